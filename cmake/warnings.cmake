@@ -1,0 +1,6 @@
+# One interface target carries the warning set; every layer links it privately.
+add_library(kvopt_warnings INTERFACE)
+target_compile_options(kvopt_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-qual
+  -Wunused-result -Wno-missing-field-initializers
+  $<$<BOOL:${KVOPT_WERROR}>:-Werror>)
