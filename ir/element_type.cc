@@ -1,0 +1,102 @@
+// One table holds what is known of every element type.
+#include "ir/element_type.h"
+
+#include "llvm/ADT/ArrayRef.h"
+
+namespace kvopt {
+namespace {
+
+enum class Family { Float, Integer, Other };
+
+struct Row {
+  ElementType type;
+  const char* onnx;
+  const char* dtype;
+  unsigned bits; // 0: no packed form
+  Family family;
+};
+
+constexpr Row rows[] = {
+    {ElementType::Float, "float", "float32", 32, Family::Float},
+    {ElementType::UInt8, "uint8", "uint8", 8, Family::Integer},
+    {ElementType::Int8, "int8", "int8", 8, Family::Integer},
+    {ElementType::UInt16, "uint16", "uint16", 16, Family::Integer},
+    {ElementType::Int16, "int16", "int16", 16, Family::Integer},
+    {ElementType::Int32, "int32", "int32", 32, Family::Integer},
+    {ElementType::Int64, "int64", "int64", 64, Family::Integer},
+    {ElementType::String, "string", "string", 0, Family::Other},
+    {ElementType::Bool, "bool", "bool", 8, Family::Other},
+    {ElementType::Float16, "float16", "float16", 16, Family::Float},
+    {ElementType::Double, "double", "float64", 64, Family::Float},
+    {ElementType::UInt32, "uint32", "uint32", 32, Family::Integer},
+    {ElementType::UInt64, "uint64", "uint64", 64, Family::Integer},
+    {ElementType::Complex64, "complex64", "complex64", 64, Family::Other},
+    {ElementType::Complex128, "complex128", "complex128", 128, Family::Other},
+    {ElementType::BFloat16, "bfloat16", "bfloat16", 16, Family::Float},
+    {ElementType::Float8E4M3FN, "float8e4m3fn", "float8e4m3fn", 8, Family::Float},
+    {ElementType::Float8E4M3FNUZ, "float8e4m3fnuz", "float8e4m3fnuz", 8, Family::Float},
+    {ElementType::Float8E5M2, "float8e5m2", "float8e5m2", 8, Family::Float},
+    {ElementType::Float8E5M2FNUZ, "float8e5m2fnuz", "float8e5m2fnuz", 8, Family::Float},
+    {ElementType::UInt4, "uint4", "uint4", 4, Family::Integer},
+    {ElementType::Int4, "int4", "int4", 4, Family::Integer},
+    {ElementType::Float4E2M1, "float4e2m1", "float4e2m1", 4, Family::Float},
+};
+
+const Row* find(ElementType type) {
+  for (const Row& row : rows)
+    if (row.type == type)
+      return &row;
+  return nullptr;
+}
+
+} // namespace
+
+std::optional<unsigned> bitWidth(ElementType type) {
+  const Row* row = find(type);
+  if (!row || row->bits == 0)
+    return std::nullopt;
+  return row->bits;
+}
+
+std::optional<unsigned> byteWidth(ElementType type) {
+  std::optional<unsigned> bits = bitWidth(type);
+  if (!bits || *bits % 8 != 0)
+    return std::nullopt;
+  return *bits / 8;
+}
+
+llvm::StringRef onnxName(ElementType type) {
+  const Row* row = find(type);
+  return row ? row->onnx : "undefined";
+}
+
+llvm::StringRef dtypeName(ElementType type) {
+  const Row* row = find(type);
+  return row ? row->dtype : "undefined";
+}
+
+std::optional<ElementType> elementTypeFromOnnxName(llvm::StringRef name) {
+  for (const Row& row : rows)
+    if (name == row.onnx)
+      return row.type;
+  return std::nullopt;
+}
+
+std::optional<ElementType> elementTypeFromDtypeName(llvm::StringRef name) {
+  for (const Row& row : rows)
+    if (name == row.dtype)
+      return row.type;
+  return std::nullopt;
+}
+
+bool isFloatingPoint(ElementType type) {
+  const Row* row = find(type);
+  return row && row->family == Family::Float;
+}
+
+bool isInteger(ElementType type) {
+  const Row* row = find(type);
+  return row && row->family == Family::Integer;
+}
+
+} // namespace kvopt

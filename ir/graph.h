@@ -1,0 +1,140 @@
+// Graph: inputs, initializers, a list of nodes in execution order, outputs.
+#pragma once
+
+#include "ir/node.h"
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/ilist.h"
+#include "llvm/Support/Allocator.h"
+#include "llvm/Support/StringSaver.h"
+
+#include <map>
+
+namespace kvopt {
+
+namespace onnx {
+class GraphProto;
+}
+
+class OpRegistry;
+
+/// Domain ("" for ONNX's own) → version.
+using OpsetImports = std::map<std::string, int64_t, std::less<>>;
+
+/// What the graphs of one model share.
+class GraphContext {
+public:
+  explicit GraphContext(const OpRegistry& registry) : operators(registry) {}
+  GraphContext(const GraphContext&) = delete;
+  GraphContext& operator=(const GraphContext&) = delete;
+
+  const OpRegistry& ops() const { return operators; }
+  OpName intern(OpName name);
+  /// Counts every edit of any of the graphs; 0 means that nothing was touched since import.
+  uint64_t edits() const { return editCount; }
+  void noteEdit() { ++editCount; }
+  void resetEdits() { editCount = 0; }
+
+private:
+  const OpRegistry& operators;
+  llvm::BumpPtrAllocator allocator;
+  llvm::UniqueStringSaver strings{allocator};
+  uint64_t editCount = 0;
+};
+
+/// A graph, a subgraph of an attribute (`parentNode` set), or a function's body.
+///
+/// Iterating `nodes()` while editing: inserting anywhere is fine; erasing the current node needs
+/// llvm::make_early_inc_range. Addresses of nodes and values are stable.
+class Graph {
+public:
+  /// `opsets` must outlive the graph.
+  Graph(GraphContext& context, const OpsetImports& opsets, Node* parentNode = nullptr);
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph();
+
+  GraphContext& context() const { return sharedContext; }
+  const OpsetImports& opsets() const { return imports; }
+  /// The imported version of a domain; 0 when it is not imported.
+  int64_t opsetVersion(llvm::StringRef domain = "") const;
+  /// The node whose attribute holds this graph; null for a main graph or a function's body.
+  Node* parentNode() const { return holder; }
+
+  llvm::StringRef name() const { return graphName; }
+  void setName(std::string name) { graphName = std::move(name); }
+
+  llvm::iplist<Node>& nodes() { return nodeList; }
+  const llvm::iplist<Node>& nodes() const { return nodeList; }
+  llvm::ArrayRef<std::unique_ptr<Value>> inputs() const { return inputList; }
+  llvm::ArrayRef<std::unique_ptr<Value>> initializers() const { return initializerList; }
+  llvm::ArrayRef<Value*> outputs() const { return outputList; }
+
+  /// The value of that name here or, with `enclosing`, in an enclosing graph; null if none.
+  Value* findValue(llvm::StringRef name, bool enclosing = false) const;
+
+  /// The names given to the following must be new in this graph; ask freshName().
+  Value& addInput(llvm::StringRef name, TensorType type);
+  Value& addInitializer(llvm::StringRef name, TensorRef data);
+  /// An initializer whose contents kvopt does not interpret (sparse).
+  Value& addOpaqueInitializer(llvm::StringRef name, TensorType type);
+  /// Gives an existing input default contents (an initializer of the same name).
+  void setInputDefault(Value& input, TensorRef data);
+  /// Appends an output slot.
+  void addOutput(Value& value);
+  void setOutput(unsigned slot, Value& value);
+  /// Requires that nothing reads the input.
+  void removeInput(Value& input);
+
+  /// A node before `before` (at the end when null). Result names may be empty for omitted results.
+  Node& create(OpName op, llvm::ArrayRef<Value*> operands,
+               llvm::ArrayRef<llvm::StringRef> resultNames, Node* before = nullptr);
+  /// The same with fresh result names derived from `hint` (the operator's name when empty).
+  Node& createFresh(OpName op, llvm::ArrayRef<Value*> operands, unsigned resultCount,
+                    Node* before = nullptr, llvm::StringRef hint = "");
+  /// A fresh initializer.
+  Value& addConstant(llvm::StringRef hint, TensorRef data);
+  /// Requires node.isUnused().
+  void erase(Node& node);
+  void moveBefore(Node& node, Node* before);
+  /// Erases nodes whose results nobody reads (whole dead chains) and initializers without readers.
+  /// Nodes with subgraphs are erased like any other: ONNX operators have no side effects. Returns
+  /// the number of erased nodes.
+  unsigned eraseDeadNodes();
+
+  void rename(Value& value, llvm::StringRef newName);
+  /// A name that neither this graph, an enclosing one nor a subgraph uses.
+  std::string freshName(llvm::StringRef hint) const;
+
+  const onnx::GraphProto* source() const { return sourceMessage; }
+  void setSource(const onnx::GraphProto* message) { sourceMessage = message; }
+
+private:
+  friend class Node;
+  friend class Value;
+  void claimName(Value& value, llvm::StringRef name);
+  void releaseName(Value& value);
+  void renumber() const;
+
+  GraphContext& sharedContext;
+  const OpsetImports& imports;
+  Node* holder;
+  std::string graphName;
+  llvm::StringMap<Value*> valuesByName;
+  std::vector<std::unique_ptr<Value>> inputList;
+  std::vector<std::unique_ptr<Value>> initializerList;
+  llvm::iplist<Node> nodeList;
+  llvm::SmallVector<Value*, 8> outputList;
+  mutable llvm::StringMap<unsigned> freshCounters;
+  mutable bool orderValid = false;
+  const onnx::GraphProto* sourceMessage = nullptr;
+};
+
+/// Calls `visit` for the graph and, depth first, for every subgraph held by its nodes.
+void forEachGraph(Graph& graph, llvm::function_ref<void(Graph&)> visit);
+
+/// The values of enclosing graphs that the node's subgraphs read; empty for a node without any.
+llvm::SmallVector<Value*, 4> capturedValues(const Node& node);
+
+} // namespace kvopt

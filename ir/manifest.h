@@ -1,0 +1,79 @@
+// Manifest: how a program must drive a model's caches. The contract between rewritten models and
+// the programs that run them; written beside the model and into its metadata.
+#pragma once
+
+#include "ir/element_type.h"
+
+#include "llvm/Support/Error.h"
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace kvopt {
+
+class Model;
+
+/// The metadata key the manifest is stored under.
+inline constexpr const char* manifestKey = "kvopt.manifest";
+
+enum class CacheContract { Growing, SharedBuffer, Stateful, Blocks };
+enum class CacheKind { Self, Cross };
+enum class CacheRole { Key, Value, Latent };
+enum class CachePolicy { Fixed, Ring, Block, Static };
+
+/// What to feed a length input at a step that adds S tokens after P earlier ones.
+enum class LengthFeed {
+  PastLength,               ///< P
+  TotalLength,              ///< P + S
+  PastLengthPerBatch,       ///< P of each batch row
+  TotalLengthPerBatch,      ///< P + S of each batch row
+  TotalLengthMinusOne,      ///< P + S - 1
+  TotalLengthPerBatchMinusOne,
+};
+
+/// A fixed extent or the name of a symbolic one.
+using ManifestExtent = std::variant<int64_t, std::string>;
+
+struct ManifestCache {
+  int64_t layer = 0;
+  CacheKind kind = CacheKind::Self;
+  CacheRole role = CacheRole::Key;
+  std::string past;
+  std::string present;
+  /// Past and present must be one buffer.
+  bool oneBuffer = false;
+  std::vector<ManifestExtent> shape;
+  int64_t sequenceAxis = 2;
+  ElementType dtype = ElementType::Float;
+  CachePolicy policy = CachePolicy::Fixed;
+  int64_t window = 0;
+};
+
+struct ManifestLength {
+  std::string input;
+  ElementType dtype = ElementType::Int64;
+  std::vector<ManifestExtent> shape;
+  LengthFeed feed = LengthFeed::PastLength;
+};
+
+struct Manifest {
+  std::string target;
+  CacheContract contract = CacheContract::Growing;
+  std::string capacitySymbol;
+  std::optional<int64_t> capacityValue;
+  std::vector<ManifestCache> caches;
+  std::vector<ManifestLength> lengths;
+
+  /// Exactly the JSON object that docs describe as kvopt/manifest/1, two-space indented.
+  std::string json() const;
+};
+
+/// Parses and checks a manifest: schema, known words, axes within shapes.
+llvm::Expected<Manifest> parseManifest(llvm::StringRef json);
+
+/// The manifest in the model's metadata; nullopt when there is none.
+llvm::Expected<std::optional<Manifest>> manifestOf(const Model& model);
+
+} // namespace kvopt

@@ -1,0 +1,83 @@
+// Model: a graph with its opsets, functions and metadata.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace kvopt {
+
+namespace onnx {
+class FunctionProto;
+class ModelProto;
+}
+
+/// A model-local function. Its body's inputs and outputs are the function's; they have no types.
+/// Attribute references in the body (`Attribute::isReference`) name the function's attributes.
+class Function {
+public:
+  Function(GraphContext& context, std::string functionDomain, std::string functionName)
+      : domain(std::move(functionDomain)), name(std::move(functionName)), body(context, opsets) {}
+
+  std::string domain;
+  std::string name;
+  std::string overload;
+  std::string docString;
+  OpsetImports opsets;
+  /// Attributes a call must give, and those with a default.
+  std::vector<std::string> attributes;
+  std::vector<NamedAttribute> defaults;
+  Graph body;
+  const onnx::FunctionProto* source = nullptr;
+};
+
+/// A whole model file in memory. Everything that kvopt does not interpret (training information,
+/// unknown fields, sparse tensors, doc strings) stays in the messages the model was read from and
+/// is written back from there.
+class Model {
+public:
+  /// An empty model. `registry` must outlive it.
+  explicit Model(const OpRegistry& registry);
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+  ~Model();
+
+  GraphContext& context() { return sharedContext; }
+  Graph& graph() { return *mainGraph; }
+  const Graph& graph() const { return *mainGraph; }
+
+  int64_t irVersion = 8;
+  OpsetImports opsets;
+  std::string producerName;
+  std::string producerVersion;
+  std::string domain;
+  int64_t modelVersion = 0;
+  std::string docString;
+  Metadata metadata;
+  std::vector<std::unique_ptr<Function>> functions;
+
+  /// The file this was read from ("" if none) and the folder that external data is taken from.
+  std::string path;
+  std::string folder;
+
+  /// The value of a metadata entry; null when there is none.
+  const std::string* findMetadata(llvm::StringRef key) const;
+  void setMetadata(llvm::StringRef key, std::string value);
+  Function* findFunction(OpName name) const;
+
+  /// Whether anything was edited since import.
+  bool isEdited() const { return edited || sharedContext.edits() != 0; }
+  void markEdited() { edited = true; }
+  void resetEdited();
+
+  /// What import keeps alive for the source messages; opaque to everybody else.
+  struct Source;
+  const std::shared_ptr<Source>& source() const { return sourceStorage; }
+  void setSource(std::shared_ptr<Source> storage) { sourceStorage = std::move(storage); }
+
+private:
+  std::shared_ptr<Source> sourceStorage; // outlives the graphs that point into it
+  GraphContext sharedContext;
+  std::unique_ptr<Graph> mainGraph;
+  bool edited = false;
+};
+
+} // namespace kvopt

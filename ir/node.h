@@ -1,0 +1,123 @@
+// Node: one operation of a graph.
+#pragma once
+
+#include "ir/attribute.h"
+#include "ir/op_name.h"
+#include "ir/value.h"
+
+#include "llvm/ADT/ilist.h"
+
+#include <memory>
+#include <utility>
+
+namespace kvopt {
+class Node;
+}
+
+/// A graph owns its nodes: removing one from the list destroys it.
+template <> struct llvm::ilist_alloc_traits<kvopt::Node> {
+  static void deleteNode(kvopt::Node* node);
+};
+
+namespace kvopt {
+
+namespace onnx {
+class NodeProto;
+}
+
+struct OpDef;
+
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+/// An operation: operator, operands, attributes, results. Lives in its graph's node list; operands
+/// come before their readers there. The number of results is fixed at creation.
+class Node : public llvm::ilist_node<Node> {
+public:
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  OpName op() const { return opName; }
+  bool is(OpName name) const { return opName == name; }
+  /// The definition that the model's opset selects; null for an operator kvopt does not know.
+  const OpDef* definition() const { return opDefinition; }
+  llvm::StringRef name() const { return nodeName; }
+  void setName(std::string name);
+  Graph& graph() const { return *parent; }
+
+  llvm::ArrayRef<Use> operands() const { return {operandSlots.get(), operandCount}; }
+  /// Null for an absent optional operand and for an index past the last operand.
+  Value* operand(unsigned index) const {
+    return index < operandCount ? operandSlots[index].value() : nullptr;
+  }
+  void setOperand(unsigned index, Value* value);
+  /// Replaces the whole operand list; null stands for an absent operand.
+  void setOperands(llvm::ArrayRef<Value*> values);
+
+  llvm::MutableArrayRef<Value> results() { return {resultValues.get(), resultCount}; }
+  llvm::ArrayRef<Value> results() const { return {resultValues.get(), resultCount}; }
+  Value& result(unsigned index = 0) {
+    assert(index < resultCount);
+    return resultValues[index];
+  }
+  const Value& result(unsigned index = 0) const {
+    assert(index < resultCount);
+    return resultValues[index];
+  }
+  /// No result is read and none is a graph output.
+  bool isUnused() const;
+
+  llvm::ArrayRef<NamedAttribute> attributes() const { return attributeList; }
+  llvm::MutableArrayRef<NamedAttribute> attributes() { return attributeList; }
+  /// The attribute as written; null when it is not (defaults are not filled in).
+  const Attribute* attribute(llvm::StringRef name) const;
+  /// The attribute as written, or the default of the operator's definition, or null.
+  const Attribute* attributeOrDefault(llvm::StringRef name) const;
+  /// The value as written (or defaulted by the definition), or `otherwise` when there is neither or
+  /// its kind is another.
+  int64_t intAttr(llvm::StringRef name, int64_t otherwise) const;
+  float floatAttr(llvm::StringRef name, float otherwise) const;
+  llvm::StringRef stringAttr(llvm::StringRef name, llvm::StringRef otherwise) const;
+  std::optional<llvm::ArrayRef<int64_t>> intsAttr(llvm::StringRef name) const;
+  void setAttribute(llvm::StringRef name, Attribute value);
+  void removeAttribute(llvm::StringRef name);
+
+  const Metadata& metadata() const { return metadataList; }
+  void setMetadata(Metadata metadata);
+  llvm::StringRef overload() const { return overloadName; }
+  void setOverload(std::string overload) { overloadName = std::move(overload); }
+
+  /// Whether this node stands before `other` in their common graph's node list. Amortised O(1).
+  bool comesBefore(const Node& other) const;
+
+  /// `node '/model/MatMul_3' (MatMul)`, for messages.
+  std::string describe() const;
+
+  /// The message this node was read from, or null; written back unless something was edited.
+  const onnx::NodeProto* source() const { return sourceMessage; }
+  void setSource(const onnx::NodeProto* message) { sourceMessage = message; }
+  /// Attributes, name or metadata differ from the source message.
+  bool isEdited() const { return edited; }
+
+private:
+  friend class Graph;
+  friend struct llvm::ilist_alloc_traits<Node>;
+  Node(Graph& graph, OpName op);
+  ~Node();
+
+  Graph* parent;
+  OpName opName;
+  const OpDef* opDefinition = nullptr;
+  std::string nodeName;
+  std::string overloadName;
+  std::unique_ptr<Use[]> operandSlots;
+  unsigned operandCount = 0;
+  std::unique_ptr<Value[]> resultValues;
+  unsigned resultCount = 0;
+  mutable unsigned order = 0;
+  bool edited = false;
+  std::vector<NamedAttribute> attributeList;
+  Metadata metadataList;
+  const onnx::NodeProto* sourceMessage = nullptr;
+};
+
+} // namespace kvopt

@@ -1,0 +1,32 @@
+// Writing ONNX files.
+#pragma once
+
+#include "ir/model.h"
+
+#include "llvm/Support/Error.h"
+
+#include <string>
+
+namespace kvopt {
+
+struct ExportOptions {
+  /// Serialize anew even if nothing was edited (the bytes must come out the same).
+  bool reserialize = false;
+};
+
+/// The model as bytes of an ONNX file. What was not edited is written from the messages it was read
+/// from, unknown fields included; a model that nobody edited is its file, byte for byte.
+/// Fails for models whose inline data exceeds protobuf's 2 GiB.
+llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOptions& options = {});
+
+/// Writes to a temporary name beside `path` and renames. Refuses to overwrite the model's own file.
+/// External data is kept by reference; when `path` is in another folder than the source, locations
+/// cannot be kept and the call fails unless the model has no external data.
+llvm::Error exportModel(const Model& model, const std::string& path,
+                        const ExportOptions& options = {});
+
+/// Writes one serialized TensorProto.
+llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name,
+                             const std::string& path);
+
+} // namespace kvopt

@@ -1,0 +1,16 @@
+// The verifier: what every graph must satisfy at every instant between passes.
+#pragma once
+
+#include "ir/model.h"
+
+namespace kvopt {
+
+/// Operands are defined before they are read and visible from the reader; names are unique; counts
+/// of operands and results and required attributes are those of the operator's definition; use
+/// lists are consistent. Aliasing: when a node overwrites an operand in place (Alias::InPlace), no
+/// node after it may read that operand, the operand is no graph output and no constant, and no
+/// second node overwrites it. The error names node and value.
+llvm::Error verify(const Graph& graph);
+llvm::Error verify(const Model& model);
+
+} // namespace kvopt

@@ -1,0 +1,45 @@
+// TensorView: a tensor in memory, the runtime's currency.
+#pragma once
+
+#include "ir/element_type.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+
+namespace kvopt {
+
+using Extents = llvm::SmallVector<int64_t, 6>;
+
+/// Row-major strides, in elements, of a contiguous tensor.
+Extents contiguousStrides(llvm::ArrayRef<int64_t> shape);
+
+/// A non-owning view: element type, extents, strides in elements, address of the first element.
+/// Extents are >= 0 and the product of extents fits in int64_t; strides are >= 0 (0 repeats).
+/// Only types of whole bytes have views.
+struct TensorView {
+  ElementType element = ElementType::Undefined;
+  Extents shape;
+  Extents strides;
+  std::byte* data = nullptr;
+
+  static TensorView contiguous(ElementType element, llvm::ArrayRef<int64_t> shape,
+                               std::byte* data);
+
+  unsigned rank() const { return shape.size(); }
+  int64_t elementCount() const;
+  /// Bytes of the elements, as if contiguous.
+  int64_t byteSize() const;
+  bool isContiguous() const;
+
+  /// The address of the first element as `T*`; asserts the size of T.
+  template <typename T> T* as() const {
+    assert(byteWidth(element) == sizeof(T));
+    return reinterpret_cast<T*>(data);
+  }
+};
+
+} // namespace kvopt
