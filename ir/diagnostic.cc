@@ -1,0 +1,116 @@
+// Rendering of diagnostics and their passage through llvm::Error.
+#include "ir/diagnostic.h"
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/Support/raw_ostream.h"
+#include <cassert>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <system_error>
+
+namespace kvopt {
+
+const char DiagnosticError::ID = 0;
+
+namespace {
+
+// Names come from files: a line feed or an escape sequence must not reach the terminal.
+void appendEscaped(std::string& out, llvm::StringRef text) {
+  for (char c : text) {
+    auto byte = static_cast<unsigned char>(c);
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (byte < 0x20 || byte == 0x7f)
+      fmt::format_to(std::back_inserter(out), "\\x{:02x}", byte);
+    else
+      out += c;
+  }
+}
+
+Diagnostic diagnosticOf(llvm::ErrorInfoBase& error) {
+  if (error.isA<DiagnosticError>())
+    return std::move(static_cast<DiagnosticError&>(error).diagnostic());
+  Diagnostic diagnostic;
+  diagnostic.kind = error.isA<llvm::ECError>() ? Diagnostic::Kind::Io : Diagnostic::Kind::Invalid;
+  diagnostic.message = error.message();
+  return diagnostic;
+}
+
+llvm::Error transform(llvm::Error error, llvm::function_ref<void(Diagnostic&)> edit) {
+  return llvm::handleErrors(std::move(error), [&](llvm::ErrorInfoBase& info) -> llvm::Error {
+    Diagnostic diagnostic = diagnosticOf(info);
+    edit(diagnostic);
+    return makeError(std::move(diagnostic));
+  });
+}
+
+} // namespace
+
+std::string Diagnostic::str() const {
+  std::string out;
+  auto append = [&out](llvm::StringRef before, llvm::StringRef text, llvm::StringRef after) {
+    if (text.empty())
+      return;
+    out += before;
+    appendEscaped(out, text);
+    out += after;
+  };
+  append("", file, ": ");
+  if (!node.empty() || !op.empty()) {
+    out += "node";
+    append(" '", node, "'");
+    append(" (", op, ")");
+    out += ": ";
+  }
+  append("value '", value, "': ");
+  append("", message, "");
+  for (const std::string& note : notes)
+    append("; note: ", note, "");
+  append("; hint: ", hint, "");
+  return out;
+}
+
+void DiagnosticError::log(llvm::raw_ostream& out) const { out << diagnostic_.str(); }
+
+std::error_code DiagnosticError::convertToErrorCode() const {
+  return llvm::inconvertibleErrorCode();
+}
+
+llvm::Error makeError(Diagnostic diagnostic) {
+  return llvm::make_error<DiagnosticError>(std::move(diagnostic));
+}
+
+std::string errnoText(int errnoValue) { return std::generic_category().message(errnoValue); }
+
+Diagnostic takeDiagnostic(llvm::Error error) {
+  assert(error && "success has no diagnostic");
+  std::optional<Diagnostic> first;
+  llvm::handleAllErrors(std::move(error), [&](llvm::ErrorInfoBase& info) {
+    if (first)
+      first->notes.push_back(diagnosticOf(info).str());
+    else
+      first = diagnosticOf(info);
+  });
+  return std::move(first).value_or(Diagnostic());
+}
+
+llvm::Error withFile(llvm::Error error, llvm::StringRef file) {
+  return transform(std::move(error), [&](Diagnostic& diagnostic) {
+    if (diagnostic.file.empty())
+      diagnostic.file = file.str();
+  });
+}
+
+llvm::Error withNode(llvm::Error error, llvm::StringRef node, llvm::StringRef op) {
+  return transform(std::move(error), [&](Diagnostic& diagnostic) {
+    if (diagnostic.node.empty() && diagnostic.op.empty()) {
+      diagnostic.node = node.str();
+      diagnostic.op = op.str();
+    }
+  });
+}
+
+} // namespace kvopt

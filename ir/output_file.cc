@@ -1,0 +1,130 @@
+// Temporary files, complete writes, and the final rename.
+#include "ir/output_file.h"
+
+#include "ir/diagnostic.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <random>
+#include <sys/stat.h>
+#include <utility>
+
+namespace kvopt {
+namespace {
+
+// Independent of the target's name, which may already be as long as the file system allows.
+std::string randomName() {
+  std::random_device random;
+  return fmt::format(".kvopt-{:08x}{:08x}.tmp", random(), random());
+}
+
+struct Place {
+  std::string folder;
+  std::string name;
+};
+
+Place split(const std::string& path) {
+  size_t slash = path.rfind('/');
+  if (slash == std::string::npos)
+    return {".", path};
+  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+}
+
+llvm::Error checkTarget(const std::string& path, const std::string& name) {
+  if (path.find('\0') != std::string::npos || name.empty() || name == "." || name == "..")
+    return usageError("'{}' is no name for an output file", path);
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    return usageError("exists and is not a regular file; it is not replaced").file(path);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+OutputFile::OutputFile(std::string path, std::string name, std::string temporaryName,
+                       FileDescriptor folder, FileDescriptor file)
+    : path_(std::move(path)), name_(std::move(name)), temporaryName_(std::move(temporaryName)),
+      folder_(std::move(folder)), file_(std::move(file)) {}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::move(other.path_)), name_(std::move(other.name_)),
+      temporaryName_(std::exchange(other.temporaryName_, std::string())),
+      folder_(std::move(other.folder_)), file_(std::move(other.file_)) {}
+
+OutputFile::~OutputFile() { discard(); }
+
+llvm::Expected<OutputFile> OutputFile::create(const std::string& path) {
+  Place place = split(path);
+  if (llvm::Error error = checkTarget(path, place.name))
+    return error;
+  FileDescriptor folder(::open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.isOpen())
+    return ioError("cannot open the folder '{}': {}", place.folder, errnoText(errno)).file(path);
+
+  constexpr int maxAttempts = 16;
+  int error = EEXIST;
+  for (int attempt = 0; attempt < maxAttempts && (error == EEXIST || error == EINTR); ++attempt) {
+    std::string temporary = randomName();
+    FileDescriptor file(::openat(folder.get(), temporary.c_str(),
+                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+    if (file.isOpen())
+      return OutputFile(path, place.name, std::move(temporary), std::move(folder), std::move(file));
+    error = errno;
+  }
+  return ioError("cannot create a file in '{}': {}", place.folder, errnoText(error)).file(path);
+}
+
+llvm::Error OutputFile::write(std::span<const std::byte> bytes) {
+  if (!file_.isOpen())
+    return ioError("write after a failure or a commit").file(path_);
+  // Linux writes at most 2 GiB less a page in one call.
+  constexpr size_t chunk = size_t(1) << 30;
+  while (!bytes.empty()) {
+    ssize_t written = ::write(file_.get(), bytes.data(), std::min(bytes.size(), chunk));
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return fail("write", written < 0 ? errno : EIO);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::write(llvm::StringRef text) {
+  return write(std::as_bytes(std::span<const char>(text.data(), text.size())));
+}
+
+llvm::Error OutputFile::commit() {
+  if (!file_.isOpen())
+    return ioError("commit after a failure or a commit").file(path_);
+  // Network file systems report a full disk as late as this. The descriptor is gone either way.
+  if (::close(file_.release()) != 0 && errno != EINTR)
+    return fail("close", errno);
+  if (::renameat(folder_.get(), temporaryName_.c_str(), folder_.get(), name_.c_str()) != 0)
+    return fail("put in place", errno);
+  temporaryName_.clear();
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::fail(llvm::StringRef action, int error) {
+  discard();
+  return ioError("cannot {}: {}", action, errnoText(error)).file(path_);
+}
+
+void OutputFile::discard() {
+  file_.reset();
+  if (!temporaryName_.empty())
+    ::unlinkat(folder_.get(), std::exchange(temporaryName_, std::string()).c_str(), 0);
+}
+
+bool sameFile(const std::string& a, const std::string& b) {
+  struct stat first {
+  }, second{};
+  return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+} // namespace kvopt
