@@ -25,11 +25,11 @@ enum class CachePolicy { Fixed, Ring, Block, Static };
 
 /// What to feed a length input at a step that adds S tokens after P earlier ones.
 enum class LengthFeed {
-  PastLength,               ///< P
-  TotalLength,              ///< P + S
-  PastLengthPerBatch,       ///< P of each batch row
-  TotalLengthPerBatch,      ///< P + S of each batch row
-  TotalLengthMinusOne,      ///< P + S - 1
+  PastLength,          ///< P
+  TotalLength,         ///< P + S
+  PastLengthPerBatch,  ///< P of each batch row
+  TotalLengthPerBatch, ///< P + S of each batch row
+  TotalLengthMinusOne, ///< P + S - 1
   TotalLengthPerBatchMinusOne,
 };
 

@@ -8,7 +8,7 @@ namespace kvopt {
 namespace onnx {
 class FunctionProto;
 class ModelProto;
-}
+} // namespace onnx
 
 /// A model-local function. Its body's inputs and outputs are the function's; they have no types.
 /// Attribute references in the body (`Attribute::isReference`) name the function's attributes.

@@ -13,7 +13,7 @@ OpName::OpName(llvm::StringRef text) {
 }
 
 std::string OpName::str() const {
-  return isOnnx() ? typeName.str() : (domainName + "::" + typeName).str();
+  return isOnnx() ? typeName.str() : (domainName.str() + "::" + typeName.str());
 }
 
 } // namespace kvopt

@@ -21,7 +21,7 @@ public:
   OpName(llvm::StringRef domain, llvm::StringRef type)
       : domainName(domain == "ai.onnx" ? llvm::StringRef() : domain), typeName(type) {}
   /// `Type` or `domain::Type`.
-  OpName(llvm::StringRef text);                            // NOLINT(google-explicit-constructor)
+  OpName(llvm::StringRef text);                               // NOLINT(google-explicit-constructor)
   OpName(const char* text) : OpName(llvm::StringRef(text)) {} // NOLINT
 
   llvm::StringRef domain() const { return domainName; }

@@ -18,6 +18,7 @@ class ValueInfoProto;
 
 class Graph;
 class Node;
+class UseIterator;
 class Value;
 
 /// One operand slot of a node, linked into the list of its value's readers. An absent optional
@@ -36,6 +37,7 @@ public:
 
 private:
   friend class Node;
+  friend class UseIterator;
   friend class Value;
   void link(Value* newTarget);
   void unlink();
@@ -95,9 +97,7 @@ public:
   unsigned resultIndex() const { return resultNumber; }
   Graph& graph() const { return *parent; }
 
-  llvm::iterator_range<UseIterator> uses() const {
-    return {UseIterator(firstUse), UseIterator()};
-  }
+  llvm::iterator_range<UseIterator> uses() const { return {UseIterator(firstUse), UseIterator()}; }
   bool hasUses() const { return firstUse != nullptr; }
   /// Exactly one operand slot reads it and it is no graph output.
   bool hasOneUse() const;

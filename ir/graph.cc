@@ -1,0 +1,265 @@
+// Graphs: creation, erasure, names, order.
+#include "ir/graph.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+#include <fmt/format.h>
+
+namespace kvopt {
+
+OpName GraphContext::intern(OpName name) {
+  return OpName(strings.save(name.domain()), strings.save(name.type()));
+}
+
+Graph::Graph(GraphContext& context, const OpsetImports& opsets, Node* parentNode)
+    : sharedContext(context), imports(opsets), holder(parentNode) {}
+
+Graph::~Graph() {
+  // Readers first: a later node may read what an earlier one defines, in subgraphs too.
+  for (Node& node : llvm::reverse(nodeList))
+    for (NamedAttribute& attribute : node.attributeList)
+      attribute.value = Attribute();
+  while (!nodeList.empty())
+    nodeList.pop_back();
+}
+
+int64_t Graph::opsetVersion(llvm::StringRef domain) const {
+  auto found = imports.find(std::string_view(domain.data(), domain.size()));
+  if (found == imports.end() && domain.empty())
+    found = imports.find("ai.onnx");
+  return found == imports.end() ? 0 : found->second;
+}
+
+Value* Graph::findValue(llvm::StringRef name, bool enclosing) const {
+  for (const Graph* graph = this; graph;
+       graph = enclosing && graph->holder ? &graph->holder->graph() : nullptr)
+    if (Value* value = graph->valuesByName.lookup(name))
+      return value;
+  return nullptr;
+}
+
+void Graph::claimName(Value& value, llvm::StringRef name) {
+  value.parent = this;
+  if (name.empty())
+    return;
+  auto [entry, inserted] = valuesByName.try_emplace(name, &value);
+  assert(inserted && "value names are unique in a graph");
+  (void)inserted;
+  value.valueName = entry->getKey();
+}
+
+void Graph::releaseName(Value& value) {
+  if (!value.valueName.empty())
+    valuesByName.erase(value.valueName);
+  value.valueName = {};
+}
+
+void Graph::rename(Value& value, llvm::StringRef newName) {
+  if (value.name() == newName)
+    return;
+  std::string owned = newName.str(); // may be the name that is about to be released
+  releaseName(value);
+  claimName(value, owned);
+  sharedContext.noteEdit();
+}
+
+namespace {
+
+/// Whether a graph nested in `graph` defines the name.
+bool subgraphDefines(const Graph& graph, llvm::StringRef name) {
+  for (const Node& node : graph.nodes())
+    for (const NamedAttribute& attribute : node.attributes())
+      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
+        if (nested->findValue(name) || subgraphDefines(*nested, name))
+          return true;
+  return false;
+}
+
+} // namespace
+
+std::string Graph::freshName(llvm::StringRef hint) const {
+  std::string base = hint.empty() ? "value" : hint.str();
+  auto taken = [&](llvm::StringRef name) {
+    return findValue(name, /*enclosing=*/true) || subgraphDefines(*this, name);
+  };
+  if (!taken(base))
+    return base;
+  unsigned& counter = freshCounters[base];
+  std::string candidate;
+  do
+    candidate = fmt::format("{}_{}", base, ++counter);
+  while (taken(candidate));
+  return candidate;
+}
+
+Value& Graph::addInput(llvm::StringRef name, TensorType type) {
+  inputList.emplace_back(new Value());
+  Value& value = *inputList.back();
+  value.kind = Value::Kind::Input;
+  value.tensorType = std::move(type);
+  claimName(value, name);
+  sharedContext.noteEdit();
+  return value;
+}
+
+Value& Graph::addInitializer(llvm::StringRef name, TensorRef data) {
+  assert(data);
+  initializerList.emplace_back(new Value());
+  Value& value = *initializerList.back();
+  value.kind = Value::Kind::Initializer;
+  value.tensorType = TensorType::fixed(data->elementType(), data->shape());
+  value.initializerData = std::move(data);
+  claimName(value, name);
+  sharedContext.noteEdit();
+  return value;
+}
+
+Value& Graph::addOpaqueInitializer(llvm::StringRef name, TensorType type) {
+  initializerList.emplace_back(new Value());
+  Value& value = *initializerList.back();
+  value.kind = Value::Kind::Initializer;
+  value.opaqueInitializer = true;
+  value.tensorType = std::move(type);
+  claimName(value, name);
+  sharedContext.noteEdit();
+  return value;
+}
+
+void Graph::setInputDefault(Value& input, TensorRef data) {
+  assert(input.isGraphInput() && input.parent == this);
+  input.initializerData = std::move(data);
+  sharedContext.noteEdit();
+}
+
+void Graph::addOutput(Value& value) {
+  outputList.push_back(&value);
+  ++value.outputSlots;
+  sharedContext.noteEdit();
+}
+
+void Graph::setOutput(unsigned slot, Value& value) {
+  assert(slot < outputList.size());
+  --outputList[slot]->outputSlots;
+  outputList[slot] = &value;
+  ++value.outputSlots;
+  sharedContext.noteEdit();
+}
+
+void Graph::removeInput(Value& input) {
+  assert(input.isGraphInput() && input.isUnused());
+  releaseName(input);
+  llvm::erase_if(inputList, [&](const auto& owned) { return owned.get() == &input; });
+  sharedContext.noteEdit();
+}
+
+Node& Graph::create(OpName op, llvm::ArrayRef<Value*> operands,
+                    llvm::ArrayRef<llvm::StringRef> resultNames, Node* before) {
+  auto* node = new Node(*this, op);
+  node->setOperands(operands);
+  node->resultCount = static_cast<unsigned>(resultNames.size());
+  node->resultValues.reset(new Value[resultNames.size()]);
+  for (size_t i = 0; i < resultNames.size(); ++i) {
+    Value& result = node->resultValues[i];
+    result.producerNode = node;
+    result.resultNumber = static_cast<unsigned>(i);
+    claimName(result, resultNames[i]);
+  }
+  if (before) {
+    nodeList.insert(before->getIterator(), node);
+    orderValid = false;
+  } else {
+    node->order = nodeList.empty() ? 0 : nodeList.back().order + 1;
+    nodeList.push_back(node);
+  }
+  sharedContext.noteEdit();
+  return *node;
+}
+
+Node& Graph::createFresh(OpName op, llvm::ArrayRef<Value*> operands, unsigned resultCount,
+                         Node* before, llvm::StringRef hint) {
+  Node& node = create(op, operands, std::vector<llvm::StringRef>(resultCount), before);
+  std::string base = hint.empty() ? op.type().lower() : hint.str();
+  for (Value& result : node.results())
+    claimName(result, freshName(base));
+  return node;
+}
+
+Value& Graph::addConstant(llvm::StringRef hint, TensorRef data) {
+  return addInitializer(freshName(hint), std::move(data));
+}
+
+void Graph::erase(Node& node) {
+  assert(node.isUnused());
+  nodeList.erase(node.getIterator());
+  sharedContext.noteEdit();
+}
+
+void Graph::moveBefore(Node& node, Node* before) {
+  nodeList.remove(node.getIterator());
+  nodeList.insert(before ? before->getIterator() : nodeList.end(), &node);
+  orderValid = false;
+  sharedContext.noteEdit();
+}
+
+unsigned Graph::eraseDeadNodes() {
+  unsigned erased = 0;
+  // Readers stand after what they read, so one backward sweep takes whole chains.
+  for (auto it = nodeList.rbegin(); it != nodeList.rend();) {
+    Node& node = *it++;
+    if (node.isUnused()) {
+      erase(node);
+      ++erased;
+    }
+  }
+  size_t before = initializerList.size();
+  llvm::erase_if(initializerList, [&](const std::unique_ptr<Value>& value) {
+    if (!value->isUnused())
+      return false;
+    releaseName(*value);
+    return true;
+  });
+  if (initializerList.size() != before)
+    sharedContext.noteEdit();
+  return erased;
+}
+
+void Graph::renumber() const {
+  unsigned next = 0;
+  for (const Node& node : nodeList)
+    node.order = next++;
+  orderValid = true;
+}
+
+void forEachGraph(Graph& graph, llvm::function_ref<void(Graph&)> visit) {
+  visit(graph);
+  for (Node& node : graph.nodes())
+    for (NamedAttribute& attribute : node.attributes())
+      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
+        forEachGraph(*nested, visit);
+}
+
+llvm::SmallVector<Value*, 4> capturedValues(const Node& node) {
+  llvm::SmallVector<Value*, 4> captured;
+  llvm::SmallPtrSet<const Graph*, 4> inside;
+  llvm::SmallPtrSet<const Value*, 8> seen;
+  auto take = [&](Value* value) {
+    if (value && !inside.count(&value->graph()) && seen.insert(value).second)
+      captured.push_back(value);
+  };
+  for (const NamedAttribute& attribute : node.attributes())
+    for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
+      forEachGraph(*nested, [&](Graph& graph) { inside.insert(&graph); });
+  for (const NamedAttribute& attribute : node.attributes())
+    for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
+      forEachGraph(*nested, [&](Graph& graph) {
+        for (const Node& inner : graph.nodes())
+          for (const Use& use : inner.operands())
+            take(use.value());
+        for (Value* output : graph.outputs())
+          take(output);
+      });
+  return captured;
+}
+
+} // namespace kvopt

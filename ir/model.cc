@@ -1,0 +1,40 @@
+// Model: ownership and metadata.
+#include "ir/model.h"
+
+namespace kvopt {
+
+Model::Model(const OpRegistry& registry)
+    : sharedContext(registry), mainGraph(std::make_unique<Graph>(sharedContext, opsets)) {}
+
+Model::~Model() = default;
+
+const std::string* Model::findMetadata(llvm::StringRef key) const {
+  for (const auto& [entryKey, value] : metadata)
+    if (entryKey == key)
+      return &value;
+  return nullptr;
+}
+
+void Model::setMetadata(llvm::StringRef key, std::string value) {
+  markEdited();
+  for (auto& [entryKey, entryValue] : metadata)
+    if (entryKey == key) {
+      entryValue = std::move(value);
+      return;
+    }
+  metadata.emplace_back(key.str(), std::move(value));
+}
+
+Function* Model::findFunction(OpName name) const {
+  for (const std::unique_ptr<Function>& function : functions)
+    if (OpName(function->domain, function->name) == name)
+      return function.get();
+  return nullptr;
+}
+
+void Model::resetEdited() {
+  edited = false;
+  sharedContext.resetEdits();
+}
+
+} // namespace kvopt

@@ -1,0 +1,137 @@
+// Nodes: operands, attributes, order.
+#include "ir/node.h"
+
+#include "ir/graph.h"
+#include "ir/op.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+void llvm::ilist_alloc_traits<kvopt::Node>::deleteNode(kvopt::Node* node) { delete node; }
+
+namespace kvopt {
+
+Node::Node(Graph& graph, OpName op) : parent(&graph), opName(graph.context().intern(op)) {
+  opDefinition = graph.context().ops().find(opName, graph.opsetVersion(opName.domain()));
+}
+
+Node::~Node() {
+  for (unsigned i = 0; i < resultCount; ++i)
+    parent->releaseName(resultValues[i]);
+}
+
+void Node::setName(std::string name) {
+  nodeName = std::move(name);
+  edited = true;
+}
+
+void Node::setOperand(unsigned index, Value* value) {
+  assert(index < operandCount);
+  operandSlots[index].link(value);
+  parent->context().noteEdit();
+}
+
+void Node::setOperands(llvm::ArrayRef<Value*> values) {
+  auto slots = std::make_unique<Use[]>(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    slots[i].owner = this;
+    slots[i].index = static_cast<unsigned>(i);
+    slots[i].link(values[i]);
+  }
+  operandSlots = std::move(slots);
+  operandCount = static_cast<unsigned>(values.size());
+  parent->context().noteEdit();
+}
+
+bool Node::isUnused() const {
+  return llvm::all_of(results(), [](const Value& value) { return value.isUnused(); });
+}
+
+const Attribute* Node::attribute(llvm::StringRef name) const {
+  for (const NamedAttribute& entry : attributeList)
+    if (entry.name == name)
+      return &entry.value;
+  return nullptr;
+}
+
+const Attribute* Node::attributeOrDefault(llvm::StringRef name) const {
+  if (const Attribute* written = attribute(name))
+    return written;
+  if (!opDefinition)
+    return nullptr;
+  const FormalAttribute* formal = opDefinition->findAttribute(name);
+  return formal && formal->defaultValue ? &*formal->defaultValue : nullptr;
+}
+
+namespace {
+const Attribute* ofKind(const Attribute* attribute, AttributeKind kind) {
+  return attribute && attribute->kind() == kind && !attribute->isReference() ? attribute : nullptr;
+}
+} // namespace
+
+int64_t Node::intAttr(llvm::StringRef name, int64_t otherwise) const {
+  const Attribute* found = ofKind(attributeOrDefault(name), AttributeKind::Int);
+  return found ? found->intValue() : otherwise;
+}
+
+float Node::floatAttr(llvm::StringRef name, float otherwise) const {
+  const Attribute* found = ofKind(attributeOrDefault(name), AttributeKind::Float);
+  return found ? found->floatValue() : otherwise;
+}
+
+llvm::StringRef Node::stringAttr(llvm::StringRef name, llvm::StringRef otherwise) const {
+  const Attribute* found = ofKind(attributeOrDefault(name), AttributeKind::String);
+  return found ? found->stringValue() : otherwise;
+}
+
+std::optional<llvm::ArrayRef<int64_t>> Node::intsAttr(llvm::StringRef name) const {
+  const Attribute* found = ofKind(attributeOrDefault(name), AttributeKind::Ints);
+  if (!found)
+    return std::nullopt;
+  return found->ints();
+}
+
+void Node::setAttribute(llvm::StringRef name, Attribute value) {
+  edited = true;
+  parent->context().noteEdit();
+  bool isConstantValue = opName == "Constant" && resultCount == 1;
+  if (isConstantValue && name == "value" && value.kind() == AttributeKind::Tensor &&
+      !value.isReference())
+    resultValues[0].initializerData = value.tensorValue();
+  for (NamedAttribute& entry : attributeList)
+    if (entry.name == name) {
+      entry.value = std::move(value);
+      return;
+    }
+  attributeList.push_back({name.str(), std::move(value)});
+}
+
+void Node::removeAttribute(llvm::StringRef name) {
+  edited = true;
+  parent->context().noteEdit();
+  llvm::erase_if(attributeList, [&](const NamedAttribute& entry) { return entry.name == name; });
+}
+
+void Node::setMetadata(Metadata metadata) {
+  edited = true;
+  parent->context().noteEdit();
+  metadataList = std::move(metadata);
+}
+
+bool Node::comesBefore(const Node& other) const {
+  assert(parent == other.parent);
+  if (!parent->orderValid)
+    parent->renumber();
+  return order < other.order;
+}
+
+std::string Node::describe() const {
+  if (!nodeName.empty())
+    return fmt::format("node '{}' ({})", nodeName, opName.str());
+  if (resultCount != 0)
+    return fmt::format("node of '{}' ({})", resultValues[0].name().str(), opName.str());
+  return fmt::format("node ({})", opName.str());
+}
+
+} // namespace kvopt
