@@ -21,6 +21,9 @@ using PassOptions = std::map<std::string, std::string, std::less<>>;
 
 /// What passes share while a pipeline runs.
 struct PassContext {
+  PassContext(const RuleRegistry& ruleRegistry, const TargetRegistry& targetRegistry)
+      : rules(ruleRegistry), targets(targetRegistry) {}
+
   const RuleRegistry& rules;
   const TargetRegistry& targets;
   /// Rules by name that no pass may apply.
