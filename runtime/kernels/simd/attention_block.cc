@@ -1,7 +1,7 @@
 // Division of attention into blocks, their scratch, and the reading of masks.
 #include "runtime/kernels/simd/attention_block.h"
 
-#include "runtime/half.h"
+#include "ir/half.h"
 
 #include <algorithm>
 #include <cassert>

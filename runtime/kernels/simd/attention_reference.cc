@@ -4,7 +4,7 @@
 //   O[i] = sum_j exp(s[j]) V[j] / (exp(sink) + sum_j exp(s[j]))
 #include "runtime/kernels/simd/attention_reference.h"
 
-#include "runtime/half.h"
+#include "ir/half.h"
 
 #include <algorithm>
 #include <cassert>

@@ -13,7 +13,7 @@ void softmaxRow(const float* in, float* out, size_t count);
 /// sum_i a[i] * b[i], accumulated in f32 over several chains.
 float dot(const float* a, const float* b, size_t count);
 
-/// Array forms of the conversions in runtime/half.h, with equal results but for NaN payloads.
+/// Array forms of the conversions in ir/half.h, with equal results but for NaN payloads.
 void convertF16ToF32(const uint16_t* in, float* out, size_t count);
 void convertBf16ToF32(const uint16_t* in, float* out, size_t count);
 void convertF32ToF16(const float* in, uint16_t* out, size_t count);

@@ -8,7 +8,7 @@
 #define KVOPT_RUNTIME_KERNELS_SIMD_VECTOR_INL_H
 #endif
 
-#include "runtime/half.h"
+#include "ir/half.h"
 
 #include <hwy/highway.h>
 

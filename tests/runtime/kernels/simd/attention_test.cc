@@ -1,7 +1,7 @@
 // The attention kernel on every SIMD target, against its definition in double.
 #include "runtime/kernels/simd/attention.h"
 
-#include "runtime/half.h"
+#include "ir/half.h"
 #include "runtime/kernels/simd/attention_reference.h"
 #include "tests/runtime/kernels/simd/targets.h"
 

@@ -1,7 +1,7 @@
 // The elementwise kernels on every SIMD target, against double loops and the scalar conversions.
 #include "runtime/kernels/simd/elementwise.h"
 
-#include "runtime/half.h"
+#include "ir/half.h"
 #include "tests/runtime/kernels/simd/targets.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // Conversions between f32 and 16-bit floats, against the definition of the formats.
-#include "runtime/half.h"
+#include "ir/half.h"
 
 #include <gtest/gtest.h>
 
