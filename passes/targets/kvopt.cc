@@ -33,6 +33,9 @@ public:
 
   llvm::Expected<Manifest> run(llvm::ArrayRef<AttentionSite*> sites) {
     bool anyCache = llvm::any_of(sites, [](const AttentionSite* site) { return site->hasCache(); });
+    for (const AttentionSite* site : sites)
+      if (site->hasCache() && lengthSymbol.isUnknown())
+        lengthSymbol = site->key->past->type().dim(site->key->axis);
     if (anyCache)
       addLengthInput();
     for (AttentionSite* site : sites) {
@@ -56,6 +59,7 @@ private:
       capacity = Dim::fixed(*options.capacity);
     pastLength = &graph.addInput(graph.freshName(pastLengthName),
                                  TensorType::fixed(ElementType::Int64, {1}));
+    pastLength->setKnownIntegers(Shape{lengthSymbol});
     manifest.target = "kvopt";
     manifest.contract = CacheContract::SharedBuffer;
     manifest.capacitySymbol = capacity.value() ? "capacity" : capacity.str();
@@ -161,38 +165,35 @@ private:
     fused.setMetadata(std::move(metadata));
   }
 
-  /// Shape(past) says the capacity from now on; its readers want the length.
+  /// Shape(past) says the capacity from now on; its readers, in subgraphs too, want the length.
   void rewireShapeReaders(Value& past, unsigned axis, Rewriter& rewriter) {
     llvm::SmallVector<Node*, 4> readers;
     for (Use& use : past.uses())
-      if (use.user().op() == "Shape" && !isRewired(use.user()))
+      if (use.user().op() == "Shape" && !capacityReaders.count(&use.user()))
         readers.push_back(&use.user());
-    for (Node* shape : readers) {
-      auto rank = static_cast<int64_t>(past.type().rank());
-      auto clamp = [&](int64_t position) {
-        return std::clamp<int64_t>(position < 0 ? position + rank : position, 0, rank);
-      };
-      int64_t start = clamp(shape->intAttr("start", 0));
-      int64_t end = std::max(start, clamp(shape->intAttr("end", rank)));
+    auto rank = static_cast<int64_t>(past.type().rank());
+    auto clamp = [&](int64_t position) {
+      return std::clamp<int64_t>(position < 0 ? position + rank : position, 0, rank);
+    };
+    for (Node* reader : readers) {
+      int64_t start = clamp(reader->intAttr("start", 0));
+      int64_t end = std::max(start, clamp(reader->intAttr("end", rank)));
       if (axis < start || axis >= end)
         continue;
       llvm::SmallVector<bool, 4> isSequenceAxis;
       for (int64_t position = start; position < end; ++position)
         isSequenceAxis.push_back(position == static_cast<int64_t>(axis));
+      std::vector<NamedAttribute> attributes;
+      for (const NamedAttribute& attribute : reader->attributes())
+        attributes.push_back({attribute.name, attribute.value.clone()});
+      Node& extents = rewriter.create("Shape", {&past}, std::move(attributes), 1, "capacity_shape");
+      capacityReaders.insert(&extents);
       Value& selector = rewriter.constant("is_sequence_axis", boolTensor(isSequenceAxis));
-      // The new Where reads the old Shape, so readers are moved one by one.
-      llvm::SmallVector<Use*, 8> uses;
-      for (Use& use : shape->result().uses())
-        uses.push_back(&use);
       Node& valid =
-          rewriter.create("Where", {&selector, pastLength, &shape->result()}, {}, 1, "past_shape");
-      for (Use* use : uses)
-        use->user().setOperand(use->operandIndex(), &valid.result());
-      rewired.insert(shape);
+          rewriter.create("Where", {&selector, pastLength, &extents.result()}, {}, 1, "past_shape");
+      reader->result().replaceAllUsesWith(valid.result());
     }
   }
-
-  bool isRewired(const Node& shape) const { return rewired.count(&shape) != 0; }
 
   void makeShared(const CacheUpdate& update, Value& present) {
     TensorType type = update.past->type();
@@ -254,9 +255,12 @@ private:
   Journal& journal;
   Manifest manifest;
   Dim capacity;
+  /// What the model calls the past's length, so that other extents keep their meaning.
+  Dim lengthSymbol;
   Value* pastLength = nullptr;
   Value* neutralMask = nullptr;
-  std::set<const Node*> rewired;
+  /// Shape nodes that are meant to read the buffer's extents.
+  std::set<const Node*> capacityReaders;
   std::set<ElementType> used;
   std::set<ElementType> usedUncached;
   std::vector<std::pair<Value*, TensorType>> presentTypes;
