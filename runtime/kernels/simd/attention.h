@@ -36,9 +36,10 @@ struct MaskStrides {
 ///
 /// A row that sees nothing is zero. Scores are clamped to the finite range of f32 before the
 /// exponential, so finite inputs give no NaN unless a partial sum of a dot product, or the sum of
-/// the weighted values, overflows f32. Positions at and beyond T(b) are never read, nor are those
-/// outside the causal and windowed range of all query rows of a unit; a position inside it that
-/// only the mask, or another row's range, hides takes part with weight 0, so its V must be finite.
+/// the weighted values, overflows f32. Positions at and beyond T(b) are never read. Keys and values
+/// outside the causal and windowed range of all query rows of a unit may hold anything; a position
+/// inside it that only the mask, or another row's range, hides takes part with weight 0, so its V
+/// must be finite.
 struct AttentionView {
   int64_t batches = 0;
   int64_t queryHeads = 0; ///< H, a multiple of kvHeads
