@@ -24,6 +24,13 @@ Node::~Node() {
 void Node::setName(std::string name) {
   nodeName = std::move(name);
   edited = true;
+  parent->context().noteEdit();
+}
+
+void Node::setOverload(std::string overload) {
+  overloadName = std::move(overload);
+  edited = true;
+  parent->context().noteEdit();
 }
 
 void Node::setOperand(unsigned index, Value* value) {
