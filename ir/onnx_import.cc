@@ -37,9 +37,8 @@ llvm::Error checkSize(std::span<const std::byte> bytes) {
 
 llvm::Error notAModel(llvm::StringRef why) { return invalid("not an ONNX model: {}", why); }
 
-llvm::Error readOpsets(
-    const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& messages,
-    OpsetImports& opsets) {
+llvm::Error readOpsets(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& messages,
+                       OpsetImports& opsets) {
   for (const onnx::OperatorSetIdProto& message : messages) {
     auto [entry, inserted] = opsets.try_emplace(message.domain(), message.version());
     if (!inserted && entry->second != message.version())
@@ -56,8 +55,7 @@ llvm::Error readFunctions(Model& model, GraphReader& reader) {
     if (!known.insert(key).second)
       return invalid("function '{}' of domain '{}' is defined twice", message.name(),
                      message.domain());
-    auto function =
-        std::make_unique<Function>(model.context(), message.domain(), message.name());
+    auto function = std::make_unique<Function>(model.context(), message.domain(), message.name());
     function->overload = message.overload();
     if (llvm::Error error = readOpsets(message.opset_import(), function->opsets))
       return error;
@@ -102,9 +100,7 @@ llvm::Error readModel(Model& model) {
   return llvm::Error::success();
 }
 
-std::string folderOf(const std::string& path) {
-  return llvm::sys::path::parent_path(path).str();
-}
+std::string folderOf(const std::string& path) { return llvm::sys::path::parent_path(path).str(); }
 
 } // namespace
 

@@ -167,10 +167,10 @@ llvm::Error GraphReader::readNodes(const Nodes& messages, Graph& graph,
       for (auto later = it; later != messages.end(); ++later)
         for (const std::string& result : later->output())
           if (result == operand)
-            return undefinedOperand(message, operand,
-                                    later == it ? "itself"
-                                                : fmt::format("node '{}' ({})", later->name(),
-                                                              operatorOf(*later)));
+            return undefinedOperand(
+                message, operand,
+                later == it ? "itself"
+                            : fmt::format("node '{}' ({})", later->name(), operatorOf(*later)));
       return undefinedOperand(message, operand, "");
     }
     if (llvm::Error error = readNode(message, graph, declared))
@@ -302,8 +302,8 @@ llvm::Expected<Attribute> GraphReader::readAttributeValue(const onnx::AttributeP
   }
 }
 
-llvm::Expected<std::unique_ptr<Graph>>
-GraphReader::readSubgraph(const onnx::GraphProto& message, Graph& scope, Node& holder) {
+llvm::Expected<std::unique_ptr<Graph>> GraphReader::readSubgraph(const onnx::GraphProto& message,
+                                                                 Graph& scope, Node& holder) {
   if (depth >= maxDepth)
     return unsupported("graphs are nested more than {} deep", maxDepth);
   auto graph = std::make_unique<Graph>(scope.context(), scope.opsets(), &holder);

@@ -47,8 +47,9 @@ private:
 };
 
 /// The value of that name which a node or output of `graph` may read: defined there, or in an
-/// enclosing graph before the node that holds `graph`. Null if there is none. Sound while graphs are
-/// being built, when everything that exists comes earlier, except the holding nodes' own results.
+/// enclosing graph before the node that holds `graph`. Null if there is none. Sound while graphs
+/// are being built, when everything that exists comes earlier, except the holding nodes' own
+/// results.
 Value* visibleValue(const Graph& graph, llvm::StringRef name);
 
 } // namespace kvopt

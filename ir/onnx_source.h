@@ -13,7 +13,8 @@
 
 namespace kvopt {
 
-/// The parsed messages, which values, nodes and attributes point into, and the bytes they came from.
+/// The parsed messages, which values, nodes and attributes point into, and the bytes they came
+/// from.
 struct Model::Source {
   google::protobuf::Arena arena;
   onnx::ModelProto* message = google::protobuf::Arena::CreateMessage<onnx::ModelProto>(&arena);

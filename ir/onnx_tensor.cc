@@ -150,8 +150,7 @@ public:
     case TypedField::None:
       break;
     }
-    return unsupported("element type {} has no packed form", proto.data_type())
-        .value(proto.name());
+    return unsupported("element type {} has no packed form", proto.data_type()).value(proto.name());
   }
 
 private:
@@ -160,9 +159,9 @@ private:
     if (bits == 32)
       return bytesOf(proto.int32_data().data(), static_cast<size_t>(proto.int32_data_size()));
     std::call_once(once, [&] {
-      decoded = bits == 16 ? narrowed<uint16_t>(proto.int32_data())
-                           : narrowed<uint8_t>(proto.int32_data(),
-                                               elementType() == ElementType::Bool);
+      decoded = bits == 16
+                    ? narrowed<uint16_t>(proto.int32_data())
+                    : narrowed<uint8_t>(proto.int32_data(), elementType() == ElementType::Bool);
     });
     return decoded;
   }
@@ -184,8 +183,8 @@ private:
       return located(file.takeError());
     auto size = static_cast<uint64_t>(*needed);
     uint64_t fileSize = (*file)->bytes().size();
-    uint64_t length = range->length.value_or(
-        fileSize >= range->offset ? fileSize - range->offset : size);
+    uint64_t length =
+        range->length.value_or(fileSize >= range->offset ? fileSize - range->offset : size);
     if (length != size)
       return located(invalid("the tensor has {} bytes of external data, its shape and type need {}",
                              length, size)

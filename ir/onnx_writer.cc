@@ -307,7 +307,8 @@ llvm::Error ModelWriter::writeAttributeValue(const Attribute& value, onnx::Attri
         return error;
     break;
   default:
-    return unsupported("an attribute of kind {} cannot be written", attributeKindName(value.kind()));
+    return unsupported("an attribute of kind {} cannot be written",
+                       attributeKindName(value.kind()));
   }
   return llvm::Error::success();
 }
