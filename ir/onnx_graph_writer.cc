@@ -10,6 +10,17 @@
 #include <climits>
 
 namespace kvopt {
+namespace {
+
+/// Whether the type is still the one that the file gave the value, which may have declared it more
+/// than once and differently (an output that is a constant, say).
+bool isTypedAsRead(const Value& value) {
+  if (value.initializer() && !value.isGraphInput() && !value.producer())
+    return messageOf(*value.initializer()) != nullptr;
+  return value.source() && declaredType(*value.source()) == value.type();
+}
+
+} // namespace
 
 llvm::Error ModelWriter::writeGraph(const Graph& graph, onnx::GraphProto& out) {
   const onnx::GraphProto* original = graph.source();
@@ -52,48 +63,49 @@ const llvm::StringSet<>& ModelWriter::declaredSymbols() {
   return *symbols;
 }
 
-bool ModelWriter::dimHolds(const Dim& declared, const Dim& current) {
-  if (current.isUnknown() || declared.isUnknown() || declared == current)
+bool ModelWriter::dimHolds(const Dim& declared, const Dim& current, Agreement agreement) {
+  if (current.isUnknown() || declared == current)
     return true;
-  if (current.value() || declared.isKnownDifferent(current))
+  if (agreement == Agreement::Equal)
     return false;
-  return llvm::all_of(current.symbols(), [&](const std::string& symbol) {
+  if (declared.isUnknown())
+    return true;
+  if (declared.isKnownDifferent(current))
+    return false;
+  return !current.value() && llvm::all_of(current.symbols(), [&](const std::string& symbol) {
     return declaredSymbols().count(symbol) != 0;
   });
 }
 
 bool ModelWriter::declarationHolds(const onnx::ValueInfoProto& declaration, const TensorType& type,
-                                   bool exact) {
+                                   Agreement agreement) {
   if (declaresNonTensor(declaration))
-    return type == TensorType();
+    return type.elementType() == ElementType::Undefined && !type.hasRank();
   TensorType declared = declaredType(declaration);
   if (declared == type)
     return true;
-  bool elementHolds = type.elementType() == ElementType::Undefined ||
-                      type.elementType() == declared.elementType() ||
-                      (!exact && declared.elementType() == ElementType::Undefined);
+  bool elementHolds =
+      type.elementType() == ElementType::Undefined ||
+      type.elementType() == declared.elementType() ||
+      (agreement != Agreement::Equal && declared.elementType() == ElementType::Undefined);
   if (!elementHolds)
     return false;
   if (!type.hasRank())
     return true;
   if (!declared.hasRank())
-    return !exact;
+    return agreement != Agreement::Equal;
   if (declared.rank() != type.rank())
     return false;
-  for (unsigned axis = 0; axis < type.rank(); ++axis) {
-    const Dim& current = type.shape()[axis];
-    bool holds = exact ? current.isUnknown() || current == declared.shape()[axis]
-                       : dimHolds(declared.shape()[axis], current);
-    if (!holds)
+  for (unsigned axis = 0; axis < type.rank(); ++axis)
+    if (!dimHolds(declared.shape()[axis], type.shape()[axis], agreement))
       return false;
-  }
   return true;
 }
 
 void ModelWriter::writeDeclaration(const Value& value, const onnx::ValueInfoProto* original,
-                                   bool exact, Repeated<onnx::ValueInfoProto>& out) {
+                                   Agreement agreement, Repeated<onnx::ValueInfoProto>& out) {
   if (original && original->name() == value.name() &&
-      declarationHolds(*original, value.type(), exact)) {
+      (isTypedAsRead(value) || declarationHolds(*original, value.type(), agreement))) {
     shareOne(*original, out);
     return;
   }
@@ -107,7 +119,7 @@ void ModelWriter::writeDeclaration(const Value& value, const onnx::ValueInfoProt
 
 void ModelWriter::writeInputs(const Graph& graph, onnx::GraphProto& out) {
   for (const std::unique_ptr<Value>& input : graph.inputs())
-    writeDeclaration(*input, input->source(), /*exact=*/true, *out.mutable_input());
+    writeDeclaration(*input, input->source(), Agreement::Equal, *out.mutable_input());
 }
 
 void ModelWriter::writeOutputs(const Graph& graph, onnx::GraphProto& out) {
@@ -123,8 +135,9 @@ void ModelWriter::writeOutputs(const Graph& graph, onnx::GraphProto& out) {
     if (original && slot < static_cast<size_t>(original->output_size()) &&
         original->output(static_cast<int>(slot)).name() == value.name())
       declaration = &original->output(static_cast<int>(slot));
-    bool exact = value.producer() && !value.producer()->source();
-    writeDeclaration(value, declaration, exact, *out.mutable_output());
+    bool isNew = value.producer() && !value.producer()->source();
+    Agreement agreement = isNew ? Agreement::Equal : Agreement::NoNews;
+    writeDeclaration(value, declaration, agreement, *out.mutable_output());
   }
 }
 
@@ -135,12 +148,13 @@ void ModelWriter::writeValueInfo(const Graph& graph, onnx::GraphProto& out) {
       for (const Value& result : node.results())
         if (!result.isAbsent() && !result.isGraphOutput() && result.type().hasRank() &&
             result.type().elementType() != ElementType::Undefined)
-          writeDeclaration(result, nullptr, /*exact=*/false, *out.mutable_value_info());
+          writeDeclaration(result, nullptr, Agreement::NoNews, *out.mutable_value_info());
     return;
   }
   for (const onnx::ValueInfoProto& declaration : original->value_info()) {
     const Value* value = graph.findValue(declaration.name());
-    bool keep = value ? declarationHolds(declaration, value->type(), /*exact=*/false)
+    bool keep = value ? isTypedAsRead(*value) ||
+                            declarationHolds(declaration, value->type(), Agreement::NoNews)
                       : source && source->danglingDeclarations.count(&declaration) != 0;
     if (keep)
       shareOne(declaration, *out.mutable_value_info());

@@ -13,10 +13,11 @@ namespace kvopt {
 /// pointer with the model's source; the others start as a copy of their source without its repeated
 /// parts, so that unknown fields and doc strings stay.
 ///
-/// A declared type is kept as long as the value's type does not contradict it: by element type, by
-/// rank, by an extent, or by a symbol that the file does not know. Declarations of intermediate
-/// values that are contradicted are left out, those of inputs and outputs are brought up to date.
-/// The types of inputs, and of outputs that a new node produces, are written as they are.
+/// A declared type is kept as long as the value's type is as import left it or does not contradict
+/// it: by element type, by rank, by an extent, or by a symbol that the file does not know.
+/// Declarations of intermediate values that are contradicted are left out, those of inputs and
+/// outputs are brought up to date. Changed types of inputs, and types of outputs that a new node
+/// produces, are written as they are.
 class ModelWriter {
 public:
   /// The result lives on `storage`; it refers to messages of the model's source and tensors.
@@ -26,6 +27,12 @@ public:
   llvm::Expected<const onnx::ModelProto*> write();
 
 private:
+  /// How closely a declaration must agree with a value's type to be kept.
+  enum class Agreement {
+    Equal,  ///< The type is what somebody set: inputs, results of new nodes.
+    NoNews, ///< The type was inferred: it may say less, or rename what the file knows.
+  };
+
   template <typename Message> using Repeated = google::protobuf::RepeatedPtrField<Message>;
   using Entries = Repeated<onnx::StringStringEntryProto>;
 
@@ -47,11 +54,11 @@ private:
                                Repeated<onnx::TensorProto>& out);
   llvm::Error fillTensor(const TensorData& tensor, onnx::TensorProto& out);
   llvm::Error reserveBytes(uint64_t bytes);
-  void writeDeclaration(const Value& value, const onnx::ValueInfoProto* original, bool exact,
-                        Repeated<onnx::ValueInfoProto>& out);
+  void writeDeclaration(const Value& value, const onnx::ValueInfoProto* original,
+                        Agreement agreement, Repeated<onnx::ValueInfoProto>& out);
   bool declarationHolds(const onnx::ValueInfoProto& declaration, const TensorType& type,
-                        bool exact);
-  bool dimHolds(const Dim& declared, const Dim& current);
+                        Agreement agreement);
+  bool dimHolds(const Dim& declared, const Dim& current, Agreement agreement);
   const llvm::StringSet<>& declaredSymbols();
 
   google::protobuf::Arena* sourceArena() const { return source ? &source->arena : nullptr; }
