@@ -21,6 +21,8 @@ endfunction()
 kvopt_add_field(NodeProto 8 "optional string overload")
 kvopt_add_field(NodeProto 9 "repeated StringStringEntryProto metadata_props")
 kvopt_add_field(FunctionProto 11 "repeated AttributeProto attribute_proto")
+kvopt_add_field(FunctionProto 12 "repeated ValueInfoProto value_info")
+kvopt_add_field(FunctionProto 13 "optional string overload")
 
 file(CONFIGURE OUTPUT ${kvopt_proto_dir}/kvopt_onnx.proto CONTENT "${kvopt_proto}" @ONLY)
 add_custom_command(

@@ -24,6 +24,13 @@ Node::~Node() {
 void Node::setName(std::string name) {
   nodeName = std::move(name);
   edited = true;
+  parent->context().noteEdit();
+}
+
+void Node::setOverload(std::string overload) {
+  overloadName = std::move(overload);
+  edited = true;
+  parent->context().noteEdit();
 }
 
 void Node::setOperand(unsigned index, Value* value) {
@@ -92,13 +99,33 @@ std::optional<llvm::ArrayRef<int64_t>> Node::intsAttr(llvm::StringRef name) cons
   return found->ints();
 }
 
+/// The contents of a Constant node with this attribute; null where they are no numeric tensor.
+static TensorRef constantContents(llvm::StringRef name, const Attribute& value) {
+  if (value.isReference())
+    return nullptr;
+  if (name == "value" && value.kind() == AttributeKind::Tensor)
+    return value.tensorValue();
+  if (name == "value_int" && value.kind() == AttributeKind::Int)
+    return int64Scalar(value.intValue());
+  if (name == "value_ints" && value.kind() == AttributeKind::Ints)
+    return int64Tensor(value.ints());
+  if (name == "value_float" && value.kind() == AttributeKind::Float)
+    return floatScalar(ElementType::Float, static_cast<double>(value.floatValue()));
+  if (name == "value_floats" && value.kind() == AttributeKind::Floats) {
+    auto packed = std::as_bytes(std::span(value.floats().data(), value.floats().size()));
+    auto tensor = makeTensor(ElementType::Float, {static_cast<int64_t>(value.floats().size())},
+                             {packed.begin(), packed.end()});
+    return llvm::cantFail(std::move(tensor));
+  }
+  return nullptr;
+}
+
 void Node::setAttribute(llvm::StringRef name, Attribute value) {
   edited = true;
   parent->context().noteEdit();
-  bool isConstantValue = opName == "Constant" && resultCount == 1;
-  if (isConstantValue && name == "value" && value.kind() == AttributeKind::Tensor &&
-      !value.isReference())
-    resultValues[0].initializerData = value.tensorValue();
+  if (opName == "Constant" && resultCount == 1)
+    if (TensorRef contents = constantContents(name, value))
+      resultValues[0].initializerData = std::move(contents);
   for (NamedAttribute& entry : attributeList)
     if (entry.name == name) {
       entry.value = std::move(value);

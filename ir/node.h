@@ -84,7 +84,7 @@ public:
   const Metadata& metadata() const { return metadataList; }
   void setMetadata(Metadata metadata);
   llvm::StringRef overload() const { return overloadName; }
-  void setOverload(std::string overload) { overloadName = std::move(overload); }
+  void setOverload(std::string overload);
 
   /// Whether this node stands before `other` in their common graph's node list. Amortised O(1).
   bool comesBefore(const Node& other) const;
@@ -94,7 +94,11 @@ public:
 
   /// The message this node was read from, or null; written back unless something was edited.
   const onnx::NodeProto* source() const { return sourceMessage; }
-  void setSource(const onnx::NodeProto* message) { sourceMessage = message; }
+  /// Declares that the node says what `message` says: it counts as unedited from here on.
+  void setSource(const onnx::NodeProto* message) {
+    sourceMessage = message;
+    edited = false;
+  }
   /// Attributes, name or metadata differ from the source message.
   bool isEdited() const { return edited; }
 

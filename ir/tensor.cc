@@ -120,9 +120,9 @@ TensorRef floatScalar(ElementType type, double value, unsigned rank) {
   case ElementType::Double:
     return ownedTensor<double>(type, shape, {value});
   case ElementType::Float16:
-    return ownedTensor<uint16_t>(type, shape, {halfFromFloat(single)});
+    return ownedTensor<uint16_t>(type, shape, {floatToF16(single)});
   case ElementType::BFloat16:
-    return ownedTensor<uint16_t>(type, shape, {bfloatFromFloat(single)});
+    return ownedTensor<uint16_t>(type, shape, {floatToBf16(single)});
   default:
     assert(type == ElementType::Float);
     return ownedTensor<float>(type, shape, {single});
@@ -191,10 +191,10 @@ std::optional<llvm::SmallVector<double, 8>> floatValues(const TensorData& tensor
       values.push_back(load<double>(*bytes, i));
       break;
     case ElementType::Float16:
-      values.push_back(static_cast<double>(floatFromHalf(load<uint16_t>(*bytes, i))));
+      values.push_back(static_cast<double>(f16ToFloat(load<uint16_t>(*bytes, i))));
       break;
     case ElementType::BFloat16:
-      values.push_back(static_cast<double>(floatFromBfloat(load<uint16_t>(*bytes, i))));
+      values.push_back(static_cast<double>(bf16ToFloat(load<uint16_t>(*bytes, i))));
       break;
     default:
       return std::nullopt;

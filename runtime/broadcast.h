@@ -89,8 +89,8 @@ private:
 
 /// out[i] = f(a[i], b[i]) over `shape`, with `a` and `b` broadcast to it; `out` is contiguous.
 template <class Out, class A, class B, class F>
-void broadcastLoop(llvm::ArrayRef<int64_t> shape, const TensorView& a, const TensorView& b, Out* out,
-                   F f) {
+void broadcastLoop(llvm::ArrayRef<int64_t> shape, const TensorView& a, const TensorView& b,
+                   Out* out, F f) {
   const A* aData = a.as<A>();
   const B* bData = b.as<B>();
   StridedLoop<2> loop(shape, {broadcastStrides(a, shape), broadcastStrides(b, shape)});

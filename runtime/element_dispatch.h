@@ -1,7 +1,7 @@
 // From an element type known at run time to a C++ type: the one place where kernels do so.
 #pragma once
 
-#include "runtime/half.h"
+#include "ir/half.h"
 #include "runtime/kernel.h"
 
 #include <fmt/format.h>
@@ -28,25 +28,17 @@ struct Wide {
 };
 
 /// The type that arithmetic on stored elements of type T is done in: f32 for the 16-bit floats.
-template <class T> struct Arithmetic {
-  using Type = T;
-};
-template <> struct Arithmetic<Float16> {
-  using Type = float;
-};
-template <> struct Arithmetic<BFloat16> {
-  using Type = float;
-};
-template <> struct Arithmetic<Bool> {
-  using Type = bool;
-};
+template <class T> struct Arithmetic { using Type = T; };
+template <> struct Arithmetic<Float16> { using Type = float; };
+template <> struct Arithmetic<BFloat16> { using Type = float; };
+template <> struct Arithmetic<Bool> { using Type = bool; };
 template <class T> using ArithmeticType = typename Arithmetic<T>::Type;
 
 /// The type that long sums are kept in: double for f32, f32 for the 16-bit floats.
 template <class T>
-using SumType = std::conditional_t<
-    std::is_same_v<T, float>, double,
-    std::conditional_t<std::is_integral_v<T>, uint64_t, ArithmeticType<T>>>;
+using SumType =
+    std::conditional_t<std::is_same_v<T, float>, double,
+                       std::conditional_t<std::is_integral_v<T>, uint64_t, ArithmeticType<T>>>;
 
 template <class T> ArithmeticType<T> load(T stored) {
   if constexpr (std::is_same_v<T, Float16>)
@@ -86,9 +78,7 @@ template <> constexpr ElementType elementOf<uint32_t>() { return ElementType::UI
 template <> constexpr ElementType elementOf<uint64_t>() { return ElementType::UInt64; }
 template <> constexpr ElementType elementOf<Bool>() { return ElementType::Bool; }
 
-template <class T> struct TypeTag {
-  using Type = T;
-};
+template <class T> struct TypeTag { using Type = T; };
 template <class... Ts> struct TypeList {};
 
 template <class... As, class... Bs>
@@ -98,8 +88,8 @@ constexpr TypeList<As..., Bs...> joined(TypeList<As...>, TypeList<Bs...>) {
 
 using FloatTypes = TypeList<float, Float16, BFloat16, double>;
 using SignedTypes = TypeList<int8_t, int16_t, int32_t, int64_t>;
-using IntegerTypes = decltype(joined(
-    SignedTypes(), TypeList<uint8_t, uint16_t, uint32_t, uint64_t>()));
+using IntegerTypes =
+    decltype(joined(SignedTypes(), TypeList<uint8_t, uint16_t, uint32_t, uint64_t>()));
 using NumericTypes = decltype(joined(FloatTypes(), IntegerTypes()));
 using NumericAndBoolTypes = decltype(joined(NumericTypes(), TypeList<Bool>()));
 
@@ -142,7 +132,8 @@ llvm::Error dispatchWidth(KernelContext& context, ElementType element, Body&& bo
 }
 
 /// Integer arithmetic as ONNX engines do it: modulo 2^bits, where C++ would be undefined.
-template <class T, class F> ArithmeticType<T> wrapping(ArithmeticType<T> a, ArithmeticType<T> b, F f) {
+template <class T, class F>
+ArithmeticType<T> wrapping(ArithmeticType<T> a, ArithmeticType<T> b, F f) {
   if constexpr (std::is_integral_v<T>)
     return static_cast<T>(f(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
   else

@@ -40,8 +40,8 @@ llvm::Expected<unsigned> axisOf(KernelContext& context, int64_t axis, unsigned r
   return context.error(fmt::format("axis {} is out of range for rank {}", axis, rank));
 }
 
-llvm::Expected<llvm::SmallVector<unsigned, 6>>
-axesOf(KernelContext& context, llvm::ArrayRef<int64_t> axes, unsigned rank) {
+llvm::Expected<llvm::SmallVector<unsigned, 6>> axesOf(KernelContext& context,
+                                                      llvm::ArrayRef<int64_t> axes, unsigned rank) {
   llvm::SmallVector<unsigned, 6> result;
   llvm::SmallVector<bool, 6> seen(rank, false);
   for (int64_t axis : axes) {

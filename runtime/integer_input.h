@@ -16,8 +16,8 @@ llvm::Expected<int64_t> integerOf(KernelContext& context, unsigned operand);
 llvm::Expected<unsigned> axisOf(KernelContext& context, int64_t axis, unsigned rank);
 
 /// The same for a list; an error when an axis is named twice. In the order given.
-llvm::Expected<llvm::SmallVector<unsigned, 6>>
-axesOf(KernelContext& context, llvm::ArrayRef<int64_t> axes, unsigned rank);
+llvm::Expected<llvm::SmallVector<unsigned, 6>> axesOf(KernelContext& context,
+                                                      llvm::ArrayRef<int64_t> axes, unsigned rank);
 
 /// `index` in [0, extent), negative values counted from the end.
 llvm::Expected<int64_t> indexOf(KernelContext& context, int64_t index, int64_t extent);

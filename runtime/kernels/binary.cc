@@ -134,18 +134,18 @@ llvm::Error pow(KernelContext& context) {
           if (exponent == Exponent(2))
             return store<X>(base * base);
           using Wide = std::conditional_t<std::is_same_v<Exponent, float>, Base, double>;
-          return store<X>(static_cast<Base>(
-              std::pow(static_cast<Wide>(base), static_cast<Wide>(exponent))));
+          return store<X>(
+              static_cast<Base>(std::pow(static_cast<Wide>(base), static_cast<Wide>(exponent))));
         } else if constexpr (std::is_integral_v<Exponent>) {
           if (base == 0 && exponent < Exponent(0))
             undefined = true;
-          const bool huge = std::is_same_v<Exponent, uint64_t> &&
-                            exponent > static_cast<Exponent>(INT64_MAX);
+          const bool huge =
+              std::is_same_v<Exponent, uint64_t> && exponent > static_cast<Exponent>(INT64_MAX);
           // Modulo 2^64 the powers repeat with a period that divides 2^62 from exponent 64 on.
-          const int64_t small = huge ? static_cast<int64_t>(
-                                           static_cast<uint64_t>(exponent) - (uint64_t(1) << 63) +
-                                           (uint64_t(1) << 62))
-                                     : static_cast<int64_t>(exponent);
+          const int64_t small =
+              huge ? static_cast<int64_t>(static_cast<uint64_t>(exponent) - (uint64_t(1) << 63) +
+                                          (uint64_t(1) << 62))
+                   : static_cast<int64_t>(exponent);
           return integerPower<X>(base, small);
         } else {
           const double power = std::pow(static_cast<double>(base), static_cast<double>(exponent));

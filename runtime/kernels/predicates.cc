@@ -30,9 +30,7 @@ template <class List, class F> llvm::Error relate(KernelContext& context, List t
 llvm::Error equal(KernelContext& context) {
   return relate(context, NumericAndBoolTypes(), std::equal_to<>());
 }
-llvm::Error less(KernelContext& context) {
-  return relate(context, NumericTypes(), std::less<>());
-}
+llvm::Error less(KernelContext& context) { return relate(context, NumericTypes(), std::less<>()); }
 llvm::Error lessOrEqual(KernelContext& context) {
   return relate(context, NumericTypes(), std::less_equal<>());
 }

@@ -1,5 +1,5 @@
-// Operators that move elements by a fixed map of positions: Transpose, Concat, Split, Slice, Expand,
-// Tile, Trilu.
+// Operators that move elements by a fixed map of positions: Transpose, Concat, Split, Slice,
+// Expand, Tile, Trilu.
 #include "runtime/broadcast.h"
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"
@@ -104,8 +104,8 @@ llvm::Error split(KernelContext& context) {
     if (context.node().intAttr("num_outputs", parts) != parts)
       return context.error("num_outputs is not the number of results");
     if (context.opset() < 18 && extent % parts != 0)
-      return context.error(fmt::format("extent {} does not split into {} equal parts", extent,
-                                       parts));
+      return context.error(
+          fmt::format("extent {} does not split into {} equal parts", extent, parts));
     const int64_t each = extent / parts + (extent % parts != 0);
     for (int64_t part = 0, left = extent; part < parts; ++part, left -= sizes.back())
       sizes.push_back(std::min(each, left));
@@ -208,8 +208,7 @@ llvm::Error tile(KernelContext& context) {
   Extents shape, split, strides;
   for (unsigned axis = 0; axis < x.rank(); ++axis) {
     int64_t extent = 0;
-    if ((*repeats)[axis] < 0 ||
-        __builtin_mul_overflow((*repeats)[axis], x.shape[axis], &extent))
+    if ((*repeats)[axis] < 0 || __builtin_mul_overflow((*repeats)[axis], x.shape[axis], &extent))
       return context.error(fmt::format("bad repeat {}", (*repeats)[axis]));
     shape.push_back(extent);
     split.append({(*repeats)[axis], x.shape[axis]});

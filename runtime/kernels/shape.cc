@@ -67,8 +67,8 @@ llvm::Error reshape(KernelContext& context) {
   const int64_t elements = x.elementCount();
   if (inferred) {
     if (*count == 0 || elements % *count != 0)
-      return context.error(fmt::format("target {}: -1 cannot be told for {} elements", asked,
-                                       elements));
+      return context.error(
+          fmt::format("target {}: -1 cannot be told for {} elements", asked, elements));
     (*target)[*inferred] = elements / *count;
     count = elements;
   }

@@ -27,12 +27,12 @@ llvm::Error where(KernelContext& context) {
     T* out = y->as<T>();
     StridedLoop<3> loop(*shape, {broadcastStrides(condition, *shape), broadcastStrides(a, *shape),
                                  broadcastStrides(b, *shape)});
-    loop.run([&](const std::array<int64_t, 3>& at, int64_t count,
-                 const std::array<int64_t, 3>& by) {
-      for (int64_t i = 0; i < count; ++i)
-        *out++ = load(condition.as<Bool>()[at[0] + i * by[0]]) ? a.as<T>()[at[1] + i * by[1]]
-                                                               : b.as<T>()[at[2] + i * by[2]];
-    });
+    loop.run(
+        [&](const std::array<int64_t, 3>& at, int64_t count, const std::array<int64_t, 3>& by) {
+          for (int64_t i = 0; i < count; ++i)
+            *out++ = load(condition.as<Bool>()[at[0] + i * by[0]]) ? a.as<T>()[at[1] + i * by[1]]
+                                                                   : b.as<T>()[at[2] + i * by[2]];
+        });
     return llvm::Error::success();
   });
 }

@@ -1,0 +1,115 @@
+// Parsing, dispatch and the mapping of errors to exit codes.
+#include "cli/app.h"
+
+#include "cli/command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <fmt/format.h>
+
+namespace kvopt {
+
+ExitCode exitCodeFor(Diagnostic::Kind kind) {
+  switch (kind) {
+  case Diagnostic::Kind::Usage:
+    return ExitCode::Usage;
+  case Diagnostic::Kind::Unsupported:
+    return ExitCode::MissingOperator;
+  case Diagnostic::Kind::Invalid:
+  case Diagnostic::Kind::Io:
+    break;
+  }
+  return ExitCode::BadInput;
+}
+
+Registries::Registries() {
+  registerAll(ops);
+  registerAll(rules);
+  registerAll(passes);
+  registerAll(targets);
+  registerAll(kernels);
+}
+
+void CommandContext::remark(const std::string& text) const {
+  if (!common.quiet)
+    fmt::print(stderr, "{}\n", text);
+}
+
+void printJson(const OrderedJson& object) {
+  // Names come from files and need not be valid UTF-8.
+  fmt::print("{}\n", object.dump(2, ' ', false, OrderedJson::error_handler_t::replace));
+}
+
+void printOut(const std::string& text) { fmt::print("{}", text); }
+
+void addCommonOptions(CLI::App& command, CommandContext& context) {
+  command.add_option("--format", context.common.format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+  command.add_option("--color", context.common.color, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  command.add_flag("-v,--verbose", context.common.verbose, "Say more on stderr");
+  command.add_flag("-q,--quiet", context.common.quiet, "Say nothing on stderr but errors");
+}
+
+namespace {
+
+int fail(ExitCode code, const std::string& message) {
+  fmt::print(stderr, "kvopt: {}\n", message);
+  return static_cast<int>(code);
+}
+
+int run(CommandContext& context) {
+  llvm::Expected<ExitCode> code = context.action();
+  bool flushed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (!code) {
+    Diagnostic diagnostic = takeDiagnostic(code.takeError());
+    return fail(exitCodeFor(diagnostic.kind), "error: " + diagnostic.str());
+  }
+  if (!flushed)
+    return fail(ExitCode::BadInput, "error: standard output could not be written");
+  return static_cast<int>(*code);
+}
+
+int parseAndRun(int argc, const char* const* argv) {
+  CLI::App app{"Recovers attention and key/value caches from exported ONNX decoders, rewrites them "
+               "in place, and proves that nothing changed.",
+               "kvopt"};
+  app.set_version_flag("--version", "kvopt " KVOPT_VERSION);
+  app.require_subcommand(1);
+  app.footer("Exit codes: 0 done or equal, 1 different or a requirement not met, 2 usage,\n"
+             "3 input unreadable or invalid, 4 the runtime lacks an operator, 5 internal error.");
+  CommandContext context;
+  addInspectCommand(app, context);
+  addOptCommand(app, context);
+  addListCommand(app, context);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 has exit codes of its own; help and version are no errors.
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))
+      return app.exit(error);
+    std::string command;
+    for (const CLI::App* sub : app.get_subcommands())
+      command = " " + sub->get_name();
+    return fail(ExitCode::Usage, fmt::format("{}\nTry 'kvopt{} --help'.", error.what(), command));
+  }
+  return run(context);
+}
+
+} // namespace
+
+int runApp(int argc, const char* const* argv) {
+  try {
+    return parseAndRun(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return fail(ExitCode::BadInput, "error: out of memory");
+  } catch (const std::exception& error) {
+    return fail(ExitCode::Internal,
+                fmt::format("internal error: {}\nPlease report this with the command line and, if "
+                            "you can, the model.",
+                            error.what()));
+  }
+}
+
+} // namespace kvopt

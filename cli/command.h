@@ -1,0 +1,71 @@
+// What all subcommands share: registries, output, errors.
+#pragma once
+
+#include "cli/exit_code.h"
+#include "ir/op.h"
+#include "passes/pass_manager.h"
+#include "passes/target.h"
+#include "runtime/kernel.h"
+
+#include "llvm/Support/Error.h"
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace kvopt {
+
+/// Everything kvopt knows, registered once per process run.
+struct Registries {
+  Registries();
+  OpRegistry ops;
+  RuleRegistry rules;
+  PassRegistry passes;
+  TargetRegistry targets;
+  KernelRegistry kernels;
+};
+
+/// Options that every subcommand takes.
+struct CommonOptions {
+  std::string format = "text";
+  std::string color = "auto";
+  bool verbose = false;
+  bool quiet = false;
+
+  bool json() const { return format == "json"; }
+};
+
+/// The state of one run of the program.
+struct CommandContext {
+  Registries registries;
+  CommonOptions common;
+  /// What the chosen subcommand does; set while parsing, run afterwards.
+  std::function<llvm::Expected<ExitCode>()> action;
+
+  /// A remark on stderr, unless `--quiet`.
+  void remark(const std::string& text) const;
+};
+
+using OrderedJson = nlohmann::ordered_json;
+
+/// Prints exactly one JSON object to stdout.
+void printJson(const OrderedJson& object);
+/// Prints text to stdout.
+void printOut(const std::string& text);
+
+/// Adds `--format`, `--color`, `-v`, `-q`.
+void addCommonOptions(CLI::App& command, CommandContext& context);
+
+/// Subcommands, one file each.
+void addInspectCommand(CLI::App& app, CommandContext& context);
+void addRewriteCommand(CLI::App& app, CommandContext& context);
+void addVerifyCommand(CLI::App& app, CommandContext& context);
+void addRunCommand(CLI::App& app, CommandContext& context);
+void addOptCommand(CLI::App& app, CommandContext& context);
+void addListCommand(CLI::App& app, CommandContext& context);
+
+} // namespace kvopt

@@ -1,0 +1,194 @@
+// kvopt inspect: every cache and attention site, and what each target could do with it.
+#include "cli/recover.h"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+#include <map>
+
+namespace kvopt {
+namespace {
+
+struct InspectOptions {
+  std::string model;
+  int64_t context = 4096;
+};
+
+/// Bytes of one cache at a context length, for one sequence; nullopt when an extent is unknown.
+std::optional<int64_t> cacheBytes(const CacheUpdate& update, int64_t context) {
+  const TensorType& type = update.past->type();
+  std::optional<unsigned> width = byteWidth(type.elementType());
+  if (!width || !type.hasRank())
+    return std::nullopt;
+  int64_t bytes = *width;
+  for (unsigned axis = 1; axis < type.rank(); ++axis) {
+    std::optional<int64_t> extent =
+        axis == update.axis ? std::optional<int64_t>(context) : type.shape()[axis].value();
+    if (!extent || __builtin_mul_overflow(bytes, *extent, &bytes))
+      return std::nullopt;
+  }
+  return bytes;
+}
+
+OrderedJson number(const Dim& extent) {
+  if (std::optional<int64_t> value = extent.value())
+    return *value;
+  return nullptr;
+}
+
+std::string maskKind(const Node& attention) {
+  const Value* mask = attention.operand(3);
+  bool causal = attention.intAttr("causal", 0) != 0;
+  if (!mask)
+    return causal ? "causal" : "none";
+  return mask->type().elementType() == ElementType::Bool ? "boolean" : "additive";
+}
+
+OrderedJson siteJson(const AttentionSite& site) {
+  OrderedJson json;
+  bool raised = site.node->op() == OpName("ai.kvopt::Sdpa");
+  json["id"] = site.id();
+  json["layer"] = site.layer;
+  json["kind"] = siteKindName(site.kind).str();
+  json["status"] = site.isMatched() ? "matched" : "missed";
+  json["reason"] = site.failure ? OrderedJson(reasonName(site.failure->code).str()) : nullptr;
+  json["detail"] = site.failure ? site.failure->str() : "";
+  json["q_heads"] = number(site.queryHeads);
+  json["kv_heads"] = number(site.keyHeads);
+  json["k_head_dim"] = number(site.keyWidth);
+  json["v_head_dim"] = number(site.valueWidth);
+  json["layout"] = site.hasCache() ? OrderedJson("BHSD") : nullptr;
+  json["key_axis"] = site.key ? OrderedJson(site.key->axis) : nullptr;
+  json["value_axis"] = site.value ? OrderedJson(site.value->axis) : nullptr;
+  json["causal"] = raised && site.node->intAttr("causal", 0) != 0;
+  json["window"] = raised ? site.node->intAttr("window", 0) : 0;
+  json["softcap"] = raised ? static_cast<double>(site.node->floatAttr("softcap", 0)) : 0.0;
+  json["scale"] = raised ? OrderedJson(site.node->floatAttr("scale", 1)) : nullptr;
+  json["mask"] = raised ? OrderedJson(maskKind(*site.node)) : nullptr;
+  auto name = [](const std::optional<CacheUpdate>& update, bool past) -> OrderedJson {
+    if (!update)
+      return nullptr;
+    return (past ? update->past : update->present)->name().str();
+  };
+  json["past_key"] = name(site.key, true);
+  json["past_value"] = name(site.value, true);
+  json["present_key"] = name(site.key, false);
+  json["present_value"] = name(site.value, false);
+  json["rule"] = site.rule.empty() ? OrderedJson(nullptr) : OrderedJson(site.rule);
+  return json;
+}
+
+struct Capability {
+  unsigned can = 0;
+  std::map<std::string, unsigned> reasons;
+};
+
+std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
+                                               const Registries& registries) {
+  std::map<std::string, Capability> result;
+  for (const std::unique_ptr<Target>& target : registries.targets.all()) {
+    Capability& capability = result[target->name().str()];
+    for (const AttentionSite& site : recovered.context->sites) {
+      if (auto failure = target->supports(site, *recovered.model))
+        ++capability.reasons[reasonName(failure->code).str()];
+      else
+        ++capability.can;
+    }
+  }
+  return result;
+}
+
+std::string humanBytes(int64_t bytes) {
+  static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto scaled = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (scaled >= 1024 && unit + 1 < std::size(units)) {
+    scaled /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", scaled, units[unit]);
+}
+
+void printText(const InspectOptions& options, const RecoveredModel& recovered,
+               const Registries& registries) {
+  const SiteList& sites = recovered.context->sites;
+  std::string out = fmt::format("{}  opset {} · {} attention sites\n", options.model,
+                                recovered.model->graph().opsetVersion(), sites.size());
+  int64_t total = 0;
+  bool known = true;
+  for (const AttentionSite& site : sites) {
+    if (!site.isMatched()) {
+      out += fmt::format("  {:<4} {:<6} MISSED   {}\n", site.id(), siteKindName(site.kind),
+                         site.failure->str());
+      continue;
+    }
+    std::string cache = "no cache";
+    if (site.hasCache()) {
+      cache = fmt::format("{} + {}", site.key->past->type().str(), site.value->past->type().str());
+      auto keyBytes = cacheBytes(*site.key, options.context);
+      auto valueBytes = cacheBytes(*site.value, options.context);
+      known &= keyBytes && valueBytes;
+      total += keyBytes.value_or(0) + valueBytes.value_or(0);
+    }
+    out += fmt::format("  {:<4} {:<6} matched  {}/{}×{}  mask {}  {}  {}\n", site.id(),
+                       siteKindName(site.kind), site.queryHeads.str(), site.keyHeads.str(),
+                       site.keyWidth.str(), maskKind(*site.node), cache, site.rule);
+  }
+  if (known && total != 0)
+    out +=
+        fmt::format("  caches: {} a sequence at context {}\n", humanBytes(total), options.context);
+  for (const auto& [name, capability] : capabilities(recovered, registries)) {
+    out += fmt::format("  --to {}: {} of {} sites", name, capability.can, sites.size());
+    for (const auto& [reason, count] : capability.reasons)
+      out += fmt::format("; {} {}", count, reason);
+    out += '\n';
+  }
+  printOut(out);
+}
+
+void printSitesJson(const InspectOptions& options, const RecoveredModel& recovered,
+                    const Registries& registries) {
+  OrderedJson json;
+  json["schema"] = "kvopt/inspect/1";
+  json["model"] = options.model;
+  json["ir_version"] = recovered.model->irVersion;
+  json["opsets"] = OrderedJson::object();
+  for (const auto& [domain, version] : recovered.model->opsets)
+    json["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
+  json["sites"] = OrderedJson::array();
+  for (const AttentionSite& site : recovered.context->sites)
+    json["sites"].push_back(siteJson(site));
+  json["targets"] = OrderedJson::object();
+  for (const auto& [name, capability] : capabilities(recovered, registries))
+    json["targets"][name] = {{"can", capability.can},
+                             {"of", recovered.context->sites.size()},
+                             {"reasons", capability.reasons}};
+  printJson(json);
+}
+
+llvm::Expected<ExitCode> inspect(const InspectOptions& options, const CommandContext& context) {
+  auto recovered = recoverModel(options.model, context.registries);
+  if (!recovered)
+    return recovered.takeError();
+  if (context.common.json())
+    printSitesJson(options, *recovered, context.registries);
+  else
+    printText(options, *recovered, context.registries);
+  return ExitCode::Done;
+}
+
+} // namespace
+
+void addInspectCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* command = app.add_subcommand("inspect", "Every cache and attention site of a model");
+  command->add_option("model", options->model, "ONNX file")->required();
+  command->add_option("--context", options->context, "Context length for cache sizes")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  addCommonOptions(*command, context);
+  command->callback([options, &context] {
+    context.action = [options, &context] { return inspect(*options, context); };
+  });
+}
+
+} // namespace kvopt

@@ -1,0 +1,115 @@
+// kvopt opt: the developers' driver. Text or ONNX in, a pipeline, text out (or ONNX with -o).
+#include "cli/command.h"
+#include "ir/mapped_file.h"
+#include "ir/onnx_export.h"
+#include "ir/onnx_import.h"
+#include "ir/text_printer.h"
+#include "ir/text_reader.h"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+
+namespace kvopt {
+namespace {
+
+struct OptOptions {
+  std::string input;
+  std::string pipeline;
+  std::string output;
+  std::string reproducer;
+  std::vector<std::string> printBefore;
+  std::vector<std::string> printAfter;
+  std::vector<std::string> disabled;
+  bool explain = false;
+  bool timing = false;
+  bool statistics = false;
+  bool noVerify = false;
+  bool types = false;
+};
+
+llvm::Expected<std::unique_ptr<Model>> readModel(const std::string& path,
+                                                 const Registries& registries) {
+  if (llvm::StringRef(path).endswith(".onnx"))
+    return importModel(path, registries.ops);
+  auto file = MappedFile::open(path);
+  if (!file)
+    return file.takeError();
+  auto bytes = (*file)->bytes();
+  llvm::StringRef text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return readText(text, registries.ops, path);
+}
+
+void printNearMisses(const NearMissList& misses) {
+  for (const NearMiss& miss : misses.ranked())
+    printOut(fmt::format("near-miss {} at '{}' ({} nodes): {}\n", miss.rule, miss.root,
+                         miss.matched, miss.failure.str()));
+}
+
+llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& context) {
+  auto model = readModel(options.input, context.registries);
+  if (!model)
+    return model.takeError();
+
+  PassManagerOptions settings;
+  settings.verifyEach = !options.noVerify;
+  settings.printBefore = options.printBefore;
+  settings.printAfter = options.printAfter;
+  settings.reproducerPath = options.reproducer;
+  settings.print = [](const std::string& header, const std::string& text) {
+    fmt::print(stderr, "// ----- {} -----\n{}", header, text);
+  };
+  NearMissList misses;
+  PassContext passContext(context.registries.rules, context.registries.targets);
+  passContext.disabledRules = options.disabled;
+  passContext.nearMisses = options.explain ? &misses : nullptr;
+  PassManager manager(context.registries.passes, settings);
+  if (llvm::Error error = manager.addPipeline(options.pipeline))
+    return error;
+  if (llvm::Error error = manager.run(**model, passContext))
+    return withFile(std::move(error), options.input);
+
+  if (options.output.empty()) {
+    PrintOptions print;
+    print.types = options.types;
+    printOut(printText(**model, print));
+  } else if (llvm::Error error = exportModel(**model, options.output)) {
+    return error;
+  }
+  if (options.explain)
+    printNearMisses(misses);
+  if (options.timing)
+    for (const PassTiming& timing : manager.timings())
+      context.remark(fmt::format("{:<28} {:8.2f} ms{}", timing.pass, timing.milliseconds,
+                                 timing.changed ? "" : "  (no change)"));
+  if (options.statistics)
+    for (const auto& [pass, counters] : passContext.statistics)
+      for (const auto& [counter, count] : counters)
+        context.remark(fmt::format("{:<28} {:<28} {}", pass, counter, count));
+  return ExitCode::Done;
+}
+
+} // namespace
+
+void addOptCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<OptOptions>();
+  CLI::App* command = app.add_subcommand("opt", "Run a pipeline of passes (for developers)");
+  command->add_option("model", options->input, "ONNX file (.onnx) or its textual form")->required();
+  command->add_option("--pipeline", options->pipeline, "pass,pass{key=value},…; may be empty");
+  command->add_option("-o,--output", options->output, "Write a model instead of text");
+  command->add_option("--print-ir-before", options->printBefore, "A pass, or all");
+  command->add_option("--print-ir-after", options->printAfter, "A pass, or all");
+  command->add_option("--disable", options->disabled, "A rule that may not be applied");
+  command->add_option("--reproducer", options->reproducer, "Where a failing pass leaves its input");
+  command->add_flag("--explain", options->explain, "Print near misses after the model");
+  command->add_flag("--timing", options->timing, "Time of each pass");
+  command->add_flag("--statistics", options->statistics, "Counters of each pass");
+  command->add_flag("--no-verify", options->noVerify, "Do not verify after every pass");
+  command->add_flag("--types", options->types, "Print inferred types");
+  addCommonOptions(*command, context);
+  command->callback([options, &context] {
+    context.action = [options, &context] { return opt(*options, context); };
+  });
+}
+
+} // namespace kvopt

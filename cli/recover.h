@@ -1,0 +1,30 @@
+// Recovery: from a model file to its attention sites.
+#pragma once
+
+#include "cli/command.h"
+#include "ir/manifest.h"
+
+#include <memory>
+
+namespace kvopt {
+
+/// The passes that bring any spelling to ai.kvopt::Sdpa and find the caches.
+inline constexpr const char* recoveryPipeline =
+    "infer-shapes,normalize,raise-attention,strip-gqa-broadcast,detect-sites";
+
+/// A model in which attention has been raised, with its sites.
+struct RecoveredModel {
+  std::unique_ptr<Model> model;
+  std::unique_ptr<PassContext> context;
+};
+
+/// Imports `path` and runs the recovery. `nearMisses` may be null.
+llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Registries& registries,
+                                            NearMissList* nearMisses = nullptr);
+
+/// How to drive the model of that file: its own manifest, or, for one that kvopt did not write, the
+/// growing contract of the caches found in it.
+llvm::Expected<Manifest> drivingManifest(const Model& model, const std::string& path,
+                                         const Registries& registries);
+
+} // namespace kvopt

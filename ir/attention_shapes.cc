@@ -1,0 +1,70 @@
+// Consistency of attention operands, and the type of the result.
+#include "ir/attention_shapes.h"
+
+namespace kvopt {
+namespace {
+
+struct ExtentPair {
+  unsigned operandA, operandB;
+  int64_t axis;
+  const char* what;
+};
+
+constexpr ExtentPair equalExtents[] = {
+    {0, 1, 0, "batch sizes of query and key"},   {1, 2, 0, "batch sizes of key and value"},
+    {0, 2, 0, "batch sizes of query and value"}, {0, 1, 3, "head widths of query and key"},
+    {1, 2, 1, "head counts of key and value"},   {1, 2, 2, "lengths of key and value"},
+};
+
+} // namespace
+
+llvm::Error checkAttentionOperands(const ShapeContext& context) {
+  for (unsigned operand : {0u, 1u, 2u})
+    if (llvm::Error error = requireRank(context, operand, 4))
+      return error;
+  for (const ExtentPair& pair : equalExtents)
+    if (llvm::Error error = requireEqual(context, context.type(pair.operandA).dim(pair.axis),
+                                         context.type(pair.operandB).dim(pair.axis), pair.what))
+      return error;
+  std::optional<int64_t> heads = context.type(0).dim(1).value();
+  std::optional<int64_t> groups = context.type(1).dim(1).value();
+  if (heads && groups && (*groups == 0 ? *heads != 0 : *heads % *groups != 0))
+    return context.error(
+        fmt::format("{} query heads do not divide into {} groups", *heads, *groups));
+  return llvm::Error::success();
+}
+
+TensorType attentionResult(const ShapeContext& context) {
+  const TensorType& query = context.type(0);
+  const TensorType& key = context.type(1);
+  const TensorType& value = context.type(2);
+  Dim batch = mergedExtent(mergedExtent(query.dim(0), key.dim(0)), value.dim(0));
+  return TensorType(context.element(0), Shape{batch, query.dim(1), query.dim(2), value.dim(3)});
+}
+
+llvm::Error checkMask(const ShapeContext& context, unsigned operand, const Dim& tokens) {
+  const TensorType& mask = context.type(operand);
+  if (!mask.hasRank())
+    return llvm::Error::success();
+  const TensorType& query = context.type(0);
+  const Shape scores{query.dim(0), query.dim(1), query.dim(2), tokens};
+  if (mask.rank() > 4)
+    return context.error(fmt::format("the mask {} has more than four axes", mask.str()));
+  for (unsigned i = 0; i < mask.rank(); ++i) {
+    const Dim& extent = mask.shape()[mask.rank() - 1 - i];
+    const Dim& wanted = scores[3 - i];
+    if (extent.isKnownDifferent(Dim::fixed(1)) && extent.isKnownDifferent(wanted))
+      return context.error(fmt::format("the mask {} does not broadcast to {}", mask.str(),
+                                       TensorType(context.element(0), scores).str()));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error checkSinks(const ShapeContext& context, unsigned operand) {
+  if (llvm::Error error = requireRank(context, operand, 1))
+    return error;
+  return requireEqual(context, context.type(operand).dim(0), context.type(0).dim(1),
+                      "sinks and query heads");
+}
+
+} // namespace kvopt

@@ -1,0 +1,21 @@
+// Shape checks that kvopt's attention operators share.
+#pragma once
+
+#include "ir/shape_rules.h"
+
+namespace kvopt {
+
+/// Fails when Q[B,H,S,D], K[B,G,T,D] and V[B,G,T,Dv] (operands 0, 1 and 2) provably contradict each
+/// other: another rank, unequal B, D, G or T, or heads that groups do not divide.
+llvm::Error checkAttentionOperands(const ShapeContext& context);
+
+/// [B,H,S,Dv] of the query's element type.
+TensorType attentionResult(const ShapeContext& context);
+
+/// Fails when the mask does not broadcast to [B,H,S,T]; `tokens` is T, which may be unknown.
+llvm::Error checkMask(const ShapeContext& context, unsigned operand, const Dim& tokens);
+
+/// Fails when the sinks are not [H].
+llvm::Error checkSinks(const ShapeContext& context, unsigned operand);
+
+} // namespace kvopt

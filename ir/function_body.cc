@@ -1,0 +1,186 @@
+// The bodies, assembled from the parts that the two operators share.
+//
+// A body cannot branch on an attribute: attributes enter as constants, and Where selects.
+#include "ir/function_body.h"
+
+#include <cassert>
+#include <fmt/format.h>
+
+namespace kvopt {
+namespace {
+
+/// Extents and small constants. Needs query, key_rows [B,G,·,D] and value_rows [B,G,·,Dv].
+constexpr const char* extents = R"(
+    i0 = Constant <value_ints = [0]> ()
+    i1 = Constant <value_ints = [1]> ()
+    i2 = Constant <value_ints = [2]> ()
+    i3 = Constant <value_ints = [3]> ()
+    rest = Constant <value_ints = [-1]> ()
+    head_axes = Constant <value_ints = [1, 3]> ()
+    row_axes = Constant <value_ints = [1, 2]> ()
+    zero_index = Constant <value_int = 0> ()
+    one_index = Constant <value_int = 1> ()
+    zero = Constant <value_float = 0.0> ()
+    one = Constant <value_float = 1.0> ()
+    infinity = Constant <value = float {inf}> ()
+    minus_infinity = Neg (infinity)
+    query_shape = Shape (query)
+    batch = Gather (query_shape, i0)
+    heads = Gather (query_shape, i1)
+    rows = Gather (query_shape, i2)
+    width = Gather (query_shape, i3)
+    rows_scalar = Squeeze (rows, i0)
+)";
+
+/// Attention over `keys` [B,G,T,D] and `values` [B,G,T,Dv]; `start` [1 or B,1] is the position of
+/// query row 0, `longest` T as a scalar, `valid` [1 or B,T] whether a row may be seen.
+constexpr const char* attention = R"(
+    length = Reshape (longest, i1)
+    valid_column = Unsqueeze (valid, head_axes)
+    keys_as_float = Cast <to = 1> (keys)
+    values_as_float = Cast <to = 1> (values)
+    keys_seen = Where (valid_column, keys_as_float, zero)
+    values_seen = Where (valid_column, values_as_float, zero)
+    query_as_float = Cast <to = 1> (query)
+    grouped_shape = Concat <axis = 0> (batch, groups, rest, width)
+    query_grouped = Reshape (query_as_float, grouped_shape)
+    keys_transposed = Transpose <perm = [0, 1, 3, 2]> (keys_seen)
+    scores_grouped = MatMul (query_grouped, keys_transposed)
+    scores_shape = Concat <axis = 0> (batch, heads, rows, length)
+    scores = Reshape (scores_grouped, scores_shape)
+    scale = Constant <value_float = @scale> ()
+    scaled = Mul (scores, scale)
+    softcap = Constant <value_float = @softcap> ()
+    uncapped = Equal (softcap, zero)
+    cap = Where (uncapped, one, softcap)
+    over_cap = Div (scaled, cap)
+    tanh_over_cap = Tanh (over_cap)
+    soft_capped = Mul (tanh_over_cap, cap)
+    capped = Where (uncapped, scaled, soft_capped)
+    mask_boolean = Constant <value_int = @mask_boolean> ()
+    mask_is_additive = Equal (mask_boolean, zero_index)
+    mask_as_float = Cast <to = 1> (mask)
+    mask_as_bool = Cast <to = 9> (mask)
+    mask_from_bool = Where (mask_as_bool, zero, minus_infinity)
+    additive_mask = Where (mask_is_additive, mask_as_float, mask_from_bool)
+    masked = Add (capped, additive_mask)
+    row = Range (zero_index, rows_scalar, one_index)
+    query_position = Add (start, row)
+    query_column = Unsqueeze (query_position, head_axes)
+    key_position = Range (zero_index, longest, one_index)
+    distance = Sub (query_column, key_position)
+    causal = Constant <value_int = @causal> ()
+    not_causal = Equal (causal, zero_index)
+    not_later = GreaterOrEqual (distance, zero_index)
+    causal_visible = Or (not_causal, not_later)
+    window = Constant <value_int = @window> ()
+    no_window = Equal (window, zero_index)
+    near = Less (distance, window)
+    window_visible = Or (no_window, near)
+    valid_row = Unsqueeze (valid, row_axes)
+    in_frame = And (causal_visible, window_visible)
+    visible = And (in_frame, valid_row)
+    seen = Where (visible, masked, minus_infinity)
+    top = {reduce_max}
+    top_infinite = IsInf (top)
+    finite_top = Where (top_infinite, zero, top)
+    below_top = Sub (seen, finite_top)
+    weights = Exp (below_top)
+    total_weight = ReduceSum <keepdims = 1> (weights, rest)
+    nothing_seen = Equal (total_weight, zero)
+    divisor = Where (nothing_seen, one, total_weight)
+    probabilities = Div (weights, divisor)
+    probability_shape = Concat <axis = 0> (batch, groups, rest, length)
+    probabilities_grouped = Reshape (probabilities, probability_shape)
+    output_grouped = MatMul (probabilities_grouped, values_seen)
+    output_shape = Concat <axis = 0> (batch, heads, rows, value_width)
+    output_as_float = Reshape (output_grouped, output_shape)
+    output = Cast <to = {element}> (output_as_float)
+)";
+
+std::string attentionText(int64_t opset, ElementType element) {
+  // The axes of ReduceMax became an operand in opset 18.
+  const char* reduceMax = opset < 18 ? "ReduceMax <axes = [-1], keepdims = 1> (seen)"
+                                     : "ReduceMax <keepdims = 1> (seen, rest)";
+  return fmt::format(fmt::runtime(attention), fmt::arg("reduce_max", reduceMax),
+                     fmt::arg("element", static_cast<int32_t>(element)));
+}
+
+constexpr const char* appendRows = R"(
+    new_shape = Shape (key_new)
+    groups = Gather (new_shape, i1)
+    value_shape = Shape (value_new)
+    value_width = Gather (value_shape, i3)
+    cache_shape = Shape (past_key)
+    capacity = Gather (cache_shape, i2)
+    capacity_scalar = Squeeze (capacity, i0)
+    slot = Range (zero_index, capacity_scalar, one_index)
+    column_shape = Concat <axis = 0> (rest, i1)
+    start = Reshape (past_length, column_shape)
+    offset = Sub (slot, start)
+    after_past = GreaterOrEqual (offset, zero_index)
+    before_end = Less (offset, rows)
+    is_new = And (after_past, before_end)
+    is_new_row = Unsqueeze (is_new, head_axes)
+    last_row = Sub (rows, one_index)
+    not_above = Min (offset, last_row)
+    source_row = Max (not_above, zero_index)
+    source_column = Unsqueeze (source_row, head_axes)
+    key_index_shape = Concat <axis = 0> (batch, groups, capacity, width)
+    key_index = Expand (source_column, key_index_shape)
+    key_rows = GatherElements <axis = 2> (key_new, key_index)
+    present_key = Where (is_new_row, key_rows, past_key)
+    value_index_shape = Concat <axis = 0> (batch, groups, capacity, value_width)
+    value_index = Expand (source_column, value_index_shape)
+    value_rows = GatherElements <axis = 2> (value_new, value_index)
+    present_value = Where (is_new_row, value_rows, past_value)
+    end = Add (start, rows)
+    longest = ReduceMax <keepdims = 0> (end)
+    longest_list = Reshape (longest, i1)
+    slot_valid = Less (slot, end)
+    valid = Slice (slot_valid, i0, longest_list, i1)
+    keys = Slice (present_key, i0, longest_list, i2)
+    values = Slice (present_value, i0, longest_list, i2)
+)";
+
+constexpr const char* wholeSequence = R"(
+    key_shape = Shape (key)
+    groups = Gather (key_shape, i1)
+    length_list = Gather (key_shape, i2)
+    longest = Squeeze (length_list, i0)
+    value_shape = Shape (value)
+    value_width = Gather (value_shape, i3)
+    column_shape = Concat <axis = 0> (i1, i1)
+    earlier = Sub (length_list, rows)
+    start = Reshape (earlier, column_shape)
+    all_slots = Range (zero_index, longest, one_index)
+    slot_row = Unsqueeze (all_slots, i0)
+    valid = GreaterOrEqual (slot_row, zero_index)
+    keys = Identity (key)
+    values = Identity (value)
+)";
+
+std::string functionText(int64_t opset, const char* signature, const std::string& body) {
+  assert(opset >= 13);
+  return fmt::format("<domain: \"ai.kvopt\", opset_import: [\"\" : {}]>\n{} {{{}}}\n", opset,
+                     signature, body);
+}
+
+} // namespace
+
+std::string inPlaceKvSdpaFunctionText(int64_t opset, ElementType element) {
+  return functionText(opset,
+                      "InPlaceKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
+                      "    (query, key_new, value_new, past_key, past_value, past_length, mask)\n"
+                      "    => (output, present_key, present_value)",
+                      std::string(extents) + appendRows + attentionText(opset, element));
+}
+
+std::string sdpaFunctionText(int64_t opset, ElementType element) {
+  return functionText(opset,
+                      "Sdpa <scale, causal, window, softcap, mask_boolean>\n"
+                      "    (query, key, value, mask) => (output)",
+                      std::string(extents) + wholeSequence + attentionText(opset, element));
+}
+
+} // namespace kvopt

@@ -1,0 +1,351 @@
+// Manifests as JSON.
+#include "ir/manifest.h"
+
+#include "ir/diagnostic.h"
+#include "ir/model.h"
+
+#include "llvm/ADT/StringSet.h"
+
+#include <nlohmann/json.hpp>
+
+namespace kvopt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* schemaName = "kvopt/manifest/1";
+
+template <typename Enum> struct Word {
+  Enum value;
+  const char* text;
+};
+
+constexpr Word<CacheContract> contractWords[] = {{CacheContract::Growing, "growing"},
+                                                 {CacheContract::SharedBuffer, "shared-buffer"},
+                                                 {CacheContract::Stateful, "stateful"},
+                                                 {CacheContract::Blocks, "blocks"}};
+constexpr Word<CacheKind> kindWords[] = {{CacheKind::Self, "self"}, {CacheKind::Cross, "cross"}};
+constexpr Word<CacheRole> roleWords[] = {
+    {CacheRole::Key, "key"}, {CacheRole::Value, "value"}, {CacheRole::Latent, "latent"}};
+constexpr Word<CachePolicy> policyWords[] = {{CachePolicy::Fixed, "fixed"},
+                                             {CachePolicy::Ring, "ring"},
+                                             {CachePolicy::Block, "block"},
+                                             {CachePolicy::Static, "static"}};
+constexpr Word<LengthFeed> feedWords[] = {
+    {LengthFeed::PastLength, "past_length"},
+    {LengthFeed::TotalLength, "total_length"},
+    {LengthFeed::PastLengthPerBatch, "past_length_per_batch"},
+    {LengthFeed::TotalLengthPerBatch, "total_length_per_batch"},
+    {LengthFeed::TotalLengthMinusOne, "total_length_minus_one"},
+    {LengthFeed::TotalLengthPerBatchMinusOne, "total_length_per_batch_minus_one"}};
+
+template <typename Enum, size_t count>
+const char* textOf(const Word<Enum> (&words)[count], Enum value) {
+  for (const Word<Enum>& word : words)
+    if (word.value == value)
+      return word.text;
+  assert(false && "every value has a word");
+  return "";
+}
+
+Json shapeJson(const std::vector<ManifestExtent>& shape) {
+  Json list = Json::array();
+  for (const ManifestExtent& extent : shape) {
+    if (const auto* fixed = std::get_if<int64_t>(&extent))
+      list.push_back(*fixed);
+    else
+      list.push_back(std::get<std::string>(extent));
+  }
+  return list;
+}
+
+Json cacheJson(const ManifestCache& cache) {
+  Json object = Json::object();
+  object["layer"] = cache.layer;
+  object["kind"] = textOf(kindWords, cache.kind);
+  object["role"] = textOf(roleWords, cache.role);
+  object["past"] = cache.past;
+  object["present"] = cache.present;
+  object["one_buffer"] = cache.oneBuffer;
+  object["shape"] = shapeJson(cache.shape);
+  object["sequence_axis"] = cache.sequenceAxis;
+  object["dtype"] = dtypeName(cache.dtype).str();
+  object["policy"] = textOf(policyWords, cache.policy);
+  object["window"] = cache.window;
+  return object;
+}
+
+Json lengthJson(const ManifestLength& length) {
+  Json object = Json::object();
+  object["input"] = length.input;
+  object["dtype"] = dtypeName(length.dtype).str();
+  object["shape"] = shapeJson(length.shape);
+  object["feed"] = textOf(feedWords, length.feed);
+  return object;
+}
+
+/// Takes typed members out of one JSON object; remembers the first thing that is wrong.
+class ObjectReader {
+public:
+  ObjectReader(const Json& json, std::string where) : object(json), path(std::move(where)) {
+    if (!object.is_object())
+      fail("is no object");
+  }
+
+  const Json* member(const char* key) {
+    if (!object.is_object())
+      return nullptr;
+    auto found = object.find(key);
+    if (found == object.end()) {
+      fail(fmt::format("has no '{}'", key));
+      return nullptr;
+    }
+    return &*found;
+  }
+
+  void read(const char* key, std::string& out) {
+    const Json* value = member(key);
+    if (value && value->is_string())
+      out = *value->get_ptr<const Json::string_t*>();
+    else if (value)
+      fail(fmt::format("'{}' is no string", key));
+  }
+
+  void read(const char* key, bool& out) {
+    const Json* value = member(key);
+    if (value && value->is_boolean())
+      out = *value->get_ptr<const Json::boolean_t*>();
+    else if (value)
+      fail(fmt::format("'{}' is neither true nor false", key));
+  }
+
+  /// Numbers in a manifest are never negative.
+  void read(const char* key, int64_t& out) {
+    const Json* value = member(key);
+    if (!value)
+      return;
+    if (std::optional<int64_t> number = count(*value))
+      out = *number;
+    else
+      fail(fmt::format("'{}' is no integer in [0, 2^63)", key));
+  }
+
+  template <typename Enum, size_t size>
+  void read(const char* key, const Word<Enum> (&words)[size], Enum& out) {
+    std::string text;
+    read(key, text);
+    if (failed())
+      return;
+    for (const Word<Enum>& word : words)
+      if (text == word.text) {
+        out = word.value;
+        return;
+      }
+    fail(fmt::format("'{}' is '{}', which is not known", key, text));
+  }
+
+  void read(const char* key, ElementType& out) {
+    std::string text;
+    read(key, text);
+    if (failed())
+      return;
+    if (std::optional<ElementType> type = elementTypeFromDtypeName(text))
+      out = *type;
+    else
+      fail(fmt::format("'{}' is '{}', which is no element type", key, text));
+  }
+
+  void read(const char* key, std::vector<ManifestExtent>& out) {
+    const Json* list = array(key);
+    if (!list)
+      return;
+    for (const Json& entry : *list) {
+      const auto* symbol = entry.get_ptr<const Json::string_t*>();
+      if (std::optional<int64_t> number = count(entry))
+        out.emplace_back(*number);
+      else if (symbol && !symbol->empty())
+        out.emplace_back(*symbol);
+      else
+        fail(fmt::format("'{}' has an extent that is neither a size nor a name", key));
+    }
+  }
+
+  const Json* array(const char* key) {
+    const Json* value = member(key);
+    if (value && !value->is_array()) {
+      fail(fmt::format("'{}' is no list", key));
+      return nullptr;
+    }
+    return value;
+  }
+
+  static std::optional<int64_t> count(const Json& value) {
+    if (!value.is_number_integer())
+      return std::nullopt;
+    if (value.is_number_unsigned()) {
+      uint64_t number = *value.get_ptr<const Json::number_unsigned_t*>();
+      if (number > static_cast<uint64_t>(INT64_MAX))
+        return std::nullopt;
+      return static_cast<int64_t>(number);
+    }
+    int64_t number = *value.get_ptr<const Json::number_integer_t*>();
+    return number < 0 ? std::nullopt : std::optional<int64_t>(number);
+  }
+
+  void fail(std::string problem) {
+    if (firstProblem.empty())
+      firstProblem = std::move(problem);
+  }
+  bool failed() const { return !firstProblem.empty(); }
+  llvm::Error takeError() const {
+    if (!failed())
+      return llvm::Error::success();
+    return invalid("manifest: {} {}", path, firstProblem);
+  }
+
+private:
+  const Json& object;
+  std::string path;
+  std::string firstProblem;
+};
+
+llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheContract contract) {
+  ObjectReader reader(json, fmt::format("caches[{}]", index));
+  ManifestCache cache;
+  reader.read("layer", cache.layer);
+  reader.read("kind", kindWords, cache.kind);
+  reader.read("role", roleWords, cache.role);
+  reader.read("past", cache.past);
+  reader.read("present", cache.present);
+  reader.read("one_buffer", cache.oneBuffer);
+  reader.read("shape", cache.shape);
+  reader.read("sequence_axis", cache.sequenceAxis);
+  reader.read("dtype", cache.dtype);
+  reader.read("policy", policyWords, cache.policy);
+  reader.read("window", cache.window);
+  // A stateful model has no cache at its edge; a static cache need not come back out.
+  bool stateful = contract == CacheContract::Stateful;
+  if (!stateful && cache.past.empty())
+    reader.fail("has an empty 'past'");
+  if (!stateful && cache.policy != CachePolicy::Static && cache.present.empty())
+    reader.fail("has an empty 'present'");
+  if (cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
+    reader.fail(fmt::format("'sequence_axis' is {}, but 'shape' has {} axes", cache.sequenceAxis,
+                            cache.shape.size()));
+  if (llvm::Error error = reader.takeError())
+    return error;
+  return cache;
+}
+
+llvm::Expected<ManifestLength> readLength(const Json& json, size_t index) {
+  ObjectReader reader(json, fmt::format("lengths[{}]", index));
+  ManifestLength length;
+  reader.read("input", length.input);
+  reader.read("dtype", length.dtype);
+  reader.read("shape", length.shape);
+  reader.read("feed", feedWords, length.feed);
+  if (length.input.empty())
+    reader.fail("has an empty 'input'");
+  if (!isInteger(length.dtype))
+    reader.fail("has a 'dtype' that is no integer type");
+  if (llvm::Error error = reader.takeError())
+    return error;
+  return length;
+}
+
+llvm::Error readCapacity(const Json& json, Manifest& manifest) {
+  ObjectReader reader(json, "capacity");
+  reader.read("symbol", manifest.capacitySymbol);
+  const Json* value = reader.member("value");
+  if (value && !value->is_null()) {
+    manifest.capacityValue = ObjectReader::count(*value);
+    if (!manifest.capacityValue)
+      reader.fail("'value' is neither null nor an integer in [0, 2^63)");
+  }
+  return reader.takeError();
+}
+
+/// A name may stand for one cache, and be fed in one way.
+llvm::Error checkNames(const Manifest& manifest) {
+  llvm::StringSet<> inputs;
+  llvm::StringSet<> outputs;
+  for (const ManifestCache& cache : manifest.caches) {
+    if (!cache.past.empty() && !inputs.insert(cache.past).second)
+      return invalid("manifest: the input is named twice").value(cache.past);
+    if (!cache.present.empty() && !outputs.insert(cache.present).second)
+      return invalid("manifest: the output is named twice").value(cache.present);
+  }
+  for (const ManifestLength& length : manifest.lengths)
+    if (!inputs.insert(length.input).second)
+      return invalid("manifest: the input is named twice").value(length.input);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+std::string Manifest::json() const {
+  Json root = Json::object();
+  root["schema"] = schemaName;
+  root["target"] = target;
+  root["contract"] = textOf(contractWords, contract);
+  Json capacity = Json::object();
+  capacity["symbol"] = capacitySymbol;
+  capacity["value"] = capacityValue ? Json(*capacityValue) : Json(nullptr);
+  root["capacity"] = std::move(capacity);
+  root["caches"] = Json::array();
+  for (const ManifestCache& cache : caches)
+    root["caches"].push_back(cacheJson(cache));
+  root["lengths"] = Json::array();
+  for (const ManifestLength& length : lengths)
+    root["lengths"].push_back(lengthJson(length));
+  // Names that are no UTF-8 cannot stand in JSON; the default would be to throw.
+  return root.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+llvm::Expected<Manifest> parseManifest(llvm::StringRef json) {
+  Json root = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
+  if (root.is_discarded())
+    return invalid("manifest: not valid JSON");
+  ObjectReader reader(root, "the manifest");
+  std::string schema;
+  reader.read("schema", schema);
+  if (!reader.failed() && schema != schemaName)
+    return unsupported("manifest: the schema is '{}', not '{}'", schema, schemaName);
+  Manifest manifest;
+  reader.read("target", manifest.target);
+  reader.read("contract", contractWords, manifest.contract);
+  const Json* capacity = reader.member("capacity");
+  const Json* caches = reader.array("caches");
+  const Json* lengths = reader.array("lengths");
+  if (llvm::Error error = reader.takeError())
+    return error;
+  if (llvm::Error error = readCapacity(*capacity, manifest))
+    return error;
+  for (const Json& entry : *caches) {
+    auto cache = readCache(entry, manifest.caches.size(), manifest.contract);
+    if (!cache)
+      return cache.takeError();
+    manifest.caches.push_back(std::move(*cache));
+  }
+  for (const Json& entry : *lengths) {
+    auto length = readLength(entry, manifest.lengths.size());
+    if (!length)
+      return length.takeError();
+    manifest.lengths.push_back(std::move(*length));
+  }
+  if (llvm::Error error = checkNames(manifest))
+    return error;
+  return manifest;
+}
+
+llvm::Expected<std::optional<Manifest>> manifestOf(const Model& model) {
+  const std::string* text = model.findMetadata(manifestKey);
+  if (!text)
+    return std::optional<Manifest>();
+  llvm::Expected<Manifest> manifest = parseManifest(*text);
+  if (!manifest)
+    return withFile(manifest.takeError(), model.path);
+  return std::optional<Manifest>(std::move(*manifest));
+}
+
+} // namespace kvopt

@@ -1,0 +1,49 @@
+// Tensors that read their contents out of ONNX messages or out of the files these name. Private to
+// import and export.
+#pragma once
+
+#include "ir/mapped_file.h"
+#include "ir/tensor.h"
+
+#include "kvopt_onnx.pb.h"
+
+#include "llvm/ADT/StringMap.h"
+
+#include <mutex>
+
+namespace kvopt {
+
+/// The external data files of one model, each opened once, when first asked for. Thread-safe.
+class ExternalFiles {
+public:
+  explicit ExternalFiles(std::string modelFolder) : folder(std::move(modelFolder)) {}
+  llvm::Expected<std::shared_ptr<const MappedFile>> open(const std::string& location);
+
+private:
+  std::string folder;
+  std::mutex mutex;
+  llvm::StringMap<std::shared_ptr<const MappedFile>> files;
+};
+
+/// Where a tensor's external data lies, as its message says.
+struct ExternalRange {
+  std::string location;
+  uint64_t offset = 0;
+  std::optional<uint64_t> length;
+};
+llvm::Expected<ExternalRange> externalRangeOf(const onnx::TensorProto& message);
+
+/// A tensor over `message`, which lives as long as `owner`. Errors: extents that are negative or
+/// whose product overflows, inline contents that are more or fewer than the extents ask for,
+/// segments. External data is not looked at before `bytes()`.
+llvm::Expected<TensorRef> tensorOf(const onnx::TensorProto& message,
+                                   std::shared_ptr<const void> owner,
+                                   std::shared_ptr<ExternalFiles> files);
+
+/// The message a tensor reads from; null for tensors that were not read from one.
+const onnx::TensorProto* messageOf(const TensorData& tensor);
+
+/// Fills an empty message with type, extents and contents.
+llvm::Error writeTensor(const TensorData& tensor, onnx::TensorProto& message);
+
+} // namespace kvopt

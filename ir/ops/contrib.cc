@@ -1,0 +1,246 @@
+// Operators of ONNX Runtime's domain com.microsoft that fused decoders consist of.
+#include "ir/shape_rules.h"
+
+namespace kvopt {
+namespace {
+
+constexpr const char* domain = "com.microsoft";
+
+// Results: output, mean, inverse deviation, and operand + skip.
+llvm::Error inferSkipNormalization(ShapeContext& context) {
+  context.setResult(0, context.type(0));
+  context.setResult(3, context.type(0));
+  return llvm::Error::success();
+}
+
+llvm::Error inferFusedMatMul(ShapeContext& context) {
+  const Node& node = context.node();
+  if (node.intAttr("transBatchA", 0) != 0 || node.intAttr("transBatchB", 0) != 0) {
+    context.setResult(0, TensorType(context.element(0)));
+    return llvm::Error::success();
+  }
+  TensorType factors[2] = {context.type(0), context.type(1)};
+  const char* flags[2] = {"transA", "transB"};
+  for (unsigned i : {0u, 1u})
+    if (node.intAttr(flags[i], 0) != 0 && factors[i].hasRank() && factors[i].rank() >= 2) {
+      Shape shape = shapeOf(factors[i]);
+      std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
+      factors[i].setShape(std::move(shape));
+    }
+  auto shape = matMulShape(context, factors[0], factors[1]);
+  if (!shape)
+    return shape.takeError();
+  context.setResult(0, typeOf(context.element(0), std::move(*shape)));
+  return llvm::Error::success();
+}
+
+llvm::Error inferMatMulNBits(ShapeContext& context) {
+  const TensorType& a = context.type(0);
+  context.setResult(0, TensorType(context.element(0)));
+  if (!a.hasRank() || a.rank() == 0)
+    return llvm::Error::success();
+  int64_t inner = context.node().intAttr("K", 0);
+  int64_t columns = context.node().intAttr("N", 0);
+  if (inner <= 0 || columns <= 0)
+    return context.error("K and N should be positive");
+  if (llvm::Error error = requireEqual(context, a.dim(-1), Dim::fixed(inner), "inner extents"))
+    return error;
+  Shape shape = shapeOf(a);
+  shape.back() = Dim::fixed(columns);
+  context.setResult(0, TensorType(context.element(0), std::move(shape)));
+  return llvm::Error::success();
+}
+
+Dim attrExtent(const ShapeContext& context, llvm::StringRef name) {
+  int64_t value = context.node().intAttr(name, 0);
+  return value > 0 ? Dim::fixed(value) : Dim::unknown();
+}
+
+// The present's length is the larger one of the buffer's and the total length.
+Dim presentLength(ShapeContext& context, unsigned past, unsigned total) {
+  std::optional<Dim> wanted = scalarInteger(context, total);
+  if (!wanted)
+    return Dim::unknown();
+  if (!context.has(past))
+    return *wanted;
+  Dim capacity = context.type(past).dim(2);
+  if (wanted->isKnownLessEqual(capacity))
+    return capacity;
+  return capacity.isKnownLessEqual(*wanted) ? *wanted : Dim::unknown();
+}
+
+// Without a key, the query operand holds query, key and value of each token.
+llvm::Error inferGroupQueryAttention(ShapeContext& context) {
+  const TensorType& query = context.type(0);
+  if (llvm::Error error = requireRank(context, 0, 3))
+    return error;
+  Dim heads = attrExtent(context, "num_heads");
+  Dim groups = attrExtent(context, "kv_num_heads");
+  bool packed = !context.has(1);
+  Dim rows = packed ? heads + groups * Dim::fixed(2) : heads;
+  Dim width = query.dim(2).dividedBy(rows).value_or(Dim::unknown());
+  context.setResult(
+      0, TensorType(context.element(0),
+                    Shape{query.dim(0), query.dim(1), packed ? heads * width : query.dim(2)}));
+  bool quantized = context.has(12) || context.has(13);
+  Dim length = presentLength(context, 3, 6);
+  for (unsigned i : {1u, 2u}) {
+    ElementType element = context.has(i + 2) ? context.element(i + 2) : context.element(0);
+    context.setResult(i, TensorType(element, Shape{query.dim(0), groups, length,
+                                                   quantized ? Dim::unknown() : width}));
+  }
+  return llvm::Error::success();
+}
+
+// The output is [B, S, value width]; the present lies in layouts that depend on many options.
+llvm::Error inferMultiHeadAttention(ShapeContext& context) {
+  const TensorType& query = context.type(0);
+  const TensorType& value = context.type(2);
+  TensorType output(context.element(0));
+  if (query.hasRank() && query.rank() == 3) {
+    Dim width = Dim::unknown();
+    if (value.hasRank() && value.rank() == 3)
+      width = value.dim(2);
+    else if (value.hasRank() && value.rank() == 4)
+      width = value.dim(1) * value.dim(3);
+    output.setShape({query.dim(0), query.dim(1), width});
+  }
+  context.setResult(0, std::move(output));
+  return llvm::Error::success();
+}
+
+llvm::Error inferFusedAttention(ShapeContext& context) {
+  const TensorType& input = context.type(0);
+  Dim width = Dim::unknown();
+  if (auto sizes = context.node().intsAttr("qkv_hidden_sizes")) {
+    if (sizes->size() == 3 && (*sizes)[2] > 0)
+      width = Dim::fixed((*sizes)[2]);
+  } else {
+    width = context.type(1).dim(1).dividedBy(Dim::fixed(3)).value_or(Dim::unknown());
+  }
+  context.setResult(0, TensorType(context.element(0), Shape{input.dim(0), input.dim(1), width}));
+  return llvm::Error::success();
+}
+
+void defineNormalizations(OpRegistry& registry) {
+  define(registry, OpName(domain, "SkipSimplifiedLayerNormalization"), 1)
+      .in("input")
+      .in("skip")
+      .in("gamma")
+      .in("bias?")
+      .out("output")
+      .out("mean?")
+      .out("inv_std_var?")
+      .out("input_skip_bias_sum?")
+      .attr("epsilon", 1e-5f)
+      .shape(inferSkipNormalization);
+  define(registry, OpName(domain, "SkipLayerNormalization"), 1)
+      .in("input")
+      .in("skip")
+      .in("gamma")
+      .in("beta?")
+      .in("bias?")
+      .out("output")
+      .out("mean?")
+      .out("inv_std_var?")
+      .out("input_skip_bias_sum?")
+      .attr("epsilon", 1e-5f)
+      .shape(inferSkipNormalization);
+}
+
+void defineAttentions(OpRegistry& registry) {
+  OpDefBuilder grouped = define(registry, OpName(domain, "GroupQueryAttention"), 1);
+  for (const char* name : {"query", "key?", "value?", "past_key?", "past_value?", "seqlens_k",
+                           "total_sequence_length", "cos_cache?", "sin_cache?", "position_ids?",
+                           "attention_bias?", "head_sink?", "k_scale?", "v_scale?"})
+    grouped.in(name);
+  grouped.out("output").out("present_key?").out("present_value?").out("output_qk?");
+  grouped.requiredAttr("num_heads", AttributeKind::Int)
+      .requiredAttr("kv_num_heads", AttributeKind::Int)
+      .attr("scale", AttributeKind::Float)
+      .attr("softcap", 0.0f)
+      .attr("local_window_size", int64_t{-1})
+      .attr("do_rotary", int64_t{0})
+      .attr("rotary_interleaved", int64_t{0})
+      .attr("smooth_softmax", int64_t{0})
+      .attr("qk_output", int64_t{0})
+      .shape(inferGroupQueryAttention);
+
+  OpDefBuilder multi = define(registry, OpName(domain, "MultiHeadAttention"), 1);
+  for (const char* name :
+       {"query", "key?", "value?", "bias?", "key_padding_mask?", "attention_bias?", "past_key?",
+        "past_value?", "past_sequence_length?", "cache_indirection?"})
+    multi.in(name);
+  multi.out("output").out("present_key?").out("present_value?").out("qk?");
+  multi.requiredAttr("num_heads", AttributeKind::Int)
+      .attr("mask_filter_value", -10000.0f)
+      .attr("scale", AttributeKind::Float)
+      .attr("unidirectional", int64_t{0})
+      .shape(inferMultiHeadAttention);
+
+  define(registry, OpName(domain, "Attention"), 1)
+      .in("input")
+      .in("weights")
+      .in("bias?")
+      .in("mask_index?")
+      .in("past?")
+      .in("attention_bias?")
+      .in("past_sequence_length?")
+      .out("output")
+      .out("present?")
+      .requiredAttr("num_heads", AttributeKind::Int)
+      .attr("unidirectional", int64_t{0})
+      .attr("qkv_hidden_sizes", AttributeKind::Ints)
+      .attr("mask_filter_value", -10000.0f)
+      .attr("scale", AttributeKind::Float)
+      .attr("do_rotary", int64_t{0})
+      .attr("rotary_embedding_dim", AttributeKind::Int)
+      .attr("past_present_share_buffer", AttributeKind::Int)
+      .shape(inferFusedAttention);
+}
+
+} // namespace
+
+void register_contrib(OpRegistry& registry) {
+  defineNormalizations(registry);
+  defineAttentions(registry);
+  define(registry, OpName(domain, "RotaryEmbedding"), 1)
+      .in("input")
+      .in("position_ids")
+      .in("cos_cache")
+      .in("sin_cache")
+      .out("output")
+      .attr("interleaved", int64_t{0})
+      .attr("num_heads", int64_t{0})
+      .attr("rotary_embedding_dim", int64_t{0})
+      .attr("is_packed_batching", int64_t{0})
+      .attr("scale", 1.0f)
+      .shape(inferSameAsFirst);
+  OpDefBuilder quantized = define(registry, OpName(domain, "MatMulNBits"), 1);
+  quantized.in("A").in("B").in("scales").in("zero_points?").in("g_idx?").in("bias?").out("Y");
+  quantized.requiredAttr("K", AttributeKind::Int)
+      .requiredAttr("N", AttributeKind::Int)
+      .attr("bits", int64_t{4})
+      .requiredAttr("block_size", AttributeKind::Int)
+      .attr("accuracy_level", int64_t{0})
+      .shape(inferMatMulNBits);
+  define(registry, OpName(domain, "Gelu"), 1).in("X").out("Y").shape(inferSameAsFirst);
+  define(registry, OpName(domain, "FastGelu"), 1)
+      .in("X")
+      .in("bias?")
+      .out("Y")
+      .shape(inferSameAsFirst);
+  define(registry, OpName(domain, "BiasGelu"), 1).in("A").in("B").out("C").shape(inferSameAsFirst);
+  define(registry, OpName(domain, "FusedMatMul"), 1)
+      .in("A")
+      .in("B")
+      .out("Y")
+      .attr("alpha", 1.0f)
+      .attr("transA", int64_t{0})
+      .attr("transB", int64_t{0})
+      .attr("transBatchA", int64_t{0})
+      .attr("transBatchB", int64_t{0})
+      .shape(inferFusedMatMul);
+}
+
+} // namespace kvopt

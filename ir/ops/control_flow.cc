@@ -1,0 +1,95 @@
+// If and Loop: results are what all ways of getting there agree on.
+#include "ir/shape_rules.h"
+
+namespace kvopt {
+namespace {
+
+TensorType commonType(const TensorType& a, const TensorType& b) {
+  TensorType common(a.elementType() == b.elementType() ? a.elementType() : ElementType::Undefined);
+  if (!a.hasRank() || !b.hasRank() || a.rank() != b.rank())
+    return common;
+  Shape shape;
+  for (unsigned i = 0; i < a.rank(); ++i)
+    shape.push_back(a.shape()[i].isKnownEqual(b.shape()[i]) ? a.shape()[i] : Dim::unknown());
+  common.setShape(std::move(shape));
+  return common;
+}
+
+std::optional<Integers> commonIntegers(std::optional<Integers> a,
+                                       const std::optional<Integers>& b) {
+  if (!a || !b || a->size() != b->size())
+    return std::nullopt;
+  for (size_t i = 0; i < a->size(); ++i)
+    if (!(*a)[i].isKnownEqual((*b)[i]))
+      (*a)[i] = Dim::unknown();
+  return a;
+}
+
+const Graph* subgraph(ShapeContext& context, llvm::StringRef name) {
+  const Attribute* attribute = context.node().attribute(name);
+  return attribute && attribute->graphs().size() == 1 ? attribute->graphs().front().get() : nullptr;
+}
+
+llvm::Error inferIf(ShapeContext& context) {
+  const Graph* thenGraph = subgraph(context, "then_branch");
+  const Graph* elseGraph = subgraph(context, "else_branch");
+  if (!thenGraph || !elseGraph)
+    return context.error("a branch is missing");
+  if (thenGraph->outputs().size() < context.resultCount() ||
+      elseGraph->outputs().size() < context.resultCount())
+    return context.error("a branch has fewer outputs than the node has results");
+  for (unsigned i = 0; i < context.resultCount(); ++i) {
+    const Value& thenValue = *thenGraph->outputs()[i];
+    const Value& elseValue = *elseGraph->outputs()[i];
+    context.setResult(i, commonType(thenValue.type(), elseValue.type()));
+    context.setIntegers(i, commonIntegers(thenValue.knownIntegers(), elseValue.knownIntegers()));
+  }
+  return llvm::Error::success();
+}
+
+// Body: (iteration, condition, carried…) → (condition, carried…, scanned…).
+llvm::Error inferLoop(ShapeContext& context) {
+  const Graph* body = subgraph(context, "body");
+  if (!body)
+    return context.error("the body is missing");
+  if (body->outputs().size() < context.resultCount() + size_t{1})
+    return context.error("the body has fewer outputs than the node has results");
+  size_t operands = context.node().operands().size();
+  size_t carried = operands > 2 ? operands - 2 : 0;
+  for (unsigned i = 0; i < context.resultCount(); ++i) {
+    const TensorType& after = body->outputs()[i + 1]->type();
+    if (i < carried) {
+      context.setResult(i, commonType(context.type(i + 2), after));
+      continue;
+    }
+    TensorType stacked(after.elementType());
+    if (after.hasRank()) {
+      Shape shape = shapeOf(after);
+      // Iterations may produce different extents only if the model is wrong.
+      shape.insert(shape.begin(), Dim::unknown());
+      stacked.setShape(std::move(shape));
+    }
+    context.setResult(i, std::move(stacked));
+  }
+  return llvm::Error::success();
+}
+
+} // namespace
+
+void register_control_flow(OpRegistry& registry) {
+  define(registry, "If", 1)
+      .in("cond")
+      .out("outputs*")
+      .requiredAttr("then_branch", AttributeKind::Graph)
+      .requiredAttr("else_branch", AttributeKind::Graph)
+      .shape(inferIf);
+  define(registry, "Loop", 1)
+      .in("M?")
+      .in("cond?")
+      .in("v_initial*")
+      .out("v_final_and_scan_outputs*")
+      .requiredAttr("body", AttributeKind::Graph)
+      .shape(inferLoop);
+}
+
+} // namespace kvopt

@@ -1,0 +1,148 @@
+// Comparisons, boolean operators and selection, with what is provable about symbolic extents.
+#include "ir/shape_rules.h"
+
+namespace kvopt {
+namespace {
+
+using Combine = Dim (*)(const Dim&, const Dim&);
+
+Dim truth(bool value) { return Dim::fixed(value ? 1 : 0); }
+bool isFalse(const Dim& a) { return a.value() == int64_t{0}; }
+bool isTrue(const Dim& a) { return a.value() && *a.value() != 0; }
+Dim decided(bool yes, bool no) { return yes ? truth(true) : no ? truth(false) : Dim::unknown(); }
+
+Dim equal(const Dim& a, const Dim& b) { return decided(a.isKnownEqual(b), a.isKnownDifferent(b)); }
+Dim less(const Dim& a, const Dim& b) { return decided(a.isKnownLess(b), b.isKnownLessEqual(a)); }
+Dim lessOrEqual(const Dim& a, const Dim& b) {
+  return decided(a.isKnownLessEqual(b), b.isKnownLess(a));
+}
+Dim greater(const Dim& a, const Dim& b) { return less(b, a); }
+Dim greaterOrEqual(const Dim& a, const Dim& b) { return lessOrEqual(b, a); }
+Dim both(const Dim& a, const Dim& b) {
+  return decided(isTrue(a) && isTrue(b), isFalse(a) || isFalse(b));
+}
+Dim either(const Dim& a, const Dim& b) {
+  return decided(isTrue(a) || isTrue(b), isFalse(a) && isFalse(b));
+}
+Dim exactlyOne(const Dim& a, const Dim& b) {
+  bool known = a.value() && b.value();
+  return decided(known && isTrue(a) != isTrue(b), known && isTrue(a) == isTrue(b));
+}
+
+const Dim& elementAt(const Integers& list, size_t index) {
+  return list[list.size() == 1 ? 0 : index];
+}
+
+// The common length under broadcasting of lists; nullopt where they do not fit.
+std::optional<size_t> commonLength(llvm::ArrayRef<const Integers*> lists) {
+  size_t length = 1;
+  for (const Integers* list : lists) {
+    if (list->size() == 1)
+      continue;
+    if (length != 1 && length != list->size())
+      return std::nullopt;
+    length = list->size();
+  }
+  return length;
+}
+
+template <Combine operation> llvm::Error inferPredicate(ShapeContext& context) {
+  llvm::Expected<std::optional<Shape>> shape = broadcastOperands(context, 0, 2);
+  if (!shape)
+    return shape.takeError();
+  context.setResult(0, typeOf(ElementType::Bool, std::move(*shape)));
+  std::optional<Integers> a = context.integers(0);
+  std::optional<Integers> b = context.integers(1);
+  if (!a || !b)
+    return llvm::Error::success();
+  std::optional<size_t> length = commonLength({&*a, &*b});
+  if (!length)
+    return llvm::Error::success();
+  Integers elements;
+  for (size_t i = 0; i < *length; ++i)
+    elements.push_back(operation(elementAt(*a, i), elementAt(*b, i)));
+  context.setIntegers(0, std::move(elements));
+  return llvm::Error::success();
+}
+
+llvm::Error inferNot(ShapeContext& context) {
+  TensorType type = context.type(0);
+  type.setElementType(ElementType::Bool);
+  context.setResult(0, std::move(type));
+  std::optional<Integers> elements = context.integers(0);
+  if (elements)
+    for (Dim& element : *elements)
+      element = decided(isFalse(element), isTrue(element));
+  context.setIntegers(0, std::move(elements));
+  return llvm::Error::success();
+}
+
+llvm::Error inferIsNumber(ShapeContext& context) {
+  TensorType type = context.type(0);
+  type.setElementType(ElementType::Bool);
+  context.setResult(0, std::move(type));
+  return llvm::Error::success();
+}
+
+Dim selected(const Dim& condition, const Dim& yes, const Dim& no) {
+  if (isTrue(condition))
+    return yes;
+  return isFalse(condition) || yes.isKnownEqual(no) ? no : Dim::unknown();
+}
+
+llvm::Error inferWhere(ShapeContext& context) {
+  llvm::Expected<std::optional<Shape>> shape = broadcastOperands(context, 0, 3);
+  if (!shape)
+    return shape.takeError();
+  ElementType element = context.element(1);
+  if (element == ElementType::Undefined)
+    element = context.element(2);
+  context.setResult(0, typeOf(element, std::move(*shape)));
+  std::optional<Integers> condition = context.integers(0);
+  std::optional<Integers> yes = context.integers(1);
+  std::optional<Integers> no = context.integers(2);
+  if (!yes || !no)
+    return llvm::Error::success();
+  if (!condition) // its length may still be known
+    if (std::optional<int64_t> count = context.type(0).elementCount().value();
+        count && *count >= 0 && *count <= maxTrackedIntegers)
+      condition = Integers(static_cast<size_t>(*count), Dim::unknown());
+  if (!condition)
+    return llvm::Error::success();
+  std::optional<size_t> length = commonLength({&*condition, &*yes, &*no});
+  if (!length)
+    return llvm::Error::success();
+  Integers elements;
+  for (size_t i = 0; i < *length; ++i)
+    elements.push_back(selected(elementAt(*condition, i), elementAt(*yes, i), elementAt(*no, i)));
+  context.setIntegers(0, std::move(elements));
+  return llvm::Error::success();
+}
+
+} // namespace
+
+void register_logic(OpRegistry& registry) {
+  define(registry, "Equal", 7).in("A").in("B").out("C").shape(inferPredicate<equal>);
+  define(registry, "Less", 7).in("A").in("B").out("C").shape(inferPredicate<less>);
+  define(registry, "LessOrEqual", 12).in("A").in("B").out("C").shape(inferPredicate<lessOrEqual>);
+  define(registry, "Greater", 7).in("A").in("B").out("C").shape(inferPredicate<greater>);
+  define(registry, "GreaterOrEqual", 12)
+      .in("A")
+      .in("B")
+      .out("C")
+      .shape(inferPredicate<greaterOrEqual>);
+  define(registry, "And", 7).in("A").in("B").out("C").shape(inferPredicate<both>);
+  define(registry, "Or", 7).in("A").in("B").out("C").shape(inferPredicate<either>);
+  define(registry, "Xor", 7).in("A").in("B").out("C").shape(inferPredicate<exactlyOne>);
+  define(registry, "Not", 1).in("X").out("Y").shape(inferNot);
+  define(registry, "IsNaN", 9).in("X").out("Y").shape(inferIsNumber);
+  define(registry, "IsInf", 10)
+      .in("X")
+      .out("Y")
+      .attr("detect_negative", int64_t{1})
+      .attr("detect_positive", int64_t{1})
+      .shape(inferIsNumber);
+  define(registry, "Where", 9).in("condition").in("X").in("Y").out("output").shape(inferWhere);
+}
+
+} // namespace kvopt

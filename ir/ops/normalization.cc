@@ -1,0 +1,61 @@
+// Normalizations over trailing axes.
+#include "ir/shape_rules.h"
+
+namespace kvopt {
+namespace {
+
+// Results: the normalized tensor, then statistics with the normalized axes as extent 1.
+llvm::Error inferNormalization(ShapeContext& context) {
+  const TensorType& type = context.type(0);
+  context.setResult(0, type);
+  TensorType statistics(static_cast<ElementType>(context.node().intAttr("stash_type", 1)));
+  if (type.hasRank()) {
+    llvm::Expected<unsigned> axis = axisAttr(context, "axis", -1, type.rank());
+    if (!axis)
+      return axis.takeError();
+    Shape shape = shapeOf(type);
+    for (unsigned i = *axis; i < shape.size(); ++i)
+      shape[i] = Dim::fixed(1);
+    statistics.setShape(std::move(shape));
+  }
+  for (unsigned i = 1; i < context.resultCount(); ++i)
+    context.setResult(i, statistics);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+void register_normalization(OpRegistry& registry) {
+  define(registry, "LayerNormalization", 17)
+      .in("X")
+      .in("Scale")
+      .in("B?")
+      .out("Y")
+      .out("Mean?")
+      .out("InvStdDev?")
+      .attr("axis", int64_t{-1})
+      .attr("epsilon", 1e-5f)
+      .attr("stash_type", int64_t{1})
+      .shape(inferNormalization);
+  for (llvm::StringRef domain : {"", "com.microsoft"}) {
+    define(registry, OpName(domain, "SimplifiedLayerNormalization"), 1)
+        .in("X")
+        .in("scale")
+        .out("Y")
+        .out("inv_std_var?")
+        .attr("axis", int64_t{-1})
+        .attr("epsilon", 1e-5f)
+        .attr("stash_type", int64_t{1})
+        .shape(inferNormalization);
+  }
+  define(registry, "RMSNormalization", 23)
+      .in("X")
+      .in("scale")
+      .out("Y")
+      .attr("axis", int64_t{-1})
+      .attr("epsilon", 1e-5f)
+      .attr("stash_type", int64_t{1})
+      .shape(inferNormalization);
+}
+
+} // namespace kvopt

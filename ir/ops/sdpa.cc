@@ -1,0 +1,36 @@
+// ai.kvopt::Sdpa: attention in its canonical form, [B,H,S,D] layout, every option explicit.
+#include "ir/attention_shapes.h"
+
+namespace kvopt {
+namespace {
+
+llvm::Error inferSdpa(ShapeContext& context) {
+  if (llvm::Error error = checkAttentionOperands(context))
+    return error;
+  Dim tokens = mergedExtent(context.type(1).dim(2), context.type(2).dim(2));
+  if (llvm::Error error = checkMask(context, 3, tokens))
+    return error;
+  if (llvm::Error error = checkSinks(context, 4))
+    return error;
+  context.setResult(0, attentionResult(context));
+  return llvm::Error::success();
+}
+
+} // namespace
+
+void register_sdpa(OpRegistry& registry) {
+  define(registry, OpName(kvoptDomain, "Sdpa"), 1)
+      .in("query")
+      .in("key")
+      .in("value")
+      .in("mask?")
+      .in("sinks?")
+      .out("output")
+      .requiredAttr("scale", AttributeKind::Float)
+      .attr("causal", int64_t{0})
+      .attr("window", int64_t{0})
+      .attr("softcap", 0.0f)
+      .shape(inferSdpa);
+}
+
+} // namespace kvopt

@@ -1,0 +1,84 @@
+// Pass: one transformation of a whole model, named, with options; one file each under transforms.
+#pragma once
+
+#include "ir/manifest.h"
+#include "ir/model.h"
+#include "passes/explain.h"
+#include "passes/rewriter.h"
+#include "passes/rule.h"
+#include "passes/site.h"
+
+#include "llvm/ADT/StringMap.h"
+
+#include <map>
+
+namespace kvopt {
+
+class TargetRegistry;
+
+/// Options of one pass in a pipeline: `lower{to=kvopt capacity=4096}`.
+using PassOptions = std::map<std::string, std::string, std::less<>>;
+
+/// What passes share while a pipeline runs.
+struct PassContext {
+  PassContext(const RuleRegistry& ruleRegistry, const TargetRegistry& targetRegistry)
+      : rules(ruleRegistry), targets(targetRegistry) {}
+
+  const RuleRegistry& rules;
+  const TargetRegistry& targets;
+  /// Rules by name that no pass may apply.
+  std::vector<std::string> disabledRules;
+  /// Where near misses go; null when nobody listens.
+  NearMissList* nearMisses = nullptr;
+
+  Journal journal;
+  /// Counters by pass, in the order of first use.
+  std::map<std::string, std::map<std::string, int64_t>> statistics;
+  /// Set by `detect-sites`.
+  SiteList sites;
+  /// Set by `lower`.
+  std::optional<Manifest> manifest;
+
+  void count(llvm::StringRef pass, llvm::StringRef counter, int64_t by = 1) {
+    statistics[pass.str()][counter.str()] += by;
+  }
+};
+
+class Pass {
+public:
+  virtual ~Pass() = default;
+  virtual llvm::Error run(Model& model, PassContext& context) = 0;
+};
+
+/// A pass that pipelines can name.
+struct PassInfo {
+  std::string name; ///< kebab case, the file's stem
+  std::string summary;
+  std::vector<std::string> optionNames;
+  /// Makes the pass; fails for option values it cannot take.
+  llvm::Expected<std::unique_ptr<Pass>> (*make)(const PassOptions& options) = nullptr;
+};
+
+/// All passes. Filled once, then read only.
+class PassRegistry {
+public:
+  void add(PassInfo info);
+  const PassInfo* find(llvm::StringRef name) const;
+  llvm::ArrayRef<PassInfo> all() const { return infos; }
+
+private:
+  std::vector<PassInfo> infos;
+};
+
+/// Every pass under passes/transforms (generated).
+void registerAll(PassRegistry& registry);
+
+/// Applies the rules of one group; what most rewriting passes are.
+llvm::Error applyRuleGroup(Model& model, RuleGroup group, llvm::StringRef passName,
+                           PassContext& context);
+
+/// Applies the given rules to the main graph.
+llvm::Error applyRuleList(Model& model, llvm::ArrayRef<const RuleRegistry::Entry*> rules,
+                          llvm::StringRef passName, PassContext& context);
+
+} // namespace kvopt

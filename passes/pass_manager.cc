@@ -1,0 +1,99 @@
+// Running pipelines.
+#include "passes/pass_manager.h"
+
+#include "ir/diagnostic.h"
+#include "ir/output_file.h"
+#include "ir/text_printer.h"
+#include "ir/verifier.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <chrono>
+
+namespace kvopt {
+
+llvm::Error PassManager::addPipeline(llvm::StringRef text) {
+  auto steps = parsePipeline(text);
+  if (!steps)
+    return steps.takeError();
+  return add(*steps);
+}
+
+llvm::Error PassManager::add(llvm::ArrayRef<PipelineStep> steps) {
+  for (const PipelineStep& step : steps) {
+    const PassInfo* info = passes.find(step.pass);
+    if (!info)
+      return usageError("there is no pass '{}'", step.pass).hint("see: kvopt list passes");
+    for (const auto& option : step.options)
+      if (!llvm::is_contained(info->optionNames, option.first))
+        return usageError("pass '{}' has no option '{}'", step.pass, option.first);
+    auto pass = info->make(step.options);
+    if (!pass)
+      return pass.takeError();
+    stages.push_back({step, std::move(*pass)});
+  }
+  return llvm::Error::success();
+}
+
+namespace {
+bool selects(llvm::ArrayRef<std::string> names, llvm::StringRef pass) {
+  return llvm::is_contained(names, "all") || llvm::is_contained(names, pass);
+}
+} // namespace
+
+llvm::Error PassManager::run(Model& model, PassContext& context) {
+  if (settings.verifyEach)
+    if (llvm::Error error = verify(model))
+      return error;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const std::string& name = stages[i].step.pass;
+    if (settings.print && selects(settings.printBefore, name))
+      settings.print("before " + name, printText(model));
+    std::string before = settings.reproducerPath.empty() ? std::string() : printText(model);
+
+    uint64_t edits = model.context().edits();
+    auto start = std::chrono::steady_clock::now();
+    llvm::Error error = stages[i].pass->run(model, context);
+    std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+    measured.push_back({name, elapsed.count(), model.context().edits() != edits});
+
+    if (!error && settings.verifyEach)
+      error = verify(model);
+    if (error)
+      return fail(std::move(error), i, before);
+    if (settings.print && selects(settings.printAfter, name))
+      settings.print("after " + name, printText(model));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error PassManager::fail(llvm::Error error, size_t stage, const std::string& before) const {
+  Diagnostic diagnostic = takeDiagnostic(std::move(error));
+  std::string ran;
+  for (size_t i = 0; i < stage; ++i)
+    ran += (i ? "," : "") + stages[i].step.pass;
+  diagnostic.notes.push_back("in pass '" + stages[stage].step.pass + "'" +
+                             (ran.empty() ? "" : " after " + ran));
+  if (settings.reproducerPath.empty())
+    return makeError(std::move(diagnostic));
+
+  std::vector<PipelineStep> rest;
+  for (size_t i = stage; i < stages.size(); ++i)
+    rest.push_back(stages[i].step);
+  auto write = [&]() -> llvm::Error {
+    auto file = OutputFile::create(settings.reproducerPath);
+    if (!file)
+      return file.takeError();
+    std::string text = "// RUN: kvopt opt %s --pipeline '" + printPipeline(rest) + "'\n" + before;
+    if (llvm::Error failure = file->write(llvm::StringRef(text)))
+      return failure;
+    return file->commit();
+  };
+  if (llvm::Error failure = write())
+    diagnostic.notes.push_back("no reproducer: " + takeDiagnostic(std::move(failure)).str());
+  else
+    diagnostic.notes.push_back("reproducer: " + settings.reproducerPath);
+  return makeError(std::move(diagnostic));
+}
+
+} // namespace kvopt

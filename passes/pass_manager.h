@@ -1,0 +1,64 @@
+// PassManager: runs a pipeline of passes with verification, timing, printing and reproducers.
+#pragma once
+
+#include "passes/pass.h"
+
+namespace kvopt {
+
+/// One step of a pipeline: a pass's name and options.
+struct PipelineStep {
+  std::string pass;
+  PassOptions options;
+};
+
+/// Parses `name,name{key=value key=value},…`; values may be quoted. Errors name the column.
+llvm::Expected<std::vector<PipelineStep>> parsePipeline(llvm::StringRef text);
+/// The text that parses to the same steps.
+std::string printPipeline(llvm::ArrayRef<PipelineStep> steps);
+
+struct PassManagerOptions {
+  /// Verify the model before the first and after every pass.
+  bool verifyEach = true;
+  /// Print the model's text before or after these passes ("all" for every pass).
+  std::vector<std::string> printBefore;
+  std::vector<std::string> printAfter;
+  /// Where the text of printBefore and printAfter goes.
+  std::function<void(const std::string& header, const std::string& text)> print;
+  /// When a pass fails, the model as it was before that pass and the pipeline from it on are
+  /// written to this file; empty: none.
+  std::string reproducerPath;
+};
+
+struct PassTiming {
+  std::string pass;
+  double milliseconds = 0;
+  bool changed = false;
+};
+
+/// Runs pipelines. Errors name the failing pass and those that ran before it.
+class PassManager {
+public:
+  PassManager(const PassRegistry& registry, PassManagerOptions options)
+      : passes(registry), settings(std::move(options)) {}
+
+  /// Checks names and option names, and makes the passes.
+  llvm::Error add(llvm::ArrayRef<PipelineStep> steps);
+  llvm::Error addPipeline(llvm::StringRef text);
+  llvm::Error run(Model& model, PassContext& context);
+
+  llvm::ArrayRef<PassTiming> timings() const { return measured; }
+
+private:
+  struct Stage {
+    PipelineStep step;
+    std::unique_ptr<Pass> pass;
+  };
+  llvm::Error fail(llvm::Error error, size_t stage, const std::string& before) const;
+
+  const PassRegistry& passes;
+  PassManagerOptions settings;
+  std::vector<Stage> stages;
+  std::vector<PassTiming> measured;
+};
+
+} // namespace kvopt

@@ -1,0 +1,116 @@
+// The pattern language: what a rule's author writes.
+//
+//   Var x{"x"}, c{"c"};
+//   P pattern() const override {                       // softmax(x * c) or softmax(x)
+//     P scaled = optional(commutative("Mul", {x, constant(c)}), x);
+//     return op("Softmax", {scaled}, {attr("axis", -1)});
+//   }
+//
+// A pattern is anchored at one root operator and follows operands backwards. It is a value: cheap
+// to copy, immutable, shared by all matches.
+#pragma once
+
+#include "ir/op_name.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace kvopt {
+
+/// A capture: the value that a place of the pattern matched, read back as `match[var]`. Vars are
+/// members of their rule and are identified by address. One Var used at two places matches the same
+/// value at both.
+class Var {
+public:
+  explicit Var(const char* varName) : text(varName) {}
+  Var(const Var&) = delete;
+  Var& operator=(const Var&) = delete;
+  const char* name() const { return text; }
+
+private:
+  const char* text;
+};
+
+struct PatternNode;
+
+/// A pattern. Converts from a Var, which matches any present value and captures it.
+class P {
+public:
+  P(const Var& var); // NOLINT(google-explicit-constructor)
+  explicit P(std::shared_ptr<const PatternNode> patternNode) : pointer(std::move(patternNode)) {}
+  const PatternNode& node() const { return *pointer; }
+
+private:
+  std::shared_ptr<const PatternNode> pointer;
+};
+
+/// A demand on an attribute. Axes (`axis`, `axes`, `perm`) compare after normalisation by the rank
+/// of the first operand; an attribute that is not written has its definition's default.
+struct AttributeDemand {
+  std::string name;
+  std::variant<int64_t, std::vector<int64_t>, float, std::string> value;
+};
+
+inline AttributeDemand attr(std::string name, int64_t value) { return {std::move(name), value}; }
+inline AttributeDemand attr(std::string name, int value) {
+  return {std::move(name), int64_t{value}};
+}
+inline AttributeDemand attr(std::string name, std::initializer_list<int64_t> values) {
+  return {std::move(name), std::vector<int64_t>(values)};
+}
+inline AttributeDemand attr(std::string name, float value) { return {std::move(name), value}; }
+inline AttributeDemand attr(std::string name, const char* value) {
+  return {std::move(name), std::string(value)};
+}
+
+/// A named alternative of `oneOf`.
+struct Alternative {
+  std::string name;
+  P pattern;
+};
+
+/// The result `result` of a node with this operator and these operands. The node has no further
+/// operands (absent ones apart).
+P op(OpName name, std::vector<P> operands, std::vector<AttributeDemand> attributes = {},
+     unsigned result = 0);
+/// The same with the two operands in either order.
+P commutative(OpName name, std::vector<P> operands);
+/// Any of the alternatives, tried in order; `match.choice(tag)` says which.
+P oneOf(std::string tag, std::vector<Alternative> alternatives);
+/// `with` or, when that cannot be part of a match, `without`.
+P optional(P with, P without);
+/// Captures what `pattern` matches.
+P bind(const Var& var, P pattern);
+/// A value with fixed contents; captures it.
+P constant(const Var& var);
+/// Any value; captures nothing.
+P any();
+/// A trailing operand that may be absent; captured only when present.
+P maybe(const Var& var);
+/// The matched node's result may have readers outside the match. The rewrite must replace such a
+/// value or leave it alive.
+P escaping(P pattern);
+
+/// One place of a pattern. Made by the functions above only.
+struct PatternNode {
+  enum class Kind { Var, Op, OneOf, Bind, Constant, Any, Maybe, Escaping };
+  Kind kind = Kind::Any;
+  const Var* var = nullptr;
+  OpName name;
+  std::string nameText; // owns what `name` points to
+  bool isCommutative = false;
+  unsigned result = 0;
+  std::vector<P> children;
+  std::vector<AttributeDemand> attributes;
+  std::string tag;
+  std::vector<std::string> alternativeNames;
+};
+
+} // namespace kvopt

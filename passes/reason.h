@@ -1,0 +1,66 @@
+// Reason codes and match failures: why a rule, a site or a target was refused.
+#pragma once
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <optional>
+#include <string>
+
+namespace kvopt {
+
+/// The stable, documented set of reasons. The order is that of `reasonTable`.
+enum class ReasonCode {
+  PatternMismatch, ///< internal to near misses: an operator, operand or attribute differs
+  ShapeUnknown,
+  ShapeMismatch,
+  NotACacheConcat,
+  AxisUnproven,
+  PastNotInput,
+  PresentNotOutput,
+  NewBeforePast,
+  CacheEscapes,
+  SharedReader,
+  MaskUnprovenCausal,
+  MaskNoncausal,
+  WindowNotRepresentable,
+  ScaleNotConstant,
+  DtypeMix,
+  HeadCountUnproven,
+  LayoutUnsupported,
+  SoftcapUnsupported,
+  SinkUnsupported,
+  BiasUnsupported,
+  InSubgraph,
+  DynamicRank,
+  WouldCreateCycle,
+  CrossAttention,
+  RecurrentState,
+  TargetLacksFeature,
+  StepBudget,
+  ValueEscapes, ///< an interior value of a match has a reader outside of it
+};
+
+struct ReasonInfo {
+  ReasonCode code;
+  const char* name;
+  const char* meaning;
+};
+
+/// Every code with its name (`cache-escapes`) and one sentence.
+llvm::ArrayRef<ReasonInfo> reasonTable();
+llvm::StringRef reasonName(ReasonCode code);
+
+/// Why something does not apply.
+struct MatchFailure {
+  ReasonCode code = ReasonCode::PatternMismatch;
+  std::string node;     ///< name of the node at fault
+  std::string expected; ///< what would have matched
+  std::string found;    ///< what is there
+  std::string hint;     ///< what the user can do; may be empty
+
+  /// `cache-escapes at '/model/Slice_3': expected …, found …; hint: …`
+  std::string str() const;
+};
+
+} // namespace kvopt

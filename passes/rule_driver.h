@@ -1,0 +1,31 @@
+// The rule driver: applies rules to a fixpoint.
+#pragma once
+
+#include "passes/explain.h"
+#include "passes/rule.h"
+
+namespace kvopt {
+
+struct RuleDriverOptions {
+  MatcherOptions matcher;
+  /// Applications allowed per node of the graph before the driver gives up.
+  unsigned applicationsPerNode = 16;
+  /// Where near misses go; null when nobody listens.
+  NearMissList* nearMisses = nullptr;
+};
+
+struct RuleDriverResult {
+  unsigned applications = 0;
+  bool changed() const { return applications != 0; }
+};
+
+/// Applies `rules` to every node of `graph` until none matches. Rules are indexed by root operator
+/// and tried in the given order; after an application the nodes around it are tried again. Matched
+/// nodes that nobody reads any more are erased. Subgraphs are not entered. Fails when the bound is
+/// reached; the error names the two rules that were applied last in turn.
+llvm::Expected<RuleDriverResult> applyRules(Graph& graph,
+                                            llvm::ArrayRef<const RuleRegistry::Entry*> rules,
+                                            Journal& journal,
+                                            const RuleDriverOptions& options = {});
+
+} // namespace kvopt

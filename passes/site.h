@@ -1,0 +1,57 @@
+// AttentionSite: one attention computation with the caches it reads.
+#pragma once
+
+#include "ir/graph.h"
+#include "passes/reason.h"
+
+#include <vector>
+
+namespace kvopt {
+
+enum class SiteKind { Self, Cross, Recurrent, None };
+
+llvm::StringRef siteKindName(SiteKind kind);
+
+/// A cache that grows by concatenation: present = Concat(past, fresh) along `axis`.
+struct CacheUpdate {
+  Value* past = nullptr;    ///< the graph input
+  Value* fresh = nullptr;   ///< the new rows
+  Value* present = nullptr; ///< the concatenation's result, a graph output
+  Node* concat = nullptr;
+  unsigned axis = 0; ///< normalised
+};
+
+/// One attention (one softmax over keys, or one fused attention operator).
+struct AttentionSite {
+  unsigned layer = 0;
+  SiteKind kind = SiteKind::None;
+  /// The ai.kvopt::Sdpa node, or for a missed site the node that would have been its root.
+  Node* node = nullptr;
+  /// Caches of a matched self-attention; empty otherwise.
+  std::optional<CacheUpdate> key;
+  std::optional<CacheUpdate> value;
+  /// Set when the site is missed: attention not recognised, or a cache that cannot be proved.
+  std::optional<MatchFailure> failure;
+  /// The rule that recognised the attention.
+  std::string rule;
+
+  Dim queryHeads;
+  Dim keyHeads;
+  Dim keyWidth;
+  Dim valueWidth;
+
+  bool isMatched() const { return !failure.has_value(); }
+  bool hasCache() const { return key && value; }
+  std::string id() const { return "L" + std::to_string(layer); }
+};
+
+using SiteList = std::vector<AttentionSite>;
+
+/// Finds all sites of a graph in which attention has been raised to ai.kvopt::Sdpa: one per Sdpa
+/// node, in execution order (which is the layers' order), and one missed site for every remaining
+/// softmax over attention-like scores and every attention operator that no rule raised. Caches are
+/// found by data flow: an input that is the first part of a sequence-axis Concat whose result is an
+/// output and feeds keys or values.
+SiteList findSites(Graph& graph);
+
+} // namespace kvopt

@@ -1,0 +1,50 @@
+// Target: writes recovered attention in the form one engine runs; one file each under targets.
+#pragma once
+
+#include "ir/manifest.h"
+#include "ir/model.h"
+#include "passes/rewriter.h"
+#include "passes/site.h"
+
+namespace kvopt {
+
+struct LowerOptions {
+  /// Capacity of shared buffers; nullopt leaves it symbolic.
+  std::optional<int64_t> capacity;
+  /// Layers to lower; empty: all.
+  std::vector<unsigned> layers;
+};
+
+class Target {
+public:
+  virtual ~Target() = default;
+  /// The word after `--to`.
+  virtual llvm::StringRef name() const = 0;
+  virtual llvm::StringRef summary() const = 0;
+  /// nullopt if the target can take the site, otherwise why not.
+  virtual std::optional<MatchFailure> supports(const AttentionSite& site,
+                                               const Model& model) const = 0;
+  /// Lowers all given sites (each supported) and describes the result. The graph is left complete:
+  /// shape readers of caches rewired, functions and opset imports added.
+  virtual llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
+                                         const LowerOptions& options, Journal& journal) const = 0;
+};
+
+/// All targets. Filled once, then read only.
+class TargetRegistry {
+public:
+  void add(std::unique_ptr<Target> target);
+  const Target* find(llvm::StringRef name) const;
+  llvm::ArrayRef<std::unique_ptr<Target>> all() const { return targets; }
+
+private:
+  std::vector<std::unique_ptr<Target>> targets;
+};
+
+/// Every target under passes/targets (generated).
+void registerAll(TargetRegistry& registry);
+
+/// The manifest of a model whose caches grow by concatenation, as exporters write it.
+Manifest growingManifest(llvm::ArrayRef<AttentionSite> sites);
+
+} // namespace kvopt

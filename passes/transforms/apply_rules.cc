@@ -1,0 +1,47 @@
+// Applies single rules by name: for tests of one rule, and for bisecting.
+//
+//   apply-rules{rules=strip-gqa-broadcast+remove-identity}
+#include "ir/diagnostic.h"
+#include "passes/pass.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+namespace kvopt {
+namespace {
+
+class ApplyRules final : public Pass {
+public:
+  explicit ApplyRules(std::string list) : names(std::move(list)) {}
+
+  llvm::Error run(Model& model, PassContext& context) override {
+    llvm::SmallVector<llvm::StringRef, 4> wanted;
+    llvm::StringRef(names).split(wanted, '+', -1, /*KeepEmpty=*/false);
+    llvm::SmallVector<const RuleRegistry::Entry*, 4> rules;
+    for (llvm::StringRef name : wanted) {
+      const RuleRegistry::Entry* entry = context.rules.find(name);
+      if (!entry)
+        return usageError("there is no rule '{}'", name).hint("see: kvopt list rules");
+      rules.push_back(entry);
+    }
+    return applyRuleList(model, rules, "apply-rules", context);
+  }
+
+private:
+  std::string names;
+};
+
+} // namespace
+
+void register_apply_rules(PassRegistry& registry) {
+  registry.add({"apply-rules",
+                "Applies the rules named in rules=a+b.",
+                {"rules"},
+                [](const PassOptions& options) -> llvm::Expected<std::unique_ptr<Pass>> {
+                  auto rules = options.find("rules");
+                  if (rules == options.end())
+                    return usageError("apply-rules needs rules=a+b");
+                  return std::make_unique<ApplyRules>(rules->second);
+                }});
+}
+
+} // namespace kvopt

@@ -1,0 +1,26 @@
+// Finds attention sites and their caches, and notes them for later passes.
+#include "passes/pass.h"
+
+namespace kvopt {
+namespace {
+
+class DetectSites final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    context.sites = findSites(model.graph());
+    for (const AttentionSite& site : context.sites)
+      context.count("detect-sites", site.isMatched() ? "matched" : "missed");
+    return llvm::Error::success();
+  }
+};
+
+} // namespace
+
+void register_detect_sites(PassRegistry& registry) {
+  registry.add(
+      {"detect-sites", "Finds attention sites and their caches.", {}, [](const PassOptions&) {
+         return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<DetectSites>());
+       }});
+}
+
+} // namespace kvopt

@@ -1,0 +1,27 @@
+// Nodes and initializers that nobody reads are removed.
+#include "passes/pass.h"
+
+namespace kvopt {
+namespace {
+
+class EliminateDeadNodes final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    context.count("eliminate-dead-nodes", "nodes", model.graph().eraseDeadNodes());
+    return llvm::Error::success();
+  }
+};
+
+} // namespace
+
+void register_eliminate_dead_nodes(PassRegistry& registry) {
+  registry.add({"eliminate-dead-nodes",
+                "Nodes and initializers that nobody reads are removed.",
+                {},
+                [](const PassOptions&) {
+                  return llvm::Expected<std::unique_ptr<Pass>>(
+                      std::make_unique<EliminateDeadNodes>());
+                }});
+}
+
+} // namespace kvopt

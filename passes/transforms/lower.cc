@@ -1,0 +1,117 @@
+// Writes the detected sites in the form of one target.
+//
+//   lower{to=kvopt capacity=4096 layers=0-3 require=any}
+#include "ir/diagnostic.h"
+#include "passes/pass.h"
+#include "passes/target.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+/// `0-3` or `7` or `0-3+7`.
+llvm::Expected<std::vector<unsigned>> parseLayers(llvm::StringRef text) {
+  std::vector<unsigned> layers;
+  llvm::SmallVector<llvm::StringRef, 4> ranges;
+  text.split(ranges, '+');
+  constexpr unsigned mostLayers = 100000;
+  for (llvm::StringRef range : ranges) {
+    auto [firstText, lastText] = range.split('-');
+    unsigned first = 0;
+    unsigned last = 0;
+    if (firstText.getAsInteger(10, first))
+      return usageError("'{}' is no layer or range of layers", range);
+    if (range.contains('-') ? lastText.getAsInteger(10, last) : (last = first, false))
+      return usageError("'{}' is no layer or range of layers", range);
+    if (last < first || last >= mostLayers)
+      return usageError("'{}' is no range of layers", range);
+    for (unsigned layer = first; layer <= last; ++layer)
+      layers.push_back(layer);
+  }
+  return layers;
+}
+
+class Lower final : public Pass {
+public:
+  Lower(std::string to, bool requireEverySite, LowerOptions lowerOptions)
+      : targetName(std::move(to)), requireAll(requireEverySite), options(std::move(lowerOptions)) {}
+
+  llvm::Error run(Model& model, PassContext& context) override {
+    const Target* target = context.targets.find(targetName);
+    if (!target)
+      return usageError("there is no target '{}'", targetName).hint("see: kvopt list targets");
+    context.sites = findSites(model.graph());
+    llvm::SmallVector<AttentionSite*, 32> chosen;
+    unsigned refused = 0;
+    for (AttentionSite& site : context.sites) {
+      if (!options.layers.empty() && !llvm::is_contained(options.layers, site.layer))
+        continue;
+      if (std::optional<MatchFailure> failure = target->supports(site, model)) {
+        site.failure = std::move(failure);
+        ++refused;
+        continue;
+      }
+      chosen.push_back(&site);
+    }
+    context.count("lower", "sites", static_cast<int64_t>(chosen.size()));
+    context.count("lower", "refused", refused);
+    if (refused != 0 && requireAll)
+      return refusal(context.sites, refused);
+    if (chosen.empty())
+      return llvm::Error::success();
+    auto manifest = target->lower(model, chosen, options, context.journal);
+    if (!manifest)
+      return manifest.takeError();
+    model.setMetadata(manifestKey, manifest->json());
+    context.manifest = std::move(*manifest);
+    return llvm::Error::success();
+  }
+
+private:
+  llvm::Error refusal(const SiteList& sites, unsigned refused) const {
+    auto first = llvm::find_if(sites, [](const AttentionSite& site) { return !site.isMatched(); });
+    return unsupported("{} of {} sites cannot be lowered to '{}': {} {}", refused, sites.size(),
+                       targetName, first->id(), first->failure->str())
+        .hint("--require any rewrites the others");
+  }
+
+  std::string targetName;
+  bool requireAll;
+  LowerOptions options;
+};
+
+llvm::Expected<std::unique_ptr<Pass>> makeLower(const PassOptions& given) {
+  auto option = [&](const char* name) {
+    auto found = given.find(name);
+    return found == given.end() ? std::string() : found->second;
+  };
+  LowerOptions options;
+  if (std::string text = option("capacity"); !text.empty() && text != "dynamic") {
+    int64_t capacity = 0;
+    if (llvm::StringRef(text).getAsInteger(10, capacity) || capacity <= 0)
+      return usageError("'{}' is no capacity", text);
+    options.capacity = capacity;
+  }
+  if (std::string text = option("layers"); !text.empty()) {
+    auto layers = parseLayers(text);
+    if (!layers)
+      return layers.takeError();
+    options.layers = std::move(*layers);
+  }
+  std::string require = option("require");
+  if (!require.empty() && require != "all" && require != "any")
+    return usageError("'{}' is neither 'all' nor 'any'", require);
+  return std::make_unique<Lower>(option("to"), require != "any", std::move(options));
+}
+
+} // namespace
+
+void register_lower(PassRegistry& registry) {
+  registry.add({"lower",
+                "Writes the detected sites in the form of one target.",
+                {"to", "capacity", "layers", "require"},
+                makeLower});
+}
+
+} // namespace kvopt

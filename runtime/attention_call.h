@@ -1,0 +1,42 @@
+// AttentionCall: from tensors and attributes of a node to the SIMD attention kernel. The one way in
+// which every attention operator runs, so that two spellings of it give the same bits.
+#pragma once
+
+#include "runtime/kernel.h"
+#include "runtime/kernels/simd/attention.h"
+
+namespace kvopt {
+
+/// Operands of one attention in layout BHSD; strides are honoured, the last axis is contiguous.
+struct AttentionOperands {
+  TensorView query; ///< [B,H,S,D]
+  TensorView key;   ///< [B,G,C,D], or [B,G,D,C] with keyTransposed; C >= every total length
+  TensorView value; ///< [B,G,C,Dv]
+  bool keyTransposed = false;
+  /// Broadcastable to [B,H,S,T] from the right; additive float or boolean; null: none.
+  const TensorView* mask = nullptr;
+  /// float [H]; null: none.
+  const TensorView* sinks = nullptr;
+  /// Valid keys: one number per batch row. Empty: all of them.
+  llvm::ArrayRef<int64_t> totalLengths;
+
+  float scale = 1.0f;
+  bool causal = false;
+  int64_t window = 0;
+  float softcap = 0.0f;
+};
+
+/// Checks everything the kernel assumes: ranks, extents, element types, the mask's shape. Nothing
+/// is written. T is the largest total length.
+llvm::Error checkAttention(const KernelContext& context, const AttentionOperands& operands);
+
+/// Computes into `output` [B,H,S,Dv], contiguous, of the query's element type. Requires that
+/// checkAttention succeeded. Distributes units over the context's threads.
+llvm::Error runAttention(KernelContext& context, const AttentionOperands& operands,
+                         const TensorView& output);
+
+/// Both, with the output as result `result` of the node.
+llvm::Error attentionResult(KernelContext& context, const AttentionOperands& operands,
+                            unsigned result);
+
+} // namespace kvopt

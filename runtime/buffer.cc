@@ -1,0 +1,175 @@
+// Allocation of buffers and tensors, and copies between views.
+#include "runtime/buffer.h"
+
+#include "ir/diagnostic.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace kvopt {
+
+std::byte* Allocator::allocate(size_t bytes) {
+  assert(bytes > 0);
+  std::byte* data = obtain(bytes);
+  if (!data)
+    return nullptr;
+  count.fetch_add(1, std::memory_order_relaxed);
+  size_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  size_t seen = peak.load(std::memory_order_relaxed);
+  while (seen < now && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+  }
+  return data;
+}
+
+void Allocator::release(std::byte* data, size_t bytes) {
+  live.fetch_sub(bytes, std::memory_order_relaxed);
+  giveBack(data);
+}
+
+std::byte* Allocator::obtain(size_t bytes) {
+  size_t rounded = 0;
+  if (__builtin_add_overflow(bytes, bufferAlignment - 1, &rounded))
+    return nullptr;
+  rounded &= ~(bufferAlignment - 1);
+  return static_cast<std::byte*>(std::aligned_alloc(bufferAlignment, rounded));
+}
+
+void Allocator::giveBack(std::byte* data) { std::free(data); }
+
+std::byte* FailingAllocator::obtain(size_t bytes) {
+  if (requests.fetch_add(1) == failing) {
+    failed = true;
+    return nullptr;
+  }
+  return Allocator::obtain(bytes);
+}
+
+namespace {
+
+alignas(bufferAlignment) constexpr std::byte emptyStorage[bufferAlignment] = {};
+
+/// Where views without elements point; nobody writes there.
+std::byte* nothing() { return const_cast<std::byte*>(emptyStorage); } // NOLINT
+
+llvm::Expected<int64_t> checkedBytes(ElementType element, llvm::ArrayRef<int64_t> shape) {
+  std::optional<unsigned> width = byteWidth(element);
+  if (!width)
+    return unsupported("tensors of element type {} have no form in memory", onnxName(element));
+  llvm::Expected<int64_t> count = checkedElementCount(shape);
+  if (!count)
+    return count.takeError();
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(*count, int64_t{*width}, &bytes))
+    return invalid("a tensor of {} elements is too large", *count);
+  return bytes;
+}
+
+} // namespace
+
+llvm::Expected<std::shared_ptr<Buffer>> Buffer::create(std::shared_ptr<Allocator> allocator,
+                                                       size_t bytes) {
+  assert(allocator);
+  std::byte* data = bytes == 0 ? nothing() : allocator->allocate(bytes);
+  if (!data)
+    return ioError("cannot allocate {} bytes", bytes);
+  return std::shared_ptr<Buffer>(new Buffer(std::move(allocator), data, bytes));
+}
+
+Buffer::~Buffer() {
+  if (byteCount != 0)
+    source->release(address, byteCount);
+}
+
+llvm::Expected<Tensor> Tensor::create(const std::shared_ptr<Allocator>& allocator,
+                                      ElementType element, llvm::ArrayRef<int64_t> shape) {
+  llvm::Expected<int64_t> bytes = checkedBytes(element, shape);
+  if (!bytes)
+    return bytes.takeError();
+  llvm::Expected<std::shared_ptr<Buffer>> buffer =
+      Buffer::create(allocator, static_cast<size_t>(*bytes));
+  if (!buffer)
+    return buffer.takeError();
+  return Tensor{*buffer, TensorView::contiguous(element, shape, (*buffer)->data())};
+}
+
+llvm::Expected<Tensor> Tensor::of(const std::shared_ptr<Allocator>& allocator,
+                                  const TensorRef& constant) {
+  assert(constant);
+  llvm::Expected<int64_t> size = checkedBytes(constant->elementType(), constant->shape());
+  if (!size)
+    return size.takeError();
+  llvm::Expected<std::span<const std::byte>> bytes = constant->bytes();
+  if (!bytes)
+    return bytes.takeError();
+  if (static_cast<int64_t>(bytes->size()) != *size)
+    return invalid("a constant of {} bytes has {} bytes of data", *size, bytes->size());
+  unsigned width = *byteWidth(constant->elementType());
+  if (reinterpret_cast<uintptr_t>(bytes->data()) % width != 0)
+    return ofBytes(allocator, constant->elementType(), constant->shape(), *bytes);
+  // Views have no constness of their own; nobody writes to a constant's.
+  std::byte* data = bytes->empty() ? nothing() : const_cast<std::byte*>(bytes->data()); // NOLINT
+  return Tensor{constant, TensorView::contiguous(constant->elementType(), constant->shape(), data)};
+}
+
+llvm::Expected<Tensor> Tensor::copyOf(const std::shared_ptr<Allocator>& allocator,
+                                      const TensorView& view) {
+  llvm::Expected<Tensor> copy = create(allocator, view.element, view.shape);
+  if (copy)
+    copyElements(view, copy->view);
+  return copy;
+}
+
+llvm::Expected<Tensor> Tensor::ofBytes(const std::shared_ptr<Allocator>& allocator,
+                                       ElementType element, llvm::ArrayRef<int64_t> shape,
+                                       std::span<const std::byte> bytes) {
+  llvm::Expected<Tensor> tensor = create(allocator, element, shape);
+  if (!tensor)
+    return tensor;
+  if (static_cast<size_t>(tensor->view.byteSize()) != bytes.size())
+    return invalid("a tensor of {} bytes cannot be made of {} bytes", tensor->view.byteSize(),
+                   bytes.size());
+  if (!bytes.empty())
+    std::memcpy(tensor->view.data, bytes.data(), bytes.size());
+  return tensor;
+}
+
+void copyElements(const TensorView& from, const TensorView& to) {
+  assert(from.element == to.element && from.shape == to.shape);
+  int64_t count = from.elementCount();
+  if (count == 0)
+    return;
+  int64_t width = *byteWidth(from.element);
+  // The longest tail of axes that is contiguous on both sides is copied in one piece.
+  unsigned outer = from.rank();
+  int64_t run = 1;
+  while (outer > 0 && (from.shape[outer - 1] == 1 ||
+                       (from.strides[outer - 1] == run && to.strides[outer - 1] == run)))
+    run *= from.shape[--outer];
+  Extents index(outer, 0);
+  int64_t source = 0;
+  int64_t target = 0;
+  for (int64_t done = 0; done < count; done += run) {
+    std::memcpy(to.data + target * width, from.data + source * width,
+                static_cast<size_t>(run * width));
+    for (unsigned axis = outer; axis-- > 0;) {
+      source += from.strides[axis];
+      target += to.strides[axis];
+      if (++index[axis] < from.shape[axis])
+        break;
+      source -= from.strides[axis] * from.shape[axis];
+      target -= to.strides[axis] * from.shape[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+TensorView sliceAxis(const TensorView& view, unsigned axis, int64_t begin, int64_t end) {
+  assert(axis < view.rank() && 0 <= begin && begin <= end && end <= view.shape[axis]);
+  TensorView part = view;
+  part.shape[axis] = end - begin;
+  if (begin < end)
+    part.data += begin * view.strides[axis] * int64_t{*byteWidth(view.element)};
+  return part;
+}
+
+} // namespace kvopt

@@ -1,0 +1,200 @@
+// Storage of results as kernels ask for it.
+#include "runtime/execution_context.h"
+
+#include "ir/diagnostic.h"
+#include "runtime/input_binding.h"
+
+namespace kvopt {
+
+llvm::Expected<Tensor> RunState::allocate(ElementType element, llvm::ArrayRef<int64_t> shape) {
+  llvm::Expected<Tensor> tensor = Tensor::create(allocator, element, shape);
+  if (tensor && tensor->view.byteSize() != 0) {
+    statistics.bytesAllocated += tensor->view.byteSize();
+    ++statistics.allocations;
+  }
+  return tensor;
+}
+
+void RunState::release(unsigned group) {
+  if (plan->groups[group].kind == ExecutionPlan::Group::Kind::Constant)
+    return;
+  for (unsigned slot : plan->groups[group].slots) {
+    tensors[slot] = Tensor();
+    packed[slot] = Tensor();
+    present[slot] = false;
+  }
+}
+
+llvm::Error ExecutionContext::execute() {
+  if (llvm::Error error = packOperands())
+    return error;
+  if (llvm::Error error = step.kernel->run(*this))
+    return withNode(std::move(error), node().name(), node().op().str());
+  for (unsigned result = 0; result < step.results.size(); ++result)
+    if (step.results[result] != ExecutionPlan::none && !state.present[step.results[result]])
+      return internalError(fmt::format("the kernel did not produce result {}", result));
+  return llvm::Error::success();
+}
+
+llvm::Error ExecutionContext::packOperands() {
+  if (step.kernel->acceptsStrides)
+    return llvm::Error::success();
+  for (unsigned slot : step.operands) {
+    if (slot == ExecutionPlan::none)
+      continue;
+    assert(state.present[slot]);
+    const TensorView& view = state.tensors[slot].view;
+    if (view.isContiguous() || state.packed[slot].view.data)
+      continue;
+    llvm::Expected<Tensor> copy = state.allocate(view.element, view.shape);
+    if (!copy)
+      return withNode(copy.takeError(), node().name(), node().op().str());
+    copyElements(view, copy->view);
+    state.statistics.packedBytes += view.byteSize();
+    state.packed[slot] = std::move(*copy);
+  }
+  return llvm::Error::success();
+}
+
+const Tensor& ExecutionContext::operandTensor(unsigned index) const {
+  assert(index < step.operands.size() && step.operands[index] != ExecutionPlan::none);
+  unsigned slot = step.operands[index];
+  if (!step.kernel->acceptsStrides && state.packed[slot].view.data)
+    return state.packed[slot];
+  return state.tensors[slot];
+}
+
+const TensorView* ExecutionContext::input(unsigned index) const {
+  if (index >= step.operands.size() || step.operands[index] == ExecutionPlan::none)
+    return nullptr;
+  return &operandTensor(index).view;
+}
+
+llvm::Error ExecutionContext::internalError(const std::string& message) const {
+  return error("internal error: " + message);
+}
+
+llvm::Error ExecutionContext::checkResult(unsigned result, ElementType element,
+                                          llvm::ArrayRef<int64_t> shape) {
+  assert(wants(result) && "only wanted results are given");
+  unsigned slot = step.results[result];
+  if (state.present[slot])
+    return internalError(fmt::format("result {} is given twice", result));
+  const ExecutionPlan::Slot& planned = state.plan->slots[slot];
+  ElementType declared = planned.value->type().elementType();
+  if (declared != ElementType::Undefined && declared != element)
+    return internalError(fmt::format("result {} is {}, but its inferred type is {}", result,
+                                     onnxName(element), onnxName(declared)));
+  if (!planned.ranked)
+    return llvm::Error::success();
+  bool isAsPredicted = planned.shape.size() == shape.size();
+  for (size_t axis = 0; isAsPredicted && axis < shape.size(); ++axis) {
+    const std::optional<int64_t>& expected = state.extents[planned.shape[axis]];
+    isAsPredicted = !expected || *expected == shape[axis];
+  }
+  if (isAsPredicted)
+    return llvm::Error::success();
+  return internalError(fmt::format("result '{}' has shape {}, but shape inference says {}",
+                                   planned.value->name(), extentsText(shape),
+                                   planned.value->type().str()));
+}
+
+llvm::Expected<TensorView> ExecutionContext::output(unsigned result, ElementType element,
+                                                    llvm::ArrayRef<int64_t> shape) {
+  if (llvm::Expected<int64_t> count = checkedElementCount(shape); !count)
+    return withNode(count.takeError(), node().name(), node().op().str());
+  if (llvm::Error error = checkResult(result, element, shape))
+    return error;
+  unsigned slot = step.results[result];
+  unsigned group = state.plan->slots[slot].group;
+  Tensor& tensor = state.tensors[slot];
+  if (state.offsets[group] >= 0 && state.plan->groups[group].slots.front() == slot) {
+    // The size was computed from the very extents that were just compared.
+    tensor.owner = state.arena;
+    tensor.view =
+        TensorView::contiguous(element, shape, state.arena->data() + state.offsets[group]);
+  } else {
+    llvm::Expected<Tensor> fresh = state.allocate(element, shape);
+    if (!fresh)
+      return withNode(fresh.takeError(), node().name(), node().op().str());
+    tensor = std::move(*fresh);
+  }
+  state.present[slot] = true;
+  return tensor.view;
+}
+
+llvm::Error ExecutionContext::outputView(unsigned result, unsigned operand,
+                                         llvm::ArrayRef<int64_t> shape) {
+  unsigned slot = step.results[result];
+  const Tensor& source = operandTensor(operand);
+  if (llvm::Error error = checkResult(result, source.view.element, shape))
+    return error;
+  llvm::Expected<int64_t> count = checkedElementCount(shape);
+  if (!count)
+    return withNode(count.takeError(), node().name(), node().op().str());
+  if (*count != source.view.elementCount())
+    return error(fmt::format("{} elements cannot take shape {}", source.view.elementCount(),
+                             extentsText(shape)));
+  if (state.plan->slots[slot].group != state.plan->slots[step.operands[operand]].group)
+    return internalError(
+        fmt::format("result {} is a view that its definition does not declare", result));
+  if (!source.view.isContiguous()) {
+    llvm::Expected<TensorView> copy = output(result, source.view.element, shape);
+    if (!copy)
+      return copy.takeError();
+    TensorView target = TensorView::contiguous(source.view.element, source.view.shape, copy->data);
+    copyElements(source.view, target);
+    return llvm::Error::success();
+  }
+  state.tensors[slot] = {source.owner,
+                         TensorView::contiguous(source.view.element, shape, source.view.data)};
+  state.present[slot] = true;
+  return llvm::Error::success();
+}
+
+llvm::Expected<TensorView> ExecutionContext::outputInPlace(unsigned result, unsigned operand) {
+  unsigned slot = step.results[result];
+  unsigned source = step.operands[operand];
+  // The operand's own memory, never the packed copy of a strided one.
+  const TensorView view = state.tensors[source].view;
+  unsigned sourceGroup = state.plan->slots[source].group;
+  bool isStorageShared = state.plan->slots[slot].group == sourceGroup;
+  bool isOffered = state.writable[sourceGroup] && step.overwritable[operand];
+  bool isUsable = step.kernel->acceptsStrides || view.isContiguous();
+  if (isUsable && (isStorageShared || isOffered)) {
+    if (llvm::Error error = checkResult(result, view.element, view.shape))
+      return error;
+    state.tensors[slot] = state.tensors[source];
+    state.present[slot] = true;
+    return view;
+  }
+  llvm::Expected<TensorView> copy = output(result, view.element, view.shape);
+  if (!copy)
+    return copy;
+  copyElements(view, *copy);
+  state.statistics.inPlaceBytesCopied += view.byteSize();
+  return copy;
+}
+
+llvm::Expected<std::span<std::byte>> ExecutionContext::scratch(size_t bytes) {
+  if (scratchUsed == state.scratch.size())
+    state.scratch.push_back(nullptr);
+  std::shared_ptr<Buffer>& buffer = state.scratch[scratchUsed];
+  if (!buffer || buffer->size() < bytes) {
+    buffer = nullptr;
+    llvm::Expected<std::shared_ptr<Buffer>> fresh = Buffer::create(state.allocator, bytes);
+    if (!fresh)
+      return withNode(fresh.takeError(), node().name(), node().op().str());
+    buffer = std::move(*fresh);
+    state.statistics.bytesAllocated += static_cast<int64_t>(bytes);
+    ++state.statistics.allocations;
+  }
+  ++scratchUsed;
+  return std::span<std::byte>(buffer->data(), bytes);
+}
+
+void ExecutionContext::parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) {
+  state.threads->parallelFor(count, body);
+}
+
+} // namespace kvopt

@@ -1,0 +1,241 @@
+// Copies a graph node by node and expands calls on the way.
+#include "runtime/inline_functions.h"
+
+#include "ir/diagnostic.h"
+#include "ir/op.h"
+#include "ir/shape_inference.h"
+#include "runtime/execution_plan.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+
+namespace {
+
+constexpr unsigned maxDepth = 16;
+/// Bounds what nested functions that call each other many times can blow up to.
+constexpr size_t maxNodes = 1'000'000;
+
+using ValueMap = llvm::DenseMap<const Value*, Value*>;
+
+class Inliner {
+public:
+  Inliner(const Model& source, const KernelRegistry& registry, Graph& copy)
+      : model(source), kernels(registry), target(copy) {}
+
+  llvm::Error copyMain();
+
+private:
+  llvm::Error copyNodes(llvm::ArrayRef<const Node*> nodes, ValueMap& values, const Node* call,
+                        const Function* function, unsigned depth);
+  llvm::Error copyNode(const Node& node, ValueMap& values, const Node* call,
+                       const Function* function, bool keepNames);
+  llvm::Error expand(const Node& call, const Function& function, ValueMap& values,
+                     const Node* outerCall, const Function* outer, unsigned depth);
+
+  const Model& model;
+  const KernelRegistry& kernels;
+  Graph& target;
+  size_t copied = 0;
+};
+
+bool needsBody(const Node& node, const Model& model, const KernelRegistry& kernels,
+               int64_t version) {
+  return !kernels.find(node.op(), version) && model.findFunction(node.op());
+}
+
+/// The operand's copy; constants of a body are added to the target when they are first read.
+Value* mapped(const Value* value, ValueMap& values, Graph& target) {
+  if (!value)
+    return nullptr;
+  auto found = values.find(value);
+  if (found != values.end())
+    return found->second;
+  TensorRef data = value->constantRef();
+  assert(data && "a value is an input, a constant, or was produced by an earlier node");
+  Value& copy = target.addConstant(value->name(), data);
+  values[value] = &copy;
+  return &copy;
+}
+
+llvm::Error Inliner::copyMain() {
+  ValueMap values;
+  const Graph& source = model.graph();
+  target.setName(source.name().str());
+  for (const std::unique_ptr<Value>& input : source.inputs()) {
+    Value& copy = target.addInput(input->name(), input->type());
+    if (input->initializer())
+      target.setInputDefault(copy, input->initializer());
+    values[input.get()] = &copy;
+  }
+  for (const std::unique_ptr<Value>& constant : source.initializers())
+    if (constant->initializer() && constant->constant())
+      values[constant.get()] = &target.addInitializer(constant->name(), constant->initializer());
+  if (llvm::Error error = copyNodes(liveNodes(source), values, nullptr, nullptr, 0))
+    return error;
+  for (const Value* output : source.outputs()) {
+    Value& copy = *mapped(output, values, target);
+    if (copy.name() != output->name() && !target.findValue(output->name()))
+      target.rename(copy, output->name());
+    target.addOutput(copy);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Inliner::copyNodes(llvm::ArrayRef<const Node*> nodes, ValueMap& values,
+                               const Node* call, const Function* function, unsigned depth) {
+  for (const Node* node : nodes) {
+    if (++copied > maxNodes)
+      return unsupported("inlining the model's functions gives more than {} nodes", maxNodes);
+    int64_t version = target.opsetVersion(node->op().domain());
+    if (needsBody(*node, model, kernels, version)) {
+      if (llvm::Error error =
+              expand(*node, *model.findFunction(node->op()), values, call, function, depth + 1))
+        return error;
+    } else if (llvm::Error error = copyNode(*node, values, call, function, depth == 0)) {
+      return error;
+    }
+  }
+  return llvm::Error::success();
+}
+
+/// The value an attribute has at a call: what the call says, or the function's default.
+const Attribute* attributeAtCall(llvm::StringRef name, const Node& call, const Function& function) {
+  if (const Attribute* given = call.attribute(name))
+    return given;
+  for (const NamedAttribute& otherwise : function.defaults)
+    if (otherwise.name == name)
+      return &otherwise.value;
+  return nullptr;
+}
+
+llvm::Error Inliner::copyNode(const Node& node, ValueMap& values, const Node* call,
+                              const Function* function, bool keepNames) {
+  llvm::SmallVector<Value*, 6> operands;
+  for (const Use& use : node.operands())
+    operands.push_back(mapped(use.value(), values, target));
+  llvm::SmallVector<std::string, 3> names;
+  for (const Value& result : node.results())
+    names.push_back(result.isAbsent() ? ""
+                    : keepNames && !target.findValue(result.name())
+                        ? result.name().str()
+                        : target.freshName(result.name()));
+  // Two results of one node may have asked for the same fresh name.
+  for (size_t i = 0; i < names.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (!names[i].empty() && names[i] == names[j])
+        names[i] = target.freshName(names[i] + "_" + std::to_string(i));
+  llvm::SmallVector<llvm::StringRef, 3> nameRefs(names.begin(), names.end());
+  Node& copy = target.create(node.op(), operands, nameRefs);
+  copy.setName(call ? fmt::format("{}/{}", call->name(), node.name()) : node.name().str());
+  for (const NamedAttribute& attribute : node.attributes()) {
+    if (!attribute.value.graphs().empty() || attribute.value.kind() == AttributeKind::Graph)
+      return unsupported("a function body with a subgraph cannot be inlined")
+          .node(node.name(), node.op().str());
+    if (!attribute.value.isReference()) {
+      copy.setAttribute(attribute.name, attribute.value.clone());
+      continue;
+    }
+    if (!call)
+      return invalid("attribute '{}' refers to a function's attribute outside of a function",
+                     attribute.name)
+          .node(node.name(), node.op().str());
+    if (const Attribute* value =
+            attributeAtCall(attribute.value.referencedName(), *call, *function))
+      copy.setAttribute(attribute.name, value->clone());
+  }
+  for (unsigned i = 0; i < node.results().size(); ++i) {
+    if (!call)
+      copy.result(i).setType(node.result(i).type());
+    values[&node.result(i)] = &copy.result(i);
+  }
+  return llvm::Error::success();
+}
+
+/// A body may be written for another version of a domain as long as its operators are defined
+/// alike.
+llvm::Error checkVersions(const Function& function, llvm::ArrayRef<const Node*> nodes,
+                          const Graph& target) {
+  for (const Node* node : nodes) {
+    llvm::StringRef domain = node->op().domain();
+    int64_t here = target.opsetVersion(domain);
+    int64_t there = function.body.opsetVersion(domain);
+    const OpRegistry& ops = target.context().ops();
+    if (here == there || (here != 0 && ops.find(node->op(), here) &&
+                          ops.find(node->op(), here) == ops.find(node->op(), there)))
+      continue;
+    return unsupported("the body of function {}::{} uses {} of opset {}, the model has opset {}",
+                       function.domain, function.name, node->op().str(), there, here)
+        .node(node->name(), node->op().str());
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Inliner::expand(const Node& call, const Function& function, ValueMap& values,
+                            const Node* outerCall, const Function* outer, unsigned depth) {
+  if (depth > maxDepth)
+    return unsupported("functions are nested more than {} deep", maxDepth)
+        .node(call.name(), call.op().str());
+  llvm::ArrayRef<std::unique_ptr<Value>> formals = function.body.inputs();
+  if (call.operands().size() > formals.size() ||
+      call.results().size() > function.body.outputs().size())
+    return invalid("the call does not fit the function's operands and results")
+        .node(call.name(), call.op().str());
+  std::vector<const Node*> nodes = liveNodes(function.body);
+  if (llvm::Error error = checkVersions(function, nodes, target))
+    return error;
+  // Attributes of this call may themselves refer to those of the call around it.
+  std::unique_ptr<Graph> holder = std::make_unique<Graph>(target.context(), target.opsets());
+  Node& resolved = holder->create(call.op(), {}, {});
+  resolved.setName(outerCall ? fmt::format("{}/{}", outerCall->name(), call.name())
+                             : call.name().str());
+  for (const NamedAttribute& attribute : call.attributes()) {
+    const Attribute* value = &attribute.value;
+    if (value->isReference())
+      value = outerCall ? attributeAtCall(value->referencedName(), *outerCall, *outer) : nullptr;
+    if (value && value->graphs().empty())
+      resolved.setAttribute(attribute.name, value->clone());
+  }
+  ValueMap inner;
+  for (unsigned i = 0; i < formals.size(); ++i) {
+    Value* operand = mapped(call.operand(i), values, target);
+    if (!operand) {
+      // Readers of an absent operand see an absent operand.
+      inner[formals[i].get()] = nullptr;
+      continue;
+    }
+    inner[formals[i].get()] = operand;
+  }
+  if (llvm::Error error = copyNodes(nodes, inner, &resolved, &function, depth))
+    return error;
+  for (unsigned i = 0; i < call.results().size(); ++i)
+    if (!call.result(i).isAbsent())
+      values[&call.result(i)] = mapped(function.body.outputs()[i], inner, target);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+InlinedGraph::InlinedGraph(const OpRegistry& registry, OpsetImports opsets)
+    : context(registry), imports(std::move(opsets)), copy(context, imports) {}
+
+llvm::Expected<std::unique_ptr<InlinedGraph>> inlineFunctions(const Model& model,
+                                                              const KernelRegistry& kernels) {
+  bool isNeeded = llvm::any_of(liveNodes(model.graph()), [&](const Node* node) {
+    return needsBody(*node, model, kernels, model.graph().opsetVersion(node->op().domain()));
+  });
+  if (!isNeeded)
+    return nullptr;
+  OpsetImports opsets = model.opsets;
+  for (const std::unique_ptr<Function>& function : model.functions)
+    for (const auto& [domain, version] : function->opsets)
+      opsets.try_emplace(domain, version);
+  auto inlined = std::make_unique<InlinedGraph>(model.graph().context().ops(), std::move(opsets));
+  if (llvm::Error error = Inliner(model, kernels, inlined->graph()).copyMain())
+    return error;
+  if (llvm::Error error = inferShapes(inlined->graph()))
+    return error;
+  return inlined;
+}
+
+} // namespace kvopt

@@ -1,0 +1,99 @@
+// Attention over strided memory, vectorised for the widest SIMD target of the running CPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace kvopt {
+
+enum class FloatStorage : uint8_t { f32, f16, bf16 };
+enum class MaskKind : uint8_t { none, additive, boolean };
+
+/// Distances in elements. A row is one sequence position; the axis within a row is contiguous.
+struct RowStrides {
+  int64_t batch = 0;
+  int64_t head = 0;
+  int64_t row = 0;
+};
+
+/// Distances in elements over a mask seen as [B,H,S,T]; 0 broadcasts along the axis.
+struct MaskStrides {
+  int64_t batch = 0;
+  int64_t head = 0;
+  int64_t row = 0;
+  int64_t column = 0;
+};
+
+/// One call of attention, with B batch rows, H query heads, G key/value heads, S query rows:
+///
+///   s[j] = scale * sum_d Q[b,h,i,d] * K[b,g,j,d]           g = h / (H/G),  0 <= j < T(b)
+///   s[j] = softcap * tanh(s[j] / softcap)                  unless softcap is 0
+///   s[j] = s[j] + mask[b,h,i,j]                            additive mask
+///   j is visible iff s[j] is not -inf, the boolean mask holds, and with offset = T(b) - S
+///       causal: j <= i + offset,     window w > 0: i + offset - j < w
+///   O[b,h,i,:] = sum_j exp(s[j]) V[b,g,j,:] / (exp(sinks[h]) + sum_j exp(s[j]))   over visible j
+///
+/// A row that sees nothing is zero. Scores are clamped to the finite range of f32 before the
+/// exponential, so finite inputs give no NaN unless a partial sum of a dot product, or the sum of
+/// the weighted values, overflows f32. Positions at and beyond T(b) are never read. Keys and values
+/// outside the causal and windowed range of all query rows of a unit may hold anything; a position
+/// inside it that only the mask, or another row's range, hides takes part with weight 0, so its V
+/// must be finite.
+struct AttentionView {
+  int64_t batches = 0;
+  int64_t queryHeads = 0; ///< H, a multiple of kvHeads
+  int64_t kvHeads = 0;    ///< G
+  int64_t queryRows = 0;  ///< S
+  int64_t keyWidth = 0;   ///< of Q and K rows, >= 1
+  int64_t valueWidth = 0; ///< of V and O rows
+
+  /// T: valid keys, for every batch row or, when totalLengths is not null, one per batch row.
+  int64_t totalLength = 0;
+  const int64_t* totalLengths = nullptr;
+
+  FloatStorage queryStorage = FloatStorage::f32;
+  FloatStorage cacheStorage = FloatStorage::f32; ///< of K and V
+  FloatStorage outputStorage = FloatStorage::f32;
+  const void* query = nullptr; ///< [B,H,S,D]
+  const void* key = nullptr;   ///< [B,G,T,D], or [B,G,D,capacity] when keyTransposed
+  const void* value = nullptr; ///< [B,G,T,Dv]
+  void* output = nullptr;      ///< [B,H,S,Dv]
+  RowStrides queryStrides;
+  RowStrides keyStrides; ///< keyTransposed: `row` is the capacity, positions are contiguous
+  RowStrides valueStrides;
+  RowStrides outputStrides;
+  bool keyTransposed = false;
+
+  float scale = 1.0f;
+  bool causal = false;
+  int64_t window = 0; ///< 0: none
+  float softcap = 0;  ///< 0: none
+  MaskKind maskKind = MaskKind::none;
+  FloatStorage maskStorage = FloatStorage::f32; ///< of an additive mask; a boolean one is uint8
+  const void* mask = nullptr;
+  MaskStrides maskStrides;
+  const float* sinks = nullptr; ///< [H] or null
+
+  int64_t totalLengthOf(int64_t batch) const {
+    return totalLengths ? totalLengths[batch] : totalLength;
+  }
+};
+
+/// The number of independent pieces of work: each covers one batch row, one key/value head with
+/// all its query heads, and a block of query rows. Units write disjoint rows of O. The bits of a
+/// row depend only on its query and on the keys and values it sees: not on strides, capacity or
+/// alignment, not on S (a decode step repeats what prefill computed), not on the order of units.
+int64_t attentionUnits(const AttentionView& view);
+
+/// Bytes of scratch that one running unit needs; independent of T. No alignment is asked for.
+size_t attentionScratchBytes(const AttentionView& view);
+
+/// Computes the rows of O that belong to `unit`, 0 <= unit < attentionUnits(view).
+/// Units may run concurrently, each with its own scratch of attentionScratchBytes(view).
+void attentionUnit(const AttentionView& view, int64_t unit, std::span<std::byte> scratch);
+
+/// All units, one after the other, on the calling thread.
+void attention(const AttentionView& view, std::span<std::byte> scratch);
+
+} // namespace kvopt

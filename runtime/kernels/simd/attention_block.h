@@ -1,0 +1,59 @@
+// One unit of attention work: which rows and keys it covers, where its scratch lies, what its mask
+// says. Plain C++; the vector code in attention.cc computes with it.
+#pragma once
+
+#include "runtime/kernels/simd/attention.h"
+
+namespace kvopt {
+
+/// Keys are taken in tiles that start at multiples of this, so that the order of every sum is a
+/// property of the key's position alone.
+inline constexpr int64_t kAttentionTileKeys = 64;
+
+/// Packed rows have room for whole vectors of up to this many f32 lanes.
+inline constexpr int64_t kAttentionMaxLanes = 16;
+
+/// Keys [begin, end).
+struct KeyRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+/// A block of query rows of one batch row and key/value head. The rows times the heads of the
+/// group are its `queries`, numbered row by row: query = (row - firstRow) * group + head in group.
+struct AttentionBlock {
+  AttentionBlock(const AttentionView& view, int64_t unit, std::span<std::byte> scratch);
+
+  /// The keys that the causal frontier and the window leave to query row `row`.
+  KeyRange visibleKeys(int64_t row) const;
+  /// The union over the block's rows.
+  KeyRange visibleKeys() const;
+
+  /// Writes the kAttentionTileKeys terms to add to the scores of keys from `tile` on into `bias`:
+  /// -inf for keys that the row does not see. Returns false, and writes nothing, if all are zero.
+  bool fillBias(int64_t row, int64_t head, int64_t tile) const;
+
+  const AttentionView& view;
+  int64_t batch;
+  int64_t kvHead;
+  int64_t group; ///< query heads per key/value head
+  int64_t firstRow;
+  int64_t rows;
+  int64_t queries;
+  int64_t total;  ///< T of this batch row
+  int64_t offset; ///< T - S: the position of query row 0
+  int64_t packedKeyWidth;
+  int64_t packedValueWidth;
+
+  float* query;       ///< [queries, packedKeyWidth]
+  float* accumulator; ///< [queries, packedValueWidth], unnormalised
+  /// [queries, kAttentionTileKeys], and kAttentionMaxLanes more: a vector that ends a row may reach
+  /// into what follows it. After the softmax step, weights.
+  float* scores;
+  float* maximum;    ///< [queries], finite
+  float* sum;        ///< [queries]
+  float* correction; ///< [queries], what the new maximum does to older weights
+  float* bias;       ///< [kAttentionTileKeys]
+};
+
+} // namespace kvopt

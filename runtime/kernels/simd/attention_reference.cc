@@ -1,0 +1,127 @@
+// The definition of attention: one query row at a time, with T scores in double.
+//
+//   s[j] = softcap(scale * Q[i] . K[j]) + mask[i,j]        over the keys j that row i sees
+//   O[i] = sum_j exp(s[j]) V[j] / (exp(sink) + sum_j exp(s[j]))
+#include "runtime/kernels/simd/attention_reference.h"
+
+#include "ir/half.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace kvopt {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+double element(const void* base, int64_t index, FloatStorage storage) {
+  switch (storage) {
+  case FloatStorage::f32:
+    return double{static_cast<const float*>(base)[index]};
+  case FloatStorage::f16:
+    return double{f16ToFloat(static_cast<const uint16_t*>(base)[index])};
+  case FloatStorage::bf16:
+    return double{bf16ToFloat(static_cast<const uint16_t*>(base)[index])};
+  }
+  return 0;
+}
+
+struct Row {
+  const AttentionView& view;
+  int64_t batch;
+  int64_t head;
+  int64_t row;
+
+  int64_t kvHead() const { return head / (view.queryHeads / view.kvHeads); }
+
+  bool sees(int64_t key) const {
+    const int64_t position = row + view.totalLengthOf(batch) - view.queryRows;
+    if (view.causal && key > position)
+      return false;
+    return view.window == 0 || position - key < view.window;
+  }
+
+  double dot(int64_t key) const {
+    const int64_t query = batch * view.queryStrides.batch + head * view.queryStrides.head +
+                          row * view.queryStrides.row;
+    const int64_t base = batch * view.keyStrides.batch + kvHead() * view.keyStrides.head;
+    double sum = 0;
+    for (int64_t d = 0; d < view.keyWidth; ++d) {
+      const int64_t at =
+          view.keyTransposed ? d * view.keyStrides.row + key : key * view.keyStrides.row + d;
+      sum += element(view.query, query + d, view.queryStorage) *
+             element(view.key, base + at, view.cacheStorage);
+    }
+    return sum;
+  }
+
+  double mask(int64_t key) const {
+    const MaskStrides& strides = view.maskStrides;
+    const int64_t at =
+        batch * strides.batch + head * strides.head + row * strides.row + key * strides.column;
+    switch (view.maskKind) {
+    case MaskKind::none:
+      return 0;
+    case MaskKind::additive:
+      return element(view.mask, at, view.maskStorage);
+    case MaskKind::boolean:
+      return static_cast<const uint8_t*>(view.mask)[at] ? 0 : kMinusInfinity;
+    }
+    return 0;
+  }
+
+  double score(int64_t key) const {
+    if (!sees(key))
+      return kMinusInfinity;
+    const double scaled = double{view.scale} * dot(key);
+    const double cap = double{view.softcap};
+    return (cap == 0 ? scaled : cap * std::tanh(scaled / cap)) + mask(key);
+  }
+
+  double value(int64_t key, int64_t d) const {
+    const int64_t at = batch * view.valueStrides.batch + kvHead() * view.valueStrides.head +
+                       key * view.valueStrides.row + d;
+    return element(view.value, at, view.cacheStorage);
+  }
+};
+
+void attend(const Row& row, double* output) {
+  const AttentionView& view = row.view;
+  std::fill_n(output, view.valueWidth, 0.0);
+  const double sink = view.sinks ? double{view.sinks[row.head]} : kMinusInfinity;
+  std::vector<double> scores;
+  double maximum = sink;
+  for (int64_t key = 0; key < view.totalLengthOf(row.batch); ++key) {
+    scores.push_back(row.score(key));
+    maximum = std::max(maximum, scores.back());
+  }
+  if (maximum == kMinusInfinity)
+    return;
+  double sum = std::exp(sink - maximum);
+  for (const double score : scores)
+    sum += std::exp(score - maximum);
+  int64_t key = 0;
+  for (const double score : scores) {
+    if (score != kMinusInfinity)
+      for (int64_t d = 0; d < view.valueWidth; ++d)
+        output[d] += std::exp(score - maximum) / sum * row.value(key, d);
+    ++key;
+  }
+}
+
+} // namespace
+
+void attentionReference(const AttentionView& view, std::span<double> output) {
+  assert(static_cast<int64_t>(output.size()) ==
+         view.batches * view.queryHeads * view.queryRows * view.valueWidth);
+  double* next = output.data();
+  for (int64_t batch = 0; batch < view.batches; ++batch)
+    for (int64_t head = 0; head < view.queryHeads; ++head)
+      for (int64_t row = 0; row < view.queryRows; ++row, next += view.valueWidth)
+        attend({view, batch, head, row}, next);
+}
+
+} // namespace kvopt

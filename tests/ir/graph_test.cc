@@ -1,0 +1,183 @@
+// Use lists, names, order, replacement, dead code, subgraphs.
+#include "ir/graph.h"
+
+#include "ir/op.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <gtest/gtest.h>
+
+namespace kvopt {
+namespace {
+
+class GraphTest : public testing::Test {
+protected:
+  OpRegistry ops;
+  GraphContext context{ops};
+  OpsetImports opsets{{"", 17}};
+  Graph graph{context, opsets};
+
+  Value& input(const char* name) {
+    return graph.addInput(name, TensorType(ElementType::Float, {Dim::symbol("n")}));
+  }
+  std::vector<std::string> readers(const Value& value) {
+    std::vector<std::string> names;
+    for (const Use& use : value.uses())
+      names.push_back(use.user().result().name().str() + ":" +
+                      std::to_string(use.operandIndex()));
+    llvm::sort(names);
+    return names;
+  }
+  std::vector<std::string> order() {
+    std::vector<std::string> names;
+    for (const Node& node : graph.nodes())
+      names.push_back(node.result().name().str());
+    return names;
+  }
+};
+
+TEST_F(GraphTest, UseListsFollowOperands) {
+  Value& x = input("x");
+  Value& y = input("y");
+  Node& sum = graph.create("Add", {&x, &x}, {"sum"});
+  Node& product = graph.create("Mul", {&x, nullptr}, {"product"});
+  EXPECT_EQ(readers(x), (std::vector<std::string>{"product:0", "sum:0", "sum:1"}));
+  EXPECT_EQ(product.operand(1), nullptr);
+  EXPECT_EQ(product.operand(7), nullptr);
+
+  sum.setOperand(1, &y);
+  EXPECT_EQ(readers(x), (std::vector<std::string>{"product:0", "sum:0"}));
+  EXPECT_EQ(readers(y), (std::vector<std::string>{"sum:1"}));
+  EXPECT_TRUE(y.hasOneUse());
+  EXPECT_FALSE(x.hasOneUse());
+
+  product.setOperands({&y, &x, &y});
+  EXPECT_EQ(readers(y), (std::vector<std::string>{"product:0", "product:2", "sum:1"}));
+  EXPECT_FALSE(y.hasOneUse());
+}
+
+TEST_F(GraphTest, NamesAreUniqueAtEveryInstant) {
+  Value& x = input("x");
+  graph.create("Relu", {&x}, {"relu"});
+  EXPECT_EQ(graph.freshName("relu"), "relu_1");
+  Node& second = graph.createFresh("Relu", {&x}, 1);
+  Node& third = graph.createFresh("Relu", {&x}, 1);
+  EXPECT_EQ(second.result().name(), "relu_1");
+  EXPECT_EQ(third.result().name(), "relu_2");
+  EXPECT_EQ(graph.findValue("relu_2"), &third.result());
+
+  graph.rename(third.result(), "other");
+  EXPECT_EQ(graph.findValue("relu_2"), nullptr);
+  EXPECT_EQ(graph.findValue("other"), &third.result());
+  graph.erase(second);
+  EXPECT_EQ(graph.findValue("relu_1"), nullptr);
+}
+
+TEST_F(GraphTest, FreshNamesAvoidEnclosingGraphsAndSubgraphs) {
+  Value& x = input("x");
+  Node& branch = graph.create("If", {&x}, {"chosen"});
+  std::vector<std::unique_ptr<Graph>> bodies;
+  bodies.push_back(std::make_unique<Graph>(context, opsets, &branch));
+  Graph& body = *bodies.front();
+  Node& inner = body.create("Relu", {&x}, {"inner"});
+  body.addOutput(inner.result());
+  branch.setAttribute("then_branch", Attribute::ofGraphs(std::move(bodies), false));
+
+  EXPECT_EQ(graph.freshName("inner"), "inner_1");
+  EXPECT_EQ(body.freshName("x"), "x_1");
+  EXPECT_EQ(body.findValue("x"), nullptr);
+  EXPECT_EQ(body.findValue("x", /*enclosing=*/true), &x);
+  EXPECT_EQ(capturedValues(branch), (llvm::SmallVector<Value*, 4>{&x}));
+  EXPECT_FALSE(x.hasOneUse()); // read by If and, captured, by its branch
+}
+
+TEST_F(GraphTest, OrderIsKeptThroughInsertionAndErasure) {
+  Value& x = input("x");
+  Node& a = graph.create("Relu", {&x}, {"a"});
+  Node& c = graph.create("Relu", {&x}, {"c"});
+  EXPECT_TRUE(a.comesBefore(c));
+  Node& b = graph.create("Relu", {&x}, {"b"}, &c);
+  EXPECT_TRUE(a.comesBefore(b));
+  EXPECT_TRUE(b.comesBefore(c));
+  EXPECT_FALSE(c.comesBefore(b));
+  Node& d = graph.create("Relu", {&x}, {"d"});
+  EXPECT_TRUE(c.comesBefore(d));
+  graph.moveBefore(d, &a);
+  EXPECT_TRUE(d.comesBefore(a));
+  EXPECT_EQ(order(), (std::vector<std::string>{"d", "a", "b", "c"}));
+
+  for (Node& node : llvm::make_early_inc_range(graph.nodes()))
+    if (node.result().name() != "b")
+      graph.erase(node);
+  EXPECT_EQ(order(), (std::vector<std::string>{"b"}));
+}
+
+TEST_F(GraphTest, ReplacementTakesOverTheOutputName) {
+  Value& x = input("x");
+  Node& old = graph.create("Relu", {&x}, {"y"});
+  Node& reader = graph.create("Neg", {&old.result()}, {"z"});
+  graph.addOutput(old.result());
+  Node& fresh = graph.create("Tanh", {&x}, {"t"}, &reader);
+
+  old.result().replaceAllUsesWith(fresh.result());
+  EXPECT_EQ(fresh.result().name(), "y");
+  EXPECT_TRUE(fresh.result().isGraphOutput());
+  EXPECT_EQ(graph.outputs().front(), &fresh.result());
+  EXPECT_EQ(reader.operand(0), &fresh.result());
+  EXPECT_TRUE(old.isUnused());
+  EXPECT_NE(old.result().name(), "y");
+}
+
+TEST_F(GraphTest, AnInputThatReplacesAnOutputIsCopied) {
+  Value& x = input("x");
+  Node& old = graph.create("Relu", {&x}, {"y"});
+  graph.addOutput(old.result());
+  old.result().replaceAllUsesWith(x);
+  ASSERT_EQ(graph.outputs().size(), 1u);
+  EXPECT_EQ(graph.outputs().front()->name(), "y");
+  EXPECT_TRUE(graph.outputs().front()->producer()->is("Identity"));
+  EXPECT_EQ(x.name(), "x");
+}
+
+TEST_F(GraphTest, DeadChainsAndInitializersGo) {
+  Value& x = input("x");
+  Value& weight = graph.addConstant("w", int64Tensor({1, 2}));
+  Node& dead = graph.create("Add", {&x, &weight}, {"dead"});
+  graph.create("Relu", {&dead.result()}, {"deader"});
+  Node& live = graph.create("Relu", {&x}, {"live"});
+  graph.addOutput(live.result());
+  EXPECT_EQ(graph.eraseDeadNodes(), 2u);
+  EXPECT_EQ(order(), (std::vector<std::string>{"live"}));
+  EXPECT_TRUE(graph.initializers().empty());
+  EXPECT_EQ(graph.eraseDeadNodes(), 0u);
+}
+
+TEST_F(GraphTest, ConstantsAreSeenWhereverTheyAre) {
+  Value& overridable = input("w");
+  graph.setInputDefault(overridable, int64Tensor({3}));
+  EXPECT_EQ(overridable.constant(), nullptr);
+  EXPECT_NE(overridable.initializer(), nullptr);
+
+  Value& weight = graph.addInitializer("fixed", int64Tensor({4, 5}));
+  ASSERT_NE(weight.constant(), nullptr);
+  auto known = weight.knownIntegers();
+  ASSERT_TRUE(known);
+  EXPECT_EQ((*known)[1].value(), 5);
+
+  Node& constant = graph.create("Constant", {}, {"c"});
+  constant.setAttribute("value", Attribute::ofTensor(int64Scalar(7)));
+  ASSERT_NE(constant.result().constant(), nullptr);
+  EXPECT_EQ(scalarValue(*constant.result().constant()), 7.0);
+}
+
+TEST_F(GraphTest, EditsAreCounted) {
+  Value& x = input("x");
+  Node& node = graph.create("Relu", {&x}, {"y"});
+  context.resetEdits();
+  EXPECT_EQ(context.edits(), 0u);
+  node.setAttribute("alpha", Attribute::ofFloat(1));
+  EXPECT_EQ(context.edits(), 1u);
+}
+
+} // namespace
+} // namespace kvopt
