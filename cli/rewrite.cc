@@ -1,0 +1,271 @@
+// kvopt rewrite: a model in the form of one target, with its manifest.
+#include "cli/recover.h"
+#include "cli/verification.h"
+#include "ir/onnx_export.h"
+#include "ir/onnx_import.h"
+#include "ir/output_file.h"
+#include "ir/text_printer.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <fmt/format.h>
+#include <map>
+
+namespace kvopt {
+namespace {
+
+struct RewriteOptions {
+  std::string model;
+  std::string output;
+  std::string target;
+  std::string capacity = "dynamic";
+  std::string require = "all";
+  std::string layers;
+  std::string verify = "quick";
+  std::string manifest;
+  std::vector<std::string> printAfter;
+  std::vector<std::string> disabled;
+  bool dryRun = false;
+};
+
+using OpCounts = std::map<std::string, int64_t>;
+
+OpCounts countOps(Graph& graph) {
+  OpCounts counts;
+  forEachGraph(graph, [&](Graph& visited) {
+    for (const Node& node : visited.nodes())
+      ++counts[node.op().str()];
+  });
+  return counts;
+}
+
+/// Bytes of all caches of one sequence with `rows` rows; nullopt when an extent is not fixed.
+std::optional<int64_t> bytesOfRows(const Manifest& manifest, int64_t rows) {
+  int64_t total = 0;
+  for (const ManifestCache& cache : manifest.caches) {
+    std::optional<unsigned> width = byteWidth(cache.dtype);
+    if (!width)
+      return std::nullopt;
+    int64_t bytes = *width;
+    for (size_t axis = 1; axis < cache.shape.size(); ++axis) {
+      const int64_t* fixed = std::get_if<int64_t>(&cache.shape[axis]);
+      bool isSequence = static_cast<int64_t>(axis) == cache.sequenceAxis;
+      if (!isSequence && !fixed)
+        return std::nullopt;
+      if (__builtin_mul_overflow(bytes, isSequence ? rows : *fixed, &bytes))
+        return std::nullopt;
+    }
+    if (__builtin_add_overflow(total, bytes, &total))
+      return std::nullopt;
+  }
+  return total;
+}
+
+std::string pipelineFor(const RewriteOptions& options) {
+  PipelineStep lower;
+  lower.pass = "lower";
+  lower.options = {
+      {"to", options.target}, {"capacity", options.capacity}, {"require", options.require}};
+  std::string layers = options.layers;
+  std::replace(layers.begin(), layers.end(), ',', '+');
+  if (!layers.empty())
+    lower.options["layers"] = layers;
+  return std::string(recoveryPipeline) + "," + printPipeline({lower}) + ",eliminate-dead-nodes";
+}
+
+struct Outcome {
+  OpCounts before;
+  OpCounts after;
+  int64_t opsetBefore = 0;
+  int64_t opsetAfter = 0;
+  double milliseconds = 0;
+  std::optional<VerificationReport> verification;
+};
+
+constexpr int64_t reportedContext = 4096;
+
+OrderedJson reportJson(const RewriteOptions& options, const PassContext& passes,
+                       const Outcome& outcome) {
+  auto bytes = [](std::optional<int64_t> count) {
+    return count ? OrderedJson(*count) : OrderedJson(nullptr);
+  };
+  const Manifest& manifest = *passes.manifest;
+  OrderedJson json;
+  json["schema"] = "kvopt/rewrite/1";
+  json["output"] = options.dryRun ? OrderedJson(nullptr) : OrderedJson(options.output);
+  json["target"] = options.target;
+  json["sites"] = {{"rewritten", passes.statistics.at("lower").at("sites")},
+                   {"total", passes.sites.size()}};
+  json["ops"] = {{"before", outcome.before}, {"after", outcome.after}};
+  json["cache_bytes_copied_per_token"] = {{"context", reportedContext},
+                                          {"before", bytes(bytesOfRows(manifest, reportedContext))},
+                                          {"after", bytes(bytesOfRows(manifest, 1))}};
+  json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetAfter}};
+  json["millis"] = outcome.milliseconds;
+  json["verify"] =
+      outcome.verification ? verificationJson(*outcome.verification) : OrderedJson(nullptr);
+  return json;
+}
+
+std::string row(const std::string& name, const std::string& before, const std::string& after,
+                const std::string& change) {
+  return fmt::format("  │ {:<26} │ {:>6} │ {:>6} │ {:>6} │\n", name, before, after, change);
+}
+
+void printReport(const PassContext& passes, const Outcome& outcome) {
+  std::string out = "  ";
+  for (const auto& [pass, counters] : passes.statistics)
+    for (const auto& [counter, count] : counters)
+      if (count != 0)
+        out += fmt::format("{} {} · ", counter, count);
+  out += fmt::format("{:.0f} ms\n", outcome.milliseconds);
+  out += "  ┌────────────────────────────┬────────┬────────┬────────┐\n";
+  out += row("op", "before", "after", "change");
+  OpCounts all = outcome.before;
+  all.insert(outcome.after.begin(), outcome.after.end());
+  auto countIn = [](const OpCounts& counts, const std::string& name) {
+    auto found = counts.find(name);
+    return found == counts.end() ? int64_t{0} : found->second;
+  };
+  for (const auto& entry : all) {
+    int64_t before = countIn(outcome.before, entry.first);
+    int64_t after = countIn(outcome.after, entry.first);
+    if (before != after)
+      out += row(entry.first, std::to_string(before), std::to_string(after),
+                 fmt::format("{:+}", after - before));
+  }
+  out += "  └────────────────────────────┴────────┴────────┴────────┘\n";
+  if (auto before = bytesOfRows(*passes.manifest, reportedContext))
+    if (auto after = bytesOfRows(*passes.manifest, 1))
+      out += fmt::format("  cache bytes copied per token at context {}: before {}, after {}\n",
+                         reportedContext, *before, *after);
+  if (outcome.opsetBefore != outcome.opsetAfter)
+    out += fmt::format("  opset {} → {}\n", outcome.opsetBefore, outcome.opsetAfter);
+  if (outcome.verification)
+    out += "  verify  " + verificationSummary(*outcome.verification) + "\n";
+  printOut(out);
+}
+
+llvm::Error writeManifest(const std::string& path, const Manifest& manifest) {
+  auto file = OutputFile::create(path);
+  if (!file)
+    return file.takeError();
+  std::string text = manifest.json() + "\n";
+  if (llvm::Error error = file->write(llvm::StringRef(text)))
+    return error;
+  return file->commit();
+}
+
+std::string manifestPathFor(const RewriteOptions& options) {
+  if (!options.manifest.empty())
+    return options.manifest;
+  llvm::StringRef stem = options.output;
+  stem.consume_back(".onnx");
+  return stem.str() + ".kv.json";
+}
+
+/// Says which sites could not be rewritten, on stderr.
+ExitCode refused(const CommandContext& context, const SiteList& sites, const std::string& message) {
+  context.remark("kvopt: " + message);
+  for (const AttentionSite& site : sites)
+    if (!site.isMatched())
+      context.remark(fmt::format("  {}  {}", site.id(), site.failure->str()));
+  return ExitCode::Different;
+}
+
+llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandContext& context) {
+  const Registries& registries = context.registries;
+  auto start = std::chrono::steady_clock::now();
+  auto model = importModel(options.model, registries.ops);
+  if (!model)
+    return model.takeError();
+  if (!options.dryRun && sameFile(options.model, options.output))
+    return usageError("the output is the input").hint("write to another file");
+  if (!registries.targets.find(options.target))
+    return usageError("there is no target '{}'", options.target).hint("see: kvopt list targets");
+  Outcome outcome;
+  outcome.before = countOps((*model)->graph());
+  outcome.opsetBefore = (*model)->graph().opsetVersion();
+
+  PassManagerOptions settings;
+  settings.printAfter = options.printAfter;
+  settings.print = [](const std::string& header, const std::string& text) {
+    fmt::print(stderr, "// ----- {} -----\n{}", header, text);
+  };
+  PassContext passes(registries.rules, registries.targets);
+  passes.disabledRules = options.disabled;
+  PassManager manager(registries.passes, settings);
+  if (llvm::Error error = manager.addPipeline(pipelineFor(options)))
+    return error;
+  if (llvm::Error error = manager.run(**model, passes)) {
+    if (passes.statistics["lower"]["refused"] == 0)
+      return withFile(std::move(error), options.model);
+    return refused(context, passes.sites, takeDiagnostic(std::move(error)).message);
+  }
+  if (!passes.manifest)
+    return refused(context, passes.sites, fmt::format("{}: nothing to rewrite", options.model));
+  outcome.after = countOps((*model)->graph());
+  outcome.opsetAfter = (*model)->graph().opsetVersion();
+  std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+  outcome.milliseconds = elapsed.count();
+
+  // What does not compute the same is never written.
+  if (options.verify != "off") {
+    EquivalencePlan plan = options.verify == "full" ? fullVerification() : quickVerification();
+    auto report = verifyRewrite(options.model, **model, *passes.manifest, plan, registries);
+    if (!report)
+      return report.takeError();
+    outcome.verification = std::move(*report);
+  }
+  bool equal = !outcome.verification || outcome.verification->equal();
+  if (equal && !options.dryRun) {
+    if (llvm::Error error = exportModel(**model, options.output))
+      return error;
+    if (llvm::Error error = writeManifest(manifestPathFor(options), *passes.manifest))
+      return error;
+  }
+  if (context.common.json())
+    printJson(reportJson(options, passes, outcome));
+  else
+    printReport(passes, outcome);
+  if (!equal) {
+    context.remark("kvopt: the rewritten model computes something else; nothing was written");
+    return ExitCode::Different;
+  }
+  if (!options.dryRun && !context.common.json())
+    printOut(fmt::format("  bind    past and present of each cache must be ONE buffer: see {}\n"
+                         "wrote {} and {}\n",
+                         manifestPathFor(options), options.output, manifestPathFor(options)));
+  return ExitCode::Done;
+}
+
+} // namespace
+
+void addRewriteCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<RewriteOptions>();
+  CLI::App* command = app.add_subcommand("rewrite", "Write a model in the form of one target");
+  command->add_option("model", options->model, "ONNX file")->required();
+  auto* output = command->add_option("-o,--output", options->output, "File to write");
+  command->add_option("--to", options->target, "Target, see: kvopt list targets")->required();
+  command->add_option("--capacity", options->capacity, "Rows of a shared buffer, or dynamic");
+  command->add_option("--require", options->require, "all sites or none, or any")
+      ->check(CLI::IsMember({"all", "any"}));
+  command->add_option("--layers", options->layers, "Layers to rewrite, as 0-3,7");
+  command->add_option("--verify", options->verify, "off, quick or full")
+      ->check(CLI::IsMember({"off", "quick", "full"}));
+  command->add_option("--manifest", options->manifest, "Where the manifest goes");
+  command->add_option("--print-ir-after", options->printAfter, "A pass, or all");
+  command->add_option("--disable", options->disabled, "A rule that may not be applied");
+  command->add_flag("--dry-run", options->dryRun, "Write nothing");
+  addCommonOptions(*command, context);
+  command->callback([options, output, &context] {
+    if (!options->dryRun && output->count() == 0)
+      throw CLI::RequiredError("--output (or --dry-run)");
+    context.action = [options, &context] { return rewrite(*options, context); };
+  });
+}
+
+} // namespace kvopt

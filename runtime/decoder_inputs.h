@@ -1,0 +1,36 @@
+// What a decoder is fed at its edge besides caches: token ids, attention mask, positions.
+#pragma once
+
+#include "runtime/session.h"
+
+#include <vector>
+
+namespace kvopt {
+
+/// One step's tokens with the whole sequence's mask.
+struct DecoderStep {
+  /// [batch][new tokens]; all rows equally long.
+  std::vector<std::vector<int64_t>> tokens;
+  /// [batch][past + new]: 0 hides a position (padding). Empty: nothing is hidden.
+  std::vector<std::vector<uint8_t>> visible;
+  int64_t pastLength = 0;
+};
+
+/// Values for graph inputs by the documented interface names of exported decoders (this is how a
+/// model is fed; recognition never looks at names):
+///
+///   input_ids, decoder_input_ids   the tokens, [B,S]
+///   attention_mask                 1 where visible, else 0, [B,P+S]
+///   position_ids                   visible positions counted from 0, hidden ones 1, [B,S]
+///   cache_position                 P … P+S-1, [S]
+///
+/// Element types are those declared (int64, int32, bool, float). Any other input is an error that
+/// names it.
+llvm::Expected<std::vector<NamedTensor>> decoderInputs(llvm::ArrayRef<const Value*> inputs,
+                                                       const DecoderStep& step,
+                                                       const std::shared_ptr<Allocator>& allocator);
+
+/// Feeds a session one step; DecoderStep::pastLength is the session's length.
+llvm::Expected<StepResult> stepDecoder(Session& session, const DecoderStep& step);
+
+} // namespace kvopt

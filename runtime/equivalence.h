@@ -1,0 +1,37 @@
+// Equivalence: two models run the same session, each under its own contract, and are compared at
+// every step.
+#pragma once
+
+#include "runtime/reference.h"
+
+namespace kvopt {
+
+enum class Padding { None, Left, Right };
+
+struct EquivalencePlan {
+  int64_t prompt = 33;
+  std::vector<int64_t> chunks = {16, 1, 7};
+  int64_t decodeSteps = 64;
+  int64_t batch = 2;
+  /// Every second batch row has its first (Left) or last (Right) prompt positions hidden.
+  Padding padding = Padding::None;
+  uint64_t seed = 1;
+  /// Token ids are drawn from 0 … vocabulary-1.
+  int64_t vocabulary = 0;
+  Tolerance tolerance{1e-4, 1e-4};
+
+  int64_t totalTokens() const;
+};
+
+/// Runs both fresh sessions through the plan with the same random tokens: every common output and
+/// the valid region of every cache (paired by layer and role) at every step. Fails where a session
+/// does, and when the two have no output or no equal set of caches in common. Positions that are
+/// hidden are compared like all others: the two models compute the same thing there too.
+llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
+                                                 const EquivalencePlan& plan);
+
+/// The number of rows of the embedding table or, where that is not found, of the scores: how many
+/// token ids there are. An error when neither is fixed.
+llvm::Expected<int64_t> vocabularyOf(const Graph& graph);
+
+} // namespace kvopt

@@ -1,0 +1,243 @@
+// Reading reference folders and replaying them.
+#include "runtime/reference.h"
+
+#include "ir/diagnostic.h"
+#include "ir/onnx_import.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <filesystem>
+#include <map>
+
+namespace kvopt {
+
+bool ComparisonReport::equal() const {
+  bool any = false;
+  for (const StepComparison& step : steps)
+    for (const auto* group : {&step.outputs, &step.caches})
+      for (const TensorComparison& tensor : *group) {
+        any |= tensor.comparison.compared != 0;
+        if (!tensor.comparison.isWithin())
+          return false;
+      }
+  return any;
+}
+
+const TensorComparison* ComparisonReport::worst() const {
+  const TensorComparison* worst = nullptr;
+  for (const StepComparison& step : steps)
+    for (const auto* group : {&step.outputs, &step.caches})
+      for (const TensorComparison& tensor : *group)
+        if (tensor.comparison.compared != 0 &&
+            (!worst || tensor.comparison.maxAbs > worst->comparison.maxAbs))
+          worst = &tensor;
+  return worst;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// `step3_q16` → (3, 16).
+std::optional<std::pair<int64_t, int64_t>> parseStepName(llvm::StringRef name) {
+  int64_t index = 0;
+  int64_t tokens = 0;
+  if (!name.consume_front("step") || name.consumeInteger(10, index) || !name.consume_front("_q") ||
+      name.getAsInteger(10, tokens) || index < 0 || tokens < 1)
+    return std::nullopt;
+  return std::make_pair(index, tokens);
+}
+
+llvm::Error readTensors(const fs::path& folder, const std::string& kind,
+                        std::vector<std::pair<std::string, TensorRef>>& tensors) {
+  for (unsigned i = 0;; ++i) {
+    fs::path path = folder / (kind + "_" + std::to_string(i) + ".pb");
+    std::error_code ignored;
+    if (!fs::exists(path, ignored))
+      return llvm::Error::success();
+    auto tensor = importTensorFile(path.string());
+    if (!tensor)
+      return tensor.takeError();
+    tensors.push_back(std::move(*tensor));
+  }
+}
+
+const TensorData* find(llvm::ArrayRef<std::pair<std::string, TensorRef>> tensors,
+                       llvm::StringRef name) {
+  for (const auto& [tensorName, data] : tensors)
+    if (tensorName == name)
+      return data.get();
+  return nullptr;
+}
+
+/// Which positions of each batch row are real tokens, by the recorded attention mask.
+class VisiblePositions {
+public:
+  explicit VisiblePositions(const ReferenceStep& step) {
+    const TensorData* mask = find(step.inputs, "attention_mask");
+    if (!mask || mask->shape().size() != 2)
+      return;
+    auto values = integerValues(*mask, INT64_MAX);
+    if (!values)
+      return;
+    columns = mask->shape()[1];
+    visible.assign(values->begin(), values->end());
+  }
+
+  bool operator()(int64_t row, int64_t position) const {
+    int64_t index = row * columns + position;
+    return columns == 0 || position >= columns || index >= static_cast<int64_t>(visible.size()) ||
+           visible[static_cast<size_t>(index)] != 0;
+  }
+
+private:
+  int64_t columns = 0;
+  std::vector<int64_t> visible;
+};
+
+/// Compares the elements at real tokens. `sequenceAxis` counts positions from `firstPosition`.
+llvm::Expected<TensorComparison>
+compareVisible(const std::string& name, const TensorView& ours, const TensorView& recorded,
+               std::optional<unsigned> sequenceAxis, int64_t firstPosition,
+               const VisiblePositions& visible, Tolerance tolerance) {
+  TensorComparison result;
+  result.name = name;
+  auto select = [&](llvm::ArrayRef<int64_t> index) {
+    return !sequenceAxis || visible(index[0], firstPosition + index[*sequenceAxis]);
+  };
+  auto comparison = compareTensors(ours, recorded, tolerance, select);
+  if (!comparison)
+    return withNode(comparison.takeError(), name);
+  result.comparison = std::move(*comparison);
+  result.skipped = ours.elementCount() - result.comparison.compared;
+  return result;
+}
+
+class Replay {
+public:
+  Replay(Session& replayed, Tolerance allowed) : session(replayed), tolerance(allowed) {}
+
+  llvm::Expected<StepComparison> run(const ReferenceStep& step) {
+    int64_t before = session.length();
+    auto outputs = feed(step);
+    if (!outputs)
+      return outputs.takeError();
+    StepComparison result;
+    result.tokens = step.tokens;
+    result.phase = before == 0 ? "prefill" : step.tokens == 1 ? "decode" : "chunk";
+    VisiblePositions visible(step);
+    for (const auto& [name, recorded] : step.outputs) {
+      auto expected = Tensor::of(session.allocator(), recorded);
+      if (!expected)
+        return expected.takeError();
+      if (std::optional<size_t> cache = cacheOf(name)) {
+        auto axis = static_cast<unsigned>(session.cacheInfo(*cache).sequenceAxis);
+        auto compared = compareVisible(name, session.cacheView(*cache), expected->view, axis, 0,
+                                       visible, tolerance);
+        if (!compared)
+          return compared.takeError();
+        result.caches.push_back(std::move(*compared));
+        continue;
+      }
+      const Tensor* ours = outputs->find(name);
+      if (!ours)
+        continue; // not declared by this graph
+      // An output with one row per new token has them on axis 1.
+      const Extents& shape = ours->view.shape;
+      bool perToken = shape.size() >= 2 && shape[0] == session.batch() && shape[1] == step.tokens;
+      auto compared = compareVisible(name, ours->view, expected->view,
+                                     perToken ? std::optional<unsigned>(1) : std::nullopt, before,
+                                     visible, tolerance);
+      if (!compared)
+        return compared.takeError();
+      result.outputs.push_back(std::move(*compared));
+    }
+    return result;
+  }
+
+private:
+  llvm::Expected<StepResult> feed(const ReferenceStep& step) {
+    std::vector<Tensor> kept;
+    std::vector<NamedView> views;
+    for (const Value* input : session.callerInputs()) {
+      auto recorded = llvm::find_if(
+          step.inputs, [&](const auto& entry) { return entry.first == input->name(); });
+      if (recorded == step.inputs.end())
+        return invalid("the reference has no tensor for input '{}'", input->name());
+      auto tensor = Tensor::of(session.allocator(), recorded->second);
+      if (!tensor)
+        return tensor.takeError();
+      views.push_back({input->name(), tensor->view});
+      kept.push_back(std::move(*tensor));
+    }
+    return session.step(views, step.tokens);
+  }
+
+  std::optional<size_t> cacheOf(llvm::StringRef present) const {
+    for (size_t i = 0; i < session.cacheCount(); ++i)
+      if (session.cacheInfo(i).present == present)
+        return i;
+    return std::nullopt;
+  }
+
+  Session& session;
+  Tolerance tolerance;
+};
+
+} // namespace
+
+llvm::Expected<std::vector<ReferenceStep>> readReference(const std::string& folder) {
+  std::map<int64_t, std::pair<fs::path, int64_t>> found;
+  std::error_code code;
+  for (fs::directory_iterator entry(folder, code), end; !code && entry != end;
+       entry.increment(code))
+    if (auto parsed = parseStepName(entry->path().filename().string()))
+      found[parsed->first] = {entry->path(), parsed->second};
+  if (code)
+    return ioError("cannot read the reference folder: {}", code.message()).file(folder);
+  if (found.empty())
+    return invalid("no step<k>_q<n> folders").file(folder);
+  std::vector<ReferenceStep> steps;
+  for (const auto& [index, place] : found) {
+    if (index != static_cast<int64_t>(steps.size()))
+      return invalid("step {} is missing", steps.size()).file(folder);
+    ReferenceStep step;
+    step.tokens = place.second;
+    if (llvm::Error error = readTensors(place.first, "input", step.inputs))
+      return error;
+    if (llvm::Error error = readTensors(place.first, "output", step.outputs))
+      return error;
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+llvm::Expected<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps) {
+  for (const char* name : {"input_ids", "decoder_input_ids"})
+    if (const TensorData* tokens = find(steps.front().inputs, name))
+      if (!tokens->shape().empty())
+        return tokens->shape()[0];
+  return invalid("the reference records no input_ids");
+}
+
+int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps) {
+  int64_t total = 0;
+  for (const ReferenceStep& step : steps)
+    total += step.tokens;
+  return total;
+}
+
+llvm::Expected<ComparisonReport>
+replayReference(Session& session, llvm::ArrayRef<ReferenceStep> steps, Tolerance tolerance) {
+  ComparisonReport report;
+  Replay replay(session, tolerance);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    auto compared = replay.run(steps[i]);
+    if (!compared)
+      return withNode(compared.takeError(), "step " + std::to_string(i));
+    report.steps.push_back(std::move(*compared));
+  }
+  return report;
+}
+
+} // namespace kvopt

@@ -1,0 +1,57 @@
+// Replay of recorded steps: a model against outputs that another engine computed.
+#pragma once
+
+#include "runtime/comparison.h"
+#include "runtime/session.h"
+
+#include <string>
+#include <vector>
+
+namespace kvopt {
+
+/// One tensor of one step, compared.
+struct TensorComparison {
+  std::string name;
+  Comparison comparison;
+  int64_t skipped = 0; ///< elements of padded positions, which a finite mask leaves undefined
+};
+
+struct StepComparison {
+  std::string phase; ///< prefill, chunk or decode
+  int64_t tokens = 0;
+  std::vector<TensorComparison> outputs;
+  std::vector<TensorComparison> caches; ///< valid regions
+};
+
+struct ComparisonReport {
+  std::vector<StepComparison> steps;
+  bool tokensEqual = true; ///< the most likely token, where there are scores
+  /// At least something was compared and all of it is within the tolerance.
+  bool equal() const;
+  /// The comparison with the largest difference; null when nothing was compared.
+  const TensorComparison* worst() const;
+};
+
+/// The recorded steps of a reference folder.
+struct ReferenceStep {
+  int64_t tokens = 0;
+  std::vector<std::pair<std::string, TensorRef>> inputs;
+  std::vector<std::pair<std::string, TensorRef>> outputs;
+};
+
+/// Reads `step<k>_q<n>/{input,output}_<i>.pb`, in the order of k. Errors: no such folder, no steps,
+/// gaps in k, unreadable tensors.
+llvm::Expected<std::vector<ReferenceStep>> readReference(const std::string& folder);
+
+/// The batch size of the recorded token ids.
+llvm::Expected<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps);
+/// Tokens of all steps together.
+int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps);
+
+/// Replays the steps through a fresh session: recorded inputs that the model declares are fed,
+/// caches are the session's own. Every recorded output is compared, presents over their valid
+/// region; positions that the recorded attention_mask hides are left out and counted.
+llvm::Expected<ComparisonReport>
+replayReference(Session& session, llvm::ArrayRef<ReferenceStep> steps, Tolerance tolerance);
+
+} // namespace kvopt
