@@ -1,0 +1,315 @@
+// Caches between steps: growing ones are handed from step to step, shared ones stay where they are.
+#include "runtime/session.h"
+
+#include "ir/diagnostic.h"
+#include "runtime/input_binding.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kvopt {
+
+namespace {
+constexpr int64_t firstStatefulCapacity = 64;
+
+const Value* findInput(const Graph& graph, llvm::StringRef name) {
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    if (input->name() == name)
+      return input.get();
+  return nullptr;
+}
+} // namespace
+
+const Tensor* StepResult::find(llvm::StringRef name) const {
+  for (const NamedTensor& output : outputs)
+    if (output.name == name)
+      return &output.tensor;
+  return nullptr;
+}
+
+llvm::Expected<std::unique_ptr<Session>> Session::create(const Model& model,
+                                                         const KernelRegistry& kernels,
+                                                         const Manifest& manifest,
+                                                         const SessionOptions& options) {
+  std::unique_ptr<Session> session(new Session(manifest, options));
+  ExecutorOptions executorOptions;
+  executorOptions.threads = options.threads;
+  executorOptions.allocator = options.allocator;
+  executorOptions.timeOperators = options.timeOperators;
+  llvm::Expected<std::unique_ptr<Executor>> executor =
+      Executor::create(model, kernels, executorOptions);
+  if (!executor)
+    return executor.takeError();
+  session->executor = std::move(*executor);
+  if (llvm::Error error = session->start())
+    return withFile(std::move(error), model.path);
+  return session;
+}
+
+llvm::Error Session::checkInterface() const {
+  if (description.contract == CacheContract::Stateful ||
+      description.contract == CacheContract::Blocks)
+    return unsupported("sessions drive growing and shared-buffer models only");
+  llvm::StringSet<> names;
+  for (const ManifestCache& cache : description.caches) {
+    if (cache.kind != CacheKind::Self || cache.policy != CachePolicy::Fixed)
+      return unsupported("cache '{}' is no plain self-attention cache", cache.past);
+    if (!findInput(graph(), cache.past))
+      return invalid("the manifest's cache '{}' is no input of the model", cache.past);
+    if (cache.sequenceAxis < 0 || cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
+      return invalid("cache '{}' has no axis {}", cache.past, cache.sequenceAxis);
+    if (isShared() != cache.oneBuffer)
+      return invalid("cache '{}' contradicts the manifest's contract", cache.past);
+    if (!names.insert(cache.past).second || !names.insert(cache.present).second)
+      return invalid("the manifest lists cache '{}' twice", cache.past);
+  }
+  for (const ManifestLength& length : description.lengths) {
+    if (!findInput(graph(), length.input))
+      return invalid("the manifest's length '{}' is no input of the model", length.input);
+    if (!names.insert(length.input).second)
+      return invalid("the manifest lists input '{}' twice", length.input);
+    if (length.dtype != ElementType::Int64 && length.dtype != ElementType::Int32)
+      return unsupported("length '{}' is {}", length.input, onnxName(length.dtype));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Session::start() {
+  if (llvm::Error error = checkInterface())
+    return error;
+  if (options.batch < 1 || options.capacity < 0)
+    return usageError("a session needs a batch of at least 1 and a capacity that is not negative");
+  llvm::ArrayRef<Value*> outputs = graph().outputs();
+  for (const ManifestCache& cache : description.caches) {
+    auto found =
+        llvm::find_if(outputs, [&](const Value* value) { return value->name() == cache.present; });
+    if (found == outputs.end())
+      return invalid("the manifest's cache '{}' is no output of the model", cache.present);
+    presentOutputs.push_back(static_cast<unsigned>(found - outputs.begin()));
+  }
+  if (isShared()) {
+    bool canGrow = options.mode == SessionOptions::Mode::Stateful && !description.capacityValue;
+    room = options.capacity != 0       ? options.capacity
+           : description.capacityValue ? *description.capacityValue
+           : canGrow                   ? firstStatefulCapacity
+                                       : 0;
+    if (room <= 0)
+      return usageError("the model's cache capacity is open: the session must be given one");
+    if (description.capacityValue && room != *description.capacityValue)
+      return usageError("the model's cache capacity is {}, not {}", *description.capacityValue,
+                        room);
+  }
+  llvm::Expected<std::vector<Tensor>> fresh = freshCaches(room);
+  if (!fresh)
+    return fresh.takeError();
+  caches = std::move(*fresh);
+  return llvm::Error::success();
+}
+
+llvm::Expected<Extents> Session::extents(llvm::ArrayRef<ManifestExtent> shape,
+                                         std::optional<unsigned> axisOfTokens,
+                                         int64_t tokens) const {
+  Extents result;
+  for (unsigned axis = 0; axis < shape.size(); ++axis) {
+    if (axisOfTokens == axis) {
+      result.push_back(tokens);
+      continue;
+    }
+    if (const auto* fixed = std::get_if<int64_t>(&shape[axis])) {
+      result.push_back(*fixed);
+      continue;
+    }
+    // Whatever else is symbolic in a cache counts batch rows: `batch`, or `batch*heads` where they
+    // are folded.
+    const std::string& text = std::get<std::string>(shape[axis]);
+    std::optional<Dim> parsed = Dim::parse(text);
+    Dim dim = parsed ? *parsed : Dim::symbol(text);
+    std::optional<int64_t> value;
+    if (dim.symbols().size() == 1)
+      value = dim.evaluate([&](llvm::StringRef) -> std::optional<int64_t> { return batch(); });
+    if (!value || *value < 0)
+      return unsupported("the extent '{}' of a cache or length cannot be resolved", text);
+    result.push_back(*value);
+  }
+  return result;
+}
+
+llvm::Expected<Extents> Session::cacheShape(const ManifestCache& cache, int64_t tokens) const {
+  return extents(cache.shape, static_cast<unsigned>(cache.sequenceAxis), tokens);
+}
+
+llvm::Expected<std::vector<Tensor>> Session::freshCaches(int64_t tokens) const {
+  std::vector<Tensor> fresh;
+  for (const ManifestCache& cache : description.caches) {
+    llvm::Expected<Extents> shape = cacheShape(cache, tokens);
+    if (!shape)
+      return shape.takeError();
+    llvm::Expected<Tensor> tensor = Tensor::create(allocator(), cache.dtype, *shape);
+    if (!tensor)
+      return tensor.takeError();
+    // Bits that are all ones are a NaN in every floating-point format.
+    if (tensor->view.byteSize() != 0)
+      std::memset(tensor->view.data, options.poison ? 0xff : 0,
+                  static_cast<size_t>(tensor->view.byteSize()));
+    fresh.push_back(std::move(*tensor));
+  }
+  return fresh;
+}
+
+int64_t Session::capacity() const { return isShared() ? room : INT64_MAX; }
+
+TensorView Session::cacheView(size_t index) const {
+  return sliceAxis(caches[index].view, sequenceAxis(index), 0, validLength);
+}
+
+std::vector<const Value*> Session::callerInputs() const {
+  std::vector<const Value*> given;
+  for (const std::unique_ptr<Value>& input : graph().inputs()) {
+    bool isOurs =
+        llvm::any_of(description.caches,
+                     [&](const ManifestCache& cache) { return input->name() == cache.past; }) ||
+        llvm::any_of(description.lengths,
+                     [&](const ManifestLength& length) { return input->name() == length.input; });
+    if (!isOurs && !input->initializer())
+      given.push_back(input.get());
+  }
+  return given;
+}
+
+/// Sees to capacity for `tokens`, before anything runs.
+llvm::Error Session::makeRoom(int64_t tokens) {
+  if (!isShared() || tokens <= room)
+    return llvm::Error::success();
+  if (options.mode != SessionOptions::Mode::Stateful || description.capacityValue)
+    return usageError("{} tokens do not fit into the cache's capacity of {} ({} are in it)", tokens,
+                      room, validLength);
+  int64_t larger = room > INT64_MAX / 2 ? tokens : std::max(tokens, 2 * room);
+  llvm::Expected<std::vector<Tensor>> fresh = freshCaches(larger);
+  if (!fresh)
+    return fresh.takeError();
+  for (size_t i = 0; i < caches.size(); ++i) {
+    TensorView valid = cacheView(i);
+    copyElements(valid, sliceAxis((*fresh)[i].view, sequenceAxis(i), 0, validLength));
+    counters.cacheBytesMoved += valid.byteSize();
+  }
+  caches = std::move(*fresh);
+  room = larger;
+  ++counters.cacheReallocations;
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::vector<Tensor>> Session::lengthInputs(int64_t newTokens) const {
+  std::vector<Tensor> tensors;
+  for (const ManifestLength& length : description.lengths) {
+    llvm::Expected<Extents> shape = extents(length.shape, std::nullopt, 0);
+    if (!shape)
+      return shape.takeError();
+    int64_t value = 0;
+    switch (length.feed) {
+    case LengthFeed::PastLength:
+    case LengthFeed::PastLengthPerBatch:
+      value = validLength;
+      break;
+    case LengthFeed::TotalLength:
+    case LengthFeed::TotalLengthPerBatch:
+      value = validLength + newTokens;
+      break;
+    case LengthFeed::TotalLengthMinusOne:
+    case LengthFeed::TotalLengthPerBatchMinusOne:
+      value = validLength + newTokens - 1;
+      break;
+    }
+    if (length.dtype == ElementType::Int32 && value > INT32_MAX)
+      return unsupported("length '{}' does not hold {}", length.input, value);
+    llvm::Expected<Tensor> tensor = Tensor::create(allocator(), length.dtype, *shape);
+    if (!tensor)
+      return tensor.takeError();
+    int64_t count = tensor->view.elementCount();
+    if (length.dtype == ElementType::Int32)
+      std::fill_n(tensor->view.as<int32_t>(), count, static_cast<int32_t>(value));
+    else
+      std::fill_n(tensor->view.as<int64_t>(), count, value);
+    tensors.push_back(std::move(*tensor));
+  }
+  return tensors;
+}
+
+llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t tokens) const {
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const TensorView& present = outputs[presentOutputs[i]].view;
+    llvm::Expected<Extents> shape = cacheShape(description.caches[i], tokens);
+    if (!shape)
+      return shape.takeError();
+    if (present.shape != *shape || present.element != description.caches[i].dtype)
+      return invalid("output '{}' has shape {}, but the manifest makes it {}",
+                     description.caches[i].present, extentsText(present.shape),
+                     extentsText(*shape));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<StepResult> Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens) {
+  int64_t total = 0;
+  if (newTokens < 1 || __builtin_add_overflow(validLength, newTokens, &total))
+    return usageError("a step needs at least one token, not {}", newTokens);
+  for (const NamedView& input : inputs)
+    if (llvm::none_of(callerInputs(),
+                      [&](const Value* value) { return value->name() == input.name; }) &&
+        !(findInput(graph(), input.name) && findInput(graph(), input.name)->initializer()))
+      return usageError("'{}' is no input that a session's caller gives", input.name);
+  if (llvm::Error error = makeRoom(total))
+    return error;
+  llvm::Expected<std::vector<Tensor>> lengths = lengthInputs(newTokens);
+  if (!lengths)
+    return lengths.takeError();
+
+  llvm::SmallVector<NamedView, 16> all(inputs.begin(), inputs.end());
+  llvm::SmallVector<Binding, 16> bindings;
+  for (size_t i = 0; i < lengths->size(); ++i)
+    all.push_back({description.lengths[i].input, (*lengths)[i].view});
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const ManifestCache& cache = description.caches[i];
+    all.push_back({cache.past, isShared() ? caches[i].view : cacheView(i)});
+    if (isShared())
+      bindings.push_back({cache.past, cache.present});
+  }
+  llvm::Expected<std::vector<Tensor>> outputs = executor->run(all, bindings);
+  if (!outputs)
+    return outputs.takeError();
+  if (llvm::Error error = checkPresents(*outputs, isShared() ? room : total))
+    return error;
+
+  if (!isShared())
+    for (size_t i = 0; i < caches.size(); ++i)
+      caches[i] = (*outputs)[presentOutputs[i]];
+  validLength = total;
+  counters.lastRun = executor->statistics();
+  ++counters.steps;
+  counters.inPlaceBytesCopied += counters.lastRun.inPlaceBytesCopied;
+  counters.cacheBytesWritten += counters.lastRun.cacheBytesWritten;
+  StepResult result;
+  for (unsigned i = 0; i < outputs->size(); ++i)
+    if (!llvm::is_contained(presentOutputs, i))
+      result.outputs.push_back({graph().outputs()[i]->name().str(), std::move((*outputs)[i])});
+  return result;
+}
+
+void Session::reset() {
+  validLength = 0;
+  if (isShared())
+    return;
+  for (size_t i = 0; i < caches.size(); ++i)
+    caches[i].view = sliceAxis(caches[i].view, sequenceAxis(i), 0, 0);
+}
+
+llvm::Error Session::crop(int64_t tokens) {
+  if (tokens < 0 || tokens > validLength)
+    return usageError("cannot keep {} of {} tokens", tokens, validLength);
+  validLength = tokens;
+  return llvm::Error::success();
+}
+
+} // namespace kvopt

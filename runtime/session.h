@@ -1,0 +1,116 @@
+// Session: drives a model step by step as its manifest says, and owns the caches.
+#pragma once
+
+#include "ir/manifest.h"
+#include "runtime/executor.h"
+
+#include <string>
+
+namespace kvopt {
+
+struct SessionOptions {
+  enum class Mode {
+    AsManifest, ///< A shared buffer has a fixed capacity; exceeding it is an error.
+    Stateful,   ///< A shared buffer grows geometrically as far as the manifest allows.
+  };
+  Mode mode = Mode::AsManifest;
+  /// Tokens a shared buffer has room for; 0 takes the manifest's capacity or, in Stateful mode, a
+  /// small one.
+  int64_t capacity = 0;
+  int64_t batch = 1;
+  unsigned threads = 1;
+  std::shared_ptr<Allocator> allocator;
+  bool timeOperators = false;
+  /// Fill fresh shared buffers with NaN instead of zeros: nothing may depend on unwritten rows.
+  bool poison = false;
+};
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+struct StepResult {
+  /// Every graph output that is no cache, in order.
+  std::vector<NamedTensor> outputs;
+  const Tensor* find(llvm::StringRef name) const;
+};
+
+/// Accumulated over the steps of a session.
+struct SessionStatistics {
+  int64_t steps = 0;
+  int64_t cacheReallocations = 0;
+  int64_t inPlaceBytesCopied = 0;
+  int64_t cacheBytesWritten = 0;
+  int64_t cacheBytesMoved = 0; ///< by growth and crop
+  RunStatistics lastRun;
+};
+
+/// One sequence (or batch of sequences of one length). Sessions share nothing that changes. The
+/// model and kernels must outlive it.
+class Session {
+public:
+  /// Fails for contracts that it does not drive (blocks, recurrent), for a manifest that does not
+  /// fit the model, and where Executor::create fails.
+  static llvm::Expected<std::unique_ptr<Session>> create(const Model& model,
+                                                         const KernelRegistry& kernels,
+                                                         const Manifest& manifest,
+                                                         const SessionOptions& options = {});
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Runs the model on `newTokens` tokens a row after the `length()` earlier ones. `inputs` are all
+  /// graph inputs but caches and lengths. After an error the session is as before.
+  llvm::Expected<StepResult> step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens);
+
+  /// Valid tokens in the caches.
+  int64_t length() const { return validLength; }
+  /// Tokens there is room for; INT64_MAX where caches grow with every step.
+  int64_t capacity() const;
+  int64_t batch() const { return options.batch; }
+  void reset();
+  /// Keeps the first `tokens` tokens; an error if there are fewer.
+  llvm::Error crop(int64_t tokens);
+
+  size_t cacheCount() const { return caches.size(); }
+  const ManifestCache& cacheInfo(size_t index) const { return description.caches[index]; }
+  const Manifest& manifest() const { return description; }
+  /// The valid region of a cache, strided. It is overwritten or invalid after the next step.
+  TensorView cacheView(size_t index) const;
+  /// The whole memory of a cache.
+  TensorView cacheBuffer(size_t index) const { return caches[index].view; }
+
+  /// Graph inputs that a caller must give.
+  std::vector<const Value*> callerInputs() const;
+  const Graph& graph() const { return executor->graph(); }
+  const SessionStatistics& statistics() const { return counters; }
+  const std::shared_ptr<Allocator>& allocator() const { return executor->allocator(); }
+
+private:
+  Session(const Manifest& manifest, const SessionOptions& sessionOptions)
+      : description(manifest), options(sessionOptions) {}
+  llvm::Error start();
+  llvm::Error checkInterface() const;
+  llvm::Expected<Extents> cacheShape(const ManifestCache& cache, int64_t tokens) const;
+  llvm::Expected<Extents> extents(llvm::ArrayRef<ManifestExtent> shape,
+                                  std::optional<unsigned> sequenceAxis, int64_t tokens) const;
+  llvm::Expected<std::vector<Tensor>> freshCaches(int64_t tokens) const;
+  llvm::Error makeRoom(int64_t tokens);
+  llvm::Expected<std::vector<Tensor>> lengthInputs(int64_t newTokens) const;
+  llvm::Error checkPresents(llvm::ArrayRef<Tensor> presents, int64_t tokens) const;
+  bool isShared() const { return description.contract == CacheContract::SharedBuffer; }
+  unsigned sequenceAxis(size_t cache) const {
+    return static_cast<unsigned>(description.caches[cache].sequenceAxis);
+  }
+
+  Manifest description;
+  SessionOptions options;
+  std::unique_ptr<Executor> executor;
+  std::vector<Tensor> caches;
+  std::vector<unsigned> presentOutputs; // index of the graph output, per cache
+  int64_t validLength = 0;
+  int64_t room = 0;
+  SessionStatistics counters;
+};
+
+} // namespace kvopt
