@@ -5,13 +5,23 @@
 
 namespace kvopt {
 
+namespace {
+constexpr const char* kindNames[] = {"undefined",   "float",          "int",        "string",
+                                     "tensor",      "graph",          "floats",     "ints",
+                                     "strings",     "tensors",        "graphs",     "sparse_tensor",
+                                     "sparse_tensors", "type_proto",  "type_protos"};
+} // namespace
+
 llvm::StringRef attributeKindName(AttributeKind kind) {
-  static constexpr const char* names[] = {
-      "undefined",      "float",      "int",        "string",  "tensor", "graph",
-      "floats",         "ints",       "strings",    "tensors", "graphs", "sparse_tensor",
-      "sparse_tensors", "type_proto", "type_protos"};
   auto index = static_cast<size_t>(kind);
-  return index < std::size(names) ? names[index] : "undefined";
+  return index < std::size(kindNames) ? kindNames[index] : kindNames[0];
+}
+
+AttributeKind attributeKindFromName(llvm::StringRef name) {
+  for (size_t i = 1; i < std::size(kindNames); ++i)
+    if (name == kindNames[i])
+      return static_cast<AttributeKind>(i);
+  return AttributeKind::Undefined;
 }
 
 Attribute::Attribute(Attribute&&) noexcept = default;

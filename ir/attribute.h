@@ -40,6 +40,8 @@ enum class AttributeKind : int32_t {
 };
 
 llvm::StringRef attributeKindName(AttributeKind kind);
+/// The inverse; Undefined for a word that names no kind.
+AttributeKind attributeKindFromName(llvm::StringRef name);
 
 /// One attribute value. Move-only, because it may own subgraphs. Kinds that kvopt does not
 /// interpret (sparse tensors, types) are carried in their source message.

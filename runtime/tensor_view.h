@@ -26,8 +26,7 @@ struct TensorView {
   Extents strides;
   std::byte* data = nullptr;
 
-  static TensorView contiguous(ElementType element, llvm::ArrayRef<int64_t> shape,
-                               std::byte* data);
+  static TensorView contiguous(ElementType element, llvm::ArrayRef<int64_t> shape, std::byte* data);
 
   unsigned rank() const { return shape.size(); }
   int64_t elementCount() const;

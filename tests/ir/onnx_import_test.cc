@@ -370,7 +370,7 @@ TEST_F(OnnxImport, LimitsNesting) {
   };
   EXPECT_TRUE(accepted(nested(60), registry));
   EXPECT_THAT(refusal(nested(70)), HasSubstr("nested"));
-  EXPECT_THAT(refusal(nested(2000)), HasSubstr("not an ONNX model"));
+  EXPECT_THAT(refusal(nested(200)), HasSubstr("not an ONNX model"));
 }
 
 TEST_F(OnnxImport, OpensExternalDataOnlyWhenAskedAndOnlyBeneath) {

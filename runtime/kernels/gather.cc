@@ -1,0 +1,113 @@
+// Operators that read at positions given by an operand: Gather, GatherElements.
+#include "runtime/element_dispatch.h"
+#include "runtime/integer_input.h"
+
+#include <cstring>
+
+namespace kvopt {
+namespace {
+
+/// y[o.., j.., i..] = x[o.., indices[j..], i..]
+llvm::Error gather(KernelContext& context) {
+  const TensorView& x = context.in(0);
+  const TensorView& positions = context.in(1);
+  llvm::Expected<unsigned> axis = axisOf(context, context.node().intAttr("axis", 0), x.rank());
+  if (!axis)
+    return axis.takeError();
+  llvm::Expected<Extents> indices = integersOf(context, 1);
+  if (!indices)
+    return indices.takeError();
+  for (int64_t& index : *indices) {
+    llvm::Expected<int64_t> checked = indexOf(context, index, x.shape[*axis]);
+    if (!checked)
+      return checked.takeError();
+    index = *checked;
+  }
+  Extents shape(x.shape.begin(), x.shape.begin() + *axis);
+  shape.append(positions.shape.begin(), positions.shape.end());
+  shape.append(x.shape.begin() + *axis + 1, x.shape.end());
+  llvm::Expected<TensorView> y = context.output(0, x.element, shape);
+  if (!y)
+    return y.takeError();
+  if (y->elementCount() == 0)
+    return llvm::Error::success();
+  llvm::ArrayRef<int64_t> extents = x.shape;
+  const int64_t outer = product(extents.take_front(*axis));
+  const int64_t bytes = product(extents.drop_front(*axis + 1)) * *byteWidth(x.element);
+  std::byte* out = y->data;
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t index : *indices) {
+      std::memcpy(out, x.data + (o * x.shape[*axis] + index) * bytes, static_cast<size_t>(bytes));
+      out += bytes;
+    }
+  return llvm::Error::success();
+}
+
+/// For each position of `shape`, in row-major order: the offset in x where the coordinate on `axis`
+/// is replaced by the next of `indices`.
+llvm::Expected<Extents> elementOffsets(KernelContext& context, const TensorView& x, unsigned axis,
+                                       const TensorView& positions) {
+  llvm::Expected<Extents> indices = integersOf(context, 1);
+  if (!indices)
+    return indices.takeError();
+  Extents at(x.rank(), 0);
+  for (int64_t& index : *indices) {
+    llvm::Expected<int64_t> checked = indexOf(context, index, x.shape[axis]);
+    if (!checked)
+      return checked.takeError();
+    index = 0;
+    for (unsigned i = 0; i < x.rank(); ++i)
+      index += (i == axis ? *checked : at[i]) * x.strides[i];
+    for (unsigned i = x.rank(); i-- > 0;) {
+      if (++at[i] < positions.shape[i])
+        break;
+      at[i] = 0;
+    }
+  }
+  return indices;
+}
+
+/// Checks that `positions` has the rank of x and, off the axis, no larger extents.
+llvm::Expected<unsigned> elementsAxis(KernelContext& context, const TensorView& x,
+                                      const TensorView& positions) {
+  llvm::Expected<unsigned> axis = axisOf(context, context.node().intAttr("axis", 0), x.rank());
+  if (!axis)
+    return axis;
+  if (positions.rank() != x.rank())
+    return context.error("indices must have the rank of the input");
+  for (unsigned i = 0; i < x.rank(); ++i)
+    if (i != *axis && positions.shape[i] > x.shape[i])
+      return context.error(fmt::format("indices have extent {} on axis {}, more than {}",
+                                       positions.shape[i], i, x.shape[i]));
+  return axis;
+}
+
+/// y[i, j, k] = x[i, indices[i, j, k], k] for axis 1
+llvm::Error gatherElements(KernelContext& context) {
+  const TensorView& x = context.in(0);
+  const TensorView& positions = context.in(1);
+  llvm::Expected<unsigned> axis = elementsAxis(context, x, positions);
+  if (!axis)
+    return axis.takeError();
+  llvm::Expected<Extents> offsets = elementOffsets(context, x, *axis, positions);
+  if (!offsets)
+    return offsets.takeError();
+  llvm::Expected<TensorView> y = context.output(0, x.element, positions.shape);
+  if (!y)
+    return y.takeError();
+  return dispatchWidth(context, x.element, [&](auto tag) -> llvm::Error {
+    using T = typename decltype(tag)::Type;
+    for (size_t i = 0; i < offsets->size(); ++i)
+      y->as<T>()[i] = x.as<T>()[(*offsets)[i]];
+    return llvm::Error::success();
+  });
+}
+
+} // namespace
+
+void register_gather(KernelRegistry& registry) {
+  registry.add("Gather", 1, gather);
+  registry.add("GatherElements", 11, gatherElements);
+}
+
+} // namespace kvopt

@@ -1,0 +1,132 @@
+// Normalisation over the trailing axes, statistics in double:
+//
+//   LayerNormalization             y = (x - mean) / sqrt(variance + epsilon) * scale + bias
+//   RMSNormalization, Simplified…  y = x / sqrt(mean(x²) + epsilon) * scale
+#include "runtime/broadcast.h"
+#include "runtime/float_operand.h"
+#include "runtime/integer_input.h"
+
+#include <cmath>
+#include <fmt/format.h>
+
+namespace kvopt {
+namespace {
+
+struct Statistics {
+  double mean = 0.0;
+  double inverseDeviation = 0.0;
+};
+
+Statistics statisticsOf(const float* row, int64_t length, double epsilon, bool centred) {
+  Statistics result;
+  if (centred) {
+    for (int64_t i = 0; i < length; ++i)
+      result.mean += static_cast<double>(row[i]);
+    result.mean /= static_cast<double>(length);
+  }
+  double squares = 0.0;
+  for (int64_t i = 0; i < length; ++i) {
+    double difference = static_cast<double>(row[i]) - result.mean;
+    squares += difference * difference;
+  }
+  result.inverseDeviation = 1.0 / std::sqrt(squares / static_cast<double>(length) + epsilon);
+  return result;
+}
+
+/// An operand under the shape of the normalised axes, as f32; null when absent.
+llvm::Expected<const float*> alongAxes(KernelContext& context, unsigned operand,
+                                       llvm::ArrayRef<int64_t> axes) {
+  const TensorView* view = context.input(operand);
+  if (!view)
+    return nullptr;
+  if (!broadcastsTo(view->shape, axes))
+    return context.error(
+        fmt::format("operand {} does not broadcast to the normalised axes", operand));
+  auto values = floatsOf(context, *view);
+  if (!values || view->elementCount() == product(axes))
+    return values;
+  auto memory = context.scratch(static_cast<size_t>(product(axes)) * sizeof(float));
+  if (!memory)
+    return memory.takeError();
+  auto* repeated = reinterpret_cast<float*>(memory->data());
+  copyStrided(axes, broadcastStrides(*view, axes), *values, repeated);
+  return repeated;
+}
+
+/// A statistic that the node also returns, one per row.
+llvm::Error statisticResult(KernelContext& context, unsigned result, llvm::ArrayRef<int64_t> shape,
+                            unsigned axis, llvm::ArrayRef<double> values) {
+  if (!context.wants(result))
+    return llvm::Error::success();
+  Extents reduced(shape.begin(), shape.end());
+  std::fill(reduced.begin() + axis, reduced.end(), 1);
+  auto output = context.output(result, ElementType::Float, reduced);
+  if (!output)
+    return output.takeError();
+  for (size_t i = 0; i < values.size(); ++i)
+    output->as<float>()[i] = static_cast<float>(values[i]);
+  return llvm::Error::success();
+}
+
+llvm::Error normalize(KernelContext& context, bool centred) {
+  const TensorView& input = context.in(0);
+  llvm::ArrayRef<int64_t> shape = input.shape;
+  auto axis =
+      axisOf(context, context.node().intAttr("axis", -1), static_cast<unsigned>(shape.size()));
+  if (!axis)
+    return axis.takeError();
+  llvm::ArrayRef<int64_t> normalised = shape.drop_front(*axis);
+  int64_t rows = product(shape.take_front(*axis));
+  int64_t length = product(normalised);
+  auto from = floatsOf(context, input);
+  if (!from)
+    return from.takeError();
+  auto scale = alongAxes(context, 1, normalised);
+  if (!scale)
+    return scale.takeError();
+  auto bias = centred ? alongAxes(context, 2, normalised) : llvm::Expected<const float*>(nullptr);
+  if (!bias)
+    return bias.takeError();
+  auto output = context.output(0, context.in(1).element, shape);
+  if (!output)
+    return output.takeError();
+  auto to = floatResult(context, *output);
+  if (!to)
+    return to.takeError();
+
+  auto epsilon = static_cast<double>(context.node().floatAttr("epsilon", 1e-5f));
+  llvm::SmallVector<double, 16> means(static_cast<size_t>(rows));
+  llvm::SmallVector<double, 16> inverses(static_cast<size_t>(rows));
+  context.parallelFor(rows, [&](int64_t row) {
+    const float* x = *from + row * length;
+    float* y = *to + row * length;
+    Statistics statistics = statisticsOf(x, length, epsilon, centred);
+    for (int64_t i = 0; i < length; ++i) {
+      double value = (static_cast<double>(x[i]) - statistics.mean) * statistics.inverseDeviation *
+                     static_cast<double>((*scale)[i]);
+      y[i] = static_cast<float>(*bias ? value + static_cast<double>((*bias)[i]) : value);
+    }
+    means[static_cast<size_t>(row)] = statistics.mean;
+    inverses[static_cast<size_t>(row)] = statistics.inverseDeviation;
+  });
+  storeFloats(*to, *output);
+  if (!centred)
+    return statisticResult(context, 1, shape, *axis, inverses);
+  if (llvm::Error error = statisticResult(context, 1, shape, *axis, means))
+    return error;
+  return statisticResult(context, 2, shape, *axis, inverses);
+}
+
+llvm::Error layerNormalization(KernelContext& context) { return normalize(context, true); }
+llvm::Error rmsNormalization(KernelContext& context) { return normalize(context, false); }
+
+} // namespace
+
+void register_normalization(KernelRegistry& registry) {
+  // LayerNormalization entered ONNX at 17; ONNX Runtime's own stands in the same domain before.
+  registry.add("LayerNormalization", 1, layerNormalization);
+  registry.add("RMSNormalization", 23, rmsNormalization);
+  registry.add("SimplifiedLayerNormalization", 1, rmsNormalization);
+}
+
+} // namespace kvopt

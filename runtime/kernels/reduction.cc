@@ -1,0 +1,137 @@
+// Reductions over axes: ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd. Axes are an
+// attribute before opset 18 (ReduceSum: 13) and an operand since.
+#include "runtime/broadcast.h"
+#include "runtime/element_dispatch.h"
+#include "runtime/integer_input.h"
+
+namespace kvopt {
+namespace {
+
+enum class Reduction { Sum, Mean, Max, Min, Product };
+
+struct Axes {
+  llvm::SmallVector<bool, 6> reduced;
+  bool nothing = false; ///< no axes and noop_with_empty_axes: the operand itself
+};
+
+llvm::Expected<Axes> reducedAxes(KernelContext& context, unsigned rank) {
+  Extents listed;
+  if (context.node().operands().size() > 1) {
+    if (context.has(1)) {
+      auto operand = integersOf(context, 1);
+      if (!operand)
+        return operand.takeError();
+      listed = std::move(*operand);
+    }
+  } else if (auto attribute = context.node().intsAttr("axes")) {
+    listed.append(attribute->begin(), attribute->end());
+  }
+  Axes axes;
+  axes.reduced.assign(rank, listed.empty());
+  axes.nothing = listed.empty() && context.node().intAttr("noop_with_empty_axes", 0) != 0;
+  auto normalised = axesOf(context, listed, rank);
+  if (!normalised)
+    return normalised.takeError();
+  for (unsigned axis : *normalised)
+    axes.reduced[axis] = true;
+  return axes;
+}
+
+template <class S> S identityOf(Reduction kind) {
+  using Limits = std::numeric_limits<S>;
+  switch (kind) {
+  case Reduction::Product:
+    return S(1);
+  case Reduction::Max:
+    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  case Reduction::Min:
+    return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  default:
+    return S(0);
+  }
+}
+
+template <class S> S combine(Reduction kind, S total, S value) {
+  switch (kind) {
+  case Reduction::Product:
+    return wrapping<S>(total, value, std::multiplies<>());
+  case Reduction::Max:
+    return value > total || value != value ? value : total;
+  case Reduction::Min:
+    return value < total || value != value ? value : total;
+  default:
+    return wrapping<S>(total, value, std::plus<>());
+  }
+}
+
+/// Sums of f32 are kept in double, those of the 16-bit floats in f32's.
+template <class T> using Total = std::conditional_t<std::is_integral_v<T>, T, double>;
+
+template <class T>
+void reduce(Reduction kind, const TensorView& input, const Axes& axes, llvm::ArrayRef<int64_t> kept,
+            T* output) {
+  using S = Total<T>;
+  // The result's strides under the operand's shape: 0 along the axes that are reduced.
+  Extents strides = contiguousStrides(kept);
+  for (unsigned axis = 0; axis < input.rank(); ++axis)
+    if (axes.reduced[axis])
+      strides[axis] = 0;
+  auto count = static_cast<size_t>(product(kept));
+  llvm::SmallVector<S, 16> totals(count, identityOf<S>(kind));
+  StridedLoop<2> loop(input.shape, {input.strides, strides});
+  loop.run([&](const std::array<int64_t, 2>& at, int64_t length, const std::array<int64_t, 2>& by) {
+    for (int64_t i = 0; i < length; ++i) {
+      S& total = totals[static_cast<size_t>(at[1] + i * by[1])];
+      total = combine<S>(kind, total, static_cast<S>(load(input.as<T>()[at[0] + i * by[0]])));
+    }
+  });
+  int64_t perResult = count == 0 ? 0 : input.elementCount() / static_cast<int64_t>(count);
+  for (size_t i = 0; i < count; ++i) {
+    S total = totals[i];
+    if (kind == Reduction::Mean) {
+      if constexpr (std::is_integral_v<S>)
+        total = perResult == 0 ? S(0) : static_cast<S>(total / static_cast<S>(perResult));
+      else
+        total /= static_cast<S>(perResult);
+    }
+    output[i] = store<T>(static_cast<ArithmeticType<T>>(total));
+  }
+}
+
+template <Reduction kind> llvm::Error reduction(KernelContext& context) {
+  const TensorView& input = context.in(0);
+  auto axes = reducedAxes(context, input.rank());
+  if (!axes)
+    return axes.takeError();
+  Extents kept;
+  Extents shape;
+  bool keepDims = context.node().intAttr("keepdims", 1) != 0;
+  for (unsigned axis = 0; axis < input.rank(); ++axis) {
+    bool gone = axes->reduced[axis] && !axes->nothing;
+    kept.push_back(gone ? 1 : input.shape[axis]);
+    if (!gone || keepDims)
+      shape.push_back(kept.back());
+  }
+  if (axes->nothing)
+    axes->reduced.assign(input.rank(), false);
+  auto output = context.output(0, input.element, shape);
+  if (!output)
+    return output.takeError();
+  return dispatch(NumericTypes(), context, input.element, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    reduce<T>(kind, input, *axes, kept, output->template as<T>());
+    return llvm::Error::success();
+  });
+}
+
+} // namespace
+
+void register_reduction(KernelRegistry& registry) {
+  registry.add("ReduceSum", 1, reduction<Reduction::Sum>);
+  registry.add("ReduceMean", 1, reduction<Reduction::Mean>);
+  registry.add("ReduceMax", 1, reduction<Reduction::Max>);
+  registry.add("ReduceMin", 1, reduction<Reduction::Min>);
+  registry.add("ReduceProd", 1, reduction<Reduction::Product>);
+}
+
+} // namespace kvopt

@@ -1,0 +1,72 @@
+// Softmax: y[i] = exp(x[i] - max) / sum_j exp(x[j] - max), along one axis (opset 13), or over the
+// axes from `axis` on taken as one (before).
+#include "runtime/float_operand.h"
+#include "runtime/integer_input.h"
+#include "runtime/kernels/simd/elementwise.h"
+
+namespace kvopt {
+namespace {
+
+/// Softmax over the middle of [outer, length, inner].
+llvm::Error softmaxOver(KernelContext& context, int64_t outer, int64_t length, int64_t inner) {
+  const TensorView& input = context.in(0);
+  auto output = context.output(0, input.element, input.shape);
+  if (!output)
+    return output.takeError();
+  auto from = floatsOf(context, input);
+  if (!from)
+    return from.takeError();
+  auto to = floatResult(context, *output);
+  if (!to)
+    return to.takeError();
+  if (inner == 1) {
+    context.parallelFor(outer, [&](int64_t row) {
+      softmaxRow(*from + row * length, *to + row * length, static_cast<size_t>(length));
+    });
+  } else {
+    auto line = context.scratch(static_cast<size_t>(length) * sizeof(float));
+    if (!line)
+      return line.takeError();
+    auto* gathered = reinterpret_cast<float*>(line->data());
+    for (int64_t row = 0; row < outer * inner; ++row) {
+      int64_t start = row / inner * length * inner + row % inner;
+      for (int64_t i = 0; i < length; ++i)
+        gathered[i] = (*from)[start + i * inner];
+      softmaxRow(gathered, gathered, static_cast<size_t>(length));
+      for (int64_t i = 0; i < length; ++i)
+        (*to)[start + i * inner] = gathered[i];
+    }
+  }
+  storeFloats(*to, *output);
+  return llvm::Error::success();
+}
+
+llvm::Error softmax(KernelContext& context) {
+  llvm::ArrayRef<int64_t> shape = context.in(0).shape;
+  auto axis =
+      axisOf(context, context.node().intAttr("axis", -1), static_cast<unsigned>(shape.size()));
+  if (!axis)
+    return axis.takeError();
+  return softmaxOver(context, product(shape.take_front(*axis)), shape[*axis],
+                     product(shape.drop_front(*axis + 1)));
+}
+
+llvm::Error softmaxFlattened(KernelContext& context) {
+  llvm::ArrayRef<int64_t> shape = context.in(0).shape;
+  auto rank = static_cast<int64_t>(shape.size());
+  int64_t axis = context.node().intAttr("axis", 1);
+  axis = axis < 0 ? axis + rank : axis;
+  if (axis < 0 || axis > rank)
+    return context.error("axis out of range");
+  return softmaxOver(context, product(shape.take_front(static_cast<size_t>(axis))),
+                     product(shape.drop_front(static_cast<size_t>(axis))), 1);
+}
+
+} // namespace
+
+void register_softmax(KernelRegistry& registry) {
+  registry.add("Softmax", 1, softmaxFlattened, 12);
+  registry.add("Softmax", 13, softmax);
+}
+
+} // namespace kvopt
