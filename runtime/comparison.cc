@@ -19,13 +19,15 @@ struct Element {
   double value = 0;
   uint64_t bits = 0;
   /// Monotonic in the value; both zeros have the same.
-  __int128 key = 0;
+  uint64_t key = 0;
 };
 
-template <typename Bits> __int128 orderedKey(Bits bits) {
+constexpr uint64_t middle = uint64_t{1} << 63;
+
+template <typename Bits> uint64_t orderedKey(Bits bits) {
   constexpr Bits sign = Bits{1} << (sizeof(Bits) * 8 - 1);
-  __int128 magnitude = static_cast<__int128>(static_cast<Bits>(bits & static_cast<Bits>(~sign)));
-  return (bits & sign) != 0 ? -magnitude : magnitude;
+  uint64_t magnitude = static_cast<Bits>(bits & static_cast<Bits>(~sign));
+  return (bits & sign) != 0 ? middle - magnitude : middle + magnitude;
 }
 
 template <typename T> T loadAs(const std::byte* data) {
@@ -36,7 +38,8 @@ template <typename T> T loadAs(const std::byte* data) {
 
 template <typename T> Element integerElement(const std::byte* data) {
   T value = loadAs<T>(data);
-  return {static_cast<double>(value), static_cast<uint64_t>(value), static_cast<__int128>(value)};
+  auto bits = static_cast<uint64_t>(value);
+  return {static_cast<double>(value), bits, std::is_signed_v<T> ? bits + middle : bits};
 }
 
 Element load(ElementType type, const std::byte* data) {
@@ -101,9 +104,8 @@ Comparison compareElements(const Element& a, const Element& b, Tolerance toleran
     }
     return pair;
   }
-  __int128 distance = a.key > b.key ? a.key - b.key : b.key - a.key;
-  pair.maxUlp =
-      distance > static_cast<__int128>(UINT64_MAX) ? UINT64_MAX : static_cast<uint64_t>(distance);
+  uint64_t distance = a.key > b.key ? a.key - b.key : b.key - a.key;
+  pair.maxUlp = distance;
   if (distance == 0)
     return pair;
   pair.maxAbs = std::fabs(a.value - b.value);

@@ -20,7 +20,7 @@ struct Comparison {
   int64_t violations = 0;
   /// Largest |a - b|; infinite where only one side is NaN or infinite.
   double maxAbs = 0;
-  /// Most representable numbers between a and b (for integers |a - b|), saturating; UINT64_MAX
+  /// Most representable numbers between a and b (for integers |a - b|); UINT64_MAX
   /// where only one side is NaN.
   uint64_t maxUlp = 0;
   bool bitExact = true;
