@@ -81,6 +81,9 @@ int parseAndRun(int argc, const char* const* argv) {
              "3 input unreadable or invalid, 4 the runtime lacks an operator, 5 internal error.");
   CommandContext context;
   addInspectCommand(app, context);
+  addRewriteCommand(app, context);
+  addVerifyCommand(app, context);
+  addRunCommand(app, context);
   addOptCommand(app, context);
   addListCommand(app, context);
   try {

@@ -1,2 +1,41 @@
 // Verification of models by execution: plans, reports, their text and JSON.
 #pragma once
+
+#include "cli/command.h"
+#include "runtime/equivalence.h"
+
+namespace kvopt {
+
+/// What was compared, and how it came out.
+struct VerificationReport {
+  ComparisonReport comparison;
+  Tolerance tolerance;
+  /// Of the second session: what was written to and copied in cache memory.
+  SessionStatistics second;
+
+  bool equal() const { return comparison.equal() && comparison.tokensEqual; }
+};
+
+/// Prefill 33, chunk 7, 24 decode steps.
+EquivalencePlan quickVerification();
+/// Prefill 33, chunks 16, 1 and 7, 64 decode steps, batch 2.
+EquivalencePlan fullVerification();
+
+/// Runs two prepared models (shapes inferred) side by side. `plan.vocabulary` 0 is taken from `a`.
+llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& manifestA,
+                                                const Model& b, const Manifest& manifestB,
+                                                EquivalencePlan plan, unsigned threads,
+                                                const Registries& registries);
+
+/// The file as it is against what a rewrite made of it.
+llvm::Expected<VerificationReport> verifyRewrite(const std::string& originalPath,
+                                                 const Model& rewritten, const Manifest& manifest,
+                                                 const EquivalencePlan& plan,
+                                                 const Registries& registries);
+
+/// `kvopt/verify/1`.
+OrderedJson verificationJson(const VerificationReport& report);
+/// One line: steps, largest difference, whether equal.
+std::string verificationSummary(const VerificationReport& report);
+
+} // namespace kvopt

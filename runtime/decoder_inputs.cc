@@ -56,7 +56,7 @@ private:
       for (int64_t position = 0; position < step.pastLength + rows; ++position) {
         bool visible = isVisible(row, position);
         if (position >= step.pastLength)
-          values.push_back(visible ? seen : 1);
+          values.push_back(visible ? seen : 0);
         seen += visible ? 1 : 0;
       }
     }

@@ -21,7 +21,7 @@ struct DecoderStep {
 ///
 ///   input_ids, decoder_input_ids   the tokens, [B,S]
 ///   attention_mask                 1 where visible, else 0, [B,P+S]
-///   position_ids                   visible positions counted from 0, hidden ones 1, [B,S]
+///   position_ids                   visible positions counted from 0, hidden ones 0, [B,S]
 ///   cache_position                 P … P+S-1, [S]
 ///
 /// Element types are those declared (int64, int32, bool, float). Any other input is an error that
