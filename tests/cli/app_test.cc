@@ -1,0 +1,85 @@
+// Exit codes, help, and errors that a newcomer runs into.
+#include "tests/cli/cli_fixture.h"
+
+#include <fstream>
+
+namespace kvopt {
+namespace {
+
+TEST(AppTest, HelpAndVersionAreNoErrors) {
+  ProgramResult help = runProgram({"--help"});
+  EXPECT_EQ(help.code, 0);
+  for (const char* command : {"inspect", "rewrite", "verify", "run", "opt", "list"})
+    EXPECT_NE(help.out.find(command), std::string::npos) << command;
+  EXPECT_EQ(runProgram({"rewrite", "--help"}).code, 0);
+  ProgramResult version = runProgram({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_EQ(version.out.rfind("kvopt ", 0), 0u);
+}
+
+TEST(AppTest, UsageErrorsExitWithTwo) {
+  std::vector<std::vector<std::string>> wrong = {
+      {},
+      {"frobnicate"},
+      {"inspect"},
+      {"inspect", "x.onnx", "--frobnicate"},
+      {"inspect", "x.onnx", "--format", "yaml"},
+      {"rewrite", "x.onnx", "--to", "kvopt"},
+      {"rewrite", shippedModel("kjv"), "-o", "y.onnx", "--to", "nowhere"},
+      {"list", "nothing"},
+      {"run", shippedModel("kjv")},
+      {"opt", shippedModel("kjv"), "--pipeline", "no-such-pass"},
+  };
+  for (const auto& arguments : wrong) {
+    ProgramResult result = runProgram(arguments);
+    EXPECT_EQ(result.code, 2) << testing::PrintToString(arguments) << result.err;
+    EXPECT_NE(result.err, "");
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST(AppTest, BadInputIsOneLineAndExitsWithThree) {
+  TemporaryFolder folder;
+  auto write = [&](const char* name, const std::string& contents) {
+    std::string path = folder.path() + "/" + name;
+    std::ofstream(path, std::ios::binary) << contents;
+    return path;
+  };
+  std::string truncated;
+  {
+    std::ifstream whole(shippedModel("gpt2-dynamo18-eager"), std::ios::binary);
+    truncated.assign(std::istreambuf_iterator<char>(whole), {});
+    ASSERT_GT(truncated.size(), 1000u);
+    truncated.resize(truncated.size() / 2);
+  }
+  std::vector<std::string> paths = {folder.path() + "/missing.onnx", folder.path(),
+                                    write("empty.onnx", ""),
+                                    write("text.onnx", "This is not a model.\n"),
+                                    write("truncated.onnx", truncated)};
+  for (const std::string& path : paths)
+    for (const char* command : {"inspect", "verify", "run"}) {
+      std::vector<std::string> arguments{command, path};
+      if (arguments[0] == "verify")
+        arguments.push_back(path);
+      if (arguments[0] == "run")
+        arguments.insert(arguments.end(), {"--tokens", "1"});
+      ProgramResult result = runProgram(arguments);
+      EXPECT_EQ(result.code, 3) << command << " " << path << ": " << result.err;
+      EXPECT_EQ(countLines(result.err), 1u) << result.err;
+      EXPECT_NE(result.err.find(path), std::string::npos) << result.err;
+    }
+}
+
+TEST(AppTest, ListKnowsEveryKind) {
+  for (const char* what : {"passes", "rules", "targets", "ops", "kernels", "reasons"}) {
+    ProgramResult result = runProgram({"list", what});
+    EXPECT_EQ(result.code, 0);
+    EXPECT_NE(result.out, "") << what;
+    nlohmann::json json = runJson({"list", what});
+    EXPECT_EQ(json["schema"], "kvopt/list/1");
+    EXPECT_EQ(json[what].size(), countLines(result.out));
+  }
+}
+
+} // namespace
+} // namespace kvopt
