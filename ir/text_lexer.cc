@@ -1,145 +1,246 @@
-// The lexer.
+// Tokens and errors of the text reader.
 #include "ir/text_lexer.h"
 
+#include "ir/element_type.h"
+
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace kvopt {
+namespace {
 
-void TextLexer::skipBlanks() {
-  while (position < text.size()) {
-    if (llvm::isSpace(text[position])) {
-      ++position;
-      continue;
-    }
-    bool isComment = text[position] == '#' || text.substr(position).startswith("//");
-    if (!isComment)
-      return;
-    position = std::min(text.find('\n', position), text.size());
+bool isNameStart(char c) { return llvm::isAlpha(c) || c == '_'; }
+bool isNamePart(char c) { return llvm::isAlnum(c) || c == '_'; }
+
+std::string decoded(llvm::StringRef quoted) {
+  std::string out;
+  llvm::StringRef body = quoted.drop_front().drop_back();
+  out.reserve(body.size());
+  for (size_t i = 0; i < body.size(); ++i) {
+    if (body[i] == '\\')
+      ++i; // the lexer has seen to it that a character follows
+    out += body[i];
   }
+  return out;
 }
 
-bool TextLexer::startsNumber() const {
-  auto digitAt = [&](size_t index) { return index < text.size() && llvm::isDigit(text[index]); };
-  size_t index = position;
-  if (text[index] == '-' || text[index] == '+')
-    ++index;
-  if (digitAt(index) || (index < text.size() && text[index] == '.' && digitAt(index + 1)))
-    return true;
-  return index != position &&
-         (text.substr(index).startswith("inf") || text.substr(index).startswith("nan"));
+std::string describe(const Token& token) {
+  constexpr size_t longest = 40;
+  if (token.kind == Token::Kind::End)
+    return "the end of the text";
+  llvm::StringRef shown = token.text.take_front(longest);
+  return fmt::format("`{}{}`", shown, shown.size() < token.text.size() ? "..." : "");
 }
 
-void TextLexer::lexNumber() {
-  size_t start = position;
-  bool isFloat = false;
-  if (text[position] == '-' || text[position] == '+')
-    ++position;
-  if (position < text.size() && llvm::isAlpha(text[position])) {
-    position += 3; // inf or nan
-    isFloat = true;
+} // namespace
+
+bool isTextIdentifier(llvm::StringRef text) {
+  return !text.empty() && isNameStart(text.front()) && llvm::all_of(text, isNamePart);
+}
+
+bool isSpecialFloat(llvm::StringRef text) {
+  return text.equals_insensitive("inf") || text.equals_insensitive("infinity") ||
+         text.equals_insensitive("nan");
+}
+
+bool isTypeWord(llvm::StringRef text) {
+  static constexpr llvm::StringLiteral others[] = {"undefined", "seq",           "map",
+                                                   "optional",  "sparse_tensor", "opaque"};
+  return elementTypeFromOnnxName(text) || llvm::is_contained(others, text) ||
+         text.startswith("dtype_");
+}
+
+bool isBareName(llvm::StringRef text) {
+  return isTextIdentifier(text) && !isSpecialFloat(text) && !isTypeWord(text);
+}
+
+std::string quotedText(llvm::StringRef text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\')
+      out += '\\';
+    out += c;
   }
-  while (position < text.size()) {
-    char character = text[position];
-    bool afterExponent = position > start && llvm::toLower(text[position - 1]) == 'e';
-    if (llvm::isDigit(character)) {
-    } else if (character == '.' || llvm::toLower(character) == 'e' ||
-               ((character == '-' || character == '+') && afterExponent)) {
-      isFloat = true;
+  return out + '"';
+}
+
+TextCursor::TextCursor(llvm::StringRef source, llvm::StringRef fileName)
+    : text(source), file(fileName.str()) {
+  current = lex();
+  following = lex();
+}
+
+Token TextCursor::take() {
+  Token taken = current;
+  current = following;
+  following = lex();
+  return taken;
+}
+
+void TextCursor::skipBlanks() {
+  while (next < text.size()) {
+    if (llvm::StringRef(" \t\r\n\f\v").contains(text[next])) {
+      ++next;
+    } else if (text[next] == '#' || text.substr(next).startswith("//")) {
+      next = std::min(text.find('\n', next), text.size());
     } else {
-      break;
+      return;
     }
-    ++position;
   }
-  current.kind = isFloat ? Token::Kind::Float : Token::Kind::Integer;
-  current.text = text.slice(start, position).str();
 }
 
-void TextLexer::lexString() {
-  ++position;
-  current.kind = Token::Kind::String;
-  while (position < text.size() && text[position] != '"') {
-    char character = text[position++];
-    if (character != '\\') {
-      current.text += character;
-      continue;
-    }
-    char escaped = position < text.size() ? text[position++] : '\0';
-    if (escaped == 'n')
-      current.text += '\n';
-    else if (escaped == 't')
-      current.text += '\t';
-    else if (escaped == 'x' && position + 1 < text.size() && llvm::isHexDigit(text[position]) &&
-             llvm::isHexDigit(text[position + 1])) {
-      current.text += static_cast<char>(llvm::hexDigitValue(text[position]) * 16 +
-                                        llvm::hexDigitValue(text[position + 1]));
-      position += 2;
-    } else if (escaped == '"' || escaped == '\\')
-      current.text += escaped;
-    else
-      current.kind = Token::Kind::Bad;
-  }
-  if (position >= text.size())
-    current.kind = Token::Kind::Bad;
-  else
-    ++position;
+Token TextCursor::finish(Token::Kind kind, size_t end) {
+  Token token{kind, text.slice(next, end), next, ""};
+  next = end;
+  return token;
 }
 
-void TextLexer::advance() {
+Token TextCursor::bad(size_t end, const char* why) {
+  Token token = finish(Token::Kind::Bad, end);
+  token.problem = why;
+  return token;
+}
+
+Token TextCursor::lex() {
   skipBlanks();
-  current = Token();
-  current.offset = position;
-  if (position >= text.size())
-    return;
-  char character = text[position];
-  if (character == '"')
+  if (next >= text.size())
+    return finish(Token::Kind::End, text.size());
+  char c = text[next];
+  if (isNameStart(c)) {
+    size_t end = next;
+    while (end < text.size() && isNamePart(text[end]))
+      ++end;
+    return finish(Token::Kind::Identifier, end);
+  }
+  if (c == '"')
     return lexString();
-  if (llvm::isAlpha(character) || character == '_') {
-    size_t start = position;
-    while (position < text.size() && (llvm::isAlnum(text[position]) || text[position] == '_'))
-      ++position;
-    current.kind = Token::Kind::Identifier;
-    current.text = text.slice(start, position).str();
-    return;
-  }
-  if (startsNumber())
+  if (llvm::isDigit(c) || c == '-')
     return lexNumber();
-  if (text.substr(position).startswith("=>")) {
-    current.kind = Token::Kind::Arrow;
-    current.text = "=>";
-    position += 2;
-    return;
-  }
-  current.kind = llvm::StringRef("<>()[]{}=,:;@.?").contains(character) ? Token::Kind::Punctuation
-                                                                        : Token::Kind::Bad;
-  current.text = std::string(1, character);
-  ++position;
+  if (text.substr(next).startswith("=>"))
+    return finish(Token::Kind::Arrow, next + 2);
+  if (text.substr(next).startswith("\xE2\x80\xA6"))
+    return bad(next + 3, "the contents of this tensor were left out when the text was printed");
+  if (llvm::StringRef("<>(){}[],:=.?@").contains(c))
+    return finish(Token::Kind::Punctuation, next + 1);
+  return bad(next + 1, "a character that has no meaning here");
 }
 
-bool TextLexer::takeIf(char punctuation) {
-  if (!current.is(punctuation))
+Token TextCursor::lexString() {
+  for (size_t end = next + 1; end < text.size(); ++end) {
+    if (text[end] == '"')
+      return finish(Token::Kind::String, end + 1);
+    if (text[end] == '\\')
+      ++end;
+  }
+  return bad(text.size(), "a string without a closing quote");
+}
+
+Token TextCursor::lexNumber() {
+  size_t end = next + (text[next] == '-' ? 1 : 0);
+  auto digits = [&] {
+    size_t begin = end;
+    while (end < text.size() && llvm::isDigit(text[end]))
+      ++end;
+    return end != begin;
+  };
+  if (end < text.size() && llvm::isAlpha(text[end])) {
+    size_t begin = end;
+    while (end < text.size() && isNamePart(text[end]))
+      ++end;
+    return isSpecialFloat(text.slice(begin, end)) ? finish(Token::Kind::Float, end)
+                                                  : bad(end, "a sign without a number");
+  }
+  if (!digits())
+    return bad(end, "a sign without a number");
+  bool isFloat = end < text.size() && text[end] == '.';
+  if (isFloat) {
+    ++end;
+    digits();
+  }
+  if (end < text.size() && (text[end] == 'e' || text[end] == 'E')) {
+    isFloat = true;
+    ++end;
+    if (end < text.size() && (text[end] == '+' || text[end] == '-'))
+      ++end;
+    if (!digits())
+      return bad(end, "a number whose exponent has no digits");
+  }
+  if (end < text.size() && isNamePart(text[end]))
+    return bad(end + 1, "a number that runs into a name");
+  return finish(isFloat ? Token::Kind::Float : Token::Kind::Integer, end);
+}
+
+bool TextCursor::accept(char punctuation) {
+  if (failed() || !current.is(punctuation))
     return false;
-  advance();
+  take();
   return true;
 }
 
-bool TextLexer::isFollowedBy(char character) const {
-  TextLexer ahead = *this;
-  ahead.skipBlanks();
-  return ahead.position < text.size() && text[ahead.position] == character;
+bool TextCursor::expect(char punctuation, llvm::StringRef where) {
+  return accept(punctuation) || unexpected(fmt::format("`{}` {}", punctuation, where));
 }
 
-llvm::Error TextLexer::error(const Token& at, const std::string& message) const {
-  llvm::StringRef before = text.take_front(at.offset);
-  size_t line = before.count('\n') + 1;
+bool TextCursor::expectArrow() {
+  if (current.kind != Token::Kind::Arrow)
+    return unexpected("`=>` between inputs and outputs");
+  take();
+  return true;
+}
+
+bool TextCursor::name(std::string& out, llvm::StringRef what) {
+  return current.kind == Token::Kind::String ? string(out, what) : identifier(out, what);
+}
+
+bool TextCursor::identifier(std::string& out, llvm::StringRef what) {
+  if (current.kind != Token::Kind::Identifier)
+    return unexpected(what);
+  out = take().text.str();
+  return true;
+}
+
+bool TextCursor::string(std::string& out, llvm::StringRef what) {
+  if (current.kind != Token::Kind::String)
+    return unexpected(what);
+  out = decoded(take().text);
+  return true;
+}
+
+bool TextCursor::integer(int64_t& out, llvm::StringRef what) {
+  if (current.kind != Token::Kind::Integer)
+    return unexpected(what);
+  if (current.text.getAsInteger(10, out))
+    return fail(current.offset, fmt::format("{} does not fit in 64 bits", describe(current)));
+  take();
+  return true;
+}
+
+bool TextCursor::fail(size_t place, std::string message, llvm::StringRef hint) {
+  if (problem)
+    return false;
+  problem.emplace();
+  problem->file = fmt::format("{}:{}", file, position(place));
+  problem->message = std::move(message);
+  problem->hint = hint.str();
+  return false;
+}
+
+bool TextCursor::unexpected(llvm::StringRef what, llvm::StringRef hint) {
+  if (current.kind == Token::Kind::Bad)
+    return fail(current.offset, current.problem);
+  return fail(current.offset, fmt::format("expected {}, found {}", what, describe(current)), hint);
+}
+
+llvm::Error TextCursor::takeError() {
+  assert(problem);
+  return makeError(std::move(*problem));
+}
+
+std::string TextCursor::position(size_t place) const {
+  llvm::StringRef before = text.take_front(place);
   size_t lineStart = before.rfind('\n');
-  size_t column = lineStart == llvm::StringRef::npos ? at.offset + 1 : at.offset - lineStart;
-  return invalid("{}:{}: {}", line, column, message).file(fileName);
-}
-
-llvm::Error TextLexer::expected(const std::string& what) const {
-  if (current.kind == Token::Kind::End)
-    return error(current, "expected " + what + ", found the end of the text");
-  return error(current, "expected " + what + ", found '" + current.text + "'");
+  size_t column = lineStart == llvm::StringRef::npos ? place + 1 : place - lineStart;
+  return fmt::format("{}:{}", before.count('\n') + 1, column);
 }
 
 } // namespace kvopt

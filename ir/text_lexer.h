@@ -1,61 +1,88 @@
-// Tokens of ONNX's textual syntax.
+// Tokens of ONNX's textual syntax, and a cursor over them that keeps the first error. Private to
+// the text reader.
 #pragma once
 
 #include "ir/diagnostic.h"
 
-#include "llvm/ADT/StringRef.h"
-
+#include <optional>
 #include <string>
 
 namespace kvopt {
 
+/// One token; `text` is as written, quotes included.
 struct Token {
   enum class Kind { End, Identifier, String, Integer, Float, Punctuation, Arrow, Bad };
   Kind kind = Kind::End;
-  /// Identifiers, numbers and punctuation as written; strings without quotes and escapes.
-  std::string text;
+  llvm::StringRef text;
   size_t offset = 0;
+  /// What is wrong with a Bad token.
+  const char* problem = "";
 
-  bool is(char punctuation) const { return kind == Kind::Punctuation && text[0] == punctuation; }
-  bool isIdentifier(llvm::StringRef name) const { return kind == Kind::Identifier && text == name; }
+  bool is(char c) const { return kind == Kind::Punctuation && text.front() == c; }
 };
 
-/// Splits text into tokens, one ahead. `//` and `#` start comments. Identifiers are letters, digits
-/// and `_`; numbers may have a sign; strings are in double quotes with \" \\ \n \t and \xHH.
-class TextLexer {
+/// [A-Za-z_][A-Za-z0-9_]*
+bool isTextIdentifier(llvm::StringRef text);
+/// inf, infinity or nan in any case: a number wherever one may stand.
+bool isSpecialFloat(llvm::StringRef text);
+/// Whether a name can stand without quotes anywhere: an identifier that starts no type and is no
+/// number.
+bool isBareName(llvm::StringRef text);
+/// The name of a type, or the first word of one.
+bool isTypeWord(llvm::StringRef text);
+/// In quotes. A backslash takes the next character as it is; nothing else is special, so line
+/// breaks stand for themselves.
+std::string quotedText(llvm::StringRef text);
+
+/// Reads a text token by token, two ahead. The first failure is kept and everything after it fails:
+/// functions return false, and `takeError` says why.
+class TextCursor {
 public:
-  TextLexer(llvm::StringRef source, llvm::StringRef sourceName)
-      : text(source), fileName(sourceName) {
-    advance();
-  }
+  TextCursor(llvm::StringRef source, llvm::StringRef fileName);
 
   const Token& peek() const { return current; }
-  Token take() {
-    Token token = std::move(current);
-    advance();
-    return token;
+  const Token& peekNext() const { return following; }
+  Token take();
+  bool atEnd() const { return current.kind == Token::Kind::End; }
+  bool atName() const {
+    return current.kind == Token::Kind::Identifier || current.kind == Token::Kind::String;
   }
-  /// Takes the punctuation character if it is next.
-  bool takeIf(char punctuation);
-  /// Whether the first character after the current token, blanks apart, is `character`.
-  bool isFollowedBy(char character) const;
+  size_t offset() const { return current.offset; }
+  size_t remainingBytes() const { return text.size() - current.offset; }
 
-  /// An error at a token: `file: line:column: message`.
-  llvm::Error error(const Token& at, const std::string& message) const;
-  /// `expected WHAT, found 'text'` at the current token.
-  llvm::Error expected(const std::string& what) const;
+  bool accept(char punctuation);
+  bool expect(char punctuation, llvm::StringRef where);
+  bool expectArrow();
+  /// An identifier or a quoted string.
+  bool name(std::string& out, llvm::StringRef what);
+  bool identifier(std::string& out, llvm::StringRef what);
+  bool string(std::string& out, llvm::StringRef what);
+  bool integer(int64_t& out, llvm::StringRef what);
+
+  /// Records the failure at a place of the text and returns false.
+  bool fail(size_t place, std::string message, llvm::StringRef hint = "");
+  /// "expected `what`, found …" at the current token.
+  bool unexpected(llvm::StringRef what, llvm::StringRef hint = "");
+  bool failed() const { return problem.has_value(); }
+  /// Requires failed().
+  llvm::Error takeError();
+  /// "3:14": line and column (in bytes), both from 1.
+  std::string position(size_t place) const;
 
 private:
-  void advance();
+  Token lex();
+  Token lexNumber();
+  Token lexString();
+  Token finish(Token::Kind kind, size_t end);
+  Token bad(size_t end, const char* why);
   void skipBlanks();
-  void lexString();
-  void lexNumber();
-  bool startsNumber() const;
 
   llvm::StringRef text;
-  llvm::StringRef fileName;
-  size_t position = 0;
+  std::string file;
+  size_t next = 0;
   Token current;
+  Token following;
+  std::optional<Diagnostic> problem;
 };
 
 } // namespace kvopt

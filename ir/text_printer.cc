@@ -1,429 +1,437 @@
-// The printer.
+// Printer of ONNX's textual syntax.
 #include "ir/text_printer.h"
 
-#include "ir/half.h"
+#include "ir/op.h"
+#include "ir/text_lexer.h"
+#include "ir/text_values.h"
 
 #include "llvm/ADT/StringExtras.h"
-
-#include <cmath>
-#include <cstring>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {
 
-bool isIdentifier(llvm::StringRef name) {
-  if (name.empty() || llvm::isDigit(name[0]))
-    return false;
-  return llvm::all_of(name, [](char c) { return llvm::isAlnum(c) || c == '_'; });
-}
-
-std::string quoted(llvm::StringRef text) {
-  std::string result = "\"";
-  for (char character : text) {
-    auto code = static_cast<unsigned char>(character);
-    if (character == '"' || character == '\\')
-      result += std::string("\\") + character;
-    else if (character == '\n')
-      result += "\\n";
-    else if (code < 0x20 || code == 0x7f)
-      result += fmt::format("\\x{:02x}", code);
-    else
-      result += character;
-  }
-  return result + '"';
-}
+constexpr const char* leftOut = "{…}";
+/// Lists of inputs, outputs and attributes that would end beyond this column take a line an entry.
+constexpr size_t lineColumns = 100;
 
 std::string nameText(llvm::StringRef name) {
-  return isIdentifier(name) ? name.str() : quoted(name);
+  return isBareName(name) ? name.str() : quotedText(name);
 }
 
-/// Always recognisable as a float, and read back to the same one.
-template <class T> std::string floatText(T value) {
-  if (std::isnan(value))
-    return "nan";
-  if (std::isinf(value))
-    return value < 0 ? "-inf" : "inf";
-  std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".e") == std::string::npos)
-    text += ".0";
+bool isBareDomain(llvm::StringRef domain) {
+  llvm::SmallVector<llvm::StringRef, 4> parts;
+  domain.split(parts, '.');
+  return llvm::all_of(parts, isTextIdentifier);
+}
+
+std::string operatorText(OpName op) {
+  std::string type = isTextIdentifier(op.type()) ? op.type().str() : quotedText(op.type());
+  if (op.isOnnx())
+    return type;
+  return (isBareDomain(op.domain()) ? op.domain().str() : quotedText(op.domain())) + "." + type;
+}
+
+std::string pairsText(const Metadata& metadata) {
+  std::string text = "[";
+  for (const auto& [key, value] : metadata) {
+    text += text.size() == 1 ? "" : ", ";
+    text += quotedText(key) + ": " + quotedText(value);
+  }
+  return text + ']';
+}
+
+std::string opsetsText(const OpsetImports& opsets) {
+  std::string text = "[";
+  for (const auto& [domain, version] : opsets) {
+    text += text.size() == 1 ? "" : ", ";
+    text += fmt::format("{} : {}", quotedText(domain), version);
+  }
+  return text + ']';
+}
+
+/// A comment must not contain the end of its line.
+std::string commentText(std::string text) {
+  for (char& c : text)
+    if (c == '\n' || c == '\r')
+      c = ' ';
   return text;
+}
+
+std::string typedName(const Value& value) {
+  std::string type = typeText(value.type());
+  return (type.empty() ? type : type + " ") + nameText(value.name());
+}
+
+template <typename Range, typename Text>
+std::string listText(const Range& range, Text elementText) {
+  std::string text = "[";
+  for (const auto& element : range) {
+    text += text.size() == 1 ? "" : ", ";
+    text += elementText(element);
+  }
+  return text + ']';
+}
+
+/// Whether the value alone would be read back as of another kind.
+bool isKindStated(const NamedAttribute& attribute, const Node* holder) {
+  const Attribute& value = attribute.value;
+  AttributeKind kind = value.kind();
+  if (value.isReference())
+    return kind != AttributeKind::Undefined;
+  const OpDef* definition = holder ? holder->definition() : nullptr;
+  const FormalAttribute* formal = definition ? definition->findAttribute(attribute.name) : nullptr;
+  AttributeKind defined = formal ? formal->kind : AttributeKind::Undefined;
+  switch (kind) {
+  case AttributeKind::Int: // the reader makes it what the definition wants
+    return defined == AttributeKind::Float;
+  case AttributeKind::Floats:
+    return value.floats().empty();
+  case AttributeKind::Ints:
+    return value.ints().empty() || defined == AttributeKind::Floats;
+  case AttributeKind::Strings:
+    return value.strings().empty();
+  case AttributeKind::Tensors:
+    return value.tensors().empty();
+  case AttributeKind::Graphs:
+    return value.graphs().empty();
+  default:
+    return false;
+  }
 }
 
 class Printer {
 public:
-  explicit Printer(const PrintOptions& printOptions) : options(printOptions) {}
+  explicit Printer(const PrintOptions& printOptions, bool oneLine = false)
+      : options(printOptions), inlined(oneLine) {}
 
+  void print(const Model& model);
+  void print(const Function& function);
+  void print(const Graph& graph);
+  void print(const Node& node);
   std::string take() { return std::move(out); }
 
-  void model(const Model& printed) {
-    out += fmt::format("<\n  ir_version: {},\n  opset_import: {}", printed.irVersion,
-                       opsets(printed.opsets));
-    auto text = [&](const char* key, const std::string& value) {
-      if (!value.empty())
-        out += fmt::format(",\n  {}: {}", key, quoted(value));
-    };
-    text("producer_name", printed.producerName);
-    text("producer_version", printed.producerVersion);
-    text("domain", printed.domain);
-    if (printed.modelVersion != 0)
-      out += fmt::format(",\n  model_version: {}", printed.modelVersion);
-    text("doc_string", printed.docString);
-    if (!printed.metadata.empty())
-      out += ",\n  metadata_props: " + pairs(printed.metadata);
-    out += "\n>\n";
-    graph(printed.graph(), 0);
-    out += '\n';
-    for (const std::unique_ptr<Function>& each : printed.functions)
-      function(*each);
-  }
-
-  void graph(const Graph& printed, unsigned indent) {
-    out += nameText(printed.name().empty() ? llvm::StringRef("graph") : printed.name()) + " (";
-    bool first = true;
-    for (const std::unique_ptr<Value>& input : printed.inputs()) {
-      separate(first);
-      typedName(*input);
-      if (input->initializer()) {
-        out += " = ";
-        contents(*input->initializer());
-      }
-    }
-    out += ") => (";
-    first = true;
-    for (const Value* output : printed.outputs()) {
-      separate(first);
-      typedName(*output);
-    }
-    out += ")\n";
-    initializers(printed, indent);
-    out += std::string(indent, ' ') + "{\n";
-    for (const Node& each : printed.nodes()) {
-      out += std::string(indent + 2, ' ');
-      node(each, indent + 2);
-      out += '\n';
-    }
-    out += std::string(indent, ' ') + "}";
-  }
-
-  void node(const Node& printed, unsigned indent) {
-    if (!printed.name().empty() || !printed.metadata().empty()) {
-      out += "[" + nameText(printed.name());
-      if (!printed.metadata().empty())
-        out += ", " + pairs(printed.metadata());
-      out += "] ";
-    }
-    bool first = true;
-    for (const Value& result : printed.results()) {
-      separate(first);
-      out += result.isAbsent() ? "\"\"" : nameText(result.name());
-    }
-    out += " = ";
-    if (!printed.op().isOnnx())
-      out += printed.op().domain().str() + ".";
-    out += nameText(printed.op().type());
-    if (!printed.overload().empty())
-      out += ":" + nameText(printed.overload());
-    out += ' ';
-    attributes(printed.attributes(), indent);
-    out += '(';
-    first = true;
-    for (const Use& use : printed.operands()) {
-      separate(first);
-      out += use.value() ? nameText(use.value()->name()) : "\"\"";
-    }
-    out += ')';
-    if (options.types)
-      for (const Value& result : printed.results())
-        out += "  # " + result.type().str();
-  }
-
 private:
-  void separate(bool& first) {
-    if (!first)
-      out += ", ";
-    first = false;
-  }
-
-  static std::string opsets(const OpsetImports& imports) {
-    std::string text;
-    for (const auto& [domain, version] : imports)
-      text += fmt::format("{}{} : {}", text.empty() ? "[" : ", ", quoted(domain), version);
-    return text.empty() ? "[]" : text + "]";
-  }
-
-  static std::string pairs(const Metadata& metadata) {
-    std::string text;
-    for (const auto& [key, value] : metadata)
-      text += fmt::format("{}{}: {}", text.empty() ? "[" : ", ", quoted(key), quoted(value));
-    return text + "]";
-  }
-
-  static std::string extentText(const Dim& extent) {
-    if (extent.isUnknown() || extent.value())
-      return extent.str();
-    return nameText(extent.str());
-  }
-
-  /// No brackets are rank 0, empty brackets an unknown rank.
-  static std::string typeText(const TensorType& type) {
-    std::string text = onnxName(type.elementType()).str();
-    if (!type.hasRank())
-      return text + "[]";
-    if (type.rank() == 0)
-      return text;
-    text += '[';
-    for (size_t i = 0; i < type.rank(); ++i)
-      text += (i ? "," : "") + extentText(type.shape()[i]);
-    return text + ']';
-  }
-
-  void typedName(const Value& value) {
-    if (value.type().elementType() != ElementType::Undefined &&
-        elementTypeFromOnnxName(onnxName(value.type().elementType())))
-      out += typeText(value.type()) + " ";
-    out += nameText(value.name());
-  }
-
-  void initializers(const Graph& printed, unsigned indent) {
-    bool first = true;
-    for (const std::unique_ptr<Value>& value : printed.initializers()) {
-      out += first ? std::string(indent, ' ') + "<\n" : ",\n";
-      first = false;
-      out += std::string(indent + 2, ' ');
-      typedName(*value);
-      if (value->initializer()) {
-        out += " = ";
-        contents(*value->initializer());
-      }
-    }
-    if (!first)
-      out += "\n" + std::string(indent, ' ') + ">\n";
-  }
-
-  void contents(const TensorData& tensor) {
-    if (tensor.elementCount() > options.maxTensorElements) {
-      out += "{…}";
-      return;
-    }
-    auto bytes = tensor.bytes();
-    if (!bytes) {
-      llvm::consumeError(bytes.takeError());
-      out += "{…}";
-      return;
-    }
-    elements(tensor, *bytes);
-  }
-
-  void elements(const TensorData& tensor, std::span<const std::byte> bytes) {
-    ElementType type = tensor.elementType();
-    auto width = static_cast<int64_t>(byteWidth(type).value_or(0));
-    auto list = [&](auto&& text) {
-      out += '{';
-      for (int64_t i = 0; i < tensor.elementCount(); ++i) {
-        if (i)
-          out += ", ";
-        out += text(bytes.data() + i * width);
-      }
-      out += '}';
-    };
-    auto load = [](const std::byte* from, auto value) {
-      std::memcpy(&value, from, sizeof value);
-      return value;
-    };
-    auto whole = [&](auto zero) {
-      list([&](const std::byte* at) { return fmt::format("{}", load(at, zero)); });
-    };
-    switch (type) {
-    case ElementType::Float:
-      return list([&](const std::byte* at) { return floatText(load(at, 0.0f)); });
-    case ElementType::Double:
-      return list([&](const std::byte* at) { return floatText(load(at, 0.0)); });
-    case ElementType::Float16:
-      return list([&](const std::byte* at) { return floatText(f16ToFloat(load(at, uint16_t{}))); });
-    case ElementType::BFloat16:
-      return list(
-          [&](const std::byte* at) { return floatText(bf16ToFloat(load(at, uint16_t{}))); });
-    case ElementType::Int8:
-      return whole(int8_t{});
-    case ElementType::Int16:
-      return whole(int16_t{});
-    case ElementType::Int32:
-      return whole(int32_t{});
-    case ElementType::Int64:
-      return whole(int64_t{});
-    case ElementType::UInt8:
-    case ElementType::Bool:
-      return whole(uint8_t{});
-    case ElementType::UInt16:
-      return whole(uint16_t{});
-    case ElementType::UInt32:
-      return whole(uint32_t{});
-    case ElementType::UInt64:
-      return whole(uint64_t{});
-    default:
-      out += '"' +
-             llvm::toHex(llvm::StringRef(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
-                         /*LowerCase=*/true) +
-             '"';
-    }
-  }
-
-  void attributes(llvm::ArrayRef<NamedAttribute> list, unsigned indent) {
-    if (list.empty())
-      return;
-    out += '<';
-    bool first = true;
-    for (const NamedAttribute& attribute : list) {
-      separate(first);
-      out += nameText(attribute.name);
-      if (needsKind(attribute.value))
-        out += ": " + attributeKindName(attribute.value.kind()).str();
-      out += " = ";
-      value(attribute.value, indent);
-    }
-    out += "> ";
-  }
-
-  /// Empty lists and references do not show their kind.
-  static bool needsKind(const Attribute& attribute) {
-    if (attribute.isReference())
-      return attribute.kind() != AttributeKind::Undefined;
-    switch (attribute.kind()) {
-    case AttributeKind::Floats:
-      return attribute.floats().empty();
-    case AttributeKind::Ints:
-      return attribute.ints().empty();
-    case AttributeKind::Strings:
-      return attribute.strings().empty();
-    default:
-      return false;
-    }
-  }
-
-  template <class List, class Text> void list(const List& values, Text&& text) {
-    out += '[';
-    bool first = true;
-    for (const auto& each : values) {
-      separate(first);
-      out += text(each);
-    }
-    out += ']';
-  }
-
-  void value(const Attribute& attribute, unsigned indent) {
-    if (attribute.isReference()) {
-      out += "@" + nameText(attribute.referencedName());
-      return;
-    }
-    switch (attribute.kind()) {
-    case AttributeKind::Float:
-      out += floatText(attribute.floatValue());
-      return;
-    case AttributeKind::Int:
-      out += fmt::format("{}", attribute.intValue());
-      return;
-    case AttributeKind::String:
-      out += quoted(attribute.stringValue());
-      return;
-    case AttributeKind::Tensor:
-      return tensor(*attribute.tensorValue());
-    case AttributeKind::Floats:
-      return list(attribute.floats(), [](float number) { return floatText(number); });
-    case AttributeKind::Ints:
-      return list(attribute.ints(), [](int64_t number) { return fmt::format("{}", number); });
-    case AttributeKind::Strings:
-      return list(attribute.strings(), [](const std::string& text) { return quoted(text); });
-    case AttributeKind::Tensors:
-      out += '[';
-      for (size_t i = 0; i < attribute.tensors().size(); ++i) {
-        if (i)
-          out += ", ";
-        tensor(*attribute.tensors()[i]);
-      }
-      out += ']';
-      return;
-    case AttributeKind::Graph:
-    case AttributeKind::Graphs:
-      for (const std::unique_ptr<Graph>& each : attribute.graphs())
-        graph(*each, indent + 2);
-      return;
-    default:
-      out += "{…}"; // carried, not interpreted
-    }
-  }
-
-  void tensor(const TensorData& data) {
-    out += typeText(TensorType::fixed(data.elementType(), data.shape())) + " ";
-    contents(data);
-  }
-
-  void function(const Function& printed) {
-    out += fmt::format("<\n  domain: {},\n  opset_import: {}", quoted(printed.domain),
-                       opsets(printed.opsets));
-    if (!printed.overload.empty())
-      out += ",\n  overload: " + quoted(printed.overload);
-    if (!printed.docString.empty())
-      out += ",\n  doc_string: " + quoted(printed.docString);
-    out += "\n>\n" + nameText(printed.name) + " ";
-    bool first = true;
-    for (const std::string& attribute : printed.attributes) {
-      out += first ? "<" : ", ";
-      first = false;
-      out += nameText(attribute);
-    }
-    for (const NamedAttribute& attribute : printed.defaults) {
-      out += first ? "<" : ", ";
-      first = false;
-      out +=
-          nameText(attribute.name) + ": " + attributeKindName(attribute.value.kind()).str() + " = ";
-      value(attribute.value, 0);
-    }
-    out += first ? "(" : "> (";
-    first = true;
-    for (const std::unique_ptr<Value>& input : printed.body.inputs()) {
-      separate(first);
-      out += nameText(input->name());
-    }
-    out += ") => (";
-    first = true;
-    for (const Value* output : printed.body.outputs()) {
-      separate(first);
-      out += nameText(output->name());
-    }
-    out += ")\n{\n";
-    for (const Node& each : printed.body.nodes()) {
-      out += "  ";
-      node(each, 2);
-      out += '\n';
-    }
-    out += "}\n";
-  }
+  void newLine() { out += '\n' + std::string(indent * 2, ' '); }
+  size_t column() const { return out.size() - (out.rfind('\n') + 1); }
+  void printHeader(llvm::ArrayRef<std::string> entries);
+  void printEntries(const char* open, llvm::ArrayRef<std::string> entries, const char* close);
+  std::vector<std::string> declarations(const Graph& graph, bool function) const;
+  void printDeclarations(const Graph& graph, bool function);
+  void printNodes(const Graph& graph);
+  void printResultTypes(const Node& node);
+  void printAttributes(const Node& node);
+  void printAttribute(const NamedAttribute& attribute, const Node* holder);
+  void printValue(const Attribute& attribute);
+  std::string tensorText(const TensorData& tensor) const;
 
   const PrintOptions& options;
+  bool inlined;
+  unsigned indent = 0;
   std::string out;
 };
+
+/// Defaults of inputs stand beside them where the input's type can carry the literal.
+bool isDefaultInline(const Value& input) {
+  if (!input.initializer())
+    return false;
+  const TensorData& data = *input.initializer();
+  return input.type() == TensorType::fixed(data.elementType(), data.shape());
+}
+
+std::string Printer::tensorText(const TensorData& tensor) const {
+  return typeText(TensorType::fixed(tensor.elementType(), tensor.shape())) + " " +
+         tensorLiteralText(tensor, options.maxTensorElements);
+}
+
+void Printer::print(const Model& model) {
+  std::vector<std::string> header = {fmt::format("ir_version: {}", model.irVersion),
+                                     "opset_import: " + opsetsText(model.opsets)};
+  auto text = [&](const char* key, const std::string& value) {
+    if (!value.empty())
+      header.push_back(fmt::format("{}: {}", key, quotedText(value)));
+  };
+  text("producer_name", model.producerName);
+  text("producer_version", model.producerVersion);
+  text("domain", model.domain);
+  if (model.modelVersion != 0)
+    header.push_back(fmt::format("model_version: {}", model.modelVersion));
+  text("doc_string", model.docString);
+  if (!model.metadata.empty())
+    header.push_back("metadata_props: " + pairsText(model.metadata));
+  printHeader(header);
+  print(model.graph());
+  out += '\n';
+  for (const std::unique_ptr<Function>& function : model.functions) {
+    out += '\n';
+    print(*function);
+    out += '\n';
+  }
+}
+
+void Printer::print(const Function& function) {
+  std::vector<std::string> header = {"domain: " + quotedText(function.domain),
+                                     "opset_import: " + opsetsText(function.opsets)};
+  if (!function.overload.empty())
+    header.push_back("overload: " + quotedText(function.overload));
+  if (!function.docString.empty())
+    header.push_back("doc_string: " + quotedText(function.docString));
+  printHeader(header);
+  out += nameText(function.name);
+  if (!function.attributes.empty() || !function.defaults.empty()) {
+    out += " <";
+    const char* separator = "";
+    for (const std::string& attribute : function.attributes) {
+      out += std::exchange(separator, ", ") + nameText(attribute);
+    }
+    for (const NamedAttribute& attribute : function.defaults) {
+      out += std::exchange(separator, ", ");
+      printAttribute(attribute, nullptr);
+    }
+    out += '>';
+  }
+  std::vector<std::string> inputs, outputs;
+  for (const std::unique_ptr<Value>& input : function.body.inputs())
+    inputs.push_back(typedName(*input));
+  for (const Value* output : function.body.outputs())
+    outputs.push_back(nameText(output->name()));
+  printEntries(" (", inputs, ")");
+  printEntries(" => (", outputs, ")");
+  printDeclarations(function.body, /*function=*/true);
+  printNodes(function.body);
+}
+
+void Printer::print(const Graph& graph) {
+  out += nameText(graph.name());
+  std::vector<std::string> inputs, outputs;
+  for (const std::unique_ptr<Value>& input : graph.inputs()) {
+    inputs.push_back(typedName(*input));
+    if (isDefaultInline(*input))
+      inputs.back() += " = " + tensorLiteralText(*input->initializer(), options.maxTensorElements);
+  }
+  for (const Value* output : graph.outputs())
+    outputs.push_back(typedName(*output));
+  printEntries(" (", inputs, ")");
+  printEntries(" => (", outputs, ")");
+  if (inlined) {
+    out += fmt::format(" {}", leftOut);
+    return;
+  }
+  printDeclarations(graph, /*function=*/false);
+  printNodes(graph);
+}
+
+void Printer::printHeader(llvm::ArrayRef<std::string> entries) {
+  out += "<\n";
+  for (size_t i = 0; i < entries.size(); ++i)
+    out += "  " + entries[i] + (i + 1 == entries.size() ? "\n" : ",\n");
+  out += ">\n";
+}
+
+void Printer::printEntries(const char* open, llvm::ArrayRef<std::string> entries,
+                           const char* close) {
+  out += open;
+  size_t width = column();
+  for (const std::string& entry : entries)
+    width += entry.size() + 2;
+  bool wrapped = !inlined && width > lineColumns && entries.size() > 1;
+  ++indent;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (wrapped)
+      newLine();
+    out += entries[i];
+    if (i + 1 != entries.size())
+      out += wrapped ? "," : ", ";
+  }
+  --indent;
+  out += close;
+}
+
+std::vector<std::string> Printer::declarations(const Graph& graph, bool function) const {
+  std::vector<std::string> lines;
+  auto declareData = [&](const Value& value) {
+    const TensorData& data = *value.initializer();
+    TensorType type = TensorType::fixed(data.elementType(), data.shape());
+    lines.push_back(fmt::format("{} {} = {}", typeText(type), nameText(value.name()),
+                                tensorLiteralText(data, options.maxTensorElements)));
+  };
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    if (input->initializer() && !isDefaultInline(*input))
+      declareData(*input);
+  for (const std::unique_ptr<Value>& value : graph.initializers()) {
+    if (value->initializer())
+      declareData(*value);
+    else
+      lines.push_back(fmt::format("sparse_tensor({}) {} = {}", typeText(value->type()),
+                                  nameText(value->name()), leftOut));
+  }
+  if (!options.declareTypes)
+    return lines;
+  for (const Node& node : graph.nodes())
+    for (const Value& result : node.results())
+      // The outputs of a graph have their type in its list.
+      if (!result.isAbsent() && (function || !result.isGraphOutput()) &&
+          !typeText(result.type()).empty())
+        lines.push_back(typedName(result));
+  return lines;
+}
+
+void Printer::printDeclarations(const Graph& graph, bool function) {
+  std::vector<std::string> lines = declarations(graph, function);
+  if (lines.empty())
+    return;
+  newLine();
+  out += '<';
+  ++indent;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    newLine();
+    out += lines[i];
+    if (i + 1 != lines.size())
+      out += ',';
+  }
+  --indent;
+  newLine();
+  out += '>';
+}
+
+void Printer::printNodes(const Graph& graph) {
+  newLine();
+  out += '{';
+  ++indent;
+  for (const Node& node : graph.nodes()) {
+    newLine();
+    print(node);
+    if (options.types)
+      printResultTypes(node);
+  }
+  --indent;
+  newLine();
+  out += '}';
+}
+
+void Printer::printResultTypes(const Node& node) {
+  std::string types;
+  for (const Value& result : node.results()) {
+    types += types.empty() ? "  // " : ", ";
+    std::string type = typeText(result.type());
+    types += type.empty() ? "?" : commentText(std::move(type));
+  }
+  out += types;
+}
+
+void Printer::print(const Node& node) {
+  if (!node.name().empty())
+    out += "[" + nameText(node.name()) + "] ";
+  const char* separator = "";
+  for (const Value& result : node.results())
+    out += std::exchange(separator, ", ") + nameText(result.name());
+  if (!node.results().empty())
+    out += ' ';
+  out += "= " + operatorText(node.op());
+  if (!node.overload().empty())
+    out += ":" + nameText(node.overload());
+  printAttributes(node);
+  out += " (";
+  separator = "";
+  for (const Use& operand : node.operands())
+    out += std::exchange(separator, ", ") +
+           nameText(operand.value() ? operand.value()->name() : llvm::StringRef());
+  out += ')';
+}
+
+void Printer::printAttributes(const Node& node) {
+  if (node.attributes().empty() && node.metadata().empty())
+    return;
+  out += " <";
+  const char* separator = "";
+  ++indent;
+  for (const NamedAttribute& attribute : node.attributes()) {
+    out += std::exchange(separator, ", ");
+    printAttribute(attribute, &node);
+  }
+  --indent;
+  if (!node.metadata().empty())
+    out += std::string(separator) + "metadata_props: " + pairsText(node.metadata());
+  out += '>';
+}
+
+void Printer::printAttribute(const NamedAttribute& attribute, const Node* holder) {
+  out += nameText(attribute.name);
+  if (isKindStated(attribute, holder))
+    out += ": " + attributeKindName(attribute.value.kind()).str();
+  out += " = ";
+  printValue(attribute.value);
+}
+
+void Printer::printValue(const Attribute& attribute) {
+  if (attribute.isReference()) {
+    out += "@" + nameText(attribute.referencedName());
+    return;
+  }
+  auto tensor = [&](const TensorRef& data) { return tensorText(*data); };
+  switch (attribute.kind()) {
+  case AttributeKind::Float:
+    out += floatText(attribute.floatValue());
+    break;
+  case AttributeKind::Int:
+    out += std::to_string(attribute.intValue());
+    break;
+  case AttributeKind::String:
+    out += quotedText(attribute.stringValue());
+    break;
+  case AttributeKind::Tensor:
+    out += tensorText(*attribute.tensorValue());
+    break;
+  case AttributeKind::Floats:
+    out += listText(attribute.floats(), floatText);
+    break;
+  case AttributeKind::Ints:
+    out += listText(attribute.ints(), [](int64_t value) { return std::to_string(value); });
+    break;
+  case AttributeKind::Strings:
+    out += listText(attribute.strings(), [](const std::string& text) { return quotedText(text); });
+    break;
+  case AttributeKind::Tensors:
+    out += listText(attribute.tensors(), tensor);
+    break;
+  case AttributeKind::Graph:
+    print(*attribute.graphs().front());
+    break;
+  case AttributeKind::Graphs: {
+    const char* separator = "";
+    out += '[';
+    for (const std::unique_ptr<Graph>& graph : attribute.graphs()) {
+      out += std::exchange(separator, ", ");
+      print(*graph);
+    }
+    out += ']';
+    break;
+  }
+  default:
+    out += leftOut;
+    break;
+  }
+}
 
 } // namespace
 
 std::string printText(const Model& model, const PrintOptions& options) {
   Printer printer(options);
-  printer.model(model);
+  printer.print(model);
   return printer.take();
 }
 
 std::string printText(const Graph& graph, const PrintOptions& options) {
   Printer printer(options);
-  printer.graph(graph, 0);
+  printer.print(graph);
   return printer.take();
 }
 
 std::string printText(const Node& node) {
   PrintOptions options;
   options.maxTensorElements = 16;
-  Printer printer(options);
-  printer.node(node, 0);
-  return printer.take();
+  Printer printer(options, /*oneLine=*/true);
+  printer.print(node);
+  return commentText(printer.take());
 }
 
 } // namespace kvopt

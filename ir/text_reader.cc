@@ -1,479 +1,757 @@
-// Models, graphs, nodes and functions in ONNX's textual syntax.
+// Reader of ONNX's textual syntax: models, graphs, nodes, attributes, functions.
 #include "ir/text_reader.h"
 
 #include "ir/op.h"
-#include "ir/text_parser.h"
+#include "ir/text_lexer.h"
+#include "ir/text_values.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace kvopt {
+namespace {
 
-llvm::Error TextParser::expect(char punctuation) {
-  if (lexer.takeIf(punctuation))
-    return llvm::Error::success();
-  return lexer.expected(std::string("'") + punctuation + "'");
+/// Graphs within graphs.
+constexpr unsigned maxDepth = 64;
+/// Nodes look attributes up one after the other.
+constexpr size_t maxAttributes = 4096;
+
+/// A name as it stands in the text; empty for an absent operand or result.
+struct Name {
+  std::string text;
+  size_t offset = 0;
+};
+
+struct TypedName : Name {
+  TensorType type;
+};
+
+/// What a `<key: value, …>` header may set.
+struct Header {
+  OpsetImports& opsets;
+  llvm::SmallVector<std::pair<llvm::StringRef, std::string*>, 8> texts;
+  llvm::SmallVector<std::pair<llvm::StringRef, int64_t*>, 2> numbers;
+  Metadata* metadata = nullptr;
+};
+
+/// The elements of one attribute; only the vector of its kind is filled.
+struct Elements {
+  std::vector<float> floats;
+  std::vector<int64_t> ints;
+  std::vector<std::string> strings;
+  std::vector<TensorRef> tensors;
+  std::vector<std::unique_ptr<Graph>> graphs;
+};
+
+AttributeKind listOf(AttributeKind kind) {
+  switch (kind) {
+  case AttributeKind::Float:
+    return AttributeKind::Floats;
+  case AttributeKind::Int:
+    return AttributeKind::Ints;
+  case AttributeKind::String:
+    return AttributeKind::Strings;
+  case AttributeKind::Tensor:
+    return AttributeKind::Tensors;
+  case AttributeKind::Graph:
+    return AttributeKind::Graphs;
+  default:
+    return AttributeKind::Undefined;
+  }
 }
 
-llvm::Error TextParser::expectEnd() {
-  return lexer.peek().kind == Token::Kind::End ? llvm::Error::success()
-                                               : lexer.expected("the end of the text");
+AttributeKind elementOf(AttributeKind list) {
+  for (AttributeKind kind : {AttributeKind::Float, AttributeKind::Int, AttributeKind::String,
+                             AttributeKind::Tensor, AttributeKind::Graph})
+    if (listOf(kind) == list)
+      return kind;
+  return AttributeKind::Undefined;
 }
 
-llvm::Expected<std::string> TextParser::name(const char* what) {
-  Token::Kind kind = lexer.peek().kind;
-  if (kind != Token::Kind::Identifier && kind != Token::Kind::String)
-    return lexer.expected(what);
-  return lexer.take().text;
+/// The kind that the operator's definition gives an attribute; Undefined when it gives none.
+AttributeKind definedKind(const Node* node, llvm::StringRef attribute) {
+  const OpDef* definition = node ? node->definition() : nullptr;
+  const FormalAttribute* formal = definition ? definition->findAttribute(attribute) : nullptr;
+  return formal ? formal->kind : AttributeKind::Undefined;
 }
 
-llvm::Expected<std::string> TextParser::optionalName() {
-  const Token& next = lexer.peek();
-  if (next.is(',') || next.is(')') || next.is('='))
-    return std::string();
-  return name("a name");
+Attribute makeAttribute(AttributeKind kind, Elements elements) {
+  switch (kind) {
+  case AttributeKind::Float:
+    return Attribute::ofFloat(elements.floats.front());
+  case AttributeKind::Int:
+    return Attribute::ofInt(elements.ints.front());
+  case AttributeKind::String:
+    return Attribute::ofString(std::move(elements.strings.front()));
+  case AttributeKind::Tensor:
+    return Attribute::ofTensor(std::move(elements.tensors.front()));
+  case AttributeKind::Floats:
+    return Attribute::ofFloats(std::move(elements.floats));
+  case AttributeKind::Ints:
+    return Attribute::ofInts(std::move(elements.ints));
+  case AttributeKind::Strings:
+    return Attribute::ofStrings(std::move(elements.strings));
+  case AttributeKind::Tensors:
+    return Attribute::ofTensors(std::move(elements.tensors));
+  default:
+    assert(kind == AttributeKind::Graph || kind == AttributeKind::Graphs);
+    return Attribute::ofGraphs(std::move(elements.graphs), kind == AttributeKind::Graphs);
+  }
 }
 
-llvm::Expected<int64_t> TextParser::integer() {
-  int64_t value = 0;
-  if (lexer.peek().kind != Token::Kind::Integer)
-    return lexer.expected("an integer");
-  llvm::StringRef digits = lexer.peek().text;
-  digits.consume_front("+");
-  if (digits.getAsInteger(10, value))
-    return lexer.error(lexer.peek(), "the integer does not fit in 64 bits");
-  lexer.take();
+/// Reads one text. Functions return false after a failure, which the cursor keeps.
+class Reader {
+public:
+  Reader(Model& target, llvm::StringRef text, llvm::StringRef fileName)
+      : model(target), cursor(text, fileName) {}
+
+  llvm::Error readModel();
+  llvm::Expected<Function*> readOnlyFunction();
+
+private:
+  bool readModelHeader();
+  bool readHeader(Header header);
+  bool readHeaderEntry(llvm::StringRef key, size_t place, Header& header);
+  bool readOpsets(OpsetImports& opsets);
+  bool readPairs(Metadata& metadata);
+
+  bool readGraph(Graph& graph);
+  bool readInputs(Graph& graph);
+  bool readInput(Graph& graph);
+  bool readTypedNames(std::vector<TypedName>& names);
+  bool readTypedName(TypedName& name);
+  bool readDeclarations(Graph& graph, std::vector<TypedName>& types, bool initializers);
+  bool addInitializer(Graph& graph, const TypedName& name, TensorRef data);
+  bool addOutputs(Graph& graph, const std::vector<TypedName>& outputs);
+  bool setTypes(Graph& graph, const std::vector<TypedName>& types);
+
+  bool readNodes(Graph& graph);
+  bool readNode(Graph& graph);
+  bool readOperator(OpName& op, std::string& storage);
+  bool readNames(std::vector<Name>& names, char end);
+  bool readOperands(Node& node);
+  bool nameResults(Node& node, const std::vector<Name>& results);
+
+  bool readAttributes(Node& node);
+  bool readAttribute(llvm::StringRef name, Node* holder, Attribute& attribute);
+  bool readReference(llvm::StringRef name, const Node* holder, AttributeKind kind,
+                     Attribute& attribute);
+  bool readList(AttributeKind kind, Node* holder, Attribute& attribute);
+  bool readElement(AttributeKind expected, Node* holder, AttributeKind& kind, Elements& elements);
+  bool readFloat(Elements& elements);
+  bool readTensor(Elements& elements);
+  bool readSubgraph(Node* holder, Elements& elements);
+
+  bool readFunction();
+  bool readFunctionAttributes(Function& target);
+
+  bool checkNewName(const Graph& graph, const Name& name);
+  Value* findDefined(const Graph& graph, const Name& name);
+
+  Model& model;
+  TextCursor cursor;
+  Function* function = nullptr; // whose body is being read
+  unsigned depth = 0;
+};
+
+llvm::Error Reader::readModel() {
+  bool read = readModelHeader() && readGraph(model.graph());
+  while (read && !cursor.atEnd())
+    read = readFunction();
+  return read ? llvm::Error::success() : cursor.takeError();
+}
+
+llvm::Expected<Function*> Reader::readOnlyFunction() {
+  size_t known = model.functions.size();
+  bool read = readFunction() && (cursor.atEnd() || cursor.unexpected("the end of the function"));
+  if (read)
+    return model.functions.back().get();
+  model.functions.resize(known);
+  return cursor.takeError();
+}
+
+bool Reader::readModelHeader() {
+  Header header{model.opsets,
+                {{"producer_name", &model.producerName},
+                 {"producer_version", &model.producerVersion},
+                 {"domain", &model.domain},
+                 {"doc_string", &model.docString}},
+                {{"ir_version", &model.irVersion}, {"model_version", &model.modelVersion}},
+                &model.metadata};
+  return readHeader(std::move(header));
+}
+
+bool Reader::readHeader(Header header) {
+  if (!cursor.accept('<'))
+    return !cursor.failed();
+  llvm::StringSet<> seen;
+  do {
+    std::string key;
+    size_t place = cursor.offset();
+    if (!cursor.identifier(key, "a key of the header"))
+      return false;
+    if (!seen.insert(key).second)
+      return cursor.fail(place, fmt::format("`{}` is given twice", key));
+    if (!cursor.expect(':', "after a header's key") || !readHeaderEntry(key, place, header))
+      return false;
+  } while (cursor.accept(','));
+  return cursor.expect('>', "after the header");
+}
+
+bool Reader::readHeaderEntry(llvm::StringRef key, size_t place, Header& header) {
+  if (key == "opset_import")
+    return readOpsets(header.opsets);
+  if (key == "metadata_props" && header.metadata)
+    return readPairs(*header.metadata);
+  std::string known = "opset_import";
+  for (auto& [name, text] : header.texts) {
+    if (key == name)
+      return cursor.string(*text, "a quoted string");
+    known += ", " + name.str();
+  }
+  for (auto& [name, number] : header.numbers) {
+    if (key == name)
+      return cursor.integer(*number, "a number");
+    known += ", " + name.str();
+  }
+  return cursor.fail(place, fmt::format("`{}` is no key of this header", key), "known: " + known);
+}
+
+bool Reader::readOpsets(OpsetImports& opsets) {
+  if (!cursor.expect('[', "before operator sets"))
+    return false;
+  while (!cursor.peek().is(']')) {
+    std::string domain;
+    int64_t version = 0;
+    size_t place = cursor.offset();
+    if (!cursor.string(domain, "a quoted domain") || !cursor.expect(':', "after a domain") ||
+        !cursor.integer(version, "a version"))
+      return false;
+    if (!opsets.try_emplace(domain, version).second)
+      return cursor.fail(place, fmt::format("domain '{}' is imported twice", domain));
+    if (!cursor.accept(','))
+      break;
+  }
+  return cursor.expect(']', "after operator sets");
+}
+
+bool Reader::readPairs(Metadata& metadata) {
+  if (!cursor.expect('[', "before metadata"))
+    return false;
+  while (!cursor.peek().is(']')) {
+    auto& [key, value] = metadata.emplace_back();
+    if (!cursor.string(key, "a quoted key") || !cursor.expect(':', "after a metadata key") ||
+        !cursor.string(value, "a quoted value"))
+      return false;
+    if (!cursor.accept(','))
+      break;
+  }
+  return cursor.expect(']', "after metadata");
+}
+
+bool Reader::checkNewName(const Graph& graph, const Name& name) {
+  if (name.text.empty())
+    return cursor.fail(name.offset, "a value without a name");
+  if (graph.findValue(name.text))
+    return cursor.fail(name.offset, fmt::format("'{}' is defined twice", name.text));
+  if (graph.findValue(name.text, /*enclosing=*/true))
+    return cursor.fail(name.offset,
+                       fmt::format("'{}' hides a value of an enclosing graph", name.text));
+  return true;
+}
+
+Value* Reader::findDefined(const Graph& graph, const Name& name) {
+  Value* value = graph.findValue(name.text, /*enclosing=*/true);
+  if (!value)
+    cursor.fail(name.offset, fmt::format("nothing above defines '{}'", name.text),
+                "nodes stand in the order of their execution");
   return value;
 }
 
-llvm::Expected<std::string> TextParser::string() {
-  if (lexer.peek().kind != Token::Kind::String)
-    return lexer.expected("a string");
-  return lexer.take().text;
-}
-
-llvm::Error TextParser::opsetImports(OpsetImports& imports) {
-  if (llvm::Error error = expect('['))
-    return error;
-  while (!lexer.takeIf(']')) {
-    auto domain = string();
-    if (!domain)
-      return domain.takeError();
-    if (llvm::Error error = expect(':'))
-      return error;
-    auto version = integer();
-    if (!version)
-      return version.takeError();
-    imports[*domain == "ai.onnx" ? "" : *domain] = *version;
-    if (!lexer.takeIf(',') && !lexer.peek().is(']'))
-      return lexer.expected("',' or ']'");
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error TextParser::stringPairs(Metadata& metadata) {
-  if (llvm::Error error = expect('['))
-    return error;
-  while (!lexer.takeIf(']')) {
-    auto key = string();
-    if (!key)
-      return key.takeError();
-    if (llvm::Error error = expect(':'))
-      return error;
-    auto value = string();
-    if (!value)
-      return value.takeError();
-    metadata.emplace_back(*key, *value);
-    if (!lexer.takeIf(',') && !lexer.peek().is(']'))
-      return lexer.expected("',' or ']'");
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error TextParser::modelHeader() {
-  if (llvm::Error error = expect('<'))
-    return error;
-  while (!lexer.takeIf('>')) {
-    Token at = lexer.peek();
-    auto key = name("a key");
-    if (!key)
-      return key.takeError();
-    if (llvm::Error error = expect(':'))
-      return error;
-    auto takeString = [&](std::string& into) -> llvm::Error {
-      auto text = string();
-      if (text)
-        into = std::move(*text);
-      return text ? llvm::Error::success() : text.takeError();
-    };
-    auto takeInteger = [&](int64_t& into) -> llvm::Error {
-      auto value = integer();
-      if (value)
-        into = *value;
-      return value ? llvm::Error::success() : value.takeError();
-    };
-    llvm::Error error = *key == "ir_version"         ? takeInteger(model.irVersion)
-                        : *key == "opset_import"     ? opsetImports(model.opsets)
-                        : *key == "producer_name"    ? takeString(model.producerName)
-                        : *key == "producer_version" ? takeString(model.producerVersion)
-                        : *key == "domain"           ? takeString(model.domain)
-                        : *key == "model_version"    ? takeInteger(model.modelVersion)
-                        : *key == "doc_string"       ? takeString(model.docString)
-                        : *key == "metadata_props"   ? stringPairs(model.metadata)
-                                                   : lexer.error(at, "unknown key '" + *key + "'");
-    if (error)
-      return error;
-    if (!lexer.takeIf(',') && !lexer.peek().is('>'))
-      return lexer.expected("',' or '>'");
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error TextParser::parseModel() {
-  if (lexer.peek().is('<'))
-    if (llvm::Error error = modelHeader())
-      return error;
-  if (llvm::Error error = graphBody(model.graph()))
-    return error;
-  while (lexer.peek().kind != Token::Kind::End) {
-    auto function = parseFunction();
-    if (!function)
-      return function.takeError();
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error TextParser::checkNew(const Graph& graph, const Token& at, llvm::StringRef valueName) {
-  if (graph.findValue(valueName, /*enclosing=*/true))
-    return lexer.error(at, ("'" + valueName + "' is defined twice").str());
-  return llvm::Error::success();
-}
-
-llvm::Expected<TextParser::TypedName> TextParser::typedName() {
-  TypedName result;
-  if (startsType()) {
-    auto parsed = type();
-    if (!parsed)
-      return parsed.takeError();
-    result.type = std::move(*parsed);
-  }
-  result.at = lexer.peek();
-  auto text = name("a name");
-  if (!text)
-    return text.takeError();
-  result.name = std::move(*text);
-  return result;
-}
-
-llvm::Error TextParser::inputs(Graph& graph) {
-  if (llvm::Error error = expect('('))
-    return error;
-  while (!lexer.takeIf(')')) {
-    auto input = typedName();
-    if (!input)
-      return input.takeError();
-    if (llvm::Error error = checkNew(graph, input->at, input->name))
-      return error;
-    Value& value = graph.addInput(input->name, input->type.value_or(TensorType()));
-    if (lexer.takeIf('=')) {
-      auto data = tensorContents(value.type());
-      if (!data)
-        return data.takeError();
-      graph.setInputDefault(value, std::move(*data));
-    }
-    if (!lexer.takeIf(',') && !lexer.peek().is(')'))
-      return lexer.expected("',' or ')'");
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error TextParser::initializers(Graph& graph, std::vector<TypedName>& valueInfos) {
-  if (!lexer.takeIf('<'))
-    return llvm::Error::success();
-  while (!lexer.takeIf('>')) {
-    auto entry = typedName();
-    if (!entry)
-      return entry.takeError();
-    if (lexer.takeIf('=')) {
-      if (!entry->type)
-        return lexer.error(entry->at, "an initializer needs a type");
-      if (llvm::Error error = checkNew(graph, entry->at, entry->name))
-        return error;
-      auto data = tensorContents(*entry->type);
-      if (!data)
-        return data.takeError();
-      graph.addInitializer(entry->name, std::move(*data));
-    } else {
-      valueInfos.push_back(std::move(*entry));
-    }
-    if (!lexer.takeIf(',') && !lexer.peek().is('>'))
-      return lexer.expected("',' or '>'");
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error TextParser::graphBody(Graph& graph) {
-  if (++depth > maxDepth)
-    return lexer.error(lexer.peek(), "graphs are nested too deeply");
-  auto graphName = name("a graph's name");
-  if (!graphName)
-    return graphName.takeError();
-  graph.setName(std::move(*graphName));
-  if (llvm::Error error = inputs(graph))
-    return error;
-  if (lexer.peek().kind != Token::Kind::Arrow)
-    return lexer.expected("'=>'");
-  lexer.take();
-  if (llvm::Error error = expect('('))
-    return error;
-  std::vector<TypedName> outputs;
-  while (!lexer.takeIf(')')) {
-    auto output = typedName();
-    if (!output)
-      return output.takeError();
-    outputs.push_back(std::move(*output));
-    if (!lexer.takeIf(',') && !lexer.peek().is(')'))
-      return lexer.expected("',' or ')'");
-  }
-  std::vector<TypedName> valueInfos;
-  if (llvm::Error error = initializers(graph, valueInfos))
-    return error;
-  if (llvm::Error error = nodes(graph))
-    return error;
-  for (const TypedName& info : valueInfos)
-    if (Value* value = graph.findValue(info.name); value && info.type)
-      value->setType(*info.type);
-  if (llvm::Error error = defineOutputs(graph, outputs))
-    return error;
+bool Reader::readGraph(Graph& graph) {
+  if (depth == maxDepth)
+    return cursor.fail(cursor.offset(),
+                       fmt::format("graphs are nested more than {} deep", maxDepth));
+  ++depth;
+  std::string name;
+  std::vector<TypedName> outputs, types;
+  if (!cursor.name(name, "a graph's name"))
+    return false;
+  graph.setName(std::move(name));
+  if (!readInputs(graph) || !cursor.expectArrow() || !readTypedNames(outputs) ||
+      !readDeclarations(graph, types, /*initializers=*/true) || !readNodes(graph) ||
+      !setTypes(graph, types) || !addOutputs(graph, outputs))
+    return false;
   --depth;
-  return llvm::Error::success();
+  return true;
 }
 
-llvm::Error TextParser::defineOutputs(Graph& graph, llvm::ArrayRef<TypedName> outputs) {
-  for (const TypedName& output : outputs) {
-    Value* value = graph.findValue(output.name, /*enclosing=*/true);
+bool Reader::readInputs(Graph& graph) {
+  if (!cursor.expect('(', "before inputs"))
+    return false;
+  if (cursor.accept(')'))
+    return true;
+  do
+    if (!readInput(graph))
+      return false;
+  while (cursor.accept(','));
+  return cursor.expect(')', "after inputs");
+}
+
+bool Reader::readInput(Graph& graph) {
+  size_t place = cursor.offset();
+  TypedName name;
+  if (!readTypedName(name) || !checkNewName(graph, name))
+    return false;
+  Value& input = graph.addInput(name.text, name.type);
+  if (!cursor.accept('='))
+    return !cursor.failed();
+  TensorRef data;
+  if (!readTensorLiteral(cursor, name.type, place, data))
+    return false;
+  graph.setInputDefault(input, std::move(data));
+  return true;
+}
+
+bool Reader::readTypedName(TypedName& name) {
+  if (atType(cursor) && !readType(cursor, name.type))
+    return false;
+  name.offset = cursor.offset();
+  return cursor.name(name.text, "a value's name");
+}
+
+bool Reader::readTypedNames(std::vector<TypedName>& names) {
+  if (!cursor.expect('(', "before outputs"))
+    return false;
+  if (cursor.accept(')'))
+    return true;
+  do
+    if (!readTypedName(names.emplace_back()))
+      return false;
+  while (cursor.accept(','));
+  return cursor.expect(')', "after outputs");
+}
+
+bool Reader::readDeclarations(Graph& graph, std::vector<TypedName>& types, bool initializers) {
+  if (!cursor.accept('<'))
+    return !cursor.failed();
+  if (cursor.accept('>'))
+    return true;
+  do {
+    size_t place = cursor.offset();
+    TypedName name;
+    if (!readTypedName(name))
+      return false;
+    if (!cursor.peek().is('=')) {
+      types.push_back(std::move(name));
+      continue;
+    }
+    if (!initializers)
+      return cursor.fail(cursor.offset(), "a function has no initializers",
+                         "write a Constant node");
+    cursor.take();
+    TensorRef data;
+    if (!readTensorLiteral(cursor, name.type, place, data) ||
+        !addInitializer(graph, name, std::move(data)))
+      return false;
+  } while (cursor.accept(','));
+  return cursor.expect('>', "after initializers");
+}
+
+bool Reader::addInitializer(Graph& graph, const TypedName& name, TensorRef data) {
+  Value* input = graph.findValue(name.text);
+  if (!input || !input->isGraphInput() || input->isInitializer()) {
+    if (!checkNewName(graph, name))
+      return false;
+    graph.addInitializer(name.text, std::move(data));
+    return true;
+  }
+  ElementType declared = input->type().elementType();
+  if (declared != ElementType::Undefined && declared != data->elementType())
+    return cursor.fail(name.offset,
+                       fmt::format("input '{}' is of type {}, its default of {}", name.text,
+                                   onnxName(declared), onnxName(data->elementType())));
+  graph.setInputDefault(*input, std::move(data));
+  return true;
+}
+
+bool Reader::setTypes(Graph& graph, const std::vector<TypedName>& types) {
+  for (const TypedName& name : types) {
+    Value* value = graph.findValue(name.text);
     if (!value)
-      return lexer.error(output.at, "output '" + output.name + "' is defined nowhere");
-    if (output.type && value->producer())
-      value->setType(*output.type);
+      return cursor.fail(name.offset,
+                         fmt::format("'{}' has a type and nothing defines it", name.text));
+    if (!value->producer())
+      return cursor.fail(name.offset, fmt::format("the type of '{}' stands twice", name.text));
+    value->setType(name.type);
+  }
+  return true;
+}
+
+bool Reader::addOutputs(Graph& graph, const std::vector<TypedName>& outputs) {
+  for (const TypedName& name : outputs) {
+    Value* value = findDefined(graph, name);
+    if (!value)
+      return false;
+    bool typed = name.type.hasRank() || name.type.elementType() != ElementType::Undefined;
+    if (typed && value->producer() && &value->graph() == &graph)
+      value->setType(name.type);
+    ElementType known = value->type().elementType();
+    if (typed && known != ElementType::Undefined && known != name.type.elementType())
+      return cursor.fail(name.offset,
+                         fmt::format("output '{}' is declared {} and is {}", name.text,
+                                     onnxName(name.type.elementType()), onnxName(known)));
     graph.addOutput(*value);
   }
-  return llvm::Error::success();
+  return true;
 }
 
-llvm::Error TextParser::nodes(Graph& graph) {
-  if (llvm::Error error = expect('{'))
-    return error;
-  while (!lexer.takeIf('}'))
-    if (llvm::Error error = node(graph))
-      return error;
-  return llvm::Error::success();
+bool Reader::readNodes(Graph& graph) {
+  if (!cursor.expect('{', "before nodes"))
+    return false;
+  while (!cursor.accept('}'))
+    if (!readNode(graph))
+      return false;
+  return true;
 }
 
-llvm::Expected<OpName> TextParser::operatorName(std::string& storage, std::string& overload) {
-  auto part = name("an operator");
-  if (!part)
-    return part.takeError();
-  storage = *part;
-  size_t lastDot = std::string::npos;
-  while (lexer.takeIf('.')) {
-    lastDot = storage.size();
-    part = name("an operator");
-    if (!part)
-      return part.takeError();
-    storage += "." + *part;
-  }
-  if (lexer.takeIf(':')) {
-    auto text = name("an overload");
-    if (!text)
-      return text.takeError();
-    overload = std::move(*text);
-  }
-  llvm::StringRef whole = storage;
-  if (lastDot == std::string::npos)
-    return OpName("", whole);
-  return OpName(whole.take_front(lastDot), whole.drop_front(lastDot + 1));
-}
-
-llvm::Error TextParser::node(Graph& graph) {
-  std::string label;
-  Metadata metadata;
-  if (lexer.takeIf('[')) {
-    auto text = name("a node's name");
-    if (!text)
-      return text.takeError();
-    label = std::move(*text);
-    if (lexer.takeIf(','))
-      if (llvm::Error error = stringPairs(metadata))
-        return error;
-    if (llvm::Error error = expect(']'))
-      return error;
-  }
-  std::vector<Token> resultTokens;
-  do {
-    Token at = lexer.peek();
-    auto result = optionalName();
-    if (!result)
-      return result.takeError();
-    at.text = std::move(*result);
-    resultTokens.push_back(std::move(at));
-  } while (lexer.takeIf(','));
-  if (llvm::Error error = expect('='))
-    return error;
-
-  std::string opStorage;
-  std::string overload;
-  auto op = operatorName(opStorage, overload);
-  if (!op)
-    return op.takeError();
-  std::vector<llvm::StringRef> resultNames;
-  for (const Token& token : resultTokens) {
-    if (!token.text.empty())
-      if (llvm::Error error = checkNew(graph, token, token.text))
-        return error;
-    for (llvm::StringRef earlier : resultNames)
-      if (!earlier.empty() && earlier == token.text)
-        return lexer.error(token, "'" + token.text + "' is defined twice");
-    resultNames.push_back(token.text);
-  }
-
-  // Subgraphs refer to their node, so it exists before its attributes; its results may not be seen
-  // by them nor by its operands.
-  std::vector<NamedAttribute> attributes;
-  llvm::SmallVector<Value*, 8> operands;
-  Node& created = graph.create(*op, {}, std::vector<llvm::StringRef>(resultNames.size()));
-  if (lexer.peek().is('<'))
-    if (llvm::Error error = attributeList(graph, &created, *op, attributes))
-      return error;
-  if (llvm::Error error = expect('('))
-    return error;
-  while (!lexer.takeIf(')')) {
-    Token at = lexer.peek();
-    auto operand = optionalName();
-    if (!operand)
-      return operand.takeError();
-    Value* value = operand->empty() ? nullptr : graph.findValue(*operand, /*enclosing=*/true);
-    if (!value && !operand->empty())
-      return lexer.error(at, "'" + *operand + "' is not defined before it is read");
-    operands.push_back(value);
-    if (!lexer.takeIf(',') && !lexer.peek().is(')'))
-      return lexer.expected("',' or ')'");
-  }
-  if (lexer.peek().is('<'))
-    if (llvm::Error error = attributeList(graph, &created, *op, attributes))
-      return error;
-
-  created.setOperands(operands);
-  for (size_t i = 0; i < resultNames.size(); ++i)
-    if (!resultNames[i].empty())
-      graph.rename(created.result(static_cast<unsigned>(i)), resultNames[i]);
-  for (NamedAttribute& attribute : attributes)
-    created.setAttribute(attribute.name, std::move(attribute.value));
+bool Reader::readNode(Graph& graph) {
+  std::string label, overload, opStorage;
+  if (cursor.accept('[') &&
+      (!cursor.name(label, "a node's label") || !cursor.expect(']', "after a node's label")))
+    return false;
+  std::vector<Name> results;
+  OpName op;
+  if (!readNames(results, '=') || !readOperator(op, opStorage))
+    return false;
+  if (cursor.accept(':') && !cursor.name(overload, "an overload"))
+    return false;
+  // Results get their names last: neither operands nor subgraphs may read them.
+  Node& node = graph.create(op, {}, std::vector<llvm::StringRef>(results.size()));
   if (!label.empty())
-    created.setName(std::move(label));
-  if (!metadata.empty())
-    created.setMetadata(std::move(metadata));
-  created.setOverload(std::move(overload));
-  return llvm::Error::success();
+    node.setName(std::move(label));
+  if (!overload.empty())
+    node.setOverload(std::move(overload));
+  bool attributesFirst = cursor.peek().is('<');
+  if (attributesFirst && !readAttributes(node))
+    return false;
+  if (!readOperands(node))
+    return false;
+  if (cursor.peek().is('<')) {
+    if (attributesFirst)
+      return cursor.fail(cursor.offset(), "attributes stand before and after the operands");
+    if (!readAttributes(node))
+      return false;
+  }
+  return !cursor.failed() && nameResults(node, results);
 }
 
-llvm::Expected<Function*> TextParser::parseFunction() {
-  std::string domain;
-  std::string overload;
-  std::string docString;
-  OpsetImports imports;
-  if (llvm::Error error = expect('<'))
-    return error;
-  while (!lexer.takeIf('>')) {
-    Token at = lexer.peek();
-    auto key = name("a key");
-    if (!key)
-      return key.takeError();
-    if (llvm::Error error = expect(':'))
-      return error;
-    if (*key == "opset_import") {
-      if (llvm::Error error = opsetImports(imports))
-        return error;
-    } else if (*key == "domain" || *key == "overload" || *key == "doc_string") {
-      auto text = string();
-      if (!text)
-        return text.takeError();
-      (*key == "domain" ? domain : *key == "overload" ? overload : docString) = std::move(*text);
-    } else {
-      return lexer.error(at, "unknown key '" + *key + "'");
-    }
-    if (!lexer.takeIf(',') && !lexer.peek().is('>'))
-      return lexer.expected("',' or '>'");
-  }
-  auto functionName = name("a function's name");
-  if (!functionName)
-    return functionName.takeError();
-  auto function = std::make_unique<Function>(model.context(), domain, *functionName);
-  function->overload = std::move(overload);
-  function->docString = std::move(docString);
-  function->opsets = std::move(imports);
-  Graph& body = function->body;
-  body.setName(*functionName);
-  if (lexer.takeIf('<'))
-    while (!lexer.takeIf('>')) {
-      auto attribute = name("an attribute's name");
-      if (!attribute)
-        return attribute.takeError();
-      if (lexer.takeIf(':')) {
-        auto kind = name("an attribute's type");
-        if (!kind)
-          return kind.takeError();
-        if (llvm::Error error = expect('='))
-          return error;
-        auto value = attributeValue(body, nullptr, attributeKindFromName(*kind));
-        if (!value)
-          return value.takeError();
-        function->defaults.push_back({std::move(*attribute), std::move(*value)});
-      } else {
-        function->attributes.push_back(std::move(*attribute));
-      }
-      if (!lexer.takeIf(',') && !lexer.peek().is('>'))
-        return lexer.expected("',' or '>'");
-    }
-  if (llvm::Error error = inputs(body))
-    return error;
-  if (lexer.peek().kind != Token::Kind::Arrow)
-    return lexer.expected("'=>'");
-  lexer.take();
-  if (llvm::Error error = expect('('))
-    return error;
-  std::vector<TypedName> outputs;
-  while (!lexer.takeIf(')')) {
-    auto output = typedName();
-    if (!output)
-      return output.takeError();
-    outputs.push_back(std::move(*output));
-    if (!lexer.takeIf(',') && !lexer.peek().is(')'))
-      return lexer.expected("',' or ')'");
-  }
-  if (llvm::Error error = nodes(body))
-    return error;
-  if (llvm::Error error = defineOutputs(body, outputs))
-    return error;
-  model.markEdited();
-  model.functions.push_back(std::move(function));
-  return model.functions.back().get();
+/// `com.microsoft.Gelu`: the last dot separates the operator from its domain. `storage` keeps the
+/// text of `op`.
+bool Reader::readOperator(OpName& op, std::string& storage) {
+  size_t lastPart = 0;
+  std::string part;
+  do {
+    if (!cursor.name(part, "an operator"))
+      return false;
+    if (!storage.empty())
+      storage += '.';
+    lastPart = storage.size();
+    storage += part;
+  } while (cursor.accept('.'));
+  llvm::StringRef whole = storage;
+  llvm::StringRef domain = whole.take_front(lastPart == 0 ? 0 : lastPart - 1);
+  op = OpName(domain, whole.drop_front(lastPart));
+  return true;
 }
+
+/// A comma-separated list of names up to `end`, which is consumed. A place may be empty or "" for
+/// an absent operand or result; an empty place after the last comma does not count.
+bool Reader::readNames(std::vector<Name>& names, char end) {
+  while (!cursor.accept(end)) {
+    Name& name = names.emplace_back();
+    name.offset = cursor.offset();
+    if (!cursor.peek().is(',') && !cursor.name(name.text, "a value's name"))
+      return false;
+    if (!cursor.accept(',') && !cursor.peek().is(end))
+      return cursor.unexpected(fmt::format("`,` or `{}`", end));
+  }
+  return true;
+}
+
+bool Reader::readOperands(Node& node) {
+  std::vector<Name> names;
+  if (!cursor.expect('(', "before operands") || !readNames(names, ')'))
+    return false;
+  std::vector<Value*> operands;
+  for (const Name& name : names) {
+    operands.push_back(name.text.empty() ? nullptr : findDefined(node.graph(), name));
+    if (cursor.failed())
+      return false;
+  }
+  node.setOperands(operands);
+  return true;
+}
+
+bool Reader::nameResults(Node& node, const std::vector<Name>& results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].text.empty())
+      continue;
+    if (!checkNewName(node.graph(), results[i]))
+      return false;
+    node.graph().rename(node.result(static_cast<unsigned>(i)), results[i].text);
+  }
+  return true;
+}
+
+bool Reader::readAttributes(Node& node) {
+  if (!cursor.expect('<', "before attributes"))
+    return false;
+  while (!cursor.peek().is('>')) {
+    std::string name;
+    size_t place = cursor.offset();
+    if (!cursor.name(name, "an attribute's name"))
+      return false;
+    if (name == "metadata_props" && cursor.peek().is(':') && cursor.peekNext().is('[')) {
+      Metadata metadata;
+      cursor.take();
+      if (!readPairs(metadata))
+        return false;
+      node.setMetadata(std::move(metadata));
+    } else {
+      if (node.attribute(name))
+        return cursor.fail(place, fmt::format("attribute '{}' is given twice", name));
+      if (node.attributes().size() == maxAttributes)
+        return cursor.fail(place, fmt::format("more than {} attributes", maxAttributes));
+      Attribute attribute;
+      if (!readAttribute(name, &node, attribute))
+        return false;
+      node.setAttribute(name, std::move(attribute));
+    }
+    if (!cursor.accept(','))
+      break;
+  }
+  return cursor.expect('>', "after attributes");
+}
+
+/// What follows an attribute's name: `= value` or `: kind = value`.
+bool Reader::readAttribute(llvm::StringRef name, Node* holder, Attribute& attribute) {
+  AttributeKind stated = AttributeKind::Undefined;
+  if (cursor.accept(':')) {
+    size_t place = cursor.offset();
+    std::string word;
+    if (!cursor.identifier(word, "an attribute's kind"))
+      return false;
+    stated = attributeKindFromName(word);
+    if (stated == AttributeKind::Undefined)
+      return cursor.fail(place, fmt::format("`{}` is no kind of attribute", word),
+                         "kinds are int, float, string, tensor, graph and their plurals");
+  }
+  if (!cursor.expect('=', "after an attribute's name"))
+    return false;
+  if (cursor.accept('@'))
+    return readReference(name, holder, stated, attribute);
+  // An integer is a float where the operator's definition wants one.
+  AttributeKind wanted = stated != AttributeKind::Undefined ? stated : definedKind(holder, name);
+  size_t place = cursor.offset();
+  if (cursor.peek().is('[')) {
+    if (!readList(wanted, holder, attribute))
+      return false;
+  } else {
+    AttributeKind kind = AttributeKind::Undefined;
+    Elements elements;
+    if (!readElement(wanted, holder, kind, elements))
+      return false;
+    attribute = makeAttribute(kind, std::move(elements));
+  }
+  if (stated != AttributeKind::Undefined && stated != attribute.kind())
+    return cursor.fail(place,
+                       fmt::format("attribute '{}' is declared {} and its value is {}", name,
+                                   attributeKindName(stated), attributeKindName(attribute.kind())));
+  return true;
+}
+
+bool Reader::readReference(llvm::StringRef name, const Node* holder, AttributeKind kind,
+                           Attribute& attribute) {
+  std::string target;
+  size_t place = cursor.offset();
+  if (!cursor.name(target, "the name of a function's attribute"))
+    return false;
+  if (!function || !holder)
+    return cursor.fail(place, "an attribute reference outside a function's body");
+  auto known = llvm::find_if(function->defaults,
+                             [&](const NamedAttribute& entry) { return entry.name == target; });
+  bool hasDefault = known != function->defaults.end();
+  if (!hasDefault && !llvm::is_contained(function->attributes, target))
+    return cursor.fail(place, fmt::format("the function has no attribute '{}'", target));
+  if (kind == AttributeKind::Undefined)
+    kind = definedKind(holder, name);
+  if (kind == AttributeKind::Undefined && hasDefault)
+    kind = known->value.kind();
+  attribute = Attribute::reference(std::move(target), kind);
+  return true;
+}
+
+bool Reader::readList(AttributeKind kind, Node* holder, Attribute& attribute) {
+  size_t place = cursor.offset();
+  cursor.take();
+  AttributeKind expected = elementOf(kind);
+  AttributeKind element = AttributeKind::Undefined;
+  Elements elements;
+  while (!cursor.peek().is(']')) {
+    size_t elementPlace = cursor.offset();
+    AttributeKind found = AttributeKind::Undefined;
+    if (!readElement(expected, holder, found, elements))
+      return false;
+    if (element == AttributeKind::Undefined)
+      element = found;
+    if (found != element)
+      return cursor.fail(elementPlace,
+                         fmt::format("a list of {} with an element that is {}",
+                                     attributeKindName(listOf(element)), attributeKindName(found)),
+                         "`name: floats = [1, 2.5]` makes all of them floats");
+    if (!cursor.accept(','))
+      break;
+  }
+  if (!cursor.expect(']', "after a list"))
+    return false;
+  if (element == AttributeKind::Undefined)
+    element = expected;
+  if (element == AttributeKind::Undefined)
+    return cursor.fail(place, "an empty list must state its kind", "write `name: ints = []`");
+  attribute = makeAttribute(listOf(element), std::move(elements));
+  return true;
+}
+
+/// Appends one value to the vector of its kind. `expected` turns integers into floats; whether the
+/// kinds agree otherwise is for the caller to say.
+bool Reader::readElement(AttributeKind expected, Node* holder, AttributeKind& kind,
+                         Elements& elements) {
+  const Token& token = cursor.peek();
+  bool isFloat = token.kind == Token::Kind::Float ||
+                 (token.kind == Token::Kind::Identifier && isSpecialFloat(token.text)) ||
+                 (token.kind == Token::Kind::Integer && expected == AttributeKind::Float);
+  if (isFloat) {
+    kind = AttributeKind::Float;
+    return readFloat(elements);
+  }
+  if (token.kind == Token::Kind::Integer) {
+    kind = AttributeKind::Int;
+    return cursor.integer(elements.ints.emplace_back(), "an integer");
+  }
+  if (token.kind == Token::Kind::String && !cursor.peekNext().is('(')) {
+    kind = AttributeKind::String;
+    return cursor.string(elements.strings.emplace_back(), "a string");
+  }
+  if (atType(cursor)) {
+    kind = AttributeKind::Tensor;
+    return readTensor(elements);
+  }
+  if (!cursor.atName())
+    return cursor.unexpected("an attribute's value");
+  kind = AttributeKind::Graph;
+  return readSubgraph(holder, elements);
+}
+
+bool Reader::readFloat(Elements& elements) {
+  const Token& token = cursor.peek();
+  std::optional<float> value = floatFromText(token.text);
+  if (!value)
+    return cursor.fail(token.offset,
+                       fmt::format("`{}` is too large for a float", token.text.take_front(40)));
+  elements.floats.push_back(*value);
+  cursor.take();
+  return true;
+}
+
+bool Reader::readTensor(Elements& elements) {
+  size_t place = cursor.offset();
+  TensorType type;
+  std::string ignored; // a tensor's name says nothing in an attribute
+  if (!readType(cursor, type))
+    return false;
+  if (cursor.atName() && !cursor.name(ignored, "a tensor's name"))
+    return false;
+  cursor.accept('=');
+  return readTensorLiteral(cursor, type, place, elements.tensors.emplace_back());
+}
+
+bool Reader::readSubgraph(Node* holder, Elements& elements) {
+  if (!holder)
+    return cursor.fail(cursor.offset(), "a graph cannot be the default of an attribute");
+  Graph& outer = holder->graph();
+  elements.graphs.push_back(std::make_unique<Graph>(outer.context(), outer.opsets(), holder));
+  return readGraph(*elements.graphs.back());
+}
+
+bool Reader::readFunction() {
+  auto made = std::make_unique<Function>(model.context(), "", "");
+  if (!readHeader({made->opsets,
+                   {{"domain", &made->domain},
+                    {"overload", &made->overload},
+                    {"doc_string", &made->docString}},
+                   {},
+                   nullptr}))
+    return false;
+  size_t place = cursor.offset();
+  if (!cursor.name(made->name, "a function's name"))
+    return false;
+  for (const std::unique_ptr<Function>& other : model.functions)
+    if (other->name == made->name && other->domain == made->domain &&
+        other->overload == made->overload)
+      return cursor.fail(place, fmt::format("function '{}' is defined twice", made->name));
+  function = made.get();
+  model.functions.push_back(std::move(made));
+  Graph& body = function->body;
+  std::vector<TypedName> outputs, types;
+  if (!readFunctionAttributes(*function) || !readInputs(body) || !cursor.expectArrow() ||
+      !readTypedNames(outputs) || !readDeclarations(body, types, /*initializers=*/false) ||
+      !readNodes(body) || !setTypes(body, types) || !addOutputs(body, outputs))
+    return false;
+  function = nullptr;
+  model.markEdited();
+  return true;
+}
+
+bool Reader::readFunctionAttributes(Function& target) {
+  if (!cursor.accept('<'))
+    return !cursor.failed();
+  llvm::StringSet<> seen;
+  while (!cursor.peek().is('>')) {
+    std::string name;
+    size_t place = cursor.offset();
+    if (!cursor.name(name, "an attribute's name"))
+      return false;
+    if (!seen.insert(name).second)
+      return cursor.fail(place, fmt::format("attribute '{}' is given twice", name));
+    if (cursor.peek().is(':') || cursor.peek().is('=')) {
+      Attribute value;
+      if (!readAttribute(name, nullptr, value))
+        return false;
+      target.defaults.push_back({name, std::move(value)});
+    } else {
+      target.attributes.push_back(name);
+    }
+    if (!cursor.accept(','))
+      break;
+  }
+  return cursor.expect('>', "after a function's attributes");
+}
+
+} // namespace
 
 llvm::Expected<std::unique_ptr<Model>> readText(llvm::StringRef text, const OpRegistry& registry,
                                                 llvm::StringRef fileName) {
   auto model = std::make_unique<Model>(registry);
-  TextParser parser(text, fileName, *model);
-  if (llvm::Error error = parser.parseModel())
+  Reader reader(*model, text, fileName);
+  if (llvm::Error error = reader.readModel())
     return error;
+  model->markEdited();
   return model;
 }
 
 llvm::Expected<Function*> readFunctionText(llvm::StringRef text, Model& model) {
-  TextParser parser(text, "<function>", model);
-  auto function = parser.parseFunction();
-  if (!function)
-    return function.takeError();
-  if (llvm::Error error = parser.expectEnd())
-    return error;
-  return function;
+  return Reader(model, text, "<function>").readOnlyFunction();
 }
 
 } // namespace kvopt
