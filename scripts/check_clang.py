@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Checks that clang++-14 accepts every file of a build that g++ made, with the same warnings as errors.
+
+usage: check_clang.py BUILD_FOLDER
+
+Only parses (-fsyntax-only): the build's generated headers must exist. Exits 1 and prints the compiler's
+messages when a file is not accepted, or when there is no file to check.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+
+def clang_command(entry):
+    words = shlex.split(entry["command"])
+    while os.path.basename(words[0]) == "ccache":
+        words.pop(0)
+    output = words.index("-o")
+    return ["clang++-14", "-fsyntax-only"] + words[1:output] + words[output + 2:]
+
+
+def check(entry):
+    result = subprocess.run(clang_command(entry), cwd=entry["directory"], stdin=subprocess.DEVNULL,
+                            capture_output=True, text=True, check=False)
+    return entry["file"], result.returncode, result.stdout + result.stderr
+
+
+def main():
+    build = pathlib.Path(sys.argv[1])
+    with open(build / "compile_commands.json", encoding="utf-8") as file:
+        entries = [e for e in json.load(file) if not e["file"].endswith(".pb.cc")]
+    bad = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for file, code, text in pool.map(check, entries):
+            if code != 0:
+                bad += 1
+                print(f"{file}:\n{text}")
+    print(f"clang++-14 accepts {len(entries) - bad} of {len(entries)} files")
+    return 1 if bad or not entries else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
