@@ -46,8 +46,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Expectation{"llama_gqa-ts14-eager", 2, 4, 2, 16, "additive", 0.25},
                     Expectation{"gpt2-dynamo18-eager", 2, 4, 4, 16, "additive", 0.25},
                     Expectation{"qwen2-dynamo23-sdpa", 2, 4, 2, 16, "boolean", 0.25}),
-    [](const auto& info) {
-      std::string name = info.param.model;
+    [](const auto& parameter) {
+      std::string name = parameter.param.model;
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
