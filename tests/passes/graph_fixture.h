@@ -69,8 +69,10 @@ protected:
   static NamedAttribute intAttribute(const char* name, int64_t value) {
     return {name, Attribute::ofInt(value)};
   }
-  static NamedAttribute intsAttribute(const char* name, std::vector<int64_t> values) {
-    return {name, Attribute::ofInts(std::move(values))};
+  static std::vector<NamedAttribute> one(NamedAttribute attribute) {
+    std::vector<NamedAttribute> list;
+    list.push_back(std::move(attribute));
+    return list;
   }
   /// A node with a subgraph that reads `captured`.
   Value& holder(Value& captured, const char* name) {

@@ -36,7 +36,7 @@ TEST_F(RewriterTest, CreatesAfterTheLastOperand) {
   Rewriter rewriter(graph(), "rule", journal);
   Node& late = rewriter.create("Add", {&d, &b}, {}, 1, "late");
   Node& early = rewriter.create("Relu", {&a}, {}, 1, "early");
-  EXPECT_EQ(late.getPrevNode(), d.producer());
+  EXPECT_EQ(&*std::prev(late.getIterator()), d.producer());
   EXPECT_EQ(&graph().nodes().front(), &early);
   expectWellFormed();
 }
@@ -212,7 +212,7 @@ TEST_F(RewriterTest, JournalAndMetadata) {
   graph().addOutput(out);
   {
     Rewriter rewriter(graph(), "fuse", journal, "/out");
-    Node& fused = rewriter.create("ai.example::Fused", {&a}, {intAttribute("k", 3)}, 1, "fused");
+    Node& fused = rewriter.create("ai.example::Fused", {&a}, one(intAttribute("k", 3)), 1, "fused");
     rewriter.recordSources(fused, {out.producer(), b.producer()});
     EXPECT_EQ(fused.intAttr("k", 0), 3);
     EXPECT_EQ(fused.metadata(), (Metadata{{"kvopt.rule", "fuse"}, {"kvopt.from", "/out b"}}));

@@ -207,10 +207,10 @@ TEST_F(DriverTest, NearMissesOfRewrittenRootsAreForgotten) {
   options.nearMisses = &misses;
   EXPECT_EQ(driven(options), 1u);
   ASSERT_EQ(misses.ranked().size(), 2u) << "both rules, at the root that is left";
-  for (const NearMiss& miss : misses.ranked()) {
-    EXPECT_EQ(miss.root, "/missed");
-    EXPECT_EQ(miss.matched, 1u);
-    EXPECT_EQ(miss.failure.found, "Tanh");
+  for (const NearMiss& left : misses.ranked()) {
+    EXPECT_EQ(left.root, "/missed");
+    EXPECT_EQ(left.matched, 1u);
+    EXPECT_EQ(left.failure.found, "Tanh");
   }
 }
 
