@@ -106,6 +106,8 @@ private:
                          &mask};
     Node& fused =
         rewriter.create("ai.kvopt::InPlaceKvSdpa", operands, std::move(attributes), 3, "attention");
+    // Not earlier than the attention: shapes of the past are read before it is overwritten.
+    graph.moveBefore(fused, &sdpa);
     recordOrigin(fused, site, rewriter);
     CacheUpdate key = *site.key;
     CacheUpdate value = *site.value;
