@@ -153,6 +153,13 @@ void Graph::removeInput(Value& input) {
   sharedContext.noteEdit();
 }
 
+void Graph::removeInitializer(Value& initializer) {
+  assert(initializer.isInitializer() && !initializer.isGraphInput() && initializer.isUnused());
+  releaseName(initializer);
+  llvm::erase_if(initializerList, [&](const auto& owned) { return owned.get() == &initializer; });
+  sharedContext.noteEdit();
+}
+
 Node& Graph::create(OpName op, llvm::ArrayRef<Value*> operands,
                     llvm::ArrayRef<llvm::StringRef> resultNames, Node* before) {
   auto* node = new Node(*this, op);

@@ -86,6 +86,8 @@ public:
   void setOutput(unsigned slot, Value& value);
   /// Requires that nothing reads the input.
   void removeInput(Value& input);
+  /// Requires that nothing reads the initializer.
+  void removeInitializer(Value& initializer);
 
   /// A node before `before` (at the end when null). Result names may be empty for omitted results.
   Node& create(OpName op, llvm::ArrayRef<Value*> operands,

@@ -5,6 +5,12 @@
 
 namespace kvopt {
 
+namespace {
+std::string nameForMessages(const Node& node) {
+  return node.name().empty() ? node.result().name().str() : node.name().str();
+}
+} // namespace
+
 void Constraints::shape(const Var& var, std::vector<std::string> extents) {
   entries.push_back({ShapeDemand{&var, std::move(extents)}, nullptr});
 }
@@ -17,7 +23,8 @@ void Constraints::require(std::string sentence, std::function<bool(const Match&)
          if (predicate(match))
            return true;
          return refusal.because([&] {
-           return MatchFailure{code, match.root().name().str(), sentence, "that it is not so", ""};
+           return MatchFailure{code, nameForMessages(match.root()), sentence, "that it is not so",
+                               ""};
          });
        }});
 }

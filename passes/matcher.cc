@@ -23,12 +23,14 @@ void CompiledPattern::collect(const PatternNode& place, const std::string& prefi
   std::string here = prefix;
   if (place.kind == PatternNode::Kind::Op) {
     here += place.nameText;
-    if (atRoot)
+    if (atRoot && !llvm::is_contained(roots, place.name))
       roots.push_back(place.name);
   } else if (place.var) {
     here += place.var->name();
   }
-  paths.try_emplace(&place, here);
+  // Sub-patterns are shared; without this, alternatives that nest would be walked again and again.
+  if (!paths.try_emplace(&place, here).second && !atRoot)
+    return;
   bool isOp = place.kind == PatternNode::Kind::Op;
   for (size_t i = 0; i < place.children.size(); ++i)
     collect(place.children[i].node(), isOp ? fmt::format("{}/{}:", here, i) : prefix,
@@ -45,6 +47,8 @@ public:
   Matcher(const CompiledPattern& compiled, const MatcherOptions& matcherOptions, NearMiss* miss)
       : pattern(compiled), options(matcherOptions), nearMiss(miss) {}
 
+  bool hasGivenUp() const { return gaveUp; }
+
   std::optional<Match> run(Node& root) {
     current.rootNode = &root;
     bool found = false;
@@ -60,16 +64,10 @@ private:
   using Continuation = llvm::function_ref<bool()>;
 
   bool match(const PatternNode& place, Value* value, Continuation next) {
-    if (++steps > options.stepBudget) {
-      if (!gaveUp)
-        note(place, value, [&] {
-          return MatchFailure{ReasonCode::StepBudget, nameOf(value),
-                              fmt::format("a match within {} steps", options.stepBudget),
-                              "that the search goes on", ""};
-        });
-      gaveUp = true;
+    if (gaveUp)
       return false;
-    }
+    if (++steps > options.stepBudget)
+      return giveUp(place, value);
     switch (place.kind) {
     case PatternNode::Kind::Any:
       return value ? next() : missing(place, value);
@@ -91,6 +89,21 @@ private:
     case PatternNode::Kind::Op:
       return matchOp(place, value, next);
     }
+    return false;
+  }
+
+  /// Ends the search. This reason stands above every other: nothing was refuted.
+  bool giveUp(const PatternNode& place, const Value* value) {
+    gaveUp = true;
+    if (!nearMiss)
+      return false;
+    unsigned matched = static_cast<unsigned>(current.matchedNodes.size());
+    nearMiss->matched = nearMiss->isSet ? std::max(nearMiss->matched, matched) : matched;
+    nearMiss->isSet = true;
+    nearMiss->path = pattern.path(place).str();
+    nearMiss->failure = {ReasonCode::StepBudget, nameOf(value),
+                         fmt::format("a match within {} steps", options.stepBudget),
+                         "that the search goes on", ""};
     return false;
   }
 
@@ -163,7 +176,7 @@ private:
       --count;
     if (count > place.children.size())
       return note(place, value, [&] {
-        return MatchFailure{ReasonCode::PatternMismatch, node->name().str(),
+        return MatchFailure{ReasonCode::PatternMismatch, nameOf(value),
                             fmt::format("at most {} operands", place.children.size()),
                             fmt::format("{}", count), ""};
       });
@@ -191,27 +204,51 @@ private:
   bool attributesHold(const PatternNode& place, Node& node) {
     for (const AttributeDemand& demand : place.attributes)
       if (!attributeHolds(demand, node))
-        return note(place, node.results().empty() ? nullptr : &node.result(), [&] {
-          return MatchFailure{ReasonCode::PatternMismatch, node.name().str(),
-                              fmt::format("attribute '{}' as the rule states it", demand.name),
-                              "another value", ""};
+        return note(place, nullptr, [&] {
+          const Attribute* written = node.attributeOrDefault(demand.name);
+          return MatchFailure{isAxisOfUnknownRank(demand, node) ? ReasonCode::DynamicRank
+                                                                : ReasonCode::PatternMismatch,
+                              nameOf(&node.result()),
+                              fmt::format("{} = {}", demand.name, demandText(demand)),
+                              written ? attributeText(*written) : "that it is not written", ""};
         });
     return true;
+  }
+
+  static bool isAxisAttribute(llvm::StringRef name) {
+    return name == "axis" || name == "axes" || name == "perm";
+  }
+
+  static bool isAxisOfUnknownRank(const AttributeDemand& demand, const Node& node) {
+    return isAxisAttribute(demand.name) && node.operand(0) && !node.operand(0)->type().hasRank() &&
+           node.attributeOrDefault(demand.name);
+  }
+
+  /// The rank that the axes of a node count in: that of the first operand, except where they are
+  /// axes of the result.
+  static std::optional<unsigned> axisRank(const Node& node) {
+    const Value* operand = node.operand(0);
+    if (!operand || !operand->type().hasRank())
+      return std::nullopt;
+    unsigned rank = operand->type().rank();
+    if (node.op() == "Unsqueeze") {
+      auto inserted = node.intsAttr("axes");
+      return rank + static_cast<unsigned>(inserted ? inserted->size() : 0);
+    }
+    return node.op() == "OneHot" ? rank + 1 : rank;
   }
 
   static bool attributeHolds(const AttributeDemand& demand, const Node& node) {
     const Attribute* written = node.attributeOrDefault(demand.name);
     if (!written || written->isReference())
       return false;
-    bool isAxis = demand.name == "axis" || demand.name == "axes" || demand.name == "perm";
+    bool isAxis = isAxisAttribute(demand.name);
+    std::optional<unsigned> rank = isAxis ? axisRank(node) : std::nullopt;
     auto sameAxis = [&](int64_t a, int64_t b) {
-      if (a == b || !isAxis)
+      if (a == b || !rank)
         return a == b;
-      const Value* operand = node.operand(0);
-      if (!operand || !operand->type().hasRank())
-        return false;
-      auto left = normalizedAxis(a, operand->type().rank());
-      return left && left == normalizedAxis(b, operand->type().rank());
+      auto left = normalizedAxis(a, *rank);
+      return left && left == normalizedAxis(b, *rank);
     };
     if (const auto* number = std::get_if<int64_t>(&demand.value))
       return written->kind() == AttributeKind::Int && sameAxis(*number, written->intValue());
@@ -227,6 +264,33 @@ private:
       return written->kind() == AttributeKind::Float && written->floatValue() == *real;
     return written->kind() == AttributeKind::String &&
            written->stringValue() == std::get<std::string>(demand.value);
+  }
+
+  static std::string demandText(const AttributeDemand& demand) {
+    if (const auto* numbers = std::get_if<std::vector<int64_t>>(&demand.value))
+      return fmt::format("[{}]", fmt::join(*numbers, ", "));
+    if (const auto* number = std::get_if<int64_t>(&demand.value))
+      return fmt::format("{}", *number);
+    if (const auto* real = std::get_if<float>(&demand.value))
+      return fmt::format("{}", *real);
+    return std::get<std::string>(demand.value);
+  }
+
+  static std::string attributeText(const Attribute& attribute) {
+    if (attribute.isReference())
+      return "an attribute of the function";
+    switch (attribute.kind()) {
+    case AttributeKind::Int:
+      return fmt::format("{}", attribute.intValue());
+    case AttributeKind::Ints:
+      return fmt::format("[{}]", fmt::join(attribute.ints(), ", "));
+    case AttributeKind::Float:
+      return fmt::format("{}", attribute.floatValue());
+    case AttributeKind::String:
+      return attribute.stringValue().str();
+    default:
+      return "a value of another kind";
+    }
   }
 
   /// The structure matched: readers outside the match, then the rule's constraints.
@@ -300,11 +364,15 @@ private:
 };
 
 std::optional<Match> matchAt(const CompiledPattern& pattern, Node& root,
-                             const MatcherOptions& options, NearMiss* nearMiss) {
+                             const MatcherOptions& options, NearMiss* nearMiss, bool* gaveUp) {
   if (nearMiss)
     nearMiss->root = root.name().empty() && !root.results().empty() ? root.result().name().str()
                                                                     : root.name().str();
-  return Matcher(pattern, options, nearMiss).run(root);
+  Matcher matcher(pattern, options, nearMiss);
+  std::optional<Match> match = matcher.run(root);
+  if (gaveUp)
+    *gaveUp = matcher.hasGivenUp();
+  return match;
 }
 
 } // namespace kvopt

@@ -37,8 +37,10 @@ struct MatcherOptions {
 
 /// Tries `pattern` with `root` as its root node. Full backtracking: a failure anywhere, constraints
 /// included, re-opens every earlier choice. Never edits the graph. When `nearMiss` is given, it
-/// receives the furthest failure of a failed attempt.
+/// receives the furthest failure of a failed attempt. `gaveUp`, when given, is set to whether the
+/// step budget ended the search; nothing is known of the root then.
 std::optional<Match> matchAt(const CompiledPattern& pattern, Node& root,
-                             const MatcherOptions& options = {}, NearMiss* nearMiss = nullptr);
+                             const MatcherOptions& options = {}, NearMiss* nearMiss = nullptr,
+                             bool* gaveUp = nullptr);
 
 } // namespace kvopt

@@ -28,11 +28,26 @@ llvm::Error applyRuleList(Model& model, llvm::ArrayRef<const RuleRegistry::Entry
   RuleDriverOptions options;
   options.nearMisses = context.nearMisses;
   size_t journaled = context.journal.entries.size();
+  // The definitions of kvopt's operators are found only where their domain is imported.
+  bool isImported = model.opsets.count(kvoptDomain) != 0;
+  model.opsets.try_emplace(kvoptDomain, 1);
   auto result = applyRules(model.graph(), enabled, context.journal, options);
+  bool isNeeded = isImported;
+  for (size_t i = journaled; i < context.journal.entries.size(); ++i) {
+    const JournalEntry& entry = context.journal.entries[i];
+    context.count(passName, entry.rule);
+    isNeeded |= llvm::any_of(entry.created, [](llvm::StringRef created) {
+      return OpName(created.split(' ').first).domain() == kvoptDomain;
+    });
+  }
+  if (!isNeeded)
+    model.opsets.erase(kvoptDomain);
+  else if (!isImported)
+    model.markEdited();
   if (!result)
     return result.takeError();
-  for (size_t i = journaled; i < context.journal.entries.size(); ++i)
-    context.count(passName, context.journal.entries[i].rule);
+  if (result->gaveUp != 0)
+    context.count(passName, reasonName(ReasonCode::StepBudget), result->gaveUp);
   return llvm::Error::success();
 }
 

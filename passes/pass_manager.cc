@@ -42,6 +42,7 @@ bool selects(llvm::ArrayRef<std::string> names, llvm::StringRef pass) {
 } // namespace
 
 llvm::Error PassManager::run(Model& model, PassContext& context) {
+  measured.clear();
   if (settings.verifyEach)
     if (llvm::Error error = verify(model))
       return error;

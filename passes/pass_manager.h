@@ -46,6 +46,7 @@ public:
   llvm::Error addPipeline(llvm::StringRef text);
   llvm::Error run(Model& model, PassContext& context);
 
+  /// Of the last run.
   llvm::ArrayRef<PassTiming> timings() const { return measured; }
 
 private:

@@ -52,7 +52,8 @@ private:
 };
 
 /// A demand on an attribute. Axes (`axis`, `axes`, `perm`) compare after normalisation by the rank
-/// of the first operand; an attribute that is not written has its definition's default.
+/// they count in (the first operand's; the result's for Unsqueeze and OneHot); an attribute that is
+/// not written has its definition's default.
 struct AttributeDemand {
   std::string name;
   std::variant<int64_t, std::vector<int64_t>, float, std::string> value;

@@ -110,8 +110,8 @@ std::string printPipeline(llvm::ArrayRef<PipelineStep> steps) {
       if (!first)
         text += ' ';
       first = false;
-      bool plain =
-          !value.empty() && llvm::StringRef(value).find_first_of(" }\"") == llvm::StringRef::npos;
+      bool plain = !value.empty() && value.front() != '"' &&
+                   llvm::StringRef(value).find_first_of(" }") == llvm::StringRef::npos;
       text += key + '=' + (plain ? value : '"' + value + '"');
     }
     text += '}';

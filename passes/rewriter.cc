@@ -18,9 +18,11 @@ unsigned Journal::applications(llvm::StringRef rule) const {
       llvm::count_if(entries, [&](const JournalEntry& entry) { return entry.rule == rule; }));
 }
 
-Rewriter::Rewriter(Graph& graph, std::string ruleName, Journal& journalToFill)
+Rewriter::Rewriter(Graph& graph, std::string ruleName, Journal& journalToFill,
+                   llvm::StringRef rootName)
     : edited(graph), journal(journalToFill) {
   entry.rule = std::move(ruleName);
+  entry.root = rootName.str();
 }
 
 Rewriter::~Rewriter() {
@@ -58,7 +60,9 @@ Node& Rewriter::create(OpName op, llvm::ArrayRef<Value*> operands,
 }
 
 Value& Rewriter::constant(llvm::StringRef hint, TensorRef data) {
-  return edited.addConstant(hint, std::move(data));
+  Value& value = edited.addConstant(hint, std::move(data));
+  createdConstants.push_back(&value);
+  return value;
 }
 
 void Rewriter::recordSources(Node& fused, llvm::ArrayRef<Node*> sources) {
@@ -100,6 +104,36 @@ std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const
   return {};
 }
 
+namespace {
+
+/// `preferred` with what it does not know taken from `other`; both describe one tensor.
+TensorType merged(const TensorType& preferred, const TensorType& other) {
+  TensorType type = preferred;
+  if (type.elementType() == ElementType::Undefined)
+    type.setElementType(other.elementType());
+  if (!other.hasRank() || (type.hasRank() && type.rank() != other.rank()))
+    return type;
+  if (!type.hasRank()) {
+    type.setShape(Shape(other.shape().begin(), other.shape().end()));
+    return type;
+  }
+  Shape shape(type.shape().begin(), type.shape().end());
+  for (size_t axis = 0; axis < shape.size(); ++axis)
+    if (shape[axis].isUnknown())
+      shape[axis] = other.shape()[axis];
+  type.setShape(std::move(shape));
+  return type;
+}
+
+void keepType(const Value& before, Value& after) {
+  if (after.isGraphInput() || after.isInitializer() || after.isGraphOutput())
+    return;
+  after.setType(before.isGraphOutput() ? merged(before.type(), after.type())
+                                       : merged(after.type(), before.type()));
+}
+
+} // namespace
+
 std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replacements) {
   llvm::SmallVector<const Value*, 4> outgoing;
   for (const Replacement& replacement : replacements)
@@ -132,6 +166,7 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
         reader = reader->graph().parentNode();
       outOfOrder |= producer && &reader->graph() == &edited && reader->comesBefore(*producer);
     }
+    keepType(*replacement.before, *replacement.after);
     replacement.before->replaceAllUsesWith(*replacement.after);
   }
   if (outOfOrder)
@@ -146,6 +181,10 @@ void Rewriter::discard() {
       edited.erase(*node);
     }
   createdNodes.clear();
+  for (Value* value : createdConstants)
+    if (value->isUnused())
+      edited.removeInitializer(*value);
+  createdConstants.clear();
 }
 
 void restoreOrder(Graph& graph) {

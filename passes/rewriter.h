@@ -29,7 +29,8 @@ inline constexpr const char* sourceMetadataKey = "kvopt.from";
 /// Edits the graph for one match of one rule (or one site of one target).
 class Rewriter {
 public:
-  Rewriter(Graph& graph, std::string ruleName, Journal& journal);
+  /// `rootName` is what the journal calls the place.
+  Rewriter(Graph& graph, std::string ruleName, Journal& journal, llvm::StringRef rootName = "");
   Rewriter(const Rewriter&) = delete;
   Rewriter& operator=(const Rewriter&) = delete;
   ~Rewriter();
@@ -53,13 +54,15 @@ public:
   };
   /// Makes all readers of each `before` read its `after`. Refuses, without an edit, if a value that
   /// is to come in would depend on one that goes out: the reason is `would-create-cycle` with the
-  /// path. Readers that stand too early in the node list are moved.
+  /// path. Readers that stand too early in the node list are moved. What is known of the type of
+  /// `before` is kept where the type of `after` says less; outputs keep their declared type.
   std::optional<MatchFailure> replace(llvm::ArrayRef<Replacement> replacements);
   std::optional<MatchFailure> replace(Value& before, Value& after) {
     return replace({{&before, &after}});
   }
 
-  /// Takes back the nodes this rewriter created that nobody reads; for a rewrite that gives up.
+  /// Takes back the nodes and constants this rewriter created that nobody reads; for a rewrite that
+  /// gives up.
   void discard();
 
   /// Nodes created by this rewriter, and readers of what it replaced: where rules may match anew.
@@ -70,6 +73,7 @@ private:
   Journal& journal;
   JournalEntry entry;
   llvm::SmallVector<Node*, 8> createdNodes;
+  llvm::SmallVector<Value*, 4> createdConstants;
   llvm::SmallVector<Node*, 16> touchedNodes;
   bool replacedAny = false;
 };

@@ -20,10 +20,24 @@ public:
   }
 
   llvm::Expected<RuleDriverResult> run() {
-    for (Node& node : graph.nodes())
-      enqueue(node);
-    uint64_t bound = uint64_t{options.applicationsPerNode} * (queue.size() + 1);
-    RuleDriverResult result;
+    uint64_t bound = 0;
+    size_t before = 0;
+    // An edit can make a rule match several nodes further on, so a quiet sweep ends the work.
+    do {
+      before = applied.size();
+      for (Node& node : graph.nodes())
+        enqueue(node);
+      if (bound == 0)
+        bound = uint64_t{options.applicationsPerNode} * (queue.size() + 1);
+      if (llvm::Error error = workOff(bound))
+        return error;
+    } while (applied.size() != before);
+    result.applications = static_cast<unsigned>(applied.size());
+    return result;
+  }
+
+private:
+  llvm::Error workOff(uint64_t bound) {
     // Indexed, because the queue grows while it is worked off.
     for (size_t next = 0; next < queue.size(); ++next) {
       Node* node = queue[next];
@@ -31,19 +45,17 @@ public:
         continue;
       queue[next] = nullptr;
       queued.erase(node);
-      const RuleRegistry::Entry* applied = tryNode(*node);
-      if (!applied)
+      const RuleRegistry::Entry* entry = tryNode(*node);
+      if (!entry)
         continue;
-      if (++result.applications > bound)
-        return doesNotEnd(*applied);
-      if (lastApplied != applied)
-        previousApplied = lastApplied;
-      lastApplied = applied;
+      applied.push_back(entry);
+      if (applied.size() > bound)
+        return doesNotEnd();
     }
-    return result;
+    queue.clear();
+    return llvm::Error::success();
   }
 
-private:
   void enqueue(Node& node) {
     if (&node.graph() != &graph || !byRoot.count(node.op()))
       return;
@@ -55,7 +67,10 @@ private:
     for (const RuleRegistry::Entry* entry : byRoot.find(node.op())->second) {
       NearMiss miss;
       NearMiss* listener = options.nearMisses ? &miss : nullptr;
-      std::optional<Match> match = matchAt(*entry->pattern, node, options.matcher, listener);
+      bool gaveUp = false;
+      std::optional<Match> match =
+          matchAt(*entry->pattern, node, options.matcher, listener, &gaveUp);
+      result.gaveUp += gaveUp;
       if (match && apply(*entry, *match, miss))
         return entry;
       if (listener && miss.isSet) {
@@ -68,8 +83,10 @@ private:
 
   bool apply(const RuleRegistry::Entry& entry, const Match& match, NearMiss& miss) {
     llvm::SmallVector<Node*, 16> around;
+    Node& root = match.root();
+    std::string rootName = root.name().empty() ? root.result().name().str() : root.name().str();
     {
-      Rewriter rewriter(graph, entry.rule->name().str(), journal);
+      Rewriter rewriter(graph, entry.rule->name().str(), journal, rootName);
       std::optional<MatchFailure> failure = entry.rule->rewrite(match, rewriter);
       if (failure) {
         rewriter.discard();
@@ -80,6 +97,8 @@ private:
       }
       around.assign(rewriter.touched().begin(), rewriter.touched().end());
     }
+    if (options.nearMisses)
+      options.nearMisses->forget(rootName);
     for (Node* node : around)
       enqueue(*node);
     eraseDead(match);
@@ -108,14 +127,21 @@ private:
     }
   }
 
-  llvm::Error doesNotEnd(const RuleRegistry::Entry& last) {
-    std::string names = "'" + last.rule->name().str() + "'";
-    const RuleRegistry::Entry* other = lastApplied != &last ? lastApplied : previousApplied;
-    if (other)
-      names += " and '" + other->rule->name().str() + "' undo each other";
-    else
-      names += " undoes itself";
-    return unsupported("rules {}: the rewriting does not end", names)
+  llvm::Error doesNotEnd() const {
+    // Rules that came to an end did so early on.
+    llvm::SmallVector<const RuleRegistry::Entry*, 4> turning;
+    for (size_t i = applied.size() / 2; i < applied.size(); ++i)
+      if (!llvm::is_contained(turning, applied[i]))
+        turning.push_back(applied[i]);
+    std::string names;
+    for (size_t i = 0; i < turning.size(); ++i) {
+      if (i != 0)
+        names += i + 1 == turning.size() ? " and " : ", ";
+      names += "'" + turning[i]->rule->name().str() + "'";
+    }
+    return unsupported("{}: the rewriting does not end",
+                       turning.size() == 1 ? "rule " + names + " undoes itself"
+                                           : "rules " + names + " undo each other")
         .hint("leave one of the rules out with --disable");
   }
 
@@ -124,9 +150,9 @@ private:
   const RuleDriverOptions& options;
   llvm::DenseMap<OpName, llvm::SmallVector<const RuleRegistry::Entry*, 4>> byRoot;
   std::vector<Node*> queue;
-  llvm::DenseMap<Node*, size_t> queued; // node → its place in the queue
-  const RuleRegistry::Entry* lastApplied = nullptr;
-  const RuleRegistry::Entry* previousApplied = nullptr;
+  llvm::DenseMap<Node*, size_t> queued;            // node → its place in the queue
+  std::vector<const RuleRegistry::Entry*> applied; // in order
+  RuleDriverResult result;
 };
 
 } // namespace

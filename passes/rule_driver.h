@@ -16,13 +16,15 @@ struct RuleDriverOptions {
 
 struct RuleDriverResult {
   unsigned applications = 0;
+  /// Attempts that the step budget ended; the rules may have missed something there.
+  unsigned gaveUp = 0;
   bool changed() const { return applications != 0; }
 };
 
 /// Applies `rules` to every node of `graph` until none matches. Rules are indexed by root operator
 /// and tried in the given order; after an application the nodes around it are tried again. Matched
 /// nodes that nobody reads any more are erased. Subgraphs are not entered. Fails when the bound is
-/// reached; the error names the two rules that were applied last in turn.
+/// reached; the error names the rules that kept being applied.
 llvm::Expected<RuleDriverResult> applyRules(Graph& graph,
                                             llvm::ArrayRef<const RuleRegistry::Entry*> rules,
                                             Journal& journal,

@@ -3,6 +3,7 @@
 #include "passes/rewriter.h"
 #include "passes/site.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
@@ -48,25 +49,25 @@ struct Feed {
   std::optional<MatchFailure> failure;
 };
 
-/// Whether any graph input, other than through Shape, reaches `value`'s computation by
-/// concatenation: distinguishes "no cache" from "a cache that cannot be proved".
+/// Whether `value` depends on a graph input that could be a cache: distinguishes "no cache" from "a
+/// cache that cannot be proved".
 bool dependsOnCacheLikeInput(const Value& value) {
-  for (const auto& input : value.graph().inputs()) {
-    if (!input->type().hasRank() || input->type().rank() < 3 ||
-        !isFloatingPoint(input->type().elementType()))
-      continue;
-    if (!dependencyPath(value, {input.get()}).empty())
-      return true;
-  }
-  return false;
+  llvm::SmallVector<const Value*, 32> candidates;
+  for (const auto& input : value.graph().inputs())
+    if (input->type().hasRank() && input->type().rank() >= 3 &&
+        isFloatingPoint(input->type().elementType()))
+      candidates.push_back(input.get());
+  return !candidates.empty() && !dependencyPath(value, candidates).empty();
 }
 
-/// Reads of the past as data, apart from its concatenation. Shape readers are fine: they are
-/// rewired to the past length.
+/// Reads of the past as data, apart from being the first part of its concatenation. Shape readers
+/// are fine: they are rewired to the past length.
 const Node* dataReaderOfPast(const CacheUpdate& update) {
-  for (const Use& use : update.past->uses())
-    if (&use.user() != update.concat && use.user().op() != "Shape")
+  for (const Use& use : update.past->uses()) {
+    bool isAppend = &use.user() == update.concat && use.operandIndex() == 0;
+    if (!isAppend && use.user().op() != "Shape")
       return &use.user();
+  }
   return nullptr;
 }
 
@@ -117,8 +118,21 @@ Feed inspectConcat(Node& concat, Node& attention) {
                            "a value inside the graph");
     return feed;
   }
+  const TensorType& pastType = update.past->type();
+  if (!pastType.hasRank() || pastType.rank() != type.rank()) {
+    feed.failure = failure(ReasonCode::DynamicRank, *update.past,
+                           fmt::format("a past of rank {}", type.rank()), pastType.str());
+    return feed;
+  }
+  if (update.past->isGraphOutput()) {
+    feed.failure = failure(ReasonCode::CacheEscapes, *update.past,
+                           "the past to be read by its Concat and by Shape only",
+                           "that it is an output of the model as well");
+    return feed;
+  }
   if (const Node* reader = dataReaderOfPast(update)) {
-    bool otherConcat = reader->op() == "Concat" && reader->operand(0) == update.past;
+    bool otherConcat =
+        reader != &concat && reader->op() == "Concat" && reader->operand(0) == update.past;
     feed.failure =
         failure(otherConcat ? ReasonCode::SharedReader : ReasonCode::CacheEscapes, *update.past,
                 "the past to be read by its Concat and by Shape only",
@@ -191,34 +205,65 @@ AttentionSite inspectAttention(Node& node) {
   return site;
 }
 
-/// A softmax that is left: attention that no rule raised, if it normalises scores of at least two
-/// dimensions that come from a matrix product and go into one. Routers and samplers do not.
-bool isAttentionLike(const Node& softmax) {
-  auto reaches = [](const Value& from, bool forward) {
-    llvm::SmallVector<const Value*, 16> pending{&from};
-    for (unsigned steps = 0; steps < 64 && !pending.empty(); ++steps) {
-      const Value* value = pending.pop_back_val();
-      if (forward) {
-        for (const Use& use : value->uses()) {
-          if (use.user().op() == "MatMul" && use.operandIndex() == 0)
-            return true;
-          if (use.user().op() != "Shape" && use.user().op() != "Softmax")
-            for (const Value& result : use.user().results())
-              pending.push_back(&result);
-        }
-      } else if (const Node* producer = value->producer()) {
-        if (producer->op() == "MatMul")
-          return !producer->operand(0)->constant() && !producer->operand(1)->constant();
-        for (const Use& use : producer->operands())
-          if (use.value())
-            pending.push_back(use.value());
+/// Walks breadth first from `start`, so that a long chain of mask arithmetic does not hide a matrix
+/// product close by; at most a few hundred values.
+bool reachesNearby(
+    const Value& start,
+    llvm::function_ref<bool(const Value&, llvm::SmallVectorImpl<const Value*>&)> isGoalElseExpand) {
+  constexpr size_t mostValues = 256;
+  llvm::SmallVector<const Value*, 32> queue{&start};
+  llvm::DenseSet<const Value*> seen{&start};
+  for (size_t next = 0; next < queue.size() && next < mostValues; ++next) {
+    llvm::SmallVector<const Value*, 8> neighbours;
+    if (isGoalElseExpand(*queue[next], neighbours))
+      return true;
+    for (const Value* neighbour : neighbours)
+      if (seen.insert(neighbour).second)
+        queue.push_back(neighbour);
+  }
+  return false;
+}
+
+/// Whether a product of two computed matrices feeds `value`.
+bool comesFromScores(const Value& value) {
+  return reachesNearby(value, [](const Value& step, llvm::SmallVectorImpl<const Value*>& expand) {
+    const Node* producer = step.producer();
+    if (!producer || producer->op() == "Shape")
+      return false;
+    if (producer->op() == "MatMul")
+      return !producer->operand(0)->constant() && !producer->operand(1)->constant();
+    for (const Use& use : producer->operands())
+      if (use.value())
+        expand.push_back(use.value());
+    return false;
+  });
+}
+
+/// Whether `value` becomes the left side of a matrix product.
+bool weighsRows(const Value& value) {
+  return reachesNearby(value, [](const Value& step, llvm::SmallVectorImpl<const Value*>& expand) {
+    for (const Use& use : step.uses()) {
+      const Node& user = use.user();
+      if (user.op() == "MatMul") {
+        if (use.operandIndex() == 0)
+          return true;
+        continue;
       }
+      if (user.op() == "Shape" || user.op() == "Softmax")
+        continue;
+      for (const Value& result : user.results())
+        expand.push_back(&result);
     }
     return false;
-  };
+  });
+}
+
+/// A softmax that is left: attention that no rule raised, if it normalises scores of at least three
+/// dimensions that come from a matrix product and go into one. Routers and samplers do not.
+bool isAttentionLike(const Node& softmax) {
   const TensorType& type = softmax.result().type();
-  return (!type.hasRank() || type.rank() >= 3) && reaches(softmax.result(), true) &&
-         reaches(*softmax.operand(0), false);
+  return (!type.hasRank() || type.rank() >= 3) && softmax.operand(0) &&
+         weighsRows(softmax.result()) && comesFromScores(*softmax.operand(0));
 }
 
 bool isAttentionOperator(const Node& node) {

@@ -8,6 +8,8 @@
 #include "ir/attribute.h"
 #include "passes/rule.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <cmath>
 
 namespace kvopt {
@@ -26,6 +28,18 @@ public:
     c.shape(q, {"B", "H", "S", "D"});
     c.shape(k, {"B", "G", "T", "D"});
     c.shape(v, {"B", "G", "T", "Dv"});
+    c.check([](const Match& match, Refusal& refusal) {
+      static constexpr llvm::StringLiteral known[] = {"scale", "softcap", "is_causal",
+                                                      "qk_matmul_output_mode", "softmax_precision"};
+      for (const NamedAttribute& attribute : match.root().attributes())
+        if (!llvm::is_contained(known, attribute.name))
+          return refusal.because([&] {
+            return MatchFailure{ReasonCode::PatternMismatch, match.root().name().str(),
+                                "only attributes that Sdpa can express",
+                                "attribute '" + attribute.name + "'", ""};
+          });
+      return true;
+    });
     c.require("only the first result is read", [](const Match& match) {
       auto results = match.root().results();
       return std::all_of(results.begin() + 1, results.end(), [](const Value& result) {
@@ -62,8 +76,8 @@ public:
         },
         ReasonCode::DtypeMix);
     c.check([this](const Match& match, Refusal& refusal) {
-      // A mask shorter than the keys is padded with "masked"; only a full or broadcast one is the
-      // same thing in Sdpa.
+      // A mask shorter than the keys is padded with "masked", one of width 1 too; only a full one
+      // is the same thing in Sdpa.
       const Value* present = match.find(mask);
       if (!present)
         return true;

@@ -37,11 +37,23 @@ public:
         ReasonCode::HeadCountUnproven);
     c.check([this](const Match& match, Refusal& refusal) {
       const Value* factor = match.find(scale);
-      if (!factor || scalarValue(*factor->constant()))
+      // More axes than the scores have would give the result more axes, too.
+      if (!factor || (factor->constant()->shape().size() <= 4 && scalarValue(*factor->constant())))
         return true;
       return refusal.because([&] {
         return MatchFailure{ReasonCode::ScaleNotConstant, factor->name().str(),
                             "a constant of one element", factor->type().str(), ""};
+      });
+    });
+    c.check([this](const Match& match, Refusal& refusal) {
+      const Value* additive = match.find(mask);
+      if (!additive || (additive->type().hasRank() && additive->type().rank() <= 4))
+        return true;
+      return refusal.because([&] {
+        bool isKnown = additive->type().hasRank();
+        return MatchFailure{isKnown ? ReasonCode::ShapeMismatch : ReasonCode::DynamicRank,
+                            additive->name().str(), "a mask of at most 4 axes",
+                            additive->type().str(), ""};
       });
     });
     c.require(

@@ -28,6 +28,9 @@ public:
       });
     });
     c.require(
+        "the concatenation's axis is within its rank",
+        [this](const Match& match) { return axisOf(match).has_value(); }, ReasonCode::AxisUnproven);
+    c.require(
         "the concatenation is a graph output",
         [this](const Match& match) { return match[whole].isGraphOutput(); },
         ReasonCode::PresentNotOutput);
@@ -42,11 +45,10 @@ public:
     };
     int64_t start = clamp(shape.intAttr("start", 0));
     int64_t end = std::max(start, clamp(shape.intAttr("end", rank)));
-    auto axis =
-        normalizedAxis(match[whole].producer()->intAttr("axis", 0), static_cast<unsigned>(rank));
+    auto axis = static_cast<int64_t>(*axisOf(match));
     llvm::SmallVector<int64_t, 4> onehot;
     for (int64_t position = start; position < end; ++position)
-      onehot.push_back(axis && position == static_cast<int64_t>(*axis) ? 1 : 0);
+      onehot.push_back(position == axis ? 1 : 0);
 
     auto shapeOf = [&](Value& part) -> Value& {
       std::vector<NamedAttribute> attributes;
@@ -62,6 +64,15 @@ public:
     Value& sum =
         rewriter.create("Add", {&shapeOf(match[a]), &grown}, {}, 1, "present_shape").result();
     return rewriter.replace(shape.result(), sum);
+  }
+
+private:
+  std::optional<unsigned> axisOf(const Match& match) const {
+    const Value& concatenation = match[whole];
+    const Attribute* written = concatenation.producer()->attribute("axis");
+    if (!written || written->isReference() || written->kind() != AttributeKind::Int)
+      return std::nullopt;
+    return normalizedAxis(written->intValue(), concatenation.type().rank());
   }
 };
 

@@ -32,6 +32,9 @@ public:
       : model(lowered), graph(lowered.graph()), options(lowerOptions), journal(editJournal) {}
 
   llvm::Expected<Manifest> run(llvm::ArrayRef<AttentionSite*> sites) {
+    // The definitions of kvopt's operators are found only where their domain is imported.
+    model.opsets.try_emplace(kvoptDomain, 1);
+    model.markEdited();
     bool anyCache = llvm::any_of(sites, [](const AttentionSite* site) { return site->hasCache(); });
     for (const AttentionSite* site : sites)
       if (site->hasCache() && lengthSymbol.isUnknown())
@@ -103,6 +106,8 @@ private:
                          &mask};
     Node& fused =
         rewriter.create("ai.kvopt::InPlaceKvSdpa", operands, std::move(attributes), 3, "attention");
+    // Not earlier than the attention: shapes of the past are read before it is overwritten.
+    graph.moveBefore(fused, &sdpa);
     recordOrigin(fused, site, rewriter);
     CacheUpdate key = *site.key;
     CacheUpdate value = *site.value;
@@ -118,6 +123,11 @@ private:
     used.insert(sdpa.result().type().elementType());
     makeShared(key, fused.result(1));
     makeShared(value, fused.result(2));
+    // What the site pointed to is erased when every site is done.
+    site.node = &fused;
+    site.key->present = &fused.result(1);
+    site.value->present = &fused.result(2);
+    site.key->concat = site.value->concat = nullptr;
     describe(key, keyName, site.layer, CacheRole::Key);
     describe(value, valueName, site.layer, CacheRole::Value);
     return llvm::Error::success();
@@ -227,8 +237,6 @@ private:
   llvm::Error addFunctions() {
     if (used.empty() && usedUncached.empty())
       return llvm::Error::success();
-    model.opsets[kvoptDomain] = 1;
-    model.markEdited();
     int64_t opset = graph.opsetVersion();
     auto add = [&](OpName name, const std::string& text) -> llvm::Error {
       if (model.findFunction(name))
@@ -292,6 +300,34 @@ public:
                             site.value->past->type().elementType() != element))
       return refuse(ReasonCode::DtypeMix, "caches of the query's element type",
                     onnxName(site.key->past->type().elementType()).str());
+    return site.hasCache() ? dependsOnPresent(site) : std::nullopt;
+  }
+
+  /// The fused node produces both presents: none of its operands may depend on them, and whoever
+  /// reads their shape would see the capacity.
+  static std::optional<MatchFailure> dependsOnPresent(const AttentionSite& site) {
+    const Value* presents[] = {site.key->present, site.value->present};
+    for (const Value* operand :
+         {site.node->operand(0), site.node->operand(3), site.key->fresh, site.value->fresh}) {
+      if (!operand)
+        continue;
+      std::vector<const Value*> path = dependencyPath(*operand, presents);
+      if (path.empty())
+        continue;
+      std::string text;
+      for (const Value* value : path)
+        text += (text.empty() ? "" : " <- ") + value->name().str();
+      return MatchFailure{ReasonCode::WouldCreateCycle, site.node->name().str(),
+                          "operands that do not depend on the present", text,
+                          "run normalize first"};
+    }
+    for (const Value* present : presents)
+      for (const Use& use : present->uses())
+        if (use.user().op() == "Shape")
+          return MatchFailure{ReasonCode::CacheEscapes, present->name().str(),
+                              "shapes computed from the past and the new rows",
+                              use.user().describe() + " reads the shape of the present",
+                              "run normalize first"};
     return std::nullopt;
   }
 

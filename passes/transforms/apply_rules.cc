@@ -38,7 +38,7 @@ void register_apply_rules(PassRegistry& registry) {
                 {"rules"},
                 [](const PassOptions& options) -> llvm::Expected<std::unique_ptr<Pass>> {
                   auto rules = options.find("rules");
-                  if (rules == options.end())
+                  if (rules == options.end() || rules->second.empty())
                     return usageError("apply-rules needs rules=a+b");
                   return std::make_unique<ApplyRules>(rules->second);
                 }});

@@ -44,12 +44,18 @@ public:
     context.sites = findSites(model.graph());
     llvm::SmallVector<AttentionSite*, 32> chosen;
     unsigned refused = 0;
+    const AttentionSite* firstRefused = nullptr;
+    for (unsigned layer : options.layers)
+      if (layer >= context.sites.size())
+        return usageError("there is no layer {}: the model has {} attention sites", layer,
+                          context.sites.size());
     for (AttentionSite& site : context.sites) {
       if (!options.layers.empty() && !llvm::is_contained(options.layers, site.layer))
         continue;
       if (std::optional<MatchFailure> failure = target->supports(site, model)) {
         site.failure = std::move(failure);
-        ++refused;
+        if (refused++ == 0)
+          firstRefused = &site;
         continue;
       }
       chosen.push_back(&site);
@@ -57,7 +63,7 @@ public:
     context.count("lower", "sites", static_cast<int64_t>(chosen.size()));
     context.count("lower", "refused", refused);
     if (refused != 0 && requireAll)
-      return refusal(context.sites, refused);
+      return refusal(*firstRefused, refused, refused + chosen.size());
     if (chosen.empty())
       return llvm::Error::success();
     auto manifest = target->lower(model, chosen, options, context.journal);
@@ -69,10 +75,9 @@ public:
   }
 
 private:
-  llvm::Error refusal(const SiteList& sites, unsigned refused) const {
-    auto first = llvm::find_if(sites, [](const AttentionSite& site) { return !site.isMatched(); });
-    return unsupported("{} of {} sites cannot be lowered to '{}': {} {}", refused, sites.size(),
-                       targetName, first->id(), first->failure->str())
+  llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {
+    return unsupported("{} of {} sites cannot be lowered to '{}': {} {}", refused, wanted,
+                       targetName, first.id(), first.failure->str())
         .hint("--require any rewrites the others");
   }
 
@@ -99,6 +104,8 @@ llvm::Expected<std::unique_ptr<Pass>> makeLower(const PassOptions& given) {
       return layers.takeError();
     options.layers = std::move(*layers);
   }
+  if (option("to").empty())
+    return usageError("lower needs to=TARGET").hint("see: kvopt list targets");
   std::string require = option("require");
   if (!require.empty() && require != "all" && require != "any")
     return usageError("'{}' is neither 'all' nor 'any'", require);
