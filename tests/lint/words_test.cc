@@ -49,7 +49,7 @@ bool hasWord(std::string_view line, std::string_view word) {
   return false;
 }
 
-/// Whether an absolute path beneath `folder` stands in `line`: "/home/x", but not "a/home/x".
+/// Whether an absolute path beneath `folder` stands in `line`, not one within a path.
 bool hasPath(std::string_view line, std::string_view folder) {
   for (size_t at = line.find(folder); at != line.npos; at = line.find(folder, at + 1))
     if (at == 0 || !(isWordByte(line[at - 1]) || line[at - 1] == '.' || line[at - 1] == '}'))
