@@ -6,10 +6,10 @@
 namespace kvopt {
 
 namespace {
-constexpr const char* kindNames[] = {"undefined",   "float",          "int",        "string",
-                                     "tensor",      "graph",          "floats",     "ints",
-                                     "strings",     "tensors",        "graphs",     "sparse_tensor",
-                                     "sparse_tensors", "type_proto",  "type_protos"};
+constexpr const char* kindNames[] = {"undefined",      "float",      "int",        "string",
+                                     "tensor",         "graph",      "floats",     "ints",
+                                     "strings",        "tensors",    "graphs",     "sparse_tensor",
+                                     "sparse_tensors", "type_proto", "type_protos"};
 } // namespace
 
 llvm::StringRef attributeKindName(AttributeKind kind) {

@@ -23,8 +23,7 @@ protected:
   std::vector<std::string> readers(const Value& value) {
     std::vector<std::string> names;
     for (const Use& use : value.uses())
-      names.push_back(use.user().result().name().str() + ":" +
-                      std::to_string(use.operandIndex()));
+      names.push_back(use.user().result().name().str() + ":" + std::to_string(use.operandIndex()));
     llvm::sort(names);
     return names;
   }

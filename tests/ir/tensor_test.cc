@@ -48,8 +48,8 @@ TEST(TensorTest, IntegersOfEveryWidth) {
 }
 
 TEST(TensorTest, ScalarsOfEveryFloatType) {
-  for (ElementType type : {ElementType::Float, ElementType::Double, ElementType::Float16,
-                           ElementType::BFloat16}) {
+  for (ElementType type :
+       {ElementType::Float, ElementType::Double, ElementType::Float16, ElementType::BFloat16}) {
     TensorRef tensor = floatScalar(type, 0.25, 2);
     EXPECT_EQ(tensor->shape(), (llvm::ArrayRef<int64_t>{1, 1}));
     EXPECT_EQ(scalarValue(*tensor), 0.25) << onnxName(type).str();

@@ -1,0 +1,327 @@
+// One attention problem with poisoned surroundings, its definition in double and its error bound.
+#pragma once
+
+#include "ir/half.h"
+#include "runtime/kernels/simd/attention.h"
+#include "runtime/kernels/simd/attention_reference.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace kvopt {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kLargest = std::numeric_limits<float>::max();
+
+/// An array of one storage type, poisoned with NaN.
+class Array {
+public:
+  Array(FloatStorage storage, int64_t count)
+      : storage_(storage),
+        wide_(storage == FloatStorage::f32 ? static_cast<size_t>(count) : 0, NAN),
+        narrow_(storage == FloatStorage::f32 ? 0 : static_cast<size_t>(count), 0x7FFF) {}
+
+  float get(int64_t index) const {
+    const auto i = static_cast<size_t>(index);
+    return storage_ == FloatStorage::f32   ? wide_.at(i)
+           : storage_ == FloatStorage::f16 ? f16ToFloat(narrow_.at(i))
+                                           : bf16ToFloat(narrow_.at(i));
+  }
+  void set(int64_t index, float value) {
+    const auto i = static_cast<size_t>(index);
+    if (storage_ == FloatStorage::f32)
+      wide_.at(i) = value;
+    else
+      narrow_.at(i) = storage_ == FloatStorage::f16 ? floatToF16(value) : floatToBf16(value);
+  }
+  void* at(int64_t index) {
+    if (storage_ == FloatStorage::f32)
+      return wide_.data() + index;
+    return narrow_.data() + index;
+  }
+
+private:
+  FloatStorage storage_;
+  std::vector<float> wide_;
+  std::vector<uint16_t> narrow_;
+};
+
+enum class Mask { none, additive, additiveF16, additiveBf16, boolean };
+
+struct Case {
+  int64_t batches = 1, kvHeads = 1, group = 1, rows = 1, keys = 1, width = 8, valueWidth = 8;
+  std::vector<int64_t> totals = {}; ///< ragged; `keys` is then their maximum
+  FloatStorage queryStorage = FloatStorage::f32;
+  FloatStorage cacheStorage = FloatStorage::f32;
+  FloatStorage outputStorage = FloatStorage::f32;
+  bool transposed = false;
+  float scale = 0.5f, softcap = 0, magnitude = 1;
+  bool causal = false, sinks = false;
+  int64_t window = 0;
+  Mask mask = Mask::none;
+  bool maskBatch = true, maskHead = true, maskRow = true, maskColumn = true; ///< false: broadcast
+  float hidden = 0.3f; ///< the share of mask elements that hide their key
+  // The layout, which must not change the result.
+  int64_t padding = 3, spareCapacity = 2, misalignment = 1;
+};
+
+/// The arrays and the view of a Case. The values are drawn in logical order: equal for all layouts.
+class Problem {
+public:
+  explicit Problem(const Case& c)
+      : c_(c), heads_(c.kvHeads * c.group), capacity_(c.keys + c.spareCapacity),
+        query_(c.queryStorage,
+               c.misalignment + c.batches * heads_ * c.rows * (c.width + c.padding)),
+        key_(c.cacheStorage, c.misalignment + c.batches * c.kvHeads * keyPlane()),
+        value_(c.cacheStorage,
+               c.misalignment + c.batches * c.kvHeads * capacity_ * (c.valueWidth + c.padding)),
+        output_(c.outputStorage,
+                c.misalignment + c.batches * heads_ * c.rows * (c.valueWidth + c.padding)),
+        mask_(maskStorage(), c.batches * heads_ * c.rows * c.keys), random_(7) {
+    setView();
+    fill();
+  }
+
+  const AttentionView& view() const { return view_; }
+
+  /// Every element of O, in logical order.
+  std::vector<float> output() const {
+    std::vector<float> result;
+    for (int64_t b = 0; b < c_.batches; ++b)
+      for (int64_t h = 0; h < heads_; ++h)
+        for (int64_t i = 0; i < c_.rows; ++i)
+          for (int64_t d = 0; d < c_.valueWidth; ++d)
+            result.push_back(output_.get(c_.misalignment + b * view_.outputStrides.batch +
+                                         h * view_.outputStrides.head +
+                                         i * view_.outputStrides.row + d));
+    return result;
+  }
+
+  /// The memory of O between the rows is as poisoned as it was.
+  bool paddingIsUntouched() const {
+    for (int64_t at = 0; at < c_.misalignment; ++at)
+      if (!std::isnan(output_.get(at)))
+        return false;
+    const int64_t stride = c_.valueWidth + c_.padding;
+    for (int64_t row = 0; row < c_.batches * heads_ * c_.rows; ++row)
+      for (int64_t d = c_.valueWidth; d < stride; ++d)
+        if (!std::isnan(output_.get(c_.misalignment + row * stride + d)))
+          return false;
+    return true;
+  }
+
+  /// An upper bound for |O - exact| of one row, from dtype and lengths, with u = 2^-24 and
+  /// gamma(n) = n u / (1 - n u):
+  ///   a score is wrong by at most   e = |scale| gamma(D + 2) sum_d |q k| + 16 u softcap
+  ///                                   + 2 u (|s| + |mask|)
+  ///   a weight, relatively, by      w = exp(2 max_j e + (100 + 4) u) - 1   (exp: 2 ulp, its
+  ///   argument
+  ///                                   is rounded and at least -100 where a weight counts)
+  ///   a quotient of sums, by        (2 w + 2 gamma(T + tiles + lanes)) max |V|
+  /// plus the rounding to the storage of O and the underflow of weights. Keys whose weight is below
+  /// e^-200 count for nothing on either side.
+  double bound(int64_t b, int64_t h, int64_t i) const {
+    const double unit = 0x1p-24;
+    const auto gamma = [unit](double n) { return n * unit / (1 - n * unit); };
+    const int64_t total = view_.totalLengthOf(b);
+    struct Score {
+      double value, error;
+    };
+    std::vector<Score> scores;
+    double top = c_.sinks ? double{sinks_[static_cast<size_t>(h)]} : -INFINITY, largestValue = 0;
+    for (int64_t j = 0; j < total; ++j) {
+      double dot = 0, magnitude = 0;
+      for (int64_t d = 0; d < c_.width; ++d) {
+        const double product = double{query_.get(queryIndex(b, h, i) + d)} *
+                               double{key_.get(keyIndex(b, h / c_.group, j, d))};
+        dot += product;
+        magnitude += std::abs(product);
+      }
+      for (int64_t d = 0; d < c_.valueWidth; ++d)
+        largestValue = std::max(largestValue,
+                                std::abs(double{value_.get(valueIndex(b, h / c_.group, j) + d)}));
+      const double scaled = c_.scale * dot;
+      const double capped = c_.softcap != 0 ? c_.softcap * std::tanh(scaled / c_.softcap) : scaled;
+      const double term = maskTerm(b, h, i, j);
+      if (std::isinf(term))
+        continue;
+      const double error =
+          std::abs(c_.scale) * gamma(static_cast<double>(c_.width) + 2) * magnitude +
+          16 * unit * std::abs(c_.softcap) +
+          2 * unit * (std::abs(scaled) + std::abs(capped) + std::abs(term));
+      scores.push_back({capped + term, error});
+      top = std::max(top, capped + term);
+    }
+    double worst = 2 * unit * std::abs(top);
+    for (const Score& score : scores)
+      if (score.value - top > -200)
+        worst = std::max(worst, score.error);
+    if (scores.empty())
+      worst = 0;
+    const double weight = std::expm1(2 * worst + 104 * unit);
+    const double length = static_cast<double>(total);
+    double result = (2 * weight + 2 * gamma(length + length / 32 + 18)) * largestValue;
+    result += (length + 1) * 0x1p-126 * largestValue;
+    if (c_.outputStorage == FloatStorage::f16)
+      result += largestValue * 0x1p-11 + 0x1p-25;
+    if (c_.outputStorage == FloatStorage::bf16)
+      result += largestValue * 0x1p-8;
+    return result;
+  }
+
+  void setMask(int64_t index, float value) { mask_.set(index, value); }
+  void setCache(int64_t b, int64_t g, int64_t j, float value) {
+    for (int64_t d = 0; d < c_.width; ++d)
+      key_.set(keyIndex(b, g, j, d), value);
+    for (int64_t d = 0; d < c_.valueWidth; ++d)
+      value_.set(valueIndex(b, g, j) + d, value);
+  }
+
+private:
+  int64_t keyPlane() const {
+    return c_.transposed ? c_.width * capacity_ : capacity_ * (c_.width + c_.padding);
+  }
+  FloatStorage maskStorage() const {
+    return c_.mask == Mask::additiveF16    ? FloatStorage::f16
+           : c_.mask == Mask::additiveBf16 ? FloatStorage::bf16
+                                           : FloatStorage::f32;
+  }
+  int64_t queryIndex(int64_t b, int64_t h, int64_t i) const {
+    return c_.misalignment + b * view_.queryStrides.batch + h * view_.queryStrides.head +
+           i * view_.queryStrides.row;
+  }
+  int64_t keyIndex(int64_t b, int64_t g, int64_t j, int64_t d) const {
+    return c_.misalignment + b * view_.keyStrides.batch + g * view_.keyStrides.head +
+           (c_.transposed ? d * view_.keyStrides.row + j : j * view_.keyStrides.row + d);
+  }
+  int64_t valueIndex(int64_t b, int64_t g, int64_t j) const {
+    return c_.misalignment + b * view_.valueStrides.batch + g * view_.valueStrides.head +
+           j * view_.valueStrides.row;
+  }
+  double maskTerm(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (c_.mask == Mask::none)
+      return 0;
+    const MaskStrides& s = view_.maskStrides;
+    const int64_t at = b * s.batch + h * s.head + i * s.row + j * s.column;
+    if (c_.mask == Mask::boolean)
+      return boolean_.at(static_cast<size_t>(at)) ? 0 : -INFINITY;
+    return mask_.get(at);
+  }
+
+  void setView() {
+    const auto rowStrides = [](int64_t heads, int64_t rows, int64_t stride) {
+      return RowStrides{heads * rows * stride, rows * stride, stride};
+    };
+    view_.batches = c_.batches;
+    view_.queryHeads = heads_;
+    view_.kvHeads = c_.kvHeads;
+    view_.queryRows = c_.rows;
+    view_.keyWidth = c_.width;
+    view_.valueWidth = c_.valueWidth;
+    view_.totalLength = c_.keys;
+    view_.totalLengths = c_.totals.empty() ? nullptr : c_.totals.data();
+    view_.queryStorage = c_.queryStorage;
+    view_.cacheStorage = c_.cacheStorage;
+    view_.outputStorage = c_.outputStorage;
+    view_.query = query_.at(c_.misalignment);
+    view_.key = key_.at(c_.misalignment);
+    view_.value = value_.at(c_.misalignment);
+    view_.output = output_.at(c_.misalignment);
+    view_.queryStrides = rowStrides(heads_, c_.rows, c_.width + c_.padding);
+    view_.keyStrides = {c_.kvHeads * keyPlane(), keyPlane(),
+                        c_.transposed ? capacity_ : c_.width + c_.padding};
+    view_.valueStrides = rowStrides(c_.kvHeads, capacity_, c_.valueWidth + c_.padding);
+    view_.outputStrides = rowStrides(heads_, c_.rows, c_.valueWidth + c_.padding);
+    view_.keyTransposed = c_.transposed;
+    view_.scale = c_.scale;
+    view_.softcap = c_.softcap;
+    view_.causal = c_.causal;
+    view_.window = c_.window;
+    sinks_.assign(static_cast<size_t>(heads_), 0.25f);
+    if (c_.sinks)
+      view_.sinks = sinks_.data();
+    if (c_.mask == Mask::none)
+      return;
+    view_.maskKind = c_.mask == Mask::boolean ? MaskKind::boolean : MaskKind::additive;
+    view_.maskStorage = maskStorage();
+    boolean_.assign(static_cast<size_t>(c_.batches * heads_ * c_.rows * c_.keys), 0);
+    view_.mask = c_.mask == Mask::boolean ? boolean_.data() : mask_.at(0);
+    view_.maskStrides = {c_.maskBatch ? heads_ * c_.rows * c_.keys : 0,
+                         c_.maskHead ? c_.rows * c_.keys : 0, c_.maskRow ? c_.keys : 0,
+                         c_.maskColumn ? 1 : 0};
+  }
+
+  float draw() { return std::normal_distribution<float>(0, c_.magnitude)(random_); }
+
+  void fill() {
+    for (int64_t b = 0; b < c_.batches; ++b) {
+      for (int64_t g = 0; g < c_.kvHeads; ++g)
+        for (int64_t j = 0; j < view_.totalLengthOf(b); ++j) {
+          for (int64_t d = 0; d < c_.width; ++d)
+            key_.set(keyIndex(b, g, j, d), draw());
+          for (int64_t d = 0; d < c_.valueWidth; ++d)
+            value_.set(valueIndex(b, g, j) + d, draw());
+        }
+      for (int64_t h = 0; h < heads_; ++h)
+        for (int64_t i = 0; i < c_.rows; ++i)
+          for (int64_t d = 0; d < c_.width; ++d)
+            query_.set(queryIndex(b, h, i) + d, draw());
+    }
+    std::uniform_real_distribution<float> uniform(0, 1);
+    for (int64_t at = 0; at < c_.batches * heads_ * c_.rows * c_.keys; ++at) {
+      const bool hides = uniform(random_) < c_.hidden;
+      mask_.set(at, hides ? -kInfinity : uniform(random_) - 0.5f);
+      if (!boolean_.empty())
+        boolean_[static_cast<size_t>(at)] = !hides;
+    }
+  }
+
+  Case c_;
+  int64_t heads_, capacity_;
+  Array query_, key_, value_, output_, mask_;
+  std::vector<uint8_t> boolean_;
+  std::vector<float> sinks_;
+  std::mt19937 random_;
+  AttentionView view_;
+};
+
+inline std::vector<std::byte> poisonedScratch(const AttentionView& view) {
+  return std::vector<std::byte>(attentionScratchBytes(view), std::byte{0xFF});
+}
+
+inline std::vector<float> run(const Case& c) {
+  Problem problem(c);
+  auto scratch = poisonedScratch(problem.view());
+  attention(problem.view(), scratch);
+  return problem.output();
+}
+
+inline void check(const Case& c) {
+  Problem problem(c);
+  auto scratch = poisonedScratch(problem.view());
+  attention(problem.view(), scratch);
+  const auto result = problem.output();
+  std::vector<double> exact(result.size());
+  attentionReference(problem.view(), exact);
+  EXPECT_TRUE(problem.paddingIsUntouched());
+  size_t at = 0;
+  for (int64_t b = 0; b < c.batches; ++b)
+    for (int64_t h = 0; h < c.kvHeads * c.group; ++h)
+      for (int64_t i = 0; i < c.rows; ++i) {
+        const double bound = problem.bound(b, h, i);
+        for (int64_t d = 0; d < c.valueWidth; ++d, ++at)
+          ASSERT_NEAR(result[at], exact[at], bound)
+              << "b=" << b << " h=" << h << " i=" << i << " d=" << d << " S=" << c.rows
+              << " T=" << c.keys << " D=" << c.width << " Dv=" << c.valueWidth
+              << " group=" << c.group << " transposed=" << c.transposed;
+      }
+}
+
+inline constexpr FloatStorage kStorages[] = {FloatStorage::f32, FloatStorage::f16,
+                                             FloatStorage::bf16};
+
+} // namespace kvopt
