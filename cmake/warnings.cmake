@@ -4,6 +4,8 @@ target_compile_options(kvopt_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-qual
   -Wunused-result -Wno-missing-field-initializers
   $<$<BOOL:${KVOPT_WERROR}>:-Werror>)
+# GCC 12 falsely reports overlapping copies inside std::string at -O3.
+target_compile_options(kvopt_warnings INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(KVOPT_SANITIZE)
   # GCC reports std::optional falsely once sanitizers have changed the code.
   target_compile_options(kvopt_warnings INTERFACE

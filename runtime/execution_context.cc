@@ -16,9 +16,10 @@ llvm::Expected<Tensor> RunState::allocate(ElementType element, llvm::ArrayRef<in
 }
 
 void RunState::release(unsigned group) {
-  if (plan->groups[group].kind == ExecutionPlan::Group::Kind::Constant)
-    return;
-  for (unsigned slot : plan->groups[group].slots) {
+  // A constant stays for the next run; views of it are made anew.
+  bool isConstant = plan->groups[group].kind == ExecutionPlan::Group::Kind::Constant;
+  llvm::ArrayRef<unsigned> slots = plan->groups[group].slots;
+  for (unsigned slot : isConstant ? slots.drop_front() : slots) {
     tensors[slot] = Tensor();
     packed[slot] = Tensor();
     present[slot] = false;

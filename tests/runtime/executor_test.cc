@@ -222,6 +222,21 @@ TEST_F(ExecutorTest, MemoryIsGivenBack) {
   EXPECT_EQ(allocator->liveBytes(), 0u);
 }
 
+TEST_F(ExecutorTest, ViewOfAConstantIsMadeAnewInEveryRun) {
+  Model model(ops);
+  model.opsets = {{"", 17}, {"t", 1}};
+  Graph& graph = model.graph();
+  Value& x = graph.addInput("x", floats({"N"}));
+  Value& weight = graph.addConstant("w", floatScalar(ElementType::Float, 2.0, 2));
+  Node& flat = graph.createFresh("t::Flat", {&weight}, 1);
+  graph.addOutput(graph.create("t::Add", {&x, &flat.result()}, {"sum"}).result());
+  llvm::cantFail(inferShapes(graph));
+  auto executor = executorOf(model);
+  std::vector<float> data = {1};
+  for (unsigned run = 0; run < 3; ++run)
+    EXPECT_THAT(values(llvm::cantFail(executor->run(view(data, {1})))[0]), ElementsAre(3.0f));
+}
+
 TEST_F(ExecutorTest, FunctionBodyRunsWhereThereIsNoKernel) {
   auto model = std::make_unique<Model>(ops);
   model->opsets = {{"", 17}, {"t", 1}, {"f", 1}};
