@@ -2,7 +2,8 @@
 #include "ir/text_printer.h"
 
 #include "ir/op.h"
-#include "ir/text_lexer.h"
+#include "ir/text_names.h"
+#include "ir/text_types.h"
 #include "ir/text_values.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -13,49 +14,6 @@ namespace {
 constexpr const char* leftOut = "{…}";
 /// Lists of inputs, outputs and attributes that would end beyond this column take a line an entry.
 constexpr size_t lineColumns = 100;
-
-std::string nameText(llvm::StringRef name) {
-  return isBareName(name) ? name.str() : quotedText(name);
-}
-
-bool isBareDomain(llvm::StringRef domain) {
-  llvm::SmallVector<llvm::StringRef, 4> parts;
-  domain.split(parts, '.');
-  return llvm::all_of(parts, isTextIdentifier);
-}
-
-std::string operatorText(OpName op) {
-  std::string type = isTextIdentifier(op.type()) ? op.type().str() : quotedText(op.type());
-  if (op.isOnnx())
-    return type;
-  return (isBareDomain(op.domain()) ? op.domain().str() : quotedText(op.domain())) + "." + type;
-}
-
-std::string pairsText(const Metadata& metadata) {
-  std::string text = "[";
-  for (const auto& [key, value] : metadata) {
-    text += text.size() == 1 ? "" : ", ";
-    text += quotedText(key) + ": " + quotedText(value);
-  }
-  return text + ']';
-}
-
-std::string opsetsText(const OpsetImports& opsets) {
-  std::string text = "[";
-  for (const auto& [domain, version] : opsets) {
-    text += text.size() == 1 ? "" : ", ";
-    text += fmt::format("{} : {}", quotedText(domain), version);
-  }
-  return text + ']';
-}
-
-/// A comment must not contain the end of its line.
-std::string commentText(std::string text) {
-  for (char& c : text)
-    if (c == '\n' || c == '\r')
-      c = ' ';
-  return text;
-}
 
 std::string typedName(const Value& value) {
   std::string type = typeText(value.type());
