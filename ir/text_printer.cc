@@ -6,6 +6,7 @@
 #include "ir/text_types.h"
 #include "ir/text_values.h"
 
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace kvopt {
@@ -224,11 +225,13 @@ std::vector<std::string> Printer::declarations(const Graph& graph, bool function
   }
   if (!options.declareTypes)
     return lines;
+  // The outputs of a graph have their type in its list.
+  llvm::SmallPtrSet<const Value*, 8> listed;
+  if (!function)
+    listed.insert(graph.outputs().begin(), graph.outputs().end());
   for (const Node& node : graph.nodes())
     for (const Value& result : node.results())
-      // The outputs of a graph have their type in its list.
-      if (!result.isAbsent() && (function || !result.isGraphOutput()) &&
-          !typeText(result.type()).empty())
+      if (!result.isAbsent() && !listed.count(&result) && !typeText(result.type()).empty())
         lines.push_back(typedName(result));
   return lines;
 }
