@@ -1,6 +1,8 @@
 // Arithmetic, comparison and division of canonical integer polynomials.
 #include "ir/dim.h"
 
+#include "ir/dim_names.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
@@ -99,11 +101,8 @@ std::optional<Term> divideExactly(const Term& a, const Term& b) {
   return quotient;
 }
 
-bool isNameStart(char c) { return llvm::isAlpha(c) || c == '_'; }
-bool isNamePart(char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == ':'; }
-
 bool isIdentifier(llvm::StringRef name) {
-  return !name.empty() && isNameStart(name.front()) && llvm::all_of(name, isNamePart);
+  return !name.empty() && isDimNameStart(name.front()) && llvm::all_of(name, isDimNamePart);
 }
 
 // Braces are doubled inside braces: two polynomials never print alike.
@@ -132,96 +131,6 @@ void printTerm(std::string& out, const Term& term) {
     printName(out, symbol.name());
   }
 }
-
-// A recursive-descent parser of
-//   sum := product (("+" | "-") product)*    product := factor ("*" factor)*
-//   factor := integer | name | "(" sum ")" | "-" factor
-// A sign is pushed down to the literal, because INT64_MIN has no positive counterpart.
-class DimParser {
-public:
-  explicit DimParser(llvm::StringRef text) : rest_(text) {}
-
-  std::optional<Dim> run() {
-    std::optional<Dim> result = sum();
-    skipBlanks();
-    return rest_.empty() ? result : std::nullopt;
-  }
-
-private:
-  static constexpr unsigned maxDepth = 64;
-
-  void skipBlanks() { rest_ = rest_.ltrim(" \t"); }
-  bool consume(char c) {
-    skipBlanks();
-    return rest_.consume_front(llvm::StringRef(&c, 1));
-  }
-
-  static std::optional<Dim> known(const Dim& dim) {
-    return dim.isUnknown() ? std::nullopt : std::optional<Dim>(dim);
-  }
-
-  std::optional<Dim> sum() {
-    std::optional<Dim> total = product(false);
-    while (total) {
-      bool plus = consume('+');
-      if (!plus && !consume('-'))
-        break;
-      std::optional<Dim> next = product(!plus);
-      total = next ? known(*total + *next) : std::nullopt;
-    }
-    return total;
-  }
-
-  std::optional<Dim> product(bool negate) {
-    std::optional<Dim> total = factor(negate);
-    while (total && consume('*')) {
-      std::optional<Dim> next = factor(false);
-      total = next ? known(*total * *next) : std::nullopt;
-    }
-    return total;
-  }
-
-  std::optional<Dim> factor(bool negate) {
-    skipBlanks();
-    if (rest_.empty())
-      return std::nullopt;
-    if (llvm::isDigit(rest_.front()))
-      return literal(negate);
-    if (isNameStart(rest_.front())) {
-      llvm::StringRef name = rest_.take_while(isNamePart);
-      rest_ = rest_.drop_front(name.size());
-      Dim symbol = Dim::symbol(name);
-      return known(negate ? -symbol : symbol);
-    }
-    if (depth_ == maxDepth)
-      return std::nullopt;
-    ++depth_;
-    std::optional<Dim> result;
-    if (consume('-')) {
-      result = factor(!negate);
-    } else if (consume('(')) {
-      result = sum();
-      if (!consume(')'))
-        return std::nullopt;
-      if (result && negate)
-        result = known(-*result);
-    }
-    --depth_;
-    return result;
-  }
-
-  std::optional<Dim> literal(bool negate) {
-    llvm::StringRef digits = rest_.take_while([](char c) { return llvm::isDigit(c); });
-    rest_ = rest_.drop_front(digits.size());
-    int64_t value = 0;
-    if (llvm::StringRef((negate ? "-" : "") + digits.str()).getAsInteger(10, value))
-      return std::nullopt;
-    return Dim::fixed(value);
-  }
-
-  llvm::StringRef rest_;
-  unsigned depth_ = 0;
-};
 
 } // namespace
 
@@ -452,14 +361,6 @@ std::string Dim::str() const {
     printTerm(out, term);
   }
   return out;
-}
-
-std::optional<Dim> Dim::parse(llvm::StringRef text) {
-  if (text.trim(" \t") == "?")
-    return unknown();
-  if (text.size() > maxTextBytes)
-    return std::nullopt;
-  return DimParser(text).run();
 }
 
 bool operator==(const Dim& a, const Dim& b) {

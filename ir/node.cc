@@ -99,6 +99,11 @@ std::optional<llvm::ArrayRef<int64_t>> Node::intsAttr(llvm::StringRef name) cons
   return found->ints();
 }
 
+/// Whether a Constant node's attribute of this name says what the contents are.
+static bool holdsContents(llvm::StringRef name) {
+  return name == "sparse_value" || name.startswith("value");
+}
+
 /// The contents of a Constant node with this attribute; null where they are no numeric tensor.
 static TensorRef constantContents(llvm::StringRef name, const Attribute& value) {
   if (value.isReference())
@@ -123,9 +128,8 @@ static TensorRef constantContents(llvm::StringRef name, const Attribute& value) 
 void Node::setAttribute(llvm::StringRef name, Attribute value) {
   edited = true;
   parent->context().noteEdit();
-  if (opName == "Constant" && resultCount == 1)
-    if (TensorRef contents = constantContents(name, value))
-      resultValues[0].initializerData = std::move(contents);
+  if (opName == "Constant" && resultCount == 1 && holdsContents(name))
+    resultValues[0].initializerData = constantContents(name, value);
   for (NamedAttribute& entry : attributeList)
     if (entry.name == name) {
       entry.value = std::move(value);
@@ -137,6 +141,8 @@ void Node::setAttribute(llvm::StringRef name, Attribute value) {
 void Node::removeAttribute(llvm::StringRef name) {
   edited = true;
   parent->context().noteEdit();
+  if (opName == "Constant" && resultCount == 1 && holdsContents(name) && attribute(name))
+    resultValues[0].initializerData = nullptr;
   llvm::erase_if(attributeList, [&](const NamedAttribute& entry) { return entry.name == name; });
 }
 

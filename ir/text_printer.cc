@@ -2,9 +2,11 @@
 #include "ir/text_printer.h"
 
 #include "ir/op.h"
-#include "ir/text_lexer.h"
+#include "ir/text_names.h"
+#include "ir/text_types.h"
 #include "ir/text_values.h"
 
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace kvopt {
@@ -13,49 +15,6 @@ namespace {
 constexpr const char* leftOut = "{…}";
 /// Lists of inputs, outputs and attributes that would end beyond this column take a line an entry.
 constexpr size_t lineColumns = 100;
-
-std::string nameText(llvm::StringRef name) {
-  return isBareName(name) ? name.str() : quotedText(name);
-}
-
-bool isBareDomain(llvm::StringRef domain) {
-  llvm::SmallVector<llvm::StringRef, 4> parts;
-  domain.split(parts, '.');
-  return llvm::all_of(parts, isTextIdentifier);
-}
-
-std::string operatorText(OpName op) {
-  std::string type = isTextIdentifier(op.type()) ? op.type().str() : quotedText(op.type());
-  if (op.isOnnx())
-    return type;
-  return (isBareDomain(op.domain()) ? op.domain().str() : quotedText(op.domain())) + "." + type;
-}
-
-std::string pairsText(const Metadata& metadata) {
-  std::string text = "[";
-  for (const auto& [key, value] : metadata) {
-    text += text.size() == 1 ? "" : ", ";
-    text += quotedText(key) + ": " + quotedText(value);
-  }
-  return text + ']';
-}
-
-std::string opsetsText(const OpsetImports& opsets) {
-  std::string text = "[";
-  for (const auto& [domain, version] : opsets) {
-    text += text.size() == 1 ? "" : ", ";
-    text += fmt::format("{} : {}", quotedText(domain), version);
-  }
-  return text + ']';
-}
-
-/// A comment must not contain the end of its line.
-std::string commentText(std::string text) {
-  for (char& c : text)
-    if (c == '\n' || c == '\r')
-      c = ' ';
-  return text;
-}
 
 std::string typedName(const Value& value) {
   std::string type = typeText(value.type());
@@ -266,11 +225,13 @@ std::vector<std::string> Printer::declarations(const Graph& graph, bool function
   }
   if (!options.declareTypes)
     return lines;
+  // The outputs of a graph have their type in its list.
+  llvm::SmallPtrSet<const Value*, 8> listed;
+  if (!function)
+    listed.insert(graph.outputs().begin(), graph.outputs().end());
   for (const Node& node : graph.nodes())
     for (const Value& result : node.results())
-      // The outputs of a graph have their type in its list.
-      if (!result.isAbsent() && (function || !result.isGraphOutput()) &&
-          !typeText(result.type()).empty())
+      if (!result.isAbsent() && !listed.count(&result) && !typeText(result.type()).empty())
         lines.push_back(typedName(result));
   return lines;
 }

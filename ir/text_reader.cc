@@ -1,167 +1,22 @@
-// Reader of ONNX's textual syntax: models, graphs, nodes, attributes, functions.
+// Reader of ONNX's textual syntax: models, their headers and functions.
 #include "ir/text_reader.h"
 
-#include "ir/op.h"
-#include "ir/text_lexer.h"
-#include "ir/text_values.h"
+#include "ir/text_parser.h"
 
-#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
+#include <fmt/format.h>
+
 namespace kvopt {
-namespace {
 
-/// Graphs within graphs.
-constexpr unsigned maxDepth = 64;
-/// Nodes look attributes up one after the other.
-constexpr size_t maxAttributes = 4096;
-
-/// A name as it stands in the text; empty for an absent operand or result.
-struct Name {
-  std::string text;
-  size_t offset = 0;
-};
-
-struct TypedName : Name {
-  TensorType type;
-};
-
-/// What a `<key: value, …>` header may set.
-struct Header {
-  OpsetImports& opsets;
-  llvm::SmallVector<std::pair<llvm::StringRef, std::string*>, 8> texts;
-  llvm::SmallVector<std::pair<llvm::StringRef, int64_t*>, 2> numbers;
-  Metadata* metadata = nullptr;
-};
-
-/// The elements of one attribute; only the vector of its kind is filled.
-struct Elements {
-  std::vector<float> floats;
-  std::vector<int64_t> ints;
-  std::vector<std::string> strings;
-  std::vector<TensorRef> tensors;
-  std::vector<std::unique_ptr<Graph>> graphs;
-};
-
-AttributeKind listOf(AttributeKind kind) {
-  switch (kind) {
-  case AttributeKind::Float:
-    return AttributeKind::Floats;
-  case AttributeKind::Int:
-    return AttributeKind::Ints;
-  case AttributeKind::String:
-    return AttributeKind::Strings;
-  case AttributeKind::Tensor:
-    return AttributeKind::Tensors;
-  case AttributeKind::Graph:
-    return AttributeKind::Graphs;
-  default:
-    return AttributeKind::Undefined;
-  }
-}
-
-AttributeKind elementOf(AttributeKind list) {
-  for (AttributeKind kind : {AttributeKind::Float, AttributeKind::Int, AttributeKind::String,
-                             AttributeKind::Tensor, AttributeKind::Graph})
-    if (listOf(kind) == list)
-      return kind;
-  return AttributeKind::Undefined;
-}
-
-/// The kind that the operator's definition gives an attribute; Undefined when it gives none.
-AttributeKind definedKind(const Node* node, llvm::StringRef attribute) {
-  const OpDef* definition = node ? node->definition() : nullptr;
-  const FormalAttribute* formal = definition ? definition->findAttribute(attribute) : nullptr;
-  return formal ? formal->kind : AttributeKind::Undefined;
-}
-
-Attribute makeAttribute(AttributeKind kind, Elements elements) {
-  switch (kind) {
-  case AttributeKind::Float:
-    return Attribute::ofFloat(elements.floats.front());
-  case AttributeKind::Int:
-    return Attribute::ofInt(elements.ints.front());
-  case AttributeKind::String:
-    return Attribute::ofString(std::move(elements.strings.front()));
-  case AttributeKind::Tensor:
-    return Attribute::ofTensor(std::move(elements.tensors.front()));
-  case AttributeKind::Floats:
-    return Attribute::ofFloats(std::move(elements.floats));
-  case AttributeKind::Ints:
-    return Attribute::ofInts(std::move(elements.ints));
-  case AttributeKind::Strings:
-    return Attribute::ofStrings(std::move(elements.strings));
-  case AttributeKind::Tensors:
-    return Attribute::ofTensors(std::move(elements.tensors));
-  default:
-    assert(kind == AttributeKind::Graph || kind == AttributeKind::Graphs);
-    return Attribute::ofGraphs(std::move(elements.graphs), kind == AttributeKind::Graphs);
-  }
-}
-
-/// Reads one text. Functions return false after a failure, which the cursor keeps.
-class Reader {
-public:
-  Reader(Model& target, llvm::StringRef text, llvm::StringRef fileName)
-      : model(target), cursor(text, fileName) {}
-
-  llvm::Error readModel();
-  llvm::Expected<Function*> readOnlyFunction();
-
-private:
-  bool readModelHeader();
-  bool readHeader(Header header);
-  bool readHeaderEntry(llvm::StringRef key, size_t place, Header& header);
-  bool readOpsets(OpsetImports& opsets);
-  bool readPairs(Metadata& metadata);
-
-  bool readGraph(Graph& graph);
-  bool readInputs(Graph& graph);
-  bool readInput(Graph& graph);
-  bool readTypedNames(std::vector<TypedName>& names);
-  bool readTypedName(TypedName& name);
-  bool readDeclarations(Graph& graph, std::vector<TypedName>& types, bool initializers);
-  bool addInitializer(Graph& graph, const TypedName& name, TensorRef data);
-  bool addOutputs(Graph& graph, const std::vector<TypedName>& outputs);
-  bool setTypes(Graph& graph, const std::vector<TypedName>& types);
-
-  bool readNodes(Graph& graph);
-  bool readNode(Graph& graph);
-  bool readOperator(OpName& op, std::string& storage);
-  bool readNames(std::vector<Name>& names, char end);
-  bool readOperands(Node& node);
-  bool nameResults(Node& node, const std::vector<Name>& results);
-
-  bool readAttributes(Node& node);
-  bool readAttribute(llvm::StringRef name, Node* holder, Attribute& attribute);
-  bool readReference(llvm::StringRef name, const Node* holder, AttributeKind kind,
-                     Attribute& attribute);
-  bool readList(AttributeKind kind, Node* holder, Attribute& attribute);
-  bool readElement(AttributeKind expected, Node* holder, AttributeKind& kind, Elements& elements);
-  bool readFloat(Elements& elements);
-  bool readTensor(Elements& elements);
-  bool readSubgraph(Node* holder, Elements& elements);
-
-  bool readFunction();
-  bool readFunctionAttributes(Function& target);
-
-  bool checkNewName(const Graph& graph, const Name& name);
-  Value* findDefined(const Graph& graph, const Name& name);
-
-  Model& model;
-  TextCursor cursor;
-  Function* function = nullptr; // whose body is being read
-  unsigned depth = 0;
-};
-
-llvm::Error Reader::readModel() {
+llvm::Error TextParser::readModel() {
   bool read = readModelHeader() && readGraph(model.graph());
   while (read && !cursor.atEnd())
     read = readFunction();
   return read ? llvm::Error::success() : cursor.takeError();
 }
 
-llvm::Expected<Function*> Reader::readOnlyFunction() {
+llvm::Expected<Function*> TextParser::readOnlyFunction() {
   size_t known = model.functions.size();
   bool read = readFunction() && (cursor.atEnd() || cursor.unexpected("the end of the function"));
   if (read)
@@ -170,7 +25,7 @@ llvm::Expected<Function*> Reader::readOnlyFunction() {
   return cursor.takeError();
 }
 
-bool Reader::readModelHeader() {
+bool TextParser::readModelHeader() {
   Header header{model.opsets,
                 {{"producer_name", &model.producerName},
                  {"producer_version", &model.producerVersion},
@@ -181,7 +36,7 @@ bool Reader::readModelHeader() {
   return readHeader(std::move(header));
 }
 
-bool Reader::readHeader(Header header) {
+bool TextParser::readHeader(Header header) {
   if (!cursor.accept('<'))
     return !cursor.failed();
   llvm::StringSet<> seen;
@@ -198,7 +53,7 @@ bool Reader::readHeader(Header header) {
   return cursor.expect('>', "after the header");
 }
 
-bool Reader::readHeaderEntry(llvm::StringRef key, size_t place, Header& header) {
+bool TextParser::readHeaderEntry(llvm::StringRef key, size_t place, Header& header) {
   if (key == "opset_import")
     return readOpsets(header.opsets);
   if (key == "metadata_props" && header.metadata)
@@ -217,7 +72,7 @@ bool Reader::readHeaderEntry(llvm::StringRef key, size_t place, Header& header) 
   return cursor.fail(place, fmt::format("`{}` is no key of this header", key), "known: " + known);
 }
 
-bool Reader::readOpsets(OpsetImports& opsets) {
+bool TextParser::readOpsets(OpsetImports& opsets) {
   if (!cursor.expect('[', "before operator sets"))
     return false;
   while (!cursor.peek().is(']')) {
@@ -235,7 +90,7 @@ bool Reader::readOpsets(OpsetImports& opsets) {
   return cursor.expect(']', "after operator sets");
 }
 
-bool Reader::readPairs(Metadata& metadata) {
+bool TextParser::readPairs(Metadata& metadata) {
   if (!cursor.expect('[', "before metadata"))
     return false;
   while (!cursor.peek().is(']')) {
@@ -249,442 +104,7 @@ bool Reader::readPairs(Metadata& metadata) {
   return cursor.expect(']', "after metadata");
 }
 
-bool Reader::checkNewName(const Graph& graph, const Name& name) {
-  if (name.text.empty())
-    return cursor.fail(name.offset, "a value without a name");
-  if (graph.findValue(name.text))
-    return cursor.fail(name.offset, fmt::format("'{}' is defined twice", name.text));
-  if (graph.findValue(name.text, /*enclosing=*/true))
-    return cursor.fail(name.offset,
-                       fmt::format("'{}' hides a value of an enclosing graph", name.text));
-  return true;
-}
-
-Value* Reader::findDefined(const Graph& graph, const Name& name) {
-  Value* value = graph.findValue(name.text, /*enclosing=*/true);
-  if (!value)
-    cursor.fail(name.offset, fmt::format("nothing above defines '{}'", name.text),
-                "nodes stand in the order of their execution");
-  return value;
-}
-
-bool Reader::readGraph(Graph& graph) {
-  if (depth == maxDepth)
-    return cursor.fail(cursor.offset(),
-                       fmt::format("graphs are nested more than {} deep", maxDepth));
-  ++depth;
-  std::string name;
-  std::vector<TypedName> outputs, types;
-  if (!cursor.name(name, "a graph's name"))
-    return false;
-  graph.setName(std::move(name));
-  if (!readInputs(graph) || !cursor.expectArrow() || !readTypedNames(outputs) ||
-      !readDeclarations(graph, types, /*initializers=*/true) || !readNodes(graph) ||
-      !setTypes(graph, types) || !addOutputs(graph, outputs))
-    return false;
-  --depth;
-  return true;
-}
-
-bool Reader::readInputs(Graph& graph) {
-  if (!cursor.expect('(', "before inputs"))
-    return false;
-  if (cursor.accept(')'))
-    return true;
-  do
-    if (!readInput(graph))
-      return false;
-  while (cursor.accept(','));
-  return cursor.expect(')', "after inputs");
-}
-
-bool Reader::readInput(Graph& graph) {
-  size_t place = cursor.offset();
-  TypedName name;
-  if (!readTypedName(name) || !checkNewName(graph, name))
-    return false;
-  Value& input = graph.addInput(name.text, name.type);
-  if (!cursor.accept('='))
-    return !cursor.failed();
-  TensorRef data;
-  if (!readTensorLiteral(cursor, name.type, place, data))
-    return false;
-  graph.setInputDefault(input, std::move(data));
-  return true;
-}
-
-bool Reader::readTypedName(TypedName& name) {
-  if (atType(cursor) && !readType(cursor, name.type))
-    return false;
-  name.offset = cursor.offset();
-  return cursor.name(name.text, "a value's name");
-}
-
-bool Reader::readTypedNames(std::vector<TypedName>& names) {
-  if (!cursor.expect('(', "before outputs"))
-    return false;
-  if (cursor.accept(')'))
-    return true;
-  do
-    if (!readTypedName(names.emplace_back()))
-      return false;
-  while (cursor.accept(','));
-  return cursor.expect(')', "after outputs");
-}
-
-bool Reader::readDeclarations(Graph& graph, std::vector<TypedName>& types, bool initializers) {
-  if (!cursor.accept('<'))
-    return !cursor.failed();
-  if (cursor.accept('>'))
-    return true;
-  do {
-    size_t place = cursor.offset();
-    TypedName name;
-    if (!readTypedName(name))
-      return false;
-    if (!cursor.peek().is('=')) {
-      types.push_back(std::move(name));
-      continue;
-    }
-    if (!initializers)
-      return cursor.fail(cursor.offset(), "a function has no initializers",
-                         "write a Constant node");
-    cursor.take();
-    TensorRef data;
-    if (!readTensorLiteral(cursor, name.type, place, data) ||
-        !addInitializer(graph, name, std::move(data)))
-      return false;
-  } while (cursor.accept(','));
-  return cursor.expect('>', "after initializers");
-}
-
-bool Reader::addInitializer(Graph& graph, const TypedName& name, TensorRef data) {
-  Value* input = graph.findValue(name.text);
-  if (!input || !input->isGraphInput() || input->isInitializer()) {
-    if (!checkNewName(graph, name))
-      return false;
-    graph.addInitializer(name.text, std::move(data));
-    return true;
-  }
-  ElementType declared = input->type().elementType();
-  if (declared != ElementType::Undefined && declared != data->elementType())
-    return cursor.fail(name.offset,
-                       fmt::format("input '{}' is of type {}, its default of {}", name.text,
-                                   onnxName(declared), onnxName(data->elementType())));
-  graph.setInputDefault(*input, std::move(data));
-  return true;
-}
-
-bool Reader::setTypes(Graph& graph, const std::vector<TypedName>& types) {
-  for (const TypedName& name : types) {
-    Value* value = graph.findValue(name.text);
-    if (!value)
-      return cursor.fail(name.offset,
-                         fmt::format("'{}' has a type and nothing defines it", name.text));
-    if (!value->producer())
-      return cursor.fail(name.offset, fmt::format("the type of '{}' stands twice", name.text));
-    value->setType(name.type);
-  }
-  return true;
-}
-
-bool Reader::addOutputs(Graph& graph, const std::vector<TypedName>& outputs) {
-  for (const TypedName& name : outputs) {
-    Value* value = findDefined(graph, name);
-    if (!value)
-      return false;
-    bool typed = name.type.hasRank() || name.type.elementType() != ElementType::Undefined;
-    if (typed && value->producer() && &value->graph() == &graph)
-      value->setType(name.type);
-    ElementType known = value->type().elementType();
-    if (typed && known != ElementType::Undefined && known != name.type.elementType())
-      return cursor.fail(name.offset,
-                         fmt::format("output '{}' is declared {} and is {}", name.text,
-                                     onnxName(name.type.elementType()), onnxName(known)));
-    graph.addOutput(*value);
-  }
-  return true;
-}
-
-bool Reader::readNodes(Graph& graph) {
-  if (!cursor.expect('{', "before nodes"))
-    return false;
-  while (!cursor.accept('}'))
-    if (!readNode(graph))
-      return false;
-  return true;
-}
-
-bool Reader::readNode(Graph& graph) {
-  std::string label, overload, opStorage;
-  if (cursor.accept('[') &&
-      (!cursor.name(label, "a node's label") || !cursor.expect(']', "after a node's label")))
-    return false;
-  std::vector<Name> results;
-  OpName op;
-  if (!readNames(results, '=') || !readOperator(op, opStorage))
-    return false;
-  if (cursor.accept(':') && !cursor.name(overload, "an overload"))
-    return false;
-  // Results get their names last: neither operands nor subgraphs may read them.
-  Node& node = graph.create(op, {}, std::vector<llvm::StringRef>(results.size()));
-  if (!label.empty())
-    node.setName(std::move(label));
-  if (!overload.empty())
-    node.setOverload(std::move(overload));
-  bool attributesFirst = cursor.peek().is('<');
-  if (attributesFirst && !readAttributes(node))
-    return false;
-  if (!readOperands(node))
-    return false;
-  if (cursor.peek().is('<')) {
-    if (attributesFirst)
-      return cursor.fail(cursor.offset(), "attributes stand before and after the operands");
-    if (!readAttributes(node))
-      return false;
-  }
-  return !cursor.failed() && nameResults(node, results);
-}
-
-/// `com.microsoft.Gelu`: the last dot separates the operator from its domain. `storage` keeps the
-/// text of `op`.
-bool Reader::readOperator(OpName& op, std::string& storage) {
-  size_t lastPart = 0;
-  std::string part;
-  do {
-    if (!cursor.name(part, "an operator"))
-      return false;
-    if (!storage.empty())
-      storage += '.';
-    lastPart = storage.size();
-    storage += part;
-  } while (cursor.accept('.'));
-  llvm::StringRef whole = storage;
-  llvm::StringRef domain = whole.take_front(lastPart == 0 ? 0 : lastPart - 1);
-  op = OpName(domain, whole.drop_front(lastPart));
-  return true;
-}
-
-/// A comma-separated list of names up to `end`, which is consumed. A place may be empty or "" for
-/// an absent operand or result; an empty place after the last comma does not count.
-bool Reader::readNames(std::vector<Name>& names, char end) {
-  while (!cursor.accept(end)) {
-    Name& name = names.emplace_back();
-    name.offset = cursor.offset();
-    if (!cursor.peek().is(',') && !cursor.name(name.text, "a value's name"))
-      return false;
-    if (!cursor.accept(',') && !cursor.peek().is(end))
-      return cursor.unexpected(fmt::format("`,` or `{}`", end));
-  }
-  return true;
-}
-
-bool Reader::readOperands(Node& node) {
-  std::vector<Name> names;
-  if (!cursor.expect('(', "before operands") || !readNames(names, ')'))
-    return false;
-  std::vector<Value*> operands;
-  for (const Name& name : names) {
-    operands.push_back(name.text.empty() ? nullptr : findDefined(node.graph(), name));
-    if (cursor.failed())
-      return false;
-  }
-  node.setOperands(operands);
-  return true;
-}
-
-bool Reader::nameResults(Node& node, const std::vector<Name>& results) {
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (results[i].text.empty())
-      continue;
-    if (!checkNewName(node.graph(), results[i]))
-      return false;
-    node.graph().rename(node.result(static_cast<unsigned>(i)), results[i].text);
-  }
-  return true;
-}
-
-bool Reader::readAttributes(Node& node) {
-  if (!cursor.expect('<', "before attributes"))
-    return false;
-  while (!cursor.peek().is('>')) {
-    std::string name;
-    size_t place = cursor.offset();
-    if (!cursor.name(name, "an attribute's name"))
-      return false;
-    if (name == "metadata_props" && cursor.peek().is(':') && cursor.peekNext().is('[')) {
-      Metadata metadata;
-      cursor.take();
-      if (!readPairs(metadata))
-        return false;
-      node.setMetadata(std::move(metadata));
-    } else {
-      if (node.attribute(name))
-        return cursor.fail(place, fmt::format("attribute '{}' is given twice", name));
-      if (node.attributes().size() == maxAttributes)
-        return cursor.fail(place, fmt::format("more than {} attributes", maxAttributes));
-      Attribute attribute;
-      if (!readAttribute(name, &node, attribute))
-        return false;
-      node.setAttribute(name, std::move(attribute));
-    }
-    if (!cursor.accept(','))
-      break;
-  }
-  return cursor.expect('>', "after attributes");
-}
-
-/// What follows an attribute's name: `= value` or `: kind = value`.
-bool Reader::readAttribute(llvm::StringRef name, Node* holder, Attribute& attribute) {
-  AttributeKind stated = AttributeKind::Undefined;
-  if (cursor.accept(':')) {
-    size_t place = cursor.offset();
-    std::string word;
-    if (!cursor.identifier(word, "an attribute's kind"))
-      return false;
-    stated = attributeKindFromName(word);
-    if (stated == AttributeKind::Undefined)
-      return cursor.fail(place, fmt::format("`{}` is no kind of attribute", word),
-                         "kinds are int, float, string, tensor, graph and their plurals");
-  }
-  if (!cursor.expect('=', "after an attribute's name"))
-    return false;
-  if (cursor.accept('@'))
-    return readReference(name, holder, stated, attribute);
-  // An integer is a float where the operator's definition wants one.
-  AttributeKind wanted = stated != AttributeKind::Undefined ? stated : definedKind(holder, name);
-  size_t place = cursor.offset();
-  if (cursor.peek().is('[')) {
-    if (!readList(wanted, holder, attribute))
-      return false;
-  } else {
-    AttributeKind kind = AttributeKind::Undefined;
-    Elements elements;
-    if (!readElement(wanted, holder, kind, elements))
-      return false;
-    attribute = makeAttribute(kind, std::move(elements));
-  }
-  if (stated != AttributeKind::Undefined && stated != attribute.kind())
-    return cursor.fail(place,
-                       fmt::format("attribute '{}' is declared {} and its value is {}", name,
-                                   attributeKindName(stated), attributeKindName(attribute.kind())));
-  return true;
-}
-
-bool Reader::readReference(llvm::StringRef name, const Node* holder, AttributeKind kind,
-                           Attribute& attribute) {
-  std::string target;
-  size_t place = cursor.offset();
-  if (!cursor.name(target, "the name of a function's attribute"))
-    return false;
-  if (!function || !holder)
-    return cursor.fail(place, "an attribute reference outside a function's body");
-  auto known = llvm::find_if(function->defaults,
-                             [&](const NamedAttribute& entry) { return entry.name == target; });
-  bool hasDefault = known != function->defaults.end();
-  if (!hasDefault && !llvm::is_contained(function->attributes, target))
-    return cursor.fail(place, fmt::format("the function has no attribute '{}'", target));
-  if (kind == AttributeKind::Undefined)
-    kind = definedKind(holder, name);
-  if (kind == AttributeKind::Undefined && hasDefault)
-    kind = known->value.kind();
-  attribute = Attribute::reference(std::move(target), kind);
-  return true;
-}
-
-bool Reader::readList(AttributeKind kind, Node* holder, Attribute& attribute) {
-  size_t place = cursor.offset();
-  cursor.take();
-  AttributeKind expected = elementOf(kind);
-  AttributeKind element = AttributeKind::Undefined;
-  Elements elements;
-  while (!cursor.peek().is(']')) {
-    size_t elementPlace = cursor.offset();
-    AttributeKind found = AttributeKind::Undefined;
-    if (!readElement(expected, holder, found, elements))
-      return false;
-    if (element == AttributeKind::Undefined)
-      element = found;
-    if (found != element)
-      return cursor.fail(elementPlace,
-                         fmt::format("a list of {} with an element that is {}",
-                                     attributeKindName(listOf(element)), attributeKindName(found)),
-                         "`name: floats = [1, 2.5]` makes all of them floats");
-    if (!cursor.accept(','))
-      break;
-  }
-  if (!cursor.expect(']', "after a list"))
-    return false;
-  if (element == AttributeKind::Undefined)
-    element = expected;
-  if (element == AttributeKind::Undefined)
-    return cursor.fail(place, "an empty list must state its kind", "write `name: ints = []`");
-  attribute = makeAttribute(listOf(element), std::move(elements));
-  return true;
-}
-
-/// Appends one value to the vector of its kind. `expected` turns integers into floats; whether the
-/// kinds agree otherwise is for the caller to say.
-bool Reader::readElement(AttributeKind expected, Node* holder, AttributeKind& kind,
-                         Elements& elements) {
-  const Token& token = cursor.peek();
-  bool isFloat = token.kind == Token::Kind::Float ||
-                 (token.kind == Token::Kind::Identifier && isSpecialFloat(token.text)) ||
-                 (token.kind == Token::Kind::Integer && expected == AttributeKind::Float);
-  if (isFloat) {
-    kind = AttributeKind::Float;
-    return readFloat(elements);
-  }
-  if (token.kind == Token::Kind::Integer) {
-    kind = AttributeKind::Int;
-    return cursor.integer(elements.ints.emplace_back(), "an integer");
-  }
-  if (token.kind == Token::Kind::String && !cursor.peekNext().is('(')) {
-    kind = AttributeKind::String;
-    return cursor.string(elements.strings.emplace_back(), "a string");
-  }
-  if (atType(cursor)) {
-    kind = AttributeKind::Tensor;
-    return readTensor(elements);
-  }
-  if (!cursor.atName())
-    return cursor.unexpected("an attribute's value");
-  kind = AttributeKind::Graph;
-  return readSubgraph(holder, elements);
-}
-
-bool Reader::readFloat(Elements& elements) {
-  const Token& token = cursor.peek();
-  std::optional<float> value = floatFromText(token.text);
-  if (!value)
-    return cursor.fail(token.offset,
-                       fmt::format("`{}` is too large for a float", token.text.take_front(40)));
-  elements.floats.push_back(*value);
-  cursor.take();
-  return true;
-}
-
-bool Reader::readTensor(Elements& elements) {
-  size_t place = cursor.offset();
-  TensorType type;
-  std::string ignored; // a tensor's name says nothing in an attribute
-  if (!readType(cursor, type))
-    return false;
-  if (cursor.atName() && !cursor.name(ignored, "a tensor's name"))
-    return false;
-  cursor.accept('=');
-  return readTensorLiteral(cursor, type, place, elements.tensors.emplace_back());
-}
-
-bool Reader::readSubgraph(Node* holder, Elements& elements) {
-  if (!holder)
-    return cursor.fail(cursor.offset(), "a graph cannot be the default of an attribute");
-  Graph& outer = holder->graph();
-  elements.graphs.push_back(std::make_unique<Graph>(outer.context(), outer.opsets(), holder));
-  return readGraph(*elements.graphs.back());
-}
-
-bool Reader::readFunction() {
+bool TextParser::readFunction() {
   auto made = std::make_unique<Function>(model.context(), "", "");
   if (!readHeader({made->opsets,
                    {{"domain", &made->domain},
@@ -713,7 +133,7 @@ bool Reader::readFunction() {
   return true;
 }
 
-bool Reader::readFunctionAttributes(Function& target) {
+bool TextParser::readFunctionAttributes(Function& target) {
   if (!cursor.accept('<'))
     return !cursor.failed();
   llvm::StringSet<> seen;
@@ -738,20 +158,18 @@ bool Reader::readFunctionAttributes(Function& target) {
   return cursor.expect('>', "after a function's attributes");
 }
 
-} // namespace
-
 llvm::Expected<std::unique_ptr<Model>> readText(llvm::StringRef text, const OpRegistry& registry,
                                                 llvm::StringRef fileName) {
   auto model = std::make_unique<Model>(registry);
-  Reader reader(*model, text, fileName);
-  if (llvm::Error error = reader.readModel())
+  TextParser parser(*model, text, fileName);
+  if (llvm::Error error = parser.readModel())
     return error;
   model->markEdited();
   return model;
 }
 
 llvm::Expected<Function*> readFunctionText(llvm::StringRef text, Model& model) {
-  return Reader(model, text, "<function>").readOnlyFunction();
+  return TextParser(model, text, "<function>").readOnlyFunction();
 }
 
 } // namespace kvopt

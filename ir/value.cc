@@ -70,13 +70,38 @@ void Value::replaceAllUsesWith(Value& replacement) {
   parent->context().noteEdit();
   for (Use& use : llvm::make_early_inc_range(uses()))
     use.link(&replacement);
-  if (outputSlots == 0)
-    return;
+  unsigned ownSlots = static_cast<unsigned>(llvm::count(parent->outputList, this));
+  if (outputSlots != ownSlots)
+    replaceSubgraphOutputs(replacement);
+  if (ownSlots != 0)
+    replaceOwnOutputs(replacement);
+}
 
+void Value::replaceSubgraphOutputs(Value& replacement) {
+  auto replaceIn = [&](Graph& graph) {
+    for (unsigned slot = 0; slot < graph.outputList.size(); ++slot) {
+      if (graph.outputList[slot] != this)
+        continue;
+      // One value cannot stand for two outputs: outputs go by their names.
+      bool isTaken = llvm::is_contained(graph.outputList, &replacement);
+      Value* output =
+          isTaken ? &graph.createFresh("Identity", {&replacement}, 1).result() : &replacement;
+      if (isTaken)
+        output->setType(replacement.type());
+      graph.setOutput(slot, *output);
+    }
+  };
+  for (Node& node : parent->nodeList)
+    for (NamedAttribute& attribute : node.attributes())
+      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
+        forEachGraph(*nested, replaceIn);
+}
+
+void Value::replaceOwnOutputs(Value& replacement) {
   // An output slot keeps its name, which is its value's name.
   Value* output = &replacement;
   bool canTakeName = replacement.parent == parent && replacement.kind != Kind::Input &&
-                     !replacement.isGraphOutput();
+                     !llvm::is_contained(parent->outputList, &replacement);
   if (!canTakeName)
     output = &parent->createFresh("Identity", {&replacement}, 1).result();
   output->setType(replacement.type());

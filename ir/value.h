@@ -104,6 +104,7 @@ public:
   /// Neither read by a node nor a graph output.
   bool isUnused() const { return !firstUse && outputSlots == 0; }
   bool isGraphInput() const { return kind == Kind::Input; }
+  /// Of its own graph or of a subgraph that hands it out.
   bool isGraphOutput() const { return outputSlots != 0; }
   bool isInitializer() const { return static_cast<bool>(initializerData) || opaqueInitializer; }
 
@@ -123,7 +124,8 @@ public:
 
   /// Makes every reader, and every graph output slot, take `replacement` instead. Output slots keep
   /// their name: the replacement takes it over, or is copied by an Identity node where it cannot
-  /// (a graph input, another output, a value of an enclosing graph).
+  /// (a graph input, another output, a value of an enclosing graph). Output slots of subgraphs that
+  /// hand out this value hand out the replacement itself, which must be defined before them.
   void replaceAllUsesWith(Value& replacement);
 
   /// The message this value was declared by, or null.
@@ -136,6 +138,8 @@ private:
   friend class Use;
   enum class Kind { Result, Input, Initializer };
   Value() = default;
+  void replaceSubgraphOutputs(Value& replacement);
+  void replaceOwnOutputs(Value& replacement);
 
   llvm::StringRef valueName; // owned by the graph's name table
   TensorType tensorType;

@@ -2,6 +2,7 @@
 #include "ir/graph.h"
 
 #include "ir/op.h"
+#include "ir/verifier.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -135,6 +136,101 @@ TEST_F(GraphTest, AnInputThatReplacesAnOutputIsCopied) {
   EXPECT_EQ(graph.outputs().front()->name(), "y");
   EXPECT_TRUE(graph.outputs().front()->producer()->is("Identity"));
   EXPECT_EQ(x.name(), "x");
+}
+
+/// An If in whose branch the output slots hold these values.
+Node& addBranch(Graph& graph, llvm::ArrayRef<Value*> outputs) {
+  Node& holder = graph.createFresh("If", {}, static_cast<unsigned>(outputs.size()));
+  std::vector<std::unique_ptr<Graph>> branches;
+  branches.push_back(std::make_unique<Graph>(graph.context(), graph.opsets(), &holder));
+  for (Value* output : outputs)
+    branches.back()->addOutput(*output);
+  holder.setAttribute("then_branch", Attribute::ofGraphs(std::move(branches), /*list=*/false));
+  return holder;
+}
+
+Graph& branchOf(Node& holder) { return *holder.attribute("then_branch")->graphs().front(); }
+
+TEST_F(GraphTest, ErasingAHolderFreesWhatItsSubgraphsHandOut) {
+  Value& x = input("x");
+  Node& outer = graph.create("Relu", {&x}, {"outer"});
+  Node& holder = addBranch(graph, {&outer.result(), &x});
+  EXPECT_TRUE(outer.result().isGraphOutput());
+  EXPECT_FALSE(outer.isUnused());
+  graph.erase(holder);
+  EXPECT_FALSE(outer.result().isGraphOutput());
+  EXPECT_TRUE(x.isGraphInput() && !x.isGraphOutput());
+  EXPECT_TRUE(outer.isUnused());
+}
+
+TEST_F(GraphTest, RemovingAnAttributeFreesWhatItsSubgraphHandsOut) {
+  Value& x = input("x");
+  Node& outer = graph.create("Relu", {&x}, {"outer"});
+  Node& holder = addBranch(graph, {&outer.result()});
+  Node& inner = addBranch(branchOf(holder), {&outer.result(), &outer.result()});
+  holder.removeAttribute("then_branch");
+  (void)inner;
+  EXPECT_TRUE(outer.isUnused());
+}
+
+TEST_F(GraphTest, DeadHoldersTakeTheProducersOfTheirOutputsWithThem) {
+  Value& x = input("x");
+  Node& outer = graph.create("Relu", {&x}, {"outer"});
+  addBranch(graph, {&outer.result()});
+  EXPECT_EQ(graph.eraseDeadNodes(), 2u);
+  EXPECT_TRUE(graph.nodes().empty());
+}
+
+TEST_F(GraphTest, ReplacementReachesOutputSlotsOfSubgraphs) {
+  Value& x = input("x");
+  Node& old = graph.create("Relu", {&x}, {"y"});
+  Node& fresh = graph.create("Tanh", {&x}, {"t"});
+  Node& holder = addBranch(graph, {&old.result()});
+  Node& nested = addBranch(branchOf(holder), {&old.result()});
+  graph.addOutput(holder.result());
+
+  old.result().replaceAllUsesWith(fresh.result());
+  EXPECT_TRUE(old.isUnused());
+  EXPECT_EQ(branchOf(holder).outputs()[0], &fresh.result());
+  EXPECT_EQ(branchOf(nested).outputs()[0], &fresh.result());
+  EXPECT_EQ(fresh.result().name(), "t"); // no slot of its own graph: no name to keep
+  graph.erase(old);
+  EXPECT_FALSE(verify(graph));
+}
+
+TEST_F(GraphTest, SubgraphsHandOutTheReplacementAndNotTheCopyForTheOutput) {
+  Value& x = input("x");
+  Node& old = graph.create("Relu", {&x}, {"y"});
+  Node& holder = addBranch(graph, {&old.result(), &x});
+  graph.addOutput(old.result());
+  graph.addOutput(holder.result());
+
+  old.result().replaceAllUsesWith(x);
+  EXPECT_TRUE(old.isUnused());
+  Graph& branch = branchOf(holder);
+  // The branch hands x out already, so the slot that changed gets a copy within the branch.
+  EXPECT_EQ(branch.outputs()[1], &x);
+  ASSERT_EQ(branch.nodes().size(), 1u);
+  EXPECT_EQ(branch.outputs()[0], &branch.nodes().front().result());
+  EXPECT_EQ(branch.nodes().front().operand(0), &x);
+  ASSERT_EQ(graph.outputs()[0]->name(), "y");
+  EXPECT_TRUE(graph.outputs()[0]->producer()->is("Identity"));
+  graph.erase(old);
+  EXPECT_FALSE(verify(graph));
+}
+
+TEST_F(GraphTest, AReplacementThatASubgraphHandsOutStillTakesTheName) {
+  Value& x = input("x");
+  Node& old = graph.create("Relu", {&x}, {"y"});
+  Node& fresh = graph.create("Tanh", {&x}, {"t"});
+  Node& holder = addBranch(graph, {&fresh.result()});
+  graph.addOutput(old.result());
+  old.result().replaceAllUsesWith(fresh.result());
+  EXPECT_EQ(graph.outputs()[0], &fresh.result());
+  EXPECT_EQ(fresh.result().name(), "y");
+  EXPECT_EQ(graph.nodes().size(), 3u);
+  graph.erase(holder);
+  EXPECT_TRUE(fresh.result().isGraphOutput());
 }
 
 TEST_F(GraphTest, DeadChainsAndInitializersGo) {

@@ -1,0 +1,11 @@
+// Which characters a symbol's name may have in text. Private to Dim.
+#pragma once
+
+#include "llvm/ADT/StringExtras.h"
+
+namespace kvopt {
+
+inline bool isDimNameStart(char c) { return llvm::isAlpha(c) || c == '_'; }
+inline bool isDimNamePart(char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == ':'; }
+
+} // namespace kvopt
