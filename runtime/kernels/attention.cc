@@ -5,6 +5,7 @@
 // is_causal without a past is aligned top-left: row i sees keys 0 … i. A mask with fewer columns
 // than keys hides the keys it does not name (not supported). scale defaults to 1 / sqrt(D).
 #include "runtime/attention_call.h"
+#include "runtime/integer_input.h"
 
 #include <cmath>
 #include <cstring>
@@ -29,8 +30,10 @@ llvm::Expected<TensorView> causalMask(KernelContext& context, const TensorView* 
   int64_t maskHeads = extent(1) == 1 ? 1 : heads;
   ElementType element = isBoolean ? ElementType::Bool : ElementType::Float;
   auto width = static_cast<int64_t>(*byteWidth(element));
-  auto memory =
-      context.scratch(static_cast<size_t>(maskBatches * maskHeads * rows * columns * width));
+  auto count = countOf(context, {maskBatches, maskHeads, rows, columns, width});
+  if (!count)
+    return count.takeError();
+  auto memory = context.scratch(static_cast<size_t>(*count));
   if (!memory)
     return memory.takeError();
   auto result =
@@ -83,7 +86,10 @@ llvm::Error attention(KernelContext& context) {
   if (llvm::Error error = checkAttention(context, operands))
     return error;
   TensorView withCausal;
-  if (node.intAttr("is_causal", 0) != 0) {
+  // With as many keys as rows, aligned top-left is aligned bottom-right.
+  if (node.intAttr("is_causal", 0) != 0 && operands.query.shape[2] == operands.key.shape[2]) {
+    operands.causal = true;
+  } else if (node.intAttr("is_causal", 0) != 0) {
     auto widened =
         causalMask(context, operands.mask, operands.query.shape[0], operands.query.shape[1],
                    operands.query.shape[2], operands.key.shape[2]);

@@ -1,5 +1,6 @@
 // Operators that read at positions given by an operand: Gather, GatherElements.
 #include "runtime/element_dispatch.h"
+#include "runtime/element_offsets.h"
 #include "runtime/integer_input.h"
 
 #include <cstring>
@@ -43,53 +44,11 @@ llvm::Error gather(KernelContext& context) {
   return llvm::Error::success();
 }
 
-/// For each position of `shape`, in row-major order: the offset in x where the coordinate on `axis`
-/// is replaced by the next of `indices`.
-llvm::Expected<Extents> elementOffsets(KernelContext& context, const TensorView& x, unsigned axis,
-                                       const TensorView& positions) {
-  llvm::Expected<Extents> indices = integersOf(context, 1);
-  if (!indices)
-    return indices.takeError();
-  Extents at(x.rank(), 0);
-  for (int64_t& index : *indices) {
-    llvm::Expected<int64_t> checked = indexOf(context, index, x.shape[axis]);
-    if (!checked)
-      return checked.takeError();
-    index = 0;
-    for (unsigned i = 0; i < x.rank(); ++i)
-      index += (i == axis ? *checked : at[i]) * x.strides[i];
-    for (unsigned i = x.rank(); i-- > 0;) {
-      if (++at[i] < positions.shape[i])
-        break;
-      at[i] = 0;
-    }
-  }
-  return indices;
-}
-
-/// Checks that `positions` has the rank of x and, off the axis, no larger extents.
-llvm::Expected<unsigned> elementsAxis(KernelContext& context, const TensorView& x,
-                                      const TensorView& positions) {
-  llvm::Expected<unsigned> axis = axisOf(context, context.node().intAttr("axis", 0), x.rank());
-  if (!axis)
-    return axis;
-  if (positions.rank() != x.rank())
-    return context.error("indices must have the rank of the input");
-  for (unsigned i = 0; i < x.rank(); ++i)
-    if (i != *axis && positions.shape[i] > x.shape[i])
-      return context.error(fmt::format("indices have extent {} on axis {}, more than {}",
-                                       positions.shape[i], i, x.shape[i]));
-  return axis;
-}
-
 /// y[i, j, k] = x[i, indices[i, j, k], k] for axis 1
 llvm::Error gatherElements(KernelContext& context) {
   const TensorView& x = context.in(0);
   const TensorView& positions = context.in(1);
-  llvm::Expected<unsigned> axis = elementsAxis(context, x, positions);
-  if (!axis)
-    return axis.takeError();
-  llvm::Expected<Extents> offsets = elementOffsets(context, x, *axis, positions);
+  llvm::Expected<Extents> offsets = elementOffsets(context, x);
   if (!offsets)
     return offsets.takeError();
   llvm::Expected<TensorView> y = context.output(0, x.element, positions.shape);

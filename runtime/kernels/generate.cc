@@ -84,9 +84,10 @@ llvm::Error range(KernelContext& context) {
     auto output = context.output(0, start.element, {*length});
     if (!output)
       return output.takeError();
-    // In integers as first + i * step without overflow: every element lies before the limit.
+    // The sum lies before the limit, but the product alone may overflow.
     for (int64_t i = 0; i < *length; ++i)
-      output->template as<T>()[i] = static_cast<T>(first + static_cast<T>(i) * step);
+      output->template as<T>()[i] = wrapping<T>(
+          first, wrapping<T>(static_cast<T>(i), step, std::multiplies<>()), std::plus<>());
     return llvm::Error::success();
   });
 }

@@ -9,12 +9,16 @@
 namespace kvopt {
 namespace {
 
-/// The product's extents and, for every matrix of the result, where its operands start.
+/// The product's extents and, once the result has its memory, where the operands of every matrix
+/// of the result start.
 struct Product {
   int64_t m = 0;
   int64_t k = 0;
   int64_t n = 0;
   Extents resultShape;
+  Extents aBatch;
+  Extents bBatch;
+  Extents batch;
   llvm::SmallVector<int64_t, 8> aOffsets;
   llvm::SmallVector<int64_t, 8> bOffsets;
 };
@@ -36,28 +40,18 @@ llvm::Expected<Product> describe(KernelContext& context) {
   product.n = b.back();
   if (b[b.size() - 2] != product.k)
     return context.error(fmt::format("inner extents {} and {} differ", product.k, b[b.size() - 2]));
-  llvm::ArrayRef<int64_t> aBatch = llvm::makeArrayRef(a).drop_back(2);
-  llvm::ArrayRef<int64_t> bBatch = llvm::makeArrayRef(b).drop_back(2);
+  product.aBatch.assign(a.begin(), a.end() - 2);
+  product.bBatch.assign(b.begin(), b.end() - 2);
   // One matrix on the right: the rows of all left matrices are rows of one product.
-  if (bBatch.empty() && !aBatch.empty()) {
+  if (product.bBatch.empty() && !product.aBatch.empty()) {
     product.resultShape = Extents(a.begin(), a.end() - 1);
-    product.m = kvopt::product(llvm::makeArrayRef(a).drop_back(1));
-    product.aOffsets = {0};
-    product.bOffsets = {0};
+    product.m = kvopt::product(product.resultShape);
+    product.aBatch.clear();
   } else {
-    auto batch = broadcastShape(context, aBatch, bBatch);
+    auto batch = broadcastShape(context, product.aBatch, product.bBatch);
     if (!batch)
       return batch.takeError();
-    auto aView = TensorView::contiguous(ElementType::Float, aBatch, nullptr);
-    auto bView = TensorView::contiguous(ElementType::Float, bBatch, nullptr);
-    StridedLoop<2> loop(*batch, {broadcastStrides(aView, *batch), broadcastStrides(bView, *batch)});
-    loop.run(
-        [&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
-          for (int64_t i = 0; i < count; ++i) {
-            product.aOffsets.push_back((at[0] + i * by[0]) * product.m * product.k);
-            product.bOffsets.push_back((at[1] + i * by[1]) * product.k * product.n);
-          }
-        });
+    product.batch = *batch;
     product.resultShape = *batch;
     if (!aIsVector)
       product.resultShape.push_back(product.m);
@@ -65,6 +59,19 @@ llvm::Expected<Product> describe(KernelContext& context) {
   if (!bIsVector)
     product.resultShape.push_back(product.n);
   return product;
+}
+
+void locateMatrices(Product& product) {
+  auto aView = TensorView::contiguous(ElementType::Float, product.aBatch, nullptr);
+  auto bView = TensorView::contiguous(ElementType::Float, product.bBatch, nullptr);
+  StridedLoop<2> loop(product.batch, {broadcastStrides(aView, product.batch),
+                                      broadcastStrides(bView, product.batch)});
+  loop.run([&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
+    for (int64_t i = 0; i < count; ++i) {
+      product.aOffsets.push_back((at[0] + i * by[0]) * product.m * product.k);
+      product.bOffsets.push_back((at[1] + i * by[1]) * product.k * product.n);
+    }
+  });
 }
 
 /// Columns of one unit of work. Fixed, so that the result does not depend on the thread count.
@@ -130,6 +137,9 @@ llvm::Error matMul(KernelContext& context) {
   auto output = context.output(0, element, product->resultShape);
   if (!output)
     return output.takeError();
+  if (output->elementCount() == 0)
+    return llvm::Error::success();
+  locateMatrices(*product);
   if (isFloatingPoint(element) && element != ElementType::Double)
     return floatProduct(context, *product, *output);
   using Types = TypeList<double, int32_t, int64_t, uint32_t, uint64_t>;

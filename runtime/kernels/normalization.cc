@@ -76,8 +76,10 @@ llvm::Error normalize(KernelContext& context, bool centred) {
   if (!axis)
     return axis.takeError();
   llvm::ArrayRef<int64_t> normalised = shape.drop_front(*axis);
-  int64_t rows = product(shape.take_front(*axis));
   int64_t length = product(normalised);
+  if (length == 0)
+    return context.error("the normalised axes hold no elements");
+  int64_t rows = product(shape.take_front(*axis));
   auto from = floatsOf(context, input);
   if (!from)
     return from.takeError();

@@ -90,6 +90,8 @@ llvm::Error split(KernelContext& context) {
     return axis.takeError();
   const int64_t extent = x.shape[*axis];
   const int64_t parts = static_cast<int64_t>(context.node().results().size());
+  if (parts == 0)
+    return context.error("there are no results to split into");
   Extents sizes;
   if (context.opset() < 13) {
     if (std::optional<llvm::ArrayRef<int64_t>> given = context.node().intsAttr("split"))

@@ -64,8 +64,12 @@ template <class S> S combine(Reduction kind, S total, S value) {
   }
 }
 
-/// Sums of f32 are kept in double, those of the 16-bit floats in f32's.
-template <class T> using Total = std::conditional_t<std::is_integral_v<T>, T, double>;
+/// Totals of floating-point elements are kept in double; those of integers in 64 bits, so that a
+/// mean is that of the numbers and not of what is left of their sum in the element type.
+template <class T>
+using Total =
+    std::conditional_t<std::is_integral_v<T>,
+                       std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>, double>;
 
 template <class T>
 void reduce(Reduction kind, const TensorView& input, const Axes& axes, llvm::ArrayRef<int64_t> kept,
@@ -77,7 +81,7 @@ void reduce(Reduction kind, const TensorView& input, const Axes& axes, llvm::Arr
     if (axes.reduced[axis])
       strides[axis] = 0;
   auto count = static_cast<size_t>(product(kept));
-  llvm::SmallVector<S, 16> totals(count, identityOf<S>(kind));
+  llvm::SmallVector<S, 16> totals(count, static_cast<S>(identityOf<ArithmeticType<T>>(kind)));
   StridedLoop<2> loop(input.shape, {input.strides, strides});
   loop.run([&](const std::array<int64_t, 2>& at, int64_t length, const std::array<int64_t, 2>& by) {
     for (int64_t i = 0; i < length; ++i) {

@@ -92,6 +92,8 @@ llvm::Error rotaryEmbedding(KernelContext& context) {
         fmt::format("{} rotated elements of heads {} wide", rotary, layout->width));
   if (cosine.shape != sine.shape || cosine.shape.empty() || cosine.shape.back() != half)
     return context.error(fmt::format("the caches' rows must have {} elements", half));
+  if (input.elementCount() == 0)
+    return context.output(0, input.element, input.shape).takeError();
   auto rows = cacheRows(context, *layout);
   if (!rows)
     return rows.takeError();

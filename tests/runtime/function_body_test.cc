@@ -1,0 +1,252 @@
+// The function bodies of kvopt's operators, executed, against the kernels of the operators.
+#include "ir/function_body.h"
+
+#include "ir/text_reader.h"
+#include "runtime/executor.h"
+#include "tests/runtime/kernels/attention_case.h"
+
+namespace kvopt {
+namespace {
+
+constexpr int64_t opsets[] = {13, 17, 18, 23};
+
+/// All kernels but those of kvopt's own operators.
+const KernelRegistry& standardKernels() {
+  static const std::unique_ptr<const KernelRegistry> registry = [] {
+    auto filled = std::make_unique<KernelRegistry>();
+    for (const Kernel* kernel : testKernels().all())
+      if (kernel->op.domain() != kvoptDomain)
+        filled->add(kernel->op, kernel->since, kernel->run, kernel->until).acceptsStrides =
+            kernel->acceptsStrides;
+    return filled;
+  }();
+  return *registry;
+}
+
+struct BodyResult {
+  std::string error;
+  std::vector<Tensor> outputs;
+};
+
+/// A model of one call of `op`, run through the body `text`.
+BodyResult runBody(const char* op, const std::string& text, int64_t opset, const AttentionCase& c,
+                   llvm::ArrayRef<TestTensor> operands, unsigned resultCount) {
+  Model model(testOperators());
+  model.opsets = {{"", opset}, {kvoptDomain, 1}};
+  BodyResult result;
+  llvm::Expected<Function*> function = readFunctionText(text, model);
+  if (!function) {
+    result.error = llvm::toString(function.takeError());
+    return result;
+  }
+  Graph& graph = model.graph();
+  llvm::SmallVector<Value*, 8> values;
+  std::vector<TensorView> views;
+  for (const TestTensor& operand : operands) {
+    values.push_back(&graph.addInput(fmt::format("x{}", values.size()),
+                                     TensorType::fixed(operand.element(), operand.shape())));
+    views.push_back(operand.view());
+  }
+  Node& node = graph.createFresh(op, values, resultCount);
+  node.setAttribute("scale", Attribute::ofFloat(c.scale));
+  node.setAttribute("causal", Attribute::ofInt(c.causal ? 1 : 0));
+  node.setAttribute("window", Attribute::ofInt(c.window));
+  node.setAttribute("softcap", Attribute::ofFloat(c.softcap));
+  node.setAttribute("mask_boolean", Attribute::ofInt(c.mask == MaskForm::boolean ? 1 : 0));
+  for (Value& value : node.results())
+    graph.addOutput(value);
+  llvm::Expected<std::unique_ptr<Executor>> executor = Executor::create(model, standardKernels());
+  if (!executor) {
+    result.error = llvm::toString(executor.takeError());
+    return result;
+  }
+  llvm::Expected<std::vector<Tensor>> outputs = (*executor)->run(views);
+  if (outputs)
+    result.outputs = std::move(*outputs);
+  else
+    result.error = llvm::toString(outputs.takeError());
+  return result;
+}
+
+TestTensor neutralMask() { return floats({1, 1, 1, 1}, {0}); }
+
+/// The same elements within `tolerance`.
+void expectClose(const Tensor& body, const TestTensor& kernel, double tolerance) {
+  ASSERT_EQ(body.view.element, kernel.element());
+  ASSERT_EQ(body.view.shape, kernel.shape());
+  TestTensor copy(kernel.element(), kernel.shape());
+  if (copy.bytes() != 0)
+    std::memcpy(copy.data(), body.view.data, copy.bytes());
+  for (int64_t i = 0; i < copy.count(); ++i)
+    ASSERT_NEAR(copy.get(i), kernel.get(i), tolerance) << "element " << i;
+}
+
+double toleranceOf(const AttentionCase& c) {
+  return c.element == ElementType::Float ? 1e-5 : c.element == ElementType::Float16 ? 2e-3 : 2e-2;
+}
+
+/// Body and kernel of InPlaceKvSdpa; the caches' rows beyond the valid ones are NaN.
+void expectInPlaceBody(const AttentionCase& c, int64_t opset) {
+  SCOPED_TRACE(fmt::format("opset {}", opset));
+  const AttentionProblem p(c);
+  const BodyResult body =
+      runBody("ai.kvopt::InPlaceKvSdpa", inPlaceKvSdpaFunctionText(opset, c.element), opset, c,
+              {p.query, p.keyNew, p.valueNew, p.pastKey, p.pastValue, p.pastLength,
+               c.mask == MaskForm::none ? neutralMask() : p.mask},
+              3);
+  ASSERT_EQ(body.error, "");
+  const KernelResult kernel = p.call(false).run();
+  ASSERT_EQ(kernel.error, "");
+  expectClose(body.outputs[0], kernel.outputs[0], toleranceOf(c));
+  for (unsigned i = 1; i < 3; ++i) {
+    const TestTensor& present = kernel.outputs[i];
+    ASSERT_EQ(body.outputs[i].view.shape, present.shape());
+    EXPECT_EQ(std::memcmp(body.outputs[i].view.data, present.data(), present.bytes()), 0);
+  }
+}
+
+/// Body and kernel of Sdpa over all rows of the present of a case without ragged lengths.
+void expectSdpaBody(const AttentionCase& given, int64_t opset) {
+  SCOPED_TRACE(fmt::format("opset {}", opset));
+  AttentionCase c = given;
+  c.capacity = c.longest();
+  const AttentionProblem p(c);
+  const BodyResult body = runBody(
+      "ai.kvopt::Sdpa", sdpaFunctionText(opset, c.element), opset, c,
+      {p.query, p.presentKey, p.presentValue, c.mask == MaskForm::none ? neutralMask() : p.mask},
+      1);
+  ASSERT_EQ(body.error, "");
+  KernelCall call("ai.kvopt::Sdpa");
+  call.in(p.query).in(p.presentKey).in(p.presentValue);
+  c.mask == MaskForm::none ? call.absent() : call.in(p.mask);
+  p.attributes(call);
+  const KernelResult kernel = call.run();
+  ASSERT_EQ(kernel.error, "");
+  expectClose(body.outputs[0], kernel.outputs[0], toleranceOf(c));
+}
+
+AttentionCase grouped(int64_t rows, std::vector<int64_t> past) {
+  AttentionCase c;
+  c.batches = 2;
+  c.kvHeads = 2;
+  c.group = 3;
+  c.rows = rows;
+  c.past = std::move(past);
+  c.capacity = 12;
+  c.width = 8;
+  c.valueWidth = 6;
+  return c;
+}
+
+TEST(FunctionBody, PrefillAndDecode) {
+  for (int64_t opset : opsets)
+    for (bool causal : {false, true})
+      for (const AttentionCase& made :
+           {grouped(5, {0}), grouped(4, {5}), grouped(1, {7}), grouped(1, {0}), grouped(3, {9})}) {
+        AttentionCase c = made;
+        c.causal = causal;
+        SCOPED_TRACE(fmt::format("rows {} past {} causal {}", c.rows, c.past[0], causal));
+        expectInPlaceBody(c, opset);
+        expectSdpaBody(c, opset);
+      }
+}
+
+TEST(FunctionBody, OptionsAndMasks) {
+  for (int64_t opset : opsets)
+    for (MaskForm mask : {MaskForm::none, MaskForm::additive, MaskForm::boolean})
+      for (int options = 0; options < 16; ++options) {
+        AttentionCase c = grouped(3, {6});
+        c.mask = mask;
+        c.causal = options & 1;
+        c.window = options & 2 ? 4 : 0;
+        c.softcap = options & 4 ? 1.5f : 0.0f;
+        c.maskHead = !(options & 1);
+        c.maskBatch = c.maskColumn = !(options & 8);
+        SCOPED_TRACE(fmt::format("mask {} options {}", int(mask), options));
+        expectInPlaceBody(c, opset);
+        expectSdpaBody(c, opset);
+      }
+}
+
+TEST(FunctionBody, RaggedBatch) {
+  for (int64_t opset : opsets)
+    for (MaskForm mask : {MaskForm::none, MaskForm::additive, MaskForm::boolean})
+      for (std::vector<int64_t> past : {std::vector<int64_t>{7, 2}, {0, 9}, {4, 4}}) {
+        AttentionCase c = grouped(3, past);
+        c.mask = mask;
+        c.causal = true;
+        c.window = past[0] == 7 ? 5 : 0;
+        expectInPlaceBody(c, opset);
+      }
+}
+
+TEST(FunctionBody, RowsThatSeeNothingAreZero) {
+  for (int64_t opset : opsets)
+    for (MaskForm mask : {MaskForm::additive, MaskForm::boolean}) {
+      AttentionCase c = grouped(2, {4});
+      c.mask = mask;
+      c.hideEverything = true;
+      expectInPlaceBody(c, opset);
+      expectSdpaBody(c, opset);
+    }
+}
+
+/// Scores that are equal and very negative are a uniform average, not an empty row.
+TEST(FunctionBody, FiniteVeryNegativeMask) {
+  for (int64_t opset : opsets) {
+    AttentionCase c = grouped(2, {3});
+    const AttentionProblem p(c);
+    TestTensor mask = floats({1, 1, 1, 1}, {-3e38});
+    const BodyResult body =
+        runBody("ai.kvopt::InPlaceKvSdpa", inPlaceKvSdpaFunctionText(opset, c.element), opset, c,
+                {p.query, p.keyNew, p.valueNew, p.pastKey, p.pastValue, p.pastLength, mask}, 3);
+    ASSERT_EQ(body.error, "");
+    KernelCall call("ai.kvopt::InPlaceKvSdpa");
+    call.in(p.query).in(p.keyNew).in(p.valueNew).in(p.pastKey).in(p.pastValue).in(p.pastLength);
+    call.in(mask).results(3);
+    p.attributes(call);
+    const KernelResult kernel = call.run();
+    ASSERT_EQ(kernel.error, "");
+    expectClose(body.outputs[0], kernel.outputs[0], 1e-5);
+    EXPECT_NE(kernel.outputs[0].get(0), 0.0);
+  }
+}
+
+TEST(FunctionBody, SixteenBitCaches) {
+  for (int64_t opset : opsets)
+    for (ElementType element : {ElementType::Float16, ElementType::BFloat16})
+      for (bool mask : {false, true}) {
+        AttentionCase c = grouped(3, {6, 1});
+        c.element = element;
+        c.causal = true;
+        c.mask = mask ? MaskForm::boolean : MaskForm::none;
+        expectInPlaceBody(c, opset);
+        c.past = {5};
+        expectSdpaBody(c, opset);
+      }
+}
+
+TEST(FunctionBody, MoreQueryRowsThanKeys) {
+  for (int64_t opset : opsets) {
+    AttentionCase c = grouped(5, {0});
+    const AttentionProblem p(c);
+    TestTensor key = randomTensor(c.element, {2, 2, 3, 8}, 20);
+    TestTensor value = randomTensor(c.element, {2, 2, 3, 6}, 21);
+    c.causal = true;
+    const BodyResult body = runBody("ai.kvopt::Sdpa", sdpaFunctionText(opset, c.element), opset, c,
+                                    {p.query, key, value, neutralMask()}, 1);
+    ASSERT_EQ(body.error, "");
+    const KernelResult kernel = KernelCall("ai.kvopt::Sdpa")
+                                    .in(p.query)
+                                    .in(key)
+                                    .in(value)
+                                    .attr("scale", 0.5)
+                                    .attr("causal", 1)
+                                    .run();
+    ASSERT_EQ(kernel.error, "");
+    expectClose(body.outputs[0], kernel.outputs[0], 1e-5);
+  }
+}
+
+} // namespace
+} // namespace kvopt

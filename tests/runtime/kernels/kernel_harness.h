@@ -1,0 +1,412 @@
+// Harness: runs the kernel of a one-node graph on tensors that the test owns.
+#pragma once
+
+#include "ir/half.h"
+#include "ir/model.h"
+#include "ir/op.h"
+#include "runtime/kernel.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+#include <memory>
+#include <new>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace kvopt {
+
+/// Bytes at a multiple of 64, with a guard behind them that nothing may write.
+class GuardedMemory {
+public:
+  explicit GuardedMemory(size_t count)
+      : size(count),
+        memory(static_cast<std::byte*>(::operator new(count + guardBytes, std::align_val_t(64)))) {
+    std::memset(memory, fill, count + guardBytes);
+  }
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+  ~GuardedMemory() {
+    for (size_t i = 0; i < guardBytes; ++i)
+      if (memory[size + i] != std::byte{fill}) {
+        ADD_FAILURE() << "byte " << i << " behind a tensor of " << size << " bytes was written";
+        break;
+      }
+    ::operator delete(memory, std::align_val_t(64));
+  }
+  std::byte* data() { return memory; }
+
+private:
+  static constexpr size_t guardBytes = 64;
+  static constexpr unsigned char fill = 0xCD;
+  size_t size;
+  std::byte* memory;
+};
+
+/// A contiguous tensor. Copies share the memory; clone() does not.
+class TestTensor {
+public:
+  TestTensor() = default;
+  TestTensor(ElementType element, Extents shape) : elementType(element), extents(std::move(shape)) {
+    memory = std::make_shared<GuardedMemory>(bytes());
+  }
+  /// `values` in row-major order, rounded to the element type.
+  TestTensor(ElementType element, Extents shape, llvm::ArrayRef<double> values)
+      : TestTensor(element, std::move(shape)) {
+    EXPECT_EQ(static_cast<int64_t>(values.size()), count());
+    for (int64_t i = 0; i < count(); ++i)
+      set(i, values[static_cast<size_t>(i)]);
+  }
+
+  ElementType element() const { return elementType; }
+  const Extents& shape() const { return extents; }
+  TensorView view() const {
+    return TensorView::contiguous(elementType, extents, memory ? memory->data() : nullptr);
+  }
+  std::byte* data() const { return memory->data(); }
+  size_t bytes() const { return static_cast<size_t>(view().byteSize()); }
+  int64_t count() const { return view().elementCount(); }
+
+  /// The same memory under another shape.
+  TestTensor reshaped(Extents shape) const {
+    TestTensor result = *this;
+    result.extents = std::move(shape);
+    EXPECT_EQ(result.count(), count());
+    return result;
+  }
+  TestTensor clone() const {
+    TestTensor result(elementType, extents);
+    if (bytes() != 0)
+      std::memcpy(result.data(), data(), bytes());
+    return result;
+  }
+  bool sameBytes(const TestTensor& other) const {
+    return elementType == other.elementType && extents == other.extents &&
+           (bytes() == 0 || std::memcmp(data(), other.data(), bytes()) == 0);
+  }
+
+  double get(int64_t index) const {
+    const std::byte* at = data() + index * *byteWidth(elementType);
+    switch (elementType) {
+    case ElementType::Float:
+      return double{read<float>(at)};
+    case ElementType::Double:
+      return read<double>(at);
+    case ElementType::Float16:
+      return double{f16ToFloat(read<uint16_t>(at))};
+    case ElementType::BFloat16:
+      return double{bf16ToFloat(read<uint16_t>(at))};
+    case ElementType::Int64:
+      return static_cast<double>(read<int64_t>(at));
+    case ElementType::UInt64:
+      return static_cast<double>(read<uint64_t>(at));
+    case ElementType::Int32:
+      return static_cast<double>(read<int32_t>(at));
+    case ElementType::UInt32:
+      return static_cast<double>(read<uint32_t>(at));
+    case ElementType::Int16:
+      return static_cast<double>(read<int16_t>(at));
+    case ElementType::UInt16:
+      return static_cast<double>(read<uint16_t>(at));
+    case ElementType::Int8:
+      return static_cast<double>(read<int8_t>(at));
+    case ElementType::UInt8:
+    case ElementType::Bool:
+      return static_cast<double>(read<uint8_t>(at));
+    default:
+      ADD_FAILURE() << "element type " << onnxName(elementType).str();
+      return 0;
+    }
+  }
+  void set(int64_t index, double value) {
+    std::byte* at = data() + index * *byteWidth(elementType);
+    switch (elementType) {
+    case ElementType::Float:
+      return write(at, static_cast<float>(value));
+    case ElementType::Double:
+      return write(at, value);
+    case ElementType::Float16:
+      return write(at, floatToF16(static_cast<float>(value)));
+    case ElementType::BFloat16:
+      return write(at, floatToBf16(static_cast<float>(value)));
+    case ElementType::Int64:
+      return write(at, static_cast<int64_t>(value));
+    case ElementType::UInt64:
+      return write(at, static_cast<uint64_t>(value));
+    case ElementType::Int32:
+      return write(at, static_cast<int32_t>(value));
+    case ElementType::UInt32:
+      return write(at, static_cast<uint32_t>(value));
+    case ElementType::Int16:
+      return write(at, static_cast<int16_t>(value));
+    case ElementType::UInt16:
+      return write(at, static_cast<uint16_t>(value));
+    case ElementType::Int8:
+      return write(at, static_cast<int8_t>(value));
+    case ElementType::UInt8:
+    case ElementType::Bool:
+      return write(at, static_cast<uint8_t>(value));
+    default:
+      ADD_FAILURE() << "element type " << onnxName(elementType).str();
+    }
+  }
+  std::vector<double> values() const {
+    std::vector<double> result;
+    for (int64_t i = 0; i < count(); ++i)
+      result.push_back(get(i));
+    return result;
+  }
+
+private:
+  template <class T> static T read(const std::byte* at) {
+    T value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+  }
+  template <class T> static void write(std::byte* at, T value) {
+    std::memcpy(at, &value, sizeof value);
+  }
+
+  ElementType elementType = ElementType::Undefined;
+  Extents extents;
+  std::shared_ptr<GuardedMemory> memory;
+};
+
+inline TestTensor floats(Extents shape, llvm::ArrayRef<double> values) {
+  return {ElementType::Float, std::move(shape), values};
+}
+inline TestTensor int64s(Extents shape, llvm::ArrayRef<double> values) {
+  return {ElementType::Int64, std::move(shape), values};
+}
+/// A list of int64.
+inline TestTensor int64s(llvm::ArrayRef<double> values) {
+  return int64s({static_cast<int64_t>(values.size())}, values);
+}
+inline TestTensor bools(Extents shape, llvm::ArrayRef<double> values) {
+  return {ElementType::Bool, std::move(shape), values};
+}
+
+/// Numbers in [-magnitude, magnitude), the same for the same seed.
+inline TestTensor randomTensor(ElementType element, Extents shape, unsigned seed,
+                               double magnitude = 1.0) {
+  TestTensor result(element, std::move(shape));
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<double> uniform(-magnitude, magnitude);
+  for (int64_t i = 0; i < result.count(); ++i)
+    result.set(i, uniform(generator));
+  return result;
+}
+
+inline const OpRegistry& testOperators() {
+  static const std::unique_ptr<const OpRegistry> registry = [] {
+    auto filled = std::make_unique<OpRegistry>();
+    registerAll(*filled);
+    return filled;
+  }();
+  return *registry;
+}
+
+inline const KernelRegistry& testKernels() {
+  static const std::unique_ptr<const KernelRegistry> registry = [] {
+    auto filled = std::make_unique<KernelRegistry>();
+    registerAll(*filled);
+    return filled;
+  }();
+  return *registry;
+}
+
+/// What one call of a kernel did.
+struct KernelResult {
+  std::string error; ///< empty on success
+  std::vector<TestTensor> outputs;
+  int64_t cacheBytesWritten = 0;
+
+  bool ok() const { return error.empty(); }
+};
+
+/// One node and its operands:  KernelCall("Concat").in(a).in(b).attr("axis", 1).run()
+class KernelCall {
+public:
+  explicit KernelCall(const char* op, int64_t opset = 18)
+      : opName(op), imports{{"", opset}, {kvoptDomain, 1}} {}
+
+  KernelCall& in(TestTensor tensor, bool overwritable = false) {
+    operands.push_back({std::move(tensor), true, overwritable});
+    return *this;
+  }
+  KernelCall& absent() {
+    operands.push_back({});
+    return *this;
+  }
+  KernelCall& attr(const char* name, Attribute value) {
+    attributes.push_back({name, std::move(value)});
+    return *this;
+  }
+  KernelCall& attr(const char* name, int value) { return attr(name, Attribute::ofInt(value)); }
+  KernelCall& attr(const char* name, double value) {
+    return attr(name, Attribute::ofFloat(static_cast<float>(value)));
+  }
+  KernelCall& attr(const char* name, const char* value) {
+    return attr(name, Attribute::ofString(value));
+  }
+  KernelCall& attr(const char* name, std::vector<int64_t> value) {
+    return attr(name, Attribute::ofInts(std::move(value)));
+  }
+  KernelCall& results(unsigned count) {
+    wanted.assign(count, true);
+    return *this;
+  }
+  /// Nobody reads this result.
+  KernelCall& unread(unsigned result) {
+    wanted[result] = false;
+    return *this;
+  }
+  /// As if on `count` threads, the pieces of work in reverse order.
+  KernelCall& threads(unsigned count) {
+    threadCount = count;
+    return *this;
+  }
+
+  KernelResult run() const;
+
+private:
+  struct Operand {
+    TestTensor tensor;
+    bool present = false;
+    bool overwritable = false;
+  };
+  class Context;
+
+  const char* opName;
+  OpsetImports imports;
+  std::vector<Operand> operands;
+  std::vector<NamedAttribute> attributes;
+  std::vector<bool> wanted = {true};
+  unsigned threadCount = 1;
+};
+
+class KernelCall::Context final : public KernelContext {
+public:
+  Context(const Node& node, const KernelCall& kernelCall) : KernelContext(node), call(kernelCall) {
+    for (const Operand& operand : call.operands)
+      views.push_back(operand.tensor.view());
+    given.resize(call.wanted.size());
+    result.outputs.resize(call.wanted.size());
+  }
+
+  const TensorView* input(unsigned index) const override {
+    return index < views.size() && call.operands[index].present ? &views[index] : nullptr;
+  }
+  llvm::Expected<TensorView> output(unsigned index, ElementType element,
+                                    llvm::ArrayRef<int64_t> shape) override {
+    llvm::Expected<int64_t> count = checkedElementCount(shape);
+    if (!count)
+      return error(llvm::toString(count.takeError()));
+    llvm::Expected<int64_t> bytes = checkedByteSize(element, *count);
+    if (!bytes)
+      return error(llvm::toString(bytes.takeError()));
+    if (*bytes > maxBytes)
+      return error("memory is short");
+    return give(index, TestTensor(element, Extents(shape.begin(), shape.end())));
+  }
+  llvm::Error outputView(unsigned index, unsigned operand, llvm::ArrayRef<int64_t> shape) override {
+    give(index, call.operands[operand].tensor.reshaped(Extents(shape.begin(), shape.end())));
+    return llvm::Error::success();
+  }
+  llvm::Expected<TensorView> outputInPlace(unsigned index, unsigned operand) override {
+    const Operand& source = call.operands[operand];
+    return give(index, source.overwritable ? source.tensor : source.tensor.clone());
+  }
+  llvm::Expected<std::span<std::byte>> scratch(size_t bytes) override {
+    if (bytes > static_cast<size_t>(maxBytes))
+      return error("memory is short");
+    temporary.push_back(std::make_unique<GuardedMemory>(bytes));
+    return std::span(temporary.back()->data(), bytes);
+  }
+  void parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) override {
+    for (int64_t i = 0; i < count; ++i)
+      body(threads() > 1 ? count - 1 - i : i);
+  }
+  unsigned threads() const override { return call.threadCount; }
+  void noteCacheWrite(int64_t bytes) override { result.cacheBytesWritten += bytes; }
+
+  KernelResult finish(llvm::Error error) {
+    if (error)
+      result.error = llvm::toString(std::move(error));
+    else
+      for (unsigned i = 0; i < given.size(); ++i)
+        EXPECT_EQ(given[i], wants(i)) << "result " << i;
+    return std::move(result);
+  }
+
+private:
+  static constexpr int64_t maxBytes = int64_t{1} << 28;
+
+  TensorView give(unsigned index, TestTensor tensor) {
+    EXPECT_LT(index, given.size());
+    EXPECT_FALSE(given[index]) << "result " << index << " was given twice";
+    given[index] = true;
+    result.outputs[index] = std::move(tensor);
+    return result.outputs[index].view();
+  }
+
+  const KernelCall& call;
+  std::vector<TensorView> views;
+  std::vector<bool> given;
+  std::vector<std::unique_ptr<GuardedMemory>> temporary;
+  KernelResult result;
+};
+
+inline KernelResult KernelCall::run() const {
+  GraphContext graphContext(testOperators());
+  Graph graph(graphContext, imports);
+  llvm::SmallVector<Value*, 8> values;
+  for (const Operand& operand : operands)
+    values.push_back(operand.present ? &graph.addInput(fmt::format("x{}", values.size()),
+                                                       TensorType::fixed(operand.tensor.element(),
+                                                                         operand.tensor.shape()))
+                                     : nullptr);
+  OpName name(opName);
+  Node& node = graph.createFresh(name, values, static_cast<unsigned>(wanted.size()));
+  for (const NamedAttribute& attribute : attributes)
+    node.setAttribute(attribute.name, attribute.value.clone());
+  for (unsigned i = 0; i < wanted.size(); ++i)
+    if (wanted[i])
+      graph.addOutput(node.result(i));
+  const Kernel* kernel = testKernels().find(name, graph.opsetVersion(name.domain()));
+  KernelResult result;
+  if (!kernel) {
+    ADD_FAILURE() << "no kernel for " << name.str();
+    result.error = "no kernel";
+    return result;
+  }
+  Context context(node, *this);
+  return context.finish(kernel->run(context));
+}
+
+/// Expects success, the shape, and every element within `tolerance` (absolute); NaN equals NaN.
+inline void expectTensor(const KernelResult& result, llvm::ArrayRef<int64_t> shape,
+                         llvm::ArrayRef<double> expected, double tolerance = 0,
+                         unsigned index = 0) {
+  ASSERT_EQ(result.error, "");
+  const TestTensor& tensor = result.outputs.at(index);
+  ASSERT_EQ(tensor.shape(), Extents(shape.begin(), shape.end()));
+  ASSERT_EQ(static_cast<size_t>(tensor.count()), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    double value = tensor.get(static_cast<int64_t>(i));
+    bool same = value == expected[i] || (std::isnan(value) && std::isnan(expected[i])) ||
+                std::abs(value - expected[i]) <= tolerance;
+    EXPECT_TRUE(same) << "element " << i << " is " << value << ", not " << expected[i];
+  }
+}
+
+/// Expects an error that contains `text`.
+inline void expectError(const KernelResult& result, const char* text) {
+  EXPECT_NE(result.error.find(text), std::string::npos)
+      << "the error is '" << result.error << "', not '… " << text << " …'";
+}
+
+} // namespace kvopt
