@@ -1,0 +1,65 @@
+// Elementwise arithmetic: broadcasting, integer edge cases, 16-bit floats.
+#include "tests/runtime/kernels/kernel_harness.h"
+
+namespace kvopt {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+KernelResult apply(const char* op, TestTensor a, TestTensor b) {
+  return KernelCall(op).in(std::move(a)).in(std::move(b)).run();
+}
+KernelResult ints(const char* op, ElementType element, double a, double b) {
+  return apply(op, {element, {1}, {a}}, {element, {1}, {b}});
+}
+
+TEST(Binary, Broadcasting) {
+  const TestTensor column = floats({2, 1}, {10, 20});
+  const TestTensor row = floats({3}, {1, 2, 4});
+  expectTensor(apply("Add", column, row), {2, 3}, {11, 12, 14, 21, 22, 24});
+  expectTensor(apply("Sub", row, column), {2, 3}, {-9, -8, -6, -19, -18, -16});
+  expectTensor(apply("Mul", floats({}, {3}), row), {3}, {3, 6, 12});
+  expectTensor(apply("Div", column, row), {2, 3}, {10, 5, 2.5, 20, 10, 5});
+  expectTensor(apply("Add", floats({0, 1}, {}), row), {0, 3}, {});
+  expectError(apply("Add", row, floats({2}, {1, 2})), "broadcast");
+  expectError(apply("Add", row, int64s({1})), "different element types");
+}
+
+TEST(Binary, Integers) {
+  expectTensor(ints("Add", ElementType::Int32, 2147483647, 1), {1}, {-2147483648.0});
+  expectTensor(ints("Mul", ElementType::Int8, 100, 3), {1}, {44});
+  expectTensor(ints("Div", ElementType::Int64, -7, 2), {1}, {-3});
+  expectTensor(ints("Div", ElementType::Int32, -2147483648.0, -1), {1}, {-2147483648.0});
+  expectTensor(ints("Mod", ElementType::Int64, -7, 3), {1}, {2});
+  expectTensor(ints("Mod", ElementType::Int64, 7, -3), {1}, {-2});
+  expectTensor(ints("Mod", ElementType::Int64, -0x1p63, -1), {1}, {0});
+  expectTensor(ints("Pow", ElementType::Int64, 3, 4), {1}, {81});
+  expectTensor(ints("Pow", ElementType::Int32, -1, -3), {1}, {-1});
+  expectError(ints("Div", ElementType::Int64, 1, 0), "integer division by zero");
+  expectError(ints("Mod", ElementType::Int32, 1, 0), "integer division by zero");
+  expectError(ints("Pow", ElementType::Int64, 0, -1), "zero to a negative power");
+}
+
+TEST(Binary, Floats) {
+  expectTensor(ints("Add", ElementType::Float16, 2048, 1), {1}, {2048});
+  expectTensor(ints("Mul", ElementType::BFloat16, 1.5, 1.5), {1}, {2.25});
+  expectTensor(ints("Pow", ElementType::Float, 2, 0.5), {1}, {std::sqrt(2.0)}, 1e-6);
+  expectTensor(apply("Pow", floats({2}, {3, -2}), int64s({2, 3})), {2}, {9, -8});
+  expectTensor(KernelCall("Mod").in(floats({1}, {-7})).in(floats({1}, {3})).attr("fmod", 1).run(),
+               {1}, {-1});
+  expectError(ints("Mod", ElementType::Float, 1, 1), "fmod = 1");
+}
+
+TEST(Binary, MinAndMaxOfMany) {
+  const KernelResult result = KernelCall("Max")
+                                  .in(floats({2}, {1, 5}))
+                                  .in(floats({1}, {2}))
+                                  .in(floats({2, 1}, {0, 9}))
+                                  .run();
+  expectTensor(result, {2, 2}, {2, 5, 9, 9});
+  expectTensor(KernelCall("Min").in(floats({2}, {1, 5})).run(), {2}, {1, 5});
+  expectTensor(apply("Min", floats({2}, {kNan, 1}), floats({2}, {0, kNan})), {2}, {kNan, kNan});
+}
+
+} // namespace
+} // namespace kvopt

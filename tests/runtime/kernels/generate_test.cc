@@ -1,0 +1,61 @@
+// ConstantOfShape and Range.
+#include "tests/runtime/kernels/kernel_harness.h"
+
+namespace kvopt {
+namespace {
+
+TEST(ConstantOfShape, Values) {
+  expectTensor(KernelCall("ConstantOfShape").in(int64s({2, 2})).run(), {2, 2}, {0, 0, 0, 0});
+  expectTensor(KernelCall("ConstantOfShape")
+                   .in(int64s({3}))
+                   .attr("value", Attribute::ofTensor(int64Tensor({7})))
+                   .run(),
+               {3}, {7, 7, 7});
+  expectTensor(KernelCall("ConstantOfShape").in(int64s({0}, {})).run(), {}, {0});
+  expectTensor(KernelCall("ConstantOfShape").in(int64s({2, 0})).run(), {2, 0}, {});
+}
+
+TEST(ConstantOfShape, Refuses) {
+  const double huge = 0x1p62;
+  EXPECT_FALSE(KernelCall("ConstantOfShape").in(int64s({-1})).run().ok());
+  EXPECT_FALSE(KernelCall("ConstantOfShape").in(int64s({huge, 4})).run().ok());
+  EXPECT_FALSE(KernelCall("ConstantOfShape").in(int64s({huge})).run().ok());
+  expectError(KernelCall("ConstantOfShape")
+                  .in(int64s({1}))
+                  .attr("value", Attribute::ofTensor(int64Tensor({1, 2})))
+                  .run(),
+              "value must be one element");
+}
+
+KernelResult range(ElementType element, double start, double limit, double delta) {
+  return KernelCall("Range")
+      .in({element, {}, {start}})
+      .in({element, {}, {limit}})
+      .in({element, {}, {delta}})
+      .run();
+}
+
+TEST(Range, Steps) {
+  expectTensor(range(ElementType::Int64, 2, 9, 3), {3}, {2, 5, 8});
+  expectTensor(range(ElementType::Int64, 10, 4, -2), {3}, {10, 8, 6});
+  expectTensor(range(ElementType::Int32, 3, 3, 1), {0}, {});
+  expectTensor(range(ElementType::Int64, 5, 3, 1), {0}, {});
+  expectTensor(range(ElementType::Float, 0, 1, 0.25), {4}, {0, 0.25, 0.5, 0.75});
+  expectTensor(range(ElementType::Float, 1, -0.1, -0.5), {3}, {1, 0.5, 0});
+  // The distance does not fit in the element type.
+  expectTensor(range(ElementType::Int16, -32768, 32767, 30000), {3}, {-32768, -2768, 27232});
+  const double least = -0x1p63, most = 9223372036854774784.0, step = 0x1p62;
+  expectTensor(range(ElementType::Int64, least, most, step), {4}, {least, -step, 0, step});
+}
+
+TEST(Range, Refuses) {
+  expectError(range(ElementType::Int64, 0, 5, 0), "delta is 0");
+  expectError(range(ElementType::Float, 0, INFINITY, 1), "too many elements");
+  expectError(range(ElementType::Float, 0, 1, NAN), "too many elements");
+  expectError(range(ElementType::Int64, -0x1p63, 0x1p62, 1), "too many elements");
+  expectError(KernelCall("Range").in(int64s({0, 1})).in(int64s({1})).in(int64s({1})).run(),
+              "must be scalars");
+}
+
+} // namespace
+} // namespace kvopt
