@@ -133,9 +133,10 @@ TEST(OnnxMutation, DamagedModelsAreRefusedOrProcessed) {
     ASSERT_TRUE(exercise(original));
   Random random(2024);
   unsigned read = 0;
-  constexpr unsigned iterations = 6000;
+  constexpr unsigned iterations = 30000;
   for (unsigned i = 0; i < iterations; ++i)
     read += exercise(damaged(originals[i % originals.size()], random)) ? 1 : 0;
+  RecordProperty("read", static_cast<int>(read));
   // The damage must neither be fatal to every model nor harmless to all of them.
   EXPECT_GT(read, iterations / 20);
   EXPECT_LT(read, iterations * 19 / 20);
