@@ -133,9 +133,11 @@ void ShapeContext::setIntegers(unsigned result, std::optional<llvm::SmallVector<
       !type.hasRank() || type.rank() > 1)
     return;
   int64_t count = static_cast<int64_t>(elements->size());
-  if (type.elementCount().isKnownDifferent(Dim::fixed(count)))
+  // A list of another length than the tensor's would be read as another tensor.
+  if (!type.elementCount().isKnownEqual(Dim::fixed(count)))
     return;
-  if (llvm::any_of(*elements, [](const Dim& element) { return !element.isUnknown(); }))
+  if (count == 0 ||
+      llvm::any_of(*elements, [](const Dim& element) { return !element.isUnknown(); }))
     value.setKnownIntegers(std::move(elements));
 }
 

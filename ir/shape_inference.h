@@ -26,7 +26,8 @@ public:
 
   unsigned resultCount() const { return current.results().size(); }
   void setResult(unsigned result, TensorType type);
-  /// Contents of an integer or bool result of rank 0 or 1; kept only up to a fixed length.
+  /// Contents of an integer or bool result of rank 0 or 1; kept only up to a fixed length
+  /// and where the result's type, which is set before, has provably as many elements.
   void setIntegers(unsigned result, std::optional<llvm::SmallVector<Dim, 4>> elements);
 
   /// An error about this node, with its name and operator.

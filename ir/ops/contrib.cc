@@ -62,7 +62,7 @@ Dim presentLength(ShapeContext& context, unsigned past, unsigned total) {
   if (!wanted)
     return Dim::unknown();
   if (!context.has(past))
-    return *wanted;
+    return wanted->isKnownNonNegative() ? *wanted : Dim::unknown();
   Dim capacity = context.type(past).dim(2);
   if (wanted->isKnownLessEqual(capacity))
     return capacity;

@@ -1,6 +1,8 @@
 // If and Loop: results are what all ways of getting there agree on.
 #include "ir/shape_rules.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace kvopt {
 namespace {
 
@@ -47,6 +49,52 @@ llvm::Error inferIf(ShapeContext& context) {
   return llvm::Error::success();
 }
 
+bool hasSymbolOf(const Dim& extent, const Graph& body) {
+  for (const std::string& symbol : extent.symbols())
+    for (const std::unique_ptr<Value>& input : body.inputs())
+      if (input->type().hasRank())
+        for (const Dim& declared : input->type().shape())
+          if (llvm::is_contained(declared.symbols(), symbol))
+            return true;
+  return false;
+}
+
+// The extent that a carried value has after every number of iterations. A symbol of the body's
+// inputs stands for another extent in each of them, whatever it means outside.
+Dim carriedExtent(const Dim& initial, const Dim& before, const Dim& after, const Graph& body) {
+  if (before.isKnownEqual(after))
+    return initial;
+  return initial.isKnownEqual(after) && !hasSymbolOf(after, body) ? initial : Dim::unknown();
+}
+
+TensorType carriedType(const TensorType& initial, const TensorType& before, const TensorType& after,
+                       const Graph& body) {
+  TensorType carried = commonType(initial, after);
+  if (!carried.hasRank())
+    return carried;
+  Shape shape;
+  for (unsigned i = 0; i < carried.rank(); ++i)
+    shape.push_back(carriedExtent(
+        initial.dim(i),
+        before.hasRank() && before.rank() == carried.rank() ? before.dim(i) : Dim::unknown(),
+        after.dim(i), body));
+  carried.setShape(std::move(shape));
+  return carried;
+}
+
+// One axis for the iterations before those of each of them. Only constants hold when there was no
+// iteration, too.
+TensorType stackedType(const TensorType& each) {
+  TensorType stacked(each.elementType());
+  if (!each.hasRank())
+    return stacked;
+  Shape shape = unknownShape(1);
+  for (const Dim& extent : each.shape())
+    shape.push_back(extent.value() ? extent : Dim::unknown());
+  stacked.setShape(std::move(shape));
+  return stacked;
+}
+
 // Body: (iteration, condition, carried…) → (condition, carried…, scanned…).
 llvm::Error inferLoop(ShapeContext& context) {
   const Graph* body = subgraph(context, "body");
@@ -56,20 +104,13 @@ llvm::Error inferLoop(ShapeContext& context) {
     return context.error("the body has fewer outputs than the node has results");
   size_t operands = context.node().operands().size();
   size_t carried = operands > 2 ? operands - 2 : 0;
+  if (body->inputs().size() < carried + 2)
+    return context.error("the body has fewer inputs than the node has operands");
   for (unsigned i = 0; i < context.resultCount(); ++i) {
     const TensorType& after = body->outputs()[i + 1]->type();
-    if (i < carried) {
-      context.setResult(i, commonType(context.type(i + 2), after));
-      continue;
-    }
-    TensorType stacked(after.elementType());
-    if (after.hasRank()) {
-      Shape shape = shapeOf(after);
-      // Iterations may produce different extents only if the model is wrong.
-      shape.insert(shape.begin(), Dim::unknown());
-      stacked.setShape(std::move(shape));
-    }
-    context.setResult(i, std::move(stacked));
+    context.setResult(i, i < carried ? carriedType(context.type(i + 2),
+                                                   body->inputs()[i + 2]->type(), after, *body)
+                                     : stackedType(after));
   }
   return llvm::Error::success();
 }

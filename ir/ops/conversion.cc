@@ -41,7 +41,8 @@ llvm::Error inferCastLike(ShapeContext& context) {
 llvm::Error inferDropout(ShapeContext& context) {
   context.setResult(0, context.type(0));
   TensorType mask = context.type(0);
-  mask.setElementType(ElementType::Bool);
+  if (context.opset() >= 10) // of the data's type before
+    mask.setElementType(ElementType::Bool);
   context.setResult(1, std::move(mask));
   return llvm::Error::success();
 }
@@ -224,6 +225,11 @@ void register_conversion(OpRegistry& registry) {
   define(registry, "Constant", 1)
       .out("output")
       .requiredAttr("value", AttributeKind::Tensor)
+      .shape(inferConstant);
+  define(registry, "Constant", 11)
+      .out("output")
+      .attr("value", AttributeKind::Tensor)
+      .attr("sparse_value", AttributeKind::SparseTensor)
       .shape(inferConstant);
   define(registry, "Constant", 12)
       .out("output")

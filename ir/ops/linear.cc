@@ -51,6 +51,9 @@ llvm::Error inferEinsum(ShapeContext& context) {
     Dim extent = Dim::fixed(1);
     unsigned occurrences = 0;
   };
+  for (char c : text)
+    if (!llvm::isAlpha(c) && c != ',' && c != '-' && c != '>')
+      return context.error(fmt::format("the equation has a '{}'", c));
   std::map<char, Index> indices;
   for (unsigned i = 0; i < terms.size(); ++i) {
     const TensorType& type = context.type(i);
@@ -73,10 +76,13 @@ llvm::Error inferEinsum(ShapeContext& context) {
       if (entry.second.occurrences == 1)
         shape.push_back(entry.second.extent);
   } else {
-    for (char name : text.drop_front(arrow + 2)) {
+    llvm::StringRef result = text.drop_front(arrow + 2);
+    for (char name : result) {
       auto found = indices.find(name);
       if (found == indices.end())
         return context.error("the result has an index that no operand has");
+      if (result.count(name) != 1)
+        return context.error(fmt::format("the result has index '{}' twice", name));
       shape.push_back(found->second.extent);
     }
   }

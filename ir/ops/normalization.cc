@@ -4,11 +4,17 @@
 namespace kvopt {
 namespace {
 
-// Results: the normalized tensor, then statistics with the normalized axes as extent 1.
+// Results: the normalized tensor, then statistics with the normalized axes as extent 1. The root
+// mean square variants give the scale's element type.
 llvm::Error inferNormalization(ShapeContext& context) {
   const TensorType& type = context.type(0);
-  context.setResult(0, type);
-  TensorType statistics(static_cast<ElementType>(context.node().intAttr("stash_type", 1)));
+  TensorType normalized = type;
+  if (!context.node().is("LayerNormalization"))
+    normalized.setElementType(context.element(1));
+  context.setResult(0, std::move(normalized));
+  int64_t stash = context.node().intAttr("stash_type", 1);
+  TensorType statistics(stash > 0 && stash < 1000 ? static_cast<ElementType>(stash)
+                                                  : ElementType::Undefined);
   if (type.hasRank()) {
     llvm::Expected<unsigned> axis = axisAttr(context, "axis", -1, type.rank());
     if (!axis)

@@ -174,11 +174,13 @@ Dim clampedIndex(const Dim& index, const Dim& extent, ElementType type) {
 // First index and count of a slice of constants, as ONNX defines them.
 std::pair<int64_t, int64_t> constantSlice(int64_t start, int64_t end, int64_t step,
                                           int64_t extent) {
+  if (extent <= 0)
+    return {0, 0};
   auto place = [extent](int64_t index) { return index < 0 ? index + extent : index; };
   int64_t lowest = step > 0 ? 0 : -1;
   int64_t first = std::clamp<int64_t>(place(start), 0, step > 0 ? extent : extent - 1);
   int64_t last = std::clamp<int64_t>(place(end), lowest, step > 0 ? extent : extent - 1);
-  if (extent == 0 || (step > 0 ? first >= last : first <= last))
+  if (step > 0 ? first >= last : first <= last)
     return {0, 0};
   uint64_t span = static_cast<uint64_t>(step > 0 ? last - first : first - last);
   uint64_t stride =

@@ -1,0 +1,102 @@
+// Shape rules of If and Loop.
+#include "tests/ir/shape_rule.h"
+
+namespace kvopt {
+namespace {
+
+TEST(ControlFlowShapes, IfGivesWhatBothBranchesAgreeOn) {
+  expectShapes({
+      {16, "bool c, float[B, 4] x", "",
+       "y = If <then_branch = t () => (a) { a = Relu(x) }, else_branch = e () => (b) { b = Tanh(x) "
+       "}>(c)",
+       "float[B, 4]"},
+      {16, "bool c, float[B, 4] x, float[B, 5] z", "",
+       "y = If <then_branch = t () => (a) { a = Relu(x) }, else_branch = e () => (b) { b = Relu(z) "
+       "}>(c)",
+       "float[B, ?]"},
+      {16, "bool c, float[B, 4] x, float[B] z", "",
+       "y = If <then_branch = t () => (a) { a = Relu(x) }, else_branch = e () => (b) { b = Relu(z) "
+       "}>(c)",
+       "float"},
+      {16, "bool c, float[B, 4] x, float[?, 4] z", "",
+       "y = If <then_branch = t () => (a) { a = Relu(x) }, else_branch = e () => (b) { b = Relu(z) "
+       "}>(c)",
+       "float[?, 4]"},
+      {16, "bool c, float[B] x, int32[B] z", "",
+       "y = If <then_branch = t () => (a) { a = Identity(x) }, else_branch = e () => (b) { b = "
+       "Identity(z) }>(c)",
+       "undefined[B]"},
+      {16, "bool c, float[B, 4] x, float[B, 5] z", "",
+       "y = If <then_branch = t () => (a) { a = Shape(x) }, else_branch = e () => (b) { b = "
+       "Shape(z) }>(c)",
+       "int64[2] {B, ?}"},
+      {16, "bool c, float[B, 4] x", "",
+       "y, z = If <then_branch = t () => (a) { a = Relu(x) }, else_branch = e () => (b) { b = "
+       "Relu(x) }>(c)",
+       "error: a branch has fewer outputs than the node has results"},
+      {16, "bool c, float[B, 4] x", "", "y = If <then_branch = t () => (a) { a = Relu(x) }>(c)",
+       "error: a branch is missing"},
+      {16, "bool c, float[3] x, float[4] z", "",
+       "y = If <then_branch = t () => (a) { a = Add(x, z) }, else_branch = e () => (b) { b = "
+       "Relu(x) }>(c)",
+       "error: operand 1 of type float[4] does not broadcast to float[3]"},
+  });
+}
+
+TEST(ControlFlowShapes, LoopKeepsWhatEveryIterationKeeps) {
+  expectShapes({
+      {16, "int64 n, bool c, float[B, 4] x", "",
+       "y = Loop <body = b (int64 i, bool k, float[B, 4] v) => (bool m, float[] w) { m = "
+       "Identity(k) "
+       "w = Relu(v) }>(n, c, x)",
+       "float[B, 4]"},
+      {16, "int64 n, bool c, float[N, 4] x", "",
+       "y = Loop <body = b (int64 i, bool k, float[r, 4] v) => (bool m, float[] w) { m = "
+       "Identity(k) "
+       "w = Relu(v) }>(n, c, x)",
+       "float[N, 4]"},
+      {16, "int64 n, bool c, float[B, 4] x", "",
+       "y = Loop <body = b (int64 i, bool k, float[r, 4] v) => (bool m, float[] w) { m = "
+       "Identity(k) "
+       "w = Concat <axis = 0>(v, v) }>(n, c, x)",
+       "float[?, 4]"},
+      {16, "int64 n, bool c, float[B] x, float[B] z", "",
+       "y, u = Loop <body = b (int64 i, bool k, float[a] v, float[B] s) => (bool m, float w, float "
+       "t) { m = Identity(k) w = Relu(s) t = Concat <axis = 0>(s, s) }>(n, c, x, z)",
+       "float[?]; float[?]"},
+      {16, "int64 n, bool c, float[B] x, float[B] z", "",
+       "y = Loop <body = b (int64 i, bool k, float[a] v) => (bool m, float[] w) { m = Identity(k) "
+       "w "
+       "= Relu(z) }>(n, c, x)",
+       "float[B]"},
+      {16, "int64 n, bool c, float[B] x", "",
+       "y = Loop <body = b (int64 i, bool k, float[] v) => (bool m, float[] w) { m = Identity(k) w "
+       "= "
+       "Relu(v) }>(n, c, x)",
+       "float"},
+  });
+}
+
+TEST(ControlFlowShapes, LoopStacksWhatItScans) {
+  expectShapes({
+      {16, "int64 n, bool c, float[B, 4] x", "",
+       "y = Loop <body = b (int64 i, bool k) => (bool m, float[] w) { m = Identity(k) w = Relu(x) "
+       "}>(n, c)",
+       "float[?, ?, 4]"},
+      {16, "int64 n, bool c, float[] x", "",
+       "y = Loop <body = b (int64 i, bool k) => (bool m, float[] w) { m = Identity(k) w = Relu(x) "
+       "}>(n, c)",
+       "float"},
+      {16, "int64 n, bool c", "",
+       "y = Loop <body = b (int64 i, bool k) => (bool m) { m = Identity(k) }>(n, c)",
+       "error: the body has fewer outputs than the node has results"},
+      {16, "int64 n, bool c, float[B] x", "",
+       "y = Loop <body = b (int64 i, bool k) => (bool m, float[] w) { m = Identity(k) w = Relu(x) "
+       "}>(n, c, x)",
+       "error: the body has fewer inputs than the node has operands"},
+      {16, "int64 n, bool c", "", "y = Loop(n, c)", "error: the body is missing"},
+  });
+}
+
+} // namespace
+} // namespace kvopt
