@@ -30,6 +30,8 @@ void register_sdpa(OpRegistry& registry) {
       .attr("causal", int64_t{0})
       .attr("window", int64_t{0})
       .attr("softcap", 0.0f)
+      // Written where the function body is to run: it cannot ask for the mask's element type.
+      .attr("mask_boolean", AttributeKind::Int)
       .shape(inferSdpa);
 }
 

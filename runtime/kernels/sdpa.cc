@@ -13,6 +13,10 @@ llvm::Error sdpa(KernelContext& context) {
   operands.value = context.in(2);
   operands.mask = context.input(3);
   operands.sinks = context.input(4);
+  bool isBoolean = operands.mask && operands.mask->element == ElementType::Bool;
+  if (node.attribute("mask_boolean") && operands.mask &&
+      isBoolean != (node.intAttr("mask_boolean", 0) != 0))
+    return context.error("mask_boolean does not agree with the mask's element type");
   operands.scale = node.floatAttr("scale", 1.0f);
   operands.causal = node.intAttr("causal", 0) != 0;
   operands.window = node.intAttr("window", 0);
