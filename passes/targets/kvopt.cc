@@ -32,6 +32,8 @@ public:
       : model(lowered), graph(lowered.graph()), options(lowerOptions), journal(editJournal) {}
 
   llvm::Expected<Manifest> run(llvm::ArrayRef<AttentionSite*> sites) {
+    // Before the first node is created: its definition is the one imported then.
+    model.opsets[kvoptDomain] = 1;
     bool anyCache = llvm::any_of(sites, [](const AttentionSite* site) { return site->hasCache(); });
     for (const AttentionSite* site : sites)
       if (site->hasCache() && lengthSymbol.isUnknown())
@@ -115,7 +117,7 @@ private:
       rewriter.discard();
       return unsupported("site {}: {}", site.id(), failure->str());
     }
-    used.insert(sdpa.result().type().elementType());
+    used.insert(sdpa.operand(0)->type().elementType());
     makeShared(key, fused.result(1));
     makeShared(value, fused.result(2));
     describe(key, keyName, site.layer, CacheRole::Key);
@@ -132,7 +134,7 @@ private:
     for (NamedAttribute& attribute : attributes)
       sdpa.setAttribute(attribute.name, std::move(attribute.value));
     sdpa.setOperands({sdpa.operand(0), sdpa.operand(1), sdpa.operand(2), &mask});
-    usedUncached.insert(sdpa.result().type().elementType());
+    usedUncached.insert(sdpa.operand(0)->type().elementType());
     return llvm::Error::success();
   }
 
@@ -227,7 +229,6 @@ private:
   llvm::Error addFunctions() {
     if (used.empty() && usedUncached.empty())
       return llvm::Error::success();
-    model.opsets[kvoptDomain] = 1;
     model.markEdited();
     int64_t opset = graph.opsetVersion();
     auto add = [&](OpName name, const std::string& text) -> llvm::Error {
