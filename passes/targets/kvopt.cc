@@ -120,7 +120,7 @@ private:
       rewriter.discard();
       return unsupported("site {}: {}", site.id(), failure->str());
     }
-    used.insert(sdpa.result().type().elementType());
+    used.insert(sdpa.operand(0)->type().elementType());
     makeShared(key, fused.result(1));
     makeShared(value, fused.result(2));
     // What the site pointed to is erased when every site is done.
@@ -142,7 +142,7 @@ private:
     for (NamedAttribute& attribute : attributes)
       sdpa.setAttribute(attribute.name, std::move(attribute.value));
     sdpa.setOperands({sdpa.operand(0), sdpa.operand(1), sdpa.operand(2), &mask});
-    usedUncached.insert(sdpa.result().type().elementType());
+    usedUncached.insert(sdpa.operand(0)->type().elementType());
     return llvm::Error::success();
   }
 

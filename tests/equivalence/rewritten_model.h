@@ -1,0 +1,132 @@
+// A shipped model in the three forms that are compared: as exported, with its attention raised but
+// its caches still growing, and rewritten in place.
+#pragma once
+
+#include "cli/recover.h"
+#include "cli/verification.h"
+#include "ir/diagnostic.h"
+#include "ir/onnx_export.h"
+#include "ir/onnx_import.h"
+#include "ir/shape_inference.h"
+#include "runtime/decoder_inputs.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+
+namespace kvopt {
+
+/// Fails the test with the error's text.
+template <class T> T valueOrThrow(llvm::Expected<T> value) {
+  if (value)
+    return std::move(*value);
+  throw std::runtime_error(takeDiagnostic(value.takeError()).str());
+}
+inline void successOrThrow(llvm::Error error) {
+  if (error)
+    throw std::runtime_error(takeDiagnostic(std::move(error)).str());
+}
+
+inline std::string modelFolder(const std::string& name) {
+  return std::string(KVOPT_SOURCE_DIR) + "/models/" + name;
+}
+
+/// A model with how to drive it.
+struct DrivenModel {
+  std::unique_ptr<Model> model;
+  Manifest manifest;
+};
+
+inline DrivenModel asExported(const std::string& path, const Registries& registries) {
+  DrivenModel driven;
+  driven.model = valueOrThrow(importModel(path, registries.ops));
+  successOrThrow(inferShapes(driven.model->graph()));
+  driven.manifest = valueOrThrow(drivingManifest(*driven.model, path, registries));
+  return driven;
+}
+
+inline DrivenModel raised(const std::string& path, const Registries& registries) {
+  RecoveredModel recovered = valueOrThrow(recoverModel(path, registries));
+  Manifest manifest = growingManifest(recovered.context->sites);
+  return {std::move(recovered.model), std::move(manifest)};
+}
+
+/// `options` are those of the pass `lower`, as `layers=0`.
+inline DrivenModel rewritten(const std::string& path, const Registries& registries,
+                             const std::string& options = "") {
+  DrivenModel driven;
+  driven.model = valueOrThrow(importModel(path, registries.ops));
+  PassContext context(registries.rules, registries.targets);
+  PassManager manager(registries.passes, {});
+  successOrThrow(manager.addPipeline(std::string(recoveryPipeline) + ",lower{to=kvopt " + options +
+                                     "},eliminate-dead-nodes"));
+  successOrThrow(manager.run(*driven.model, context));
+  if (!context.manifest)
+    throw std::runtime_error("nothing was lowered");
+  driven.manifest = *context.manifest;
+  return driven;
+}
+
+inline std::unique_ptr<Session> openSession(const DrivenModel& driven,
+                                            const KernelRegistry& kernels, SessionOptions options) {
+  options.poison = true;
+  return valueOrThrow(Session::create(*driven.model, kernels, driven.manifest, options));
+}
+
+/// Feeds random tokens, the same for every stream of one seed.
+class TokenStream {
+public:
+  TokenStream(const Model& model, int64_t batchSize)
+      : any(0, valueOrThrow(vocabularyOf(model.graph())) - 1), batch(batchSize) {}
+
+  StepResult feed(Session& session, int64_t count) {
+    DecoderStep step;
+    step.pastLength = session.length();
+    for (int64_t row = 0; row < batch; ++row) {
+      step.tokens.emplace_back();
+      for (int64_t i = 0; i < count; ++i)
+        step.tokens.back().push_back(any(random));
+    }
+    return valueOrThrow(stepDecoder(session, step));
+  }
+
+private:
+  std::mt19937_64 random{7};
+  std::uniform_int_distribution<int64_t> any;
+  int64_t batch;
+};
+
+struct ShippedModel {
+  const char* name;
+  unsigned sites;
+};
+
+/// Tests that run for every model that ships with the project.
+class ShippedModelTest : public testing::TestWithParam<ShippedModel> {
+protected:
+  std::string folder() const { return modelFolder(GetParam().name); }
+  std::string path() const { return folder() + "/model.onnx"; }
+  std::vector<std::string> referenceCases() const {
+    std::vector<std::string> cases;
+    for (const auto& entry : std::filesystem::directory_iterator(folder() + "/ref"))
+      cases.push_back(entry.path().string());
+    return cases;
+  }
+
+  Registries registries;
+};
+
+inline auto shippedModels() {
+  return testing::Values(ShippedModel{"kjv", 4}, ShippedModel{"llama_gqa-ts14-eager", 2},
+                         ShippedModel{"gpt2-dynamo18-eager", 2},
+                         ShippedModel{"qwen2-dynamo23-sdpa", 2});
+}
+
+inline std::string shippedModelName(const testing::TestParamInfo<ShippedModel>& parameter) {
+  std::string name = parameter.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+} // namespace kvopt

@@ -1,0 +1,55 @@
+// Rewritten models as files: read back they run the same, and rewriting is deterministic.
+#include "tests/equivalence/rewritten_model.h"
+#include "tests/ir/temporary_folder.h"
+
+namespace kvopt {
+namespace {
+
+using RoundTripTest = ShippedModelTest;
+
+TEST_P(RoundTripTest, AFileRunsLikeTheModelInMemory) {
+  TemporaryFolder folder;
+  DrivenModel inMemory = rewritten(path(), registries);
+  std::string file = folder.path("rewritten.onnx");
+  successOrThrow(exportModel(*inMemory.model, file));
+  DrivenModel fromFile = asExported(file, registries);
+  EXPECT_EQ(fromFile.manifest.json(), inMemory.manifest.json());
+  EquivalencePlan plan = quickVerification();
+  plan.batch = 2;
+  plan.padding = Padding::Left;
+  plan.tolerance = {0, 0};
+  VerificationReport report = valueOrThrow(verifyModels(
+      *inMemory.model, inMemory.manifest, *fromFile.model, fromFile.manifest, plan, 1, registries));
+  EXPECT_TRUE(report.equal()) << verificationSummary(report);
+  for (const StepComparison& step : report.comparison.steps)
+    for (const auto* group : {&step.outputs, &step.caches})
+      for (const TensorComparison& tensor : *group)
+        EXPECT_TRUE(tensor.comparison.bitExact) << tensor.name;
+  EXPECT_EQ(report.second.inPlaceBytesCopied, 0);
+
+  // Nobody edited what was read, so it is written back byte for byte.
+  std::string again = folder.path("again.onnx");
+  auto untouched = valueOrThrow(importModel(file, registries.ops));
+  successOrThrow(exportModel(*untouched, again));
+  EXPECT_EQ(folder.read("again.onnx"), folder.read("rewritten.onnx"));
+}
+
+TEST_P(RoundTripTest, RewritingIsDeterministic) {
+  DrivenModel first = rewritten(path(), registries);
+  DrivenModel second = rewritten(path(), registries);
+  EXPECT_EQ(valueOrThrow(exportModelBytes(*first.model)),
+            valueOrThrow(exportModelBytes(*second.model)));
+  EXPECT_EQ(first.manifest.json(), second.manifest.json());
+}
+
+TEST_P(RoundTripTest, RewritingTwiceFindsNothingMore) {
+  TemporaryFolder folder;
+  std::string file = folder.path("rewritten.onnx");
+  successOrThrow(exportModel(*rewritten(path(), registries).model, file));
+  EXPECT_THROW(rewritten(file, registries), std::runtime_error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shipped, RoundTripTest, shippedModels(), shippedModelName);
+
+} // namespace
+} // namespace kvopt
