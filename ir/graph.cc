@@ -17,8 +17,9 @@ Graph::Graph(GraphContext& context, const OpsetImports& opsets, Node* parentNode
 
 Graph::~Graph() {
   // A subgraph may hand out values of enclosing graphs, which outlive it.
-  for (Value* output : outputList)
-    --output->outputSlots;
+  if (holder)
+    for (Value* output : outputList)
+      --output->outputSlots;
   // Readers first: a later node may read what an earlier one defines, in subgraphs too.
   for (Node& node : llvm::reverse(nodeList))
     for (NamedAttribute& attribute : node.attributeList)

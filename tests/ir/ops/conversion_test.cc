@@ -1,4 +1,5 @@
 // Shape rules of casts, copies, constants, Shape, Range.
+#include "ir/verifier.h"
 #include "tests/ir/shape_rule.h"
 
 namespace kvopt {
@@ -73,6 +74,21 @@ TEST(ConversionShapes, MasksOfDropout) {
       {10, "float[B] x", "", "y, m = Dropout(x)", "float[B]; bool[B]"},
       {13, "float16[B] x", "", "y, m = Dropout(x)", "float16[B]; bool[B]"},
   });
+}
+
+TEST(ConversionShapes, ConstantsMayBeSparseFromOpset11) {
+  for (int64_t opset : {9, 11, 13}) {
+    GraphContext context(textRegistry());
+    OpsetImports opsets{{"", opset}};
+    Graph graph(context, opsets);
+    Node& node = graph.create("Constant", {}, {"c"});
+    node.setAttribute("sparse_value", Attribute::opaque(AttributeKind::SparseTensor, nullptr));
+    EXPECT_FALSE(inferNode(node));
+    EXPECT_EQ(node.result().constant(), nullptr);
+    llvm::Error error = verify(graph);
+    EXPECT_EQ(!error, opset >= 11) << opset;
+    llvm::consumeError(std::move(error));
+  }
 }
 
 } // namespace
