@@ -51,13 +51,34 @@ llvm::Error applyRuleList(Model& model, llvm::ArrayRef<const RuleRegistry::Entry
   return llvm::Error::success();
 }
 
-llvm::Error applyRuleGroup(Model& model, RuleGroup group, llvm::StringRef passName,
-                           PassContext& context) {
-  llvm::SmallVector<const RuleRegistry::Entry*, 16> rules;
-  for (const RuleRegistry::Entry& entry : context.rules.all())
-    if (entry.rule->group() == group)
-      rules.push_back(&entry);
-  return applyRuleList(model, rules, passName, context);
+namespace {
+
+class RuleGroupPass final : public Pass {
+public:
+  RuleGroupPass(std::string passName, RuleGroup ruleGroup)
+      : name(std::move(passName)), group(ruleGroup) {}
+
+  llvm::Error run(Model& model, PassContext& context) override {
+    llvm::SmallVector<const RuleRegistry::Entry*, 16> rules;
+    for (const RuleRegistry::Entry& entry : context.rules.all())
+      if (entry.rule->group() == group)
+        rules.push_back(&entry);
+    return applyRuleList(model, rules, name, context);
+  }
+
+private:
+  std::string name;
+  RuleGroup group;
+};
+
+} // namespace
+
+void addRuleGroupPass(PassRegistry& registry, std::string name, std::string summary,
+                      RuleGroup group) {
+  auto make = [name, group](const PassOptions&) -> llvm::Expected<std::unique_ptr<Pass>> {
+    return std::make_unique<RuleGroupPass>(name, group);
+  };
+  registry.add({std::move(name), std::move(summary), {}, make});
 }
 
 } // namespace kvopt

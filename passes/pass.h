@@ -10,6 +10,7 @@
 
 #include "llvm/ADT/StringMap.h"
 
+#include <functional>
 #include <map>
 
 namespace kvopt {
@@ -56,7 +57,7 @@ struct PassInfo {
   std::string summary;
   std::vector<std::string> optionNames;
   /// Makes the pass; fails for option values it cannot take.
-  llvm::Expected<std::unique_ptr<Pass>> (*make)(const PassOptions& options) = nullptr;
+  std::function<llvm::Expected<std::unique_ptr<Pass>>(const PassOptions& options)> make;
 };
 
 /// All passes. Filled once, then read only.
@@ -73,9 +74,9 @@ private:
 /// Every pass under passes/transforms (generated).
 void registerAll(PassRegistry& registry);
 
-/// Applies the rules of one group; what most rewriting passes are.
-llvm::Error applyRuleGroup(Model& model, RuleGroup group, llvm::StringRef passName,
-                           PassContext& context);
+/// Registers a pass that applies the rules of one group; what most rewriting passes are.
+void addRuleGroupPass(PassRegistry& registry, std::string name, std::string summary,
+                      RuleGroup group);
 
 /// Applies the given rules to the main graph.
 llvm::Error applyRuleList(Model& model, llvm::ArrayRef<const RuleRegistry::Entry*> rules,
