@@ -34,6 +34,7 @@ public:
   llvm::Expected<Manifest> run(llvm::ArrayRef<AttentionSite*> sites) {
     // Before the first node is created: its definition is the one imported then.
     model.opsets[kvoptDomain] = 1;
+    manifest.target = "kvopt";
     bool anyCache = llvm::any_of(sites, [](const AttentionSite* site) { return site->hasCache(); });
     for (const AttentionSite* site : sites)
       if (site->hasCache() && lengthSymbol.isUnknown())
@@ -62,7 +63,6 @@ private:
     pastLength = &graph.addInput(graph.freshName(pastLengthName),
                                  TensorType::fixed(ElementType::Int64, {1}));
     pastLength->setKnownIntegers(Shape{lengthSymbol});
-    manifest.target = "kvopt";
     manifest.contract = CacheContract::SharedBuffer;
     manifest.capacitySymbol = capacity.value() ? "capacity" : capacity.str();
     manifest.capacityValue = options.capacity;

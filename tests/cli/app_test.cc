@@ -52,10 +52,9 @@ TEST(AppTest, BadInputIsOneLineAndExitsWithThree) {
     ASSERT_GT(truncated.size(), 1000u);
     truncated.resize(truncated.size() / 2);
   }
-  std::vector<std::string> paths = {folder.path() + "/missing.onnx", folder.path(),
-                                    write("empty.onnx", ""),
-                                    write("text.onnx", "This is not a model.\n"),
-                                    write("truncated.onnx", truncated)};
+  std::vector<std::string> paths = {
+      folder.path() + "/missing.onnx", folder.path(), write("empty.onnx", ""),
+      write("text.onnx", "This is not a model.\n"), write("truncated.onnx", truncated)};
   for (const std::string& path : paths)
     for (const char* command : {"inspect", "verify", "run"}) {
       std::vector<std::string> arguments{command, path};
