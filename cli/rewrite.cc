@@ -42,13 +42,15 @@ OpCounts countOps(Graph& graph) {
   return counts;
 }
 
-/// Bytes of all caches of one sequence with `rows` rows; nullopt when an extent is not fixed.
-std::optional<int64_t> bytesOfRows(const Manifest& manifest, int64_t rows) {
+/// Bytes that one more token of one sequence costs with `context` rows in the caches: all rows of
+/// caches that grow, one row of those in one buffer. nullopt when an extent is not fixed.
+std::optional<int64_t> bytesPerToken(const Manifest& manifest, int64_t context, bool allGrow) {
   int64_t total = 0;
   for (const ManifestCache& cache : manifest.caches) {
     std::optional<unsigned> width = byteWidth(cache.dtype);
     if (!width)
       return std::nullopt;
+    int64_t rows = cache.oneBuffer && !allGrow ? 1 : context;
     int64_t bytes = *width;
     for (size_t axis = 1; axis < cache.shape.size(); ++axis) {
       const int64_t* fixed = std::get_if<int64_t>(&cache.shape[axis]);
@@ -100,9 +102,10 @@ OrderedJson reportJson(const RewriteOptions& options, const PassContext& passes,
   json["sites"] = {{"rewritten", passes.statistics.at("lower").at("sites")},
                    {"total", passes.sites.size()}};
   json["ops"] = {{"before", outcome.before}, {"after", outcome.after}};
-  json["cache_bytes_copied_per_token"] = {{"context", reportedContext},
-                                          {"before", bytes(bytesOfRows(manifest, reportedContext))},
-                                          {"after", bytes(bytesOfRows(manifest, 1))}};
+  json["cache_bytes_copied_per_token"] = {
+      {"context", reportedContext},
+      {"before", bytes(bytesPerToken(manifest, reportedContext, true))},
+      {"after", bytes(bytesPerToken(manifest, reportedContext, false))}};
   json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetAfter}};
   json["millis"] = outcome.milliseconds;
   json["verify"] =
@@ -138,8 +141,8 @@ void printReport(const PassContext& passes, const Outcome& outcome) {
                  fmt::format("{:+}", after - before));
   }
   out += "  └────────────────────────────┴────────┴────────┴────────┘\n";
-  if (auto before = bytesOfRows(*passes.manifest, reportedContext))
-    if (auto after = bytesOfRows(*passes.manifest, 1))
+  if (auto before = bytesPerToken(*passes.manifest, reportedContext, true))
+    if (auto after = bytesPerToken(*passes.manifest, reportedContext, false))
       out += fmt::format("  cache bytes copied per token at context {}: before {}, after {}\n",
                          reportedContext, *before, *after);
   if (outcome.opsetBefore != outcome.opsetAfter)
@@ -149,14 +152,31 @@ void printReport(const PassContext& passes, const Outcome& outcome) {
   printOut(out);
 }
 
-llvm::Error writeManifest(const std::string& path, const Manifest& manifest) {
-  auto file = OutputFile::create(path);
+/// Writes both files, or neither when one of them cannot be written.
+llvm::Error writeFiles(const Model& model, const std::string& path, const Manifest& manifest,
+                       const std::string& manifestPath) {
+  auto file = OutputFile::create(manifestPath);
   if (!file)
     return file.takeError();
   std::string text = manifest.json() + "\n";
   if (llvm::Error error = file->write(llvm::StringRef(text)))
     return error;
+  if (llvm::Error error = exportModel(model, path))
+    return error;
   return file->commit();
+}
+
+/// The plan without the tokens that a cache of this capacity has no room for.
+EquivalencePlan shortened(EquivalencePlan plan, int64_t capacity) {
+  plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, capacity / 2));
+  int64_t rest = capacity - plan.prompt;
+  for (int64_t& chunk : plan.chunks) {
+    chunk = std::min(chunk, rest);
+    rest -= chunk;
+  }
+  plan.chunks.erase(std::remove(plan.chunks.begin(), plan.chunks.end(), 0), plan.chunks.end());
+  plan.decodeSteps = std::min(plan.decodeSteps, rest);
+  return plan;
 }
 
 std::string manifestPathFor(const RewriteOptions& options) {
@@ -184,6 +204,9 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     return model.takeError();
   if (!options.dryRun && sameFile(options.model, options.output))
     return usageError("the output is the input").hint("write to another file");
+  if (!options.dryRun && (sameFile(options.model, manifestPathFor(options)) ||
+                          options.output == manifestPathFor(options)))
+    return usageError("the manifest's file is the model's").hint("write it to another file");
   if (!registries.targets.find(options.target))
     return usageError("there is no target '{}'", options.target).hint("see: kvopt list targets");
   Outcome outcome;
@@ -215,6 +238,8 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   // What does not compute the same is never written.
   if (options.verify != "off") {
     EquivalencePlan plan = options.verify == "full" ? fullVerification() : quickVerification();
+    if (passes.manifest->capacityValue)
+      plan = shortened(std::move(plan), *passes.manifest->capacityValue);
     auto report = verifyRewrite(options.model, **model, *passes.manifest, plan, registries);
     if (!report)
       return report.takeError();
@@ -222,9 +247,8 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   }
   bool equal = !outcome.verification || outcome.verification->equal();
   if (equal && !options.dryRun) {
-    if (llvm::Error error = exportModel(**model, options.output))
-      return error;
-    if (llvm::Error error = writeManifest(manifestPathFor(options), *passes.manifest))
+    if (llvm::Error error =
+            writeFiles(**model, options.output, *passes.manifest, manifestPathFor(options)))
       return error;
   }
   if (context.common.json())

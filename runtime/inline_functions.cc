@@ -74,7 +74,11 @@ llvm::Error Inliner::copyMain() {
   if (llvm::Error error = copyNodes(liveNodes(source), values, nullptr, nullptr, 0))
     return error;
   for (const Value* output : source.outputs()) {
-    Value& copy = *mapped(output, values, target);
+    Value* given = mapped(output, values, target);
+    if (!given)
+      return invalid("a function returns an operand that its call leaves out as an output")
+          .value(output->name());
+    Value& copy = *given;
     if (copy.name() != output->name() && !target.findValue(output->name()))
       target.rename(copy, output->name());
     target.addOutput(copy);

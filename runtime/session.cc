@@ -61,7 +61,8 @@ llvm::Error Session::checkInterface() const {
       return invalid("the manifest's cache '{}' is no input of the model", cache.past);
     if (cache.sequenceAxis < 0 || cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
       return invalid("cache '{}' has no axis {}", cache.past, cache.sequenceAxis);
-    if (isShared() != cache.oneBuffer)
+    // A model rewritten in part has caches of both kinds.
+    if (cache.oneBuffer && description.contract != CacheContract::SharedBuffer)
       return invalid("cache '{}' contradicts the manifest's contract", cache.past);
     if (!names.insert(cache.past).second || !names.insert(cache.present).second)
       return invalid("the manifest lists cache '{}' twice", cache.past);
@@ -90,7 +91,7 @@ llvm::Error Session::start() {
       return invalid("the manifest's cache '{}' is no output of the model", cache.present);
     presentOutputs.push_back(static_cast<unsigned>(found - outputs.begin()));
   }
-  if (isShared()) {
+  if (hasShared()) {
     bool canGrow = options.mode == SessionOptions::Mode::Stateful && !description.capacityValue;
     room = options.capacity != 0       ? options.capacity
            : description.capacityValue ? *description.capacityValue
@@ -102,11 +103,18 @@ llvm::Error Session::start() {
       return usageError("the model's cache capacity is {}, not {}", *description.capacityValue,
                         room);
   }
-  llvm::Expected<std::vector<Tensor>> fresh = freshCaches(room);
-  if (!fresh)
-    return fresh.takeError();
-  caches = std::move(*fresh);
+  for (size_t i = 0; i < description.caches.size(); ++i) {
+    llvm::Expected<Tensor> fresh = freshCache(i, isShared(i) ? room : 0);
+    if (!fresh)
+      return fresh.takeError();
+    caches.push_back(std::move(*fresh));
+  }
   return llvm::Error::success();
+}
+
+bool Session::hasShared() const {
+  return llvm::any_of(description.caches,
+                      [](const ManifestCache& cache) { return cache.oneBuffer; });
 }
 
 llvm::Expected<Extents> Session::extents(llvm::ArrayRef<ManifestExtent> shape,
@@ -141,25 +149,22 @@ llvm::Expected<Extents> Session::cacheShape(const ManifestCache& cache, int64_t 
   return extents(cache.shape, static_cast<unsigned>(cache.sequenceAxis), tokens);
 }
 
-llvm::Expected<std::vector<Tensor>> Session::freshCaches(int64_t tokens) const {
-  std::vector<Tensor> fresh;
-  for (const ManifestCache& cache : description.caches) {
-    llvm::Expected<Extents> shape = cacheShape(cache, tokens);
-    if (!shape)
-      return shape.takeError();
-    llvm::Expected<Tensor> tensor = Tensor::create(allocator(), cache.dtype, *shape);
-    if (!tensor)
-      return tensor.takeError();
-    // Bits that are all ones are a NaN in every floating-point format.
-    if (tensor->view.byteSize() != 0)
-      std::memset(tensor->view.data, options.poison ? 0xff : 0,
-                  static_cast<size_t>(tensor->view.byteSize()));
-    fresh.push_back(std::move(*tensor));
-  }
-  return fresh;
+llvm::Expected<Tensor> Session::freshCache(size_t cache, int64_t tokens) const {
+  llvm::Expected<Extents> shape = cacheShape(description.caches[cache], tokens);
+  if (!shape)
+    return shape.takeError();
+  llvm::Expected<Tensor> tensor =
+      Tensor::create(allocator(), description.caches[cache].dtype, *shape);
+  if (!tensor)
+    return tensor.takeError();
+  // Bits that are all ones are a NaN in every floating-point format.
+  if (tensor->view.byteSize() != 0)
+    std::memset(tensor->view.data, options.poison ? 0xff : 0,
+                static_cast<size_t>(tensor->view.byteSize()));
+  return tensor;
 }
 
-int64_t Session::capacity() const { return isShared() ? room : INT64_MAX; }
+int64_t Session::capacity() const { return hasShared() ? room : INT64_MAX; }
 
 TensorView Session::cacheView(size_t index) const {
   return sliceAxis(caches[index].view, sequenceAxis(index), 0, validLength);
@@ -181,21 +186,29 @@ std::vector<const Value*> Session::callerInputs() const {
 
 /// Sees to capacity for `tokens`, before anything runs.
 llvm::Error Session::makeRoom(int64_t tokens) {
-  if (!isShared() || tokens <= room)
+  if (!hasShared() || tokens <= room)
     return llvm::Error::success();
   if (options.mode != SessionOptions::Mode::Stateful || description.capacityValue)
     return usageError("{} tokens do not fit into the cache's capacity of {} ({} are in it)", tokens,
                       room, validLength);
   int64_t larger = room > INT64_MAX / 2 ? tokens : std::max(tokens, 2 * room);
-  llvm::Expected<std::vector<Tensor>> fresh = freshCaches(larger);
-  if (!fresh)
-    return fresh.takeError();
+  std::vector<Tensor> grown;
+  int64_t moved = 0;
   for (size_t i = 0; i < caches.size(); ++i) {
+    if (!isShared(i)) {
+      grown.push_back(caches[i]);
+      continue;
+    }
+    llvm::Expected<Tensor> fresh = freshCache(i, larger);
+    if (!fresh)
+      return fresh.takeError();
     TensorView valid = cacheView(i);
-    copyElements(valid, sliceAxis((*fresh)[i].view, sequenceAxis(i), 0, validLength));
-    counters.cacheBytesMoved += valid.byteSize();
+    copyElements(valid, sliceAxis(fresh->view, sequenceAxis(i), 0, validLength));
+    moved += valid.byteSize();
+    grown.push_back(std::move(*fresh));
   }
-  caches = std::move(*fresh);
+  counters.cacheBytesMoved += moved;
+  caches = std::move(grown);
   room = larger;
   ++counters.cacheReallocations;
   return llvm::Error::success();
@@ -240,7 +253,7 @@ llvm::Expected<std::vector<Tensor>> Session::lengthInputs(int64_t newTokens) con
 llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t tokens) const {
   for (size_t i = 0; i < caches.size(); ++i) {
     const TensorView& present = outputs[presentOutputs[i]].view;
-    llvm::Expected<Extents> shape = cacheShape(description.caches[i], tokens);
+    llvm::Expected<Extents> shape = cacheShape(description.caches[i], isShared(i) ? room : tokens);
     if (!shape)
       return shape.takeError();
     if (present.shape != *shape || present.element != description.caches[i].dtype)
@@ -272,18 +285,18 @@ llvm::Expected<StepResult> Session::step(llvm::ArrayRef<NamedView> inputs, int64
     all.push_back({description.lengths[i].input, (*lengths)[i].view});
   for (size_t i = 0; i < caches.size(); ++i) {
     const ManifestCache& cache = description.caches[i];
-    all.push_back({cache.past, isShared() ? caches[i].view : cacheView(i)});
-    if (isShared())
+    all.push_back({cache.past, isShared(i) ? caches[i].view : cacheView(i)});
+    if (isShared(i))
       bindings.push_back({cache.past, cache.present});
   }
   llvm::Expected<std::vector<Tensor>> outputs = executor->run(all, bindings);
   if (!outputs)
     return outputs.takeError();
-  if (llvm::Error error = checkPresents(*outputs, isShared() ? room : total))
+  if (llvm::Error error = checkPresents(*outputs, total))
     return error;
 
-  if (!isShared())
-    for (size_t i = 0; i < caches.size(); ++i)
+  for (size_t i = 0; i < caches.size(); ++i)
+    if (!isShared(i))
       caches[i] = (*outputs)[presentOutputs[i]];
   validLength = total;
   counters.lastRun = executor->statistics();
@@ -299,10 +312,9 @@ llvm::Expected<StepResult> Session::step(llvm::ArrayRef<NamedView> inputs, int64
 
 void Session::reset() {
   validLength = 0;
-  if (isShared())
-    return;
   for (size_t i = 0; i < caches.size(); ++i)
-    caches[i].view = sliceAxis(caches[i].view, sequenceAxis(i), 0, 0);
+    if (!isShared(i))
+      caches[i].view = sliceAxis(caches[i].view, sequenceAxis(i), 0, 0);
 }
 
 llvm::Error Session::crop(int64_t tokens) {

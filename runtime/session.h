@@ -94,11 +94,12 @@ private:
   llvm::Expected<Extents> cacheShape(const ManifestCache& cache, int64_t tokens) const;
   llvm::Expected<Extents> extents(llvm::ArrayRef<ManifestExtent> shape,
                                   std::optional<unsigned> sequenceAxis, int64_t tokens) const;
-  llvm::Expected<std::vector<Tensor>> freshCaches(int64_t tokens) const;
+  llvm::Expected<Tensor> freshCache(size_t cache, int64_t tokens) const;
   llvm::Error makeRoom(int64_t tokens);
   llvm::Expected<std::vector<Tensor>> lengthInputs(int64_t newTokens) const;
   llvm::Error checkPresents(llvm::ArrayRef<Tensor> presents, int64_t tokens) const;
-  bool isShared() const { return description.contract == CacheContract::SharedBuffer; }
+  bool isShared(size_t cache) const { return description.caches[cache].oneBuffer; }
+  bool hasShared() const;
   unsigned sequenceAxis(size_t cache) const {
     return static_cast<unsigned>(description.caches[cache].sequenceAxis);
   }

@@ -35,6 +35,7 @@ public:
     // The definitions of kvopt's operators are found only where their domain is imported.
     model.opsets.try_emplace(kvoptDomain, 1);
     model.markEdited();
+    manifest.target = "kvopt";
     bool anyCache = llvm::any_of(sites, [](const AttentionSite* site) { return site->hasCache(); });
     for (const AttentionSite* site : sites)
       if (site->hasCache() && lengthSymbol.isUnknown())
@@ -63,7 +64,6 @@ private:
     pastLength = &graph.addInput(graph.freshName(pastLengthName),
                                  TensorType::fixed(ElementType::Int64, {1}));
     pastLength->setKnownIntegers(Shape{lengthSymbol});
-    manifest.target = "kvopt";
     manifest.contract = CacheContract::SharedBuffer;
     manifest.capacitySymbol = capacity.value() ? "capacity" : capacity.str();
     manifest.capacityValue = options.capacity;

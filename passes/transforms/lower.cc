@@ -66,9 +66,16 @@ public:
       return refusal(*firstRefused, refused, refused + chosen.size());
     if (chosen.empty())
       return llvm::Error::success();
+    // Whoever drives the model must feed the caches of the other sites too.
+    SiteList others;
+    for (const AttentionSite& site : context.sites)
+      if (!llvm::is_contained(chosen, &site))
+        others.push_back(site);
+    Manifest growing = growingManifest(others);
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
       return manifest.takeError();
+    manifest->caches.insert(manifest->caches.end(), growing.caches.begin(), growing.caches.end());
     model.setMetadata(manifestKey, manifest->json());
     context.manifest = std::move(*manifest);
     return llvm::Error::success();

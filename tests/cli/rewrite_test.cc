@@ -1,0 +1,146 @@
+// kvopt rewrite: report, files, and all the ways in which it writes nothing.
+#include "tests/cli/cli_fixture.h"
+
+#include "ir/manifest.h"
+#include "ir/onnx_import.h"
+#include "ir/op.h"
+
+#include <unistd.h>
+
+namespace kvopt {
+namespace {
+
+std::vector<std::string> rewriteTo(const std::string& output, std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments{
+      "rewrite", shippedModel("llama_gqa-ts14-eager"), "-o", output, "--to", "kvopt"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST(RewriteTest, JsonReport) {
+  TemporaryFolder folder;
+  std::vector<std::string> arguments = rewriteTo(folder.path("f.onnx"));
+  arguments.insert(arguments.end(), {"--format", "json"});
+  ProgramResult result = runProgram(arguments);
+  ASSERT_EQ(result.code, 0) << result.err;
+  auto json = nlohmann::ordered_json::parse(result.out);
+  std::vector<std::string> keys;
+  for (const auto& item : json.items())
+    keys.push_back(item.key());
+  EXPECT_EQ(keys, (std::vector<std::string>{"schema", "output", "target", "sites", "ops",
+                                            "cache_bytes_copied_per_token", "opset", "millis",
+                                            "verify"}));
+  EXPECT_EQ(json["schema"], "kvopt/rewrite/1");
+  EXPECT_EQ(json["output"], folder.path("f.onnx"));
+  EXPECT_EQ(json["sites"]["rewritten"], 2);
+  EXPECT_EQ(json["sites"]["total"], 2);
+  EXPECT_EQ(json["ops"]["after"]["ai.kvopt::InPlaceKvSdpa"], 2);
+  // 2 layers, key and value, 2 heads of 16 floats.
+  EXPECT_EQ(json["cache_bytes_copied_per_token"]["context"], 4096);
+  EXPECT_EQ(json["cache_bytes_copied_per_token"]["before"], 2 * 2 * 2 * 16 * 4 * 4096);
+  EXPECT_EQ(json["cache_bytes_copied_per_token"]["after"], 2 * 2 * 2 * 16 * 4);
+  EXPECT_EQ(json["opset"]["before"], json["opset"]["after"]);
+  EXPECT_EQ(json["verify"]["equal"], true);
+  EXPECT_EQ(folder.entryCount(), 2u);
+}
+
+TEST(RewriteTest, ManifestFileAndMetadataAreTheSame) {
+  TemporaryFolder folder;
+  ASSERT_EQ(runProgram(rewriteTo(folder.path("f.onnx"))).code, 0);
+  OpRegistry ops;
+  registerAll(ops);
+  auto model = importModel(folder.path("f.onnx"), ops);
+  ASSERT_TRUE(static_cast<bool>(model));
+  const std::string* stored = (*model)->findMetadata(manifestKey);
+  ASSERT_NE(stored, nullptr);
+  EXPECT_EQ(folder.read("f.kv.json"), *stored + "\n");
+  EXPECT_EQ(nlohmann::json::parse(*stored)["schema"], "kvopt/manifest/1");
+  ASSERT_EQ(runProgram(rewriteTo(folder.path("g.onnx"), {"--manifest", folder.path("m")})).code, 0);
+  EXPECT_EQ(folder.read("m"), folder.read("f.kv.json"));
+  EXPECT_EQ(folder.read("g.onnx"), folder.read("f.onnx"));
+}
+
+TEST(RewriteTest, NothingIsWrittenOnADryRunOrARefusal) {
+  TemporaryFolder folder;
+  EXPECT_EQ(runProgram(rewriteTo(folder.path("f.onnx"), {"--dry-run"})).code, 0);
+  EXPECT_EQ(folder.entryCount(), 0u);
+  ProgramResult refused =
+      runProgram(rewriteTo(folder.path("f.onnx"), {"--disable", "raise-spelled-attention"}));
+  EXPECT_EQ(refused.code, 1) << refused.err;
+  EXPECT_NE(refused.err, "");
+  ProgramResult none = runProgram(rewriteTo(folder.path("f.onnx"), {"--layers", "99"}));
+  EXPECT_EQ(none.code, 1) << none.err;
+  EXPECT_NE(none.err.find("nothing to rewrite"), std::string::npos) << none.err;
+  EXPECT_EQ(folder.entryCount(), 0u);
+}
+
+TEST(RewriteTest, RewritingTwiceSaysThatThereIsNothingToRewrite) {
+  TemporaryFolder folder;
+  ASSERT_EQ(runProgram(rewriteTo(folder.path("f.onnx"))).code, 0);
+  ProgramResult again =
+      runProgram({"rewrite", folder.path("f.onnx"), "-o", folder.path("g.onnx"), "--to", "kvopt"});
+  EXPECT_EQ(again.code, 1) << again.err;
+  EXPECT_NE(again.err.find("nothing to rewrite"), std::string::npos) << again.err;
+  EXPECT_EQ(folder.entryCount(), 2u);
+}
+
+TEST(RewriteTest, TheInputIsNeverOverwritten) {
+  TemporaryFolder folder;
+  std::filesystem::copy_file(shippedModel("gpt2-dynamo18-eager"), folder.path("a.onnx"));
+  std::filesystem::create_symlink(folder.path("a.onnx"), folder.path("soft.onnx"));
+  std::filesystem::create_hard_link(folder.path("a.onnx"), folder.path("hard.onnx"));
+  std::string before = folder.read("a.onnx");
+  for (const char* output : {"a.onnx", "soft.onnx", "hard.onnx"}) {
+    ProgramResult result =
+        runProgram({"rewrite", folder.path("a.onnx"), "-o", folder.path(output), "--to", "kvopt"});
+    EXPECT_EQ(result.code, 2) << output << result.err;
+  }
+  for (const char* manifest : {"a.onnx", "out.onnx"})
+    EXPECT_EQ(runProgram({"rewrite", folder.path("a.onnx"), "-o", folder.path("out.onnx"), "--to",
+                          "kvopt", "--manifest", folder.path(manifest)})
+                  .code,
+              2);
+  EXPECT_EQ(folder.read("a.onnx"), before);
+  EXPECT_EQ(folder.entryCount(), 3u);
+}
+
+TEST(RewriteTest, AFolderThatCannotBeWrittenIsBadInput) {
+  TemporaryFolder folder;
+  ProgramResult missing = runProgram(rewriteTo(folder.path("none/f.onnx")));
+  EXPECT_EQ(missing.code, 3) << missing.err;
+  ProgramResult manifest =
+      runProgram(rewriteTo(folder.path("f.onnx"), {"--manifest", folder.path("none/m.json")}));
+  EXPECT_EQ(manifest.code, 3) << manifest.err;
+  EXPECT_EQ(folder.entryCount(), 0u);
+}
+
+TEST(RewriteTest, SomeLayersOnly) {
+  TemporaryFolder folder;
+  nlohmann::json json = runJson(rewriteTo(folder.path("f.onnx"), {"--layers", "0"}));
+  EXPECT_EQ(json["sites"]["rewritten"], 1);
+  EXPECT_EQ(json["sites"]["total"], 2);
+  EXPECT_EQ(json["verify"]["equal"], true);
+  EXPECT_EQ(json["cache_bytes_copied_per_token"]["after"], 2 * 2 * 16 * 4 * (1 + 4096));
+  auto manifest = nlohmann::json::parse(folder.read("f.kv.json"));
+  ASSERT_EQ(manifest["caches"].size(), 4u);
+  for (const auto& cache : manifest["caches"])
+    EXPECT_EQ(cache["one_buffer"], cache["layer"] == 0);
+  EXPECT_EQ(
+      runProgram({"verify", shippedModel("llama_gqa-ts14-eager"), folder.path("f.onnx")}).code, 0);
+}
+
+TEST(RewriteTest, AFixedCapacityOverflowsWithAMessage) {
+  TemporaryFolder folder;
+  nlohmann::json json = runJson(rewriteTo(folder.path("f.onnx"), {"--capacity", "4"}));
+  EXPECT_EQ(json["verify"]["equal"], true);
+  EXPECT_EQ(runProgram({"run", folder.path("f.onnx"), "--tokens", "1,2,3", "--steps", "2"}).code,
+            0);
+  ProgramResult full =
+      runProgram({"run", folder.path("f.onnx"), "--tokens", "1,2,3", "--steps", "3"});
+  EXPECT_EQ(full.code, 2);
+  EXPECT_EQ(full.out, "");
+  EXPECT_NE(full.err.find("capacity of 4"), std::string::npos) << full.err;
+}
+
+} // namespace
+} // namespace kvopt
