@@ -15,9 +15,7 @@ const Target* TargetRegistry::find(llvm::StringRef name) const {
   return nullptr;
 }
 
-namespace {
-
-ManifestCache describe(const CacheUpdate& update, unsigned layer, CacheRole role) {
+ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole role) {
   ManifestCache cache;
   cache.layer = layer;
   cache.role = role;
@@ -34,8 +32,6 @@ ManifestCache describe(const CacheUpdate& update, unsigned layer, CacheRole role
   return cache;
 }
 
-} // namespace
-
 Manifest growingManifest(llvm::ArrayRef<AttentionSite> sites) {
   Manifest manifest;
   manifest.target = "none";
@@ -43,8 +39,8 @@ Manifest growingManifest(llvm::ArrayRef<AttentionSite> sites) {
   for (const AttentionSite& site : sites) {
     if (!site.hasCache())
       continue;
-    manifest.caches.push_back(describe(*site.key, site.layer, CacheRole::Key));
-    manifest.caches.push_back(describe(*site.value, site.layer, CacheRole::Value));
+    manifest.caches.push_back(describeCache(*site.key, site.layer, CacheRole::Key));
+    manifest.caches.push_back(describeCache(*site.value, site.layer, CacheRole::Value));
   }
   return manifest;
 }

@@ -44,6 +44,10 @@ private:
 /// Every target under passes/targets (generated).
 void registerAll(TargetRegistry& registry);
 
+/// The manifest's entry of a cache as its past input is declared now: present's name, `oneBuffer`
+/// and `policy` are those of a cache that grows by concatenation.
+ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole role);
+
 /// The manifest of a model whose caches grow by concatenation, as exporters write it.
 Manifest growingManifest(llvm::ArrayRef<AttentionSite> sites);
 

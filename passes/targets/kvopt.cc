@@ -217,20 +217,9 @@ private:
 
   void describe(const CacheUpdate& update, const std::string& presentName, unsigned layer,
                 CacheRole role) {
-    ManifestCache cache;
-    cache.layer = layer;
-    cache.role = role;
-    cache.past = update.past->name().str();
+    ManifestCache cache = describeCache(update, layer, role);
     cache.present = presentName;
     cache.oneBuffer = true;
-    cache.sequenceAxis = update.axis;
-    cache.dtype = update.past->type().elementType();
-    for (const Dim& extent : update.past->type().shape()) {
-      if (std::optional<int64_t> fixed = extent.value())
-        cache.shape.emplace_back(*fixed);
-      else
-        cache.shape.emplace_back(extent.str());
-    }
     manifest.caches.push_back(std::move(cache));
   }
 
