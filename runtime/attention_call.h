@@ -35,8 +35,9 @@ struct AttentionOperands {
 /// is written.
 llvm::Error checkAttention(const KernelContext& context, const AttentionOperands& operands);
 
-/// Computes into `output` [B,H,S,Dv], contiguous, of the query's element type. Requires that
-/// checkAttention succeeded. Distributes units over the context's threads.
+/// Computes into `output` [B,H,S,Dv], whose rows are contiguous, of any floating-point type of at
+/// most 32 bits. Requires that checkAttention succeeded. Distributes units over the context's
+/// threads.
 llvm::Error runAttention(KernelContext& context, const AttentionOperands& operands,
                          const TensorView& output);
 
