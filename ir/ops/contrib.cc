@@ -137,6 +137,8 @@ llvm::Error inferMultiHeadAttention(ShapeContext& context) {
 
 llvm::Error inferFusedAttention(ShapeContext& context) {
   const TensorType& input = context.type(0);
+  ElementType element =
+      context.element(0) == ElementType::Undefined ? context.element(1) : context.element(0);
   Dim width = Dim::unknown();
   if (auto sizes = context.node().intsAttr("qkv_hidden_sizes")) {
     if (sizes->size() == 3 && (*sizes)[2] > 0)
@@ -144,14 +146,13 @@ llvm::Error inferFusedAttention(ShapeContext& context) {
   } else {
     width = context.type(1).dim(1).dividedBy(Dim::fixed(3)).value_or(Dim::unknown());
   }
-  context.setResult(0, TensorType(context.element(0), Shape{input.dim(0), input.dim(1), width}));
+  context.setResult(0, TensorType(element, Shape{input.dim(0), input.dim(1), width}));
   if (context.has(6))
     return llvm::Error::success();
   Dim heads = attrExtent(context, "num_heads");
   Dim rows = context.has(4) ? context.type(4).dim(3) + input.dim(1) : input.dim(1);
-  context.setResult(
-      1, TensorType(context.element(0), Shape{Dim::fixed(2), input.dim(0), heads, rows,
-                                              width.dividedBy(heads).value_or(Dim::unknown())}));
+  context.setResult(1, TensorType(element, Shape{Dim::fixed(2), input.dim(0), heads, rows,
+                                                 width.dividedBy(heads).value_or(Dim::unknown())}));
   return llvm::Error::success();
 }
 

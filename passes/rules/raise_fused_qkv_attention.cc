@@ -43,8 +43,12 @@ public:
     c.require(
         "operands of one floating-point type",
         [this](const Match& match) {
-          ElementType element = match[x].type().elementType();
-          for (const Var* var : {&weights, &bias, &past, &attentionBias})
+          // An operator that kvopt does not know may say nothing of x.
+          ElementType element = elementOf(match);
+          ElementType given = match[x].type().elementType();
+          if (given != ElementType::Undefined && given != element)
+            return false;
+          for (const Var* var : {&bias, &past, &attentionBias})
             if (const Value* value = match.find(*var))
               if (value->type().elementType() != element)
                 return false;
@@ -96,6 +100,8 @@ private:
   static unsigned rankOf(const Value& value) {
     return value.type().hasRank() ? value.type().rank() : 0;
   }
+
+  ElementType elementOf(const Match& match) const { return match[weights].type().elementType(); }
 
   static Value& half(Value& stacked, int64_t index, AttentionBuilder& build) {
     std::vector<NamedAttribute> axis;
@@ -149,7 +155,7 @@ private:
         return MatchFailure{code, value.name().str(), expected, value.type().str(), ""};
       });
     };
-    if (rankOf(match[x]) != 3)
+    if (match[x].type().hasRank() && rankOf(match[x]) != 3)
       return refuse(match[x], ReasonCode::LayoutUnsupported, "rows [B,S,width]");
     if (rankOf(match[weights]) != 2 || !widthsOf(match))
       return refuse(match[weights], ReasonCode::HeadCountUnproven,
@@ -203,7 +209,7 @@ private:
     if (!index)
       return mask;
     double filter = match.root().floatAttr("mask_filter_value", -10000.0f);
-    ElementType element = match[x].type().elementType();
+    ElementType element = elementOf(match);
     Value& added = rankOf(*index) == 1
                        ? build.lengthMask(*index, build.extent(keys, 2, true), element, filter)
                        : build.keptMask(*index, element, filter);

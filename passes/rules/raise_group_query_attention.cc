@@ -8,8 +8,10 @@
 //
 // seqlens_k holds each batch row's total length less one; a first prompt has it less the rows of
 // padding on its right. A window of w sees w keys, the row's own included, as ONNX Runtime does
-// since 1.21. The past is taken to be as long as the longest batch row's, that is, to grow; where
-// past and present are declared as one buffer of fixed capacity the rule does not apply.
+// since 1.21; a cache of the last tokens only (sliding_window_cache) is one that keeps them all, as
+// no row sees what such a cache drops. The past is taken to be as long as the longest batch row's,
+// that is, to grow; where past and present are declared as one buffer of fixed capacity the rule
+// does not apply.
 #include "ir/attribute.h"
 #include "passes/attention_builder.h"
 #include "passes/rule.h"
@@ -58,10 +60,11 @@ public:
         },
         ReasonCode::DtypeMix);
     c.require(
-        "a window of at least one key, or none (-1)",
+        "a window of at least one key, or none (-1) and a cache of all tokens",
         [](const Match& match) {
           int64_t window = match.root().intAttr("local_window_size", -1);
-          return window == -1 || window > 0;
+          return window > 0 ||
+                 (window == -1 && match.root().intAttr("sliding_window_cache", 0) == 0);
         },
         ReasonCode::WindowNotRepresentable);
     c.check([this](const Match& m, Refusal& r) { return checkRotary(m, r); });
@@ -145,11 +148,10 @@ private:
 
   bool checkAttributes(const Match& match, Refusal& refusal) const {
     static constexpr llvm::StringLiteral known[] = {
-        "num_heads", "kv_num_heads",       "scale",          "softcap",  "local_window_size",
-        "do_rotary", "rotary_interleaved", "smooth_softmax", "qk_output"};
+        "num_heads", "kv_num_heads",       "scale",          "softcap",   "local_window_size",
+        "do_rotary", "rotary_interleaved", "smooth_softmax", "qk_output", "sliding_window_cache"};
     // Ways of storing the cache, at the values that mean "as it is".
-    static constexpr llvm::StringLiteral neutralInts[] = {"kv_cache_bit_width",
-                                                          "sliding_window_cache"};
+    static constexpr llvm::StringLiteral neutralInts[] = {"kv_cache_bit_width"};
     static constexpr llvm::StringLiteral neutralStrings[] = {"k_quant_type", "v_quant_type"};
     const Node& node = match.root();
     for (const NamedAttribute& attribute : node.attributes()) {
@@ -161,12 +163,8 @@ private:
           node.stringAttr(attribute.name, "?") == "NONE")
         continue;
       return refusal.because([&] {
-        bool window = attribute.name == "sliding_window_cache";
-        return MatchFailure{window ? ReasonCode::WindowNotRepresentable
-                                   : ReasonCode::PatternMismatch,
-                            node.name().str(),
-                            window ? "a cache that holds every token, not the last ones"
-                                   : "only attributes that Sdpa can express",
+        return MatchFailure{ReasonCode::PatternMismatch, node.name().str(),
+                            "only attributes that Sdpa can express",
                             "attribute '" + attribute.name + "'", ""};
       });
     }

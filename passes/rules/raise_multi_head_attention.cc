@@ -59,11 +59,10 @@ public:
         ReasonCode::DtypeMix);
     c.check([this](const Match& m, Refusal& r) { return checkMasks(m, r); });
     c.require(
-        "the position of the first row, from which the causal range is counted",
+        "as many new keys as query rows where later keys are hidden",
         [this](const Match& match) {
           Facts facts = factsOf(match);
           return match.root().intAttr("unidirectional", 0) == 0 ||
-                 facts.rows.isKnownLessEqual(facts.newKeys) ||
                  facts.rows.isKnownEqual(facts.newKeys);
         },
         ReasonCode::MaskUnprovenCausal);
@@ -83,10 +82,6 @@ public:
     float scale = node.floatAttr("scale", 0.0f);
     parts.scale = scale != 0 ? static_cast<double>(scale) : defaultScale(*facts.width.value());
     parts.causal = node.intAttr("unidirectional", 0) != 0;
-    if (parts.causal && !facts.rows.isKnownEqual(facts.newKeys)) {
-      Value* past = match.find(pastKey);
-      parts.pastLength = &build.value(past ? build.extent(*past, 2) : BuilderOperand(ints({0})));
-    }
     Value& output = build.mergeHeads(build.sdpa(parts, match.nodes()));
     llvm::SmallVector<Rewriter::Replacement, 3> replacements{{&node.result(), &output}};
     Value* presents[] = {parts.key, parts.value};
