@@ -221,7 +221,11 @@ unsigned Graph::eraseDeadNodes() {
     if (node.isUnused()) {
       erase(node);
       ++erased;
+      continue;
     }
+    for (const NamedAttribute& attribute : node.attributes())
+      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
+        erased += nested->eraseDeadNodes();
   }
   size_t before = initializerList.size();
   llvm::erase_if(initializerList, [&](const std::unique_ptr<Value>& value) {

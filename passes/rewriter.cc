@@ -126,6 +126,9 @@ TensorType merged(const TensorType& preferred, const TensorType& other) {
 }
 
 void keepType(const Value& before, Value& after) {
+  // What holds inside a branch need not hold outside of it.
+  if (&after.graph() != &before.graph())
+    return;
   if (after.isGraphInput() || after.isInitializer() || after.isGraphOutput())
     return;
   after.setType(before.isGraphOutput() ? merged(before.type(), after.type())
@@ -136,8 +139,13 @@ void keepType(const Value& before, Value& after) {
 
 std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replacements) {
   llvm::SmallVector<const Value*, 4> outgoing;
-  for (const Replacement& replacement : replacements)
+  for (const Replacement& replacement : replacements) {
     outgoing.push_back(replacement.before);
+    if (&replacement.before->graph() != &edited)
+      return MatchFailure{ReasonCode::InSubgraph, replacement.before->name().str(),
+                          "a value of the graph that is rewritten",
+                          "one of an enclosing graph, which others may read", ""};
+  }
   for (const Replacement& replacement : replacements) {
     std::vector<const Value*> path = dependencyPath(*replacement.after, outgoing);
     if (path.empty())
@@ -158,6 +166,8 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
   for (const Replacement& replacement : replacements) {
     entry.replaced.push_back(replacement.before->name().str());
     Node* producer = replacement.after->producer();
+    if (producer && &producer->graph() != &edited)
+      producer = nullptr; // of an enclosing graph: defined before this one begins
     for (Use& use : replacement.before->uses()) {
       Node* reader = &use.user();
       touchedNodes.push_back(reader);
