@@ -76,7 +76,39 @@ void Rewriter::recordSources(Node& fused, llvm::ArrayRef<Node*> sources) {
   fused.setMetadata({{ruleMetadataKey, entry.rule}, {sourceMetadataKey, names}});
 }
 
+namespace {
+
+/// The goals' producer that stands first, if all goals are computed in one graph.
+const Node* firstProducer(llvm::ArrayRef<const Value*> goals) {
+  const Node* first = nullptr;
+  for (const Value* goal : goals) {
+    const Node* producer = goal->producer();
+    if (!producer || (first && &first->graph() != &producer->graph()))
+      return nullptr;
+    if (!first || producer->comesBefore(*first))
+      first = producer;
+  }
+  return first;
+}
+
+bool encloses(const Graph& outer, const Graph& inner) {
+  for (const Node* holder = inner.parentNode(); holder; holder = holder->graph().parentNode())
+    if (&holder->graph() == &outer)
+      return true;
+  return false;
+}
+
+/// Whether nothing that the node reads can depend on a result of `first` or of what follows it:
+/// operands stand before their readers.
+bool isBefore(const Node& node, const Node& first) {
+  return &node.graph() == &first.graph() ? node.comesBefore(first)
+                                         : encloses(node.graph(), first.graph());
+}
+
+} // namespace
+
 std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const Value*> goals) {
+  const Node* first = firstProducer(goals);
   llvm::DenseMap<const Value*, const Value*> cameFrom;
   llvm::SmallVector<const Value*, 32> pending{&from};
   cameFrom[&from] = nullptr;
@@ -90,7 +122,7 @@ std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const
       return path;
     }
     const Node* producer = value->producer();
-    if (!producer)
+    if (!producer || (first && isBefore(*producer, *first)))
       continue;
     auto visit = [&](const Value* operand) {
       if (operand && cameFrom.try_emplace(operand, value).second)

@@ -27,10 +27,12 @@ protected:
     addTestKernels(kernels);
   }
 
-  void read(const std::string& inputs, const std::string& outputs, const std::string& body) {
-    auto parsed = readText("<ir_version: 8, opset_import: [\"\" : 17, \"t\" : 1]>\ng (bool c, " +
-                               inputs + ") => (" + outputs + ") {\n" + body + "\n}\n",
-                           ops);
+  void read(const std::string& inputs, const std::string& outputs, const std::string& body,
+            const std::string& functions = "") {
+    auto parsed =
+        readText("<ir_version: 8, opset_import: [\"\" : 17, \"t\" : 1, \"f\" : 1]>\ng (bool c, " +
+                     inputs + ") => (" + outputs + ") {\n" + body + "\n}\n" + functions,
+                 ops);
     if (!parsed) {
       FAIL() << takeDiagnostic(parsed.takeError()).str();
       return;
@@ -41,8 +43,9 @@ protected:
   void prepare(ExecutorOptions options = {}) {
     executor = llvm::cantFail(Executor::create(*model, kernels, options));
   }
-  void load(const std::string& inputs, const std::string& outputs, const std::string& body) {
-    read(inputs, outputs, body);
+  void load(const std::string& inputs, const std::string& outputs, const std::string& body,
+            const std::string& functions = "") {
+    read(inputs, outputs, body, functions);
     ASSERT_TRUE(model);
     prepare();
   }
@@ -131,7 +134,8 @@ TEST_F(BranchTest, ACapturedTensorThatComesOutOutlivesItsLastReader) {
 }
 
 TEST_F(BranchTest, WhatAResultMayBeIsNotOverwrittenWhileItIsRead) {
-  load("float[1,N] x, float[1,1] row, int64[1] n", "float[1,N] present, float[1,N] y", R"(
+  load("float[1,N] x, float[1,1] row, int64[1] n", "float[1,N] present, float[1,N] y, float[1] sum",
+       R"(
     p = t.Add(x, x)
     q = If <then_branch = t () => (a) { a = Identity(p) },
             else_branch = e () => (b) { b = t.Add(x, p) }> (c)
@@ -144,7 +148,8 @@ TEST_F(BranchTest, WhatAResultMayBeIsNotOverwrittenWhileItIsRead) {
 }
 
 TEST_F(BranchTest, ResultsThatShareMemoryAreNotOverwrittenThroughEachOther) {
-  load("float[1,N] x, float[1,1] row, int64[1] n", "float[1,N] present, float[1,N] y", R"(
+  load("float[1,N] x, float[1,1] row, int64[1] n", "float[1,N] present, float[1,N] y, float[1] sum",
+       R"(
     q, r = If <then_branch = t () => (a, a2) { a = t.Add(x, x) a2 = Identity(a) },
                else_branch = e () => (b, b2) { b = t.Add(x, x) b2 = t.Add(b, b) }> (c)
     present, sum = t.Append(q, row, n)
@@ -215,7 +220,7 @@ TEST_F(BranchTest, OutputsNeverAreTheModelsOrTheCallersMemory) {
 }
 
 TEST_F(BranchTest, WritesToAConstantFromABranchGoToACopy) {
-  load("float[1,1] row, int64[1] n", "float[1,2] present", R"(
+  load("float[1,1] row, int64[1] n", "float[1,2] present, float[1] sum", R"(
     q = If <then_branch = t () => (a) { a = Constant <value = float[1,2] {7, 8}> () },
             else_branch = e () => (b) { b = Constant <value = float[1,2] {5, 6}> () }> (c)
     present, sum = t.Append(q, row, n))");
@@ -237,6 +242,27 @@ TEST_F(BranchTest, KernelsAreLookedForInEveryBranch) {
   EXPECT_EQ(diagnostic.kind, Diagnostic::Kind::Unsupported);
   EXPECT_THAT(diagnostic.str(), HasSubstr("operator Odd (domain t, opset 1)"));
   EXPECT_THAT(diagnostic.str(), HasSubstr("in 'else_branch' of node 'choice' (If)"));
+}
+
+TEST_F(BranchTest, FunctionsAreInlinedInBranchesAndMayHoldBranches) {
+  load("float[N] x", "float[N] y, float[N] z", R"(
+    k = Identity(x)
+    y = If <then_branch = t () => (a) { k_1 = Neg(k) a = f.Choose(c, k_1) },
+            else_branch = e () => (b) { two = Constant <value = float {2}> () b = Mul(k, two) }> (c)
+    z = f.Choose(c, x))",
+       R"(<domain: "f", opset_import: ["" : 17]>
+    Choose (which, p) => (q) {
+      three = Constant <value = float {3}> ()
+      k = Mul(p, three)
+      q = If <then_branch = t () => (u) { u = Add(k, p) },
+              else_branch = e () => (w) { w = Sub(k, three) }> (which)
+    })");
+  std::vector<Tensor> outputs = run(true, {{"x", view(x, {2})}});
+  EXPECT_THAT(values(outputs[0]), ElementsAre(-4, -8));
+  EXPECT_THAT(values(outputs[1]), ElementsAre(4, 8));
+  outputs = run(false, {{"x", view(x, {2})}});
+  EXPECT_THAT(values(outputs[0]), ElementsAre(2, 4));
+  EXPECT_THAT(values(outputs[1]), ElementsAre(0, 3));
 }
 
 TEST_F(BranchTest, AFailureInsideNamesNodeAndBranch) {
