@@ -60,11 +60,13 @@ OrderedJson siteJson(const AttentionSite& site) {
   json["layout"] = site.hasCache() ? OrderedJson("BHSD") : nullptr;
   json["key_axis"] = site.key ? OrderedJson(site.key->axis) : nullptr;
   json["value_axis"] = site.value ? OrderedJson(site.value->axis) : nullptr;
-  json["causal"] = raised && site.node->intAttr("causal", 0) != 0;
-  json["window"] = raised ? site.node->intAttr("window", 0) : 0;
+  json["causal"] = site.mask && site.mask->causal == Proof::Proved;
+  json["window"] = site.mask ? site.mask->window : 0;
   json["softcap"] = raised ? static_cast<double>(site.node->floatAttr("softcap", 0)) : 0.0;
   json["scale"] = raised ? OrderedJson(site.node->floatAttr("scale", 1)) : nullptr;
   json["mask"] = raised ? OrderedJson(maskKind(*site.node)) : nullptr;
+  json["mask_causal"] = site.mask ? OrderedJson(proofName(site.mask->causal).str()) : nullptr;
+  json["mask_text"] = site.mask ? OrderedJson(site.mask->text) : nullptr;
   auto name = [](const std::optional<CacheUpdate>& update, bool past) -> OrderedJson {
     if (!update)
       return nullptr;
