@@ -138,7 +138,19 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
   llvm::SmallVector<const Value*, 4> outgoing;
   for (const Replacement& replacement : replacements)
     outgoing.push_back(replacement.before);
+  // Operands stand before their readers, so what stands before all that goes out depends on none.
+  auto standsBefore = [&](const Value& value) {
+    const Node* producer = value.producer();
+    return producer && &producer->graph() == &edited &&
+           llvm::all_of(outgoing, [&](const Value* out) {
+             const Node* outProducer = out->producer();
+             return outProducer && &outProducer->graph() == &edited &&
+                    producer->comesBefore(*outProducer);
+           });
+  };
   for (const Replacement& replacement : replacements) {
+    if (standsBefore(*replacement.after))
+      continue;
     std::vector<const Value*> path = dependencyPath(*replacement.after, outgoing);
     if (path.empty())
       continue;
@@ -166,6 +178,8 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
         reader = reader->graph().parentNode();
       outOfOrder |= producer && &reader->graph() == &edited && reader->comesBefore(*producer);
     }
+    if (replacement.before->producer())
+      outdatedNodes.push_back(replacement.before->producer());
     keepType(*replacement.before, *replacement.after);
     replacement.before->replaceAllUsesWith(*replacement.after);
   }

@@ -87,6 +87,8 @@ private:
       return false;
     if (step.kind == MaskStep::Kind::Add)
       planAdd(piece);
+    if (step.kind == MaskStep::Kind::Subtract)
+      needsFloat |= step.operand->type().elementType() == ElementType::Float;
     if (step.kind == MaskStep::Kind::Clamp && isHalf(step))
       piece.number = lowestFloat;
     mask.pieces.push_back(piece);
@@ -155,7 +157,9 @@ private:
   bool othersMaskCompletely() {
     for (const ScoreMask::Piece& piece : mask.pieces) {
       const MaskStep& step = piece.step;
-      if (step.kind == MaskStep::Kind::Add && !piece.condition && !masksCompletely(*step.operand))
+      bool isProved =
+          piece.condition || (step.kind == MaskStep::Kind::Add && masksCompletely(*step.operand));
+      if (step.operand && step.kind != MaskStep::Kind::Fill && !isProved)
         return refuse(
             *midFill,
             fmt::format("masks of 0 and of at most {} beside such a fill", belowAbsorbing),
@@ -170,7 +174,7 @@ private:
 
   bool othersAreRebuilt() {
     for (const ScoreMask::Piece& piece : mask.pieces)
-      if (piece.step.kind == MaskStep::Kind::Add && !piece.condition)
+      if (piece.step.operand && piece.step.kind != MaskStep::Kind::Fill && !piece.condition)
         return refuse(*halfFill, "float16 masks of 0 and the lowest number beside such a fill",
                       fmt::format("mask '{}'", piece.step.operand->name().str()));
     return true;
@@ -224,6 +228,10 @@ private:
                           ? select(piece.condition, piece.keepsTrue, nullptr, piece.number)
                           : inElementType(*step.operand);
       return current ? &node("Add", {current, addend}) : addend;
+    }
+    case MaskStep::Kind::Subtract: {
+      Value* subtrahend = inElementType(*step.operand);
+      return current ? &node("Sub", {current, subtrahend}) : &node("Neg", {subtrahend});
     }
     case MaskStep::Kind::Fill:
       return select(step.operand, step.keepsTrue, current, piece.number);

@@ -40,17 +40,18 @@ public:
   RuleGroup group() const override { return RuleGroup::Raise; }
 
   P pattern() const override {
+    // The plain form comes first everywhere: its failure is the one to report.
     P highest = optional(op("ReduceMax", {scores}), op("ReduceMax", {scores, any()}));
     P weights = bind(exponentials, op("Exp", {op("Sub", {scores, highest})}));
     P sum = optional(op("ReduceSum", {exponentials}), op("ReduceSum", {exponentials, any()}));
     P softmax = oneOf("softmax", {{"operator", op("Softmax", {scores}, {attr("axis", -1)})},
                                   {"spelled", op("Div", {weights, sum})}});
-    P narrowed = optional(op("Cast", {softmax}), softmax);
-    P guarded = optional(
-        op("Where", {op("IsNaN", {probabilities}), constant(zero), bind(probabilities, narrowed)}),
-        narrowed);
-    P cast = optional(op("Cast", {guarded}), guarded);
-    P dropped = optional(op("Dropout", {cast, maybe(ratio), maybe(training)}), cast);
+    P narrowed = optional(softmax, op("Cast", {softmax}));
+    P guard =
+        op("Where", {op("IsNaN", {probabilities}), constant(zero), bind(probabilities, narrowed)});
+    P guarded = optional(narrowed, guard);
+    P cast = optional(guarded, op("Cast", {guarded}));
+    P dropped = optional(cast, op("Dropout", {cast, maybe(ratio), maybe(training)}));
     return op("MatMul", {dropped, v});
   }
 

@@ -18,7 +18,10 @@ struct Spelling {
   const char* reference = nullptr;
   double tolerance = 1e-5;
   int opset = 17;
+  bool isHalf = false;
 };
+
+void PrintTo(const Spelling& spelling, std::ostream* stream) { *stream << spelling.name; }
 
 std::string modelText(int opset, const std::string& body) {
   return "<ir_version: 8, opset_import: [\"\" : " + std::to_string(opset) + R"(]>
@@ -191,6 +194,13 @@ constexpr Spelling spellings[] = {
       x = Max (m, lowest)
       p = Softmax <axis = -1> (x)
       o = MatMul (p, v))"},
+    {"SubtractedMask", R"(qk = MatMul (q, kt)
+      negative = Neg (mask)
+      b = Sub (qk, negative)
+      w = Where (allowed, b, lowest)
+      x = Clip (w, lowest)
+      p = Softmax <axis = -1> (x)
+      o = MatMul (p, v))"},
     {"CastsOfOneType", R"(qk = MatMul (q, kt)
       m = Add (qk, mask)
       c = Cast <to = 1> (m)
@@ -250,7 +260,7 @@ constexpr Spelling spellings[] = {
       ph = Cast <to = 10> (p)
       oh = MatMul (ph, vh)
       o = Cast <to = 1> (oh))",
-     nullptr, 2e-2},
+     nullptr, 2e-3, 17, true},
     {"HalfStorageFilled", R"(qh = Cast <to = 10> (q)
       kh = Cast <to = 10> (kt)
       vh = Cast <to = 10> (v)
@@ -259,7 +269,7 @@ constexpr Spelling spellings[] = {
       p = Softmax <axis = -1> (w)
       oh = MatMul (p, vh)
       o = Cast <to = 1> (oh))",
-     nullptr, 2e-2},
+     nullptr, 2e-3, 17, true},
     {"HalfStorageUpcast", R"(qh = Cast <to = 10> (q)
       kh = Cast <to = 10> (k)
       vh = Cast <to = 10> (v)
@@ -272,7 +282,7 @@ constexpr Spelling spellings[] = {
       ph = Cast <to = 10> (p)
       oh = MatMul (ph, vh)
       o = Cast <to = 1> (oh))",
-     nullptr, 2e-2},
+     nullptr, 2e-3, 17, true},
 };
 
 struct Sizes {
@@ -356,19 +366,23 @@ protected:
   std::unique_ptr<Model> raisedModel() {
     auto model = read(GetParam().body);
     PassContext context(registries.rules, registries.targets);
-    NearMissList misses;
     context.nearMisses = &misses;
     PassManager manager(registries.passes, {});
     successOrThrow(manager.addPipeline(
         "infer-shapes,normalize,raise-attention,normalize,eliminate-dead-nodes"));
     successOrThrow(manager.run(*model, context));
-    for (const NearMiss& miss : misses.ranked())
-      if (miss.rule == "raise-spelled-attention")
-        ADD_FAILURE() << miss.failure.str();
     return model;
   }
 
+  std::string reasons() const {
+    std::string text;
+    for (const NearMiss& miss : misses.ranked())
+      text += miss.rule + " at " + miss.root + ": " + miss.failure.str() + "\n";
+    return text;
+  }
+
   Registries registries;
+  NearMissList misses;
 };
 
 TEST_P(RaiseSpellingsTest, ComputesTheSame) {
@@ -379,13 +393,16 @@ TEST_P(RaiseSpellingsTest, ComputesTheSame) {
     attentions += node.is("ai.kvopt::Sdpa");
     EXPECT_FALSE(node.is("Softmax") || node.is("Exp") || node.is("MatMul")) << node.describe();
   }
-  ASSERT_EQ(attentions, 1u);
+  ASSERT_EQ(attentions, 1u) << reasons();
   auto before = valueOrThrow(Executor::create(*original, registries.kernels));
   auto after = valueOrThrow(Executor::create(*raised, registries.kernels));
   const Sizes allSizes[] = {{1, 1, 1}, {1, 1, 7}, {2, 3, 3}, {2, 5, 17}, {1, 4, 33}};
   for (const Sizes& sizes : allSizes)
     // With the larger factor scores reach about 100, where neighbouring floats are 8e-6 apart.
+    // float16 sums of such scores and -65504 are not -65504 any more but multiples of 32.
     for (double factor : {1.0, 16.0}) {
+      if (factor > 1.0 && GetParam().isHalf)
+        continue;
       Inputs inputs(sizes, factor);
       auto expected = valueOrThrow(before->run(inputs.views()));
       auto found = valueOrThrow(after->run(inputs.views()));
