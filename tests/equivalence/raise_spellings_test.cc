@@ -35,7 +35,8 @@ attention (float[B, 4, S, 16] q, float[B, 4, T, 16] k, float[B, 4, T, 16] v, flo
    float billion = {-1e9}, float[1] minus_infinity = {-inf}, float16 lowest_half = {-65504.0},
    float16 zero_half = {0.0}, int64[4] split = {0, 0, 4, 16}, int64[1] last = {-1},
    int64[1] end = {9223372036854775807}, float ratio = {0.5}, bool training = {0},
-   float[64] projection_bias = {)" +
+   float[4] sink_values = {0.5, -1.0, 2.0, 0.0}, int64[4] head_axis = {1, 4, 1, 1},
+   int64[1] single = {1}, int64[1] begin = {0}, float[64] projection_bias = {)" +
          [] {
            std::string numbers;
            for (int i = 0; i < 64; ++i)
@@ -222,6 +223,36 @@ constexpr Spelling spellings[] = {
       e = Exp (below)
       sum = ReduceSum <keepdims = 1> (e, last)
       p = Div (e, sum)
+      o = MatMul (p, v))"},
+    {"ShiftedSoftmax", R"(qk = MatMul (q, kt)
+      m = Add (qk, mask)
+      top = ReduceMax <axes = [-1]> (m)
+      below = Sub (m, top)
+      p = Softmax <axis = -1> (below)
+      o = MatMul (p, v))"},
+    {"SafeSoftmax", R"(qk = MatMul (q, kt)
+      w = Where (allowed, qk, minus_infinity)
+      p = Softmax <axis = -1> (w)
+      is_masked = Equal (w, minus_infinity)
+      as_number = Cast <to = 7> (is_masked)
+      least = ReduceMin <axes = [-1], keepdims = 1> (as_number)
+      whole_row = Cast <to = 9> (least)
+      shape = Shape (p)
+      nothing = Expand (zero, shape)
+      g = Where (whole_row, nothing, p)
+      o = MatMul (g, v))"},
+    {"Sinks", R"(qk = MatMul (q, kt)
+      s = Mul (qk, quarter)
+      m = Add (s, mask)
+      per_head = Reshape (sink_values, head_axis)
+      rows = Shape <end = 3> (q)
+      repeated = Concat <axis = 0> (rows, single)
+      column = Expand (per_head, repeated)
+      logits = Concat <axis = -1> (m, column)
+      top = ReduceMax <axes = [-1], keepdims = 1> (logits)
+      below = Sub (logits, top)
+      all = Softmax <axis = -1> (below)
+      p = Slice (all, begin, last, last)
       o = MatMul (p, v))"},
     {"OldSoftmax", R"(qk = MatMul (q, kt)
       m = Add (qk, mask)
