@@ -173,7 +173,11 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
   llvm::SmallVector<const Value*, 4> outgoing;
   for (const Replacement& replacement : replacements) {
     outgoing.push_back(replacement.before);
-<<<<<<< HEAD
+    if (&replacement.before->graph() != &edited)
+      return MatchFailure{ReasonCode::InSubgraph, replacement.before->name().str(),
+                          "a value of the graph that is rewritten",
+                          "one of an enclosing graph, which others may read", ""};
+  }
   // Operands stand before their readers, so what stands before all that goes out depends on none.
   auto standsBefore = [&](const Value& value) {
     const Node* producer = value.producer();
@@ -184,13 +188,6 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
                     producer->comesBefore(*outProducer);
            });
   };
-=======
-    if (&replacement.before->graph() != &edited)
-      return MatchFailure{ReasonCode::InSubgraph, replacement.before->name().str(),
-                          "a value of the graph that is rewritten",
-                          "one of an enclosing graph, which others may read", ""};
-  }
->>>>>>> main
   for (const Replacement& replacement : replacements) {
     if (standsBefore(*replacement.after))
       continue;
