@@ -66,7 +66,8 @@ private:
   const RuleRegistry::Entry* tryNode(Node& node) {
     for (const RuleRegistry::Entry* entry : byRoot.find(node.op())->second) {
       NearMiss miss;
-      NearMiss* listener = options.nearMisses ? &miss : nullptr;
+      bool isWanted = options.nearMisses && options.nearMisses->listensTo(entry->rule->name());
+      NearMiss* listener = isWanted ? &miss : nullptr;
       bool gaveUp = false;
       std::optional<Match> match =
           matchAt(*entry->pattern, node, options.matcher, listener, &gaveUp);
@@ -84,14 +85,19 @@ private:
   bool apply(const RuleRegistry::Entry& entry, const Match& match, NearMiss& miss) {
     llvm::SmallVector<Node*, 16> around;
     Node& root = match.root();
-    std::string rootName = root.name().empty() ? root.result().name().str() : root.name().str();
+    std::string rootName = labelOf(root);
     {
       Rewriter rewriter(graph, entry.rule->name().str(), journal, rootName);
       std::optional<MatchFailure> failure = entry.rule->rewrite(match, rewriter);
       if (failure) {
         rewriter.discard();
         miss.isSet = true;
+        miss.root = rootName;
         miss.matched = static_cast<unsigned>(match.nodes().size());
+        miss.path.clear();
+        miss.nodes.clear();
+        for (const Node* node : match.nodes())
+          miss.nodes.push_back(labelOf(*node));
         miss.failure = std::move(*failure);
         return false;
       }
@@ -105,7 +111,7 @@ private:
     return true;
   }
 
-  /// Erases the matched nodes that nobody reads, and what only they read.
+  /// Erases the matched nodes that nobody reads, and what only they read, in enclosing graphs too.
   void eraseDead(const Match& match) {
     llvm::SmallVector<Node*, 16> candidates(match.nodes().begin(), match.nodes().end());
     llvm::DenseMap<Node*, bool> erased;
@@ -115,15 +121,14 @@ private:
         continue;
       for (const Use& use : node->operands())
         if (Node* producer = use.value() ? use.value()->producer() : nullptr)
-          if (&producer->graph() == &graph)
-            candidates.push_back(producer);
+          candidates.push_back(producer);
       auto position = queued.find(node);
       if (position != queued.end()) {
         queue[position->second] = nullptr;
         queued.erase(position);
       }
       erased[node] = true;
-      graph.erase(*node);
+      node->graph().erase(*node);
     }
   }
 
@@ -161,6 +166,25 @@ llvm::Expected<RuleDriverResult> applyRules(Graph& graph,
                                             llvm::ArrayRef<const RuleRegistry::Entry*> rules,
                                             Journal& journal, const RuleDriverOptions& options) {
   return Driver(graph, rules, journal, options).run();
+}
+
+llvm::Expected<RuleDriverResult>
+applyRulesWithSubgraphs(Graph& graph, llvm::ArrayRef<const RuleRegistry::Entry*> rules,
+                        Journal& journal, const RuleDriverOptions& options) {
+  llvm::Expected<RuleDriverResult> result = applyRules(graph, rules, journal, options);
+  if (!result)
+    return result;
+  // Rules erase nodes of the graph they work on and of enclosing ones, never the holder.
+  for (Node& node : graph.nodes())
+    for (const NamedAttribute& attribute : node.attributes())
+      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs()) {
+        auto inner = applyRulesWithSubgraphs(*nested, rules, journal, options);
+        if (!inner)
+          return inner;
+        result->applications += inner->applications;
+        result->gaveUp += inner->gaveUp;
+      }
+  return result;
 }
 
 } // namespace kvopt
