@@ -66,7 +66,8 @@ private:
   const RuleRegistry::Entry* tryNode(Node& node) {
     for (const RuleRegistry::Entry* entry : byRoot.find(node.op())->second) {
       NearMiss miss;
-      NearMiss* listener = options.nearMisses ? &miss : nullptr;
+      bool isWanted = options.nearMisses && options.nearMisses->listensTo(entry->rule->name());
+      NearMiss* listener = isWanted ? &miss : nullptr;
       bool gaveUp = false;
       std::optional<Match> match =
           matchAt(*entry->pattern, node, options.matcher, listener, &gaveUp);
@@ -84,14 +85,19 @@ private:
   bool apply(const RuleRegistry::Entry& entry, const Match& match, NearMiss& miss) {
     llvm::SmallVector<Node*, 16> around;
     Node& root = match.root();
-    std::string rootName = root.name().empty() ? root.result().name().str() : root.name().str();
+    std::string rootName = labelOf(root);
     {
       Rewriter rewriter(graph, entry.rule->name().str(), journal, rootName);
       std::optional<MatchFailure> failure = entry.rule->rewrite(match, rewriter);
       if (failure) {
         rewriter.discard();
         miss.isSet = true;
+        miss.root = rootName;
         miss.matched = static_cast<unsigned>(match.nodes().size());
+        miss.path.clear();
+        miss.nodes.clear();
+        for (const Node* node : match.nodes())
+          miss.nodes.push_back(labelOf(*node));
         miss.failure = std::move(*failure);
         return false;
       }

@@ -3,7 +3,7 @@
 
 #include "ir/graph.h"
 #include "passes/analysis/mask_predicate.h"
-#include "passes/reason.h"
+#include "passes/explain.h"
 
 #include <vector>
 
@@ -52,6 +52,8 @@ struct AttentionSite {
   std::optional<MaskFacts> mask;
   /// The rule that recognised the attention.
   std::string rule;
+  /// For a missed site that no rule raised: the rule that came furthest. `failure` is then its.
+  std::optional<NearMiss> nearMiss;
 
   Dim queryHeads;
   Dim keyHeads;
@@ -71,5 +73,12 @@ using SiteList = std::vector<AttentionSite>;
 /// found by data flow: an input that is the first part of a sequence-axis Concat whose result is an
 /// output and feeds keys or values.
 SiteList findSites(Graph& graph);
+
+/// Gives every site of the main graph that no rule raised the furthest of the near misses at it,
+/// which then says why it is missed: those that matched the site's node, or else those rooted where
+/// its result goes next (for a softmax: through what it is moved, guarded and masked by, up to the
+/// matrix products). `counts` says which rules are asked: those that raise attention.
+void attributeNearMisses(SiteList& sites, const NearMissList& misses,
+                         llvm::function_ref<bool(llvm::StringRef rule)> counts);
 
 } // namespace kvopt
