@@ -15,8 +15,8 @@ llvm::StringRef siteKindName(SiteKind kind);
 
 /// A cache that grows by concatenation: present = Concat(past, fresh) along `axis`.
 struct CacheUpdate {
-  Value* past = nullptr;    ///< the graph input
-  Value* fresh = nullptr;   ///< the new rows
+  Value* past = nullptr;  ///< the graph input
+  Value* fresh = nullptr; ///< the new rows
   /// The concatenation's result, an output of the graph that the attention stands in.
   Value* present = nullptr;
   /// The output of the model that the present becomes: another value for attention in a branch.

@@ -149,8 +149,7 @@ private:
   static bool isRowsOf(const Value& rows, const CacheUpdate& update) {
     const TensorType& a = rows.type();
     const TensorType& b = update.past->type();
-    if (!a.hasRank() || !b.hasRank() || a.rank() != b.rank() ||
-        a.elementType() != b.elementType())
+    if (!a.hasRank() || !b.hasRank() || a.rank() != b.rank() || a.elementType() != b.elementType())
       return false;
     for (unsigned axis = 0; axis < a.rank(); ++axis)
       if (axis != update.axis && !a.shape()[axis].isKnownEqual(b.shape()[axis]))
@@ -193,9 +192,9 @@ private:
         continue;
       for (AttentionSite* site : users)
         if (!site->failure)
-          refuse(*site, *past, "that every branch updates the cache",
-                 fmt::format("{}, which does not: {}", (*refused)->id(),
-                             (*refused)->failure->str()));
+          refuse(
+              *site, *past, "that every branch updates the cache",
+              fmt::format("{}, which does not: {}", (*refused)->id(), (*refused)->failure->str()));
     }
   }
 
