@@ -108,8 +108,8 @@ constexpr ReasonDoc docs[] = {
     {ReasonCode::InSubgraph,
      "Export decoder and decoder-with-past as two files instead of one merged file, or rewrite "
      "before merging.",
-     "A merged decoder: If (use_cache_branch) with one branch for the prompt and one for the steps "
-     "after it.",
+     "A merged decoder in which the branch for the prompt does not hand out its keys and values as "
+     "they are.",
      "export the branches as models of their own instead of merging them"},
     {ReasonCode::DynamicRank, "Declare the ranks of the inputs when exporting.",
      "An input without a declared shape, or a Reshape whose target is computed from data.",
