@@ -98,7 +98,7 @@ TEST(NodeCorpus, RaisedAttentionComputesTheRecordedOutputs) {
         expressible += node.is("Attention") && isExpressible(node);
       NearMissList nearMisses;
       RecoveredModel recovered =
-          valueOrThrow(recoverModel(folder + "/model.onnx", registries, &nearMisses));
+          valueOrThrow(recoverModel(folder + "/model.onnx", registries, {.nearMisses = &nearMisses}));
       unsigned sdpas = countOf(recovered.model->graph(), "ai.kvopt::Sdpa");
       bool isAttention = folder.find("test_attention") != std::string::npos;
       if (!isAttention) {
