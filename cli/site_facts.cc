@@ -38,11 +38,13 @@ OrderedJson factsJson(const AttentionSite& site) {
   json["layout"] = site.hasCache() ? OrderedJson("BHSD") : nullptr;
   json["key_axis"] = site.key ? OrderedJson(site.key->axis) : nullptr;
   json["value_axis"] = site.value ? OrderedJson(site.value->axis) : nullptr;
-  json["causal"] = raised && site.node->intAttr("causal", 0) != 0;
-  json["window"] = raised ? site.node->intAttr("window", 0) : 0;
+  json["causal"] = site.mask && site.mask->causal == Proof::Proved;
+  json["window"] = site.mask ? site.mask->window : 0;
   json["softcap"] = raised ? static_cast<double>(site.node->floatAttr("softcap", 0)) : 0.0;
   json["scale"] = raised ? OrderedJson(site.node->floatAttr("scale", 1)) : nullptr;
   json["mask"] = raised ? OrderedJson(maskKind(*site.node)) : nullptr;
+  json["mask_causal"] = site.mask ? OrderedJson(proofName(site.mask->causal).str()) : nullptr;
+  json["mask_text"] = site.mask ? OrderedJson(site.mask->text) : nullptr;
   return json;
 }
 
@@ -86,8 +88,12 @@ std::string attentionText(const AttentionSite& site) {
   if (!isRaised(site))
     return "";
   const Node& node = *site.node;
-  std::string text = node.intAttr("causal", 0) != 0 ? "causal" : "causal not proved";
-  if (int64_t window = node.intAttr("window", 0))
+  std::string text;
+  if (!site.mask || site.mask->causal == Proof::Unproven)
+    text = "causal not proved";
+  else
+    text = site.mask->causal == Proof::Proved ? "causal" : "not causal";
+  if (int64_t window = site.mask ? site.mask->window : 0)
     text += fmt::format(" · window {}", window);
   if (float cap = node.floatAttr("softcap", 0); cap != 0)
     text += fmt::format(" · softcap {:.6g}", cap);

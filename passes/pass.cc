@@ -42,7 +42,7 @@ llvm::Error applyRuleList(Model& model, llvm::ArrayRef<const RuleRegistry::Entry
   // The definitions of kvopt's operators are found only where their domain is imported.
   bool isImported = model.opsets.count(kvoptDomain) != 0;
   model.opsets.try_emplace(kvoptDomain, 1);
-  auto result = applyRules(model.graph(), enabled, context.journal, options);
+  auto result = applyRulesWithSubgraphs(model.graph(), enabled, context.journal, options);
   bool isNeeded = isImported;
   for (size_t i = journaled; i < context.journal.entries.size(); ++i) {
     const JournalEntry& entry = context.journal.entries[i];

@@ -55,6 +55,8 @@ constexpr ReasonInfo table[] = {
     {ReasonCode::StepBudget, "step-budget", "the matcher gave up after its budget of steps"},
     {ReasonCode::ValueEscapes, "value-escapes",
      "a value inside the matched sub-graph has a reader outside of it"},
+    {ReasonCode::MaskFillInexact, "mask-fill-inexact",
+     "masked scores are overwritten by a number that no mask operand provably reproduces"},
 };
 
 } // namespace

@@ -1,8 +1,6 @@
 // The documentation of the reason codes.
 #include "passes/reason_docs.h"
 
-#include <cassert>
-
 namespace kvopt {
 namespace {
 
@@ -141,7 +139,16 @@ constexpr ReasonDoc docs[] = {
      "Remove the reader named as found (often a debug output), or rewrite the other layers.",
      "The attention weights are a graph output: output_attentions was left on when exporting.",
      "export without debug outputs such as attention weights"},
+    {ReasonCode::MaskFillInexact,
+     "Export with the mask added to the scores, or fill with -inf or with the lowest number of the "
+     "element type. Another fill stays what it is: a row of nothing but masked keys would come out "
+     "different.",
+     "s = Where (allowed, scores, -10000): a score of -9000 that is seen loses to a key that is "
+     "not.",
+     "fill masked scores with -inf or the lowest number of the type"},
 };
+
+constexpr ReasonDoc undocumented = {ReasonCode::PatternMismatch, "", "", "see: kvopt list reasons"};
 
 } // namespace
 
@@ -151,8 +158,7 @@ const ReasonDoc& reasonDoc(ReasonCode code) {
   for (const ReasonDoc& doc : docs)
     if (doc.code == code)
       return doc;
-  assert(false && "every code is documented");
-  return docs[0];
+  return undocumented;
 }
 
 std::string hintFor(const MatchFailure& failure) {

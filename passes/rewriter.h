@@ -79,7 +79,8 @@ private:
 };
 
 /// A path of values from `from` back to any of `goals` along operands (captures of subgraphs
-/// included); empty when `from` does not depend on them.
+/// included); empty when `from` does not depend on them. Costs what stands between the first of the
+/// goals and `from` in the node list.
 std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const Value*> goals);
 
 /// Restores "operands before readers" with the fewest surprises: nodes keep their relative order

@@ -111,7 +111,7 @@ private:
     return true;
   }
 
-  /// Erases the matched nodes that nobody reads, and what only they read.
+  /// Erases the matched nodes that nobody reads, and what only they read, in enclosing graphs too.
   void eraseDead(const Match& match) {
     llvm::SmallVector<Node*, 16> candidates(match.nodes().begin(), match.nodes().end());
     llvm::DenseMap<Node*, bool> erased;
@@ -121,15 +121,14 @@ private:
         continue;
       for (const Use& use : node->operands())
         if (Node* producer = use.value() ? use.value()->producer() : nullptr)
-          if (&producer->graph() == &graph)
-            candidates.push_back(producer);
+          candidates.push_back(producer);
       auto position = queued.find(node);
       if (position != queued.end()) {
         queue[position->second] = nullptr;
         queued.erase(position);
       }
       erased[node] = true;
-      graph.erase(*node);
+      node->graph().erase(*node);
     }
   }
 
@@ -167,6 +166,25 @@ llvm::Expected<RuleDriverResult> applyRules(Graph& graph,
                                             llvm::ArrayRef<const RuleRegistry::Entry*> rules,
                                             Journal& journal, const RuleDriverOptions& options) {
   return Driver(graph, rules, journal, options).run();
+}
+
+llvm::Expected<RuleDriverResult>
+applyRulesWithSubgraphs(Graph& graph, llvm::ArrayRef<const RuleRegistry::Entry*> rules,
+                        Journal& journal, const RuleDriverOptions& options) {
+  llvm::Expected<RuleDriverResult> result = applyRules(graph, rules, journal, options);
+  if (!result)
+    return result;
+  // Rules erase nodes of the graph they work on and of enclosing ones, never the holder.
+  for (Node& node : graph.nodes())
+    for (const NamedAttribute& attribute : node.attributes())
+      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs()) {
+        auto inner = applyRulesWithSubgraphs(*nested, rules, journal, options);
+        if (!inner)
+          return inner;
+        result->applications += inner->applications;
+        result->gaveUp += inner->gaveUp;
+      }
+  return result;
 }
 
 } // namespace kvopt

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "passes/analysis/mask_predicate.h"
 #include "passes/explain.h"
 
 #include <vector>
@@ -32,6 +33,8 @@ struct AttentionSite {
   std::optional<CacheUpdate> value;
   /// Set when the site is missed: attention not recognised, or a cache that cannot be proved.
   std::optional<MatchFailure> failure;
+  /// Which keys a raised attention sees.
+  std::optional<MaskFacts> mask;
   /// The rule that recognised the attention.
   std::string rule;
   /// For a missed site that no rule raised: the rule that came furthest. `failure` is then its.

@@ -290,11 +290,12 @@ AttentionSite missedSite(Node& node) {
 
 SiteList findSites(Graph& graph) {
   SiteList sites;
+  MaskAnalysis masks;
   forEachGraph(graph, [&](Graph& visited) {
     for (Node& node : visited.nodes()) {
       bool isMain = !visited.parentNode();
       if (isMain && node.op() == OpName("ai.kvopt::Sdpa"))
-        sites.push_back(inspectAttention(node));
+        sites.push_back(inspectAttention(node)), sites.back().mask = masks.factsOf(node);
       else if (isSoftmax(node) ? isAttentionLike(node) : isAttentionOperator(node))
         sites.push_back(missedSite(node));
     }
