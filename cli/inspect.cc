@@ -46,7 +46,7 @@ OrderedJson siteJson(const AttentionSite& site) {
   auto name = [](const std::optional<CacheUpdate>& update, bool past) -> OrderedJson {
     if (!update)
       return nullptr;
-    return (past ? update->past : update->present)->name().str();
+    return (past ? update->past : update->output ? update->output : update->present)->name().str();
   };
   json["past_key"] = name(site.key, true);
   json["past_value"] = name(site.value, true);

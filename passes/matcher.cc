@@ -390,7 +390,7 @@ private:
   Match current;
   unsigned steps = 0;
   bool gaveUp = false;
-  const Value* furthestValue = nullptr; // where the furthest failure missed an operator
+  const Value* furthestValue = nullptr;  // where the furthest failure missed an operator
   std::vector<std::string> alternatives; // operators that were missed there
 };
 

@@ -106,8 +106,8 @@ constexpr ReasonDoc docs[] = {
     {ReasonCode::InSubgraph,
      "Export decoder and decoder-with-past as two files instead of one merged file, or rewrite "
      "before merging.",
-     "A merged decoder: If (use_cache_branch) with one branch for the prompt and one for the steps "
-     "after it.",
+     "A merged decoder in which the branch for the prompt does not hand out its keys and values as "
+     "they are.",
      "export the branches as models of their own instead of merging them"},
     {ReasonCode::DynamicRank, "Declare the ranks of the inputs when exporting.",
      "An input without a declared shape, or a Reshape whose target is computed from data.",
@@ -140,12 +140,10 @@ constexpr ReasonDoc docs[] = {
      "The attention weights are a graph output: output_attentions was left on when exporting.",
      "export without debug outputs such as attention weights"},
     {ReasonCode::MaskFillInexact,
-     "Export with the mask added to the scores, or fill with -inf or with the lowest number of the "
-     "element type. Another fill stays what it is: a row of nothing but masked keys would come out "
-     "different.",
-     "s = Where (allowed, scores, -10000): a score of -9000 that is seen loses to a key that is "
-     "not.",
-     "fill masked scores with -inf or the lowest number of the type"},
+     "Export with a mask of the lowest number of the type or of -inf, or leave the other mask out: "
+     "with such a fill the rows without any allowed key depend on how the masks compare.",
+     "Where (causal, scores, -10000) and a bias or padding mask of unknown values added to it.",
+     "export with masks of -inf or of the lowest number"},
 };
 
 constexpr ReasonDoc undocumented = {ReasonCode::PatternMismatch, "", "", "see: kvopt list reasons"};
