@@ -133,6 +133,7 @@ private:
     if (slot)
       return false; // two outputs
     slot = std::move(update);
+    found->second.site->kind = SiteKind::Self;
     return true;
   }
 
