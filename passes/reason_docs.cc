@@ -141,6 +141,11 @@ constexpr ReasonDoc docs[] = {
      "Remove the reader named as found (often a debug output), or rewrite the other layers.",
      "The attention weights are a graph output: output_attentions was left on when exporting.",
      "export without debug outputs such as attention weights"},
+    {ReasonCode::MaskFillInexact,
+     "Export with a mask of the lowest number of the type or of -inf, or leave the other mask out: "
+     "with such a fill the rows without any allowed key depend on how the masks compare.",
+     "Where (causal, scores, -10000) and a bias or padding mask of unknown values added to it.",
+     "export with masks of -inf or of the lowest number"},
 };
 
 } // namespace

@@ -262,6 +262,9 @@ bool weighsRows(const Value& value) {
   });
 }
 
+/// Whichever way its probabilities are written.
+bool isSoftmax(const Node& node) { return node.op() == "Softmax" || node.op() == "LogSoftmax"; }
+
 /// A softmax that is left: attention that no rule raised, if it normalises scores of at least three
 /// dimensions that come from a matrix product and go into one. Routers and samplers do not.
 bool isAttentionLike(const Node& softmax) {
@@ -296,7 +299,7 @@ SiteList findSites(Graph& graph) {
     for (Node& node : visited.nodes()) {
       if (node.op() == OpName("ai.kvopt::Sdpa"))
         sites.push_back(inspectAttention(node)), sites.back().mask = masks.factsOf(node);
-      else if (node.op() == "Softmax" ? isAttentionLike(node) : isAttentionOperator(node))
+      else if (isSoftmax(node) ? isAttentionLike(node) : isAttentionOperator(node))
         sites.push_back(missedSite(node));
     }
   });

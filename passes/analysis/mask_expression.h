@@ -65,6 +65,8 @@ public:
   MaskExpressions& operator=(const MaskExpressions&) = delete;
 
   const IndexSpace& space() const { return range; }
+  /// See IndexSpace. Expressions made before stay as they are.
+  void learnNonNegative(const Dim& dim) { range.learnNonNegative(dim); }
   size_t size() const { return storage.size(); }
 
   ExprRef integer(const Dim& dim);

@@ -240,8 +240,8 @@ ExprRef MaskReader::tile(const Place& place) {
 
 MaskReader::Window MaskReader::windowOf(const Node& node, unsigned axis) {
   const TensorType& type = node.operand(0)->type();
-  Window whole{Dim::fixed(0), IndexSpace::fromModel(type.shape()[axis]), 1};
-  Window none{Dim::unknown(), Dim::unknown(), 0};
+  Window whole{Dim::fixed(0), IndexSpace::fromModel(type.shape()[axis]), 1, true};
+  Window none{Dim::unknown(), Dim::unknown(), 0, false};
   unsigned rank = type.rank();
   auto positionOf = [&](llvm::ArrayRef<int64_t> axes) -> int64_t {
     for (size_t k = 0; k < axes.size(); ++k)
@@ -261,7 +261,7 @@ MaskReader::Window MaskReader::windowOf(const Node& node, unsigned axis) {
     auto at = static_cast<size_t>(position);
     if (!ends || at >= starts->size() || at >= ends->size())
       return none;
-    window = {Dim::fixed((*starts)[at]), Dim::fixed((*ends)[at]), 1};
+    window = {Dim::fixed((*starts)[at]), Dim::fixed((*ends)[at]), 1, false};
   } else {
     const Value* startList = node.operand(1);
     if (!startList || !startList->type().hasRank())
@@ -285,7 +285,7 @@ MaskReader::Window MaskReader::windowOf(const Node& node, unsigned axis) {
     auto step = node.operand(4) ? integerAt(node.operand(4), position) : Dim::fixed(1);
     if (!start || !step || !step->value() || *step->value() < 1)
       return none;
-    window = {*start, end.value_or(Dim::unknown()), *step->value()};
+    window = {*start, end.value_or(Dim::unknown()), *step->value(), false};
   }
   auto fromEnd = [&](Dim& bound) {
     if (!space().isNonNegative(-bound - Dim::fixed(1)))
@@ -322,7 +322,10 @@ ExprRef MaskReader::slice(const Place& place) {
                      place.index[axis]->dim.isKnownEqual(IndexSpace::variable(IndexVariable::Key));
     if (extent && *extent >= 2 && isKeyAxis && shifts == 0 && window.step == 1 &&
         window.start.value() == 0 && window.end.isKnownEqual(keys))
+    {
       granted.push_back({keys, Dim::fixed(*extent)});
+      made.learnNonNegative(Dim::fixed(*extent) - keys);
+    }
   }
   return read(data, index);
 }
@@ -330,8 +333,7 @@ ExprRef MaskReader::slice(const Place& place) {
 Dim MaskReader::slicedExtent(const Node& node, unsigned axis, unsigned depth) {
   Window window = windowOf(node, axis);
   const Dim extent = extentOf(*node.operand(0), axis, depth + 1);
-  bool isWhole = window.step == 1 && window.start.value() == 0 && window.end.isKnownEqual(extent);
-  if (isWhole)
+  if (window.isWhole)
     return extent;
   if (window.step != 1 || window.end.isUnknown() || !extent.value() ||
       !space().isNonNegative(window.end - window.start))
@@ -391,6 +393,16 @@ bool MaskReader::assumptionsHold() const {
   });
 }
 
+/// An index that is read for all b, h, i and j does not leave the extent, or the graph would fail.
+void MaskReader::learnFrom(ExprRef index, const Dim& extent) {
+  Dim known = IndexSpace::fromModel(extent);
+  if (shifts != 0 || !index->is(Kind::Integer) || index->variables == noIndices ||
+      known.isUnknown() || !space().isNonNegative(index->dim))
+    return;
+  if (std::optional<Dim> last = space().largest(index->dim))
+    made.learnNonNegative(known - *last - Dim::fixed(1));
+}
+
 ExprRef MaskReader::gather(const Place& place) {
   const Value& data = *place.node->operand(0);
   const Value* indices = place.node->operand(1);
@@ -402,6 +414,7 @@ ExprRef MaskReader::gather(const Place& place) {
   if (rank - 1 + indexRank != place.index.size())
     return nullptr;
   ExprRef position = read(*indices, place.index.slice(*axis, indexRank));
+  learnFrom(position, data.type().shape()[*axis]);
   ExprVector index(place.index.begin(), place.index.begin() + *axis);
   index.push_back(wrapped(position, data.type().shape()[*axis]));
   llvm::append_range(index, place.index.drop_front(*axis + indexRank));
@@ -425,7 +438,9 @@ ExprRef MaskReader::gatherND(const Place& place) {
   ExprVector index;
   for (unsigned axis = 0; axis < *width; ++axis) {
     at.back() = made.number(axis);
-    index.push_back(wrapped(read(*indices, at), data.type().shape()[axis]));
+    ExprRef position = read(*indices, at);
+    learnFrom(position, data.type().shape()[axis]);
+    index.push_back(wrapped(position, data.type().shape()[axis]));
   }
   llvm::append_range(index, place.index.drop_front(outer));
   return read(data, index);
@@ -546,7 +561,10 @@ bool MaskReader::countsUp(const Value& indices, unsigned axis, unsigned rank) {
   at.push_back(made.number(axis));
   // An axis of one element is at 0.
   ExprRef own = indices.type().shape()[axis].value() == 1 ? made.number(0) : at[axis];
-  return read(indices, at) == own;
+  ++shifts;
+  bool isOwn = read(indices, at) == own;
+  --shifts;
+  return isOwn;
 }
 
 } // namespace kvopt

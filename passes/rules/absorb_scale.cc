@@ -66,11 +66,13 @@ public:
 
   void constraints(Constraints& c) const override {
     c.check([](const Match& match, Refusal& refusal) {
-      MatchFailure failure;
-      for (unsigned operand : {0u, 1u})
-        if (findFactor(*match.root().operand(operand), failure))
-          return true;
-      return refusal.because([&] { return failure; });
+      MatchFailure ofQuery;
+      MatchFailure ofKey;
+      if (findFactor(*match.root().operand(0), ofQuery) ||
+          findFactor(*match.root().operand(1), ofKey))
+        return true;
+      bool hasFactor = ofQuery.code != ReasonCode::PatternMismatch;
+      return refusal.because([&] { return hasFactor ? ofQuery : ofKey; });
     });
   }
 

@@ -17,9 +17,10 @@ void logSoftmaxRow(const float* in, float* out, size_t count) {
   double sum = 0;
   for (size_t i = 0; i < count; ++i)
     sum += std::exp(static_cast<double>(in[i]) - static_cast<double>(maximum));
-  const double shift = static_cast<double>(maximum) + std::log(sum);
+  const double logarithm = std::log(sum);
   for (size_t i = 0; i < count; ++i)
-    out[i] = static_cast<float>(static_cast<double>(in[i]) - shift);
+    out[i] =
+        static_cast<float>(static_cast<double>(in[i]) - static_cast<double>(maximum) - logarithm);
 }
 
 /// Softmax over the middle of [outer, length, inner].

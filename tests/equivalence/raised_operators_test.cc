@@ -159,6 +159,20 @@ TEST_F(RaisedOperators, GroupedPrompt) {
   expectSame(groupedCase(g));
 }
 
+TEST_F(RaisedOperators, GroupedWithoutPast) {
+  Case c;
+  c.inputs = {{"q", random({2, 3, 64}, 1)},
+              {"seqlens_k", int32s({2}, {2, 2})},
+              {"total", int32s({1}, {3})},
+              {"cos", random({16, 4}, 6)},
+              {"sin", random({16, 4}, 7)}};
+  c.call = "com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2, do_rotary = 1> "
+           "(q, , , , , seqlens_k, total, cos, sin)";
+  c.results = "float[2, 3, 32] out, float[2, 2, 3, 8] present_k, float[2, 2, 3, 8] present_v";
+  c.names = "out, present_k, present_v";
+  expectSame(c);
+}
+
 TEST_F(RaisedOperators, GroupedRotary) {
   for (int64_t half : {4, 2})
     for (const char* interleaved : {"", ", rotary_interleaved = 1"})
