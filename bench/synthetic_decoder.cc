@@ -18,7 +18,7 @@ constexpr int64_t toBool = static_cast<int64_t>(ElementType::Bool);
 class DecoderBuilder {
 public:
   DecoderBuilder(Model& built, const SyntheticDecoder& decoder)
-      : model(built), graph(built.graph()), options(decoder),
+      : model(built), graph(&built.graph()), options(decoder),
         isScript(decoder.spelling == Spelling::TorchScript), hidden(options.heads * options.width) {
   }
 
@@ -26,24 +26,59 @@ public:
     model.opsets[""] = 17;
     model.irVersion = 8;
     model.producerName = isScript ? "pytorch" : "pytorch_dynamo";
-    graph.setName("main_graph");
+    graph->setName("main_graph");
     addInputs();
-    Value* x = &op("Gather", {&weight({options.vocabulary, hidden}), tokens});
-    addLengths(*x);
-    addMask();
-    addRotation();
+    std::vector<std::string> names{"logits"};
     for (unsigned layer = 0; layer < options.layers; ++layer)
-      x = &addLayer(*x, layer);
-    Value& logits = op("MatMul", {&norm(*x), &weight({hidden, options.vocabulary})});
-    output(logits, "logits", {"batch", "sequence"}, options.vocabulary);
-    for (unsigned layer = 0; layer < options.layers; ++layer) {
-      presentOutput(*presents[2 * layer], layer, "key");
-      presentOutput(*presents[2 * layer + 1], layer, "value");
-    }
+      for (const char* role : {"key", "value"})
+        names.push_back(fmt::format("present.{}.{}", layer, role));
+    if (options.merged)
+      addBranches(names);
+    else
+      addDecoder(names, true);
   }
 
 private:
-  using Attributes = std::vector<std::pair<const char*, Attribute>>;
+  /// The decoder in the current graph, with its outputs.
+  void addDecoder(llvm::ArrayRef<std::string> names, bool hasPast) {
+    nextWeight = 0;
+    presents.clear();
+    Value* x = &op("Gather", {&weight({options.vocabulary, hidden}), tokens});
+    addLengths(*x, hasPast);
+    addMask();
+    addRotation();
+    for (unsigned layer = 0; layer < options.layers; ++layer)
+      x = &addLayer(*x, layer, hasPast);
+    Value& logits = op("MatMul", {&norm(*x), &weight({hidden, options.vocabulary})});
+    output(logits, names.front(),
+           {*Dim::parse("batch"), *Dim::parse("sequence"), Dim::fixed(options.vocabulary)});
+    for (size_t i = 0; i < presents.size(); ++i)
+      output(*presents[i], names[i + 1],
+             {Dim::symbol("batch"), Dim::fixed(options.groups),
+              *Dim::parse(hasPast ? "past + sequence" : "sequence"), Dim::fixed(options.width)});
+  }
+
+  void addBranches(llvm::ArrayRef<std::string> names) {
+    Graph& main = *graph;
+    Value& flag = main.addInput("use_cache_branch", TensorType::fixed(ElementType::Bool, {1}));
+    llvm::SmallVector<llvm::StringRef, 8> results(names.begin(), names.end());
+    Node& choice = main.create(OpName("If"), {&flag}, results);
+    for (bool hasPast : {false, true}) {
+      std::vector<std::unique_ptr<Graph>> branch;
+      branch.push_back(std::make_unique<Graph>(model.context(), model.opsets, &choice));
+      graph = branch.back().get();
+      graph->setName(hasPast ? "with_past" : "no_past");
+      std::vector<std::string> inner;
+      for (const std::string& name : names)
+        inner.push_back(graph->name().str() + "/" + name);
+      addDecoder(inner, hasPast);
+      choice.setAttribute(hasPast ? "then_branch" : "else_branch",
+                          Attribute::ofGraphs(std::move(branch), false));
+    }
+    graph = &main;
+    for (Value& result : choice.results())
+      main.addOutput(result);
+  }
 
   Value& op(const char* type, std::initializer_list<Value*> operands) {
     return node(type, operands).result();
@@ -61,14 +96,14 @@ private:
   }
   Node& node(const char* type, llvm::ArrayRef<Value*> operands) {
     std::string name = fmt::format("{}_{}", type, ++count);
-    Node& made = graph.create(OpName(type), operands, {llvm::StringRef(name + "_output_0")});
+    Node& made = graph->create(OpName(type), operands, {llvm::StringRef(name + "_output_0")});
     made.setName("/model/" + name);
     return made;
   }
 
   Value& constant(TensorRef data) {
     if (!isScript)
-      return graph.addInitializer(fmt::format("val_{}", ++count), std::move(data));
+      return graph->addInitializer(fmt::format("val_{}", ++count), std::move(data));
     Node& made = node("Constant", {});
     made.setAttribute("value", Attribute::ofTensor(std::move(data)));
     return made.result();
@@ -78,7 +113,13 @@ private:
   }
   Value& real(double value) { return constant(floatScalar(ElementType::Float, value)); }
 
+  /// The next weight; both decoders of a merged one read the same.
   Value& weight(std::initializer_list<int64_t> shape) {
+    if (nextWeight == weights.size())
+      weights.push_back(&newWeight(shape));
+    return *weights[nextWeight++];
+  }
+  Value& newWeight(std::initializer_list<int64_t> shape) {
     int64_t elements = 1;
     for (int64_t extent : shape)
       elements *= extent;
@@ -88,21 +129,22 @@ private:
     auto bytes = std::as_bytes(std::span(values));
     auto tensor =
         makeTensor(ElementType::Float, std::vector<int64_t>(shape), {bytes.begin(), bytes.end()});
-    return graph.addInitializer(fmt::format("weight_{}", ++count),
-                                llvm::cantFail(std::move(tensor)));
+    return model.graph().addInitializer(fmt::format("weight_{}", ++count),
+                                        llvm::cantFail(std::move(tensor)));
   }
 
   void addInputs() {
     auto symbols = [](const char* a, const char* b) {
       return Shape{*Dim::parse(a), *Dim::parse(b)};
     };
-    tokens = &graph.addInput("input_ids", {ElementType::Int64, symbols("batch", "sequence")});
-    padding = &graph.addInput("attention_mask",
-                              {ElementType::Int64, symbols("batch", "past + sequence")});
-    positions = &graph.addInput("position_ids", {ElementType::Int64, symbols("batch", "sequence")});
+    tokens = &graph->addInput("input_ids", {ElementType::Int64, symbols("batch", "sequence")});
+    padding = &graph->addInput("attention_mask",
+                               {ElementType::Int64, symbols("batch", "past + sequence")});
+    positions =
+        &graph->addInput("position_ids", {ElementType::Int64, symbols("batch", "sequence")});
     for (unsigned layer = 0; layer < options.layers; ++layer)
       for (const char* role : {"key", "value"})
-        pasts.push_back(&graph.addInput(
+        pasts.push_back(&graph->addInput(
             fmt::format("past_key_values.{}.{}", layer, role),
             {ElementType::Float, Shape{Dim::symbol("batch"), Dim::fixed(options.groups),
                                        Dim::symbol("past"), Dim::fixed(options.width)}}));
@@ -124,10 +166,10 @@ private:
     return isScript ? length : op("Squeeze", {&length, &ints({0})});
   }
 
-  void addLengths(Value& x) {
+  void addLengths(Value& x, bool hasPast) {
     batch = &extent(*tokens, 0);
     sequence = &extent(x, 1);
-    past = &extent(*pasts.front(), 2);
+    past = hasPast ? &extent(*pasts.front(), 2) : isScript ? &constant(int64Scalar(0)) : &ints({0});
     total = &op("Add", {past, sequence});
   }
 
@@ -230,29 +272,36 @@ private:
     return op("Reshape", {&expanded, &flat});
   }
 
-  Value& addAttention(Value& x, unsigned layer) {
+  Value& joined(Value* pastRows, Value& rows) {
+    if (pastRows)
+      return op("Concat", {pastRows, &rows}, "axis", -2);
+    return isScript ? op("Concat", {&rows}, "axis", -2) : rows;
+  }
+
+  Value& addAttention(Value& x, unsigned layer, bool hasPast) {
     int64_t narrow = options.groups * options.width;
     Value& query = splitHeads(op("MatMul", {&x, &weight({hidden, hidden})}), options.heads);
     Value& key = splitHeads(op("MatMul", {&x, &weight({hidden, narrow})}), options.groups);
     Value& value = splitHeads(op("MatMul", {&x, &weight({hidden, narrow})}), options.groups);
     Value& turnedQuery = rotated(query);
     Value& turnedKey = rotated(key);
-    Value& allKeys = op("Concat", {pasts[2 * layer], &turnedKey}, "axis", -2);
-    Value& allValues = op("Concat", {pasts[2 * layer + 1], &value}, "axis", -2);
+    Value& allKeys = joined(hasPast ? pasts[2 * layer] : nullptr, turnedKey);
+    Value& allValues = joined(hasPast ? pasts[2 * layer + 1] : nullptr, value);
     presents.push_back(&allKeys);
     presents.push_back(&allValues);
     Value& keys = transpose(repeatedHeads(allKeys), {0, 1, 3, 2});
     Value& values = repeatedHeads(allValues);
     double scale = 1.0 / std::sqrt(static_cast<double>(options.width));
     Value& scores = op("Mul", {&op("MatMul", {&turnedQuery, &keys}), &real(scale)});
-    Value& weights = noopCast(op("Softmax", {&noopCast(op("Add", {&scores, mask}))}, "axis", -1));
-    Value& mixed = transpose(op("MatMul", {&weights, &values}), {0, 2, 1, 3});
+    Value& probabilities =
+        noopCast(op("Softmax", {&noopCast(op("Add", {&scores, mask}))}, "axis", -1));
+    Value& mixed = transpose(op("MatMul", {&probabilities, &values}), {0, 2, 1, 3});
     Value& shape = op("Concat", {&listed(*batch), &listed(*sequence), &ints({hidden})}, "axis", 0);
     return op("MatMul", {&op("Reshape", {&mixed, &shape}), &weight({hidden, hidden})});
   }
 
-  Value& addLayer(Value& x, unsigned layer) {
-    Value& attended = op("Add", {&x, &addAttention(norm(x), layer)});
+  Value& addLayer(Value& x, unsigned layer, bool hasPast) {
+    Value& attended = op("Add", {&x, &addAttention(norm(x), layer, hasPast)});
     Value& y = norm(attended);
     Value& gate = op("MatMul", {&y, &weight({hidden, 2 * hidden})});
     Value& opened = op("Mul", {&gate, &op("Sigmoid", {&gate})});
@@ -260,26 +309,14 @@ private:
     return op("Add", {&attended, &op("MatMul", {&inner, &weight({2 * hidden, hidden})})});
   }
 
-  void output(Value& value, const std::string& name, std::initializer_list<const char*> leading,
-              int64_t last) {
-    Shape shape;
-    for (const char* extentText : leading)
-      shape.push_back(*Dim::parse(extentText));
-    shape.push_back(Dim::fixed(last));
+  void output(Value& value, const std::string& name, Shape shape) {
     value.setType({ElementType::Float, std::move(shape)});
-    graph.rename(value, name);
-    graph.addOutput(value);
-  }
-  void presentOutput(Value& value, unsigned layer, const char* role) {
-    value.setType(
-        {ElementType::Float, Shape{Dim::symbol("batch"), Dim::fixed(options.groups),
-                                   *Dim::parse("past + sequence"), Dim::fixed(options.width)}});
-    graph.rename(value, fmt::format("present.{}.{}", layer, role));
-    graph.addOutput(value);
+    graph->rename(value, name);
+    graph->addOutput(value);
   }
 
   Model& model;
-  Graph& graph;
+  Graph* graph; ///< where nodes are added
   const SyntheticDecoder& options;
   bool isScript;
   int64_t hidden;
@@ -295,6 +332,8 @@ private:
   Value* mask = nullptr;
   Value* cosine = nullptr;
   Value* sine = nullptr;
+  std::vector<Value*> weights;
+  size_t nextWeight = 0;
   std::vector<Value*> pasts;
   std::vector<Value*> presents;
 };
@@ -308,7 +347,11 @@ std::unique_ptr<Model> syntheticDecoder(const OpRegistry& ops, const SyntheticDe
   return model;
 }
 
-size_t nodeCount(const Model& model) { return model.graph().nodes().size(); }
+size_t nodeCount(Model& model) {
+  size_t count = 0;
+  forEachGraph(model.graph(), [&](Graph& graph) { count += graph.nodes().size(); });
+  return count;
+}
 
 unsigned layersForNodes(const OpRegistry& ops, SyntheticDecoder options, size_t nodes) {
   options.layers = 1;

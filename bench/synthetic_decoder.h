@@ -21,6 +21,9 @@ struct SyntheticDecoder {
   int64_t groups = 2;
   int64_t width = 4;
   int64_t vocabulary = 32;
+  /// Two decoders in one, as merged for runtimes that cannot take an empty past: an If on a bool
+  /// input, with a branch that ignores the pasts.
+  bool merged = false;
 };
 
 /// A causal decoder with rotary positions, grouped key/value heads, an additive mask and growing
@@ -29,8 +32,8 @@ struct SyntheticDecoder {
 /// width. `ops` must outlive the model.
 std::unique_ptr<Model> syntheticDecoder(const OpRegistry& ops, const SyntheticDecoder& options);
 
-/// The number of nodes, subgraphs not counted.
-size_t nodeCount(const Model& model);
+/// The number of nodes, those of subgraphs too.
+size_t nodeCount(Model& model);
 
 /// The fewest layers that give at least `nodes` nodes.
 unsigned layersForNodes(const OpRegistry& ops, SyntheticDecoder options, size_t nodes);

@@ -2,12 +2,12 @@
 // missed.
 #include "cli/recover.h"
 #include "cli/site_facts.h"
+#include "cli/site_groups.h"
 #include "cli/style.h"
 #include "ir/diagnostic.h"
 #include "passes/reason_docs.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <CLI/CLI.hpp>
@@ -23,16 +23,7 @@ struct ExplainOptions {
   std::string target;
   std::string rule;
   std::optional<unsigned> layer;
-  MatcherOptions matcher;
-};
-
-/// Sites that differ in nothing but their names.
-struct SiteGroup {
-  const AttentionSite* first = nullptr;
-  std::vector<unsigned> layers;
-  std::vector<std::string> nodes;
-  /// Why the target does not take them; asked only where there is a target.
-  std::optional<MatchFailure> refusal;
+  RecoveryOptions recovery;
 };
 
 /// What is explained of one model.
@@ -44,73 +35,13 @@ struct Explanation {
   std::vector<SiteGroup> groups;
 };
 
-bool endsLikeAType(llvm::StringRef text) {
-  return text.endswith("float") || text.endswith("int") || text.endswith("double");
-}
-
-/// The text with the numbers inside of names made the same: layers differ in them.
-std::string withoutLayers(llvm::StringRef text) {
-  std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (!llvm::isDigit(text[i])) {
-      result += text[i];
-      continue;
-    }
-    llvm::StringRef before = text.take_front(i);
-    size_t end = std::min(text.find_first_not_of("0123456789", i), text.size());
-    char last = before.empty() ? ' ' : before.back();
-    bool isFraction = last == '.' && before.size() > 1 && llvm::isDigit(before[before.size() - 2]);
-    bool isInName = (llvm::isAlpha(last) && !endsLikeAType(before)) || last == '_' || last == '/' ||
-                    (last == '.' && !isFraction);
-    result += isInName ? "#" : text.slice(i, end).str();
-    i = end - 1;
-  }
-  return result;
-}
-
-std::string groupKey(const MatchFailure& failure) {
-  return fmt::format("{}|{}|{}|{}", reasonName(failure.code), withoutLayers(failure.node),
-                     withoutLayers(failure.expected), withoutLayers(failure.found));
-}
-
-std::string groupKey(const AttentionSite& site, const std::optional<MatchFailure>& refusal) {
-  std::string key = siteKindName(site.kind).str() +
-                    factsJson(site).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-  key += fmt::format("|{}|{}|{}|{}", site.rule, headsText(site), layoutText(site),
-                     attentionText(site));
-  if (site.failure)
-    key += "|missed " + groupKey(*site.failure) + (site.nearMiss ? site.nearMiss->rule : "");
-  if (refusal)
-    key += "|refused " + groupKey(*refusal);
-  return key;
-}
-
-std::vector<SiteGroup> grouped(const Explanation& explanation, std::optional<unsigned> layer) {
-  std::vector<SiteGroup> groups;
-  llvm::StringMap<size_t> byKey;
-  for (const AttentionSite& site : explanation.recovered.context->sites) {
-    if (layer && site.layer != *layer)
-      continue;
-    std::optional<MatchFailure> refusal;
-    if (explanation.target)
-      refusal = explanation.target->supports(site, *explanation.recovered.model);
-    auto [entry, isNew] = byKey.try_emplace(groupKey(site, refusal), groups.size());
-    if (isNew) {
-      groups.emplace_back();
-      groups.back().first = &site;
-      groups.back().refusal = std::move(refusal);
-    }
-    groups[entry->second].layers.push_back(site.layer);
-    groups[entry->second].nodes.push_back(labelOf(*site.node));
-  }
-  return groups;
-}
-
 /// The root of every near miss that still stands in the graph: the others were rewritten away.
 std::vector<NearMiss> standing(const Explanation& explanation) {
   llvm::StringSet<> labels;
-  for (const Node& node : explanation.recovered.model->graph().nodes())
-    labels.insert(labelOf(node));
+  forEachGraph(explanation.recovered.model->graph(), [&](Graph& graph) {
+    for (const Node& node : graph.nodes())
+      labels.insert(labelOf(node));
+  });
   std::vector<NearMiss> misses = explanation.misses.ranked();
   llvm::erase_if(misses, [&](const NearMiss& miss) { return !labels.contains(miss.root); });
   return misses;
@@ -228,21 +159,71 @@ std::string headline(const MatchFailure& failure) {
   return failure.node.empty() ? text : fmt::format("{} at '{}'", text, printable(failure.node));
 }
 
-std::string groupText(const SiteGroup& group, const Explanation& explanation, const Style& style) {
+/// `RULE at 'ROOT': 4 nodes matched, then MatMul/0:Softmax`.
+std::string nearnessText(const NearMiss& miss) {
+  return fmt::format("{} at '{}': {} {} matched, then {}", miss.rule, printable(miss.root),
+                     miss.matched, miss.matched == 1 ? "node" : "nodes",
+                     miss.path.empty() ? "the rewrite" : miss.path);
+}
+
+/// What came near to attention without being a site: no softmax is left there.
+std::string strayMisses(const Explanation& explanation) {
+  constexpr size_t mostShown = 5;
+  std::vector<NearMiss> misses = attentionMisses(explanation);
+  llvm::StringSet<> told;
+  for (const AttentionSite& site : explanation.recovered.context->sites)
+    if (site.nearMiss)
+      told.insert(site.nearMiss->root);
+  llvm::erase_if(misses, [&](const NearMiss& miss) { return told.contains(miss.root); });
+  std::string out;
+  for (size_t i = 0; i < std::min(misses.size(), mostShown); ++i)
+    out += fmt::format("    {}\n      {}\n", nearnessText(misses[i]),
+                       printable(misses[i].failure.str()));
+  if (misses.size() > mostShown)
+    out +=
+        fmt::format("    and {} more, all of them in --format json\n", misses.size() - mostShown);
+  return out.empty() ? out : "  like attention, but no site:\n" + out;
+}
+
+/// Columns as wide as their widest cell, counted in code points.
+class Columns {
+public:
+  explicit Columns(llvm::ArrayRef<SiteGroup> groups) {
+    for (const SiteGroup& group : groups) {
+      widen(ranges, layerRanges(group.layers));
+      widen(heads, headsText(*group.first));
+      widen(layout, layoutText(*group.first));
+    }
+  }
+  std::string subject(const SiteGroup& group) const {
+    return fmt::format("  {:<{}}  {:<5}  {:<{}}  {:<{}}", layerRanges(group.layers), ranges,
+                       siteKindName(group.first->kind), headsText(*group.first), heads,
+                       layoutText(*group.first), layout);
+  }
+
+private:
+  static void widen(size_t& width, llvm::StringRef cell) {
+    auto points = static_cast<size_t>(llvm::count_if(
+        cell, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
+    width = std::max(width, points);
+  }
+  size_t ranges = 6;
+  size_t heads = 0;
+  size_t layout = 0;
+};
+
+std::string groupText(const SiteGroup& group, const Columns& columns,
+                      const Explanation& explanation, const Style& style) {
   const AttentionSite& site = *group.first;
-  std::string subject = fmt::format("  {:<7} {:<5}  {:<13} {:<36}", layerRanges(group.layers),
-                                    siteKindName(site.kind), headsText(site), layoutText(site));
+  std::string subject = printable(columns.subject(group));
   std::string out;
   if (site.isMatched()) {
     out = fmt::format("{}  {}  {}\n{}{}\n", subject, style.good("matched"), site.rule, indent,
-                      attentionText(site));
+                      printable(attentionText(site)));
   } else {
     out = fmt::format("{}  {}   {}\n", subject, style.bad("MISSED"), headline(*site.failure));
     if (site.nearMiss)
-      out +=
-          fmt::format("{}nearest   {} at '{}': {} nodes matched, then {}\n", indent,
-                      site.nearMiss->rule, printable(site.nearMiss->root), site.nearMiss->matched,
-                      site.nearMiss->path.empty() ? "the rewrite" : site.nearMiss->path);
+      out += fmt::format("{}nearest   {}\n", indent, nearnessText(*site.nearMiss));
     out += failureLines(*site.failure);
   }
   if (!explanation.target)
@@ -250,7 +231,7 @@ std::string groupText(const SiteGroup& group, const Explanation& explanation, co
   out += fmt::format("{}--to {}: ", indent, explanation.target->name());
   if (!group.refusal)
     return out + style.good("taken") + "\n";
-  bool same = site.failure && groupKey(*site.failure) == groupKey(*group.refusal);
+  bool same = site.failure && site.failure->str() == group.refusal->str();
   out += fmt::format("{}, {}\n", style.bad("refused"),
                      same ? "because it was missed" : headline(*group.refusal));
   return same ? out : out + failureLines(*group.refusal);
@@ -285,18 +266,23 @@ void printTextExplanation(const std::string& path, const Explanation& explanatio
   llvm::sort(taken);
   auto matched = static_cast<size_t>(
       llvm::count_if(context.sites, [](const AttentionSite& site) { return site.isMatched(); }));
-  std::string out = fmt::format("{}  opset {} · {} attention sites, {} matched\n", printable(path),
-                                explanation.recovered.model->graph().opsetVersion(),
-                                context.sites.size(), matched);
+  std::string out =
+      fmt::format("{}  opset {} · {} attention {}, {} matched\n", printable(path),
+                  explanation.recovered.model->graph().opsetVersion(), context.sites.size(),
+                  context.sites.size() == 1 ? "site" : "sites", matched);
+  if (context.sites.empty())
+    out += "  nothing here weighs rows by a softmax over scores, and no operator is attention\n";
   size_t shown = 0;
+  Columns columns(explanation.groups);
   for (const SiteGroup& group : explanation.groups) {
-    out += groupText(group, explanation, style);
+    out += groupText(group, columns, explanation, style);
     shown += group.layers.size();
   }
   if (!taken.empty() && taken.size() < shown) {
     out += fmt::format("  {} can be rewritten without the others: --require any\n",
                        layerRanges(taken));
   }
+  out += strayMisses(explanation);
   for (const auto& [pass, count] : givenUp(context))
     out += fmt::format("  {} in {}: the matcher gave up {} times; allow more with --step-budget\n",
                        style.bad("step-budget"), pass, count);
@@ -316,9 +302,8 @@ llvm::Expected<ExitCode> explain(const ExplainOptions& options, const CommandCon
 
   NearMissList misses = listenToRaising(registries, rule ? std::vector<std::string>{options.rule}
                                                          : std::vector<std::string>());
-  RecoveryOptions recovery;
+  RecoveryOptions recovery = options.recovery;
   recovery.nearMisses = &misses;
-  recovery.matcher = options.matcher;
   auto recovered = recoverModel(options.model, registries, recovery);
   if (!recovered)
     return recovered.takeError();
@@ -327,7 +312,7 @@ llvm::Expected<ExitCode> explain(const ExplainOptions& options, const CommandCon
     return usageError("there is no layer {}: the model has {} attention sites", *options.layer,
                       sites);
   Explanation explanation{*recovered, misses, target, rule, {}};
-  explanation.groups = grouped(explanation, options.layer);
+  explanation.groups = groupSites(*recovered, target, options.layer);
   if (context.common.json())
     printJsonExplanation(options.model, explanation);
   else
@@ -345,8 +330,9 @@ void addExplainCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--to", options->target, "Ask this target whether it takes each site");
   command->add_option("--layer", options->layer, "This site only");
   command->add_option("--rule", options->rule, "Where this rule was applied, and how near it came");
-  command->add_option("--step-budget", options->matcher.stepBudget,
+  command->add_option("--step-budget", options->recovery.matcher.stepBudget,
                       "Places that the matcher tries at one root before it gives up");
+  command->add_option("--disable", options->recovery.disabled, "A rule or pass to leave out");
   addCommonOptions(*command, context);
   command->callback([options, &context] {
     context.action = [options, &context] { return explain(*options, context); };

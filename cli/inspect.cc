@@ -46,7 +46,7 @@ OrderedJson siteJson(const AttentionSite& site) {
   auto name = [](const std::optional<CacheUpdate>& update, bool past) -> OrderedJson {
     if (!update)
       return nullptr;
-    return (past ? update->past : update->present)->name().str();
+    return (past ? update->past : update->output ? update->output : update->present)->name().str();
   };
   json["past_key"] = name(site.key, true);
   json["past_value"] = name(site.value, true);
@@ -106,7 +106,9 @@ void printText(const std::string& path, const InspectOptions& options,
       auto keyBytes = cacheBytes(*site.key, options.context);
       auto valueBytes = cacheBytes(*site.value, options.context);
       known &= keyBytes && valueBytes;
-      total += keyBytes.value_or(0) + valueBytes.value_or(0);
+      // Another branch updates the same caches.
+      if (!site.key->fromStart)
+        total += keyBytes.value_or(0) + valueBytes.value_or(0);
     }
     out += fmt::format("  {:<4} {:<6} matched  {}/{}×{}  mask {}  {}  {}\n", site.id(),
                        siteKindName(site.kind), site.queryHeads.str(), site.keyHeads.str(),

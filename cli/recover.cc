@@ -16,7 +16,10 @@ llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Regis
   recovered.context = std::make_unique<PassContext>(registries.rules, registries.targets);
   recovered.context->nearMisses = options.nearMisses;
   recovered.context->matcher = options.matcher;
-  PassManager manager(registries.passes, {});
+  PassManagerOptions settings;
+  if (llvm::Error error = disable(options.disabled, registries, *recovered.context, settings))
+    return error;
+  PassManager manager(registries.passes, settings);
   if (llvm::Error error = manager.addPipeline(recoveryPipeline))
     return error;
   if (llvm::Error error = manager.run(*recovered.model, *recovered.context))

@@ -23,6 +23,8 @@ struct RecoveryOptions {
   /// Where near misses go; null when nobody listens.
   NearMissList* nearMisses = nullptr;
   MatcherOptions matcher;
+  /// Rules and passes to leave out.
+  std::vector<std::string> disabled;
 };
 
 /// Imports `path` and runs the recovery.

@@ -202,6 +202,8 @@ ExitCode refused(const RewriteOptions& options, const CommandContext& context,
     reason.update(reasonJson(*site.failure));
     reasons.push_back(std::move(reason));
   }
+  if (!reasons.empty())
+    context.remark(fmt::format("  see: kvopt explain {} --to {}", options.model, options.target));
   if (context.common.json())
     printJson({{"schema", "kvopt/rewrite/1"},
                {"output", nullptr},

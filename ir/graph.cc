@@ -17,18 +17,19 @@ Graph::Graph(GraphContext& context, const OpsetImports& opsets, Node* parentNode
 
 Graph::~Graph() {
   // A subgraph may hand out values of enclosing graphs, which outlive it.
-  if (holder) {
+  if (holder)
     for (Value* output : outputList)
       --output->outputSlots;
-    for (const auto& named : valuesByName)
-      forgetSubgraphName(named.getKey());
-  }
   // Readers first: a later node may read what an earlier one defines, in subgraphs too.
   for (Node& node : llvm::reverse(nodeList))
     for (NamedAttribute& attribute : node.attributeList)
       attribute.value = Attribute();
   while (!nodeList.empty())
     nodeList.pop_back();
+  // Those of inputs and initializers; nodes give back their own.
+  if (holder)
+    for (const auto& named : valuesByName)
+      forgetSubgraphName(named.getKey());
 }
 
 int64_t Graph::opsetVersion(llvm::StringRef domain) const {

@@ -11,6 +11,8 @@ namespace {
 
 /// Readers looked at for a node to use again.
 constexpr unsigned reuseBudget = 256;
+/// Constants looked at, the latest first.
+constexpr unsigned constantBudget = 64;
 
 bool sameBytes(const TensorData& a, const TensorData& b) {
   if (&a == &b)
@@ -65,6 +67,19 @@ std::vector<NamedAttribute> only(const char* name, Attribute value) {
 
 double defaultScale(int64_t width) { return 1.0 / std::sqrt(static_cast<double>(width)); }
 
+Value& AttentionBuilder::value(const BuilderOperand& operand) {
+  if (!operand.constant)
+    return *operand.value;
+  unsigned seen = 0;
+  for (const auto& initializer : llvm::reverse(rewriter.graph().initializers())) {
+    if (++seen > constantBudget)
+      break;
+    if (initializer->constant() && sameBytes(*initializer->constant(), *operand.constant))
+      return *initializer;
+  }
+  return rewriter.constant("constant", operand.constant);
+}
+
 Value& AttentionBuilder::node(OpName op, llvm::ArrayRef<BuilderOperand> operands,
                               std::vector<NamedAttribute> attributes, llvm::StringRef hint) {
   const auto* shared = llvm::find_if(
@@ -88,8 +103,7 @@ Value& AttentionBuilder::node(OpName op, llvm::ArrayRef<BuilderOperand> operands
   }
   llvm::SmallVector<Value*, 6> values;
   for (const BuilderOperand& operand : operands)
-    values.push_back(operand.constant ? &rewriter.constant("constant", operand.constant)
-                                      : operand.value);
+    values.push_back(operand.constant ? &value(operand) : operand.value);
   return rewriter.create(op, values, std::move(attributes), 1, hint).result();
 }
 

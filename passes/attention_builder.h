@@ -40,10 +40,8 @@ public:
   /// The extent of an axis as int64 [1], or as a scalar: a constant where it is known, and taken
   /// from a graph input where one has the same extent, so that all layers agree on it.
   BuilderOperand extent(Value& value, int64_t axis, bool scalar = false);
-  /// The operand as a value; a constant is made.
-  Value& value(const BuilderOperand& operand) {
-    return operand.constant ? rewriter.constant("constant", operand.constant) : *operand.value;
-  }
+  /// The operand as a value; a constant is made, or a recent equal one used again.
+  Value& value(const BuilderOperand& operand);
   /// int64 [n]: 0 … n-1 for a scalar n.
   Value& range(const BuilderOperand& count);
   /// int64 [B,S]: past_length[b] + s, for past_length [1 or B].

@@ -1,8 +1,6 @@
 // The documentation of the reason codes.
 #include "passes/reason_docs.h"
 
-#include <cassert>
-
 namespace kvopt {
 namespace {
 
@@ -108,8 +106,8 @@ constexpr ReasonDoc docs[] = {
     {ReasonCode::InSubgraph,
      "Export decoder and decoder-with-past as two files instead of one merged file, or rewrite "
      "before merging.",
-     "A merged decoder: If (use_cache_branch) with one branch for the prompt and one for the steps "
-     "after it.",
+     "A merged decoder in which the branch for the prompt does not hand out its keys and values as "
+     "they are.",
      "export the branches as models of their own instead of merging them"},
     {ReasonCode::DynamicRank, "Declare the ranks of the inputs when exporting.",
      "An input without a declared shape, or a Reshape whose target is computed from data.",
@@ -141,7 +139,14 @@ constexpr ReasonDoc docs[] = {
      "Remove the reader named as found (often a debug output), or rewrite the other layers.",
      "The attention weights are a graph output: output_attentions was left on when exporting.",
      "export without debug outputs such as attention weights"},
+    {ReasonCode::MaskFillInexact,
+     "Export with a mask of the lowest number of the type or of -inf, or leave the other mask out: "
+     "with such a fill the rows without any allowed key depend on how the masks compare.",
+     "Where (causal, scores, -10000) and a bias or padding mask of unknown values added to it.",
+     "export with masks of -inf or of the lowest number"},
 };
+
+constexpr ReasonDoc undocumented = {ReasonCode::PatternMismatch, "", "", "see: kvopt list reasons"};
 
 } // namespace
 
@@ -151,8 +156,7 @@ const ReasonDoc& reasonDoc(ReasonCode code) {
   for (const ReasonDoc& doc : docs)
     if (doc.code == code)
       return doc;
-  assert(false && "every code is documented");
-  return docs[0];
+  return undocumented;
 }
 
 std::string hintFor(const MatchFailure& failure) {

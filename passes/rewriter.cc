@@ -178,7 +178,19 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
                           "a value of the graph that is rewritten",
                           "one of an enclosing graph, which others may read", ""};
   }
+  // Operands stand before their readers, so what stands before all that goes out depends on none.
+  auto standsBefore = [&](const Value& value) {
+    const Node* producer = value.producer();
+    return producer && &producer->graph() == &edited &&
+           llvm::all_of(outgoing, [&](const Value* out) {
+             const Node* outProducer = out->producer();
+             return outProducer && &outProducer->graph() == &edited &&
+                    producer->comesBefore(*outProducer);
+           });
+  };
   for (const Replacement& replacement : replacements) {
+    if (standsBefore(*replacement.after))
+      continue;
     std::vector<const Value*> path = dependencyPath(*replacement.after, outgoing);
     if (path.empty())
       continue;
@@ -208,6 +220,8 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
         reader = reader->graph().parentNode();
       outOfOrder |= producer && &reader->graph() == &edited && reader->comesBefore(*producer);
     }
+    if (replacement.before->producer())
+      outdatedNodes.push_back(replacement.before->producer());
     keepType(*replacement.before, *replacement.after);
     replacement.before->replaceAllUsesWith(*replacement.after);
   }

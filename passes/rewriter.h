@@ -67,6 +67,8 @@ public:
 
   /// Nodes created by this rewriter, and readers of what it replaced: where rules may match anew.
   llvm::ArrayRef<Node*> touched() const { return touchedNodes; }
+  /// Producers of what this rewriter replaced: dead where nobody else reads them.
+  llvm::ArrayRef<Node*> outdated() const { return outdatedNodes; }
 
 private:
   Graph& edited;
@@ -75,6 +77,7 @@ private:
   llvm::SmallVector<Node*, 8> createdNodes;
   llvm::SmallVector<Value*, 4> createdConstants;
   llvm::SmallVector<Node*, 16> touchedNodes;
+  llvm::SmallVector<Node*, 4> outdatedNodes;
   bool replacedAny = false;
 };
 

@@ -84,6 +84,7 @@ private:
 
   bool apply(const RuleRegistry::Entry& entry, const Match& match, NearMiss& miss) {
     llvm::SmallVector<Node*, 16> around;
+    llvm::SmallVector<Node*, 16> candidates(match.nodes().begin(), match.nodes().end());
     Node& root = match.root();
     std::string rootName = labelOf(root);
     {
@@ -102,18 +103,18 @@ private:
         return false;
       }
       around.assign(rewriter.touched().begin(), rewriter.touched().end());
+      candidates.append(rewriter.outdated().begin(), rewriter.outdated().end());
     }
     if (options.nearMisses)
       options.nearMisses->forget(rootName);
     for (Node* node : around)
       enqueue(*node);
-    eraseDead(match);
+    eraseDead(std::move(candidates));
     return true;
   }
 
-  /// Erases the matched nodes that nobody reads, and what only they read, in enclosing graphs too.
-  void eraseDead(const Match& match) {
-    llvm::SmallVector<Node*, 16> candidates(match.nodes().begin(), match.nodes().end());
+  /// Erases the candidates that nobody reads, and what only they read, in enclosing graphs too.
+  void eraseDead(llvm::SmallVector<Node*, 16> candidates) {
     llvm::DenseMap<Node*, bool> erased;
     while (!candidates.empty()) {
       Node* node = candidates.pop_back_val();

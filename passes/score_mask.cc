@@ -2,6 +2,7 @@
 #include "passes/score_mask.h"
 
 #include "passes/analysis/uniform_value.h"
+#include "passes/attention_builder.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -87,6 +88,8 @@ private:
       return false;
     if (step.kind == MaskStep::Kind::Add)
       planAdd(piece);
+    if (step.kind == MaskStep::Kind::Subtract)
+      needsFloat |= step.operand->type().elementType() == ElementType::Float;
     if (step.kind == MaskStep::Kind::Clamp && isHalf(step))
       piece.number = lowestFloat;
     mask.pieces.push_back(piece);
@@ -155,7 +158,9 @@ private:
   bool othersMaskCompletely() {
     for (const ScoreMask::Piece& piece : mask.pieces) {
       const MaskStep& step = piece.step;
-      if (step.kind == MaskStep::Kind::Add && !piece.condition && !masksCompletely(*step.operand))
+      bool isProved =
+          piece.condition || (step.kind == MaskStep::Kind::Add && masksCompletely(*step.operand));
+      if (step.operand && step.kind != MaskStep::Kind::Fill && !isProved)
         return refuse(
             *midFill,
             fmt::format("masks of 0 and of at most {} beside such a fill", belowAbsorbing),
@@ -170,7 +175,7 @@ private:
 
   bool othersAreRebuilt() {
     for (const ScoreMask::Piece& piece : mask.pieces)
-      if (piece.step.kind == MaskStep::Kind::Add && !piece.condition)
+      if (piece.step.operand && piece.step.kind != MaskStep::Kind::Fill && !piece.condition)
         return refuse(*halfFill, "float16 masks of 0 and the lowest number beside such a fill",
                       fmt::format("mask '{}'", piece.step.operand->name().str()));
     return true;
@@ -206,8 +211,8 @@ private:
 
 class Builder {
 public:
-  Builder(const ScoreMask& mask, Rewriter& maskRewriter)
-      : plan(mask), rewriter(maskRewriter), element(mask.element) {}
+  Builder(const ScoreMask& mask, Rewriter& rewriter)
+      : plan(mask), builder(rewriter), element(mask.element) {}
 
   Value* build() {
     for (const ScoreMask::Piece& piece : plan.pieces)
@@ -222,57 +227,50 @@ private:
     case MaskStep::Kind::Add: {
       Value* addend = piece.condition
                           ? select(piece.condition, piece.keepsTrue, nullptr, piece.number)
-                          : inElementType(*step.operand);
-      return current ? &node("Add", {current, addend}) : addend;
+                          : &builder.castTo(*step.operand, element);
+      return current ? node("Add", {current, addend}) : addend;
+    }
+    case MaskStep::Kind::Subtract: {
+      Value& subtrahend = builder.castTo(*step.operand, element);
+      return current ? node("Sub", {current, subtrahend}) : node("Neg", {subtrahend});
     }
     case MaskStep::Kind::Fill:
       return select(step.operand, step.keepsTrue, current, piece.number);
     case MaskStep::Kind::Clamp:
-      return &node(
-          "Max", {current, &number(element == ElementType::Float16 ? step.number : piece.number)});
+      return node("Max",
+                  {current, number(element == ElementType::Float16 ? step.number : piece.number)});
     case MaskStep::Kind::Scale:
-      return &node("Mul", {current, &number(step.number)});
+      return node("Mul", {current, number(step.number)});
     case MaskStep::Kind::Divide:
-      return &node("Div", {current, &number(step.number)});
+      return node("Div", {current, number(step.number)});
     }
     return current;
   }
 
   /// `kept` (0 when null) where the condition keeps, `fill` elsewhere.
   Value* select(Value* condition, bool keepsTrue, Value* kept, double fill) {
-    Value* keptValue = kept ? kept : &number(0.0);
-    Value* fillValue = &number(fill);
-    return &node("Where",
-                 {condition, keepsTrue ? keptValue : fillValue, keepsTrue ? fillValue : keptValue});
+    BuilderOperand keptValue = kept ? BuilderOperand(kept) : number(0.0);
+    BuilderOperand fillValue = number(fill);
+    return keepsTrue ? node("Where", {condition, keptValue, fillValue})
+                     : node("Where", {condition, fillValue, keptValue});
   }
 
   Value* allowed(const ScoreMask::Piece& piece) {
     Value* condition = piece.step.operand;
-    return piece.step.keepsTrue ? condition : &node("Not", {condition});
+    return piece.step.keepsTrue ? condition : node("Not", {condition});
   }
 
-  Value* both(Value* first, Value* second) {
-    return first ? &node("And", {first, second}) : second;
-  }
+  Value* both(Value* first, Value* second) { return first ? node("And", {first, second}) : second; }
 
-  Value* inElementType(Value& value) {
-    if (value.type().elementType() == element)
-      return &value;
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"to", Attribute::ofInt(static_cast<int64_t>(element))});
-    return &rewriter.create("Cast", {&value}, std::move(attributes), 1, "mask").result();
-  }
+  BuilderOperand number(double value) const { return floatScalar(element, value); }
 
-  Value& number(double value) {
-    return rewriter.constant("mask_value", floatScalar(element, value));
-  }
-
-  Value& node(const char* op, llvm::ArrayRef<Value*> operands) {
-    return rewriter.create(op, operands, {}, 1, "mask").result();
+  /// Layers share what they share.
+  Value* node(const char* op, llvm::ArrayRef<BuilderOperand> operands) {
+    return &builder.node(op, operands, {}, "mask");
   }
 
   const ScoreMask& plan;
-  Rewriter& rewriter;
+  AttentionBuilder builder;
   ElementType element;
   Value* current = nullptr;
 };

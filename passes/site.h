@@ -15,11 +15,26 @@ llvm::StringRef siteKindName(SiteKind kind);
 
 /// A cache that grows by concatenation: present = Concat(past, fresh) along `axis`.
 struct CacheUpdate {
-  Value* past = nullptr;    ///< the graph input
-  Value* fresh = nullptr;   ///< the new rows
-  Value* present = nullptr; ///< the concatenation's result, a graph output
+  Value* past = nullptr;  ///< the graph input
+  Value* fresh = nullptr; ///< the new rows
+  /// The concatenation's result, an output of the graph that the attention stands in.
+  Value* present = nullptr;
+  /// The output of the model that the present becomes: another value for attention in a branch.
+  Value* output = nullptr;
   Node* concat = nullptr;
   unsigned axis = 0; ///< normalised
+  /// The past is not read: the new rows are all there are. There is no `concat` then, and `present`
+  /// is `fresh`.
+  bool fromStart = false;
+  /// How many attentions, each in a branch of its own, update this cache.
+  unsigned updaters = 1;
+};
+
+/// A bool input of the model that decides whether pasts are read.
+struct PastFlag {
+  Value* input = nullptr;
+  /// What it is where there is a past.
+  bool withPast = true;
 };
 
 /// One attention (one softmax over keys, or one fused attention operator).
@@ -31,6 +46,8 @@ struct AttentionSite {
   /// Caches of a matched self-attention; empty otherwise.
   std::optional<CacheUpdate> key;
   std::optional<CacheUpdate> value;
+  /// For a site that updates its caches from the start in one branch of a model.
+  std::optional<PastFlag> pastFlag;
   /// Set when the site is missed: attention not recognised, or a cache that cannot be proved.
   std::optional<MatchFailure> failure;
   /// Which keys a raised attention sees.

@@ -78,30 +78,39 @@ std::string IndexSpace::print(const Dim& dim) {
 
 Dim IndexSpace::past() const { return extent(IndexVariable::Key) - extent(IndexVariable::Row); }
 
-bool IndexSpace::isNonNegative(const Dim& dim) const {
-  if (dim.isUnknown())
-    return false;
+void IndexSpace::learnNonNegative(const Dim& dim) {
+  constexpr size_t mostLearned = 8;
+  if (learned.size() < mostLearned && variablesOf(dim) == noIndices && !isNonNegative(dim))
+    learned.push_back(dim);
+}
+
+/// A linear form is smallest and largest where each variable is at one end of its range.
+std::optional<Dim> IndexSpace::atEnds(const Dim& dim, bool upper) const {
+  Dim end = dim;
+  for (IndexVariable variable : everyVariable) {
+    if (!(variablesOf(end) & indexBit(variable)))
+      continue;
+    std::optional<Dim> factor = linearFactor(end, variable);
+    if (!factor)
+      return std::nullopt;
+    bool isRising = factor->isKnownNonNegative();
+    if (!isRising && !(-*factor).isKnownNonNegative())
+      return std::nullopt;
+    end = replaced(end, nameOf(variable),
+                   isRising == upper ? extent(variable) - Dim::fixed(1) : Dim::fixed(0));
+    if (end.isUnknown())
+      return std::nullopt;
+  }
+  return end;
+}
+
+std::optional<Dim> IndexSpace::largest(const Dim& dim) const { return atEnds(dim, true); }
+
+/// Without index variables; extents are at least 1.
+bool IndexSpace::isNonNegativeAtOne(const Dim& dim) const {
   if (dim.isKnownNonNegative())
     return true;
-  // A linear form is smallest where each variable is at the end that its factor's sign says.
   Dim least = dim;
-  for (IndexVariable variable : everyVariable) {
-    if (!(variablesOf(least) & indexBit(variable)))
-      continue;
-    std::optional<Dim> factor = linearFactor(least, variable);
-    if (!factor)
-      return false;
-    if (factor->isKnownNonNegative())
-      least = replaced(least, nameOf(variable), Dim::fixed(0));
-    else if ((-*factor).isKnownNonNegative())
-      least = replaced(least, nameOf(variable), extent(variable) - Dim::fixed(1));
-    else
-      return false;
-    if (least.isUnknown())
-      return false;
-  }
-  if (least.isKnownNonNegative())
-    return true;
   llvm::SmallVector<std::string, 4> atLeastOne;
   for (const Dim& extent : extents)
     if (std::optional<std::string> name = symbolOf(extent))
@@ -110,6 +119,19 @@ bool IndexSpace::isNonNegative(const Dim& dim) const {
         atLeastOne.push_back(*name);
       }
   return least.isKnownNonNegative();
+}
+
+bool IndexSpace::isNonNegative(const Dim& dim) const {
+  if (dim.isUnknown())
+    return false;
+  if (dim.isKnownNonNegative())
+    return true;
+  std::optional<Dim> least = atEnds(dim, false);
+  if (!least)
+    return false;
+  return isNonNegativeAtOne(*least) || llvm::any_of(learned, [&](const Dim& bound) {
+           return isNonNegativeAtOne(*least - bound);
+         });
 }
 
 std::optional<IndexSpace::Division> IndexSpace::divide(const Dim& dim, const Dim& divisor) const {

@@ -40,8 +40,13 @@ public:
   /// T - S: the frontier of causal attention is j <= i + past().
   Dim past() const;
 
+  /// Adds what holds in every execution of the graph: `dim`, without index variables, is >= 0.
+  void learnNonNegative(const Dim& dim);
+
   /// Sound and incomplete, as `Dim`'s predicates.
   bool isNonNegative(const Dim& dim) const;
+  /// The largest value over all indices, where every factor's sign is known.
+  std::optional<Dim> largest(const Dim& dim) const;
 
   struct Division {
     Dim quotient;
@@ -50,10 +55,15 @@ public:
   /// dim == quotient * divisor + remainder with 0 <= remainder < divisor, where that can be proved.
   std::optional<Division> divide(const Dim& dim, const Dim& divisor) const;
 
+  /// The same extents.
   friend bool operator==(const IndexSpace& a, const IndexSpace& b);
 
 private:
+  std::optional<Dim> atEnds(const Dim& dim, bool upper) const;
+  bool isNonNegativeAtOne(const Dim& dim) const;
+
   Dim extents[4];
+  llvm::SmallVector<Dim, 4> learned;
 };
 
 /// The factor of `variable` where `dim` is linear in it; the factor does not depend on it.

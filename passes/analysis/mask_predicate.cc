@@ -54,6 +54,7 @@ bool isScaledPadding(ExprRef bias) {
 /// One mask's predicate in the parts that facts are made of.
 struct Parts {
   bool isCausal = false;
+  bool hidesLaterKeys = false;
   int64_t window = 0;
   ExprVector padding;
   ExprVector other;
@@ -65,6 +66,7 @@ Parts partition(MaskExpressions& made, ExprRef seen) {
                        IndexSpace::variable(IndexVariable::Key);
   ExprRef causal = made.atLeastZero(frontier);
   parts.isCausal = causal->is(Kind::True) && !seen->is(Kind::False);
+  parts.hidesLaterKeys = made.implies(seen, causal);
   for (ExprRef part : partsOf(seen)) {
     std::optional<int64_t> reach;
     if (part->is(Kind::AtLeastZero))
@@ -112,10 +114,10 @@ public:
   };
 
   Reading read(const Question& question) {
-    MaskReader* reader = &readerFor(question.space, true);
+    MaskReader* reader = &readerFor(question, true);
     ExprRef element = question.mask ? reader->readMask(*question.mask) : nullptr;
     if (!reader->assumptionsHold()) {
-      reader = &readerFor(question.space, false);
+      reader = &readerFor(question, false);
       element = question.mask ? reader->readMask(*question.mask) : nullptr;
     }
     MaskExpressions& made = reader->expressions();
@@ -156,17 +158,21 @@ public:
   }
 
 private:
+  /// What one graph's execution implies holds for its own masks only.
   struct Entry {
+    const Graph* graph;
     IndexSpace space;
     bool assuming;
     std::unique_ptr<MaskReader> reader;
   };
 
-  MaskReader& readerFor(const IndexSpace& space, bool assuming) {
+  MaskReader& readerFor(const Question& question, bool assuming) {
+    const Graph* graph = question.mask ? &question.mask->graph() : nullptr;
     for (Entry& entry : readers)
-      if (entry.assuming == assuming && entry.space == space)
+      if (entry.graph == graph && entry.assuming == assuming && entry.space == question.space)
         return *entry.reader;
-    readers.push_back({space, assuming, std::make_unique<MaskReader>(space, assuming)});
+    readers.push_back(
+        {graph, question.space, assuming, std::make_unique<MaskReader>(question.space, assuming)});
     return *readers.back().reader;
   }
 
@@ -185,6 +191,9 @@ MaskAnalysis::Question maskQuestion(const Node& sdpa) {
   Dim keys = extent(1, 2);
   if (keys.isUnknown())
     keys = extent(2, 2);
+  // With past_length the first row does not stand behind all keys but its own.
+  if (sdpa.operand(5))
+    keys = Dim::unknown();
   return {sdpa.operand(3), IndexSpace(extent(0, 0), extent(0, 1), extent(0, 2), keys),
           sdpa.intAttr("causal", 0) != 0, sdpa.intAttr("window", 0)};
 }
@@ -201,6 +210,7 @@ MaskFacts MaskAnalysis::facts(const Question& question) {
     // The attributes count from the frontier wherever that is.
     bool isAlone = !question.mask;
     facts.causal = isAlone && question.causal ? Proof::Proved : Proof::Unproven;
+    facts.hidesLaterKeys = question.causal;
     facts.window = question.window;
     facts.remaining = isAlone ? MaskFacts::Remaining::Nothing : MaskFacts::Remaining::Other;
     facts.bias = isAlone ? MaskFacts::Bias::None : MaskFacts::Bias::Other;
@@ -218,6 +228,7 @@ MaskFacts MaskAnalysis::facts(const Question& question) {
   Impl::Reading reading = impl->read(question);
   const Parts& parts = reading.parts;
   const MaskMeaning& meaning = reading.meaning;
+  facts.hidesLaterKeys = parts.hidesLaterKeys && meaning.isUnderstood;
   facts.isExact = meaning.isExact;
   facts.hiddenValue = meaning.hiddenValue;
   facts.window = meaning.isUnderstood ? parts.window : 0;

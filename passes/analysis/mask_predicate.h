@@ -28,6 +28,8 @@ struct MaskFacts {
   /// Proved: row i sees no key j > i + P, and every other key, but for those that `window` and
   /// `padding` hide.
   Proof causal = Proof::Unproven;
+  /// No row i sees a key j > i + P, whatever else the mask says.
+  bool hidesLaterKeys = false;
   /// Where causal is refuted: a row that sees too much or too little.
   std::string counterExample;
   /// Proved: row i sees only keys with i + P - j < window. 0 when no window was proved.

@@ -73,6 +73,7 @@ private:
   ExprRef broadcast(ExprRef index, const Dim& from, const Dim& to);
   /// An index that ONNX counts from the end when it is negative.
   ExprRef wrapped(ExprRef index, const Dim& extent);
+  void learnFrom(ExprRef index, const Dim& extent);
   /// The extent of an axis, also where only assumptions give it.
   Dim extentOf(const Value& value, unsigned axis, unsigned depth = 0);
   Dim slicedExtent(const Node& node, unsigned axis, unsigned depth);
@@ -80,6 +81,7 @@ private:
     Dim start;
     Dim end;
     int64_t step = 1;
+    bool isWhole = false; ///< the axis is not sliced
   };
   /// What a Slice takes of an axis; a step of 0 where that is not known.
   Window windowOf(const Node& slice, unsigned axis);
@@ -94,7 +96,8 @@ private:
   llvm::SmallVector<Bound, 4> assumed; ///< smaller <= larger
   llvm::SmallVector<Bound, 4> granted;
   bool mayAssume = true;
-  unsigned shifts = 0; ///< how many shifting operators the index went through
+  /// Above 0 where the index may lie outside of the tensor, or is not one of all b, h, i, j.
+  unsigned shifts = 0;
   unsigned nesting = 0;
   unsigned work = 0;
 };

@@ -33,6 +33,10 @@ ExprRef MaskReader::broadcast(ExprRef index, const Dim& from, const Dim& to) {
     return made.number(0);
   if (index->constant() == 0.0 || from.isKnownEqual(to) || from.isKnownDifferent(Dim::fixed(1)))
     return index;
+  // An index below the extent is 0 where that is 1.
+  if (index->is(Kind::Integer) && !from.isUnknown() &&
+      space().isNonNegative(IndexSpace::fromModel(from) - index->dim - Dim::fixed(1)))
+    return index;
   // 0 if `from` is 1.
   if (from.isUnknown())
     return made.opaque(nullptr, false, index->variables);
@@ -240,8 +244,8 @@ ExprRef MaskReader::tile(const Place& place) {
 
 MaskReader::Window MaskReader::windowOf(const Node& node, unsigned axis) {
   const TensorType& type = node.operand(0)->type();
-  Window whole{Dim::fixed(0), IndexSpace::fromModel(type.shape()[axis]), 1};
-  Window none{Dim::unknown(), Dim::unknown(), 0};
+  Window whole{Dim::fixed(0), IndexSpace::fromModel(type.shape()[axis]), 1, true};
+  Window none{Dim::unknown(), Dim::unknown(), 0, false};
   unsigned rank = type.rank();
   auto positionOf = [&](llvm::ArrayRef<int64_t> axes) -> int64_t {
     for (size_t k = 0; k < axes.size(); ++k)
@@ -261,7 +265,7 @@ MaskReader::Window MaskReader::windowOf(const Node& node, unsigned axis) {
     auto at = static_cast<size_t>(position);
     if (!ends || at >= starts->size() || at >= ends->size())
       return none;
-    window = {Dim::fixed((*starts)[at]), Dim::fixed((*ends)[at]), 1};
+    window = {Dim::fixed((*starts)[at]), Dim::fixed((*ends)[at]), 1, false};
   } else {
     const Value* startList = node.operand(1);
     if (!startList || !startList->type().hasRank())
@@ -285,7 +289,7 @@ MaskReader::Window MaskReader::windowOf(const Node& node, unsigned axis) {
     auto step = node.operand(4) ? integerAt(node.operand(4), position) : Dim::fixed(1);
     if (!start || !step || !step->value() || *step->value() < 1)
       return none;
-    window = {*start, end.value_or(Dim::unknown()), *step->value()};
+    window = {*start, end.value_or(Dim::unknown()), *step->value(), false};
   }
   auto fromEnd = [&](Dim& bound) {
     if (!space().isNonNegative(-bound - Dim::fixed(1)))
@@ -321,8 +325,10 @@ ExprRef MaskReader::slice(const Place& place) {
     bool isKeyAxis = place.index[axis]->is(Kind::Integer) &&
                      place.index[axis]->dim.isKnownEqual(IndexSpace::variable(IndexVariable::Key));
     if (extent && *extent >= 2 && isKeyAxis && shifts == 0 && window.step == 1 &&
-        window.start.value() == 0 && window.end.isKnownEqual(keys))
+        window.start.value() == 0 && window.end.isKnownEqual(keys)) {
       granted.push_back({keys, Dim::fixed(*extent)});
+      made.learnNonNegative(Dim::fixed(*extent) - keys);
+    }
   }
   return read(data, index);
 }
@@ -330,8 +336,7 @@ ExprRef MaskReader::slice(const Place& place) {
 Dim MaskReader::slicedExtent(const Node& node, unsigned axis, unsigned depth) {
   Window window = windowOf(node, axis);
   const Dim extent = extentOf(*node.operand(0), axis, depth + 1);
-  bool isWhole = window.step == 1 && window.start.value() == 0 && window.end.isKnownEqual(extent);
-  if (isWhole)
+  if (window.isWhole)
     return extent;
   if (window.step != 1 || window.end.isUnknown() || !extent.value() ||
       !space().isNonNegative(window.end - window.start))
@@ -361,11 +366,14 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
     return isSameRank(node->operand(0)) ? slicedExtent(*node, axis, depth) : declared;
   bool isElementwise = llvm::StringSwitch<bool>(op)
                            .Cases("Where", "And", "Or", "Not", "Cast", "Add", "Sub", "Mul", true)
-                           .Cases("Identity", "Neg", "Xor", "Max", "Min", true)
+                           .Cases("Identity", "Neg", "Xor", "Max", "Min", "Div", true)
+                           .Cases("Equal", "Less", "LessOrEqual", "Greater", true)
+                           .Cases("GreaterOrEqual", "Clip", "Pow", true)
                            .Default(false);
   if (!isElementwise)
     return declared;
   Dim extent = Dim::fixed(1);
+  bool isCommon = true;
   for (const Use& use : node->operands()) {
     if (!use.value() || !use.value()->type().hasRank() || use.value()->type().rank() > rank)
       return declared;
@@ -373,13 +381,17 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
     if (axis < skipped)
       continue;
     Dim own = extentOf(*use.value(), axis - skipped, depth + 1);
+    // Next to T (or S) any other extent is T (or S), or 1; where T is 1, the only index is 0, and
+    // other extents do not matter to who reads there.
+    if (own.isKnownEqual(space().extent(IndexVariable::Key)) ||
+        own.isKnownEqual(space().extent(IndexVariable::Row)))
+      return own;
     if (isOne(own))
       continue;
-    if (own.isUnknown() || (!isOne(extent) && !extent.isKnownEqual(own)))
-      return declared;
+    isCommon &= !own.isUnknown() && (isOne(extent) || extent.isKnownEqual(own));
     extent = own;
   }
-  return extent;
+  return isCommon ? extent : declared;
 }
 
 bool MaskReader::assumptionsHold() const {
@@ -389,6 +401,16 @@ bool MaskReader::assumptionsHold() const {
              grant.larger.isKnownLessEqual(bound.larger);
     });
   });
+}
+
+/// An index that is read for all b, h, i and j does not leave the extent, or the graph would fail.
+void MaskReader::learnFrom(ExprRef index, const Dim& extent) {
+  Dim known = IndexSpace::fromModel(extent);
+  if (shifts != 0 || !index->is(Kind::Integer) || index->variables == noIndices ||
+      known.isUnknown() || !space().isNonNegative(index->dim))
+    return;
+  if (std::optional<Dim> last = space().largest(index->dim))
+    made.learnNonNegative(known - *last - Dim::fixed(1));
 }
 
 ExprRef MaskReader::gather(const Place& place) {
@@ -402,6 +424,7 @@ ExprRef MaskReader::gather(const Place& place) {
   if (rank - 1 + indexRank != place.index.size())
     return nullptr;
   ExprRef position = read(*indices, place.index.slice(*axis, indexRank));
+  learnFrom(position, data.type().shape()[*axis]);
   ExprVector index(place.index.begin(), place.index.begin() + *axis);
   index.push_back(wrapped(position, data.type().shape()[*axis]));
   llvm::append_range(index, place.index.drop_front(*axis + indexRank));
@@ -425,7 +448,9 @@ ExprRef MaskReader::gatherND(const Place& place) {
   ExprVector index;
   for (unsigned axis = 0; axis < *width; ++axis) {
     at.back() = made.number(axis);
-    index.push_back(wrapped(read(*indices, at), data.type().shape()[axis]));
+    ExprRef position = read(*indices, at);
+    learnFrom(position, data.type().shape()[axis]);
+    index.push_back(wrapped(position, data.type().shape()[axis]));
   }
   llvm::append_range(index, place.index.drop_front(outer));
   return read(data, index);
@@ -546,7 +571,10 @@ bool MaskReader::countsUp(const Value& indices, unsigned axis, unsigned rank) {
   at.push_back(made.number(axis));
   // An axis of one element is at 0.
   ExprRef own = indices.type().shape()[axis].value() == 1 ? made.number(0) : at[axis];
-  return read(indices, at) == own;
+  ++shifts;
+  bool isOwn = read(indices, at) == own;
+  --shifts;
+  return isOwn;
 }
 
 } // namespace kvopt

@@ -80,7 +80,9 @@ ExprRef MaskReader::cumulative(const Place& place) {
   ExprVector index(place.index.begin(), place.index.end());
   index[*normal] = made.integer(Dim::symbol("\x01"
                                             "along"));
+  ++shifts;
   ExprRef element = readAt(place.node->operand(0), index);
+  --shifts;
   if (!element->is(Kind::Integer) || !element->dim.value() ||
       !place.index[*normal]->is(Kind::Integer))
     return nullptr;

@@ -50,7 +50,7 @@ public:
     if (const NearMiss* through = at(byNode, site))
       return through;
     // What follows a fused operator is not its own attention's.
-    if (site.op() != "Softmax")
+    if (site.op() != "Softmax" && site.op() != "LogSoftmax")
       return nullptr;
     const NearMiss* best = nullptr;
     for (const Node* node : nodesUpToProducts(site)) {

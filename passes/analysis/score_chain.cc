@@ -31,7 +31,7 @@ std::optional<double> scalarFactor(const Value* value) {
 
 /// One operator on the way, with the operand that the scores come in by.
 struct Step {
-  enum class Kind { Multiply, Divide, Tanh, Add, Fill, Clamp, Pass };
+  enum class Kind { Multiply, Divide, Tanh, Add, Subtract, Fill, Clamp, Pass };
   Kind kind = Kind::Pass;
   Node* node = nullptr;
   Value* other = nullptr; // the mask or the condition
@@ -60,10 +60,14 @@ public:
       return walkQuotient(*node);
     if (node->is("Add"))
       return walkSum(*node);
+    if (node->is("Sub") && node->operand(1))
+      return walkInto(*node, 0, {Step::Kind::Subtract, node, node->operand(1)});
     if (node->is("Where"))
       return walkSelection(*node);
     if (node->is("Max"))
       return walkMaximum(*node);
+    if (node->is("Clip"))
+      return walkClip(*node);
     if (node->is("Tanh"))
       return walkInto(*node, 0, {Step::Kind::Tanh, node});
     if (node->is("Identity"))
@@ -180,6 +184,16 @@ private:
                   "other operands");
   }
 
+  bool walkClip(Node& node) {
+    std::optional<double> floor = scalarFactor(node.operand(1));
+    std::optional<double> ceiling = scalarFactor(node.operand(2));
+    constexpr double aboveAllScores = 1e31;
+    if (floor && (node.operand(2) ? ceiling && *ceiling >= aboveAllScores : true))
+      return walkInto(node, 0, {Step::Kind::Clamp, &node, nullptr, *floor});
+    return refuse(ReasonCode::PatternMismatch, node.result(),
+                  "Clip with one constant lower bound only", "other bounds");
+  }
+
   MatchFailure& failure;
   unsigned visits = 0;
 };
@@ -198,6 +212,8 @@ public:
       return cap(step);
     case Step::Kind::Add:
       return broadcasts(step) && mask({MaskStep::Kind::Add, step.node, step.other});
+    case Step::Kind::Subtract:
+      return broadcasts(step) && mask({MaskStep::Kind::Subtract, step.node, step.other});
     case Step::Kind::Fill:
       return broadcasts(step) &&
              mask({MaskStep::Kind::Fill, step.node, step.other, step.number, step.keepsTrue});

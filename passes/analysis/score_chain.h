@@ -13,11 +13,12 @@ namespace kvopt {
 /// One step of a mask, as it acts on scores x.
 struct MaskStep {
   enum class Kind {
-    Add,    ///< x + operand
-    Fill,   ///< operand ? x : number (keepsTrue), or operand ? number : x
-    Clamp,  ///< max(x, number), with a number that only masked entries are below
-    Scale,  ///< x * number
-    Divide, ///< x / number
+    Add,      ///< x + operand
+    Subtract, ///< x - operand
+    Fill,     ///< operand ? x : number (keepsTrue), or operand ? number : x
+    Clamp,    ///< max(x, number), with a number that only masked entries are below
+    Scale,    ///< x * number
+    Divide,   ///< x / number
   };
   Kind kind;
   Node* node = nullptr;

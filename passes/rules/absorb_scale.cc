@@ -56,27 +56,31 @@ std::optional<Factor> scalarFactor(Node& node) {
 }
 
 class AbsorbScale final : public Rule {
-  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, sinks{"sinks"};
+  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, sinks{"sinks"}, pastLength{"past_length"};
 
 public:
   llvm::StringRef name() const override { return "absorb-scale"; }
   RuleGroup group() const override { return RuleGroup::Raise; }
 
-  P pattern() const override { return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask), maybe(sinks)}); }
+  P pattern() const override {
+    return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask), maybe(sinks), maybe(pastLength)});
+  }
 
   void constraints(Constraints& c) const override {
     c.check([](const Match& match, Refusal& refusal) {
-      MatchFailure failure;
-      for (unsigned operand : {0u, 1u})
-        if (findFactor(*match.root().operand(operand), failure))
-          return true;
-      return refusal.because([&] { return failure; });
+      MatchFailure ofQuery;
+      MatchFailure ofKey;
+      if (findFactor(*match.root().operand(0), ofQuery) ||
+          findFactor(*match.root().operand(1), ofKey))
+        return true;
+      bool hasFactor = ofQuery.code != ReasonCode::PatternMismatch;
+      return refusal.because([&] { return hasFactor ? ofQuery : ofKey; });
     });
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& before = match.root();
-    llvm::SmallVector<Value*, 5> operands;
+    llvm::SmallVector<Value*, 6> operands;
     for (const Use& use : before.operands())
       operands.push_back(use.value());
     MatchFailure failure;

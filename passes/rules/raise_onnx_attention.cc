@@ -236,11 +236,30 @@ private:
     });
   }
 
+  /// p where `total` is p + S and p is a list; null for anything else.
+  static Value* withoutRows(Value& total, const Dim& rows) {
+    const Node* sum = total.producer();
+    if (!sum || !sum->is("Add"))
+      return nullptr;
+    for (unsigned i : {0u, 1u}) {
+      Value* part = sum->operand(i);
+      auto added = sum->operand(1 - i)->knownIntegers();
+      if (added && added->size() == 1 && added->front().isKnownEqual(rows) &&
+          part->type().elementType() == ElementType::Int64 && part->type().hasRank() &&
+          part->type().rank() == 1)
+        return part;
+    }
+    return nullptr;
+  }
+
   /// The operand that states where the rows stand, or null where Sdpa assumes it anyway.
   Value* pastLength(const Match& match, const Facts& facts, Value& query,
                     AttentionBuilder& build) const {
-    if (Value* total = match.find(lengths))
+    if (Value* total = match.find(lengths)) {
+      if (Value* before = withoutRows(*total, facts.rows))
+        return before;
       return &build.node("Sub", {*total, build.extent(query, 2)}, {}, "past_length");
+    }
     if (!isCausal(match.root()) || facts.rows.isKnownEqual(facts.newKeys))
       return nullptr;
     if (Value* past = match.find(pastKey))

@@ -7,12 +7,14 @@
 // masks one operand can stand for. The guard is any of: casts between float types, Where(IsNaN(p),
 // 0, p) (Sdpa gives zeros to a row without any allowed key), Dropout in inference.
 #include "ir/attribute.h"
+#include "passes/analysis/uniform_value.h"
 #include "passes/rule.h"
 #include "passes/score_mask.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/format.h>
+#include <limits>
 
 namespace kvopt {
 namespace {
@@ -33,24 +35,27 @@ Value* beforeWidening(Value& value, ElementType type) {
 
 class RaiseSpelledAttention final : public Rule {
   Var scores{"scores"}, probabilities{"probabilities"}, zero{"zero"}, v{"v"}, ratio{"ratio"},
-      training{"training"}, exponentials{"exponentials"};
+      training{"training"}, exponentials{"exponentials"}, logits{"logits"}, sinks{"sinks"},
+      starts{"starts"}, ends{"ends"}, axes{"axes"}, steps{"steps"}, infinite{"infinite"};
 
 public:
   llvm::StringRef name() const override { return "raise-spelled-attention"; }
   RuleGroup group() const override { return RuleGroup::Raise; }
 
   P pattern() const override {
-    P highest = optional(op("ReduceMax", {scores}), op("ReduceMax", {scores, any()}));
-    P weights = bind(exponentials, op("Exp", {op("Sub", {scores, highest})}));
-    P sum = optional(op("ReduceSum", {exponentials}), op("ReduceSum", {exponentials, any()}));
-    P softmax = oneOf("softmax", {{"operator", op("Softmax", {scores}, {attr("axis", -1)})},
-                                  {"spelled", op("Div", {weights, sum})}});
-    P narrowed = optional(op("Cast", {softmax}), softmax);
-    P guarded = optional(
-        op("Where", {op("IsNaN", {probabilities}), constant(zero), bind(probabilities, narrowed)}),
-        narrowed);
-    P cast = optional(op("Cast", {guarded}), guarded);
-    P dropped = optional(op("Dropout", {cast, maybe(ratio), maybe(training)}), cast);
+    // The plain form comes first everywhere: its failure is the one to report.
+    P column = inner(bind(logits, op("Concat", {scores, sinks}, {attr("axis", -1)})));
+    P logitsSoftmax = softmaxOf(column, logits);
+    P cut = op("Slice", {optional(logitsSoftmax, inner(op("Cast", {logitsSoftmax}))), starts, ends,
+                         maybe(axes), maybe(steps)});
+    P softmax = oneOf("sinks", {{"none", softmaxOf(scores, scores)}, {"column", inner(cut)}});
+    P narrowed = optional(softmax, inner(op("Cast", {softmax})));
+    P isNaN = inner(op("IsNaN", {probabilities}));
+    P guard = oneOf("guard", {{"nan", isNaN}, {"rows", allMaskedRows()}});
+    P guarded =
+        optional(narrowed, inner(op("Where", {guard, zero, bind(probabilities, narrowed)})));
+    P cast = optional(guarded, inner(op("Cast", {guarded})));
+    P dropped = optional(cast, inner(op("Dropout", {cast, maybe(ratio), maybe(training)})));
     return op("MatMul", {dropped, v});
   }
 
@@ -68,9 +73,12 @@ public:
     std::optional<Plan> plan = planOf(match, failure);
     if (!plan)
       return failure;
-    llvm::SmallVector<Value*, 4> operands{plan->query, keys(*plan, rewriter), &match[v]};
-    if (Value* mask = buildScoreMask(plan->mask, rewriter))
+    llvm::SmallVector<Value*, 5> operands{plan->query, keys(*plan, rewriter), &match[v]};
+    Value* mask = buildScoreMask(plan->mask, rewriter);
+    if (mask || plan->sinks)
       operands.push_back(mask);
+    if (plan->sinks)
+      operands.push_back(sinkPerHead(*plan->sinks, rewriter));
     std::vector<NamedAttribute> attributes;
     attributes.push_back({"scale", Attribute::ofFloat(static_cast<float>(plan->chain.scale))});
     if (plan->chain.softcap != 0.0)
@@ -84,40 +92,82 @@ public:
   }
 
 private:
+  /// Readers are checked here and not by the matcher: those of the extents do no harm.
+  static P inner(P pattern) { return escaping(std::move(pattern)); }
+
+  static P reduced(const char* name, const P& operand) {
+    return optional(inner(op(name, {operand})), inner(op(name, {operand, any()})));
+  }
+
+  /// A softmax of `operand`, which is `same`, also shifted by its maximum or spelled out.
+  P softmaxOf(const P& operand, const Var& same) const {
+    P shifted = inner(op("Sub", {operand, reduced("ReduceMax", same)}));
+    P weights = inner(bind(exponentials, op("Exp", {shifted})));
+    return oneOf("softmax",
+                 {{"operator", inner(op("Softmax", {operand}, {attr("axis", -1)}))},
+                  {"shifted", inner(op("Softmax", {shifted}, {attr("axis", -1)}))},
+                  {"spelled", inner(op("Div", {weights, reduced("ReduceSum", exponentials)}))}});
+  }
+
+  /// "Every score of the row is -inf".
+  P allMaskedRows() const {
+    P isMasked = inner(commutative("Equal", {scores, constant(infinite)}));
+    return inner(op("Cast", {reduced("ReduceMin", inner(op("Cast", {isMasked})))}));
+  }
+
   struct Plan {
     ScoreChain chain;
     ScoreMask mask;
     Value* query = nullptr;
     Value* keysTransposed = nullptr; ///< [B,G,D,T]; null when `keyRows` is set
     Value* keyRows = nullptr;        ///< [B,G,T,D]
+    Value* sinks = nullptr;          ///< [1,H,1,1], leading axes may be missing
   };
 
   /// What stands between the softmax and the product with the values changes no probability.
   bool checkGuard(const Match& match, MatchFailure& failure) const {
+    auto refuse = [&](const Node& node, std::string expected, std::string found) {
+      failure = {ReasonCode::PatternMismatch, nameOf(node), std::move(expected), std::move(found),
+                 ""};
+      return false;
+    };
     for (Node* node : match.nodes()) {
-      if (node->is("Cast") && !isFloatingPoint(node->result().type().elementType())) {
-        failure = {ReasonCode::DtypeMix, nameOf(*node), "a cast to a floating-point type",
-                   node->result().type().str(), ""};
-        return false;
-      }
-      if ((node->is("ReduceMax") || node->is("ReduceSum")) && !reducesLastAxis(*node)) {
-        failure = {ReasonCode::PatternMismatch, nameOf(*node),
-                   "a reduction that keeps the last axis", "other axes", ""};
-        return false;
-      }
-      if (node->is("Dropout") && !isInference(match, *node)) {
-        failure = {ReasonCode::PatternMismatch, nameOf(*node), "Dropout in inference",
-                   "training mode, or a reader of its mask", ""};
-        return false;
-      }
+      if (node->is("Cast") && !isHarmless(*node))
+        return refuse(*node, "a cast to a floating-point type", node->result().type().str());
+      if (node->op().str().rfind("Reduce", 0) == 0 && !reducesLastAxis(*node))
+        return refuse(*node, "a reduction that keeps the last axis", "other axes");
+      if (node->is("Dropout") && !isInference(match, *node))
+        return refuse(*node, "Dropout in inference", "training mode, or a reader of its mask");
+      if (node->is("Slice") && !cutsSinks(match, *node))
+        return refuse(*node, "all probabilities but those of the sinks", "another part");
+      if (node->is("Where") && uniformValue(match[zero]) != 0.0)
+        return refuse(*node, "0 in rows without any allowed key", match[zero].type().str());
+      if (node->is("Equal") &&
+          scalarValue(*match[infinite].constant()) != -std::numeric_limits<double>::infinity())
+        return refuse(*node, "scores of -inf", "another number");
     }
-    const Value* guard = match.find(zero);
-    if (!guard ||
-        (guard->constant()->shape().size() <= 4 && scalarValue(*guard->constant()) == 0.0))
-      return true;
-    failure = {ReasonCode::PatternMismatch, guard->name().str(), "0 in place of NaN",
-               guard->type().str(), ""};
-    return false;
+    return true;
+  }
+
+  /// Between float types, or from and to the truth values of a guard.
+  static bool isHarmless(const Node& cast) {
+    return isFloatingPoint(cast.result().type().elementType()) ||
+           cast.result().type().elementType() == ElementType::Bool ||
+           (cast.operand(0) && cast.operand(0)->type().elementType() == ElementType::Bool);
+  }
+
+  /// The slice leaves out the last column, which Concat appended to the scores.
+  bool cutsSinks(const Match& match, const Node& slice) const {
+    auto only = [](const Value* value) -> std::optional<int64_t> {
+      auto known = value ? value->knownIntegers() : std::nullopt;
+      return known && known->size() == 1 ? known->front().value() : std::nullopt;
+    };
+    std::optional<int64_t> axis = only(match.find(axes));
+    const Value* stride = match.find(steps);
+    return (axis == -1 || axis == 3) && only(&match[starts]) == 0 &&
+           (!stride || only(stride) == 1) && match[sinks].type().dim(-1).value() == 1 &&
+           (only(&match[ends]) == -1 ||
+            slice.result().type().dim(-1).isKnownEqual(match[scores].type().dim(-1)));
   }
 
   static bool reducesLastAxis(const Node& reduction) {
@@ -148,7 +198,11 @@ private:
     std::optional<ScoreChain> chain = readScoreChain(match[scores], failure);
     if (!chain || !nothingEscapes(match, *chain, failure))
       return std::nullopt;
+    if (match.find(sinks) && !onePerHead(match[sinks], failure))
+      return std::nullopt;
     Plan plan{std::move(*chain), {}};
+    if (match.find(sinks))
+      plan.sinks = onePerHead(match[sinks], failure);
     if (!chooseOperands(plan, match[v], failure) || !shapesAgree(plan, match[v], failure))
       return std::nullopt;
     std::optional<ScoreMask> mask = planScoreMask(plan.chain, failure);
@@ -160,11 +214,13 @@ private:
 
   /// Nothing outside may read the scores or probabilities; their extents may be read.
   static bool nothingEscapes(const Match& match, const ScoreChain& chain, MatchFailure& failure) {
-    for (Node* node : chain.nodes) {
+    llvm::SmallVector<Node*, 16> nodes(chain.nodes.begin(), chain.nodes.end());
+    nodes.append(match.nodes().begin() + 1, match.nodes().end());
+    for (Node* node : nodes) {
       Value& result = node->result();
       std::string reader = result.isGraphOutput() ? "the graph's output" : "";
       for (Use& use : result.uses())
-        if (!match.contains(use.user()) && !llvm::is_contained(chain.nodes, &use.user()) &&
+        if (!match.contains(use.user()) && !llvm::is_contained(nodes, &use.user()) &&
             !use.user().is("Shape"))
           reader = use.user().describe();
       if (reader.empty())
@@ -237,6 +293,33 @@ private:
                     "keys with the query's number of heads, or one",
                     query.str() + " and " + key.str());
     return true;
+  }
+
+  /// The value [1,H,1,1] that is repeated over batch and rows to make the column of sinks.
+  static Value* onePerHead(Value& column, MatchFailure& failure) {
+    constexpr unsigned mostSteps = 4;
+    Value* value = &column;
+    for (unsigned step = 0; step < mostSteps && value; ++step) {
+      const TensorType& type = value->type();
+      if (type.hasRank() && type.rank() >= 3 && type.rank() <= 4 && type.dim(-1).value() == 1 &&
+          type.dim(-2).value() == 1 && (type.rank() == 3 || type.dim(0).value() == 1))
+        return value;
+      Node* producer = value->producer();
+      value = producer && producer->is("Expand") ? producer->operand(0) : nullptr;
+    }
+    failure = {ReasonCode::SinkUnsupported, column.name().str(),
+               "one number per head, repeated over batch and rows", column.type().str(), ""};
+    return nullptr;
+  }
+
+  static Value* sinkPerHead(Value& value, Rewriter& rewriter) {
+    Value& rest = rewriter.constant("rest", int64Tensor({-1}));
+    Value* list = &rewriter.create("Reshape", {&value, &rest}, {}, 1, "sinks").result();
+    if (value.type().elementType() == ElementType::Float)
+      return list;
+    std::vector<NamedAttribute> attributes;
+    attributes.push_back({"to", Attribute::ofInt(static_cast<int64_t>(ElementType::Float))});
+    return &rewriter.create("Cast", {list}, std::move(attributes), 1, "sinks").result();
   }
 
   static Value* keys(const Plan& plan, Rewriter& rewriter) {

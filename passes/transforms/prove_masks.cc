@@ -33,7 +33,7 @@ void note(Node& node, const std::string& text) {
 /// would have to differ by thousands to make up for the number. A row that sees no key, though,
 /// averages over all of them, hidden or not, and must go on doing so.
 bool keepsEveryRow(const MaskFacts& facts) {
-  if (facts.causal != Proof::Proved || facts.remaining == MaskFacts::Remaining::Other)
+  if (facts.remaining == MaskFacts::Remaining::Other)
     return false;
   return facts.isExact || facts.everyRowSeesAKey;
 }
@@ -68,7 +68,8 @@ private:
       if (!remaining || remaining == question.mask)
         return false;
     }
-    node.setAttribute("causal", Attribute::ofInt(1));
+    if (facts.causal == Proof::Proved)
+      node.setAttribute("causal", Attribute::ofInt(1));
     if (facts.window > 0)
       node.setAttribute("window", Attribute::ofInt(facts.window));
     if (node.attribute("mask_boolean"))

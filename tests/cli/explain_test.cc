@@ -158,6 +158,33 @@ TEST(ExplainTest, AnExhaustedBudgetIsShown) {
   EXPECT_NE(text.out.find("step-budget in raise-attention"), std::string::npos) << text.out;
 }
 
+TEST(ExplainTest, ADisabledRuleLeavesItsSitesMissed) {
+  std::vector<std::string> arguments{"explain", shippedModel("gpt2-dynamo18-eager"), "--disable",
+                                     "raise-attention"};
+  nlohmann::json json = runJson(arguments);
+  ASSERT_EQ(json["sites"].size(), 1u);
+  EXPECT_EQ(json["sites"][0]["status"], "missed");
+  EXPECT_TRUE(json["sites"][0]["nearest"].is_null());
+  arguments.back() = "no-rule";
+  EXPECT_EQ(runProgram(arguments).code, 2);
+}
+
+TEST(ExplainTest, WithoutAttentionItSaysSo) {
+  TemporaryFolder folder;
+  std::string text = folder.write("m.onnxtxt", R"(<ir_version: 8, opset_import: ["" : 17]>
+g (float[N, 4] x, float[4, 8] w) => (float[N, 8] y)
+{
+  h = MatMul (x, w)
+  y = Softmax (h)
+}
+)");
+  ASSERT_EQ(runProgram({"opt", text, "--pipeline", "", "-o", folder.path("m.onnx")}).code, 0);
+  EXPECT_TRUE(runJson({"explain", folder.path("m.onnx")})["sites"].empty());
+  ProgramResult result = runProgram({"explain", folder.path("m.onnx")});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_NE(result.out.find("nothing here weighs rows"), std::string::npos) << result.out;
+}
+
 TEST(ExplainTest, ColourIsForTerminals) {
   std::vector<std::string> arguments{"explain", shippedModel("kjv")};
   EXPECT_EQ(runProgram(arguments).out.find('\x1b'), std::string::npos);

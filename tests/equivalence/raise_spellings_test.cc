@@ -18,7 +18,10 @@ struct Spelling {
   const char* reference = nullptr;
   double tolerance = 1e-5;
   int opset = 17;
+  bool isHalf = false;
 };
+
+void PrintTo(const Spelling& spelling, std::ostream* stream) { *stream << spelling.name; }
 
 std::string modelText(int opset, const std::string& body) {
   return "<ir_version: 8, opset_import: [\"\" : " + std::to_string(opset) + R"(]>
@@ -32,7 +35,8 @@ attention (float[B, 4, S, 16] q, float[B, 4, T, 16] k, float[B, 4, T, 16] v, flo
    float billion = {-1e9}, float[1] minus_infinity = {-inf}, float16 lowest_half = {-65504.0},
    float16 zero_half = {0.0}, int64[4] split = {0, 0, 4, 16}, int64[1] last = {-1},
    int64[1] end = {9223372036854775807}, float ratio = {0.5}, bool training = {0},
-   float[64] projection_bias = {)" +
+   float[4] sink_values = {0.5, -1.0, 2.0, 0.0}, int64[4] head_axis = {1, 4, 1, 1},
+   int64[1] single = {1}, int64[1] begin = {0}, float[64] projection_bias = {)" +
          [] {
            std::string numbers;
            for (int i = 0; i < 64; ++i)
@@ -191,6 +195,13 @@ constexpr Spelling spellings[] = {
       x = Max (m, lowest)
       p = Softmax <axis = -1> (x)
       o = MatMul (p, v))"},
+    {"SubtractedMask", R"(qk = MatMul (q, kt)
+      negative = Neg (mask)
+      b = Sub (qk, negative)
+      w = Where (allowed, b, lowest)
+      x = Clip (w, lowest)
+      p = Softmax <axis = -1> (x)
+      o = MatMul (p, v))"},
     {"CastsOfOneType", R"(qk = MatMul (q, kt)
       m = Add (qk, mask)
       c = Cast <to = 1> (m)
@@ -212,6 +223,36 @@ constexpr Spelling spellings[] = {
       e = Exp (below)
       sum = ReduceSum <keepdims = 1> (e, last)
       p = Div (e, sum)
+      o = MatMul (p, v))"},
+    {"ShiftedSoftmax", R"(qk = MatMul (q, kt)
+      m = Add (qk, mask)
+      top = ReduceMax <axes = [-1]> (m)
+      below = Sub (m, top)
+      p = Softmax <axis = -1> (below)
+      o = MatMul (p, v))"},
+    {"SafeSoftmax", R"(qk = MatMul (q, kt)
+      w = Where (allowed, qk, minus_infinity)
+      p = Softmax <axis = -1> (w)
+      is_masked = Equal (w, minus_infinity)
+      as_number = Cast <to = 7> (is_masked)
+      least = ReduceMin <axes = [-1], keepdims = 1> (as_number)
+      whole_row = Cast <to = 9> (least)
+      shape = Shape (p)
+      nothing = Expand (zero, shape)
+      g = Where (whole_row, nothing, p)
+      o = MatMul (g, v))"},
+    {"Sinks", R"(qk = MatMul (q, kt)
+      s = Mul (qk, quarter)
+      m = Add (s, mask)
+      per_head = Reshape (sink_values, head_axis)
+      rows = Shape <end = 3> (q)
+      repeated = Concat <axis = 0> (rows, single)
+      column = Expand (per_head, repeated)
+      logits = Concat <axis = -1> (m, column)
+      top = ReduceMax <axes = [-1], keepdims = 1> (logits)
+      below = Sub (logits, top)
+      all = Softmax <axis = -1> (below)
+      p = Slice (all, begin, last, last)
       o = MatMul (p, v))"},
     {"OldSoftmax", R"(qk = MatMul (q, kt)
       m = Add (qk, mask)
@@ -250,7 +291,7 @@ constexpr Spelling spellings[] = {
       ph = Cast <to = 10> (p)
       oh = MatMul (ph, vh)
       o = Cast <to = 1> (oh))",
-     nullptr, 2e-2},
+     nullptr, 2e-3, 17, true},
     {"HalfStorageFilled", R"(qh = Cast <to = 10> (q)
       kh = Cast <to = 10> (kt)
       vh = Cast <to = 10> (v)
@@ -259,7 +300,7 @@ constexpr Spelling spellings[] = {
       p = Softmax <axis = -1> (w)
       oh = MatMul (p, vh)
       o = Cast <to = 1> (oh))",
-     nullptr, 2e-2},
+     nullptr, 2e-3, 17, true},
     {"HalfStorageUpcast", R"(qh = Cast <to = 10> (q)
       kh = Cast <to = 10> (k)
       vh = Cast <to = 10> (v)
@@ -272,7 +313,7 @@ constexpr Spelling spellings[] = {
       ph = Cast <to = 10> (p)
       oh = MatMul (ph, vh)
       o = Cast <to = 1> (oh))",
-     nullptr, 2e-2},
+     nullptr, 2e-3, 17, true},
 };
 
 struct Sizes {
@@ -356,19 +397,23 @@ protected:
   std::unique_ptr<Model> raisedModel() {
     auto model = read(GetParam().body);
     PassContext context(registries.rules, registries.targets);
-    NearMissList misses;
     context.nearMisses = &misses;
     PassManager manager(registries.passes, {});
     successOrThrow(manager.addPipeline(
         "infer-shapes,normalize,raise-attention,normalize,eliminate-dead-nodes"));
     successOrThrow(manager.run(*model, context));
-    for (const NearMiss& miss : misses.ranked())
-      if (miss.rule == "raise-spelled-attention")
-        ADD_FAILURE() << miss.failure.str();
     return model;
   }
 
+  std::string reasons() const {
+    std::string text;
+    for (const NearMiss& miss : misses.ranked())
+      text += miss.rule + " at " + miss.root + ": " + miss.failure.str() + "\n";
+    return text;
+  }
+
   Registries registries;
+  NearMissList misses;
 };
 
 TEST_P(RaiseSpellingsTest, ComputesTheSame) {
@@ -379,13 +424,16 @@ TEST_P(RaiseSpellingsTest, ComputesTheSame) {
     attentions += node.is("ai.kvopt::Sdpa");
     EXPECT_FALSE(node.is("Softmax") || node.is("Exp") || node.is("MatMul")) << node.describe();
   }
-  ASSERT_EQ(attentions, 1u);
+  ASSERT_EQ(attentions, 1u) << reasons();
   auto before = valueOrThrow(Executor::create(*original, registries.kernels));
   auto after = valueOrThrow(Executor::create(*raised, registries.kernels));
   const Sizes allSizes[] = {{1, 1, 1}, {1, 1, 7}, {2, 3, 3}, {2, 5, 17}, {1, 4, 33}};
   for (const Sizes& sizes : allSizes)
     // With the larger factor scores reach about 100, where neighbouring floats are 8e-6 apart.
+    // float16 sums of such scores and -65504 are not -65504 any more but multiples of 32.
     for (double factor : {1.0, 16.0}) {
+      if (factor > 1.0 && GetParam().isHalf)
+        continue;
       Inputs inputs(sizes, factor);
       auto expected = valueOrThrow(before->run(inputs.views()));
       auto found = valueOrThrow(after->run(inputs.views()));
