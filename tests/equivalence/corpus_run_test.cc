@@ -63,17 +63,14 @@ private:
         Tensor::of<int32_t>(allocator, element, shape, std::span<const int32_t>(narrow)));
   }
 
-  /// Zeros; extents that are not fixed are the batch size, 1, and then the past's length, 0.
+  /// Zeros; extents that are not fixed are the batch size, 1, then the past's length, 0, and then
+  /// the width of a head, which is 16 where a model does not say.
   Tensor emptyState(const TensorType& type) const {
     Extents shape;
-    bool batchSeen = false;
-    for (const Dim& dim : type.shape()) {
-      if (!dim.value())
-        shape.push_back(batchSeen ? 0 : 1);
-      else
-        shape.push_back(*dim.value());
-      batchSeen |= !dim.value();
-    }
+    const int64_t open[] = {1, 0, 16};
+    size_t next = 0;
+    for (const Dim& dim : type.shape())
+      shape.push_back(dim.value() ? *dim.value() : open[next++]);
     const int64_t count =
         std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
     const bool half = type.elementType() == ElementType::Float16;
