@@ -44,6 +44,12 @@ std::string maskKind(const Node& attention) {
   return mask->type().elementType() == ElementType::Bool ? "boolean" : "additive";
 }
 
+OrderedJson layout(const std::optional<CacheUpdate>& update) {
+  if (!update || update->layout.axes.empty())
+    return nullptr;
+  return update->layout.text();
+}
+
 OrderedJson siteJson(const AttentionSite& site) {
   OrderedJson json;
   bool raised = site.node->op() == OpName("ai.kvopt::Sdpa");
@@ -57,7 +63,9 @@ OrderedJson siteJson(const AttentionSite& site) {
   json["kv_heads"] = number(site.keyHeads);
   json["k_head_dim"] = number(site.keyWidth);
   json["v_head_dim"] = number(site.valueWidth);
-  json["layout"] = site.hasCache() ? OrderedJson("BHSD") : nullptr;
+  json["policy"] = sitePolicyName(site.policy).str();
+  json["layout"] = layout(site.key);
+  json["value_layout"] = layout(site.value);
   json["key_axis"] = site.key ? OrderedJson(site.key->axis) : nullptr;
   json["value_axis"] = site.value ? OrderedJson(site.value->axis) : nullptr;
   json["causal"] = raised && site.node->intAttr("causal", 0) != 0;
@@ -66,9 +74,8 @@ OrderedJson siteJson(const AttentionSite& site) {
   json["scale"] = raised ? OrderedJson(site.node->floatAttr("scale", 1)) : nullptr;
   json["mask"] = raised ? OrderedJson(maskKind(*site.node)) : nullptr;
   auto name = [](const std::optional<CacheUpdate>& update, bool past) -> OrderedJson {
-    if (!update)
-      return nullptr;
-    return (past ? update->past : update->present)->name().str();
+    const Value* value = !update ? nullptr : past ? update->past : update->present;
+    return value ? OrderedJson(value->name().str()) : OrderedJson(nullptr);
   };
   json["past_key"] = name(site.key, true);
   json["past_value"] = name(site.value, true);
@@ -128,7 +135,7 @@ void printText(const InspectOptions& options, const RecoveredModel& recovered,
       auto keyBytes = cacheBytes(*site.key, options.context);
       auto valueBytes = cacheBytes(*site.value, options.context);
       known &= keyBytes && valueBytes;
-      total += keyBytes.value_or(0) + valueBytes.value_or(0);
+      total += keyBytes.value_or(0) + (site.isLatent() ? 0 : valueBytes.value_or(0));
     }
     out += fmt::format("  {:<4} {:<6} matched  {}/{}×{}  mask {}  {}  {}\n", site.id(),
                        siteKindName(site.kind), site.queryHeads.str(), site.keyHeads.str(),

@@ -76,7 +76,22 @@ void Rewriter::recordSources(Node& fused, llvm::ArrayRef<Node*> sources) {
   fused.setMetadata({{ruleMetadataKey, entry.rule}, {sourceMetadataKey, names}});
 }
 
+/// The goal that is made first, if all are made by nodes of one graph: nothing that stands before
+/// it depends on any of them.
+static const Node* firstProducer(llvm::ArrayRef<const Value*> goals) {
+  const Node* first = nullptr;
+  for (const Value* goal : goals) {
+    const Node* producer = goal->producer();
+    if (!producer || (first && &first->graph() != &producer->graph()))
+      return nullptr;
+    if (!first || producer->comesBefore(*first))
+      first = producer;
+  }
+  return first;
+}
+
 std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const Value*> goals) {
+  const Node* first = firstProducer(goals);
   llvm::DenseMap<const Value*, const Value*> cameFrom;
   llvm::SmallVector<const Value*, 32> pending{&from};
   cameFrom[&from] = nullptr;
@@ -90,7 +105,8 @@ std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const
       return path;
     }
     const Node* producer = value->producer();
-    if (!producer)
+    if (!producer ||
+        (first && &producer->graph() == &first->graph() && producer->comesBefore(*first)))
       continue;
     auto visit = [&](const Value* operand) {
       if (operand && cameFrom.try_emplace(operand, value).second)

@@ -79,7 +79,8 @@ private:
 };
 
 /// A path of values from `from` back to any of `goals` along operands (captures of subgraphs
-/// included); empty when `from` does not depend on them.
+/// included); empty when `from` does not depend on them. Looks no further back than where the goals
+/// are made, so nodes must stand in execution order.
 std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const Value*> goals);
 
 /// Restores "operands before readers" with the fewest surprises: nodes keep their relative order
