@@ -45,8 +45,6 @@ struct CacheUpdate {
   Node* update = nullptr;
   /// Where each batch row's new rows begin, [1] or [B]; null: behind all rows of the past.
   Value* pastLength = nullptr;
-  /// A node that reads the extents of what `update` made, or null.
-  Node* shapeReader = nullptr;
   unsigned axis = 0; ///< the sequence's, in the past's own layout
   CacheLayout layout;
   CacheLayout freshLayout;
@@ -69,6 +67,9 @@ struct AttentionSite {
   std::optional<CacheUpdate> value;
   /// Set when the site is missed: attention not recognised, or a cache that cannot be proved.
   std::optional<MatchFailure> failure;
+  /// A node that reads the extents of the joined rows for other ends than to move them to the
+  /// attention; null if none does.
+  Node* shapeReader = nullptr;
   /// The rule that recognised the attention.
   std::string rule;
 

@@ -95,6 +95,8 @@ void CacheOrigins::visit(const Node& node) {
       return;
     if (!origin) {
       origin = *from;
+      if (use.operandIndex() == 0 && mayUpdateCache(node))
+        break; // whatever else there is, it is written into this
       continue;
     }
     if (origin->input != from->input)

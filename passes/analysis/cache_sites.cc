@@ -79,6 +79,8 @@ public:
       return std::move(site);
     site.key = std::move(keyTrace.update);
     site.value = std::move(valueTrace.update);
+    if (site.grows())
+      site.shapeReader = tracer.shapeReader(*site.key, *site.value);
     if (site.key->repeats.value() != 1 && !site.keyHeads.isUnknown())
       if (auto groups = site.keyHeads.dividedBy(site.key->repeats))
         site.keyHeads = *groups;

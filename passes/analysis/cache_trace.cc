@@ -132,8 +132,6 @@ bool servesOnly(const Node& shape, const llvm::DenseSet<const Node*>& movers) {
 
 void CacheTracer::collect(Readers& readers, Value& updated, const AxisMap& map) {
   llvm::SmallVector<Readers::Output, 8> pending{{&updated, map, false}};
-  llvm::DenseSet<const Node*> movers;
-  llvm::SmallVector<Node*, 4> shapeReaders;
   while (!pending.empty()) {
     Readers::Output current = pending.pop_back_val();
     if (current.value->isGraphOutput())
@@ -143,22 +141,23 @@ void CacheTracer::collect(Readers& readers, Value& updated, const AxisMap& map) 
       if (reader.isUnused())
         continue;
       if (reader.op() == "Shape") {
-        shapeReaders.push_back(&reader);
+        readers.shapeReaders.push_back(&reader);
         continue;
       }
       bool isHere = &reader.graph() == &updated.graph();
       if (isHere && reader.op() == OpName("ai.kvopt::Sdpa") &&
           (use.operandIndex() == 1 || use.operandIndex() == 2)) {
-        if (readers.attention && readers.attention != &reader)
+        if (!readers.attention)
+          readers.attention = &reader;
+        else if (readers.attention != &reader)
           readers.otherAttention = &reader;
-        readers.attention = &reader;
         continue;
       }
       if (!isHere || !movesData(reader) || use.operandIndex() != 0) {
         readers.escape = &reader;
         return;
       }
-      movers.insert(&reader);
+      readers.movers.push_back(&reader);
       std::optional<AxisMap> next;
       if (current.map)
         next = mapAfter(reader, *current.map);
@@ -172,9 +171,19 @@ void CacheTracer::collect(Readers& readers, Value& updated, const AxisMap& map) 
       }
     }
   }
-  for (Node* reader : shapeReaders)
-    if (&reader->graph() != &updated.graph() || !servesOnly(*reader, movers))
-      readers.shapeReader = reader;
+}
+
+Node* CacheTracer::shapeReader(const CacheUpdate& key, const CacheUpdate& value) const {
+  llvm::DenseSet<const Node*> movers;
+  for (const CacheUpdate* update : {&key, &value})
+    if (auto found = readers.find(update->update); found != readers.end())
+      movers.insert(found->second.movers.begin(), found->second.movers.end());
+  for (const CacheUpdate* update : {&key, &value})
+    if (auto found = readers.find(update->update); found != readers.end())
+      for (Node* reader : found->second.shapeReaders)
+        if (&reader->graph() != &update->update->graph() || !servesOnly(*reader, movers))
+          return reader;
+  return nullptr;
 }
 
 const CacheTracer::Readers& CacheTracer::readersOf(Value& updated, const AxisMap& map) {
@@ -204,7 +213,6 @@ std::optional<MatchFailure> CacheTracer::findPresent(CacheUpdate& update, const 
                : failureAt(ReasonCode::PresentNotOutput, updated, "a graph output",
                            "a value inside the graph");
   update.present = present->value;
-  update.shapeReader = found.shapeReader;
   if (present->windowed)
     update.policy = SitePolicy::Ring;
   const char* expected = "the present to be read by its attention and by Shape only";
@@ -215,8 +223,8 @@ std::optional<MatchFailure> CacheTracer::findPresent(CacheUpdate& update, const 
   if (found.outputs.size() > 1)
     return failureAt(ReasonCode::CacheEscapes, updated, "one output for each cache",
                      fmt::format("{} of them", found.outputs.size()));
-  const Node* other = found.otherAttention == &attention ? found.attention : found.otherAttention;
-  if (other && other != &attention)
+  const Node* other = found.attention == &attention ? found.otherAttention : found.attention;
+  if (other)
     return failureAt(ReasonCode::SharedReader, updated, expected,
                      other->describe() + " reads it as data");
   return std::nullopt;

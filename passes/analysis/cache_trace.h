@@ -26,6 +26,10 @@ public:
   /// `operand` is the K or V of `attention`, an ai.kvopt::Sdpa node.
   CacheTrace trace(Value& operand, Node& attention);
 
+  /// A node that reads the extents of what one of the caches' updates made, or of what was moved
+  /// from there, for more than to move it to the attention that both belong to; null if none does.
+  Node* shapeReader(const CacheUpdate& key, const CacheUpdate& value) const;
+
 private:
   /// Where a chain of nodes that only move data begins.
   struct Root {
@@ -45,7 +49,8 @@ private:
     Node* attention = nullptr;      ///< one that reads it
     Node* otherAttention = nullptr; ///< another one
     Node* escape = nullptr;         ///< one that reads it as data
-    Node* shapeReader = nullptr;
+    llvm::SmallVector<Node*, 4> shapeReaders;
+    llvm::SmallVector<Node*, 4> movers; ///< that carry it to its attention and its output
   };
 
   static Root walkBack(Value& start, std::optional<AxisMap> map);

@@ -69,6 +69,10 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
   }
   finishManifest();
   graph.eraseDeadNodes();
+  for (const auto& [present, type] : presentTypes)
+    if (present->hasUses())
+      return unsupported("the cache '{}' is still read by {}", present->name(),
+                         (*present->uses().begin()).user().describe());
   if (llvm::Error error = inferShapes(graph))
     return error;
   for (auto& [value, type] : presentTypes)

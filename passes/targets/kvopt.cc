@@ -125,12 +125,11 @@ private:
                           "operands that do not depend on the present", text,
                           "run normalize first"};
     }
-    for (const CacheUpdate* update : {&*site.key, &*site.value})
-      if (const Node* reader = update->shapeReader)
-        return MatchFailure{ReasonCode::CacheEscapes, update->update->result().name().str(),
-                            "shapes computed from the past and the new rows",
-                            reader->describe() + " reads the shape of the present",
-                            "run normalize first"};
+    if (const Node* reader = site.shapeReader)
+      return MatchFailure{ReasonCode::CacheEscapes, reader->operand(0)->name().str(),
+                          "shapes computed from the past and the new rows",
+                          reader->describe() + " reads the shape of the present",
+                          "run normalize first"};
     return std::nullopt;
   }
 

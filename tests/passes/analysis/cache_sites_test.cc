@@ -123,7 +123,7 @@ TEST_F(CacheSitesTest, HeadsFoldedIntoTheBatch) {
     vr = Reshape (pv, target_v)
     o = ai.kvopt.Sdpa <scale = 0.25> (q, kt, vr))"),
       "self growing (BH)DS@2 (BH)SD@1");
-  EXPECT_EQ(found[0].key->shapeReader, nullptr); // its readers only direct the Reshapes
+  EXPECT_EQ(found[0].shapeReader, nullptr); // its readers only direct the Reshapes
 }
 
 TEST_F(CacheSitesTest, OneHeadWithoutAnAxis) {
