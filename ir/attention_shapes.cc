@@ -76,19 +76,6 @@ llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& sid
   return capacity;
 }
 
-llvm::Error checkPastLength(const ShapeContext& context, unsigned operand) {
-  if (llvm::Error error = requireRank(context, operand, 1))
-    return error;
-  const TensorType& length = context.type(operand);
-  if (length.elementType() != ElementType::Undefined && length.elementType() != ElementType::Int64)
-    return context.error(fmt::format("past_length is {}, it should be int64", length.str()));
-  Dim rows = length.dim(0);
-  if (rows.isKnownDifferent(Dim::fixed(1)) && rows.isKnownDifferent(context.type(0).dim(0)))
-    return context.error(
-        fmt::format("past_length has {} elements, not 1 or one a batch row", rows.str()));
-  return llvm::Error::success();
-}
-
 llvm::Error checkMaskElements(const ShapeContext& context, unsigned operand) {
   ElementType element = context.element(operand);
   if (element == ElementType::Undefined)
@@ -131,6 +118,20 @@ llvm::Error checkSinks(const ShapeContext& context, unsigned operand) {
     return error;
   return requireEqual(context, context.type(operand).dim(0), context.type(0).dim(1),
                       "sinks and query heads");
+}
+
+llvm::Error checkPastLength(const ShapeContext& context, unsigned operand, const Dim& batch) {
+  if (llvm::Error error = requireRank(context, operand, 1))
+    return error;
+  if (context.element(operand) != ElementType::Undefined &&
+      context.element(operand) != ElementType::Int64)
+    return context.error(
+        fmt::format("past_length is {}, it should be int64", context.type(operand).str()));
+  Dim rows = context.type(operand).dim(0);
+  if (rows.isKnownDifferent(Dim::fixed(1)) && rows.isKnownDifferent(batch))
+    return context.error(
+        fmt::format("past_length has {} elements, not 1 or one a batch row", rows.str()));
+  return llvm::Error::success();
 }
 
 } // namespace kvopt

@@ -28,13 +28,13 @@ struct CacheSide {
 /// Fails when the rows do not fit the cache; its capacity.
 llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& side);
 
-/// Fails when the past's length is no int64 [1] or [B].
-llvm::Error checkPastLength(const ShapeContext& context, unsigned operand);
-
 /// Fails when the attribute mask_boolean contradicts the mask's element type.
 llvm::Error checkMaskElements(const ShapeContext& context, unsigned operand);
 
 /// Fails when the sinks are not [H].
 llvm::Error checkSinks(const ShapeContext& context, unsigned operand);
+
+/// Fails when the operand is not int64 of shape [1] or [B]; `batch` is B.
+llvm::Error checkPastLength(const ShapeContext& context, unsigned operand, const Dim& batch);
 
 } // namespace kvopt

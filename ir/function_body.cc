@@ -1,4 +1,4 @@
-// The bodies, assembled from the parts that the two operators share.
+// The bodies, assembled from the parts that the operators share.
 //
 // A body cannot branch on an attribute: attributes enter as constants, and Where selects.
 #include "ir/function_body.h"
@@ -195,7 +195,7 @@ std::string presentRows(const std::string& side, const CacheForm& form) {
 }
 
 /// The cache with its new rows, and the rows that attention reads.
-std::string appendRows(const std::string& side, const CacheForm& form) {
+std::string cacheUpdate(const std::string& side, const CacheForm& form) {
   return fmt::format(R"(
     {0}_index_shape = Concat <axis = 0> (batch, groups, capacity, {0}_width)
     {0}_index = Expand (source_column, {0}_index_shape)
@@ -236,14 +236,56 @@ constexpr const char* wholeSequence = R"(
     longest = Squeeze (length_list, i0)
     value_shape = Shape (value)
     value_width = Gather (value_shape, i3)
-    column_shape = Concat <axis = 0> (i1, i1)
-    earlier = Sub (length_list, rows)
-    start = Reshape (earlier, column_shape)
+    column_shape = Concat <axis = 0> (rest, i1)
     all_slots = Range (zero_index, longest, one_index)
     slot_row = Unsqueeze (all_slots, i0)
-    valid = GreaterOrEqual (slot_row, zero_index)
     keys = Identity (key)
     values = Identity (value)
+)";
+
+constexpr const char* everyKeyValid = R"(
+    earlier = Sub (length_list, rows)
+    start = Reshape (earlier, column_shape)
+    valid = GreaterOrEqual (slot_row, zero_index)
+)";
+
+constexpr const char* validByLength = R"(
+    start = Reshape (past_length, column_shape)
+    end = Add (start, rows)
+    valid = Less (slot_row, end)
+)";
+
+/// Every row of the present is a row of [past; fresh], or zero.
+constexpr const char* appendRows = R"(
+    i0 = Constant <value_ints = [0]> ()
+    i1 = Constant <value_ints = [1]> ()
+    i2 = Constant <value_ints = [2]> ()
+    rest = Constant <value_ints = [-1]> ()
+    head_axes = Constant <value_ints = [1, 3]> ()
+    zero_index = Constant <value_int = 0> ()
+    one_index = Constant <value_int = 1> ()
+    zero_float = Constant <value_float = 0.0> ()
+    zero = Cast <to = {element}> (zero_float)
+    past_shape = Shape (past)
+    capacity = Gather (past_shape, i2)
+    joined = Concat <axis = 2> (past, fresh)
+    joined_shape = Shape (joined)
+    total = Gather (joined_shape, i2)
+    total_scalar = Squeeze (total, i0)
+    slot = Range (zero_index, total_scalar, one_index)
+    column_shape = Concat <axis = 0> (rest, i1)
+    start = Reshape (past_length, column_shape)
+    offset = Sub (slot, start)
+    is_past = Less (offset, i0)
+    fresh_row = Add (offset, capacity)
+    source = Where (is_past, slot, fresh_row)
+    is_row = Less (source, total)
+    some_row = Where (is_row, source, i0)
+    source_column = Unsqueeze (some_row, head_axes)
+    index = Expand (source_column, joined_shape)
+    rows = GatherElements <axis = 2> (joined, index)
+    is_row_column = Unsqueeze (is_row, head_axes)
+    present = Where (is_row_column, rows, zero)
 )";
 
 std::string functionText(int64_t opset, const std::string& signature, const std::string& body) {
@@ -266,7 +308,7 @@ std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheForm& key
   return functionText(form.opset, signature,
                       std::string(extents) + newExtents("key") + newExtents("value") +
                           groupsOfNewRows + pastRows("key", key) + pastRows("value", value) +
-                          slots + appendRows("key", key) + appendRows("value", value) +
+                          slots + cacheUpdate("key", key) + cacheUpdate("value", value) +
                           attentionText(form));
 }
 
@@ -278,16 +320,24 @@ std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheFor
       sinksFormal(form));
   return functionText(form.opset, signature,
                       std::string(extents) + newExtents("key") + groupsOfNewRows +
-                          pastRows("key", cache) + slots + appendRows("key", cache) + latentValues +
-                          attentionText(form));
+                          pastRows("key", cache) + slots + cacheUpdate("key", cache) +
+                          latentValues + attentionText(form));
 }
 
 std::string sdpaFunctionText(const BodyForm& form) {
+  const char* more = form.lengths ? ", sinks, past_length" : sinksFormal(form);
   std::string signature = fmt::format("Sdpa <scale, causal, window, softcap, mask_boolean>\n"
                                       "    (query, key, value, mask{}) => (output)",
-                                      sinksFormal(form));
+                                      more);
   return functionText(form.opset, signature,
-                      std::string(extents) + wholeSequence + attentionText(form));
+                      std::string(extents) + wholeSequence +
+                          (form.lengths ? validByLength : everyKeyValid) + attentionText(form));
+}
+
+std::string appendRowsFunctionText(int64_t opset, ElementType element) {
+  return functionText(
+      opset, "AppendRows (past, fresh, past_length) => (present)",
+      fmt::format(fmt::runtime(appendRows), fmt::arg("element", static_cast<int32_t>(element))));
 }
 
 } // namespace kvopt

@@ -24,6 +24,8 @@ struct BodyForm {
   ElementType element = ElementType::Float;
   /// Whether the operand `sinks` is given.
   bool sinks = false;
+  /// Whether the operand `past_length` of Sdpa is given.
+  bool lengths = false;
 };
 
 /// The text of a function (ONNX's textual syntax) for `ai.kvopt::InPlaceKvSdpa`. Attributes scale,
@@ -38,5 +40,8 @@ std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheFor
 
 /// The same for `ai.kvopt::Sdpa`.
 std::string sdpaFunctionText(const BodyForm& form);
+
+/// The text of a function for `ai.kvopt::AppendRows`; `element` is the type of the rows.
+std::string appendRowsFunctionText(int64_t opset, ElementType element);
 
 } // namespace kvopt

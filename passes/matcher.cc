@@ -101,6 +101,7 @@ private:
     nearMiss->matched = nearMiss->isSet ? std::max(nearMiss->matched, matched) : matched;
     nearMiss->isSet = true;
     nearMiss->path = pattern.path(place).str();
+    recordNodes();
     nearMiss->failure = {ReasonCode::StepBudget, nameOf(value),
                          fmt::format("a match within {} steps", options.stepBudget),
                          "that the search goes on", ""};
@@ -336,8 +337,15 @@ private:
     nearMiss->isSet = true;
     nearMiss->matched = matched;
     nearMiss->path = pattern.path(place).str();
+    recordNodes();
     nearMiss->failure = build();
     return false;
+  }
+
+  void recordNodes() {
+    nearMiss->nodes.clear();
+    for (const Node* node : current.matchedNodes)
+      nearMiss->nodes.push_back(labelOf(*node));
   }
 
   static std::string nameOf(const Value* value) {
@@ -366,8 +374,7 @@ private:
 std::optional<Match> matchAt(const CompiledPattern& pattern, Node& root,
                              const MatcherOptions& options, NearMiss* nearMiss, bool* gaveUp) {
   if (nearMiss)
-    nearMiss->root = root.name().empty() && !root.results().empty() ? root.result().name().str()
-                                                                    : root.name().str();
+    nearMiss->root = labelOf(root);
   Matcher matcher(pattern, options, nearMiss);
   std::optional<Match> match = matcher.run(root);
   if (gaveUp)

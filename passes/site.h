@@ -2,7 +2,8 @@
 #pragma once
 
 #include "ir/graph.h"
-#include "passes/reason.h"
+#include "passes/analysis/mask_predicate.h"
+#include "passes/explain.h"
 
 #include <vector>
 
@@ -39,13 +40,19 @@ struct CacheUpdate {
   Value* past = nullptr; ///< the graph input
   /// The new rows, laid out as `freshLayout`; null for Cross.
   Value* fresh = nullptr;
-  /// The graph output; null for Cross.
+  /// What becomes of the joined rows: an output of the graph that the attention stands in; null for
+  /// Cross.
   Value* present = nullptr;
+  /// The output of the model that the present becomes: another value for attention in a branch.
+  Value* output = nullptr;
   /// The operator that joins past and fresh: Concat, ai.kvopt::AppendRows, or one that scatters.
   Node* update = nullptr;
   /// Where each batch row's new rows begin, [1] or [B]; null: behind all rows of the past.
   Value* pastLength = nullptr;
   unsigned axis = 0; ///< the sequence's, in the past's own layout
+  /// The past is not read: the new rows are all there are. There is no `update` then, and `present`
+  /// is `fresh`.
+  bool fromStart = false;
   CacheLayout layout;
   CacheLayout freshLayout;
   /// How many query-side heads read each head of the cache through an explicit broadcast.
@@ -53,6 +60,13 @@ struct CacheUpdate {
   /// The columns that attention reads: [firstColumn, firstColumn + columns).
   int64_t firstColumn = 0;
   Dim columns;
+};
+
+/// A bool input of the model that decides whether pasts are read.
+struct PastFlag {
+  Value* input = nullptr;
+  /// What it is where there is a past.
+  bool withPast = true;
 };
 
 /// One attention (one softmax over keys, or one fused attention operator).
@@ -65,13 +79,19 @@ struct AttentionSite {
   /// The caches of a matched site; the same one twice where the policy is Latent.
   std::optional<CacheUpdate> key;
   std::optional<CacheUpdate> value;
+  /// For a site that updates its caches from the start in one branch of a model.
+  std::optional<PastFlag> pastFlag;
   /// Set when the site is missed: attention not recognised, or a cache that cannot be proved.
   std::optional<MatchFailure> failure;
+  /// Which keys a raised attention sees.
+  std::optional<MaskFacts> mask;
   /// A node that reads the extents of the joined rows for other ends than to move them to the
   /// attention; null if none does.
   Node* shapeReader = nullptr;
   /// The rule that recognised the attention.
   std::string rule;
+  /// For a missed site that no rule raised: the rule that came furthest. `failure` is then its.
+  std::optional<NearMiss> nearMiss;
 
   Dim queryHeads;
   Dim keyHeads;
@@ -98,5 +118,12 @@ using SiteList = std::vector<AttentionSite>;
 /// the one that joins new rows to a graph input, and from there forward to a graph output. All
 /// caches that grow do so by the same, provably equal, length.
 SiteList findSites(Graph& graph);
+
+/// Gives every site of the main graph that no rule raised the furthest of the near misses at it,
+/// which then says why it is missed: those that matched the site's node, or else those rooted where
+/// its result goes next (for a softmax: through what it is moved, guarded and masked by, up to the
+/// matrix products). `counts` says which rules are asked: those that raise attention.
+void attributeNearMisses(SiteList& sites, const NearMissList& misses,
+                         llvm::function_ref<bool(llvm::StringRef rule)> counts);
 
 } // namespace kvopt

@@ -23,15 +23,15 @@ ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole
   cache.kind = update.policy == SitePolicy::Cross ? CacheKind::Cross : CacheKind::Self;
   cache.role = role;
   cache.past = update.past->name().str();
-  if (update.present)
-    cache.present = update.present->name().str();
+  if (update.output)
+    cache.present = update.output->name().str();
   cache.sequenceAxis = update.axis;
   cache.dtype = update.past->type().elementType();
   cache.policy = update.policy == SitePolicy::Ring     ? CachePolicy::Ring
                  : update.policy == SitePolicy::Static ? CachePolicy::Static
                  : update.policy == SitePolicy::Cross  ? CachePolicy::Static
                                                        : CachePolicy::Fixed;
-  cache.shape = manifestShape(update.past->type(), update.present, update.axis);
+  cache.shape = manifestShape(update.past->type(), update.output, update.axis);
   return cache;
 }
 
@@ -41,7 +41,8 @@ Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites
   manifest.contract = CacheContract::Growing;
   llvm::DenseSet<const Value*> known;
   auto add = [&](const CacheUpdate& update, unsigned layer, CacheRole role) {
-    if (known.insert(update.past).second && update.past->type().hasRank())
+    bool isDriven = update.output || update.policy == SitePolicy::Cross;
+    if (isDriven && known.insert(update.past).second && update.past->type().hasRank())
       manifest.caches.push_back(describeCache(update, layer, role));
   };
   int64_t layers = 0;
@@ -49,6 +50,8 @@ Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites
     layers = std::max<int64_t>(layers, site.layer + 1);
     if (!site.hasCache())
       continue;
+    if (site.pastFlag && site.key->output)
+      addFlag(*site.pastFlag, manifest);
     add(*site.key, site.layer, site.isLatent() ? CacheRole::Latent : CacheRole::Key);
     add(*site.value, site.layer, CacheRole::Value);
   }
@@ -57,6 +60,19 @@ Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites
     manifest.caches.push_back(std::move(cache));
   }
   return manifest;
+}
+
+void addFlag(const PastFlag& flag, Manifest& manifest) {
+  ManifestLength input;
+  input.input = flag.input->name().str();
+  for (const ManifestLength& known : manifest.lengths)
+    if (known.input == input.input)
+      return;
+  input.dtype = ElementType::Bool;
+  for (const Dim& extent : flag.input->type().shape())
+    input.shape.emplace_back(extent.value().value_or(1));
+  input.feed = flag.withPast ? LengthFeed::HasPast : LengthFeed::NoPast;
+  manifest.lengths.push_back(std::move(input));
 }
 
 } // namespace kvopt

@@ -53,4 +53,7 @@ ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole
 /// flow alone (passes/analysis/driven_caches.h).
 Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites);
 
+/// Adds an input that is fed whether there is a past, unless the manifest has it.
+void addFlag(const PastFlag& flag, Manifest& manifest);
+
 } // namespace kvopt

@@ -1,6 +1,8 @@
 // Checking and writing of caches.
 #include "runtime/in_place_cache.h"
 
+#include "runtime/past_lengths.h"
+
 #include <cstring>
 #include <fmt/format.h>
 
@@ -112,13 +114,11 @@ llvm::Expected<TensorView> InPlaceCache::append(KernelContext& context,
 
 llvm::Expected<CacheLengths> cacheLengths(const KernelContext& context, unsigned operand,
                                           int64_t batches, int64_t rows, int64_t capacity) {
-  const TensorView& lengths = context.in(operand);
-  if (lengths.element != ElementType::Int64 || lengths.rank() > 1 ||
-      (lengths.elementCount() != 1 && lengths.elementCount() != batches))
-    return context.error("past_length must be int64 of shape [1] or [batch]");
+  auto lengths = pastLengths(context, operand, batches);
+  if (!lengths)
+    return lengths.takeError();
   CacheLengths result;
-  for (int64_t batch = 0; batch < batches; ++batch) {
-    int64_t before = lengths.as<int64_t>()[lengths.elementCount() == 1 ? 0 : batch];
+  for (int64_t before : *lengths) {
     int64_t after = 0;
     if (before < 0 || __builtin_add_overflow(before, rows, &after) || after > capacity)
       return context.error(fmt::format("past length {} and {} new rows exceed the capacity of {} "

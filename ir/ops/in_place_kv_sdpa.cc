@@ -17,7 +17,7 @@ llvm::Error inferInPlaceKvSdpa(ShapeContext& context) {
     return valueCapacity.takeError();
   if (llvm::Error error = requireEqual(context, *keyCapacity, *valueCapacity, "capacities"))
     return error;
-  if (llvm::Error error = checkPastLength(context, 5))
+  if (llvm::Error error = checkPastLength(context, 5, context.type(0).dim(0)))
     return error;
   if (llvm::Error error = checkMask(context, 6, Dim::unknown()))
     return error;

@@ -22,7 +22,7 @@ llvm::Error inferInPlaceLatentKvSdpa(ShapeContext& context) {
   llvm::Expected<Dim> capacity = checkCache(context, {1, 2, "key_axis"});
   if (!capacity)
     return capacity.takeError();
-  if (llvm::Error error = checkPastLength(context, 3))
+  if (llvm::Error error = checkPastLength(context, 3, context.type(0).dim(0)))
     return error;
   if (llvm::Error error = checkMask(context, 4, Dim::unknown()))
     return error;

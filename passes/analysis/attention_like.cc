@@ -63,6 +63,8 @@ bool weighsRows(const Value& value) {
 
 } // namespace
 
+bool isSoftmax(const Node& node) { return node.op() == "Softmax" || node.op() == "LogSoftmax"; }
+
 bool isAttentionLike(const Node& softmax) {
   const TensorType& type = softmax.result().type();
   return (!type.hasRank() || type.rank() >= 3) && softmax.operand(0) &&

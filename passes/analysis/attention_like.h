@@ -5,6 +5,9 @@
 
 namespace kvopt {
 
+/// Whichever way its probabilities are written.
+bool isSoftmax(const Node& node);
+
 /// Whether a softmax normalises scores that come from a product of two computed matrices and go
 /// into another. Routers and samplers do not.
 bool isAttentionLike(const Node& softmax);

@@ -70,8 +70,16 @@ CacheOrigins::CacheOrigins(const Graph& graph) {
   }
   if (origins.empty())
     return;
-  for (const Node& node : graph.nodes())
+  walk(graph);
+}
+
+void CacheOrigins::walk(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
     visit(node);
+    for (const NamedAttribute& attribute : node.attributes())
+      for (const auto& subgraph : attribute.value.graphs())
+        walk(*subgraph);
+  }
 }
 
 void CacheOrigins::visit(const Node& node) {

@@ -18,7 +18,8 @@ struct CacheOrigin {
 /// through operators that keep its rows apart: data movement, concatenation, scattering,
 /// elementwise arithmetic, and, once rows have been added, products with weights (a compressed
 /// cache that is expanded). Attention, softmax, reductions and other products end it: what a model
-/// computes from what it attended to is no cache.
+/// computes from what it attended to is no cache. Branches see what is handed into them; what they
+/// hand out is not followed.
 class CacheOrigins {
 public:
   explicit CacheOrigins(const Graph& graph);
@@ -30,6 +31,7 @@ public:
   }
 
 private:
+  void walk(const Graph& graph);
   void visit(const Node& node);
 
   llvm::DenseMap<const Value*, CacheOrigin> origins;

@@ -1,6 +1,8 @@
 // The sites of a graph: every attention, with its caches found by data flow, never by names.
 #include "passes/analysis/attention_like.h"
+#include "passes/analysis/branch_caches.h"
 #include "passes/analysis/cache_trace.h"
+#include "passes/analysis/mask_predicate.h"
 #include "passes/rewriter.h"
 
 #include <fmt/format.h>
@@ -176,7 +178,7 @@ void refuseSharedCaches(SiteList& sites) {
       continue;
     for (const CacheUpdate* update : {&*site.key, &*site.value}) {
       auto [owner, isNew] = owners.try_emplace(update->past, &site);
-      if (isNew || owner->second == &site)
+      if (isNew || owner->second == &site || isExclusive(*site.node, *owner->second->node))
         continue;
       refuse(site, *update->past);
       refuse(*owner->second, *update->past);
@@ -209,24 +211,38 @@ void refuseOtherLengths(SiteList& sites) {
   }
 }
 
+/// In branches, only what grows is followed to the outputs of the model.
+void refuseOtherBranchCaches(SiteList& sites) {
+  for (AttentionSite& site : sites)
+    if (!site.failure && site.node->graph().parentNode() && site.hasCache() && !site.grows() &&
+        site.policy != SitePolicy::Cross)
+      site.failure =
+          failureAt(ReasonCode::InSubgraph, *site.key->past, "a cache that grows, in a branch",
+                    sitePolicyName(site.policy).str());
+}
+
 } // namespace
 
 SiteList findSites(Graph& graph) {
   SiteList sites;
   CacheTracer tracer(graph);
+  MaskAnalysis masks;
   forEachGraph(graph, [&](Graph& visited) {
     for (Node& node : visited.nodes()) {
-      bool isMain = !visited.parentNode();
-      if (isMain && node.op() == OpName("ai.kvopt::Sdpa"))
+      if (node.op() == OpName("ai.kvopt::Sdpa")) {
         sites.push_back(SiteBuilder(node, tracer).build());
-      else if (node.op() == "Softmax" ? isAttentionLike(node) : isAttentionOperator(node))
+        sites.back().mask = masks.factsOf(node);
+      } else if (isSoftmax(node) ? isAttentionLike(node) : isAttentionOperator(node)) {
         sites.push_back(missedSite(node));
+      }
     }
   });
   for (unsigned i = 0; i < sites.size(); ++i)
     sites[i].layer = i;
   refuseSharedCaches(sites);
   refuseOtherLengths(sites);
+  refuseOtherBranchCaches(sites);
+  joinBranchCaches(sites);
   return sites;
 }
 

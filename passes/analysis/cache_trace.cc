@@ -1,6 +1,7 @@
 // Tracing keys and values to their caches.
 #include "passes/analysis/cache_trace.h"
 
+#include "passes/analysis/branch_caches.h"
 #include "passes/analysis/data_movement.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -10,6 +11,10 @@
 
 namespace kvopt {
 namespace {
+
+bool isModelInput(const Value& value) {
+  return value.isGraphInput() && !value.graph().parentNode();
+}
 
 std::string describeProducer(const Value& value) {
   if (const Node* producer = value.producer())
@@ -91,7 +96,7 @@ std::optional<MatchFailure> CacheTracer::checkPast(const Root& past, const Node&
       const Node& reader = use.user();
       if (&reader == next && use.operandIndex() == 0)
         continue;
-      if (reader.op() == "Shape" || reader.isUnused())
+      if (reader.op() == "Shape" || reader.isUnused() || isExclusive(reader, update))
         continue;
       bool otherConcat = reader.op() == "Concat" && &reader != next && use.operandIndex() == 0;
       return failureAt(otherConcat ? ReasonCode::SharedReader : ReasonCode::CacheEscapes,
@@ -213,6 +218,8 @@ std::optional<MatchFailure> CacheTracer::findPresent(CacheUpdate& update, const 
                : failureAt(ReasonCode::PresentNotOutput, updated, "a graph output",
                            "a value inside the graph");
   update.present = present->value;
+  if (!update.present->graph().parentNode())
+    update.output = update.present;
   if (present->windowed)
     update.policy = SitePolicy::Ring;
   const char* expected = "the present to be read by its attention and by Shape only";
@@ -265,8 +272,8 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attentio
   map.setSequenceExtent(before.type().dim(*axis));
   Root past = walkBack(before, std::move(map));
   update.past = past.value;
-  if (!past.value->isGraphInput()) {
-    if (isConcat && walkBack(*update.fresh, std::nullopt).value->isGraphInput())
+  if (!isModelInput(*past.value)) {
+    if (isConcat && isModelInput(*walkBack(*update.fresh, std::nullopt).value))
       return refused(failureAt(ReasonCode::NewBeforePast, updated,
                                "the past as the first part of the Concat",
                                "new rows first, then '" + update.fresh->name().str() + "'"));
@@ -283,7 +290,7 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attentio
   update.repeats = past.map->repeats();
   update.firstColumn = past.map->firstColumn();
   if (llvm::any_of(update.layout.axes, [](const std::string& letters) { return letters == "*"; })) {
-    update.present = outputOf.lookup(past.value);
+    update.present = update.output = outputOf.lookup(past.value);
     if (!update.present)
       return refused(
           failureAt(ReasonCode::PresentNotOutput, updated, "a graph output", "no single output"));
@@ -315,7 +322,7 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
   CacheTrace trace;
   if (origin && !origin->update) {
     trace.kind = SiteKind::Cross;
-    if (!root.value->isGraphInput())
+    if (!isModelInput(*root.value))
       return trace;
     CacheUpdate update;
     update.policy = SitePolicy::Cross;

@@ -26,16 +26,20 @@ private:
   void completeUncached(AttentionSite& site);
 
   Value& pastLengthOf(const CacheUpdate& update);
-  Value& maskOperand(Node& sdpa, Rewriter& rewriter);
-  Value* sinksOperand(Node& sdpa, Rewriter& rewriter);
+  void rewireShapeReaders(const AttentionSite& site);
+  Value& maskOperand(const Node& sdpa);
+  Value* sinksOperand(const Node& sdpa);
+  Value& lengthOperand(Node& sdpa, Rewriter& rewriter);
+  static void handOut(const Value& rows, Value& present);
   Value& newRows(const AttentionSite& site, const CacheUpdate& update, Rewriter& rewriter);
   void makeShared(const CacheUpdate& update, Value& present);
   void describe(const CacheUpdate& update, const std::string& presentName, unsigned layer,
                 CacheRole role);
   llvm::Error replaceCaches(AttentionSite& site, Node& fused, llvm::ArrayRef<CacheUpdate*> updates,
                             llvm::ArrayRef<CacheRole> roles, Rewriter& rewriter);
+  llvm::Error addAppendRows();
   /// Writes the body of `op` into the model, once.
-  llvm::Error addFunction(OpName op, const std::string& text);
+  llvm::Error addFunction(OpName op, llvm::function_ref<std::string()> text);
   BodyForm bodyForm(const Node& sdpa) const;
   void finishManifest();
 
@@ -46,7 +50,11 @@ private:
   Manifest manifest;
   std::optional<LengthInput> length;
   Value* neutralMask = nullptr;
+  Value* zeroLength = nullptr;
   bool anySinks = false;
+  bool anyLengths = false;
+  /// Pasts whose caches the manifest names.
+  llvm::DenseSet<const Value*> described;
   std::vector<std::pair<Value*, TensorType>> presentTypes;
 };
 

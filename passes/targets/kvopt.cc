@@ -55,6 +55,9 @@ private:
   static std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
     const CacheUpdate& key = *site.key;
     const CacheUpdate& value = *site.value;
+    if (site.node->operand(5) != key.pastLength || key.pastLength != value.pastLength)
+      return MatchFailure{ReasonCode::ShapeMismatch, site.node->name().str(),
+                          "one length for the cache and for attention", "two", ""};
     for (const CacheUpdate* update : {&key, &value}) {
       auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
         return MatchFailure{code, update->past->name().str(), std::move(expected), std::move(found),
@@ -110,6 +113,8 @@ private:
   /// The fused node produces both presents: none of its operands may depend on them, and whoever
   /// reads their shape would see the capacity.
   static std::optional<MatchFailure> dependsOnPresent(const AttentionSite& site) {
+    if (site.key->fromStart)
+      return std::nullopt;
     const Value* presents[] = {&site.key->update->result(), &site.value->update->result()};
     for (const Value* operand : {site.node->operand(0), site.node->operand(3), site.key->fresh,
                                  site.value->fresh, site.key->pastLength}) {

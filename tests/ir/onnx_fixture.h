@@ -5,6 +5,7 @@
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
 #include "ir/op.h"
+#include "tests/ir/corpus.h"
 
 #include "kvopt_onnx.pb.h"
 
@@ -20,23 +21,6 @@ namespace kvopt {
 inline std::string readWhole(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-inline std::filesystem::path corpusFolder() {
-  if (const char* set = std::getenv("KVOPT_CORPUS"))
-    return set;
-  return std::filesystem::path(KVOPT_SOURCE_DIR) / ".." / "shared" / "corpus";
-}
-
-/// Every model under the corpus, sorted; empty where there is no corpus.
-inline std::vector<std::string> corpusModels() {
-  std::vector<std::string> models;
-  if (std::filesystem::is_directory(corpusFolder()))
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(corpusFolder()))
-      if (entry.path().extension() == ".onnx")
-        models.push_back(entry.path().string());
-  std::sort(models.begin(), models.end());
-  return models;
 }
 
 inline llvm::Expected<std::unique_ptr<Model>>

@@ -1,0 +1,36 @@
+// Constant tensors that masks are made of: triangles, bands, ramps.
+#pragma once
+
+#include "ir/tensor.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+#include <optional>
+
+namespace kvopt {
+
+/// A constant tensor as a function of its index, exact at every index within its extents.
+struct ConstantTable {
+  enum class Form {
+    Affine, ///< base + sum of steps[axis] * index[axis]
+    Banded, ///< a function of index[columnAxis] - index[rowAxis]: `bands`
+  };
+  Form form = Form::Affine;
+  double base = 0;
+  llvm::SmallVector<int64_t, 4> steps;
+
+  unsigned rowAxis = 0;
+  unsigned columnAxis = 0;
+  /// Values by difference of column and row: each band holds from `first` up to the next band's.
+  struct Band {
+    int64_t first;
+    double value;
+  };
+  llvm::SmallVector<Band, 4> bands;
+};
+
+/// Recognises a constant of any numeric or boolean type by reading all of it; nullopt when it has
+/// no such form, more than three bands or more than 2^24 elements.
+std::optional<ConstantTable> recognizeTable(const TensorData& tensor);
+
+} // namespace kvopt

@@ -1,0 +1,328 @@
+// From a mask's element to facts.
+#include "passes/analysis/mask_predicate.h"
+
+#include "passes/analysis/mask_meaning.h"
+#include "passes/analysis/mask_reader.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace kvopt {
+
+using Kind = MaskExpression::Kind;
+
+namespace {
+
+constexpr IndexSet paddingIndices = indexBit(IndexVariable::Batch) | indexBit(IndexVariable::Key);
+
+/// The graph inputs that a tensor is computed from; at most so many values are visited.
+llvm::SmallVector<const Value*, 4> inputsBehind(llvm::ArrayRef<const Value*> values) {
+  constexpr size_t mostValues = 2048;
+  llvm::SmallVector<const Value*, 4> inputs;
+  llvm::SmallVector<const Value*, 32> queue(values.begin(), values.end());
+  llvm::DenseSet<const Value*> seen(queue.begin(), queue.end());
+  for (size_t next = 0; next < queue.size() && next < mostValues; ++next) {
+    if (queue[next]->isGraphInput())
+      inputs.push_back(queue[next]);
+    const Node* node = queue[next]->producer();
+    if (!node || node->op() == "Shape")
+      continue;
+    auto visit = [&](const Value* operand) {
+      if (operand && seen.insert(operand).second)
+        queue.push_back(operand);
+    };
+    for (const Use& use : node->operands())
+      visit(use.value());
+    for (const Value* captured : capturedValues(*node))
+      visit(captured);
+  }
+  return inputs;
+}
+
+/// A condition as a number that hides where it does not hold: `(1 - mask) * -1e4`.
+bool isScaledPadding(ExprRef bias) {
+  if (bias->variables & ~paddingIndices || !bias->is(Kind::Apply) || bias->name != "Mul")
+    return false;
+  return llvm::any_of(bias->operands, [](ExprRef factor) {
+    auto number = factor->constant();
+    return number && *number <= hidingThreshold;
+  });
+}
+
+/// One mask's predicate in the parts that facts are made of.
+struct Parts {
+  bool isCausal = false;
+  bool hidesLaterKeys = false;
+  int64_t window = 0;
+  ExprVector padding;
+  ExprVector other;
+};
+
+Parts partition(MaskExpressions& made, ExprRef seen) {
+  Parts parts;
+  const Dim frontier = IndexSpace::variable(IndexVariable::Row) + made.space().past() -
+                       IndexSpace::variable(IndexVariable::Key);
+  ExprRef causal = made.atLeastZero(frontier);
+  parts.isCausal = causal->is(Kind::True) && !seen->is(Kind::False);
+  parts.hidesLaterKeys = made.implies(seen, causal);
+  for (ExprRef part : partsOf(seen)) {
+    std::optional<int64_t> reach;
+    if (part->is(Kind::AtLeastZero))
+      reach = (part->dim + frontier).value();
+    if (part == causal)
+      parts.isCausal = true;
+    else if (reach && *reach >= 0)
+      parts.window = *reach + 1;
+    else if (!(part->variables & ~paddingIndices))
+      parts.padding.push_back(part);
+    else
+      parts.other.push_back(part);
+  }
+  return parts;
+}
+
+std::string joined(llvm::ArrayRef<std::string> texts) {
+  std::string all;
+  for (const std::string& text : texts)
+    all += (all.empty() ? "" : " and ") + text;
+  return all;
+}
+
+} // namespace
+
+llvm::StringRef proofName(Proof proof) {
+  switch (proof) {
+  case Proof::Proved:
+    return "proved";
+  case Proof::Refuted:
+    return "refuted";
+  case Proof::Unproven:
+    return "unproven";
+  }
+  return "";
+}
+
+class MaskAnalysis::Impl {
+public:
+  struct Reading {
+    MaskReader* reader = nullptr;
+    ExprRef seen = nullptr; ///< by operand and attributes
+    MaskMeaning meaning;
+    Parts parts;
+  };
+
+  Reading read(const Question& question) {
+    MaskReader* reader = &readerFor(question, true);
+    ExprRef element = question.mask ? reader->readMask(*question.mask) : nullptr;
+    if (!reader->assumptionsHold()) {
+      reader = &readerFor(question, false);
+      element = question.mask ? reader->readMask(*question.mask) : nullptr;
+    }
+    MaskExpressions& made = reader->expressions();
+    Reading reading;
+    reading.reader = reader;
+    reading.seen = made.boolean(true);
+    if (element && element->isBoolean)
+      reading.seen = element;
+    else if (element) {
+      reading.meaning = meaningOf(made, element);
+      reading.seen = made.negate(reading.meaning.hidden);
+    }
+    Dim frontier = IndexSpace::variable(IndexVariable::Row) + question.space.past() -
+                   IndexSpace::variable(IndexVariable::Key);
+    if (question.causal)
+      reading.seen = made.both(reading.seen, made.atLeastZero(frontier));
+    if (question.window > 0)
+      reading.seen =
+          made.both(reading.seen, made.atLeastZero(Dim::fixed(question.window - 1) - frontier));
+    reading.parts = partition(made, reading.seen);
+    return reading;
+  }
+
+  const llvm::SmallVector<const Value*, 4>& inputsOf(const Value* value) {
+    auto found = inputs.find(value);
+    if (found == inputs.end())
+      found = inputs.try_emplace(value, inputsBehind({value})).first;
+    return found->second;
+  }
+
+  std::vector<const Value*> inputsOf(ExprList expressions) {
+    std::vector<const Value*> all;
+    for (const Value* value : leafValues(expressions))
+      for (const Value* input : inputsOf(value))
+        if (!llvm::is_contained(all, input))
+          all.push_back(input);
+    return all;
+  }
+
+private:
+  /// What one graph's execution implies holds for its own masks only.
+  struct Entry {
+    const Graph* graph;
+    IndexSpace space;
+    bool assuming;
+    std::unique_ptr<MaskReader> reader;
+  };
+
+  MaskReader& readerFor(const Question& question, bool assuming) {
+    const Graph* graph = question.mask ? &question.mask->graph() : nullptr;
+    for (Entry& entry : readers)
+      if (entry.graph == graph && entry.assuming == assuming && entry.space == question.space)
+        return *entry.reader;
+    readers.push_back(
+        {graph, question.space, assuming, std::make_unique<MaskReader>(question.space, assuming)});
+    return *readers.back().reader;
+  }
+
+  std::vector<Entry> readers;
+  llvm::DenseMap<const Value*, llvm::SmallVector<const Value*, 4>> inputs;
+};
+
+MaskAnalysis::MaskAnalysis() : impl(std::make_unique<Impl>()) {}
+MaskAnalysis::~MaskAnalysis() = default;
+
+MaskAnalysis::Question maskQuestion(const Node& sdpa) {
+  auto extent = [&](unsigned operand, int64_t axis) {
+    const Value* value = sdpa.operand(operand);
+    return value ? value->type().dim(axis) : Dim::unknown();
+  };
+  Dim keys = extent(1, 2);
+  if (keys.isUnknown())
+    keys = extent(2, 2);
+  return {sdpa.operand(3), IndexSpace(extent(0, 0), extent(0, 1), extent(0, 2), keys),
+          sdpa.intAttr("causal", 0) != 0, sdpa.intAttr("window", 0)};
+}
+
+MaskFacts MaskAnalysis::factsOf(const Node& sdpa) { return facts(maskQuestion(sdpa)); }
+
+MaskFacts MaskAnalysis::facts(const Question& question) {
+  MaskFacts facts;
+  if (question.mask)
+    facts.kind = question.mask->type().elementType() == ElementType::Bool
+                     ? MaskFacts::Kind::Boolean
+                     : MaskFacts::Kind::Additive;
+  if (question.space.past().isUnknown()) {
+    // The attributes count from the frontier wherever that is.
+    bool isAlone = !question.mask;
+    facts.causal = isAlone && question.causal ? Proof::Proved : Proof::Unproven;
+    facts.hidesLaterKeys = question.causal;
+    facts.window = question.window;
+    facts.remaining = isAlone ? MaskFacts::Remaining::Nothing : MaskFacts::Remaining::Other;
+    facts.bias = isAlone ? MaskFacts::Bias::None : MaskFacts::Bias::Other;
+    llvm::SmallVector<std::string, 4> texts;
+    if (question.causal)
+      texts.push_back("j <= i + P");
+    if (question.window > 0)
+      texts.push_back(fmt::format("i + P - j < {}", question.window));
+    if (!isAlone)
+      texts.push_back("a mask of unknown extents");
+    facts.text = texts.empty() ? "all keys" : joined(texts);
+    return facts;
+  }
+
+  Impl::Reading reading = impl->read(question);
+  const Parts& parts = reading.parts;
+  const MaskMeaning& meaning = reading.meaning;
+  facts.hidesLaterKeys = parts.hidesLaterKeys && meaning.isUnderstood;
+  facts.isExact = meaning.isExact;
+  facts.hiddenValue = meaning.hiddenValue;
+  facts.window = meaning.isUnderstood ? parts.window : 0;
+
+  llvm::SmallVector<std::string, 4> texts;
+  if (llvm::any_of(partsOf(reading.seen), [](ExprRef p) { return p->is(Kind::False); }))
+    texts.push_back("no keys");
+  else if (parts.isCausal)
+    texts.push_back("j <= i + P");
+  if (parts.window > 0)
+    texts.push_back(fmt::format("i + P - j < {}", parts.window));
+  auto addPadding = [&](ExprRef part) {
+    facts.padding.push_back({printExpression(part), impl->inputsOf(ExprList(part))});
+    texts.push_back(facts.padding.back().text);
+  };
+  llvm::for_each(parts.padding, addPadding);
+  ExprVector bias;
+  for (ExprRef part : meaning.bias) {
+    if (isScaledPadding(part)) {
+      addPadding(part);
+      continue;
+    }
+    bias.push_back(part);
+  }
+  for (ExprRef part : parts.other) {
+    texts.push_back(printExpression(part));
+    // Seen where the frontier or another condition allows it.
+    facts.hasBidirectionalBlocks |=
+        part->is(Kind::Or) && llvm::any_of(part->operands, [&](ExprRef alternative) {
+          MaskExpressions& made = reading.reader->expressions();
+          Dim frontier = IndexSpace::variable(IndexVariable::Row) + question.space.past() -
+                         IndexSpace::variable(IndexVariable::Key);
+          return made.implies(alternative, made.atLeastZero(frontier));
+        });
+  }
+  facts.text = texts.empty() ? "all keys" : joined(texts);
+  if (!bias.empty()) {
+    facts.biasDependsOn = impl->inputsOf(bias);
+    bool isByDistance =
+        facts.biasDependsOn.empty() && llvm::all_of(bias, [](ExprRef part) {
+          return dependsOnDistanceOnly(part) && !(part->variables & indexBit(IndexVariable::Batch));
+        });
+    facts.bias = isByDistance ? MaskFacts::Bias::ByDistance : MaskFacts::Bias::Other;
+    facts.text += isByDistance ? "; plus a bias by distance"
+                               : "; plus a bias of " + printExpression(bias.front());
+  }
+
+  if (!meaning.isUnderstood || !bias.empty() || !parts.other.empty())
+    facts.remaining = MaskFacts::Remaining::Other;
+  else
+    facts.remaining =
+        facts.padding.empty() ? MaskFacts::Remaining::Nothing : MaskFacts::Remaining::Padding;
+  // Where every key lies before the frontier, only the rest of the mask could say otherwise.
+  bool isVacuous = parts.isCausal && !llvm::any_of(partsOf(reading.seen), [&](ExprRef part) {
+                     return (part->variables & indexBit(IndexVariable::Row)) != 0;
+                   });
+  if (parts.isCausal && parts.other.empty() && meaning.isUnderstood &&
+      !(isVacuous && facts.bias == MaskFacts::Bias::Other))
+    facts.causal = Proof::Proved;
+  else if (bias.empty() && meaning.isUnderstood) {
+    facts.counterExample = causalCounterExample(
+        question.space, reading.reader->expressions().conjunction(parts.other));
+    if (!facts.counterExample.empty())
+      facts.causal = Proof::Refuted;
+  }
+  // Key i + P is seen: it exists where P >= 0.
+  facts.everyRowSeesAKey = facts.remaining == MaskFacts::Remaining::Nothing &&
+                           (reading.seen->is(Kind::True) ||
+                            (!reading.seen->is(Kind::False) &&
+                             reading.reader->space().isNonNegative(question.space.past())));
+  return facts;
+}
+
+Value* MaskAnalysis::paddingValue(const Question& question) {
+  if (!question.mask || question.space.past().isUnknown())
+    return nullptr;
+  Impl::Reading reading = impl->read(question);
+  ExprRef padding = reading.reader->expressions().conjunction(reading.parts.padding);
+  constexpr size_t mostValues = 48;
+  llvm::SmallVector<const Value*, 32> queue{question.mask};
+  llvm::DenseSet<const Value*> seen{question.mask};
+  for (size_t next = 0; next < queue.size() && next < mostValues; ++next) {
+    const Value& value = *queue[next];
+    const TensorType& type = value.type();
+    auto isOne = [&](unsigned axis) { return type.shape()[axis].value() == 1; };
+    if (type.elementType() == ElementType::Bool && type.hasRank() && type.rank() == 4 &&
+        (isOne(0) || type.shape()[0].isKnownEqual(question.space.extent(IndexVariable::Batch))) &&
+        isOne(1) && isOne(2) &&
+        type.shape()[3].isKnownEqual(question.space.extent(IndexVariable::Key)) &&
+        reading.reader->readMask(value) == padding)
+      return const_cast<Value*>(&value);
+    if (const Node* node = value.producer())
+      for (const Use& use : node->operands())
+        if (use.value() && seen.insert(use.value()).second)
+          queue.push_back(use.value());
+  }
+  return nullptr;
+}
+
+} // namespace kvopt

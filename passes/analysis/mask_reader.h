@@ -1,0 +1,111 @@
+// Reads a graph backwards: what is the element of this tensor at this index?
+#pragma once
+
+#include "ir/graph.h"
+#include "passes/analysis/constant_table.h"
+#include "passes/analysis/mask_expression.h"
+
+#include <map>
+
+namespace kvopt {
+
+/// Evaluates tensors of a graph at symbolic indices. Every answer holds for each index within the
+/// tensor's extents in every execution that the graph's operators admit; what is not understood is
+/// a leaf. Answers are kept, so that masks that share values share the work; work and nesting are
+/// bounded, and what lies beyond the bounds is a leaf, too.
+///
+/// Extents that a Slice of a constant may clamp are taken not to be clamped; `assumptionsHold` says
+/// whether the graph would fail otherwise.
+class MaskReader {
+public:
+  /// With `assuming` false nothing is assumed of extents.
+  explicit MaskReader(IndexSpace space, bool assuming = true)
+      : made(std::move(space)), mayAssume(assuming) {}
+
+  MaskExpressions& expressions() { return made; }
+  const IndexSpace& space() const { return made.space(); }
+
+  /// The element of a mask at [b,h,i,j]; the mask is broadcast to [B,H,S,T] from the right.
+  ExprRef readMask(const Value& mask);
+  /// The element at `index`, one integer expression an axis.
+  ExprRef read(const Value& value, ExprList index);
+
+  /// Whether every extent assumed so far is as assumed in every execution.
+  bool assumptionsHold() const;
+
+private:
+  struct Place; // a value, its producer and the index that is asked for
+
+  ExprRef compute(const Place& place);
+  ExprRef readConstant(const Place& place, const TensorData& data);
+  ExprRef fromTable(const Place& place, const ConstantTable& table, ElementType type);
+  ExprRef known(const Place& place);
+  ExprRef leaf(const Place& place);
+
+  ExprRef elementwise(const Place& place);
+  ExprRef unary(const Place& place, llvm::StringRef op);
+  ExprRef binary(const Place& place, llvm::StringRef op);
+  /// The operand's element that an elementwise operator reads for the place's.
+  ExprRef operand(const Place& place, unsigned number);
+
+  ExprRef moved(const Place& place);
+  ExprRef transpose(const Place& place);
+  ExprRef squeeze(const Place& place, bool insert);
+  ExprRef reshape(const Place& place);
+  ExprRef tile(const Place& place);
+  ExprRef slice(const Place& place);
+  ExprRef gather(const Place& place);
+  ExprRef gatherND(const Place& place);
+  ExprRef concat(const Place& place);
+  ExprRef pad(const Place& place);
+  ExprRef scatterND(const Place& place);
+  bool countsUp(const Value& indices, unsigned axis, unsigned rank);
+
+  ExprRef generated(const Place& place);
+  ExprRef range(const Place& place);
+  ExprRef triangle(const Place& place);
+  ExprRef cumulative(const Place& place);
+
+  ExprRef readAt(const Value* value, ExprList index);
+  /// The integer at a constant position of a list, or of a scalar at position 0.
+  std::optional<Dim> integerAt(const Value* value, int64_t position);
+  std::optional<llvm::SmallVector<int64_t, 8>> constants(const Value* value);
+  ExprRef broadcast(ExprRef index, const Dim& from, const Dim& to);
+  /// An index that ONNX counts from the end when it is negative.
+  ExprRef wrapped(ExprRef index, const Dim& extent);
+  void learnFrom(ExprRef index, const Dim& extent);
+  /// The extent of an axis, also where only assumptions give it.
+  Dim extentOf(const Value& value, unsigned axis, unsigned depth = 0);
+  Dim slicedExtent(const Node& node, unsigned axis, unsigned depth);
+  struct Window {
+    Dim start;
+    Dim end;
+    int64_t step = 1;
+    bool isWhole = false; ///< the axis is not sliced
+  };
+  /// What a Slice takes of an axis; a step of 0 where that is not known.
+  Window windowOf(const Node& slice, unsigned axis);
+
+  MaskExpressions made;
+  llvm::DenseMap<ExprRef, ExprRef> answers; ///< by the leaf of value and index
+  llvm::DenseMap<const TensorData*, std::optional<ConstantTable>> tables;
+  struct Bound {
+    Dim smaller;
+    Dim larger;
+  };
+  llvm::SmallVector<Bound, 4> assumed; ///< smaller <= larger
+  llvm::SmallVector<Bound, 4> granted;
+  bool mayAssume = true;
+  /// Above 0 where the index may lie outside of the tensor, or is not one of all b, h, i, j.
+  unsigned shifts = 0;
+  unsigned nesting = 0;
+  unsigned work = 0;
+};
+
+struct MaskReader::Place {
+  const Value& value;
+  const Node* node; ///< the producer; null for inputs and initializers
+  ExprList index;
+};
+
+} // namespace kvopt

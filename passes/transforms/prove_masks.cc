@@ -1,0 +1,94 @@
+// Moves what masks are proved to mean from operands of ai.kvopt::Sdpa to its attributes.
+//
+//   before   Sdpa(q, k, v, Where(And(j <= i + P, pad), 0, -inf))
+//   after    Sdpa<causal = 1>(q, k, v, pad)
+//
+// Facts are noted in the node's metadata, also where the operand stays.
+#include "passes/analysis/mask_predicate.h"
+#include "passes/pass.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+constexpr const char* maskMetadataKey = "kvopt.mask";
+
+void note(Node& node, const std::string& text) {
+  Metadata metadata = node.metadata();
+  auto entry =
+      llvm::find_if(metadata, [](const auto& pair) { return pair.first == maskMetadataKey; });
+  if (entry == metadata.end())
+    metadata.emplace_back(maskMetadataKey, text);
+  else if (entry->second == text)
+    return;
+  else
+    entry->second = text;
+  node.setMetadata(std::move(metadata));
+}
+
+/// Whether attributes and the remaining operand give every row the same probabilities. A hidden key
+/// has none where it gets -inf or false. A finite number of at most `hidingThreshold` gives it none
+/// either, as long as the row sees a key: exp of a difference below -104 is 0 in f32, and scores
+/// would have to differ by thousands to make up for the number. A row that sees no key, though,
+/// averages over all of them, hidden or not, and must go on doing so.
+bool keepsEveryRow(const MaskFacts& facts) {
+  if (facts.remaining == MaskFacts::Remaining::Other)
+    return false;
+  return facts.isExact || facts.everyRowSeesAKey;
+}
+
+class ProveMasks final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    MaskAnalysis analysis;
+    unsigned edits = 0;
+    forEachGraph(model.graph(), [&](Graph& graph) {
+      for (Node& node : graph.nodes())
+        if (node.op() == OpName("ai.kvopt::Sdpa"))
+          edits += prove(node, analysis, context);
+    });
+    if (edits != 0)
+      forEachGraph(model.graph(), [](Graph& graph) { graph.eraseDeadNodes(); });
+    return llvm::Error::success();
+  }
+
+private:
+  /// Whether the node's operand was replaced.
+  static bool prove(Node& node, MaskAnalysis& analysis, PassContext& context) {
+    MaskAnalysis::Question question = maskQuestion(node);
+    MaskFacts facts = analysis.facts(question);
+    note(node, facts.text);
+    context.count("prove-masks", "causal-" + proofName(facts.causal).str());
+    if (!question.mask || !keepsEveryRow(facts))
+      return false;
+    Value* remaining = nullptr;
+    if (facts.remaining == MaskFacts::Remaining::Padding) {
+      remaining = analysis.paddingValue(question);
+      if (!remaining || remaining == question.mask)
+        return false;
+    }
+    if (facts.causal == Proof::Proved)
+      node.setAttribute("causal", Attribute::ofInt(1));
+    if (facts.window > 0)
+      node.setAttribute("window", Attribute::ofInt(facts.window));
+    if (node.attribute("mask_boolean"))
+      node.setAttribute("mask_boolean", Attribute::ofInt(remaining ? 1 : 0));
+    node.setOperand(3, remaining);
+    context.count("prove-masks", remaining ? "reduced" : "dropped");
+    return true;
+  }
+};
+
+} // namespace
+
+void register_prove_masks(PassRegistry& registry) {
+  registry.add({"prove-masks",
+                "Proves what masks mean; causal masks and windows become attributes.",
+                {},
+                [](const PassOptions&) {
+                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<ProveMasks>());
+                }});
+}
+
+} // namespace kvopt
