@@ -75,8 +75,12 @@ public:
     for (const MaskStep& step : chain.mask)
       if (!add(step))
         return std::nullopt;
-    if ((midFill && !othersMaskCompletely()) || (halfFill && !othersAreRebuilt()))
+    if (midFill && !checkFactor())
       return std::nullopt;
+    if (midFill)
+      demandCompleteMasks();
+    if (halfFill)
+      demandRebuiltMasks();
     mask.element = elementType();
     return std::move(mask);
   }
@@ -108,10 +112,11 @@ private:
     if (step.number <= absorbing)
       return true;
     if (!(step.number * laterFactor(step) <= highestFill))
-      return refuse(step, fmt::format("a fill of at most {}", highestFill));
+      return refuse(step, fmt::format("a fill of at most {}", highestFill),
+                    fmt::format("{}", step.number));
     if (midFill && midFill->number != step.number)
-      return refuse(step,
-                    fmt::format("the fill of '{}', {}", nameOf(*midFill->node), midFill->number));
+      object(step, fmt::format("the fill of '{}', {}", nameOf(*midFill->node), midFill->number),
+             fmt::format("{}", step.number));
     midFill = &step;
     piece.number = absorbing;
     return true;
@@ -155,37 +160,48 @@ private:
     return factor;
   }
 
-  bool othersMaskCompletely() {
+  bool checkFactor() {
+    double factor = laterFactor(chain.mask.front());
+    return (factor >= 1e-3 && factor <= 1e3) ||
+           refuse(*midFill, "a factor between 0.001 and 1000 after the fill",
+                  fmt::format("{}", factor));
+  }
+
+  void demandCompleteMasks() {
     for (const ScoreMask::Piece& piece : mask.pieces) {
       const MaskStep& step = piece.step;
       bool isProved =
           piece.condition || (step.kind == MaskStep::Kind::Add && masksCompletely(*step.operand));
       if (step.operand && step.kind != MaskStep::Kind::Fill && !isProved)
-        return refuse(
-            *midFill,
-            fmt::format("masks of 0 and of at most {} beside such a fill", belowAbsorbing),
-            fmt::format("fill {} and mask '{}'", midFill->number, step.operand->name().str()));
+        object(*midFill,
+               fmt::format("masks of 0 and of at most {} beside such a fill, or a key that every "
+                           "row sees",
+                           belowAbsorbing),
+               fmt::format("fill {} and mask '{}'", midFill->number, step.operand->name().str()));
     }
-    double factor = laterFactor(chain.mask.front());
-    if (factor < 1e-3 || factor > 1e3)
-      return refuse(*midFill, "a factor between 0.001 and 1000 after the fill",
-                    fmt::format("{}", factor));
-    return true;
   }
 
-  bool othersAreRebuilt() {
+  void demandRebuiltMasks() {
     for (const ScoreMask::Piece& piece : mask.pieces)
       if (piece.step.operand && piece.step.kind != MaskStep::Kind::Fill && !piece.condition)
-        return refuse(*halfFill, "float16 masks of 0 and the lowest number beside such a fill",
-                      fmt::format("mask '{}'", piece.step.operand->name().str()));
-    return true;
+        object(*halfFill,
+               "float16 masks of 0 and the lowest number beside such a fill, or a key that every "
+               "row sees",
+               fmt::format("mask '{}'", piece.step.operand->name().str()));
   }
 
-  bool refuse(const MaskStep& step, std::string expected, std::string found = "") {
-    if (found.empty())
-      found = fmt::format("{}", step.number);
-    failure = {ReasonCode::MaskFillInexact, nameOf(*step.node), std::move(expected),
-               std::move(found), ""};
+  static MatchFailure inexact(const MaskStep& step, std::string expected, std::string found) {
+    return {ReasonCode::MaskFillInexact, nameOf(*step.node), std::move(expected), std::move(found),
+            ""};
+  }
+
+  void object(const MaskStep& step, std::string expected, std::string found) {
+    if (!mask.objection)
+      mask.objection = inexact(step, std::move(expected), std::move(found));
+  }
+
+  bool refuse(const MaskStep& step, std::string expected, std::string found) {
+    failure = inexact(step, std::move(expected), std::move(found));
     return false;
   }
 

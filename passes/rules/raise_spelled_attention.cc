@@ -7,6 +7,7 @@
 // masks one operand can stand for. The guard is any of: casts between float types, Where(IsNaN(p),
 // 0, p) (Sdpa gives zeros to a row without any allowed key), Dropout in inference.
 #include "ir/attribute.h"
+#include "passes/analysis/mask_predicate.h"
 #include "passes/analysis/uniform_value.h"
 #include "passes/rule.h"
 #include "passes/score_mask.h"
@@ -85,6 +86,8 @@ public:
       attributes.push_back(
           {"softcap", Attribute::ofFloat(static_cast<float>(plan->chain.softcap))});
     Node& sdpa = rewriter.create("ai.kvopt::Sdpa", operands, std::move(attributes), 1, "attention");
+    if (plan->mask.objection && !MaskAnalysis().factsOf(sdpa).everyRowSeesAKey)
+      return plan->mask.objection;
     llvm::SmallVector<Node*, 16> sources(match.nodes().begin(), match.nodes().end());
     sources.append(plan->chain.nodes.rbegin(), plan->chain.nodes.rend());
     rewriter.recordSources(sdpa, sources);

@@ -133,12 +133,15 @@ TEST_F(ScoreChainTest, PlansOfMasks) {
   EXPECT_FALSE(plan("scores = Where (allowed, product, hundred)"));
   EXPECT_EQ(failure.code, ReasonCode::MaskFillInexact);
   // -1e9 and an unknown mask, or two fills of which neither absorbs the other.
-  EXPECT_FALSE(plan("a = Where (allowed, product, billion)\n scores = Add (a, mask)"));
-  EXPECT_EQ(failure.code, ReasonCode::MaskFillInexact);
-  EXPECT_FALSE(plan(R"(low = Where (allowed, nothing, billion)
+  EXPECT_TRUE(plan("a = Where (allowed, product, billion)\n scores = Add (a, mask)")->objection);
+  EXPECT_TRUE(plan(R"(low = Where (allowed, nothing, billion)
       a = Where (allowed, product, billion)
-      scores = Add (a, low))"));
-  EXPECT_EQ(failure.code, ReasonCode::MaskFillInexact);
+      scores = Add (a, low))")
+                  ->objection);
+  EXPECT_FALSE(plan(R"(low = Where (allowed, nothing, lowest)
+      a = Where (allowed, product, billion)
+      scores = Add (a, low))")
+                   ->objection);
   // A factor can lift a fill above the threshold.
   EXPECT_FALSE(plan(R"(a = Where (allowed, product, billion)
       scores = Mul (a, micro))"));
