@@ -1,6 +1,7 @@
 // Planning replays the chain's mask steps on the mask alone; building makes the nodes.
 #include "passes/score_mask.h"
 
+#include "passes/analysis/mask_reader.h"
 #include "passes/analysis/uniform_value.h"
 #include "passes/attention_builder.h"
 
@@ -62,6 +63,55 @@ bool masksCompletely(const Value& value) {
   return false;
 }
 
+/// Whether key `best` of every row passes all fills, and no mask that is added later hides it and
+/// not the whole row. Masks are moderate enough for f32 to keep their distance to a fill.
+bool isBestKey(MaskReader& reader, const ScoreChain& chain, const Dim& best) {
+  constexpr double mostDistance = 1e9;
+  MaskExpressions& made = reader.expressions();
+  bool isBeforeFill = false;
+  for (const MaskStep& step : llvm::reverse(chain.mask)) {
+    if (step.kind == MaskStep::Kind::Fill) {
+      isBeforeFill = true;
+      ExprRef condition = reader.readMask(*step.operand, best);
+      if (condition != made.boolean(step.keepsTrue))
+        return false;
+      continue;
+    }
+    if (!step.operand)
+      continue;
+    std::optional<TwoLevels> levels = selectedLevels(*step.operand);
+    if (isBeforeFill || step.kind != MaskStep::Kind::Add || !levels ||
+        std::fabs(levels->whenTrue) > mostDistance || std::fabs(levels->whenFalse) > mostDistance)
+      return false;
+    ExprRef here = reader.readMask(*levels->condition);
+    ExprRef there = reader.readMask(*levels->condition, best);
+    bool seesTrue = levels->whenTrue >= levels->whenFalse;
+    if (!(seesTrue ? made.implies(here, there) : made.implies(there, here)))
+      return false;
+  }
+  return true;
+}
+
+/// Whether that is so for the first key of every row, or for the row's own.
+bool everyRowKeepsItsBestKey(const ScoreChain& chain) {
+  const TensorType& scores = chain.product->result().type();
+  if (!scores.hasRank() || scores.rank() != 4)
+    return false;
+  IndexSpace space(IndexSpace::fromModel(scores.dim(0)), IndexSpace::fromModel(scores.dim(1)),
+                   IndexSpace::fromModel(scores.dim(2)), IndexSpace::fromModel(scores.dim(3)));
+  if (space.past().isUnknown())
+    return false;
+  for (bool assuming : {true, false}) {
+    MaskReader reader(space, assuming);
+    bool isProved = isBestKey(reader, chain, Dim::fixed(0));
+    if (!isProved && space.isNonNegative(space.past()))
+      isProved = isBestKey(reader, chain, IndexSpace::variable(IndexVariable::Row) + space.past());
+    if (reader.assumptionsHold())
+      return isProved;
+  }
+  return false;
+}
+
 std::string nameOf(const Node& node) {
   return node.name().empty() ? node.result().name().str() : node.name().str();
 }
@@ -81,6 +131,10 @@ public:
       demandCompleteMasks();
     if (halfFill)
       demandRebuiltMasks();
+    if (objection && !everyRowKeepsItsBestKey(chain)) {
+      failure = std::move(*objection);
+      return std::nullopt;
+    }
     mask.element = elementType();
     return std::move(mask);
   }
@@ -175,7 +229,7 @@ private:
       if (step.operand && step.kind != MaskStep::Kind::Fill && !isProved)
         object(*midFill,
                fmt::format("masks of 0 and of at most {} beside such a fill, or a key that every "
-                           "row sees",
+                           "row keeps",
                            belowAbsorbing),
                fmt::format("fill {} and mask '{}'", midFill->number, step.operand->name().str()));
     }
@@ -196,8 +250,8 @@ private:
   }
 
   void object(const MaskStep& step, std::string expected, std::string found) {
-    if (!mask.objection)
-      mask.objection = inexact(step, std::move(expected), std::move(found));
+    if (!objection)
+      objection = inexact(step, std::move(expected), std::move(found));
   }
 
   bool refuse(const MaskStep& step, std::string expected, std::string found) {
@@ -223,6 +277,7 @@ private:
   const MaskStep* midFill = nullptr;
   const MaskStep* halfFill = nullptr;
   bool needsFloat = false;
+  std::optional<MatchFailure> objection;
 };
 
 class Builder {
