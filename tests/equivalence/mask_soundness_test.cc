@@ -84,9 +84,9 @@ ConcreteMask compute(Executor& executor, const Sizes& sizes, std::mt19937& rando
         for (unsigned axis = 0; axis < mask.rank(); ++axis)
           if (mask.shape[axis] != 1)
             offset += index[4 - mask.rank() + axis] * mask.strides[axis];
-        concrete.elements.push_back(concrete.isBoolean
-                                        ? double{reinterpret_cast<const uint8_t*>(mask.data)[offset] != 0}
-                                        : double{mask.as<float>()[offset]});
+        concrete.elements.push_back(
+            concrete.isBoolean ? double{reinterpret_cast<const uint8_t*>(mask.data)[offset] != 0}
+                               : double{mask.as<float>()[offset]});
       }
   return concrete;
 }
@@ -155,11 +155,10 @@ void check(unsigned seed, Tally& tally) {
   successOrThrow(inferShapes(model->graph()));
   auto symbol = [](const char* name) { return Dim::symbol(name); };
   MaskAnalysis analysis;
-  MaskFacts facts =
-      analysis.facts({model->graph().outputs()[0],
-                      IndexSpace(symbol("batch"), Dim::fixed(4), symbol("sequence"),
-                                 symbol("past") + symbol("sequence")),
-                      false, 0});
+  MaskFacts facts = analysis.facts({model->graph().outputs()[0],
+                                    IndexSpace(symbol("batch"), Dim::fixed(4), symbol("sequence"),
+                                               symbol("past") + symbol("sequence")),
+                                    false, 0});
   auto executor = valueOrThrow(Executor::create(*model, everyKernel()));
   std::mt19937 random(seed);
   bool isCausalEverywhere = true;
@@ -193,7 +192,8 @@ TEST(MaskSoundness, FactsHoldOfComputedMasks) {
     if (HasFatalFailure())
       return;
   }
-  fmt::print("proved {}, refuted {}, unproven {}, proved of mutated {}\n", tally.proved, tally.refuted, tally.unproven, tally.provedOfMutated);
+  fmt::print("proved {}, refuted {}, unproven {}, proved of mutated {}\n", tally.proved,
+             tally.refuted, tally.unproven, tally.provedOfMutated);
   // The mutations are refused or refuted, and the others proved: neither list is empty.
   EXPECT_GT(tally.proved, 300u);
   EXPECT_GT(tally.refuted, 60u);
