@@ -12,6 +12,7 @@ namespace {
 constexpr unsigned maxImplicationDepth = 3;
 constexpr size_t maxPairwise = 24;
 constexpr unsigned maxChanges = 64;
+constexpr unsigned maxEffort = 400000;
 Dim one() { return Dim::fixed(1); }
 
 bool isAtom(ExprRef e) {
@@ -124,6 +125,7 @@ ExprRef MaskExpressions::rawList(Kind kind, llvm::SmallVectorImpl<ExprRef>& part
 }
 
 bool MaskExpressions::impliesAt(ExprRef a, ExprRef b, unsigned depth) const {
+  ++effort;
   if (a == b || a->is(Kind::False) || b->is(Kind::True))
     return true;
   if (isAtom(a) && isAtom(b)) {
@@ -159,6 +161,7 @@ bool MaskExpressions::impliesAt(ExprRef a, ExprRef b, unsigned depth) const {
 bool MaskExpressions::implies(ExprRef a, ExprRef b) const { return impliesAt(a, b, 0); }
 
 bool MaskExpressions::excludesAt(ExprRef a, ExprRef b, unsigned depth) const {
+  ++effort;
   if (depth > maxImplicationDepth)
     return false;
   if (a->is(Kind::Not))
@@ -239,8 +242,7 @@ bool MaskExpressions::simplify(llvm::SmallVectorImpl<ExprRef>& parts) {
     if (!part->is(Kind::Or))
       continue;
     ExprVector others;
-    llvm::copy_if(parts, std::back_inserter(others),
-                  [&](ExprRef other) { return other != part; });
+    llvm::copy_if(parts, std::back_inserter(others), [&](ExprRef other) { return other != part; });
     if (ExprRef left = under(others, part, 0); left != part) {
       part = left;
       return true;
@@ -266,7 +268,8 @@ ExprRef MaskExpressions::conjunction(ExprList given) {
       return boolean(false);
     if (parts.empty())
       return boolean(true);
-    changed = parts.size() <= maxPairwise && changes++ < maxChanges && simplify(parts);
+    changed = parts.size() <= maxPairwise && changes++ < maxChanges && effort < maxEffort &&
+              simplify(parts);
     if (changed) {
       ExprVector once(parts.begin(), parts.end());
       parts.clear();

@@ -171,8 +171,8 @@ private:
     for (Entry& entry : readers)
       if (entry.graph == graph && entry.assuming == assuming && entry.space == question.space)
         return *entry.reader;
-    readers.push_back({graph, question.space, assuming,
-                       std::make_unique<MaskReader>(question.space, assuming)});
+    readers.push_back(
+        {graph, question.space, assuming, std::make_unique<MaskReader>(question.space, assuming)});
     return *readers.back().reader;
   }
 

@@ -325,8 +325,7 @@ ExprRef MaskReader::slice(const Place& place) {
     bool isKeyAxis = place.index[axis]->is(Kind::Integer) &&
                      place.index[axis]->dim.isKnownEqual(IndexSpace::variable(IndexVariable::Key));
     if (extent && *extent >= 2 && isKeyAxis && shifts == 0 && window.step == 1 &&
-        window.start.value() == 0 && window.end.isKnownEqual(keys))
-    {
+        window.start.value() == 0 && window.end.isKnownEqual(keys)) {
       granted.push_back({keys, Dim::fixed(*extent)});
       made.learnNonNegative(Dim::fixed(*extent) - keys);
     }

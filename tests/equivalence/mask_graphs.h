@@ -221,9 +221,9 @@ private:
           seen = r <= c;
         values += fmt::format("{}{}", values.empty() ? "" : ", ", seen ? 1 : 0);
       }
-    std::string table = node(
-        "Constant", "",
-        fmt::format("value = bool[1, 1, {}, {}] {{{}}}", tableSize, tableSize, values));
+    std::string table =
+        node("Constant", "",
+             fmt::format("value = bool[1, 1, {}, {}] {{{}}}", tableSize, tableSize, values));
     std::string first = at(past, "0", 1);
     std::string last = at(keys, "0", 1);
     if (mutation == 1) {

@@ -84,8 +84,9 @@ ConcreteMask compute(Executor& executor, const Sizes& sizes, std::mt19937& rando
         for (unsigned axis = 0; axis < mask.rank(); ++axis)
           if (mask.shape[axis] != 1)
             offset += index[4 - mask.rank() + axis] * mask.strides[axis];
-        concrete.elements.push_back(concrete.isBoolean ? static_cast<double>(mask.as<uint8_t>()[offset])
-                                                       : double{mask.as<float>()[offset]});
+        concrete.elements.push_back(concrete.isBoolean
+                                        ? static_cast<double>(mask.as<uint8_t>()[offset])
+                                        : double{mask.as<float>()[offset]});
       }
   return concrete;
 }
@@ -164,11 +165,10 @@ void check(unsigned seed, Tally& tally) {
   successOrThrow(inferShapes(model->graph()));
   auto symbol = [](const char* name) { return Dim::symbol(name); };
   MaskAnalysis analysis;
-  MaskFacts facts =
-      analysis.facts({model->graph().outputs()[0],
-                      IndexSpace(symbol("batch"), Dim::fixed(4), symbol("sequence"),
-                                 symbol("past") + symbol("sequence")),
-                      false, 0});
+  MaskFacts facts = analysis.facts({model->graph().outputs()[0],
+                                    IndexSpace(symbol("batch"), Dim::fixed(4), symbol("sequence"),
+                                               symbol("past") + symbol("sequence")),
+                                    false, 0});
   auto executor = valueOrThrow(Executor::create(*model, everyKernel()));
   std::mt19937 random(seed);
   bool isCausalEverywhere = true;
