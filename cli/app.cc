@@ -71,7 +71,7 @@ int run(CommandContext& context) {
   return static_cast<int>(*code);
 }
 
-int parseAndRun(int argc, const char* const* argv) {
+int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&)) {
   CLI::App app{"Recovers attention and key/value caches from exported ONNX decoders, rewrites them "
                "in place, and proves that nothing changed.",
                "kvopt"};
@@ -80,7 +80,10 @@ int parseAndRun(int argc, const char* const* argv) {
   app.footer("Exit codes: 0 done or equal, 1 different or a requirement not met, 2 usage,\n"
              "3 input unreadable or invalid, 4 the runtime lacks an operator, 5 internal error.");
   CommandContext context;
+  if (extend)
+    extend(context.registries);
   addInspectCommand(app, context);
+  addExplainCommand(app, context);
   addRewriteCommand(app, context);
   addVerifyCommand(app, context);
   addRunCommand(app, context);
@@ -102,9 +105,9 @@ int parseAndRun(int argc, const char* const* argv) {
 
 } // namespace
 
-int runApp(int argc, const char* const* argv) {
+int runApp(int argc, const char* const* argv, void (*extend)(Registries& registries)) {
   try {
-    return parseAndRun(argc, argv);
+    return parseAndRun(argc, argv, extend);
   } catch (const std::bad_alloc&) {
     return fail(ExitCode::BadInput, "error: out of memory");
   } catch (const std::exception& error) {

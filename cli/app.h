@@ -3,7 +3,10 @@
 
 namespace kvopt {
 
+struct Registries;
+
 /// Parses the arguments, runs the subcommand and returns the exit code. Nothing escapes it.
-int runApp(int argc, const char* const* argv);
+/// `extend`, when given, adds what a program of one's own knows beside the built-in things.
+int runApp(int argc, const char* const* argv, void (*extend)(Registries& registries) = nullptr);
 
 } // namespace kvopt

@@ -62,6 +62,7 @@ void addCommonOptions(CLI::App& command, CommandContext& context);
 
 /// Subcommands, one file each.
 void addInspectCommand(CLI::App& app, CommandContext& context);
+void addExplainCommand(CLI::App& app, CommandContext& context);
 void addRewriteCommand(CLI::App& app, CommandContext& context);
 void addVerifyCommand(CLI::App& app, CommandContext& context);
 void addRunCommand(CLI::App& app, CommandContext& context);

@@ -1,5 +1,9 @@
-// kvopt inspect: every cache and attention site, and what each target could do with it.
+// kvopt inspect: every cache and attention site, and what each target could do with it; for several
+// models a table with a row each.
 #include "cli/recover.h"
+#include "cli/site_facts.h"
+#include "cli/site_table.h"
+#include "ir/diagnostic.h"
 
 #include <CLI/CLI.hpp>
 
@@ -10,7 +14,7 @@ namespace kvopt {
 namespace {
 
 struct InspectOptions {
-  std::string model;
+  std::vector<std::string> models;
   int64_t context = 4096;
 };
 
@@ -30,47 +34,19 @@ std::optional<int64_t> cacheBytes(const CacheUpdate& update, int64_t context) {
   return bytes;
 }
 
-OrderedJson number(const Dim& extent) {
-  if (std::optional<int64_t> value = extent.value())
-    return *value;
-  return nullptr;
-}
-
-std::string maskKind(const Node& attention) {
-  const Value* mask = attention.operand(3);
-  bool causal = attention.intAttr("causal", 0) != 0;
-  if (!mask)
-    return causal ? "causal" : "none";
-  return mask->type().elementType() == ElementType::Bool ? "boolean" : "additive";
-}
-
 OrderedJson siteJson(const AttentionSite& site) {
   OrderedJson json;
-  bool raised = site.node->op() == OpName("ai.kvopt::Sdpa");
   json["id"] = site.id();
   json["layer"] = site.layer;
   json["kind"] = siteKindName(site.kind).str();
   json["status"] = site.isMatched() ? "matched" : "missed";
   json["reason"] = site.failure ? OrderedJson(reasonName(site.failure->code).str()) : nullptr;
   json["detail"] = site.failure ? site.failure->str() : "";
-  json["q_heads"] = number(site.queryHeads);
-  json["kv_heads"] = number(site.keyHeads);
-  json["k_head_dim"] = number(site.keyWidth);
-  json["v_head_dim"] = number(site.valueWidth);
-  json["layout"] = site.hasCache() ? OrderedJson("BHSD") : nullptr;
-  json["key_axis"] = site.key ? OrderedJson(site.key->axis) : nullptr;
-  json["value_axis"] = site.value ? OrderedJson(site.value->axis) : nullptr;
-  json["causal"] = site.mask && site.mask->causal == Proof::Proved;
-  json["window"] = site.mask ? site.mask->window : 0;
-  json["softcap"] = raised ? static_cast<double>(site.node->floatAttr("softcap", 0)) : 0.0;
-  json["scale"] = raised ? OrderedJson(site.node->floatAttr("scale", 1)) : nullptr;
-  json["mask"] = raised ? OrderedJson(maskKind(*site.node)) : nullptr;
-  json["mask_causal"] = site.mask ? OrderedJson(proofName(site.mask->causal).str()) : nullptr;
-  json["mask_text"] = site.mask ? OrderedJson(site.mask->text) : nullptr;
+  json.update(factsJson(site));
   auto name = [](const std::optional<CacheUpdate>& update, bool past) -> OrderedJson {
     if (!update)
       return nullptr;
-    return (past ? update->past : update->present)->name().str();
+    return (past ? update->past : update->output ? update->output : update->present)->name().str();
   };
   json["past_key"] = name(site.key, true);
   json["past_value"] = name(site.value, true);
@@ -111,10 +87,10 @@ std::string humanBytes(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", scaled, units[unit]);
 }
 
-void printText(const InspectOptions& options, const RecoveredModel& recovered,
-               const Registries& registries) {
+void printText(const std::string& path, const InspectOptions& options,
+               const RecoveredModel& recovered, const Registries& registries) {
   const SiteList& sites = recovered.context->sites;
-  std::string out = fmt::format("{}  opset {} · {} attention sites\n", options.model,
+  std::string out = fmt::format("{}  opset {} · {} attention sites\n", path,
                                 recovered.model->graph().opsetVersion(), sites.size());
   int64_t total = 0;
   bool known = true;
@@ -148,11 +124,11 @@ void printText(const InspectOptions& options, const RecoveredModel& recovered,
   printOut(out);
 }
 
-void printSitesJson(const InspectOptions& options, const RecoveredModel& recovered,
-                    const Registries& registries) {
+/// The facts of one model, without the schema.
+OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
+                      const Registries& registries) {
   OrderedJson json;
-  json["schema"] = "kvopt/inspect/1";
-  json["model"] = options.model;
+  json["model"] = path;
   json["ir_version"] = recovered.model->irVersion;
   json["opsets"] = OrderedJson::object();
   for (const auto& [domain, version] : recovered.model->opsets)
@@ -165,26 +141,76 @@ void printSitesJson(const InspectOptions& options, const RecoveredModel& recover
     json["targets"][name] = {{"can", capability.can},
                              {"of", recovered.context->sites.size()},
                              {"reasons", capability.reasons}};
+  return json;
+}
+
+llvm::Expected<RecoveredModel> recover(const std::string& path, const Registries& registries) {
+  NearMissList misses = listenToRaising(registries);
+  RecoveryOptions options;
+  options.nearMisses = &misses;
+  auto recovered = recoverModel(path, registries, options);
+  if (recovered)
+    recovered->context->nearMisses = nullptr;
+  return recovered;
+}
+
+llvm::Expected<ExitCode> inspectOne(const InspectOptions& options, const CommandContext& context) {
+  const std::string& path = options.models.front();
+  auto recovered = recover(path, context.registries);
+  if (!recovered)
+    return recovered.takeError();
+  if (!context.common.json()) {
+    printText(path, options, *recovered, context.registries);
+    return ExitCode::Done;
+  }
+  OrderedJson json;
+  json["schema"] = "kvopt/inspect/1";
+  json.update(modelJson(path, *recovered, context.registries));
   printJson(json);
+  return ExitCode::Done;
+}
+
+/// Every model that can be read, whatever the others are.
+ExitCode inspectMany(const InspectOptions& options, const CommandContext& context) {
+  ExitCode code = ExitCode::Done;
+  OrderedJson models = OrderedJson::array();
+  std::vector<std::string> names = tableNames(options.models);
+  if (!context.common.json())
+    printOut(tableHead());
+  for (size_t i = 0; i < options.models.size(); ++i) {
+    const std::string& path = options.models[i];
+    auto recovered = recover(path, context.registries);
+    if (!recovered) {
+      Diagnostic diagnostic = takeDiagnostic(recovered.takeError());
+      code = ExitCode::BadInput;
+      fmt::print(stderr, "kvopt: error: {}\n", diagnostic.str());
+      models.push_back({{"model", path}, {"error", diagnostic.str()}});
+      if (!context.common.json())
+        printOut(tableErrorRow(names[i]));
+    } else if (context.common.json()) {
+      models.push_back(modelJson(path, *recovered, context.registries));
+    } else {
+      printOut(tableRow(names[i], recovered->context->sites));
+    }
+  }
+  if (context.common.json())
+    printJson({{"schema", "kvopt/inspect/1"}, {"models", models}});
+  return code;
 }
 
 llvm::Expected<ExitCode> inspect(const InspectOptions& options, const CommandContext& context) {
-  auto recovered = recoverModel(options.model, context.registries);
-  if (!recovered)
-    return recovered.takeError();
-  if (context.common.json())
-    printSitesJson(options, *recovered, context.registries);
-  else
-    printText(options, *recovered, context.registries);
-  return ExitCode::Done;
+  if (options.models.size() == 1)
+    return inspectOne(options, context);
+  return inspectMany(options, context);
 }
 
 } // namespace
 
 void addInspectCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = app.add_subcommand("inspect", "Every cache and attention site of a model");
-  command->add_option("model", options->model, "ONNX file")->required();
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Every cache and attention site of a model; a table for several");
+  command->add_option("models", options->models, "ONNX files")->required();
   command->add_option("--context", options->context, "Context length for cache sizes")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   addCommonOptions(*command, context);

@@ -1,5 +1,6 @@
 // kvopt list: passes, rules, targets, operators, kernels, reasons.
 #include "cli/command.h"
+#include "passes/reason_docs.h"
 
 #include <CLI/CLI.hpp>
 
@@ -33,13 +34,48 @@ std::vector<Row> rowsOf(const std::string& what, const Registries& registries) {
           {kernel->op.str(), kernel->until == INT64_MAX
                                  ? fmt::format("since {}", kernel->since)
                                  : fmt::format("{} to {}", kernel->since, kernel->until)});
-  if (what == "reasons")
-    for (const ReasonInfo& reason : reasonTable())
-      rows.push_back({reason.name, reason.meaning});
   return rows;
 }
 
-llvm::Expected<ExitCode> list(const std::string& what, const CommandContext& context) {
+/// Reasons say more than a line: what to do, and an example.
+void printReasons(const CommandContext& context) {
+  OrderedJson json;
+  json["schema"] = "kvopt/list/1";
+  json["reasons"] = OrderedJson::array();
+  std::string out;
+  for (const ReasonInfo& reason : reasonTable()) {
+    const ReasonDoc& doc = reasonDoc(reason.code);
+    json["reasons"].push_back({{"name", reason.name},
+                               {"text", reason.meaning},
+                               {"remedy", doc.remedy},
+                               {"example", doc.example},
+                               {"hint", doc.hint}});
+    out += fmt::format("{}\n  means    {}\n  do       {}\n  example  {}\n", reason.name,
+                       reason.meaning, doc.remedy, doc.example);
+  }
+  if (context.common.json())
+    printJson(json);
+  else
+    printOut(out);
+}
+
+struct ListOptions {
+  std::string what;
+  bool markdown = false;
+};
+
+llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& context) {
+  const std::string& what = options.what;
+  if (options.markdown) {
+    if (what != "reasons" || context.common.json())
+      return usageError("--markdown is for: kvopt list reasons");
+    printOut(reasonsMarkdown());
+    return ExitCode::Done;
+  }
+  if (what == "reasons") {
+    printReasons(context);
+    return ExitCode::Done;
+  }
   std::vector<Row> rows = rowsOf(what, context.registries);
   if (context.common.json()) {
     OrderedJson json;
@@ -58,14 +94,16 @@ llvm::Expected<ExitCode> list(const std::string& what, const CommandContext& con
 } // namespace
 
 void addListCommand(CLI::App& app, CommandContext& context) {
-  auto what = std::make_shared<std::string>();
+  auto options = std::make_shared<ListOptions>();
   CLI::App* command = app.add_subcommand("list", "What kvopt knows");
-  command->add_option("what", *what, "passes, rules, targets, ops, kernels or reasons")
+  command->add_option("what", options->what, "passes, rules, targets, ops, kernels or reasons")
       ->required()
       ->check(CLI::IsMember({"passes", "rules", "targets", "ops", "kernels", "reasons"}));
+  command->add_flag("--markdown", options->markdown, "The page docs/reasons.md");
   addCommonOptions(*command, context);
-  command->callback(
-      [what, &context] { context.action = [what, &context] { return list(*what, context); }; });
+  command->callback([options, &context] {
+    context.action = [options, &context] { return list(*options, context); };
+  });
 }
 
 } // namespace kvopt

@@ -1,5 +1,5 @@
 // kvopt opt: the developers' driver. Text or ONNX in, a pipeline, text out (or ONNX with -o).
-#include "cli/command.h"
+#include "cli/recover.h"
 #include "ir/mapped_file.h"
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
@@ -26,6 +26,7 @@ struct OptOptions {
   bool statistics = false;
   bool noVerify = false;
   bool types = false;
+  MatcherOptions matcher;
 };
 
 llvm::Expected<std::unique_ptr<Model>> readModel(const std::string& path,
@@ -61,8 +62,10 @@ llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& co
   };
   NearMissList misses;
   PassContext passContext(context.registries.rules, context.registries.targets);
-  passContext.disabledRules = options.disabled;
   passContext.nearMisses = options.explain ? &misses : nullptr;
+  passContext.matcher = options.matcher;
+  if (llvm::Error error = disable(options.disabled, context.registries, passContext, settings))
+    return error;
   PassManager manager(context.registries.passes, settings);
   if (llvm::Error error = manager.addPipeline(options.pipeline))
     return error;
@@ -99,7 +102,9 @@ void addOptCommand(CLI::App& app, CommandContext& context) {
   command->add_option("-o,--output", options->output, "Write a model instead of text");
   command->add_option("--print-ir-before", options->printBefore, "A pass, or all");
   command->add_option("--print-ir-after", options->printAfter, "A pass, or all");
-  command->add_option("--disable", options->disabled, "A rule that may not be applied");
+  command->add_option("--disable", options->disabled, "A rule or pass to leave out");
+  command->add_option("--step-budget", options->matcher.stepBudget,
+                      "Places that the matcher tries at one root before it gives up");
   command->add_option("--reproducer", options->reproducer, "Where a failing pass leaves its input");
   command->add_flag("--explain", options->explain, "Print near misses after the model");
   command->add_flag("--timing", options->timing, "Time of each pass");

@@ -1,25 +1,53 @@
 // Recovery.
 #include "cli/recover.h"
 
+#include "ir/diagnostic.h"
 #include "ir/onnx_import.h"
 
 namespace kvopt {
 
 llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Registries& registries,
-                                            NearMissList* nearMisses) {
+                                            const RecoveryOptions& options) {
   auto model = importModel(path, registries.ops);
   if (!model)
     return model.takeError();
   RecoveredModel recovered;
   recovered.model = std::move(*model);
   recovered.context = std::make_unique<PassContext>(registries.rules, registries.targets);
-  recovered.context->nearMisses = nearMisses;
-  PassManager manager(registries.passes, {});
+  recovered.context->nearMisses = options.nearMisses;
+  recovered.context->matcher = options.matcher;
+  PassManagerOptions settings;
+  if (llvm::Error error = disable(options.disabled, registries, *recovered.context, settings))
+    return error;
+  PassManager manager(registries.passes, settings);
   if (llvm::Error error = manager.addPipeline(recoveryPipeline))
     return error;
   if (llvm::Error error = manager.run(*recovered.model, *recovered.context))
     return withFile(std::move(error), path);
   return recovered;
+}
+
+NearMissList listenToRaising(const Registries& registries, std::vector<std::string> more) {
+  for (const RuleRegistry::Entry& entry : registries.rules.all())
+    if (entry.rule->group() == RuleGroup::Raise)
+      more.push_back(entry.rule->name().str());
+  return NearMissList(more);
+}
+
+llvm::Error disable(llvm::ArrayRef<std::string> names, const Registries& registries,
+                    PassContext& context, PassManagerOptions& settings) {
+  for (const std::string& name : names) {
+    bool isPass = registries.passes.find(name) != nullptr;
+    bool isRule = registries.rules.find(name) != nullptr;
+    if (!isPass && !isRule)
+      return usageError("--disable: there is no rule and no pass '{}'", name)
+          .hint("see: kvopt list rules, kvopt list passes");
+    if (isPass)
+      settings.disabledPasses.push_back(name);
+    if (isRule)
+      context.disabledRules.push_back(name);
+  }
+  return llvm::Error::success();
 }
 
 llvm::Expected<Manifest> drivingManifest(const Model& model, const std::string& path,

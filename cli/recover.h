@@ -10,7 +10,8 @@ namespace kvopt {
 
 /// The passes that bring any spelling to ai.kvopt::Sdpa and find the caches.
 inline constexpr const char* recoveryPipeline =
-    "infer-shapes,normalize,raise-attention,strip-gqa-broadcast,prove-masks,detect-sites";
+    "infer-shapes,normalize,raise-attention,normalize,strip-gqa-broadcast,prove-masks,"
+    "detect-sites";
 
 /// A model in which attention has been raised, with its sites.
 struct RecoveredModel {
@@ -18,9 +19,24 @@ struct RecoveredModel {
   std::unique_ptr<PassContext> context;
 };
 
-/// Imports `path` and runs the recovery. `nearMisses` may be null.
+struct RecoveryOptions {
+  /// Where near misses go; null when nobody listens.
+  NearMissList* nearMisses = nullptr;
+  MatcherOptions matcher;
+  /// Rules and passes to leave out.
+  std::vector<std::string> disabled;
+};
+
+/// Imports `path` and runs the recovery.
 llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Registries& registries,
-                                            NearMissList* nearMisses = nullptr);
+                                            const RecoveryOptions& options = {});
+
+/// Listens to the rules that raise attention, and to those named.
+NearMissList listenToRaising(const Registries& registries, std::vector<std::string> more = {});
+
+/// Keeps the named rules and passes from being applied; fails for a name that is neither.
+llvm::Error disable(llvm::ArrayRef<std::string> names, const Registries& registries,
+                    PassContext& context, PassManagerOptions& settings);
 
 /// How to drive the model of that file: its own manifest, or, for one that kvopt did not write, the
 /// growing contract of the caches found in it.

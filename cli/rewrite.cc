@@ -1,5 +1,6 @@
 // kvopt rewrite: a model in the form of one target, with its manifest.
 #include "cli/recover.h"
+#include "cli/site_facts.h"
 #include "cli/verification.h"
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
@@ -29,6 +30,7 @@ struct RewriteOptions {
   std::vector<std::string> printAfter;
   std::vector<std::string> disabled;
   bool dryRun = false;
+  MatcherOptions matcher;
 };
 
 using OpCounts = std::map<std::string, int64_t>;
@@ -187,12 +189,28 @@ std::string manifestPathFor(const RewriteOptions& options) {
   return stem.str() + ".kv.json";
 }
 
-/// Says which sites could not be rewritten, on stderr.
-ExitCode refused(const CommandContext& context, const SiteList& sites, const std::string& message) {
+/// Says which sites could not be rewritten, on stderr; the JSON report says the same.
+ExitCode refused(const RewriteOptions& options, const CommandContext& context,
+                 const SiteList& sites, const std::string& message) {
   context.remark("kvopt: " + message);
-  for (const AttentionSite& site : sites)
-    if (!site.isMatched())
-      context.remark(fmt::format("  {}  {}", site.id(), site.failure->str()));
+  OrderedJson reasons = OrderedJson::array();
+  for (const AttentionSite& site : sites) {
+    if (site.isMatched())
+      continue;
+    context.remark(fmt::format("  {}  {}", site.id(), site.failure->str()));
+    OrderedJson reason = {{"id", site.id()}, {"layer", site.layer}};
+    reason.update(reasonJson(*site.failure));
+    reasons.push_back(std::move(reason));
+  }
+  if (!reasons.empty())
+    context.remark(fmt::format("  see: kvopt explain {} --to {}", options.model, options.target));
+  if (context.common.json())
+    printJson({{"schema", "kvopt/rewrite/1"},
+               {"output", nullptr},
+               {"target", options.target},
+               {"sites", {{"rewritten", 0}, {"total", sites.size()}}},
+               {"message", message},
+               {"refused", reasons}});
   return ExitCode::Different;
 }
 
@@ -219,17 +237,22 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     fmt::print(stderr, "// ----- {} -----\n{}", header, text);
   };
   PassContext passes(registries.rules, registries.targets);
-  passes.disabledRules = options.disabled;
+  NearMissList misses = listenToRaising(registries);
+  passes.nearMisses = &misses;
+  passes.matcher = options.matcher;
+  if (llvm::Error error = disable(options.disabled, registries, passes, settings))
+    return error;
   PassManager manager(registries.passes, settings);
   if (llvm::Error error = manager.addPipeline(pipelineFor(options)))
     return error;
   if (llvm::Error error = manager.run(**model, passes)) {
     if (passes.statistics["lower"]["refused"] == 0)
       return withFile(std::move(error), options.model);
-    return refused(context, passes.sites, takeDiagnostic(std::move(error)).message);
+    return refused(options, context, passes.sites, takeDiagnostic(std::move(error)).message);
   }
   if (!passes.manifest)
-    return refused(context, passes.sites, fmt::format("{}: nothing to rewrite", options.model));
+    return refused(options, context, passes.sites,
+                   fmt::format("{}: nothing to rewrite", options.model));
   outcome.after = countOps((*model)->graph());
   outcome.opsetAfter = (*model)->graph().opsetVersion();
   std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
@@ -282,7 +305,9 @@ void addRewriteCommand(CLI::App& app, CommandContext& context) {
       ->check(CLI::IsMember({"off", "quick", "full"}));
   command->add_option("--manifest", options->manifest, "Where the manifest goes");
   command->add_option("--print-ir-after", options->printAfter, "A pass, or all");
-  command->add_option("--disable", options->disabled, "A rule that may not be applied");
+  command->add_option("--disable", options->disabled, "A rule or pass to leave out");
+  command->add_option("--step-budget", options->matcher.stepBudget,
+                      "Places that the matcher tries at one root before it gives up");
   command->add_flag("--dry-run", options->dryRun, "Write nothing");
   addCommonOptions(*command, context);
   command->callback([options, output, &context] {

@@ -67,4 +67,18 @@ llvm::Error checkSinks(const ShapeContext& context, unsigned operand) {
                       "sinks and query heads");
 }
 
+llvm::Error checkPastLength(const ShapeContext& context, unsigned operand, const Dim& batch) {
+  if (llvm::Error error = requireRank(context, operand, 1))
+    return error;
+  if (context.element(operand) != ElementType::Undefined &&
+      context.element(operand) != ElementType::Int64)
+    return context.error(
+        fmt::format("past_length is {}, it should be int64", context.type(operand).str()));
+  Dim rows = context.type(operand).dim(0);
+  if (rows.isKnownDifferent(Dim::fixed(1)) && rows.isKnownDifferent(batch))
+    return context.error(
+        fmt::format("past_length has {} elements, not 1 or one a batch row", rows.str()));
+  return llvm::Error::success();
+}
+
 } // namespace kvopt

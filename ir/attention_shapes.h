@@ -18,4 +18,7 @@ llvm::Error checkMask(const ShapeContext& context, unsigned operand, const Dim& 
 /// Fails when the sinks are not [H].
 llvm::Error checkSinks(const ShapeContext& context, unsigned operand);
 
+/// Fails when the operand is not int64 of shape [1] or [B]; `batch` is B.
+llvm::Error checkPastLength(const ShapeContext& context, unsigned operand, const Dim& batch);
+
 } // namespace kvopt

@@ -1,4 +1,4 @@
-// The bodies, assembled from the parts that the two operators share.
+// The bodies, assembled from the parts that the operators share.
 //
 // A body cannot branch on an attribute: attributes enter as constants, and Where selects.
 #include "ir/function_body.h"
@@ -106,7 +106,7 @@ std::string attentionText(int64_t opset, ElementType element) {
                      fmt::arg("element", static_cast<int32_t>(element)));
 }
 
-constexpr const char* appendRows = R"(
+constexpr const char* cacheUpdate = R"(
     new_shape = Shape (key_new)
     groups = Gather (new_shape, i1)
     value_shape = Shape (value_new)
@@ -150,14 +150,56 @@ constexpr const char* wholeSequence = R"(
     longest = Squeeze (length_list, i0)
     value_shape = Shape (value)
     value_width = Gather (value_shape, i3)
-    column_shape = Concat <axis = 0> (i1, i1)
-    earlier = Sub (length_list, rows)
-    start = Reshape (earlier, column_shape)
+    column_shape = Concat <axis = 0> (rest, i1)
     all_slots = Range (zero_index, longest, one_index)
     slot_row = Unsqueeze (all_slots, i0)
-    valid = GreaterOrEqual (slot_row, zero_index)
     keys = Identity (key)
     values = Identity (value)
+)";
+
+constexpr const char* everyKeyValid = R"(
+    earlier = Sub (length_list, rows)
+    start = Reshape (earlier, column_shape)
+    valid = GreaterOrEqual (slot_row, zero_index)
+)";
+
+constexpr const char* validByLength = R"(
+    start = Reshape (past_length, column_shape)
+    end = Add (start, rows)
+    valid = Less (slot_row, end)
+)";
+
+/// Every row of the present is a row of [past; fresh], or zero.
+constexpr const char* appendRows = R"(
+    i0 = Constant <value_ints = [0]> ()
+    i1 = Constant <value_ints = [1]> ()
+    i2 = Constant <value_ints = [2]> ()
+    rest = Constant <value_ints = [-1]> ()
+    head_axes = Constant <value_ints = [1, 3]> ()
+    zero_index = Constant <value_int = 0> ()
+    one_index = Constant <value_int = 1> ()
+    zero_float = Constant <value_float = 0.0> ()
+    zero = Cast <to = {element}> (zero_float)
+    past_shape = Shape (past)
+    capacity = Gather (past_shape, i2)
+    joined = Concat <axis = 2> (past, fresh)
+    joined_shape = Shape (joined)
+    total = Gather (joined_shape, i2)
+    total_scalar = Squeeze (total, i0)
+    slot = Range (zero_index, total_scalar, one_index)
+    column_shape = Concat <axis = 0> (rest, i1)
+    start = Reshape (past_length, column_shape)
+    offset = Sub (slot, start)
+    is_past = Less (offset, i0)
+    fresh_row = Add (offset, capacity)
+    source = Where (is_past, slot, fresh_row)
+    is_row = Less (source, total)
+    some_row = Where (is_row, source, i0)
+    source_column = Unsqueeze (some_row, head_axes)
+    index = Expand (source_column, joined_shape)
+    rows = GatherElements <axis = 2> (joined, index)
+    is_row_column = Unsqueeze (is_row, head_axes)
+    present = Where (is_row_column, rows, zero)
 )";
 
 std::string functionText(int64_t opset, const char* signature, const std::string& body) {
@@ -173,14 +215,29 @@ std::string inPlaceKvSdpaFunctionText(int64_t opset, ElementType element) {
                       "InPlaceKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
                       "    (query, key_new, value_new, past_key, past_value, past_length, mask)\n"
                       "    => (output, present_key, present_value)",
-                      std::string(extents) + appendRows + attentionText(opset, element));
+                      std::string(extents) + cacheUpdate + attentionText(opset, element));
 }
 
 std::string sdpaFunctionText(int64_t opset, ElementType element) {
   return functionText(opset,
                       "Sdpa <scale, causal, window, softcap, mask_boolean>\n"
                       "    (query, key, value, mask) => (output)",
-                      std::string(extents) + wholeSequence + attentionText(opset, element));
+                      std::string(extents) + wholeSequence + everyKeyValid +
+                          attentionText(opset, element));
+}
+
+std::string raggedSdpaFunctionText(int64_t opset, ElementType element) {
+  return functionText(opset,
+                      "Sdpa <scale, causal, window, softcap, mask_boolean>\n"
+                      "    (query, key, value, mask, sinks, past_length) => (output)",
+                      std::string(extents) + wholeSequence + validByLength +
+                          attentionText(opset, element));
+}
+
+std::string appendRowsFunctionText(int64_t opset, ElementType element) {
+  return functionText(
+      opset, "AppendRows (past, fresh, past_length) => (present)",
+      fmt::format(fmt::runtime(appendRows), fmt::arg("element", static_cast<int32_t>(element))));
 }
 
 } // namespace kvopt

@@ -21,4 +21,10 @@ std::string inPlaceKvSdpaFunctionText(int64_t opset, ElementType element);
 /// mask_boolean written, the mask operand present.
 std::string sdpaFunctionText(int64_t opset, ElementType element);
 
+/// The same for `ai.kvopt::Sdpa` whose past_length operand is present too.
+std::string raggedSdpaFunctionText(int64_t opset, ElementType element);
+
+/// The text of a function for `ai.kvopt::AppendRows`; `element` is the type of the rows.
+std::string appendRowsFunctionText(int64_t opset, ElementType element);
+
 } // namespace kvopt

@@ -26,6 +26,10 @@ Graph::~Graph() {
       attribute.value = Attribute();
   while (!nodeList.empty())
     nodeList.pop_back();
+  // Those of inputs and initializers; nodes give back their own.
+  if (holder)
+    for (const auto& named : valuesByName)
+      forgetSubgraphName(named.getKey());
 }
 
 int64_t Graph::opsetVersion(llvm::StringRef domain) const {
@@ -51,11 +55,22 @@ void Graph::claimName(Value& value, llvm::StringRef name) {
   assert(inserted && "value names are unique in a graph");
   (void)inserted;
   value.valueName = entry->getKey();
+  if (holder)
+    ++sharedContext.subgraphNames[name];
+}
+
+void Graph::forgetSubgraphName(llvm::StringRef name) {
+  auto found = sharedContext.subgraphNames.find(name);
+  if (--found->second == 0)
+    sharedContext.subgraphNames.erase(found);
 }
 
 void Graph::releaseName(Value& value) {
-  if (!value.valueName.empty())
+  if (!value.valueName.empty()) {
+    if (holder)
+      forgetSubgraphName(value.valueName);
     valuesByName.erase(value.valueName);
+  }
   value.valueName = {};
 }
 
@@ -68,24 +83,10 @@ void Graph::rename(Value& value, llvm::StringRef newName) {
   sharedContext.noteEdit();
 }
 
-namespace {
-
-/// Whether a graph nested in `graph` defines the name.
-bool subgraphDefines(const Graph& graph, llvm::StringRef name) {
-  for (const Node& node : graph.nodes())
-    for (const NamedAttribute& attribute : node.attributes())
-      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
-        if (nested->findValue(name) || subgraphDefines(*nested, name))
-          return true;
-  return false;
-}
-
-} // namespace
-
 std::string Graph::freshName(llvm::StringRef hint) const {
   std::string base = hint.empty() ? "value" : hint.str();
   auto taken = [&](llvm::StringRef name) {
-    return findValue(name, /*enclosing=*/true) || subgraphDefines(*this, name);
+    return findValue(name, /*enclosing=*/true) || sharedContext.isNameInSubgraph(name);
   };
   if (!taken(base))
     return base;
@@ -176,13 +177,8 @@ Node& Graph::create(OpName op, llvm::ArrayRef<Value*> operands,
     result.resultNumber = static_cast<unsigned>(i);
     claimName(result, resultNames[i]);
   }
-  if (before) {
-    nodeList.insert(before->getIterator(), node);
-    orderValid = false;
-  } else {
-    node->order = nodeList.empty() ? 0 : nodeList.back().order + 1;
-    nodeList.push_back(node);
-  }
+  nodeList.insert(before ? before->getIterator() : nodeList.end(), node);
+  number(*node);
   sharedContext.noteEdit();
   return *node;
 }
@@ -209,7 +205,7 @@ void Graph::erase(Node& node) {
 void Graph::moveBefore(Node& node, Node* before) {
   nodeList.remove(node.getIterator());
   nodeList.insert(before ? before->getIterator() : nodeList.end(), &node);
-  orderValid = false;
+  number(node);
   sharedContext.noteEdit();
 }
 
@@ -221,7 +217,11 @@ unsigned Graph::eraseDeadNodes() {
     if (node.isUnused()) {
       erase(node);
       ++erased;
+      continue;
     }
+    for (const NamedAttribute& attribute : node.attributes())
+      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
+        erased += nested->eraseDeadNodes();
   }
   size_t before = initializerList.size();
   llvm::erase_if(initializerList, [&](const std::unique_ptr<Value>& value) {
@@ -235,11 +235,32 @@ unsigned Graph::eraseDeadNodes() {
   return erased;
 }
 
+namespace {
+/// Between the numbers of neighbours in the node list: room for those that are put in between.
+constexpr uint64_t orderSpacing = uint64_t{1} << 32;
+} // namespace
+
 void Graph::renumber() const {
-  unsigned next = 0;
+  uint64_t next = 0;
   for (const Node& node : nodeList)
-    node.order = next++;
+    node.order = next += orderSpacing;
   orderValid = true;
+}
+
+/// Numbers a node that was put into the list, unless all have to be numbered anew.
+void Graph::number(Node& node) {
+  if (!orderValid)
+    return;
+  auto at = node.getIterator();
+  uint64_t low = at == nodeList.begin() ? 0 : std::prev(at)->order;
+  auto after = std::next(at);
+  uint64_t high = after == nodeList.end() ? 0 : after->order;
+  if (after == nodeList.end() && low <= UINT64_MAX - orderSpacing)
+    node.order = low + orderSpacing;
+  else if (high > low + 1)
+    node.order = low + (high - low) / 2;
+  else
+    orderValid = false;
 }
 
 void forEachGraph(Graph& graph, llvm::function_ref<void(Graph&)> visit) {

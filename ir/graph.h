@@ -33,14 +33,18 @@ public:
   OpName intern(OpName name);
   /// Counts every edit of any of the graphs; 0 means that nothing was touched since import.
   uint64_t edits() const { return editCount; }
+  /// Whether a value of a subgraph, any one, has the name.
+  bool isNameInSubgraph(llvm::StringRef name) const { return subgraphNames.count(name) != 0; }
   void noteEdit() { ++editCount; }
   void resetEdits() { editCount = 0; }
 
 private:
+  friend class Graph;
   const OpRegistry& operators;
   llvm::BumpPtrAllocator allocator;
   llvm::UniqueStringSaver strings{allocator};
   uint64_t editCount = 0;
+  llvm::StringMap<unsigned> subgraphNames; // how many values have the name
 };
 
 /// A graph, a subgraph of an attribute (`parentNode` set), or a function's body.
@@ -100,13 +104,14 @@ public:
   /// Requires node.isUnused().
   void erase(Node& node);
   void moveBefore(Node& node, Node* before);
-  /// Erases nodes whose results nobody reads (whole dead chains) and initializers without readers.
+  /// Erases nodes whose results nobody reads (whole dead chains) and initializers without readers,
+  /// in subgraphs too.
   /// Nodes with subgraphs are erased like any other: ONNX operators have no side effects. Returns
   /// the number of erased nodes.
   unsigned eraseDeadNodes();
 
   void rename(Value& value, llvm::StringRef newName);
-  /// A name that neither this graph, an enclosing one nor a subgraph uses.
+  /// A name that neither this graph nor an enclosing one uses, nor any subgraph of the model.
   std::string freshName(llvm::StringRef hint) const;
 
   const onnx::GraphProto* source() const { return sourceMessage; }
@@ -118,6 +123,8 @@ private:
   void claimName(Value& value, llvm::StringRef name);
   void releaseName(Value& value);
   void renumber() const;
+  void number(Node& node);
+  void forgetSubgraphName(llvm::StringRef name);
 
   GraphContext& sharedContext;
   const OpsetImports& imports;

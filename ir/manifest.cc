@@ -37,7 +37,9 @@ constexpr Word<LengthFeed> feedWords[] = {
     {LengthFeed::PastLengthPerBatch, "past_length_per_batch"},
     {LengthFeed::TotalLengthPerBatch, "total_length_per_batch"},
     {LengthFeed::TotalLengthMinusOne, "total_length_minus_one"},
-    {LengthFeed::TotalLengthPerBatchMinusOne, "total_length_per_batch_minus_one"}};
+    {LengthFeed::TotalLengthPerBatchMinusOne, "total_length_per_batch_minus_one"},
+    {LengthFeed::HasPast, "has_past"},
+    {LengthFeed::NoPast, "no_past"}};
 
 template <typename Enum, size_t count>
 const char* textOf(const Word<Enum> (&words)[count], Enum value) {
@@ -246,7 +248,7 @@ llvm::Expected<ManifestLength> readLength(const Json& json, size_t index) {
   reader.read("feed", feedWords, length.feed);
   if (length.input.empty())
     reader.fail("has an empty 'input'");
-  if (!isInteger(length.dtype))
+  if (isFlag(length.feed) ? length.dtype != ElementType::Bool : !isInteger(length.dtype))
     reader.fail("has a 'dtype' that is no integer type");
   if (llvm::Error error = reader.takeError())
     return error;

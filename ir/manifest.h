@@ -31,7 +31,14 @@ enum class LengthFeed {
   TotalLengthPerBatch, ///< P + S of each batch row
   TotalLengthMinusOne, ///< P + S - 1
   TotalLengthPerBatchMinusOne,
+  HasPast, ///< bool: P > 0
+  NoPast,  ///< bool: P == 0
 };
+
+/// Whether the input is a bool that says if there is a past, and no length.
+inline bool isFlag(LengthFeed feed) {
+  return feed == LengthFeed::HasPast || feed == LengthFeed::NoPast;
+}
 
 /// A fixed extent or the name of a symbolic one.
 using ManifestExtent = std::variant<int64_t, std::string>;

@@ -117,7 +117,7 @@ private:
   unsigned operandCount = 0;
   std::unique_ptr<Value[]> resultValues;
   unsigned resultCount = 0;
-  mutable unsigned order = 0;
+  mutable uint64_t order = 0;
   bool edited = false;
   std::vector<NamedAttribute> attributeList;
   Metadata metadataList;

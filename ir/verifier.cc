@@ -26,6 +26,30 @@ const Node* ancestorIn(const Node& node, const Graph& scope) {
   return nullptr;
 }
 
+/// Whether the subgraphs between the node and `scope` run once at most: all are branches of an If.
+bool runsOnceIn(const Node& node, const Graph& scope) {
+  const Node* current = &node;
+  while (&current->graph() != &scope) {
+    current = current->graph().parentNode();
+    if (!current || !current->is("If"))
+      return false;
+  }
+  return true;
+}
+
+/// What is or holds `reader` and may run after `node` has run; null when nothing may. Of the
+/// branches of an If only one runs.
+const Node* runningAfter(const Node& reader, const Node& node) {
+  for (const Node* current = &node; current; current = current->graph().parentNode()) {
+    const Node* other = ancestorIn(reader, current->graph());
+    if (!other)
+      continue;
+    bool isAfter = other == current ? !current->is("If") : current->comesBefore(*other);
+    return isAfter ? other : nullptr;
+  }
+  return &reader;
+}
+
 class Verifier {
 public:
   llvm::Error run(const Graph& graph);
@@ -247,22 +271,25 @@ llvm::Error Verifier::verifyAlias(const Node& node, const Alias& alias) {
 }
 
 llvm::Error Verifier::verifyOverwritten(const Node& node, unsigned operand, const Value& shared) {
-  if (&shared.graph() != &node.graph())
+  const Node* holder = ancestorIn(node, shared.graph());
+  const Node* viewer = shared.producer();
+  // A view inside a subgraph that ran before, or that does not run when this node does.
+  if (!holder && viewer && !runningAfter(*viewer, node) && !shared.isGraphOutput())
+    return llvm::Error::success();
+  if (!holder || !runsOnceIn(node, shared.graph()))
     return invalid("overwrites a value of another graph").value(shared.name());
   if (shared.isInitializer() || shared.constant())
     return invalid("overwrites a constant").value(shared.name());
   if (shared.isGraphOutput())
     return invalid("overwrites a graph output").value(shared.name());
   for (const Use& use : shared.uses()) {
-    const Node* reader = ancestorIn(use.user(), node.graph());
-    if (!reader)
-      return invalid("overwrites a value that another graph reads").value(shared.name());
-    if (&use.user() == &node && use.operandIndex() == operand)
+    const Node& reader = use.user();
+    if (&reader == &node && use.operandIndex() == operand)
       continue;
-    if (reader == &node)
+    if (ancestorIn(reader, node.graph()) == &node)
       return invalid("overwrites a value that it also reads otherwise").value(shared.name());
-    if (node.comesBefore(*reader))
-      return invalid("overwrites a value that {} reads afterwards", reader->describe())
+    if (const Node* later = runningAfter(reader, node))
+      return invalid("overwrites a value that {} reads afterwards", later->describe())
           .value(shared.name());
   }
   return llvm::Error::success();

@@ -101,6 +101,7 @@ private:
     nearMiss->matched = nearMiss->isSet ? std::max(nearMiss->matched, matched) : matched;
     nearMiss->isSet = true;
     nearMiss->path = pattern.path(place).str();
+    recordNodes();
     nearMiss->failure = {ReasonCode::StepBudget, nameOf(value),
                          fmt::format("a match within {} steps", options.stepBudget),
                          "that the search goes on", ""};
@@ -326,18 +327,46 @@ private:
     });
   }
 
-  /// Records a failure if it is the furthest so far. Always false.
-  bool note(const PatternNode& place, Value*, llvm::function_ref<MatchFailure()> build) {
+  /// Records a failure if it is the furthest so far. Always false. Operators that were tried at the
+  /// same place one after the other are named together.
+  bool note(const PatternNode& place, Value* value, llvm::function_ref<MatchFailure()> build) {
     if (!nearMiss || gaveUp)
       return false;
     unsigned matched = current.matchedNodes.size();
-    if (nearMiss->isSet && nearMiss->matched >= matched)
+    bool isOp = place.kind == PatternNode::Kind::Op && value;
+    if (nearMiss->isSet && nearMiss->matched >= matched) {
+      if (nearMiss->matched == matched && isOp && value == furthestValue)
+        addAlternative(place, build);
       return false;
+    }
     nearMiss->isSet = true;
     nearMiss->matched = matched;
     nearMiss->path = pattern.path(place).str();
+    recordNodes();
     nearMiss->failure = build();
+    furthestValue = isOp ? value : nullptr;
+    alternatives.assign(1, nearMiss->failure.expected);
     return false;
+  }
+
+  void addAlternative(const PatternNode& place, llvm::function_ref<MatchFailure()> build) {
+    MatchFailure failure = build();
+    if (failure.code != nearMiss->failure.code || failure.found != nearMiss->failure.found ||
+        llvm::is_contained(alternatives, failure.expected))
+      return;
+    // The path leads to the operand; which operator it should be is said by what was expected.
+    nearMiss->path = llvm::StringRef(pattern.path(place)).rsplit(':').first.str();
+    alternatives.push_back(failure.expected);
+    std::string& text = nearMiss->failure.expected;
+    text = alternatives.front();
+    for (size_t i = 1; i < alternatives.size(); ++i)
+      text += (i + 1 == alternatives.size() ? " or " : ", ") + alternatives[i];
+  }
+
+  void recordNodes() {
+    nearMiss->nodes.clear();
+    for (const Node* node : current.matchedNodes)
+      nearMiss->nodes.push_back(labelOf(*node));
   }
 
   static std::string nameOf(const Value* value) {
@@ -361,13 +390,14 @@ private:
   Match current;
   unsigned steps = 0;
   bool gaveUp = false;
+  const Value* furthestValue = nullptr;  // where the furthest failure missed an operator
+  std::vector<std::string> alternatives; // operators that were missed there
 };
 
 std::optional<Match> matchAt(const CompiledPattern& pattern, Node& root,
                              const MatcherOptions& options, NearMiss* nearMiss, bool* gaveUp) {
   if (nearMiss)
-    nearMiss->root = root.name().empty() && !root.results().empty() ? root.result().name().str()
-                                                                    : root.name().str();
+    nearMiss->root = labelOf(root);
   Matcher matcher(pattern, options, nearMiss);
   std::optional<Match> match = matcher.run(root);
   if (gaveUp)

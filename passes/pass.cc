@@ -19,6 +19,16 @@ const PassInfo* PassRegistry::find(llvm::StringRef name) const {
   return nullptr;
 }
 
+SiteList explainedSites(Model& model, const PassContext& context) {
+  SiteList sites = findSites(model.graph());
+  if (context.nearMisses)
+    attributeNearMisses(sites, *context.nearMisses, [&](llvm::StringRef rule) {
+      const RuleRegistry::Entry* entry = context.rules.find(rule);
+      return entry && entry->rule->group() == RuleGroup::Raise;
+    });
+  return sites;
+}
+
 llvm::Error applyRuleList(Model& model, llvm::ArrayRef<const RuleRegistry::Entry*> rules,
                           llvm::StringRef passName, PassContext& context) {
   llvm::SmallVector<const RuleRegistry::Entry*, 16> enabled;
@@ -26,12 +36,13 @@ llvm::Error applyRuleList(Model& model, llvm::ArrayRef<const RuleRegistry::Entry
     if (!llvm::is_contained(context.disabledRules, entry->rule->name()))
       enabled.push_back(entry);
   RuleDriverOptions options;
+  options.matcher = context.matcher;
   options.nearMisses = context.nearMisses;
   size_t journaled = context.journal.entries.size();
   // The definitions of kvopt's operators are found only where their domain is imported.
   bool isImported = model.opsets.count(kvoptDomain) != 0;
   model.opsets.try_emplace(kvoptDomain, 1);
-  auto result = applyRules(model.graph(), enabled, context.journal, options);
+  auto result = applyRulesWithSubgraphs(model.graph(), enabled, context.journal, options);
   bool isNeeded = isImported;
   for (size_t i = journaled; i < context.journal.entries.size(); ++i) {
     const JournalEntry& entry = context.journal.entries[i];

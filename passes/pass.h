@@ -29,6 +29,8 @@ struct PassContext {
   const TargetRegistry& targets;
   /// Rules by name that no pass may apply.
   std::vector<std::string> disabledRules;
+  /// How long the matcher searches at one root.
+  MatcherOptions matcher;
   /// Where near misses go; null when nobody listens.
   NearMissList* nearMisses = nullptr;
 
@@ -77,6 +79,10 @@ void registerAll(PassRegistry& registry);
 /// Registers a pass that applies the rules of one group; what most rewriting passes are.
 void addRuleGroupPass(PassRegistry& registry, std::string name, std::string summary,
                       RuleGroup group);
+
+/// Finds the sites of the main graph, and what the near misses that were listened for say of those
+/// that no rule raised.
+SiteList explainedSites(Model& model, const PassContext& context);
 
 /// Applies the given rules to the main graph.
 llvm::Error applyRuleList(Model& model, llvm::ArrayRef<const RuleRegistry::Entry*> rules,

@@ -30,7 +30,8 @@ llvm::Error PassManager::add(llvm::ArrayRef<PipelineStep> steps) {
     auto pass = info->make(step.options);
     if (!pass)
       return pass.takeError();
-    stages.push_back({step, std::move(*pass)});
+    if (!llvm::is_contained(settings.disabledPasses, step.pass))
+      stages.push_back({step, std::move(*pass)});
   }
   return llvm::Error::success();
 }

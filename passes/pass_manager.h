@@ -19,6 +19,8 @@ std::string printPipeline(llvm::ArrayRef<PipelineStep> steps);
 struct PassManagerOptions {
   /// Verify the model before the first and after every pass.
   bool verifyEach = true;
+  /// Passes by name that are left out of every pipeline.
+  std::vector<std::string> disabledPasses;
   /// Print the model's text before or after these passes ("all" for every pass).
   std::vector<std::string> printBefore;
   std::vector<std::string> printAfter;

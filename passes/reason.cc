@@ -42,7 +42,8 @@ constexpr ReasonInfo table[] = {
     {ReasonCode::SoftcapUnsupported, "softcap-unsupported", "the target has no soft cap on scores"},
     {ReasonCode::SinkUnsupported, "sink-unsupported", "the target has no attention sinks"},
     {ReasonCode::BiasUnsupported, "bias-unsupported", "the target has no additive bias"},
-    {ReasonCode::InSubgraph, "in-subgraph", "the attention is inside a branch or loop body"},
+    {ReasonCode::InSubgraph, "in-subgraph",
+     "the attention is in a loop, or in a branch whose siblings do not update the same caches"},
     {ReasonCode::DynamicRank, "dynamic-rank", "a tensor's rank is not known"},
     {ReasonCode::WouldCreateCycle, "would-create-cycle",
      "an operand of the fused node depends on one of its own results"},
@@ -55,6 +56,8 @@ constexpr ReasonInfo table[] = {
     {ReasonCode::StepBudget, "step-budget", "the matcher gave up after its budget of steps"},
     {ReasonCode::ValueEscapes, "value-escapes",
      "a value inside the matched sub-graph has a reader outside of it"},
+    {ReasonCode::MaskFillInexact, "mask-fill-inexact",
+     "masked scores are overwritten by a number that no mask operand provably reproduces"},
 };
 
 } // namespace

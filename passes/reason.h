@@ -39,6 +39,7 @@ enum class ReasonCode {
   TargetLacksFeature,
   StepBudget,
   ValueEscapes, ///< an interior value of a match has a reader outside of it
+  MaskFillInexact,
 };
 
 struct ReasonInfo {

@@ -76,7 +76,39 @@ void Rewriter::recordSources(Node& fused, llvm::ArrayRef<Node*> sources) {
   fused.setMetadata({{ruleMetadataKey, entry.rule}, {sourceMetadataKey, names}});
 }
 
+namespace {
+
+/// The goals' producer that stands first, if all goals are computed in one graph.
+const Node* firstProducer(llvm::ArrayRef<const Value*> goals) {
+  const Node* first = nullptr;
+  for (const Value* goal : goals) {
+    const Node* producer = goal->producer();
+    if (!producer || (first && &first->graph() != &producer->graph()))
+      return nullptr;
+    if (!first || producer->comesBefore(*first))
+      first = producer;
+  }
+  return first;
+}
+
+bool encloses(const Graph& outer, const Graph& inner) {
+  for (const Node* holder = inner.parentNode(); holder; holder = holder->graph().parentNode())
+    if (&holder->graph() == &outer)
+      return true;
+  return false;
+}
+
+/// Whether nothing that the node reads can depend on a result of `first` or of what follows it:
+/// operands stand before their readers.
+bool isBefore(const Node& node, const Node& first) {
+  return &node.graph() == &first.graph() ? node.comesBefore(first)
+                                         : encloses(node.graph(), first.graph());
+}
+
+} // namespace
+
 std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const Value*> goals) {
+  const Node* first = firstProducer(goals);
   llvm::DenseMap<const Value*, const Value*> cameFrom;
   llvm::SmallVector<const Value*, 32> pending{&from};
   cameFrom[&from] = nullptr;
@@ -90,7 +122,7 @@ std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const
       return path;
     }
     const Node* producer = value->producer();
-    if (!producer)
+    if (!producer || (first && isBefore(*producer, *first)))
       continue;
     auto visit = [&](const Value* operand) {
       if (operand && cameFrom.try_emplace(operand, value).second)
@@ -126,6 +158,9 @@ TensorType merged(const TensorType& preferred, const TensorType& other) {
 }
 
 void keepType(const Value& before, Value& after) {
+  // What holds inside a branch need not hold outside of it.
+  if (&after.graph() != &before.graph())
+    return;
   if (after.isGraphInput() || after.isInitializer() || after.isGraphOutput())
     return;
   after.setType(before.isGraphOutput() ? merged(before.type(), after.type())
@@ -136,9 +171,26 @@ void keepType(const Value& before, Value& after) {
 
 std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replacements) {
   llvm::SmallVector<const Value*, 4> outgoing;
-  for (const Replacement& replacement : replacements)
-    outgoing.push_back(replacement.before);
   for (const Replacement& replacement : replacements) {
+    outgoing.push_back(replacement.before);
+    if (&replacement.before->graph() != &edited)
+      return MatchFailure{ReasonCode::InSubgraph, replacement.before->name().str(),
+                          "a value of the graph that is rewritten",
+                          "one of an enclosing graph, which others may read", ""};
+  }
+  // Operands stand before their readers, so what stands before all that goes out depends on none.
+  auto standsBefore = [&](const Value& value) {
+    const Node* producer = value.producer();
+    return producer && &producer->graph() == &edited &&
+           llvm::all_of(outgoing, [&](const Value* out) {
+             const Node* outProducer = out->producer();
+             return outProducer && &outProducer->graph() == &edited &&
+                    producer->comesBefore(*outProducer);
+           });
+  };
+  for (const Replacement& replacement : replacements) {
+    if (standsBefore(*replacement.after))
+      continue;
     std::vector<const Value*> path = dependencyPath(*replacement.after, outgoing);
     if (path.empty())
       continue;
@@ -158,6 +210,8 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
   for (const Replacement& replacement : replacements) {
     entry.replaced.push_back(replacement.before->name().str());
     Node* producer = replacement.after->producer();
+    if (producer && &producer->graph() != &edited)
+      producer = nullptr; // of an enclosing graph: defined before this one begins
     for (Use& use : replacement.before->uses()) {
       Node* reader = &use.user();
       touchedNodes.push_back(reader);
@@ -166,6 +220,8 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
         reader = reader->graph().parentNode();
       outOfOrder |= producer && &reader->graph() == &edited && reader->comesBefore(*producer);
     }
+    if (replacement.before->producer())
+      outdatedNodes.push_back(replacement.before->producer());
     keepType(*replacement.before, *replacement.after);
     replacement.before->replaceAllUsesWith(*replacement.after);
   }

@@ -67,6 +67,8 @@ public:
 
   /// Nodes created by this rewriter, and readers of what it replaced: where rules may match anew.
   llvm::ArrayRef<Node*> touched() const { return touchedNodes; }
+  /// Producers of what this rewriter replaced: dead where nobody else reads them.
+  llvm::ArrayRef<Node*> outdated() const { return outdatedNodes; }
 
 private:
   Graph& edited;
@@ -75,11 +77,13 @@ private:
   llvm::SmallVector<Node*, 8> createdNodes;
   llvm::SmallVector<Value*, 4> createdConstants;
   llvm::SmallVector<Node*, 16> touchedNodes;
+  llvm::SmallVector<Node*, 4> outdatedNodes;
   bool replacedAny = false;
 };
 
 /// A path of values from `from` back to any of `goals` along operands (captures of subgraphs
-/// included); empty when `from` does not depend on them.
+/// included); empty when `from` does not depend on them. Costs what stands between the first of the
+/// goals and `from` in the node list.
 std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const Value*> goals);
 
 /// Restores "operands before readers" with the fewest surprises: nodes keep their relative order

@@ -66,7 +66,8 @@ private:
   const RuleRegistry::Entry* tryNode(Node& node) {
     for (const RuleRegistry::Entry* entry : byRoot.find(node.op())->second) {
       NearMiss miss;
-      NearMiss* listener = options.nearMisses ? &miss : nullptr;
+      bool isWanted = options.nearMisses && options.nearMisses->listensTo(entry->rule->name());
+      NearMiss* listener = isWanted ? &miss : nullptr;
       bool gaveUp = false;
       std::optional<Match> match =
           matchAt(*entry->pattern, node, options.matcher, listener, &gaveUp);
@@ -83,31 +84,37 @@ private:
 
   bool apply(const RuleRegistry::Entry& entry, const Match& match, NearMiss& miss) {
     llvm::SmallVector<Node*, 16> around;
+    llvm::SmallVector<Node*, 16> candidates(match.nodes().begin(), match.nodes().end());
     Node& root = match.root();
-    std::string rootName = root.name().empty() ? root.result().name().str() : root.name().str();
+    std::string rootName = labelOf(root);
     {
       Rewriter rewriter(graph, entry.rule->name().str(), journal, rootName);
       std::optional<MatchFailure> failure = entry.rule->rewrite(match, rewriter);
       if (failure) {
         rewriter.discard();
         miss.isSet = true;
+        miss.root = rootName;
         miss.matched = static_cast<unsigned>(match.nodes().size());
+        miss.path.clear();
+        miss.nodes.clear();
+        for (const Node* node : match.nodes())
+          miss.nodes.push_back(labelOf(*node));
         miss.failure = std::move(*failure);
         return false;
       }
       around.assign(rewriter.touched().begin(), rewriter.touched().end());
+      candidates.append(rewriter.outdated().begin(), rewriter.outdated().end());
     }
     if (options.nearMisses)
       options.nearMisses->forget(rootName);
     for (Node* node : around)
       enqueue(*node);
-    eraseDead(match);
+    eraseDead(std::move(candidates));
     return true;
   }
 
-  /// Erases the matched nodes that nobody reads, and what only they read.
-  void eraseDead(const Match& match) {
-    llvm::SmallVector<Node*, 16> candidates(match.nodes().begin(), match.nodes().end());
+  /// Erases the candidates that nobody reads, and what only they read, in enclosing graphs too.
+  void eraseDead(llvm::SmallVector<Node*, 16> candidates) {
     llvm::DenseMap<Node*, bool> erased;
     while (!candidates.empty()) {
       Node* node = candidates.pop_back_val();
@@ -115,15 +122,14 @@ private:
         continue;
       for (const Use& use : node->operands())
         if (Node* producer = use.value() ? use.value()->producer() : nullptr)
-          if (&producer->graph() == &graph)
-            candidates.push_back(producer);
+          candidates.push_back(producer);
       auto position = queued.find(node);
       if (position != queued.end()) {
         queue[position->second] = nullptr;
         queued.erase(position);
       }
       erased[node] = true;
-      graph.erase(*node);
+      node->graph().erase(*node);
     }
   }
 
@@ -161,6 +167,25 @@ llvm::Expected<RuleDriverResult> applyRules(Graph& graph,
                                             llvm::ArrayRef<const RuleRegistry::Entry*> rules,
                                             Journal& journal, const RuleDriverOptions& options) {
   return Driver(graph, rules, journal, options).run();
+}
+
+llvm::Expected<RuleDriverResult>
+applyRulesWithSubgraphs(Graph& graph, llvm::ArrayRef<const RuleRegistry::Entry*> rules,
+                        Journal& journal, const RuleDriverOptions& options) {
+  llvm::Expected<RuleDriverResult> result = applyRules(graph, rules, journal, options);
+  if (!result)
+    return result;
+  // Rules erase nodes of the graph they work on and of enclosing ones, never the holder.
+  for (Node& node : graph.nodes())
+    for (const NamedAttribute& attribute : node.attributes())
+      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs()) {
+        auto inner = applyRulesWithSubgraphs(*nested, rules, journal, options);
+        if (!inner)
+          return inner;
+        result->applications += inner->applications;
+        result->gaveUp += inner->gaveUp;
+      }
+  return result;
 }
 
 } // namespace kvopt

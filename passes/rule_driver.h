@@ -30,4 +30,10 @@ llvm::Expected<RuleDriverResult> applyRules(Graph& graph,
                                             Journal& journal,
                                             const RuleDriverOptions& options = {});
 
+/// The same for the graph and then, depth first, for every subgraph. In a subgraph a rule also sees
+/// what the enclosing graphs compute; new nodes stand in the subgraph.
+llvm::Expected<RuleDriverResult>
+applyRulesWithSubgraphs(Graph& graph, llvm::ArrayRef<const RuleRegistry::Entry*> rules,
+                        Journal& journal, const RuleDriverOptions& options = {});
+
 } // namespace kvopt

@@ -1,6 +1,8 @@
 // TargetRegistry, and the manifest of an unrewritten model.
 #include "passes/target.h"
 
+#include "llvm/ADT/SmallPtrSet.h"
+
 namespace kvopt {
 
 void TargetRegistry::add(std::unique_ptr<Target> target) {
@@ -20,7 +22,7 @@ ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole
   cache.layer = layer;
   cache.role = role;
   cache.past = update.past->name().str();
-  cache.present = update.present->name().str();
+  cache.present = update.output->name().str();
   cache.sequenceAxis = update.axis;
   cache.dtype = update.past->type().elementType();
   for (const Dim& extent : update.past->type().shape()) {
@@ -36,13 +38,31 @@ Manifest growingManifest(llvm::ArrayRef<AttentionSite> sites) {
   Manifest manifest;
   manifest.target = "none";
   manifest.contract = CacheContract::Growing;
+  llvm::SmallPtrSet<const Value*, 16> described;
   for (const AttentionSite& site : sites) {
-    if (!site.hasCache())
+    if (!site.hasCache() || !site.key->output || !site.value->output)
       continue;
+    if (site.pastFlag)
+      addFlag(*site.pastFlag, manifest);
+    if (!described.insert(site.key->past).second)
+      continue; // in another branch
     manifest.caches.push_back(describeCache(*site.key, site.layer, CacheRole::Key));
     manifest.caches.push_back(describeCache(*site.value, site.layer, CacheRole::Value));
   }
   return manifest;
+}
+
+void addFlag(const PastFlag& flag, Manifest& manifest) {
+  ManifestLength input;
+  input.input = flag.input->name().str();
+  for (const ManifestLength& known : manifest.lengths)
+    if (known.input == input.input)
+      return;
+  input.dtype = ElementType::Bool;
+  for (const Dim& extent : flag.input->type().shape())
+    input.shape.emplace_back(extent.value().value_or(1));
+  input.feed = flag.withPast ? LengthFeed::HasPast : LengthFeed::NoPast;
+  manifest.lengths.push_back(std::move(input));
 }
 
 } // namespace kvopt

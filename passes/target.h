@@ -51,4 +51,7 @@ ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole
 /// The manifest of a model whose caches grow by concatenation, as exporters write it.
 Manifest growingManifest(llvm::ArrayRef<AttentionSite> sites);
 
+/// Adds an input that is fed whether there is a past, unless the manifest has it.
+void addFlag(const PastFlag& flag, Manifest& manifest);
+
 } // namespace kvopt

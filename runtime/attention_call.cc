@@ -53,7 +53,8 @@ llvm::Error checkMask(const KernelContext& context, const AttentionOperands& ope
   if (mask.rank() > 4)
     return context.error(fmt::format("the mask has rank {}, at most 4 is possible", mask.rank()));
   const TensorView& query = operands.query;
-  int64_t extents[] = {query.shape[0], query.shape[1], query.shape[2], longestOf(operands)};
+  int64_t extents[] = {query.shape[0], query.shape[1], query.shape[2],
+                       operands.maskTokens.value_or(longestOf(operands))};
   for (unsigned axis = 0; axis < 4; ++axis) {
     int64_t extent = maskExtent(mask, axis);
     if (extent != 1 && extent != extents[axis])

@@ -5,6 +5,8 @@
 #include "runtime/kernel.h"
 #include "runtime/kernels/simd/attention.h"
 
+#include <optional>
+
 namespace kvopt {
 
 /// Operands of one attention in layout BHSD; strides are honoured, the last axis is contiguous.
@@ -13,12 +15,15 @@ struct AttentionOperands {
   TensorView key;   ///< [B,G,C,D], or [B,G,D,C] with keyTransposed; C >= every total length
   TensorView value; ///< [B,G,C,Dv]
   bool keyTransposed = false;
-  /// Broadcastable to [B,H,S,T] from the right; additive float or boolean; null: none.
+  /// Broadcastable to [B,H,S,T] from the right, T being maskTokens or, where that is absent, the
+  /// largest total length; additive float or boolean; null: none.
   const TensorView* mask = nullptr;
   /// float [H]; null: none.
   const TensorView* sinks = nullptr;
   /// Valid keys: one number per batch row. Empty: all of them.
   llvm::ArrayRef<int64_t> totalLengths;
+  /// Not below any total length.
+  std::optional<int64_t> maskTokens;
 
   float scale = 1.0f;
   bool causal = false;
@@ -27,11 +32,12 @@ struct AttentionOperands {
 };
 
 /// Checks everything the kernel assumes: ranks, extents, element types, the mask's shape. Nothing
-/// is written. T is the largest total length.
+/// is written.
 llvm::Error checkAttention(const KernelContext& context, const AttentionOperands& operands);
 
-/// Computes into `output` [B,H,S,Dv], contiguous, of the query's element type. Requires that
-/// checkAttention succeeded. Distributes units over the context's threads.
+/// Computes into `output` [B,H,S,Dv], whose rows are contiguous, of any floating-point type of at
+/// most 32 bits. Requires that checkAttention succeeded. Distributes units over the context's
+/// threads.
 llvm::Error runAttention(KernelContext& context, const AttentionOperands& operands,
                          const TensorView& output);
 

@@ -6,26 +6,6 @@
 
 namespace kvopt {
 
-llvm::Expected<Tensor> RunState::allocate(ElementType element, llvm::ArrayRef<int64_t> shape) {
-  llvm::Expected<Tensor> tensor = Tensor::create(allocator, element, shape);
-  if (tensor && tensor->view.byteSize() != 0) {
-    statistics.bytesAllocated += tensor->view.byteSize();
-    ++statistics.allocations;
-  }
-  return tensor;
-}
-
-void RunState::release(unsigned group) {
-  // A constant stays for the next run; views of it are made anew.
-  bool isConstant = plan->groups[group].kind == ExecutionPlan::Group::Kind::Constant;
-  llvm::ArrayRef<unsigned> slots = plan->groups[group].slots;
-  for (unsigned slot : isConstant ? slots.drop_front() : slots) {
-    tensors[slot] = Tensor();
-    packed[slot] = Tensor();
-    present[slot] = false;
-  }
-}
-
 llvm::Error ExecutionContext::execute() {
   if (llvm::Error error = packOperands())
     return error;
@@ -47,11 +27,11 @@ llvm::Error ExecutionContext::packOperands() {
     const TensorView& view = state.tensors[slot].view;
     if (view.isContiguous() || state.packed[slot].view.data)
       continue;
-    llvm::Expected<Tensor> copy = state.allocate(view.element, view.shape);
+    llvm::Expected<Tensor> copy = state.environment.allocate(view.element, view.shape);
     if (!copy)
       return withNode(copy.takeError(), node().name(), node().op().str());
     copyElements(view, copy->view);
-    state.statistics.packedBytes += view.byteSize();
+    state.environment.statistics.packedBytes += view.byteSize();
     state.packed[slot] = std::move(*copy);
   }
   return llvm::Error::success();
@@ -81,7 +61,7 @@ llvm::Error ExecutionContext::checkResult(unsigned result, ElementType element,
   unsigned slot = step.results[result];
   if (state.present[slot])
     return internalError(fmt::format("result {} is given twice", result));
-  const ExecutionPlan::Slot& planned = state.plan->slots[slot];
+  const ExecutionPlan::Slot& planned = state.plan.slots[slot];
   ElementType declared = planned.value->type().elementType();
   if (declared != ElementType::Undefined && declared != element)
     return internalError(fmt::format("result {} is {}, but its inferred type is {}", result,
@@ -107,15 +87,15 @@ llvm::Expected<TensorView> ExecutionContext::output(unsigned result, ElementType
   if (llvm::Error error = checkResult(result, element, shape))
     return error;
   unsigned slot = step.results[result];
-  unsigned group = state.plan->slots[slot].group;
+  unsigned group = state.plan.slots[slot].group;
   Tensor& tensor = state.tensors[slot];
-  if (state.offsets[group] >= 0 && state.plan->groups[group].slots.front() == slot) {
+  if (state.offsets[group] >= 0 && state.plan.groups[group].slots.front() == slot) {
     // The size was computed from the very extents that were just compared.
     tensor.owner = state.arena;
     tensor.view =
         TensorView::contiguous(element, shape, state.arena->data() + state.offsets[group]);
   } else {
-    llvm::Expected<Tensor> fresh = state.allocate(element, shape);
+    llvm::Expected<Tensor> fresh = state.environment.allocate(element, shape);
     if (!fresh)
       return withNode(fresh.takeError(), node().name(), node().op().str());
     tensor = std::move(*fresh);
@@ -136,7 +116,7 @@ llvm::Error ExecutionContext::outputView(unsigned result, unsigned operand,
   if (*count != source.view.elementCount())
     return error(fmt::format("{} elements cannot take shape {}", source.view.elementCount(),
                              extentsText(shape)));
-  if (state.plan->slots[slot].group != state.plan->slots[step.operands[operand]].group)
+  if (state.plan.slots[slot].group != state.plan.slots[step.operands[operand]].group)
     return internalError(
         fmt::format("result {} is a view that its definition does not declare", result));
   if (!source.view.isContiguous()) {
@@ -158,8 +138,8 @@ llvm::Expected<TensorView> ExecutionContext::outputInPlace(unsigned result, unsi
   unsigned source = step.operands[operand];
   // The operand's own memory, never the packed copy of a strided one.
   const TensorView view = state.tensors[source].view;
-  unsigned sourceGroup = state.plan->slots[source].group;
-  bool isStorageShared = state.plan->slots[slot].group == sourceGroup;
+  unsigned sourceGroup = state.plan.slots[source].group;
+  bool isStorageShared = state.plan.slots[slot].group == sourceGroup;
   bool isOffered = state.writable[sourceGroup] && step.overwritable[operand];
   bool isUsable = step.kernel->acceptsStrides || view.isContiguous();
   if (isUsable && (isStorageShared || isOffered)) {
@@ -173,7 +153,7 @@ llvm::Expected<TensorView> ExecutionContext::outputInPlace(unsigned result, unsi
   if (!copy)
     return copy;
   copyElements(view, *copy);
-  state.statistics.inPlaceBytesCopied += view.byteSize();
+  state.environment.statistics.inPlaceBytesCopied += view.byteSize();
   return copy;
 }
 
@@ -183,19 +163,73 @@ llvm::Expected<std::span<std::byte>> ExecutionContext::scratch(size_t bytes) {
   std::shared_ptr<Buffer>& buffer = state.scratch[scratchUsed];
   if (!buffer || buffer->size() < bytes) {
     buffer = nullptr;
-    llvm::Expected<std::shared_ptr<Buffer>> fresh = Buffer::create(state.allocator, bytes);
+    llvm::Expected<std::shared_ptr<Buffer>> fresh =
+        Buffer::create(state.environment.allocator, bytes);
     if (!fresh)
       return withNode(fresh.takeError(), node().name(), node().op().str());
     buffer = std::move(*fresh);
-    state.statistics.bytesAllocated += static_cast<int64_t>(bytes);
-    ++state.statistics.allocations;
+    state.environment.statistics.bytesAllocated += static_cast<int64_t>(bytes);
+    ++state.environment.statistics.allocations;
   }
   ++scratchUsed;
   return std::span<std::byte>(buffer->data(), bytes);
 }
 
 void ExecutionContext::parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) {
-  state.threads->parallelFor(count, body);
+  state.environment.threads->parallelFor(count, body);
+}
+
+/// Hands the captured tensors to the subgraph.
+llvm::Error ExecutionContext::enter(const ExecutionPlan::Branch& branch, RunState& inner) {
+  for (unsigned i = 0; i < branch.captured.size(); ++i) {
+    unsigned outside = branch.captured[i];
+    unsigned inside = branch.plan->captured[i];
+    assert(state.present[outside]);
+    inner.tensors[inside] = state.tensors[outside];
+    inner.packed[inside] = state.packed[outside];
+    inner.present[inside] = true;
+    inner.writable[branch.plan->slots[inside].group] =
+        branch.overwritable[i] && state.writable[state.plan.slots[outside].group];
+  }
+  return inner.placeIntermediates();
+}
+
+llvm::Error ExecutionContext::takeResults(RunState& inner) {
+  for (unsigned result = 0; result < step.results.size(); ++result) {
+    if (step.results[result] == ExecutionPlan::none)
+      continue;
+    const Tensor& tensor = inner.tensors[inner.plan.outputs[result]];
+    if (llvm::Error error = checkResult(result, tensor.view.element, tensor.view.shape))
+      return error;
+    state.tensors[step.results[result]] = tensor;
+    state.present[step.results[result]] = true;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error ExecutionContext::runBranch(llvm::StringRef attribute) {
+  RunState* inner = nullptr;
+  const ExecutionPlan::Branch* taken = nullptr;
+  for (const ExecutionPlan::Branch& branch : step.branches) {
+    RunState& candidate = *state.branches[branch.index];
+    if (branch.attribute == attribute) {
+      taken = &branch;
+      inner = &candidate;
+    } else {
+      candidate.dropMemory();
+    }
+  }
+  if (!taken)
+    return error(fmt::format("the subgraph '{}' is missing", attribute.str()));
+  if (!taken->plan->inputs.empty())
+    return error(fmt::format("the subgraph '{}' has inputs", attribute.str()));
+  llvm::Error failure = enter(*taken, *inner);
+  if (!failure)
+    failure = inner->runSteps();
+  if (!failure)
+    failure = takeResults(*inner);
+  inner->clear();
+  return inBranch(std::move(failure), attribute, node());
 }
 
 } // namespace kvopt

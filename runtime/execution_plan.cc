@@ -20,16 +20,18 @@ struct DimHash {
 
 class PlanBuilder {
 public:
-  PlanBuilder(const Graph& source, const KernelRegistry& registry)
-      : graph(source), kernels(registry) {}
+  PlanBuilder(const Graph& source, const KernelRegistry& registry, unsigned nesting)
+      : graph(source), kernels(registry), depth(nesting) {}
 
   llvm::Expected<ExecutionPlan> build() {
     if (llvm::Error error = addSteps())
       return error;
-    addLeavesAndOutputs();
+    if (llvm::Error error = addLeavesAndOutputs())
+      return error;
     for (size_t step = 0; step < plan.steps.size(); ++step)
       groupResults(static_cast<int64_t>(step));
     closeLifetimes();
+    describeOutputs();
     return std::move(plan);
   }
 
@@ -38,19 +40,31 @@ private:
   static constexpr unsigned none = ExecutionPlan::none;
 
   llvm::Error addSteps();
-  void addLeavesAndOutputs();
+  llvm::Error addBranches(ExecutionPlan::Step& step);
+  llvm::Error addBranch(ExecutionPlan::Step& step, llvm::StringRef attribute, const Graph& branch);
+  llvm::Error addLeavesAndOutputs();
   void groupResults(int64_t step);
+  void groupBranchResults(int64_t step);
   void closeLifetimes();
+  void describeOutputs();
   unsigned slotOf(const Value& value);
   unsigned dimIndex(const Dim& dim);
   unsigned newGroup(Group::Kind kind, unsigned slot, int64_t step);
-  bool isOverwritable(int64_t step, unsigned operand) const;
+  bool isOverwritable(int64_t step, llvm::ArrayRef<unsigned> reads, unsigned read) const;
+  const Group& groupOf(unsigned slot) const { return plan.groups[plan.slots[slot].group]; }
+  /// Groups that may turn out to have one memory are a class; asked for by any member.
+  unsigned classOf(unsigned group) const { return classByGroup[group]; }
+  void unite(unsigned groupA, unsigned groupB);
+  bool isForeign(unsigned group) const;
 
   const Graph& graph;
   const KernelRegistry& kernels;
+  unsigned depth;
   ExecutionPlan plan;
   llvm::DenseMap<const Value*, unsigned> slotByValue;
   std::unordered_map<Dim, unsigned, DimHash> dimByValue;
+  std::vector<unsigned> classByGroup;
+  std::vector<llvm::SmallVector<unsigned, 1>> classes; // groups by class
 };
 
 unsigned PlanBuilder::dimIndex(const Dim& dim) {
@@ -74,12 +88,41 @@ unsigned PlanBuilder::slotOf(const Value& value) {
   return found->second;
 }
 
+constexpr unsigned maxNesting = 64;
+
 llvm::Error missingKernel(const Node& node) {
   int64_t version = node.graph().opsetVersion(node.op().domain());
   llvm::StringRef domain = node.op().isOnnx() ? llvm::StringRef("ai.onnx") : node.op().domain();
   return unsupported("the runtime has no kernel for operator {} (domain {}, opset {})",
                      node.op().type(), domain, version)
       .node(node.name(), node.op().str());
+}
+
+llvm::Error PlanBuilder::addBranch(ExecutionPlan::Step& step, llvm::StringRef attribute,
+                                   const Graph& branch) {
+  if (depth == maxNesting)
+    return unsupported("subgraphs are nested more than {} deep", maxNesting);
+  llvm::Expected<ExecutionPlan> built = PlanBuilder(branch, kernels, depth + 1).build();
+  if (!built)
+    return built.takeError();
+  if (built->outputs.size() < step.node->results().size())
+    return invalid("the subgraph has {} outputs, its node has {} results", built->outputs.size(),
+                   step.node->results().size());
+  ExecutionPlan::Branch& added = step.branches.emplace_back();
+  added.attribute = attribute;
+  added.index = plan.branchCount++;
+  added.plan = std::make_unique<ExecutionPlan>(std::move(*built));
+  return llvm::Error::success();
+}
+
+llvm::Error PlanBuilder::addBranches(ExecutionPlan::Step& step) {
+  for (const NamedAttribute& attribute : step.node->attributes()) {
+    if (attribute.value.kind() != AttributeKind::Graph || attribute.value.isReference())
+      continue;
+    if (llvm::Error error = addBranch(step, attribute.name, *attribute.value.graphs().front()))
+      return inBranch(std::move(error), attribute.name, *step.node);
+  }
+  return llvm::Error::success();
 }
 
 llvm::Error PlanBuilder::addSteps() {
@@ -97,6 +140,14 @@ llvm::Error PlanBuilder::addSteps() {
       if (slot != none)
         plan.slots[slot].lastRead = std::max(plan.slots[slot].lastRead, index);
     }
+    if (llvm::Error error = addBranches(step))
+      return error;
+    for (ExecutionPlan::Branch& branch : step.branches)
+      for (unsigned inner : branch.plan->captured) {
+        unsigned slot = slotOf(*branch.plan->slots[inner].value);
+        branch.captured.push_back(slot);
+        plan.slots[slot].lastRead = std::max(plan.slots[slot].lastRead, index);
+      }
     for (const Value& result : node->results()) {
       bool isWanted = !result.isAbsent() && !result.isUnused();
       unsigned slot = isWanted ? slotOf(result) : none;
@@ -108,7 +159,7 @@ llvm::Error PlanBuilder::addSteps() {
   return llvm::Error::success();
 }
 
-void PlanBuilder::addLeavesAndOutputs() {
+llvm::Error PlanBuilder::addLeavesAndOutputs() {
   auto end = static_cast<int64_t>(plan.steps.size());
   for (const Value* output : graph.outputs()) {
     unsigned slot = slotOf(*output);
@@ -121,11 +172,18 @@ void PlanBuilder::addLeavesAndOutputs() {
   }
   for (unsigned slot = 0; slot < plan.slots.size(); ++slot) {
     const Value& value = *plan.slots[slot].value;
-    if (value.isGraphInput())
+    if (&value.graph() != &graph) {
+      newGroup(Group::Kind::Captured, slot, 0);
+      plan.captured.push_back(slot);
+    } else if (value.isGraphInput()) {
       newGroup(Group::Kind::Input, slot, 0);
-    else if (value.constant())
-      newGroup(Group::Kind::Constant, slot, 0);
+    } else if (value.constant()) {
+      plan.groups[newGroup(Group::Kind::Constant, slot, 0)].mayBeConstant = true;
+    } else if (!value.producer()) {
+      return unsupported("the runtime does not read sparse constants").value(value.name());
+    }
   }
+  return llvm::Error::success();
 }
 
 unsigned PlanBuilder::newGroup(Group::Kind kind, unsigned slot, int64_t step) {
@@ -135,35 +193,91 @@ unsigned PlanBuilder::newGroup(Group::Kind kind, unsigned slot, int64_t step) {
   group.first = step;
   group.slots.push_back(slot);
   plan.slots[slot].group = index;
+  classByGroup.push_back(static_cast<unsigned>(classes.size()));
+  classes.push_back({index});
   return index;
 }
 
-/// Whether nothing but this step's results will see the operand's storage after the step. Tensors
-/// that join the storage later do so by reading one that is in it now.
-bool PlanBuilder::isOverwritable(int64_t step, unsigned operand) const {
-  const ExecutionPlan::Step& current = plan.steps[static_cast<size_t>(step)];
-  unsigned slot = current.operands[operand];
-  const Group& group = plan.groups[plan.slots[slot].group];
-  if (group.kind == Group::Kind::Constant)
-    return false;
-  for (unsigned other = 0; other < current.operands.size(); ++other)
-    if (other != operand && current.operands[other] != none &&
-        plan.slots[current.operands[other]].group == plan.slots[slot].group)
+void PlanBuilder::unite(unsigned groupA, unsigned groupB) {
+  unsigned kept = classOf(groupA);
+  unsigned merged = classOf(groupB);
+  if (kept == merged)
+    return;
+  if (classes[kept].size() < classes[merged].size())
+    std::swap(kept, merged);
+  for (unsigned member : classes[merged]) {
+    classByGroup[member] = kept;
+    classes[kept].push_back(member);
+  }
+  classes[merged].clear();
+}
+
+/// Whether the memory may belong to somebody else, who must have allowed what is written there.
+bool PlanBuilder::isForeign(unsigned group) const {
+  return llvm::any_of(classes[classOf(group)], [&](unsigned member) {
+    Group::Kind kind = plan.groups[member].kind;
+    return plan.groups[member].mayBeConstant || kind == Group::Kind::Input ||
+           kind == Group::Kind::Captured;
+  });
+}
+
+/// Whether nothing but this step's results will see the storage of `reads[read]` after the step,
+/// where `reads` is all that the step reads. Tensors that join the storage later do so by reading
+/// one that is in it now.
+bool PlanBuilder::isOverwritable(int64_t step, llvm::ArrayRef<unsigned> reads,
+                                 unsigned read) const {
+  unsigned storage = classOf(plan.slots[reads[read]].group);
+  for (unsigned other = 0; other < reads.size(); ++other)
+    if (other != read && reads[other] != none && classOf(plan.slots[reads[other]].group) == storage)
       return false;
-  return llvm::all_of(group.slots,
-                      [&](unsigned member) { return plan.slots[member].lastRead <= step; });
+  return llvm::all_of(classes[storage], [&](unsigned index) {
+    const Group& group = plan.groups[index];
+    return !group.mayBeConstant && llvm::all_of(group.slots, [&](unsigned member) {
+      return plan.slots[member].lastRead <= step;
+    });
+  });
+}
+
+/// Results of a step with subgraphs get the memory that the subgraph hands out.
+void PlanBuilder::groupBranchResults(int64_t index) {
+  ExecutionPlan::Step& step = plan.steps[static_cast<size_t>(index)];
+  // Decided before the results, which one of the subgraphs may make of captured values.
+  for (ExecutionPlan::Branch& branch : step.branches) {
+    llvm::SmallVector<unsigned, 16> reads(branch.captured.begin(), branch.captured.end());
+    reads.append(step.operands.begin(), step.operands.end());
+    for (unsigned i = 0; i < branch.captured.size(); ++i)
+      branch.overwritable.push_back(isOverwritable(index, reads, i));
+  }
+  for (unsigned slot : step.results)
+    if (slot != none)
+      newGroup(Group::Kind::OnDemand, slot, index);
+  for (const ExecutionPlan::Branch& branch : step.branches) {
+    llvm::SmallDenseMap<unsigned, unsigned, 8> groupByStorage;
+    for (unsigned result = 0; result < step.results.size(); ++result) {
+      if (step.results[result] == none)
+        continue;
+      const ExecutionPlan::OutputStorage& output = branch.plan->outputStorage[result];
+      unsigned group = plan.slots[step.results[result]].group;
+      plan.groups[group].mayBeConstant |= output.mayBeConstant;
+      for (unsigned captured : output.captured)
+        unite(group, plan.slots[branch.captured[captured]].group);
+      unite(group, groupByStorage.try_emplace(output.storage, group).first->second);
+    }
+  }
 }
 
 void PlanBuilder::groupResults(int64_t index) {
   ExecutionPlan::Step& step = plan.steps[static_cast<size_t>(index)];
   step.overwritable.assign(step.operands.size(), false);
+  if (!step.branches.empty())
+    return groupBranchResults(index);
   const OpDef* definition = step.node->definition();
   // Decided before any result joins a group.
   if (definition)
     for (const Alias& alias : definition->aliases)
       if (alias.kind == Alias::Kind::InPlace && alias.operand < step.operands.size() &&
           step.operands[alias.operand] != none)
-        step.overwritable[alias.operand] = isOverwritable(index, alias.operand);
+        step.overwritable[alias.operand] = isOverwritable(index, step.operands, alias.operand);
   for (unsigned result = 0; result < step.results.size(); ++result) {
     unsigned slot = step.results[result];
     if (slot == none)
@@ -176,8 +290,7 @@ void PlanBuilder::groupResults(int64_t index) {
           step.operands[alias.operand] == none)
         continue;
       unsigned group = plan.slots[step.operands[alias.operand]].group;
-      bool isExternal = plan.groups[group].kind == Group::Kind::Input ||
-                        plan.groups[group].kind == Group::Kind::Constant;
+      bool isExternal = isForeign(group);
       if (alias.kind == Alias::Kind::View || (step.overwritable[alias.operand] && !isExternal))
         joined = group;
       else if (isExternal)
@@ -198,14 +311,31 @@ void PlanBuilder::closeLifetimes() {
   for (unsigned index = 0; index < plan.groups.size(); ++index) {
     Group& group = plan.groups[index];
     group.last = group.first;
-    for (unsigned slot : group.slots)
-      group.last = std::max(group.last, plan.slots[slot].lastRead);
+    for (unsigned member : classes[classOf(index)]) {
+      group.mayBeConstant |= plan.groups[member].mayBeConstant;
+      for (unsigned slot : plan.groups[member].slots)
+        group.last = std::max(group.last, plan.slots[slot].lastRead);
+    }
     if (group.last == end) {
       if (group.kind == Group::Kind::Planned)
         group.kind = Group::Kind::OnDemand;
     } else {
       plan.steps[static_cast<size_t>(group.last)].dying.push_back(index);
     }
+  }
+}
+
+void PlanBuilder::describeOutputs() {
+  llvm::DenseMap<unsigned, unsigned> captureBySlot;
+  for (unsigned i = 0; i < plan.captured.size(); ++i)
+    captureBySlot[plan.captured[i]] = i;
+  for (unsigned slot : plan.outputs) {
+    ExecutionPlan::OutputStorage& output = plan.outputStorage.emplace_back();
+    output.storage = classOf(plan.slots[slot].group);
+    output.mayBeConstant = groupOf(slot).mayBeConstant;
+    for (unsigned member : classes[output.storage])
+      if (plan.groups[member].kind == Group::Kind::Captured)
+        output.captured.push_back(captureBySlot.lookup(plan.groups[member].slots.front()));
   }
 }
 
@@ -226,14 +356,24 @@ std::vector<const Node*> liveNodes(const Graph& graph) {
     for (const Use& use : node.operands())
       if (use.value())
         needed.insert(use.value());
+    for (const Value* captured : capturedValues(node))
+      needed.insert(captured);
   }
   std::reverse(live.begin(), live.end());
   return live;
 }
 
+llvm::Error inBranch(llvm::Error error, llvm::StringRef attribute, const Node& node) {
+  if (!error)
+    return error;
+  Diagnostic diagnostic = takeDiagnostic(std::move(error));
+  diagnostic.notes.push_back(fmt::format("in '{}' of {}", attribute, node.describe()));
+  return makeError(std::move(diagnostic));
+}
+
 llvm::Expected<ExecutionPlan> ExecutionPlan::build(const Graph& graph,
                                                    const KernelRegistry& kernels) {
-  return PlanBuilder(graph, kernels).build();
+  return PlanBuilder(graph, kernels, 0).build();
 }
 
 } // namespace kvopt

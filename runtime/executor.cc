@@ -4,10 +4,6 @@
 #include "ir/diagnostic.h"
 #include "runtime/execution_context.h"
 #include "runtime/inline_functions.h"
-#include "runtime/input_binding.h"
-#include "runtime/memory_plan.h"
-
-#include <chrono>
 
 namespace kvopt {
 
@@ -30,24 +26,18 @@ public:
   const Graph* graph = nullptr;
   ExecutionPlan plan;
   std::vector<Tensor> inputDefaults; // per graph input; null data where there is none
-  RunState state;
+  RunEnvironment environment;
+  std::unique_ptr<RunState> state;
 
 private:
   struct BoundOutput {
     unsigned output;
     TensorView buffer;
   };
-  llvm::Error loadConstants();
-  llvm::Error placeIntermediates(const SymbolValues& symbols);
+  llvm::Error loadDefaults();
   llvm::Expected<llvm::SmallVector<BoundOutput, 8>> bind(llvm::ArrayRef<const TensorView*> views,
                                                          llvm::ArrayRef<Binding> bindings);
-  llvm::Error runSteps();
   llvm::Expected<std::vector<Tensor>> takeOutputs(llvm::ArrayRef<BoundOutput> bound);
-  void clear();
-
-  std::vector<int64_t> plannedBytes; // per group, what the current placement provides
-  MemoryPlan placement;
-  std::vector<unsigned> placedGroups;
 };
 
 llvm::Error Executor::Impl::prepare(const Model& model, const KernelRegistry& kernels) {
@@ -60,31 +50,16 @@ llvm::Error Executor::Impl::prepare(const Model& model, const KernelRegistry& ke
   if (!built)
     return built.takeError();
   plan = std::move(*built);
-  state.plan = &plan;
-  state.allocator = options.allocator;
-  state.threads = &pool;
-  state.tensors.resize(plan.slots.size());
-  state.packed.resize(plan.slots.size());
-  state.present.assign(plan.slots.size(), false);
-  state.writable.assign(plan.groups.size(), false);
-  state.offsets.assign(plan.groups.size(), -1);
-  plannedBytes.assign(plan.groups.size(), -1);
-  return loadConstants();
+  environment.allocator = options.allocator;
+  environment.threads = &pool;
+  environment.timeOperators = options.timeOperators;
+  state = std::make_unique<RunState>(plan, environment);
+  if (llvm::Error error = state->loadConstants())
+    return error;
+  return loadDefaults();
 }
 
-llvm::Error Executor::Impl::loadConstants() {
-  for (const ExecutionPlan::Group& group : plan.groups) {
-    if (group.kind != ExecutionPlan::Group::Kind::Constant)
-      continue;
-    unsigned slot = group.slots.front();
-    const Value& value = *plan.slots[slot].value;
-    llvm::Expected<Tensor> tensor = Tensor::of(options.allocator, value.constantRef());
-    if (!tensor)
-      return invalid("constant '{}' cannot be used", value.name())
-          .note(takeDiagnostic(tensor.takeError()).str());
-    state.tensors[slot] = std::move(*tensor);
-    state.present[slot] = true;
-  }
+llvm::Error Executor::Impl::loadDefaults() {
   for (const std::unique_ptr<Value>& input : graph->inputs()) {
     Tensor& otherwise = inputDefaults.emplace_back();
     if (!input->initializer())
@@ -118,7 +93,7 @@ Executor::Impl::byName(llvm::ArrayRef<NamedView> inputs) const {
 llvm::Expected<llvm::SmallVector<Executor::Impl::BoundOutput, 8>>
 Executor::Impl::bind(llvm::ArrayRef<const TensorView*> views, llvm::ArrayRef<Binding> bindings) {
   llvm::SmallVector<BoundOutput, 8> bound;
-  state.writable.assign(plan.groups.size(), false);
+  state->writable.assign(plan.groups.size(), false);
   for (const Binding& binding : bindings) {
     size_t input = 0;
     while (input < views.size() && graph->inputs()[input]->name() != binding.input)
@@ -132,114 +107,16 @@ Executor::Impl::bind(llvm::ArrayRef<const TensorView*> views, llvm::ArrayRef<Bin
       return invalid("the model has no output '{}'", binding.output);
     bound.push_back({output, *views[input]});
     if (plan.inputs[input] != ExecutionPlan::none)
-      state.writable[plan.slots[plan.inputs[input]].group] = true;
+      state->writable[plan.slots[plan.inputs[input]].group] = true;
   }
   return bound;
-}
-
-/// Sizes of planned groups, and a new placement when the current one is too small or far too large.
-llvm::Error Executor::Impl::placeIntermediates(const SymbolValues& symbols) {
-  state.extents.resize(plan.dims.size());
-  for (size_t i = 0; i < plan.dims.size(); ++i)
-    state.extents[i] = plan.dims[i].evaluate([&](llvm::StringRef name) -> std::optional<int64_t> {
-      auto found = symbols.find(name);
-      if (found == symbols.end())
-        return std::nullopt;
-      return found->second;
-    });
-
-  std::vector<int64_t> needed(plan.groups.size(), -1);
-  bool fits = true;
-  int64_t neededTotal = 0;
-  int64_t plannedTotal = 0;
-  for (size_t index = 0; index < plan.groups.size(); ++index) {
-    const ExecutionPlan::Group& group = plan.groups[index];
-    if (group.kind != ExecutionPlan::Group::Kind::Planned)
-      continue;
-    const ExecutionPlan::Slot& root = plan.slots[group.slots.front()];
-    std::optional<unsigned> width = byteWidth(root.value->type().elementType());
-    if (!root.ranked || !width)
-      continue;
-    llvm::SmallVector<int64_t, 6> shape;
-    for (unsigned dim : root.shape)
-      if (state.extents[dim])
-        shape.push_back(*state.extents[dim]);
-    if (shape.size() != root.shape.size())
-      continue;
-    llvm::Expected<int64_t> count = checkedElementCount(shape);
-    if (!count)
-      return withNode(count.takeError(), root.value->name());
-    if (__builtin_mul_overflow(*count, int64_t{*width}, &needed[index]) ||
-        __builtin_add_overflow(neededTotal, needed[index], &neededTotal))
-      return invalid("the intermediate tensors' sizes overflow").value(root.value->name());
-    fits &= plannedBytes[index] >= needed[index];
-    plannedTotal += std::max<int64_t>(plannedBytes[index], 0);
-  }
-  if (!fits || !state.arena || plannedTotal / 2 > neededTotal) {
-    std::vector<StorageInterval> intervals;
-    placedGroups.clear();
-    bool isFirst = !state.arena;
-    for (unsigned index = 0; index < needed.size(); ++index) {
-      // A tensor that has grown since the last placement will probably go on growing.
-      if (!isFirst && plannedBytes[index] >= 0 && needed[index] > plannedBytes[index])
-        plannedBytes[index] = needed[index] + std::min(needed[index] / 8, INT64_MAX / 4);
-      else
-        plannedBytes[index] = needed[index];
-      if (plannedBytes[index] < 0)
-        continue;
-      placedGroups.push_back(index);
-      intervals.push_back({plannedBytes[index], plan.groups[index].first, plan.groups[index].last});
-    }
-    llvm::Expected<MemoryPlan> fresh = planMemory(intervals);
-    if (!fresh)
-      return fresh.takeError();
-    if (!state.arena || state.arena->size() < static_cast<size_t>(fresh->peak) ||
-        state.arena->size() / 2 > static_cast<size_t>(fresh->peak)) {
-      state.arena = nullptr;
-      llvm::Expected<std::shared_ptr<Buffer>> arena =
-          Buffer::create(options.allocator, static_cast<size_t>(fresh->peak));
-      if (!arena)
-        return arena.takeError();
-      state.arena = std::move(*arena);
-      if (fresh->peak != 0) {
-        state.statistics.bytesAllocated += fresh->peak;
-        ++state.statistics.allocations;
-      }
-    }
-    placement = std::move(*fresh);
-  }
-  state.offsets.assign(plan.groups.size(), -1);
-  for (size_t i = 0; i < placedGroups.size(); ++i)
-    if (needed[placedGroups[i]] >= 0)
-      state.offsets[placedGroups[i]] = placement.offsets[i];
-  state.statistics.arenaBytes = placement.peak;
-  state.statistics.arenaLowerBound = placement.lowerBound;
-  return llvm::Error::success();
-}
-
-llvm::Error Executor::Impl::runSteps() {
-  for (const ExecutionPlan::Step& step : plan.steps) {
-    auto begin = std::chrono::steady_clock::time_point();
-    if (options.timeOperators)
-      begin = std::chrono::steady_clock::now();
-    if (llvm::Error error = ExecutionContext(state, step).execute())
-      return error;
-    if (options.timeOperators)
-      state.statistics.operatorNanoseconds[step.node->op().str()] +=
-          std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() -
-                                                               begin)
-              .count();
-    for (unsigned group : step.dying)
-      state.release(group);
-  }
-  return llvm::Error::success();
 }
 
 llvm::Expected<std::vector<Tensor>> Executor::Impl::takeOutputs(llvm::ArrayRef<BoundOutput> bound) {
   std::vector<Tensor> outputs;
   llvm::SmallVector<const BoundOutput*, 16> destinations;
   for (unsigned index = 0; index < plan.outputs.size(); ++index) {
-    const Tensor& tensor = state.tensors[plan.outputs[index]];
+    const Tensor& tensor = state->tensors[plan.outputs[index]];
     const BoundOutput* destination = nullptr;
     for (const BoundOutput& candidate : bound)
       if (candidate.output == index)
@@ -252,13 +129,13 @@ llvm::Expected<std::vector<Tensor>> Executor::Impl::takeOutputs(llvm::ArrayRef<B
                      extentsText(destination->buffer.shape));
     bool isInBuffer = destination && destination->buffer.data == tensor.view.data &&
                       destination->buffer.strides == tensor.view.strides;
-    ExecutionPlan::Group::Kind kind = plan.groups[plan.slots[plan.outputs[index]].group].kind;
-    bool isForeign = !tensor.owner || kind == ExecutionPlan::Group::Kind::Constant;
+    bool isForeign =
+        !tensor.owner || plan.groups[plan.slots[plan.outputs[index]].group].mayBeConstant;
     if (isInBuffer || !isForeign) {
       outputs.push_back(tensor);
       continue;
     }
-    llvm::Expected<Tensor> copy = state.allocate(tensor.view.element, tensor.view.shape);
+    llvm::Expected<Tensor> copy = environment.allocate(tensor.view.element, tensor.view.shape);
     if (!copy)
       return copy.takeError();
     copyElements(tensor.view, copy->view);
@@ -272,20 +149,15 @@ llvm::Expected<std::vector<Tensor>> Executor::Impl::takeOutputs(llvm::ArrayRef<B
     if (buffer.data == outputs[index].view.data && buffer.strides == outputs[index].view.strides)
       continue;
     copyElements(outputs[index].view, buffer);
-    state.statistics.inPlaceBytesCopied += buffer.byteSize();
+    environment.statistics.inPlaceBytesCopied += buffer.byteSize();
     outputs[index] = Tensor{nullptr, buffer};
   }
   return outputs;
 }
 
-void Executor::Impl::clear() {
-  for (unsigned group = 0; group < plan.groups.size(); ++group)
-    state.release(group);
-}
-
 llvm::Expected<std::vector<Tensor>> Executor::Impl::run(llvm::ArrayRef<const TensorView*> given,
                                                         llvm::ArrayRef<Binding> bindings) {
-  state.statistics = RunStatistics();
+  environment.statistics = RunStatistics();
   llvm::SmallVector<const TensorView*, 16> views(given.begin(), given.end());
   for (size_t i = 0; i < views.size(); ++i) {
     const Value& input = *graph->inputs()[i];
@@ -301,20 +173,21 @@ llvm::Expected<std::vector<Tensor>> Executor::Impl::run(llvm::ArrayRef<const Ten
   llvm::Expected<llvm::SmallVector<BoundOutput, 8>> bound = bind(given, bindings);
   if (!bound)
     return bound.takeError();
-  if (llvm::Error error = placeIntermediates(*symbols))
+  environment.symbols = std::move(*symbols);
+  if (llvm::Error error = state->placeIntermediates())
     return error;
   for (size_t i = 0; i < views.size(); ++i) {
     if (plan.inputs[i] == ExecutionPlan::none)
       continue;
-    state.tensors[plan.inputs[i]] = Tensor{nullptr, *views[i]};
-    state.present[plan.inputs[i]] = true;
+    state->tensors[plan.inputs[i]] = Tensor{nullptr, *views[i]};
+    state->present[plan.inputs[i]] = true;
   }
-  if (llvm::Error error = runSteps()) {
-    clear();
+  if (llvm::Error error = state->runSteps()) {
+    state->clear();
     return error;
   }
   llvm::Expected<std::vector<Tensor>> outputs = takeOutputs(*bound);
-  clear();
+  state->clear();
   return outputs;
 }
 
@@ -349,8 +222,10 @@ llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<TensorView> inp
   return impl->run(views, bindings);
 }
 
-const RunStatistics& Executor::statistics() const { return impl->state.statistics; }
-const std::shared_ptr<Allocator>& Executor::allocator() const { return impl->state.allocator; }
+const RunStatistics& Executor::statistics() const { return impl->environment.statistics; }
+const std::shared_ptr<Allocator>& Executor::allocator() const {
+  return impl->environment.allocator;
+}
 const Graph& Executor::graph() const { return *impl->graph; }
 
 } // namespace kvopt

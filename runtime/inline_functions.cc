@@ -20,23 +20,29 @@ using ValueMap = llvm::DenseMap<const Value*, Value*>;
 
 class Inliner {
 public:
-  Inliner(const Model& source, const KernelRegistry& registry, Graph& copy)
-      : model(source), kernels(registry), target(copy) {}
+  /// `copiedNodes` counts over all graphs of the copy.
+  Inliner(const Model& source, const KernelRegistry& registry, Graph& copy, size_t& copiedNodes)
+      : model(source), kernels(registry), target(copy), copied(copiedNodes) {}
 
   llvm::Error copyMain();
 
 private:
+  llvm::Error copySubgraphs(const NamedAttribute& attribute, Node& copy, ValueMap& values,
+                            const Node* call, const Function* function, unsigned depth);
+  llvm::Error copySubgraph(const Graph& source, ValueMap& values, const Node* call,
+                           const Function* function, unsigned depth);
+  llvm::Error addOutputs(const Graph& source, ValueMap& values);
   llvm::Error copyNodes(llvm::ArrayRef<const Node*> nodes, ValueMap& values, const Node* call,
                         const Function* function, unsigned depth);
   llvm::Error copyNode(const Node& node, ValueMap& values, const Node* call,
-                       const Function* function, bool keepNames);
+                       const Function* function, unsigned depth);
   llvm::Error expand(const Node& call, const Function& function, ValueMap& values,
                      const Node* outerCall, const Function* outer, unsigned depth);
 
   const Model& model;
   const KernelRegistry& kernels;
   Graph& target;
-  size_t copied = 0;
+  size_t& copied;
 };
 
 bool needsBody(const Node& node, const Model& model, const KernelRegistry& kernels,
@@ -44,7 +50,21 @@ bool needsBody(const Node& node, const Model& model, const KernelRegistry& kerne
   return !kernels.find(node.op(), version) && model.findFunction(node.op());
 }
 
-/// The operand's copy; constants of a body are added to the target when they are first read.
+/// Whether the graph or one of its subgraphs calls a function.
+bool callsFunction(const Graph& graph, const Model& model, const KernelRegistry& kernels) {
+  for (const Node* node : liveNodes(graph)) {
+    if (needsBody(*node, model, kernels, model.graph().opsetVersion(node->op().domain())))
+      return true;
+    for (const NamedAttribute& attribute : node->attributes())
+      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
+        if (callsFunction(*nested, model, kernels))
+          return true;
+  }
+  return false;
+}
+
+/// The operand's copy. Constants are added when they are first read: to the outermost graph, since
+/// readers in any other may follow.
 Value* mapped(const Value* value, ValueMap& values, Graph& target) {
   if (!value)
     return nullptr;
@@ -53,7 +73,10 @@ Value* mapped(const Value* value, ValueMap& values, Graph& target) {
     return found->second;
   TensorRef data = value->constantRef();
   assert(data && "a value is an input, a constant, or was produced by an earlier node");
-  Value& copy = target.addConstant(value->name(), data);
+  Graph* outermost = &target;
+  while (const Node* holder = outermost->parentNode())
+    outermost = &holder->graph();
+  Value& copy = outermost->addConstant(value->name(), data);
   values[value] = &copy;
   return &copy;
 }
@@ -73,16 +96,49 @@ llvm::Error Inliner::copyMain() {
       values[constant.get()] = &target.addInitializer(constant->name(), constant->initializer());
   if (llvm::Error error = copyNodes(liveNodes(source), values, nullptr, nullptr, 0))
     return error;
+  return addOutputs(source, values);
+}
+
+llvm::Error Inliner::addOutputs(const Graph& source, ValueMap& values) {
   for (const Value* output : source.outputs()) {
     Value* given = mapped(output, values, target);
     if (!given)
       return invalid("a function returns an operand that its call leaves out as an output")
           .value(output->name());
-    Value& copy = *given;
-    if (copy.name() != output->name() && !target.findValue(output->name()))
-      target.rename(copy, output->name());
-    target.addOutput(copy);
+    bool canTakeName = &given->graph() == &target && !target.findValue(output->name(), true);
+    if (given->name() != output->name() && canTakeName)
+      target.rename(*given, output->name());
+    target.addOutput(*given);
   }
+  return llvm::Error::success();
+}
+
+llvm::Error Inliner::copySubgraph(const Graph& source, ValueMap& values, const Node* call,
+                                  const Function* function, unsigned depth) {
+  target.setName(source.name().str());
+  for (const std::unique_ptr<Value>& input : source.inputs())
+    values[input.get()] = &target.addInput(target.freshName(input->name()), input->type());
+  if (llvm::Error error = copyNodes(liveNodes(source), values, call, function, depth))
+    return error;
+  return addOutputs(source, values);
+}
+
+llvm::Error Inliner::copySubgraphs(const NamedAttribute& attribute, Node& copy, ValueMap& values,
+                                   const Node* call, const Function* function, unsigned depth) {
+  std::vector<std::unique_ptr<Graph>> graphs;
+  std::vector<Graph*> copies;
+  for (size_t i = 0; i < attribute.value.graphs().size(); ++i) {
+    graphs.push_back(std::make_unique<Graph>(target.context(), target.opsets(), &copy));
+    copies.push_back(graphs.back().get());
+  }
+  // Set before they are filled: the copies' names are looked up through the node.
+  bool isList = attribute.value.kind() == AttributeKind::Graphs;
+  copy.setAttribute(attribute.name, Attribute::ofGraphs(std::move(graphs), isList));
+  for (size_t i = 0; i < copies.size(); ++i)
+    if (llvm::Error error =
+            Inliner(model, kernels, *copies[i], copied)
+                .copySubgraph(*attribute.value.graphs()[i], values, call, function, depth))
+      return error;
   return llvm::Error::success();
 }
 
@@ -96,7 +152,7 @@ llvm::Error Inliner::copyNodes(llvm::ArrayRef<const Node*> nodes, ValueMap& valu
       if (llvm::Error error =
               expand(*node, *model.findFunction(node->op()), values, call, function, depth + 1))
         return error;
-    } else if (llvm::Error error = copyNode(*node, values, call, function, depth == 0)) {
+    } else if (llvm::Error error = copyNode(*node, values, call, function, depth)) {
       return error;
     }
   }
@@ -114,14 +170,14 @@ const Attribute* attributeAtCall(llvm::StringRef name, const Node& call, const F
 }
 
 llvm::Error Inliner::copyNode(const Node& node, ValueMap& values, const Node* call,
-                              const Function* function, bool keepNames) {
+                              const Function* function, unsigned depth) {
   llvm::SmallVector<Value*, 6> operands;
   for (const Use& use : node.operands())
     operands.push_back(mapped(use.value(), values, target));
   llvm::SmallVector<std::string, 3> names;
   for (const Value& result : node.results())
     names.push_back(result.isAbsent() ? ""
-                    : keepNames && !target.findValue(result.name())
+                    : !call && !target.findValue(result.name(), true)
                         ? result.name().str()
                         : target.freshName(result.name()));
   // Two results of one node may have asked for the same fresh name.
@@ -133,9 +189,11 @@ llvm::Error Inliner::copyNode(const Node& node, ValueMap& values, const Node* ca
   Node& copy = target.create(node.op(), operands, nameRefs);
   copy.setName(call ? fmt::format("{}/{}", call->name(), node.name()) : node.name().str());
   for (const NamedAttribute& attribute : node.attributes()) {
-    if (!attribute.value.graphs().empty() || attribute.value.kind() == AttributeKind::Graph)
-      return unsupported("a function body with a subgraph cannot be inlined")
-          .node(node.name(), node.op().str());
+    if (!attribute.value.graphs().empty()) {
+      if (llvm::Error error = copySubgraphs(attribute, copy, values, call, function, depth))
+        return error;
+      continue;
+    }
     if (!attribute.value.isReference()) {
       copy.setAttribute(attribute.name, attribute.value.clone());
       continue;
@@ -161,6 +219,10 @@ llvm::Error Inliner::copyNode(const Node& node, ValueMap& values, const Node* ca
 llvm::Error checkVersions(const Function& function, llvm::ArrayRef<const Node*> nodes,
                           const Graph& target) {
   for (const Node* node : nodes) {
+    for (const NamedAttribute& attribute : node->attributes())
+      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
+        if (llvm::Error error = checkVersions(function, liveNodes(*nested), target))
+          return error;
     llvm::StringRef domain = node->op().domain();
     int64_t here = target.opsetVersion(domain);
     int64_t there = function.body.opsetVersion(domain);
@@ -225,17 +287,15 @@ InlinedGraph::InlinedGraph(const OpRegistry& registry, OpsetImports opsets)
 
 llvm::Expected<std::unique_ptr<InlinedGraph>> inlineFunctions(const Model& model,
                                                               const KernelRegistry& kernels) {
-  bool isNeeded = llvm::any_of(liveNodes(model.graph()), [&](const Node* node) {
-    return needsBody(*node, model, kernels, model.graph().opsetVersion(node->op().domain()));
-  });
-  if (!isNeeded)
+  if (!callsFunction(model.graph(), model, kernels))
     return nullptr;
   OpsetImports opsets = model.opsets;
   for (const std::unique_ptr<Function>& function : model.functions)
     for (const auto& [domain, version] : function->opsets)
       opsets.try_emplace(domain, version);
   auto inlined = std::make_unique<InlinedGraph>(model.graph().context().ops(), std::move(opsets));
-  if (llvm::Error error = Inliner(model, kernels, inlined->graph()).copyMain())
+  size_t copied = 0;
+  if (llvm::Error error = Inliner(model, kernels, inlined->graph(), copied).copyMain())
     return error;
   if (llvm::Error error = inferShapes(inlined->graph()))
     return error;

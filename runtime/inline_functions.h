@@ -6,7 +6,8 @@
 
 namespace kvopt {
 
-/// A copy of a model's main graph in which calls are replaced by the bodies of the functions.
+/// A copy of a model's main graph in which calls, in subgraphs too, are replaced by the bodies of
+/// the functions.
 class InlinedGraph {
 public:
   InlinedGraph(const OpRegistry& registry, OpsetImports opsets);
@@ -22,8 +23,8 @@ private:
 /// to a fixed depth, and infers its types. Null when there is no such call. The copy shares the
 /// constants' data and must not outlive the model.
 ///
-/// Fails (Unsupported) for functions nested too deeply, for a body written for an opset version in
-/// which an operator means something else than in the model's, and for bodies with subgraphs.
+/// Fails (Unsupported) for functions nested too deeply, and for a body written for an opset version
+/// in which an operator means something else than in the model's.
 llvm::Expected<std::unique_ptr<InlinedGraph>> inlineFunctions(const Model& model,
                                                               const KernelRegistry& kernels);
 

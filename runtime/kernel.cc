@@ -26,6 +26,10 @@ llvm::Error KernelContext::error(const std::string& message) const {
   return invalid("{}", message).node(executed.name(), executed.op().str());
 }
 
+llvm::Error KernelContext::runBranch(llvm::StringRef attribute) {
+  return error(fmt::format("the subgraph '{}' cannot be run here", attribute.str()));
+}
+
 Kernel& KernelRegistry::add(OpName op, int64_t since, KernelFunction run, int64_t until) {
   assert(run && since <= until);
   llvm::StringRef domain = names.emplace_back(op.domain().str());

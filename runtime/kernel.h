@@ -54,6 +54,10 @@ public:
   /// Counts bytes written to cache memory by an in-place operator.
   virtual void noteCacheWrite(int64_t bytes) = 0;
 
+  /// Executes the subgraph in attribute `attribute`, which has no inputs. Its outputs become the
+  /// node's results, without a copy.
+  virtual llvm::Error runBranch(llvm::StringRef attribute);
+
   /// An error that names the node.
   llvm::Error error(const std::string& message) const;
 

@@ -84,6 +84,20 @@ public:
     visible.assign(values->begin(), values->end());
   }
 
+  /// The axis, but the first, with as many extents as the mask has positions; nullopt when there is
+  /// no mask, no such axis or several.
+  std::optional<unsigned> positionAxis(llvm::ArrayRef<int64_t> shape) const {
+    std::optional<unsigned> found;
+    for (unsigned axis = 1; axis < shape.size() && columns != 0; ++axis) {
+      if (shape[axis] != columns)
+        continue;
+      if (found)
+        return std::nullopt;
+      found = axis;
+    }
+    return found;
+  }
+
   bool operator()(int64_t row, int64_t position) const {
     int64_t index = row * columns + position;
     return columns == 0 || position >= columns || index >= static_cast<int64_t>(visible.size()) ||
@@ -142,12 +156,16 @@ public:
       const Tensor* ours = outputs->find(name);
       if (!ours)
         continue; // not declared by this graph
-      // An output with one row per new token has them on axis 1.
+      // A present that the manifest does not know has one row per position, other outputs have one
+      // per new token on axis 1.
       const Extents& shape = ours->view.shape;
-      bool perToken = shape.size() >= 2 && shape[0] == session.batch() && shape[1] == step.tokens;
-      auto compared = compareVisible(name, ours->view, expected->view,
-                                     perToken ? std::optional<unsigned>(1) : std::nullopt, before,
-                                     visible, tolerance);
+      bool perBatchRow = !shape.empty() && shape[0] == session.batch();
+      std::optional<unsigned> axis = perBatchRow ? visible.positionAxis(shape) : std::nullopt;
+      int64_t first = axis ? 0 : before;
+      if (!axis && perBatchRow && shape.size() >= 2 && shape[1] == step.tokens)
+        axis = 1;
+      auto compared =
+          compareVisible(name, ours->view, expected->view, axis, first, visible, tolerance);
       if (!compared)
         return compared.takeError();
       result.outputs.push_back(std::move(*compared));

@@ -234,6 +234,12 @@ llvm::Expected<std::vector<Tensor>> Session::lengthInputs(int64_t newTokens) con
     case LengthFeed::TotalLengthPerBatchMinusOne:
       value = validLength + newTokens - 1;
       break;
+    case LengthFeed::HasPast:
+      value = validLength > 0 ? 1 : 0;
+      break;
+    case LengthFeed::NoPast:
+      value = validLength > 0 ? 0 : 1;
+      break;
     }
     if (length.dtype == ElementType::Int32 && value > INT32_MAX)
       return unsupported("length '{}' does not hold {}", length.input, value);
@@ -241,7 +247,9 @@ llvm::Expected<std::vector<Tensor>> Session::lengthInputs(int64_t newTokens) con
     if (!tensor)
       return tensor.takeError();
     int64_t count = tensor->view.elementCount();
-    if (length.dtype == ElementType::Int32)
+    if (length.dtype == ElementType::Bool)
+      std::fill_n(tensor->view.as<uint8_t>(), count, static_cast<uint8_t>(value));
+    else if (length.dtype == ElementType::Int32)
       std::fill_n(tensor->view.as<int32_t>(), count, static_cast<int32_t>(value));
     else
       std::fill_n(tensor->view.as<int64_t>(), count, value);

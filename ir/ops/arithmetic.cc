@@ -115,6 +115,7 @@ void register_arithmetic(OpRegistry& registry) {
   define(registry, "Log", 6).in("input").out("output").shape(inferSameAsFirst);
   for (const char* name : {"Sin", "Cos"})
     define(registry, name, 7).in("input").out("output").shape(inferSameAsFirst);
+  define(registry, "Softplus", 1).in("X").out("Y").shape(inferSameAsFirst);
   define(registry, "Round", 11).in("X").out("Y").shape(inferSameAsFirst);
   define(registry, "Sign", 9).in("input").out("output").shape(inferSameAsFirst);
   define(registry, "Clip", 6)

@@ -59,6 +59,8 @@ void defineAttention(OpRegistry& registry, int64_t since) {
   if (since >= 24)
     builder.in("nonpad_kv_seqlen?");
   builder.out("Y").out("present_key?").out("present_value?").out("qk_matmul_output?");
+  if (since >= 25)
+    builder.attr("left_window_size", int64_t{-1}).attr("right_window_size", int64_t{-1});
   builder.attr("is_causal", int64_t{0})
       .attr("kv_num_heads", AttributeKind::Int)
       .attr("q_num_heads", AttributeKind::Int)
@@ -74,6 +76,7 @@ void defineAttention(OpRegistry& registry, int64_t since) {
 void register_attention(OpRegistry& registry) {
   defineAttention(registry, 23);
   defineAttention(registry, 24);
+  defineAttention(registry, 25);
   define(registry, "RotaryEmbedding", 23)
       .in("X")
       .in("cos_cache")

@@ -86,13 +86,34 @@ llvm::Error inferGroupQueryAttention(ShapeContext& context) {
   Dim length = presentLength(context, 3, 6);
   for (unsigned i : {1u, 2u}) {
     ElementType element = context.has(i + 2) ? context.element(i + 2) : context.element(0);
-    context.setResult(i, TensorType(element, Shape{query.dim(0), groups, length,
+    if (i >= context.resultCount())
+      break;
+    // Where nothing is known of the length, the declaration says whether past and present are one
+    // buffer.
+    Dim tokens = length.isUnknown() ? context.node().result(i).type().dim(2) : length;
+    context.setResult(i, TensorType(element, Shape{query.dim(0), groups, tokens,
                                                    quantized ? Dim::unknown() : width}));
   }
   return llvm::Error::success();
 }
 
-// The output is [B, S, value width]; the present lies in layouts that depend on many options.
+// A present by heads: rows of `added` ([B,T,H*W], or [B,H,T,W]) behind those of the past.
+TensorType presentByHeads(const ShapeContext& context, unsigned added, unsigned past) {
+  const TensorType& type = context.type(added);
+  Dim heads = attrExtent(context, "num_heads");
+  TensorType present(context.element(0));
+  if (!type.hasRank() || (type.rank() != 3 && type.rank() != 4))
+    return present;
+  bool split = type.rank() == 4;
+  Dim rows = split ? type.dim(2) : type.dim(1);
+  Dim width = split ? type.dim(3) : type.dim(2).dividedBy(heads).value_or(Dim::unknown());
+  if (context.has(past))
+    rows = context.type(past).dim(2) + rows;
+  present.setShape({context.type(0).dim(0), heads, rows, width});
+  return present;
+}
+
+// The output is [B, S, value width].
 llvm::Error inferMultiHeadAttention(ShapeContext& context) {
   const TensorType& query = context.type(0);
   const TensorType& value = context.type(2);
@@ -106,11 +127,18 @@ llvm::Error inferMultiHeadAttention(ShapeContext& context) {
     output.setShape({query.dim(0), query.dim(1), width});
   }
   context.setResult(0, std::move(output));
+  // With past_sequence_length the present is the past's buffer.
+  if (context.has(8))
+    return llvm::Error::success();
+  context.setResult(1, presentByHeads(context, 1, 6));
+  context.setResult(2, presentByHeads(context, 2, 7));
   return llvm::Error::success();
 }
 
 llvm::Error inferFusedAttention(ShapeContext& context) {
   const TensorType& input = context.type(0);
+  ElementType element =
+      context.element(0) == ElementType::Undefined ? context.element(1) : context.element(0);
   Dim width = Dim::unknown();
   if (auto sizes = context.node().intsAttr("qkv_hidden_sizes")) {
     if (sizes->size() == 3 && (*sizes)[2] > 0)
@@ -118,7 +146,13 @@ llvm::Error inferFusedAttention(ShapeContext& context) {
   } else {
     width = context.type(1).dim(1).dividedBy(Dim::fixed(3)).value_or(Dim::unknown());
   }
-  context.setResult(0, TensorType(context.element(0), Shape{input.dim(0), input.dim(1), width}));
+  context.setResult(0, TensorType(element, Shape{input.dim(0), input.dim(1), width}));
+  if (context.has(6))
+    return llvm::Error::success();
+  Dim heads = attrExtent(context, "num_heads");
+  Dim rows = context.has(4) ? context.type(4).dim(3) + input.dim(1) : input.dim(1);
+  context.setResult(1, TensorType(element, Shape{Dim::fixed(2), input.dim(0), heads, rows,
+                                                 width.dividedBy(heads).value_or(Dim::unknown())}));
   return llvm::Error::success();
 }
 
@@ -164,6 +198,10 @@ void defineAttentions(OpRegistry& registry) {
       .attr("rotary_interleaved", int64_t{0})
       .attr("smooth_softmax", int64_t{0})
       .attr("qk_output", int64_t{0})
+      .attr("k_quant_type", "NONE")
+      .attr("v_quant_type", "NONE")
+      .attr("kv_cache_bit_width", int64_t{0})
+      .attr("sliding_window_cache", int64_t{0})
       .shape(inferGroupQueryAttention);
 
   OpDefBuilder multi = define(registry, OpName(domain, "MultiHeadAttention"), 1);

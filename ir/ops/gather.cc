@@ -188,19 +188,21 @@ void register_gather(OpRegistry& registry) {
       .attr("largest", int64_t{1})
       .attr("sorted", int64_t{1})
       .shape(inferTopK);
-  define(registry, "ArgMax", 1)
-      .in("data")
-      .out("reduced")
-      .attr("axis", int64_t{0})
-      .attr("keepdims", int64_t{1})
-      .shape(inferArgMax);
-  define(registry, "ArgMax", 12)
-      .in("data")
-      .out("reduced")
-      .attr("axis", int64_t{0})
-      .attr("keepdims", int64_t{1})
-      .attr("select_last_index", int64_t{0})
-      .shape(inferArgMax);
+  for (const char* name : {"ArgMax", "ArgMin"}) {
+    define(registry, name, 1)
+        .in("data")
+        .out("reduced")
+        .attr("axis", int64_t{0})
+        .attr("keepdims", int64_t{1})
+        .shape(inferArgMax);
+    define(registry, name, 12)
+        .in("data")
+        .out("reduced")
+        .attr("axis", int64_t{0})
+        .attr("keepdims", int64_t{1})
+        .attr("select_last_index", int64_t{0})
+        .shape(inferArgMax);
+  }
   define(registry, "NonZero", 9).in("X").out("Y").shape(inferNonZero);
   define(registry, "OneHot", 9)
       .in("indices")

@@ -47,19 +47,6 @@ llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& sid
   return capacity;
 }
 
-llvm::Error checkLength(const ShapeContext& context) {
-  if (llvm::Error error = requireRank(context, 5, 1))
-    return error;
-  if (context.element(5) != ElementType::Undefined && context.element(5) != ElementType::Int64)
-    return context.error(
-        fmt::format("past_length is {}, it should be int64", context.type(5).str()));
-  Dim rows = context.type(5).dim(0);
-  if (rows.isKnownDifferent(Dim::fixed(1)) && rows.isKnownDifferent(context.type(0).dim(0)))
-    return context.error(
-        fmt::format("past_length has {} elements, not 1 or one a batch row", rows.str()));
-  return llvm::Error::success();
-}
-
 llvm::Error checkMaskElements(const ShapeContext& context) {
   ElementType element = context.element(6);
   if (element == ElementType::Undefined)
@@ -83,7 +70,7 @@ llvm::Error inferInPlaceKvSdpa(ShapeContext& context) {
     return valueCapacity.takeError();
   if (llvm::Error error = requireEqual(context, *keyCapacity, *valueCapacity, "capacities"))
     return error;
-  if (llvm::Error error = checkLength(context))
+  if (llvm::Error error = checkPastLength(context, 5, context.type(0).dim(0)))
     return error;
   if (llvm::Error error = checkMask(context, 6, Dim::unknown()))
     return error;

@@ -94,6 +94,8 @@ void register_reduction(OpRegistry& registry) {
   defineReduction(registry, "ReduceMax", 18, inferMax);
   defineReduction(registry, "ReduceMin", 18, inferMin);
   defineReduction(registry, "ReduceProd", 18, inferProd);
+  for (const char* name : {"ReduceSumSquare", "ReduceL1", "ReduceL2"})
+    defineReduction(registry, name, 18, inferMean);
 }
 
 } // namespace kvopt

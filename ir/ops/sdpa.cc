@@ -1,4 +1,7 @@
 // ai.kvopt::Sdpa: attention in its canonical form, [B,H,S,D] layout, every option explicit.
+//
+// With past_length, [1] or [B], batch row b has past_length[b] + S keys, and query row i stands at
+// position past_length[b] + i; keys beyond are never read. Without it there are T - S before row 0.
 #include "ir/attention_shapes.h"
 
 namespace kvopt {
@@ -11,6 +14,8 @@ llvm::Error inferSdpa(ShapeContext& context) {
   if (llvm::Error error = checkMask(context, 3, tokens))
     return error;
   if (llvm::Error error = checkSinks(context, 4))
+    return error;
+  if (llvm::Error error = checkPastLength(context, 5, context.type(0).dim(0)))
     return error;
   context.setResult(0, attentionResult(context));
   return llvm::Error::success();
@@ -25,6 +30,7 @@ void register_sdpa(OpRegistry& registry) {
       .in("value")
       .in("mask?")
       .in("sinks?")
+      .in("past_length?")
       .out("output")
       .requiredAttr("scale", AttributeKind::Float)
       .attr("causal", int64_t{0})

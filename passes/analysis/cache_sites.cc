@@ -1,5 +1,6 @@
 // Finds attention sites and their caches by data flow, never by names.
 #include "ir/op.h"
+#include "passes/analysis/branch_caches.h"
 #include "passes/rewriter.h"
 #include "passes/site.h"
 
@@ -53,7 +54,7 @@ struct Feed {
 /// cache that cannot be proved".
 bool dependsOnCacheLikeInput(const Value& value) {
   llvm::SmallVector<const Value*, 32> candidates;
-  for (const auto& input : value.graph().inputs())
+  for (const auto& input : outermostGraph(value.graph()).inputs())
     if (input->type().hasRank() && input->type().rank() >= 3 &&
         isFloatingPoint(input->type().elementType()))
       candidates.push_back(input.get());
@@ -65,7 +66,8 @@ bool dependsOnCacheLikeInput(const Value& value) {
 const Node* dataReaderOfPast(const CacheUpdate& update) {
   for (const Use& use : update.past->uses()) {
     bool isAppend = &use.user() == update.concat && use.operandIndex() == 0;
-    if (!isAppend && use.user().op() != "Shape")
+    bool isOtherAppend = use.user().op() == "Concat" && isExclusive(use.user(), *update.concat);
+    if (!isAppend && !isOtherAppend && use.user().op() != "Shape")
       return &use.user();
   }
   return nullptr;
@@ -103,7 +105,7 @@ Feed inspectConcat(Node& concat, Node& attention) {
   update.axis = *axis;
   update.past = concat.operand(0);
   update.fresh = concat.operand(1);
-  if (!update.past->isGraphInput()) {
+  if (!update.past->isGraphInput() || update.past->graph().parentNode()) {
     if (update.fresh->isGraphInput())
       feed.failure = failure(ReasonCode::NewBeforePast, *update.present,
                              "the past as the first part of the Concat",
@@ -147,6 +149,8 @@ Feed inspectConcat(Node& concat, Node& attention) {
                 reader->describe() + " reads it as data");
     return feed;
   }
+  if (!update.present->graph().parentNode())
+    update.output = update.present;
   feed.update = update;
   return feed;
 }
@@ -258,6 +262,9 @@ bool weighsRows(const Value& value) {
   });
 }
 
+/// Whichever way its probabilities are written.
+bool isSoftmax(const Node& node) { return node.op() == "Softmax" || node.op() == "LogSoftmax"; }
+
 /// A softmax that is left: attention that no rule raised, if it normalises scores of at least three
 /// dimensions that come from a matrix product and go into one. Routers and samplers do not.
 bool isAttentionLike(const Node& softmax) {
@@ -290,10 +297,9 @@ SiteList findSites(Graph& graph) {
   MaskAnalysis masks;
   forEachGraph(graph, [&](Graph& visited) {
     for (Node& node : visited.nodes()) {
-      bool isMain = !visited.parentNode();
-      if (isMain && node.op() == OpName("ai.kvopt::Sdpa"))
+      if (node.op() == OpName("ai.kvopt::Sdpa"))
         sites.push_back(inspectAttention(node)), sites.back().mask = masks.factsOf(node);
-      else if (node.op() == "Softmax" ? isAttentionLike(node) : isAttentionOperator(node))
+      else if (isSoftmax(node) ? isAttentionLike(node) : isAttentionOperator(node))
         sites.push_back(missedSite(node));
     }
   });
@@ -304,10 +310,12 @@ SiteList findSites(Graph& graph) {
   for (AttentionSite& site : sites)
     for (const AttentionSite& other : sites)
       if (&site != &other && site.hasCache() && other.hasCache() &&
+          !isExclusive(*site.node, *other.node) &&
           (site.key->past == other.key->past || site.key->past == other.value->past ||
            site.value->past == other.value->past))
         site.failure = failure(ReasonCode::SharedReader, *site.key->past,
                                "a cache that one attention reads", "one that several read");
+  joinBranchCaches(sites);
   return sites;
 }
 

@@ -1,70 +1,62 @@
-// ONNX's own Attention (opset 23 and 24) on 4-D operands without caches → ai.kvopt::Sdpa.
+// ONNX's own Attention (opset 23 on) → ai.kvopt::Sdpa.
 //
-//   before   o = Attention<scale, softcap>(q, k, v[, mask])
-//   after    o = ai.kvopt.Sdpa<scale, softcap>(q, k, v[, mask])
+//   before   o, kAll, vAll = Attention<…>(q, k, v, mask, past_k, past_v)      [B,S,H*D] or
+//   [B,H,S,D] after    kAll = Concat<2>(past_k, heads(k))   vAll = Concat<2>(past_v, heads(v))
+//            o = rows(ai.kvopt.Sdpa<…>(heads(q), kAll, vAll, mask))
 //
-// With is_causal and no past the operator's causal frontier is top-left, Sdpa's is bottom-right:
-// the two are the same only where S = T, and everything else is refused.
+// Row i stands at position i + offset. The offset is the past's length; without a past it is 0, and
+// with lengths nonpad_kv_seqlen it is nonpad_kv_seqlen[b] - S. Sdpa's frontier is bottom-right: the
+// two agree where as many keys as rows are new, else past_length states the offset.
 #include "ir/attribute.h"
+#include "passes/attention_builder.h"
 #include "passes/rule.h"
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <cmath>
+#include <fmt/format.h>
 
 namespace kvopt {
 namespace {
 
+/// What the operands' types say; extents may be unknown.
+struct Facts {
+  unsigned rank = 0;
+  Dim heads, groups, rows, width, valueWidth;
+  Dim newKeys, tokens; ///< without and with the past
+};
+
 class RaiseOnnxAttention final : public Rule {
-  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"};
+  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, pastKey{"past_key"}, pastValue{"past_value"},
+      lengths{"nonpad_kv_seqlen"};
 
 public:
   llvm::StringRef name() const override { return "raise-onnx-attention"; }
   RuleGroup group() const override { return RuleGroup::Raise; }
 
-  P pattern() const override { return op("Attention", {q, k, v, maybe(mask)}); }
+  P pattern() const override {
+    return op("Attention",
+              {q, k, v, maybe(mask), maybe(pastKey), maybe(pastValue), maybe(lengths)});
+  }
 
   void constraints(Constraints& c) const override {
-    c.shape(q, {"B", "H", "S", "D"});
-    c.shape(k, {"B", "G", "T", "D"});
-    c.shape(v, {"B", "G", "T", "Dv"});
-    c.check([](const Match& match, Refusal& refusal) {
-      static constexpr llvm::StringLiteral known[] = {"scale", "softcap", "is_causal",
-                                                      "qk_matmul_output_mode", "softmax_precision"};
-      for (const NamedAttribute& attribute : match.root().attributes())
-        if (!llvm::is_contained(known, attribute.name))
-          return refusal.because([&] {
-            return MatchFailure{ReasonCode::PatternMismatch, match.root().name().str(),
-                                "only attributes that Sdpa can express",
-                                "attribute '" + attribute.name + "'", ""};
-          });
-      return true;
-    });
-    c.require("only the first result is read", [](const Match& match) {
-      auto results = match.root().results();
-      return std::all_of(results.begin() + 1, results.end(), [](const Value& result) {
-        return result.isAbsent() || result.isUnused();
-      });
-    });
+    c.check([this](const Match& m, Refusal& r) { return checkAttributes(m, r); });
     c.require(
-        "the number of heads is a multiple of the keys' heads",
+        "the scores are not read",
         [](const Match& match) {
-          auto heads = match.dim("H").value();
-          auto groups = match.dim("G").value();
-          return heads && groups && *groups > 0 && *heads % *groups == 0;
+          auto results = match.root().results();
+          return results.size() < 4 || results[3].isAbsent() || results[3].isUnused();
         },
-        ReasonCode::HeadCountUnproven);
-    c.require(
-        "a causal attention has as many keys as query rows",
-        [](const Match& match) {
-          return match.root().intAttr("is_causal", 0) == 0 ||
-                 match.dim("S").isKnownEqual(match.dim("T"));
-        },
-        ReasonCode::MaskUnprovenCausal);
+        ReasonCode::ValueEscapes);
+    c.check([this](const Match& m, Refusal& r) { return checkLayout(m, r); });
+    c.require("a past of both keys and values, or none, and none beside nonpad_kv_seqlen",
+              [this](const Match& match) {
+                bool past = match.find(pastKey);
+                return past == (match.find(pastValue) != nullptr) && !(past && match.find(lengths));
+              });
     c.require(
         "the scale is written, or the head width is a constant",
-        [](const Match& match) {
-          return match.root().attribute("scale") || match.dim("D").value().value_or(0) > 0;
+        [this](const Match& match) {
+          return match.root().attribute("scale") || factsOf(match).width.value().value_or(0) > 0;
         },
         ReasonCode::ScaleNotConstant);
     c.require(
@@ -75,40 +67,204 @@ public:
                  present->type().elementType() == match[q].type().elementType();
         },
         ReasonCode::DtypeMix);
-    c.check([this](const Match& match, Refusal& refusal) {
-      // A mask shorter than the keys is padded with "masked", one of width 1 too; only a full one
-      // is the same thing in Sdpa.
-      const Value* present = match.find(mask);
-      if (!present)
-        return true;
-      const TensorType& type = present->type();
-      if (type.hasRank() && type.rank() >= 1 && (type.dim(-1).isKnownEqual(match.dim("T"))))
-        return true;
-      return refusal.because([&] {
-        return MatchFailure{ReasonCode::ShapeUnknown, present->name().str(),
-                            "a mask as long as the keys", type.str(), ""};
-      });
-    });
+    c.check([this](const Match& m, Refusal& r) { return checkMask(m, r); });
+    c.require(
+        "a window that looks back only",
+        [](const Match& match) {
+          const Node& node = match.root();
+          int64_t left = node.intAttr("left_window_size", -1);
+          int64_t right = node.intAttr("right_window_size", -1);
+          return left >= -1 && left < INT64_MAX && right >= -1 && (right <= 0 || isCausal(node));
+        },
+        ReasonCode::WindowNotRepresentable);
+    c.require(
+        "the position of the first row, from which the causal or windowed range is counted",
+        [this](const Match& match) {
+          if (!isCausal(match.root()) && windowOf(match.root()) == 0)
+            return true;
+          Facts facts = factsOf(match);
+          return match.find(lengths) || facts.rows.isKnownEqual(facts.newKeys) ||
+                 (isCausal(match.root()) && facts.rows.isKnownLessEqual(facts.newKeys));
+        },
+        ReasonCode::MaskUnprovenCausal);
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
-    Node& attention = match.root();
-    llvm::SmallVector<Value*, 4> operands{&match[q], &match[k], &match[v]};
+    Node& node = match.root();
+    Facts facts = factsOf(match);
+    AttentionBuilder build(rewriter);
+    auto heads = [&](const Var& var, const Dim& count, const Dim& width) {
+      Value& value = match[var];
+      return facts.rank == 4 ? &value
+                             : &build.splitHeads(value, *count.value(), width.value().value_or(0));
+    };
+    AttentionBuilder::AttentionParts parts;
+    parts.query = heads(q, facts.heads, facts.width);
+    parts.key = heads(k, facts.groups, facts.width);
+    parts.value = heads(v, facts.groups, facts.valueWidth);
+    if (Value* past = match.find(pastKey)) {
+      parts.key = &build.concat(*past, *parts.key, 2);
+      parts.value = &build.concat(match[pastValue], *parts.value, 2);
+    }
     if (Value* present = match.find(mask))
-      operands.push_back(present);
-    std::vector<NamedAttribute> attributes;
-    float scale =
-        attention.attribute("scale")
-            ? attention.floatAttr("scale", 1.0f)
-            : static_cast<float>(1.0 / std::sqrt(static_cast<double>(*match.dim("D").value())));
-    attributes.push_back({"scale", Attribute::ofFloat(scale)});
-    if (float softcap = attention.floatAttr("softcap", 0.0f); softcap != 0.0f)
-      attributes.push_back({"softcap", Attribute::ofFloat(softcap)});
-    if (attention.intAttr("is_causal", 0) != 0)
-      attributes.push_back({"causal", Attribute::ofInt(1)});
-    Node& sdpa = rewriter.create("ai.kvopt::Sdpa", operands, std::move(attributes), 1, "attention");
-    rewriter.recordSources(sdpa, match.nodes());
-    return rewriter.replace(attention.result(), sdpa.result());
+      parts.mask = present->type().dim(-1).isKnownEqual(facts.tokens)
+                       ? present
+                       : &build.paddedMask(*present, build.extent(*parts.key, 2));
+    parts.scale = node.attribute("scale") ? static_cast<double>(node.floatAttr("scale", 1.0f))
+                                          : defaultScale(*facts.width.value());
+    parts.causal = isCausal(node);
+    parts.window = windowOf(node);
+    parts.softcap = node.floatAttr("softcap", 0.0f);
+    parts.pastLength = pastLength(match, facts, *parts.query, build);
+    Value* output = &build.sdpa(parts, match.nodes());
+    if (facts.rank == 3)
+      output = &build.mergeHeads(*output);
+    llvm::SmallVector<Rewriter::Replacement, 3> replacements{{&node.result(), output}};
+    Value* presents[] = {parts.key, parts.value};
+    for (unsigned i : {0u, 1u})
+      if (node.results().size() > i + 1 && !node.result(i + 1).isUnused())
+        replacements.push_back({&node.result(i + 1), presents[i]});
+    auto failure = rewriter.replace(replacements);
+    if (failure)
+      rewriter.discard();
+    return failure;
+  }
+
+private:
+  static bool isCausal(const Node& node) {
+    return node.intAttr("is_causal", 0) != 0 || node.intAttr("right_window_size", -1) == 0;
+  }
+  /// Keys that a row sees, itself included; 0: all.
+  static int64_t windowOf(const Node& node) { return node.intAttr("left_window_size", -1) + 1; }
+
+  Facts factsOf(const Match& match) const {
+    const Node& node = match.root();
+    const TensorType& query = match[q].type();
+    const TensorType& key = match[k].type();
+    const TensorType& value = match[v].type();
+    Facts facts;
+    facts.rank = query.hasRank() ? query.rank() : 0;
+    if (facts.rank == 4) {
+      facts.heads = query.dim(1);
+      facts.groups = key.dim(1);
+      facts.rows = query.dim(2);
+      facts.newKeys = key.dim(2);
+      facts.width = query.dim(3).value() ? query.dim(3) : key.dim(3);
+      facts.valueWidth = value.dim(3);
+    } else {
+      facts.heads = Dim::fixed(node.intAttr("q_num_heads", 0));
+      facts.groups = Dim::fixed(node.intAttr("kv_num_heads", 0));
+      facts.rows = query.dim(1);
+      facts.newKeys = key.dim(1);
+      facts.width = query.dim(2).dividedBy(facts.heads).value_or(Dim::unknown());
+      facts.valueWidth = value.dim(2).dividedBy(facts.groups).value_or(Dim::unknown());
+    }
+    facts.tokens = facts.newKeys;
+    if (const Value* past = match.find(pastKey))
+      facts.tokens = past->type().dim(2) + facts.newKeys;
+    return facts;
+  }
+
+  bool checkAttributes(const Match& match, Refusal& refusal) const {
+    static constexpr llvm::StringLiteral known[] = {"scale",
+                                                    "softcap",
+                                                    "is_causal",
+                                                    "qk_matmul_output_mode",
+                                                    "q_num_heads",
+                                                    "kv_num_heads",
+                                                    "left_window_size",
+                                                    "right_window_size",
+                                                    "softmax_precision"};
+    const Node& node = match.root();
+    auto refuse = [&](std::string found) {
+      return refusal.because([&] {
+        return MatchFailure{ReasonCode::PatternMismatch, node.name().str(),
+                            "only attributes that Sdpa can express", std::move(found), ""};
+      });
+    };
+    for (const NamedAttribute& attribute : node.attributes())
+      if (!llvm::is_contained(known, attribute.name) || attribute.value.isReference())
+        return refuse("attribute '" + attribute.name + "'");
+    // Sdpa computes in float: at least as precise as what these ask for.
+    auto precision = static_cast<ElementType>(
+        node.intAttr("softmax_precision", static_cast<int64_t>(ElementType::Float)));
+    if (precision != ElementType::Float && precision != ElementType::Float16 &&
+        precision != ElementType::BFloat16)
+      return refuse(fmt::format("a softmax in element type {}", static_cast<int64_t>(precision)));
+    return true;
+  }
+
+  bool checkLayout(const Match& match, Refusal& refusal) const {
+    const Node& node = match.root();
+    auto refuse = [&](ReasonCode code, const char* expected, std::string found) {
+      return refusal.because([&] {
+        return MatchFailure{code, node.name().str(), expected, std::move(found), ""};
+      });
+    };
+    for (const Var* var : {&q, &k, &v}) {
+      const TensorType& type = match[*var].type();
+      if (!type.hasRank())
+        return refuse(ReasonCode::DynamicRank, "a known rank", match[*var].name().str());
+      if ((type.rank() != 3 && type.rank() != 4) || type.rank() != match[q].type().rank())
+        return refuse(ReasonCode::LayoutUnsupported, "query, key and value of rank 3 or 4",
+                      type.str());
+    }
+    Facts facts = factsOf(match);
+    auto heads = facts.heads.value();
+    auto groups = facts.groups.value();
+    if (facts.rank == 3 && (*heads <= 0 || *groups <= 0))
+      return refuse(ReasonCode::HeadCountUnproven, "q_num_heads and kv_num_heads",
+                    fmt::format("{} and {}", *heads, *groups));
+    if (heads && groups && (*groups == 0 || *heads % *groups != 0))
+      return refuse(ReasonCode::HeadCountUnproven,
+                    "a number of heads that is a multiple of the keys' heads",
+                    fmt::format("{} and {}", *heads, *groups));
+    return true;
+  }
+
+  /// A mask shorter than the keys is padded with "masked", one of width 1 too.
+  bool checkMask(const Match& match, Refusal& refusal) const {
+    const Value* present = match.find(mask);
+    if (!present)
+      return true;
+    const TensorType& type = present->type();
+    if (type.hasRank() && type.rank() >= 1 && type.rank() <= 4)
+      return true;
+    return refusal.because([&] {
+      return MatchFailure{ReasonCode::DynamicRank, present->name().str(),
+                          "a mask of one to four axes", type.str(), ""};
+    });
+  }
+
+  /// p where `total` is p + S and p is a list; null for anything else.
+  static Value* withoutRows(Value& total, const Dim& rows) {
+    const Node* sum = total.producer();
+    if (!sum || !sum->is("Add"))
+      return nullptr;
+    for (unsigned i : {0u, 1u}) {
+      Value* part = sum->operand(i);
+      auto added = sum->operand(1 - i)->knownIntegers();
+      if (added && added->size() == 1 && added->front().isKnownEqual(rows) &&
+          part->type().elementType() == ElementType::Int64 && part->type().hasRank() &&
+          part->type().rank() == 1)
+        return part;
+    }
+    return nullptr;
+  }
+
+  /// The operand that states where the rows stand, or null where Sdpa assumes it anyway.
+  Value* pastLength(const Match& match, const Facts& facts, Value& query,
+                    AttentionBuilder& build) const {
+    if (Value* total = match.find(lengths)) {
+      if (Value* before = withoutRows(*total, facts.rows))
+        return before;
+      return &build.node("Sub", {*total, build.extent(query, 2)}, {}, "past_length");
+    }
+    if (!isCausal(match.root()) || facts.rows.isKnownEqual(facts.newKeys))
+      return nullptr;
+    if (Value* past = match.find(pastKey))
+      return &build.value(build.extent(*past, 2));
+    return &build.value(ints({0}));
   }
 };
 

@@ -4,55 +4,70 @@
 //            o = ai.kvopt.Sdpa(q, K, V, …)
 //   after    o = ai.kvopt.Sdpa(q, k, v, …)
 //
-// The shapes alone prove it: inserting an axis of extent one and merging adjacent axes move no
-// data, so head h of K is head h / N of k.
+// Decided by the index map of whatever lies before K and V: Expand, Tile, Gather with fixed
+// indices, repeated Concat, in any layout. A repetition in the order h mod G is another attention.
+#include "passes/analysis/head_broadcast.h"
 #include "passes/rule.h"
 
 namespace kvopt {
 namespace {
 
 class StripGqaBroadcast final : public Rule {
-  struct Chain {
-    Var kept, unsqueezed, expanded, whole;
-    Chain(const char* a, const char* b, const char* c, const char* d)
-        : kept(a), unsqueezed(b), expanded(c), whole(d) {}
+  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, sinks{"sinks"};
+
+  struct Plan {
+    HeadSource keys, values;
   };
-  Var q{"q"}, mask{"mask"}, sinks{"sinks"};
-  Chain k{"k", "k_unsqueezed", "k_expanded", "k_all_heads"};
-  Chain v{"v", "v_unsqueezed", "v_expanded", "v_all_heads"};
 
-  static P broadcast(const Chain& chain) {
-    P unsqueezed = oneOf("", {{"operand", op("Unsqueeze", {chain.kept, any()})},
-                              {"attribute", op("Unsqueeze", {chain.kept})}});
-    P expanded = op("Expand", {bind(chain.unsqueezed, escaping(std::move(unsqueezed))), any()});
-    P merged = op("Reshape", {bind(chain.expanded, escaping(std::move(expanded))), any()});
-    return bind(chain.whole, escaping(std::move(merged)));
-  }
-
-  static void broadcastShapes(Constraints& c, const Chain& chain, const std::string& width) {
-    c.shape(chain.kept, {"B", "G", "T", width});
-    c.shape(chain.unsqueezed, {"B", "G", "1", "T", width});
-    c.shape(chain.expanded, {"B", "G", "N", "T", width});
-    c.shape(chain.whole, {"B", "G*N", "T", width});
+  /// The fewest groups that keys and values can both be read in, if these are fewer than now.
+  std::optional<Plan> planOf(const Match& match, bool& interleaved) const {
+    std::vector<HeadSource> keys = headSources(match[k], interleaved);
+    std::vector<HeadSource> values = headSources(match[v], interleaved);
+    const Dim keyHeads = match[k].type().dim(1), valueHeads = match[v].type().dim(1);
+    for (size_t i = keys.size(); i-- > 0;) {
+      const Dim& groups = keys[i].groups;
+      const HeadSource* value = bestSource(values, groups);
+      if (!value || (groups.isKnownEqual(keyHeads) && groups.isKnownEqual(valueHeads)))
+        continue;
+      return Plan{*bestSource(keys, groups), *value};
+    }
+    return std::nullopt;
   }
 
 public:
   llvm::StringRef name() const override { return "strip-gqa-broadcast"; }
   RuleGroup group() const override { return RuleGroup::Strip; }
 
-  P pattern() const override {
-    return op("ai.kvopt::Sdpa", {q, broadcast(k), broadcast(v), maybe(mask), maybe(sinks)});
-  }
+  P pattern() const override { return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask), maybe(sinks)}); }
 
   void constraints(Constraints& c) const override {
-    broadcastShapes(c, k, "D");
-    broadcastShapes(c, v, "Dv");
+    c.check([this](const Match& match, Refusal& refusal) {
+      bool interleaved = false;
+      if (planOf(match, interleaved))
+        return true;
+      return refusal.because([&] {
+        if (interleaved)
+          return MatchFailure{ReasonCode::HeadCountUnproven, match[k].name().str(),
+                              "query heads h / N to share a group",
+                              "groups repeated in the order h mod G", ""};
+        return MatchFailure{ReasonCode::PatternMismatch, match[k].name().str(),
+                            "keys and values that are repeated over heads alike",
+                            match[k].type().str(), ""};
+      });
+    });
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& before = match.root();
-    llvm::SmallVector<Value*, 5> operands{&match[q], &match[k.kept], &match[v.kept],
-                                          match.find(mask), match.find(sinks)};
+    bool interleaved = false;
+    Plan plan = *planOf(match, interleaved);
+    Value* keys = groupedHeads(plan.keys, rewriter);
+    Value* values = keys ? groupedHeads(plan.values, rewriter) : nullptr;
+    if (!values)
+      return MatchFailure{ReasonCode::ShapeUnknown, match[k].name().str(),
+                          "extents that graph inputs have", match[k].type().str(), ""};
+    llvm::SmallVector<Value*, 5> operands{&match[q], keys, values, match.find(mask),
+                                          match.find(sinks)};
     while (!operands.back())
       operands.pop_back();
     std::vector<NamedAttribute> attributes;

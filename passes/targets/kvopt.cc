@@ -90,54 +90,84 @@ private:
   }
 
   llvm::Error lowerCached(AttentionSite& site) {
-    Rewriter rewriter(graph, ruleName, journal);
     Node& sdpa = *site.node;
-    rewireShapeReaders(*site.key->past, site.key->axis, rewriter);
-    rewireShapeReaders(*site.value->past, site.value->axis, rewriter);
+    {
+      // Where readers in every branch see it.
+      Rewriter outermost(graph, ruleName, journal);
+      rewireShapeReaders(*site.key->past, site.key->axis, outermost);
+      rewireShapeReaders(*site.value->past, site.value->axis, outermost);
+    }
+    Rewriter rewriter(sdpa.graph(), ruleName, journal);
 
-    Value& mask = maskOperand(sdpa, rewriter);
+    Value& mask = maskOperand(sdpa);
     std::vector<NamedAttribute> attributes = attentionAttributes(sdpa, mask);
     Value* operands[] = {sdpa.operand(0),
                          site.key->fresh,
                          site.value->fresh,
                          site.key->past,
                          site.value->past,
-                         pastLength,
+                         site.key->fromStart ? &noLength() : pastLength,
                          &mask};
     Node& fused =
         rewriter.create("ai.kvopt::InPlaceKvSdpa", operands, std::move(attributes), 3, "attention");
     // Not earlier than the attention: shapes of the past are read before it is overwritten.
-    graph.moveBefore(fused, &sdpa);
+    sdpa.graph().moveBefore(fused, &sdpa);
     recordOrigin(fused, site, rewriter);
     CacheUpdate key = *site.key;
     CacheUpdate value = *site.value;
-    std::string keyName = key.present->name().str();
-    std::string valueName = value.present->name().str();
-    std::optional<MatchFailure> failure = rewriter.replace({{&sdpa.result(), &fused.result(0)},
-                                                            {key.present, &fused.result(1)},
-                                                            {value.present, &fused.result(2)}});
+    std::string keyName = key.output->name().str();
+    std::string valueName = value.output->name().str();
+    llvm::SmallVector<Rewriter::Replacement, 3> replacements{{&sdpa.result(), &fused.result(0)}};
+    if (!key.fromStart) {
+      replacements.push_back({key.present, &fused.result(1)});
+      replacements.push_back({value.present, &fused.result(2)});
+    }
+    std::optional<MatchFailure> failure = rewriter.replace(replacements);
     if (failure) {
       rewriter.discard();
       return unsupported("site {}: {}", site.id(), failure->str());
     }
+    if (key.fromStart) {
+      handOut(*key.present, fused.result(1));
+      handOut(*value.present, fused.result(2));
+    }
+    if (site.pastFlag)
+      addFlag(*site.pastFlag, manifest);
     used.insert(sdpa.operand(0)->type().elementType());
     makeShared(key, fused.result(1));
     makeShared(value, fused.result(2));
     // What the site pointed to is erased when every site is done.
     site.node = &fused;
-    site.key->present = &fused.result(1);
-    site.value->present = &fused.result(2);
+    for (CacheUpdate* update : {&*site.key, &*site.value}) {
+      update->present = &fused.result(update == &*site.key ? 1 : 2);
+      if (!fused.graph().parentNode())
+        update->output = update->present;
+    }
     site.key->concat = site.value->concat = nullptr;
     describe(key, keyName, site.layer, CacheRole::Key);
     describe(value, valueName, site.layer, CacheRole::Value);
     return llvm::Error::success();
   }
 
+  /// The length of a past that is not read.
+  Value& noLength() {
+    if (!zeroLength)
+      zeroLength = &graph.addConstant("no_past_length", int64Tensor({0}));
+    return *zeroLength;
+  }
+
+  /// The branch gives `present` instead of the new rows, which others go on reading.
+  static void handOut(const Value& rows, Value& present) {
+    Graph& branch = present.graph();
+    for (unsigned slot = 0; slot < branch.outputs().size(); ++slot)
+      if (branch.outputs()[slot] == &rows)
+        branch.setOutput(slot, present);
+  }
+
   /// Attention without a cache keeps its operator; its function needs every operand and attribute.
   llvm::Error completeUncached(AttentionSite& site) {
-    Rewriter rewriter(graph, ruleName, journal);
     Node& sdpa = *site.node;
-    Value& mask = maskOperand(sdpa, rewriter);
+    Value& mask = maskOperand(sdpa);
     std::vector<NamedAttribute> attributes = attentionAttributes(sdpa, mask);
     for (NamedAttribute& attribute : attributes)
       sdpa.setAttribute(attribute.name, std::move(attribute.value));
@@ -147,12 +177,12 @@ private:
   }
 
   /// The site's mask, or a neutral one: a function's body cannot do without the operand.
-  Value& maskOperand(Node& sdpa, Rewriter& rewriter) {
+  Value& maskOperand(Node& sdpa) {
     if (Value* mask = sdpa.operand(3))
       return *mask;
     if (!neutralMask)
       neutralMask =
-          &rewriter.constant("no_mask", floatScalar(sdpa.operand(0)->type().elementType(), 0.0, 4));
+          &graph.addConstant("no_mask", floatScalar(sdpa.operand(0)->type().elementType(), 0.0, 4));
     return *neutralMask;
   }
 
@@ -168,7 +198,10 @@ private:
   }
 
   static void recordOrigin(Node& fused, const AttentionSite& site, Rewriter& rewriter) {
-    rewriter.recordSources(fused, {site.key->concat, site.value->concat, site.node});
+    if (site.key->fromStart)
+      rewriter.recordSources(fused, site.node);
+    else
+      rewriter.recordSources(fused, {site.key->concat, site.value->concat, site.node});
     Metadata metadata = fused.metadata();
     for (const auto& [key, text] : site.node->metadata())
       metadata.emplace_back(key == ruleMetadataKey ? "kvopt.raised_by" : key + ".raised", text);
@@ -213,10 +246,14 @@ private:
     update.past->setType(type);
     present.setType(type);
     presentTypes.emplace_back(&present, type);
+    if (present.graph().parentNode())
+      presentTypes.emplace_back(update.output, type);
   }
 
   void describe(const CacheUpdate& update, const std::string& presentName, unsigned layer,
                 CacheRole role) {
+    if (!described.insert(update.past).second)
+      return;
     ManifestCache cache = describeCache(update, layer, role);
     cache.present = presentName;
     cache.oneBuffer = true;
@@ -256,6 +293,9 @@ private:
   Dim lengthSymbol;
   Value* pastLength = nullptr;
   Value* neutralMask = nullptr;
+  Value* zeroLength = nullptr;
+  /// Pasts whose caches the manifest names.
+  std::set<const Value*> described;
   /// Shape nodes that are meant to read the buffer's extents.
   std::set<const Node*> capacityReaders;
   std::set<ElementType> used;
@@ -295,6 +335,8 @@ public:
   /// The fused node produces both presents: none of its operands may depend on them, and whoever
   /// reads their shape would see the capacity.
   static std::optional<MatchFailure> dependsOnPresent(const AttentionSite& site) {
+    if (site.key->fromStart)
+      return std::nullopt;
     const Value* presents[] = {site.key->present, site.value->present};
     for (const Value* operand :
          {site.node->operand(0), site.node->operand(3), site.key->fresh, site.value->fresh}) {

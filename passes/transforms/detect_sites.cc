@@ -7,7 +7,7 @@ namespace {
 class DetectSites final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
-    context.sites = findSites(model.graph());
+    context.sites = explainedSites(model, context);
     for (const AttentionSite& site : context.sites)
       context.count("detect-sites", site.isMatched() ? "matched" : "missed");
     return llvm::Error::success();

@@ -41,7 +41,7 @@ public:
     const Target* target = context.targets.find(targetName);
     if (!target)
       return usageError("there is no target '{}'", targetName).hint("see: kvopt list targets");
-    context.sites = findSites(model.graph());
+    context.sites = explainedSites(model, context);
     llvm::SmallVector<AttentionSite*, 32> chosen;
     unsigned refused = 0;
     const AttentionSite* firstRefused = nullptr;

@@ -6,6 +6,7 @@
 // Where the runtime may overwrite the past, the new rows are all that is written. Everything is
 // checked before the first byte is: after an error the cache is what it was.
 #include "runtime/attention_call.h"
+#include "runtime/past_lengths.h"
 
 #include <cstring>
 #include <fmt/format.h>
@@ -42,19 +43,6 @@ llvm::Error checkCache(const KernelContext& context, const CacheOperands& cache)
     return context.error(fmt::format("new rows of the {} are {} wide, those of the cache {}",
                                      cache.name, cache.fresh.shape[3], cache.width()));
   return llvm::Error::success();
-}
-
-/// The number of rows each batch row holds already.
-llvm::Expected<llvm::SmallVector<int64_t, 4>> pastLengths(const KernelContext& context,
-                                                          int64_t batches) {
-  const TensorView& lengths = context.in(5);
-  if (lengths.element != ElementType::Int64 || lengths.rank() > 1 ||
-      (lengths.elementCount() != 1 && lengths.elementCount() != batches))
-    return context.error("past_length must be int64 of shape [1] or [batch]");
-  llvm::SmallVector<int64_t, 4> result;
-  for (int64_t batch = 0; batch < batches; ++batch)
-    result.push_back(lengths.as<int64_t>()[lengths.elementCount() == 1 ? 0 : batch]);
-  return result;
 }
 
 /// The storage of a present: the past's own where it may be overwritten. One that nobody reads
@@ -119,7 +107,7 @@ llvm::Error inPlaceKvSdpa(KernelContext& context) {
     return context.error(fmt::format("{} new key rows, {} new value rows and the query's rows must "
                                      "be as many",
                                      rows, value.fresh.shape[rowAxis]));
-  auto lengths = pastLengths(context, query.shape[0]);
+  auto lengths = pastLengths(context, 5, query.shape[0]);
   if (!lengths)
     return lengths.takeError();
   llvm::SmallVector<int64_t, 4> totals;

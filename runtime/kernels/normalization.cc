@@ -5,33 +5,12 @@
 #include "runtime/broadcast.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
+#include "runtime/normalize_row.h"
 
-#include <cmath>
 #include <fmt/format.h>
 
 namespace kvopt {
 namespace {
-
-struct Statistics {
-  double mean = 0.0;
-  double inverseDeviation = 0.0;
-};
-
-Statistics statisticsOf(const float* row, int64_t length, double epsilon, bool centred) {
-  Statistics result;
-  if (centred) {
-    for (int64_t i = 0; i < length; ++i)
-      result.mean += static_cast<double>(row[i]);
-    result.mean /= static_cast<double>(length);
-  }
-  double squares = 0.0;
-  for (int64_t i = 0; i < length; ++i) {
-    double difference = static_cast<double>(row[i]) - result.mean;
-    squares += difference * difference;
-  }
-  result.inverseDeviation = 1.0 / std::sqrt(squares / static_cast<double>(length) + epsilon);
-  return result;
-}
 
 /// An operand under the shape of the normalised axes, as f32; null when absent.
 llvm::Expected<const float*> alongAxes(KernelContext& context, unsigned operand,
@@ -100,14 +79,8 @@ llvm::Error normalize(KernelContext& context, bool centred) {
   llvm::SmallVector<double, 16> means(static_cast<size_t>(rows));
   llvm::SmallVector<double, 16> inverses(static_cast<size_t>(rows));
   context.parallelFor(rows, [&](int64_t row) {
-    const float* x = *from + row * length;
-    float* y = *to + row * length;
-    Statistics statistics = statisticsOf(x, length, epsilon, centred);
-    for (int64_t i = 0; i < length; ++i) {
-      double value = (static_cast<double>(x[i]) - statistics.mean) * statistics.inverseDeviation *
-                     static_cast<double>((*scale)[i]);
-      y[i] = static_cast<float>(*bias ? value + static_cast<double>((*bias)[i]) : value);
-    }
+    const RowStatistics statistics = normalizeRow(*from + row * length, *to + row * length, length,
+                                                  epsilon, centred, *scale, *bias);
     means[static_cast<size_t>(row)] = statistics.mean;
     inverses[static_cast<size_t>(row)] = statistics.inverseDeviation;
   });

@@ -1,13 +1,16 @@
-// Reductions over axes: ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd. Axes are an
+// Reductions over axes: ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceSumSquare
+// (sum of x²), ReduceL1 (sum of |x|), ReduceL2 (square root of the sum of x²). Axes are an
 // attribute before opset 18 (ReduceSum: 13) and an operand since.
 #include "runtime/broadcast.h"
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"
 
+#include <cmath>
+
 namespace kvopt {
 namespace {
 
-enum class Reduction { Sum, Mean, Max, Min, Product };
+enum class Reduction { Sum, Mean, Max, Min, Product, SumSquare, L1, L2 };
 
 struct Axes {
   llvm::SmallVector<bool, 6> reduced;
@@ -59,6 +62,12 @@ template <class S> S combine(Reduction kind, S total, S value) {
     return value > total || value != value ? value : total;
   case Reduction::Min:
     return value < total || value != value ? value : total;
+  case Reduction::SumSquare:
+  case Reduction::L2:
+    return wrapping<S>(total, wrapping<S>(value, value, std::multiplies<>()), std::plus<>());
+  case Reduction::L1:
+    return value < S(0) ? wrapping<S>(total, value, std::minus<>())
+                        : wrapping<S>(total, value, std::plus<>());
   default:
     return wrapping<S>(total, value, std::plus<>());
   }
@@ -98,6 +107,8 @@ void reduce(Reduction kind, const TensorView& input, const Axes& axes, llvm::Arr
       else
         total /= static_cast<S>(perResult);
     }
+    if (kind == Reduction::L2)
+      total = static_cast<S>(std::sqrt(static_cast<double>(total)));
     output[i] = store<T>(static_cast<ArithmeticType<T>>(total));
   }
 }
@@ -136,6 +147,9 @@ void register_reduction(KernelRegistry& registry) {
   registry.add("ReduceMax", 1, reduction<Reduction::Max>);
   registry.add("ReduceMin", 1, reduction<Reduction::Min>);
   registry.add("ReduceProd", 1, reduction<Reduction::Product>);
+  registry.add("ReduceSumSquare", 1, reduction<Reduction::SumSquare>);
+  registry.add("ReduceL1", 1, reduction<Reduction::L1>);
+  registry.add("ReduceL2", 1, reduction<Reduction::L2>);
 }
 
 } // namespace kvopt

@@ -1,9 +1,32 @@
 // ai.kvopt::Sdpa: grouped attention over keys and values of one length. The formula is that of
 // AttentionView (runtime/kernels/simd/attention.h).
 #include "runtime/attention_call.h"
+#include "runtime/past_lengths.h"
+
+#include <fmt/format.h>
 
 namespace kvopt {
 namespace {
+
+/// Keys of each batch row: past_length[b] + S, in [0, T].
+llvm::Expected<llvm::SmallVector<int64_t, 4>> totalLengths(const KernelContext& context,
+                                                           const AttentionOperands& operands) {
+  if (operands.query.rank() != 4 || operands.key.rank() != 4)
+    return context.error("query and key must have rank 4");
+  auto lengths = pastLengths(context, 5, operands.query.shape[0]);
+  if (!lengths)
+    return lengths.takeError();
+  int64_t rows = operands.query.shape[2];
+  int64_t tokens = operands.key.shape[2];
+  for (int64_t& length : *lengths) {
+    int64_t total = 0;
+    if (__builtin_add_overflow(length, rows, &total) || total < 0 || total > tokens)
+      return context.error(
+          fmt::format("past length {} and {} query rows do not fit {} keys", length, rows, tokens));
+    length = total;
+  }
+  return lengths;
+}
 
 llvm::Error sdpa(KernelContext& context) {
   const Node& node = context.node();
@@ -21,6 +44,15 @@ llvm::Error sdpa(KernelContext& context) {
   operands.causal = node.intAttr("causal", 0) != 0;
   operands.window = node.intAttr("window", 0);
   operands.softcap = node.floatAttr("softcap", 0.0f);
+  llvm::SmallVector<int64_t, 4> totals;
+  if (context.has(5)) {
+    auto lengths = totalLengths(context, operands);
+    if (!lengths)
+      return lengths.takeError();
+    totals = std::move(*lengths);
+    operands.totalLengths = totals;
+    operands.maskTokens = operands.key.shape[2];
+  }
   return attentionResult(context, operands, 0);
 }
 

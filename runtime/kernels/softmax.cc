@@ -1,15 +1,32 @@
-// Softmax: y[i] = exp(x[i] - max) / sum_j exp(x[j] - max), along one axis (opset 13), or over the
-// axes from `axis` on taken as one (before).
+// Along one axis (opset 13), or over the axes from `axis` on taken as one (before):
+//
+//   Softmax      y[i] = exp(x[i] - max) / sum_j exp(x[j] - max)
+//   LogSoftmax   y[i] = x[i] - max - log(sum_j exp(x[j] - max))
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
 #include "runtime/kernels/simd/elementwise.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace kvopt {
 namespace {
+
+void logSoftmaxRow(const float* in, float* out, size_t count) {
+  const float maximum = *std::max_element(in, in + count);
+  double sum = 0;
+  for (size_t i = 0; i < count; ++i)
+    sum += std::exp(static_cast<double>(in[i]) - static_cast<double>(maximum));
+  const double logarithm = std::log(sum);
+  for (size_t i = 0; i < count; ++i)
+    out[i] =
+        static_cast<float>(static_cast<double>(in[i]) - static_cast<double>(maximum) - logarithm);
+}
 
 /// Softmax over the middle of [outer, length, inner].
 llvm::Error softmaxOver(KernelContext& context, int64_t outer, int64_t length, int64_t inner) {
   const TensorView& input = context.in(0);
+  const auto compute = context.node().is("LogSoftmax") ? logSoftmaxRow : softmaxRow;
   auto output = context.output(0, input.element, input.shape);
   if (!output)
     return output.takeError();
@@ -23,7 +40,7 @@ llvm::Error softmaxOver(KernelContext& context, int64_t outer, int64_t length, i
     return to.takeError();
   if (inner == 1) {
     context.parallelFor(outer, [&](int64_t row) {
-      softmaxRow(*from + row * length, *to + row * length, static_cast<size_t>(length));
+      compute(*from + row * length, *to + row * length, static_cast<size_t>(length));
     });
   } else {
     auto line = context.scratch(static_cast<size_t>(length) * sizeof(float));
@@ -34,7 +51,7 @@ llvm::Error softmaxOver(KernelContext& context, int64_t outer, int64_t length, i
       int64_t start = row / inner * length * inner + row % inner;
       for (int64_t i = 0; i < length; ++i)
         gathered[i] = (*from)[start + i * inner];
-      softmaxRow(gathered, gathered, static_cast<size_t>(length));
+      compute(gathered, gathered, static_cast<size_t>(length));
       for (int64_t i = 0; i < length; ++i)
         (*to)[start + i * inner] = gathered[i];
     }
@@ -67,8 +84,10 @@ llvm::Error softmaxFlattened(KernelContext& context) {
 } // namespace
 
 void register_softmax(KernelRegistry& registry) {
-  registry.add("Softmax", 1, softmaxFlattened, 12);
-  registry.add("Softmax", 13, softmax);
+  for (const char* name : {"Softmax", "LogSoftmax"}) {
+    registry.add(name, 1, softmaxFlattened, 12);
+    registry.add(name, 13, softmax);
+  }
 }
 
 } // namespace kvopt

@@ -1,6 +1,7 @@
 // Elementwise maths of one operand.
 #include "runtime/element_dispatch.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace kvopt {
@@ -78,6 +79,27 @@ llvm::Error ceil(KernelContext& context) {
   return map(context, FloatTypes(), [](auto x) { return std::ceil(x); });
 }
 
+/// To the nearest integer, halves to the even one.
+llvm::Error round(KernelContext& context) {
+  return map(context, FloatTypes(), [](auto x) { return std::nearbyint(x); });
+}
+
+/// -1, 0 or 1; NaN for NaN
+llvm::Error sign(KernelContext& context) {
+  return map(context, NumericTypes(), [](auto x) {
+    using T = decltype(x);
+    return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;
+  });
+}
+
+/// log(1 + e^x)
+llvm::Error softplus(KernelContext& context) {
+  return map(context, FloatTypes(), [](auto x) {
+    using T = decltype(x);
+    return std::max(x, T(0)) + std::log1p(std::exp(-std::abs(x)));
+  });
+}
+
 /// 1 / (1 + e^-x)
 llvm::Error sigmoid(KernelContext& context) {
   return map(context, FloatTypes(), [](auto x) { return 1 / (1 + std::exp(-x)); });
@@ -125,6 +147,9 @@ void register_unary(KernelRegistry& registry) {
   registry.add("Cos", 7, cos);
   registry.add("Floor", 6, floor);
   registry.add("Ceil", 6, ceil);
+  registry.add("Round", 11, round);
+  registry.add("Sign", 9, sign);
+  registry.add("Softplus", 1, softplus);
 }
 
 } // namespace kvopt

@@ -9,7 +9,7 @@ namespace {
 TEST(AppTest, HelpAndVersionAreNoErrors) {
   ProgramResult help = runProgram({"--help"});
   EXPECT_EQ(help.code, 0);
-  for (const char* command : {"inspect", "rewrite", "verify", "run", "opt", "list"})
+  for (const char* command : {"inspect", "explain", "rewrite", "verify", "run", "opt", "list"})
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   EXPECT_EQ(runProgram({"rewrite", "--help"}).code, 0);
   ProgramResult version = runProgram({"--version"});
@@ -56,7 +56,7 @@ TEST(AppTest, BadInputIsOneLineAndExitsWithThree) {
       folder.path() + "/missing.onnx", folder.path(), write("empty.onnx", ""),
       write("text.onnx", "This is not a model.\n"), write("truncated.onnx", truncated)};
   for (const std::string& path : paths)
-    for (const char* command : {"inspect", "verify", "run"}) {
+    for (const char* command : {"inspect", "explain", "verify", "run"}) {
       std::vector<std::string> arguments{command, path};
       if (arguments[0] == "verify")
         arguments.push_back(path);
@@ -76,8 +76,22 @@ TEST(AppTest, ListKnowsEveryKind) {
     EXPECT_NE(result.out, "") << what;
     nlohmann::json json = runJson({"list", what});
     EXPECT_EQ(json["schema"], "kvopt/list/1");
-    EXPECT_EQ(json[what].size(), countLines(result.out));
+    // A reason has its meaning, what to do and an example on lines of their own.
+    size_t lines = std::string(what) == "reasons" ? 4 : 1;
+    EXPECT_EQ(json[what].size() * lines, countLines(result.out));
   }
+}
+
+TEST(AppTest, ReasonsAreDocumented) {
+  nlohmann::json json = runJson({"list", "reasons"});
+  for (const nlohmann::json& reason : json["reasons"])
+    for (const char* key : {"name", "text", "remedy", "example", "hint"})
+      EXPECT_NE(reason[key].get<std::string>(), "") << reason;
+  ProgramResult page = runProgram({"list", "reasons", "--markdown"});
+  EXPECT_EQ(page.code, 0);
+  EXPECT_NE(page.out.find("## cache-escapes"), std::string::npos);
+  EXPECT_EQ(runProgram({"list", "rules", "--markdown"}).code, 2);
+  EXPECT_EQ(runProgram({"list", "reasons", "--markdown", "--format", "json"}).code, 2);
 }
 
 } // namespace

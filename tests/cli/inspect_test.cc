@@ -52,5 +52,46 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+TEST(InspectTable, SeveralModelsAreOneTableOfFixedColumns) {
+  ProgramResult result =
+      runProgram({"inspect", shippedModel("kjv"), shippedModel("gpt2-dynamo18-eager")});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(countLines(result.out), 3u) << result.out;
+  EXPECT_EQ(result.out.rfind("model ", 0), 0u) << result.out;
+  EXPECT_NE(result.out.find("\nkjv  "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\ngpt2-dynamo18-eager  "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("4/2×32"), std::string::npos) << result.out;
+  // A row does not depend on the others.
+  ProgramResult other = runProgram(
+      {"inspect", shippedModel("qwen2-dynamo23-sdpa"), shippedModel("gpt2-dynamo18-eager")});
+  std::string row = result.out.substr(result.out.find("\ngpt2"));
+  EXPECT_NE(other.out.find(row), std::string::npos) << other.out;
+}
+
+TEST(InspectTable, JsonHoldsEveryModel) {
+  nlohmann::json json =
+      runJson({"inspect", shippedModel("kjv"), shippedModel("gpt2-dynamo18-eager")});
+  EXPECT_EQ(json["schema"], "kvopt/inspect/1");
+  ASSERT_EQ(json["models"].size(), 2u);
+  nlohmann::json alone = runJson({"inspect", shippedModel("kjv")});
+  alone.erase("schema");
+  EXPECT_EQ(json["models"][0], alone);
+}
+
+TEST(InspectTable, AnUnreadableFileIsARowAndExitsWithThree) {
+  TemporaryFolder folder;
+  std::string missing = folder.path("missing.onnx");
+  std::vector<std::string> arguments{"inspect", missing, shippedModel("kjv")};
+  ProgramResult result = runProgram(arguments);
+  EXPECT_EQ(result.code, 3);
+  EXPECT_EQ(countLines(result.out), 3u) << result.out;
+  EXPECT_NE(result.out.find("unreadable"), std::string::npos) << result.out;
+  EXPECT_EQ(countLines(result.err), 1u) << result.err;
+  EXPECT_NE(result.err.find(missing), std::string::npos) << result.err;
+  nlohmann::json json = runJson(arguments, 3);
+  EXPECT_NE(json["models"][0]["error"], "");
+  EXPECT_EQ(json["models"][1]["sites"].size(), 4u);
+}
+
 } // namespace
 } // namespace kvopt

@@ -74,6 +74,34 @@ TEST(RewriteTest, NothingIsWrittenOnADryRunOrARefusal) {
   EXPECT_EQ(folder.entryCount(), 0u);
 }
 
+TEST(RewriteTest, ARefusalIsAJsonObjectToo) {
+  TemporaryFolder folder;
+  nlohmann::json json = runJson(
+      rewriteTo(folder.path("f.onnx"), {"--disable", "raise-spelled-attention"}), /*code=*/1);
+  EXPECT_EQ(json["schema"], "kvopt/rewrite/1");
+  EXPECT_TRUE(json["output"].is_null());
+  EXPECT_EQ(json["sites"]["rewritten"], 0);
+  EXPECT_EQ(json["sites"]["total"], 2);
+  EXPECT_NE(json["message"], "");
+  ASSERT_EQ(json["refused"].size(), 2u);
+  for (const nlohmann::json& refusal : json["refused"]) {
+    EXPECT_TRUE(refusal["code"].is_string());
+    EXPECT_NE(refusal["node"], "");
+    EXPECT_NE(refusal["hint"], "");
+  }
+  EXPECT_EQ(json["refused"][1]["id"], "L1");
+  EXPECT_EQ(folder.entryCount(), 0u);
+}
+
+TEST(RewriteTest, OnlyKnownRulesAndPassesCanBeDisabled) {
+  TemporaryFolder folder;
+  ProgramResult unknown = runProgram(rewriteTo(folder.path("f.onnx"), {"--disable", "no-rule"}));
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.err.find("'no-rule'"), std::string::npos) << unknown.err;
+  EXPECT_EQ(runProgram(rewriteTo(folder.path("f.onnx"), {"--disable", "raise-attention"})).code, 1);
+  EXPECT_EQ(folder.entryCount(), 0u);
+}
+
 TEST(RewriteTest, RewritingTwiceSaysThatThereIsNothingToRewrite) {
   TemporaryFolder folder;
   ASSERT_EQ(runProgram(rewriteTo(folder.path("f.onnx"))).code, 0);

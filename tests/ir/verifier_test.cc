@@ -36,11 +36,11 @@ protected:
     std::string present = ("present" + suffix).str();
     return graph.create("test::Write", {&fresh, &past}, {out, present});
   }
-  Graph& branchOf(Node& node) {
+  Graph& branchOf(Node& node, llvm::StringRef attribute = "body") {
     std::vector<std::unique_ptr<Graph>> graphs;
     graphs.push_back(std::make_unique<Graph>(model.context(), model.opsets, &node));
     Graph& branch = *graphs.front();
-    node.setAttribute("body", Attribute::ofGraphs(std::move(graphs), false));
+    node.setAttribute(attribute, Attribute::ofGraphs(std::move(graphs), false));
     return branch;
   }
   std::string problem() {
@@ -218,11 +218,27 @@ TEST_F(Verifier, OverwrittenOperandsAreNoOutputsAndNoConstants) {
   EXPECT_THAT(problem(), HasSubstr("value 'other': overwrites a graph output"));
 }
 
-TEST_F(Verifier, OverwrittenOperandsAreOfTheSameGraph) {
+TEST_F(Verifier, ABranchMayOverwriteWhatNobodyReadsAfterIt) {
   Value& past = input("past");
+  Value& x = input("x");
+  graph.create("Reshape", {&past}, {"early"});
   Node& holder = graph.create("If", {}, {"y"});
-  Graph& branch = branchOf(holder);
-  branch.create("test::Write", {&input("x"), &past}, {"o", "p"});
+  branchOf(holder, "then_branch").create("test::Write", {&x, &past}, {"o", "p"});
+  Graph& other = branchOf(holder, "else_branch");
+  other.create("test::Write", {&x, &past}, {"o", "p"});
+  EXPECT_EQ(problem(), "");
+  Node& inside = other.create("Many", {&past}, {"inside"});
+  EXPECT_THAT(problem(), HasSubstr("reads afterwards"));
+  other.moveBefore(inside, &other.nodes().front());
+  EXPECT_EQ(problem(), "");
+  graph.create("Many", {&past}, {"late"});
+  EXPECT_THAT(problem(), HasSubstr("node of 'late' (Many) reads afterwards"));
+}
+
+TEST_F(Verifier, ALoopOverwritesNothingFromOutside) {
+  Value& past = input("past");
+  Node& holder = graph.create("Loop", {}, {"y"});
+  branchOf(holder).create("test::Write", {&input("x"), &past}, {"o", "p"});
   EXPECT_THAT(problem(), HasSubstr("value 'past': overwrites a value of another graph"));
 }
 

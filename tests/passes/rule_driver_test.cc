@@ -106,6 +106,45 @@ TEST_F(DriverTest, WhatAnEditElsewhereMakesPossibleIsFound) {
   expectWellFormed();
 }
 
+TEST_F(DriverTest, RulesWorkInSubgraphsAndSeeWhatIsAroundThem) {
+  add(
+      "double-negation", [](const Var& x) { return op("Neg", {escaping(op("Neg", {x}))}); },
+      itself);
+  Value& a = input("a");
+  Value& negated = node("Neg", {&a}, "negated");
+  graph().addOutput(holder(negated, "y"));
+  EXPECT_EQ(driven(), 0u) << "subgraphs are not entered";
+  std::vector<const RuleRegistry::Entry*> all;
+  for (const RuleRegistry::Entry& entry : rules.all())
+    all.push_back(&entry);
+  auto result = applyRulesWithSubgraphs(graph(), all, journal);
+  ASSERT_TRUE(static_cast<bool>(result));
+  EXPECT_EQ(result->applications, 1u);
+  // The output of the branch has to be a value of the branch.
+  const Node& choice = *graph().outputs()[0]->producer();
+  const Graph& branch = *choice.attribute("then_branch")->graphs().front();
+  ASSERT_EQ(branch.nodes().size(), 1u);
+  EXPECT_EQ(branch.nodes().front().op(), OpName("Identity"));
+  EXPECT_EQ(branch.nodes().front().operand(0), &a);
+  EXPECT_EQ(branch.outputs()[0]->name(), "inner_result");
+}
+
+TEST_F(DriverTest, WhatAnEnclosingGraphComputesIsNotReplacedFromInside) {
+  Value& a = input("a");
+  Value& outer = node("Neg", {&a}, "outer");
+  Value& choice = holder(outer, "y");
+  graph().addOutput(choice);
+  Graph& branch = *choice.producer()->attributes().front().value.graphs().front();
+  Rewriter rewriter(branch, "test", journal);
+  Value& inner = rewriter.create("Relu", {&a}).result();
+  EXPECT_EQ(&inner.graph(), &branch);
+  auto failure = rewriter.replace(outer, inner);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->code, ReasonCode::InSubgraph);
+  rewriter.discard();
+  EXPECT_EQ(branch.nodes().size(), 1u);
+}
+
 TEST_F(DriverTest, ErasesMatchedNodesThatNobodyReads) {
   add(
       "fuse", [](const Var& x) { return op("Relu", {escaping(op("Neg", {x}))}); }, wrapIn("Tanh"));

@@ -180,6 +180,38 @@ TEST(FunctionBody, RaggedBatch) {
       }
 }
 
+/// Both operators on caches whose invalid rows are NaN, at lengths that differ by batch row.
+TEST(FunctionBody, RaggedSdpaAndAppendRows) {
+  for (int64_t opset : opsets)
+    for (std::vector<int64_t> past : {std::vector<int64_t>{7, 2}, {0, 9}, {4}}) {
+      AttentionCase c = grouped(3, past);
+      c.causal = true;
+      c.window = past[0] == 7 ? 5 : 0;
+      const AttentionProblem p(c);
+      const BodyResult body =
+          runBody("ai.kvopt::Sdpa", raggedSdpaFunctionText(opset, c.element), opset, c,
+                  {p.query, p.presentKey, p.presentValue, neutralMask(),
+                   floats({6}, {0, 0, 0, 0, 0, 0}), p.pastLength},
+                  1);
+      ASSERT_EQ(body.error, "");
+      KernelCall call("ai.kvopt::Sdpa");
+      call.in(p.query).in(p.presentKey).in(p.presentValue).absent().absent().in(p.pastLength);
+      p.attributes(call);
+      const KernelResult kernel = call.run();
+      ASSERT_EQ(kernel.error, "");
+      expectClose(body.outputs[0], kernel.outputs[0], 1e-5);
+
+      const BodyResult rows =
+          runBody("ai.kvopt::AppendRows", appendRowsFunctionText(opset, c.element), opset, c,
+                  {p.pastKey, p.keyNew, p.pastLength}, 1);
+      ASSERT_EQ(rows.error, "");
+      const KernelResult appended =
+          KernelCall("ai.kvopt::AppendRows").in(p.pastKey).in(p.keyNew).in(p.pastLength).run();
+      ASSERT_EQ(appended.error, "");
+      expectClose(rows.outputs[0], appended.outputs[0], 0);
+    }
+}
+
 TEST(FunctionBody, RowsThatSeeNothingAreZero) {
   for (int64_t opset : opsets)
     for (MaskForm mask : {MaskForm::additive, MaskForm::boolean}) {

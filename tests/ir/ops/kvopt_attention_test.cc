@@ -4,7 +4,22 @@
 namespace kvopt {
 namespace {
 
-using KvoptAttentionTest = ShapeGraphTest;
+class KvoptAttentionTest : public ShapeGraphTest {
+protected:
+  /// The type of an Sdpa result with past_length of the given type, or the error.
+  std::string typeWithLength(Value& length) {
+    Value& query = input({"B", "8", "S", "16"});
+    Value& key = input({"B", "2", "T", "16"});
+    Node& sdpa = node("ai.kvopt::Sdpa", {&query, &key, &key, nullptr, nullptr, &length});
+    sdpa.setAttribute("scale", Attribute::ofFloat(0.25f));
+    return inferred(sdpa.result());
+  }
+  std::string typeOfAppended(Value& fresh) {
+    Value& past = input({"B", "2", "P", "16"});
+    Value& length = input({"B"}, ElementType::Int64);
+    return inferred(node("ai.kvopt::AppendRows", {&past, &fresh, &length}).result());
+  }
+};
 
 TEST_F(KvoptAttentionTest, Sdpa) {
   struct Case {
@@ -50,6 +65,33 @@ TEST_F(KvoptAttentionTest, InPlaceWithTransposedKeys) {
   EXPECT_EQ(fused.result(2).type(), pastValue.type());
   fused.setAttribute("key_axis", Attribute::ofInt(1));
   EXPECT_EQ(inferred(fused.result()), "error: key_axis is 1, it should be 2 or 3");
+}
+
+TEST_F(KvoptAttentionTest, OnePastLength) {
+  EXPECT_EQ(typeWithLength(input({"1"}, ElementType::Int64)), "float[B, 8, S, 16]");
+}
+TEST_F(KvoptAttentionTest, PastLengthOfEachBatchRow) {
+  EXPECT_EQ(typeWithLength(input({"B"}, ElementType::Int64)), "float[B, 8, S, 16]");
+}
+TEST_F(KvoptAttentionTest, TooManyPastLengths) {
+  EXPECT_EQ(typeWithLength(input({"B + 2"}, ElementType::Int64)),
+            "error: past_length has B + 2 elements, not 1 or one a batch row");
+}
+TEST_F(KvoptAttentionTest, PastLengthOfAnotherType) {
+  EXPECT_EQ(typeWithLength(input({"1"}, ElementType::Int32)),
+            "error: past_length is int32[1], it should be int64");
+}
+
+TEST_F(KvoptAttentionTest, AppendRows) {
+  EXPECT_EQ(typeOfAppended(input({"B", "2", "S", "16"})), "float[B, 2, P + S, 16]");
+}
+TEST_F(KvoptAttentionTest, AppendRowsOfOtherHeads) {
+  EXPECT_EQ(typeOfAppended(input({"B", "4", "S", "16"})),
+            "error: head counts of past and fresh rows differ: 2 and 4");
+}
+TEST_F(KvoptAttentionTest, AppendRowsOfAnotherType) {
+  EXPECT_EQ(typeOfAppended(input({"B", "2", "S", "16"}, ElementType::Float16)),
+            "error: the past is float[B, 2, P, 16], the fresh rows are float16[B, 2, S, 16]");
 }
 
 } // namespace

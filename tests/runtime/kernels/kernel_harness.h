@@ -231,7 +231,7 @@ struct KernelResult {
 class KernelCall {
 public:
   explicit KernelCall(const char* op, int64_t opset = 18)
-      : opName(op), imports{{"", opset}, {kvoptDomain, 1}} {}
+      : opName(op), imports{{"", opset}, {kvoptDomain, 1}, {"com.microsoft", 1}} {}
 
   KernelCall& in(TestTensor tensor, bool overwritable = false) {
     operands.push_back({std::move(tensor), true, overwritable});

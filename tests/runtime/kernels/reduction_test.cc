@@ -38,6 +38,18 @@ TEST(Reduction, NoAxes) {
     expectTensor(KernelCall(op).in(x).attr("noop_with_empty_axes", 1).run(), {2, 2}, {1, 2, 3, 4});
 }
 
+TEST(Reduction, Norms) {
+  const TestTensor x = floats({2, 2}, {3, -4, 1, -2});
+  auto run = [](const char* op, const TestTensor& of) {
+    return KernelCall(op).in(of).in(int64s({1})).attr("keepdims", 0).run();
+  };
+  expectTensor(run("ReduceL1", x), {2}, {7, 3});
+  expectTensor(run("ReduceSumSquare", x), {2}, {25, 5});
+  expectTensor(run("ReduceL2", x), {2}, {5, std::sqrt(5.0)}, 1e-7);
+  expectTensor(run("ReduceL1", int64s({1, 2}, {-3, -4})), {1}, {7});
+  expectTensor(run("ReduceL2", {ElementType::Float16, {1, 2}, {300, 400}}), {1}, {500});
+}
+
 TEST(Reduction, EmptyExtents) {
   auto run = [](const char* op, Extents shape, int axis) {
     return KernelCall(op).in(floats(shape, {})).in(int64s({double(axis)})).run();

@@ -94,10 +94,64 @@ TEST(RotaryEmbedding, EmptyAndRefused) {
   expectError(rotary(x, 2, int64s({1, 1}, {6})).run(), "position 6 is outside");
   expectError(rotary(x, 2, int64s({1, 1}, {-1})).run(), "position -1 is outside");
   expectError(rotary(x, 2, int64s({1, 2}, {0, 0})).run(), "position_ids must be [B,S]");
-  expectError(rotary(x, 4, int64s({1, 1}, {0})).run(), "rows must have 2 elements");
+  expectError(rotary(x, 4, int64s({1, 1}, {0})).run(), "4 pairs of heads 4 wide");
+  expectError(rotary(x, 1, int64s({1, 1}, {0})).run(), "rows must have 2 elements");
   expectError(rotary(x, 2, int64s({1, 1}, {0})).attr("rotary_embedding_dim", 3).run(),
               "3 rotated elements");
-  expectError(rotary(x.reshaped({1, 1, 4}), 2, int64s({1, 1}, {0})).run(), "num_heads");
+  expectError(rotary(x.reshaped({1, 1, 4}), 2, int64s({1, 1}, {0})).run(), "0 heads");
+}
+
+KernelCall contrib(TestTensor x, const TestTensor& positions, int64_t half) {
+  KernelCall call("com.microsoft::RotaryEmbedding");
+  call.in(std::move(x)).in(positions).in(cache(half, false)).in(cache(half, true));
+  return call;
+}
+
+/// [B,S,H*D] as [B,H,S,D], and back with the same call on [B,H,S,D] seen as [B,S,H,D].
+TestTensor swapped(const TestTensor& x, int64_t a, int64_t b, int64_t width) {
+  return KernelCall("Transpose")
+      .in(x.reshaped({x.shape()[0], a, b, width}))
+      .attr("perm", std::vector<int64_t>{0, 2, 1, 3})
+      .run()
+      .outputs[0];
+}
+
+TEST(ContribRotaryEmbedding, Formula) {
+  const TestTensor positions = int64s({2, 3}, {0, 1, 2, 5, 3, 4});
+  const TestTensor x = randomTensor(ElementType::Float, {2, 2, 3, 8}, 1);
+  for (int interleaved : {0, 1}) {
+    expectTensor(contrib(x, positions, 4).attr("interleaved", interleaved).run(), x.shape(),
+                 rotated(x, positions, 8, interleaved), 1e-6);
+    // Partial: rows of the caches say how much is rotated.
+    expectTensor(contrib(x, positions, 2)
+                     .attr("interleaved", interleaved)
+                     .attr("num_heads", 2)
+                     .attr("rotary_embedding_dim", 4)
+                     .run(),
+                 x.shape(), rotated(x, positions, 4, interleaved), 1e-6);
+  }
+}
+
+TEST(ContribRotaryEmbedding, RankThreeAndOnePosition) {
+  const TestTensor x = randomTensor(ElementType::Float16, {2, 3, 8}, 1);
+  const TestTensor heads = swapped(x, 3, 2, 4);
+  const TestTensor positions = int64s({2, 3}, {2, 3, 4, 2, 3, 4});
+  const TestTensor expected(ElementType::Float16, {2, 2, 3, 4},
+                            rotated(heads, positions, 4, false));
+  const std::vector<double> flat = swapped(expected, 2, 3, 4).values();
+  // Heads are as wide as the caches say, or as num_heads does.
+  expectTensor(contrib(x, int64s({2}), 2).run(), x.shape(), flat, 0x1p-10);
+  expectTensor(contrib(x, int64s({2}), 2).attr("num_heads", 2).run(), x.shape(), flat, 0x1p-10);
+  expectTensor(contrib(x, positions, 2).run(), x.shape(), flat, 0x1p-10);
+}
+
+TEST(ContribRotaryEmbedding, Refused) {
+  const TestTensor x = randomTensor(ElementType::Float, {1, 2, 8}, 1);
+  expectError(contrib(x, int64s({5}), 2).run(), "position 6 is outside");
+  expectError(contrib(x, int64s({0, 1, 2}), 2).run(), "position_ids");
+  expectError(contrib(x, int64s({0}), 2).attr("scale", 2.0).run(), "a scale");
+  expectError(contrib(x, int64s({0}), 2).attr("num_heads", 3).run(), "3 heads");
+  expectError(contrib(x, int64s({double(INT64_MAX / 1024 * 1024)}), 2).run(), "position");
 }
 
 } // namespace

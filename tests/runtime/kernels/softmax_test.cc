@@ -33,6 +33,21 @@ TEST(Softmax, EveryAxis) {
   }
 }
 
+TEST(Softmax, Logarithm) {
+  const TestTensor x = randomTensor(ElementType::Float, {3, 20, 5}, 1, 8);
+  const int64_t lengths[] = {3, 20, 5}, inner[] = {100, 5, 1};
+  for (int axis = 0; axis < 3; ++axis) {
+    std::vector<double> expected = softmax(x, lengths[axis], inner[axis]);
+    for (double& value : expected)
+      value = std::log(value);
+    expectTensor(KernelCall("LogSoftmax").in(x).attr("axis", axis).run(), x.shape(), expected,
+                 1e-5);
+  }
+  expectTensor(KernelCall("LogSoftmax", 11).in(floats({2, 1, 2}, {0, 0, 1e30, 1e30})).run(),
+               {2, 1, 2}, {-std::log(2), -std::log(2), -std::log(2), -std::log(2)}, 1e-6);
+  expectTensor(KernelCall("LogSoftmax").in(floats({2, 0}, {})).run(), {2, 0}, {});
+}
+
 TEST(Softmax, FlattensBeforeOpset13) {
   const TestTensor x = randomTensor(ElementType::Float, {2, 3, 4}, 1, 3);
   expectTensor(KernelCall("Softmax", 11).in(x).run(), x.shape(), softmax(x, 12, 1), 1e-6);

@@ -26,7 +26,10 @@ TEST(Unary, AgreesWithCmath) {
       {"Sin", [](double x) { return std::sin(x); }},
       {"Cos", [](double x) { return std::cos(x); }},
       {"Floor", [](double x) { return std::floor(x); }},
-      {"Ceil", [](double x) { return std::ceil(x); }}};
+      {"Ceil", [](double x) { return std::ceil(x); }},
+      {"Round", [](double x) { return std::nearbyint(x); }},
+      {"Sign", [](double x) { return double(x > 0) - double(x < 0); }},
+      {"Softplus", [](double x) { return std::log1p(std::exp(x)); }}};
   for (const Function& function : functions)
     for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::BFloat16}) {
       SCOPED_TRACE(fmt::format("{} {}", function.op, onnxName(element).str()));
@@ -48,6 +51,10 @@ TEST(Unary, AgreesWithCmath) {
 
 TEST(Unary, EdgeCases) {
   expectTensor(KernelCall("Sigmoid").in(floats({2}, {-1e30, 1e30})).run(), {2}, {0, 1});
+  expectTensor(KernelCall("Softplus").in(floats({2}, {-1e30, 1e30})).run(), {2}, {0, 1e30}, 1e23);
+  expectTensor(KernelCall("Round").in(floats({4}, {0.5, 1.5, 2.5, -0.5})).run(), {4}, {0, 2, 2, 0});
+  expectTensor(KernelCall("Sign").in(floats({2}, {NAN, -0.0})).run(), {2}, {NAN, 0});
+  expectTensor(KernelCall("Sign").in(int64s({-7, 0, 9})).run(), {3}, {-1, 0, 1});
   expectTensor(KernelCall("Relu").in(floats({2}, {NAN, -1})).run(), {2}, {NAN, 0});
   expectTensor(KernelCall("Neg").in({ElementType::Int8, {1}, {-128}}).run(), {1}, {-128});
   expectTensor(KernelCall("Gelu", 20).in(floats({1}, {1})).attr("approximate", "tanh").run(), {1},

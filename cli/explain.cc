@@ -1,0 +1,342 @@
+// kvopt explain: for every attention site the rule that matched and its facts, or why it was
+// missed.
+#include "cli/recover.h"
+#include "cli/site_facts.h"
+#include "cli/site_groups.h"
+#include "cli/style.h"
+#include "ir/diagnostic.h"
+#include "passes/reason_docs.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <CLI/CLI.hpp>
+
+#include <fmt/format.h>
+#include <map>
+
+namespace kvopt {
+namespace {
+
+struct ExplainOptions {
+  std::string model;
+  std::string target;
+  std::string rule;
+  std::optional<unsigned> layer;
+  RecoveryOptions recovery;
+};
+
+/// What is explained of one model.
+struct Explanation {
+  const RecoveredModel& recovered;
+  const NearMissList& misses;
+  const Target* target = nullptr;
+  const RuleRegistry::Entry* rule = nullptr;
+  std::vector<SiteGroup> groups;
+};
+
+/// The root of every near miss that still stands in the graph: the others were rewritten away.
+std::vector<NearMiss> standing(const Explanation& explanation) {
+  llvm::StringSet<> labels;
+  forEachGraph(explanation.recovered.model->graph(), [&](Graph& graph) {
+    for (const Node& node : graph.nodes())
+      labels.insert(labelOf(node));
+  });
+  std::vector<NearMiss> misses = explanation.misses.ranked();
+  llvm::erase_if(misses, [&](const NearMiss& miss) { return !labels.contains(miss.root); });
+  return misses;
+}
+
+std::vector<NearMiss> missesOf(const Explanation& explanation, llvm::StringRef rule) {
+  std::vector<NearMiss> misses = standing(explanation);
+  llvm::erase_if(misses, [&](const NearMiss& miss) { return miss.rule != rule; });
+  return misses;
+}
+
+/// What rules that raise attention came near to: more than a root matched, or it is a site's
+/// reason.
+std::vector<NearMiss> attentionMisses(const Explanation& explanation) {
+  const PassContext& context = *explanation.recovered.context;
+  llvm::StringSet<> siteReasons;
+  for (const AttentionSite& site : context.sites)
+    if (site.nearMiss)
+      siteReasons.insert(site.nearMiss->rule + "\n" + site.nearMiss->root);
+  std::vector<NearMiss> misses = standing(explanation);
+  llvm::erase_if(misses, [&](const NearMiss& miss) {
+    const RuleRegistry::Entry* entry = context.rules.find(miss.rule);
+    bool raises = entry && entry->rule->group() == RuleGroup::Raise;
+    return !raises || (miss.matched < 2 && !siteReasons.contains(miss.rule + "\n" + miss.root));
+  });
+  return misses;
+}
+
+/// Searches that the step budget ended, by pass.
+std::map<std::string, int64_t> givenUp(const PassContext& context) {
+  std::map<std::string, int64_t> counts;
+  for (const auto& [pass, counters] : context.statistics) {
+    auto found = counters.find(reasonName(ReasonCode::StepBudget).str());
+    if (found != counters.end())
+      counts[pass] = found->second;
+  }
+  return counts;
+}
+
+OrderedJson missJson(const NearMiss& miss) {
+  OrderedJson json = {{"rule", miss.rule},
+                      {"root", miss.root},
+                      {"matched", miss.matched},
+                      {"path", miss.path},
+                      {"nodes", miss.nodes}};
+  json.update(reasonJson(miss.failure));
+  return json;
+}
+
+OrderedJson groupJson(const SiteGroup& group, const Explanation& explanation) {
+  const AttentionSite& site = *group.first;
+  OrderedJson json;
+  json["id"] = layerRanges(group.layers);
+  json["layers"] = group.layers;
+  json["kind"] = siteKindName(site.kind).str();
+  json["status"] = site.isMatched() ? "matched" : "missed";
+  json["rule"] = site.rule.empty() ? OrderedJson(nullptr) : OrderedJson(site.rule);
+  json.update(factsJson(site));
+  json["nodes"] = group.nodes;
+  json["reason"] = site.failure ? reasonJson(*site.failure) : OrderedJson(nullptr);
+  json["nearest"] = site.nearMiss ? missJson(*site.nearMiss) : OrderedJson(nullptr);
+  if (explanation.target)
+    json["target"] = {{"name", explanation.target->name().str()},
+                      {"takes", !group.refusal.has_value()},
+                      {"reason", group.refusal ? reasonJson(*group.refusal) : nullptr}};
+  return json;
+}
+
+/// Where the rule was applied, and how near it came elsewhere.
+OrderedJson ruleJson(const Explanation& explanation) {
+  const Rule& rule = *explanation.rule->rule;
+  OrderedJson json;
+  json["name"] = rule.name().str();
+  json["group"] = ruleGroupName(rule.group()).str();
+  json["applied"] = OrderedJson::array();
+  for (const JournalEntry& entry : explanation.recovered.context->journal.entries)
+    if (entry.rule == rule.name())
+      json["applied"].push_back(entry.root);
+  json["near_misses"] = OrderedJson::array();
+  for (const NearMiss& miss : missesOf(explanation, rule.name()))
+    json["near_misses"].push_back(missJson(miss));
+  return json;
+}
+
+void printJsonExplanation(const std::string& path, const Explanation& explanation) {
+  OrderedJson json;
+  json["schema"] = "kvopt/explain/1";
+  json["model"] = path;
+  json["sites"] = OrderedJson::array();
+  for (const SiteGroup& group : explanation.groups)
+    json["sites"].push_back(groupJson(group, explanation));
+  json["near_misses"] = OrderedJson::array();
+  for (const NearMiss& miss : attentionMisses(explanation))
+    json["near_misses"].push_back(missJson(miss));
+  json["gave_up"] = givenUp(*explanation.recovered.context);
+  if (explanation.rule)
+    json["rule"] = ruleJson(explanation);
+  printJson(json);
+}
+
+constexpr const char* indent = "          ";
+
+/// `expected …`, `found …`, `hint: …`, a line each.
+std::string failureLines(const MatchFailure& failure) {
+  std::string out;
+  if (!failure.expected.empty())
+    out += fmt::format("{}expected  {}\n", indent, printable(failure.expected));
+  if (!failure.found.empty())
+    out += fmt::format("{}found     {}\n", indent, printable(failure.found));
+  return out + fmt::format("{}hint: {}\n", indent, printable(hintFor(failure)));
+}
+
+std::string headline(const MatchFailure& failure) {
+  std::string text = reasonName(failure.code).str();
+  return failure.node.empty() ? text : fmt::format("{} at '{}'", text, printable(failure.node));
+}
+
+/// `RULE at 'ROOT': 4 nodes matched, then MatMul/0:Softmax`.
+std::string nearnessText(const NearMiss& miss) {
+  return fmt::format("{} at '{}': {} {} matched, then {}", miss.rule, printable(miss.root),
+                     miss.matched, miss.matched == 1 ? "node" : "nodes",
+                     miss.path.empty() ? "the rewrite" : miss.path);
+}
+
+/// What came near to attention without being a site: no softmax is left there.
+std::string strayMisses(const Explanation& explanation) {
+  constexpr size_t mostShown = 5;
+  std::vector<NearMiss> misses = attentionMisses(explanation);
+  llvm::StringSet<> told;
+  for (const AttentionSite& site : explanation.recovered.context->sites)
+    if (site.nearMiss)
+      told.insert(site.nearMiss->root);
+  llvm::erase_if(misses, [&](const NearMiss& miss) { return told.contains(miss.root); });
+  std::string out;
+  for (size_t i = 0; i < std::min(misses.size(), mostShown); ++i)
+    out += fmt::format("    {}\n      {}\n", nearnessText(misses[i]),
+                       printable(misses[i].failure.str()));
+  if (misses.size() > mostShown)
+    out +=
+        fmt::format("    and {} more, all of them in --format json\n", misses.size() - mostShown);
+  return out.empty() ? out : "  like attention, but no site:\n" + out;
+}
+
+/// Columns as wide as their widest cell, counted in code points.
+class Columns {
+public:
+  explicit Columns(llvm::ArrayRef<SiteGroup> groups) {
+    for (const SiteGroup& group : groups) {
+      widen(ranges, layerRanges(group.layers));
+      widen(heads, headsText(*group.first));
+      widen(layout, layoutText(*group.first));
+    }
+  }
+  std::string subject(const SiteGroup& group) const {
+    return fmt::format("  {:<{}}  {:<5}  {:<{}}  {:<{}}", layerRanges(group.layers), ranges,
+                       siteKindName(group.first->kind), headsText(*group.first), heads,
+                       layoutText(*group.first), layout);
+  }
+
+private:
+  static void widen(size_t& width, llvm::StringRef cell) {
+    auto points = static_cast<size_t>(llvm::count_if(
+        cell, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
+    width = std::max(width, points);
+  }
+  size_t ranges = 6;
+  size_t heads = 0;
+  size_t layout = 0;
+};
+
+std::string groupText(const SiteGroup& group, const Columns& columns,
+                      const Explanation& explanation, const Style& style) {
+  const AttentionSite& site = *group.first;
+  std::string subject = printable(columns.subject(group));
+  std::string out;
+  if (site.isMatched()) {
+    out = fmt::format("{}  {}  {}\n{}{}\n", subject, style.good("matched"), site.rule, indent,
+                      printable(attentionText(site)));
+  } else {
+    out = fmt::format("{}  {}   {}\n", subject, style.bad("MISSED"), headline(*site.failure));
+    if (site.nearMiss)
+      out += fmt::format("{}nearest   {}\n", indent, nearnessText(*site.nearMiss));
+    out += failureLines(*site.failure);
+  }
+  if (!explanation.target)
+    return out;
+  out += fmt::format("{}--to {}: ", indent, explanation.target->name());
+  if (!group.refusal)
+    return out + style.good("taken") + "\n";
+  bool same = site.failure && site.failure->str() == group.refusal->str();
+  out += fmt::format("{}, {}\n", style.bad("refused"),
+                     same ? "because it was missed" : headline(*group.refusal));
+  return same ? out : out + failureLines(*group.refusal);
+}
+
+std::string ruleText(const Explanation& explanation, const Style& style) {
+  constexpr size_t mostShown = 20;
+  const Rule& rule = *explanation.rule->rule;
+  unsigned applied = explanation.recovered.context->journal.applications(rule.name());
+  std::string out = fmt::format("  rule {} ({}): applied {} times\n", rule.name(),
+                                ruleGroupName(rule.group()), applied);
+  std::vector<NearMiss> misses = missesOf(explanation, rule.name());
+  for (size_t i = 0; i < std::min(misses.size(), mostShown); ++i) {
+    const NearMiss& miss = misses[i];
+    out +=
+        fmt::format("    at '{}'  {} nodes{}\n      {}\n", printable(miss.root), miss.matched,
+                    miss.path.empty() ? "" : ", then " + miss.path, printable(miss.failure.str()));
+  }
+  if (misses.size() > mostShown)
+    out += style.faint(fmt::format("    and {} roots more, all of them in --format json\n",
+                                   misses.size() - mostShown));
+  return out;
+}
+
+void printTextExplanation(const std::string& path, const Explanation& explanation,
+                          const Style& style) {
+  const PassContext& context = *explanation.recovered.context;
+  llvm::SmallVector<unsigned, 32> taken;
+  for (const SiteGroup& group : explanation.groups)
+    if (explanation.target ? !group.refusal.has_value() : group.first->isMatched())
+      taken.append(group.layers.begin(), group.layers.end());
+  llvm::sort(taken);
+  auto matched = static_cast<size_t>(
+      llvm::count_if(context.sites, [](const AttentionSite& site) { return site.isMatched(); }));
+  std::string out =
+      fmt::format("{}  opset {} · {} attention {}, {} matched\n", printable(path),
+                  explanation.recovered.model->graph().opsetVersion(), context.sites.size(),
+                  context.sites.size() == 1 ? "site" : "sites", matched);
+  if (context.sites.empty())
+    out += "  nothing here weighs rows by a softmax over scores, and no operator is attention\n";
+  size_t shown = 0;
+  Columns columns(explanation.groups);
+  for (const SiteGroup& group : explanation.groups) {
+    out += groupText(group, columns, explanation, style);
+    shown += group.layers.size();
+  }
+  if (!taken.empty() && taken.size() < shown) {
+    out += fmt::format("  {} can be rewritten without the others: --require any\n",
+                       layerRanges(taken));
+  }
+  out += strayMisses(explanation);
+  for (const auto& [pass, count] : givenUp(context))
+    out += fmt::format("  {} in {}: the matcher gave up {} times; allow more with --step-budget\n",
+                       style.bad("step-budget"), pass, count);
+  if (explanation.rule)
+    out += ruleText(explanation, style);
+  printOut(out);
+}
+
+llvm::Expected<ExitCode> explain(const ExplainOptions& options, const CommandContext& context) {
+  const Registries& registries = context.registries;
+  const Target* target = registries.targets.find(options.target);
+  if (!options.target.empty() && !target)
+    return usageError("there is no target '{}'", options.target).hint("see: kvopt list targets");
+  const RuleRegistry::Entry* rule = registries.rules.find(options.rule);
+  if (!options.rule.empty() && !rule)
+    return usageError("there is no rule '{}'", options.rule).hint("see: kvopt list rules");
+
+  NearMissList misses = listenToRaising(registries, rule ? std::vector<std::string>{options.rule}
+                                                         : std::vector<std::string>());
+  RecoveryOptions recovery = options.recovery;
+  recovery.nearMisses = &misses;
+  auto recovered = recoverModel(options.model, registries, recovery);
+  if (!recovered)
+    return recovered.takeError();
+  size_t sites = recovered->context->sites.size();
+  if (options.layer && *options.layer >= sites)
+    return usageError("there is no layer {}: the model has {} attention sites", *options.layer,
+                      sites);
+  Explanation explanation{*recovered, misses, target, rule, {}};
+  explanation.groups = groupSites(*recovered, target, options.layer);
+  if (context.common.json())
+    printJsonExplanation(options.model, explanation);
+  else
+    printTextExplanation(options.model, explanation, Style(context.common));
+  return ExitCode::Done;
+}
+
+} // namespace
+
+void addExplainCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<ExplainOptions>();
+  CLI::App* command =
+      app.add_subcommand("explain", "Every attention site: how it was matched, or why missed");
+  command->add_option("model", options->model, "ONNX file")->required();
+  command->add_option("--to", options->target, "Ask this target whether it takes each site");
+  command->add_option("--layer", options->layer, "This site only");
+  command->add_option("--rule", options->rule, "Where this rule was applied, and how near it came");
+  command->add_option("--step-budget", options->recovery.matcher.stepBudget,
+                      "Places that the matcher tries at one root before it gives up");
+  command->add_option("--disable", options->recovery.disabled, "A rule or pass to leave out");
+  addCommonOptions(*command, context);
+  command->callback([options, &context] {
+    context.action = [options, &context] { return explain(*options, context); };
+  });
+}
+
+} // namespace kvopt

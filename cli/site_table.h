@@ -1,0 +1,20 @@
+// One row a model: what `inspect` prints for several models.
+#pragma once
+
+#include "cli/command.h"
+
+namespace kvopt {
+
+/// The names of files in a table: without the folder that all share and without `/model.onnx`, so
+/// that they do not depend on where the models lie.
+std::vector<std::string> tableNames(llvm::ArrayRef<std::string> paths);
+
+/// The head line. Columns have fixed widths: a row does not depend on the other rows.
+std::string tableHead();
+/// Sites, how many matched, and the facts of the matched ones: values in the order of the sites,
+/// each once.
+std::string tableRow(const std::string& name, const SiteList& sites);
+/// The row of a file that could not be read.
+std::string tableErrorRow(const std::string& name);
+
+} // namespace kvopt

@@ -1,0 +1,260 @@
+// Outputs of the model, traced to the values that branches hand out for them.
+#include "passes/analysis/branch_caches.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace kvopt {
+
+const Graph& outermostGraph(const Graph& graph) {
+  const Graph* outermost = &graph;
+  while (const Node* holder = outermost->parentNode())
+    outermost = &holder->graph();
+  return *outermost;
+}
+
+bool isExclusive(const Node& a, const Node& b) {
+  // The subgraph of each node that holds `a`.
+  llvm::SmallDenseMap<const Node*, const Graph*, 4> around;
+  for (const Graph* graph = &a.graph(); graph->parentNode(); graph = &graph->parentNode()->graph())
+    around[graph->parentNode()] = graph;
+  for (const Graph* graph = &b.graph(); graph->parentNode(); graph = &graph->parentNode()->graph())
+    if (auto found = around.find(graph->parentNode()); found != around.end())
+      return found->second != graph && found->first->is("If");
+  return false;
+}
+
+namespace {
+
+enum class Role { Key, Value };
+
+/// An attention operand, found by the value it reads.
+struct Reader {
+  AttentionSite* site;
+  Role role;
+};
+
+std::optional<CacheUpdate>& updateOf(const Reader& reader) {
+  return reader.role == Role::Key ? reader.site->key : reader.site->value;
+}
+
+const Graph* branchOf(const Node& choice, llvm::StringRef name) {
+  const Attribute* attribute = choice.attribute(name);
+  return attribute && attribute->graphs().size() == 1 ? attribute->graphs().front().get() : nullptr;
+}
+
+/// The values that may become `output`: what branches hand out for it, through nested Ifs.
+void collectSources(Value& output, llvm::SmallVectorImpl<Value*>& sources) {
+  Node* choice = output.producer();
+  if (!choice || !choice->is("If")) {
+    sources.push_back(&output);
+    return;
+  }
+  for (const char* name : {"then_branch", "else_branch"})
+    if (const Graph* branch = branchOf(*choice, name);
+        branch && output.resultIndex() < branch->outputs().size())
+      collectSources(*branch->outputs()[output.resultIndex()], sources);
+}
+
+std::string placeOf(const Value& value) {
+  const Node* producer = value.producer();
+  return producer && !producer->name().empty() ? producer->name().str() : value.name().str();
+}
+
+class Joiner {
+public:
+  explicit Joiner(SiteList& siteList) : sites(siteList) {
+    for (AttentionSite& site : sites) {
+      if (site.failure || !site.node->graph().parentNode())
+        continue;
+      if (site.hasCache()) {
+        byPresent[site.key->present] = {&site, Role::Key};
+        byPresent[site.value->present] = {&site, Role::Value};
+      } else if (site.kind == SiteKind::None) {
+        byOperand[site.node->operand(1)] = {&site, Role::Key};
+        byOperand[site.node->operand(2)] = {&site, Role::Value};
+      }
+    }
+  }
+
+  void run() {
+    if (byPresent.empty())
+      return;
+    const Graph& main = outermostGraph(sites.front().node->graph());
+    for (Value* output : main.outputs())
+      join(*output);
+    for (AttentionSite& site : sites)
+      complete(site);
+    spreadFailures();
+  }
+
+private:
+  void join(Value& output) {
+    llvm::SmallVector<Value*, 4> sources;
+    collectSources(output, sources);
+    const CacheUpdate* grown = nullptr;
+    for (Value* source : sources)
+      if (auto found = byPresent.find(source); found != byPresent.end() && !grown)
+        grown = &*updateOf(found->second);
+    if (!grown || &output == grown->present)
+      return;
+    Value* past = grown->past;
+    for (Value* source : sources)
+      if (!joinSource(*source, output, *grown))
+        for (Value* other : sources)
+          if (auto found = byPresent.find(other); found != byPresent.end())
+            refuse(*found->second.site, *source,
+                   fmt::format("that every branch updates the cache '{}'", past->name().str()),
+                   "one that hands out something else");
+  }
+
+  /// Whether the source updates the same cache as `grown` does.
+  bool joinSource(Value& source, Value& output, const CacheUpdate& grown) {
+    if (auto found = byPresent.find(&source); found != byPresent.end()) {
+      CacheUpdate& update = *updateOf(found->second);
+      update.output = &output;
+      return update.past == grown.past && update.axis == grown.axis;
+    }
+    auto found = byOperand.find(&source);
+    if (found == byOperand.end() || !isRowsOf(source, grown))
+      return false;
+    for (const Use& use : grown.past->uses())
+      if (isWithin(use.user(), source.graph()) && use.user().op() != "Shape")
+        return false;
+    CacheUpdate update;
+    update.past = grown.past;
+    update.fresh = update.present = &source;
+    update.output = &output;
+    update.axis = grown.axis;
+    update.fromStart = true;
+    std::optional<CacheUpdate>& slot = updateOf(found->second);
+    if (slot)
+      return false; // two outputs
+    slot = std::move(update);
+    return true;
+  }
+
+  static bool isWithin(const Node& node, const Graph& graph) {
+    for (const Graph* around = &node.graph();; around = &around->parentNode()->graph()) {
+      if (around == &graph)
+        return true;
+      if (!around->parentNode())
+        return false;
+    }
+  }
+
+  /// Whether the value has the cache's extents, apart from the sequence.
+  static bool isRowsOf(const Value& rows, const CacheUpdate& update) {
+    const TensorType& a = rows.type();
+    const TensorType& b = update.past->type();
+    if (!a.hasRank() || !b.hasRank() || a.rank() != b.rank() || a.elementType() != b.elementType())
+      return false;
+    for (unsigned axis = 0; axis < a.rank(); ++axis)
+      if (axis != update.axis && !a.shape()[axis].isKnownEqual(b.shape()[axis]))
+        return false;
+    return true;
+  }
+
+  /// Refuses what is left half done.
+  void complete(AttentionSite& site) {
+    if (site.failure || !site.node->graph().parentNode())
+      return;
+    if (site.key.has_value() != site.value.has_value()) {
+      refuse(site, *site.node->operand(site.key ? 2 : 1), "keys and values that are both cached",
+             site.key ? "only the keys are" : "only the values are");
+      return;
+    }
+    if (!site.hasCache())
+      return;
+    for (const CacheUpdate* update : {&*site.key, &*site.value})
+      if (!update->output) {
+        refuse(site, *update->present, "a present that becomes an output of the model",
+               "that it stays inside", ReasonCode::PresentNotOutput);
+        return;
+      }
+    if (site.key->fromStart != site.value->fromStart)
+      refuse(site, *site.key->present, "keys and values of one past",
+             "that only one of them reads it");
+  }
+
+  /// A cache is updated in every branch or in none.
+  void spreadFailures() {
+    llvm::DenseMap<const Value*, llvm::SmallVector<AttentionSite*, 2>> byPast;
+    for (AttentionSite& site : sites)
+      if (site.hasCache() && site.node->graph().parentNode())
+        for (const CacheUpdate* update : {&*site.key, &*site.value})
+          byPast[update->past].push_back(&site);
+    for (auto& [past, users] : byPast) {
+      auto refused = llvm::find_if(users, [](AttentionSite* site) { return site->failure; });
+      if (refused == users.end())
+        continue;
+      for (AttentionSite* site : users)
+        if (!site->failure)
+          refuse(
+              *site, *past, "that every branch updates the cache",
+              fmt::format("{}, which does not: {}", (*refused)->id(), (*refused)->failure->str()));
+    }
+  }
+
+  static void refuse(AttentionSite& site, const Value& at, std::string expected, std::string found,
+                     ReasonCode code = ReasonCode::InSubgraph) {
+    if (!site.failure)
+      site.failure = MatchFailure{code, placeOf(at), std::move(expected), std::move(found),
+                                  "export the decoder without branches, or each branch by itself"};
+  }
+
+  SiteList& sites;
+  llvm::DenseMap<const Value*, Reader> byPresent;
+  llvm::DenseMap<const Value*, Reader> byOperand;
+};
+
+/// A bool input of the model that the condition is, or is the opposite of.
+struct Condition {
+  Value* input = nullptr;
+  bool inverted = false;
+};
+
+Condition conditionOf(const Node& choice) {
+  Condition condition;
+  condition.input = choice.operand(0);
+  while (condition.input && condition.input->producer()) {
+    const Node& producer = *condition.input->producer();
+    if (producer.op() == "Not")
+      condition.inverted = !condition.inverted;
+    else if (producer.op() != "Identity" && producer.op() != "Squeeze" &&
+             producer.op() != "Unsqueeze" && producer.op() != "Reshape")
+      return {};
+    condition.input = producer.operand(0);
+  }
+  bool isFlag = condition.input && condition.input->isGraphInput() &&
+                !condition.input->graph().parentNode() &&
+                condition.input->type().elementType() == ElementType::Bool &&
+                condition.input->type().hasRank();
+  return isFlag ? condition : Condition();
+}
+
+/// Which input says whether there is a past, where that decides between the branches.
+void findFlags(SiteList& sites) {
+  for (AttentionSite& first : sites) {
+    if (first.failure || !first.hasCache() || !first.key->fromStart)
+      continue;
+    const Graph& graph = first.node->graph();
+    const Node& choice = *graph.parentNode();
+    Condition condition = conditionOf(choice);
+    if (!condition.input)
+      continue;
+    bool startsThen = branchOf(choice, "then_branch") == &graph;
+    first.pastFlag = PastFlag{condition.input, startsThen == condition.inverted};
+  }
+}
+
+} // namespace
+
+void joinBranchCaches(SiteList& sites) {
+  Joiner(sites).run();
+  findFlags(sites);
+}
+
+} // namespace kvopt

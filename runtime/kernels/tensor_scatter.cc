@@ -1,0 +1,83 @@
+// TensorScatter (opset 24): a cache with new rows written along one axis,
+//
+//   present[b, …, (write_indices[b] + s) mod C, …] = update[b, …, s, …]     mode "circular"
+//   present[b, …,  write_indices[b] + s       , …] = update[b, …, s, …]     mode "linear"
+//
+// and the past cache elsewhere. write_indices default to 0; C is the cache's extent on the axis.
+#include "runtime/integer_input.h"
+
+#include <cstring>
+#include <fmt/format.h>
+
+namespace kvopt {
+namespace {
+
+/// The first place of every batch row, checked against the mode.
+llvm::Expected<Extents> writeIndices(KernelContext& context, int64_t batches, int64_t rows,
+                                     int64_t capacity, bool circular) {
+  Extents indices(static_cast<size_t>(batches), 0);
+  if (context.has(2)) {
+    auto given = integersOf(context, 2);
+    if (!given)
+      return given;
+    if (static_cast<int64_t>(given->size()) != batches)
+      return context.error("write_indices must be one number per batch row");
+    indices = std::move(*given);
+  }
+  if (rows > capacity)
+    return context.error(fmt::format("{} rows do not fit a cache of {}", rows, capacity));
+  for (int64_t index : indices)
+    if (index < 0 || (!circular && index > capacity - rows))
+      return context.error(
+          fmt::format("{} rows from row {} on do not fit a cache of {}", rows, index, capacity));
+  return indices;
+}
+
+llvm::Error tensorScatter(KernelContext& context) {
+  const TensorView& past = context.in(0);
+  const TensorView& update = context.in(1);
+  const llvm::StringRef mode = context.node().stringAttr("mode", "linear");
+  if (mode != "linear" && mode != "circular")
+    return context.error(fmt::format("mode '{}' is not known", mode.str()));
+  auto axis = axisOf(context, context.node().intAttr("axis", -2), past.rank());
+  if (!axis)
+    return axis.takeError();
+  if (*axis == 0)
+    return context.error("axis 0 is the batch axis");
+  Extents expected = past.shape;
+  if (update.rank() == past.rank())
+    expected[*axis] = update.shape[*axis];
+  if (update.shape != expected || update.element != past.element)
+    return context.error("update must be like the cache but for the extent on the axis");
+  const int64_t capacity = past.shape[*axis];
+  const int64_t rows = update.shape[*axis];
+  auto first = writeIndices(context, past.shape[0], rows, capacity, mode == "circular");
+  if (!first)
+    return first.takeError();
+  auto present = context.output(0, past.element, past.shape);
+  if (!present)
+    return present.takeError();
+  if (present->elementCount() == 0)
+    return llvm::Error::success();
+  std::memcpy(present->data, past.data, static_cast<size_t>(past.byteSize()));
+  llvm::ArrayRef<int64_t> shape = past.shape;
+  const int64_t inBatch = product(shape.slice(1, *axis - 1));
+  const int64_t bytes = product(shape.drop_front(*axis + 1)) * *byteWidth(past.element);
+  const std::byte* from = update.data;
+  for (int64_t outer = 0; outer < shape[0] * inBatch; ++outer)
+    for (int64_t row = 0; row < rows; ++row, from += bytes) {
+      const int64_t start = (*first)[static_cast<size_t>(outer / inBatch)] % capacity;
+      const int64_t place = (start + row) % capacity;
+      std::memcpy(present->data + (outer * capacity + place) * bytes, from,
+                  static_cast<size_t>(bytes));
+    }
+  return llvm::Error::success();
+}
+
+} // namespace
+
+void register_tensor_scatter(KernelRegistry& registry) {
+  registry.add("TensorScatter", 24, tensorScatter);
+}
+
+} // namespace kvopt

@@ -1,0 +1,18 @@
+// Normalisation of one row, statistics in double.
+#pragma once
+
+#include <cstdint>
+
+namespace kvopt {
+
+struct RowStatistics {
+  double mean = 0.0;
+  double inverseDeviation = 0.0;
+};
+
+/// y = (x - mean) / sqrt(mean((x - mean)²) + epsilon) * scale + bias over `length` >= 1 elements;
+/// not `centred`: with 0 for the mean. `bias` may be null; `y` may be `x`.
+RowStatistics normalizeRow(const float* x, float* y, int64_t length, double epsilon, bool centred,
+                           const float* scale, const float* bias);
+
+} // namespace kvopt

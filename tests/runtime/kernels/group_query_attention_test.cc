@@ -1,0 +1,293 @@
+// com.microsoft::GroupQueryAttention against plain loops.
+#include "tests/runtime/kernels/plain_attention.h"
+
+namespace kvopt {
+namespace {
+
+struct GroupedCase {
+  int64_t heads = 4, groups = 2, rows = 1, width = 8;
+  std::vector<int64_t> past = {3, 5}; ///< valid rows, by batch row; of a prompt, all 0
+  int64_t capacity = 5;               ///< rows of the past operands; -1: they are absent
+  ElementType element = ElementType::Float;
+  int64_t rotary = 0; ///< rotated elements
+  bool interleaved = false;
+  bool positionIds = false;
+  int window = -1;
+  double softcap = 0, scale = 0;
+  bool smooth = false, sinks = false, bias = false;
+  std::vector<int64_t> padding; ///< of a prompt: padded rows at the end, by batch row
+
+  int64_t batches() const { return int64_t(past.size()); }
+  int64_t longest() const { return rows + *std::max_element(past.begin(), past.end()); }
+  int64_t presentRows() const { return std::max(capacity, longest()); }
+};
+
+class GroupedProblem {
+public:
+  explicit GroupedProblem(const GroupedCase& given) : c(given) {
+    query = randomTensor(c.element, {c.batches(), c.rows, c.heads * c.width}, 1);
+    key = randomTensor(c.element, {c.batches(), c.rows, c.groups * c.width}, 2);
+    value = randomTensor(c.element, {c.batches(), c.rows, c.groups * c.width}, 3);
+    if (c.capacity >= 0) {
+      pastKey = poisoned(4);
+      pastValue = poisoned(5);
+    }
+    sinks = randomTensor(c.element, {c.heads}, 6);
+    bias = randomTensor(c.element, {c.batches(), 1, c.rows, c.longest()}, 7);
+    cosine = TestTensor(ElementType::Float, {40, c.rotary / 2});
+    sine = TestTensor(ElementType::Float, {40, c.rotary / 2});
+    for (int64_t i = 0; i < cosine.count(); ++i) {
+      cosine.set(i, std::cos(double(i)));
+      sine.set(i, std::sin(double(i)));
+    }
+    solve();
+  }
+  GroupedProblem(const GroupedProblem&) = delete;
+
+  KernelCall call(bool packed = false) const {
+    KernelCall result("com.microsoft::GroupQueryAttention");
+    packed ? result.in(packedOperand()).absent().absent() : result.in(query).in(key).in(value);
+    c.capacity >= 0 ? result.in(pastKey).in(pastValue) : result.absent().absent();
+    TestTensor lengths(ElementType::Int32, {c.batches()});
+    for (int64_t b = 0; b < c.batches(); ++b)
+      lengths.set(b, double(c.past[size_t(b)] + c.rows - paddingOf(b) - 1));
+    result.in(lengths).in(TestTensor(ElementType::Int32, {}, {double(c.longest())}));
+    c.rotary != 0 ? result.in(cosine).in(sine) : result.absent().absent();
+    c.positionIds ? result.in(positions) : result.absent();
+    c.bias ? result.in(bias) : result.absent();
+    c.sinks ? result.in(sinks) : result.absent();
+    result.attr("num_heads", int(c.heads)).attr("kv_num_heads", int(c.groups));
+    result.attr("do_rotary", c.rotary != 0 ? 1 : 0);
+    result.attr("rotary_interleaved", c.interleaved ? 1 : 0);
+    result.attr("local_window_size", c.window).attr("softcap", c.softcap);
+    result.attr("scale", c.scale).attr("smooth_softmax", c.smooth ? 1 : 0);
+    result.results(3);
+    return result;
+  }
+
+  void expectAll(const KernelResult& result) const {
+    ASSERT_EQ(result.error, "");
+    const double tolerance = attentionTolerance(c.element);
+    const Extents present{c.batches(), c.groups, c.presentRows(), c.width};
+    expectTensor(result, present, presentKey, c.rotary == 0 ? 0 : tolerance, 1);
+    expectTensor(result, present, presentValue, 0, 2);
+    // Padded rows may hold anything.
+    std::vector<double> expected = plain.merged();
+    for (int64_t b = 0; b < c.batches(); ++b)
+      for (int64_t row = c.rows - paddingOf(b); row < c.rows; ++row)
+        for (int64_t i = 0; i < c.heads * c.width; ++i) {
+          const int64_t at = (b * c.rows + row) * c.heads * c.width + i;
+          expected[size_t(at)] = result.outputs[0].get(at);
+        }
+    expectTensor(result, {c.batches(), c.rows, c.heads * c.width}, expected, tolerance);
+  }
+
+  const GroupedCase c;
+
+private:
+  int64_t paddingOf(int64_t b) const { return c.padding.empty() ? 0 : c.padding[size_t(b)]; }
+
+  /// A past whose rows beyond the valid ones are NaN.
+  TestTensor poisoned(unsigned seed) const {
+    TestTensor past = randomTensor(c.element, {c.batches(), c.groups, c.capacity, c.width}, seed);
+    for (int64_t i = 0; i < past.count(); ++i)
+      if (i / c.width % c.capacity >= c.past[size_t(i / c.width / c.capacity / c.groups)])
+        past.set(i, std::numeric_limits<double>::quiet_NaN());
+    return past;
+  }
+
+  TestTensor packedOperand() const {
+    TestTensor packed(c.element, {c.batches(), c.rows, (c.heads + 2 * c.groups) * c.width});
+    int64_t to = 0;
+    for (int64_t token = 0; token < c.batches() * c.rows; ++token)
+      for (const TestTensor* part : {&query, &key, &value})
+        for (int64_t i = 0, width = part->shape()[2]; i < width; ++i)
+          packed.set(to++, part->get(token * width + i));
+    return packed;
+  }
+
+  int64_t positionOf(int64_t b, int64_t row) const {
+    return c.positionIds ? 7 + 3 * row + b : c.past[size_t(b)] + row;
+  }
+
+  std::vector<double> rotated(std::vector<double> x, int64_t heads) const {
+    const int64_t half = c.rotary / 2;
+    for (int64_t line = 0; line < c.batches() * heads * c.rows; ++line) {
+      const int64_t b = line / c.rows / heads;
+      const int64_t position = positionOf(b, line % c.rows);
+      for (int64_t i = 0; i < half; ++i) {
+        const double angle = double(position * half + i);
+        double& first = x[size_t(line * c.width + (c.interleaved ? 2 * i : i))];
+        double& second = x[size_t(line * c.width + (c.interleaved ? 2 * i + 1 : half + i))];
+        const double a = first;
+        first = std::cos(angle) * a - std::sin(angle) * second;
+        second = std::sin(angle) * a + std::cos(angle) * second;
+      }
+    }
+    return x;
+  }
+
+  /// Past rows, new rows, zeros.
+  std::vector<double> presentOf(const TestTensor& past, const std::vector<double>& fresh) const {
+    std::vector<double> present;
+    for (int64_t b = 0; b < c.batches(); ++b)
+      for (int64_t g = 0; g < c.groups; ++g)
+        for (int64_t row = 0; row < c.presentRows(); ++row)
+          for (int64_t d = 0; d < c.width; ++d) {
+            const int64_t valid = c.past[size_t(b)];
+            const int64_t plane = b * c.groups + g;
+            present.push_back(row < valid ? past.get((plane * c.capacity + row) * c.width + d)
+                              : row < valid + c.rows
+                                  ? fresh[size_t((plane * c.rows + row - valid) * c.width + d)]
+                                  : 0);
+          }
+    return present;
+  }
+
+  void solve() {
+    positions = TestTensor(ElementType::Int64, {c.batches(), c.rows});
+    for (int64_t i = 0; i < positions.count(); ++i)
+      positions.set(i, double(positionOf(i / c.rows, i % c.rows)));
+    presentKey = presentOf(pastKey, rotated(splitHeadsOf(key, c.groups), c.groups));
+    presentValue = presentOf(pastValue, splitHeadsOf(value, c.groups));
+    plain.batches = c.batches();
+    plain.heads = c.heads;
+    plain.groups = c.groups;
+    plain.rows = c.rows;
+    plain.keys = c.presentRows();
+    plain.width = plain.valueWidth = c.width;
+    plain.query = rotated(splitHeadsOf(query, c.heads), c.heads);
+    plain.key = presentKey;
+    plain.value = presentValue;
+    plain.scale = c.scale == 0 ? 1 / std::sqrt(double(c.width)) : c.scale;
+    plain.softcap = c.softcap;
+    if (c.smooth)
+      plain.sinks.assign(size_t(c.heads), 0.0);
+    if (c.sinks)
+      plain.sinks = sinks.values();
+    plain.bias = [this](int64_t b, int64_t, int64_t i, int64_t j) {
+      const int64_t own = c.past[size_t(b)] + i;
+      if (j > own || (c.window > 0 && own - j >= c.window))
+        return minusInfinity;
+      return c.bias ? bias.get((b * c.rows + i) * c.longest() + j) : 0.0;
+    };
+  }
+
+  TestTensor query, key, value, pastKey, pastValue, sinks, bias, cosine, sine, positions;
+  std::vector<double> presentKey, presentValue;
+  PlainAttention plain;
+};
+
+void expectAgreement(const GroupedCase& c) {
+  const GroupedProblem problem(c);
+  const KernelResult separate = problem.call().threads(2).run();
+  problem.expectAll(separate);
+  const KernelResult packed = problem.call(true).run();
+  ASSERT_EQ(packed.error, "");
+  for (unsigned i = 0; i < 3; ++i)
+    EXPECT_TRUE(separate.outputs[i].sameBytes(packed.outputs[i])) << "packed, result " << i;
+}
+
+/// Every option on its own and with rotation, for prompts, chunks and single tokens.
+TEST(GroupQueryAttention, Options) {
+  struct Shape {
+    const char* name;
+    int64_t rows;
+    std::vector<int64_t> past;
+    int64_t capacity;
+  };
+  for (const Shape& shape :
+       {Shape{"prompt without past", 5, {0, 0}, -1}, Shape{"prompt, empty past", 5, {0, 0}, 0},
+        Shape{"prompt into a buffer", 5, {0, 0}, 9}, Shape{"ragged token", 1, {3, 5}, 5},
+        Shape{"ragged token in a buffer", 1, {3, 5}, 11}, Shape{"chunk", 3, {4, 4}, 4},
+        Shape{"ragged chunk in a buffer", 3, {6, 2}, 12}, Shape{"long", 2, {70, 67}, 80}}) {
+    GroupedCase plain;
+    plain.rows = shape.rows;
+    plain.past = shape.past;
+    plain.capacity = shape.capacity;
+    std::vector<GroupedCase> cases(10, plain);
+    cases[1].window = 2;
+    cases[2].softcap = 0.7;
+    cases[3].scale = 0.3;
+    cases[4].smooth = true;
+    cases[5].sinks = true;
+    cases[6].bias = true;
+    cases[7].window = 3;
+    cases[7].softcap = 0.5;
+    cases[7].bias = cases[7].sinks = true;
+    cases[8].groups = 1;
+    cases[9].groups = cases[9].heads = 3;
+    cases[9].width = 10;
+    for (size_t i = 0; i < cases.size(); ++i) {
+      SCOPED_TRACE(fmt::format("{}, case {}", shape.name, i));
+      expectAgreement(cases[i]);
+      if (shape.capacity < 40) {
+        cases[i].rotary = i % 2 == 0 ? cases[i].width : 4;
+        cases[i].interleaved = i % 3 == 0;
+        cases[i].positionIds = i % 4 == 1;
+        expectAgreement(cases[i]);
+      }
+    }
+  }
+}
+
+TEST(GroupQueryAttention, HalfPrecision) {
+  for (ElementType element : {ElementType::Float16, ElementType::BFloat16}) {
+    GroupedCase c;
+    c.element = element;
+    c.sinks = c.bias = true;
+    expectAgreement(c);
+    c.rotary = 8;
+    expectAgreement(c);
+    c.past = {0, 0};
+    c.rows = 6;
+    expectAgreement(c);
+  }
+}
+
+TEST(GroupQueryAttention, PromptPaddedOnTheRight) {
+  GroupedCase c;
+  c.rows = 6;
+  c.past = {0, 0};
+  c.padding = {2, 0};
+  c.capacity = -1;
+  c.rotary = 8;
+  expectAgreement(c);
+}
+
+TEST(GroupQueryAttention, PresentsThatNobodyReads) {
+  const GroupedProblem problem{GroupedCase()};
+  const KernelResult all = problem.call().run();
+  const KernelResult one = problem.call().unread(1).unread(2).run();
+  ASSERT_EQ(all.error + one.error, "");
+  EXPECT_TRUE(all.outputs[0].sameBytes(one.outputs[0]));
+}
+
+TEST(GroupQueryAttention, Refuses) {
+  const TestTensor query = randomTensor(ElementType::Float, {1, 2, 16}, 1);
+  const TestTensor key = randomTensor(ElementType::Float, {1, 2, 8}, 2);
+  const TestTensor past = randomTensor(ElementType::Float, {1, 1, 3, 8}, 3);
+  auto call = [&](double lessOne, double total) {
+    KernelCall result("com.microsoft::GroupQueryAttention");
+    result.in(query).in(key).in(key).in(past).in(past);
+    result.in(TestTensor(ElementType::Int32, {1}, {lessOne}));
+    result.in(TestTensor(ElementType::Int32, {1}, {total}));
+    result.results(3).attr("num_heads", 2).attr("kv_num_heads", 1);
+    return result;
+  };
+  EXPECT_TRUE(call(4, 5).run().ok());
+  expectError(call(5, 6).run(), "a past length of 4 and a past of 3 rows");
+  expectError(call(5, 5).run(), "does not fit total_sequence_length");
+  expectError(call(-1, 5).run(), "does not fit total_sequence_length");
+  expectError(call(0, 5).run(), "leaves no past");
+  expectError(call(0, 1).run(), "less than 2 new rows");
+  expectError(call(4, 5).attr("do_rotary", 1).run(), "cos_cache");
+  expectError(call(4, 5).attr("kv_num_heads", 3).run(), "no positive multiple");
+  expectError(call(4, 5).attr("num_heads", 0).run(), "no positive multiple");
+  expectError(call(4, 5).attr("k_quant_type", "PER_TENSOR").run(), "quantised");
+  expectError(call(4, 5).results(4).run(), "output_qk");
+  EXPECT_FALSE(call(4, 1e9).run().ok()); // more memory than there is
+}
+
+} // namespace
+} // namespace kvopt
