@@ -74,7 +74,12 @@ private:
       node.setAttribute("window", Attribute::ofInt(facts.window));
     if (node.attribute("mask_boolean"))
       node.setAttribute("mask_boolean", Attribute::ofInt(remaining ? 1 : 0));
-    node.setOperand(3, remaining);
+    llvm::SmallVector<Value*, 6> operands;
+    for (const Use& use : node.operands())
+      operands.push_back(use.operandIndex() == 3 ? remaining : use.value());
+    while (!operands.back())
+      operands.pop_back();
+    node.setOperands(operands);
     context.count("prove-masks", remaining ? "reduced" : "dropped");
     return true;
   }
