@@ -318,6 +318,24 @@ ExprRef MaskExpressions::compare(llvm::StringRef name, ExprRef a, ExprRef b) {
     return boolean(name == "Equal" ? *x == *y : isLess ? *x < *y : *x <= *y);
   if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return compare(name, p, q); }))
     return tree;
+  // The larger of two is below where both are, and above where one is.
+  auto isExtreme = [](ExprRef e, llvm::StringRef which) {
+    return e->is(Kind::Apply) && e->name == which &&
+           llvm::all_of(e->operands, [](ExprRef part) { return part->is(Kind::Integer); });
+  };
+  bool isMaximum = isExtreme(a, "Max") || isExtreme(b, "Max");
+  bool isMinimum = isExtreme(a, "Min") || isExtreme(b, "Min");
+  bool isLeft = isExtreme(a, "Max") || isExtreme(a, "Min");
+  ExprRef rest = isLeft ? b : a;
+  if (name != "Equal" && isMaximum != isMinimum && rest->is(Kind::Integer)) {
+    ExprRef extreme = isLeft ? a : b;
+    auto compareWith = [&](ExprRef part) {
+      return isLeft ? compare(name, part, rest) : compare(name, rest, part);
+    };
+    ExprRef first = compareWith(extreme->operands[0]);
+    ExprRef second = compareWith(extreme->operands[1]);
+    return isLeft == isMaximum ? both(first, second) : either(first, second);
+  }
   return apply(name, {a, b}, true);
 }
 
