@@ -144,6 +144,17 @@ void printJsonExplanation(const std::string& path, const Explanation& explanatio
 
 constexpr const char* indent = "          ";
 
+/// A mask that nothing is proved of can fill a screen; the JSON has all of it.
+std::string shortened(std::string text) {
+  constexpr size_t most = 200;
+  if (text.size() <= most)
+    return text;
+  size_t end = most;
+  while ((static_cast<unsigned char>(text[end]) & 0xc0) == 0x80)
+    --end;
+  return text.substr(0, end) + "…";
+}
+
 /// `expected …`, `found …`, `hint: …`, a line each.
 std::string failureLines(const MatchFailure& failure) {
   std::string out;
@@ -218,8 +229,9 @@ std::string groupText(const SiteGroup& group, const Columns& columns,
   std::string subject = printable(columns.subject(group));
   std::string out;
   if (site.isMatched()) {
-    out = fmt::format("{}  {}  {}\n{}{}\n", subject, style.good("matched"), site.rule, indent,
-                      printable(attentionText(site)));
+    out =
+        fmt::format("{}  {}  {}\n{}{}\n{}mask      {}\n", subject, style.good("matched"), site.rule,
+                    indent, attentionText(site), indent, shortened(printable(maskText(site))));
   } else {
     out = fmt::format("{}  {}   {}\n", subject, style.bad("MISSED"), headline(*site.failure));
     if (site.nearMiss)

@@ -98,10 +98,24 @@ std::string attentionText(const AttentionSite& site) {
   if (float cap = node.floatAttr("softcap", 0); cap != 0)
     text += fmt::format(" · softcap {:.6g}", cap);
   text += fmt::format(" · scale {:.6g}", node.floatAttr("scale", 1));
-  if (const Value* mask = node.operand(3))
-    text += fmt::format(" · {} mask {}", maskKind(node), mask->type().str());
   if (node.operand(4))
     text += " · sinks";
+  return text;
+}
+
+std::string maskText(const AttentionSite& site) {
+  if (!isRaised(site))
+    return "";
+  const Value* mask = site.node->operand(3);
+  std::string text = mask ? fmt::format("{} {}", maskKind(*site.node), mask->type().str()) : "none";
+  if (!site.mask)
+    return text;
+  if (mask && !site.mask->text.empty())
+    text += ": " + site.mask->text;
+  if (site.mask->causal == Proof::Refuted && !site.mask->counterExample.empty())
+    text += "; " + site.mask->counterExample;
+  if (!site.mask->isExact)
+    text += fmt::format("; hidden keys get {:.6g}", site.mask->hiddenValue);
   return text;
 }
 

@@ -31,6 +31,7 @@ TEST(ExplainTest, AMatchedModelIsOneGroupWithItsFacts) {
   EXPECT_NE(text.out.find("L0–L3"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("GQA 4/2×32"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("axis 2"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("mask      additive float["), std::string::npos) << text.out;
   EXPECT_EQ(text.out.find("MISSED"), std::string::npos) << text.out;
 }
 
