@@ -4,6 +4,7 @@
 #include "cli/recover.h"
 #include "ir/diagnostic.h"
 #include "ir/onnx_export.h"
+#include "ir/onnx_import.h"
 #include "kvopt_onnx.pb.h"
 
 #include "llvm/ADT/StringExtras.h"

@@ -106,7 +106,9 @@ void printText(const std::string& path, const InspectOptions& options,
       auto keyBytes = cacheBytes(*site.key, options.context);
       auto valueBytes = cacheBytes(*site.value, options.context);
       known &= keyBytes && valueBytes;
-      total += keyBytes.value_or(0) + valueBytes.value_or(0);
+      // Another branch updates the same caches.
+      if (!site.key->fromStart)
+        total += keyBytes.value_or(0) + valueBytes.value_or(0);
     }
     out += fmt::format("  {:<4} {:<6} matched  {}/{}×{}  mask {}  {}  {}\n", site.id(),
                        siteKindName(site.kind), site.queryHeads.str(), site.keyHeads.str(),

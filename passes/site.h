@@ -26,6 +26,8 @@ struct CacheUpdate {
   /// The past is not read: the new rows are all there are. There is no `concat` then, and `present`
   /// is `fresh`.
   bool fromStart = false;
+  /// How many attentions, each in a branch of its own, update this cache.
+  unsigned updaters = 1;
 };
 
 /// A bool input of the model that decides whether pasts are read.

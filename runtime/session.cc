@@ -72,7 +72,10 @@ llvm::Error Session::checkInterface() const {
       return invalid("the manifest's length '{}' is no input of the model", length.input);
     if (!names.insert(length.input).second)
       return invalid("the manifest lists input '{}' twice", length.input);
-    if (length.dtype != ElementType::Int64 && length.dtype != ElementType::Int32)
+    bool isFitting = isFlag(length.feed)
+                         ? length.dtype == ElementType::Bool
+                         : length.dtype == ElementType::Int64 || length.dtype == ElementType::Int32;
+    if (!isFitting)
       return unsupported("length '{}' is {}", length.input, onnxName(length.dtype));
   }
   return llvm::Error::success();

@@ -362,8 +362,24 @@ public:
     return std::nullopt;
   }
 
+  /// Past and present are one buffer in every branch or in none.
+  static llvm::Error checkBranches(llvm::ArrayRef<AttentionSite*> sites) {
+    std::map<const Value*, unsigned> chosen;
+    for (const AttentionSite* site : sites)
+      if (site->hasCache())
+        ++chosen[site->key->past];
+    for (const AttentionSite* site : sites)
+      if (site->hasCache() && chosen[site->key->past] < site->key->updaters)
+        return unsupported("site {}: attention in other branches updates its caches too",
+                           site->id())
+            .hint("lower the sites of all branches together");
+    return llvm::Error::success();
+  }
+
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
                                  const LowerOptions& options, Journal& journal) const override {
+    if (llvm::Error error = checkBranches(sites))
+      return error;
     std::set<ElementType> elements;
     for (const AttentionSite* site : sites)
       elements.insert(site->node->operand(0)->type().elementType());
