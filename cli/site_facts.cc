@@ -78,6 +78,8 @@ std::string layoutText(const AttentionSite& site) {
   if (!site.hasCache())
     return "";
   auto extents = [](const Value& past) {
+    if (!past.type().hasRank())
+      return std::string("[?]");
     std::string text;
     for (const Dim& extent : past.type().shape())
       text += (text.empty() ? "[" : ",") + extentText(extent);
@@ -85,9 +87,13 @@ std::string layoutText(const AttentionSite& site) {
   };
   std::string key = extents(*site.key->past);
   std::string value = extents(*site.value->past);
+  // How it grows, where it does not do so by concatenation; a cross cache's kind says it.
+  bool isPlain = site.policy == SitePolicy::Growing || site.policy == SitePolicy::Cross;
+  std::string policy = isPlain ? "" : fmt::format(" {}", sitePolicyName(site.policy));
   if (key == value && site.key->axis == site.value->axis)
-    return fmt::format("{} axis {}", key, site.key->axis);
-  return fmt::format("{} axis {} and {} axis {}", key, site.key->axis, value, site.value->axis);
+    return fmt::format("{} axis {}{}", key, site.key->axis, policy);
+  return fmt::format("{} axis {} and {} axis {}{}", key, site.key->axis, value, site.value->axis,
+                     policy);
 }
 
 std::string attentionText(const AttentionSite& site) {
