@@ -2,12 +2,12 @@
 // missed.
 #include "cli/recover.h"
 #include "cli/site_facts.h"
+#include "cli/site_groups.h"
 #include "cli/style.h"
 #include "ir/diagnostic.h"
 #include "passes/reason_docs.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <CLI/CLI.hpp>
@@ -26,15 +26,6 @@ struct ExplainOptions {
   RecoveryOptions recovery;
 };
 
-/// Sites that differ in nothing but their names.
-struct SiteGroup {
-  const AttentionSite* first = nullptr;
-  std::vector<unsigned> layers;
-  std::vector<std::string> nodes;
-  /// Why the target does not take them; asked only where there is a target.
-  std::optional<MatchFailure> refusal;
-};
-
 /// What is explained of one model.
 struct Explanation {
   const RecoveredModel& recovered;
@@ -43,73 +34,6 @@ struct Explanation {
   const RuleRegistry::Entry* rule = nullptr;
   std::vector<SiteGroup> groups;
 };
-
-bool endsLikeAType(llvm::StringRef text) {
-  return text.endswith("float") || text.endswith("int") || text.endswith("double");
-}
-
-/// The text with the numbers inside of names made the same: layers differ in them.
-std::string withoutLayers(llvm::StringRef text) {
-  std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (!llvm::isDigit(text[i])) {
-      result += text[i];
-      continue;
-    }
-    llvm::StringRef before = text.take_front(i);
-    size_t end = std::min(text.find_first_not_of("0123456789", i), text.size());
-    char last = before.empty() ? ' ' : before.back();
-    bool isFraction = last == '.' && before.size() > 1 && llvm::isDigit(before[before.size() - 2]);
-    bool isInName = (llvm::isAlpha(last) && !endsLikeAType(before)) || last == '_' || last == '/' ||
-                    (last == '.' && !isFraction);
-    // The first of several nodes may go without a number: Softmax, Softmax_1.
-    bool isSuffix = last == '_' && (end == text.size() || !llvm::isAlnum(text[end]));
-    if (isSuffix && llvm::StringRef(result).endswith("_"))
-      result.pop_back();
-    else
-      result += isInName ? "#" : text.slice(i, end).str();
-    i = end - 1;
-  }
-  return result;
-}
-
-std::string groupKey(const MatchFailure& failure) {
-  return fmt::format("{}|{}|{}|{}", reasonName(failure.code), withoutLayers(failure.node),
-                     withoutLayers(failure.expected), withoutLayers(failure.found));
-}
-
-std::string groupKey(const AttentionSite& site, const std::optional<MatchFailure>& refusal) {
-  std::string key = siteKindName(site.kind).str() +
-                    factsJson(site).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-  key += fmt::format("|{}|{}|{}|{}", site.rule, headsText(site), layoutText(site),
-                     attentionText(site));
-  if (site.failure)
-    key += "|missed " + groupKey(*site.failure) + (site.nearMiss ? site.nearMiss->rule : "");
-  if (refusal)
-    key += "|refused " + groupKey(*refusal);
-  return key;
-}
-
-std::vector<SiteGroup> grouped(const Explanation& explanation, std::optional<unsigned> layer) {
-  std::vector<SiteGroup> groups;
-  llvm::StringMap<size_t> byKey;
-  for (const AttentionSite& site : explanation.recovered.context->sites) {
-    if (layer && site.layer != *layer)
-      continue;
-    std::optional<MatchFailure> refusal;
-    if (explanation.target)
-      refusal = explanation.target->supports(site, *explanation.recovered.model);
-    auto [entry, isNew] = byKey.try_emplace(groupKey(site, refusal), groups.size());
-    if (isNew) {
-      groups.emplace_back();
-      groups.back().first = &site;
-      groups.back().refusal = std::move(refusal);
-    }
-    groups[entry->second].layers.push_back(site.layer);
-    groups[entry->second].nodes.push_back(labelOf(*site.node));
-  }
-  return groups;
-}
 
 /// The root of every near miss that still stands in the graph: the others were rewritten away.
 std::vector<NearMiss> standing(const Explanation& explanation) {
@@ -307,7 +231,7 @@ std::string groupText(const SiteGroup& group, const Columns& columns,
   out += fmt::format("{}--to {}: ", indent, explanation.target->name());
   if (!group.refusal)
     return out + style.good("taken") + "\n";
-  bool same = site.failure && groupKey(*site.failure) == groupKey(*group.refusal);
+  bool same = site.failure && site.failure->str() == group.refusal->str();
   out += fmt::format("{}, {}\n", style.bad("refused"),
                      same ? "because it was missed" : headline(*group.refusal));
   return same ? out : out + failureLines(*group.refusal);
@@ -388,7 +312,7 @@ llvm::Expected<ExitCode> explain(const ExplainOptions& options, const CommandCon
     return usageError("there is no layer {}: the model has {} attention sites", *options.layer,
                       sites);
   Explanation explanation{*recovered, misses, target, rule, {}};
-  explanation.groups = grouped(explanation, options.layer);
+  explanation.groups = groupSites(*recovered, target, options.layer);
   if (context.common.json())
     printJsonExplanation(options.model, explanation);
   else

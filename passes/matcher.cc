@@ -327,19 +327,40 @@ private:
     });
   }
 
-  /// Records a failure if it is the furthest so far. Always false.
-  bool note(const PatternNode& place, Value*, llvm::function_ref<MatchFailure()> build) {
+  /// Records a failure if it is the furthest so far. Always false. Operators that were tried at the
+  /// same place one after the other are named together.
+  bool note(const PatternNode& place, Value* value, llvm::function_ref<MatchFailure()> build) {
     if (!nearMiss || gaveUp)
       return false;
     unsigned matched = current.matchedNodes.size();
-    if (nearMiss->isSet && nearMiss->matched >= matched)
+    bool isOp = place.kind == PatternNode::Kind::Op && value;
+    if (nearMiss->isSet && nearMiss->matched >= matched) {
+      if (nearMiss->matched == matched && isOp && value == furthestValue)
+        addAlternative(place, build);
       return false;
+    }
     nearMiss->isSet = true;
     nearMiss->matched = matched;
     nearMiss->path = pattern.path(place).str();
     recordNodes();
     nearMiss->failure = build();
+    furthestValue = isOp ? value : nullptr;
+    alternatives.assign(1, nearMiss->failure.expected);
     return false;
+  }
+
+  void addAlternative(const PatternNode& place, llvm::function_ref<MatchFailure()> build) {
+    MatchFailure failure = build();
+    if (failure.code != nearMiss->failure.code || failure.found != nearMiss->failure.found ||
+        llvm::is_contained(alternatives, failure.expected))
+      return;
+    // The path leads to the operand; which operator it should be is said by what was expected.
+    nearMiss->path = llvm::StringRef(pattern.path(place)).rsplit(':').first.str();
+    alternatives.push_back(failure.expected);
+    std::string& text = nearMiss->failure.expected;
+    text = alternatives.front();
+    for (size_t i = 1; i < alternatives.size(); ++i)
+      text += (i + 1 == alternatives.size() ? " or " : ", ") + alternatives[i];
   }
 
   void recordNodes() {
@@ -369,6 +390,8 @@ private:
   Match current;
   unsigned steps = 0;
   bool gaveUp = false;
+  const Value* furthestValue = nullptr;  // where the furthest failure missed an operator
+  std::vector<std::string> alternatives; // operators that were missed there
 };
 
 std::optional<Match> matchAt(const CompiledPattern& pattern, Node& root,

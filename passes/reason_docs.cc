@@ -1,8 +1,6 @@
 // The documentation of the reason codes.
 #include "passes/reason_docs.h"
 
-#include <cassert>
-
 namespace kvopt {
 namespace {
 
@@ -148,6 +146,8 @@ constexpr ReasonDoc docs[] = {
      "export with masks of -inf or of the lowest number"},
 };
 
+constexpr ReasonDoc undocumented = {ReasonCode::PatternMismatch, "", "", "see: kvopt list reasons"};
+
 } // namespace
 
 llvm::ArrayRef<ReasonDoc> reasonDocs() { return docs; }
@@ -156,8 +156,7 @@ const ReasonDoc& reasonDoc(ReasonCode code) {
   for (const ReasonDoc& doc : docs)
     if (doc.code == code)
       return doc;
-  assert(false && "every code is documented");
-  return docs[0];
+  return undocumented;
 }
 
 std::string hintFor(const MatchFailure& failure) {

@@ -17,6 +17,7 @@ struct ReasonDoc {
 
 /// Every code once, in the order of `reasonTable`.
 llvm::ArrayRef<ReasonDoc> reasonDocs();
+/// The code's entry; empty texts for a code without one, which a test refuses.
 const ReasonDoc& reasonDoc(ReasonCode code);
 
 /// The failure's own hint, or the usual one of its code.

@@ -71,12 +71,15 @@ Value* ShapeBuilder::shapeEntry(Value& input, unsigned axis) {
 }
 
 Value* ShapeBuilder::readInput(const Dim& extent) {
-  for (const std::unique_ptr<Value>& input : rewriter.graph().inputs()) {
-    const TensorType& type = input->type();
-    for (unsigned axis = 0; type.hasRank() && axis < type.rank(); ++axis)
-      if (type.shape()[axis].isKnownEqual(extent))
-        return shapeEntry(*input, axis);
-  }
+  // A branch sees the inputs of the graphs around it, too.
+  for (const Graph* graph = &rewriter.graph(); graph;
+       graph = graph->parentNode() ? &graph->parentNode()->graph() : nullptr)
+    for (const std::unique_ptr<Value>& input : graph->inputs()) {
+      const TensorType& type = input->type();
+      for (unsigned axis = 0; type.hasRank() && axis < type.rank(); ++axis)
+        if (type.shape()[axis].isKnownEqual(extent))
+          return shapeEntry(*input, axis);
+    }
   return nullptr;
 }
 

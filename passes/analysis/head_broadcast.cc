@@ -57,7 +57,7 @@ std::vector<HeadSource> headSources(Value& heads, bool& interleaved) {
       interleaved |= map.repetition(headAxis, IndexMap::Repeat::Whole).has_value();
     }
     Node* node = value->producer();
-    if (!node || &node->graph() != &heads.graph())
+    if (!node)
       break;
     if (map.through(*node, value->resultIndex())) {
       value = node->operand(0);

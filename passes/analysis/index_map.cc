@@ -371,7 +371,7 @@ std::vector<MovementStop> movementChain(Value& end, unsigned limit) {
     Value& value = *stops.back().value;
     Node* node = value.producer();
     Value* operand = node ? node->operand(0) : nullptr;
-    if (!operand || &operand->graph() != &end.graph())
+    if (!operand)
       break;
     IndexMap map = stops.back().map;
     if (!map.through(*node, value.resultIndex()))

@@ -136,8 +136,8 @@ struct MovementStop {
 };
 
 /// The values that `end` is made from by data movement, nearest first, `end` itself (with the
-/// identity) being the first. At most `limit` nodes are passed; values outside of end's graph are
-/// not entered. Empty if the rank of `end` is unknown.
+/// identity) being the first; in a branch also values of the graphs around it. At most `limit`
+/// nodes are passed. Empty if the rank of `end` is unknown.
 std::vector<MovementStop> movementChain(Value& end, unsigned limit = 12);
 
 } // namespace kvopt

@@ -141,8 +141,24 @@ ExprRef MaskExpressions::select(ExprRef condition, ExprRef a, ExprRef b) {
     return b;
   if (a->isBoolean != b->isBoolean)
     return opaque(nullptr, a->isBoolean);
+  if (a->is(Kind::True) || b->is(Kind::False))
+    return a->is(Kind::True) ? either(condition, b) : both(condition, a);
+  if (a->is(Kind::False) || b->is(Kind::True))
+    return a->is(Kind::False) ? both(negate(condition), b) : either(negate(condition), a);
   if (a->isBoolean)
     return either(both(condition, a), both(negate(condition), b));
+  // Branches of branches that the condition decides.
+  auto decided = [&](ExprRef given, ExprRef tree) -> ExprRef {
+    if (implies(given, tree->operands[0]))
+      return tree->operands[1];
+    return excludes(given, tree->operands[0]) ? tree->operands[2] : nullptr;
+  };
+  if (a->is(Kind::Select))
+    if (ExprRef branch = decided(condition, a))
+      return select(condition, branch, b);
+  if (b->is(Kind::Select))
+    if (ExprRef branch = decided(negate(condition), b))
+      return select(condition, a, branch);
   auto branches = [](ExprRef tree, ExprRef x, ExprRef y) {
     return tree->is(Kind::Select) && tree->operands[1] == x && tree->operands[2] == y;
   };
@@ -291,6 +307,7 @@ ExprRef MaskExpressions::smaller(ExprRef a, ExprRef b, ElementType type) {
       return a;
     if (range.isNonNegative(a->dim - b->dim))
       return b;
+    return select(atLeastZero(b->dim - a->dim), a, b);
   }
   if (x || y)
     if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return smaller(p, q, type); }))
@@ -308,6 +325,7 @@ ExprRef MaskExpressions::larger(ExprRef a, ExprRef b, ElementType type) {
       return b;
     if (range.isNonNegative(a->dim - b->dim))
       return a;
+    return select(atLeastZero(b->dim - a->dim), b, a);
   }
   if (x || y)
     if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return larger(p, q, type); }))

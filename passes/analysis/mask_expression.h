@@ -116,7 +116,7 @@ private:
   bool excludes(ExprRef a, ExprRef b) const { return excludesAt(a, b, 0); }
   bool excludesAt(ExprRef a, ExprRef b, unsigned depth) const;
   bool simplify(llvm::SmallVectorImpl<ExprRef>& parts);
-  ExprRef withoutExcluded(ExprRef alternatives, ExprRef given);
+  ExprRef under(ExprList given, ExprRef predicate, unsigned depth);
   /// A sum of selects as a select of sums.
   ExprRef expanded(ExprRef sum, ElementType type);
   ExprRef sumOfTrees(ExprRef a, ExprRef b, ElementType type);

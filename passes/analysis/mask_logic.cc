@@ -11,6 +11,7 @@ namespace {
 
 constexpr unsigned maxImplicationDepth = 3;
 constexpr size_t maxPairwise = 24;
+constexpr unsigned maxChanges = 64;
 Dim one() { return Dim::fixed(1); }
 
 bool isAtom(ExprRef e) {
@@ -188,14 +189,26 @@ bool MaskExpressions::excludesAt(ExprRef a, ExprRef b, unsigned depth) const {
          (b->is(Kind::IsZero) && range.isNonNegative(b->dim - a->dim - one()));
 }
 
-ExprRef MaskExpressions::withoutExcluded(ExprRef alternatives, ExprRef given) {
-  ExprVector left;
-  for (ExprRef alternative : alternatives->operands)
-    if (!excludes(alternative, given))
-      left.push_back(alternative);
-  if (left.size() == alternatives->operands.size())
-    return alternatives;
-  return left.empty() ? boolean(false) : rawList(Kind::Or, left);
+/// What is left of a predicate where all of `given` hold.
+ExprRef MaskExpressions::under(ExprList given, ExprRef predicate, unsigned depth) {
+  for (ExprRef fact : given) {
+    if (implies(fact, predicate))
+      return boolean(true);
+    if (excludes(fact, predicate))
+      return boolean(false);
+  }
+  bool isAnd = predicate->is(Kind::And);
+  if ((!isAnd && !predicate->is(Kind::Or)) || depth == maxImplicationDepth)
+    return predicate;
+  ExprVector parts;
+  bool isChanged = false;
+  for (ExprRef part : predicate->operands) {
+    parts.push_back(under(given, part, depth + 1));
+    isChanged |= parts.back() != part;
+  }
+  if (!isChanged)
+    return predicate;
+  return isAnd ? conjunction(parts) : disjunction(parts);
 }
 
 /// One change to a conjunction's parts; false when there is nothing left to change.
@@ -214,11 +227,6 @@ bool MaskExpressions::simplify(llvm::SmallVectorImpl<ExprRef>& parts) {
         parts.assign(1, boolean(false));
         return true;
       }
-      if (b->is(Kind::Or))
-        if (ExprRef less = withoutExcluded(b, a); less != b) {
-          parts[k] = less;
-          return true;
-        }
       // a >= 0 and a != 0.
       if (a->is(Kind::AtLeastZero) && b->is(Kind::IsNotZero) &&
           ((a->dim - b->dim).value() == 0 || (a->dim + b->dim).value() == 0)) {
@@ -227,6 +235,16 @@ bool MaskExpressions::simplify(llvm::SmallVectorImpl<ExprRef>& parts) {
         return true;
       }
     }
+  for (ExprRef& part : parts) {
+    if (!part->is(Kind::Or))
+      continue;
+    ExprVector others;
+    llvm::copy_if(parts, std::back_inserter(others), [&](ExprRef other) { return other != part; });
+    if (ExprRef left = under(others, part, 0); left != part) {
+      part = left;
+      return true;
+    }
+  }
   return false;
 }
 
@@ -240,13 +258,14 @@ ExprRef MaskExpressions::conjunction(ExprList given) {
         parts.push_back(part);
   };
   flatten(given);
+  unsigned changes = 0;
   for (bool changed = true; changed;) {
     llvm::erase_if(parts, [](ExprRef part) { return part->is(Kind::True); });
     if (llvm::any_of(parts, [](ExprRef part) { return part->is(Kind::False); }))
       return boolean(false);
     if (parts.empty())
       return boolean(true);
-    changed = parts.size() <= maxPairwise && simplify(parts);
+    changed = parts.size() <= maxPairwise && changes++ < maxChanges && simplify(parts);
     if (changed) {
       ExprVector once(parts.begin(), parts.end());
       parts.clear();

@@ -191,6 +191,9 @@ MaskAnalysis::Question maskQuestion(const Node& sdpa) {
   Dim keys = extent(1, 2);
   if (keys.isUnknown())
     keys = extent(2, 2);
+  // With past_length the first row does not stand behind all keys but its own.
+  if (sdpa.operand(5))
+    keys = Dim::unknown();
   return {sdpa.operand(3), IndexSpace(extent(0, 0), extent(0, 1), extent(0, 2), keys),
           sdpa.intAttr("causal", 0) != 0, sdpa.intAttr("window", 0)};
 }

@@ -209,7 +209,9 @@ ExprRef MaskReader::unary(const Place& place, llvm::StringRef op) {
     return nullptr;
   if (op == "Neg")
     return made.multiply(element, made.number(-1), type);
-  ExprRef kind = made.number(static_cast<double>(static_cast<int>(from)));
+  if (op == "Abs" && holdsIndices(type))
+    return made.larger(element, made.multiply(element, made.number(-1), type), type);
+  ExprRef kind = made.number(static_cast<double>(from));
   return made.apply(function, {element, kind}, type == ElementType::Bool);
 }
 

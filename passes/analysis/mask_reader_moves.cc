@@ -33,6 +33,10 @@ ExprRef MaskReader::broadcast(ExprRef index, const Dim& from, const Dim& to) {
     return made.number(0);
   if (index->constant() == 0.0 || from.isKnownEqual(to) || from.isKnownDifferent(Dim::fixed(1)))
     return index;
+  // An index below the extent is 0 where that is 1.
+  if (index->is(Kind::Integer) && !from.isUnknown() &&
+      space().isNonNegative(IndexSpace::fromModel(from) - index->dim - Dim::fixed(1)))
+    return index;
   // 0 if `from` is 1.
   if (from.isUnknown())
     return made.opaque(nullptr, false, index->variables);
@@ -362,11 +366,14 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
     return isSameRank(node->operand(0)) ? slicedExtent(*node, axis, depth) : declared;
   bool isElementwise = llvm::StringSwitch<bool>(op)
                            .Cases("Where", "And", "Or", "Not", "Cast", "Add", "Sub", "Mul", true)
-                           .Cases("Identity", "Neg", "Xor", "Max", "Min", true)
+                           .Cases("Identity", "Neg", "Xor", "Max", "Min", "Div", true)
+                           .Cases("Equal", "Less", "LessOrEqual", "Greater", true)
+                           .Cases("GreaterOrEqual", "Clip", "Pow", true)
                            .Default(false);
   if (!isElementwise)
     return declared;
   Dim extent = Dim::fixed(1);
+  bool isCommon = true;
   for (const Use& use : node->operands()) {
     if (!use.value() || !use.value()->type().hasRank() || use.value()->type().rank() > rank)
       return declared;
@@ -374,13 +381,17 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
     if (axis < skipped)
       continue;
     Dim own = extentOf(*use.value(), axis - skipped, depth + 1);
+    // Next to T (or S) any other extent is T (or S), or 1; where T is 1, the only index is 0, and
+    // other extents do not matter to who reads there.
+    if (own.isKnownEqual(space().extent(IndexVariable::Key)) ||
+        own.isKnownEqual(space().extent(IndexVariable::Row)))
+      return own;
     if (isOne(own))
       continue;
-    if (own.isUnknown() || (!isOne(extent) && !extent.isKnownEqual(own)))
-      return declared;
+    isCommon &= !own.isUnknown() && (isOne(extent) || extent.isKnownEqual(own));
     extent = own;
   }
-  return extent;
+  return isCommon ? extent : declared;
 }
 
 bool MaskReader::assumptionsHold() const {

@@ -56,13 +56,15 @@ std::optional<Factor> scalarFactor(Node& node) {
 }
 
 class AbsorbScale final : public Rule {
-  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, sinks{"sinks"};
+  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, sinks{"sinks"}, pastLength{"past_length"};
 
 public:
   llvm::StringRef name() const override { return "absorb-scale"; }
   RuleGroup group() const override { return RuleGroup::Raise; }
 
-  P pattern() const override { return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask), maybe(sinks)}); }
+  P pattern() const override {
+    return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask), maybe(sinks), maybe(pastLength)});
+  }
 
   void constraints(Constraints& c) const override {
     c.check([](const Match& match, Refusal& refusal) {
@@ -78,7 +80,7 @@ public:
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& before = match.root();
-    llvm::SmallVector<Value*, 5> operands;
+    llvm::SmallVector<Value*, 6> operands;
     for (const Use& use : before.operands())
       operands.push_back(use.value());
     MatchFailure failure;

@@ -5,7 +5,8 @@
 //                                          width)
 //   after    s = a constant
 //
-// Computed in the element type of the result, operator by operator, as a runtime would.
+// Computed in the element type of the result, operator by operator, as a runtime would. Reshapes of
+// the numbers are folded as well.
 #include "ir/attribute.h"
 #include "ir/half.h"
 #include "passes/analysis/uniform_value.h"
@@ -71,13 +72,13 @@ template <class Real> Real compute(const Node& node, Real a, Real b) {
     return a / b;
   if (node.is("Pow"))
     return std::pow(a, b);
-  return a; // Cast
+  return a; // Cast, CastLike
 }
 
 /// nullopt where the shapes are neither equal nor one of them that of a single number.
 std::optional<Numbers> folded(const Node& node, const Numbers& a, const Numbers& b,
                               ElementType type) {
-  bool isPair = node.operands().size() == 2;
+  bool isPair = node.operands().size() == 2 && !node.is("CastLike");
   bool sameShape = a.shape == b.shape;
   if (isPair && !sameShape && a.elements.size() != 1 && b.elements.size() != 1)
     return std::nullopt;
@@ -136,6 +137,9 @@ public:
       alternatives.push_back({name, op(name, {a})});
     for (const char* name : {"Add", "Sub", "Mul", "Div", "Pow"})
       alternatives.push_back({name, op(name, {a, b})});
+    // Of the second operand only the type or the shape matters, which the result has.
+    for (const char* name : {"CastLike", "Reshape", "Unsqueeze", "Squeeze"})
+      alternatives.push_back({name, op(name, {a, any()})});
     return oneOf("operator", std::move(alternatives));
   }
 
@@ -162,6 +166,16 @@ private:
     std::optional<Numbers> left = knownNumbers(match[a]);
     if (!left)
       return std::nullopt;
+    if (node.is("Reshape") || node.is("Unsqueeze") || node.is("Squeeze")) {
+      auto shape = node.result().type().fixedShape();
+      size_t count = 1;
+      for (int64_t extent : shape.value_or(llvm::SmallVector<int64_t, 4>()))
+        count *= static_cast<size_t>(extent);
+      if (!shape || count != left->elements.size() || match[a].type().elementType() != type)
+        return std::nullopt;
+      left->shape = *shape;
+      return left;
+    }
     const Value* second = match.find(b);
     std::optional<Numbers> right = second ? knownNumbers(*second) : Numbers();
     if (!right)

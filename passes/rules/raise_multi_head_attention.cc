@@ -78,7 +78,7 @@ public:
       parts.key = &build.concat(*past, *parts.key, 2);
       parts.value = &build.concat(match[pastValue], *parts.value, 2);
     }
-    parts.mask = maskOf(match, *parts.query, build);
+    parts.mask = maskOf(match, parts, build);
     float scale = node.floatAttr("scale", 0.0f);
     parts.scale = scale != 0 ? static_cast<double>(scale) : defaultScale(*facts.width.value());
     parts.causal = node.intAttr("unidirectional", 0) != 0;
@@ -142,7 +142,8 @@ private:
       return refuse(ReasonCode::LayoutUnsupported,
                     "rows, or keys and values by heads, or one packed operand",
                     fmt::format("ranks {}, {} and {}", ranks[0], ranks[1], ranks[2]));
-    if (!rows && match.find(bias))
+    // Engines differ in whether they add a bias to keys that are split already.
+    if (!rows && match.find(bias) && !(split && isQueryBias(match)))
       return refuse(ReasonCode::BiasUnsupported, "a bias beside rows only",
                     "a bias beside operands split by heads");
     if ((match.find(pastKey) != nullptr) != (match.find(pastValue) != nullptr))
@@ -155,6 +156,17 @@ private:
     return true;
   }
 
+  /// Whether the bias is a constant that is zero for keys and values.
+  bool isQueryBias(const Match& match) const {
+    const TensorData* data = match[bias].constant();
+    auto values = data ? floatValues(*data, 1 << 20) : std::nullopt;
+    auto width = match[q].type().dim(2).value();
+    if (!values || !width || *width < 0 || static_cast<size_t>(*width) > values->size())
+      return false;
+    return std::all_of(values->begin() + *width, values->end(),
+                       [](double value) { return value == 0; });
+  }
+
   bool checkMasks(const Match& match, Refusal& refusal) const {
     Facts facts = factsOf(match);
     auto refuse = [&](const Value& mask, const char* expected) {
@@ -163,9 +175,12 @@ private:
                             mask.type().str(), ""};
       });
     };
-    if (const Value* mask = match.find(padding)) {
+    const Value* mask = match.find(padding);
+    bool lengths =
+        mask && rankOf(mask) == 1 && mask->type().dim(0).isKnownEqual(match[q].type().dim(0));
+    if (mask && !lengths) {
       if (rankOf(mask) != 2 && rankOf(mask) != 3)
-        return refuse(*mask, "a padding mask [B,T] or [B,S,T]");
+        return refuse(*mask, "a padding mask [B,T] or [B,S,T], or lengths [B]");
       Dim columns = mask->type().dim(-1);
       // Of the new keys only: which of a past's rows are kept, such a mask does not say.
       bool partial = match.find(pastKey) && columns.isKnownEqual(facts.newKeys);
@@ -174,13 +189,13 @@ private:
       if (columns.isKnownEqual(Dim::fixed(1)) && !facts.tokens.isKnownEqual(columns))
         return refuse(*mask, "a padding mask as long as all keys");
     }
-    if (const Value* mask = match.find(attentionBias)) {
-      if (rankOf(mask) != 4)
-        return refuse(*mask, "an attention bias of four axes");
-      Dim columns = mask->type().dim(3);
+    if (const Value* added = match.find(attentionBias)) {
+      if (rankOf(added) != 4)
+        return refuse(*added, "an attention bias of four axes");
+      Dim columns = added->type().dim(3);
       if (columns.isKnownDifferent(facts.tokens) ||
           (columns.isKnownEqual(Dim::fixed(1)) && !facts.tokens.isKnownEqual(columns)))
-        return refuse(*mask, "an attention bias as long as all keys");
+        return refuse(*added, "an attention bias as long as all keys");
     }
     return true;
   }
@@ -203,7 +218,7 @@ private:
       return;
     }
     int64_t offset = 0;
-    auto rows = [&](const Var& var, int64_t rowWidth) {
+    auto rows = [&](const Var& var, int64_t rowWidth) -> Value* {
       Value* tokens = &match[var];
       if (Value* added = match.find(bias)) {
         Value& own = build.slice(*added, 0, offset, offset + heads * rowWidth);
@@ -228,11 +243,15 @@ private:
     }
   }
 
-  Value* maskOf(const Match& match, Value& query, AttentionBuilder& build) const {
+  Value* maskOf(const Match& match, const AttentionBuilder::AttentionParts& parts,
+                AttentionBuilder& build) const {
     Value* mask = match.find(attentionBias);
     if (Value* kept = match.find(padding)) {
       double filter = match.root().floatAttr("mask_filter_value", -10000.0f);
-      Value& added = build.keptMask(*kept, query.type().elementType(), filter);
+      ElementType element = match[q].type().elementType();
+      Value& added = rankOf(kept) == 1 ? build.lengthMask(*kept, build.extent(*parts.key, 2, true),
+                                                          element, filter)
+                                       : build.keptMask(*kept, element, filter);
       mask = mask ? &build.node("Add", {*mask, added}, {}, "mask") : &added;
     }
     return mask;

@@ -8,8 +8,7 @@
 // Everything between the products is elementwise or a softmax over T, so it computes the same
 // numbers in any grouping of the batch axes: [B*H], [B,G,N] and none become [B,H]. What the groups
 // are is read off the values around; a product of one batch axis that nobody splits is one head.
-#include "passes/analysis/index_map.h"
-#include "passes/analysis/score_region.h"
+#include "passes/analysis/attention_atoms.h"
 #include "passes/rule.h"
 #include "passes/shape_builder.h"
 
@@ -28,89 +27,12 @@ Dim product(llvm::ArrayRef<Dim> extents) {
   return result;
 }
 
-/// For each axis of a shape the atoms it is the product of; nullopt if it is none.
-using View = llvm::SmallVector<llvm::SmallVector<unsigned, 3>, 6>;
-
-std::optional<View> viewOf(llvm::ArrayRef<Dim> shape, llvm::ArrayRef<Dim> atoms) {
-  View view(shape.size());
-  unsigned next = 0;
-  for (size_t axis = 0; axis < shape.size(); ++axis) {
-    Dim taken = Dim::fixed(1);
-    while (!taken.isKnownEqual(shape[axis])) {
-      if (next == atoms.size())
-        return std::nullopt;
-      taken = taken * atoms[next];
-      view[axis].push_back(next++);
-    }
-  }
-  for (; next < atoms.size(); ++next)
-    if (atoms[next].value() != 1)
-      return std::nullopt;
-  return view;
-}
-
-/// The batch, what the heads are the product of, S and T.
-struct Atoms {
-  Extents extents;
-  unsigned tokens() const { return static_cast<unsigned>(extents.size()) - 1; }
-  unsigned queries() const { return static_cast<unsigned>(extents.size()) - 2; }
-  llvm::ArrayRef<Dim> batch() const { return llvm::makeArrayRef(extents).drop_back(2); }
-};
-
-/// [B,H] such that B*H is `flat`, as a value nearby has it.
-std::optional<std::pair<Dim, Dim>> headsOf(const ScoreRegion& region, const Dim& flat) {
-  auto fits = [&](const TensorType& type) {
-    return type.hasRank() && type.rank() == 4 &&
-           (type.shape()[0] * type.shape()[1]).isKnownEqual(flat);
-  };
-  auto pair = [](const TensorType& type) {
-    return std::make_pair(type.shape()[0], type.shape()[1]);
-  };
-  for (Node* node : region.inner)
-    if (fits(node->result().type()))
-      return pair(node->result().type());
-  for (Value* operand :
-       {region.scores->operand(0), region.scores->operand(1), region.context->operand(1)}) {
-    constexpr unsigned maxMovements = 4;
-    Value* value = operand;
-    for (unsigned i = 0; value && i <= maxMovements; ++i) {
-      if (fits(value->type()))
-        return pair(value->type());
-      Node* producer = value->producer();
-      value = producer && (movesData(*producer) || isElementwise(*producer)) ? producer->operand(0)
-                                                                             : nullptr;
-    }
-  }
-  for (Use& use : region.context->result().uses())
-    if (isReshaping(use.user()) && fits(use.user().result().type()))
-      return pair(use.user().result().type());
-  return std::nullopt;
-}
-
-std::optional<Atoms> atomsOf(const ScoreRegion& region) {
-  const TensorType& type = region.scores->result().type();
-  const TensorType& context = region.context->result().type();
-  if (!type.hasRank() || !context.hasRank() || type.rank() < 3 || context.rank() < 3 ||
-      (type.rank() == 4 && context.rank() == 4))
-    return std::nullopt;
-  if (llvm::any_of(type.shape(), [](const Dim& extent) { return extent.isUnknown(); }))
-    return std::nullopt;
-  Atoms atoms;
-  atoms.extents.assign(type.shape().begin(), type.shape().end());
-  if (type.rank() == 3) {
-    auto heads = headsOf(region, type.shape()[0]);
-    if (heads)
-      atoms.extents[0] = heads->first;
-    atoms.extents.insert(atoms.extents.begin() + 1, heads ? heads->second : Dim::fixed(1));
-  }
-  return atoms;
-}
-
 /// Makes the region anew in rank four.
 class Unflattening {
 public:
-  Unflattening(const ScoreRegion& scoreRegion, Atoms batchAtoms, Rewriter& graphRewriter)
-      : region(scoreRegion), atoms(std::move(batchAtoms)), rewriter(graphRewriter),
+  Unflattening(const ScoreRegion& scoreRegion, AttentionAtoms attentionAtoms,
+               Rewriter& graphRewriter)
+      : region(scoreRegion), atoms(std::move(attentionAtoms)), rewriter(graphRewriter),
         shapes(graphRewriter) {}
 
   /// Null, or what stands in the way.
@@ -128,32 +50,39 @@ public:
   }
 
 private:
-  /// `value` with the extents `parts` of the atoms, then `kept`, grouped to [B,H,…].
+  /// `value`, whose axes have the extents `parts` (or one) of the atoms, then `kept`, grouped to
+  /// [B,H,…]. An axis of which it has some parts only is repeated over the others.
   Value* place(Value& value, llvm::ArrayRef<Dim> parts, llvm::ArrayRef<Dim> kept) {
-    size_t batch = atoms.batch().size();
-    llvm::ArrayRef<Dim> heads = parts.slice(1, batch - 1);
-    bool repeatsSome = false, hasSome = false;
-    for (size_t i = 0; i < heads.size(); ++i) {
-      bool isRepeated = heads[i].value() == 1 && atoms.extents[i + 1].value() != 1;
-      repeatsSome |= isRepeated;
-      hasSome |= heads[i].value() != 1;
+    using Axis = AttentionAtoms::Axis;
+    Extents apart, repeated, grouped;
+    bool repeats = false;
+    unsigned axes = kept.empty() ? AttentionAtoms::axisCount : AttentionAtoms::Queries;
+    for (unsigned axis = 0; axis < axes; ++axis) {
+      auto range = atoms.partsOf(static_cast<Axis>(axis));
+      bool lacksSome = false, hasSome = false;
+      for (unsigned part = range.first; part < range.second; ++part) {
+        lacksSome |= parts[part].value() == 1 && atoms.extents[part].value() != 1;
+        hasSome |= parts[part].value() != 1;
+      }
+      Dim whole = Dim::fixed(1);
+      for (unsigned part = range.first; part < range.second; ++part) {
+        apart.push_back(parts[part]);
+        repeated.push_back(lacksSome && hasSome ? atoms.extents[part] : parts[part]);
+        whole = whole * repeated.back();
+      }
+      repeats |= lacksSome && hasSome;
+      grouped.push_back(std::move(whole));
     }
-    llvm::ArrayRef<Dim> rows = kept.empty() ? parts.drop_front(batch) : kept;
-    Value* whole = &value;
-    Extents grouped{parts[0], product(heads)};
-    if (repeatsSome && hasSome) {
-      Extents separate(parts.begin(), parts.begin() + batch);
-      separate.append(rows.begin(), rows.end());
-      whole = shapes.reshape(*whole, separate, "grouped");
-      for (size_t i = 1; i < batch; ++i)
-        separate[i] = atoms.extents[i];
-      whole = whole ? shapes.expand(*whole, separate, "repeated") : nullptr;
-      grouped[1] = product(atoms.batch().drop_front());
+    for (Extents* extents : {&apart, &repeated, &grouped})
+      extents->append(kept.begin(), kept.end());
+    Value* result = &value;
+    if (repeats) {
+      result = shapes.reshape(*result, apart, "grouped");
+      result = result ? shapes.expand(*result, repeated, "repeated") : nullptr;
     }
-    grouped.append(rows.begin(), rows.end());
-    if (!whole || isBroadcastOf(whole->type(), grouped))
-      return whole;
-    return shapes.reshape(*whole, grouped, "heads");
+    if (!result || isBroadcastOf(result->type(), grouped))
+      return result;
+    return shapes.reshape(*result, grouped, "heads");
   }
 
   /// Leading ones are all that the shape lacks.
@@ -171,7 +100,7 @@ private:
     const TensorType& type = value.type();
     if (!type.hasRank() || type.rank() < 2 || type.rank() - 2 > batch.size())
       return nullptr;
-    std::optional<View> view = viewOf(batch, atoms.batch());
+    std::optional<AtomView> view = viewOf(batch, atoms.batchParts());
     if (!view)
       return nullptr;
     llvm::ArrayRef<Dim> own = type.shape().drop_back(2);
@@ -234,7 +163,7 @@ private:
 
   bool remake(Node& node) {
     std::optional<Extents> shape = shapeOf(node);
-    std::optional<View> view = shape ? viewOf(*shape, atoms.extents) : std::nullopt;
+    std::optional<AtomView> view = shape ? viewOf(*shape, atoms.extents) : std::nullopt;
     if (!view)
       return false;
     shapeAt[&node.result()] = *shape;
@@ -260,7 +189,7 @@ private:
     if (node.is("Softmax")) {
       std::optional<unsigned> axis =
           normalizedAxis(node.intAttr("axis", -1), static_cast<unsigned>(shape->size()));
-      if (!axis || *axis + 1 != shape->size() || !isOnly(view->back(), atoms.tokens()))
+      if (!axis || *axis + 1 != shape->size() || !isAxis(view->back(), AttentionAtoms::Keys))
         return false;
       attributes.clear();
       attributes.push_back({"axis", Attribute::ofInt(3)});
@@ -269,15 +198,19 @@ private:
     return true;
   }
 
-  /// The axis is that atom, and others of extent one.
-  bool isOnly(llvm::ArrayRef<unsigned> axis, unsigned atom) const {
-    return llvm::is_contained(axis, atom) && llvm::all_of(axis, [&](unsigned other) {
-             return other == atom || atoms.extents[other].value() == 1;
-           });
+  /// The parts are all of that axis, and others of extent one.
+  bool isAxis(llvm::ArrayRef<unsigned> parts, AttentionAtoms::Axis axis) const {
+    auto range = atoms.partsOf(axis);
+    for (unsigned part = 0; part < atoms.extents.size(); ++part) {
+      bool isOf = part >= range.first && part < range.second;
+      if (atoms.extents[part].value() != 1 && isOf != llvm::is_contained(parts, part))
+        return false;
+    }
+    return true;
   }
 
   /// An operand from outside of the region, which broadcasts to `shape`.
-  Value* aside(Value& value, llvm::ArrayRef<Dim> shape, const View& view) {
+  Value* aside(Value& value, llvm::ArrayRef<Dim> shape, const AtomView& view) {
     const TensorType& type = value.type();
     if (!type.hasRank() || type.rank() > shape.size())
       return nullptr;
@@ -303,12 +236,12 @@ private:
     return staysInPlace ? &value : place(value, parts, {});
   }
 
-  /// Where an atom that is an axis of [B,H,S,T] by itself stands, counted from the end; 0 for one
-  /// that is part of the heads.
-  size_t axesFromEnd(unsigned atom) const {
-    if (atom >= atoms.queries())
-      return atoms.extents.size() - atom;
-    return atom == 0 ? 4 : atoms.batch().size() == 2 ? 3 : 0;
+  /// Where a part that is an axis of [B,H,S,T] by itself stands, counted from the end; 0 for one
+  /// that shares its axis with others.
+  size_t axesFromEnd(unsigned part) const {
+    AttentionAtoms::Axis axis = atoms.axisOf(part);
+    auto range = atoms.partsOf(axis);
+    return range.second - range.first == 1 ? 4 - static_cast<size_t>(axis) : 0;
   }
 
   Value* makeContext() {
@@ -317,9 +250,9 @@ private:
     if (!probabilities)
       return nullptr;
     Extents shape = shapeAt[context.operand(0)];
-    std::optional<View> view = viewOf(shape, atoms.extents);
-    if (!view || view->size() < 2 || !isOnly(view->back(), atoms.tokens()) ||
-        !isOnly((*view)[view->size() - 2], atoms.queries()))
+    std::optional<AtomView> view = viewOf(shape, atoms.extents);
+    if (!view || view->size() < 2 || !isAxis(view->back(), AttentionAtoms::Keys) ||
+        !isAxis((*view)[view->size() - 2], AttentionAtoms::Queries))
       return nullptr;
     Value* values = factor(*context.operand(1), llvm::makeArrayRef(shape).drop_back(2));
     if (!values)
@@ -352,7 +285,7 @@ private:
   }
 
   const ScoreRegion& region;
-  Atoms atoms;
+  AttentionAtoms atoms;
   Rewriter& rewriter;
   ShapeBuilder shapes;
   llvm::DenseMap<const Value*, Value*> remade;   // the values inside, in rank four

@@ -1,10 +1,11 @@
 // Query heads of one group stacked as rows, under a mask repeated for them → grouped Sdpa.
 //
-//   before   o = ai.kvopt.Sdpa(Reshape(q, [B,G,N*S,D]), k, v, mask repeated to [..,N*S,T])
-//   after    o = Reshape(ai.kvopt.Sdpa(q, k, v, mask), [B,G,N*S,Dv])          q[B,G*N,S,D]
+//   before   o = ai.kvopt::Sdpa(Reshape(q, [B,G,N*S,D]), k, v, mask repeated to [..,N*S,T])
+//   after    o = Reshape(ai.kvopt::Sdpa(q, k, v, mask), [B,G,N*S,Dv])          q[B,G*N,S,D]
 //
-// Row n*S + s of group g is row s of head g*N + n. The mask has to be the same for all n, which its
-// index map shows, or to have rows for each of them.
+// Row n*S + s of group g is row s of head g*N + n. With one group the rows may also stand as
+// s*N + n, q being [B,S,N,D]. The mask has to be the same for all n, which its index map shows, or
+// to have rows for each of them.
 #include "passes/analysis/head_broadcast.h"
 #include "passes/analysis/score_region.h"
 #include "passes/rule.h"
@@ -14,16 +15,21 @@
 namespace kvopt {
 namespace {
 
-/// N heads a group, S rows each.
+using Repeat = IndexMap::Repeat;
+
+/// How rows of the scores stand for rows of several heads.
 struct Stacking {
-  Value* query; ///< [B,G*N,S,D] or of the same elements in that order
+  Value* query; ///< [B,G*N,S,D], or [B,S,N,D] where a row's heads stand together, or their elements
   Dim heads, rows;
+  /// Whole: row n*S + s. Entries: row s*N + n.
+  Repeat order;
 };
 
-std::optional<Stacking> stackingOf(Value& query) {
+llvm::SmallVector<Stacking, 2> stackingsOf(Value& query) {
+  llvm::SmallVector<Stacking, 2> found;
   const TensorType& type = query.type();
   if (!type.hasRank() || type.rank() != 4)
-    return std::nullopt;
+    return found;
   llvm::ArrayRef<Dim> own = type.shape();
   for (const MovementStop& stop : movementChain(query)) {
     llvm::ArrayRef<Dim> shape = stop.map.source();
@@ -33,59 +39,96 @@ std::optional<Stacking> stackingOf(Value& query) {
     Dim rows = shape[shape.size() - 2];
     Dim heads = shape.size() == 4 ? shape[1] : shape[1] * shape[2];
     std::optional<Dim> stacked = heads.dividedBy(own[1]);
-    if (stacked && stacked->value() != 1 && (*stacked * rows).isKnownEqual(own[2]))
-      return Stacking{stop.value, heads, rows};
+    if (!stacked || stacked->value() == 1 || !(*stacked * rows).isKnownEqual(own[2]))
+      continue;
+    found.push_back({stop.value, heads, rows, Repeat::Whole});
+    if (own[1].value() == 1 && shape.size() == 4 && rows.value() != 1)
+      found.push_back({stop.value, rows, heads, Repeat::Entries});
   }
-  return std::nullopt;
+  return found;
 }
 
-class UngroupQueries final : public Rule {
-  static constexpr unsigned maxMaskDepth = 6;
-  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"};
+/// Masks without the repetition over stacked heads. Without a rewriter it only says whether that
+/// can be had, by null or not.
+class Unstacking {
+public:
+  Unstacking(const Stacking& queryStacking, Rewriter* graphRewriter)
+      : stacking(queryStacking), rewriter(graphRewriter) {}
 
-  /// `value`, of which the axis before the last has N times `rows` entries, with one of the N equal
-  /// parts; null if they are not equal for sure.
-  static Value* firstRows(Value& value, const Dim& rows, Rewriter& rewriter, unsigned depth = 0) {
-    const TensorType& type = value.type();
-    if (!type.hasRank() || depth > maxMaskDepth)
-      return nullptr;
-    if (type.rank() < 2 || type.dim(-2).value() == 1)
-      return &value;
-    std::vector<MovementStop> stops = movementChain(value);
-    for (const MovementStop& stop : llvm::reverse(stops)) {
-      auto found = stop.map.repetition(type.rank() - 2, IndexMap::Repeat::Whole);
-      if (found && found->shape[type.rank() - 2].isKnownEqual(rows))
-        return beforeRepetition(*stop.value, *found, rewriter);
-    }
-    Node* node = value.producer();
-    if (!node || !isElementwise(*node) || &node->graph() != &value.graph())
-      return nullptr;
-    llvm::SmallVector<Value*, 3> operands;
-    for (const Use& use : node->operands()) {
-      Value* part = use.value() ? firstRows(*use.value(), rows, rewriter, depth + 1) : nullptr;
-      if (use.value() && !part)
-        return nullptr;
-      operands.push_back(part);
-    }
-    std::vector<NamedAttribute> attributes;
-    for (const NamedAttribute& attribute : node->attributes())
-      attributes.push_back({attribute.name, attribute.value.clone()});
-    return &rewriter.create(node->op(), operands, std::move(attributes), 1, "mask").result();
-  }
-
-  static Value* maskOf(Value& value, const Dim& groups, const Stacking& stacking,
-                       Rewriter& rewriter) {
+  Value* mask(Value& value, const Dim& groups) {
     const TensorType& type = value.type();
     if (!type.hasRank() || type.rank() > 4)
       return nullptr;
     if (type.rank() < 4 || type.shape()[1].value() == 1)
-      return firstRows(value, stacking.rows, rewriter);
+      if (Value* once = rowsOfOneHead(value, 0))
+        return once;
     // Rows of its own for each head.
-    if (!type.shape()[1].isKnownEqual(groups) ||
+    if (type.rank() < 4 || stacking.order != Repeat::Whole ||
+        !type.shape()[1].isKnownEqual(groups) ||
         !(type.shape()[1] * type.shape()[2]).isKnownEqual(stacking.heads * stacking.rows))
       return nullptr;
-    return ShapeBuilder(rewriter).reshape(
+    if (!rewriter)
+      return &value;
+    return ShapeBuilder(*rewriter).reshape(
         value, {type.shape()[0], stacking.heads, stacking.rows, type.shape()[3]}, "mask");
+  }
+
+private:
+  static constexpr unsigned maxDepth = 6;
+
+  /// Of the axis before the last, what all heads have in common.
+  Value* rowsOfOneHead(Value& value, unsigned depth) {
+    const TensorType& type = value.type();
+    if (!type.hasRank() || depth > maxDepth)
+      return nullptr;
+    if (type.rank() < 2 || type.dim(-2).value() == 1)
+      return &value;
+    unsigned rowAxis = type.rank() - 2;
+    std::vector<MovementStop> stops = movementChain(value);
+    for (const MovementStop& stop : llvm::reverse(stops)) {
+      auto found = stop.map.repetition(rowAxis, stacking.order);
+      if (found && found->shape[rowAxis].isKnownEqual(stacking.rows))
+        return rewriter ? beforeRepetition(*stop.value, *found, *rewriter) : stop.value;
+    }
+    Node* node = value.producer();
+    if (!node || !isElementwise(*node) || (rewriter && &node->graph() != &rewriter->graph()))
+      return nullptr;
+    llvm::SmallVector<Value*, 3> operands;
+    for (const Use& use : node->operands()) {
+      Value* part = use.value() ? rowsOfOneHead(*use.value(), depth + 1) : nullptr;
+      if (use.value() && !part)
+        return nullptr;
+      operands.push_back(part);
+    }
+    if (!rewriter)
+      return &value;
+    std::vector<NamedAttribute> attributes;
+    for (const NamedAttribute& attribute : node->attributes())
+      attributes.push_back({attribute.name, attribute.value.clone()});
+    return &rewriter->create(node->op(), operands, std::move(attributes), 1, "mask").result();
+  }
+
+  const Stacking& stacking;
+  Rewriter* rewriter;
+};
+
+Value& swapHeadsAndRows(Value& value, Rewriter& rewriter) {
+  std::vector<NamedAttribute> attributes;
+  attributes.push_back({"perm", Attribute::ofInts({0, 2, 1, 3})});
+  return rewriter.create("Transpose", {&value}, std::move(attributes), 1, "heads").result();
+}
+
+class UngroupQueries final : public Rule {
+  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"};
+
+  /// The first stacking under which the mask can be taken apart.
+  std::optional<Stacking> stackingOf(const Match& match) const {
+    for (const Stacking& stacking : stackingsOf(match[q])) {
+      Value* stacked = match.find(mask);
+      if (!stacked || Unstacking(stacking, nullptr).mask(*stacked, match[q].type().dim(1)))
+        return stacking;
+    }
+    return std::nullopt;
   }
 
 public:
@@ -96,41 +139,51 @@ public:
 
   void constraints(Constraints& c) const override {
     c.require("queries that are several heads stacked as rows",
-              [this](const Match& match) { return stackingOf(match[q]).has_value(); });
+              [this](const Match& match) { return !stackingsOf(match[q]).empty(); });
     c.require("no causal mask or window, whose rows would be others", [](const Match& match) {
       return match.root().intAttr("causal", 0) == 0 && match.root().intAttr("window", 0) == 0;
+    });
+    c.check([this](const Match& match, Refusal& refusal) {
+      if (stackingOf(match))
+        return true;
+      return refusal.because([&] {
+        return MatchFailure{ReasonCode::MaskUnprovenCausal, match[mask].name().str(),
+                            "a mask that is the same for every head of a group",
+                            match[mask].type().str(), ""};
+      });
     });
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& before = match.root();
-    Stacking stacking = *stackingOf(match[q]);
+    Stacking stacking = *stackingOf(match);
     llvm::ArrayRef<Dim> own = match[q].type().shape();
+    MatchFailure failure{ReasonCode::ShapeUnknown, match[q].name().str(),
+                         "extents that graph inputs have", match[q].type().str(), ""};
     ShapeBuilder shapes(rewriter);
-    Value* query = shapes.reshape(*stacking.query, {own[0], stacking.heads, stacking.rows, own[3]},
-                                  "query_heads");
+    bool standTogether = stacking.order == Repeat::Entries;
+    const Dim& outer = standTogether ? stacking.rows : stacking.heads;
+    const Dim& inner = standTogether ? stacking.heads : stacking.rows;
+    Value* query = shapes.reshape(*stacking.query, {own[0], outer, inner, own[3]}, "query_heads");
+    if (!query)
+      return failure;
+    if (standTogether)
+      query = &swapHeadsAndRows(*query, rewriter);
     llvm::SmallVector<Value*, 4> operands{query, &match[k], &match[v]};
     if (Value* stacked = match.find(mask)) {
-      operands.push_back(maskOf(*stacked, own[1], stacking, rewriter));
+      operands.push_back(Unstacking(stacking, &rewriter).mask(*stacked, own[1]));
       if (!operands.back())
-        return MatchFailure{ReasonCode::MaskUnprovenCausal, stacked->name().str(),
-                            "a mask that is the same for every head of a group",
-                            stacked->type().str(), ""};
+        return failure;
     }
     std::vector<NamedAttribute> attributes;
     for (const NamedAttribute& attribute : before.attributes())
       attributes.push_back({attribute.name, attribute.value.clone()});
-    Value* output = nullptr;
-    if (query) {
-      Node& grouped = rewriter.create(before.op(), operands, std::move(attributes), 1, "attention");
-      grouped.setMetadata(before.metadata());
-      output = shapes.reshape(grouped.result(), {own[0], own[1], own[2], match[v].type().dim(3)},
-                              "stacked");
-    }
-    if (!output)
-      return MatchFailure{ReasonCode::ShapeUnknown, match[q].name().str(),
-                          "extents that graph inputs have", match[q].type().str(), ""};
-    return rewriter.replace(before.result(), *output);
+    Node& grouped = rewriter.create(before.op(), operands, std::move(attributes), 1, "attention");
+    grouped.setMetadata(before.metadata());
+    Value& heads = standTogether ? swapHeadsAndRows(grouped.result(), rewriter) : grouped.result();
+    Value* output =
+        shapes.reshape(heads, {own[0], own[1], own[2], match[v].type().dim(3)}, "stacked");
+    return output ? rewriter.replace(before.result(), *output) : failure;
   }
 };
 

@@ -316,7 +316,7 @@ private:
     }
     if (mutation == 8) {
       note("xor");
-      return list("Xor", {a, b});
+      return node("Not", list("Equal", {a, b}));
     }
     switch (pick(4)) {
     case 1:

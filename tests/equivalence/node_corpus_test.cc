@@ -97,8 +97,8 @@ TEST(NodeCorpus, RaisedAttentionComputesTheRecordedOutputs) {
       for (const Node& node : original->graph().nodes())
         expressible += node.is("Attention") && isExpressible(node);
       NearMissList nearMisses;
-      RecoveredModel recovered =
-          valueOrThrow(recoverModel(folder + "/model.onnx", registries, &nearMisses));
+      RecoveredModel recovered = valueOrThrow(
+          recoverModel(folder + "/model.onnx", registries, {.nearMisses = &nearMisses}));
       unsigned sdpas = countOf(recovered.model->graph(), "ai.kvopt::Sdpa");
       bool isAttention = folder.find("test_attention") != std::string::npos;
       if (!isAttention) {

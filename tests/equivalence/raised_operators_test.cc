@@ -23,6 +23,7 @@ struct Case {
   std::string results;
   /// Result names of the call, as "out, present_k, present_v".
   std::string names;
+  std::string constants;
   int64_t opset = 17;
 };
 
@@ -45,8 +46,8 @@ std::unique_ptr<Model> modelOf(const Case& c, const Registries& registries) {
   }
   std::string text =
       fmt::format("<ir_version: 8, opset_import: [\"\" : {}, \"com.microsoft\" : 1]>\n"
-                  "one ({}) => ({}) {{ {} = {} }}",
-                  c.opset, inputs, c.results, c.names, c.call);
+                  "one ({}) => ({}) <{}> {{ {} = {} }}",
+                  c.opset, inputs, c.results, c.constants, c.names, c.call);
   auto model = valueOrThrow(readText(text, registries.ops));
   successOrThrow(inferShapes(model->graph()));
   return model;
@@ -241,6 +242,7 @@ TEST_F(RaisedOperators, MultiHead) {
   masked.push_back({"added", random({2, 1, 3, 7}, 7)});
   expectSame(multiHeadCase(3, 3, 4, ", mask_filter_value = -3.0",
                            ", , padding, added, past_k, past_v", masked));
+  expectSame(multiHeadCase(3, 3, 0, "", ", , lengths", {{"lengths", int32s({2}, {3, 1})}}));
   std::vector<double> pairs;
   for (int i = 0; i < 2 * 3 * 7; ++i)
     pairs.push_back(i % 3 != 0);
@@ -263,6 +265,18 @@ TEST_F(RaisedOperators, MultiHeadLayouts) {
   c.inputs = {
       {"q", random({2, 3, 32}, 1)}, {"k", random({2, 4, 5, 8}, 2)}, {"v", random({2, 4, 5, 8}, 3)}};
   c.call = "com.microsoft.MultiHeadAttention <num_heads = 4> (q, k, v)";
+  expectSame(c);
+}
+
+/// A bias of the queries beside keys and values that are split by heads.
+TEST_F(RaisedOperators, MultiHeadQueryBias) {
+  Case c;
+  c.names = "out";
+  c.results = "float[2, 3, 4] out";
+  c.inputs = {
+      {"q", random({2, 3, 4}, 1)}, {"k", random({2, 2, 5, 2}, 2)}, {"v", random({2, 2, 5, 2}, 3)}};
+  c.call = "com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, v, bias)";
+  c.constants = "float[12] bias = {1, -2, 0.5, 3, 0, 0, 0, 0, 0, 0, 0, 0}";
   expectSame(c);
 }
 
