@@ -35,7 +35,13 @@ OrderedJson factsJson(const AttentionSite& site) {
   json["kv_heads"] = number(site.keyHeads);
   json["k_head_dim"] = number(site.keyWidth);
   json["v_head_dim"] = number(site.valueWidth);
-  json["layout"] = site.hasCache() ? OrderedJson("BHSD") : nullptr;
+  auto layout = [](const std::optional<CacheUpdate>& update) {
+    return update && !update->layout.axes.empty() ? OrderedJson(update->layout.text())
+                                                  : OrderedJson(nullptr);
+  };
+  json["policy"] = sitePolicyName(site.policy).str();
+  json["layout"] = layout(site.key);
+  json["value_layout"] = layout(site.value);
   json["key_axis"] = site.key ? OrderedJson(site.key->axis) : nullptr;
   json["value_axis"] = site.value ? OrderedJson(site.value->axis) : nullptr;
   json["causal"] = site.mask && site.mask->causal == Proof::Proved;

@@ -99,7 +99,7 @@ public:
       const Graph& graph = site.node->graph();
       if (site.failure || !graph.parentNode())
         continue;
-      if (site.hasCache()) {
+      if (site.grows()) {
         presents[{site.key->present, &graph}] = {&site, Role::Key};
         presents[{site.value->present, &graph}] = {&site, Role::Value};
       } else if (site.kind == SiteKind::None) {
@@ -156,8 +156,10 @@ private:
       update.output = &output;
       return update.past == grown.past && update.axis == grown.axis;
     }
+    // Keys and values as attention reads them are [B,H,S,D].
     auto found = operands.find(source);
-    if (found == operands.end() || !found->second.site || !isRowsOf(*source.first, grown))
+    if (found == operands.end() || !found->second.site || grown.layout.text() != "BHSD" ||
+        !isRowsOf(*source.first, grown))
       return false;
     AttentionSite& site = *found->second.site;
     // One row for each token, as the others append them.
@@ -175,7 +177,10 @@ private:
     slot->output = &output;
     slot->axis = grown.axis;
     slot->fromStart = true;
+    slot->layout = slot->freshLayout = grown.layout;
+    slot->columns = source.first->type().dim(3);
     site.kind = SiteKind::Self;
+    site.policy = SitePolicy::Growing;
     return true;
   }
 
@@ -209,7 +214,7 @@ private:
              site.key ? "only the keys are" : "only the values are");
       return;
     }
-    if (!site.hasCache())
+    if (!site.grows())
       return;
     for (const CacheUpdate* update : {&*site.key, &*site.value})
       if (!update->output) {
@@ -243,7 +248,7 @@ private:
   void spreadFailures() {
     llvm::DenseMap<const Value*, llvm::SmallVector<AttentionSite*, 2>> byPast;
     for (AttentionSite& site : sites)
-      if (site.hasCache() && site.node->graph().parentNode())
+      if (site.grows() && site.node->graph().parentNode())
         for (const CacheUpdate* update : {&*site.key, &*site.value})
           byPast[update->past].push_back(&site);
     for (auto& [past, users] : byPast) {
