@@ -38,7 +38,7 @@ EquivalencePlan shortened(EquivalencePlan plan, int64_t capacity) {
 
 } // namespace
 
-Tolerance toleranceFor(const Graph& graph) {
+Tolerance toleranceFor(const Graph& graph, int roundings) {
   bool anyHalf = false;
   bool anyBrain = false;
   auto see = [&](const Value& value) {
@@ -52,8 +52,8 @@ Tolerance toleranceFor(const Graph& graph) {
   for (const std::unique_ptr<Value>& initializer : graph.initializers())
     see(*initializer);
   if (anyBrain)
-    return {1e-1, 1e-1};
-  return anyHalf ? Tolerance{2e-2, 2e-2} : Tolerance{1e-4, 1e-4};
+    return {1e-1 * roundings, 1e-1};
+  return anyHalf ? Tolerance{2e-2 * roundings, 2e-2} : Tolerance{1e-4, 1e-4};
 }
 
 EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest) {

@@ -21,7 +21,7 @@ struct VerifyOptions {
   unsigned threads = 1;
 
   Tolerance tolerance(const Graph& graph) const {
-    Tolerance usual = toleranceFor(graph);
+    Tolerance usual = toleranceFor(graph, 2);
     return {atol.value_or(usual.absolute), rtol.value_or(atol ? 0.0 : usual.relative)};
   }
 };
@@ -71,7 +71,7 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
     return session.takeError();
   VerificationReport report;
   // Recorded outputs are compared absolutely: that is how their tolerance is stated.
-  report.tolerance = {options.atol.value_or(toleranceFor(prepared.model->graph()).absolute),
+  report.tolerance = {options.atol.value_or(toleranceFor(prepared.model->graph(), 1).absolute),
                       options.rtol.value_or(0.0)};
   auto comparison = replayReference(**session, *steps, report.tolerance);
   if (!comparison)
