@@ -67,15 +67,15 @@ std::vector<NamedAttribute> only(const char* name, Attribute value) {
 
 double defaultScale(int64_t width) { return 1.0 / std::sqrt(static_cast<double>(width)); }
 
-void refineCacheType(Value& cache, const Value& rows) {
+void refineCacheType(Value& cache, const Value& rows, unsigned sequenceAxis) {
   const TensorType& type = cache.type();
-  if (!type.hasRank() || type.rank() != 4 || !rows.type().hasRank() || rows.type().rank() != 4)
+  if (!type.hasRank() || !rows.type().hasRank() || type.rank() != rows.type().rank())
     return;
   Shape shape(type.shape().begin(), type.shape().end());
   bool refined = false;
-  for (unsigned axis : {0u, 1u, 3u}) {
+  for (unsigned axis = 0; axis < shape.size(); ++axis) {
     const Dim& fixed = rows.type().shape()[axis];
-    if (shape[axis].value() || !fixed.value())
+    if (axis == sequenceAxis || shape[axis].value() || !fixed.value())
       continue;
     shape[axis] = fixed;
     refined = true;
