@@ -293,8 +293,9 @@ private:
     Value& values = repeatedHeads(allValues);
     double scale = 1.0 / std::sqrt(static_cast<double>(options.width));
     Value& scores = op("Mul", {&op("MatMul", {&turnedQuery, &keys}), &real(scale)});
-    Value& weights = noopCast(op("Softmax", {&noopCast(op("Add", {&scores, mask}))}, "axis", -1));
-    Value& mixed = transpose(op("MatMul", {&weights, &values}), {0, 2, 1, 3});
+    Value& probabilities =
+        noopCast(op("Softmax", {&noopCast(op("Add", {&scores, mask}))}, "axis", -1));
+    Value& mixed = transpose(op("MatMul", {&probabilities, &values}), {0, 2, 1, 3});
     Value& shape = op("Concat", {&listed(*batch), &listed(*sequence), &ints({hidden})}, "axis", 0);
     return op("MatMul", {&op("Reshape", {&mixed, &shape}), &weight({hidden, hidden})});
   }

@@ -44,9 +44,11 @@ OrderedJson siteJson(const AttentionSite& site) {
   json["detail"] = site.failure ? site.failure->str() : "";
   json.update(factsJson(site));
   auto name = [](const std::optional<CacheUpdate>& update, bool past) -> OrderedJson {
-    if (!update)
-      return nullptr;
-    return (past ? update->past : update->output ? update->output : update->present)->name().str();
+    const Value* value = !update          ? nullptr
+                         : past           ? update->past
+                         : update->output ? update->output
+                                          : update->present;
+    return value ? OrderedJson(value->name().str()) : OrderedJson(nullptr);
   };
   json["past_key"] = name(site.key, true);
   json["past_value"] = name(site.value, true);
@@ -106,7 +108,9 @@ void printText(const std::string& path, const InspectOptions& options,
       auto keyBytes = cacheBytes(*site.key, options.context);
       auto valueBytes = cacheBytes(*site.value, options.context);
       known &= keyBytes && valueBytes;
-      total += keyBytes.value_or(0) + valueBytes.value_or(0);
+      // Another branch updates the same caches.
+      if (!site.key->fromStart)
+        total += keyBytes.value_or(0) + (site.isLatent() ? 0 : valueBytes.value_or(0));
     }
     out += fmt::format("  {:<4} {:<6} matched  {}/{}×{}  mask {}  {}  {}\n", site.id(),
                        siteKindName(site.kind), site.queryHeads.str(), site.keyHeads.str(),

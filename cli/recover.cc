@@ -60,7 +60,7 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const std::string& 
   auto recovered = recoverModel(path, registries);
   if (!recovered)
     return recovered.takeError();
-  return growingManifest(recovered->context->sites);
+  return drivingManifest(recovered->model->graph(), recovered->context->sites);
 }
 
 } // namespace kvopt

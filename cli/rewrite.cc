@@ -49,6 +49,8 @@ OpCounts countOps(Graph& graph) {
 std::optional<int64_t> bytesPerToken(const Manifest& manifest, int64_t context, bool allGrow) {
   int64_t total = 0;
   for (const ManifestCache& cache : manifest.caches) {
+    if (cache.kind == CacheKind::Cross)
+      continue; // only read
     std::optional<unsigned> width = byteWidth(cache.dtype);
     if (!width)
       return std::nullopt;
@@ -168,19 +170,6 @@ llvm::Error writeFiles(const Model& model, const std::string& path, const Manife
   return file->commit();
 }
 
-/// The plan without the tokens that a cache of this capacity has no room for.
-EquivalencePlan shortened(EquivalencePlan plan, int64_t capacity) {
-  plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, capacity / 2));
-  int64_t rest = capacity - plan.prompt;
-  for (int64_t& chunk : plan.chunks) {
-    chunk = std::min(chunk, rest);
-    rest -= chunk;
-  }
-  plan.chunks.erase(std::remove(plan.chunks.begin(), plan.chunks.end(), 0), plan.chunks.end());
-  plan.decodeSteps = std::min(plan.decodeSteps, rest);
-  return plan;
-}
-
 std::string manifestPathFor(const RewriteOptions& options) {
   if (!options.manifest.empty())
     return options.manifest;
@@ -261,8 +250,6 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   // What does not compute the same is never written.
   if (options.verify != "off") {
     EquivalencePlan plan = options.verify == "full" ? fullVerification() : quickVerification();
-    if (passes.manifest->capacityValue)
-      plan = shortened(std::move(plan), *passes.manifest->capacityValue);
     auto report = verifyRewrite(options.model, **model, *passes.manifest, plan, registries);
     if (!report)
       return report.takeError();

@@ -53,9 +53,13 @@ private:
 std::string cacheLayout(const AttentionSite& site) {
   if (!site.hasCache())
     return "-";
-  return site.key->axis == site.value->axis
-             ? fmt::format("BHSD@{}", site.key->axis)
-             : fmt::format("BHSD@{}/{}", site.key->axis, site.value->axis);
+  auto text = [](const CacheUpdate& update) {
+    std::string layout = update.layout.text();
+    return fmt::format("{}@{}", layout.empty() ? "?" : layout, update.axis);
+  };
+  std::string key = text(*site.key);
+  std::string value = text(*site.value);
+  return key == value ? key : key + "+" + value;
 }
 
 } // namespace

@@ -4,6 +4,7 @@
 #include "cli/recover.h"
 #include "ir/onnx_import.h"
 #include "ir/shape_inference.h"
+#include "runtime/decoder_inputs.h"
 
 #include <cmath>
 #include <fmt/format.h>
@@ -20,10 +21,50 @@ EquivalencePlan quickVerification() {
 
 EquivalencePlan fullVerification() { return EquivalencePlan(); }
 
+namespace {
+
+/// The plan without the tokens that a cache of this capacity has no room for.
+EquivalencePlan shortened(EquivalencePlan plan, int64_t capacity) {
+  plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, capacity / 2));
+  int64_t rest = capacity - plan.prompt;
+  for (int64_t& chunk : plan.chunks) {
+    chunk = std::min(chunk, rest);
+    rest -= chunk;
+  }
+  plan.chunks.erase(std::remove(plan.chunks.begin(), plan.chunks.end(), 0), plan.chunks.end());
+  plan.decodeSteps = std::min(plan.decodeSteps, rest / plan.stepTokens);
+  return plan;
+}
+
+} // namespace
+
+EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest) {
+  for (const std::unique_ptr<Value>& input : graph.inputs()) {
+    if (input->name() != "input_ids" && input->name() != "decoder_input_ids")
+      continue;
+    plan.batch = input->type().dim(0).value().value_or(plan.batch);
+    std::optional<int64_t> tokens = input->type().dim(1).value();
+    if (tokens && *tokens > 0) {
+      plan.decodeSteps = std::max<int64_t>(1, plan.totalTokens() / *tokens) - 1;
+      plan.prompt = plan.stepTokens = *tokens;
+      plan.chunks.clear();
+    }
+  }
+  if (manifest.capacityValue)
+    plan = shortened(std::move(plan), *manifest.capacityValue);
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.policy == CachePolicy::Static && cache.kind != CacheKind::Cross)
+      if (const auto* fixed =
+              std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)]))
+        plan = shortened(std::move(plan), *fixed);
+  return plan;
+}
+
 llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& manifestA,
                                                 const Model& b, const Manifest& manifestB,
                                                 EquivalencePlan plan, unsigned threads,
                                                 const Registries& registries) {
+  plan = fittedPlan(std::move(plan), b.graph(), manifestB);
   if (plan.vocabulary == 0) {
     auto vocabulary = vocabularyOf(a.graph());
     if (!vocabulary)
@@ -39,19 +80,47 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
       options.capacity = plan.totalTokens();
     return Session::create(model, registries.kernels, manifest, options);
   };
-  auto sessionA = open(a, manifestA);
-  if (!sessionA)
-    return sessionA.takeError();
-  auto sessionB = open(b, manifestB);
-  if (!sessionB)
-    return sessionB.takeError();
-  auto comparison = compareSessions(**sessionA, **sessionB, plan);
-  if (!comparison)
-    return comparison.takeError();
-  VerificationReport report;
-  report.comparison = std::move(*comparison);
-  report.tolerance = plan.tolerance;
-  report.second = (*sessionB)->statistics();
+  auto compare = [&]() -> llvm::Expected<VerificationReport> {
+    auto sessionA = open(a, manifestA);
+    if (!sessionA)
+      return sessionA.takeError();
+    auto sessionB = open(b, manifestB);
+    if (!sessionB)
+      return sessionB.takeError();
+    auto comparison = compareSessions(**sessionA, **sessionB, plan);
+    if (!comparison)
+      return comparison.takeError();
+    VerificationReport report;
+    report.comparison = std::move(*comparison);
+    report.tolerance = plan.tolerance;
+    report.batch = plan.batch;
+    report.second = (*sessionB)->statistics();
+    return report;
+  };
+  auto report = compare();
+  // A model that was traced for one batch row, or for short sequences, is compared as it runs.
+  while (!report) {
+    auto alone = open(a, manifestA);
+    if (!alone) {
+      llvm::consumeError(alone.takeError());
+      return report;
+    }
+    DecoderStep prefill;
+    prefill.tokens.assign(static_cast<size_t>(plan.batch),
+                          std::vector<int64_t>(static_cast<size_t>(plan.prompt), 0));
+    auto runs = stepDecoder(**alone, prefill);
+    if (runs || (plan.batch == 1 && plan.prompt == plan.stepTokens)) {
+      llvm::consumeError(runs.takeError());
+      return report;
+    }
+    llvm::consumeError(runs.takeError());
+    llvm::consumeError(report.takeError());
+    if (plan.batch > 1)
+      plan.batch = 1;
+    else
+      plan.prompt = std::max(plan.stepTokens, plan.prompt / 2);
+    report = compare();
+  }
   return report;
 }
 
@@ -112,6 +181,9 @@ OrderedJson verificationJson(const VerificationReport& report) {
     json["worst"] = comparisonJson(*worst);
     json["worst"]["name"] = worst->name;
   }
+  json["batch"] = report.batch;
+  json["ended"] =
+      report.comparison.ended.empty() ? OrderedJson(nullptr) : OrderedJson(report.comparison.ended);
   json["tokens_equal"] = report.comparison.tokensEqual;
   json["tolerance"] = {{"atol", report.tolerance.absolute}, {"rtol", report.tolerance.relative}};
   json["cache_bytes"] = {{"written", report.second.cacheBytesWritten},
@@ -144,6 +216,8 @@ std::string verificationSummary(const VerificationReport& report) {
                   report.comparison.tokensEqual ? "equal" : "DIFFERENT");
   if (skipped != 0)
     text += fmt::format("   {} elements of padding left out", skipped);
+  if (!report.comparison.ended.empty())
+    text += fmt::format("   neither model goes on: {}", report.comparison.ended);
   if (report.equal())
     return text + "   OK";
   return text + fmt::format("   DIFFERENT: worst is '{}'", worst ? worst->name : "");

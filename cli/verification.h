@@ -10,6 +10,7 @@ namespace kvopt {
 struct VerificationReport {
   ComparisonReport comparison;
   Tolerance tolerance;
+  int64_t batch = 0;
   /// Of the second session: what was written to and copied in cache memory.
   SessionStatistics second;
 
@@ -21,7 +22,13 @@ EquivalencePlan quickVerification();
 /// Prefill 33, chunks 16, 1 and 7, 64 decode steps, batch 2.
 EquivalencePlan fullVerification();
 
-/// Runs two prepared models (shapes inferred) side by side. `plan.vocabulary` 0 is taken from `a`.
+/// The plan in the batch size and step length that the model's token ids fix, without the tokens
+/// that caches of fixed capacity have no room for.
+EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest);
+
+/// Runs two prepared models (shapes inferred) side by side, as far as `b` can follow the plan; with
+/// one batch row, or a shorter prompt, where `a` alone cannot start otherwise.
+/// `plan.vocabulary` 0 is taken from `a`.
 llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& manifestA,
                                                 const Model& b, const Manifest& manifestB,
                                                 EquivalencePlan plan, unsigned threads,

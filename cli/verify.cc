@@ -58,6 +58,11 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
   settings.poison = true;
   if (!prepared.manifest.capacityValue)
     settings.capacity = referenceLength(*steps);
+  // Presents of a static capacity were recorded whole.
+  for (const ManifestCache& cache : prepared.manifest.caches)
+    if (cache.policy == CachePolicy::Static && cache.kind != CacheKind::Cross)
+      if (auto recorded = referenceExtent(*steps, cache.past, cache.sequenceAxis))
+        settings.capacity = *recorded;
   auto session = Session::create(*prepared.model, registries.kernels, prepared.manifest, settings);
   if (!session)
     return session.takeError();

@@ -1,6 +1,8 @@
 // Consistency of attention operands, and the type of the result.
 #include "ir/attention_shapes.h"
 
+#include "ir/cache_axes.h"
+
 namespace kvopt {
 namespace {
 
@@ -26,12 +28,63 @@ llvm::Error checkAttentionOperands(const ShapeContext& context) {
     if (llvm::Error error = requireEqual(context, context.type(pair.operandA).dim(pair.axis),
                                          context.type(pair.operandB).dim(pair.axis), pair.what))
       return error;
-  std::optional<int64_t> heads = context.type(0).dim(1).value();
-  std::optional<int64_t> groups = context.type(1).dim(1).value();
-  if (heads && groups && (*groups == 0 ? *heads != 0 : *heads % *groups != 0))
-    return context.error(
-        fmt::format("{} query heads do not divide into {} groups", *heads, *groups));
+  return checkHeads(context, context.type(0).dim(1), context.type(1).dim(1));
+}
+
+llvm::Error checkHeads(const ShapeContext& context, const Dim& heads, const Dim& groups) {
+  std::optional<int64_t> h = heads.value();
+  std::optional<int64_t> g = groups.value();
+  if (h && g && (*g == 0 ? *h != 0 : *h % *g != 0))
+    return context.error(fmt::format("{} query heads do not divide into {} groups", *h, *g));
   return llvm::Error::success();
+}
+
+llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& side) {
+  const TensorType& added = context.type(side.added);
+  const TensorType& past = context.type(side.past);
+  int64_t sequenceAxis = context.node().intAttr(side.axisName, 2);
+  if (sequenceAxis < 0 || sequenceAxis > 3)
+    return context.error(fmt::format("{} is {}, it should be 0 to 3", side.axisName, sequenceAxis));
+  if (!past.hasRank())
+    return Dim::unknown();
+  std::optional<CacheAxes> axes = cacheAxes(past.rank(), sequenceAxis);
+  if (!axes)
+    return context.error(
+        fmt::format("a cache {} has no sequence on axis {}", past.str(), sequenceAxis));
+  const Dim& rows = past.shape()[axes->batch];
+  if (llvm::Error error =
+          axes->folded
+              ? requireEqual(context, added.dim(0) * added.dim(1), rows,
+                             "heads of all batch rows of cache and new rows")
+              : requireEqual(context, added.dim(0), rows, "batch sizes of cache and new rows"))
+    return error;
+  if (!axes->folded)
+    if (llvm::Error error = requireEqual(context, added.dim(1), past.shape()[axes->head],
+                                         "head counts of cache and new rows"))
+      return error;
+  if (llvm::Error error = requireEqual(context, added.dim(3), past.shape()[axes->column],
+                                       "widths of cache and new rows"))
+    return error;
+  if (past.elementType() != ElementType::Undefined &&
+      added.elementType() != ElementType::Undefined && past.elementType() != added.elementType())
+    return context.error(
+        fmt::format("the cache is {}, its new rows are {}", past.str(), added.str()));
+  const Dim& capacity = past.shape()[axes->slot];
+  if (capacity.isKnownLess(added.dim(2)))
+    return context.error(
+        fmt::format("{} new rows do not fit a capacity of {}", added.dim(2).str(), capacity.str()));
+  return capacity;
+}
+
+llvm::Error checkMaskElements(const ShapeContext& context, unsigned operand) {
+  ElementType element = context.element(operand);
+  if (element == ElementType::Undefined)
+    return llvm::Error::success();
+  bool isBoolean = context.node().intAttr("mask_boolean", 0) != 0;
+  if (isBoolean == (element == ElementType::Bool))
+    return llvm::Error::success();
+  return context.error(fmt::format("the mask is {}, mask_boolean is {}",
+                                   context.type(operand).str(), isBoolean ? 1 : 0));
 }
 
 TensorType attentionResult(const ShapeContext& context) {

@@ -15,6 +15,22 @@ TensorType attentionResult(const ShapeContext& context);
 /// Fails when the mask does not broadcast to [B,H,S,T]; `tokens` is T, which may be unknown.
 llvm::Error checkMask(const ShapeContext& context, unsigned operand, const Dim& tokens);
 
+/// Fails where groups do not divide heads.
+llvm::Error checkHeads(const ShapeContext& context, const Dim& heads, const Dim& groups);
+
+/// A cache and the rows that are written into it.
+struct CacheSide {
+  unsigned added; ///< operand: [B,G,S,W]
+  unsigned past;  ///< operand: laid out as ir/cache_axes.h says
+  const char* axisName;
+};
+
+/// Fails when the rows do not fit the cache; its capacity.
+llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& side);
+
+/// Fails when the attribute mask_boolean contradicts the mask's element type.
+llvm::Error checkMaskElements(const ShapeContext& context, unsigned operand);
+
 /// Fails when the sinks are not [H].
 llvm::Error checkSinks(const ShapeContext& context, unsigned operand);
 

@@ -3,6 +3,10 @@
 // A body cannot branch on an attribute: attributes enter as constants, and Where selects.
 #include "ir/function_body.h"
 
+#include "ir/cache_axes.h"
+
+#include "llvm/ADT/StringRef.h"
+
 #include <cassert>
 #include <fmt/format.h>
 
@@ -81,12 +85,12 @@ constexpr const char* attention = R"(
     in_frame = And (causal_visible, window_visible)
     visible = And (in_frame, valid_row)
     seen = Where (visible, masked, minus_infinity)
-    top = {reduce_max}
+{top}
     top_infinite = IsInf (top)
     finite_top = Where (top_infinite, zero, top)
     below_top = Sub (seen, finite_top)
     weights = Exp (below_top)
-    total_weight = ReduceSum <keepdims = 1> (weights, rest)
+{total_weight}
     nothing_seen = Equal (total_weight, zero)
     divisor = Where (nothing_seen, one, total_weight)
     probabilities = Div (weights, divisor)
@@ -98,20 +102,40 @@ constexpr const char* attention = R"(
     output = Cast <to = {element}> (output_as_float)
 )";
 
-std::string attentionText(int64_t opset, ElementType element) {
+/// A sink is one more logit of a head that takes weight and has no value.
+constexpr const char* sinkTop = R"(
+    heads_rest = Constant <value_ints = [1, -1, 1, 1]> ()
+    sinks_as_float = Cast <to = 1> (sinks)
+    sink_column = Reshape (sinks_as_float, heads_rest)
+    top_score = @reduce_max
+    top = Max (top_score, sink_column))";
+
+constexpr const char* sinkWeight = R"(
+    seen_weight = ReduceSum <keepdims = 1> (weights, rest)
+    sink_below_top = Sub (sink_column, finite_top)
+    sink_weight = Exp (sink_below_top)
+    total_weight = Add (seen_weight, sink_weight))";
+
+std::string attentionText(const BodyForm& form) {
   // The axes of ReduceMax became an operand in opset 18.
-  const char* reduceMax = opset < 18 ? "ReduceMax <axes = [-1], keepdims = 1> (seen)"
-                                     : "ReduceMax <keepdims = 1> (seen, rest)";
-  return fmt::format(fmt::runtime(attention), fmt::arg("reduce_max", reduceMax),
-                     fmt::arg("element", static_cast<int32_t>(element)));
+  const std::string reduceMax = form.opset < 18 ? "ReduceMax <axes = [-1], keepdims = 1> (seen)"
+                                                : "ReduceMax <keepdims = 1> (seen, rest)";
+  std::string top = "    top = " + reduceMax;
+  std::string weight = "    total_weight = ReduceSum <keepdims = 1> (weights, rest)";
+  if (form.sinks) {
+    top = sinkTop;
+    constexpr llvm::StringLiteral placeholder = "@reduce_max";
+    top.replace(top.find(placeholder.data()), placeholder.size(), reduceMax);
+    weight = sinkWeight;
+  }
+  return fmt::format(fmt::runtime(attention), fmt::arg("top", top),
+                     fmt::arg("total_weight", weight),
+                     fmt::arg("element", static_cast<int32_t>(form.element)));
 }
 
-constexpr const char* cacheUpdate = R"(
-    new_shape = Shape (key_new)
-    groups = Gather (new_shape, i1)
-    value_shape = Shape (value_new)
-    value_width = Gather (value_shape, i3)
-    cache_shape = Shape (past_key)
+/// Where new rows come to lie, as an index per slot. Needs key_past_rows [B,G,C,D].
+constexpr const char* slots = R"(
+    cache_shape = Shape (key_past_rows)
     capacity = Gather (cache_shape, i2)
     capacity_scalar = Squeeze (capacity, i0)
     slot = Range (zero_index, capacity_scalar, one_index)
@@ -126,21 +150,83 @@ constexpr const char* cacheUpdate = R"(
     not_above = Min (offset, last_row)
     source_row = Max (not_above, zero_index)
     source_column = Unsqueeze (source_row, head_axes)
-    key_index_shape = Concat <axis = 0> (batch, groups, capacity, width)
-    key_index = Expand (source_column, key_index_shape)
-    key_rows = GatherElements <axis = 2> (key_new, key_index)
-    present_key = Where (is_new_row, key_rows, past_key)
-    value_index_shape = Concat <axis = 0> (batch, groups, capacity, value_width)
-    value_index = Expand (source_column, value_index_shape)
-    value_rows = GatherElements <axis = 2> (value_new, value_index)
-    present_value = Where (is_new_row, value_rows, past_value)
     end = Add (start, rows)
     longest = ReduceMax <keepdims = 0> (end)
     longest_list = Reshape (longest, i1)
     slot_valid = Less (slot, end)
     valid = Slice (slot_valid, i0, longest_list, i1)
-    keys = Slice (present_key, i0, longest_list, i2)
-    values = Slice (present_value, i0, longest_list, i2)
+)";
+
+/// The rows [B,G,C,D] of one cache; `side` is key or value.
+std::string pastRows(const std::string& side, const CacheForm& form) {
+  std::optional<CacheAxes> axes = cacheAxes(form.rank, form.sequenceAxis);
+  assert(axes);
+  std::array<int64_t, 4> order = axes->rowOrder();
+  if (!axes->folded)
+    return fmt::format("    {0}_past_rows = Transpose <perm = [{1}, {2}, {3}, {4}]> (past_{0})\n",
+                       side, order[0], order[1], order[2], order[3]);
+  return fmt::format(R"(
+    {0}_past_shape = Shape (past_{0})
+    {0}_capacity = Gather ({0}_past_shape, i{1})
+    {0}_folded_rows = Transpose <perm = [{2}, {3}, {4}]> (past_{0})
+    {0}_rows_shape = Concat <axis = 0> (batch, groups, {0}_capacity, {0}_width)
+    {0}_past_rows = Reshape ({0}_folded_rows, {0}_rows_shape)
+)",
+                     side, form.sequenceAxis, order[0], order[1], order[2]);
+}
+
+/// The inverse, for the present.
+std::string presentRows(const std::string& side, const CacheForm& form) {
+  std::optional<CacheAxes> axes = cacheAxes(form.rank, form.sequenceAxis);
+  std::array<int64_t, 4> order = axes->rowOrder();
+  std::array<int64_t, 4> back = {};
+  for (size_t i = 0; i < form.rank; ++i)
+    back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  if (!axes->folded)
+    return fmt::format(
+        "    present_{0} = Transpose <perm = [{1}, {2}, {3}, {4}]> ({0}_present_rows)\n", side,
+        back[0], back[1], back[2], back[3]);
+  return fmt::format(R"(
+    {0}_folded_shape = Concat <axis = 0> (rest, {0}_capacity, {0}_width)
+    {0}_folded_present = Reshape ({0}_present_rows, {0}_folded_shape)
+    present_{0} = Transpose <perm = [{1}, {2}, {3}]> ({0}_folded_present)
+)",
+                     side, back[0], back[1], back[2]);
+}
+
+/// The cache with its new rows, and the rows that attention reads.
+std::string cacheUpdate(const std::string& side, const CacheForm& form) {
+  return fmt::format(R"(
+    {0}_index_shape = Concat <axis = 0> (batch, groups, capacity, {0}_width)
+    {0}_index = Expand (source_column, {0}_index_shape)
+    {0}_new_rows = GatherElements <axis = 2> ({0}_new, {0}_index)
+    {0}_present_rows = Where (is_new_row, {0}_new_rows, {0}_past_rows)
+    {0}s = Slice ({0}_present_rows, i0, longest_list, i2)
+)",
+                     side) +
+         presentRows(side, form);
+}
+
+/// Extents of the new rows; needs nothing but them.
+std::string newExtents(const std::string& side) {
+  return fmt::format(R"(
+    {0}_new_shape = Shape ({0}_new)
+    {0}_width = Gather ({0}_new_shape, i3)
+)",
+                     side);
+}
+
+constexpr const char* groupsOfNewRows = R"(
+    groups = Gather (key_new_shape, i1)
+)";
+
+constexpr const char* latentValues = R"(
+    value_offset = Constant <value_int = @v_offset> ()
+    value_columns = Constant <value_int = @v_width> ()
+    value_offset_list = Reshape (value_offset, i1)
+    value_width = Reshape (value_columns, i1)
+    value_end = Add (value_offset_list, value_width)
+    values = Slice (keys, value_offset_list, value_end, i3)
 )";
 
 constexpr const char* wholeSequence = R"(
@@ -202,36 +288,50 @@ constexpr const char* appendRows = R"(
     present = Where (is_row_column, rows, zero)
 )";
 
-std::string functionText(int64_t opset, const char* signature, const std::string& body) {
+std::string functionText(int64_t opset, const std::string& signature, const std::string& body) {
   assert(opset >= 13);
   return fmt::format("<domain: \"ai.kvopt\", opset_import: [\"\" : {}]>\n{} {{{}}}\n", opset,
                      signature, body);
 }
 
+const char* sinksFormal(const BodyForm& form) { return form.sinks ? ", sinks" : ""; }
+
 } // namespace
 
-std::string inPlaceKvSdpaFunctionText(int64_t opset, ElementType element) {
-  return functionText(opset,
-                      "InPlaceKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
-                      "    (query, key_new, value_new, past_key, past_value, past_length, mask)\n"
-                      "    => (output, present_key, present_value)",
-                      std::string(extents) + cacheUpdate + attentionText(opset, element));
+std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheForm& key,
+                                      const CacheForm& value) {
+  std::string signature =
+      fmt::format("InPlaceKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
+                  "    (query, key_new, value_new, past_key, past_value, past_length, mask{})\n"
+                  "    => (output, present_key, present_value)",
+                  sinksFormal(form));
+  return functionText(form.opset, signature,
+                      std::string(extents) + newExtents("key") + newExtents("value") +
+                          groupsOfNewRows + pastRows("key", key) + pastRows("value", value) +
+                          slots + cacheUpdate("key", key) + cacheUpdate("value", value) +
+                          attentionText(form));
 }
 
-std::string sdpaFunctionText(int64_t opset, ElementType element) {
-  return functionText(opset,
-                      "Sdpa <scale, causal, window, softcap, mask_boolean>\n"
-                      "    (query, key, value, mask) => (output)",
-                      std::string(extents) + wholeSequence + everyKeyValid +
-                          attentionText(opset, element));
+std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheForm& cache) {
+  std::string signature = fmt::format(
+      "InPlaceLatentKvSdpa <scale, causal, window, softcap, mask_boolean, v_offset, v_width>\n"
+      "    (query, key_new, past_key, past_length, mask{})\n"
+      "    => (output, present_key)",
+      sinksFormal(form));
+  return functionText(form.opset, signature,
+                      std::string(extents) + newExtents("key") + groupsOfNewRows +
+                          pastRows("key", cache) + slots + cacheUpdate("key", cache) +
+                          latentValues + attentionText(form));
 }
 
-std::string raggedSdpaFunctionText(int64_t opset, ElementType element) {
-  return functionText(opset,
-                      "Sdpa <scale, causal, window, softcap, mask_boolean>\n"
-                      "    (query, key, value, mask, sinks, past_length) => (output)",
-                      std::string(extents) + wholeSequence + validByLength +
-                          attentionText(opset, element));
+std::string sdpaFunctionText(const BodyForm& form) {
+  const char* more = form.lengths ? ", sinks, past_length" : sinksFormal(form);
+  std::string signature = fmt::format("Sdpa <scale, causal, window, softcap, mask_boolean>\n"
+                                      "    (query, key, value, mask{}) => (output)",
+                                      more);
+  return functionText(form.opset, signature,
+                      std::string(extents) + wholeSequence +
+                          (form.lengths ? validByLength : everyKeyValid) + attentionText(form));
 }
 
 std::string appendRowsFunctionText(int64_t opset, ElementType element) {

@@ -10,19 +10,36 @@
 
 namespace kvopt {
 
-/// The text of a function (ONNX's textual syntax) for `ai.kvopt::InPlaceKvSdpa` on caches whose
-/// sequence axis is 2, without sinks. `opset` is the version of the ONNX domain the body is written
-/// in (>= 13), `element` the element type of query and result. Attributes scale, causal, window,
-/// softcap and mask_boolean must be written on the node; the mask operand must be present (a
-/// neutral one is a single additive zero).
-std::string inPlaceKvSdpaFunctionText(int64_t opset, ElementType element);
+/// How a cache lies in memory (ir/cache_axes.h).
+struct CacheForm {
+  unsigned rank = 4;
+  int64_t sequenceAxis = 2;
+  auto operator<=>(const CacheForm&) const = default;
+};
 
-/// The same for `ai.kvopt::Sdpa`, without sinks: attributes scale, causal, window, softcap and
-/// mask_boolean written, the mask operand present.
-std::string sdpaFunctionText(int64_t opset, ElementType element);
+/// What a body is written for, since it cannot ask: `opset` is the version of the ONNX domain
+/// (>= 13), `element` the element type of query and result.
+struct BodyForm {
+  int64_t opset = 17;
+  ElementType element = ElementType::Float;
+  /// Whether the operand `sinks` is given.
+  bool sinks = false;
+  /// Whether the operand `past_length` of Sdpa is given.
+  bool lengths = false;
+};
 
-/// The same for `ai.kvopt::Sdpa` whose past_length operand is present too.
-std::string raggedSdpaFunctionText(int64_t opset, ElementType element);
+/// The text of a function (ONNX's textual syntax) for `ai.kvopt::InPlaceKvSdpa`. Attributes scale,
+/// causal, window, softcap and mask_boolean must be written on the node; the mask operand must be
+/// present (a neutral one is a single additive zero), key_axis and value_axis be those of `key` and
+/// `value`.
+std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheForm& key = {},
+                                      const CacheForm& value = {});
+
+/// The same for `ai.kvopt::InPlaceLatentKvSdpa`, with the attributes v_offset and v_width as well.
+std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheForm& cache = {});
+
+/// The same for `ai.kvopt::Sdpa`.
+std::string sdpaFunctionText(const BodyForm& form);
 
 /// The text of a function for `ai.kvopt::AppendRows`; `element` is the type of the rows.
 std::string appendRowsFunctionText(int64_t opset, ElementType element);

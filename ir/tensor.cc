@@ -111,6 +111,10 @@ TensorRef boolTensor(llvm::ArrayRef<bool> values) {
   return ownedTensor<bool>(ElementType::Bool, {static_cast<int64_t>(values.size())}, values);
 }
 
+TensorRef floatTensor(llvm::ArrayRef<float> values) {
+  return ownedTensor<float>(ElementType::Float, {static_cast<int64_t>(values.size())}, values);
+}
+
 TensorRef floatScalar(ElementType type, double value) { return floatScalar(type, value, 0); }
 
 TensorRef floatScalar(ElementType type, double value, unsigned rank) {

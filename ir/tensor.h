@@ -60,6 +60,7 @@ llvm::Expected<TensorRef> makeTensor(ElementType type, llvm::ArrayRef<int64_t> s
 TensorRef int64Tensor(llvm::ArrayRef<int64_t> values);
 TensorRef int64Scalar(int64_t value);
 TensorRef boolTensor(llvm::ArrayRef<bool> values);
+TensorRef floatTensor(llvm::ArrayRef<float> values);
 /// A scalar of a floating-point element type (float, double, float16 or bfloat16).
 TensorRef floatScalar(ElementType type, double value);
 /// The same with `rank` axes of extent one.

@@ -11,21 +11,57 @@ namespace kvopt {
 
 enum class SiteKind { Self, Cross, Recurrent, None };
 
-llvm::StringRef siteKindName(SiteKind kind);
+/// How an attention's caches change from step to step.
+enum class SitePolicy {
+  None,    ///< no cache
+  Growing, ///< present is past with the new rows behind it
+  Static,  ///< new rows are written into a present of the past's own extents
+  Ring,    ///< present keeps the last rows only
+  Latent,  ///< like Growing; values are columns of the keys' cache
+  Cross,   ///< computed outside, only read
+};
 
-/// A cache that grows by concatenation: present = Concat(past, fresh) along `axis`.
+llvm::StringRef siteKindName(SiteKind kind);
+llvm::StringRef sitePolicyName(SitePolicy policy);
+
+/// What lies along each axis of a cache, most significant first: B batch rows, H heads, S sequence,
+/// D width; '*' distinguishes several tensors in one. Keys as attention reads them are "BHSD".
+struct CacheLayout {
+  llvm::SmallVector<std::string, 5> axes;
+
+  /// `BSHD`, `(BH)SD`.
+  std::string text() const;
+  bool operator==(const CacheLayout&) const = default;
+};
+
+/// A cache as one operand of an attention reads it.
 struct CacheUpdate {
-  Value* past = nullptr;  ///< the graph input
-  Value* fresh = nullptr; ///< the new rows
-  /// The concatenation's result, an output of the graph that the attention stands in.
+  SitePolicy policy = SitePolicy::Growing;
+  Value* past = nullptr; ///< the graph input
+  /// The new rows, laid out as `freshLayout`; null for Cross.
+  Value* fresh = nullptr;
+  /// What becomes of the joined rows: an output of the graph that the attention stands in; null for
+  /// Cross.
   Value* present = nullptr;
   /// The output of the model that the present becomes: another value for attention in a branch.
   Value* output = nullptr;
-  Node* concat = nullptr;
-  unsigned axis = 0; ///< normalised
-  /// The past is not read: the new rows are all there are. There is no `concat` then, and `present`
+  /// The operator that joins past and fresh: Concat, ai.kvopt::AppendRows, or one that scatters.
+  Node* update = nullptr;
+  /// Where each batch row's new rows begin, [1] or [B]; null: behind all rows of the past.
+  Value* pastLength = nullptr;
+  unsigned axis = 0; ///< the sequence's, in the past's own layout
+  /// The past is not read: the new rows are all there are. There is no `update` then, and `present`
   /// is `fresh`.
   bool fromStart = false;
+  /// How many attentions, each in a branch of its own, update this cache.
+  unsigned updaters = 1;
+  CacheLayout layout;
+  CacheLayout freshLayout;
+  /// How many query-side heads read each head of the cache through an explicit broadcast.
+  Dim repeats = Dim::fixed(1);
+  /// The columns that attention reads: [firstColumn, firstColumn + columns).
+  int64_t firstColumn = 0;
+  Dim columns;
 };
 
 /// A bool input of the model that decides whether pasts are read.
@@ -39,9 +75,10 @@ struct PastFlag {
 struct AttentionSite {
   unsigned layer = 0;
   SiteKind kind = SiteKind::None;
+  SitePolicy policy = SitePolicy::None;
   /// The ai.kvopt::Sdpa node, or for a missed site the node that would have been its root.
   Node* node = nullptr;
-  /// Caches of a matched self-attention; empty otherwise.
+  /// The caches of a matched site; the same one twice where the policy is Latent.
   std::optional<CacheUpdate> key;
   std::optional<CacheUpdate> value;
   /// For a site that updates its caches from the start in one branch of a model.
@@ -50,6 +87,9 @@ struct AttentionSite {
   std::optional<MatchFailure> failure;
   /// Which keys a raised attention sees.
   std::optional<MaskFacts> mask;
+  /// A node that reads the extents of the joined rows for other ends than to move them to the
+  /// attention; null if none does.
+  Node* shapeReader = nullptr;
   /// The rule that recognised the attention.
   std::string rule;
   /// For a missed site that no rule raised: the rule that came furthest. `failure` is then its.
@@ -62,6 +102,12 @@ struct AttentionSite {
 
   bool isMatched() const { return !failure.has_value(); }
   bool hasCache() const { return key && value; }
+  /// Whether new rows are appended to caches of its own, so that one buffer can hold them.
+  bool grows() const {
+    return hasCache() && (policy == SitePolicy::Growing || policy == SitePolicy::Latent);
+  }
+  /// Keys and values are one cache.
+  bool isLatent() const { return policy == SitePolicy::Latent; }
   std::string id() const { return "L" + std::to_string(layer); }
 };
 
@@ -70,8 +116,9 @@ using SiteList = std::vector<AttentionSite>;
 /// Finds all sites of a graph in which attention has been raised to ai.kvopt::Sdpa: one per Sdpa
 /// node, in execution order (which is the layers' order), and one missed site for every remaining
 /// softmax over attention-like scores and every attention operator that no rule raised. Caches are
-/// found by data flow: an input that is the first part of a sequence-axis Concat whose result is an
-/// output and feeds keys or values.
+/// found by data flow: keys and values are followed back through operators that only move data to
+/// the one that joins new rows to a graph input, and from there forward to a graph output. All
+/// caches that grow do so by the same, provably equal, length.
 SiteList findSites(Graph& graph);
 
 /// Gives every site of the main graph that no rule raised the furthest of the near misses at it,

@@ -1,7 +1,7 @@
 // TargetRegistry, and the manifest of an unrewritten model.
 #include "passes/target.h"
 
-#include "llvm/ADT/SmallPtrSet.h"
+#include "passes/analysis/driven_caches.h"
 
 namespace kvopt {
 
@@ -20,34 +20,44 @@ const Target* TargetRegistry::find(llvm::StringRef name) const {
 ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole role) {
   ManifestCache cache;
   cache.layer = layer;
+  cache.kind = update.policy == SitePolicy::Cross ? CacheKind::Cross : CacheKind::Self;
   cache.role = role;
   cache.past = update.past->name().str();
-  cache.present = update.output->name().str();
+  if (update.output)
+    cache.present = update.output->name().str();
   cache.sequenceAxis = update.axis;
   cache.dtype = update.past->type().elementType();
-  for (const Dim& extent : update.past->type().shape()) {
-    if (std::optional<int64_t> fixed = extent.value())
-      cache.shape.emplace_back(*fixed);
-    else
-      cache.shape.emplace_back(extent.str());
-  }
+  cache.policy = update.policy == SitePolicy::Ring     ? CachePolicy::Ring
+                 : update.policy == SitePolicy::Static ? CachePolicy::Static
+                 : update.policy == SitePolicy::Cross  ? CachePolicy::Static
+                                                       : CachePolicy::Fixed;
+  cache.shape = manifestShape(update.past->type(), update.output, update.axis);
   return cache;
 }
 
-Manifest growingManifest(llvm::ArrayRef<AttentionSite> sites) {
+Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites) {
   Manifest manifest;
   manifest.target = "none";
   manifest.contract = CacheContract::Growing;
-  llvm::SmallPtrSet<const Value*, 16> described;
+  llvm::DenseSet<const Value*> known;
+  auto add = [&](const CacheUpdate& update, unsigned layer, CacheRole role) {
+    bool isDriven = update.output || update.policy == SitePolicy::Cross;
+    if (isDriven && known.insert(update.past).second && update.past->type().hasRank())
+      manifest.caches.push_back(describeCache(update, layer, role));
+  };
+  int64_t layers = 0;
   for (const AttentionSite& site : sites) {
-    if (!site.hasCache() || !site.key->output || !site.value->output)
+    layers = std::max<int64_t>(layers, site.layer + 1);
+    if (!site.hasCache())
       continue;
-    if (site.pastFlag)
+    if (site.pastFlag && site.key->output)
       addFlag(*site.pastFlag, manifest);
-    if (!described.insert(site.key->past).second)
-      continue; // in another branch
-    manifest.caches.push_back(describeCache(*site.key, site.layer, CacheRole::Key));
-    manifest.caches.push_back(describeCache(*site.value, site.layer, CacheRole::Value));
+    add(*site.key, site.layer, site.isLatent() ? CacheRole::Latent : CacheRole::Key);
+    add(*site.value, site.layer, CacheRole::Value);
+  }
+  for (ManifestCache& cache : cachesByDataFlow(graph, known)) {
+    cache.layer = layers++;
+    manifest.caches.push_back(std::move(cache));
   }
   return manifest;
 }

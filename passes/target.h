@@ -44,12 +44,14 @@ private:
 /// Every target under passes/targets (generated).
 void registerAll(TargetRegistry& registry);
 
-/// The manifest's entry of a cache as its past input is declared now: present's name, `oneBuffer`
-/// and `policy` are those of a cache that grows by concatenation.
+/// The manifest's entry of a cache as its past input is declared now: present's name and
+/// `oneBuffer` are those of an unrewritten model.
 ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole role);
 
-/// The manifest of a model whose caches grow by concatenation, as exporters write it.
-Manifest growingManifest(llvm::ArrayRef<AttentionSite> sites);
+/// How to drive a model that keeps its caches as the exporter wrote them: the caches of `sites`,
+/// and whatever else goes through a model from an input to an output as a cache does, found by data
+/// flow alone (passes/analysis/driven_caches.h).
+Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites);
 
 /// Adds an input that is fed whether there is a past, unless the manifest has it.
 void addFlag(const PastFlag& flag, Manifest& manifest);

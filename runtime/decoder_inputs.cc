@@ -2,14 +2,23 @@
 #include "runtime/decoder_inputs.h"
 
 #include "ir/diagnostic.h"
+#include "ir/half.h"
+#include "runtime/buffer.h"
+
+#include "llvm/Support/xxhash.h"
+
+#include <random>
 
 namespace kvopt {
 namespace {
 
+constexpr int64_t mostMadeUpElements = int64_t{1} << 26;
+
 class InputBuilder {
 public:
-  InputBuilder(const DecoderStep& decoderStep, std::shared_ptr<Allocator> memory)
-      : step(decoderStep), allocator(std::move(memory)),
+  InputBuilder(const DecoderStep& decoderStep, const TensorType* typeOfTokens,
+               std::shared_ptr<Allocator> memory)
+      : tokenType(typeOfTokens), step(decoderStep), allocator(std::move(memory)),
         batch(static_cast<int64_t>(decoderStep.tokens.size())),
         rows(static_cast<int64_t>(decoderStep.tokens.front().size())) {}
 
@@ -23,6 +32,12 @@ public:
       return positions(input);
     if (name == "cache_position")
       return cachePositions(input);
+    if (name == "encoder_attention_mask")
+      return convert(input, {batch, encoderTokens},
+                     std::vector<int64_t>(static_cast<size_t>(batch * encoderTokens), 1));
+    if (isFloatingPoint(input.type().elementType()) && input.type().hasRank() &&
+        input.type().rank() >= 3)
+      return encoderOutput(input);
     return unsupported("input '{}' is not one a decoder is usually fed", name)
         .hint("known are input_ids, attention_mask, position_ids and cache_position");
   }
@@ -70,6 +85,52 @@ private:
     return convert(input, {rows}, values);
   }
 
+  /// The value of a symbol that the token ids' type fixes.
+  int64_t symbolValue(llvm::StringRef symbol) const {
+    if (tokenType)
+      for (unsigned axis = 0; axis < std::min(2u, tokenType->rank()); ++axis)
+        if (tokenType->shape()[axis] == Dim::symbol(symbol))
+          return axis == 0 ? batch : rows;
+    return encoderTokens;
+  }
+
+  llvm::Expected<Tensor> encoderOutput(const Value& input) const {
+    Extents shape;
+    for (const Dim& extent : input.type().shape()) {
+      // Batch rows come first, whatever they are called.
+      if (shape.empty() && !extent.value()) {
+        shape.push_back(batch);
+        continue;
+      }
+      if (shape.size() == 1 && input.name() == "inputs_embeds") {
+        shape.push_back(rows);
+        continue;
+      }
+      auto known = extent.evaluate(
+          [&](llvm::StringRef symbol) -> std::optional<int64_t> { return symbolValue(symbol); });
+      shape.push_back(known.value_or(encoderTokens));
+    }
+    auto count = checkedElementCount(shape);
+    if (!count)
+      return count.takeError();
+    if (*count > mostMadeUpElements)
+      return unsupported("input '{}' is too large to be made up", input.name());
+    std::mt19937_64 random(llvm::xxHash64(input.name()));
+    std::uniform_real_distribution<float> any(-1.0f, 1.0f);
+    std::vector<float> values(static_cast<size_t>(*count));
+    for (float& value : values)
+      value = any(random);
+    ElementType element = input.type().elementType();
+    if (element == ElementType::Float)
+      return Tensor::of<float>(allocator, element, shape, std::span<const float>(values));
+    if (element != ElementType::Float16 && element != ElementType::BFloat16)
+      return unsupported("input '{}' has element type {}", input.name(), onnxName(element));
+    std::vector<uint16_t> halves;
+    for (float value : values)
+      halves.push_back(element == ElementType::Float16 ? floatToF16(value) : floatToBf16(value));
+    return Tensor::of<uint16_t>(allocator, element, shape, std::span<const uint16_t>(halves));
+  }
+
   template <class T>
   llvm::Expected<Tensor> as(ElementType element, llvm::ArrayRef<int64_t> shape,
                             llvm::ArrayRef<int64_t> values) const {
@@ -96,6 +157,7 @@ private:
     }
   }
 
+  const TensorType* tokenType; ///< null where there is no such input
   const DecoderStep& step;
   std::shared_ptr<Allocator> allocator;
   int64_t batch;
@@ -126,7 +188,12 @@ decoderInputs(llvm::ArrayRef<const Value*> inputs, const DecoderStep& step,
               const std::shared_ptr<Allocator>& allocator) {
   if (llvm::Error error = checkStep(step))
     return error;
-  InputBuilder builder(step, allocator);
+  const TensorType* tokenType = nullptr;
+  for (const Value* input : inputs)
+    if ((input->name() == "input_ids" || input->name() == "decoder_input_ids") &&
+        input->type().hasRank())
+      tokenType = &input->type();
+  InputBuilder builder(step, tokenType, allocator);
   std::vector<NamedTensor> result;
   for (const Value* input : inputs) {
     auto tensor = builder.build(*input);

@@ -16,6 +16,9 @@ struct DecoderStep {
   int64_t pastLength = 0;
 };
 
+/// Tokens of the encoder in inputs that are made up.
+inline constexpr int64_t encoderTokens = 13;
+
 /// Values for graph inputs by the documented interface names of exported decoders (this is how a
 /// model is fed; recognition never looks at names):
 ///
@@ -23,8 +26,13 @@ struct DecoderStep {
 ///   attention_mask                 1 where visible, else 0, [B,P+S]
 ///   position_ids                   visible positions counted from 0, hidden ones 0, [B,S]
 ///   cache_position                 P … P+S-1, [S]
+///   encoder_attention_mask         1 everywhere
+///   inputs_embeds                  made up like an encoder's output, [B,S,·]
 ///
-/// Element types are those declared (int64, int32, bool, float). Any other input is an error that
+/// Element types are those declared (int64, int32, bool, float). Floating-point inputs of three or
+/// more axes are what an encoder hands over (its states, caches of cross-attention): they get
+/// numbers in [-1, 1) that depend on the input's name and the element only, the same at every step,
+/// with `encoderTokens` for extents that no other input fixes. Any other input is an error that
 /// names it.
 llvm::Expected<std::vector<NamedTensor>> decoderInputs(llvm::ArrayRef<const Value*> inputs,
                                                        const DecoderStep& step,

@@ -12,7 +12,7 @@
 namespace kvopt {
 
 int64_t EquivalencePlan::totalTokens() const {
-  int64_t total = prompt + decodeSteps;
+  int64_t total = prompt + decodeSteps * stepTokens;
   for (int64_t chunk : chunks)
     total += chunk;
   return total;
@@ -28,7 +28,11 @@ llvm::Expected<std::vector<size_t>> pairCaches(const Session& a, const Session& 
   for (size_t i = 0; i < a.cacheCount(); ++i) {
     const ManifestCache& wanted = a.cacheInfo(i);
     size_t found = b.cacheCount();
+    // A rewrite keeps names; models of other origin have the same order.
     for (size_t j = 0; j < b.cacheCount(); ++j)
+      if (b.cacheInfo(j).past == wanted.past)
+        found = j;
+    for (size_t j = 0; found == b.cacheCount() && j < b.cacheCount(); ++j)
       if (b.cacheInfo(j).layer == wanted.layer && b.cacheInfo(j).role == wanted.role &&
           b.cacheInfo(j).kind == wanted.kind)
         found = j;
@@ -59,15 +63,25 @@ public:
       for (int64_t i = 0; i < tokens; ++i)
         input.tokens.back().push_back(anyToken(random));
     }
+    if (a.cacheCount() == 0)
+      visible.assign(visible.size(), {});
     for (size_t row = 0; row < visible.size(); ++row)
       for (int64_t i = 0; i < tokens; ++i)
         visible[row].push_back(isHidden(row, input.pastLength + i) ? 0 : 1);
     input.visible = visible;
 
     auto fromA = stepDecoder(a, input);
-    if (!fromA)
-      return fromA.takeError();
     auto fromB = stepDecoder(b, input);
+    if (!fromA && !fromB && !report.steps.empty()) {
+      report.ended = takeDiagnostic(fromA.takeError()).message;
+      llvm::consumeError(fromB.takeError());
+      return llvm::Error::success();
+    }
+    if (!fromA) {
+      if (!fromB)
+        llvm::consumeError(fromB.takeError());
+      return fromA.takeError();
+    }
     if (!fromB)
       return fromB.takeError();
     StepComparison compared;
@@ -150,10 +164,11 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
   if (llvm::Error error = sessions.step(plan.prompt, "prefill", report))
     return error;
   for (int64_t chunk : plan.chunks)
-    if (llvm::Error error = sessions.step(chunk, "chunk", report))
-      return error;
-  for (int64_t i = 0; i < plan.decodeSteps; ++i)
-    if (llvm::Error error = sessions.step(1, "decode", report))
+    if (report.ended.empty())
+      if (llvm::Error error = sessions.step(chunk, "chunk", report))
+        return error;
+  for (int64_t i = 0; i < plan.decodeSteps && report.ended.empty(); ++i)
+    if (llvm::Error error = sessions.step(plan.stepTokens, "decode", report))
       return error;
   return report;
 }

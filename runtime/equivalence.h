@@ -12,6 +12,8 @@ struct EquivalencePlan {
   int64_t prompt = 33;
   std::vector<int64_t> chunks = {16, 1, 7};
   int64_t decodeSteps = 64;
+  /// Tokens of a decode step; more than one for models that take no single ones.
+  int64_t stepTokens = 1;
   int64_t batch = 2;
   /// Every second batch row has its first (Left) or last (Right) prompt positions hidden.
   Padding padding = Padding::None;
@@ -23,6 +25,9 @@ struct EquivalencePlan {
   int64_t totalTokens() const;
 };
 
+/// Ends early, and says so, where both models fail at a step after the first: lengths have limits
+/// that only show when they are reached.
+///
 /// Runs both fresh sessions through the plan with the same random tokens: every common output and
 /// the valid region of every cache (paired by layer and role) at every step. Fails where a session
 /// does, and when the two have no output or no equal set of caches in common. Positions that are

@@ -245,6 +245,14 @@ int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps) {
   return total;
 }
 
+std::optional<int64_t> referenceExtent(llvm::ArrayRef<ReferenceStep> steps, llvm::StringRef input,
+                                       int64_t axis) {
+  const TensorData* tensor = steps.empty() ? nullptr : kvopt::find(steps.front().inputs, input);
+  if (!tensor || axis < 0 || static_cast<size_t>(axis) >= tensor->shape().size())
+    return std::nullopt;
+  return tensor->shape()[static_cast<size_t>(axis)];
+}
+
 llvm::Expected<ComparisonReport>
 replayReference(Session& session, llvm::ArrayRef<ReferenceStep> steps, Tolerance tolerance) {
   ComparisonReport report;

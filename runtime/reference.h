@@ -26,6 +26,9 @@ struct StepComparison {
 struct ComparisonReport {
   std::vector<StepComparison> steps;
   bool tokensEqual = true; ///< the most likely token, where there are scores
+  /// Why both models could not go on after the last step (a table of positions has an end); empty:
+  /// they did not have to stop.
+  std::string ended;
   /// At least something was compared and all of it is within the tolerance.
   bool equal() const;
   /// The comparison with the largest difference; null when nothing was compared.
@@ -47,6 +50,10 @@ llvm::Expected<std::vector<ReferenceStep>> readReference(const std::string& fold
 llvm::Expected<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps);
 /// Tokens of all steps together.
 int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps);
+
+/// The recorded extent of an input of the first step; nullopt when it is not recorded.
+std::optional<int64_t> referenceExtent(llvm::ArrayRef<ReferenceStep> steps, llvm::StringRef input,
+                                       int64_t axis);
 
 /// Replays the steps through a fresh session: recorded inputs that the model declares are fed,
 /// caches are the session's own. Every recorded output is compared, presents over their valid

@@ -49,14 +49,28 @@ llvm::Expected<std::unique_ptr<Session>> Session::create(const Model& model,
   return session;
 }
 
+namespace {
+/// Caches that are only read are inputs like others: the caller gives them with every step.
+Manifest withoutReadOnlyCaches(Manifest manifest) {
+  llvm::erase_if(manifest.caches,
+                 [](const ManifestCache& cache) { return cache.kind == CacheKind::Cross; });
+  return manifest;
+}
+} // namespace
+
+Session::Session(const Manifest& manifest, const SessionOptions& sessionOptions)
+    : description(withoutReadOnlyCaches(manifest)), options(sessionOptions) {}
+
 llvm::Error Session::checkInterface() const {
   if (description.contract == CacheContract::Stateful ||
       description.contract == CacheContract::Blocks)
     return unsupported("sessions drive growing and shared-buffer models only");
   llvm::StringSet<> names;
   for (const ManifestCache& cache : description.caches) {
-    if (cache.kind != CacheKind::Self || cache.policy != CachePolicy::Fixed)
-      return unsupported("cache '{}' is no plain self-attention cache", cache.past);
+    if (cache.policy == CachePolicy::Block)
+      return unsupported("cache '{}' is held in blocks", cache.past);
+    if (cache.oneBuffer && cache.policy != CachePolicy::Fixed)
+      return unsupported("cache '{}' is one buffer, but no row of it stays in place", cache.past);
     if (!findInput(graph(), cache.past))
       return invalid("the manifest's cache '{}' is no input of the model", cache.past);
     if (cache.sequenceAxis < 0 || cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
@@ -72,7 +86,10 @@ llvm::Error Session::checkInterface() const {
       return invalid("the manifest's length '{}' is no input of the model", length.input);
     if (!names.insert(length.input).second)
       return invalid("the manifest lists input '{}' twice", length.input);
-    if (length.dtype != ElementType::Int64 && length.dtype != ElementType::Int32)
+    bool isFitting = isFlag(length.feed)
+                         ? length.dtype == ElementType::Bool
+                         : length.dtype == ElementType::Int64 || length.dtype == ElementType::Int32;
+    if (!isFitting)
       return unsupported("length '{}' is {}", length.input, onnxName(length.dtype));
   }
   return llvm::Error::success();
@@ -104,12 +121,31 @@ llvm::Error Session::start() {
                         room);
   }
   for (size_t i = 0; i < description.caches.size(); ++i) {
-    llvm::Expected<Tensor> fresh = freshCache(i, isShared(i) ? room : 0);
+    int64_t rows = startRows(i);
+    if (policy(i) == CachePolicy::Static) {
+      if (rows == 0)
+        return usageError("the capacity of cache '{}' is open: the session must be given one",
+                          description.caches[i].past);
+      staticRoom = std::min(staticRoom, rows);
+    }
+    llvm::Expected<Tensor> fresh = freshCache(i, rows);
     if (!fresh)
       return fresh.takeError();
     caches.push_back(std::move(*fresh));
   }
   return llvm::Error::success();
+}
+
+int64_t Session::startRows(size_t index) const {
+  const ManifestCache& cache = description.caches[index];
+  if (cache.oneBuffer)
+    return room;
+  if (cache.policy == CachePolicy::Fixed)
+    return 0;
+  if (const auto* fixed =
+          std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)]))
+    return *fixed;
+  return cache.policy == CachePolicy::Static ? options.capacity : 0;
 }
 
 bool Session::hasShared() const {
@@ -159,14 +195,16 @@ llvm::Expected<Tensor> Session::freshCache(size_t cache, int64_t tokens) const {
     return tensor.takeError();
   // Bits that are all ones are a NaN in every floating-point format.
   if (tensor->view.byteSize() != 0)
-    std::memset(tensor->view.data, options.poison ? 0xff : 0,
+    std::memset(tensor->view.data, options.poison && isShared(cache) ? 0xff : 0,
                 static_cast<size_t>(tensor->view.byteSize()));
   return tensor;
 }
 
-int64_t Session::capacity() const { return hasShared() ? room : INT64_MAX; }
+int64_t Session::capacity() const { return std::min(hasShared() ? room : INT64_MAX, staticRoom); }
 
 TensorView Session::cacheView(size_t index) const {
+  if (policy(index) != CachePolicy::Fixed)
+    return caches[index].view;
   return sliceAxis(caches[index].view, sequenceAxis(index), 0, validLength);
 }
 
@@ -186,6 +224,9 @@ std::vector<const Value*> Session::callerInputs() const {
 
 /// Sees to capacity for `tokens`, before anything runs.
 llvm::Error Session::makeRoom(int64_t tokens) {
+  if (tokens > staticRoom)
+    return usageError("{} tokens do not fit into the cache's capacity of {} ({} are in it)", tokens,
+                      staticRoom, validLength);
   if (!hasShared() || tokens <= room)
     return llvm::Error::success();
   if (options.mode != SessionOptions::Mode::Stateful || description.capacityValue)
@@ -261,7 +302,12 @@ llvm::Expected<std::vector<Tensor>> Session::lengthInputs(int64_t newTokens) con
 llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t tokens) const {
   for (size_t i = 0; i < caches.size(); ++i) {
     const TensorView& present = outputs[presentOutputs[i]].view;
-    llvm::Expected<Extents> shape = cacheShape(description.caches[i], isShared(i) ? room : tokens);
+    int64_t rows = isShared(i) ? room : tokens;
+    if (policy(i) == CachePolicy::Static)
+      rows = caches[i].view.shape[sequenceAxis(i)];
+    else if (policy(i) == CachePolicy::Ring && sequenceAxis(i) < present.rank())
+      rows = present.shape[sequenceAxis(i)]; // as many as the model keeps
+    llvm::Expected<Extents> shape = cacheShape(description.caches[i], rows);
     if (!shape)
       return shape.takeError();
     if (present.shape != *shape || present.element != description.caches[i].dtype)
@@ -306,7 +352,9 @@ llvm::Expected<StepResult> Session::step(llvm::ArrayRef<NamedView> inputs, int64
   for (size_t i = 0; i < caches.size(); ++i)
     if (!isShared(i))
       caches[i] = (*outputs)[presentOutputs[i]];
-  validLength = total;
+  // Without caches nothing is remembered: every step is a whole sequence.
+  if (!caches.empty())
+    validLength = total;
   counters.lastRun = executor->statistics();
   ++counters.steps;
   counters.inPlaceBytesCopied += counters.lastRun.inPlaceBytesCopied;
@@ -320,14 +368,23 @@ llvm::Expected<StepResult> Session::step(llvm::ArrayRef<NamedView> inputs, int64
 
 void Session::reset() {
   validLength = 0;
-  for (size_t i = 0; i < caches.size(); ++i)
-    if (!isShared(i))
-      caches[i].view = sliceAxis(caches[i].view, sequenceAxis(i), 0, 0);
+  for (size_t i = 0; i < caches.size(); ++i) {
+    if (isShared(i))
+      continue;
+    TensorView& view = caches[i].view;
+    if (int64_t rows = startRows(i); rows != 0 && view.shape[sequenceAxis(i)] == rows)
+      std::memset(view.data, 0, static_cast<size_t>(view.byteSize()));
+    else
+      view = sliceAxis(view, sequenceAxis(i), 0, 0);
+  }
 }
 
 llvm::Error Session::crop(int64_t tokens) {
   if (tokens < 0 || tokens > validLength)
     return usageError("cannot keep {} of {} tokens", tokens, validLength);
+  for (const ManifestCache& cache : description.caches)
+    if (cache.policy == CachePolicy::Ring && tokens != validLength)
+      return unsupported("cache '{}' keeps its last rows only: it cannot be cropped", cache.past);
   validLength = tokens;
   return llvm::Error::success();
 }

@@ -14,8 +14,8 @@ struct SessionOptions {
     Stateful,   ///< A shared buffer grows geometrically as far as the manifest allows.
   };
   Mode mode = Mode::AsManifest;
-  /// Tokens a shared buffer has room for; 0 takes the manifest's capacity or, in Stateful mode, a
-  /// small one.
+  /// Tokens a shared buffer, or a static cache whose extent is open, has room for; 0 takes the
+  /// manifest's capacity or, in Stateful mode, a small one.
   int64_t capacity = 0;
   int64_t batch = 1;
   unsigned threads = 1;
@@ -46,8 +46,10 @@ struct SessionStatistics {
   RunStatistics lastRun;
 };
 
-/// One sequence (or batch of sequences of one length). Sessions share nothing that changes. The
-/// model and kernels must outlive it.
+/// One sequence (or batch of sequences of one length). Caches that the model writes in place itself
+/// (static ones, states) start as zeros and are handed from step to step; cross-attention caches
+/// are inputs that the caller gives. A model without caches gets whole sequences. Sessions share
+/// nothing that changes. The model and kernels must outlive it.
 class Session {
 public:
   /// Fails for contracts that it does not drive (blocks, recurrent), for a manifest that does not
@@ -75,7 +77,8 @@ public:
   size_t cacheCount() const { return caches.size(); }
   const ManifestCache& cacheInfo(size_t index) const { return description.caches[index]; }
   const Manifest& manifest() const { return description; }
-  /// The valid region of a cache, strided. It is overwritten or invalid after the next step.
+  /// The valid region of a cache, strided; all of a cache that the model itself keeps in place. It
+  /// is overwritten or invalid after the next step.
   TensorView cacheView(size_t index) const;
   /// The whole memory of a cache.
   TensorView cacheBuffer(size_t index) const { return caches[index].view; }
@@ -87,18 +90,21 @@ public:
   const std::shared_ptr<Allocator>& allocator() const { return executor->allocator(); }
 
 private:
-  Session(const Manifest& manifest, const SessionOptions& sessionOptions)
-      : description(manifest), options(sessionOptions) {}
+  Session(const Manifest& manifest, const SessionOptions& sessionOptions);
   llvm::Error start();
   llvm::Error checkInterface() const;
   llvm::Expected<Extents> cacheShape(const ManifestCache& cache, int64_t tokens) const;
   llvm::Expected<Extents> extents(llvm::ArrayRef<ManifestExtent> shape,
                                   std::optional<unsigned> sequenceAxis, int64_t tokens) const;
   llvm::Expected<Tensor> freshCache(size_t cache, int64_t tokens) const;
+  /// Rows of a cache before the first step: a shared buffer's or a static cache's capacity, none of
+  /// a growing one.
+  int64_t startRows(size_t index) const;
   llvm::Error makeRoom(int64_t tokens);
   llvm::Expected<std::vector<Tensor>> lengthInputs(int64_t newTokens) const;
   llvm::Error checkPresents(llvm::ArrayRef<Tensor> presents, int64_t tokens) const;
   bool isShared(size_t cache) const { return description.caches[cache].oneBuffer; }
+  CachePolicy policy(size_t cache) const { return description.caches[cache].policy; }
   bool hasShared() const;
   unsigned sequenceAxis(size_t cache) const {
     return static_cast<unsigned>(description.caches[cache].sequenceAxis);
@@ -111,6 +117,7 @@ private:
   std::vector<unsigned> presentOutputs; // index of the graph output, per cache
   int64_t validLength = 0;
   int64_t room = 0;
+  int64_t staticRoom = INT64_MAX; ///< tokens that caches of static capacity have room for
   SessionStatistics counters;
 };
 

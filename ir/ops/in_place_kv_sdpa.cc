@@ -5,59 +5,6 @@
 namespace kvopt {
 namespace {
 
-struct CacheSide {
-  unsigned added; // operand: [B,G,S,W]
-  unsigned past;  // operand: [B,G,C,W], or [B,G,W,C] when the sequence lies on axis 3
-  const char* axisName;
-};
-
-llvm::Expected<int64_t> sequenceAxis(const ShapeContext& context, const char* name) {
-  int64_t axis = context.node().intAttr(name, 2);
-  if (axis != 2 && axis != 3)
-    return context.error(fmt::format("{} is {}, it should be 2 or 3", name, axis));
-  return axis;
-}
-
-// Checks one cache against its new rows; returns the capacity.
-llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& side) {
-  llvm::Expected<int64_t> axis = sequenceAxis(context, side.axisName);
-  if (!axis)
-    return axis.takeError();
-  if (llvm::Error error = requireRank(context, side.past, 4))
-    return error;
-  const TensorType& added = context.type(side.added);
-  const TensorType& past = context.type(side.past);
-  if (llvm::Error error =
-          requireEqual(context, added.dim(0), past.dim(0), "batch sizes of cache and new rows"))
-    return error;
-  if (llvm::Error error =
-          requireEqual(context, added.dim(1), past.dim(1), "head counts of cache and new rows"))
-    return error;
-  if (llvm::Error error =
-          requireEqual(context, added.dim(3), past.dim(5 - *axis), "widths of cache and new rows"))
-    return error;
-  if (past.elementType() != ElementType::Undefined &&
-      added.elementType() != ElementType::Undefined && past.elementType() != added.elementType())
-    return context.error(
-        fmt::format("the cache is {}, its new rows are {}", past.str(), added.str()));
-  Dim capacity = past.dim(*axis);
-  if (capacity.isKnownLess(added.dim(2)))
-    return context.error(
-        fmt::format("{} new rows do not fit a capacity of {}", added.dim(2).str(), capacity.str()));
-  return capacity;
-}
-
-llvm::Error checkMaskElements(const ShapeContext& context) {
-  ElementType element = context.element(6);
-  if (element == ElementType::Undefined)
-    return llvm::Error::success();
-  bool isBoolean = context.node().intAttr("mask_boolean", 0) != 0;
-  if (isBoolean == (element == ElementType::Bool))
-    return llvm::Error::success();
-  return context.error(
-      fmt::format("the mask is {}, mask_boolean is {}", context.type(6).str(), isBoolean ? 1 : 0));
-}
-
 llvm::Error inferInPlaceKvSdpa(ShapeContext& context) {
   if (llvm::Error error = checkAttentionOperands(context))
     return error;
@@ -74,7 +21,7 @@ llvm::Error inferInPlaceKvSdpa(ShapeContext& context) {
     return error;
   if (llvm::Error error = checkMask(context, 6, Dim::unknown()))
     return error;
-  if (llvm::Error error = checkMaskElements(context))
+  if (llvm::Error error = checkMaskElements(context, 6))
     return error;
   if (llvm::Error error = checkSinks(context, 7))
     return error;

@@ -26,7 +26,28 @@ bool isExclusive(const Node& a, const Node& b) {
   return false;
 }
 
+Condition conditionOf(const Node& choice) {
+  Condition condition;
+  condition.source = choice.operand(0);
+  while (condition.source && condition.source->producer()) {
+    const Node& producer = *condition.source->producer();
+    if (producer.op() == "Not")
+      condition.inverted = !condition.inverted;
+    else if (producer.op() != "Identity" && producer.op() != "Squeeze" &&
+             producer.op() != "Unsqueeze" && producer.op() != "Reshape")
+      break;
+    condition.source = producer.operand(0);
+  }
+  return condition;
+}
+
 namespace {
+
+/// Whether the value is a bool input of the model.
+bool isFlag(const Value* value) {
+  return value && value->isGraphInput() && !value->graph().parentNode() &&
+         value->type().elementType() == ElementType::Bool && value->type().hasRank();
+}
 
 enum class Role { Key, Value };
 
@@ -45,17 +66,21 @@ const Graph* branchOf(const Node& choice, llvm::StringRef name) {
   return attribute && attribute->graphs().size() == 1 ? attribute->graphs().front().get() : nullptr;
 }
 
-/// The values that may become `output`: what branches hand out for it, through nested Ifs.
-void collectSources(Value& output, llvm::SmallVectorImpl<Value*>& sources) {
+/// What a graph hands out as an output.
+using Source = std::pair<Value*, const Graph*>;
+
+/// The values that may become `output` of `graph`: what branches hand out for it, through nested
+/// Ifs.
+void collectSources(Value& output, const Graph& graph, llvm::SmallVectorImpl<Source>& sources) {
   Node* choice = output.producer();
-  if (!choice || !choice->is("If")) {
-    sources.push_back(&output);
+  if (!choice || !choice->is("If") || &choice->graph() != &graph) {
+    sources.push_back({&output, &graph});
     return;
   }
   for (const char* name : {"then_branch", "else_branch"})
     if (const Graph* branch = branchOf(*choice, name);
         branch && output.resultIndex() < branch->outputs().size())
-      collectSources(*branch->outputs()[output.resultIndex()], sources);
+      collectSources(*branch->outputs()[output.resultIndex()], *branch, sources);
 }
 
 std::string placeOf(const Value& value) {
@@ -67,72 +92,91 @@ class Joiner {
 public:
   explicit Joiner(SiteList& siteList) : sites(siteList) {
     for (AttentionSite& site : sites) {
-      if (site.failure || !site.node->graph().parentNode())
+      const Graph& graph = site.node->graph();
+      if (site.failure || !graph.parentNode())
         continue;
-      if (site.hasCache()) {
-        byPresent[site.key->present] = {&site, Role::Key};
-        byPresent[site.value->present] = {&site, Role::Value};
+      if (site.grows()) {
+        presents[{site.key->present, &graph}] = {&site, Role::Key};
+        presents[{site.value->present, &graph}] = {&site, Role::Value};
       } else if (site.kind == SiteKind::None) {
-        byOperand[site.node->operand(1)] = {&site, Role::Key};
-        byOperand[site.node->operand(2)] = {&site, Role::Value};
+        addOperand(site, 1, Role::Key);
+        addOperand(site, 2, Role::Value);
       }
     }
   }
 
   void run() {
-    if (byPresent.empty())
+    if (presents.empty())
       return;
     const Graph& main = outermostGraph(sites.front().node->graph());
     for (Value* output : main.outputs())
-      join(*output);
+      join(*output, main);
     for (AttentionSite& site : sites)
       complete(site);
+    for (AttentionSite& site : sites)
+      findFlag(site);
     spreadFailures();
   }
 
 private:
-  void join(Value& output) {
-    llvm::SmallVector<Value*, 4> sources;
-    collectSources(output, sources);
+  void addOperand(AttentionSite& site, unsigned operand, Role role) {
+    auto [entry, isNew] = operands.try_emplace({site.node->operand(operand), &site.node->graph()},
+                                               Reader{&site, role});
+    if (!isNew)
+      entry->second.site = nullptr; // several attentions read it
+  }
+
+  void join(Value& output, const Graph& main) {
+    llvm::SmallVector<Source, 4> sources;
+    collectSources(output, main, sources);
     const CacheUpdate* grown = nullptr;
-    for (Value* source : sources)
-      if (auto found = byPresent.find(source); found != byPresent.end() && !grown)
+    for (const Source& source : sources)
+      if (auto found = presents.find(source); found != presents.end() && !grown)
         grown = &*updateOf(found->second);
-    if (!grown || &output == grown->present)
+    if (!grown)
       return;
-    Value* past = grown->past;
-    for (Value* source : sources)
-      if (!joinSource(*source, output, *grown))
-        for (Value* other : sources)
-          if (auto found = byPresent.find(other); found != byPresent.end())
-            refuse(*found->second.site, *source,
-                   fmt::format("that every branch updates the cache '{}'", past->name().str()),
-                   "one that hands out something else");
+    for (const Source& source : sources)
+      if (!joinSource(source, output, *grown))
+        for (const Source& other : sources)
+          if (auto found = presents.find(other); found != presents.end())
+            refuse(
+                *found->second.site, *source.first,
+                fmt::format("that every branch updates the cache '{}'", grown->past->name().str()),
+                "one that hands out something else");
   }
 
   /// Whether the source updates the same cache as `grown` does.
-  bool joinSource(Value& source, Value& output, const CacheUpdate& grown) {
-    if (auto found = byPresent.find(&source); found != byPresent.end()) {
+  bool joinSource(const Source& source, Value& output, const CacheUpdate& grown) {
+    if (auto found = presents.find(source); found != presents.end()) {
       CacheUpdate& update = *updateOf(found->second);
       update.output = &output;
       return update.past == grown.past && update.axis == grown.axis;
     }
-    auto found = byOperand.find(&source);
-    if (found == byOperand.end() || !isRowsOf(source, grown))
+    // Keys and values as attention reads them are [B,H,S,D].
+    auto found = operands.find(source);
+    if (found == operands.end() || !found->second.site || grown.layout.text() != "BHSD" ||
+        !isRowsOf(*source.first, grown))
+      return false;
+    AttentionSite& site = *found->second.site;
+    // One row for each token, as the others append them.
+    if (!source.first->type().dim(grown.axis).isKnownEqual(site.node->operand(0)->type().dim(2)))
       return false;
     for (const Use& use : grown.past->uses())
-      if (isWithin(use.user(), source.graph()) && use.user().op() != "Shape")
+      if (isWithin(use.user(), *source.second) && use.user().op() != "Shape")
         return false;
-    CacheUpdate update;
-    update.past = grown.past;
-    update.fresh = update.present = &source;
-    update.output = &output;
-    update.axis = grown.axis;
-    update.fromStart = true;
     std::optional<CacheUpdate>& slot = updateOf(found->second);
     if (slot)
       return false; // two outputs
-    slot = std::move(update);
+    slot.emplace();
+    slot->past = grown.past;
+    slot->fresh = slot->present = source.first;
+    slot->output = &output;
+    slot->axis = grown.axis;
+    slot->fromStart = true;
+    slot->layout = slot->freshLayout = grown.layout;
+    slot->columns = source.first->type().dim(3);
+    site.kind = SiteKind::Self;
+    site.policy = SitePolicy::Growing;
     return true;
   }
 
@@ -166,7 +210,7 @@ private:
              site.key ? "only the keys are" : "only the values are");
       return;
     }
-    if (!site.hasCache())
+    if (!site.grows())
       return;
     for (const CacheUpdate* update : {&*site.key, &*site.value})
       if (!update->output) {
@@ -179,14 +223,36 @@ private:
              "that only one of them reads it");
   }
 
+  /// The bool input that decides which branch runs. A driver has to know when there is no past, so
+  /// that nothing else may decide.
+  void findFlag(AttentionSite& site) {
+    if (site.failure || !site.hasCache() || !site.key->fromStart)
+      return;
+    const Graph& graph = site.node->graph();
+    const Node& choice = *graph.parentNode();
+    Condition condition = conditionOf(choice);
+    bool startsThen = branchOf(choice, "then_branch") == &graph;
+    bool withPast = startsThen == condition.inverted;
+    if (isFlag(condition.source) &&
+        flags.try_emplace(condition.source, withPast).first->second == withPast)
+      site.pastFlag = PastFlag{condition.source, withPast};
+    else
+      refuse(site, *choice.operand(0), "a bool input that says whether there is a past",
+             "another condition");
+  }
+
   /// A cache is updated in every branch or in none.
   void spreadFailures() {
     llvm::DenseMap<const Value*, llvm::SmallVector<AttentionSite*, 2>> byPast;
     for (AttentionSite& site : sites)
-      if (site.hasCache() && site.node->graph().parentNode())
+      if (site.grows() && site.node->graph().parentNode())
         for (const CacheUpdate* update : {&*site.key, &*site.value})
           byPast[update->past].push_back(&site);
     for (auto& [past, users] : byPast) {
+      for (AttentionSite* site : users)
+        for (CacheUpdate* update : {&*site->key, &*site->value})
+          if (update->past == past)
+            update->updaters = static_cast<unsigned>(users.size());
       auto refused = llvm::find_if(users, [](AttentionSite* site) { return site->failure; });
       if (refused == users.end())
         continue;
@@ -206,55 +272,13 @@ private:
   }
 
   SiteList& sites;
-  llvm::DenseMap<const Value*, Reader> byPresent;
-  llvm::DenseMap<const Value*, Reader> byOperand;
+  llvm::DenseMap<Source, Reader> presents;
+  llvm::DenseMap<Source, Reader> operands;
+  llvm::DenseMap<const Value*, bool> flags; // whether they are true where there is a past
 };
-
-/// A bool input of the model that the condition is, or is the opposite of.
-struct Condition {
-  Value* input = nullptr;
-  bool inverted = false;
-};
-
-Condition conditionOf(const Node& choice) {
-  Condition condition;
-  condition.input = choice.operand(0);
-  while (condition.input && condition.input->producer()) {
-    const Node& producer = *condition.input->producer();
-    if (producer.op() == "Not")
-      condition.inverted = !condition.inverted;
-    else if (producer.op() != "Identity" && producer.op() != "Squeeze" &&
-             producer.op() != "Unsqueeze" && producer.op() != "Reshape")
-      return {};
-    condition.input = producer.operand(0);
-  }
-  bool isFlag = condition.input && condition.input->isGraphInput() &&
-                !condition.input->graph().parentNode() &&
-                condition.input->type().elementType() == ElementType::Bool &&
-                condition.input->type().hasRank();
-  return isFlag ? condition : Condition();
-}
-
-/// Which input says whether there is a past, where that decides between the branches.
-void findFlags(SiteList& sites) {
-  for (AttentionSite& first : sites) {
-    if (first.failure || !first.hasCache() || !first.key->fromStart)
-      continue;
-    const Graph& graph = first.node->graph();
-    const Node& choice = *graph.parentNode();
-    Condition condition = conditionOf(choice);
-    if (!condition.input)
-      continue;
-    bool startsThen = branchOf(choice, "then_branch") == &graph;
-    first.pastFlag = PastFlag{condition.input, startsThen == condition.inverted};
-  }
-}
 
 } // namespace
 
-void joinBranchCaches(SiteList& sites) {
-  Joiner(sites).run();
-  findFlags(sites);
-}
+void joinBranchCaches(SiteList& sites) { Joiner(sites).run(); }
 
 } // namespace kvopt

@@ -145,6 +145,19 @@ bool MaskExpressions::impliesAt(ExprRef a, ExprRef b, unsigned depth) const {
                           range.isNonNegative(a->dim - b->dim - one())));
     }
   }
+  // x <= y implies x' <= y for every x' <= x, whatever y is; and so on.
+  bool isComparison = a->is(Kind::Apply) && b->is(Kind::Apply) && a->name == b->name &&
+                      (a->name == "Less" || a->name == "LessOrEqual");
+  for (unsigned side = 0; isComparison && side < 2; ++side) {
+    ExprRef before = a->operands[side];
+    ExprRef after = b->operands[side];
+    if (a->operands[1 - side] != b->operands[1 - side] || !before->is(Kind::Integer) ||
+        !after->is(Kind::Integer))
+      continue;
+    Dim slack = side == 0 ? before->dim - after->dim : after->dim - before->dim;
+    if (range.isNonNegative(slack))
+      return true;
+  }
   if (depth == maxImplicationDepth)
     return false;
   auto isImplied = [&](ExprRef part) { return impliesAt(a, part, depth + 1); };

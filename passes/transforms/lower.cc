@@ -6,6 +6,7 @@
 #include "passes/target.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace kvopt {
 namespace {
@@ -66,16 +67,17 @@ public:
       return refusal(*firstRefused, refused, refused + chosen.size());
     if (chosen.empty())
       return llvm::Error::success();
-    // Whoever drives the model must feed the caches of the other sites too.
-    SiteList others;
-    for (const AttentionSite& site : context.sites)
-      if (!llvm::is_contained(chosen, &site))
-        others.push_back(site);
-    Manifest growing = growingManifest(others);
+    // Whoever drives the model must feed the caches that stay as they are too.
+    Manifest unrewritten = drivingManifest(model.graph(), context.sites);
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
       return manifest.takeError();
-    manifest->caches.insert(manifest->caches.end(), growing.caches.begin(), growing.caches.end());
+    llvm::StringSet<> rewritten;
+    for (const ManifestCache& cache : manifest->caches)
+      rewritten.insert(cache.past);
+    for (ManifestCache& cache : unrewritten.caches)
+      if (!rewritten.count(cache.past))
+        manifest->caches.push_back(std::move(cache));
     model.setMetadata(manifestKey, manifest->json());
     context.manifest = std::move(*manifest);
     return llvm::Error::success();

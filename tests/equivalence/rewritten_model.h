@@ -48,7 +48,7 @@ inline DrivenModel asExported(const std::string& path, const Registries& registr
 
 inline DrivenModel raised(const std::string& path, const Registries& registries) {
   RecoveredModel recovered = valueOrThrow(recoverModel(path, registries));
-  Manifest manifest = growingManifest(recovered.context->sites);
+  Manifest manifest = drivingManifest(recovered.model->graph(), recovered.context->sites);
   return {std::move(recovered.model), std::move(manifest)};
 }
 

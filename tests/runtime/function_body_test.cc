@@ -90,7 +90,7 @@ void expectInPlaceBody(const AttentionCase& c, int64_t opset) {
   SCOPED_TRACE(fmt::format("opset {}", opset));
   const AttentionProblem p(c);
   const BodyResult body =
-      runBody("ai.kvopt::InPlaceKvSdpa", inPlaceKvSdpaFunctionText(opset, c.element), opset, c,
+      runBody("ai.kvopt::InPlaceKvSdpa", inPlaceKvSdpaFunctionText({opset, c.element}), opset, c,
               {p.query, p.keyNew, p.valueNew, p.pastKey, p.pastValue, p.pastLength,
                c.mask == MaskForm::none ? neutralMask() : p.mask},
               3);
@@ -112,7 +112,7 @@ void expectSdpaBody(const AttentionCase& given, int64_t opset) {
   c.capacity = c.longest();
   const AttentionProblem p(c);
   const BodyResult body = runBody(
-      "ai.kvopt::Sdpa", sdpaFunctionText(opset, c.element), opset, c,
+      "ai.kvopt::Sdpa", sdpaFunctionText({opset, c.element}), opset, c,
       {p.query, p.presentKey, p.presentValue, c.mask == MaskForm::none ? neutralMask() : p.mask},
       1);
   ASSERT_EQ(body.error, "");
@@ -189,7 +189,7 @@ TEST(FunctionBody, RaggedSdpaAndAppendRows) {
       c.window = past[0] == 7 ? 5 : 0;
       const AttentionProblem p(c);
       const BodyResult body =
-          runBody("ai.kvopt::Sdpa", raggedSdpaFunctionText(opset, c.element), opset, c,
+          runBody("ai.kvopt::Sdpa", sdpaFunctionText({opset, c.element, false, true}), opset, c,
                   {p.query, p.presentKey, p.presentValue, neutralMask(),
                    floats({6}, {0, 0, 0, 0, 0, 0}), p.pastLength},
                   1);
@@ -230,7 +230,7 @@ TEST(FunctionBody, FiniteVeryNegativeMask) {
     const AttentionProblem p(c);
     TestTensor mask = floats({1, 1, 1, 1}, {-3e38});
     const BodyResult body =
-        runBody("ai.kvopt::InPlaceKvSdpa", inPlaceKvSdpaFunctionText(opset, c.element), opset, c,
+        runBody("ai.kvopt::InPlaceKvSdpa", inPlaceKvSdpaFunctionText({opset, c.element}), opset, c,
                 {p.query, p.keyNew, p.valueNew, p.pastKey, p.pastValue, p.pastLength, mask}, 3);
     ASSERT_EQ(body.error, "");
     KernelCall call("ai.kvopt::InPlaceKvSdpa");
@@ -265,8 +265,8 @@ TEST(FunctionBody, MoreQueryRowsThanKeys) {
     TestTensor key = randomTensor(c.element, {2, 2, 3, 8}, 20);
     TestTensor value = randomTensor(c.element, {2, 2, 3, 6}, 21);
     c.causal = true;
-    const BodyResult body = runBody("ai.kvopt::Sdpa", sdpaFunctionText(opset, c.element), opset, c,
-                                    {p.query, key, value, neutralMask()}, 1);
+    const BodyResult body = runBody("ai.kvopt::Sdpa", sdpaFunctionText({opset, c.element}), opset,
+                                    c, {p.query, key, value, neutralMask()}, 1);
     ASSERT_EQ(body.error, "");
     const KernelResult kernel = KernelCall("ai.kvopt::Sdpa")
                                     .in(p.query)

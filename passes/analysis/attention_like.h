@@ -1,0 +1,15 @@
+// Attention that no rule raised, recognised roughly enough to be reported as missed.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace kvopt {
+
+/// Whichever way its probabilities are written.
+bool isSoftmax(const Node& node);
+
+/// Whether a softmax normalises scores that come from a product of two computed matrices and go
+/// into another. Routers and samplers do not.
+bool isAttentionLike(const Node& softmax);
+
+} // namespace kvopt

@@ -1,0 +1,70 @@
+// AxisMap: what lies along each axis of a tensor that holds keys or values, followed through
+// operators that only move data.
+#pragma once
+
+#include "ir/type.h"
+
+namespace kvopt {
+
+/// A part of one logical axis of keys or values [B,H,S,D]: 'B', 'H', 'S' (the sequence), 'D', or
+/// '*' for an axis of several tensors in one, of which one is taken.
+struct AxisPart {
+  char role = '*';
+  Dim extent;
+  /// The product of the extents of all less significant parts of the same logical axis.
+  Dim stride = Dim::fixed(1);
+};
+
+/// For each axis of a tensor the parts that lie along it, most significant first; none where the
+/// extent is 1. All steps fail (false, and the map is to be thrown away) where extents do not prove
+/// what happens.
+class AxisMap {
+public:
+  using Parts = llvm::SmallVector<AxisPart, 2>;
+
+  /// Of keys or values as attention reads them; nullopt unless the rank is 4.
+  static std::optional<AxisMap> ofAttentionOperand(const TensorType& type);
+
+  unsigned rank() const { return axes.size(); }
+  const Parts& axis(unsigned index) const { return axes[index]; }
+  /// The axis along which the sequence, whole and alone, lies.
+  std::optional<unsigned> sequenceAxis() const;
+  /// Requires sequenceAxis().
+
+  const Dim& sequenceExtent() const;
+  void setSequenceExtent(const Dim& extent);
+
+  /// Axis i of the result is axis `order[i]` of this.
+  AxisMap permuted(llvm::ArrayRef<int64_t> order) const;
+  AxisMap permutedBack(llvm::ArrayRef<int64_t> order) const;
+  /// Merges and splits axes in row-major order; splits of the sequence fail.
+  bool reshape(llvm::ArrayRef<Dim> shape);
+  void insertAxis(unsigned position);
+  /// Fails if anything but a single head or batch row lies along it.
+  bool removeAxis(unsigned position);
+  /// The tensor before it was repeated along `axis`: what lies there were repeated heads.
+  bool undoRepeat(unsigned axis);
+  /// The tensor before `[start, start + extent)` of an axis of extent `whole` was taken.
+  bool undoSlice(unsigned axis, int64_t start, const Dim& whole);
+
+  /// How often each head was repeated for the heads of a group.
+  const Dim& repeats() const { return headRepeats; }
+  /// The first column (of D) that was taken.
+  int64_t firstColumn() const { return columnOffset; }
+  /// Which of the tensors along an axis '*' was taken.
+  int64_t selected() const { return selection; }
+  bool isWindow() const { return windowed; }
+
+  /// Letters of every axis; an axis of extent 1 gets the letter of a missing B or H. Strides of
+  /// repeated heads must have been consistent, otherwise nullopt.
+  std::optional<llvm::SmallVector<std::string, 5>> letters() const;
+
+private:
+  llvm::SmallVector<Parts, 5> axes;
+  Dim headRepeats = Dim::fixed(1);
+  int64_t columnOffset = 0;
+  int64_t selection = 0;
+  bool windowed = false;
+};
+
+} // namespace kvopt
