@@ -1,6 +1,7 @@
 // Planning replays the chain's mask steps on the mask alone; building makes the nodes.
 #include "passes/score_mask.h"
 
+#include "passes/analysis/mask_reader.h"
 #include "passes/analysis/uniform_value.h"
 #include "passes/attention_builder.h"
 
@@ -62,6 +63,55 @@ bool masksCompletely(const Value& value) {
   return false;
 }
 
+/// Whether key `best` of every row passes all fills, and no mask that is added later hides it and
+/// not the whole row. Masks are moderate enough for f32 to keep their distance to a fill.
+bool isBestKey(MaskReader& reader, const ScoreChain& chain, const Dim& best) {
+  constexpr double mostDistance = 1e9;
+  MaskExpressions& made = reader.expressions();
+  bool isBeforeFill = false;
+  for (const MaskStep& step : llvm::reverse(chain.mask)) {
+    if (step.kind == MaskStep::Kind::Fill) {
+      isBeforeFill = true;
+      ExprRef condition = reader.readMask(*step.operand, best);
+      if (condition != made.boolean(step.keepsTrue))
+        return false;
+      continue;
+    }
+    if (!step.operand)
+      continue;
+    std::optional<TwoLevels> levels = selectedLevels(*step.operand);
+    if (isBeforeFill || step.kind != MaskStep::Kind::Add || !levels ||
+        std::fabs(levels->whenTrue) > mostDistance || std::fabs(levels->whenFalse) > mostDistance)
+      return false;
+    ExprRef here = reader.readMask(*levels->condition);
+    ExprRef there = reader.readMask(*levels->condition, best);
+    bool seesTrue = levels->whenTrue >= levels->whenFalse;
+    if (!(seesTrue ? made.implies(here, there) : made.implies(there, here)))
+      return false;
+  }
+  return true;
+}
+
+/// Whether that is so for the first key of every row, or for the row's own.
+bool everyRowKeepsItsBestKey(const ScoreChain& chain) {
+  const TensorType& scores = chain.product->result().type();
+  if (!scores.hasRank() || scores.rank() != 4)
+    return false;
+  IndexSpace space(IndexSpace::fromModel(scores.dim(0)), IndexSpace::fromModel(scores.dim(1)),
+                   IndexSpace::fromModel(scores.dim(2)), IndexSpace::fromModel(scores.dim(3)));
+  if (space.past().isUnknown())
+    return false;
+  for (bool assuming : {true, false}) {
+    MaskReader reader(space, assuming);
+    bool isProved = isBestKey(reader, chain, Dim::fixed(0));
+    if (!isProved && space.isNonNegative(space.past()))
+      isProved = isBestKey(reader, chain, IndexSpace::variable(IndexVariable::Row) + space.past());
+    if (reader.assumptionsHold())
+      return isProved;
+  }
+  return false;
+}
+
 std::string nameOf(const Node& node) {
   return node.name().empty() ? node.result().name().str() : node.name().str();
 }
@@ -75,8 +125,16 @@ public:
     for (const MaskStep& step : chain.mask)
       if (!add(step))
         return std::nullopt;
-    if ((midFill && !othersMaskCompletely()) || (halfFill && !othersAreRebuilt()))
+    if (midFill && !checkFactor())
       return std::nullopt;
+    if (midFill)
+      demandCompleteMasks();
+    if (halfFill)
+      demandRebuiltMasks();
+    if (objection && !everyRowKeepsItsBestKey(chain)) {
+      failure = std::move(*objection);
+      return std::nullopt;
+    }
     mask.element = elementType();
     return std::move(mask);
   }
@@ -108,10 +166,11 @@ private:
     if (step.number <= absorbing)
       return true;
     if (!(step.number * laterFactor(step) <= highestFill))
-      return refuse(step, fmt::format("a fill of at most {}", highestFill));
+      return refuse(step, fmt::format("a fill of at most {}", highestFill),
+                    fmt::format("{}", step.number));
     if (midFill && midFill->number != step.number)
-      return refuse(step,
-                    fmt::format("the fill of '{}', {}", nameOf(*midFill->node), midFill->number));
+      object(step, fmt::format("the fill of '{}', {}", nameOf(*midFill->node), midFill->number),
+             fmt::format("{}", step.number));
     midFill = &step;
     piece.number = absorbing;
     return true;
@@ -155,37 +214,48 @@ private:
     return factor;
   }
 
-  bool othersMaskCompletely() {
+  bool checkFactor() {
+    double factor = laterFactor(chain.mask.front());
+    return (factor >= 1e-3 && factor <= 1e3) ||
+           refuse(*midFill, "a factor between 0.001 and 1000 after the fill",
+                  fmt::format("{}", factor));
+  }
+
+  void demandCompleteMasks() {
     for (const ScoreMask::Piece& piece : mask.pieces) {
       const MaskStep& step = piece.step;
       bool isProved =
           piece.condition || (step.kind == MaskStep::Kind::Add && masksCompletely(*step.operand));
       if (step.operand && step.kind != MaskStep::Kind::Fill && !isProved)
-        return refuse(
-            *midFill,
-            fmt::format("masks of 0 and of at most {} beside such a fill", belowAbsorbing),
-            fmt::format("fill {} and mask '{}'", midFill->number, step.operand->name().str()));
+        object(*midFill,
+               fmt::format("masks of 0 and of at most {} beside such a fill, or a key that every "
+                           "row keeps",
+                           belowAbsorbing),
+               fmt::format("fill {} and mask '{}'", midFill->number, step.operand->name().str()));
     }
-    double factor = laterFactor(chain.mask.front());
-    if (factor < 1e-3 || factor > 1e3)
-      return refuse(*midFill, "a factor between 0.001 and 1000 after the fill",
-                    fmt::format("{}", factor));
-    return true;
   }
 
-  bool othersAreRebuilt() {
+  void demandRebuiltMasks() {
     for (const ScoreMask::Piece& piece : mask.pieces)
       if (piece.step.operand && piece.step.kind != MaskStep::Kind::Fill && !piece.condition)
-        return refuse(*halfFill, "float16 masks of 0 and the lowest number beside such a fill",
-                      fmt::format("mask '{}'", piece.step.operand->name().str()));
-    return true;
+        object(*halfFill,
+               "float16 masks of 0 and the lowest number beside such a fill, or a key that every "
+               "row sees",
+               fmt::format("mask '{}'", piece.step.operand->name().str()));
   }
 
-  bool refuse(const MaskStep& step, std::string expected, std::string found = "") {
-    if (found.empty())
-      found = fmt::format("{}", step.number);
-    failure = {ReasonCode::MaskFillInexact, nameOf(*step.node), std::move(expected),
-               std::move(found), ""};
+  static MatchFailure inexact(const MaskStep& step, std::string expected, std::string found) {
+    return {ReasonCode::MaskFillInexact, nameOf(*step.node), std::move(expected), std::move(found),
+            ""};
+  }
+
+  void object(const MaskStep& step, std::string expected, std::string found) {
+    if (!objection)
+      objection = inexact(step, std::move(expected), std::move(found));
+  }
+
+  bool refuse(const MaskStep& step, std::string expected, std::string found) {
+    failure = inexact(step, std::move(expected), std::move(found));
     return false;
   }
 
@@ -207,6 +277,7 @@ private:
   const MaskStep* midFill = nullptr;
   const MaskStep* halfFill = nullptr;
   bool needsFloat = false;
+  std::optional<MatchFailure> objection;
 };
 
 class Builder {

@@ -16,7 +16,9 @@ namespace kvopt {
 ///   allowed key such an entry has the weight exp(f - top) = 0 for every score that attention
 ///   produces (scores above f + 104); in a row without one all filled entries are equal. -1e30 in
 ///   place of f keeps both, as long as every other mask value is 0, the same fill, or so low
-///   (<= -1e31, -inf) that it is below -1e30 as well; that is proved, or the chain is refused.
+///   (<= -1e31, -inf) that it is below -1e30 as well. Or there is a key in every row that no fill
+///   takes and that no mask added later hides unless it hides all: then filled entries have no
+///   weight in any row. One of the two is proved, or the chain is refused.
 /// * float16 masks end at -65504, which absorbs float16 scores but not the float32 ones of Sdpa.
 /// Where
 ///   such a mask is provably "0 or -65504" it is built anew with the lowest float32; otherwise it

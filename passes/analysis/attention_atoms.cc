@@ -29,8 +29,8 @@ std::optional<Pair> headsOf(const ScoreRegion& region, const Dim& flat) {
       if (fits(value->type()))
         return pair(value->type());
       Node* producer = value->producer();
-      value = producer && (movesData(*producer) || isElementwise(*producer)) ? producer->operand(0)
-                                                                             : nullptr;
+      value = producer && (isMovement(*producer) || isElementwise(*producer)) ? producer->operand(0)
+                                                                              : nullptr;
     }
   }
   for (Use& use : region.context->result().uses())

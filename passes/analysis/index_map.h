@@ -126,7 +126,7 @@ private:
 };
 
 /// Whether `through` knows the operator (it may still fail to prove anything about a node).
-bool movesData(const Node& node);
+bool isMovement(const Node& node);
 
 /// A value from which another one is made by data movement alone.
 struct MovementStop {

@@ -79,7 +79,7 @@ std::optional<Table> tableOf(llvm::ArrayRef<int64_t> entries) {
 
 } // namespace
 
-bool movesData(const Node& node) {
+bool isMovement(const Node& node) {
   static constexpr llvm::StringLiteral names[] = {
       "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Flatten",  "Expand", "Tile",
       "Slice",     "Gather",  "Concat",    "Split",   "Identity", "Cast"};
@@ -307,7 +307,7 @@ bool IndexMap::throughAny(const Node& node, unsigned result) {
 
 bool IndexMap::through(const Node& node, unsigned result) {
   const Value* operand = node.operand(0);
-  if (!movesData(node) || !operand || !operand->type().hasRank() ||
+  if (!isMovement(node) || !operand || !operand->type().hasRank() ||
       sourceShape.size() != node.result(result).type().rank())
     return false;
   // Within a function's body an attribute may be known at the call only.

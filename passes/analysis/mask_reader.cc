@@ -24,15 +24,15 @@ llvm::StringRef opaqueFunction(llvm::StringRef op) {
 
 } // namespace
 
-ExprRef MaskReader::readMask(const Value& mask) {
+ExprRef MaskReader::readMask(const Value& mask, const Dim& key) {
   if (!mask.type().hasRank() || mask.type().rank() > 4)
     return made.opaque(&mask, mask.type().elementType() == ElementType::Bool);
   ExprVector index;
   unsigned rank = mask.type().rank();
   for (unsigned axis = 0; axis < rank; ++axis) {
     auto variable = static_cast<IndexVariable>(4 - rank + axis);
-    index.push_back(broadcast(made.integer(IndexSpace::variable(variable)), extentOf(mask, axis),
-                              space().extent(variable)));
+    const Dim& asked = variable == IndexVariable::Key ? key : IndexSpace::variable(variable);
+    index.push_back(broadcast(made.integer(asked), extentOf(mask, axis), space().extent(variable)));
   }
   return read(mask, index);
 }

@@ -25,8 +25,9 @@ public:
   MaskExpressions& expressions() { return made; }
   const IndexSpace& space() const { return made.space(); }
 
-  /// The element of a mask at [b,h,i,j]; the mask is broadcast to [B,H,S,T] from the right.
-  ExprRef readMask(const Value& mask);
+  /// The element of a mask at [b,h,i,key]; the mask is broadcast to [B,H,S,T] from the right.
+  /// `key` must be within [0, T).
+  ExprRef readMask(const Value& mask, const Dim& key = IndexSpace::variable(IndexVariable::Key));
   /// The element at `index`, one integer expression an axis.
   ExprRef read(const Value& value, ExprList index);
 

@@ -29,6 +29,11 @@ std::optional<double> scalarFactor(const Value* value) {
   return scalarValue(*tensor);
 }
 
+/// Of 16 bits at least: casts between such types round, and lose no more.
+bool isRealType(const Value& value) {
+  return roundedTo(value.type().elementType(), 0.0).has_value();
+}
+
 /// One operator on the way, with the operand that the scores come in by.
 struct Step {
   enum class Kind { Multiply, Divide, Tanh, Add, Subtract, Fill, Clamp, Pass };
@@ -73,8 +78,7 @@ public:
     if (node->is("Identity"))
       return walkInto(*node, 0, {Step::Kind::Pass, node});
     if (node->is("Cast")) {
-      if (!isFloatingPoint(value.type().elementType()) || !node->operand(0) ||
-          !isFloatingPoint(node->operand(0)->type().elementType()))
+      if (!isRealType(value) || !node->operand(0) || !isRealType(*node->operand(0)))
         return refuse(ReasonCode::DtypeMix, value, "a cast between floating-point types",
                       value.type().str());
       return walkInto(*node, 0, {Step::Kind::Pass, node});

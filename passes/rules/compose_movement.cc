@@ -24,7 +24,7 @@ class ComposeMovement final : public Rule {
       return std::nullopt;
     unsigned worthwhile = 0, passed = 0;
     bool permutes = false;
-    for (const Value* value = &end; value->producer() && movesData(*value->producer()) &&
+    for (const Value* value = &end; value->producer() && isMovement(*value->producer()) &&
                                     value->producer()->operand(0) && passed < maxNodes;) {
       permutes |= value->producer()->is("Transpose");
       value = value->producer()->operand(0);

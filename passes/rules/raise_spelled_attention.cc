@@ -151,7 +151,7 @@ private:
 
   /// Between float types, or from and to the truth values of a guard.
   static bool isHarmless(const Node& cast) {
-    return isFloatingPoint(cast.result().type().elementType()) ||
+    return roundedTo(cast.result().type().elementType(), 0.0).has_value() ||
            cast.result().type().elementType() == ElementType::Bool ||
            (cast.operand(0) && cast.operand(0)->type().elementType() == ElementType::Bool);
   }
@@ -198,13 +198,16 @@ private:
     std::optional<ScoreChain> chain = readScoreChain(match[scores], failure);
     if (!chain || !nothingEscapes(match, *chain, failure))
       return std::nullopt;
-    if (match.find(sinks) && !onePerHead(match[sinks], failure))
+    if (!keepsShape(match[scores], *chain, failure))
       return std::nullopt;
     Plan plan{std::move(*chain), {}};
-    if (match.find(sinks))
-      plan.sinks = onePerHead(match[sinks], failure);
     if (!chooseOperands(plan, match[v], failure) || !shapesAgree(plan, match[v], failure))
       return std::nullopt;
+    if (Value* column = match.find(sinks)) {
+      plan.sinks = onePerHead(*column, plan.query->type().dim(1), failure);
+      if (!plan.sinks)
+        return std::nullopt;
+    }
     std::optional<ScoreMask> mask = planScoreMask(plan.chain, failure);
     if (!mask)
       return std::nullopt;
@@ -230,6 +233,20 @@ private:
       return false;
     }
     return true;
+  }
+
+  /// Masks and fills broadcast to the product, and not the product to them.
+  static bool keepsShape(const Value& last, const ScoreChain& chain, MatchFailure& failure) {
+    const TensorType& type = last.type();
+    const TensorType& product = chain.product->result().type();
+    bool same = type.hasRank() && type.rank() == 4;
+    for (int64_t axis = 0; same && product.hasRank() && axis < 4; ++axis)
+      same = !type.dim(axis).isKnownDifferent(product.dim(axis));
+    if (same)
+      return true;
+    failure = {type.hasRank() ? ReasonCode::ShapeMismatch : ReasonCode::DynamicRank,
+               last.name().str(), "scores of the product's shape " + product.str(), type.str(), ""};
+    return false;
   }
 
   /// Queries and keys of the values' element type: Sdpa computes in f32 whatever the storage, so
@@ -296,13 +313,14 @@ private:
   }
 
   /// The value [1,H,1,1] that is repeated over batch and rows to make the column of sinks.
-  static Value* onePerHead(Value& column, MatchFailure& failure) {
+  static Value* onePerHead(Value& column, const Dim& heads, MatchFailure& failure) {
     constexpr unsigned mostSteps = 4;
     Value* value = &column;
     for (unsigned step = 0; step < mostSteps && value; ++step) {
       const TensorType& type = value->type();
       if (type.hasRank() && type.rank() >= 3 && type.rank() <= 4 && type.dim(-1).value() == 1 &&
-          type.dim(-2).value() == 1 && (type.rank() == 3 || type.dim(0).value() == 1))
+          type.dim(-2).value() == 1 && type.dim(-3).isKnownEqual(heads) &&
+          (type.rank() == 3 || type.dim(0).value() == 1))
         return value;
       Node* producer = value->producer();
       value = producer && producer->is("Expand") ? producer->operand(0) : nullptr;

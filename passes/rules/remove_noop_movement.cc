@@ -31,7 +31,7 @@ class RemoveNoopMovement final : public Rule {
   static Value* origin(Node& root) {
     Value& end = root.result();
     unsigned worthwhile = 0, passed = 0;
-    for (const Value* value = &end; value->producer() && movesData(*value->producer()) &&
+    for (const Value* value = &end; value->producer() && isMovement(*value->producer()) &&
                                     value->producer()->operand(0) && passed < maxNodes;) {
       value = value->producer()->operand(0);
       ++passed;

@@ -274,12 +274,7 @@ constexpr Spelling spellings[] = {
       m = Add (s, mask)
       p = Softmax <axis = -1> (m)
       r = Einsum <equation = "bhst,bhtd->bshd"> (p, v)
-      o = Transpose <perm = [0, 2, 1, 3]> (r))",
-     R"(qk = MatMul (q, kt)
-      s = Mul (qk, quarter)
-      m = Add (s, mask)
-      p = Softmax <axis = -1> (m)
-      o = MatMul (p, v))"},
+      o = Transpose <perm = [0, 2, 1, 3]> (r))"},
     {"HalfStorage", R"(qh = Cast <to = 10> (q)
       kh = Cast <to = 10> (kt)
       vh = Cast <to = 10> (v)

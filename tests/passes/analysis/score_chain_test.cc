@@ -20,11 +20,13 @@ protected:
   std::optional<ScoreChain> read(const std::string& body) {
     model = readOrFail(R"(<ir_version: 8, opset_import: ["" : 17]>
       chain (float[B, 4, S, 16] q, float[B, 4, 16, T] kt, float[B, 1, S, T] mask,
-             float[2, B, 4, S, T] wide, bool[S, T] allowed, float factor, float[S, T] table)
+             float[2, B, 4, S, T] wide, bool[S, T] allowed, float factor, float[B, 4, S, 16] rows, float[B, 4, 16, S] columns,
+             int64[B, 1, S, 1] limit, float[S, T] table)
         => (float[B, 4, S, T] scores)
         <float two = {2.0}, float[1, 1, 1, 1] four = {4.0}, float minus = {-0.5}, float micro = {1e-6},
          float lowest = {-3.4028234663852886e38}, float hundred = {-100.0},
-         float billion = {-1e9}, float nothing = {0.0}, float infinite = {-inf}>
+         float billion = {-1e9}, float nothing = {0.0}, float infinite = {-inf}, int64 start = {0}, int64 step = {1}, int64[1] last = {-1},
+         int64 window = {4}>
       { product = MatMul (q, kt)
 )" + body + "\n}");
     if (!model)
@@ -139,10 +141,59 @@ TEST_F(ScoreChainTest, PlansOfMasks) {
       a = Where (allowed, product, billion)
       scores = Add (a, low))"));
   EXPECT_EQ(failure.code, ReasonCode::MaskFillInexact);
+  EXPECT_TRUE(plan(R"(low = Where (allowed, nothing, lowest)
+      a = Where (allowed, product, billion)
+      scores = Add (a, low))"));
   // A factor can lift a fill above the threshold.
   EXPECT_FALSE(plan(R"(a = Where (allowed, product, billion)
       scores = Mul (a, micro))"));
   EXPECT_EQ(failure.code, ReasonCode::MaskFillInexact);
+}
+
+TEST_F(ScoreChainTest, ARowMayKeepItsFirstOrItsOwnKey) {
+  const char* indices = R"(k_shape = Shape <start = 2, end = 3> (rows)
+      count = Squeeze (k_shape)
+      keys = Range (start, count, step)
+      here = Range (start, count, step)
+      own = Unsqueeze (here, last)
+      own_product = MatMul (rows, columns)
+  )";
+  auto plan = [&](const std::string& body) {
+    auto chain = read(indices + body);
+    EXPECT_TRUE(chain) << failure.str();
+    return chain && planScoreMask(*chain, failure);
+  };
+  // Causal, then a limit by row: whoever sees a key sees the first.
+  EXPECT_TRUE(plan(R"(seen = LessOrEqual (keys, own)
+      within = Less (keys, limit)
+      low = Where (within, nothing, billion)
+      a = Where (seen, own_product, billion)
+      scores = Add (a, low))"))
+      << failure.str();
+  // A window, whose rows see their own key, and a limit that may hide just that.
+  EXPECT_FALSE(plan(R"(distance = Sub (own, keys)
+      near = Less (distance, window)
+      low_end = LessOrEqual (keys, own)
+      seen = And (near, low_end)
+      within = Less (keys, limit)
+      low = Where (within, nothing, billion)
+      a = Where (seen, own_product, billion)
+      scores = Add (a, low))"));
+  // The same mask twice.
+  EXPECT_TRUE(plan(R"(distance = Sub (own, keys)
+      near = Less (distance, window)
+      low_end = LessOrEqual (keys, own)
+      seen = And (near, low_end)
+      low = Where (seen, nothing, billion)
+      a = Where (seen, own_product, billion)
+      scores = Add (a, low))"))
+      << failure.str();
+  // A mask below a fill takes part in what the fill is compared with.
+  EXPECT_FALSE(plan(R"(seen = LessOrEqual (keys, own)
+      within = Less (keys, limit)
+      low = Where (within, nothing, billion)
+      a = Add (own_product, low)
+      scores = Where (seen, a, billion))"));
 }
 
 TEST(UniformValue, SeesThroughMovementAndCasts) {
