@@ -20,6 +20,20 @@
 namespace kvopt {
 namespace {
 
+/// What recovery and rewriting need; nothing is executed.
+struct Registered {
+  Registered() {
+    registerAll(ops);
+    registerAll(rules);
+    registerAll(passes);
+    registerAll(targets);
+  }
+  OpRegistry ops;
+  RuleRegistry rules;
+  PassRegistry passes;
+  TargetRegistry targets;
+};
+
 /// CPU time of this process: comparable on a machine that does other work too.
 double cpuSeconds() {
   timespec now{};
@@ -51,7 +65,7 @@ llvm::Error loadAndSave(const std::string& from, const std::string& to) {
 }
 
 llvm::Error runPipeline(const char* pipeline, Model& model, PassContext& context,
-                        const Registries& registries, std::string& timings) {
+                        const Registered& registries, std::string& timings) {
   PassManager manager(registries.passes, {});
   if (llvm::Error error = manager.addPipeline(pipeline))
     return error;
@@ -63,7 +77,7 @@ llvm::Error runPipeline(const char* pipeline, Model& model, PassContext& context
 }
 
 llvm::Error measureOnce(const std::string& path, const std::string& out,
-                        const Registries& registries, Measurement& measured) {
+                        const Registered& registries, Measurement& measured) {
   double start = cpuSeconds();
   if (llvm::Error error = loadAndSave(path, out))
     return error;
@@ -92,7 +106,7 @@ llvm::Error measureOnce(const std::string& path, const std::string& out,
   return llvm::Error::success();
 }
 
-llvm::Expected<Measurement> measure(const Registries& registries, SyntheticDecoder decoder,
+llvm::Expected<Measurement> measure(const Registered& registries, SyntheticDecoder decoder,
                                     size_t nodes, unsigned repetitions, const std::string& folder) {
   decoder.layers = layersForNodes(registries.ops, decoder, nodes);
   std::string path = folder + "/decoder.onnx";
@@ -123,7 +137,7 @@ double exponent(const Measurement& smaller, const Measurement& larger) {
          std::log(static_cast<double>(larger.nodes) / static_cast<double>(smaller.nodes));
 }
 
-llvm::Error measureSpelling(const Registries& registries, Spelling spelling, unsigned repetitions,
+llvm::Error measureSpelling(const Registered& registries, Spelling spelling, unsigned repetitions,
                             llvm::ArrayRef<size_t> sizes, const std::string& folder) {
   SyntheticDecoder decoder;
   decoder.spelling = spelling;
@@ -147,7 +161,7 @@ llvm::Error measureSpelling(const Registries& registries, Spelling spelling, uns
 }
 
 llvm::Error run(llvm::ArrayRef<size_t> sizes, unsigned repetitions) {
-  Registries registries;
+  Registered registries;
   std::string folder =
       (std::filesystem::temp_directory_path() / fmt::format("kvopt_bench_{}", getpid())).string();
   std::error_code failure;

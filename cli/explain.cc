@@ -35,37 +35,44 @@ struct Explanation {
   std::vector<SiteGroup> groups;
 };
 
-/// The root of every near miss that still stands in the graph: the others were rewritten away.
-std::vector<NearMiss> standing(const Explanation& explanation) {
-  llvm::StringSet<> labels;
-  forEachGraph(explanation.recovered.model->graph(), [&](Graph& graph) {
+llvm::StringMap<const Node*> nodesByLabel(Graph& main) {
+  llvm::StringMap<const Node*> nodes;
+  forEachGraph(main, [&](Graph& graph) {
     for (const Node& node : graph.nodes())
-      labels.insert(labelOf(node));
+      nodes.try_emplace(labelOf(node), &node);
   });
-  std::vector<NearMiss> misses = explanation.misses.ranked();
-  llvm::erase_if(misses, [&](const NearMiss& miss) { return !labels.contains(miss.root); });
-  return misses;
+  return nodes;
 }
 
+/// The near misses of one rule whose roots still stand in the graph.
 std::vector<NearMiss> missesOf(const Explanation& explanation, llvm::StringRef rule) {
-  std::vector<NearMiss> misses = standing(explanation);
-  llvm::erase_if(misses, [&](const NearMiss& miss) { return miss.rule != rule; });
+  auto nodes = nodesByLabel(explanation.recovered.model->graph());
+  std::vector<NearMiss> misses = explanation.misses.ranked();
+  llvm::erase_if(
+      misses, [&](const NearMiss& miss) { return miss.rule != rule || !nodes.count(miss.root); });
   return misses;
 }
 
-/// What rules that raise attention came near to: more than a root matched, or it is a site's
-/// reason.
+/// What rules that raise attention came near to: a site's reason, or a match that went through a
+/// softmax, however it is spelled.
 std::vector<NearMiss> attentionMisses(const Explanation& explanation) {
   const PassContext& context = *explanation.recovered.context;
-  llvm::StringSet<> siteReasons;
+  llvm::StringSet<> reasons;
   for (const AttentionSite& site : context.sites)
     if (site.nearMiss)
-      siteReasons.insert(site.nearMiss->rule + "\n" + site.nearMiss->root);
-  std::vector<NearMiss> misses = standing(explanation);
+      reasons.insert(site.nearMiss->rule + "\n" + site.nearMiss->root);
+  auto nodes = nodesByLabel(explanation.recovered.model->graph());
+  auto isSoftmax = [&](const std::string& label) {
+    const Node* node = nodes.lookup(label);
+    return node && (node->op() == "Softmax" || node->op() == "LogSoftmax" || node->op() == "Exp");
+  };
+  std::vector<NearMiss> misses = explanation.misses.ranked();
   llvm::erase_if(misses, [&](const NearMiss& miss) {
     const RuleRegistry::Entry* entry = context.rules.find(miss.rule);
     bool raises = entry && entry->rule->group() == RuleGroup::Raise;
-    return !raises || (miss.matched < 2 && !siteReasons.contains(miss.rule + "\n" + miss.root));
+    bool isReason = reasons.contains(miss.rule + "\n" + miss.root);
+    return !raises || !nodes.count(miss.root) ||
+           (!isReason && llvm::none_of(miss.nodes, isSoftmax));
   });
   return misses;
 }
@@ -144,6 +151,17 @@ void printJsonExplanation(const std::string& path, const Explanation& explanatio
 
 constexpr const char* indent = "          ";
 
+/// A mask that nothing is proved of can fill a screen; the JSON has all of it.
+std::string shortened(std::string text) {
+  constexpr size_t most = 200;
+  if (text.size() <= most)
+    return text;
+  size_t end = most;
+  while ((static_cast<unsigned char>(text[end]) & 0xc0) == 0x80)
+    --end;
+  return text.substr(0, end) + "…";
+}
+
 /// `expected …`, `found …`, `hint: …`, a line each.
 std::string failureLines(const MatchFailure& failure) {
   std::string out;
@@ -218,8 +236,9 @@ std::string groupText(const SiteGroup& group, const Columns& columns,
   std::string subject = printable(columns.subject(group));
   std::string out;
   if (site.isMatched()) {
-    out = fmt::format("{}  {}  {}\n{}{}\n", subject, style.good("matched"), site.rule, indent,
-                      printable(attentionText(site)));
+    out =
+        fmt::format("{}  {}  {}\n{}{}\n{}mask      {}\n", subject, style.good("matched"), site.rule,
+                    indent, attentionText(site), indent, shortened(printable(maskText(site))));
   } else {
     out = fmt::format("{}  {}   {}\n", subject, style.bad("MISSED"), headline(*site.failure));
     if (site.nearMiss)

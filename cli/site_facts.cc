@@ -78,6 +78,8 @@ std::string layoutText(const AttentionSite& site) {
   if (!site.hasCache())
     return "";
   auto extents = [](const Value& past) {
+    if (!past.type().hasRank())
+      return std::string("[?]");
     std::string text;
     for (const Dim& extent : past.type().shape())
       text += (text.empty() ? "[" : ",") + extentText(extent);
@@ -85,9 +87,13 @@ std::string layoutText(const AttentionSite& site) {
   };
   std::string key = extents(*site.key->past);
   std::string value = extents(*site.value->past);
+  // How it grows, where it does not do so by concatenation; a cross cache's kind says it.
+  bool isPlain = site.policy == SitePolicy::Growing || site.policy == SitePolicy::Cross;
+  std::string policy = isPlain ? "" : fmt::format(" {}", sitePolicyName(site.policy));
   if (key == value && site.key->axis == site.value->axis)
-    return fmt::format("{} axis {}", key, site.key->axis);
-  return fmt::format("{} axis {} and {} axis {}", key, site.key->axis, value, site.value->axis);
+    return fmt::format("{} axis {}{}", key, site.key->axis, policy);
+  return fmt::format("{} axis {} and {} axis {}{}", key, site.key->axis, value, site.value->axis,
+                     policy);
 }
 
 std::string attentionText(const AttentionSite& site) {
@@ -104,10 +110,24 @@ std::string attentionText(const AttentionSite& site) {
   if (float cap = node.floatAttr("softcap", 0); cap != 0)
     text += fmt::format(" · softcap {:.6g}", cap);
   text += fmt::format(" · scale {:.6g}", node.floatAttr("scale", 1));
-  if (const Value* mask = node.operand(3))
-    text += fmt::format(" · {} mask {}", maskKind(node), mask->type().str());
   if (node.operand(4))
     text += " · sinks";
+  return text;
+}
+
+std::string maskText(const AttentionSite& site) {
+  if (!isRaised(site))
+    return "";
+  const Value* mask = site.node->operand(3);
+  std::string text = mask ? fmt::format("{} {}", maskKind(*site.node), mask->type().str()) : "none";
+  if (!site.mask)
+    return text;
+  if (mask && !site.mask->text.empty())
+    text += ": " + site.mask->text;
+  if (site.mask->causal == Proof::Refuted && !site.mask->counterExample.empty())
+    text += "; " + site.mask->counterExample;
+  if (!site.mask->isExact)
+    text += fmt::format("; hidden keys get {:.6g}", site.mask->hiddenValue);
   return text;
 }
 

@@ -22,9 +22,12 @@ std::string headCounts(const AttentionSite& site);
 /// `[B,4,P,64] axis 2`; empty without a cache.
 std::string layoutText(const AttentionSite& site);
 
-/// `causal · window 4096 · softcap 50 · scale 0.125 · additive mask float[B, 1, S, T]`; empty for a
-/// site that was not raised.
+/// `causal · window 4096 · softcap 50 · scale 0.125`; empty for a site that was not raised.
 std::string attentionText(const AttentionSite& site);
+
+/// What is known of the mask: `additive float[B, 1, S, T]: j <= i + P and attention_mask[b, j]`,
+/// where row i of S sees key j of T and P is T - S. Empty for a site that was not raised.
+std::string maskText(const AttentionSite& site);
 
 OrderedJson reasonJson(const MatchFailure& failure);
 

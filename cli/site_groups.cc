@@ -46,8 +46,12 @@ std::string groupKey(const MatchFailure& failure) {
 }
 
 std::string groupKey(const AttentionSite& site, const std::optional<MatchFailure>& refusal) {
+  OrderedJson facts = factsJson(site);
+  // What is left of a mask that nothing is proved of is spelled in each layer's own values.
+  bool isProved = site.mask && site.mask->causal != Proof::Unproven;
+  facts["mask_text"] = isProved ? withoutLayers(site.mask->text) : "";
   std::string key = siteKindName(site.kind).str() +
-                    factsJson(site).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+                    facts.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   key += fmt::format("|{}|{}|{}|{}", site.rule, headsText(site), layoutText(site),
                      attentionText(site));
   if (site.failure)

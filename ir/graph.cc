@@ -238,10 +238,12 @@ unsigned Graph::eraseDeadNodes() {
 namespace {
 /// Between the numbers of neighbours in the node list: room for those that are put in between.
 constexpr uint64_t orderSpacing = uint64_t{1} << 32;
+/// Of the first node: room for those that are put in front.
+constexpr uint64_t firstOrder = uint64_t{1} << 63;
 } // namespace
 
 void Graph::renumber() const {
-  uint64_t next = 0;
+  uint64_t next = firstOrder;
   for (const Node& node : nodeList)
     node.order = next += orderSpacing;
   orderValid = true;
@@ -252,12 +254,18 @@ void Graph::number(Node& node) {
   if (!orderValid)
     return;
   auto at = node.getIterator();
-  uint64_t low = at == nodeList.begin() ? 0 : std::prev(at)->order;
   auto after = std::next(at);
-  uint64_t high = after == nodeList.end() ? 0 : after->order;
-  if (after == nodeList.end() && low <= UINT64_MAX - orderSpacing)
+  bool isFirst = at == nodeList.begin();
+  bool isLast = after == nodeList.end();
+  uint64_t low = isFirst ? 0 : std::prev(at)->order;
+  uint64_t high = isLast ? UINT64_MAX : after->order;
+  if (isFirst && isLast)
+    node.order = firstOrder;
+  else if (isLast && high - low > orderSpacing)
     node.order = low + orderSpacing;
-  else if (high > low + 1)
+  else if (isFirst && high > orderSpacing)
+    node.order = high - orderSpacing;
+  else if (high - low > 1)
     node.order = low + (high - low) / 2;
   else
     orderValid = false;

@@ -248,7 +248,9 @@ llvm::Expected<ManifestLength> readLength(const Json& json, size_t index) {
   reader.read("feed", feedWords, length.feed);
   if (length.input.empty())
     reader.fail("has an empty 'input'");
-  if (isFlag(length.feed) ? length.dtype != ElementType::Bool : !isInteger(length.dtype))
+  if (isFlag(length.feed) && length.dtype != ElementType::Bool)
+    reader.fail("has a 'dtype' that is not bool");
+  if (!isFlag(length.feed) && !isInteger(length.dtype))
     reader.fail("has a 'dtype' that is no integer type");
   if (llvm::Error error = reader.takeError())
     return error;

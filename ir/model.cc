@@ -6,7 +6,8 @@ namespace kvopt {
 Model::Model(const OpRegistry& registry)
     : sharedContext(registry), mainGraph(std::make_unique<Graph>(sharedContext, opsets)) {}
 
-Model::~Model() = default;
+// The functions' bodies use the context, which is destroyed before the public members.
+Model::~Model() { functions.clear(); }
 
 const std::string* Model::findMetadata(llvm::StringRef key) const {
   for (const auto& [entryKey, value] : metadata)

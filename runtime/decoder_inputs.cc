@@ -102,6 +102,10 @@ private:
         shape.push_back(batch);
         continue;
       }
+      if (shape.size() == 1 && input.name() == "inputs_embeds") {
+        shape.push_back(rows);
+        continue;
+      }
       auto known = extent.evaluate(
           [&](llvm::StringRef symbol) -> std::optional<int64_t> { return symbolValue(symbol); });
       shape.push_back(known.value_or(encoderTokens));

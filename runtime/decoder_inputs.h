@@ -27,6 +27,7 @@ inline constexpr int64_t encoderTokens = 13;
 ///   position_ids                   visible positions counted from 0, hidden ones 0, [B,S]
 ///   cache_position                 P … P+S-1, [S]
 ///   encoder_attention_mask         1 everywhere
+///   inputs_embeds                  made up like an encoder's output, [B,S,·]
 ///
 /// Element types are those declared (int64, int32, bool, float). Floating-point inputs of three or
 /// more axes are what an encoder hands over (its states, caches of cross-attention): they get

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What kvopt finds in the corpus of models (the folder KVOPT_CORPUS), as tests/golden/ has it.
-#   scripts/golden.sh [--allow-more] [build folder]   writes the files anew (build/release unless named)
+#   scripts/golden.sh [--allow-more] [build folder]   writes the files anew (build/release unless named),
+#                                                     and docs/reasons.md
 #   scripts/golden.sh --check KVOPT                   compares the table; 77: there is no corpus
 # A deviation of a model that had none of that kind, and was not missed, needs --allow-more.
 set -euo pipefail
@@ -50,6 +51,7 @@ if [ "${1:-}" = --allow-more ]; then
 fi
 build=$(realpath "${1:-$root/build/release}")
 kvopt=$build/bin/kvopt
+"$kvopt" list reasons --markdown > "$root/docs/reasons.md"
 (table) > "$work/corpus_sites.txt"
 cp "$work/corpus_sites.txt" "$golden/corpus_sites.txt"
 

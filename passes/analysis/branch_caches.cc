@@ -26,7 +26,28 @@ bool isExclusive(const Node& a, const Node& b) {
   return false;
 }
 
+Condition conditionOf(const Node& choice) {
+  Condition condition;
+  condition.source = choice.operand(0);
+  while (condition.source && condition.source->producer()) {
+    const Node& producer = *condition.source->producer();
+    if (producer.op() == "Not")
+      condition.inverted = !condition.inverted;
+    else if (producer.op() != "Identity" && producer.op() != "Squeeze" &&
+             producer.op() != "Unsqueeze" && producer.op() != "Reshape")
+      break;
+    condition.source = producer.operand(0);
+  }
+  return condition;
+}
+
 namespace {
+
+/// Whether the value is a bool input of the model.
+bool isFlag(const Value* value) {
+  return value && value->isGraphInput() && !value->graph().parentNode() &&
+         value->type().elementType() == ElementType::Bool && value->type().hasRank();
+}
 
 enum class Role { Key, Value };
 
@@ -65,31 +86,6 @@ void collectSources(Value& output, const Graph& graph, llvm::SmallVectorImpl<Sou
 std::string placeOf(const Value& value) {
   const Node* producer = value.producer();
   return producer && !producer->name().empty() ? producer->name().str() : value.name().str();
-}
-
-/// A bool input of the model that the condition is, or is the opposite of.
-struct Condition {
-  Value* input = nullptr;
-  bool inverted = false;
-};
-
-Condition conditionOf(const Node& choice) {
-  Condition condition;
-  condition.input = choice.operand(0);
-  while (condition.input && condition.input->producer()) {
-    const Node& producer = *condition.input->producer();
-    if (producer.op() == "Not")
-      condition.inverted = !condition.inverted;
-    else if (producer.op() != "Identity" && producer.op() != "Squeeze" &&
-             producer.op() != "Unsqueeze" && producer.op() != "Reshape")
-      return {};
-    condition.input = producer.operand(0);
-  }
-  bool isFlag = condition.input && condition.input->isGraphInput() &&
-                !condition.input->graph().parentNode() &&
-                condition.input->type().elementType() == ElementType::Bool &&
-                condition.input->type().hasRank();
-  return isFlag ? condition : Condition();
 }
 
 class Joiner {
@@ -237,8 +233,9 @@ private:
     Condition condition = conditionOf(choice);
     bool startsThen = branchOf(choice, "then_branch") == &graph;
     bool withPast = startsThen == condition.inverted;
-    if (condition.input && flags.try_emplace(condition.input, withPast).first->second == withPast)
-      site.pastFlag = PastFlag{condition.input, withPast};
+    if (isFlag(condition.source) &&
+        flags.try_emplace(condition.source, withPast).first->second == withPast)
+      site.pastFlag = PastFlag{condition.source, withPast};
     else
       refuse(site, *choice.operand(0), "a bool input that says whether there is a past",
              "another condition");

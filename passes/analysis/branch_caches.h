@@ -12,6 +12,14 @@ bool isExclusive(const Node& a, const Node& b);
 /// The graph that holds the graph that … holds `graph`.
 const Graph& outermostGraph(const Graph& graph);
 
+/// What decides between the branches of an If: the value that its condition is, or is the opposite
+/// of, seen through operators that keep a bool.
+struct Condition {
+  Value* source = nullptr;
+  bool inverted = false;
+};
+Condition conditionOf(const Node& choice);
+
 /// Completes the sites that stand in branches, of which `update->output` is not set: follows each
 /// present through the results of the Ifs around it to the output of the model that it becomes, and
 /// demands that every branch that could have given that output updates the same cache. A branch

@@ -71,7 +71,7 @@ CacheTracer::Root CacheTracer::walkBack(Value& start, std::optional<AxisMap> map
   root.map = std::move(map);
   root.path.push_back(&start);
   while (Node* producer = root.value->producer()) {
-    if (!movesData(*producer))
+    if (!onlyMovesData(*producer))
       break;
     if (root.map) {
       root.map = mapBefore(*root.value, std::move(*root.map));
@@ -158,7 +158,7 @@ void CacheTracer::collect(Readers& readers, Value& updated, const AxisMap& map) 
           readers.otherAttention = &reader;
         continue;
       }
-      if (!isHere || !movesData(reader) || use.operandIndex() != 0) {
+      if (!isHere || !onlyMovesData(reader) || use.operandIndex() != 0) {
         readers.escape = &reader;
         return;
       }

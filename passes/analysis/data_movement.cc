@@ -133,7 +133,7 @@ bool undoGather(const Node& node, AxisMap& map, const TensorType& before) {
 
 } // namespace
 
-bool movesData(const Node& node) { return moverOf(node) != Mover::None; }
+bool onlyMovesData(const Node& node) { return moverOf(node) != Mover::None; }
 
 std::optional<SlicedRange> slicedRange(const Value& result) {
   const Node* node = result.producer();

@@ -8,7 +8,7 @@ namespace kvopt {
 
 /// Whether the node's results hold elements of its first operand, rearranged, converted, repeated
 /// or left out, and nothing else.
-bool movesData(const Node& node);
+bool onlyMovesData(const Node& node);
 
 /// The map of the node's first operand, where `map` is that of `result`. nullopt where the node
 /// moves data in a way that extents do not prove, or that a map cannot tell.

@@ -307,7 +307,6 @@ ExprRef MaskExpressions::smaller(ExprRef a, ExprRef b, ElementType type) {
       return a;
     if (range.isNonNegative(a->dim - b->dim))
       return b;
-    return select(atLeastZero(b->dim - a->dim), a, b);
   }
   if (x || y)
     if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return smaller(p, q, type); }))
@@ -325,7 +324,6 @@ ExprRef MaskExpressions::larger(ExprRef a, ExprRef b, ElementType type) {
       return b;
     if (range.isNonNegative(a->dim - b->dim))
       return a;
-    return select(atLeastZero(b->dim - a->dim), b, a);
   }
   if (x || y)
     if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return larger(p, q, type); }))

@@ -68,6 +68,7 @@ public:
   /// See IndexSpace. Expressions made before stay as they are.
   void learnNonNegative(const Dim& dim) { range.learnNonNegative(dim); }
   size_t size() const { return storage.size(); }
+  unsigned comparisons() const { return effort; }
 
   ExprRef integer(const Dim& dim);
   ExprRef number(double value);
@@ -128,6 +129,7 @@ private:
   ExprRef compare(llvm::StringRef name, ExprRef a, ExprRef b);
 
   IndexSpace range;
+  mutable unsigned effort = 0; ///< comparisons of predicates so far: simplification is bounded
   std::deque<MaskExpression> storage;
   llvm::DenseMap<unsigned, llvm::SmallVector<unsigned, 1>> byHash;
   llvm::DenseMap<ExprRef, ExprRef> negations; ///< of conjunctions and disjunctions

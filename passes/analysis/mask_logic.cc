@@ -12,6 +12,7 @@ namespace {
 constexpr unsigned maxImplicationDepth = 3;
 constexpr size_t maxPairwise = 24;
 constexpr unsigned maxChanges = 64;
+constexpr unsigned maxEffort = 400000;
 Dim one() { return Dim::fixed(1); }
 
 bool isAtom(ExprRef e) {
@@ -134,6 +135,7 @@ bool MaskExpressions::isAtLeast(ExprRef a, ExprRef b) const {
 }
 
 bool MaskExpressions::impliesAt(ExprRef a, ExprRef b, unsigned depth) const {
+  ++effort;
   if (a == b || a->is(Kind::False) || b->is(Kind::True))
     return true;
   if (isAtom(a) && isAtom(b)) {
@@ -175,6 +177,7 @@ bool MaskExpressions::impliesAt(ExprRef a, ExprRef b, unsigned depth) const {
 bool MaskExpressions::implies(ExprRef a, ExprRef b) const { return impliesAt(a, b, 0); }
 
 bool MaskExpressions::excludesAt(ExprRef a, ExprRef b, unsigned depth) const {
+  ++effort;
   if (depth > maxImplicationDepth)
     return false;
   if (a->is(Kind::Not))
@@ -281,7 +284,8 @@ ExprRef MaskExpressions::conjunction(ExprList given) {
       return boolean(false);
     if (parts.empty())
       return boolean(true);
-    changed = parts.size() <= maxPairwise && changes++ < maxChanges && simplify(parts);
+    changed = parts.size() <= maxPairwise && changes++ < maxChanges && effort < maxEffort &&
+              simplify(parts);
     if (changed) {
       ExprVector once(parts.begin(), parts.end());
       parts.clear();
@@ -330,6 +334,24 @@ ExprRef MaskExpressions::compare(llvm::StringRef name, ExprRef a, ExprRef b) {
     return boolean(name == "Equal" ? *x == *y : isLess ? *x < *y : *x <= *y);
   if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return compare(name, p, q); }))
     return tree;
+  // The larger of two is below where both are, and above where one is.
+  auto isExtreme = [](ExprRef e, llvm::StringRef which) {
+    return e->is(Kind::Apply) && e->name == which &&
+           llvm::all_of(e->operands, [](ExprRef part) { return part->is(Kind::Integer); });
+  };
+  bool isMaximum = isExtreme(a, "Max") || isExtreme(b, "Max");
+  bool isMinimum = isExtreme(a, "Min") || isExtreme(b, "Min");
+  bool isLeft = isExtreme(a, "Max") || isExtreme(a, "Min");
+  ExprRef rest = isLeft ? b : a;
+  if (name != "Equal" && isMaximum != isMinimum && rest->is(Kind::Integer)) {
+    ExprRef extreme = isLeft ? a : b;
+    auto compareWith = [&](ExprRef part) {
+      return isLeft ? compare(name, part, rest) : compare(name, rest, part);
+    };
+    ExprRef first = compareWith(extreme->operands[0]);
+    ExprRef second = compareWith(extreme->operands[1]);
+    return isLeft == isMaximum ? both(first, second) : either(first, second);
+  }
   return apply(name, {a, b}, true);
 }
 

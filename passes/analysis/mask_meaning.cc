@@ -123,8 +123,6 @@ Dim advanced(const Dim& dim) {
 class Printer {
 public:
   std::string print(ExprRef e) {
-    if (out.size() > longest)
-      return "...";
     std::string text = render(*e);
     return text.size() > longest ? "..." : text;
   }
@@ -193,7 +191,6 @@ private:
     return render(*e);
   }
 
-  std::string out;
   unsigned printed = 0;
 };
 

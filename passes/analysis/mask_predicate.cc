@@ -191,6 +191,9 @@ MaskAnalysis::Question maskQuestion(const Node& sdpa) {
   Dim keys = extent(1, 2);
   if (keys.isUnknown())
     keys = extent(2, 2);
+  // With lengths of their own, batch rows have frontiers of their own.
+  if (sdpa.operand(5))
+    keys = Dim::unknown();
   // With past_length the first row does not stand behind all keys but its own.
   if (sdpa.operand(5))
     keys = Dim::unknown();
@@ -220,7 +223,7 @@ MaskFacts MaskAnalysis::facts(const Question& question) {
     if (question.window > 0)
       texts.push_back(fmt::format("i + P - j < {}", question.window));
     if (!isAlone)
-      texts.push_back("a mask of unknown extents");
+      texts.push_back("a mask that is not understood");
     facts.text = texts.empty() ? "all keys" : joined(texts);
     return facts;
   }

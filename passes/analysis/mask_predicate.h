@@ -19,8 +19,8 @@ enum class Proof {
 llvm::StringRef proofName(Proof proof);
 
 /// Facts about which keys the rows of one ai.kvopt::Sdpa see, by its attributes and its operand
-/// together. Row i of S sees key j of T; P is T - S. Facts hold in every execution that the graph's
-/// operators admit.
+/// together. Row i of S sees key j of T; P is T - S, or the node's own past length. Facts hold in
+/// every execution that the graph's operators admit.
 struct MaskFacts {
   enum class Kind { None, Boolean, Additive };
   Kind kind = Kind::None; ///< of the operand

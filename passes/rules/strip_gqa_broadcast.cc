@@ -13,7 +13,7 @@ namespace kvopt {
 namespace {
 
 class StripGqaBroadcast final : public Rule {
-  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, sinks{"sinks"};
+  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, sinks{"sinks"}, pastLength{"past_length"};
 
   struct Plan {
     HeadSource keys, values;
@@ -38,7 +38,9 @@ public:
   llvm::StringRef name() const override { return "strip-gqa-broadcast"; }
   RuleGroup group() const override { return RuleGroup::Strip; }
 
-  P pattern() const override { return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask), maybe(sinks)}); }
+  P pattern() const override {
+    return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask), maybe(sinks), maybe(pastLength)});
+  }
 
   void constraints(Constraints& c) const override {
     c.check([this](const Match& match, Refusal& refusal) {
@@ -66,8 +68,8 @@ public:
     if (!values)
       return MatchFailure{ReasonCode::ShapeUnknown, match[k].name().str(),
                           "extents that graph inputs have", match[k].type().str(), ""};
-    llvm::SmallVector<Value*, 5> operands{&match[q], keys, values, match.find(mask),
-                                          match.find(sinks)};
+    llvm::SmallVector<Value*, 6> operands{
+        &match[q], keys, values, match.find(mask), match.find(sinks), match.find(pastLength)};
     while (!operands.back())
       operands.pop_back();
     std::vector<NamedAttribute> attributes;

@@ -4,6 +4,7 @@
 //   after    Sdpa<causal = 1>(q, k, v, pad)
 //
 // Facts are noted in the node's metadata, also where the operand stays.
+#include "ir/shape_inference.h"
 #include "passes/analysis/mask_predicate.h"
 #include "passes/pass.h"
 
@@ -41,6 +42,9 @@ bool keepsEveryRow(const MaskFacts& facts) {
 class ProveMasks final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
+    // Raised attention has extents where the spelled-out one lost them.
+    if (llvm::Error error = inferShapes(model.graph()))
+      return error;
     MaskAnalysis analysis;
     unsigned edits = 0;
     forEachGraph(model.graph(), [&](Graph& graph) {
@@ -74,7 +78,12 @@ private:
       node.setAttribute("window", Attribute::ofInt(facts.window));
     if (node.attribute("mask_boolean"))
       node.setAttribute("mask_boolean", Attribute::ofInt(remaining ? 1 : 0));
-    node.setOperand(3, remaining);
+    llvm::SmallVector<Value*, 6> operands;
+    for (const Use& use : node.operands())
+      operands.push_back(use.operandIndex() == 3 ? remaining : use.value());
+    while (!operands.back())
+      operands.pop_back();
+    node.setOperands(operands);
     context.count("prove-masks", remaining ? "reduced" : "dropped");
     return true;
   }

@@ -12,7 +12,7 @@
 //   qk_matmul_output   mode 0: scale * Q K'^T; 1: mask added to that; 2: what the softmax reads; 3:
 //                      its result
 //
-// The softcap comes before the mask, as in the specification since ONNX 1.21: after it, a hidden
+// The softcap comes before the mask. Up to ONNX 1.20 the specification had it after, where a hidden
 // key would count as much as one of score -softcap.
 #include "runtime/attention_heads.h"
 #include "runtime/attention_scores.h"

@@ -98,10 +98,10 @@ SumType<T> placeSum(llvm::ArrayRef<Axis> axes, const Extents& place, const T* x,
   do {
     int64_t offset = 0;
     bool inside = true;
-    for (size_t i = 0; i < axes.size(); ++i) {
+    for (size_t i = 0; i < axes.size() && inside; ++i) {
       const int64_t at = place[i] * axes[i].stride + tap[i] * axes[i].dilation - axes[i].padBegin;
-      inside = inside && at >= 0 && at < axes[i].input;
-      offset = offset * axes[i].input + at;
+      inside = at >= 0 && at < axes[i].input;
+      offset = offset * axes[i].input + (inside ? at : 0);
     }
     if (inside)
       sum += static_cast<SumType<T>>(load(x[offset])) * static_cast<SumType<T>>(load(*w));

@@ -54,7 +54,8 @@ std::vector<Block> blocksOf(const Json& described) {
     };
     Block block;
     block.isCross = hasCross && i % 2 == 1;
-    block.isCached = kind.rfind("nocache", 0) != 0;
+    // The prompt's branch of a merged file reads no past.
+    block.isCached = kind.rfind("nocache", 0) != 0 && kind != "cached-merged-if";
     block.queryHeads = facts["heads"];
     block.keyHeads = perLayer("kv_heads");
     block.keyWidth = perLayer("k_head_dim");

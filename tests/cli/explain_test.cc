@@ -31,6 +31,7 @@ TEST(ExplainTest, AMatchedModelIsOneGroupWithItsFacts) {
   EXPECT_NE(text.out.find("L0–L3"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("GQA 4/2×32"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("axis 2"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("mask      additive float["), std::string::npos) << text.out;
   EXPECT_EQ(text.out.find("MISSED"), std::string::npos) << text.out;
 }
 
@@ -183,6 +184,32 @@ g (float[N, 4] x, float[4, 8] w) => (float[N, 8] y)
   ProgramResult result = runProgram({"explain", folder.path("m.onnx")});
   EXPECT_EQ(result.code, 0);
   EXPECT_NE(result.out.find("nothing here weighs rows"), std::string::npos) << result.out;
+}
+
+TEST(ExplainTest, ASoftmaxThatIsSpelledOutIsShownAlthoughItIsNoSite) {
+  TemporaryFolder folder;
+  std::string text = folder.write("m.onnxtxt", R"(<ir_version: 8, opset_import: ["" : 17]>
+g (float[B, 4, S, 16] q, float[B, 4, 16, T] kt, float[B, 4, T, 16] v, float[16, 16] w)
+  => (float[B, 4, S, 16] o, float[B, 4, S, 16] scaled)
+<int64[1] last = {-1}, float one = {1.0}>
+{
+  s = MatMul (q, kt)
+  e = Exp (s)
+  sum = ReduceSum (e, last)
+  guarded = Add (sum, one)
+  p = Div (e, guarded)
+  o = MatMul (p, v)
+  half = Div (q, one)
+  scaled = MatMul (half, w)
+}
+)");
+  ASSERT_EQ(runProgram({"opt", text, "--pipeline", "", "-o", folder.path("m.onnx")}).code, 0);
+  nlohmann::json json = runJson({"explain", folder.path("m.onnx")});
+  EXPECT_TRUE(json["sites"].empty());
+  ASSERT_EQ(json["near_misses"].size(), 1u) << json["near_misses"];
+  EXPECT_EQ(json["near_misses"][0]["root"], "o");
+  ProgramResult result = runProgram({"explain", folder.path("m.onnx")});
+  EXPECT_NE(result.out.find("like attention, but no site:"), std::string::npos) << result.out;
 }
 
 TEST(ExplainTest, ColourIsForTerminals) {

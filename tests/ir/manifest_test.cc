@@ -129,6 +129,22 @@ TEST(Manifest, EveryWordSurvives) {
         }
 }
 
+TEST(Manifest, FlagsAreBool) {
+  for (auto feed : {LengthFeed::HasPast, LengthFeed::NoPast}) {
+    Manifest manifest = example();
+    manifest.lengths[0].feed = feed;
+    auto number = parseManifest(manifest.json());
+    ASSERT_FALSE(static_cast<bool>(number));
+    EXPECT_THAT(takeDiagnostic(number.takeError()).str(), HasSubstr("not bool"));
+    manifest.lengths[0].dtype = ElementType::Bool;
+    auto flag = parseManifest(manifest.json());
+    ASSERT_TRUE(static_cast<bool>(flag));
+    EXPECT_EQ(flag->lengths[0].feed, feed);
+    EXPECT_EQ(flag->json(), manifest.json());
+  }
+  EXPECT_THAT(refusal("int64", "bool"), HasSubstr("integer type"));
+}
+
 TEST(Manifest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(refusal("kvopt/manifest/1", "kvopt/manifest/2"), HasSubstr("schema"));
   EXPECT_THAT(refusal("shared-buffer", "shared"), HasSubstr("'contract' is 'shared'"));

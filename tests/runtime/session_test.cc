@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 namespace kvopt {
 namespace {
 
@@ -49,6 +51,29 @@ protected:
   Manifest manifest;
   SessionOptions options;
 };
+
+TEST_F(SessionTest, FlagsSayWhetherThereIsAPast) {
+  Graph& graph = model->graph();
+  for (auto [input, output, feed] : {std::tuple("has", "had", LengthFeed::HasPast),
+                                     std::tuple("no", "none", LengthFeed::NoPast)}) {
+    Value& flag = graph.addInput(input, TensorType::fixed(ElementType::Bool, {1}));
+    graph.addOutput(graph.create("t::Flat", {&flag}, {output}).result());
+    manifest.lengths.push_back({input, ElementType::Bool, {int64_t{1}}, feed});
+  }
+  auto s = session();
+  for (bool hasPast : {false, true, true}) {
+    float row = 1;
+    NamedView input{"rows", TensorView::contiguous(ElementType::Float, {1, 1},
+                                                   reinterpret_cast<std::byte*>(&row))};
+    StepResult result = llvm::cantFail(s->step(input, 1));
+    EXPECT_EQ(*result.find("had")->view.as<uint8_t>(), hasPast ? 1 : 0);
+    EXPECT_EQ(*result.find("none")->view.as<uint8_t>(), hasPast ? 0 : 1);
+  }
+  manifest.lengths.back().dtype = ElementType::Int64;
+  auto wrong = Session::create(*model, kernels, manifest, options);
+  ASSERT_FALSE(static_cast<bool>(wrong));
+  EXPECT_THAT(takeDiagnostic(wrong.takeError()).str(), HasSubstr("length 'no' is int64"));
+}
 
 TEST_F(SessionTest, AppendsIntoOneBufferAndNeverReadsPoison) {
   auto s = session();

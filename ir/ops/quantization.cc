@@ -1,0 +1,73 @@
+// Operators between numbers and their 8- or 16-bit codes.
+#include "ir/shape_rules.h"
+
+namespace kvopt {
+namespace {
+
+llvm::Error inferDequantizeLinear(ShapeContext& context) {
+  TensorType type = context.type(0);
+  type.setElementType(context.element(1));
+  context.setResult(0, std::move(type));
+  return llvm::Error::success();
+}
+
+// uint8 unless a zero point says otherwise.
+llvm::Error inferQuantizeLinear(ShapeContext& context) {
+  TensorType type = context.type(0);
+  type.setElementType(context.has(2) ? context.element(2) : ElementType::UInt8);
+  context.setResult(0, std::move(type));
+  return llvm::Error::success();
+}
+
+llvm::Error inferDynamicQuantizeLinear(ShapeContext& context) {
+  TensorType type = context.type(0);
+  type.setElementType(ElementType::UInt8);
+  context.setResult(0, std::move(type));
+  context.setResult(1, TensorType(ElementType::Float, Shape{}));
+  context.setResult(2, TensorType(ElementType::UInt8, Shape{}));
+  return llvm::Error::success();
+}
+
+llvm::Error inferMatMulInteger(ShapeContext& context) {
+  auto shape = matMulShape(context, context.type(0), context.type(1));
+  if (!shape)
+    return shape.takeError();
+  context.setResult(0, typeOf(ElementType::Int32, std::move(*shape)));
+  return llvm::Error::success();
+}
+
+} // namespace
+
+void register_quantization(OpRegistry& registry) {
+  for (int64_t since : {10, 13, 21}) {
+    OpDefBuilder dequantize = define(registry, "DequantizeLinear", since);
+    dequantize.in("x").in("x_scale").in("x_zero_point?").out("y").shape(inferDequantizeLinear);
+    OpDefBuilder quantize = define(registry, "QuantizeLinear", since);
+    quantize.in("x").in("y_scale").in("y_zero_point?").out("y").shape(inferQuantizeLinear);
+    for (OpDefBuilder* builder : {&dequantize, &quantize}) {
+      if (since >= 13)
+        builder->attr("axis", int64_t{1});
+      if (since >= 21)
+        builder->attr("block_size", int64_t{0});
+    }
+    if (since >= 13)
+      quantize.attr("saturate", int64_t{1});
+    if (since >= 21)
+      quantize.attr("output_dtype", int64_t{0});
+  }
+  define(registry, "DynamicQuantizeLinear", 11)
+      .in("x")
+      .out("y")
+      .out("y_scale")
+      .out("y_zero_point")
+      .shape(inferDynamicQuantizeLinear);
+  define(registry, "MatMulInteger", 10)
+      .in("A")
+      .in("B")
+      .in("a_zero_point?")
+      .in("b_zero_point?")
+      .out("Y")
+      .shape(inferMatMulInteger);
+}
+
+} // namespace kvopt

@@ -1,0 +1,159 @@
+// One branch takes the place of each If of the main graph whose condition is known: a decoder that
+// is two in one becomes one of the two.
+//
+//   specialise-branch                                  conditions that are constants
+//   specialise-branch{input=use_cache_branch value=1}  and those that this bool input decides
+#include "ir/diagnostic.h"
+#include "ir/shape_inference.h"
+#include "passes/analysis/branch_caches.h"
+#include "passes/pass.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+/// Copies a branch's nodes in front of the If and lets them give its results.
+class Splicer {
+public:
+  Splicer(Graph& mainGraph, Node& replacedIf) : graph(mainGraph), choice(replacedIf) {}
+
+  llvm::Error run(const Graph& branch) {
+    for (const std::unique_ptr<Value>& constant : branch.initializers()) {
+      if (!constant->initializer())
+        return unsupported("a sparse constant in a branch cannot be moved").value(constant->name());
+      keep(*constant, graph.addConstant(constant->name(), constant->initializer()));
+    }
+    for (const Node& node : branch.nodes())
+      if (llvm::Error error = copy(node))
+        return error;
+    for (Value& result : choice.results())
+      if (!result.isAbsent())
+        result.replaceAllUsesWith(*mapped(branch.outputs()[result.resultIndex()]));
+    graph.erase(choice);
+    restoreNames();
+    return llvm::Error::success();
+  }
+
+private:
+  Value* mapped(Value* value) const {
+    Value* copied = copies.lookup(value);
+    return copied ? copied : value;
+  }
+
+  void keep(const Value& original, Value& copied) {
+    copies[&original] = &copied;
+    names.push_back({&copied, copied.name().str(), original.name().str()});
+  }
+
+  llvm::Error copy(const Node& node) {
+    llvm::SmallVector<Value*, 6> operands;
+    for (const Use& use : node.operands())
+      operands.push_back(mapped(use.value()));
+    Node& copied = graph.createFresh(node.op(), operands, node.results().size(), &choice);
+    copied.setName(node.name().str());
+    for (const NamedAttribute& attribute : node.attributes()) {
+      if (!attribute.value.graphs().empty())
+        return unsupported("a branch that holds subgraphs itself cannot be moved")
+            .node(node.name(), node.op().str());
+      copied.setAttribute(attribute.name, attribute.value.clone());
+    }
+    copied.setMetadata(node.metadata());
+    for (unsigned i = 0; i < node.results().size(); ++i) {
+      copied.result(i).setType(node.result(i).type());
+      keep(node.result(i), copied.result(i));
+    }
+    return llvm::Error::success();
+  }
+
+  /// Values get the names they had in the branch, but for those that are outputs now.
+  void restoreNames() {
+    for (const Named& named : names)
+      if (named.value->name() == named.given && !named.original.empty() &&
+          graph.freshName(named.original) == named.original)
+        graph.rename(*named.value, named.original);
+  }
+
+  struct Named {
+    Value* value;
+    std::string given;
+    std::string original;
+  };
+
+  Graph& graph;
+  Node& choice;
+  llvm::DenseMap<const Value*, Value*> copies;
+  std::vector<Named> names;
+};
+
+class SpecialiseBranch final : public Pass {
+public:
+  SpecialiseBranch(std::string inputName, bool inputValue)
+      : name(std::move(inputName)), value(inputValue) {}
+
+  llvm::Error run(Model& model, PassContext& context) override {
+    Graph& graph = model.graph();
+    Value* input = nullptr;
+    if (!name.empty()) {
+      input = graph.findValue(name);
+      if (!input || !input->isGraphInput() || input->type().elementType() != ElementType::Bool)
+        return usageError("the model has no bool input '{}'", name);
+    }
+    for (Node& node : llvm::make_early_inc_range(graph.nodes())) {
+      if (!node.is("If"))
+        continue;
+      std::optional<bool> taken = conditionValue(node, input);
+      const Attribute* branch =
+          taken ? node.attribute(*taken ? "then_branch" : "else_branch") : nullptr;
+      if (!branch || branch->graphs().size() != 1 ||
+          branch->graphs().front()->outputs().size() < node.results().size())
+        continue;
+      if (llvm::Error error = Splicer(graph, node).run(*branch->graphs().front()))
+        return error;
+      context.count("specialise-branch", "branches");
+    }
+    graph.eraseDeadNodes();
+    if (input && input->isUnused())
+      graph.removeInput(*input);
+    return inferShapes(graph);
+  }
+
+private:
+  std::optional<bool> conditionValue(const Node& choice, const Value* input) const {
+    Condition condition = conditionOf(choice);
+    if (!condition.source)
+      return std::nullopt;
+    if (condition.source == input)
+      return value != condition.inverted;
+    const TensorData* constant = condition.source->constant();
+    auto elements = constant ? integerValues(*constant, 1) : std::nullopt;
+    if (!elements || elements->size() != 1)
+      return std::nullopt;
+    return (elements->front() != 0) != condition.inverted;
+  }
+
+  std::string name;
+  bool value;
+};
+
+} // namespace
+
+void register_specialise_branch(PassRegistry& registry) {
+  registry.add({"specialise-branch",
+                "One branch takes the place of each If whose condition is known.",
+                {"input", "value"},
+                [](const PassOptions& options) -> llvm::Expected<std::unique_ptr<Pass>> {
+                  auto input = options.find("input");
+                  auto value = options.find("value");
+                  if ((input == options.end()) != (value == options.end()))
+                    return usageError("specialise-branch takes input and value together");
+                  if (input == options.end())
+                    return std::make_unique<SpecialiseBranch>("", false);
+                  if (value->second != "0" && value->second != "1")
+                    return usageError("'{}' is neither 0 nor 1", value->second);
+                  return std::make_unique<SpecialiseBranch>(input->second, value->second == "1");
+                }});
+}
+
+} // namespace kvopt
