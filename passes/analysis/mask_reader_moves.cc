@@ -233,6 +233,8 @@ ExprRef MaskReader::tile(const Place& place) {
       index.push_back(place.index[axis]);
     else if (isOne(extent))
       index.push_back(made.number(0));
+    else if (auto repeats = integerAt(place.node->operand(1), axis); repeats && isOne(*repeats))
+      index.push_back(place.index[axis]);
     else if (extent.isUnknown())
       return nullptr;
     else
