@@ -179,9 +179,11 @@ std::string headline(const MatchFailure& failure) {
 
 /// `RULE at 'ROOT': 4 nodes matched, then MatMul/0:Softmax`.
 std::string nearnessText(const NearMiss& miss) {
+  // A path of one place is the root's: the operators matched, and a condition on them failed.
+  bool isPlace = llvm::StringRef(miss.path).contains('/');
+  std::string then = miss.path.empty() ? "the rewrite" : isPlace ? miss.path : "its conditions";
   return fmt::format("{} at '{}': {} {} matched, then {}", miss.rule, printable(miss.root),
-                     miss.matched, miss.matched == 1 ? "node" : "nodes",
-                     miss.path.empty() ? "the rewrite" : miss.path);
+                     miss.matched, miss.matched == 1 ? "node" : "nodes", then);
 }
 
 /// What came near to attention without being a site: no softmax is left there.

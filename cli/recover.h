@@ -10,7 +10,7 @@ namespace kvopt {
 
 /// The passes that bring any spelling to ai.kvopt::Sdpa and find the caches.
 inline constexpr const char* recoveryPipeline =
-    "infer-shapes,normalize,raise-attention,normalize,strip-gqa-broadcast,prove-masks,"
+    "infer-shapes,normalize,raise-attention,infer-shapes,normalize,strip-gqa-broadcast,prove-masks,"
     "detect-sites";
 
 /// A model in which attention has been raised, with its sites.

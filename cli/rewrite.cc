@@ -250,6 +250,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   // What does not compute the same is never written.
   if (options.verify != "off") {
     EquivalencePlan plan = options.verify == "full" ? fullVerification() : quickVerification();
+    plan.tolerance = toleranceFor((*model)->graph(), 2);
     auto report = verifyRewrite(options.model, **model, *passes.manifest, plan, registries);
     if (!report)
       return report.takeError();

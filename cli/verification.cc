@@ -38,6 +38,24 @@ EquivalencePlan shortened(EquivalencePlan plan, int64_t capacity) {
 
 } // namespace
 
+Tolerance toleranceFor(const Graph& graph, int roundings) {
+  bool anyHalf = false;
+  bool anyBrain = false;
+  auto see = [&](const Value& value) {
+    anyHalf |= value.type().elementType() == ElementType::Float16;
+    anyBrain |= value.type().elementType() == ElementType::BFloat16;
+  };
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    see(*input);
+  for (const Value* output : graph.outputs())
+    see(*output);
+  for (const std::unique_ptr<Value>& initializer : graph.initializers())
+    see(*initializer);
+  if (anyBrain)
+    return {1e-1 * roundings, 1e-1};
+  return anyHalf ? Tolerance{2e-2 * roundings, 2e-2} : Tolerance{1e-4, 1e-4};
+}
+
 EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest) {
   for (const std::unique_ptr<Value>& input : graph.inputs()) {
     if (input->name() != "input_ids" && input->name() != "decoder_input_ids")

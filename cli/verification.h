@@ -22,6 +22,12 @@ EquivalencePlan quickVerification();
 /// Prefill 33, chunks 16, 1 and 7, 64 decode steps, batch 2.
 EquivalencePlan fullVerification();
 
+/// What a computation of the model may be off by: 1e-4 for 32-bit models, 2e-2 where inputs,
+/// outputs or weights are float16 and 1e-1 where they are bfloat16, whose roundings are 2^13 and
+/// 2^16 times as coarse. `roundings` is how many sides of a comparison round in 16 bits: two
+/// models, or one against recorded outputs.
+Tolerance toleranceFor(const Graph& graph, int roundings);
+
 /// The plan in the batch size and step length that the model's token ids fix, without the tokens
 /// that caches of fixed capacity have no room for.
 EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest);

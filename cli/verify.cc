@@ -20,7 +20,10 @@ struct VerifyOptions {
   std::optional<double> rtol;
   unsigned threads = 1;
 
-  Tolerance tolerance() const { return {atol.value_or(1e-4), rtol.value_or(atol ? 0.0 : 1e-4)}; }
+  Tolerance tolerance(const Graph& graph) const {
+    Tolerance usual = toleranceFor(graph, 2);
+    return {atol.value_or(usual.absolute), rtol.value_or(atol ? 0.0 : usual.relative)};
+  }
 };
 
 struct PreparedModel {
@@ -68,7 +71,8 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
     return session.takeError();
   VerificationReport report;
   // Recorded outputs are compared absolutely: that is how their tolerance is stated.
-  report.tolerance = {options.atol.value_or(1e-4), options.rtol.value_or(0.0)};
+  report.tolerance = {options.atol.value_or(toleranceFor(prepared.model->graph(), 1).absolute),
+                      options.rtol.value_or(0.0)};
   auto comparison = replayReference(**session, *steps, report.tolerance);
   if (!comparison)
     return withFile(comparison.takeError(), options.reference);
@@ -92,7 +96,7 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
     if (!second)
       return second.takeError();
     EquivalencePlan plan = options.plan;
-    plan.tolerance = options.tolerance();
+    plan.tolerance = options.tolerance(first->model->graph());
     plan.padding = options.padding == "left"    ? Padding::Left
                    : options.padding == "right" ? Padding::Right
                                                 : Padding::None;
@@ -128,7 +132,8 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   command->add_option("--pad", options->padding, "left, right or none")
       ->check(CLI::IsMember({"left", "right", "none"}));
-  command->add_option("--atol", options->atol, "Absolute tolerance, 1e-4 unless given");
+  command->add_option("--atol", options->atol,
+                      "Absolute tolerance; 1e-4, or 2e-2 (float16) and 1e-1 (bfloat16)");
   command->add_option("--rtol", options->rtol, "Relative tolerance");
   command->add_option("--seed", options->plan.seed, "Seed of the random tokens");
   command->add_option("-t,--threads", options->threads, "Threads")->check(CLI::Range(1u, 1024u));

@@ -67,6 +67,23 @@ std::vector<NamedAttribute> only(const char* name, Attribute value) {
 
 double defaultScale(int64_t width) { return 1.0 / std::sqrt(static_cast<double>(width)); }
 
+void refineCacheType(Value& cache, const Value& rows, unsigned sequenceAxis) {
+  const TensorType& type = cache.type();
+  if (!type.hasRank() || !rows.type().hasRank() || type.rank() != rows.type().rank())
+    return;
+  Shape shape(type.shape().begin(), type.shape().end());
+  bool refined = false;
+  for (unsigned axis = 0; axis < shape.size(); ++axis) {
+    const Dim& fixed = rows.type().shape()[axis];
+    if (axis == sequenceAxis || shape[axis].value() || !fixed.value())
+      continue;
+    shape[axis] = fixed;
+    refined = true;
+  }
+  if (refined)
+    cache.setType(TensorType(type.elementType(), std::move(shape)));
+}
+
 Value& AttentionBuilder::value(const BuilderOperand& operand) {
   if (!operand.constant)
     return *operand.value;

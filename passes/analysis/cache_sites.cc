@@ -118,12 +118,11 @@ private:
 
   std::optional<MatchFailure> combineShared(const CacheUpdate& ofKeys,
                                             const CacheUpdate& ofValues) {
+    if (isStacked(ofKeys) && isStacked(ofValues))
+      return std::nullopt;
     if (ofKeys.update != ofValues.update || !(ofKeys.layout == ofValues.layout))
-      return isStacked(ofKeys)
-                 ? std::nullopt
-                 : std::make_optional(failureAt(ReasonCode::SharedReader, *ofKeys.past,
-                                                "one cache for the keys and one for the values",
-                                                "one cache for both"));
+      return failureAt(ReasonCode::SharedReader, *ofKeys.past,
+                       "one cache for the keys and one for the values", "one cache for both");
     if (ofKeys.policy == SitePolicy::Growing)
       site.policy = SitePolicy::Latent;
     return ofKeys.policy == SitePolicy::Growing ? checkRows(ofKeys, ofValues) : std::nullopt;

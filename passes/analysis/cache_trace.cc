@@ -320,7 +320,11 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
   const CacheOrigin* origin = origins.find(operand);
   Root root = walkBack(operand, AxisMap::ofAttentionOperand(operand.type()));
   CacheTrace trace;
+  const Dim& length = operand.type().dim(2);
+  bool isOwn = length.isKnownEqual(attention.operand(0)->type().dim(2)); // one for each query row
   if (origin && !origin->update) {
+    if (isOwn)
+      return trace;
     trace.kind = SiteKind::Cross;
     if (!isModelInput(*root.value))
       return trace;
@@ -349,9 +353,7 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
                              "keys and values straight from a Concat of past and new rows",
                              describeProducer(*root.value)));
   // Projected outside of this model's own tokens: as long as an input is.
-  const Dim& length = operand.type().dim(2);
-  if (!length.isUnknown() && !length.isKnownEqual(attention.operand(0)->type().dim(2)) &&
-      inputExtents.count(length.str()))
+  if (!length.isUnknown() && !isOwn && inputExtents.count(length.str()))
     trace.kind = SiteKind::Cross;
   return trace;
 }

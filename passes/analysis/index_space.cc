@@ -29,14 +29,6 @@ Dim replaced(const Dim& dim, llvm::StringRef name, const Dim& by) {
   });
 }
 
-/// The name of a dim that is one symbol.
-std::optional<std::string> symbolOf(const Dim& dim) {
-  llvm::SmallVector<std::string> names = dim.symbols();
-  if (names.size() != 1 || !dim.isKnownEqual(Dim::symbol(names.front())))
-    return std::nullopt;
-  return names.front();
-}
-
 } // namespace
 
 IndexSpace::IndexSpace(Dim batch, Dim heads, Dim rows, Dim keys)
@@ -160,6 +152,18 @@ std::optional<IndexSpace::Division> IndexSpace::divide(const Dim& dim, const Dim
       !isNonNegative(divisor - division.remainder - Dim::fixed(1)))
     return std::nullopt;
   return division;
+}
+
+IndexSpace IndexSpace::where(llvm::StringRef symbol, const Dim& value) const {
+  return {replaced(extents[0], symbol, value), replaced(extents[1], symbol, value),
+          replaced(extents[2], symbol, value), replaced(extents[3], symbol, value)};
+}
+
+std::optional<std::string> symbolOf(const Dim& dim) {
+  llvm::SmallVector<std::string> names = dim.symbols();
+  if (names.size() != 1 || !dim.isKnownEqual(Dim::symbol(names.front())))
+    return std::nullopt;
+  return names.front();
 }
 
 bool operator==(const IndexSpace& a, const IndexSpace& b) {

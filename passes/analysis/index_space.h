@@ -55,6 +55,9 @@ public:
   /// dim == quotient * divisor + remainder with 0 <= remainder < divisor, where that can be proved.
   std::optional<Division> divide(const Dim& dim, const Dim& divisor) const;
 
+  /// The space of those executions in which the symbol has that value.
+  IndexSpace where(llvm::StringRef symbol, const Dim& value) const;
+
   /// The same extents.
   friend bool operator==(const IndexSpace& a, const IndexSpace& b);
 
@@ -65,6 +68,9 @@ private:
   Dim extents[4];
   llvm::SmallVector<Dim, 4> learned;
 };
+
+/// The name of a dim that is one symbol.
+std::optional<std::string> symbolOf(const Dim& dim);
 
 /// The factor of `variable` where `dim` is linear in it; the factor does not depend on it.
 std::optional<Dim> linearFactor(const Dim& dim, IndexVariable variable);

@@ -112,6 +112,8 @@ private:
   ExprRef unique(MaskExpression expression);
   ExprRef rawList(MaskExpression::Kind kind, llvm::SmallVectorImpl<ExprRef>& parts);
   ExprRef isNotZero(const Dim& dim);
+  /// a >= b for two numbers, where that can be proved.
+  bool isAtLeast(ExprRef a, ExprRef b) const;
   bool impliesAt(ExprRef a, ExprRef b, unsigned depth) const;
   /// Whether a and b exclude each other.
   bool excludes(ExprRef a, ExprRef b) const { return excludesAt(a, b, 0); }

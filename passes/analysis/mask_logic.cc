@@ -124,6 +124,16 @@ ExprRef MaskExpressions::rawList(Kind kind, llvm::SmallVectorImpl<ExprRef>& part
   return unique(std::move(expression));
 }
 
+bool MaskExpressions::isAtLeast(ExprRef a, ExprRef b) const {
+  if (!b->is(Kind::Integer))
+    return false;
+  if (a->is(Kind::Integer))
+    return range.isNonNegative(a->dim - b->dim);
+  // 0 or its operand.
+  return a->is(Kind::Apply) && a->name == "Broadcast" && range.isNonNegative(-b->dim) &&
+         isAtLeast(a->operands[0], b);
+}
+
 bool MaskExpressions::impliesAt(ExprRef a, ExprRef b, unsigned depth) const {
   ++effort;
   if (a == b || a->is(Kind::False) || b->is(Kind::True))
@@ -146,18 +156,11 @@ bool MaskExpressions::impliesAt(ExprRef a, ExprRef b, unsigned depth) const {
     }
   }
   // x <= y implies x' <= y for every x' <= x, whatever y is; and so on.
-  bool isComparison = a->is(Kind::Apply) && b->is(Kind::Apply) && a->name == b->name &&
-                      (a->name == "Less" || a->name == "LessOrEqual");
-  for (unsigned side = 0; isComparison && side < 2; ++side) {
-    ExprRef before = a->operands[side];
-    ExprRef after = b->operands[side];
-    if (a->operands[1 - side] != b->operands[1 - side] || !before->is(Kind::Integer) ||
-        !after->is(Kind::Integer))
-      continue;
-    Dim slack = side == 0 ? before->dim - after->dim : after->dim - before->dim;
-    if (range.isNonNegative(slack))
-      return true;
-  }
+  if (a->is(Kind::Apply) && b->is(Kind::Apply) && a->name == b->name &&
+      (a->name == "Less" || a->name == "LessOrEqual") &&
+      ((a->operands[1] == b->operands[1] && isAtLeast(a->operands[0], b->operands[0])) ||
+       (a->operands[0] == b->operands[0] && isAtLeast(b->operands[1], a->operands[1]))))
+    return true;
   if (depth == maxImplicationDepth)
     return false;
   auto isImplied = [&](ExprRef part) { return impliesAt(a, part, depth + 1); };

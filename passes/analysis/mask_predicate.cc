@@ -113,11 +113,17 @@ public:
     Parts parts;
   };
 
-  Reading read(const Question& question) {
-    MaskReader* reader = &readerFor(question, true);
+  /// Those executions only in which `symbol` has the value; all of them when it is empty.
+  struct World {
+    std::string symbol;
+    Dim value;
+  };
+
+  Reading read(const Question& question, const World& world) {
+    MaskReader* reader = &readerFor(question, world, true);
     ExprRef element = question.mask ? reader->readMask(*question.mask) : nullptr;
     if (!reader->assumptionsHold()) {
-      reader = &readerFor(question, false);
+      reader = &readerFor(question, world, false);
       element = question.mask ? reader->readMask(*question.mask) : nullptr;
     }
     MaskExpressions& made = reader->expressions();
@@ -157,22 +163,29 @@ public:
     return all;
   }
 
+  MaskFacts facts(const Question& question, const World& world);
+  std::optional<MaskFacts> factsByCases(const Question& question);
+
 private:
   /// What one graph's execution implies holds for its own masks only.
   struct Entry {
     const Graph* graph;
     IndexSpace space;
+    std::string symbol;
     bool assuming;
     std::unique_ptr<MaskReader> reader;
   };
 
-  MaskReader& readerFor(const Question& question, bool assuming) {
+  MaskReader& readerFor(const Question& question, const World& world, bool assuming) {
     const Graph* graph = question.mask ? &question.mask->graph() : nullptr;
     for (Entry& entry : readers)
-      if (entry.graph == graph && entry.assuming == assuming && entry.space == question.space)
+      if (entry.graph == graph && entry.assuming == assuming && entry.symbol == world.symbol &&
+          entry.space == question.space)
         return *entry.reader;
-    readers.push_back(
-        {graph, question.space, assuming, std::make_unique<MaskReader>(question.space, assuming)});
+    readers.push_back({graph, question.space, world.symbol, assuming,
+                       std::make_unique<MaskReader>(question.space, assuming)});
+    if (!world.symbol.empty())
+      readers.back().reader->fix(world.symbol, world.value);
     return *readers.back().reader;
   }
 
@@ -204,6 +217,51 @@ MaskAnalysis::Question maskQuestion(const Node& sdpa) {
 MaskFacts MaskAnalysis::factsOf(const Node& sdpa) { return facts(maskQuestion(sdpa)); }
 
 MaskFacts MaskAnalysis::facts(const Question& question) {
+  MaskFacts facts = impl->facts(question, {});
+  if (facts.causal == Proof::Unproven && question.mask && !question.space.past().isUnknown())
+    if (std::optional<MaskFacts> split = impl->factsByCases(question))
+      return std::move(*split);
+  return facts;
+}
+
+/// An extent that is broadcast to another one is 1 or the same: what holds in both cases holds.
+std::optional<MaskFacts> MaskAnalysis::Impl::factsByCases(const Question& question) {
+  llvm::SmallVector<MaskReader::Choice, 4> choices =
+      llvm::to_vector<4>(readerFor(question, {}, true).broadcastChoices());
+  for (const MaskReader::Choice& choice : choices) {
+    std::optional<std::string> one = symbolOf(choice.from);
+    std::optional<std::string> none = symbolOf(choice.to - choice.from);
+    if (!one || !none)
+      continue;
+    MaskFacts merged;
+    bool isProved = true;
+    for (const World& world : {World{*one, Dim::fixed(1)}, World{*none, Dim::fixed(0)}}) {
+      Question narrowed = question;
+      narrowed.space = question.space.where(world.symbol, world.value);
+      if (narrowed.space.past().isUnknown())
+        return std::nullopt;
+      MaskFacts facts = this->facts(narrowed, world);
+      isProved &= facts.causal == Proof::Proved && facts.remaining != MaskFacts::Remaining::Other &&
+                  (world.symbol == *one || facts.window == merged.window);
+      if (world.symbol != *one) {
+        facts.isExact &= merged.isExact;
+        facts.hiddenValue = facts.hiddenValue == 0 || merged.hiddenValue == 0
+                                ? facts.hiddenValue + merged.hiddenValue
+                                : std::max(facts.hiddenValue, merged.hiddenValue);
+        facts.everyRowSeesAKey &= merged.everyRowSeesAKey;
+        facts.remaining = std::max(facts.remaining, merged.remaining);
+        if (facts.padding.empty())
+          facts.padding = merged.padding;
+      }
+      merged = std::move(facts);
+    }
+    if (isProved)
+      return merged;
+  }
+  return std::nullopt;
+}
+
+MaskFacts MaskAnalysis::Impl::facts(const Question& question, const World& world) {
   MaskFacts facts;
   if (question.mask)
     facts.kind = question.mask->type().elementType() == ElementType::Bool
@@ -228,7 +286,7 @@ MaskFacts MaskAnalysis::facts(const Question& question) {
     return facts;
   }
 
-  Impl::Reading reading = impl->read(question);
+  Reading reading = read(question, world);
   const Parts& parts = reading.parts;
   const MaskMeaning& meaning = reading.meaning;
   facts.hidesLaterKeys = parts.hidesLaterKeys && meaning.isUnderstood;
@@ -244,7 +302,7 @@ MaskFacts MaskAnalysis::facts(const Question& question) {
   if (parts.window > 0)
     texts.push_back(fmt::format("i + P - j < {}", parts.window));
   auto addPadding = [&](ExprRef part) {
-    facts.padding.push_back({printExpression(part), impl->inputsOf(ExprList(part))});
+    facts.padding.push_back({printExpression(part), inputsOf(ExprList(part))});
     texts.push_back(facts.padding.back().text);
   };
   llvm::for_each(parts.padding, addPadding);
@@ -269,7 +327,7 @@ MaskFacts MaskAnalysis::facts(const Question& question) {
   }
   facts.text = texts.empty() ? "all keys" : joined(texts);
   if (!bias.empty()) {
-    facts.biasDependsOn = impl->inputsOf(bias);
+    facts.biasDependsOn = inputsOf(bias);
     bool isByDistance =
         facts.biasDependsOn.empty() && llvm::all_of(bias, [](ExprRef part) {
           return dependsOnDistanceOnly(part) && !(part->variables & indexBit(IndexVariable::Batch));
@@ -308,7 +366,10 @@ MaskFacts MaskAnalysis::facts(const Question& question) {
 Value* MaskAnalysis::paddingValue(const Question& question) {
   if (!question.mask || question.space.past().isUnknown())
     return nullptr;
-  Impl::Reading reading = impl->read(question);
+  Impl::Reading reading = impl->read(question, {});
+  if (reading.parts.padding.empty() || !reading.parts.other.empty() ||
+      !reading.meaning.bias.empty() || !reading.meaning.isUnderstood)
+    return nullptr;
   ExprRef padding = reading.reader->expressions().conjunction(reading.parts.padding);
   constexpr size_t mostValues = 48;
   llvm::SmallVector<const Value*, 32> queue{question.mask};

@@ -24,6 +24,15 @@ llvm::StringRef opaqueFunction(llvm::StringRef op) {
 
 } // namespace
 
+Dim MaskReader::modelDim(const Dim& dim) const {
+  Dim known = IndexSpace::fromModel(dim);
+  if (fixedSymbol.empty() || known.isUnknown())
+    return known;
+  return known.substitute([&](llvm::StringRef symbol) {
+    return symbol == fixedSymbol ? std::optional<Dim>(fixedValue) : std::nullopt;
+  });
+}
+
 ExprRef MaskReader::readMask(const Value& mask, const Dim& key) {
   if (!mask.type().hasRank() || mask.type().rank() > 4)
     return made.opaque(&mask, mask.type().elementType() == ElementType::Bool);
@@ -48,7 +57,7 @@ ExprRef MaskReader::read(const Value& value, ExprList asked) {
   }
   ExprVector index(asked.begin(), asked.end());
   for (unsigned axis = 0; axis < type.rank(); ++axis)
-    if (type.shape()[axis].value() == 1)
+    if (modelDim(type.shape()[axis]).value() == 1)
       index[axis] = made.number(0);
   ExprRef key = made.leaf(value, index);
   if (auto answer = answers.find(key); answer != answers.end())
@@ -100,7 +109,7 @@ ExprRef MaskReader::known(const Place& place) {
   }
   if (position < 0 || position >= static_cast<int64_t>(elements->size()))
     return nullptr;
-  Dim element = IndexSpace::fromModel((*elements)[static_cast<size_t>(position)]);
+  Dim element = modelDim((*elements)[static_cast<size_t>(position)]);
   if (element.isUnknown())
     return nullptr;
   if (type != ElementType::Bool)

@@ -22,6 +22,20 @@ public:
   explicit MaskReader(IndexSpace space, bool assuming = true)
       : made(std::move(space)), mayAssume(assuming) {}
 
+  /// Makes this a reader of those executions only in which the symbol has that value; the space
+  /// must have it, too. Before anything is read.
+  void fix(std::string symbol, Dim value) {
+    fixedSymbol = std::move(symbol);
+    fixedValue = std::move(value);
+  }
+
+  /// In every execution `from` is 1 or `to`: extents that were broadcast.
+  struct Choice {
+    Dim from;
+    Dim to;
+  };
+  llvm::ArrayRef<Choice> broadcastChoices() const { return choices; }
+
   MaskExpressions& expressions() { return made; }
   const IndexSpace& space() const { return made.space(); }
 
@@ -67,6 +81,14 @@ private:
   ExprRef triangle(const Place& place);
   ExprRef cumulative(const Place& place);
 
+  /// IndexSpace::fromModel, in the executions that are read.
+  Dim modelDim(const Dim& dim) const;
+  /// An axis of more than one element, or of an unknown number.
+  struct LiveAxis {
+    unsigned axis;
+    Dim extent;
+  };
+  llvm::SmallVector<LiveAxis, 4> liveAxes(const TensorType& type) const;
   ExprRef readAt(const Value* value, ExprList index);
   /// The integer at a constant position of a list, or of a scalar at position 0.
   std::optional<Dim> integerAt(const Value* value, int64_t position);
@@ -96,6 +118,9 @@ private:
   };
   llvm::SmallVector<Bound, 4> assumed; ///< smaller <= larger
   llvm::SmallVector<Bound, 4> granted;
+  llvm::SmallVector<Choice, 4> choices;
+  std::string fixedSymbol;
+  Dim fixedValue;
   bool mayAssume = true;
   /// Above 0 where the index may lie outside of the tensor, or is not one of all b, h, i, j.
   unsigned shifts = 0;

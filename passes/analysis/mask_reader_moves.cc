@@ -12,20 +12,6 @@ namespace {
 
 bool isOne(const Dim& extent) { return extent.value() == 1; }
 
-/// An axis of more than one element, or of an unknown number, with the index on it.
-struct LiveAxis {
-  unsigned axis;
-  Dim extent;
-};
-
-llvm::SmallVector<LiveAxis, 4> liveAxes(const TensorType& type) {
-  llvm::SmallVector<LiveAxis, 4> live;
-  for (unsigned axis = 0; axis < type.rank(); ++axis)
-    if (!isOne(type.shape()[axis]))
-      live.push_back({axis, IndexSpace::fromModel(type.shape()[axis])});
-  return live;
-}
-
 } // namespace
 
 ExprRef MaskReader::broadcast(ExprRef index, const Dim& from, const Dim& to) {
@@ -35,16 +21,21 @@ ExprRef MaskReader::broadcast(ExprRef index, const Dim& from, const Dim& to) {
     return index;
   // An index below the extent is 0 where that is 1.
   if (index->is(Kind::Integer) && !from.isUnknown() &&
-      space().isNonNegative(IndexSpace::fromModel(from) - index->dim - Dim::fixed(1)))
+      space().isNonNegative(modelDim(from) - index->dim - Dim::fixed(1)))
     return index;
   // 0 if `from` is 1.
   if (from.isUnknown())
     return made.opaque(nullptr, false, index->variables);
-  return made.apply("Broadcast", {index, made.integer(IndexSpace::fromModel(from))}, false);
+  bool isNew = llvm::none_of(choices, [&](const Choice& choice) {
+    return choice.from.isKnownEqual(from) && choice.to.isKnownEqual(to);
+  });
+  if (isNew && !to.isUnknown() && choices.size() < 4)
+    choices.push_back({from, to});
+  return made.apply("Broadcast", {index, made.integer(modelDim(from))}, false);
 }
 
 ExprRef MaskReader::wrapped(ExprRef index, const Dim& extent) {
-  Dim known = IndexSpace::fromModel(extent);
+  Dim known = modelDim(extent);
   if (index->is(Kind::Integer)) {
     if (space().isNonNegative(index->dim))
       return index;
@@ -177,6 +168,14 @@ ExprRef MaskReader::squeeze(const Place& place, bool insert) {
   return index.size() == data.type().rank() ? read(data, index) : nullptr;
 }
 
+llvm::SmallVector<MaskReader::LiveAxis, 4> MaskReader::liveAxes(const TensorType& type) const {
+  llvm::SmallVector<LiveAxis, 4> live;
+  for (unsigned axis = 0; axis < type.rank(); ++axis)
+    if (Dim extent = modelDim(type.shape()[axis]); !isOne(extent))
+      live.push_back({axis, extent});
+  return live;
+}
+
 /// Reshape and Flatten. Groups of axes with equal products of extents map to each other: within a
 /// group through the flat index, which the operand's extents divide.
 ExprRef MaskReader::reshape(const Place& place) {
@@ -229,8 +228,8 @@ ExprRef MaskReader::tile(const Place& place) {
     return nullptr;
   ExprVector index;
   for (unsigned axis = 0; axis < data.type().rank(); ++axis) {
-    Dim extent = IndexSpace::fromModel(data.type().shape()[axis]);
-    if (extent.isKnownEqual(place.value.type().shape()[axis]))
+    Dim extent = modelDim(data.type().shape()[axis]);
+    if (extent.isKnownEqual(modelDim(place.value.type().shape()[axis])))
       index.push_back(place.index[axis]);
     else if (isOne(extent))
       index.push_back(made.number(0));
@@ -244,7 +243,7 @@ ExprRef MaskReader::tile(const Place& place) {
 
 MaskReader::Window MaskReader::windowOf(const Node& node, unsigned axis) {
   const TensorType& type = node.operand(0)->type();
-  Window whole{Dim::fixed(0), IndexSpace::fromModel(type.shape()[axis]), 1, true};
+  Window whole{Dim::fixed(0), modelDim(type.shape()[axis]), 1, true};
   Window none{Dim::unknown(), Dim::unknown(), 0, false};
   unsigned rank = type.rank();
   auto positionOf = [&](llvm::ArrayRef<int64_t> axes) -> int64_t {
@@ -353,7 +352,7 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
   constexpr unsigned maxDepth = 12;
   if (!value.type().hasRank() || axis >= value.type().rank())
     return Dim::unknown();
-  Dim declared = IndexSpace::fromModel(value.type().shape()[axis]);
+  Dim declared = modelDim(value.type().shape()[axis]);
   const Node* node = value.producer();
   if (!declared.isUnknown() || !node || !node->op().isOnnx() || depth == maxDepth)
     return declared;
@@ -362,6 +361,14 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
   auto isSameRank = [&](const Value* operand) {
     return operand && operand->type().hasRank() && operand->type().rank() == rank;
   };
+  if (op == "Tile" && isSameRank(node->operand(0))) {
+    auto repeats = integerAt(node->operand(1), axis);
+    return repeats && isOne(*repeats) ? extentOf(*node->operand(0), axis, depth + 1) : declared;
+  }
+  if (op == "Expand" && node->operand(1) && node->operand(1)->type().dim(0).value() == rank) {
+    auto target = integerAt(node->operand(1), axis);
+    return target && target->isKnownEqual(space().extent(IndexVariable::Key)) ? *target : declared;
+  }
   if (op == "Slice")
     return isSameRank(node->operand(0)) ? slicedExtent(*node, axis, depth) : declared;
   bool isElementwise = llvm::StringSwitch<bool>(op)
@@ -405,7 +412,7 @@ bool MaskReader::assumptionsHold() const {
 
 /// An index that is read for all b, h, i and j does not leave the extent, or the graph would fail.
 void MaskReader::learnFrom(ExprRef index, const Dim& extent) {
-  Dim known = IndexSpace::fromModel(extent);
+  Dim known = modelDim(extent);
   if (shifts != 0 || !index->is(Kind::Integer) || index->variables == noIndices ||
       known.isUnknown() || !space().isNonNegative(index->dim))
     return;
@@ -468,7 +475,7 @@ ExprRef MaskReader::concat(const Place& place) {
         use.value()->type().rank() != place.index.size())
       return nullptr;
     starts.push_back(start);
-    start = start + IndexSpace::fromModel(use.value()->type().shape()[*axis]);
+    start = start + modelDim(use.value()->type().shape()[*axis]);
     if (start.isUnknown() && use.operandIndex() + 1 != place.node->operands().size())
       return nullptr;
   }
@@ -512,7 +519,7 @@ ExprRef MaskReader::pad(const Place& place) {
       index.push_back(place.index[axis]);
       continue;
     }
-    Dim extent = IndexSpace::fromModel(data.type().shape()[axis]);
+    Dim extent = modelDim(data.type().shape()[axis]);
     if (!place.index[axis]->is(Kind::Integer) || extent.isUnknown())
       return nullptr;
     Dim at = place.index[axis]->dim - *before;
@@ -548,7 +555,7 @@ ExprRef MaskReader::scatterND(const Place& place) {
   at.push_back(nullptr);
   ExprRef isUpdated = made.boolean(true);
   for (unsigned axis = 0; axis < rank; ++axis) {
-    Dim extent = IndexSpace::fromModel(updates->type().shape()[axis]);
+    Dim extent = modelDim(updates->type().shape()[axis]);
     if (!place.index[axis]->is(Kind::Integer) || extent.isUnknown() ||
         !countsUp(*indices, axis, rank))
       return nullptr;
@@ -570,7 +577,7 @@ bool MaskReader::countsUp(const Value& indices, unsigned axis, unsigned rank) {
                                           std::to_string(k))));
   at.push_back(made.number(axis));
   // An axis of one element is at 0.
-  ExprRef own = indices.type().shape()[axis].value() == 1 ? made.number(0) : at[axis];
+  ExprRef own = isOne(modelDim(indices.type().shape()[axis])) ? made.number(0) : at[axis];
   ++shifts;
   bool isOwn = read(indices, at) == own;
   --shifts;

@@ -34,7 +34,7 @@ ExprRef MaskReader::generated(const Place& place) {
     if (!first)
       return nullptr;
     Dim extent = data->type().dim(static_cast<int64_t>(*first + *position));
-    extent = IndexSpace::fromModel(extent);
+    extent = modelDim(extent);
     return extent.isUnknown() ? nullptr : made.integer(extent);
   }
   return nullptr;

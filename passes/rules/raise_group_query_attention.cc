@@ -97,6 +97,7 @@ public:
       query = &rotated(match, *query, heads, *rows, build);
       key = &rotated(match, *key, groups, *rows, build);
     }
+    Value* fresh[] = {key, value};
     if (length) {
       key = &build.node("ai.kvopt::AppendRows", {match[pastKey], *key, *length}, {}, "present_key");
       value = &build.node("ai.kvopt::AppendRows", {match[pastValue], *value, *length}, {},
@@ -122,9 +123,16 @@ public:
       if (node.results().size() > i + 1 && !node.result(i + 1).isUnused())
         replacements.push_back({&node.result(i + 1), presents[i]});
     auto failure = rewriter.replace(replacements);
-    if (failure)
+    if (failure) {
       rewriter.discard();
-    return failure;
+      return failure;
+    }
+    for (unsigned i : {0u, 1u}) {
+      refineCacheType(*presents[i], *fresh[i]);
+      if (Value* past = match.find(i == 0 ? pastKey : pastValue))
+        refineCacheType(*past, *fresh[i]);
+    }
+    return std::nullopt;
   }
 
 private:

@@ -74,6 +74,7 @@ public:
     Facts facts = factsOf(match);
     AttentionBuilder::AttentionParts parts;
     splitOperands(match, facts, build, parts);
+    Value* fresh[] = {parts.key, parts.value};
     if (Value* past = match.find(pastKey)) {
       parts.key = &build.concat(*past, *parts.key, 2);
       parts.value = &build.concat(match[pastValue], *parts.value, 2);
@@ -89,9 +90,16 @@ public:
       if (node.results().size() > i + 1 && !node.result(i + 1).isUnused())
         replacements.push_back({&node.result(i + 1), presents[i]});
     auto failure = rewriter.replace(replacements);
-    if (failure)
+    if (failure) {
       rewriter.discard();
-    return failure;
+      return failure;
+    }
+    for (unsigned i : {0u, 1u}) {
+      refineCacheType(*presents[i], *fresh[i]);
+      if (Value* past = match.find(i == 0 ? pastKey : pastValue))
+        refineCacheType(*past, *fresh[i]);
+    }
+    return std::nullopt;
   }
 
 private:

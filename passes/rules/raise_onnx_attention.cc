@@ -102,6 +102,7 @@ public:
     parts.query = heads(q, facts.heads, facts.width);
     parts.key = heads(k, facts.groups, facts.width);
     parts.value = heads(v, facts.groups, facts.valueWidth);
+    Value* fresh[] = {parts.key, parts.value};
     if (Value* past = match.find(pastKey)) {
       parts.key = &build.concat(*past, *parts.key, 2);
       parts.value = &build.concat(match[pastValue], *parts.value, 2);
@@ -125,9 +126,16 @@ public:
       if (node.results().size() > i + 1 && !node.result(i + 1).isUnused())
         replacements.push_back({&node.result(i + 1), presents[i]});
     auto failure = rewriter.replace(replacements);
-    if (failure)
+    if (failure) {
       rewriter.discard();
-    return failure;
+      return failure;
+    }
+    for (unsigned i : {0u, 1u}) {
+      refineCacheType(*presents[i], *fresh[i]);
+      if (Value* past = match.find(i == 0 ? pastKey : pastValue))
+        refineCacheType(*past, *fresh[i]);
+    }
+    return std::nullopt;
   }
 
 private:

@@ -13,6 +13,8 @@
 #include "passes/lowering/kvopt_lowering.h"
 #include "passes/target.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <fmt/format.h>
 #include <map>
 
@@ -105,12 +107,13 @@ private:
     return dependsOnPresent(site);
   }
 
+  /// Joined rows are as wide as the new ones, whatever a past's type says.
   static bool readsAllColumns(const CacheUpdate& update) {
-    for (size_t i = 0; i < update.layout.axes.size(); ++i)
-      if (update.layout.axes[i] == "D")
-        return update.firstColumn == 0 &&
-               update.columns.isKnownEqual(update.past->type().dim(static_cast<int64_t>(i)));
-    return false;
+    const auto* columns = llvm::find(update.freshLayout.axes, "D");
+    if (columns == update.freshLayout.axes.end() || update.firstColumn != 0)
+      return false;
+    int64_t axis = columns - update.freshLayout.axes.begin();
+    return update.columns.isKnownEqual(update.fresh->type().dim(axis));
   }
 
   /// The fused node produces both presents: none of its operands may depend on them, and whoever

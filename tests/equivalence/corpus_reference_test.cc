@@ -42,7 +42,7 @@ protected:
     SessionOptions options;
     options.batch = valueOrThrow(referenceBatch(steps));
     if (!driven.manifest.capacityValue)
-      options.capacity = referenceLength(steps);
+      options.capacity = std::max(referenceLength(steps), recordedCapacity(driven, steps));
     options.poison = true;
     auto session = Session::create(*driven.model, registries.kernels, driven.manifest, options);
     if (!session)
@@ -55,6 +55,17 @@ protected:
     for (const StepComparison& step : report.steps)
       EXPECT_GE(step.outputs.size(), 1u);
     return "";
+  }
+
+  /// Rows of the caches that are fed to the first step: of caches of static capacity, that.
+  static int64_t recordedCapacity(const DrivenModel& driven,
+                                  const std::vector<ReferenceStep>& steps) {
+    int64_t rows = 0;
+    for (const ManifestCache& cache : driven.manifest.caches)
+      for (const auto& [name, data] : steps.front().inputs)
+        if (cache.kind == CacheKind::Self && name == cache.past)
+          rows = std::max(rows, data->shape()[static_cast<size_t>(cache.sequenceAxis)]);
+    return rows;
   }
 
   /// Half precision is recorded to 2e-2, everything else to 1e-4.

@@ -12,7 +12,7 @@ TEST(ContribNormalizationShapes, Embedding) {
        "float16[B, S, D]; int32[B]; float16[B, S, D]"},
       {17, "int32[S] ids, float[V, D] t, float[D] w", "",
        "y = com.microsoft.EmbedLayerNormalization(ids, \"\", t, t, \"\", w, w)",
-       "error: operand 0 has rank 1, not 2"},
+       "error: operand 0 is int32[S], its rank should be 2"},
   });
 }
 

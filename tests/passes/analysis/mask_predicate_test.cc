@@ -154,6 +154,14 @@ const MaskCase cases[] = {
      "  big = Neg (low)\n  c = Where (causal, none, low)\n  d = Where (pad, none, big)\n"
      "  mask = Add (c, d)",
      "j <= i + P; plus a bias of 3.40282e+38", Proof::Unproven, 0, other, "float"},
+    {"SquareExpandedToTheKeys",
+     "  key0 = Constant <value = int64[1] {0}> ()\n  one1 = Constant <value = int64[1] {1}> ()\n"
+     "  column = Unsqueeze (rows, key0)\n  after = Add (rows, one)\n"
+     "  down = Unsqueeze (after, one1)\n  square = Less (column, down)\n"
+     "  both = Constant <value = int64[2] {0, 1}> ()\n  t1 = Unsqueeze (t, key0)\n"
+     "  shape = Concat <axis = 0> (one1, one1, s1, t1)\n  wide = Unsqueeze (square, both)\n"
+     "  mask = Expand (wide, shape)",
+     "j <= i + P", Proof::Proved},
     {"OddTable",
      "  three = Constant <value = int64 {3}> ()\n  x = Mod (i, three)\n  y = Mod (j, three)\n"
      "  r = Gather <axis = 0> (odd, x)\n  mask = And (causal, causal)",
