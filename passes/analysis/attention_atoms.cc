@@ -44,6 +44,7 @@ std::optional<Pair> rowsOf(const ScoreRegion& region, llvm::ArrayRef<Dim> scores
   for (Node* node : region.inner) {
     const TensorType& type = node->result().type();
     if (type.hasRank() && type.rank() == 4 && type.shape()[0].isKnownEqual(scores[0]) &&
+        type.shape()[1].value() != 1 && type.shape()[2].value() != 1 &&
         (type.shape()[1] * type.shape()[2]).isKnownEqual(scores[1]))
       return Pair(type.shape()[1], type.shape()[2]);
   }
@@ -115,7 +116,8 @@ std::optional<AttentionAtoms> atomsOf(const ScoreRegion& region) {
   // With nothing to go by, a fixed number is the heads of one sequence, an open one is a batch.
   const Dim flat = type.shape()[0], one = Dim::fixed(1);
   std::optional<Pair> heads = headsOf(region, flat);
-  std::optional<Pair> rows = heads ? std::nullopt : rowsOf(region, type.shape());
+  bool hasOneHead = !heads || heads->second.value() == 1;
+  std::optional<Pair> rows = hasOneHead ? rowsOf(region, type.shape()) : std::nullopt;
   if (!heads)
     heads = flat.value() && !rows ? Pair(one, flat) : Pair(flat, one);
   atoms.extents = {heads->first, heads->second};

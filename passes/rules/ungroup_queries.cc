@@ -33,6 +33,14 @@ llvm::SmallVector<Stacking, 2> stackingsOf(Value& query) {
   llvm::ArrayRef<Dim> own = type.shape();
   for (const MovementStop& stop : movementChain(query)) {
     llvm::ArrayRef<Dim> shape = stop.map.source();
+    if (shape.size() == 3 && own[1].value() == 1 && shape[0].isKnownEqual(own[0])) {
+      // A projection, of which each row holds a position's heads.
+      std::optional<Dim> together = shape[2].dividedBy(own[3]);
+      if (together && together->value() != 1 && (*together * shape[1]).isKnownEqual(own[2]) &&
+          stop.map.isReshape())
+        found.push_back({stop.value, *together, shape[1], Repeat::Entries});
+      continue;
+    }
     if ((shape.size() != 4 && shape.size() != 5) || !shape[0].isKnownEqual(own[0]) ||
         !shape.back().isKnownEqual(own[3]) || !stop.map.isReshape())
       continue;
