@@ -47,7 +47,7 @@ public:
   }
 
   Value& number(double value) {
-    return graph().addConstant("number", floatScalar(ElementType::Float32, value));
+    return graph().addConstant("number", floatScalar(ElementType::Float, value));
   }
   Value& integers(llvm::ArrayRef<int64_t> values) {
     return graph().addConstant("integers", int64Tensor(values));

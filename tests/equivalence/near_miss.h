@@ -13,7 +13,7 @@
 
 namespace kvopt {
 
-struct NearMiss {
+struct Mutation {
   std::string name;
   const char* model; ///< folder under models/
   std::function<void(MutatedDecoder&)> mutate;
@@ -39,7 +39,7 @@ inline std::vector<Tensor> randomInputs(const Model& model, const Point& point,
     tensors.push_back(valueOrThrow(Tensor::create(allocator, input->type().elementType(), shape)));
     const TensorView& view = tensors.back().view;
     for (int64_t i = 0; i < view.elementCount(); ++i) {
-      if (view.element == ElementType::Float32)
+      if (view.element == ElementType::Float)
         view.as<float>()[i] = normal(random);
       else
         view.as<int64_t>()[i] = static_cast<int64_t>(random() % 2);
@@ -64,7 +64,7 @@ inline std::vector<std::string> outputsAt(const Model& model, const Point& point
   return outputs;
 }
 
-class NearMissTest : public testing::TestWithParam<NearMiss> {
+class NearMissTest : public testing::TestWithParam<Mutation> {
 protected:
   void expectRefusedAndLeftAsItWas() {
     MutatedDecoder decoder(modelFolder(GetParam().model) + "/model.onnx", registries);
@@ -123,7 +123,7 @@ protected:
   Registries registries;
 };
 
-inline std::string nearMissName(const testing::TestParamInfo<NearMiss>& parameter) {
+inline std::string nearMissName(const testing::TestParamInfo<Mutation>& parameter) {
   return parameter.param.name;
 }
 

@@ -60,8 +60,8 @@ void setLengthSymbol(Value& past, const char* symbol) {
   past.setType(type);
 }
 
-std::vector<NearMiss> misses() {
-  std::vector<NearMiss> list;
+std::vector<Mutation> mutations() {
+  std::vector<Mutation> list;
   for (const char* model : {llama, gpt2}) {
     for (bool ofKeys : {true, false}) {
       auto add = [&](const char* name, std::function<void(MutatedDecoder&, Node&)> change,
@@ -210,7 +210,8 @@ class NearMissCacheTest : public NearMissTest {};
 
 TEST_P(NearMissCacheTest, IsRefusedWithItsReasonAndLeftAsItWas) { expectRefusedAndLeftAsItWas(); }
 
-INSTANTIATE_TEST_SUITE_P(Mutations, NearMissCacheTest, testing::ValuesIn(misses()), nearMissName);
+INSTANTIATE_TEST_SUITE_P(Mutations, NearMissCacheTest, testing::ValuesIn(mutations()),
+                         nearMissName);
 
 } // namespace
 } // namespace kvopt
