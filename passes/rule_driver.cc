@@ -63,8 +63,15 @@ private:
       queue.push_back(&node);
   }
 
+  bool isLeftAlone(const Node& root, const Rule& rule) const {
+    return options.leftAlone && rule.group() == RuleGroup::Raise &&
+           options.leftAlone->contains(journalName(root));
+  }
+
   const RuleRegistry::Entry* tryNode(Node& node) {
     for (const RuleRegistry::Entry* entry : byRoot.find(node.op())->second) {
+      if (isLeftAlone(node, *entry->rule))
+        continue;
       NearMiss miss;
       NearMiss* listener = options.nearMisses ? &miss : nullptr;
       bool gaveUp = false;
@@ -84,7 +91,7 @@ private:
   bool apply(const RuleRegistry::Entry& entry, const Match& match, NearMiss& miss) {
     llvm::SmallVector<Node*, 16> around;
     Node& root = match.root();
-    std::string rootName = root.name().empty() ? root.result().name().str() : root.name().str();
+    std::string rootName = journalName(root);
     {
       Rewriter rewriter(graph, entry.rule->name().str(), journal, rootName);
       std::optional<MatchFailure> failure = entry.rule->rewrite(match, rewriter);

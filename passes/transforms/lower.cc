@@ -66,6 +66,8 @@ public:
       return refusal(*firstRefused, refused, refused + chosen.size());
     if (chosen.empty())
       return llvm::Error::success();
+    for (const AttentionSite* site : chosen)
+      context.lowered.push_back(site->layer);
     // Whoever drives the model must feed the caches of the other sites too.
     SiteList others;
     for (const AttentionSite& site : context.sites)
