@@ -203,6 +203,21 @@ ExitCode refused(const RewriteOptions& options, const CommandContext& context,
   return ExitCode::Different;
 }
 
+/// The roots of attention that was raised and then not lowered.
+llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
+  llvm::StringMap<std::string> roots = raisedRoots(passes.journal, [&](llvm::StringRef name) {
+    const RuleRegistry::Entry* entry = passes.rules.find(name);
+    return entry && entry->rule->group() == RuleGroup::Raise;
+  });
+  llvm::StringSet<> names;
+  for (const AttentionSite& site : passes.sites)
+    if (site.node->op() == OpName("ai.kvopt::Sdpa") &&
+        !llvm::is_contained(passes.lowered, site.layer))
+      if (std::string root = roots.lookup(site.node->name()); !root.empty())
+        names.insert(root);
+  return names;
+}
+
 llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandContext& context) {
   const Registries& registries = context.registries;
   auto start = std::chrono::steady_clock::now();
@@ -220,24 +235,34 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   outcome.before = countOps((*model)->graph());
   outcome.opsetBefore = (*model)->graph().opsetVersion();
 
+  PassContext passes(registries.rules, registries.targets);
+  NearMissList misses = listenToRaising(registries);
+  passes.nearMisses = &misses;
+  passes.matcher = options.matcher;
   PassManagerOptions settings;
   settings.printAfter = options.printAfter;
   settings.print = [](const std::string& header, const std::string& text) {
     fmt::print(stderr, "// ----- {} -----\n{}", header, text);
   };
-  PassContext passes(registries.rules, registries.targets);
-  NearMissList misses = listenToRaising(registries);
-  passes.nearMisses = &misses;
-  passes.matcher = options.matcher;
   if (llvm::Error error = disable(options.disabled, registries, passes, settings))
     return error;
   PassManager manager(registries.passes, settings);
   if (llvm::Error error = manager.addPipeline(pipelineFor(options)))
     return error;
-  if (llvm::Error error = manager.run(**model, passes)) {
+  llvm::Error lowered = manager.run(**model, passes);
+  // Sites that are not rewritten keep the spelling they came in: recovered anew without them.
+  if (llvm::StringSet<> others = lowered ? llvm::StringSet<>() : sitesToLeaveAlone(passes);
+      !others.empty() && passes.manifest) {
+    if (model = importModel(options.model, registries.ops); !model)
+      return model.takeError();
+    passes.restart();
+    passes.leftAlone = std::move(others);
+    lowered = manager.run(**model, passes);
+  }
+  if (lowered) {
     if (passes.statistics["lower"]["refused"] == 0)
-      return withFile(std::move(error), options.model);
-    return refused(options, context, passes.sites, takeDiagnostic(std::move(error)).message);
+      return withFile(std::move(lowered), options.model);
+    return refused(options, context, passes.sites, takeDiagnostic(std::move(lowered)).message);
   }
   if (!passes.manifest)
     return refused(options, context, passes.sites,

@@ -7,6 +7,14 @@
 
 namespace kvopt {
 
+void PassContext::restart() {
+  journal.entries.clear();
+  statistics.clear();
+  sites.clear();
+  manifest.reset();
+  lowered.clear();
+}
+
 void PassRegistry::add(PassInfo info) {
   assert(!find(info.name) && "pass names are unique");
   infos.push_back(std::move(info));
@@ -38,6 +46,7 @@ llvm::Error applyRuleList(Model& model, llvm::ArrayRef<const RuleRegistry::Entry
   RuleDriverOptions options;
   options.matcher = context.matcher;
   options.nearMisses = context.nearMisses;
+  options.leftAlone = &context.leftAlone;
   size_t journaled = context.journal.entries.size();
   // The definitions of kvopt's operators are found only where their domain is imported.
   bool isImported = model.opsets.count(kvoptDomain) != 0;

@@ -9,6 +9,7 @@
 #include "passes/site.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <functional>
 #include <map>
@@ -34,13 +35,20 @@ struct PassContext {
   /// Where near misses go; null when nobody listens.
   NearMissList* nearMisses = nullptr;
 
+  /// Nodes, as the journal calls them, that stay in the model's own spelling.
+  llvm::StringSet<> leftAlone;
+
   Journal journal;
   /// Counters by pass, in the order of first use.
   std::map<std::string, std::map<std::string, int64_t>> statistics;
   /// Set by `detect-sites`.
   SiteList sites;
-  /// Set by `lower`.
+  /// Set by `lower`: what drives the lowered model, and the layers of `sites` that were lowered.
   std::optional<Manifest> manifest;
+  std::vector<unsigned> lowered;
+
+  /// Forgets what passes wrote, for another run from the start; keeps what the caller asked for.
+  void restart();
 
   void count(llvm::StringRef pass, llvm::StringRef counter, int64_t by = 1) {
     statistics[pass.str()][counter.str()] += by;

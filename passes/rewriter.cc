@@ -18,6 +18,21 @@ unsigned Journal::applications(llvm::StringRef rule) const {
       llvm::count_if(entries, [&](const JournalEntry& entry) { return entry.rule == rule; }));
 }
 
+llvm::StringMap<std::string> raisedRoots(const Journal& journal,
+                                         llvm::function_ref<bool(llvm::StringRef rule)> isRaising) {
+  llvm::StringMap<std::string> roots;
+  for (const JournalEntry& entry : journal.entries) {
+    std::string root = roots.lookup(entry.root);
+    if (root.empty() && isRaising(entry.rule))
+      root = entry.root;
+    if (root.empty())
+      continue;
+    for (llvm::StringRef created : entry.created)
+      roots[created.split(' ').second] = root;
+  }
+  return roots;
+}
+
 Rewriter::Rewriter(Graph& graph, std::string ruleName, Journal& journalToFill,
                    llvm::StringRef rootName)
     : edited(graph), journal(journalToFill) {

@@ -5,6 +5,8 @@
 #include "passes/match.h"
 #include "passes/reason.h"
 
+#include "llvm/ADT/StringMap.h"
+
 #include <functional>
 
 namespace kvopt {
@@ -21,6 +23,11 @@ struct Journal {
   std::vector<JournalEntry> entries;
   unsigned applications(llvm::StringRef rule) const;
 };
+
+/// From the name of each node that exists thanks to a raising rule, also when other rules replaced
+/// it since, to the root that the first of those rules was applied at. Linear in the journal.
+llvm::StringMap<std::string> raisedRoots(const Journal& journal,
+                                         llvm::function_ref<bool(llvm::StringRef rule)> isRaising);
 
 /// Metadata keys of nodes that rules create.
 inline constexpr const char* ruleMetadataKey = "kvopt.rule";

@@ -63,8 +63,15 @@ private:
       queue.push_back(&node);
   }
 
+  bool isLeftAlone(const Node& root, const Rule& rule) const {
+    return options.leftAlone && rule.group() == RuleGroup::Raise &&
+           options.leftAlone->contains(labelOf(root));
+  }
+
   const RuleRegistry::Entry* tryNode(Node& node) {
     for (const RuleRegistry::Entry* entry : byRoot.find(node.op())->second) {
+      if (isLeftAlone(node, *entry->rule))
+        continue;
       NearMiss miss;
       bool isWanted = options.nearMisses && options.nearMisses->listensTo(entry->rule->name());
       NearMiss* listener = isWanted ? &miss : nullptr;

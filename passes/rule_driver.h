@@ -4,6 +4,8 @@
 #include "passes/explain.h"
 #include "passes/rule.h"
 
+#include "llvm/ADT/StringSet.h"
+
 namespace kvopt {
 
 struct RuleDriverOptions {
@@ -12,6 +14,8 @@ struct RuleDriverOptions {
   unsigned applicationsPerNode = 16;
   /// Where near misses go; null when nobody listens.
   NearMissList* nearMisses = nullptr;
+  /// Roots, as the journal calls them, at which no rule of group Raise may be applied; may be null.
+  const llvm::StringSet<>* leftAlone = nullptr;
 };
 
 struct RuleDriverResult {

@@ -185,13 +185,15 @@ void refuseSharedCaches(SiteList& sites) {
   }
 }
 
-/// One past length has to serve all caches.
+/// One past length has to serve all caches, but for those that bring their own.
 void refuseOtherLengths(SiteList& sites) {
   const CacheUpdate* first = nullptr;
   for (AttentionSite& site : sites) {
     if (!site.isMatched() || !site.grows())
       continue;
     for (const CacheUpdate* update : {&*site.key, &*site.value}) {
+      if (update->pastLength)
+        continue;
       if (!first)
         first = update;
       const Dim& expected = first->past->type().dim(first->axis);

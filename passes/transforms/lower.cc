@@ -67,6 +67,8 @@ public:
       return refusal(*firstRefused, refused, refused + chosen.size());
     if (chosen.empty())
       return llvm::Error::success();
+    for (const AttentionSite* site : chosen)
+      context.lowered.push_back(site->layer);
     // Whoever drives the model must feed the caches that stay as they are too.
     Manifest unrewritten = drivingManifest(model.graph(), context.sites);
     auto manifest = target->lower(model, chosen, options, context.journal);
