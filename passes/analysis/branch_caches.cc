@@ -17,7 +17,7 @@ const Graph& outermostGraph(const Graph& graph) {
 
 bool isExclusive(const Node& a, const Node& b) {
   // The subgraph of each node that holds `a`.
-  llvm::SmallDenseMap<const Node*, const Graph*, 4> around;
+  llvm::DenseMap<const Node*, const Graph*> around;
   for (const Graph* graph = &a.graph(); graph->parentNode(); graph = &graph->parentNode()->graph())
     around[graph->parentNode()] = graph;
   for (const Graph* graph = &b.graph(); graph->parentNode(); graph = &graph->parentNode()->graph())

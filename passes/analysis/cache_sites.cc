@@ -72,15 +72,20 @@ public:
     CacheTrace valueTrace = tracer.trace(value, node);
     site.kind = keyTrace.kind == SiteKind::None ? valueTrace.kind : keyTrace.kind;
     site.failure = keyTrace.failure ? keyTrace.failure : valueTrace.failure;
-    // What is computed outside needs no cache of its own to be read.
-    if (site.kind == SiteKind::Cross && !(keyTrace.update && valueTrace.update))
-      keyTrace.update = valueTrace.update = std::nullopt;
-    if (!site.failure)
-      site.failure = combine(keyTrace, valueTrace);
-    if (site.failure || !keyTrace.update)
+    if (!keyTrace.update || !valueTrace.update) {
+      // What is computed outside needs no cache of its own to be read.
+      if (!site.failure && site.kind != SiteKind::Cross && (keyTrace.update || valueTrace.update))
+        site.failure = failureAt(ReasonCode::NotACacheConcat, keyTrace.update ? value : key,
+                                 "keys and values that are both cached",
+                                 keyTrace.update ? "only the keys are" : "only the values are");
       return std::move(site);
-    site.key = std::move(keyTrace.update);
-    site.value = std::move(valueTrace.update);
+    }
+    if (!site.failure)
+      site.failure = combine(*keyTrace.update, *valueTrace.update);
+    if (site.failure)
+      return std::move(site);
+    site.key.emplace(std::move(*keyTrace.update));
+    site.value.emplace(std::move(*valueTrace.update));
     if (site.grows())
       site.shapeReader = tracer.shapeReader(*site.key, *site.value);
     if (site.key->repeats.value() != 1 && !site.keyHeads.isUnknown())
@@ -90,15 +95,7 @@ public:
   }
 
 private:
-  std::optional<MatchFailure> combine(const CacheTrace& key, const CacheTrace& value) {
-    if (key.update.has_value() != value.update.has_value())
-      return failureAt(ReasonCode::NotACacheConcat, *node.operand(key.update ? 2 : 1),
-                       "keys and values that are both cached",
-                       key.update ? "only the keys are" : "only the values are");
-    if (!key.update)
-      return std::nullopt;
-    const CacheUpdate& ofKeys = *key.update;
-    const CacheUpdate& ofValues = *value.update;
+  std::optional<MatchFailure> combine(const CacheUpdate& ofKeys, const CacheUpdate& ofValues) {
     site.policy = ofKeys.policy;
     if (ofKeys.policy != ofValues.policy)
       return failureAt(
