@@ -252,7 +252,7 @@ void PlanBuilder::groupBranchResults(int64_t index) {
     if (slot != none)
       newGroup(Group::Kind::OnDemand, slot, index);
   for (const ExecutionPlan::Branch& branch : step.branches) {
-    llvm::SmallDenseMap<unsigned, unsigned, 8> groupByStorage;
+    llvm::DenseMap<unsigned, unsigned> groupByStorage;
     for (unsigned result = 0; result < step.results.size(); ++result) {
       if (step.results[result] == none)
         continue;
