@@ -22,8 +22,18 @@ enum class Mover {
   Gather
 };
 
+/// Whether each number comes out as it goes in.
+bool keepsNumbers(ElementType from, ElementType to) {
+  bool isHalf = from == ElementType::Float16 || from == ElementType::BFloat16;
+  return from == to || (isHalf && (to == ElementType::Float || to == ElementType::Double)) ||
+         (from == ElementType::Float && to == ElementType::Double);
+}
+
 Mover moverOf(const Node& node) {
   if (!node.op().isOnnx() || !node.operand(0))
+    return Mover::None;
+  if ((node.op() == "Cast" || node.op() == "CastLike") &&
+      !keepsNumbers(node.operand(0)->type().elementType(), node.result().type().elementType()))
     return Mover::None;
   return llvm::StringSwitch<Mover>(node.op().type())
       .Cases("Cast", "CastLike", "Identity", Mover::Same)

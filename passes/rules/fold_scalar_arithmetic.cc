@@ -31,8 +31,8 @@ std::optional<Numbers> knownNumbers(const Value& value) {
   if (const TensorData* tensor = value.constant()) {
     if (tensor->elementCount() == 0 || tensor->elementCount() > mostElements)
       return std::nullopt;
-    numbers.shape.assign(tensor->shape().begin(), tensor->shape().end());
     if (auto reals = floatValues(*tensor, mostElements)) {
+      numbers.shape.assign(tensor->shape().begin(), tensor->shape().end());
       numbers.elements.assign(reals->begin(), reals->end());
       return numbers;
     }

@@ -201,7 +201,8 @@ private:
     if (!keepsShape(match[scores], *chain, failure))
       return std::nullopt;
     Plan plan{std::move(*chain), {}};
-    if (!chooseOperands(plan, match[v], failure) || !shapesAgree(plan, match[v], failure))
+    if (!nothingIsRounded(match, plan.chain, match[v], failure) ||
+        !chooseOperands(plan, match[v], failure) || !shapesAgree(plan, match[v], failure))
       return std::nullopt;
     if (Value* column = match.find(sinks)) {
       plan.sinks = onePerHead(*column, plan.query->type().dim(1), failure);
@@ -230,6 +231,27 @@ private:
         continue;
       failure = {ReasonCode::ValueEscapes, nameOf(*node), "no reader outside the matched nodes",
                  reader, ""};
+      return false;
+    }
+    return true;
+  }
+
+  /// Scores and probabilities are nowhere held in fewer bits than the values are: Sdpa would not
+  /// round them.
+  static bool nothingIsRounded(const Match& match, const ScoreChain& chain, const Value& values,
+                               MatchFailure& failure) {
+    ElementType storage = values.type().elementType();
+    llvm::SmallVector<Node*, 16> nodes(chain.nodes.begin(), chain.nodes.end());
+    nodes.append(match.nodes().begin(), match.nodes().end());
+    for (Node* node : nodes) {
+      ElementType type = node->result().type().elementType();
+      if (!node->is("Cast") || !isFloatingPoint(type) || type == storage ||
+          type == ElementType::Float || type == ElementType::Double)
+        continue;
+      failure = {ReasonCode::DtypeMix, nameOf(*node),
+                 "scores and probabilities at least as precise as the values (" +
+                     onnxName(storage).str() + ")",
+                 onnxName(type).str(), ""};
       return false;
     }
     return true;

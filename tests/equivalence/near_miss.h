@@ -20,6 +20,8 @@ struct Mutation {
   const char* reason; ///< the code that one of the sites is refused with
 };
 
+inline void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }
+
 using Point = std::map<std::string, int64_t>;
 
 /// Random contents for every input: integers are 0 or 1, which any vocabulary, mask and position
@@ -71,7 +73,10 @@ protected:
     GetParam().mutate(decoder);
     std::string path = write(*decoder.model);
 
-    RecoveredModel recovered = valueOrThrow(recoverModel(path, registries));
+    NearMissList misses = listenToRaising(registries);
+    RecoveryOptions options;
+    options.nearMisses = &misses;
+    RecoveredModel recovered = valueOrThrow(recoverModel(path, registries, options));
     const Target& target = *registries.targets.find("kvopt");
     std::vector<std::string> reasons;
     for (const AttentionSite& site : recovered.context->sites)

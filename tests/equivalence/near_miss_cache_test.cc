@@ -123,7 +123,7 @@ std::vector<Mutation> mutations() {
             betweenCacheAndAttention(d, concat,
                                      [&](Value& all) -> Value& { return backwards(d, all); });
           },
-          "not-a-cache-concat");
+          "axis-unproven");
       add(
           "HeadsSwapped",
           [](MutatedDecoder& d, Node& concat) {
@@ -135,7 +135,7 @@ std::vector<Mutation> mutations() {
                            MutatedDecoder::attributeList("axis", 1));
             });
           },
-          "not-a-cache-concat");
+          "axis-unproven");
       add(
           "PastOutputAsWell", [](MutatedDecoder& d, Node& concat) { d.expose(*concat.operand(0)); },
           "cache-escapes");
@@ -191,7 +191,7 @@ std::vector<Mutation> mutations() {
             return d.add("Reshape", {&back, &d.add("Shape", {&transposed})});
           });
         },
-        "not-a-cache-concat");
+        "axis-unproven");
     add(
         "MaskFromTheCache",
         [](MutatedDecoder& d) {

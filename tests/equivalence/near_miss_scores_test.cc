@@ -118,16 +118,17 @@ std::vector<Mutation> mutations() {
             return castTo(d, castTo(d, masked, ElementType::Float16), ElementType::Float);
           });
         },
-        "pattern-mismatch");
+        "dtype-mix");
     add(
         "FillThatDoesNotMask",
         [](MutatedDecoder& d, SpelledAttention& a) {
+          Value& mask = *a.masking->operand(1);
           d.wrapOperand(*a.softmax, 0, [&](Value& masked) -> Value& {
-            Value& keep = d.add("Less", {&masked, &d.number(0)});
+            Value& keep = d.add("Less", {&d.number(-1), &mask});
             return d.add("Where", {&keep, &masked, &d.number(-3)});
           });
         },
-        "pattern-mismatch");
+        "mask-fill-inexact");
     add(
         "GuardThatGivesOnes",
         [](MutatedDecoder& d, SpelledAttention& a) {
@@ -146,13 +147,13 @@ std::vector<Mutation> mutations() {
         },
         "pattern-mismatch");
     add(
-        "QueryPlusKeysProduct",
+        "ScoresAddedToThemselves",
         [](MutatedDecoder& d, SpelledAttention& a) {
           d.wrapResult(*a.scores, [&](Value& scores) -> Value& {
             return d.add("Add", {&scores, &scores});
           });
         },
-        "pattern-mismatch");
+        "cache-escapes");
   }
   return list;
 }

@@ -102,6 +102,8 @@ struct ShippedModel {
   unsigned sites;
 };
 
+inline void PrintTo(const ShippedModel& model, std::ostream* out) { *out << model.name; }
+
 /// Tests that run for every model that ships with the project.
 class ShippedModelTest : public testing::TestWithParam<ShippedModel> {
 protected:

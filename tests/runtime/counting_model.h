@@ -11,12 +11,15 @@ namespace kvopt::test {
 
 class CountingModel {
 public:
-  explicit CountingModel(const std::string& scoreOffset = "1") {
+  explicit CountingModel(const std::string& scoreOffset = "1",
+                         const std::string& pastName = "past") {
     registerAll(ops);
     registerAll(kernels);
     const std::string text = R"(
 <ir_version: 8, opset_import: ["" : 17]>
-g (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, P, 1] past)
+g (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, P, 1] )" +
+                             pastName +
+                             R"()
   => (float[B, S, 8] logits, float[B, N, 1] present)
 <int64 depth = {8}, float[2] values = {0, 1}, int64 one = {)" +
                              scoreOffset + R"(}, int64 eight = {8}, int64[1] last = {2}>
@@ -26,13 +29,15 @@ g (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, P, 1] past)
   logits = OneHot(wrapped, depth, values)
   tokens = Cast <to = 1> (input_ids)
   rows = Unsqueeze(tokens, last)
-  present = Concat <axis = 1> (past, rows)
+  present = Concat <axis = 1> ()" +
+                             pastName +
+                             R"(, rows)
 })";
     model = llvm::cantFail(readText(text, ops));
     llvm::cantFail(inferShapes(model->graph()));
     manifest.contract = CacheContract::Growing;
     ManifestCache cache;
-    cache.past = "past";
+    cache.past = pastName;
     cache.present = "present";
     cache.shape = {std::string("B"), std::string("P"), int64_t{1}};
     cache.sequenceAxis = 1;

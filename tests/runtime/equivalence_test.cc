@@ -76,11 +76,12 @@ TEST(Equivalence, PlansThatDoNotFit) {
 TEST(Equivalence, CachesWithoutACounterpart) {
   const test::CountingModel counting;
   auto a = counting.session(2);
-  Manifest values = counting.manifest;
+  const test::CountingModel other("1", "earlier");
+  Manifest values = other.manifest;
   values.caches[0].role = CacheRole::Value;
   SessionOptions options;
   options.batch = 2;
-  auto b = llvm::cantFail(Session::create(*counting.model, counting.kernels, values, options));
+  auto b = llvm::cantFail(Session::create(*other.model, other.kernels, values, options));
   EXPECT_THAT(refusal(*a, *b, plan()), testing::HasSubstr("no counterpart"));
 }
 

@@ -352,9 +352,12 @@ TEST(InPlaceKvSdpa, RefusesOperandsThatDisagree) {
     p.pastValue = random({1, 2, 8, 8});
   });
   expectRefused("8 key rows and 9 value rows", [](P p) { p.pastValue = random({2, 2, 9, 8}); });
-  const char* ranks = "must have rank 4";
-  expectRefused(ranks, [](P p) { p.keyNew = random({2, 2, 16}); });
-  expectRefused(ranks, [](P p) { p.pastValue = random({2, 2, 8, 8, 1}); });
+  expectRefused("new rows of rank 3 and a cache of rank 4", [](P p) {
+    p.keyNew = random({2, 2, 16});
+  });
+  expectRefused("new rows of rank 4 and a cache of rank 5", [](P p) {
+    p.pastValue = random({2, 2, 8, 8, 1});
+  });
 }
 
 TEST(InPlaceKvSdpa, RefusesElementTypes) {
@@ -401,8 +404,10 @@ TEST(InPlaceKvSdpa, RefusesMasks) {
 TEST(InPlaceKvSdpa, RefusesAxesItDoesNotKnow) {
   AttentionProblem problem{AttentionCase()};
   const TestTensor key = problem.pastKey.clone();
-  expectError(problem.call().attr("value_axis", 3).run(), "value_axis 3");
-  expectError(problem.call().attr("key_axis", 1).run(), "key_axis 1");
+  expectError(problem.call().attr("value_axis", 3).run(),
+              "values with the sequence on the last axis");
+  expectError(problem.call().attr("key_axis", 1).run(), "differ in batch size or heads");
+  expectError(problem.call().attr("key_axis", 4).run(), "key_axis 4");
   expectError(problem.call().attr("window", -1).run(), "a window of -1 rows");
   EXPECT_TRUE(problem.pastKey.sameBytes(key));
 }
