@@ -67,10 +67,10 @@ std::vector<NamedAttribute> only(const char* name, Attribute value) {
 
 double defaultScale(int64_t width) { return 1.0 / std::sqrt(static_cast<double>(width)); }
 
-void refineCacheType(Value& cache, const Value& rows, unsigned sequenceAxis) {
+bool refineCacheType(Value& cache, const Value& rows, unsigned sequenceAxis) {
   const TensorType& type = cache.type();
   if (!type.hasRank() || !rows.type().hasRank() || type.rank() != rows.type().rank())
-    return;
+    return false;
   Shape shape(type.shape().begin(), type.shape().end());
   bool refined = false;
   for (unsigned axis = 0; axis < shape.size(); ++axis) {
@@ -82,6 +82,7 @@ void refineCacheType(Value& cache, const Value& rows, unsigned sequenceAxis) {
   }
   if (refined)
     cache.setType(TensorType(type.elementType(), std::move(shape)));
+  return refined;
 }
 
 Value& AttentionBuilder::value(const BuilderOperand& operand) {

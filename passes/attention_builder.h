@@ -80,8 +80,9 @@ private:
 };
 
 /// Writes the fixed extents of new rows into the type of the past or present that has to share all
-/// but the sequence's, where that names them only. Exporters do: "kv_cache_dim".
-void refineCacheType(Value& cache, const Value& rows, unsigned sequenceAxis = 2);
+/// but the sequence's, where that names them only. Exporters do: "kv_cache_dim". Returns whether
+/// there was something to write.
+bool refineCacheType(Value& cache, const Value& rows, unsigned sequenceAxis = 2);
 
 /// int64 constants for BuilderOperand.
 inline TensorRef ints(llvm::ArrayRef<int64_t> values) { return int64Tensor(values); }

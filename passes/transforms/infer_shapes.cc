@@ -1,5 +1,7 @@
 // Symbolic types of every value.
+#include "ir/op.h"
 #include "ir/shape_inference.h"
+#include "passes/attention_builder.h"
 #include "passes/pass.h"
 
 namespace kvopt {
@@ -7,7 +9,33 @@ namespace {
 
 class InferShapes final : public Pass {
 public:
-  llvm::Error run(Model& model, PassContext&) override { return inferShapes(model.graph()); }
+  llvm::Error run(Model& model, PassContext&) override {
+    if (llvm::Error error = inferShapes(model.graph()))
+      return error;
+    return refineInputs(model.graph()) ? inferShapes(model.graph()) : llvm::Error::success();
+  }
+
+private:
+  /// An input that rows are appended to has their extents, but for that of the sequence.
+  static bool refineInputs(Graph& graph) {
+    bool refined = false;
+    forEachGraph(graph, [&](Graph& visited) {
+      for (Node& node : visited.nodes()) {
+        if (!node.is("Concat") || node.operands().size() != 2 || !node.operand(0) ||
+            !node.operand(1) || !node.operand(0)->isGraphInput() ||
+            node.operand(0)->graph().parentNode())
+          continue;
+        const TensorType& type = node.operand(0)->type();
+        auto axis = type.hasRank() ? normalizedAxis(node.intAttr("axis", 0), type.rank())
+                                   : std::optional<unsigned>();
+        if (!axis || !refineCacheType(*node.operand(0), *node.operand(1), *axis))
+          continue;
+        refineCacheType(node.result(), *node.operand(1), *axis);
+        refined = true;
+      }
+    });
+    return refined;
+  }
 };
 
 } // namespace
