@@ -116,7 +116,8 @@ std::string tableRow(const std::string& name, const SiteList& sites) {
     ++matched;
     OrderedJson facts = factsJson(site);
     kinds.add(siteKindName(site.kind).str());
-    causal.add(facts["causal"].get<bool>() ? "yes" : "no");
+    bool isOpen = !site.mask || site.mask->causal == Proof::Unproven;
+    causal.add(isOpen ? "?" : facts["causal"].get<bool>() ? "yes" : "no");
     int64_t window = facts["window"].get<int64_t>();
     windows.add(window == 0 ? "-" : fmt::format("{}", window));
     double softcap = facts["softcap"].get<double>();

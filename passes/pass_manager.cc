@@ -59,7 +59,7 @@ llvm::Error PassManager::run(Model& model, PassContext& context) {
     std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
     measured.push_back({name, elapsed.count(), model.context().edits() != edits});
 
-    if (!error && settings.verifyEach)
+    if (!error && settings.verifyEach && measured.back().changed)
       error = verify(model);
     if (error)
       return fail(std::move(error), i, before);

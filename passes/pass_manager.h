@@ -17,7 +17,7 @@ llvm::Expected<std::vector<PipelineStep>> parsePipeline(llvm::StringRef text);
 std::string printPipeline(llvm::ArrayRef<PipelineStep> steps);
 
 struct PassManagerOptions {
-  /// Verify the model before the first and after every pass.
+  /// Verify the model before the first pass and after every one that edits it.
   bool verifyEach = true;
   /// Passes by name that are left out of every pipeline.
   std::vector<std::string> disabledPasses;
