@@ -157,6 +157,17 @@ TEST(RewriteTest, SomeLayersOnly) {
       runProgram({"verify", shippedModel("llama_gqa-ts14-eager"), folder.path("f.onnx")}).code, 0);
 }
 
+TEST(RewriteTest, OtherLayersKeepTheirSpelling) {
+  TemporaryFolder folder;
+  nlohmann::json json = runJson(rewriteTo(folder.path("f.onnx"), {"--layers", "0"}));
+  const nlohmann::json& before = json["ops"]["before"];
+  const nlohmann::json& after = json["ops"]["after"];
+  EXPECT_EQ(before["Softmax"], 2);
+  EXPECT_EQ(after["Softmax"], 1);
+  EXPECT_EQ(after["ai.kvopt::InPlaceKvSdpa"], 1);
+  EXPECT_FALSE(after.contains("ai.kvopt::Sdpa"));
+}
+
 TEST(RewriteTest, AFixedCapacityOverflowsWithAMessage) {
   TemporaryFolder folder;
   nlohmann::json json = runJson(rewriteTo(folder.path("f.onnx"), {"--capacity", "4"}));
