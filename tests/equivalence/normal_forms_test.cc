@@ -29,7 +29,7 @@ TEST_P(StrippedTest, ComputesTheSameBytes) {
   expectSame(*raised, *stripped);
 }
 
-const Spelling normalized[] = {
+const SpelledCase normalized[] = {
     {"TransposeThatKnowsNoRank", sizes + R"(
   k_flat = Concat <axis = 0> (open, t, wk)
   kf = Reshape (k8, k_flat)
@@ -139,7 +139,7 @@ const std::string values = R"(
 )";
 const std::string keys5 = "  k5 = Unsqueeze (k, two)\n";
 
-const Spelling stripped[] = {
+const SpelledCase stripped[] = {
     {"ExpandByAConstant", sizes + keys5 + values + R"(
   kx = Expand (k5, times)
   kr = Reshape (kx, mk)

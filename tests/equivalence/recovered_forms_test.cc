@@ -30,7 +30,7 @@ TEST_P(RecoveredTest, IsOneSdpaThatComputesTheSame) {
   expectSame(*spelled, *recovered, 1e-5f);
 }
 
-const Spelling recoveredSpellings[] = {
+const SpelledCase recoveredSpellings[] = {
     {"FlattenedWithTheMaskInFourAxes", sizes + flat + R"(
   scaled = Mul (scores, scale)
   scores4 = Reshape (scaled, wide)

@@ -18,7 +18,7 @@
 namespace kvopt {
 using Sizes = std::map<std::string, int64_t, std::less<>>;
 
-struct Spelling {
+struct SpelledCase {
   std::string name;
   /// Nodes, after the signature and constants that all spellings share.
   std::string nodes;
@@ -27,7 +27,7 @@ struct Spelling {
   int64_t opset = 17;
 };
 
-inline void PrintTo(const Spelling& spelling, std::ostream* out) { *out << spelling.name; }
+inline void PrintTo(const SpelledCase& spelling, std::ostream* out) { *out << spelling.name; }
 
 /// Q[B,8,S,16], keys and values of 2 or 1 heads in several layouts, their flattened forms.
 inline constexpr const char* signature = R"(
@@ -45,7 +45,7 @@ spelling (float[B, 8, S, 16] q, float[B, 2, T, 16] k, float[B, 2, T, 12] v, floa
    int64[1] open = {-1}, int64[1] wk = {16}, int64[1] wv = {12}, float scale = {0.25},
    float unit = {1.0}, float[1] unit1 = {1.0}>)";
 
-class SpelledGraphTest : public testing::TestWithParam<Spelling> {
+class SpelledGraphTest : public testing::TestWithParam<SpelledCase> {
 protected:
   std::unique_ptr<Model> read() {
     std::string text = "<ir_version: 8, opset_import: [\"\" : " + std::to_string(GetParam().opset) +
@@ -180,7 +180,7 @@ inline const std::string attention = R"(
   o = MatMul (p, v8)
 )";
 
-inline std::string spellingName(const testing::TestParamInfo<Spelling>& parameter) {
+inline std::string spellingName(const testing::TestParamInfo<SpelledCase>& parameter) {
   return parameter.param.name;
 }
 
