@@ -42,29 +42,21 @@ public:
     return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask), maybe(sinks), maybe(pastLength)});
   }
 
-  void constraints(Constraints& c) const override {
-    c.check([this](const Match& match, Refusal& refusal) {
-      bool interleaved = false;
-      if (planOf(match, interleaved))
-        return true;
-      return refusal.because([&] {
-        if (interleaved)
-          return MatchFailure{ReasonCode::HeadCountUnproven, match[k].name().str(),
-                              "query heads h / N to share a group",
-                              "groups repeated in the order h mod G", ""};
-        return MatchFailure{ReasonCode::PatternMismatch, match[k].name().str(),
-                            "keys and values that are repeated over heads alike",
-                            match[k].type().str(), ""};
-      });
-    });
-  }
-
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& before = match.root();
+    // Not a constraint: what is found out is needed here, and takes the most of this rule's time.
     bool interleaved = false;
-    Plan plan = *planOf(match, interleaved);
-    Value* keys = groupedHeads(plan.keys, rewriter);
-    Value* values = keys ? groupedHeads(plan.values, rewriter) : nullptr;
+    std::optional<Plan> plan = planOf(match, interleaved);
+    if (!plan && interleaved)
+      return MatchFailure{ReasonCode::HeadCountUnproven, match[k].name().str(),
+                          "query heads h / N to share a group",
+                          "groups repeated in the order h mod G", ""};
+    if (!plan)
+      return MatchFailure{ReasonCode::PatternMismatch, match[k].name().str(),
+                          "keys and values that are repeated over heads alike",
+                          match[k].type().str(), ""};
+    Value* keys = groupedHeads(plan->keys, rewriter);
+    Value* values = keys ? groupedHeads(plan->values, rewriter) : nullptr;
     if (!values)
       return MatchFailure{ReasonCode::ShapeUnknown, match[k].name().str(),
                           "extents that graph inputs have", match[k].type().str(), ""};
