@@ -85,6 +85,26 @@ bool refineCacheType(Value& cache, const Value& rows, unsigned sequenceAxis) {
   return refined;
 }
 
+std::optional<MatchFailure> AttentionBuilder::replace(Node& fused, Value& output,
+                                                      const RaisedCache& keys,
+                                                      const RaisedCache& values) {
+  const RaisedCache* caches[] = {&keys, &values};
+  llvm::SmallVector<Rewriter::Replacement, 3> replacements{{&fused.result(), &output}};
+  for (unsigned i : {0u, 1u})
+    if (fused.results().size() > i + 1 && !fused.result(i + 1).isUnused())
+      replacements.push_back({&fused.result(i + 1), caches[i]->present});
+  if (auto failure = rewriter.replace(replacements)) {
+    rewriter.discard();
+    return failure;
+  }
+  for (const RaisedCache* cache : caches) {
+    refineCacheType(*cache->present, *cache->fresh);
+    if (cache->past)
+      refineCacheType(*cache->past, *cache->fresh);
+  }
+  return std::nullopt;
+}
+
 Value& AttentionBuilder::value(const BuilderOperand& operand) {
   if (!operand.constant)
     return *operand.value;

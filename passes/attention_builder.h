@@ -75,6 +75,17 @@ public:
   /// The ai.kvopt::Sdpa; `sources` are recorded as what it stands for.
   Value& sdpa(const AttentionParts& parts, llvm::ArrayRef<Node*> sources);
 
+  /// A cache of the operator that is replaced.
+  struct RaisedCache {
+    Value* past = nullptr; ///< null if there is none
+    Value* fresh = nullptr;
+    Value* present = nullptr; ///< past and fresh joined
+  };
+  /// Puts `output` and the presents (of keys, then values) in the place of the results of `fused`,
+  /// and gives the caches the extents of the new rows. Takes everything back on a failure.
+  std::optional<MatchFailure> replace(Node& fused, Value& output, const RaisedCache& keys,
+                                      const RaisedCache& values);
+
 private:
   Rewriter& rewriter;
 };

@@ -117,22 +117,8 @@ public:
     attention.window = std::max<int64_t>(node.intAttr("local_window_size", -1), 0);
     attention.softcap = node.floatAttr("softcap", 0.0f);
     Value& output = build.mergeHeads(build.sdpa(attention, match.nodes()));
-    llvm::SmallVector<Rewriter::Replacement, 3> replacements{{&node.result(), &output}};
-    Value* presents[] = {key, value};
-    for (unsigned i : {0u, 1u})
-      if (node.results().size() > i + 1 && !node.result(i + 1).isUnused())
-        replacements.push_back({&node.result(i + 1), presents[i]});
-    auto failure = rewriter.replace(replacements);
-    if (failure) {
-      rewriter.discard();
-      return failure;
-    }
-    for (unsigned i : {0u, 1u}) {
-      refineCacheType(*presents[i], *fresh[i]);
-      if (Value* past = match.find(i == 0 ? pastKey : pastValue))
-        refineCacheType(*past, *fresh[i]);
-    }
-    return std::nullopt;
+    return build.replace(node, output, {match.find(pastKey), fresh[0], key},
+                         {match.find(pastValue), fresh[1], value});
   }
 
 private:

@@ -84,22 +84,8 @@ public:
     parts.scale = scale != 0 ? static_cast<double>(scale) : defaultScale(*facts.width.value());
     parts.causal = node.intAttr("unidirectional", 0) != 0;
     Value& output = build.mergeHeads(build.sdpa(parts, match.nodes()));
-    llvm::SmallVector<Rewriter::Replacement, 3> replacements{{&node.result(), &output}};
-    Value* presents[] = {parts.key, parts.value};
-    for (unsigned i : {0u, 1u})
-      if (node.results().size() > i + 1 && !node.result(i + 1).isUnused())
-        replacements.push_back({&node.result(i + 1), presents[i]});
-    auto failure = rewriter.replace(replacements);
-    if (failure) {
-      rewriter.discard();
-      return failure;
-    }
-    for (unsigned i : {0u, 1u}) {
-      refineCacheType(*presents[i], *fresh[i]);
-      if (Value* past = match.find(i == 0 ? pastKey : pastValue))
-        refineCacheType(*past, *fresh[i]);
-    }
-    return std::nullopt;
+    return build.replace(node, output, {match.find(pastKey), fresh[0], parts.key},
+                         {match.find(pastValue), fresh[1], parts.value});
   }
 
 private:
