@@ -87,6 +87,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&)) 
   addRewriteCommand(app, context);
   addVerifyCommand(app, context);
   addRunCommand(app, context);
+  addGenCommand(app, context);
   addOptCommand(app, context);
   addListCommand(app, context);
   try {
