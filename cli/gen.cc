@@ -18,7 +18,7 @@ struct GenOptions {
   std::string kind;
   std::string output;
   std::string type = "float32";
-  std::string spelling = "torchscript";
+  std::string spelling; ///< empty: what the kind's exporters write
   std::string external = "auto";
   DecoderSpec spec;
 };
@@ -34,6 +34,7 @@ constexpr KindName kinds[] = {{"llama", DecoderKind::Llama},
                               {"mla", DecoderKind::Mla},
                               {"mla-latent", DecoderKind::MlaLatent},
                               {"encoder-decoder", DecoderKind::EncoderDecoder},
+                              {"hybrid", DecoderKind::Hybrid},
                               {"packed-qkv", DecoderKind::PackedQkv}};
 
 struct SpellingName {
@@ -57,6 +58,8 @@ llvm::Expected<DecoderSpec> specOf(const GenOptions& options) {
   for (const KindName& entry : kinds)
     if (options.kind == entry.name)
       spec.kind = entry.kind;
+  if (spec.kind == DecoderKind::Hybrid)
+    spec.spelling = DecoderSpelling::GroupQueryAttention;
   for (const SpellingName& entry : spellings)
     if (options.spelling == entry.name)
       spec.spelling = entry.spelling;
@@ -71,6 +74,13 @@ llvm::Expected<DecoderSpec> specOf(const GenOptions& options) {
   if (!spec.fourBit)
     spec.real = *elementTypeFromDtypeName(options.type);
   return resolved(spec);
+}
+
+const char* nameOf(DecoderSpelling spelling) {
+  for (const SpellingName& entry : spellings)
+    if (entry.spelling == spelling)
+      return entry.name;
+  return "";
 }
 
 std::string readableBytes(int64_t bytes) {
@@ -91,7 +101,7 @@ void report(const GenOptions& options, const DecoderSpec& spec, const std::strin
     json["output"] = options.output;
     json["external_data"] = externalFile.empty() ? OrderedJson(nullptr) : OrderedJson(externalFile);
     json["kind"] = options.kind;
-    json["spelling"] = options.spelling;
+    json["spelling"] = nameOf(spec.spelling);
     json["dtype"] = options.type;
     json["opset"] = spec.opset;
     json["layers"] = spec.layers;
@@ -162,7 +172,7 @@ void addGenCommand(CLI::App& app, CommandContext& context) {
   command
       ->add_option("--spelling", options->spelling,
                    "torchscript, dynamo: primitive operators; attention: ONNX's operator; gqa: "
-                   "com.microsoft's GroupQueryAttention")
+                   "com.microsoft's GroupQueryAttention, which hybrids have")
       ->check(CLI::IsMember(namesOf(spellings)));
   command->add_flag("--merged", spec.merged, "Two branches, one of which ignores the past");
   command->add_option("--opset", spec.opset, "ONNX opset; what the spelling's exporter writes");

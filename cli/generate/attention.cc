@@ -71,13 +71,12 @@ void splitPacked(const DecoderContext& context, Projections& projected) {
 }
 
 /// com.microsoft's operator on one buffer for past and present.
-Value& contribAttention(DecoderContext& context, const Projections& projected, size_t cache,
-                        float scale) {
+Value& contribAttention(DecoderContext& context, const Projections& projected, float scale) {
   const DecoderSpec& spec = context.spec;
   const bool isRotary = spec.isRotary();
-  llvm::SmallVector<Value*, 9> operands{
-      projected.query,          projected.key,    projected.value,   context.pasts[cache],
-      context.pasts[cache + 1], context.lastKeys, context.maskLength};
+  llvm::SmallVector<Value*, 9> operands{projected.query,     projected.key,        projected.value,
+                                        &context.nextPast(), &context.nextPast(1), context.lastKeys,
+                                        context.maskLength};
   if (isRotary)
     operands.append({context.cosine, context.sine});
   Node& fused = context.build.node("com.microsoft::GroupQueryAttention", operands,
@@ -95,10 +94,9 @@ Value& contribAttention(DecoderContext& context, const Projections& projected, s
 
 /// ONNX's operator with past and present; groups stay as they are.
 Value& operatorAttention(DecoderContext& context, Value& query, Value& key, Value& value,
-                         size_t cache, float scale) {
+                         float scale) {
   Node& fused = context.build.node(
-      "Attention",
-      {&query, &key, &value, context.mask, context.pasts[cache], context.pasts[cache + 1]},
+      "Attention", {&query, &key, &value, context.mask, &context.nextPast(), &context.nextPast(1)},
       {{"scale", scale}, {"is_causal", 0}}, 0b111);
   context.presents.push_back(&fused.result(1));
   context.presents.push_back(&fused.result(2));
@@ -129,10 +127,10 @@ Value& joinHeads(const DecoderContext& context, Value& x, int64_t columns) {
                        {&rows, &build.listed(*context.sequence), &build.ints({columns})});
 }
 
-Value& appended(DecoderContext& context, size_t cache, Value& rows) {
+Value& appended(DecoderContext& context, Value& rows) {
   Value* joined = &rows;
   if (!context.pasts.empty())
-    joined = &context.build.op("Concat", {context.pasts[cache], &rows}, {{"axis", -2}});
+    joined = &context.build.op("Concat", {&context.nextPast(), &rows}, {{"axis", -2}});
   else if (context.spec.spelling == DecoderSpelling::TorchScript)
     joined = &context.build.op("Concat", {&rows}, {{"axis", -2}});
   context.presents.push_back(joined);
@@ -159,13 +157,12 @@ Value& attend(const DecoderContext& context, Value& query, Value& keys, Value& v
 
 Value& selfAttention(DecoderContext& context, Value& x, int64_t layer) {
   const DecoderSpec& spec = context.spec;
-  const auto cache = static_cast<size_t>(2 * layer);
   const double scale = 1.0 / std::sqrt(static_cast<double>(spec.headWidth));
   const int64_t wide = spec.heads * spec.headWidth;
   Projections projected = project(context, x, layer);
   Value* mixed = nullptr;
   if (context.isContrib()) {
-    mixed = &contribAttention(context, projected, cache, static_cast<float>(scale));
+    mixed = &contribAttention(context, projected, static_cast<float>(scale));
   } else {
     if (!projected.key)
       splitPacked(context, projected);
@@ -177,10 +174,10 @@ Value& selfAttention(DecoderContext& context, Value& x, int64_t layer) {
       key = &rotated(context, *key, spec.kvHeads, spec.headWidth);
     }
     if (context.isOperator()) {
-      mixed = &operatorAttention(context, *query, *key, value, cache, static_cast<float>(scale));
+      mixed = &operatorAttention(context, *query, *key, value, static_cast<float>(scale));
     } else {
-      Value& keys = appended(context, cache, *key);
-      Value& values = appended(context, cache + 1, value);
+      Value& keys = appended(context, *key);
+      Value& values = appended(context, value);
       mixed =
           &attend(context, *query, keys, values, spec.kvHeads, spec.headWidth, scale, context.mask);
     }

@@ -16,9 +16,19 @@ constexpr double logitGain = 3.0;
 
 struct CacheNames {
   std::string past;
-  std::string present; ///< empty for caches that are only read
+  std::string present;
   int64_t heads;
   int64_t width;
+  /// Of [B,heads,width]; others are [B,heads,rows,width].
+  bool isState = false;
+
+  Shape shape(const Dim& rows) const {
+    Shape extents{Dim::symbol("batch_size"), Dim::fixed(heads)};
+    if (!isState)
+      extents.push_back(rows);
+    extents.push_back(Dim::fixed(width));
+    return extents;
+  }
 };
 
 std::vector<CacheNames> cachesOfLayer(const DecoderSpec& spec, int64_t layer) {
@@ -26,6 +36,9 @@ std::vector<CacheNames> cachesOfLayer(const DecoderSpec& spec, int64_t layer) {
     return CacheNames{fmt::format("past_key_values.{}.{}", layer, part),
                       fmt::format("present.{}.{}", layer, part), spec.kvHeads, width};
   };
+  if (isConvolution(spec, layer))
+    return {{fmt::format("past_conv.{}", layer), fmt::format("present_conv.{}", layer), spec.hidden,
+             convolutionColumns, true}};
   switch (spec.kind) {
   case DecoderKind::MlaLatent:
     return {{fmt::format("past_latent.{}", layer), fmt::format("present_latent.{}", layer), 1,
@@ -83,9 +96,7 @@ private:
     if (hasPositions())
       positions = &graph.addInput("position_ids", {ElementType::Int64, tokenShape});
     for (const CacheNames& cache : caches)
-      pasts.push_back(&graph.addInput(
-          cache.past,
-          {spec.real, Shape{batch, Dim::fixed(cache.heads), past, Dim::fixed(cache.width)}}));
+      pasts.push_back(&graph.addInput(cache.past, {spec.real, cache.shape(past)}));
     if (spec.kind != DecoderKind::EncoderDecoder)
       return;
     for (int64_t layer = 0; layer < spec.layers; ++layer)
@@ -131,7 +142,7 @@ private:
     if (isContrib()) {
       addKeyCounts(context);
     } else {
-      addLengths(context, embedded, hasPast ? pasts.front() : nullptr);
+      addLengths(context, embedded, hasPast ? firstRows() : nullptr);
       addMask(context);
     }
     if (spec.isRotary())
@@ -148,8 +159,15 @@ private:
                      : hasPast   ? past + sequence
                                  : sequence;
     for (size_t i = 0; i < context.presents.size(); ++i)
-      output(*context.presents[i], names[i + 1],
-             {batch, Dim::fixed(caches[i].heads), rows, Dim::fixed(caches[i].width)});
+      output(*context.presents[i], names[i + 1], caches[i].shape(rows));
+  }
+
+  /// A cache whose extent is the past's length.
+  Value* firstRows() const {
+    for (size_t i = 0; i < caches.size(); ++i)
+      if (!caches[i].isState)
+        return pasts[i];
+    return nullptr;
   }
 
   Value& embed() {
@@ -190,11 +208,13 @@ private:
     Value* y = nullptr;
     for (int64_t layer = 0; layer < spec.layers; ++layer) {
       const std::string name = fmt::format("model.layers.{}", layer);
-      build.setScope(fmt::format("layers.{}/self_attn/", layer));
+      build.setScope(
+          fmt::format("layers.{}/{}/", layer, isConvolution(spec, layer) ? "conv" : "self_attn"));
       if (!y)
         y = &normed(*x, name + ".input_layernorm");
-      Value& attended =
-          spec.isLatent() ? latentAttention(context, *y, layer) : selfAttention(context, *y, layer);
+      Value& attended = isConvolution(spec, layer) ? shortConvolution(context, *y, layer)
+                        : spec.isLatent()          ? latentAttention(context, *y, layer)
+                                                   : selfAttention(context, *y, layer);
       if (spec.kind == DecoderKind::EncoderDecoder) {
         build.setScope(fmt::format("layers.{}/encoder_attn/", layer));
         y = &addAndNorm(x, attended, name + ".encoder_attn_layer_norm");

@@ -11,6 +11,7 @@ namespace kvopt {
 ///   input_ids [B,S], attention_mask [B,P+S] (0 hides a position), position_ids [B,S]
 ///   past_key_values.N.key/value → present.N.key/value, past_latent.N → present_latent.N,
 ///   past_key_values.N.decoder.* → present.N.decoder.* with past_key_values.N.encoder.* only read
+///   past_conv.N [B,hidden,3] → present_conv.N
 ///   logits [B,S,vocabulary]
 ///
 /// GroupQueryAttention derives rotary positions itself: such a model has no position_ids.

@@ -29,11 +29,13 @@ struct DecoderContext {
   /// For GroupQueryAttention, int32: T - 1 by batch row [B], and the mask's length.
   Value* lastKeys = nullptr;
   Value* maskLength = nullptr;
-  /// Caches in the order of the graph's inputs, and what becomes of them. Where a branch ignores
-  /// the pasts there are none.
+  /// Caches in the order of the graph's inputs, and what becomes of them, as far as layers are
+  /// made. Where a branch ignores the pasts there are none.
   std::vector<Value*> pasts;
   std::vector<Value*> presents;
 
+  /// The past whose present is to come after `ahead` others.
+  Value& nextPast(size_t ahead = 0) const { return *pasts[presents.size() + ahead]; }
   bool isOperator() const { return spec.spelling == DecoderSpelling::Attention; }
   bool isContrib() const { return spec.spelling == DecoderSpelling::GroupQueryAttention; }
 };
@@ -54,8 +56,8 @@ Value& rotated(const DecoderContext& context, Value& x, int64_t heads, int64_t w
 /// [B,S,heads·width] → [B,heads,S,width], and back.
 Value& splitHeads(const DecoderContext& context, Value& x, int64_t heads, int64_t width);
 Value& joinHeads(const DecoderContext& context, Value& x, int64_t columns);
-/// Keys or values with those of the past; the result becomes present. `cache` counts the caches.
-Value& appended(DecoderContext& context, size_t cache, Value& rows);
+/// Keys or values with those of the next past; the result becomes its present.
+Value& appended(DecoderContext& context, Value& rows);
 
 /// softmax(q kᵀ · scale + mask) v with q [B,H,S,D], k [B,G,T,D], v [B,G,T,Dv] → [B,H,S,Dv]; groups
 /// are repeated before the products where the spelling does that. `mask` may be null.
@@ -68,6 +70,16 @@ Value& selfAttention(DecoderContext& context, Value& x, int64_t layer);
 Value& crossAttention(DecoderContext& context, Value& x, int64_t layer, Value& keys, Value& values);
 /// With latent keys and values.
 Value& latentAttention(DecoderContext& context, Value& x, int64_t layer);
+
+/// How many columns of the past the state of a convolution keeps.
+inline constexpr int64_t convolutionColumns = 3;
+/// What stands in attention's place in some layers of a hybrid: y · conv(u · v) for projections u,
+/// v, y of x, with a filter of three taps for each column. Its state [B,hidden,3] is the last three
+/// columns of u · v.
+Value& shortConvolution(DecoderContext& context, Value& x, int64_t layer);
+inline bool isConvolution(const DecoderSpec& spec, int64_t layer) {
+  return spec.kind == DecoderKind::Hybrid && layer % 2 == 0;
+}
 
 /// How many times larger weights are to make queries and keys whose scores have a deviation of 2,
 /// so that attention is neither even nor on one key.

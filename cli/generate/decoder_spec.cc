@@ -63,6 +63,10 @@ llvm::Error checkSpelling(const DecoderSpec& spec) {
     return usageError("GroupQueryAttention cannot compute attention of this kind");
   if (spec.spelling == DecoderSpelling::Attention && spec.kind == DecoderKind::MlaLatent)
     return usageError("latent rows are cached in primitive spellings only");
+  if (spec.kind == DecoderKind::Hybrid && spec.layers < 2)
+    return usageError("a hybrid has at least two layers, a convolution and attention");
+  if (spec.kind == DecoderKind::Hybrid && spec.spelling != DecoderSpelling::GroupQueryAttention)
+    return usageError("hybrids are spelled with GroupQueryAttention only");
   const bool isLlamaLike = spec.kind == DecoderKind::Llama || spec.kind == DecoderKind::Window;
   if (spec.merged && (!spec.isPrimitive() || !isLlamaLike))
     return usageError("only primitive spellings of llama and window can be merged");
@@ -79,7 +83,8 @@ llvm::Error checkSpelling(const DecoderSpec& spec) {
 }
 
 int64_t defaultKvHeads(const DecoderSpec& spec) {
-  const bool isGrouped = spec.kind == DecoderKind::Llama || spec.kind == DecoderKind::Window;
+  const bool isGrouped = spec.kind == DecoderKind::Llama || spec.kind == DecoderKind::Window ||
+                         spec.kind == DecoderKind::Hybrid;
   if (!isGrouped || spec.heads < 2)
     return spec.heads;
   for (int64_t shared : {4, 2, 3})

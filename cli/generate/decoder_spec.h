@@ -14,6 +14,7 @@ enum class DecoderKind {
   Mla,            ///< keys and values from a latent row, cached expanded (DeepSeek)
   MlaLatent,      ///< the same with the latent rows cached and the expansion absorbed
   EncoderDecoder, ///< learned positions, a second attention over rows of an encoder (Whisper)
+  Hybrid,         ///< llama with a gated short convolution in every other layer (LFM2)
   PackedQkv,      ///< one projection for queries, keys and values, learned positions, GELU (GPT-2)
 };
 

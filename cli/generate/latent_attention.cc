@@ -48,7 +48,7 @@ double scoreScale(const DecoderSpec& spec) {
 }
 
 /// Keys and values of every head are cached.
-Value& expandedAttention(DecoderContext& context, const LatentParts& parts, size_t cache) {
+Value& expandedAttention(DecoderContext& context, const LatentParts& parts) {
   const DecoderSpec& spec = context.spec;
   GraphBuilder& build = context.build;
   const int64_t width = spec.headWidth + spec.valueWidth;
@@ -62,21 +62,21 @@ Value& expandedAttention(DecoderContext& context, const LatentParts& parts, size
   Value& everyHead = build.op("Expand", {parts.rotatedKey, &shape});
   Value& key = build.op("Concat", {&rows.result(0), &everyHead}, {{"axis", -1}});
   Value& query = build.op("Concat", {parts.plainQuery, parts.rotatedQuery}, {{"axis", -1}});
-  Value& keys = appended(context, cache, key);
-  Value& values = appended(context, cache + 1, rows.result(1));
+  Value& keys = appended(context, key);
+  Value& values = appended(context, rows.result(1));
   return attend(context, query, keys, values, spec.heads, spec.headWidth + spec.ropeWidth,
                 scoreScale(spec), context.mask);
 }
 
 /// Rows of latent and rotated columns are cached, one for all heads; queries and results are
 /// projected instead of keys and values.
-Value& absorbedAttention(DecoderContext& context, const LatentParts& parts, size_t cache) {
+Value& absorbedAttention(DecoderContext& context, const LatentParts& parts) {
   const DecoderSpec& spec = context.spec;
   GraphBuilder& build = context.build;
   const double deviation = scoreGain / std::sqrt(static_cast<double>(spec.latentWidth));
   Value& row =
       build.op("Concat", {&build.unsqueeze(*parts.latent, {1}), parts.rotatedKey}, {{"axis", -1}});
-  Value& rows = appended(context, cache, row);
+  Value& rows = appended(context, row);
   Value& down =
       build.weight(parts.name + ".w_uk", {spec.heads, spec.headWidth, spec.latentWidth}, deviation);
   Value& up = build.weight(parts.name + ".w_uv", {spec.heads, spec.latentWidth, spec.valueWidth},
@@ -99,10 +99,8 @@ Value& absorbedAttention(DecoderContext& context, const LatentParts& parts, size
 Value& latentAttention(DecoderContext& context, Value& x, int64_t layer) {
   const DecoderSpec& spec = context.spec;
   const LatentParts parts = project(context, x, layer);
-  const auto number = static_cast<size_t>(layer);
-  Value& mixed = spec.kind == DecoderKind::MlaLatent
-                     ? absorbedAttention(context, parts, number)
-                     : expandedAttention(context, parts, 2 * number);
+  Value& mixed = spec.kind == DecoderKind::MlaLatent ? absorbedAttention(context, parts)
+                                                     : expandedAttention(context, parts);
   const int64_t wide = spec.heads * spec.valueWidth;
   return context.build.linear(joinHeads(context, mixed, wide), parts.name + ".o_proj", wide,
                               spec.hidden, residualGain(spec));

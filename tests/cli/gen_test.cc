@@ -13,8 +13,9 @@ using testing::HasSubstr;
 /// A small decoder of that kind; `more` are further arguments.
 std::vector<std::string> genArguments(const std::string& kind, const std::string& path,
                                       const std::vector<std::string>& more = {}) {
-  std::vector<std::string> arguments{"gen",     kind,  "-o",      path, "--hidden",        "32",
-                                     "--vocab", "200", "--heads", "4",  "--max-positions", "256"};
+  std::vector<std::string> arguments{
+      "gen",     kind,  "-o",      path, "--hidden",        kind == "hybrid" ? "96" : "32",
+      "--vocab", "200", "--heads", "4",  "--max-positions", "256"};
   if (kind == "window")
     arguments.insert(arguments.end(), {"--window", "11"});
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -49,7 +50,8 @@ TEST_P(GeneratedModelTest, EverySiteIsFoundWithItsFacts) {
   nlohmann::json found = runJson({"inspect", path});
   const llvm::StringRef kind = GetParam().kind;
   const bool isDual = kind == "encoder-decoder";
-  ASSERT_EQ(found["sites"].size(), isDual ? 4u : 2u);
+  const bool isHybrid = kind == "hybrid";
+  ASSERT_EQ(found["sites"].size(), isDual ? 4u : isHybrid ? 1u : 2u);
   size_t crossed = 0;
   for (const nlohmann::json& site : found["sites"]) {
     EXPECT_EQ(site["status"], "matched") << site;
@@ -60,14 +62,20 @@ TEST_P(GeneratedModelTest, EverySiteIsFoundWithItsFacts) {
       continue;
     }
     EXPECT_EQ(site["kind"], "self");
-    EXPECT_EQ(site["kv_heads"], kind == "mqa" || kind == "mla-latent" ? 1
-                                : kind == "llama" || kind == "window" ? 1
-                                                                      : 4);
-    EXPECT_EQ(site["k_head_dim"], kind == "mla" ? 12 : kind == "mla-latent" ? 36 : 8);
-    EXPECT_EQ(site["v_head_dim"], kind == "mla-latent" ? 32 : 8);
+    const bool isGrouped = kind == "llama" || kind == "window" || isHybrid;
+    EXPECT_EQ(site["kv_heads"], isGrouped || kind == "mqa" || kind == "mla-latent" ? 1 : 4);
+    EXPECT_EQ(site["k_head_dim"], kind == "mla"          ? 12
+                                  : kind == "mla-latent" ? 36
+                                  : isHybrid             ? 24
+                                                         : 8);
+    EXPECT_EQ(site["v_head_dim"], kind == "mla-latent" ? 32 : isHybrid ? 24 : 8);
     EXPECT_TRUE(site["causal"]) << site;
     EXPECT_EQ(site["window"], kind == "window" ? 11 : 0) << site;
-    EXPECT_NEAR(site["scale"].get<double>(), 1 / std::sqrt(isLatent() ? 12.0 : 8.0), 1e-3);
+    EXPECT_NEAR(site["scale"].get<double>(),
+                1 / std::sqrt(isLatent() ? 12.0
+                              : isHybrid ? 24.0
+                                         : 8.0),
+                1e-3);
   }
   EXPECT_EQ(crossed, isDual ? 2u : 0u);
 }
@@ -116,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(
         GenCase{"packed-qkv", "torchscript", "float32"}, GenCase{"packed-qkv", "dynamo", "float16"},
         GenCase{"packed-qkv", "torchscript", "bfloat16"},
         GenCase{"packed-qkv", "torchscript", "int4"}, GenCase{"packed-qkv", "attention", "float32"},
-        GenCase{"packed-qkv", "gqa", "float32"}),
+        GenCase{"packed-qkv", "gqa", "float32"}, GenCase{"hybrid", "gqa", "float32"},
+        GenCase{"hybrid", "gqa", "bfloat16"}, GenCase{"hybrid", "gqa", "int4"}),
     [](const testing::TestParamInfo<GenCase>& parameter) {
       std::string name = std::string(parameter.param.kind) + "_" + parameter.param.spelling + "_" +
                          parameter.param.dtype;
@@ -174,6 +183,8 @@ TEST(Gen, RefusesWhatMakesNoDecoder) {
       {{"llama", "--spelling", "attention", "--opset", "17"}, "opset 17"},
       {{"llama", "--opset", "99"}, "opset 99"},
       {{"packed-qkv", "--merged"}, "can be merged"},
+      {{"hybrid", "--layers", "1"}, "at least two layers"},
+      {{"hybrid", "--spelling", "dynamo"}, "hybrids are spelled"},
       {{"unknown"}, "unknown"},
   };
   for (const Refusal& refusal : refusals) {
