@@ -111,7 +111,7 @@ llvm::Error PlanBuilder::addBranch(ExecutionPlan::Step& step, llvm::StringRef at
   ExecutionPlan::Branch& added = step.branches.emplace_back();
   added.attribute = attribute;
   added.index = plan.branchCount++;
-  added.isBody = step.node->is("Loop");
+  added.isBody = step.node->is("Loop") || step.node->is("Scan");
   added.plan = std::make_unique<ExecutionPlan>(std::move(*built));
   return llvm::Error::success();
 }
