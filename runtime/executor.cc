@@ -26,7 +26,8 @@ public:
   const Graph* graph = nullptr;
   ExecutionPlan plan;
   std::vector<Tensor> inputDefaults; // per graph input; null data where there is none
-  RunEnvironment environment;
+  std::unique_ptr<InputBinding> declared;
+  std::unique_ptr<RunEnvironment> environment;
   std::unique_ptr<RunState> state;
   std::vector<const TensorView*> given; // per graph input
 
@@ -53,10 +54,10 @@ llvm::Error Executor::Impl::prepare(const Model& model, const KernelRegistry& ke
   if (!built)
     return built.takeError();
   plan = std::move(*built);
-  environment.allocator = options.allocator;
-  environment.threads = &pool;
-  environment.timeOperators = options.timeOperators;
-  state = std::make_unique<RunState>(plan, environment);
+  declared = std::make_unique<InputBinding>(*graph);
+  environment = std::make_unique<RunEnvironment>(options.allocator, declared->symbols(), pool);
+  environment->timeOperators = options.timeOperators;
+  state = std::make_unique<RunState>(plan, *environment);
   for (unsigned i = 0; i < graph->inputs().size(); ++i)
     inputIndices.try_emplace(graph->inputs()[i]->name(), i);
   for (unsigned i = 0; i < graph->outputs().size(); ++i)
@@ -127,7 +128,7 @@ llvm::Error Executor::Impl::collectOutputs() {
       collected.push_back(tensor);
       continue;
     }
-    llvm::Expected<Tensor> copy = environment.allocate(tensor.view.element, tensor.view.shape);
+    llvm::Expected<Tensor> copy = environment->allocate(tensor.view.element, tensor.view.shape);
     if (!copy)
       return copy.takeError();
     copyElements(tensor.view, copy->view);
@@ -140,14 +141,18 @@ llvm::Error Executor::Impl::collectOutputs() {
     if (!buffer || (buffer->data == view.data && buffer->strides == view.strides))
       continue;
     copyElements(view, *buffer);
-    environment.statistics.inPlaceBytesCopied += buffer->byteSize();
+    environment->statistics.inPlaceBytesCopied += buffer->byteSize();
     collected[index] = Tensor{nullptr, *buffer};
   }
   return llvm::Error::success();
 }
 
 llvm::Error Executor::Impl::run(llvm::ArrayRef<Binding> bindings, std::vector<Tensor>& outputs) {
-  environment.statistics = RunStatistics();
+  RunStatistics& statistics = environment->statistics;
+  statistics = RunStatistics();
+  environment->pool.restartPeak();
+  environment->scratch.restartPeak();
+  size_t inUseBefore = environment->pool.bytesInUse();
   views = given;
   for (size_t i = 0; i < views.size(); ++i) {
     const Value& input = *graph->inputs()[i];
@@ -157,12 +162,10 @@ llvm::Error Executor::Impl::run(llvm::ArrayRef<Binding> bindings, std::vector<Te
       return invalid("input '{}' is missing", input.name())
           .hint(fmt::format("it is {}", input.type().str()));
   }
-  llvm::Expected<SymbolValues> symbols = bindInputs(*graph, views);
-  if (!symbols)
-    return symbols.takeError();
+  if (llvm::Error error = declared->bind(views))
+    return error;
   if (llvm::Error error = bind(bindings))
     return error;
-  environment.symbols = std::move(*symbols);
   if (llvm::Error error = state->placeIntermediates())
     return error;
   for (size_t i = 0; i < views.size(); ++i) {
@@ -175,11 +178,17 @@ llvm::Error Executor::Impl::run(llvm::ArrayRef<Binding> bindings, std::vector<Te
   if (!failure)
     failure = collectOutputs();
   state->clear();
+  statistics.scratchBytes = static_cast<int64_t>(environment->scratch.peakBytes());
+  statistics.dynamicBytes = static_cast<int64_t>(environment->pool.peakBytesInUse() - inUseBefore);
   if (!failure) {
     outputs.resize(collected.size());
     outputs.swap(collected);
   }
   collected.clear();
+  environment->pool.endRound();
+  statistics.reservedBytes = state->arenaBytes() +
+                             static_cast<int64_t>(environment->scratch.reservedBytes()) +
+                             static_cast<int64_t>(environment->pool.freeBytes());
   return failure;
 }
 
@@ -224,9 +233,9 @@ llvm::Error Executor::run(llvm::ArrayRef<NamedView> inputs, llvm::ArrayRef<Bindi
   return impl->run(bindings, outputs);
 }
 
-const RunStatistics& Executor::statistics() const { return impl->environment.statistics; }
+const RunStatistics& Executor::statistics() const { return impl->environment->statistics; }
 const std::shared_ptr<Allocator>& Executor::allocator() const {
-  return impl->environment.allocator;
+  return impl->environment->allocator;
 }
 const Graph& Executor::graph() const { return *impl->graph; }
 
