@@ -10,7 +10,8 @@ namespace kvopt {
 class Executor::Impl {
 public:
   Impl(const ExecutorOptions& executorOptions)
-      : options(executorOptions), pool(executorOptions.threads) {
+      : options(executorOptions),
+        pool(options.pool ? options.pool : std::make_shared<ThreadPool>(options.threads)) {
     if (!options.allocator)
       options.allocator = std::make_shared<Allocator>();
   }
@@ -21,7 +22,7 @@ public:
   llvm::Error giveByName(llvm::ArrayRef<NamedView> inputs);
 
   ExecutorOptions options;
-  ThreadPool pool;
+  std::shared_ptr<ThreadPool> pool;
   std::unique_ptr<InlinedGraph> inlined; // when the model's functions had to be inlined
   const Graph* graph = nullptr;
   ExecutionPlan plan;
@@ -55,7 +56,7 @@ llvm::Error Executor::Impl::prepare(const Model& model, const KernelRegistry& ke
     return built.takeError();
   plan = std::move(*built);
   declared = std::make_unique<InputBinding>(*graph);
-  environment = std::make_unique<RunEnvironment>(options.allocator, declared->symbols(), pool);
+  environment = std::make_unique<RunEnvironment>(options.allocator, declared->symbols(), *pool);
   environment->timeOperators = options.timeOperators;
   state = std::make_unique<RunState>(plan, *environment);
   for (unsigned i = 0; i < graph->inputs().size(); ++i)

@@ -4,6 +4,7 @@
 #include "ir/model.h"
 #include "runtime/buffer.h"
 #include "runtime/kernel.h"
+#include "runtime/thread_pool.h"
 
 #include "llvm/ADT/StringMap.h"
 
@@ -13,7 +14,11 @@
 namespace kvopt {
 
 struct ExecutorOptions {
-  unsigned threads = 1;
+  /// Of a pool of the executor's own: the caller and its helpers; 0 stands for usableCores().
+  unsigned threads = 0;
+  /// A pool to use instead. Executors that run at the same time should share one, so that the
+  /// machine is not asked to run more threads than it has cores.
+  std::shared_ptr<ThreadPool> pool;
   /// One of the executor's own when null.
   std::shared_ptr<Allocator> allocator;
   /// Measure the time each operator takes.

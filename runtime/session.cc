@@ -36,6 +36,7 @@ llvm::Expected<std::unique_ptr<Session>> Session::create(const Model& model,
   std::unique_ptr<Session> session(new Session(manifest, options));
   ExecutorOptions executorOptions;
   executorOptions.threads = options.threads;
+  executorOptions.pool = options.pool;
   executorOptions.allocator = options.allocator;
   executorOptions.timeOperators = options.timeOperators;
   llvm::Expected<std::unique_ptr<Executor>> executor =

@@ -20,7 +20,9 @@ struct SessionOptions {
   /// manifest's capacity or, in Stateful mode, a small one.
   int64_t capacity = 0;
   int64_t batch = 1;
-  unsigned threads = 1;
+  /// As in ExecutorOptions.
+  unsigned threads = 0;
+  std::shared_ptr<ThreadPool> pool;
   std::shared_ptr<Allocator> allocator;
   bool timeOperators = false;
   /// Fill fresh shared buffers with NaN instead of zeros: nothing may depend on unwritten rows.
