@@ -5,7 +5,6 @@
 #include "runtime/input_binding.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
 #include <cstring>
@@ -37,6 +36,7 @@ llvm::Expected<std::unique_ptr<Session>> Session::create(const Model& model,
   std::unique_ptr<Session> session(new Session(manifest, options));
   ExecutorOptions executorOptions;
   executorOptions.threads = options.threads;
+  executorOptions.pool = options.pool;
   executorOptions.allocator = options.allocator;
   executorOptions.timeOperators = options.timeOperators;
   llvm::Expected<std::unique_ptr<Executor>> executor =
@@ -133,6 +133,35 @@ llvm::Error Session::start() {
       return fresh.takeError();
     caches.push_back(std::move(*fresh));
   }
+  return prepareSteps();
+}
+
+llvm::Error Session::prepareSteps() {
+  for (const Value* input : callerInputs())
+    callerNames.insert(input->name());
+  for (const std::unique_ptr<Value>& input : graph().inputs())
+    if (input->initializer())
+      callerNames.insert(input->name());
+  for (const ManifestLength& length : description.lengths) {
+    callerNames.erase(length.input);
+    llvm::Expected<Extents> shape = extents(length.shape, std::nullopt, 0);
+    if (!shape)
+      return shape.takeError();
+    llvm::Expected<Tensor> tensor = Tensor::create(allocator(), length.dtype, *shape);
+    if (!tensor)
+      return tensor.takeError();
+    lengthTensors.push_back(std::move(*tensor));
+  }
+  for (const ManifestCache& cache : description.caches) {
+    callerNames.erase(cache.past);
+    llvm::Expected<Extents> shape = cacheShape(cache, 0);
+    if (!shape)
+      return shape.takeError();
+    presentShapes.push_back(std::move(*shape));
+  }
+  for (unsigned i = 0; i < graph().outputs().size(); ++i)
+    if (!llvm::is_contained(presentOutputs, i))
+      resultOutputs.push_back(i);
   return llvm::Error::success();
 }
 
@@ -255,12 +284,9 @@ llvm::Error Session::makeRoom(int64_t tokens) {
   return llvm::Error::success();
 }
 
-llvm::Expected<std::vector<Tensor>> Session::lengthInputs(int64_t newTokens) const {
-  std::vector<Tensor> tensors;
-  for (const ManifestLength& length : description.lengths) {
-    llvm::Expected<Extents> shape = extents(length.shape, std::nullopt, 0);
-    if (!shape)
-      return shape.takeError();
+llvm::Error Session::writeLengths(int64_t newTokens) {
+  for (size_t i = 0; i < lengthTensors.size(); ++i) {
+    const ManifestLength& length = description.lengths[i];
     int64_t value = 0;
     switch (length.feed) {
     case LengthFeed::PastLength:
@@ -284,19 +310,16 @@ llvm::Expected<std::vector<Tensor>> Session::lengthInputs(int64_t newTokens) con
     }
     if (length.dtype == ElementType::Int32 && value > INT32_MAX)
       return unsupported("length '{}' does not hold {}", length.input, value);
-    llvm::Expected<Tensor> tensor = Tensor::create(allocator(), length.dtype, *shape);
-    if (!tensor)
-      return tensor.takeError();
-    int64_t count = tensor->view.elementCount();
+    const TensorView& view = lengthTensors[i].view;
+    int64_t count = view.elementCount();
     if (length.dtype == ElementType::Bool)
-      std::fill_n(tensor->view.as<uint8_t>(), count, static_cast<uint8_t>(value));
+      std::fill_n(view.as<uint8_t>(), count, static_cast<uint8_t>(value));
     else if (length.dtype == ElementType::Int32)
-      std::fill_n(tensor->view.as<int32_t>(), count, static_cast<int32_t>(value));
+      std::fill_n(view.as<int32_t>(), count, static_cast<int32_t>(value));
     else
-      std::fill_n(tensor->view.as<int64_t>(), count, value);
-    tensors.push_back(std::move(*tensor));
+      std::fill_n(view.as<int64_t>(), count, value);
   }
-  return tensors;
+  return llvm::Error::success();
 }
 
 llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t tokens) const {
@@ -307,51 +330,60 @@ llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t token
       rows = caches[i].view.shape[sequenceAxis(i)];
     else if (policy(i) == CachePolicy::Ring && sequenceAxis(i) < present.rank())
       rows = present.shape[sequenceAxis(i)]; // as many as the model keeps
-    llvm::Expected<Extents> shape = cacheShape(description.caches[i], rows);
-    if (!shape)
-      return shape.takeError();
-    if (present.shape != *shape || present.element != description.caches[i].dtype)
+    Extents shape = presentShapes[i];
+    shape[sequenceAxis(i)] = rows;
+    if (present.shape != shape || present.element != description.caches[i].dtype)
       return invalid("output '{}' has shape {}, but the manifest makes it {}",
-                     description.caches[i].present, extentsText(present.shape),
-                     extentsText(*shape));
+                     description.caches[i].present, extentsText(present.shape), extentsText(shape));
   }
   return llvm::Error::success();
 }
 
+llvm::Error Session::checkInputs(llvm::ArrayRef<NamedView> inputs) const {
+  for (const NamedView& input : inputs)
+    if (!callerNames.contains(input.name))
+      return usageError("'{}' is no input that a session's caller gives", input.name);
+  return llvm::Error::success();
+}
+
 llvm::Expected<StepResult> Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens) {
+  StepResult result;
+  if (llvm::Error error = step(inputs, newTokens, result))
+    return error;
+  return result;
+}
+
+llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, StepResult& result) {
   int64_t total = 0;
   if (newTokens < 1 || __builtin_add_overflow(validLength, newTokens, &total))
     return usageError("a step needs at least one token, not {}", newTokens);
-  for (const NamedView& input : inputs)
-    if (llvm::none_of(callerInputs(),
-                      [&](const Value* value) { return value->name() == input.name; }) &&
-        !(findInput(graph(), input.name) && findInput(graph(), input.name)->initializer()))
-      return usageError("'{}' is no input that a session's caller gives", input.name);
+  if (llvm::Error error = checkInputs(inputs))
+    return error;
   if (llvm::Error error = makeRoom(total))
     return error;
-  llvm::Expected<std::vector<Tensor>> lengths = lengthInputs(newTokens);
-  if (!lengths)
-    return lengths.takeError();
+  if (llvm::Error error = writeLengths(newTokens))
+    return error;
 
-  llvm::SmallVector<NamedView, 16> all(inputs.begin(), inputs.end());
-  llvm::SmallVector<Binding, 16> bindings;
-  for (size_t i = 0; i < lengths->size(); ++i)
-    all.push_back({description.lengths[i].input, (*lengths)[i].view});
+  stepInputs.assign(inputs.begin(), inputs.end());
+  stepBindings.clear();
+  for (size_t i = 0; i < lengthTensors.size(); ++i)
+    stepInputs.push_back({description.lengths[i].input, lengthTensors[i].view});
   for (size_t i = 0; i < caches.size(); ++i) {
     const ManifestCache& cache = description.caches[i];
-    all.push_back({cache.past, isShared(i) ? caches[i].view : cacheView(i)});
+    stepInputs.push_back({cache.past, isShared(i) ? caches[i].view : cacheView(i)});
     if (isShared(i))
-      bindings.push_back({cache.past, cache.present});
+      stepBindings.push_back({cache.past, cache.present});
   }
-  llvm::Expected<std::vector<Tensor>> outputs = executor->run(all, bindings);
-  if (!outputs)
-    return outputs.takeError();
-  if (llvm::Error error = checkPresents(*outputs, total))
+  if (llvm::Error error = executor->run(stepInputs, stepBindings, stepOutputs))
     return error;
+  if (llvm::Error error = checkPresents(stepOutputs, total)) {
+    stepOutputs.clear();
+    return error;
+  }
 
   for (size_t i = 0; i < caches.size(); ++i)
     if (!isShared(i))
-      caches[i] = (*outputs)[presentOutputs[i]];
+      caches[i] = std::move(stepOutputs[presentOutputs[i]]);
   // Without caches nothing is remembered: every step is a whole sequence.
   if (!caches.empty())
     validLength = total;
@@ -359,11 +391,16 @@ llvm::Expected<StepResult> Session::step(llvm::ArrayRef<NamedView> inputs, int64
   ++counters.steps;
   counters.inPlaceBytesCopied += counters.lastRun.inPlaceBytesCopied;
   counters.cacheBytesWritten += counters.lastRun.cacheBytesWritten;
-  StepResult result;
-  for (unsigned i = 0; i < outputs->size(); ++i)
-    if (!llvm::is_contained(presentOutputs, i))
-      result.outputs.push_back({graph().outputs()[i]->name().str(), std::move((*outputs)[i])});
-  return result;
+  counters.temporaryPeak = std::max(counters.temporaryPeak, counters.lastRun.temporaryPeak());
+  result.outputs.resize(resultOutputs.size());
+  for (size_t i = 0; i < resultOutputs.size(); ++i) {
+    NamedTensor& output = result.outputs[i];
+    llvm::StringRef name = graph().outputs()[resultOutputs[i]]->name();
+    if (output.name != name)
+      output.name = name.str();
+    output.tensor = std::move(stepOutputs[resultOutputs[i]]);
+  }
+  return llvm::Error::success();
 }
 
 void Session::reset() {

@@ -4,6 +4,8 @@
 #include "ir/manifest.h"
 #include "runtime/executor.h"
 
+#include "llvm/ADT/StringSet.h"
+
 #include <string>
 
 namespace kvopt {
@@ -18,7 +20,9 @@ struct SessionOptions {
   /// manifest's capacity or, in Stateful mode, a small one.
   int64_t capacity = 0;
   int64_t batch = 1;
-  unsigned threads = 1;
+  /// As in ExecutorOptions.
+  unsigned threads = 0;
+  std::shared_ptr<ThreadPool> pool;
   std::shared_ptr<Allocator> allocator;
   bool timeOperators = false;
   /// Fill fresh shared buffers with NaN instead of zeros: nothing may depend on unwritten rows.
@@ -43,6 +47,8 @@ struct SessionStatistics {
   int64_t inPlaceBytesCopied = 0;
   int64_t cacheBytesWritten = 0;
   int64_t cacheBytesMoved = 0; ///< by growth and crop
+  /// The most of RunStatistics::temporaryPeak over the steps.
+  int64_t temporaryPeak = 0;
   RunStatistics lastRun;
 };
 
@@ -64,6 +70,10 @@ public:
   /// Runs the model on `newTokens` tokens a row after the `length()` earlier ones. `inputs` are all
   /// graph inputs but caches and lengths. After an error the session is as before.
   llvm::Expected<StepResult> step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens);
+  /// The same into `result`, whose storage is used again: with the result of the step before,
+  /// decoding with caches in place allocates nothing. Its former tensors stay until the step is
+  /// over, so that inputs may be views of them. After an error `result` is as before.
+  llvm::Error step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, StepResult& result);
 
   /// Valid tokens in the caches.
   int64_t length() const { return validLength; }
@@ -101,7 +111,9 @@ private:
   /// a growing one.
   int64_t startRows(size_t index) const;
   llvm::Error makeRoom(int64_t tokens);
-  llvm::Expected<std::vector<Tensor>> lengthInputs(int64_t newTokens) const;
+  llvm::Error prepareSteps();
+  llvm::Error checkInputs(llvm::ArrayRef<NamedView> inputs) const;
+  llvm::Error writeLengths(int64_t newTokens);
   llvm::Error checkPresents(llvm::ArrayRef<Tensor> presents, int64_t tokens) const;
   bool isShared(size_t cache) const { return description.caches[cache].oneBuffer; }
   CachePolicy policy(size_t cache) const { return description.caches[cache].policy; }
@@ -119,6 +131,15 @@ private:
   int64_t room = 0;
   int64_t staticRoom = INT64_MAX; ///< tokens that caches of static capacity have room for
   SessionStatistics counters;
+
+  /// What every step uses again, so that it allocates nothing.
+  llvm::StringSet<> callerNames;       ///< inputs that a caller may give
+  std::vector<Tensor> lengthTensors;   ///< per length of the manifest
+  std::vector<Extents> presentShapes;  ///< per cache, the sequence axis to be filled in
+  std::vector<unsigned> resultOutputs; ///< indices of the graph outputs that are no caches
+  std::vector<NamedView> stepInputs;
+  std::vector<Binding> stepBindings;
+  std::vector<Tensor> stepOutputs;
 };
 
 } // namespace kvopt
