@@ -55,8 +55,10 @@ llvm::Expected<std::unique_ptr<Session>> Session::create(const Model& model,
 }
 
 llvm::Error Session::startExecutor() {
+  if (!options.pool)
+    options.pool = std::make_shared<ThreadPool>(options.threads);
   ExecutorOptions executorOptions;
-  executorOptions.threads = options.threads;
+  executorOptions.pool = options.pool;
   executorOptions.allocator = options.allocator;
   executorOptions.timeOperators = options.timeOperators;
   llvm::Expected<std::unique_ptr<Executor>> created =
@@ -111,6 +113,9 @@ llvm::Error Session::findOutputs() {
       return invalid("the manifest's cache '{}' is no output of the model", cache.present);
     presentOutputs.push_back(static_cast<unsigned>(found - outputs.begin()));
   }
+  for (unsigned i = 0; i < outputs.size(); ++i)
+    if (!llvm::is_contained(presentOutputs, i))
+      resultOutputs.push_back(i);
   return llvm::Error::success();
 }
 
@@ -300,6 +305,13 @@ llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t token
 }
 
 llvm::Expected<StepResult> Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens) {
+  StepResult result;
+  if (llvm::Error error = step(inputs, newTokens, result))
+    return error;
+  return result;
+}
+
+llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, StepResult& result) {
   int64_t total = 0;
   if (newTokens < 1 || __builtin_add_overflow(length(), newTokens, &total))
     return usageError("a step needs at least one token, not {}", newTokens);
@@ -307,50 +319,70 @@ llvm::Expected<StepResult> Session::step(llvm::ArrayRef<NamedView> inputs, int64
     return error;
   if (llvm::Error error = checkInputs(inputs))
     return error;
-  llvm::Expected<int64_t> room = roomFor(total);
-  if (!room)
-    return room.takeError();
-  if (*room > caches.room()) {
-    llvm::Expected<int64_t> moved = caches.grow(*room);
-    if (!moved)
-      return moved.takeError();
-    counters.cacheBytesMoved += *moved;
-    ++counters.cacheReallocations;
-  }
+  if (llvm::Error error = makeRoom(total))
+    return error;
   if (llvm::Error error = fillLengths(newTokens))
     return error;
 
-  feeds.assign(inputs.begin(), inputs.end());
-  bindings.clear();
+  stepInputs.assign(inputs.begin(), inputs.end());
+  stepBindings.clear();
   for (size_t i = 0; i < lengths.size(); ++i)
-    feeds.push_back({description.lengths[i].input, lengths[i].view});
+    stepInputs.push_back({description.lengths[i].input, lengths[i].view});
   for (size_t i = 0; i < caches.size(); ++i) {
     const ManifestCache& cache = description.caches[i];
-    feeds.push_back({cache.past, isShared(i) ? caches.buffer(i) : caches.view(i)});
+    stepInputs.push_back({cache.past, isShared(i) ? caches.buffer(i) : caches.view(i)});
     if (isShared(i))
-      bindings.push_back({cache.past, cache.present});
+      stepBindings.push_back({cache.past, cache.present});
   }
-  llvm::Expected<std::vector<Tensor>> outputs = executor->run(feeds, bindings);
-  if (!outputs)
-    return outputs.takeError();
-  if (llvm::Error error = checkPresents(*outputs, total))
+  if (llvm::Error error = executor->run(stepInputs, stepBindings, stepOutputs))
     return error;
+  if (llvm::Error error = checkPresents(stepOutputs, total)) {
+    stepOutputs.clear();
+    return error;
+  }
 
   for (size_t i = 0; i < caches.size(); ++i)
     if (!isShared(i))
-      caches.replace(i, (*outputs)[presentOutputs[i]]);
+      caches.replace(i, std::move(stepOutputs[presentOutputs[i]]));
   // Without caches nothing is remembered: every step is a whole sequence.
   if (caches.size() != 0)
     caches.advance(newTokens);
+  noteRun();
+  takeResult(result);
+  return llvm::Error::success();
+}
+
+llvm::Error Session::makeRoom(int64_t tokens) {
+  llvm::Expected<int64_t> room = roomFor(tokens);
+  if (!room)
+    return room.takeError();
+  if (*room <= caches.room())
+    return llvm::Error::success();
+  llvm::Expected<int64_t> moved = caches.grow(*room);
+  if (!moved)
+    return moved.takeError();
+  counters.cacheBytesMoved += *moved;
+  ++counters.cacheReallocations;
+  return llvm::Error::success();
+}
+
+void Session::noteRun() {
   counters.lastRun = executor->statistics();
   ++counters.steps;
   counters.inPlaceBytesCopied += counters.lastRun.inPlaceBytesCopied;
   counters.cacheBytesWritten += counters.lastRun.cacheBytesWritten;
-  StepResult result;
-  for (unsigned i = 0; i < outputs->size(); ++i)
-    if (!llvm::is_contained(presentOutputs, i))
-      result.outputs.push_back({graph().outputs()[i]->name().str(), std::move((*outputs)[i])});
-  return result;
+  counters.temporaryPeak = std::max(counters.temporaryPeak, counters.lastRun.temporaryPeak());
+}
+
+void Session::takeResult(StepResult& result) {
+  result.outputs.resize(resultOutputs.size());
+  for (size_t i = 0; i < resultOutputs.size(); ++i) {
+    NamedTensor& output = result.outputs[i];
+    llvm::StringRef name = graph().outputs()[resultOutputs[i]]->name();
+    if (output.name != name)
+      output.name = name.str();
+    output.tensor = std::move(stepOutputs[resultOutputs[i]]);
+  }
 }
 
 } // namespace kvopt

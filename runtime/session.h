@@ -22,7 +22,9 @@ struct SessionOptions {
   /// manifest's capacity or, in Stateful mode, a small one.
   int64_t capacity = 0;
   int64_t batch = 1;
-  unsigned threads = 1;
+  /// As in ExecutorOptions. A session without a pool makes one, which its forks use too.
+  unsigned threads = 0;
+  std::shared_ptr<ThreadPool> pool;
   std::shared_ptr<Allocator> allocator;
   bool timeOperators = false;
   /// Fill fresh shared buffers with NaN instead of zeros: nothing may depend on unwritten rows.
@@ -46,7 +48,9 @@ struct SessionStatistics {
   int64_t cacheReallocations = 0;
   int64_t inPlaceBytesCopied = 0;
   int64_t cacheBytesWritten = 0;
-  int64_t cacheBytesMoved = 0; ///< by growth and crop
+  int64_t cacheBytesMoved = 0; ///< by growth
+  /// The most of RunStatistics::temporaryPeak over the steps.
+  int64_t temporaryPeak = 0;
   RunStatistics lastRun;
 };
 
@@ -73,6 +77,10 @@ public:
   /// Runs the model on `newTokens` tokens a row after the earlier ones. `inputs` are all graph
   /// inputs but caches and lengths. Fails where the new tokens exceed a fixed capacity.
   llvm::Expected<StepResult> step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens);
+  /// The same into `result`, whose storage is used again: with the result of the step before,
+  /// decoding with caches in place allocates nothing. Its former tensors stay until the step is
+  /// over, so that inputs may be views of them. After an error `result` is as before.
+  llvm::Error step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, StepResult& result);
 
   /// Valid tokens in the caches: of the longest batch row, and of each.
   int64_t length() const { return caches.length(); }
@@ -148,6 +156,9 @@ private:
   llvm::Expected<int64_t> roomFor(int64_t tokens) const;
   llvm::Expected<std::vector<Tensor>> lengthTensors(int64_t batch) const;
   llvm::Error fillLengths(int64_t newTokens);
+  llvm::Error makeRoom(int64_t tokens);
+  void noteRun();
+  void takeResult(StepResult& result);
   llvm::Error checkInputs(llvm::ArrayRef<NamedView> inputs) const;
   llvm::Error checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t tokens) const;
   llvm::Error checkRunning() const;
@@ -165,11 +176,15 @@ private:
   std::vector<const Value*> given;      ///< inputs that are the caller's
   llvm::StringSet<> takenInputs;        ///< those, and those that have a default
   std::vector<unsigned> presentOutputs; ///< index of the graph output, per cache
+  std::vector<unsigned> resultOutputs;  ///< indices of the others
   std::string lengthPerRowObstacle;     ///< empty: there is none
-  std::vector<NamedView> feeds;         ///< of the step that is running
-  std::vector<Binding> bindings;
   mutable std::optional<ModelFingerprint> knownFingerprint;
   SessionStatistics counters;
+
+  /// What every step uses again, so that it allocates nothing.
+  std::vector<NamedView> stepInputs;
+  std::vector<Binding> stepBindings;
+  std::vector<Tensor> stepOutputs;
 };
 
 } // namespace kvopt

@@ -60,6 +60,7 @@ llvm::Expected<std::unique_ptr<Session>> Session::fork() const {
     return tensors.takeError();
   copy->lengths = std::move(*tensors);
   copy->presentOutputs = presentOutputs;
+  copy->resultOutputs = resultOutputs;
   copy->lengthPerRowObstacle = lengthPerRowObstacle;
   copy->knownFingerprint = knownFingerprint;
   return copy;
