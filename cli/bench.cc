@@ -4,6 +4,7 @@
 #include "cli/progress.h"
 #include "ir/diagnostic.h"
 #include "ir/output_file.h"
+#include "runtime/cpu_count.h"
 
 #include <CLI/CLI.hpp>
 
@@ -46,7 +47,7 @@ llvm::Expected<ExitCode> bench(const BenchOptions& options, const CommandContext
   BenchPlan plan = options.plan;
   if (plan.threads.empty()) {
     plan.threads = {1};
-    if (unsigned cores = describeMachine().cores; cores > 1)
+    if (unsigned cores = usableCores(); cores > 1)
       plan.threads.push_back(cores);
   }
   BenchResult result;

@@ -83,17 +83,17 @@ private:
   }
 
   void measure(unsigned threads) {
-    ThreadPool pool(threads);
+    auto pool = std::make_shared<ThreadPool>(threads);
     for (Entry& entry : entries) {
       if (!entry.subject)
         continue;
       entry.failure.clear();
-      if (llvm::Error error = entry.subject->start({threads, plan.batch, plan.longest()}))
+      if (llvm::Error error = entry.subject->start({pool, plan.batch, plan.longest()}))
         entry.failure = textOf(std::move(error));
     }
     measurePrefill(threads);
     for (int64_t depth : plan.depths) {
-      measureDepth(depth, threads, pool);
+      measureDepth(depth, threads);
       for (const Entry& entry : entries)
         result.report.rows.push_back(rowOf(entry, depth, threads));
     }
@@ -125,7 +125,7 @@ private:
       }
   }
 
-  void measureDepth(int64_t depth, unsigned threads, ThreadPool& pool) {
+  void measureDepth(int64_t depth, unsigned threads) {
     for (Entry& entry : entries) {
       entry.samples = Samples();
       entry.depthFailure.clear();
@@ -145,7 +145,7 @@ private:
         progress(fmt::format("{} threads, {} tokens, repetition {} of {}, step {} of {}", threads,
                              depth, repetition + 1, plan.repetitions, done, plan.decodeTokens));
         int64_t steps = std::min(stepsOfARound, plan.decodeTokens - done);
-        forEachDecoding([&](Entry& entry) { return measureRound(entry, steps, pool); });
+        forEachDecoding([&](Entry& entry) { return measureRound(entry, steps); });
       }
     }
   }
@@ -157,7 +157,7 @@ private:
           entry.depthFailure = textOf(std::move(error));
   }
 
-  static llvm::Error measureRound(Entry& entry, int64_t steps, ThreadPool& pool) {
+  static llvm::Error measureRound(Entry& entry, int64_t steps) {
     Samples& samples = entry.samples;
     std::vector<double> times;
     for (int64_t i = 0; i < steps; ++i) {
@@ -167,9 +167,9 @@ private:
       times.push_back(*seconds * 1e3);
     }
     // Nothing reads faster than it can: whatever is slower was disturbed.
-    double floor = entry.subject->readFloor(pool) * 1e3;
+    double floor = entry.subject->readFloor() * 1e3;
     for (int i = 1; i < floorReadings; ++i)
-      floor = std::min(floor, entry.subject->readFloor(pool) * 1e3);
+      floor = std::min(floor, entry.subject->readFloor() * 1e3);
     samples.steps.insert(samples.steps.end(), times.begin(), times.end());
     samples.roundSteps.push_back(medianOf(std::move(times)));
     samples.roundFloors.push_back(floor);

@@ -67,7 +67,7 @@ llvm::Error BenchSubject::start(const SubjectSettings& settings) {
     isSingleStep |= tokens.has_value();
   }
   SessionOptions options;
-  options.threads = settings.threads;
+  options.pool = settings.pool;
   options.batch = settings.batch;
   if (!manifest.capacityValue)
     options.capacity = settings.capacity;
@@ -75,6 +75,7 @@ llvm::Error BenchSubject::start(const SubjectSettings& settings) {
   if (!created)
     return created.takeError();
   session = std::move(*created);
+  pool = settings.pool;
   return llvm::Error::success();
 }
 
@@ -85,9 +86,9 @@ void BenchSubject::stop() {
 
 int64_t BenchSubject::length() const { return hasCaches() ? session->length() : cachelessLength; }
 
-void BenchSubject::restart() {
-  session->reset();
+llvm::Error BenchSubject::restart() {
   cachelessLength = 0;
+  return session->reset();
 }
 
 llvm::Expected<double> BenchSubject::step(int64_t newTokens) {
@@ -116,7 +117,8 @@ llvm::Expected<double> BenchSubject::step(int64_t newTokens) {
 }
 
 llvm::Expected<double> BenchSubject::prefill(int64_t tokens) {
-  restart();
+  if (llvm::Error error = restart())
+    return error;
   double seconds = 0;
   const int64_t atOnce = isSingleStep ? 1 : tokens;
   for (int64_t done = 0; done < tokens; done += atOnce) {
@@ -137,7 +139,8 @@ llvm::Error BenchSubject::bringTo(int64_t depth) {
     if (llvm::Error error = session->crop(depth)) {
       // Caches that keep their latest rows only start again.
       llvm::consumeError(std::move(error));
-      restart();
+      if (llvm::Error again = restart())
+        return again;
     }
   while (length() < depth) {
     auto elapsed = step(isSingleStep ? 1 : std::min(chunkTokens, depth - length()));
@@ -147,11 +150,13 @@ llvm::Error BenchSubject::bringTo(int64_t depth) {
   return llvm::Error::success();
 }
 
-double BenchSubject::readFloor(ThreadPool& pool) const {
+double BenchSubject::readFloor() const {
   MemorySpans rows = cacheSpans(*session);
-  return readSeconds({&weights.spans, &rows}, pool);
+  return readSeconds({&weights.spans, &rows}, *pool);
 }
 
-int64_t BenchSubject::temporaryBytes() const { return session->statistics().lastRun.arenaBytes; }
+int64_t BenchSubject::temporaryBytes() const {
+  return session->statistics().lastRun.temporaryPeak();
+}
 
 } // namespace kvopt

@@ -12,7 +12,7 @@
 namespace kvopt {
 
 struct SubjectSettings {
-  unsigned threads = 1;
+  std::shared_ptr<ThreadPool> pool; ///< that all models and the readings of memory share
   int64_t batch = 1;
   /// Tokens that caches whose capacity is open get room for.
   int64_t capacity = 0;
@@ -44,7 +44,7 @@ public:
   /// One token a row, after `length()` earlier ones; seconds.
   llvm::Expected<double> decode() { return step(1); }
   /// Reads once what such a step has to read; seconds.
-  double readFloor(ThreadPool& pool) const;
+  double readFloor() const;
 
   int64_t length() const;
   int64_t weightBytes() const { return weights.spans.bytes(); }
@@ -57,7 +57,7 @@ private:
   BenchSubject() = default;
   llvm::Expected<double> step(int64_t newTokens);
   bool hasCaches() const { return session->cacheCount() != 0; }
-  void restart();
+  llvm::Error restart();
 
   std::unique_ptr<Model> model;
   const Registries* known = nullptr;
@@ -66,6 +66,7 @@ private:
   int64_t vocabulary = 1;
   bool isSingleStep = false;   ///< takes one token at a time
   int64_t cachelessLength = 0; ///< of the sequence of a model without caches
+  std::shared_ptr<ThreadPool> pool;
   std::unique_ptr<Session> session;
 };
 
