@@ -231,7 +231,9 @@ std::string verificationSummary(const VerificationReport& report) {
                   !anyCache     ? "none found"
                   : cachesExact ? "identical"
                                 : "compared",
-                  report.comparison.tokensEqual ? "equal" : "DIFFERENT");
+                  report.comparison.tokensEqual ? "equal"
+                  : report.equal()              ? "differ in near ties"
+                                                : "DIFFERENT");
   if (skipped != 0)
     text += fmt::format("   {} elements of padding left out", skipped);
   if (!report.comparison.ended.empty())
