@@ -105,6 +105,8 @@ llvm::Expected<PreparedModel> rewrittenModel(const std::string& path,
   if (!model)
     return model.takeError();
   PassContext context(registries.rules, registries.targets);
+  NearMissList misses = listenToRaising(registries);
+  context.nearMisses = &misses;
   PassManager manager(registries.passes, {});
   if (llvm::Error error = manager.addPipeline(std::string(recoveryPipeline) +
                                               ",lower{to=kvopt},eliminate-dead-nodes"))
@@ -112,7 +114,7 @@ llvm::Expected<PreparedModel> rewrittenModel(const std::string& path,
   if (llvm::Error error = manager.run(**model, context)) {
     Diagnostic diagnostic = takeDiagnostic(std::move(error));
     if (context.statistics["lower"]["refused"] != 0)
-      diagnostic.kind = Diagnostic::Kind::Usage;
+      return usageError("{}", diagnostic.message);
     return makeError(std::move(diagnostic));
   }
   if (!context.manifest)
@@ -131,6 +133,8 @@ llvm::Expected<PreparedModel> rewrittenModel(const std::string& path,
     return error;
   return prepared;
 }
+
+constexpr const char* recorded = "recorded";
 
 /// Runs the cases of one model.
 class ModelCases {
@@ -194,7 +198,7 @@ private:
       if (!steps) {
         result.verdict = ReferenceVerdict::Failed;
         result.reason = message(steps);
-      } else if (form == ModelForm::Exported && isStructureOnly()) {
+      } else if (form == ModelForm::Exported && row.comparedTo != recorded && isStructureOnly()) {
         result.reason = status;
       } else if (form != ModelForm::Exported && !rewritten) {
         Diagnostic diagnostic = takeDiagnostic(rewritten.takeError());
@@ -220,18 +224,23 @@ private:
     if (!steps)
       return steps;
     row.steps = steps->size();
-    row.comparedTo = "recorded";
+    row.comparedTo = recorded;
     const bool isQuantized = narrowNumbersOf(*exported.model).quantizedWeights;
     if (!isQuantized && !isStructureOnly())
       return steps;
     auto source = prepareModel(path, registries);
     if (!source)
       return source.takeError();
-    row.comparedTo = "exported model";
     if (isQuantized) {
       row.comparedTo = "its weights in f32";
       if (llvm::Error error = widen(*source->model, source->manifest))
         return error;
+    } else {
+      ReferenceResult own;
+      replay(exported, *steps, row.tolerance, own);
+      if (own.verdict == ReferenceVerdict::Equal)
+        return steps;
+      row.comparedTo = "exported model";
     }
     auto session = open(*source, *steps, ModelForm::Exported);
     if (!session)
@@ -362,6 +371,36 @@ OrderedJson referenceTableJson(const ReferenceTable& table) {
   return json;
 }
 
+namespace {
+
+std::string cell(const ReferenceResult& result) {
+  if (result.verdict == ReferenceVerdict::Equal)
+    return fmt::format("{:.1e}", result.maxAbs);
+  return result.verdict == ReferenceVerdict::NotCompared ? "-" : verdictName(result.verdict).str();
+}
+
+/// One note a reason, with all forms that it holds for.
+void addNotes(const ReferenceRow& row, std::vector<std::string>& notes) {
+  for (size_t i = 0; i < row.results.size(); ++i) {
+    const ReferenceResult& result = row.results[i];
+    auto isSame = [&](const ReferenceResult& other) { return other.reason == result.reason; };
+    auto first = llvm::find_if(row.results, isSame);
+    if (result.reason.empty() || first != row.results.begin() + static_cast<ptrdiff_t>(i))
+      continue;
+    std::string forms;
+    for (const ReferenceResult& other : row.results)
+      if (isSame(other))
+        forms += (forms.empty() ? "" : ", ") + formName(other.form).str();
+    notes.push_back(fmt::format("{}{}{} ({}): {}{}", row.model, row.name.empty() ? "" : " ",
+                                row.name, forms, result.reason,
+                                result.verdict == ReferenceVerdict::Different
+                                    ? fmt::format(", off by {:.1e}", result.maxAbs)
+                                    : ""));
+  }
+}
+
+} // namespace
+
 std::string referenceTableText(const ReferenceTable& table, llvm::ArrayRef<ModelForm> forms) {
   std::string text =
       fmt::format("{:<42} {:<7} {:<30} {:>9}", "model", "case", "compared to", "within");
@@ -372,21 +411,10 @@ std::string referenceTableText(const ReferenceTable& table, llvm::ArrayRef<Model
   for (const ReferenceRow& row : table.rows) {
     text += fmt::format("{:<42} {:<7} {:<30} {:>9}", row.model, row.name, row.comparedTo,
                         row.name.empty() ? "" : fmt::format("{:.0e}", row.tolerance));
-    for (const ReferenceResult& result : row.results) {
-      const bool isEqual = result.verdict == ReferenceVerdict::Equal;
-      text += fmt::format(" {:>10}", isEqual ? fmt::format("{:.1e}", result.maxAbs)
-                                     : result.verdict == ReferenceVerdict::NotCompared
-                                         ? std::string("-")
-                                         : verdictName(result.verdict).str());
-      if (result.reason.empty())
-        continue;
-      std::string note = row.name.empty() ? row.model : row.model + " " + row.name;
-      note += fmt::format(" ({}): {}", formName(result.form), result.reason);
-      if (result.verdict == ReferenceVerdict::Different)
-        note += fmt::format(", off by {:.1e}", result.maxAbs);
-      notes.push_back(std::move(note));
-    }
+    for (const ReferenceResult& result : row.results)
+      text += fmt::format(" {:>10}", cell(result));
     text += "\n";
+    addNotes(row, notes);
   }
   for (const std::string& note : notes)
     text += "  " + note + "\n";

@@ -59,9 +59,9 @@ referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, 
 ///  * the recorded outputs;
 ///  * where the model's weights are quantised in blocks (MatMulNBits), the same model with the
 ///    values that they stand for in f32 (`widen`): recordings were made before the rounding;
-///  * where `model.json` beside the model has a "status" that begins with "structure only", the
-///    recordings are another computation's: rewritten forms are compared with the model as
-///    exported, as far as that can follow the steps.
+///  * where `model.json` beside the model has a "status" that begins with "structure only", and the
+///    recordings are indeed another computation's, the rewritten forms are compared with the model
+///    as exported, as far as that can follow the steps.
 llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string> models,
                                                      llvm::ArrayRef<ModelForm> forms,
                                                      unsigned threads,
