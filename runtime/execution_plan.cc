@@ -98,6 +98,10 @@ llvm::Error missingKernel(const Node& node) {
       .node(node.name(), node.op().str());
 }
 
+/// The newest version of ONNX's own domain that kernels are known to implement: operators of a later
+/// one may mean something else.
+constexpr int64_t newestOnnxOpset = 25;
+
 /// The kernel for a node; an error where there is none for its version.
 llvm::Expected<const Kernel*> kernelFor(const Node& node, const KernelRegistry& kernels) {
   const int64_t version = node.graph().opsetVersion(node.op().domain());

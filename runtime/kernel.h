@@ -68,10 +68,6 @@ private:
   const Node& executed;
 };
 
-/// The newest version of ONNX's own domain that kernels without an `until` are known to implement:
-/// a later one may mean something else.
-inline constexpr int64_t newestOnnxOpset = 25;
-
 using KernelFunction = llvm::Error (*)(KernelContext&);
 
 struct Kernel {
