@@ -98,8 +98,8 @@ llvm::Error missingKernel(const Node& node) {
       .node(node.name(), node.op().str());
 }
 
-/// The newest version of ONNX's own domain that kernels are known to implement: operators of a later
-/// one may mean something else.
+/// The newest version of ONNX's own domain that kernels are known to implement: operators of a
+/// later one may mean something else.
 constexpr int64_t newestOnnxOpset = 25;
 
 /// The kernel for a node; an error where there is none for its version.

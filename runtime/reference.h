@@ -26,7 +26,8 @@ struct StepComparison {
 
 struct ComparisonReport {
   std::vector<StepComparison> steps;
-  bool tokensEqual = true; ///< the most likely token, where there are scores
+  /// The most likely token, where there are scores; near ties within a measured budget are equal.
+  bool tokensEqual = true;
   /// Steps after the first that both sides refused, and the first one's message: a table of
   /// positions has an end, an exported mask may take single tokens only.
   int64_t refusedSteps = 0;

@@ -40,7 +40,7 @@ g (int64[B, S] input_ids) => (float[B, S, 8] logits)
            }() +
            R"(}, bool yes = {1}>
 {
-  rows = Gather(table, input_ids)
+  ["rows"] rows = Gather(table, input_ids)
 )" + body + "}\n" +
            functions;
   }
@@ -70,7 +70,8 @@ TEST_F(MissingOperatorTest, OfAVersionBeforeTheKernels) {
 }
 
 TEST_F(MissingOperatorTest, OfAVersionThatNobodyKnows) {
-  expectNamed(decoder(R"("" : 99)", R"(["odd/one"] logits = Relu(rows))"), "", "opset 99");
+  expectNamed(decoder(R"("" : 99)", R"(["odd/one"] logits = Relu(rows))"), "rows",
+              "operator Gather is of opset 99");
 }
 
 TEST_F(MissingOperatorTest, InABranch) {
