@@ -26,6 +26,8 @@ using U32Vec = hn::Vec<U32Tag>;
 /// Numbers whose products are summed before they are added to the result: whole vectors of words
 /// for all widths of numbers and vectors.
 constexpr size_t kPartNumbers = 1024;
+/// Rows of W whose parts are read again for further rows of activations.
+constexpr size_t kPanelColumns = 256;
 /// The most values of blocks or words in a part, and a vector that may be read behind them.
 constexpr size_t kPartValues = kPartNumbers / 4 + kMaxLanes;
 
@@ -342,34 +344,35 @@ void multiplyOne(const Product& p, size_t begin, size_t end, const int32_t* lane
     }
 }
 
-/// Several rows of activations: their parts stay in the first-level cache.
+/// `Rows` rows of activations with a part of columns [begin,end).
+template <int Bits, Spread S, int Rows>
+void multiplyPart(const Product& p, size_t m, size_t begin, size_t end, const Range& range,
+                  const int32_t* lanesToValues) {
+  Part part;
+  float sums[4];
+  for (size_t n = begin; n < end; ++n) {
+    readPart(p, n, range, part);
+    multiplyRows<Bits, S, Rows>(p, part, m, range, lanesToValues, sums);
+    for (size_t i = 0; i < Rows; ++i)
+      addSum(p, m + i, n, sums[i], range.vector == 0);
+  }
+}
+
+/// Several rows of activations: parts of four of them stay in the first-level cache, and those of
+/// kPanelColumns rows of W in the second.
 template <int Bits, Spread S>
 void multiplyFew(const Product& p, size_t begin, size_t end, const int32_t* lanesToValues) {
-  Part part;
   for (size_t vector = 0; vector < p.layout.vectors;) {
     const Range range(p.layout, vector);
-    for (size_t n = begin; n < end; ++n) {
-      readPart(p, n, range, part);
-      float sums[4];
-      size_t m = 0;
-      const auto add = [&](size_t count) {
-        for (size_t i = 0; i < count; ++i)
-          addSum(p, m + i, n, sums[i], vector == 0);
-        m += count;
-      };
-      while (m + 4 <= p.rows) {
-        multiplyRows<Bits, S, 4>(p, part, m, range, lanesToValues, sums);
-        add(4);
-      }
-      if (m + 2 <= p.rows) {
-        multiplyRows<Bits, S, 2>(p, part, m, range, lanesToValues, sums);
-        add(2);
-      }
-      if (m < p.rows) {
-        multiplyRows<Bits, S, 1>(p, part, m, range, lanesToValues, sums);
-        add(1);
-      }
+    size_t m = 0;
+    for (; m + 4 <= p.rows; m += 4)
+      multiplyPart<Bits, S, 4>(p, m, begin, end, range, lanesToValues);
+    if (m + 2 <= p.rows) {
+      multiplyPart<Bits, S, 2>(p, m, begin, end, range, lanesToValues);
+      m += 2;
     }
+    if (m < p.rows)
+      multiplyPart<Bits, S, 1>(p, m, begin, end, range, lanesToValues);
     vector += range.vectors;
   }
 }
@@ -383,7 +386,8 @@ template <int Bits, Spread S> void multiplyRange(const Product& p, size_t begin,
   if (p.rows == 1)
     multiplyOne<Bits, S>(p, begin, end, lanesToValues);
   else
-    multiplyFew<Bits, S>(p, begin, end, lanesToValues);
+    for (; begin < end; begin += kPanelColumns)
+      multiplyFew<Bits, S>(p, begin, HWY_MIN(begin + kPanelColumns, end), lanesToValues);
 }
 
 template <int Bits> void multiplyRange(const Product& p, size_t begin, size_t end) {
