@@ -11,10 +11,10 @@ namespace kvopt {
 
 namespace {
 
-/// Classes are 2^e, 2^e * 9/8, … 2^e * 15/8; the smallest is one alignment.
-constexpr unsigned stepsPerDoubling = 8;
-constexpr unsigned smallestExponent = 6;
-static_assert(size_t{1} << smallestExponent == bufferAlignment);
+/// Classes are powers of two, and from `fineExponent` on four to a doubling.
+constexpr unsigned smallestExponent = 10;
+constexpr unsigned fineExponent = 20;
+constexpr unsigned stepsPerDoubling = 4;
 constexpr unsigned classCount = (64 - smallestExponent) * stepsPerDoubling;
 
 struct SizeClass {
@@ -22,14 +22,13 @@ struct SizeClass {
   size_t bytes;
 };
 
-/// Requires bytes > 0; the class of a size beyond the address space has 0 bytes.
+/// The class of a size beyond the address space has 0 bytes.
 SizeClass classOf(size_t bytes) {
-  if (bytes <= bufferAlignment)
-    return {0, bufferAlignment};
+  if (bytes <= size_t{1} << smallestExponent)
+    return {0, size_t{1} << smallestExponent};
   unsigned exponent = 63 - static_cast<unsigned>(__builtin_clzll(bytes));
   size_t whole = size_t{1} << exponent;
-  // Steps below the alignment do not exist: sizes are multiples of it.
-  size_t step = std::max(whole / stepsPerDoubling, bufferAlignment);
+  size_t step = exponent < fineExponent ? whole : whole / stepsPerDoubling;
   size_t steps = (bytes - whole + step - 1) / step;
   size_t rounded = 0;
   if (__builtin_add_overflow(whole, steps * step, &rounded))
@@ -46,7 +45,7 @@ struct FreeBlock {
   size_t bytes;
   uint64_t round; // when it came back
 };
-static_assert(sizeof(FreeBlock) <= bufferAlignment);
+static_assert(sizeof(FreeBlock) <= size_t{1} << smallestExponent);
 
 } // namespace
 
@@ -208,7 +207,7 @@ BufferPool::BufferPool(std::shared_ptr<Allocator> allocator)
 BufferPool::~BufferPool() { core->releaseFree(true); }
 
 llvm::Expected<BufferPool::Memory> BufferPool::take(size_t bytes) {
-  SizeClass sizeClass = classOf(std::max<size_t>(bytes, 1));
+  SizeClass sizeClass = classOf(bytes);
   Memory memory;
   if (sizeClass.bytes != 0)
     memory.data = core->take(sizeClass, memory.isFresh);

@@ -13,6 +13,12 @@ namespace {
 /// Runs that a placement may be far too large for before another one is made: a prompt between
 /// decoding steps shall not cost one each time.
 constexpr unsigned patience = 4;
+
+/// For a tensor of `needed` bytes that had room for `before`.
+int64_t roomFor(int64_t needed, int64_t before) {
+  bool isGradual = needed / 2 <= before;
+  return isGradual ? needed + std::min(needed, INT64_MAX - needed) : needed;
+}
 } // namespace
 
 llvm::Expected<Tensor> RunEnvironment::allocate(ElementType element,
@@ -122,16 +128,17 @@ bool RunState::isTooLarge() const {
   return planned / 2 > needed;
 }
 
-llvm::Error RunState::place() {
+/// Makes room for what is needed now. A tensor that has outgrown its place by little will probably
+/// go on growing: it gets as much again, and keeps that while others outgrow theirs.
+llvm::Error RunState::place(bool fromScratch) {
   std::vector<StorageInterval> intervals;
   placedGroups.clear();
-  bool isFirst = !arena;
   for (unsigned index = 0; index < neededBytes.size(); ++index) {
-    // A tensor that has grown since the last placement will probably go on growing.
-    if (!isFirst && plannedBytes[index] >= 0 && neededBytes[index] > plannedBytes[index])
-      plannedBytes[index] = neededBytes[index] + std::min(neededBytes[index] / 2, INT64_MAX / 4);
-    else
+    bool hadPlace = !fromScratch && plannedBytes[index] >= 0;
+    if (!hadPlace)
       plannedBytes[index] = neededBytes[index];
+    else if (neededBytes[index] > plannedBytes[index])
+      plannedBytes[index] = roomFor(neededBytes[index], plannedBytes[index]);
     if (plannedBytes[index] < 0)
       continue;
     placedGroups.push_back(index);
@@ -169,15 +176,15 @@ llvm::Error RunState::placeIntermediates() {
   if (isNew)
     tooLarge = !isUnfit && isTooLarge();
   runsTooLarge = tooLarge ? runsTooLarge + 1 : 0;
-  if (runsTooLarge == patience) {
+  bool isShrinking = runsTooLarge == patience;
+  if (isShrinking)
     environment.scratch.releaseFree();
-    isUnfit = true;
-  }
+  isUnfit |= isShrinking;
   if (isUnfit) {
     measuredFor = std::nullopt;
     tooLarge = false;
     runsTooLarge = 0;
-    if (llvm::Error error = place())
+    if (llvm::Error error = place(isShrinking || !arena))
       return error;
   }
   if (isNew || isUnfit) {

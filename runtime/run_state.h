@@ -74,7 +74,7 @@ private:
   llvm::Error measure();
   bool isTooSmall() const;
   bool isTooLarge() const;
-  llvm::Error place();
+  llvm::Error place(bool fromScratch);
 
   std::vector<int64_t> neededBytes;  // per group, in this run; -1 when not known
   std::vector<int64_t> plannedBytes; // per group, what the current placement provides

@@ -83,7 +83,7 @@ private:
       return unsupported("cache file: its version is {}, not {}", header.version, cacheFileVersion)
           .hint("save the cache again with this version of kvopt");
     if (header.byteOrder != byteOrderMark)
-      return unsupported("cache file: its numbers are not little-endian");
+      return unsupported("cache file: its numbers are not little-endian").hint(damaged);
     if (!matches(file.first(offsetof(Header, headerChecksum)), header.headerChecksum))
       return broken("the checksum of its header is wrong");
     if (header.fileBytes != file.size())

@@ -1,5 +1,5 @@
 // What decoding asks for once it is under way: nothing. Counted at the allocator and at the heap.
-#include "bench/synthetic_decoder.h"
+#include "cli/generate/decoder.h"
 #include "tests/allocation/heap_counter.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -57,8 +57,11 @@ private:
   Requests requests;
 };
 
-/// Steps until whatever is sized, placed and started at first use is there.
-constexpr int64_t settling = 24;
+/// Steps until whatever is sized, placed and started at first use is there. What depends on the
+/// past (masks, where a model computes them) has room for twice the first decoding step's then.
+constexpr int64_t prompt = 66;
+constexpr int64_t settling = 20;
+constexpr int64_t counted = 36;
 
 using DecodeTest = ShippedModelTest;
 
@@ -71,13 +74,13 @@ TEST_P(DecodeTest, InPlaceAllocatesNothing) {
       options.capacity = 128;
       options.batch = batch;
       options.threads = threads;
-      CountedSession counted(inPlace, registries.kernels, options);
-      counted.step(9);
-      counted.decode(settling);
-      Requests requests = counted.decode(80);
+      CountedSession feeder(inPlace, registries.kernels, options);
+      feeder.step(prompt);
+      feeder.decode(settling);
+      Requests requests = feeder.decode(counted);
       EXPECT_EQ(requests.allocator, 0u) << threads << " threads, batch " << batch;
       EXPECT_EQ(requests.heap, 0u) << threads << " threads, batch " << batch;
-      EXPECT_EQ(counted.last().allocations, 0);
+      EXPECT_EQ(feeder.last().allocations, 0);
     }
 }
 
@@ -85,22 +88,21 @@ TEST_P(DecodeTest, InPlaceAllocatesNothing) {
 /// the logarithm of the length.
 TEST_P(DecodeTest, GrowingCachesSeldomAllocate) {
   DrivenModel exported = asExported(path(), registries);
-  CountedSession counted(exported, registries.kernels, {});
-  if (counted.session->cacheCount() == 0)
+  CountedSession feeder(exported, registries.kernels, {});
+  if (feeder.session->cacheCount() == 0)
     GTEST_SKIP();
-  counted.step(16);
-  counted.decode(16);
-  int64_t atMost = 0;
+  feeder.step(prompt);
+  feeder.decode(settling);
   int64_t quiet = 0;
-  for (int64_t i = 0; i < 64; ++i) {
-    Requests requests = counted.decode(1);
+  for (int64_t i = 0; i < counted; ++i) {
+    Requests requests = feeder.decode(1);
     quiet += requests.allocator == 0 ? 1 : 0;
     // A run that asks the allocator for nothing asks the heap for nothing.
-    if (requests.allocator == 0)
+    if (requests.allocator == 0) {
       EXPECT_EQ(requests.heap, 0u) << "step " << i;
-    atMost = std::max(atMost, counted.last().allocations);
+    }
   }
-  EXPECT_GE(quiet, 32);
+  EXPECT_GE(quiet, counted / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(, DecodeTest, shippedModels(), shippedModelName);
@@ -109,11 +111,11 @@ INSTANTIATE_TEST_SUITE_P(, DecodeTest, shippedModels(), shippedModelName);
 class DeepContextTest : public testing::Test {
 protected:
   DrivenModel inPlaceDecoder() {
-    SyntheticDecoder options;
-    options.layers = 2;
-    options.width = 8;
+    DecoderSpec spec;
+    spec.headWidth = 8;
+    spec.vocabulary = 32;
     DrivenModel driven;
-    driven.model = syntheticDecoder(registries.ops, options);
+    driven.model = generateDecoder(registries.ops, valueOrThrow(resolved(spec)));
     PassContext context(registries.rules, registries.targets);
     PassManager manager(registries.passes, {});
     successOrThrow(manager.addPipeline(std::string(recoveryPipeline) +
@@ -130,17 +132,17 @@ TEST_F(DeepContextTest, TemporaryMemoryOfAStepDoesNotDependOnThePast) {
   SessionOptions options;
   options.capacity = 8400;
   options.threads = 2;
-  CountedSession counted(inPlace, registries.kernels, options);
+  CountedSession feeder(inPlace, registries.kernels, options);
   RunStatistics atDepth[2];
   for (int depth = 0; depth < 2; ++depth) {
     int64_t past = depth == 0 ? 128 : 8192;
-    while (counted.session->length() < past)
-      counted.step(std::min<int64_t>(64, past - counted.session->length()));
-    counted.decode(settling);
-    Requests requests = counted.decode(8);
+    while (feeder.session->length() < past)
+      feeder.step(std::min<int64_t>(64, past - feeder.session->length()));
+    feeder.decode(settling);
+    Requests requests = feeder.decode(8);
     EXPECT_EQ(requests.allocator, 0u);
     EXPECT_EQ(requests.heap, 0u);
-    atDepth[depth] = counted.last();
+    atDepth[depth] = feeder.last();
   }
   EXPECT_EQ(atDepth[0].arenaBytes, atDepth[1].arenaBytes);
   EXPECT_EQ(atDepth[0].scratchBytes, atDepth[1].scratchBytes);

@@ -10,7 +10,7 @@ TEST(AppTest, HelpAndVersionAreNoErrors) {
   ProgramResult help = runProgram({"--help"});
   EXPECT_EQ(help.code, 0);
   for (const char* command :
-       {"inspect", "explain", "rewrite", "verify", "run", "bench", "opt", "list"})
+       {"inspect", "explain", "rewrite", "verify", "run", "bench", "gen", "opt", "list"})
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   EXPECT_EQ(runProgram({"rewrite", "--help"}).code, 0);
   ProgramResult version = runProgram({"--version"});
