@@ -11,8 +11,11 @@ namespace kvopt {
 llvm::Error ExecutionContext::execute() {
   if (llvm::Error error = packOperands())
     return error;
-  if (llvm::Error error = step.kernel->run(*this))
-    return withNode(std::move(error), node().name(), node().op().str());
+  ScratchStack::Mark mark = state.environment.scratch.mark();
+  llvm::Error failure = step.kernel->run(*this);
+  state.environment.scratch.returnTo(mark);
+  if (failure)
+    return withNode(std::move(failure), node().name(), node().op().str());
   for (unsigned result = 0; result < step.results.size(); ++result)
     if (step.results[result] != ExecutionPlan::none && !state.present[step.results[result]])
       return internalError(fmt::format("the kernel did not produce result {}", result));
@@ -93,7 +96,8 @@ llvm::Expected<TensorView> ExecutionContext::output(unsigned result, ElementType
   Tensor& tensor = state.tensors[slot];
   if (state.offsets[group] >= 0 && state.plan.groups[group].slots.front() == slot) {
     // The size was computed from the very extents that were just compared.
-    tensor.owner = state.arena;
+    // Not counted: the arena outlives the run, and what leaves the run is never in it.
+    tensor.owner = std::shared_ptr<const void>(std::shared_ptr<const void>(), state.arena.get());
     tensor.view =
         TensorView::contiguous(element, shape, state.arena->data() + state.offsets[group]);
   } else {
@@ -160,25 +164,14 @@ llvm::Expected<TensorView> ExecutionContext::outputInPlace(unsigned result, unsi
 }
 
 llvm::Expected<std::span<std::byte>> ExecutionContext::scratch(size_t bytes) {
-  if (scratchUsed == state.scratch.size())
-    state.scratch.push_back(nullptr);
-  std::shared_ptr<Buffer>& buffer = state.scratch[scratchUsed];
-  if (!buffer || buffer->size() < bytes) {
-    buffer = nullptr;
-    llvm::Expected<std::shared_ptr<Buffer>> fresh =
-        Buffer::create(state.environment.allocator, bytes);
-    if (!fresh)
-      return withNode(fresh.takeError(), node().name(), node().op().str());
-    buffer = std::move(*fresh);
-    state.environment.statistics.bytesAllocated += static_cast<int64_t>(bytes);
-    ++state.environment.statistics.allocations;
-  }
-  ++scratchUsed;
-  return std::span<std::byte>(buffer->data(), bytes);
+  llvm::Expected<std::span<std::byte>> memory = state.environment.takeScratch(bytes);
+  if (!memory)
+    return withNode(memory.takeError(), node().name(), node().op().str());
+  return memory;
 }
 
 void ExecutionContext::parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) {
-  state.environment.threads->parallelFor(count, body);
+  state.environment.threads.parallelFor(count, body);
 }
 
 /// Hands the captured tensors to the subgraph.

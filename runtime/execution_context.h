@@ -21,7 +21,7 @@ public:
   llvm::Expected<TensorView> outputInPlace(unsigned result, unsigned operand) override;
   llvm::Expected<std::span<std::byte>> scratch(size_t bytes) override;
   void parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) override;
-  unsigned threads() const override { return state.environment.threads->threads(); }
+  unsigned threads() const override { return state.environment.threads.threads(); }
   void noteCacheWrite(int64_t bytes) override {
     state.environment.statistics.cacheBytesWritten += bytes;
   }
@@ -44,7 +44,6 @@ private:
 
   RunState& state;
   const ExecutionPlan::Step& step;
-  size_t scratchUsed = 0;
   bool hasRunBody = false;
 };
 

@@ -36,7 +36,7 @@ llvm::Error gatherNd(KernelContext& context) {
   auto output = context.output(0, data.element, shape);
   if (!output)
     return output.takeError();
-  auto positions = integersOf(context, 1);
+  auto positions = integerListOf(context, 1);
   if (!positions)
     return positions.takeError();
   auto width = static_cast<int64_t>(byteWidth(data.element).value_or(0));

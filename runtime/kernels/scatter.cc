@@ -89,7 +89,7 @@ llvm::Error scatter(KernelContext& context, llvm::ArrayRef<int64_t> offsets, int
 llvm::Error scatterElements(KernelContext& context) {
   if (context.in(1).shape != context.in(2).shape)
     return context.error("indices and updates differ in shape");
-  llvm::Expected<Extents> offsets = elementOffsets(context, context.in(0));
+  auto offsets = elementOffsets(context, context.in(0));
   if (!offsets)
     return offsets.takeError();
   return scatter(context, *offsets, 1);
@@ -111,7 +111,7 @@ llvm::Error scatterNd(KernelContext& context) {
   expected.append(rest.begin(), rest.end());
   if (context.in(2).shape != expected)
     return context.error("updates have another shape than indices and data ask for");
-  llvm::Expected<Extents> positions = integersOf(context, 1);
+  auto positions = integerListOf(context, 1);
   if (!positions)
     return positions.takeError();
   Extents offsets;
