@@ -222,8 +222,13 @@ void RunState::release(unsigned group) {
   bool isConstant = plan.groups[group].kind == ExecutionPlan::Group::Kind::Constant;
   llvm::ArrayRef<unsigned> slots = plan.groups[group].slots;
   for (unsigned slot : isConstant ? slots.drop_front() : slots) {
-    tensors[slot] = Tensor();
-    packed[slot] = Tensor();
+    if (!present[slot])
+      continue;
+    // The extents stay until the next tensor brings its own.
+    tensors[slot].owner = nullptr;
+    tensors[slot].view.data = nullptr;
+    packed[slot].owner = nullptr;
+    packed[slot].view.data = nullptr;
     present[slot] = false;
   }
 }

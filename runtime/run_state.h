@@ -39,7 +39,7 @@ struct RunState {
   const ExecutionPlan& plan;
   RunEnvironment& environment;
 
-  /// Per slot; data is null until the tensor exists.
+  /// Per slot; data is null, and extents are meaningless, unless the tensor exists.
   std::vector<Tensor> tensors;
   /// Per slot: a contiguous copy of a strided input.
   std::vector<Tensor> packed;
