@@ -1,5 +1,5 @@
 // What decoding asks for once it is under way: nothing. Counted at the allocator and at the heap.
-#include "bench/synthetic_decoder.h"
+#include "cli/generate/decoder.h"
 #include "ir/text_reader.h"
 #include "tests/allocation/counted_session.h"
 
@@ -142,11 +142,11 @@ TEST_F(DeepContextTest, TemporaryMemoryOfAStepDoesNotDependOnThePast) {
 /// A decoder that is fed a mask of visible positions computes with tensors of that length, and with
 /// nothing else that grows.
 TEST_F(DeepContextTest, OnlyAMaskGrowsWithThePast) {
-  SyntheticDecoder options;
-  options.layers = 2;
-  options.width = 8;
+  DecoderSpec spec;
+  spec.headWidth = 8;
+  spec.vocabulary = 32;
   DrivenModel driven;
-  driven.model = syntheticDecoder(registries.ops, options);
+  driven.model = generateDecoder(registries.ops, valueOrThrow(resolved(spec)));
   PassContext context(registries.rules, registries.targets);
   PassManager manager(registries.passes, {});
   successOrThrow(
