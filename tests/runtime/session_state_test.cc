@@ -233,7 +233,9 @@ TEST_P(SessionState, ForksOfAFrozenSessionShareItsMemory) {
 }
 
 TEST_P(SessionState, SessionsOnSeveralThreadsDoNotInterfere) {
-  auto original = model.session();
+  SessionOptions options = model.options();
+  options.threads = 2; // of one pool, which all forks use
+  auto original = model.session(options);
   model.feedUpTo(*original, 5);
   std::vector<std::unique_ptr<Session>> sessions;
   std::vector<std::vector<float>> results(4);
