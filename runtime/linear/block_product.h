@@ -49,12 +49,13 @@ void packActivations(const BlockWeights& weights, const float* a, int64_t aStrid
                      float* packed);
 
 /// out[m,n] = sum_k a[m,k] W[n,k] for columns [begin,end) and rows <= fewRows packed rows of
-/// activations; rows of `out` are outStride apart. With z' = z - 2^(bits-1) and q' alike,
+/// activations; rows of `out` are outStride apart. It is summed as
 ///
-///   out = sum_B sum_w s(w) * (sum_i q'(w,i) a(w,i) - z'(w) * sum_i a(w,i))
+///   out = sum_P sum_w s(w) * (sum_i q(w,i) a(w,i) - z(w) * sum_i a(w,i))
 ///
-/// over parts B of 1024 numbers, words w of 32 bits and the numbers i of a word; of all words in
-/// one vector lane from left to right, then over the lanes. Bits as in `multiplyRows`.
+/// over parts P of 1024 numbers, words w of 32 bits and the numbers i of a word: words in one lane
+/// of a vector from left to right, then over the lanes. Numbers and scales are exact. Bits as in
+/// `multiplyRows`. Activations below 2^-100 lose bits.
 void multiplyBlocks(const BlockWeights& weights, const float* packed, int64_t rows, int64_t begin,
                     int64_t end, float* out, int64_t outStride);
 

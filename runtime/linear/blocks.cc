@@ -1,9 +1,9 @@
 // Few rows times weights stored in blocks of small integers: words of 32 bits lie in the lanes of a
-// vector, and their numbers are taken out one after the other with shifts.
+// vector, and their numbers are taken out one after the other. A number is left where it lies in
+// its word, which makes it a power of two too large; the activation it meets is as much too small.
 #include "runtime/linear/block_product.h"
 #include "runtime/linear/float_product.h"
 
-#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -21,12 +21,13 @@ HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 namespace {
 
-using I32Tag = hn::RebindToSigned<F32Tag>;
-using I32Vec = hn::Vec<I32Tag>;
+using U32Vec = hn::Vec<U32Tag>;
 
 /// Numbers whose products are summed before they are added to the result: whole vectors of words
 /// for all widths of numbers and vectors.
 constexpr size_t kPartNumbers = 1024;
+/// Rows of W whose parts are read again for further rows of activations.
+constexpr size_t kPanelColumns = 256;
 /// The most values of blocks or words in a part, and a vector that may be read behind them.
 constexpr size_t kPartValues = kPartNumbers / 4 + kMaxLanes;
 
@@ -38,8 +39,8 @@ enum class Spread : uint8_t {
 };
 
 /// Activations in the order of multiplyBlocks: for each vector of words, the activations of the
-/// first number of every word, of the second, …; behind those of all vectors, their sums by word.
-/// Activations beyond the last are zero.
+/// first number of every word, of the second, …, each times fieldFactor; behind those of all
+/// vectors, their sums by word. Activations beyond the last are zero.
 struct Layout {
   size_t lanes = hn::Lanes(F32Tag());
   size_t perWord;
@@ -85,9 +86,10 @@ struct Range {
 /// A range of one row of W.
 struct Part {
   const uint8_t* words;
-  size_t count; ///< words from there to the row's end
-  HWY_ALIGN float scale[kPartValues];
-  HWY_ALIGN float offset[kPartValues]; ///< z less the middle of the numbers' range
+  size_t count;       ///< words from there to the row's end
+  const float* scale; ///< readable for a vector more than there are values
+  HWY_ALIGN float scaleValues[kPartValues];
+  HWY_ALIGN float zero[kPartValues]; ///< only where zero points are given
 };
 
 /// Rows of W times packed rows of activations.
@@ -98,6 +100,7 @@ struct Product {
   size_t rows;
   float* out;
   size_t outStride;
+  size_t scales; ///< how many there are
 };
 
 /// Elements [begin,begin+count) as floats.
@@ -118,13 +121,10 @@ void readFloats(const void* base, FloatStorage storage, size_t begin, size_t cou
                                          : toFloat(Bf16Storage(), from[i]);
 }
 
-/// Zero points of blocks [begin,begin+count) of row `n`, less the middle of the numbers' range.
-void readOffsets(const BlockWeights& w, size_t n, size_t begin, size_t count, float* to) {
-  const int middle = 1 << (w.bits - 1);
+/// Zero points of blocks [begin,begin+count) of row `n`.
+void readZeros(const BlockWeights& w, size_t n, size_t begin, size_t count, float* to) {
   if (w.zeroKind == BlockWeights::Zeros::floats) {
     readFloats(w.zeros, w.zeroStorage, n * static_cast<size_t>(w.blocks) + begin, count, to);
-    for (size_t i = 0; i < count; ++i)
-      to[i] -= static_cast<float>(middle);
     return;
   }
   const uint8_t* row =
@@ -132,7 +132,7 @@ void readOffsets(const BlockWeights& w, size_t n, size_t begin, size_t count, fl
   const size_t bits = static_cast<size_t>(w.bits);
   for (size_t i = 0; i < count; ++i) {
     const size_t at = (begin + i) * bits;
-    to[i] = static_cast<float>(((row[at / 8] >> (at % 8)) & ((1 << bits) - 1)) - middle);
+    to[i] = static_cast<float>((row[at / 8] >> (at % 8)) & ((1 << bits) - 1));
   }
 }
 
@@ -152,28 +152,41 @@ void spreadBlocks(const Layout& layout, const Range& range, const float* blocks,
   }
 }
 
+void zeroValues(float* values, size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i)
+    values[i] = 0.0f;
+}
+
 /// The range's part of row `n` of W.
 void readPart(const Product& p, size_t n, const Range& range, Part& part) {
   const BlockWeights& w = p.weights;
   const Layout& layout = p.layout;
   part.words = w.numbers + n * static_cast<size_t>(w.rowBytes()) + 4 * range.firstWord;
   part.count = layout.words - range.firstWord;
-  const bool hasOffset = w.zeroKind != BlockWeights::Zeros::middle;
+  const bool hasZeros = w.zeroKind != BlockWeights::Zeros::middle;
   const size_t index = n * static_cast<size_t>(w.blocks) + range.block;
+  part.scale = part.scaleValues;
   if (layout.spread == Spread::equal) {
-    readFloats(w.scales, w.scaleStorage, index, range.blocks, part.scale);
-    if (hasOffset)
-      readOffsets(w, n, range.block, range.blocks, part.offset);
-    for (size_t i = range.blocks; i < range.vectors * layout.valuesPerVector; ++i)
-      part.scale[i] = part.offset[i] = 0.0f;
+    const size_t count = range.vectors * layout.valuesPerVector;
+    if (w.scaleStorage == FloatStorage::f32 && count == range.blocks &&
+        index + count + layout.lanes <= p.scales) {
+      part.scale = static_cast<const float*>(w.scales) + index;
+    } else {
+      readFloats(w.scales, w.scaleStorage, index, range.blocks, part.scaleValues);
+      zeroValues(part.scaleValues, range.blocks, count);
+    }
+    if (hasZeros) {
+      readZeros(w, n, range.block, range.blocks, part.zero);
+      zeroValues(part.zero, range.blocks, count);
+    }
     return;
   }
   HWY_ALIGN float values[kPartValues];
   readFloats(w.scales, w.scaleStorage, index, range.blocks, values);
-  spreadBlocks(layout, range, values, part.scale);
-  if (hasOffset) {
-    readOffsets(w, n, range.block, range.blocks, values);
-    spreadBlocks(layout, range, values, part.offset);
+  spreadBlocks(layout, range, values, part.scaleValues);
+  if (hasZeros) {
+    readZeros(w, n, range.block, range.blocks, values);
+    spreadBlocks(layout, range, values, part.zero);
   }
 }
 
@@ -188,31 +201,40 @@ template <Spread S> HWY_INLINE F32Vec spread(const float* values, const int32_t*
     return hn::TableLookupLanes(hn::LoadU(f32, values), hn::SetTableIndices(f32, lanesToValues));
 }
 
-/// A vector of words with their numbers' top bits flipped. Words from `count` on are as zeros.
-template <int Bits> HWY_INLINE I32Vec loadWords(const uint8_t* from, size_t count) {
-  const I32Tag i32;
-  constexpr uint32_t kTop = Bits == 2 ? 0xAAAAAAAAu : Bits == 4 ? 0x88888888u : 0x80808080u;
-  const auto top = hn::BitCast(i32, hn::Set(hn::RebindToUnsigned<I32Tag>(), kTop));
+/// A vector of words. Words from `count` on are zero.
+HWY_INLINE U32Vec loadWords(const uint8_t* from, size_t count) {
+  const U32Tag u32;
 #if HWY_TARGET != HWY_SCALAR
-  if (HWY_LIKELY(count >= hn::Lanes(i32))) {
-    const hn::Repartition<uint8_t, I32Tag> bytes;
-    return hn::Xor(hn::BitCast(i32, hn::LoadU(bytes, from)), top);
+  if (HWY_LIKELY(count >= hn::Lanes(u32))) {
+    const hn::Repartition<uint8_t, U32Tag> bytes;
+    return hn::BitCast(u32, hn::LoadU(bytes, from));
   }
 #endif
-  HWY_ALIGN int32_t buffer[kMaxLanes] = {};
-  std::memcpy(buffer, from, 4 * HWY_MIN(count, hn::Lanes(i32)));
-  return hn::Xor(hn::Load(i32, buffer), top);
+  HWY_ALIGN uint32_t buffer[kMaxLanes] = {};
+  std::memcpy(buffer, from, 4 * HWY_MIN(count, hn::Lanes(u32)));
+  return hn::Load(u32, buffer);
 }
 
-/// Number `Step` of each word, less the middle of the range: the flipped top bit is its sign.
-template <int Bits, int Step> HWY_INLINE F32Vec numbersOf(I32Vec words) {
-  constexpr int kUp = 32 - Bits * (Step + 1);
-  return hn::ConvertTo(F32Tag(), hn::ShiftRight<32 - Bits>(hn::ShiftLeft<kUp>(words)));
+/// Number `Step` of each word over fieldFactor.
+template <int Bits, int Step> HWY_INLINE F32Vec numbersOf(U32Vec words) {
+  const hn::RebindToSigned<F32Tag> i32;
+  const U32Tag u32;
+  if constexpr (Bits * (Step + 1) == 32) // would be negative where it lies
+    return hn::ConvertTo(F32Tag(), hn::BitCast(i32, hn::ShiftRight<32 - Bits>(words)));
+  constexpr uint32_t kMask = ((1u << Bits) - 1) << (Bits * Step % 32);
+  return hn::ConvertTo(F32Tag(), hn::BitCast(i32, hn::And(words, hn::Set(u32, kMask))));
+}
+
+/// What makes up for a number's place in its word.
+float fieldFactor(size_t bits, size_t step) {
+  if (bits * (step + 1) == 32)
+    return 1.0f;
+  return 1.0f / static_cast<float>(uint64_t{1} << (bits * step));
 }
 
 /// Adds the products of the words' numbers with `Rows` rows of activations.
 template <int Bits, int Rows, int Step = 0>
-HWY_INLINE void addNumbers(I32Vec words, const float* HWY_RESTRICT a, size_t stride, F32Vec& t0,
+HWY_INLINE void addNumbers(U32Vec words, const float* HWY_RESTRICT a, size_t stride, F32Vec& t0,
                            F32Vec& t1, F32Vec& t2, F32Vec& t3) {
   const F32Tag f32;
   const auto q = numbersOf<Bits, Step>(words);
@@ -227,11 +249,10 @@ HWY_INLINE void addNumbers(I32Vec words, const float* HWY_RESTRICT a, size_t str
     addNumbers<Bits, Rows, Step + 1>(words, a + hn::Lanes(f32), stride, t0, t1, t2, t3);
 }
 
-/// sum += scale * (t - offset * activations' sum)
-HWY_INLINE void addScaled(F32Vec t, F32Vec scale, bool hasOffset, F32Vec offset,
-                          const float* activationSums, F32Vec& sum) {
-  if (hasOffset)
-    t = hn::NegMulAdd(offset, hn::LoadU(F32Tag(), activationSums), t);
+/// sum += scale * (t - zero * activations' sum)
+HWY_INLINE void addScaled(F32Vec t, F32Vec scale, F32Vec zero, const float* activationSums,
+                          F32Vec& sum) {
+  t = hn::NegMulAdd(zero, hn::LoadU(F32Tag(), activationSums), t);
   sum = hn::MulAdd(scale, t, sum);
 }
 
@@ -241,7 +262,8 @@ void multiplyQuad(const Product& p, const Part* parts, const Range& range,
                   const int32_t* lanesToValues, float* sums) {
   const F32Tag f32;
   const Layout& layout = p.layout;
-  const bool hasOffset = p.weights.zeroKind != BlockWeights::Zeros::middle;
+  const bool hasZeros = p.weights.zeroKind != BlockWeights::Zeros::middle;
+  const auto middle = hn::Set(f32, static_cast<float>(1 << (Bits - 1)));
   const float* a = p.packed + range.firstWord * layout.perWord;
   const float* activationSums = p.packed + layout.activations() + range.firstWord;
   auto s0 = hn::Zero(f32), s1 = s0, s2 = s0, s3 = s0;
@@ -250,12 +272,12 @@ void multiplyQuad(const Product& p, const Part* parts, const Range& range,
     const auto one = [&](const Part& part, F32Vec& sum) HWY_ATTR {
       auto t = hn::Zero(f32), unused = t;
       prefetch<4>(part.words + 4 * word + kPrefetchBytes);
-      const auto words = loadWords<Bits>(part.words + 4 * word, part.count - word);
+      const auto words = loadWords(part.words + 4 * word, part.count - word);
       addNumbers<Bits, 1>(words, a + word * layout.perWord, 0, t, unused, unused, unused);
       const size_t value = v * layout.valuesPerVector;
       const auto scale = spread<S>(part.scale + value, lanesToValues);
-      const auto offset = hasOffset ? spread<S>(part.offset + value, lanesToValues) : scale;
-      addScaled(t, scale, hasOffset, offset, activationSums + word, sum);
+      const auto zero = hasZeros ? spread<S>(part.zero + value, lanesToValues) : middle;
+      addScaled(t, scale, zero, activationSums + word, sum);
     };
     one(parts[0], s0);
     one(parts[1], s1);
@@ -272,7 +294,8 @@ void multiplyRows(const Product& p, const Part& part, size_t m, const Range& ran
   static_assert(Rows == 1 || Rows == 2 || Rows == 4);
   const F32Tag f32;
   const Layout& layout = p.layout;
-  const bool hasOffset = p.weights.zeroKind != BlockWeights::Zeros::middle;
+  const bool hasZeros = p.weights.zeroKind != BlockWeights::Zeros::middle;
+  const auto middle = hn::Set(f32, static_cast<float>(1 << (Bits - 1)));
   const size_t stride = layout.rowFloats();
   const float* row = p.packed + m * stride;
   const float* a = row + range.firstWord * layout.perWord;
@@ -281,18 +304,18 @@ void multiplyRows(const Product& p, const Part& part, size_t m, const Range& ran
   for (size_t v = 0; v < range.vectors; ++v) {
     const size_t word = v * layout.lanes;
     auto t0 = hn::Zero(f32), t1 = t0, t2 = t0, t3 = t0;
-    const auto words = loadWords<Bits>(part.words + 4 * word, part.count - word);
+    const auto words = loadWords(part.words + 4 * word, part.count - word);
     addNumbers<Bits, Rows>(words, a + word * layout.perWord, stride, t0, t1, t2, t3);
     const size_t value = v * layout.valuesPerVector;
     const auto scale = spread<S>(part.scale + value, lanesToValues);
-    const auto offset = hasOffset ? spread<S>(part.offset + value, lanesToValues) : scale;
+    const auto zero = hasZeros ? spread<S>(part.zero + value, lanesToValues) : middle;
     const float* x = activationSums + word;
-    addScaled(t0, scale, hasOffset, offset, x, s0);
+    addScaled(t0, scale, zero, x, s0);
     if constexpr (Rows > 1)
-      addScaled(t1, scale, hasOffset, offset, x + stride, s1);
+      addScaled(t1, scale, zero, x + stride, s1);
     if constexpr (Rows > 2) {
-      addScaled(t2, scale, hasOffset, offset, x + 2 * stride, s2);
-      addScaled(t3, scale, hasOffset, offset, x + 3 * stride, s3);
+      addScaled(t2, scale, zero, x + 2 * stride, s2);
+      addScaled(t3, scale, zero, x + 3 * stride, s3);
     }
   }
   sumLanes4(s0, s1, s2, s3, sums);
@@ -321,34 +344,35 @@ void multiplyOne(const Product& p, size_t begin, size_t end, const int32_t* lane
     }
 }
 
-/// Several rows of activations: their parts stay in the first-level cache.
+/// `Rows` rows of activations with a part of columns [begin,end).
+template <int Bits, Spread S, int Rows>
+void multiplyPart(const Product& p, size_t m, size_t begin, size_t end, const Range& range,
+                  const int32_t* lanesToValues) {
+  Part part;
+  float sums[4];
+  for (size_t n = begin; n < end; ++n) {
+    readPart(p, n, range, part);
+    multiplyRows<Bits, S, Rows>(p, part, m, range, lanesToValues, sums);
+    for (size_t i = 0; i < Rows; ++i)
+      addSum(p, m + i, n, sums[i], range.vector == 0);
+  }
+}
+
+/// Several rows of activations: parts of four of them stay in the first-level cache, and those of
+/// kPanelColumns rows of W in the second.
 template <int Bits, Spread S>
 void multiplyFew(const Product& p, size_t begin, size_t end, const int32_t* lanesToValues) {
-  Part part;
   for (size_t vector = 0; vector < p.layout.vectors;) {
     const Range range(p.layout, vector);
-    for (size_t n = begin; n < end; ++n) {
-      readPart(p, n, range, part);
-      float sums[4];
-      size_t m = 0;
-      const auto add = [&](size_t count) {
-        for (size_t i = 0; i < count; ++i)
-          addSum(p, m + i, n, sums[i], vector == 0);
-        m += count;
-      };
-      while (m + 4 <= p.rows) {
-        multiplyRows<Bits, S, 4>(p, part, m, range, lanesToValues, sums);
-        add(4);
-      }
-      if (m + 2 <= p.rows) {
-        multiplyRows<Bits, S, 2>(p, part, m, range, lanesToValues, sums);
-        add(2);
-      }
-      if (m < p.rows) {
-        multiplyRows<Bits, S, 1>(p, part, m, range, lanesToValues, sums);
-        add(1);
-      }
+    size_t m = 0;
+    for (; m + 4 <= p.rows; m += 4)
+      multiplyPart<Bits, S, 4>(p, m, begin, end, range, lanesToValues);
+    if (m + 2 <= p.rows) {
+      multiplyPart<Bits, S, 2>(p, m, begin, end, range, lanesToValues);
+      m += 2;
     }
+    if (m < p.rows)
+      multiplyPart<Bits, S, 1>(p, m, begin, end, range, lanesToValues);
     vector += range.vectors;
   }
 }
@@ -362,7 +386,8 @@ template <int Bits, Spread S> void multiplyRange(const Product& p, size_t begin,
   if (p.rows == 1)
     multiplyOne<Bits, S>(p, begin, end, lanesToValues);
   else
-    multiplyFew<Bits, S>(p, begin, end, lanesToValues);
+    for (; begin < end; begin += kPanelColumns)
+      multiplyFew<Bits, S>(p, begin, HWY_MIN(begin + kPanelColumns, end), lanesToValues);
 }
 
 template <int Bits> void multiplyRange(const Product& p, size_t begin, size_t end) {
@@ -393,7 +418,7 @@ void packRow(const BlockWeights& weights, const float* a, float* packed) {
     for (size_t i = 0; i < layout.perWord; ++i) {
       const size_t k = word * layout.perWord + i;
       const float value = k < inner ? a[k] : 0.0f;
-      to[i * layout.lanes] = value;
+      to[i * layout.lanes] = value * fieldFactor(static_cast<size_t>(weights.bits), i);
       sum += value;
     }
     sums[word] = sum;
@@ -402,9 +427,13 @@ void packRow(const BlockWeights& weights, const float* a, float* packed) {
 
 void multiplyBlocks(const BlockWeights& weights, const float* packed, int64_t rows, int64_t begin,
                     int64_t end, float* out, int64_t outStride) {
-  const Product p{weights, Layout(weights),
-                  packed,  static_cast<size_t>(rows),
-                  out,     static_cast<size_t>(outStride)};
+  const Product p{weights,
+                  Layout(weights),
+                  packed,
+                  static_cast<size_t>(rows),
+                  out,
+                  static_cast<size_t>(outStride),
+                  static_cast<size_t>(weights.columns * weights.blocks)};
   const size_t from = static_cast<size_t>(begin), to = static_cast<size_t>(end);
   if (weights.bits == 2)
     multiplyRange<2>(p, from, to);
