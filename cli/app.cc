@@ -142,6 +142,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&)) 
   addVerifyCommand(app, context);
   addRunCommand(app, context);
   addBenchCommand(app, context);
+  addGenCommand(app, context);
   addOptCommand(app, context);
   addListCommand(app, context);
   try {

@@ -38,6 +38,8 @@ llvm::Error check(const BenchOptions& options) {
       return usageError("--plot would overwrite a model").file(model);
   if (options.plan.promptTokens == 0 && options.plan.decodeTokens == 0)
     return usageError("with -p 0 and -n 0 there is nothing to measure");
+  if (options.plan.decodeTokens == 0 && !options.plot.empty())
+    return usageError("with -n 0 there is nothing that --plot could draw");
   return llvm::Error::success();
 }
 

@@ -15,8 +15,4 @@ llvm::Expected<std::string> latencyPlot(const BenchReport& report);
 /// ten. Requires a finite top > 0 and most >= 1.
 std::vector<double> axisMarks(double top, unsigned most);
 
-/// Text as the contents of an XML element or attribute: markup is escaped, what is no character of
-/// XML 1.0, or no UTF-8, becomes U+FFFD.
-std::string xmlText(std::string_view text);
-
 } // namespace kvopt

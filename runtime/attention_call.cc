@@ -7,19 +7,6 @@
 namespace kvopt {
 namespace {
 
-std::optional<FloatStorage> storageOf(ElementType element) {
-  switch (element) {
-  case ElementType::Float:
-    return FloatStorage::f32;
-  case ElementType::Float16:
-    return FloatStorage::f16;
-  case ElementType::BFloat16:
-    return FloatStorage::bf16;
-  default:
-    return std::nullopt;
-  }
-}
-
 int64_t capacityOf(const AttentionOperands& operands) {
   return operands.key.shape[operands.keyTransposed ? 3 : 2];
 }

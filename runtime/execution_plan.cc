@@ -127,6 +127,7 @@ llvm::Error PlanBuilder::addBranch(ExecutionPlan::Step& step, llvm::StringRef at
   ExecutionPlan::Branch& added = step.branches.emplace_back();
   added.attribute = attribute;
   added.index = plan.branchCount++;
+  added.isBody = step.node->is("Loop");
   added.plan = std::make_unique<ExecutionPlan>(std::move(*built));
   return llvm::Error::success();
 }
@@ -285,8 +286,11 @@ void PlanBuilder::groupBranchResults(int64_t index) {
 void PlanBuilder::groupResults(int64_t index) {
   ExecutionPlan::Step& step = plan.steps[static_cast<size_t>(index)];
   step.overwritable.assign(step.operands.size(), false);
-  if (!step.branches.empty())
+  if (!step.branches.empty() && !step.branches.front().isBody)
     return groupBranchResults(index);
+  // What a body reads from outside it reads again in its next run.
+  for (ExecutionPlan::Branch& branch : step.branches)
+    branch.overwritable.assign(branch.captured.size(), false);
   const OpDef* definition = step.node->definition();
   // Decided before any result joins a group.
   if (definition)

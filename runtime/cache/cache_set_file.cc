@@ -134,8 +134,7 @@ llvm::Error CacheSet::restore(const CacheFileContents& contents, int64_t room) {
   assert(!frozen);
   if (llvm::Error error = checkFits(contents))
     return error;
-  int64_t length = *std::max_element(contents.lengths.begin(), contents.lengths.end());
-  assert(!hasShared || room >= length);
+  assert(!hasShared || room >= *std::max_element(contents.lengths.begin(), contents.lengths.end()));
   bool replacesShared = room > options.room;
   std::vector<Tensor> restored = tensors;
   std::vector<const CacheFileContents::Cache*> sources;

@@ -1,9 +1,9 @@
 // com.microsoft::FusedMatMul: C = alpha * op(A) op(B) for matrices on the last two axes, op being
 // the transpose where transA or transB says so; batch axes broadcast.
-#include "runtime/blas.h"
 #include "runtime/broadcast.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
+#include "runtime/linear/linear.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -19,18 +19,6 @@ struct Matrices {
 
   int64_t outer() const { return transposed ? columns : rows; }
   int64_t inner() const { return transposed ? rows : columns; }
-  /// Offsets of the matrices under the result's batch axes.
-  llvm::SmallVector<int64_t, 8> offsets(llvm::ArrayRef<int64_t> shape) const {
-    const auto view = TensorView::contiguous(ElementType::Float, batch, nullptr);
-    llvm::SmallVector<int64_t, 8> result;
-    StridedLoop<1> loop(shape, {broadcastStrides(view, shape)});
-    loop.run(
-        [&](const std::array<int64_t, 1>& at, int64_t count, const std::array<int64_t, 1>& by) {
-          for (int64_t i = 0; i < count; ++i)
-            result.push_back((at[0] + i * by[0]) * rows * columns);
-        });
-    return result;
-  }
 };
 
 llvm::Expected<Matrices> matricesOf(const KernelContext& context, unsigned operand,
@@ -79,33 +67,23 @@ llvm::Error fusedMatMul(KernelContext& context) {
   auto left = floatsOf(context, context.in(0));
   if (!left)
     return left.takeError();
-  auto right = floatsOf(context, context.in(1));
-  if (!right)
-    return right.takeError();
   auto result = floatResult(context, *output);
   if (!result)
     return result.takeError();
-  MatrixProduct whole;
-  whole.transposeA = a->transposed;
-  whole.transposeB = b->transposed;
-  whole.m = rows;
-  whole.n = columns;
-  whole.k = inner;
-  whole.alpha = node.floatAttr("alpha", 1.0f);
-  whole.lda = std::max<int64_t>(a->columns, 1);
-  whole.ldb = std::max<int64_t>(b->columns, 1);
-  whole.ldc = columns;
-  if (!blasFits(whole))
-    return context.error("extents beyond 32 bits");
-  const auto leftOffsets = a->offsets(batch);
-  const auto rightOffsets = b->offsets(batch);
-  context.parallelFor(static_cast<int64_t>(leftOffsets.size()), [&](int64_t matrix) {
-    MatrixProduct part = whole;
-    part.a = *left + leftOffsets[static_cast<size_t>(matrix)];
-    part.b = *right + rightOffsets[static_cast<size_t>(matrix)];
-    part.c = *result + matrix * rows * columns;
-    multiply(part);
-  });
+  const MatrixBatch matrices(batch, a->batch, rows * inner, b->batch, inner * columns);
+  LinearProduct product;
+  product.rows = rows;
+  product.inner = inner;
+  product.columns = columns;
+  product.a = *left;
+  product.transposeA = a->transposed;
+  product.storage = *storageOf(element);
+  product.weights = context.in(1).data;
+  product.transposeWeights = b->transposed;
+  product.out = *result;
+  product.alpha = node.floatAttr("alpha", 1.0f);
+  if (llvm::Error error = multiplyMatrices(context, product, matrices))
+    return error;
   storeFloats(*result, *output);
   return llvm::Error::success();
 }

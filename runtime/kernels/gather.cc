@@ -1,4 +1,6 @@
 // Operators that read at positions given by an operand: Gather, GatherElements.
+//
+// Versions: Gather in every opset, GatherElements from 11.
 #include "runtime/element_dispatch.h"
 #include "runtime/element_offsets.h"
 #include "runtime/integer_input.h"

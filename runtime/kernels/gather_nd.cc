@@ -1,6 +1,8 @@
 // GatherND: with b = batch_dims and n the last extent of indices,
 //
 //   y[i_0 … i_{q-2}, …] = data[i_0 … i_{b-1}, indices[i_0 … i_{q-2}, 0 … n-1], …]
+//
+// Versions: from opset 11; batch_dims from 12.
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"
 

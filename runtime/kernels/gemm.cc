@@ -1,7 +1,9 @@
 // Gemm: Y = alpha * A' * B' + beta * C, where ' transposes if transA or transB, C broadcast to Y.
-#include "runtime/blas.h"
+//
+// Versions: from opset 7 (before, an attribute asked for broadcasting); C is optional from 11.
 #include "runtime/broadcast.h"
 #include "runtime/float_operand.h"
+#include "runtime/linear/linear.h"
 
 #include <fmt/format.h>
 
@@ -18,16 +20,16 @@ llvm::Error gemm(KernelContext& context) {
   if (a.element != b.element || (c && c->element != a.element))
     return context.error("operands have different element types");
 
-  MatrixProduct product;
+  LinearProduct product;
   product.transposeA = node.intAttr("transA", 0) != 0;
-  product.transposeB = node.intAttr("transB", 0) != 0;
-  product.m = a.shape[product.transposeA ? 1 : 0];
-  product.k = a.shape[product.transposeA ? 0 : 1];
-  product.n = b.shape[product.transposeB ? 0 : 1];
-  if (b.shape[product.transposeB ? 1 : 0] != product.k)
-    return context.error(fmt::format("inner extents {} and {} differ", product.k,
-                                     b.shape[product.transposeB ? 1 : 0]));
-  Extents shape{product.m, product.n};
+  product.transposeWeights = node.intAttr("transB", 0) != 0;
+  product.rows = a.shape[product.transposeA ? 1 : 0];
+  product.inner = a.shape[product.transposeA ? 0 : 1];
+  product.columns = b.shape[product.transposeWeights ? 0 : 1];
+  if (b.shape[product.transposeWeights ? 1 : 0] != product.inner)
+    return context.error(fmt::format("inner extents {} and {} differ", product.inner,
+                                     b.shape[product.transposeWeights ? 1 : 0]));
+  Extents shape{product.rows, product.columns};
   if (c && !broadcastsTo(c->shape, shape))
     return context.error("C does not broadcast to the result's shape");
   auto output = context.output(0, a.element, shape);
@@ -36,29 +38,26 @@ llvm::Error gemm(KernelContext& context) {
   auto left = floatsOf(context, a);
   if (!left)
     return left.takeError();
-  auto right = floatsOf(context, b);
-  if (!right)
-    return right.takeError();
   auto result = floatResult(context, *output);
   if (!result)
     return result.takeError();
-  if (c) {
+  const float beta = node.floatAttr("beta", 1.0f);
+  if (c && beta != 0.0f) {
     auto added = floatsOf(context, *c);
     if (!added)
       return added.takeError();
-    copyStrided(shape, broadcastStrides(*c, shape), *added, *result);
+    const Extents strides = broadcastStrides(*c, shape);
+    product.addend = *added;
+    product.addendStrides = {strides[0], strides[1]};
+    product.beta = beta;
   }
   product.alpha = node.floatAttr("alpha", 1.0f);
-  product.beta = c ? node.floatAttr("beta", 1.0f) : 0.0f;
   product.a = *left;
-  product.b = *right;
-  product.c = *result;
-  product.lda = std::max<int64_t>(a.shape[1], 1);
-  product.ldb = std::max<int64_t>(b.shape[1], 1);
-  product.ldc = std::max<int64_t>(product.n, 1);
-  if (!blasFits(product))
-    return context.error("extents beyond 32 bits");
-  multiply(product);
+  product.storage = *storageOf(b.element);
+  product.weights = b.data;
+  product.out = *result;
+  if (llvm::Error error = multiplyMatrices(context, product))
+    return error;
   storeFloats(*result, *output);
   return llvm::Error::success();
 }

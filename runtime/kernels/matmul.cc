@@ -1,26 +1,22 @@
 // MatMul: C[…,m,n] = sum_k A[…,m,k] B[…,k,n], batch axes broadcast, a 1-D operand taken as a row
 // (A) or a column (B) whose axis is dropped from the result.
-#include "runtime/blas.h"
+//
+// Versions: every opset.
 #include "runtime/broadcast.h"
 #include "runtime/element_dispatch.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
+#include "runtime/linear/linear.h"
 
 namespace kvopt {
 namespace {
 
-/// The product's extents and, once the result has its memory, where the operands of every matrix
-/// of the result start.
 struct Product {
   int64_t m = 0;
   int64_t k = 0;
   int64_t n = 0;
   Extents resultShape;
-  Extents aBatch;
-  Extents bBatch;
-  Extents batch;
-  llvm::SmallVector<int64_t, 8> aOffsets;
-  llvm::SmallVector<int64_t, 8> bOffsets;
+  MatrixBatch batch;
 };
 
 llvm::Expected<Product> describe(KernelContext& context) {
@@ -40,18 +36,18 @@ llvm::Expected<Product> describe(KernelContext& context) {
   product.n = b.back();
   if (b[b.size() - 2] != product.k)
     return context.error(fmt::format("inner extents {} and {} differ", product.k, b[b.size() - 2]));
-  product.aBatch.assign(a.begin(), a.end() - 2);
-  product.bBatch.assign(b.begin(), b.end() - 2);
+  const llvm::ArrayRef<int64_t> aBatch = llvm::makeArrayRef(a).drop_back(2);
+  const llvm::ArrayRef<int64_t> bBatch = llvm::makeArrayRef(b).drop_back(2);
   // One matrix on the right: the rows of all left matrices are rows of one product.
-  if (product.bBatch.empty() && !product.aBatch.empty()) {
+  if (kvopt::product(bBatch) == 1 && bBatch.size() <= aBatch.size() && !aBatch.empty()) {
     product.resultShape = Extents(a.begin(), a.end() - 1);
     product.m = kvopt::product(product.resultShape);
-    product.aBatch.clear();
   } else {
-    auto batch = broadcastShape(context, product.aBatch, product.bBatch);
+    auto batch = broadcastShape(context, aBatch, bBatch);
     if (!batch)
       return batch.takeError();
-    product.batch = *batch;
+    product.batch =
+        MatrixBatch(*batch, aBatch, product.m * product.k, bBatch, product.k * product.n);
     product.resultShape = *batch;
     if (!aIsVector)
       product.resultShape.push_back(product.m);
@@ -61,70 +57,44 @@ llvm::Expected<Product> describe(KernelContext& context) {
   return product;
 }
 
-void locateMatrices(Product& product) {
-  auto aView = TensorView::contiguous(ElementType::Float, product.aBatch, nullptr);
-  auto bView = TensorView::contiguous(ElementType::Float, product.bBatch, nullptr);
-  StridedLoop<2> loop(product.batch, {broadcastStrides(aView, product.batch),
-                                      broadcastStrides(bView, product.batch)});
-  loop.run([&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
-    for (int64_t i = 0; i < count; ++i) {
-      product.aOffsets.push_back((at[0] + i * by[0]) * product.m * product.k);
-      product.bOffsets.push_back((at[1] + i * by[1]) * product.k * product.n);
-    }
-  });
-}
-
-/// Columns of one unit of work. Fixed, so that the result does not depend on the thread count.
-constexpr int64_t panelColumns = 512;
-
-llvm::Error floatProduct(KernelContext& context, const Product& product, const TensorView& output) {
+llvm::Error floatProduct(KernelContext& context, const Product& described,
+                         const TensorView& output) {
+  const TensorView& b = context.in(1);
   auto a = floatsOf(context, context.in(0));
   if (!a)
     return a.takeError();
-  auto b = floatsOf(context, context.in(1));
-  if (!b)
-    return b.takeError();
   auto c = floatResult(context, output);
   if (!c)
     return c.takeError();
-  int64_t panels = std::max<int64_t>(1, (product.n + panelColumns - 1) / panelColumns);
-  MatrixProduct whole;
-  whole.m = product.m;
-  whole.n = product.n;
-  whole.k = product.k;
-  whole.lda = std::max<int64_t>(product.k, 1);
-  whole.ldb = std::max<int64_t>(product.n, 1);
-  whole.ldc = whole.ldb;
-  if (!blasFits(whole))
-    return context.error("extents beyond 32 bits");
-  auto matrices = static_cast<int64_t>(product.aOffsets.size());
-  context.parallelFor(matrices * panels, [&](int64_t unit) {
-    auto matrix = static_cast<size_t>(unit / panels);
-    int64_t column = unit % panels * panelColumns;
-    MatrixProduct part = whole;
-    part.n = std::min(panelColumns, product.n - column);
-    part.a = *a + product.aOffsets[matrix];
-    part.b = *b + product.bOffsets[matrix] + column;
-    part.c = *c + static_cast<int64_t>(matrix) * product.m * product.n + column;
-    multiply(part);
-  });
+  LinearProduct product;
+  product.rows = described.m;
+  product.inner = described.k;
+  product.columns = described.n;
+  product.a = *a;
+  product.storage = *storageOf(b.element);
+  product.weights = b.data;
+  product.out = *c;
+  if (llvm::Error error = multiplyMatrices(context, product, described.batch))
+    return error;
   storeFloats(*c, output);
   return llvm::Error::success();
 }
 
 template <class T>
 void plainProduct(const Product& product, const TensorView& a, const TensorView& b, T* c) {
-  for (size_t matrix = 0; matrix < product.aOffsets.size(); ++matrix)
+  for (int64_t matrix = 0; matrix < product.batch.count(); ++matrix) {
+    const MatrixBatch::Offsets offsets = product.batch.at(matrix);
     for (int64_t i = 0; i < product.m; ++i)
       for (int64_t j = 0; j < product.n; ++j) {
-        const T* row = a.as<T>() + product.aOffsets[matrix] + i * product.k;
-        const T* column = b.as<T>() + product.bOffsets[matrix] + j;
+        const T* row = a.as<T>() + offsets.a + i * product.k;
+        const T* column = b.as<T>() + offsets.weights + j;
         T sum = 0;
         for (int64_t k = 0; k < product.k; ++k)
           sum = wrapping<T>(sum, wrapping<T>(row[k], column[k * product.n], std::multiplies<>()),
                             std::plus<>());
         *c++ = sum;
       }
+  }
 }
 
 llvm::Error matMul(KernelContext& context) {
@@ -139,8 +109,7 @@ llvm::Error matMul(KernelContext& context) {
     return output.takeError();
   if (output->elementCount() == 0)
     return llvm::Error::success();
-  locateMatrices(*product);
-  if (isFloatingPoint(element) && element != ElementType::Double)
+  if (storageOf(element))
     return floatProduct(context, *product, *output);
   using Types = TypeList<double, int32_t, int64_t, uint32_t, uint64_t>;
   return dispatch(Types(), context, element, [&](auto tag) {

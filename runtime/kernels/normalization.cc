@@ -2,6 +2,10 @@
 //
 //   LayerNormalization             y = (x - mean) / sqrt(variance + epsilon) * scale + bias
 //   RMSNormalization, Simplified…  y = x / sqrt(mean(x²) + epsilon) * scale
+//
+// Versions: LayerNormalization in every opset (it entered ONNX at 17; ONNX Runtime's own stands in
+// the same domain before), RMSNormalization from 23, SimplifiedLayerNormalization, which is ONNX
+// Runtime's, in every opset.
 #include "runtime/broadcast.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
@@ -125,7 +129,6 @@ llvm::Error rmsNormalization(KernelContext& context) { return normalizeAny(conte
 } // namespace
 
 void register_normalization(KernelRegistry& registry) {
-  // LayerNormalization entered ONNX at 17; ONNX Runtime's own stands in the same domain before.
   registry.add("LayerNormalization", 1, layerNormalization);
   registry.add("RMSNormalization", 23, rmsNormalization);
   registry.add("SimplifiedLayerNormalization", 1, rmsNormalization);

@@ -5,6 +5,8 @@
 //
 // where a ∘= b stores b, or with reduction a + b, a · b, max or min. Without a reduction no
 // position may be named twice; the last one wins.
+//
+// Versions: from opset 11; reductions add and mul from 16, max and min from 18.
 #include "runtime/element_dispatch.h"
 #include "runtime/element_offsets.h"
 #include "runtime/integer_input.h"

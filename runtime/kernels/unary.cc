@@ -1,4 +1,7 @@
 // Elementwise maths of one operand.
+//
+// Versions: Softplus in every opset; Neg, Abs, Sqrt, Reciprocal, Exp, Log, Tanh, Sigmoid, Relu,
+// Floor and Ceil from 6, Sin and Cos from 7, Erf and Sign from 9, Round from 11, Gelu from 20.
 #include "runtime/element_dispatch.h"
 
 #include <algorithm>

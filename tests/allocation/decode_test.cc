@@ -1,5 +1,5 @@
 // What decoding asks for once it is under way: nothing. Counted at the allocator and at the heap.
-#include "bench/synthetic_decoder.h"
+#include "cli/generate/decoder.h"
 #include "tests/allocation/heap_counter.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -111,11 +111,11 @@ INSTANTIATE_TEST_SUITE_P(, DecodeTest, shippedModels(), shippedModelName);
 class DeepContextTest : public testing::Test {
 protected:
   DrivenModel inPlaceDecoder() {
-    SyntheticDecoder options;
-    options.layers = 2;
-    options.width = 8;
+    DecoderSpec spec;
+    spec.headWidth = 8;
+    spec.vocabulary = 32;
     DrivenModel driven;
-    driven.model = syntheticDecoder(registries.ops, options);
+    driven.model = generateDecoder(registries.ops, valueOrThrow(resolved(spec)));
     PassContext context(registries.rules, registries.targets);
     PassManager manager(registries.passes, {});
     successOrThrow(manager.addPipeline(std::string(recoveryPipeline) +

@@ -1,13 +1,14 @@
 // Attention over strided memory, vectorised for the widest SIMD target of the running CPU.
 #pragma once
 
+#include "runtime/float_storage.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace kvopt {
 
-enum class FloatStorage : uint8_t { f32, f16, bf16 };
 enum class MaskKind : uint8_t { none, additive, boolean };
 
 /// Distances in elements. A row is one sequence position; the axis within a row is contiguous.

@@ -1,0 +1,266 @@
+// Few rows times [inner,columns] weights: groups of rows of W are streamed together into a tile of
+// sums that stays in the first-level cache.
+#include "runtime/linear/float_product.h"
+
+#include <cassert>
+
+// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
+// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/linear/columns.cc"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "runtime/kernels/simd/vector-inl.h"
+#include "runtime/linear/prefetch-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvopt::HWY_NAMESPACE {
+namespace {
+
+/// Rows of W that are read side by side.
+constexpr size_t kGroupRows = 8;
+/// Rows of W whose products are summed before they are added to the result.
+constexpr size_t kBlockRows = 256;
+/// Sums of a tile: 16 KiB.
+constexpr size_t kTileFloats = 4096;
+
+/// A group of rows of W, the columns of one tile.
+template <class Storage> struct Group {
+  const typename Storage::Element* weights;
+  size_t stride;
+  size_t rows;
+  size_t width;    ///< columns of the tile
+  size_t readable; ///< elements before each row of `weights` that may be read
+  size_t next;     ///< distance from these rows to those to prefetch; 0: none
+  const float* a;  ///< a[0,k] for the group's first k
+  size_t aStride;
+  float* tile; ///< a partial last vector is right-aligned, as loadLast gives it
+  size_t tileStride;
+  bool isFirst; ///< the tile's contents are void
+};
+
+template <int Vectors>
+HWY_INLINE void loadSums(bool isFirst, const float* from, F32Vec& s0, F32Vec& s1, F32Vec& s2,
+                         F32Vec& s3) {
+  if (isFirst)
+    return;
+  const F32Tag f32;
+  const size_t lanes = hn::Lanes(f32);
+  s0 = hn::LoadU(f32, from);
+  if constexpr (Vectors > 1)
+    s1 = hn::LoadU(f32, from + lanes);
+  if constexpr (Vectors > 2) {
+    s2 = hn::LoadU(f32, from + 2 * lanes);
+    s3 = hn::LoadU(f32, from + 3 * lanes);
+  }
+}
+
+template <int Vectors>
+HWY_INLINE void storeSums(float* to, F32Vec s0, F32Vec s1, F32Vec s2, F32Vec s3) {
+  const F32Tag f32;
+  const size_t lanes = hn::Lanes(f32);
+  hn::StoreU(s0, f32, to);
+  if constexpr (Vectors > 1)
+    hn::StoreU(s1, f32, to + lanes);
+  if constexpr (Vectors > 2) {
+    hn::StoreU(s2, f32, to + 2 * lanes);
+    hn::StoreU(s3, f32, to + 3 * lanes);
+  }
+}
+
+template <int Vectors>
+HWY_INLINE void addScaled(float factor, F32Vec v0, F32Vec v1, F32Vec v2, F32Vec v3, F32Vec& s0,
+                          F32Vec& s1, F32Vec& s2, F32Vec& s3) {
+  const auto scale = hn::Set(F32Tag(), factor);
+  s0 = hn::MulAdd(scale, v0, s0);
+  if constexpr (Vectors > 1)
+    s1 = hn::MulAdd(scale, v1, s1);
+  if constexpr (Vectors > 2) {
+    s2 = hn::MulAdd(scale, v2, s2);
+    s3 = hn::MulAdd(scale, v3, s3);
+  }
+}
+
+/// Adds the group's products to `Rows` rows of the tile from `m` on and `Vectors` vectors of
+/// columns from `column` on; with `Tail`, the last `tail` columns.
+template <class Storage, int Rows, int Vectors, bool Tail, bool Ahead>
+HWY_INLINE void addBlock(const Group<Storage>& g, size_t m, size_t column, size_t ahead,
+                         size_t tail = 0) {
+  static_assert(Rows == 1 || Rows == 2 || Rows == 4);
+  static_assert(Vectors == 1 || Vectors == 2 || Vectors == 4);
+  const F32Tag f32;
+  const Storage storage;
+  const size_t lanes = hn::Lanes(f32);
+  const auto* w = g.weights + column;
+  const float* a = g.a + m * g.aStride;
+  float* t = g.tile + m * g.tileStride + column;
+  auto a0 = hn::Zero(f32), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
+  auto c0 = a0, c1 = a0, c2 = a0, c3 = a0, d0 = a0, d1 = a0, d2 = a0, d3 = a0;
+  loadSums<Vectors>(g.isFirst, t, a0, a1, a2, a3);
+  if constexpr (Rows > 1)
+    loadSums<Vectors>(g.isFirst, t + g.tileStride, b0, b1, b2, b3);
+  if constexpr (Rows > 2) {
+    loadSums<Vectors>(g.isFirst, t + 2 * g.tileStride, c0, c1, c2, c3);
+    loadSums<Vectors>(g.isFirst, t + 3 * g.tileStride, d0, d1, d2, d3);
+  }
+  for (size_t r = 0; r < g.rows; ++r, w += g.stride) {
+    if constexpr (Ahead)
+      prefetch<Vectors * sizeof(*w)>(w + ahead);
+    auto v0 = hn::Zero(f32), v1 = v0, v2 = v0, v3 = v0;
+    if constexpr (Tail)
+      v0 = loadLast<Storage>(w + tail, tail, g.readable + column + tail);
+    else
+      v0 = load(storage, w);
+    if constexpr (Vectors > 1)
+      v1 = load(storage, w + lanes);
+    if constexpr (Vectors > 2) {
+      v2 = load(storage, w + 2 * lanes);
+      v3 = load(storage, w + 3 * lanes);
+    }
+    addScaled<Vectors>(a[r], v0, v1, v2, v3, a0, a1, a2, a3);
+    if constexpr (Rows > 1)
+      addScaled<Vectors>(a[g.aStride + r], v0, v1, v2, v3, b0, b1, b2, b3);
+    if constexpr (Rows > 2) {
+      addScaled<Vectors>(a[2 * g.aStride + r], v0, v1, v2, v3, c0, c1, c2, c3);
+      addScaled<Vectors>(a[3 * g.aStride + r], v0, v1, v2, v3, d0, d1, d2, d3);
+    }
+  }
+  storeSums<Vectors>(t, a0, a1, a2, a3);
+  if constexpr (Rows > 1)
+    storeSums<Vectors>(t + g.tileStride, b0, b1, b2, b3);
+  if constexpr (Rows > 2) {
+    storeSums<Vectors>(t + 2 * g.tileStride, c0, c1, c2, c3);
+    storeSums<Vectors>(t + 3 * g.tileStride, d0, d1, d2, d3);
+  }
+}
+
+/// All columns of `Rows` rows of the tile.
+template <class Storage, int Rows, bool Ahead> void addRows(const Group<Storage>& g, size_t m) {
+  constexpr int kVectors = Rows == 4 && !kManyRegisters ? 2 : 4;
+  const size_t lanes = hn::Lanes(F32Tag());
+  // What is prefetched lies a fixed distance ahead in the same rows, and at the end of the tile's
+  // rows in the next ones.
+  const size_t distance = HWY_MIN(g.width, kPrefetchBytes / sizeof(*g.weights));
+  const size_t turn = g.width - distance;
+  const size_t afterTurn = g.next == 0 ? 0 : g.next - turn;
+  size_t column = 0;
+  for (; column + kVectors * lanes <= turn; column += kVectors * lanes)
+    addBlock<Storage, Rows, kVectors, false, Ahead>(g, m, column, distance);
+  for (; column + kVectors * lanes <= g.width; column += kVectors * lanes)
+    addBlock<Storage, Rows, kVectors, false, Ahead>(g, m, column, afterTurn);
+  for (; column + lanes <= g.width; column += lanes)
+    addBlock<Storage, Rows, 1, false, Ahead>(g, m, column, afterTurn);
+  if (column < g.width)
+    addBlock<Storage, Rows, 1, true, Ahead>(g, m, column, afterTurn, g.width - column);
+}
+
+template <class Storage> void addGroup(const Group<Storage>& g, size_t rows) {
+  size_t m = 0;
+  if (rows >= 4)
+    addRows<Storage, 4, true>(g, 0), m = 4;
+  else if (rows >= 2)
+    addRows<Storage, 2, true>(g, 0), m = 2;
+  else
+    addRows<Storage, 1, true>(g, 0), m = 1;
+  for (; m + 4 <= rows; m += 4)
+    addRows<Storage, 4, false>(g, m);
+  for (; m + 2 <= rows; m += 2)
+    addRows<Storage, 2, false>(g, m);
+  if (m < rows)
+    addRows<Storage, 1, false>(g, m);
+}
+
+/// Adds the tile to the result, or makes it the result.
+void addTile(const float* tile, size_t tileStride, const FloatProduct& p, size_t begin,
+             size_t width, bool isFirst) {
+  const F32Tag f32;
+  const size_t lanes = hn::Lanes(f32);
+  const size_t tail = width % lanes;
+  const size_t whole = width - tail;
+  for (size_t m = 0; m < static_cast<size_t>(p.rows); ++m) {
+    const float* from = tile + m * tileStride;
+    float* to = p.out + m * static_cast<size_t>(p.outStride) + begin;
+    for (size_t j = 0; j < whole; j += lanes) {
+      auto sum = hn::LoadU(f32, from + j);
+      if (!isFirst)
+        sum = hn::Add(hn::LoadU(f32, to + j), sum);
+      hn::StoreU(sum, f32, to + j);
+    }
+    for (size_t j = 0; j < tail; ++j) {
+      const float sum = from[whole + lanes - tail + j];
+      to[whole + j] = isFirst ? sum : to[whole + j] + sum;
+    }
+  }
+}
+
+template <class Storage>
+void multiplyTile(const FloatProduct& p, size_t begin, size_t width, size_t lanes) {
+  HWY_ALIGN float tile[kTileFloats];
+  const size_t inner = static_cast<size_t>(p.inner);
+  Group<Storage> group;
+  group.stride = static_cast<size_t>(p.weightStride);
+  group.width = width;
+  group.readable = begin;
+  group.aStride = static_cast<size_t>(p.aStride);
+  group.tile = tile;
+  group.tileStride = (width + lanes - 1) / lanes * lanes;
+  const auto* weights = static_cast<const typename Storage::Element*>(p.weights) + begin;
+  for (size_t k = 0; k < inner; k += kGroupRows) {
+    group.weights = weights + k * group.stride;
+    group.rows = HWY_MIN(kGroupRows, inner - k);
+    group.next = k + 2 * kGroupRows <= inner ? kGroupRows * group.stride : 0;
+    group.a = p.a + k;
+    group.isFirst = k % kBlockRows == 0;
+    addGroup(group, static_cast<size_t>(p.rows));
+    const size_t end = k + group.rows;
+    if (end % kBlockRows == 0 || end == inner)
+      addTile(tile, group.tileStride, p, begin, width, k < kBlockRows);
+  }
+}
+
+template <class Storage> void multiplyTiles(const FloatProduct& p, size_t begin, size_t end) {
+  const size_t lanes = hn::Lanes(F32Tag());
+  const size_t most = kTileFloats / static_cast<size_t>(p.rows) / lanes * lanes;
+  for (; begin < end; begin += most)
+    multiplyTile<Storage>(p, begin, HWY_MIN(most, end - begin), lanes);
+}
+
+} // namespace
+
+void multiplyColumns(const FloatProduct& p, int64_t begin, int64_t end) {
+  const size_t from = static_cast<size_t>(begin), to = static_cast<size_t>(end);
+  switch (p.storage) {
+  case FloatStorage::f32:
+    return multiplyTiles<F32Storage>(p, from, to);
+  case FloatStorage::f16:
+    return multiplyTiles<F16Storage>(p, from, to);
+  case FloatStorage::bf16:
+    return multiplyTiles<Bf16Storage>(p, from, to);
+  }
+}
+
+} // namespace kvopt::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvopt {
+
+HWY_EXPORT(multiplyColumns);
+
+void multiplyColumns(const FloatProduct& product, int64_t begin, int64_t end) {
+  assert(product.rows <= fewRows && begin >= 0 && end <= product.columns);
+  if (begin >= end || product.rows == 0)
+    return;
+  if (product.inner == 0) {
+    for (int64_t m = 0; m < product.rows; ++m)
+      for (int64_t n = begin; n < end; ++n)
+        product.out[m * product.outStride + n] = 0.0f;
+    return;
+  }
+  HWY_DYNAMIC_DISPATCH(multiplyColumns)(product, begin, end);
+}
+
+} // namespace kvopt
+#endif // HWY_ONCE

@@ -1,0 +1,43 @@
+// Products of few rows of activations with a matrix of floating-point weights, vectorised for the
+// widest SIMD target of the running CPU.
+#pragma once
+
+#include "runtime/float_storage.h"
+
+#include <cstdint>
+
+namespace kvopt {
+
+/// out[m,n] = sum_k a[m,k] W[k,n] for 0 <= m < rows <= fewRows, 0 <= k < inner, 0 <= n < columns.
+/// Distances of rows are in elements; elements within a row are contiguous.
+struct FloatProduct {
+  int64_t rows = 0;
+  int64_t inner = 0;
+  int64_t columns = 0;
+  const float* a = nullptr; ///< [rows,inner]
+  int64_t aStride = 0;
+  FloatStorage storage = FloatStorage::f32;
+  const void* weights = nullptr; ///< [inner,columns] or [columns,inner]
+  int64_t weightStride = 0;
+  float* out = nullptr; ///< [rows,columns], no part of the operands
+  int64_t outStride = 0;
+};
+
+/// The most rows that these kernels take.
+inline constexpr int64_t fewRows = 16;
+
+/// Columns [begin,end) of the product with W stored as [inner,columns], in one pass over these
+/// columns of W. Elements outside of them are not read.
+///
+/// An element is sum_b p(b) with p(b) = sum_k a[m,k] W[k,n] over the b-th block of 256 values of k,
+/// both sums from left to right in f32: its bits depend neither on the other rows nor on the
+/// other columns, and not on [begin,end).
+void multiplyColumns(const FloatProduct& product, int64_t begin, int64_t end);
+
+/// The same with W stored as [columns,inner], in one pass over rows [begin,end) of W.
+///
+/// An element is sum_b p(b) over blocks of 1024 values of k, p(b) a sum over the lanes of a vector,
+/// each of which is summed from left to right in f32. Again its bits are its own affair.
+void multiplyRows(const FloatProduct& product, int64_t begin, int64_t end);
+
+} // namespace kvopt

@@ -1,0 +1,43 @@
+// What the kernels of linear layers know of the machine: how far ahead to prefetch, and how many
+// registers there are.
+//
+// Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
+#if defined(KVOPT_RUNTIME_LINEAR_PREFETCH_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVOPT_RUNTIME_LINEAR_PREFETCH_INL_H
+#undef KVOPT_RUNTIME_LINEAR_PREFETCH_INL_H
+#else
+#define KVOPT_RUNTIME_LINEAR_PREFETCH_INL_H
+#endif
+
+#include "runtime/kernels/simd/vector-inl.h"
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <cstddef>
+
+HWY_BEFORE_NAMESPACE();
+namespace kvopt::HWY_NAMESPACE {
+
+/// Whether 16 accumulators and their operands fit in registers (32 instead of 16).
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_ARCH_ARM_A64
+inline constexpr bool kManyRegisters = true;
+#else
+inline constexpr bool kManyRegisters = false;
+#endif
+
+/// How far ahead of its use a cache line is asked for.
+inline constexpr size_t kPrefetchBytes = 1024;
+
+/// Asks for the cache lines of `BytesPerLane` * lanes bytes. A prefetch never faults, so the
+/// address may lie outside of any object.
+template <size_t BytesPerLane, class Element> HWY_INLINE void prefetch(const Element* address) {
+  const size_t bytes = BytesPerLane * hn::Lanes(F32Tag());
+  for (size_t at = 0; at < bytes; at += 64)
+    hwy::Prefetch(reinterpret_cast<const char*>(address) + at);
+}
+
+} // namespace kvopt::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif // per-target guard
