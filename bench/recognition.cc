@@ -1,6 +1,6 @@
 // How long kvopt takes to recover attention from a decoder and to rewrite it, beside a plain load
 // and save of the same file with protobuf; and how both grow with the number of nodes.
-#include "bench/synthetic_decoder.h"
+#include "cli/generate/decoder.h"
 #include "cli/recover.h"
 #include "ir/diagnostic.h"
 #include "ir/onnx_export.h"
@@ -106,13 +106,13 @@ llvm::Error measureOnce(const std::string& path, const std::string& out,
   return llvm::Error::success();
 }
 
-llvm::Expected<Measurement> measure(const Registered& registries, SyntheticDecoder decoder,
-                                    size_t nodes, unsigned repetitions, const std::string& folder) {
+llvm::Expected<Measurement> measure(const Registered& registries, DecoderSpec decoder, size_t nodes,
+                                    unsigned repetitions, const std::string& folder) {
   decoder.layers = layersForNodes(registries.ops, decoder, nodes);
   std::string path = folder + "/decoder.onnx";
   Measurement best;
   {
-    auto model = syntheticDecoder(registries.ops, decoder);
+    auto model = generateDecoder(registries.ops, decoder);
     best.nodes = nodeCount(*model);
     if (llvm::Error error = exportModel(*model, path))
       return error;
@@ -137,12 +137,18 @@ double exponent(const Measurement& smaller, const Measurement& larger) {
          std::log(static_cast<double>(larger.nodes) / static_cast<double>(smaller.nodes));
 }
 
-llvm::Error measureSpelling(const Registered& registries, Spelling spelling, unsigned repetitions,
-                            llvm::ArrayRef<size_t> sizes, const std::string& folder) {
-  SyntheticDecoder decoder;
+llvm::Error measureSpelling(const Registered& registries, DecoderSpelling spelling,
+                            unsigned repetitions, llvm::ArrayRef<size_t> sizes,
+                            const std::string& folder) {
+  DecoderSpec decoder;
   decoder.spelling = spelling;
+  decoder.hidden = 16;
+  decoder.kvHeads = 2;
+  decoder.intermediate = 32;
+  decoder.vocabulary = 32;
+  decoder = llvm::cantFail(resolved(decoder));
   fmt::print("{}\n",
-             spelling == Spelling::TorchScript ? "TorchScript spelling" : "dynamo spelling");
+             spelling == DecoderSpelling::TorchScript ? "TorchScript spelling" : "dynamo spelling");
   fmt::print("{:>8} {:>6} {:>8} {:>12} {:>11} {:>11} {:>7} {:>7}\n", "nodes", "sites", "lowered",
              "load+save s", "recover s", "rewrite s", "ratio", "growth");
   std::optional<Measurement> previous;
@@ -169,9 +175,9 @@ llvm::Error run(llvm::ArrayRef<size_t> sizes, unsigned repetitions) {
   if (failure)
     return ioError("'{}' cannot be made", folder);
   llvm::Error error =
-      measureSpelling(registries, Spelling::TorchScript, repetitions, sizes, folder);
+      measureSpelling(registries, DecoderSpelling::TorchScript, repetitions, sizes, folder);
   if (!error)
-    error = measureSpelling(registries, Spelling::Dynamo, repetitions, sizes, folder);
+    error = measureSpelling(registries, DecoderSpelling::Dynamo, repetitions, sizes, folder);
   std::filesystem::remove_all(folder, failure);
   return error;
 }

@@ -2,6 +2,7 @@
 #include "cli/app.h"
 
 #include "cli/command.h"
+#include "cli/style.h"
 
 #include <CLI/CLI.hpp>
 
@@ -71,6 +72,59 @@ int run(CommandContext& context) {
   return static_cast<int>(*code);
 }
 
+/// A word that the parser had no place for; empty without one. Where a required argument is missing
+/// as well, CLI11 complains about that alone.
+std::string unknownWord(const CLI::App& app) {
+  std::vector<std::string> words = app.remaining();
+  for (const std::string& word : words)
+    if (word.size() > 1 && word[0] == '-')
+      return word;
+  return words.empty() ? "" : words.front();
+}
+
+/// The known word nearest to `word`, unless none is near.
+std::string nearest(llvm::StringRef word, llvm::ArrayRef<std::string> known) {
+  unsigned least = std::max<unsigned>(1, static_cast<unsigned>(word.size()) / 3) + 1;
+  std::string found;
+  for (const std::string& candidate : known)
+    if (unsigned distance = word.edit_distance(candidate, true, least); distance < least) {
+      least = distance;
+      found = candidate;
+    }
+  return found;
+}
+
+/// What is wrong with the arguments, in one sentence.
+std::string parseProblem(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = &app;
+  for (const CLI::App* chosen : app.get_subcommands())
+    command = chosen;
+  // A word before the command is the program's.
+  std::string word = unknownWord(app);
+  if (word.empty())
+    word = unknownWord(*command);
+  else
+    command = &app;
+  if (word.empty())
+    return error.what();
+  std::vector<std::string> known;
+  bool isOption = word[0] == '-';
+  if (isOption) {
+    word = word.substr(0, word.find('='));
+    for (const CLI::Option* option : command->get_options())
+      for (const std::string& name : option->get_lnames())
+        known.push_back("--" + name);
+  } else {
+    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+      known.push_back(sub->get_name());
+  }
+  std::string problem = isOption          ? fmt::format("unknown option '{}'", word)
+                        : command == &app ? fmt::format("unknown command '{}'", word)
+                                          : fmt::format("unexpected argument '{}'", word);
+  std::string meant = isOption || command == &app ? nearest(word, known) : "";
+  return printable(problem) + (meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant));
+}
+
 int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&)) {
   CLI::App app{"Recovers attention and key/value caches from exported ONNX decoders, rewrites them "
                "in place, and proves that nothing changed.",
@@ -87,6 +141,8 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&)) 
   addRewriteCommand(app, context);
   addVerifyCommand(app, context);
   addRunCommand(app, context);
+  addBenchCommand(app, context);
+  addGenCommand(app, context);
   addOptCommand(app, context);
   addListCommand(app, context);
   try {
@@ -98,7 +154,8 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&)) 
     std::string command;
     for (const CLI::App* sub : app.get_subcommands())
       command = " " + sub->get_name();
-    return fail(ExitCode::Usage, fmt::format("{}\nTry 'kvopt{} --help'.", error.what(), command));
+    return fail(ExitCode::Usage,
+                fmt::format("{}\nTry 'kvopt{} --help'.", parseProblem(app, error), command));
   }
   return run(context);
 }

@@ -66,6 +66,8 @@ void addExplainCommand(CLI::App& app, CommandContext& context);
 void addRewriteCommand(CLI::App& app, CommandContext& context);
 void addVerifyCommand(CLI::App& app, CommandContext& context);
 void addRunCommand(CLI::App& app, CommandContext& context);
+void addBenchCommand(CLI::App& app, CommandContext& context);
+void addGenCommand(CLI::App& app, CommandContext& context);
 void addOptCommand(CLI::App& app, CommandContext& context);
 void addListCommand(CLI::App& app, CommandContext& context);
 

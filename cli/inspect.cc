@@ -217,6 +217,9 @@ void addInspectCommand(CLI::App& app, CommandContext& context) {
   command->add_option("models", options->models, "ONNX files")->required();
   command->add_option("--context", options->context, "Context length for cache sizes")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  command->footer(
+      "In the table, causal is yes, no, ? (not proved), or if: proved on the condition that\n"
+      "the positions fed count on from the past, which one model's report spells out.");
   addCommonOptions(*command, context);
   command->callback([options, &context] {
     context.action = [options, &context] { return inspect(*options, context); };

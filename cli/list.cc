@@ -14,6 +14,14 @@ struct Row {
   std::string text;
 };
 
+/// `ai.onnx 13 and later`
+std::string kernelVersions(const Kernel& kernel) {
+  llvm::StringRef domain = kernel.op.isOnnx() ? llvm::StringRef("ai.onnx") : kernel.op.domain();
+  return kernel.until == INT64_MAX
+             ? fmt::format("{:<14} {} and later", domain, kernel.since)
+             : fmt::format("{:<14} {} to {}", domain, kernel.since, kernel.until);
+}
+
 std::vector<Row> rowsOf(const std::string& what, const Registries& registries) {
   std::vector<Row> rows;
   if (what == "passes")
@@ -30,10 +38,7 @@ std::vector<Row> rowsOf(const std::string& what, const Registries& registries) {
       rows.push_back({definition->name.str(), fmt::format("since {}", definition->since)});
   if (what == "kernels")
     for (const Kernel* kernel : registries.kernels.all())
-      rows.push_back(
-          {kernel->op.str(), kernel->until == INT64_MAX
-                                 ? fmt::format("since {}", kernel->since)
-                                 : fmt::format("{} to {}", kernel->since, kernel->until)});
+      rows.push_back({kernel->op.str(), kernelVersions(*kernel)});
   return rows;
 }
 

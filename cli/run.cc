@@ -1,138 +1,330 @@
-// kvopt run: greedy decoding with a session.
+// kvopt run: generation with a session.
+#include "cli/progress.h"
 #include "cli/recover.h"
+#include "cli/run_report.h"
+#include "cli/step_dump.h"
+#include "ir/mapped_file.h"
 #include "ir/onnx_import.h"
+#include "ir/output_file.h"
 #include "ir/shape_inference.h"
-#include "runtime/decoder_inputs.h"
-#include "runtime/generation.h"
-#include "runtime/session.h"
 
 #include <CLI/CLI.hpp>
 
-#include <chrono>
+#include "llvm/ADT/StringExtras.h"
+
+#include <algorithm>
 #include <fmt/format.h>
+#include <optional>
 
 namespace kvopt {
 namespace {
 
 struct RunOptions {
   std::string model;
-  std::vector<int64_t> tokens;
-  std::string text;
+  std::vector<std::string> tokens; ///< a prompt each
+  std::vector<std::string> texts;
+  std::vector<std::string> stopTexts;
+  std::vector<int64_t> stopTokens;
   int64_t steps = 32;
-  std::string cache = "shared";
+  int64_t chunk = 0;
+  std::optional<double> temperature;
+  std::optional<int64_t> topK;
+  std::optional<double> topP;
+  std::optional<uint64_t> seed;
+  std::string mode = "shared";
   int64_t capacity = 0;
-  unsigned threads = 1;
+  unsigned threads = 0;
+  std::string load;
+  std::string save;
+  std::optional<int64_t> crop;
+  std::string dump;
   bool statistics = false;
+
+  bool isText() const { return !texts.empty(); }
+  /// Whoever asks for anything random gets the model's own distribution.
+  SamplingOptions sampling() const {
+    bool isRandom = topK || topP || seed;
+    return {temperature.value_or(isRandom ? 1 : 0), topK.value_or(0), topP.value_or(1),
+            seed.value_or(0)};
+  }
 };
 
 /// Tokens of a byte-level model are its text's bytes.
-std::vector<int64_t> tokensOf(const std::string& text) {
+std::vector<int64_t> bytesOf(const std::string& text) {
   std::vector<int64_t> tokens;
   for (char character : text)
     tokens.push_back(static_cast<unsigned char>(character));
   return tokens;
 }
 
-llvm::Expected<std::string> textOf(llvm::ArrayRef<int64_t> tokens) {
-  std::string text;
-  for (int64_t token : tokens) {
-    if (token < 0 || token > 255)
-      return usageError("token {} is no byte", token)
-          .hint("--text is for byte-level models; use --tokens");
-    text += static_cast<char>(token);
+llvm::Expected<std::vector<int64_t>> numbersOf(const std::string& text) {
+  llvm::SmallVector<llvm::StringRef, 16> words;
+  llvm::StringRef(text).split(words, ',');
+  std::vector<int64_t> tokens;
+  for (llvm::StringRef word : words) {
+    int64_t token = 0;
+    if (word.trim().getAsInteger(10, token) || token < 0)
+      return usageError("--tokens: '{}' is no token number", word.trim());
+    tokens.push_back(token);
   }
-  return text;
+  return tokens;
 }
 
-void printStatistics(const CommandContext& context, const Session& session,
-                     const GenerationResult& result) {
-  const SessionStatistics& counters = session.statistics();
-  double prefillSeconds = result.prefillSeconds;
-  double decodeSeconds = result.decodeSeconds;
-  auto rate = [](double tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0.0; };
-  context.remark(fmt::format(
-      "prefill {} tokens, {:.1f} tokens/s · decode {} tokens, {:.1f} tokens/s", result.promptTokens,
-      rate(static_cast<double>(result.promptTokens), prefillSeconds), result.decodeSteps,
-      rate(static_cast<double>(result.decodeSteps), decodeSeconds)));
-  context.remark(fmt::format(
-      "cache bytes written {} · copied in place of overwriting {} · moved by growth {} · "
-      "reallocations {}",
-      counters.cacheBytesWritten, counters.inPlaceBytesCopied, counters.cacheBytesMoved,
-      counters.cacheReallocations));
-  context.remark(
-      fmt::format("temporary memory of the last step {} bytes", counters.lastRun.arenaBytes));
-}
-
-llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& context) {
-  std::vector<int64_t> prompt = options.text.empty() ? options.tokens : tokensOf(options.text);
-  if (prompt.empty())
+llvm::Expected<std::vector<std::vector<int64_t>>> promptsOf(const RunOptions& options) {
+  std::vector<std::vector<int64_t>> prompts;
+  for (const std::string& text : options.texts)
+    prompts.push_back(bytesOf(text));
+  for (const std::string& list : options.tokens) {
+    auto numbers = numbersOf(list);
+    if (!numbers)
+      return numbers.takeError();
+    prompts.push_back(std::move(*numbers));
+  }
+  for (const std::vector<int64_t>& prompt : prompts)
+    if (prompt.empty())
+      return usageError("the prompt is empty");
+  if (prompts.empty())
     return usageError("there is no prompt").hint("give --tokens 1,2,3 or --text \"...\"");
-  auto model = importModel(options.model, context.registries.ops);
+  return prompts;
+}
+
+llvm::Error check(const RunOptions& options) {
+  if (!options.stopTexts.empty() && !options.isText())
+    return usageError("--stop is for --text; use --eos");
+  if (options.crop && options.load.empty())
+    return usageError("--crop is for a cache that was loaded: give --load-cache");
+  if (!options.save.empty() && sameFile(options.save, options.model))
+    return usageError("--save-cache would overwrite the model").file(options.model);
+  return checkSampling(options.sampling());
+}
+
+/// A model with a session that has been brought to where generation starts.
+struct Driven {
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Session> session;
+};
+
+/// Tokens of the longest sequence in a cache file, without reading what is in the caches.
+llvm::Expected<int64_t> savedLength(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file)
+    return file.takeError();
+  auto contents = parseCacheFile((*file)->bytes(), CacheFileChecks::StructureOnly);
+  if (!contents)
+    return withFile(contents.takeError(), path);
+  return *std::max_element(contents->lengths.begin(), contents->lengths.end());
+}
+
+/// Room for a cache that is loaded and for what comes on top.
+llvm::Expected<int64_t> neededCapacity(const RunOptions& options,
+                                       llvm::ArrayRef<std::vector<int64_t>> prompts) {
+  int64_t past = 0;
+  if (!options.load.empty()) {
+    auto saved = savedLength(options.load);
+    if (!saved)
+      return saved.takeError();
+    past = *saved;
+  }
+  size_t longest = 0;
+  for (const std::vector<int64_t>& prompt : prompts)
+    longest = std::max(longest, prompt.size());
+  return past + static_cast<int64_t>(longest) + options.steps;
+}
+
+llvm::Expected<Driven> openModel(const RunOptions& options,
+                                 llvm::ArrayRef<std::vector<int64_t>> prompts,
+                                 const Registries& registries) {
+  Driven driven;
+  auto model = importModel(options.model, registries.ops);
   if (!model)
     return model.takeError();
-  if (llvm::Error error = inferShapes((*model)->graph()))
+  driven.model = std::move(*model);
+  if (llvm::Error error = inferShapes(driven.model->graph()))
     return withFile(std::move(error), options.model);
-  auto manifest = drivingManifest(**model, options.model, context.registries);
+  auto manifest = drivingManifest(*driven.model, options.model, registries);
   if (!manifest)
     return manifest.takeError();
 
   SessionOptions settings;
-  settings.mode = options.cache == "stateful" ? SessionOptions::Mode::Stateful
-                                              : SessionOptions::Mode::AsManifest;
+  settings.mode = options.mode == "stateful" ? SessionOptions::Mode::Stateful
+                                             : SessionOptions::Mode::AsManifest;
   settings.threads = options.threads;
+  settings.batch = static_cast<int64_t>(prompts.size());
   settings.capacity = options.capacity;
   if (settings.capacity == 0 && settings.mode == SessionOptions::Mode::AsManifest &&
-      !manifest->capacityValue)
-    settings.capacity = static_cast<int64_t>(prompt.size()) + options.steps;
-  auto session = Session::create(**model, context.registries.kernels, *manifest, settings);
+      !manifest->capacityValue) {
+    auto needed = neededCapacity(options, prompts);
+    if (!needed)
+      return needed.takeError();
+    settings.capacity = *needed;
+  }
+  auto session = Session::create(*driven.model, registries.kernels, *manifest, settings);
   if (!session)
     return withFile(session.takeError(), options.model);
-  auto generated = generateGreedily(**session, prompt, options.steps);
+  driven.session = std::move(*session);
+  if (!options.load.empty())
+    if (llvm::Error error = driven.session->load(options.load))
+      return error;
+  if (options.crop)
+    if (llvm::Error error = driven.session->crop(*options.crop))
+      return withFile(std::move(error), options.load);
+  return driven;
+}
+
+/// Text of one sequence is printed as it is generated; everything else in the end.
+bool isStreamed(const RunOptions& options, const CommandContext& context) {
+  return !context.common.json() && options.isText() && options.texts.size() == 1;
+}
+
+llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
+                                              llvm::ArrayRef<std::vector<int64_t>> prompts,
+                                              Session& session, const CommandContext& context) {
+  GenerationOptions settings;
+  settings.steps = options.steps;
+  settings.chunk = options.chunk;
+  settings.sampling = options.sampling();
+  settings.stopTokens = options.stopTokens;
+  for (const std::string& text : options.stopTexts)
+    settings.stopSequences.push_back(bytesOf(text));
+  std::optional<StepDump> dump;
+  if (!options.dump.empty()) {
+    auto created = StepDump::create(options.dump);
+    if (!created)
+      return created.takeError();
+    dump = std::move(*created);
+    settings.onStep = [&](int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
+                          const StepResult& result) { return dump->write(tokens, inputs, result); };
+  }
+  Progress progress(context.common);
+  int64_t count = 0;
+  if (isStreamed(options, context))
+    settings.onToken = [&](int64_t, int64_t token) {
+      std::string text = textOfBytes(token);
+      if (!text.empty())
+        printOut(text);
+      std::fflush(stdout);
+    };
+  else
+    settings.onToken = [&](int64_t, int64_t) {
+      progress.show(fmt::format("{} of up to {} tokens", ++count,
+                                options.steps * static_cast<int64_t>(prompts.size())));
+    };
+  auto generated = generate(session, prompts, settings);
+  if (isStreamed(options, context))
+    printOut("\n");
   if (!generated)
     return withFile(generated.takeError(), options.model);
+  return generated;
+}
 
-  std::string text;
-  if (!options.text.empty()) {
-    auto decoded = textOf(generated->tokens);
-    if (!decoded)
-      return decoded.takeError();
-    text = std::move(*decoded);
-  }
-  if (context.common.json()) {
-    OrderedJson json;
-    json["schema"] = "kvopt/run/1";
-    json["model"] = options.model;
-    json["prompt_tokens"] = prompt;
-    json["tokens"] = generated->tokens;
-    json["text"] = options.text.empty() ? OrderedJson(nullptr) : OrderedJson(text);
-    printJson(json);
-  } else if (!options.text.empty()) {
-    printOut(text + "\n");
-  } else {
-    printOut(fmt::format("{}\n", fmt::join(generated->tokens, ",")));
-  }
-  if (options.statistics)
-    printStatistics(context, **session, *generated);
+llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& context) {
+  if (llvm::Error error = check(options))
+    return error;
+  auto prompts = promptsOf(options);
+  if (!prompts)
+    return prompts.takeError();
+  auto driven = openModel(options, *prompts, context.registries);
+  if (!driven)
+    return driven.takeError();
+  Session& session = *driven->session;
+  auto generated = generateWith(options, *prompts, session, context);
+  if (!generated)
+    return generated.takeError();
+  RunReport report{options.model, *prompts, options.isText(), options.sampling(), *generated};
+  if (options.isText())
+    for (const GeneratedSequence& sequence : generated->sequences)
+      for (int64_t token : sequence.tokens)
+        if (textOfBytes(token).empty())
+          return usageError("token {} is no byte", token)
+              .hint("--text is for byte-level models; use --tokens");
+  // First: whoever reads the output may rely on the file.
+  if (!options.save.empty())
+    if (llvm::Error error = session.save(options.save))
+      return error;
+  if (context.common.json())
+    printJson(runJson(report, options.statistics ? &session : nullptr));
+  else if (!isStreamed(options, context))
+    printOut(runText(report));
+  for (const std::string& line : stopRemarks(report, session))
+    context.remark(line);
+  if (!options.save.empty())
+    context.remark(fmt::format("wrote {}: {} tokens; the last one generated is not among them",
+                               options.save, session.length()));
+  if (options.statistics && !context.common.json())
+    context.remark(statisticsText(report, session));
   return ExitCode::Done;
+}
+
+void addPromptOptions(CLI::App& command, RunOptions& options) {
+  auto positive = CLI::Range(int64_t{1}, int64_t{1} << 32);
+  auto* tokens = command.add_option("--tokens", options.tokens,
+                                    "Prompt as token numbers: 1,2,3; again for a batch");
+  tokens->allow_extra_args(false);
+  command.add_option("--text", options.texts, "Prompt of a byte-level model; again for a batch")
+      ->allow_extra_args(false)
+      ->excludes(tokens);
+  command.add_option("--steps", options.steps, "Most tokens to generate")
+      ->check(positive)
+      ->capture_default_str();
+  command.add_option("--chunk", options.chunk, "Prefill in steps of so many tokens")
+      ->check(positive);
+  command.add_option("--eos", options.stopTokens, "Token numbers to stop after")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option("--stop", options.stopTexts, "Text to stop after; may be given again")
+      ->allow_extra_args(false);
+}
+
+void addSamplingOptions(CLI::App& command, RunOptions& options) {
+  command.add_option("--temperature", options.temperature,
+                     "0: the most likely token, the default; else scores are divided by it. 1 "
+                     "where one of the next three is given");
+  command.add_option("--top-k", options.topK, "Draw from the K most likely tokens only");
+  command.add_option("--top-p", options.topP,
+                     "Draw from the most likely tokens that together have probability P only");
+  command.add_option("--seed", options.seed,
+                     "Seed of the draws: with equal scores the same text on every machine");
+}
+
+void addCacheOptions(CLI::App& command, RunOptions& options) {
+  command
+      .add_option("--mode,--cache", options.mode,
+                  "shared: a buffer of fixed capacity; stateful: it grows")
+      ->check(CLI::IsMember({"shared", "stateful"}))
+      ->capture_default_str();
+  command
+      .add_option("--capacity", options.capacity,
+                  "Tokens the caches have room for; unless given, as many as are needed")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  command.add_option("--load-cache", options.load, "Go on from a cache that --save-cache wrote");
+  command.add_option("--crop", options.crop, "Keep so many tokens of the loaded cache only")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  command.add_option("--save-cache", options.save, "File to write the caches to in the end");
 }
 
 } // namespace
 
 void addRunCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand("run", "Decode greedily and print what was generated");
+  CLI::App* command = app.add_subcommand("run", "Generate, and print what was generated");
+  command->footer(
+      "The last token is printed, but in no cache yet: to go on, start the next prompt with it.\n\n"
+      "Examples:\n"
+      "  kvopt run kjv.onnx --text \"In the beginning \" --steps 64 --stats\n"
+      "  kvopt run kjv.onnx --text \"And \" --temperature 0.8 --top-p 0.95 --seed 7 --stop .\n"
+      "  kvopt run decoder.onnx --tokens 1,15043,29892 --steps 5 --eos 2 --save-cache chat.kv\n"
+      "  kvopt run decoder.onnx --load-cache chat.kv --crop 4 --tokens 920,526\n"
+      "  kvopt run decoder.onnx --tokens 1,2,3 --dump steps && kvopt verify fused.onnx --reference "
+      "steps");
   command->add_option("model", options->model, "ONNX file")->required();
-  auto* tokens =
-      command->add_option("--tokens", options->tokens, "Prompt as token numbers")->delimiter(',');
-  command->add_option("--text", options->text, "Prompt of a byte-level model")->excludes(tokens);
-  command->add_option("--steps", options->steps, "Tokens to generate")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 32));
-  command->add_option("--cache", options->cache, "shared: a fixed buffer; stateful: it grows")
-      ->check(CLI::IsMember({"shared", "stateful"}));
-  command->add_option("--capacity", options->capacity, "Rows of the shared buffer")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  command->add_option("-t,--threads", options->threads, "Threads")->check(CLI::Range(1u, 1024u));
-  command->add_flag("--stats", options->statistics, "Speed and bytes moved, on stderr");
+  addPromptOptions(*command, *options);
+  addSamplingOptions(*command, *options);
+  addCacheOptions(*command, *options);
+  command->add_option("--dump", options->dump,
+                      "Folder to write inputs and outputs of every step to");
+  command->add_option("-t,--threads", options->threads, "Threads; unless given, one a core")
+      ->check(CLI::Range(1u, 1024u));
+  command->add_flag("--stats", options->statistics, "Speed and memory, on stderr or in the JSON");
   addCommonOptions(*command, context);
   command->callback([options, &context] {
     context.action = [options, &context] { return run(*options, context); };

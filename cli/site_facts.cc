@@ -16,6 +16,12 @@ OrderedJson number(const Dim& extent) {
 
 bool isRaised(const AttentionSite& site) { return site.node->op() == OpName("ai.kvopt::Sdpa"); }
 
+int64_t windowOf(const AttentionSite& site) {
+  if (!site.mask)
+    return 0;
+  return site.mask->causalIf ? site.mask->causalIf->window : site.mask->window;
+}
+
 std::string extentText(const Dim& extent) { return extent.isUnknown() ? "?" : extent.str(); }
 
 } // namespace
@@ -44,8 +50,11 @@ OrderedJson factsJson(const AttentionSite& site) {
   json["value_layout"] = layout(site.value);
   json["key_axis"] = site.key ? OrderedJson(site.key->axis) : nullptr;
   json["value_axis"] = site.value ? OrderedJson(site.value->axis) : nullptr;
-  json["causal"] = site.mask && site.mask->causal == Proof::Proved;
-  json["window"] = site.mask ? site.mask->window : 0;
+  // A mask may go by positions that are fed: then it is causal on the condition `causal_if`.
+  const auto* counting = site.mask && site.mask->causalIf ? &*site.mask->causalIf : nullptr;
+  json["causal"] = site.mask && (site.mask->causal == Proof::Proved || counting);
+  json["causal_if"] = counting ? OrderedJson(counting->text) : nullptr;
+  json["window"] = windowOf(site);
   json["softcap"] = raised ? static_cast<double>(site.node->floatAttr("softcap", 0)) : 0.0;
   json["scale"] = raised ? OrderedJson(site.node->floatAttr("scale", 1)) : nullptr;
   json["mask"] = raised ? OrderedJson(maskKind(*site.node)) : nullptr;
@@ -101,11 +110,13 @@ std::string attentionText(const AttentionSite& site) {
     return "";
   const Node& node = *site.node;
   std::string text;
-  if (!site.mask || site.mask->causal == Proof::Unproven)
+  if (site.mask && site.mask->causalIf)
+    text = "causal if " + site.mask->causalIf->text;
+  else if (!site.mask || site.mask->causal == Proof::Unproven)
     text = "causal not proved";
   else
     text = site.mask->causal == Proof::Proved ? "causal" : "not causal";
-  if (int64_t window = site.mask ? site.mask->window : 0)
+  if (int64_t window = windowOf(site))
     text += fmt::format(" · window {}", window);
   if (float cap = node.floatAttr("softcap", 0); cap != 0)
     text += fmt::format(" · softcap {:.6g}", cap);

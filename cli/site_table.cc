@@ -117,7 +117,10 @@ std::string tableRow(const std::string& name, const SiteList& sites) {
     OrderedJson facts = factsJson(site);
     kinds.add(siteKindName(site.kind).str());
     bool isOpen = !site.mask || site.mask->causal == Proof::Unproven;
-    causal.add(isOpen ? "?" : facts["causal"].get<bool>() ? "yes" : "no");
+    if (!facts["causal_if"].is_null())
+      causal.add("if"); // the positions that are fed count up
+    else
+      causal.add(isOpen ? "?" : facts["causal"].get<bool>() ? "yes" : "no");
     int64_t window = facts["window"].get<int64_t>();
     windows.add(window == 0 ? "-" : fmt::format("{}", window));
     double softcap = facts["softcap"].get<double>();

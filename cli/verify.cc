@@ -1,8 +1,6 @@
 // kvopt verify: two models step by step, or one model against recorded outputs.
-#include "cli/recover.h"
-#include "cli/verification.h"
-#include "ir/onnx_import.h"
-#include "ir/shape_inference.h"
+#include "cli/reference_table.h"
+#include "ir/diagnostic.h"
 #include "runtime/reference.h"
 
 #include <CLI/CLI.hpp>
@@ -11,9 +9,10 @@ namespace kvopt {
 namespace {
 
 struct VerifyOptions {
-  std::string a;
-  std::string b;
+  std::vector<std::string> models;
   std::string reference;
+  bool references = false;
+  std::vector<std::string> forms = {"exported", "shared", "stateful"};
   EquivalencePlan plan;
   std::string padding = "none";
   std::optional<double> atol;
@@ -26,47 +25,16 @@ struct VerifyOptions {
   }
 };
 
-struct PreparedModel {
-  std::unique_ptr<Model> model;
-  Manifest manifest;
-};
-
-llvm::Expected<PreparedModel> prepare(const std::string& path, const Registries& registries) {
-  PreparedModel prepared;
-  auto model = importModel(path, registries.ops);
-  if (!model)
-    return model.takeError();
-  prepared.model = std::move(*model);
-  if (llvm::Error error = inferShapes(prepared.model->graph()))
-    return withFile(std::move(error), path);
-  auto manifest = drivingManifest(*prepared.model, path, registries);
-  if (!manifest)
-    return manifest.takeError();
-  prepared.manifest = std::move(*manifest);
-  return prepared;
-}
-
 llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options,
                                                     const PreparedModel& prepared,
                                                     const Registries& registries) {
   auto steps = readReference(options.reference);
   if (!steps)
     return steps.takeError();
-  auto batch = referenceBatch(*steps);
-  if (!batch)
-    return withFile(batch.takeError(), options.reference);
-  SessionOptions settings;
-  settings.batch = *batch;
-  settings.threads = options.threads;
-  settings.poison = true;
-  if (!prepared.manifest.capacityValue)
-    settings.capacity = referenceLength(*steps);
-  // Presents of a static capacity were recorded whole.
-  for (const ManifestCache& cache : prepared.manifest.caches)
-    if (cache.policy == CachePolicy::Static && cache.kind != CacheKind::Cross)
-      if (auto recorded = referenceExtent(*steps, cache.past, cache.sequenceAxis))
-        settings.capacity = *recorded;
-  auto session = Session::create(*prepared.model, registries.kernels, prepared.manifest, settings);
+  auto settings = referenceSession(prepared.manifest, *steps, options.threads);
+  if (!settings)
+    return withFile(settings.takeError(), options.reference);
+  auto session = Session::create(*prepared.model, registries.kernels, prepared.manifest, *settings);
   if (!session)
     return session.takeError();
   VerificationReport report;
@@ -81,10 +49,30 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
   return report;
 }
 
+llvm::Expected<ExitCode> againstReferences(const VerifyOptions& options,
+                                           const CommandContext& context) {
+  std::vector<ModelForm> forms;
+  for (const std::string& name : options.forms)
+    if (std::optional<ModelForm> form = formFromName(name);
+        form && !llvm::is_contained(forms, *form))
+      forms.push_back(*form);
+  auto table = compareWithReferences(options.models, forms, options.threads, context.registries);
+  if (!table)
+    return table.takeError();
+  if (context.common.json())
+    printJson(referenceTableJson(*table));
+  else
+    printOut(referenceTableText(*table, forms));
+  return table->equal() ? ExitCode::Done : ExitCode::Different;
+}
+
 llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandContext& context) {
-  if (options.b.empty() == options.reference.empty())
-    return usageError("verify takes a second model or --reference DIR");
-  auto first = prepare(options.a, context.registries);
+  if (options.references)
+    return againstReferences(options, context);
+  if (options.models.size() + (options.reference.empty() ? 0 : 1) != 2)
+    return usageError("verify takes two models, a model and --reference DIR, or models and "
+                      "--references");
+  auto first = prepareModel(options.models[0], context.registries);
   if (!first)
     return first.takeError();
   llvm::Expected<VerificationReport> report = usageError("nothing to compare");
@@ -92,7 +80,7 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
   if (!options.reference.empty()) {
     report = againstReference(options, *first, context.registries);
   } else {
-    auto second = prepare(options.b, context.registries);
+    auto second = prepareModel(options.models[1], context.registries);
     if (!second)
       return second.takeError();
     EquivalencePlan plan = options.plan;
@@ -104,7 +92,7 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
                           options.threads, context.registries);
   }
   if (!report)
-    return withFile(report.takeError(), options.a);
+    return withFile(report.takeError(), options.models[0]);
   if (context.common.json())
     printJson(verificationJson(*report));
   else
@@ -118,9 +106,19 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<VerifyOptions>();
   CLI::App* command =
       app.add_subcommand("verify", "Compare two models, or one with recorded outputs, by running");
-  command->add_option("a", options->a, "ONNX file")->required();
-  command->add_option("b", options->b, "The other ONNX file");
-  command->add_option("--reference", options->reference, "Folder of recorded steps");
+  command->add_option("models", options->models, "One ONNX file, two, or more with --references")
+      ->required();
+  auto* one = command->add_option("--reference", options->reference, "Folder of recorded steps");
+  command
+      ->add_flag("--references", options->references,
+                 "Every case recorded beside every model, in a table")
+      ->excludes(one);
+  command
+      ->add_option("--forms", options->forms,
+                   "With --references: exported, and rewritten to kvopt with caches that are "
+                   "shared buffers or stateful")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"exported", "shared", "stateful"}));
   auto positive = CLI::Range(int64_t{1}, int64_t{1} << 32);
   command->add_option("--prompt", options->plan.prompt, "Tokens of the prefill")->check(positive);
   command->add_option("--chunks", options->plan.chunks, "Tokens of later chunks")

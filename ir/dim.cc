@@ -21,17 +21,23 @@ __extension__ using Wide = __int128;
 // Names are shared, so that copying a monomial never copies text.
 class Symbol {
 public:
-  explicit Symbol(llvm::StringRef name) : name_(std::make_shared<const std::string>(name.str())) {}
-  const std::string& name() const { return *name_; }
+  explicit Symbol(llvm::StringRef name)
+      : shared_(std::make_shared<const Shared>(Shared{name.str(), llvm::hash_value(name)})) {}
+  const std::string& name() const { return shared_->name; }
+  llvm::hash_code hash() const { return shared_->hash; }
   friend bool operator==(const Symbol& a, const Symbol& b) {
-    return a.name_ == b.name_ || *a.name_ == *b.name_;
+    return a.shared_ == b.shared_ || a.name() == b.name();
   }
   friend bool operator<(const Symbol& a, const Symbol& b) {
-    return a.name_ != b.name_ && *a.name_ < *b.name_;
+    return a.shared_ != b.shared_ && a.name() < b.name();
   }
 
 private:
-  std::shared_ptr<const std::string> name_;
+  struct Shared {
+    std::string name;
+    llvm::hash_code hash;
+  };
+  std::shared_ptr<const Shared> shared_;
 };
 
 // A product of symbols in byte order; a power is a repetition.
@@ -140,20 +146,30 @@ struct Dim::Polynomial {
   Terms terms;
   size_t hash;
 
-  static Terms termsOf(const Dim& dim) {
+  // The terms of a known dim; `constant` holds those of a constant.
+  static const Terms& termsOf(const Dim& dim, Terms& constant) {
     assert(!dim.isUnknown());
     if (dim.kind_ == Kind::Polynomial)
       return dim.polynomial_->terms;
-    return dim.constant_ == 0 ? Terms() : Terms{Term{dim.constant_, {}}};
+    if (dim.constant_ != 0)
+      constant.push_back({dim.constant_, {}});
+    return constant;
   }
 
+  // Of terms in any order.
   static Dim canonical(Terms terms);
+  // Of terms that are canonical already.
+  static Dim of(Terms terms);
   static Dim product(const Terms& a, const Terms& b);
+  static Dim scaled(const Dim& dim, int64_t factor);
+  // a + factor * b
+  static Dim sum(const Dim& a, const Dim& b, int64_t factor);
 };
 
 Dim Dim::Polynomial::canonical(Terms terms) {
   llvm::sort(terms, [](const Term& a, const Term& b) { return precedes(a.monomial, b.monomial); });
   Terms merged;
+  merged.reserve(terms.size());
   for (size_t i = 0; i < terms.size();) {
     Term term{0, std::move(terms[i].monomial)};
     Wide sum = terms[i].coefficient;
@@ -165,24 +181,28 @@ Dim Dim::Polynomial::canonical(Terms terms) {
     if (term.coefficient != 0)
       merged.push_back(std::move(term));
   }
-  if (merged.empty())
+  return of(std::move(merged));
+}
+
+Dim Dim::Polynomial::of(Terms terms) {
+  if (terms.empty())
     return Dim::fixed(0);
-  size_t degree = merged.front().monomial.size();
+  size_t degree = terms.front().monomial.size();
   if (degree == 0)
-    return Dim::fixed(merged.front().coefficient);
-  if (degree > maxDegree || merged.size() > maxTerms)
+    return Dim::fixed(terms.front().coefficient);
+  if (degree > maxDegree || terms.size() > maxTerms)
     return Dim::unknown();
 
-  llvm::hash_code hash = llvm::hash_value(merged.size());
-  for (const Term& term : merged) {
+  llvm::hash_code hash = llvm::hash_value(terms.size());
+  for (const Term& term : terms) {
     hash = llvm::hash_combine(hash, term.coefficient, term.monomial.size());
     for (const Symbol& symbol : term.monomial)
-      hash = llvm::hash_combine(hash, symbol.name());
+      hash = llvm::hash_combine(hash, symbol.hash());
   }
   Dim result;
   result.kind_ = Kind::Polynomial;
   result.polynomial_ =
-      std::make_shared<const Polynomial>(Polynomial{std::move(merged), static_cast<size_t>(hash)});
+      std::make_shared<const Polynomial>(Polynomial{std::move(terms), static_cast<size_t>(hash)});
   return result;
 }
 
@@ -199,6 +219,45 @@ Dim Dim::Polynomial::product(const Terms& a, const Terms& b) {
       terms.push_back(std::move(term));
     }
   return canonical(std::move(terms));
+}
+
+Dim Dim::Polynomial::scaled(const Dim& dim, int64_t factor) {
+  if (factor == 0)
+    return Dim::fixed(0);
+  if (factor == 1)
+    return dim;
+  Terms constant;
+  Terms terms = termsOf(dim, constant);
+  for (Term& term : terms)
+    if (__builtin_mul_overflow(term.coefficient, factor, &term.coefficient))
+      return Dim::unknown();
+  return of(std::move(terms));
+}
+
+// Merges the two lists, each in order.
+Dim Dim::Polynomial::sum(const Dim& a, const Dim& b, int64_t factor) {
+  Terms constants[2];
+  const Terms& left = termsOf(a, constants[0]);
+  const Terms& right = termsOf(b, constants[1]);
+  Terms terms;
+  terms.reserve(left.size() + right.size());
+  auto append = [&](Wide coefficient, const Monomial& monomial) {
+    if (coefficient != 0)
+      terms.push_back({static_cast<int64_t>(coefficient), monomial});
+    return fits(coefficient);
+  };
+  for (auto x = left.begin(), y = right.begin(); x != left.end() || y != right.end();) {
+    bool takesLeft = y == right.end() || (x != left.end() && !precedes(y->monomial, x->monomial));
+    bool takesRight = x == left.end() || (y != right.end() && !precedes(x->monomial, y->monomial));
+    Wide coefficient = takesLeft ? x->coefficient : 0;
+    if (takesRight)
+      coefficient += Wide(factor) * y->coefficient;
+    if (!append(coefficient, takesLeft ? x->monomial : y->monomial))
+      return Dim::unknown();
+    x += takesLeft;
+    y += takesRight;
+  }
+  return of(std::move(terms));
 }
 
 Dim Dim::fixed(int64_t value) {
@@ -226,18 +285,23 @@ bool Dim::isKnownDifferent(const Dim& other) const {
   Dim difference = *this - other;
   if (difference.isUnknown())
     return false;
-  Terms terms = Polynomial::termsOf(difference);
+  Terms storage;
+  const Terms& terms = Polynomial::termsOf(difference, storage);
   int64_t constant = constantTerm(terms);
   return (constant > 0 && noNegativeCoefficient(terms)) ||
          (constant < 0 && noPositiveCoefficient(terms)) || hasNoZeroByDivisibility(terms);
 }
 
 bool Dim::isKnownNonNegative() const {
-  return !isUnknown() && noNegativeCoefficient(Polynomial::termsOf(*this));
+  if (kind_ == Kind::Polynomial)
+    return noNegativeCoefficient(polynomial_->terms);
+  return kind_ == Kind::Constant && constant_ >= 0;
 }
 
 bool Dim::isKnownPositive() const {
-  return isKnownNonNegative() && constantTerm(Polynomial::termsOf(*this)) > 0;
+  if (kind_ == Kind::Polynomial)
+    return noNegativeCoefficient(polynomial_->terms) && constantTerm(polynomial_->terms) > 0;
+  return kind_ == Kind::Constant && constant_ > 0;
 }
 
 bool Dim::isKnownLess(const Dim& other) const {
@@ -255,25 +319,36 @@ bool Dim::isKnownLessEqual(const Dim& other) const {
 Dim operator+(const Dim& a, const Dim& b) {
   if (a.isUnknown() || b.isUnknown())
     return Dim::unknown();
-  Terms terms = Dim::Polynomial::termsOf(a);
-  llvm::append_range(terms, Dim::Polynomial::termsOf(b));
-  return Dim::Polynomial::canonical(std::move(terms));
+  return Dim::Polynomial::sum(a, b, 1);
 }
 
-Dim operator-(const Dim& a) { return Dim::fixed(-1) * a; }
+Dim operator-(const Dim& a) { return a.isUnknown() ? a : Dim::Polynomial::scaled(a, -1); }
 
-Dim operator-(const Dim& a, const Dim& b) { return a + -b; }
+Dim operator-(const Dim& a, const Dim& b) {
+  if (a.isUnknown() || b.isUnknown())
+    return Dim::unknown();
+  return Dim::Polynomial::sum(a, b, -1);
+}
 
 Dim operator*(const Dim& a, const Dim& b) {
   if (a.isUnknown() || b.isUnknown())
     return Dim::unknown();
-  return Dim::Polynomial::product(Dim::Polynomial::termsOf(a), Dim::Polynomial::termsOf(b));
+  if (std::optional<int64_t> factor = a.value())
+    return Dim::Polynomial::scaled(b, *factor);
+  if (std::optional<int64_t> factor = b.value())
+    return Dim::Polynomial::scaled(a, *factor);
+  Terms unused;
+  return Dim::Polynomial::product(Dim::Polynomial::termsOf(a, unused),
+                                  Dim::Polynomial::termsOf(b, unused));
 }
 
 std::optional<Dim> Dim::dividedBy(const Dim& divisor) const {
   if (isUnknown() || divisor.isUnknown())
     return std::nullopt;
-  const Terms divisorTerms = Polynomial::termsOf(divisor);
+  if (divisor.value() == 1)
+    return *this;
+  Terms storage;
+  const Terms& divisorTerms = Polynomial::termsOf(divisor, storage);
   if (divisorTerms.empty() ||
       (!noNegativeCoefficient(divisorTerms) && !noPositiveCoefficient(divisorTerms)))
     return std::nullopt;
@@ -282,8 +357,9 @@ std::optional<Dim> Dim::dividedBy(const Dim& divisor) const {
   Dim remainder = *this;
   Terms quotient;
   while (remainder.value() != 0) {
+    Terms constant;
     std::optional<Term> term =
-        divideExactly(Polynomial::termsOf(remainder).front(), divisorTerms.front());
+        divideExactly(Polynomial::termsOf(remainder, constant).front(), divisorTerms.front());
     if (!term || quotient.size() == maxTerms)
       return std::nullopt;
     remainder = remainder - Polynomial::product({*term}, divisorTerms);
@@ -308,14 +384,24 @@ llvm::SmallVector<std::string> Dim::symbols() const {
 Dim Dim::substitute(llvm::function_ref<std::optional<Dim>(llvm::StringRef)> lookup) const {
   if (kind_ != Kind::Polynomial)
     return *this;
-  Dim total = fixed(0);
+  Terms kept; // without the symbols that are replaced; in order
+  Dim replaced = fixed(0);
   for (const Term& term : polynomial_->terms) {
-    Dim product = fixed(term.coefficient);
-    for (const Symbol& name : term.monomial)
-      product = product * lookup(name.name()).value_or(symbol(name.name()));
-    total = total + product;
+    Term rest{term.coefficient, {}};
+    std::optional<Dim> product;
+    for (const Symbol& name : term.monomial) {
+      std::optional<Dim> value = lookup(name.name());
+      if (value)
+        product = product ? *product * *value : *value;
+      else
+        rest.monomial.push_back(name);
+    }
+    if (product)
+      replaced = replaced + *product * Polynomial::canonical({std::move(rest)});
+    else
+      kept.push_back(std::move(rest));
   }
-  return total;
+  return Polynomial::of(std::move(kept)) + replaced;
 }
 
 std::optional<int64_t>

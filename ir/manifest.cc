@@ -30,7 +30,8 @@ constexpr Word<CacheRole> roleWords[] = {
 constexpr Word<CachePolicy> policyWords[] = {{CachePolicy::Fixed, "fixed"},
                                              {CachePolicy::Ring, "ring"},
                                              {CachePolicy::Block, "block"},
-                                             {CachePolicy::Static, "static"}};
+                                             {CachePolicy::Static, "static"},
+                                             {CachePolicy::State, "state"}};
 constexpr Word<LengthFeed> feedWords[] = {
     {LengthFeed::PastLength, "past_length"},
     {LengthFeed::TotalLength, "total_length"},

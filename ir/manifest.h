@@ -21,7 +21,13 @@ inline constexpr const char* manifestKey = "kvopt.manifest";
 enum class CacheContract { Growing, SharedBuffer, Stateful, Blocks };
 enum class CacheKind { Self, Cross };
 enum class CacheRole { Key, Value, Latent };
-enum class CachePolicy { Fixed, Ring, Block, Static };
+enum class CachePolicy {
+  Fixed,  ///< new rows behind the old ones
+  Ring,   ///< the last rows only
+  Block,  ///< in blocks
+  Static, ///< as many rows as there is room for; the model writes where its inputs say
+  State,  ///< a recurrent or convolution state: no rows of tokens at all
+};
 
 /// What to feed a length input at a step that adds S tokens after P earlier ones.
 enum class LengthFeed {

@@ -5,6 +5,7 @@
 #include "ir/onnx_writer.h"
 #include "ir/output_file.h"
 
+#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Path.h"
 
@@ -125,11 +126,25 @@ llvm::Error writeMessage(const google::protobuf::MessageLite& message, OutputFil
 
 std::string orCurrent(llvm::StringRef folder) { return folder.empty() ? "." : folder.str(); }
 
+/// The path of `name` in the folder of `path`.
+std::string besides(llvm::StringRef path, llvm::StringRef name) {
+  llvm::SmallString<256> file(llvm::sys::path::parent_path(path));
+  llvm::sys::path::append(file, name);
+  return file.str().str();
+}
+
 /// External data is referred to relative to the model's folder, and must not be overwritten.
+/// `fresh` names the file that is about to be written there.
 llvm::Error checkExternalData(const Model& model, const onnx::ModelProto& message,
-                              const std::string& path) {
-  ExternalLocations external(message);
-  if (external.locations().empty())
+                              const std::string& path, const std::string& fresh) {
+  if (fresh.find('/') != std::string::npos || fresh == llvm::sys::path::filename(path))
+    return usageError("'{}' cannot be the name of its external data", fresh).file(path);
+  llvm::StringSet<> kept = ExternalLocations(message).locations();
+  const bool isSourceToo =
+      model.source() && ExternalLocations(*model.source()->message).locations().count(fresh) != 0;
+  if (!isSourceToo)
+    kept.erase(fresh);
+  if (kept.empty())
     return llvm::Error::success();
   std::string from = orCurrent(model.folder);
   std::string to = orCurrent(llvm::sys::path::parent_path(path));
@@ -137,10 +152,21 @@ llvm::Error checkExternalData(const Model& model, const onnx::ModelProto& messag
     return usageError("the model's external data lies in '{}'", from)
         .file(path)
         .hint("write the model into that folder");
-  for (const auto& entry : external.locations())
-    if (sameFile(path, from + "/" + entry.getKey().str()))
+  for (const auto& entry : kept) {
+    std::string location = from + "/" + entry.getKey().str();
+    if (sameFile(path, location) || (!fresh.empty() && sameFile(besides(path, fresh), location)))
       return usageError("this is the model's external data").file(path);
+  }
   return llvm::Error::success();
+}
+
+llvm::Error writeExternalData(const ExternalData& external, const std::string& path) {
+  llvm::Expected<OutputFile> file = OutputFile::create(path);
+  if (!file)
+    return file.takeError();
+  if (llvm::Error error = external.write(*file))
+    return withFile(std::move(error), path);
+  return file->commit();
 }
 
 } // namespace
@@ -151,7 +177,8 @@ llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOpt
     return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   google::protobuf::Arena arena;
-  auto message = ModelWriter(model, arena).write();
+  ExternalData external("", 0);
+  auto message = ModelWriter(model, arena, external).write();
   if (!message)
     return message.takeError();
   if (llvm::Error error = checkSize(**message))
@@ -166,17 +193,18 @@ llvm::Error exportModel(const Model& model, const std::string& path, const Expor
   if (!model.path.empty() && sameFile(path, model.path))
     return usageError("would overwrite the model's own file").file(path);
   google::protobuf::Arena arena;
+  ExternalData external(options.externalFile, options.externalBytes);
   bool asRead = isItsFile(model, options);
   const onnx::ModelProto* message = asRead ? model.source()->message : nullptr;
   if (!asRead) {
-    auto made = ModelWriter(model, arena).write();
+    auto made = ModelWriter(model, arena, external).write();
     if (!made)
       return withFile(made.takeError(), path);
     message = *made;
     if (llvm::Error error = checkSize(*message))
       return withFile(std::move(error), path);
   }
-  if (llvm::Error error = checkExternalData(model, *message, path))
+  if (llvm::Error error = checkExternalData(model, *message, path, external.fileName()))
     return error;
   llvm::Expected<OutputFile> file = OutputFile::create(path);
   if (!file)
@@ -184,6 +212,9 @@ llvm::Error exportModel(const Model& model, const std::string& path, const Expor
   if (llvm::Error error =
           asRead ? file->write(model.source()->bytes) : writeMessage(*message, *file))
     return error;
+  if (external.fileBytes() != 0)
+    if (llvm::Error error = writeExternalData(external, besides(path, external.fileName())))
+      return error;
   return file->commit();
 }
 

@@ -260,17 +260,45 @@ const onnx::TensorProto* messageOf(const TensorData& tensor) {
   return read ? &read->message() : nullptr;
 }
 
-llvm::Error writeTensor(const TensorData& tensor, onnx::TensorProto& message) {
-  llvm::Expected<std::span<const std::byte>> contents = tensor.bytes();
-  if (!contents)
-    return contents.takeError();
-  if (contents->size() > static_cast<size_t>(std::numeric_limits<int>::max()))
-    return unsupported("a tensor of {} bytes does not fit in an ONNX file", contents->size());
+namespace {
+
+void writeTensorType(const TensorData& tensor, onnx::TensorProto& message) {
   for (int64_t extent : tensor.shape())
     message.add_dims(extent);
   message.set_data_type(static_cast<int32_t>(tensor.elementType()));
-  message.set_raw_data(contents->data(), contents->size());
-  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Error writeTensor(const TensorData& tensor, onnx::TensorProto& message) {
+  constexpr auto most = static_cast<size_t>(std::numeric_limits<int>::max());
+  std::string& raw = *message.mutable_raw_data();
+  llvm::Error error = tensor.stream([&](std::span<const std::byte> piece) -> llvm::Error {
+    if (piece.size() > most - raw.size())
+      return unsupported("a tensor of {} bytes does not fit in an ONNX file",
+                         tensor.byteSize().value_or(0));
+    if (raw.empty())
+      raw.reserve(static_cast<size_t>(tensor.byteSize().value_or(0)));
+    raw.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    return llvm::Error::success();
+  });
+  if (!error)
+    writeTensorType(tensor, message);
+  return error;
+}
+
+void writeExternalTensor(const TensorData& tensor, const std::string& location, int64_t offset,
+                         onnx::TensorProto& message) {
+  writeTensorType(tensor, message);
+  message.set_data_location(onnx::TensorProto::EXTERNAL);
+  auto add = [&](const char* key, std::string value) {
+    onnx::StringStringEntryProto& entry = *message.add_external_data();
+    entry.set_key(key);
+    entry.set_value(std::move(value));
+  };
+  add("location", location);
+  add("offset", std::to_string(offset));
+  add("length", std::to_string(*tensor.byteSize()));
 }
 
 } // namespace kvopt

@@ -46,4 +46,9 @@ const onnx::TensorProto* messageOf(const TensorData& tensor);
 /// Fills an empty message with type, extents and contents.
 llvm::Error writeTensor(const TensorData& tensor, onnx::TensorProto& message);
 
+/// Fills an empty message with type, extents and where in `location` the contents lie. Requires a
+/// packed form.
+void writeExternalTensor(const TensorData& tensor, const std::string& location, int64_t offset,
+                         onnx::TensorProto& message);
+
 } // namespace kvopt

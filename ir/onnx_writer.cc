@@ -320,6 +320,13 @@ llvm::Error ModelWriter::fillTensor(const TensorData& tensor, onnx::TensorProto&
     out.CopyFrom(*message);
     return llvm::Error::success();
   }
+  llvm::Expected<std::optional<int64_t>> place = external.place(tensor);
+  if (!place)
+    return place.takeError();
+  if (*place) {
+    writeExternalTensor(tensor, external.fileName(), **place, out);
+    return llvm::Error::success();
+  }
   if (std::optional<int64_t> size = tensor.byteSize())
     if (llvm::Error error = reserveBytes(static_cast<uint64_t>(*size)))
       return error;

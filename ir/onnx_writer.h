@@ -1,6 +1,7 @@
 // Builds ONNX messages from models, sharing what was not edited. Private to export.
 #pragma once
 
+#include "ir/external_data.h"
 #include "ir/model.h"
 #include "ir/onnx_source.h"
 
@@ -21,8 +22,11 @@ namespace kvopt {
 class ModelWriter {
 public:
   /// The result lives on `storage`; it refers to messages of the model's source and tensors.
-  ModelWriter(const Model& sourceModel, google::protobuf::Arena& storage)
-      : model(sourceModel), source(sourceModel.source().get()), arena(storage) {}
+  /// Tensors that `externalData` has a place for are written as references to it.
+  ModelWriter(const Model& sourceModel, google::protobuf::Arena& storage,
+              ExternalData& externalData)
+      : model(sourceModel), source(sourceModel.source().get()), arena(storage),
+        external(externalData) {}
 
   llvm::Expected<const onnx::ModelProto*> write();
 
@@ -66,6 +70,7 @@ private:
   const Model& model;
   Model::Source* source;
   google::protobuf::Arena& arena;
+  ExternalData& external;
   uint64_t copiedBytes = 0;
   std::optional<llvm::StringSet<>> symbols;
 };

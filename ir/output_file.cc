@@ -97,6 +97,21 @@ llvm::Error OutputFile::write(llvm::StringRef text) {
   return write(std::as_bytes(std::span<const char>(text.data(), text.size())));
 }
 
+llvm::Error OutputFile::reserve(int64_t bytes) {
+  if (!file_.isOpen())
+    return ioError("reserve after a failure or a commit").file(path_);
+  if (bytes <= 0)
+    return llvm::Error::success();
+  int result = 0;
+  do
+    result = ::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, bytes);
+  while (result != 0 && errno == EINTR);
+  // Not every file system can; then writing will tell.
+  if (result != 0 && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
+    return fail(fmt::format("make room for {} bytes", bytes), errno);
+  return llvm::Error::success();
+}
+
 llvm::Error OutputFile::commit() {
   if (!file_.isOpen())
     return ioError("commit after a failure or a commit").file(path_);

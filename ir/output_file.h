@@ -31,6 +31,10 @@ public:
   llvm::Error write(std::span<const std::byte> bytes);
   llvm::Error write(llvm::StringRef text);
 
+  /// Makes sure of room for a file of that many bytes, where the file system can promise it. A full
+  /// disk is then known before anything is written.
+  llvm::Error reserve(int64_t bytes);
+
   /// For writers that need a descriptor; stays owned by this object, -1 once there is none. Whoever
   /// writes through it checks its own errors, and does not commit after one.
   int descriptor() const { return file_.get(); }

@@ -60,6 +60,11 @@ std::optional<int64_t> TensorData::byteSize() const {
   return *size;
 }
 
+llvm::Error TensorData::stream(ByteSink sink) const {
+  llvm::Expected<std::span<const std::byte>> all = bytes();
+  return all ? sink(*all) : all.takeError();
+}
+
 llvm::Expected<int64_t> checkedElementCount(llvm::ArrayRef<int64_t> shape) {
   int64_t count = 1;
   bool overflow = false;

@@ -4,6 +4,7 @@
 #include "ir/element_type.h"
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Error.h"
 
@@ -15,6 +16,9 @@
 #include <vector>
 
 namespace kvopt {
+
+/// Takes the bytes of a tensor, piece by piece and in order.
+using ByteSink = llvm::function_ref<llvm::Error(std::span<const std::byte>)>;
 
 /// The immutable contents of a constant tensor. Element type and extents are always at hand; the
 /// bytes are fetched on demand, so a pass that does not look at weights never touches them.
@@ -33,6 +37,9 @@ public:
   /// as this object. Fails for strings, for unknown element types, and when external data is
   /// missing, out of bounds or outside the model's folder.
   virtual llvm::Expected<std::span<const std::byte>> bytes() const = 0;
+  /// Hands the same bytes to `sink` until that fails. Contents that are computed are not kept in
+  /// memory for it.
+  virtual llvm::Error stream(ByteSink sink) const;
 
 protected:
   TensorData(ElementType elementType, llvm::SmallVector<int64_t, 4> shape, int64_t elementCount)

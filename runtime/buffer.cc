@@ -51,7 +51,9 @@ alignas(bufferAlignment) constexpr std::byte emptyStorage[bufferAlignment] = {};
 /// Where views without elements point; nobody writes there.
 std::byte* nothing() { return const_cast<std::byte*>(emptyStorage); } // NOLINT
 
-llvm::Expected<int64_t> checkedBytes(ElementType element, llvm::ArrayRef<int64_t> shape) {
+} // namespace
+
+llvm::Expected<int64_t> checkedTensorBytes(ElementType element, llvm::ArrayRef<int64_t> shape) {
   std::optional<unsigned> width = byteWidth(element);
   if (!width)
     return unsupported("tensors of element type {} have no form in memory", onnxName(element));
@@ -63,8 +65,6 @@ llvm::Expected<int64_t> checkedBytes(ElementType element, llvm::ArrayRef<int64_t
     return invalid("a tensor of {} elements is too large", *count);
   return bytes;
 }
-
-} // namespace
 
 llvm::Expected<std::shared_ptr<Buffer>> Buffer::create(std::shared_ptr<Allocator> allocator,
                                                        size_t bytes) {
@@ -82,7 +82,7 @@ Buffer::~Buffer() {
 
 llvm::Expected<Tensor> Tensor::create(const std::shared_ptr<Allocator>& allocator,
                                       ElementType element, llvm::ArrayRef<int64_t> shape) {
-  llvm::Expected<int64_t> bytes = checkedBytes(element, shape);
+  llvm::Expected<int64_t> bytes = checkedTensorBytes(element, shape);
   if (!bytes)
     return bytes.takeError();
   llvm::Expected<std::shared_ptr<Buffer>> buffer =
@@ -95,7 +95,7 @@ llvm::Expected<Tensor> Tensor::create(const std::shared_ptr<Allocator>& allocato
 llvm::Expected<Tensor> Tensor::of(const std::shared_ptr<Allocator>& allocator,
                                   const TensorRef& constant) {
   assert(constant);
-  llvm::Expected<int64_t> size = checkedBytes(constant->elementType(), constant->shape());
+  llvm::Expected<int64_t> size = checkedTensorBytes(constant->elementType(), constant->shape());
   if (!size)
     return size.takeError();
   llvm::Expected<std::span<const std::byte>> bytes = constant->bytes();

@@ -111,6 +111,10 @@ struct Tensor {
                                         std::span<const std::byte> bytes);
 };
 
+/// Bytes of a contiguous tensor. Fails for element types without whole bytes, negative extents, and
+/// sizes that overflow.
+llvm::Expected<int64_t> checkedTensorBytes(ElementType element, llvm::ArrayRef<int64_t> shape);
+
 /// Copies elements between views of one element type and shape that do not overlap. The target may
 /// be strided, but must not repeat elements.
 void copyElements(const TensorView& from, const TensorView& to);

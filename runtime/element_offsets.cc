@@ -7,7 +7,7 @@
 
 namespace kvopt {
 
-llvm::Expected<Extents> elementOffsets(KernelContext& context, const TensorView& data) {
+llvm::Expected<IntegerList> elementOffsets(KernelContext& context, const TensorView& data) {
   llvm::Expected<unsigned> axis = axisOf(context, context.node().intAttr("axis", 0), data.rank());
   if (!axis)
     return axis.takeError();
@@ -18,7 +18,7 @@ llvm::Expected<Extents> elementOffsets(KernelContext& context, const TensorView&
     if (i != *axis && positions.shape[i] > data.shape[i])
       return context.error(fmt::format("indices have extent {} on axis {}, more than {}",
                                        positions.shape[i], i, data.shape[i]));
-  llvm::Expected<Extents> indices = integersOf(context, 1);
+  auto indices = integerListOf(context, 1);
   if (!indices)
     return indices.takeError();
   Extents at(data.rank(), 0);

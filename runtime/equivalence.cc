@@ -2,11 +2,13 @@
 #include "runtime/equivalence.h"
 
 #include "ir/diagnostic.h"
+#include "ir/half.h"
 #include "runtime/decoder_inputs.h"
 #include "runtime/generation.h"
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <cmath>
 #include <random>
 
 namespace kvopt {
@@ -43,11 +45,46 @@ llvm::Expected<std::vector<size_t>> pairCaches(const Session& a, const Session& 
   return pairs;
 }
 
+/// A contiguous copy, of f32 where the elements are narrower floats.
+llvm::Expected<Tensor> asFloats(const TensorView& view,
+                                const std::shared_ptr<Allocator>& allocator) {
+  auto packed = Tensor::copyOf(allocator, view);
+  const bool isHalf = view.element == ElementType::Float16;
+  if (!packed || (!isHalf && view.element != ElementType::BFloat16))
+    return packed;
+  auto wide = Tensor::create(allocator, ElementType::Float, view.shape);
+  if (!wide)
+    return wide;
+  for (int64_t i = 0; i < packed->view.elementCount(); ++i) {
+    const uint16_t bits = packed->view.as<uint16_t>()[i];
+    wide->view.as<float>()[i] = isHalf ? f16ToFloat(bits) : bf16ToFloat(bits);
+  }
+  return wide;
+}
+
+/// Of the finite elements of a tensor of floats. What is infinite (the scores of hidden keys) is
+/// rounded by nobody.
+double largestMagnitude(const TensorView& view) {
+  double largest = 0;
+  Extents index(view.rank(), 0);
+  for (int64_t left = view.elementCount(); left > 0; --left) {
+    int64_t offset = 0;
+    for (unsigned axis = 0; axis < view.rank(); ++axis)
+      offset += index[axis] * view.strides[axis];
+    const double magnitude = std::fabs(double{view.as<float>()[offset]});
+    if (std::isfinite(magnitude))
+      largest = std::max(largest, magnitude);
+    for (unsigned axis = view.rank(); axis-- > 0 && ++index[axis] == view.shape[axis];)
+      index[axis] = 0;
+  }
+  return largest;
+}
+
 class SideBySide {
 public:
   SideBySide(Session& first, Session& second, const EquivalencePlan& comparedPlan,
-             std::vector<size_t> cachePairs)
-      : a(first), b(second), plan(comparedPlan), pairs(std::move(cachePairs)),
+             std::vector<size_t> cachePairs, std::optional<ExactSession> exactTwin)
+      : a(first), b(second), plan(comparedPlan), pairs(std::move(cachePairs)), exact(exactTwin),
         random(comparedPlan.seed) {
     auto rows = static_cast<size_t>(plan.batch);
     if (plan.padding != Padding::None)
@@ -73,8 +110,7 @@ public:
     auto fromA = stepDecoder(a, input);
     auto fromB = stepDecoder(b, input);
     if (!fromA && !fromB && !report.steps.empty()) {
-      report.ended = takeDiagnostic(fromA.takeError()).message;
-      llvm::consumeError(fromB.takeError());
+      noteRefusal(fromA.takeError(), fromB.takeError(), report);
       return llvm::Error::success();
     }
     if (!fromA) {
@@ -84,10 +120,20 @@ public:
     }
     if (!fromB)
       return fromB.takeError();
+    StepResult fromExact;
+    if (exact) {
+      if (auto computed = stepExact(input)) {
+        fromExact = std::move(*computed);
+      } else {
+        // What only the twin cannot do leaves the plan's tolerance.
+        llvm::consumeError(computed.takeError());
+        exact.reset();
+      }
+    }
     StepComparison compared;
     compared.phase = phase;
     compared.tokens = tokens;
-    if (llvm::Error error = compareOutputs(*fromA, *fromB, compared, report))
+    if (llvm::Error error = compareOutputs(*fromA, *fromB, fromExact, compared, report))
       return error;
     if (llvm::Error error = compareCaches(compared))
       return error;
@@ -103,16 +149,97 @@ private:
     return plan.padding == Padding::Left ? position < hidden : position >= plan.prompt - hidden;
   }
 
+  /// Two models within a measured budget e of each other may order scores that are closer than 2 e
+  /// in either way.
+  bool isNearTie(const Tensor& logits, int64_t row, int64_t one, int64_t other,
+                 const StepComparison& compared) const {
+    if (!exact)
+      return false;
+    auto wide = asFloats(logits.view, exact->session.allocator());
+    double budget = 0;
+    for (const TensorComparison& output : compared.outputs)
+      budget = std::max(budget, output.allowed);
+    if (!wide) {
+      llvm::consumeError(wide.takeError());
+      return false;
+    }
+    const Extents& shape = wide->view.shape;
+    const float* scores =
+        wide->view.as<float>() + ((row + 1) * shape[1] - 1) * shape[2]; // of the last token
+    return std::fabs(double{scores[one]} - double{scores[other]}) <= 2 * budget;
+  }
+
+  static void noteRefusal(llvm::Error ofA, llvm::Error ofB, ComparisonReport& report) {
+    Diagnostic first = takeDiagnostic(std::move(ofA));
+    Diagnostic second = takeDiagnostic(std::move(ofB));
+    ++report.refusedSteps;
+    if (report.refusal.empty())
+      report.refusal = first.message;
+    if ((first.kind != second.kind || first.op != second.op) && report.refusedDifferently.empty())
+      report.refusedDifferently = first.str() + "; the other: " + second.str();
+  }
+
+  /// The step in the twin: its inputs are those of `a`, widened.
+  llvm::Expected<StepResult> stepExact(const DecoderStep& step) {
+    Session& twin = exact->session;
+    auto inputs = decoderInputs(a.callerInputs(), step, twin.allocator());
+    if (!inputs)
+      return inputs.takeError();
+    std::vector<NamedView> views;
+    for (NamedTensor& input : *inputs) {
+      auto wide = asFloats(input.tensor.view, twin.allocator());
+      if (!wide)
+        return wide.takeError();
+      input.tensor = std::move(*wide);
+      views.push_back({input.name, input.tensor.view});
+    }
+    return twin.step(views, static_cast<int64_t>(step.tokens.front().size()));
+  }
+
+  /// The plan's tolerance or, where a twin says so, less.
+  llvm::Expected<Tolerance> toleranceFor(const TensorView& ours, const TensorView* twin) const {
+    if (!twin)
+      return plan.tolerance;
+    auto rounded = asFloats(ours, exact->session.allocator());
+    if (!rounded)
+      return rounded.takeError();
+    if (rounded->view.element != ElementType::Float || twin->element != ElementType::Float)
+      return plan.tolerance;
+    auto comparison = compareTensors(rounded->view, *twin);
+    if (!comparison)
+      return comparison.takeError();
+    const double budget = 2 * comparison->maxAbs + exact->unitRoundoff * largestMagnitude(*twin);
+    return budget <= plan.tolerance.absolute ? Tolerance{budget, 0} : plan.tolerance;
+  }
+
+  llvm::Expected<TensorComparison> compare(const std::string& name, const TensorView& ours,
+                                           const TensorView& theirs, const TensorView* twin) const {
+    auto tolerance = toleranceFor(ours, twin);
+    if (!tolerance)
+      return withNode(tolerance.takeError(), name);
+    auto comparison = compareTensors(theirs, ours, *tolerance);
+    if (!comparison)
+      return withNode(comparison.takeError(), name);
+    TensorComparison result;
+    result.name = name;
+    result.comparison = std::move(*comparison);
+    result.allowed = tolerance->absolute;
+    return result;
+  }
+
   llvm::Error compareOutputs(const StepResult& fromA, const StepResult& fromB,
-                             StepComparison& compared, ComparisonReport& report) {
+                             const StepResult& fromExact, StepComparison& compared,
+                             ComparisonReport& report) {
     for (const NamedTensor& ours : fromA.outputs) {
       const Tensor* theirs = fromB.find(ours.name);
       if (!theirs)
         continue;
-      auto comparison = compareTensors(theirs->view, ours.tensor.view, plan.tolerance);
+      const Tensor* twin = fromExact.find(ours.name);
+      auto comparison =
+          compare(ours.name, ours.tensor.view, theirs->view, twin ? &twin->view : nullptr);
       if (!comparison)
-        return withNode(comparison.takeError(), ours.name);
-      compared.outputs.push_back({ours.name, std::move(*comparison), 0});
+        return comparison.takeError();
+      compared.outputs.push_back(std::move(*comparison));
     }
     if (compared.outputs.empty())
       return invalid("the two models have no output in common");
@@ -122,7 +249,9 @@ private:
       for (int64_t row = 0; row < plan.batch; ++row) {
         auto tokenA = greedyToken(**logitsA, row);
         auto tokenB = greedyToken(**logitsB, row);
-        report.tokensEqual &= tokenA && tokenB && *tokenA == *tokenB;
+        const bool both = tokenA && tokenB;
+        report.tokensEqual &=
+            both && (*tokenA == *tokenB || isNearTie(**logitsA, row, *tokenA, *tokenB, compared));
         llvm::consumeError(tokenA.takeError());
         llvm::consumeError(tokenB.takeError());
       }
@@ -133,10 +262,12 @@ private:
 
   llvm::Error compareCaches(StepComparison& compared) {
     for (size_t i = 0; i < pairs.size(); ++i) {
-      auto comparison = compareTensors(b.cacheView(pairs[i]), a.cacheView(i), plan.tolerance);
+      TensorView twin = exact ? exact->session.cacheView(i) : TensorView();
+      auto comparison = compare(a.cacheInfo(i).present, a.cacheView(i), b.cacheView(pairs[i]),
+                                exact ? &twin : nullptr);
       if (!comparison)
-        return withNode(comparison.takeError(), a.cacheInfo(i).present);
-      compared.caches.push_back({a.cacheInfo(i).present, std::move(*comparison), 0});
+        return comparison.takeError();
+      compared.caches.push_back(std::move(*comparison));
     }
     return llvm::Error::success();
   }
@@ -145,6 +276,7 @@ private:
   Session& b;
   const EquivalencePlan& plan;
   std::vector<size_t> pairs;
+  std::optional<ExactSession> exact;
   std::mt19937_64 random;
   std::vector<std::vector<uint8_t>> visible;
 };
@@ -152,22 +284,24 @@ private:
 } // namespace
 
 llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
-                                                 const EquivalencePlan& plan) {
+                                                 const EquivalencePlan& plan,
+                                                 std::optional<ExactSession> exact) {
   if (plan.vocabulary < 1 || plan.prompt < 1 || plan.batch < 1 || a.batch() != plan.batch ||
-      b.batch() != plan.batch)
+      b.batch() != plan.batch || (exact && exact->session.batch() != plan.batch))
     return invalid("a comparison needs tokens, a prompt and sessions of its batch size");
   auto pairs = pairCaches(a, b);
   if (!pairs)
     return pairs.takeError();
+  if (exact && exact->session.cacheCount() != a.cacheCount())
+    return invalid("the exact twin has other caches");
   ComparisonReport report;
-  SideBySide sessions(a, b, plan, std::move(*pairs));
+  SideBySide sessions(a, b, plan, std::move(*pairs), exact);
   if (llvm::Error error = sessions.step(plan.prompt, "prefill", report))
     return error;
   for (int64_t chunk : plan.chunks)
-    if (report.ended.empty())
-      if (llvm::Error error = sessions.step(chunk, "chunk", report))
-        return error;
-  for (int64_t i = 0; i < plan.decodeSteps && report.ended.empty(); ++i)
+    if (llvm::Error error = sessions.step(chunk, "chunk", report))
+      return error;
+  for (int64_t i = 0; i < plan.decodeSteps; ++i)
     if (llvm::Error error = sessions.step(plan.stepTokens, "decode", report))
       return error;
   return report;

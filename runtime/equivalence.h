@@ -25,15 +25,32 @@ struct EquivalencePlan {
   int64_t totalTokens() const;
 };
 
-/// Ends early, and says so, where both models fail at a step after the first: lengths have limits
-/// that only show when they are reached.
-///
+/// The original's twin whose numbers are all f32 (`widen`), and what the original rounds to.
+struct ExactSession {
+  Session& session;
+  double unitRoundoff = 0;
+};
+
 /// Runs both fresh sessions through the plan with the same random tokens: every common output and
 /// the valid region of every cache (paired by layer and role) at every step. Fails where a session
 /// does, and when the two have no output or no equal set of caches in common. Positions that are
 /// hidden are compared like all others: the two models compute the same thing there too.
+///
+/// A step after the first that both refuse is left out and counted, for lengths have limits that
+/// only show when they are reached; refusals of another kind, or by another operator, are a
+/// difference.
+///
+/// With `exact` the tolerance of each tensor at each step is what the original's own rounding
+/// explains. Let x be the twin's tensor and e = max |a - x|, measured. A model that rounds the same
+/// numbers in another order is as far from x, so that
+///
+///   |b - a| <= |b - x| + |x - a| <= 2 e + u max |x|,   u the unit roundoff,
+///
+/// where the last term lets a result that is exact in `a` be rounded once in `b`. The plan's
+/// tolerance stays an upper bound.
 llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
-                                                 const EquivalencePlan& plan);
+                                                 const EquivalencePlan& plan,
+                                                 std::optional<ExactSession> exact = {});
 
 /// The number of rows of the embedding table or, where that is not found, of the scores: how many
 /// token ids there are. An error when neither is fixed.

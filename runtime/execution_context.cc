@@ -4,13 +4,18 @@
 #include "ir/diagnostic.h"
 #include "runtime/input_binding.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace kvopt {
 
 llvm::Error ExecutionContext::execute() {
   if (llvm::Error error = packOperands())
     return error;
-  if (llvm::Error error = step.kernel->run(*this))
-    return withNode(std::move(error), node().name(), node().op().str());
+  ScratchStack::Mark mark = state.environment.scratch.mark();
+  llvm::Error failure = step.kernel->run(*this);
+  state.environment.scratch.returnTo(mark);
+  if (failure)
+    return withNode(std::move(failure), node().name(), node().op().str());
   for (unsigned result = 0; result < step.results.size(); ++result)
     if (step.results[result] != ExecutionPlan::none && !state.present[step.results[result]])
       return internalError(fmt::format("the kernel did not produce result {}", result));
@@ -91,7 +96,8 @@ llvm::Expected<TensorView> ExecutionContext::output(unsigned result, ElementType
   Tensor& tensor = state.tensors[slot];
   if (state.offsets[group] >= 0 && state.plan.groups[group].slots.front() == slot) {
     // The size was computed from the very extents that were just compared.
-    tensor.owner = state.arena;
+    // Not counted: the arena outlives the run, and what leaves the run is never in it.
+    tensor.owner = std::shared_ptr<const void>(std::shared_ptr<const void>(), state.arena.get());
     tensor.view =
         TensorView::contiguous(element, shape, state.arena->data() + state.offsets[group]);
   } else {
@@ -158,25 +164,14 @@ llvm::Expected<TensorView> ExecutionContext::outputInPlace(unsigned result, unsi
 }
 
 llvm::Expected<std::span<std::byte>> ExecutionContext::scratch(size_t bytes) {
-  if (scratchUsed == state.scratch.size())
-    state.scratch.push_back(nullptr);
-  std::shared_ptr<Buffer>& buffer = state.scratch[scratchUsed];
-  if (!buffer || buffer->size() < bytes) {
-    buffer = nullptr;
-    llvm::Expected<std::shared_ptr<Buffer>> fresh =
-        Buffer::create(state.environment.allocator, bytes);
-    if (!fresh)
-      return withNode(fresh.takeError(), node().name(), node().op().str());
-    buffer = std::move(*fresh);
-    state.environment.statistics.bytesAllocated += static_cast<int64_t>(bytes);
-    ++state.environment.statistics.allocations;
-  }
-  ++scratchUsed;
-  return std::span<std::byte>(buffer->data(), bytes);
+  llvm::Expected<std::span<std::byte>> memory = state.environment.takeScratch(bytes);
+  if (!memory)
+    return withNode(memory.takeError(), node().name(), node().op().str());
+  return memory;
 }
 
 void ExecutionContext::parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) {
-  state.environment.threads->parallelFor(count, body);
+  state.environment.threads.parallelFor(count, body);
 }
 
 /// Hands the captured tensors to the subgraph.
@@ -205,6 +200,116 @@ llvm::Error ExecutionContext::takeResults(RunState& inner) {
     state.present[step.results[result]] = true;
   }
   return llvm::Error::success();
+}
+
+llvm::Expected<Tensor> ExecutionContext::temporary(ElementType element,
+                                                   llvm::ArrayRef<int64_t> shape) {
+  llvm::Expected<Tensor> tensor = state.environment.allocate(element, shape);
+  if (!tensor)
+    return withNode(tensor.takeError(), node().name(), node().op().str());
+  return tensor;
+}
+
+namespace {
+
+/// What the body's inputs are declared to be; symbols may stand for anything.
+llvm::Error checkBodyInput(const Value& input, const TensorView& view) {
+  const TensorType& type = input.type();
+  bool fits = type.elementType() == ElementType::Undefined || type.elementType() == view.element;
+  fits &= !type.hasRank() || type.rank() == view.rank();
+  for (unsigned axis = 0; fits && type.hasRank() && axis < type.rank(); ++axis) {
+    const std::optional<int64_t> extent = type.shape()[axis].value();
+    fits = !extent || *extent == view.shape[axis];
+  }
+  if (fits)
+    return llvm::Error::success();
+  return invalid("'{}' is declared as {}, but gets {} {}", input.name(), type.str(),
+                 onnxName(view.element), extentsText(view.shape));
+}
+
+/// For the duration of a body: a symbol of its inputs has another value in every iteration, and
+/// none that is known.
+class HiddenSymbols {
+public:
+  HiddenSymbols(const Graph& body, SymbolValues& values) : symbols(values) {
+    for (const std::unique_ptr<Value>& input : body.inputs())
+      if (input->type().hasRank())
+        for (const Dim& extent : input->type().shape())
+          for (const std::string& symbol : extent.symbols())
+            hide(symbol);
+  }
+  ~HiddenSymbols() {
+    for (const auto& symbol : hidden)
+      symbols[symbol.first] = symbol.second;
+  }
+  HiddenSymbols(const HiddenSymbols&) = delete;
+  HiddenSymbols& operator=(const HiddenSymbols&) = delete;
+
+private:
+  void hide(const std::string& symbol) {
+    auto found = symbols.find(symbol);
+    if (found == symbols.end())
+      return;
+    hidden.emplace_back(symbol, found->second);
+    symbols.erase(found);
+  }
+
+  SymbolValues& symbols;
+  std::vector<std::pair<std::string, int64_t>> hidden;
+};
+
+} // namespace
+
+llvm::Error ExecutionContext::enterBody(const Graph& body, const ExecutionPlan::Branch& branch,
+                                        RunState& inner, std::vector<Tensor> inputs) {
+  if (inputs.size() != body.inputs().size())
+    return invalid("the subgraph has {} inputs and is given {}", body.inputs().size(),
+                   inputs.size());
+  RunStatistics& statistics = state.environment.statistics;
+  const int64_t arenaBytes = statistics.arenaBytes;
+  const int64_t arenaLowerBound = statistics.arenaLowerBound;
+  if (llvm::Error error = enter(branch, inner))
+    return error;
+  if (hasRunBody) { // its arena is counted
+    statistics.arenaBytes = arenaBytes;
+    statistics.arenaLowerBound = arenaLowerBound;
+  }
+  hasRunBody = true;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (llvm::Error error = checkBodyInput(*body.inputs()[i], inputs[i].view))
+      return error;
+    const unsigned slot = inner.plan.inputs[i];
+    if (slot == ExecutionPlan::none)
+      continue;
+    const bool isUnshared = inputs[i].owner && inputs[i].owner.use_count() == 1;
+    inner.writable[inner.plan.slots[slot].group] = isUnshared;
+    inner.tensors[slot] = std::move(inputs[i]);
+    inner.present[slot] = true;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::vector<Tensor>> ExecutionContext::runBody(llvm::StringRef attribute,
+                                                              std::vector<Tensor> inputs) {
+  const auto found = llvm::find_if(step.branches, [&](const ExecutionPlan::Branch& branch) {
+    return branch.attribute == attribute;
+  });
+  if (found == step.branches.end())
+    return error(fmt::format("the subgraph '{}' is missing", attribute.str()));
+  const Graph& body = *node().attribute(attribute)->graphs().front();
+  RunState& inner = *state.branches[found->index];
+  HiddenSymbols hidden(body, state.environment.symbols);
+  std::vector<Tensor> outputs;
+  llvm::Error failure = enterBody(body, *found, inner, std::move(inputs));
+  if (!failure)
+    failure = inner.runSteps();
+  if (!failure)
+    for (unsigned slot : inner.plan.outputs)
+      outputs.push_back(inner.tensors[slot]);
+  inner.clear();
+  if (failure)
+    return inBranch(std::move(failure), attribute, node());
+  return outputs;
 }
 
 llvm::Error ExecutionContext::runBranch(llvm::StringRef attribute) {

@@ -21,15 +21,21 @@ public:
   llvm::Expected<TensorView> outputInPlace(unsigned result, unsigned operand) override;
   llvm::Expected<std::span<std::byte>> scratch(size_t bytes) override;
   void parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) override;
-  unsigned threads() const override { return state.environment.threads->threads(); }
+  unsigned threads() const override { return state.environment.threads.threads(); }
   void noteCacheWrite(int64_t bytes) override {
     state.environment.statistics.cacheBytesWritten += bytes;
   }
   llvm::Error runBranch(llvm::StringRef attribute) override;
+  llvm::Expected<std::vector<Tensor>> runBody(llvm::StringRef attribute,
+                                              std::vector<Tensor> inputs) override;
+  Tensor share(unsigned index) const override { return operandTensor(index); }
+  llvm::Expected<Tensor> temporary(ElementType element, llvm::ArrayRef<int64_t> shape) override;
 
 private:
   llvm::Error packOperands();
   llvm::Error enter(const ExecutionPlan::Branch& branch, RunState& inner);
+  llvm::Error enterBody(const Graph& body, const ExecutionPlan::Branch& branch, RunState& inner,
+                        std::vector<Tensor> inputs);
   llvm::Error takeResults(RunState& inner);
   /// An error unless the result may be given now with this type.
   llvm::Error checkResult(unsigned result, ElementType element, llvm::ArrayRef<int64_t> shape);
@@ -38,7 +44,7 @@ private:
 
   RunState& state;
   const ExecutionPlan::Step& step;
-  size_t scratchUsed = 0;
+  bool hasRunBody = false;
 };
 
 } // namespace kvopt

@@ -98,6 +98,22 @@ llvm::Error missingKernel(const Node& node) {
       .node(node.name(), node.op().str());
 }
 
+/// The newest version of ONNX's own domain that kernels are known to implement: operators of a
+/// later one may mean something else.
+constexpr int64_t newestOnnxOpset = 25;
+
+/// The kernel for a node; an error where there is none for its version.
+llvm::Expected<const Kernel*> kernelFor(const Node& node, const KernelRegistry& kernels) {
+  const int64_t version = node.graph().opsetVersion(node.op().domain());
+  if (node.op().isOnnx() && version > newestOnnxOpset)
+    return unsupported("operator {} is of opset {}, and the newest that the runtime knows is {}",
+                       node.op().type(), version, newestOnnxOpset)
+        .node(node.name(), node.op().str());
+  if (const Kernel* kernel = kernels.find(node.op(), version))
+    return kernel;
+  return missingKernel(node);
+}
+
 llvm::Error PlanBuilder::addBranch(ExecutionPlan::Step& step, llvm::StringRef attribute,
                                    const Graph& branch) {
   if (depth == maxNesting)
@@ -111,6 +127,7 @@ llvm::Error PlanBuilder::addBranch(ExecutionPlan::Step& step, llvm::StringRef at
   ExecutionPlan::Branch& added = step.branches.emplace_back();
   added.attribute = attribute;
   added.index = plan.branchCount++;
+  added.isBody = step.node->is("Loop");
   added.plan = std::make_unique<ExecutionPlan>(std::move(*built));
   return llvm::Error::success();
 }
@@ -127,13 +144,13 @@ llvm::Error PlanBuilder::addBranches(ExecutionPlan::Step& step) {
 
 llvm::Error PlanBuilder::addSteps() {
   for (const Node* node : liveNodes(graph)) {
-    const Kernel* kernel = kernels.find(node->op(), graph.opsetVersion(node->op().domain()));
+    llvm::Expected<const Kernel*> kernel = kernelFor(*node, kernels);
     if (!kernel)
-      return missingKernel(*node);
+      return kernel.takeError();
     auto index = static_cast<int64_t>(plan.steps.size());
     ExecutionPlan::Step& step = plan.steps.emplace_back();
     step.node = node;
-    step.kernel = kernel;
+    step.kernel = *kernel;
     for (const Use& use : node->operands()) {
       unsigned slot = use.value() ? slotOf(*use.value()) : none;
       step.operands.push_back(slot);
@@ -269,8 +286,11 @@ void PlanBuilder::groupBranchResults(int64_t index) {
 void PlanBuilder::groupResults(int64_t index) {
   ExecutionPlan::Step& step = plan.steps[static_cast<size_t>(index)];
   step.overwritable.assign(step.operands.size(), false);
-  if (!step.branches.empty())
+  if (!step.branches.empty() && !step.branches.front().isBody)
     return groupBranchResults(index);
+  // What a body reads from outside it reads again in its next run.
+  for (ExecutionPlan::Branch& branch : step.branches)
+    branch.overwritable.assign(branch.captured.size(), false);
   const OpDef* definition = step.node->definition();
   // Decided before any result joins a group.
   if (definition)

@@ -52,6 +52,9 @@ struct ExecutionPlan {
     std::unique_ptr<ExecutionPlan> plan;
     /// Slots of the plan that holds it, one for each of `plan->captured`.
     llvm::SmallVector<unsigned, 8> captured;
+    /// It has inputs of its own and may run more than once: its node's results are not the tensors
+    /// that it hands out.
+    bool isBody = false;
     /// Captured values whose memory the branch may overwrite as far as later readers are concerned.
     llvm::SmallVector<bool, 8> overwritable;
   };

@@ -10,34 +10,39 @@ namespace kvopt {
 class Executor::Impl {
 public:
   Impl(const ExecutorOptions& executorOptions)
-      : options(executorOptions), pool(executorOptions.threads) {
+      : options(executorOptions),
+        pool(options.pool ? options.pool : std::make_shared<ThreadPool>(options.threads)) {
     if (!options.allocator)
       options.allocator = std::make_shared<Allocator>();
   }
 
   llvm::Error prepare(const Model& model, const KernelRegistry& kernels);
-  llvm::Expected<std::vector<Tensor>> run(llvm::ArrayRef<const TensorView*> views,
-                                          llvm::ArrayRef<Binding> bindings);
-  llvm::Expected<std::vector<const TensorView*>> byName(llvm::ArrayRef<NamedView> inputs) const;
+  /// Requires one view per graph input in `given`, null where there is none.
+  llvm::Error run(llvm::ArrayRef<Binding> bindings, std::vector<Tensor>& outputs);
+  llvm::Error giveByName(llvm::ArrayRef<NamedView> inputs);
 
   ExecutorOptions options;
-  ThreadPool pool;
+  std::shared_ptr<ThreadPool> pool;
   std::unique_ptr<InlinedGraph> inlined; // when the model's functions had to be inlined
   const Graph* graph = nullptr;
   ExecutionPlan plan;
   std::vector<Tensor> inputDefaults; // per graph input; null data where there is none
-  RunEnvironment environment;
+  std::unique_ptr<InputBinding> declared;
+  std::unique_ptr<RunEnvironment> environment;
   std::unique_ptr<RunState> state;
+  std::vector<const TensorView*> given; // per graph input
 
 private:
-  struct BoundOutput {
-    unsigned output;
-    TensorView buffer;
-  };
   llvm::Error loadDefaults();
-  llvm::Expected<llvm::SmallVector<BoundOutput, 8>> bind(llvm::ArrayRef<const TensorView*> views,
-                                                         llvm::ArrayRef<Binding> bindings);
-  llvm::Expected<std::vector<Tensor>> takeOutputs(llvm::ArrayRef<BoundOutput> bound);
+  llvm::Error bind(llvm::ArrayRef<Binding> bindings);
+  llvm::Error collectOutputs();
+
+  llvm::StringMap<unsigned> inputIndices;
+  llvm::StringMap<unsigned> outputIndices;
+  // Kept from run to run for their storage.
+  std::vector<const TensorView*> views;   // per graph input, defaults filled in
+  std::vector<const TensorView*> buffers; // per graph output: where it is to be, or null
+  std::vector<Tensor> collected;          // per graph output
 };
 
 llvm::Error Executor::Impl::prepare(const Model& model, const KernelRegistry& kernels) {
@@ -50,10 +55,14 @@ llvm::Error Executor::Impl::prepare(const Model& model, const KernelRegistry& ke
   if (!built)
     return built.takeError();
   plan = std::move(*built);
-  environment.allocator = options.allocator;
-  environment.threads = &pool;
-  environment.timeOperators = options.timeOperators;
-  state = std::make_unique<RunState>(plan, environment);
+  declared = std::make_unique<InputBinding>(*graph);
+  environment = std::make_unique<RunEnvironment>(options.allocator, declared->symbols(), *pool);
+  environment->timeOperators = options.timeOperators;
+  state = std::make_unique<RunState>(plan, *environment);
+  for (unsigned i = 0; i < graph->inputs().size(); ++i)
+    inputIndices.try_emplace(graph->inputs()[i]->name(), i);
+  for (unsigned i = 0; i < graph->outputs().size(); ++i)
+    outputIndices.try_emplace(graph->outputs()[i]->name(), i);
   if (llvm::Error error = state->loadConstants())
     return error;
   return loadDefaults();
@@ -73,92 +82,79 @@ llvm::Error Executor::Impl::loadDefaults() {
   return llvm::Error::success();
 }
 
-llvm::Expected<std::vector<const TensorView*>>
-Executor::Impl::byName(llvm::ArrayRef<NamedView> inputs) const {
-  std::vector<const TensorView*> views(graph->inputs().size(), nullptr);
-  llvm::StringMap<size_t> indices;
-  for (size_t i = 0; i < views.size(); ++i)
-    indices[graph->inputs()[i]->name()] = i;
+llvm::Error Executor::Impl::giveByName(llvm::ArrayRef<NamedView> inputs) {
+  given.assign(graph->inputs().size(), nullptr);
   for (const NamedView& input : inputs) {
-    auto found = indices.find(input.name);
-    if (found == indices.end())
+    auto found = inputIndices.find(input.name);
+    if (found == inputIndices.end())
       return invalid("the model has no input '{}'", input.name);
-    if (views[found->second])
+    if (given[found->second])
       return invalid("input '{}' is given twice", input.name);
-    views[found->second] = &input.view;
+    given[found->second] = &input.view;
   }
-  return views;
+  return llvm::Error::success();
 }
 
-llvm::Expected<llvm::SmallVector<Executor::Impl::BoundOutput, 8>>
-Executor::Impl::bind(llvm::ArrayRef<const TensorView*> views, llvm::ArrayRef<Binding> bindings) {
-  llvm::SmallVector<BoundOutput, 8> bound;
+llvm::Error Executor::Impl::bind(llvm::ArrayRef<Binding> bindings) {
   state->writable.assign(plan.groups.size(), false);
+  buffers.assign(plan.outputs.size(), nullptr);
   for (const Binding& binding : bindings) {
-    size_t input = 0;
-    while (input < views.size() && graph->inputs()[input]->name() != binding.input)
-      ++input;
-    unsigned output = 0;
-    while (output < plan.outputs.size() && graph->outputs()[output]->name() != binding.output)
-      ++output;
-    if (input == views.size() || !views[input])
+    auto input = inputIndices.find(binding.input);
+    if (input == inputIndices.end() || !given[input->second])
       return invalid("a bound buffer is no input that is given: '{}'", binding.input);
-    if (output == plan.outputs.size())
+    auto output = outputIndices.find(binding.output);
+    if (output == outputIndices.end())
       return invalid("the model has no output '{}'", binding.output);
-    bound.push_back({output, *views[input]});
-    if (plan.inputs[input] != ExecutionPlan::none)
-      state->writable[plan.slots[plan.inputs[input]].group] = true;
+    buffers[output->second] = given[input->second];
+    unsigned slot = plan.inputs[input->second];
+    if (slot != ExecutionPlan::none)
+      state->writable[plan.slots[slot].group] = true;
   }
-  return bound;
+  return llvm::Error::success();
 }
 
-llvm::Expected<std::vector<Tensor>> Executor::Impl::takeOutputs(llvm::ArrayRef<BoundOutput> bound) {
-  std::vector<Tensor> outputs;
-  llvm::SmallVector<const BoundOutput*, 16> destinations;
+llvm::Error Executor::Impl::collectOutputs() {
   for (unsigned index = 0; index < plan.outputs.size(); ++index) {
     const Tensor& tensor = state->tensors[plan.outputs[index]];
-    const BoundOutput* destination = nullptr;
-    for (const BoundOutput& candidate : bound)
-      if (candidate.output == index)
-        destination = &candidate;
-    destinations.push_back(destination);
-    if (destination && (destination->buffer.element != tensor.view.element ||
-                        destination->buffer.shape != tensor.view.shape))
+    const TensorView* buffer = buffers[index];
+    if (buffer && (buffer->element != tensor.view.element || buffer->shape != tensor.view.shape))
       return invalid("output '{}' has shape {}, but the buffer bound to it {}",
                      graph->outputs()[index]->name(), extentsText(tensor.view.shape),
-                     extentsText(destination->buffer.shape));
-    bool isInBuffer = destination && destination->buffer.data == tensor.view.data &&
-                      destination->buffer.strides == tensor.view.strides;
+                     extentsText(buffer->shape));
+    bool isInBuffer =
+        buffer && buffer->data == tensor.view.data && buffer->strides == tensor.view.strides;
     bool isForeign =
         !tensor.owner || plan.groups[plan.slots[plan.outputs[index]].group].mayBeConstant;
     if (isInBuffer || !isForeign) {
-      outputs.push_back(tensor);
+      collected.push_back(tensor);
       continue;
     }
-    llvm::Expected<Tensor> copy = environment.allocate(tensor.view.element, tensor.view.shape);
+    llvm::Expected<Tensor> copy = environment->allocate(tensor.view.element, tensor.view.shape);
     if (!copy)
       return copy.takeError();
     copyElements(tensor.view, copy->view);
-    outputs.push_back(std::move(*copy));
+    collected.push_back(std::move(*copy));
   }
   // Buffers are written last: until here an output may have been a view of one.
-  for (unsigned index = 0; index < outputs.size(); ++index) {
-    if (!destinations[index])
+  for (unsigned index = 0; index < collected.size(); ++index) {
+    const TensorView* buffer = buffers[index];
+    const TensorView& view = collected[index].view;
+    if (!buffer || (buffer->data == view.data && buffer->strides == view.strides))
       continue;
-    const TensorView& buffer = destinations[index]->buffer;
-    if (buffer.data == outputs[index].view.data && buffer.strides == outputs[index].view.strides)
-      continue;
-    copyElements(outputs[index].view, buffer);
-    environment.statistics.inPlaceBytesCopied += buffer.byteSize();
-    outputs[index] = Tensor{nullptr, buffer};
+    copyElements(view, *buffer);
+    environment->statistics.inPlaceBytesCopied += buffer->byteSize();
+    collected[index] = Tensor{nullptr, *buffer};
   }
-  return outputs;
+  return llvm::Error::success();
 }
 
-llvm::Expected<std::vector<Tensor>> Executor::Impl::run(llvm::ArrayRef<const TensorView*> given,
-                                                        llvm::ArrayRef<Binding> bindings) {
-  environment.statistics = RunStatistics();
-  llvm::SmallVector<const TensorView*, 16> views(given.begin(), given.end());
+llvm::Error Executor::Impl::run(llvm::ArrayRef<Binding> bindings, std::vector<Tensor>& outputs) {
+  RunStatistics& statistics = environment->statistics;
+  statistics = RunStatistics();
+  environment->pool.restartPeak();
+  environment->scratch.restartPeak();
+  size_t inUseBefore = environment->pool.bytesInUse();
+  views = given;
   for (size_t i = 0; i < views.size(); ++i) {
     const Value& input = *graph->inputs()[i];
     if (!views[i] && inputDefaults[i].view.data)
@@ -167,13 +163,10 @@ llvm::Expected<std::vector<Tensor>> Executor::Impl::run(llvm::ArrayRef<const Ten
       return invalid("input '{}' is missing", input.name())
           .hint(fmt::format("it is {}", input.type().str()));
   }
-  llvm::Expected<SymbolValues> symbols = bindInputs(*graph, views);
-  if (!symbols)
-    return symbols.takeError();
-  llvm::Expected<llvm::SmallVector<BoundOutput, 8>> bound = bind(given, bindings);
-  if (!bound)
-    return bound.takeError();
-  environment.symbols = std::move(*symbols);
+  if (llvm::Error error = declared->bind(views))
+    return error;
+  if (llvm::Error error = bind(bindings))
+    return error;
   if (llvm::Error error = state->placeIntermediates())
     return error;
   for (size_t i = 0; i < views.size(); ++i) {
@@ -182,13 +175,22 @@ llvm::Expected<std::vector<Tensor>> Executor::Impl::run(llvm::ArrayRef<const Ten
     state->tensors[plan.inputs[i]] = Tensor{nullptr, *views[i]};
     state->present[plan.inputs[i]] = true;
   }
-  if (llvm::Error error = state->runSteps()) {
-    state->clear();
-    return error;
-  }
-  llvm::Expected<std::vector<Tensor>> outputs = takeOutputs(*bound);
+  llvm::Error failure = state->runSteps();
+  if (!failure)
+    failure = collectOutputs();
   state->clear();
-  return outputs;
+  statistics.scratchBytes = static_cast<int64_t>(environment->scratch.peakBytes());
+  statistics.dynamicBytes = static_cast<int64_t>(environment->pool.peakBytesInUse() - inUseBefore);
+  if (!failure) {
+    outputs.resize(collected.size());
+    outputs.swap(collected);
+  }
+  collected.clear();
+  environment->pool.endRound();
+  statistics.reservedBytes = state->arenaBytes() +
+                             static_cast<int64_t>(environment->scratch.reservedBytes()) +
+                             static_cast<int64_t>(environment->pool.freeBytes());
+  return failure;
 }
 
 Executor::Executor(std::unique_ptr<Impl> implementation) : impl(std::move(implementation)) {}
@@ -205,10 +207,10 @@ llvm::Expected<std::unique_ptr<Executor>> Executor::create(const Model& model,
 
 llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<NamedView> inputs,
                                                   llvm::ArrayRef<Binding> bindings) {
-  llvm::Expected<std::vector<const TensorView*>> views = impl->byName(inputs);
-  if (!views)
-    return views.takeError();
-  return impl->run(*views, bindings);
+  std::vector<Tensor> outputs;
+  if (llvm::Error error = run(inputs, bindings, outputs))
+    return error;
+  return outputs;
 }
 
 llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<TensorView> inputs,
@@ -216,15 +218,25 @@ llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<TensorView> inp
   if (inputs.size() != impl->graph->inputs().size())
     return invalid("{} inputs are given, but the model has {}", inputs.size(),
                    impl->graph->inputs().size());
-  std::vector<const TensorView*> views;
+  impl->given.clear();
   for (const TensorView& view : inputs)
-    views.push_back(&view);
-  return impl->run(views, bindings);
+    impl->given.push_back(&view);
+  std::vector<Tensor> outputs;
+  if (llvm::Error error = impl->run(bindings, outputs))
+    return error;
+  return outputs;
 }
 
-const RunStatistics& Executor::statistics() const { return impl->environment.statistics; }
+llvm::Error Executor::run(llvm::ArrayRef<NamedView> inputs, llvm::ArrayRef<Binding> bindings,
+                          std::vector<Tensor>& outputs) {
+  if (llvm::Error error = impl->giveByName(inputs))
+    return error;
+  return impl->run(bindings, outputs);
+}
+
+const RunStatistics& Executor::statistics() const { return impl->environment->statistics; }
 const std::shared_ptr<Allocator>& Executor::allocator() const {
-  return impl->environment.allocator;
+  return impl->environment->allocator;
 }
 const Graph& Executor::graph() const { return *impl->graph; }
 

@@ -4,6 +4,7 @@
 #include "ir/model.h"
 #include "runtime/buffer.h"
 #include "runtime/kernel.h"
+#include "runtime/thread_pool.h"
 
 #include "llvm/ADT/StringMap.h"
 
@@ -13,7 +14,11 @@
 namespace kvopt {
 
 struct ExecutorOptions {
-  unsigned threads = 1;
+  /// Of a pool of the executor's own: the caller and its helpers; 0 stands for usableCores().
+  unsigned threads = 0;
+  /// A pool to use instead. Executors that run at the same time should share one, so that the
+  /// machine is not asked to run more threads than it has cores.
+  std::shared_ptr<ThreadPool> pool;
   /// One of the executor's own when null.
   std::shared_ptr<Allocator> allocator;
   /// Measure the time each operator takes.
@@ -33,11 +38,19 @@ struct Binding {
   llvm::StringRef output;
 };
 
-/// What one run did.
+/// What one run did. Memory counts what the run uses besides inputs, constants and bound buffers.
 struct RunStatistics {
+  /// The arena: intermediate tensors whose sizes are known before the run.
   int64_t arenaBytes = 0;
   /// The least any placement of the planned tensors could need.
   int64_t arenaLowerBound = 0;
+  /// The most scratch memory that one operator asked for.
+  int64_t scratchBytes = 0;
+  /// The most at one instant of all tensors that have memory of their own: outputs, and those whose
+  /// size is known only when they are computed.
+  int64_t dynamicBytes = 0;
+  /// What is kept for the next run: arena, scratch, and free memory of former tensors.
+  int64_t reservedBytes = 0;
   /// Memory requested from the allocator during the run.
   int64_t bytesAllocated = 0;
   int64_t allocations = 0;
@@ -49,6 +62,9 @@ struct RunStatistics {
   int64_t cacheBytesWritten = 0;
   /// Nanoseconds by operator, with ExecutorOptions::timeOperators.
   llvm::StringMap<int64_t> operatorNanoseconds;
+
+  /// An upper bound of the memory that the run used at one instant.
+  int64_t temporaryPeak() const { return arenaBytes + scratchBytes + dynamicBytes; }
 };
 
 /// Executes one model. Holds memory between runs (an arena, constants); one run at a time.
@@ -76,6 +92,12 @@ public:
   /// The same with one view per graph input, in order.
   llvm::Expected<std::vector<Tensor>> run(llvm::ArrayRef<TensorView> inputs,
                                           llvm::ArrayRef<Binding> bindings = {});
+
+  /// The same into `outputs`, whose storage is used again: a caller that hands in the vector of the
+  /// run before makes runs of unchanged extents free of allocations. The former tensors stay until
+  /// the run is over, so that inputs may be views of them. After an error `outputs` is as before.
+  llvm::Error run(llvm::ArrayRef<NamedView> inputs, llvm::ArrayRef<Binding> bindings,
+                  std::vector<Tensor>& outputs);
 
   /// Of the latest run.
   const RunStatistics& statistics() const;

@@ -3,16 +3,13 @@
 
 #include "ir/diagnostic.h"
 
+#include "llvm/ADT/StringMap.h"
+
 #include <fmt/ranges.h>
 
 namespace kvopt {
 
 namespace {
-
-struct BoundSymbol {
-  int64_t value = 0;
-  std::string input;
-};
 
 llvm::Error checkView(const Value& input, const TensorView& view) {
   const TensorType& type = input.type();
@@ -41,58 +38,91 @@ std::string extentsText(llvm::ArrayRef<int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
 }
 
-llvm::Expected<SymbolValues> bindInputs(const Graph& graph,
-                                        llvm::ArrayRef<const TensorView*> views) {
+std::optional<int64_t> SymbolValues::find(llvm::StringRef name) const {
+  // A graph has a handful of symbols.
+  for (size_t i = 0; i < names.size(); ++i)
+    if (names[i] == name)
+      return values[i];
+  return std::nullopt;
+}
+
+std::optional<int64_t> SymbolValues::evaluate(const Dim& dim) const {
+  return dim.evaluate([this](llvm::StringRef name) { return find(name); });
+}
+
+InputBinding::InputBinding(const Graph& declared) : graph(declared) {
+  llvm::StringMap<unsigned> indices;
+  for (const std::unique_ptr<Value>& input : graph.inputs()) {
+    std::vector<Axis>& declaredAxes = axes.emplace_back();
+    if (!input->type().hasRank())
+      continue;
+    for (const Dim& dim : input->type().shape()) {
+      Axis& axis = declaredAxes.emplace_back();
+      axis.fixed = dim.value();
+      llvm::SmallVector<std::string> symbols = dim.symbols();
+      if (symbols.size() != 1 || !(dim == Dim::symbol(symbols.front())))
+        continue;
+      auto [entry, isNew] =
+          indices.try_emplace(symbols.front(), static_cast<unsigned>(bound.names.size()));
+      if (isNew)
+        bound.names.push_back(symbols.front());
+      axis.symbol = entry->second;
+    }
+  }
+  bound.values.resize(bound.names.size());
+  fresh.resize(bound.names.size());
+  binders.resize(bound.names.size());
+}
+
+llvm::Error InputBinding::bindSymbol(unsigned symbol, size_t input, unsigned axis, int64_t extent) {
+  if (!fresh[symbol]) {
+    fresh[symbol] = extent;
+    binders[symbol] = input;
+  } else if (*fresh[symbol] != extent) {
+    return invalid("input '{}' makes '{}' {} (axis {}), but input '{}' makes it {}",
+                   graph.inputs()[input]->name(), bound.names[symbol], extent, axis,
+                   graph.inputs()[binders[symbol]]->name(), *fresh[symbol]);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error InputBinding::bind(llvm::ArrayRef<const TensorView*> views) {
   assert(views.size() == graph.inputs().size());
-  llvm::StringMap<BoundSymbol> bound;
+  fresh.assign(fresh.size(), std::nullopt);
   for (size_t i = 0; i < views.size(); ++i) {
     const Value& input = *graph.inputs()[i];
     if (!views[i])
       continue;
     if (llvm::Error error = checkView(input, *views[i]))
       return error;
-    if (!input.type().hasRank())
-      continue;
-    for (unsigned axis = 0; axis < views[i]->rank(); ++axis) {
-      const Dim& declared = input.type().shape()[axis];
+    for (unsigned axis = 0; axis < axes[i].size(); ++axis) {
       int64_t extent = views[i]->shape[axis];
-      if (std::optional<int64_t> fixed = declared.value(); fixed && *fixed != extent)
+      if (axes[i][axis].fixed && *axes[i][axis].fixed != extent)
         return invalid("input '{}' has {} elements along axis {}, but the graph declares {}",
-                       input.name(), extent, axis, *fixed);
-      llvm::SmallVector<std::string> symbols = declared.symbols();
-      if (symbols.size() != 1 || !(declared == Dim::symbol(symbols.front())))
+                       input.name(), extent, axis, *axes[i][axis].fixed);
+      if (axes[i][axis].symbol == none)
         continue;
-      auto [entry, isNew] = bound.try_emplace(symbols.front());
-      if (isNew)
-        entry->second = {extent, input.name().str()};
-      else if (entry->second.value != extent)
-        return invalid("input '{}' makes '{}' {} (axis {}), but input '{}' makes it {}",
-                       input.name(), symbols.front(), extent, axis, entry->second.input,
-                       entry->second.value);
+      if (llvm::Error error = bindSymbol(axes[i][axis].symbol, i, axis, extent))
+        return error;
     }
   }
-  SymbolValues values;
-  for (const auto& entry : bound)
-    values[entry.getKey()] = entry.getValue().value;
+  if (fresh != bound.values) {
+    bound.values = fresh;
+    ++bound.changes;
+  }
   for (size_t i = 0; i < views.size(); ++i) {
-    const Value& input = *graph.inputs()[i];
-    if (!views[i] || !input.type().hasRank())
-      continue;
-    for (unsigned axis = 0; axis < views[i]->rank(); ++axis) {
+    for (unsigned axis = 0; views[i] && axis < axes[i].size(); ++axis) {
+      if (axes[i][axis].fixed || axes[i][axis].symbol != none)
+        continue;
+      const Value& input = *graph.inputs()[i];
       const Dim& declared = input.type().shape()[axis];
-      std::optional<int64_t> expected =
-          declared.evaluate([&](llvm::StringRef symbol) -> std::optional<int64_t> {
-            auto found = values.find(symbol);
-            if (found == values.end())
-              return std::nullopt;
-            return found->second;
-          });
+      std::optional<int64_t> expected = bound.evaluate(declared);
       if (expected && *expected != views[i]->shape[axis])
         return invalid("input '{}' has {} elements along axis {}, but {} is {}", input.name(),
                        views[i]->shape[axis], axis, declared.str(), *expected);
     }
   }
-  return values;
+  return llvm::Error::success();
 }
 
 } // namespace kvopt

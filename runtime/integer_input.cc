@@ -5,22 +5,48 @@
 
 namespace kvopt {
 
-llvm::Expected<Extents> integersOf(KernelContext& context, unsigned operand) {
+namespace {
+
+/// Writes the elements to `values`, of which there are as many.
+llvm::Error copyIntegers(KernelContext& context, unsigned operand, int64_t* values) {
   const TensorView& view = context.in(operand);
-  Extents values;
-  llvm::Error error = dispatch(IntegerTypes(), context, view.element, [&](auto tag) -> llvm::Error {
+  return dispatch(IntegerTypes(), context, view.element, [&](auto tag) -> llvm::Error {
     using T = typename decltype(tag)::Type;
     const T* data = view.as<T>();
     const int64_t count = view.elementCount();
-    values.reserve(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
       if (std::is_same_v<T, uint64_t> && data[i] > static_cast<T>(INT64_MAX))
         return context.error(fmt::format("operand {}: {} is too large", operand, data[i]));
-      values.push_back(static_cast<int64_t>(data[i]));
+      values[i] = static_cast<int64_t>(data[i]);
     }
     return llvm::Error::success();
   });
-  if (error)
+}
+
+} // namespace
+
+llvm::Expected<Extents> integersOf(KernelContext& context, unsigned operand) {
+  Extents values(static_cast<size_t>(context.in(operand).elementCount()));
+  if (llvm::Error error = copyIntegers(context, operand, values.data()))
+    return error;
+  return values;
+}
+
+llvm::Expected<IntegerList> scratchIntegers(KernelContext& context, size_t count) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, sizeof(int64_t), &bytes))
+    return context.error("a working copy does not fit in the address space");
+  auto memory = context.scratch(bytes);
+  if (!memory)
+    return memory.takeError();
+  return IntegerList(reinterpret_cast<int64_t*>(memory->data()), count);
+}
+
+llvm::Expected<IntegerList> integerListOf(KernelContext& context, unsigned operand) {
+  auto values = scratchIntegers(context, static_cast<size_t>(context.in(operand).elementCount()));
+  if (!values)
+    return values;
+  if (llvm::Error error = copyIntegers(context, operand, values->data()))
     return error;
   return values;
 }

@@ -9,6 +9,13 @@ namespace kvopt {
 /// node for other types and for values beyond int64.
 llvm::Expected<Extents> integersOf(KernelContext& context, unsigned operand);
 
+/// Integers in scratch memory of the kernel's call: for as many as there are tokens, say.
+using IntegerList = llvm::MutableArrayRef<int64_t>;
+/// Uninitialised ones.
+llvm::Expected<IntegerList> scratchIntegers(KernelContext& context, size_t count);
+/// Like integersOf.
+llvm::Expected<IntegerList> integerListOf(KernelContext& context, unsigned operand);
+
 /// The one element of an integer operand; an error when it holds another number of elements.
 llvm::Expected<int64_t> integerOf(KernelContext& context, unsigned operand);
 

@@ -2,6 +2,7 @@
 #include "runtime/kernel.h"
 
 #include "ir/diagnostic.h"
+#include "runtime/buffer.h"
 
 #include <algorithm>
 
@@ -28,6 +29,17 @@ llvm::Error KernelContext::error(const std::string& message) const {
 
 llvm::Error KernelContext::runBranch(llvm::StringRef attribute) {
   return error(fmt::format("the subgraph '{}' cannot be run here", attribute.str()));
+}
+
+llvm::Expected<std::vector<Tensor>> KernelContext::runBody(llvm::StringRef attribute,
+                                                           std::vector<Tensor>) {
+  return error(fmt::format("the subgraph '{}' cannot be run here", attribute.str()));
+}
+
+Tensor KernelContext::share(unsigned index) const { return {nullptr, in(index)}; }
+
+llvm::Expected<Tensor> KernelContext::temporary(ElementType, llvm::ArrayRef<int64_t>) {
+  return error("no memory of its own can be had here");
 }
 
 Kernel& KernelRegistry::add(OpName op, int64_t since, KernelFunction run, int64_t until) {

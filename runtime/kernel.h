@@ -14,6 +14,8 @@
 
 namespace kvopt {
 
+struct Tensor;
+
 /// What a kernel sees of one execution of its node. Inputs are contiguous unless the kernel was
 /// registered with `acceptsStrides`. A kernel validates what it reads: shapes, element types and
 /// index contents come from files and callers.
@@ -57,6 +59,15 @@ public:
   /// Executes the subgraph in attribute `attribute`, which has no inputs. Its outputs become the
   /// node's results, without a copy.
   virtual llvm::Error runBranch(llvm::StringRef attribute);
+  /// Executes the subgraph in attribute `attribute` on one tensor for each of its inputs, and
+  /// returns its outputs. They stay as they are while the node is executed, whatever runs after;
+  /// an input that nobody else owns may be overwritten.
+  virtual llvm::Expected<std::vector<Tensor>> runBody(llvm::StringRef attribute,
+                                                      std::vector<Tensor> inputs);
+  /// A required operand with what keeps it alive.
+  virtual Tensor share(unsigned index) const;
+  /// Contiguous, uninitialised memory of its own.
+  virtual llvm::Expected<Tensor> temporary(ElementType element, llvm::ArrayRef<int64_t> shape);
 
   /// An error that names the node.
   llvm::Error error(const std::string& message) const;

@@ -34,7 +34,7 @@ llvm::Error maskedAttentionResult(KernelContext& context, const MaskedAttention&
     operands.causal = causal;
     operands.mask = request.bias;
   } else {
-    auto visible = integersOf(context, *attention.paddingOperand);
+    auto visible = integerListOf(context, *attention.paddingOperand);
     if (!visible)
       return visible.takeError();
     request.batches = shape[0];

@@ -14,5 +14,7 @@ struct RowStatistics {
 /// not `centred`: with 0 for the mean. `bias` may be null; `y` may be `x`.
 RowStatistics normalizeRow(const float* x, float* y, int64_t length, double epsilon, bool centred,
                            const float* scale, const float* bias);
+RowStatistics normalizeRow(const double* x, double* y, int64_t length, double epsilon, bool centred,
+                           const double* scale, const double* bias);
 
 } // namespace kvopt

@@ -12,6 +12,8 @@
 namespace kvopt {
 
 bool ComparisonReport::equal() const {
+  if (!refusedDifferently.empty())
+    return false;
   bool any = false;
   for (const StepComparison& step : steps)
     for (const auto* group : {&step.outputs, &step.caches})
@@ -124,7 +126,36 @@ compareVisible(const std::string& name, const TensorView& ours, const TensorView
     return withNode(comparison.takeError(), name);
   result.comparison = std::move(*comparison);
   result.skipped = ours.elementCount() - result.comparison.compared;
+  result.allowed = tolerance.absolute;
   return result;
+}
+
+/// What the session computes for the recorded inputs.
+llvm::Expected<StepResult> feed(Session& session, const ReferenceStep& step) {
+  std::vector<Tensor> kept;
+  std::vector<NamedView> views;
+  for (const Value* input : session.callerInputs()) {
+    auto recorded =
+        llvm::find_if(step.inputs, [&](const auto& entry) { return entry.first == input->name(); });
+    if (recorded == step.inputs.end())
+      return invalid("the reference has no tensor for input '{}'", input->name());
+    auto tensor = Tensor::of(session.allocator(), recorded->second);
+    if (!tensor)
+      return tensor.takeError();
+    views.push_back({input->name(), tensor->view});
+    kept.push_back(std::move(*tensor));
+  }
+  return session.step(views, step.tokens);
+}
+
+/// A constant with the elements of a view, strided or not.
+llvm::Expected<TensorRef> constantOf(const Session& session, const TensorView& view) {
+  auto packed = Tensor::copyOf(session.allocator(), view);
+  if (!packed)
+    return packed.takeError();
+  const std::byte* first = packed->view.data;
+  return makeTensor(view.element, view.shape,
+                    std::vector<std::byte>(first, first + packed->view.byteSize()));
 }
 
 class Replay {
@@ -133,7 +164,7 @@ public:
 
   llvm::Expected<StepComparison> run(const ReferenceStep& step) {
     int64_t before = session.length();
-    auto outputs = feed(step);
+    auto outputs = feed(session, step);
     if (!outputs)
       return outputs.takeError();
     StepComparison result;
@@ -174,23 +205,6 @@ public:
   }
 
 private:
-  llvm::Expected<StepResult> feed(const ReferenceStep& step) {
-    std::vector<Tensor> kept;
-    std::vector<NamedView> views;
-    for (const Value* input : session.callerInputs()) {
-      auto recorded = llvm::find_if(
-          step.inputs, [&](const auto& entry) { return entry.first == input->name(); });
-      if (recorded == step.inputs.end())
-        return invalid("the reference has no tensor for input '{}'", input->name());
-      auto tensor = Tensor::of(session.allocator(), recorded->second);
-      if (!tensor)
-        return tensor.takeError();
-      views.push_back({input->name(), tensor->view});
-      kept.push_back(std::move(*tensor));
-    }
-    return session.step(views, step.tokens);
-  }
-
   std::optional<size_t> cacheOf(llvm::StringRef present) const {
     for (size_t i = 0; i < session.cacheCount(); ++i)
       if (session.cacheInfo(i).present == present)
@@ -251,6 +265,39 @@ std::optional<int64_t> referenceExtent(llvm::ArrayRef<ReferenceStep> steps, llvm
   if (!tensor || axis < 0 || static_cast<size_t>(axis) >= tensor->shape().size())
     return std::nullopt;
   return tensor->shape()[static_cast<size_t>(axis)];
+}
+
+llvm::Expected<std::vector<ReferenceStep>>
+recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string& ended) {
+  std::vector<ReferenceStep> own;
+  for (const ReferenceStep& step : steps) {
+    auto computed = feed(session, step);
+    if (!computed) {
+      Diagnostic diagnostic = takeDiagnostic(computed.takeError());
+      if (own.empty())
+        return makeError(std::move(diagnostic));
+      ended = diagnostic.str();
+      return own;
+    }
+    ReferenceStep recorded;
+    recorded.tokens = step.tokens;
+    recorded.inputs = step.inputs;
+    auto record = [&](const std::string& name, const TensorView& view) -> llvm::Error {
+      auto constant = constantOf(session, view);
+      if (!constant)
+        return constant.takeError();
+      recorded.outputs.emplace_back(name, std::move(*constant));
+      return llvm::Error::success();
+    };
+    for (const NamedTensor& output : computed->outputs)
+      if (llvm::Error error = record(output.name, output.tensor.view))
+        return error;
+    for (size_t i = 0; i < session.cacheCount(); ++i)
+      if (llvm::Error error = record(session.cacheInfo(i).present, session.cacheView(i)))
+        return error;
+    own.push_back(std::move(recorded));
+  }
+  return own;
 }
 
 llvm::Expected<ComparisonReport>

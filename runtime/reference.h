@@ -14,6 +14,7 @@ struct TensorComparison {
   std::string name;
   Comparison comparison;
   int64_t skipped = 0; ///< elements of padded positions, which a finite mask leaves undefined
+  double allowed = 0;  ///< the absolute tolerance that was applied
 };
 
 struct StepComparison {
@@ -25,11 +26,16 @@ struct StepComparison {
 
 struct ComparisonReport {
   std::vector<StepComparison> steps;
-  bool tokensEqual = true; ///< the most likely token, where there are scores
-  /// Why both models could not go on after the last step (a table of positions has an end); empty:
-  /// they did not have to stop.
-  std::string ended;
-  /// At least something was compared and all of it is within the tolerance.
+  /// The most likely token, where there are scores; near ties within a measured budget are equal.
+  bool tokensEqual = true;
+  /// Steps after the first that both sides refused, and the first one's message: a table of
+  /// positions has an end, an exported mask may take single tokens only.
+  int64_t refusedSteps = 0;
+  std::string refusal;
+  /// How the two refused a step in different ways; empty: they did not.
+  std::string refusedDifferently;
+  /// At least something was compared, all of it is within the tolerance, and what one side refused
+  /// the other did as well, in the same way.
   bool equal() const;
   /// The comparison with the largest difference; null when nothing was compared.
   const TensorComparison* worst() const;
@@ -54,6 +60,12 @@ int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps);
 /// The recorded extent of an input of the first step; nullopt when it is not recorded.
 std::optional<int64_t> referenceExtent(llvm::ArrayRef<ReferenceStep> steps, llvm::StringRef input,
                                        int64_t axis);
+
+/// The same steps with what the session computes for the recorded inputs in the place of the
+/// recorded outputs. Ends, and says why in `ended`, where the session refuses a step after the
+/// first.
+llvm::Expected<std::vector<ReferenceStep>>
+recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string& ended);
 
 /// Replays the steps through a fresh session: recorded inputs that the model declares are fed,
 /// caches are the session's own. Every recorded output is compared, presents over their valid

@@ -9,20 +9,49 @@
 
 namespace kvopt {
 
+namespace {
+/// Runs that a placement may be far too large for before another one is made: a prompt between
+/// decoding steps shall not cost one each time.
+constexpr unsigned patience = 4;
+
+/// For a tensor of `needed` bytes that had room for `before`.
+int64_t roomFor(int64_t needed, int64_t before) {
+  bool isGradual = needed / 2 <= before;
+  return isGradual ? needed + std::min(needed, INT64_MAX - needed) : needed;
+}
+} // namespace
+
 llvm::Expected<Tensor> RunEnvironment::allocate(ElementType element,
                                                 llvm::ArrayRef<int64_t> shape) {
-  llvm::Expected<Tensor> tensor = Tensor::create(allocator, element, shape);
-  if (tensor && tensor->view.byteSize() != 0) {
-    statistics.bytesAllocated += tensor->view.byteSize();
+  llvm::Expected<int64_t> bytes = checkedTensorBytes(element, shape);
+  if (!bytes)
+    return bytes.takeError();
+  llvm::Expected<BufferPool::Memory> memory = pool.take(static_cast<size_t>(*bytes));
+  if (!memory)
+    return memory.takeError();
+  if (memory->isFresh) {
+    statistics.bytesAllocated += static_cast<int64_t>(memory->bytes);
     ++statistics.allocations;
   }
-  return tensor;
+  return Tensor{std::move(memory->owner), TensorView::contiguous(element, shape, memory->data)};
+}
+
+llvm::Expected<std::span<std::byte>> RunEnvironment::takeScratch(size_t bytes) {
+  llvm::Expected<ScratchStack::Memory> memory = scratch.take(bytes);
+  if (!memory)
+    return memory.takeError();
+  if (memory->allocated != 0) {
+    statistics.bytesAllocated += static_cast<int64_t>(memory->allocated);
+    ++statistics.allocations;
+  }
+  return memory->bytes;
 }
 
 RunState::RunState(const ExecutionPlan& executionPlan, RunEnvironment& runEnvironment)
     : plan(executionPlan), environment(runEnvironment), tensors(plan.slots.size()),
       packed(plan.slots.size()), present(plan.slots.size(), false),
-      writable(plan.groups.size(), false), offsets(plan.groups.size(), -1),
+      writable(plan.groups.size(), false), extents(plan.dims.size()),
+      offsets(plan.groups.size(), -1), neededBytes(plan.groups.size(), -1),
       plannedBytes(plan.groups.size(), -1) {
   for (const ExecutionPlan::Step& step : plan.steps)
     for (const ExecutionPlan::Branch& branch : step.branches) {
@@ -50,51 +79,76 @@ llvm::Error RunState::loadConstants() {
   return llvm::Error::success();
 }
 
-llvm::Expected<std::vector<int64_t>> RunState::neededBytes() const {
-  std::vector<int64_t> needed(plan.groups.size(), -1);
+/// Fills in `extents` and `neededBytes`.
+llvm::Error RunState::measure() {
+  for (size_t i = 0; i < plan.dims.size(); ++i)
+    extents[i] = environment.symbols.evaluate(plan.dims[i]);
   int64_t total = 0;
   for (size_t index = 0; index < plan.groups.size(); ++index) {
     const ExecutionPlan::Group& group = plan.groups[index];
+    neededBytes[index] = -1;
     if (group.kind != ExecutionPlan::Group::Kind::Planned)
       continue;
     const ExecutionPlan::Slot& root = plan.slots[group.slots.front()];
-    std::optional<unsigned> width = byteWidth(root.value->type().elementType());
-    if (!root.ranked || !width)
+    ElementType element = root.value->type().elementType();
+    if (!root.ranked || !byteWidth(element))
       continue;
-    llvm::SmallVector<int64_t, 6> shape;
+    Extents shape;
     for (unsigned dim : root.shape)
       if (extents[dim])
         shape.push_back(*extents[dim]);
     if (shape.size() != root.shape.size())
       continue;
-    llvm::Expected<int64_t> count = checkedElementCount(shape);
-    if (!count)
-      return withNode(count.takeError(), root.value->name());
-    if (__builtin_mul_overflow(*count, int64_t{*width}, &needed[index]) ||
-        __builtin_add_overflow(total, needed[index], &total))
+    llvm::Expected<int64_t> bytes = checkedTensorBytes(element, shape);
+    if (!bytes)
+      return withNode(bytes.takeError(), root.value->name());
+    neededBytes[index] = *bytes;
+    if (__builtin_add_overflow(total, *bytes, &total))
       return invalid("the intermediate tensors' sizes overflow").value(root.value->name());
   }
-  return needed;
+  return llvm::Error::success();
 }
 
-llvm::Error RunState::place(const std::vector<int64_t>& needed) {
+bool RunState::isTooSmall() const {
+  if (!arena)
+    return true;
+  for (size_t index = 0; index < neededBytes.size(); ++index)
+    if (neededBytes[index] > plannedBytes[index])
+      return true;
+  return false;
+}
+
+bool RunState::isTooLarge() const {
+  int64_t needed = 0;
+  int64_t planned = 0;
+  for (size_t index = 0; index < neededBytes.size(); ++index) {
+    needed += std::max<int64_t>(neededBytes[index], 0);
+    planned += std::max<int64_t>(plannedBytes[index], 0);
+  }
+  return planned / 2 > needed;
+}
+
+/// Makes room for what is needed now. A tensor that has outgrown its place by little will probably
+/// go on growing: it gets as much again, and keeps that while others outgrow theirs.
+llvm::Error RunState::place(bool fromScratch) {
   std::vector<StorageInterval> intervals;
   placedGroups.clear();
-  bool isFirst = !arena;
-  for (unsigned index = 0; index < needed.size(); ++index) {
-    // A tensor that has grown since the last placement will probably go on growing.
-    if (!isFirst && plannedBytes[index] >= 0 && needed[index] > plannedBytes[index])
-      plannedBytes[index] = needed[index] + std::min(needed[index] / 8, INT64_MAX / 4);
-    else
-      plannedBytes[index] = needed[index];
+  for (unsigned index = 0; index < neededBytes.size(); ++index) {
+    bool hadPlace = !fromScratch && plannedBytes[index] >= 0;
+    if (!hadPlace)
+      plannedBytes[index] = neededBytes[index];
+    else if (neededBytes[index] > plannedBytes[index])
+      plannedBytes[index] = roomFor(neededBytes[index], plannedBytes[index]);
     if (plannedBytes[index] < 0)
       continue;
     placedGroups.push_back(index);
     intervals.push_back({plannedBytes[index], plan.groups[index].first, plan.groups[index].last});
   }
   llvm::Expected<MemoryPlan> fresh = planMemory(intervals);
-  if (!fresh)
+  if (!fresh) {
+    arena = nullptr;
     return fresh.takeError();
+  }
   auto peak = static_cast<size_t>(fresh->peak);
   if (!arena || arena->size() < peak || arena->size() / 2 > peak) {
     arena = nullptr;
@@ -112,34 +166,32 @@ llvm::Error RunState::place(const std::vector<int64_t>& needed) {
 }
 
 llvm::Error RunState::placeIntermediates() {
-  extents.resize(plan.dims.size());
-  for (size_t i = 0; i < plan.dims.size(); ++i)
-    extents[i] = plan.dims[i].evaluate([&](llvm::StringRef name) -> std::optional<int64_t> {
-      auto found = environment.symbols.find(name);
-      if (found == environment.symbols.end())
-        return std::nullopt;
-      return found->second;
-    });
-  llvm::Expected<std::vector<int64_t>> needed = neededBytes();
-  if (!needed)
-    return needed.takeError();
-  bool fits = true;
-  int64_t neededTotal = 0;
-  int64_t plannedTotal = 0;
-  for (size_t index = 0; index < needed->size(); ++index) {
-    if ((*needed)[index] < 0)
-      continue;
-    fits &= plannedBytes[index] >= (*needed)[index];
-    neededTotal += (*needed)[index];
-    plannedTotal += std::max<int64_t>(plannedBytes[index], 0);
-  }
-  if (!fits || !arena || plannedTotal / 2 > neededTotal)
-    if (llvm::Error error = place(*needed))
+  bool isNew = !arena || measuredFor != environment.symbols.version();
+  if (isNew) {
+    measuredFor = std::nullopt;
+    if (llvm::Error error = measure())
       return error;
-  offsets.assign(plan.groups.size(), -1);
-  for (size_t i = 0; i < placedGroups.size(); ++i)
-    if ((*needed)[placedGroups[i]] >= 0)
-      offsets[placedGroups[i]] = placement.offsets[i];
+  }
+  bool isUnfit = isNew && isTooSmall();
+  if (isNew)
+    tooLarge = !isUnfit && isTooLarge();
+  runsTooLarge = tooLarge ? runsTooLarge + 1 : 0;
+  bool isShrinking = runsTooLarge == patience;
+  if (isShrinking)
+    environment.scratch.releaseFree();
+  isUnfit |= isShrinking;
+  if (isUnfit) {
+    measuredFor = std::nullopt;
+    tooLarge = false;
+    runsTooLarge = 0;
+    if (llvm::Error error = place(isShrinking || !arena))
+      return error;
+  }
+  if (isNew || isUnfit) {
+    for (size_t i = 0; i < placedGroups.size(); ++i)
+      offsets[placedGroups[i]] = neededBytes[placedGroups[i]] >= 0 ? placement.offsets[i] : -1;
+    measuredFor = environment.symbols.version();
+  }
   environment.statistics.arenaBytes += placement.peak;
   environment.statistics.arenaLowerBound += placement.lowerBound;
   return llvm::Error::success();
@@ -183,9 +235,15 @@ void RunState::clear() {
 
 void RunState::dropMemory() {
   arena = nullptr;
-  scratch.clear();
   for (const std::unique_ptr<RunState>& branch : branches)
     branch->dropMemory();
+}
+
+int64_t RunState::arenaBytes() const {
+  int64_t total = arena ? static_cast<int64_t>(arena->size()) : 0;
+  for (const std::unique_ptr<RunState>& branch : branches)
+    total += branch->arenaBytes();
+  return total;
 }
 
 } // namespace kvopt

@@ -1,28 +1,38 @@
 // RunState: the tensors of one graph while it is executed, and the same for its subgraphs.
 #pragma once
 
-#include "runtime/buffer.h"
+#include "runtime/buffer_pool.h"
 #include "runtime/execution_plan.h"
 #include "runtime/executor.h"
 #include "runtime/input_binding.h"
 #include "runtime/memory_plan.h"
+#include "runtime/scratch_stack.h"
 #include "runtime/thread_pool.h"
 
 namespace kvopt {
 
 /// What the graphs of one execution share.
 struct RunEnvironment {
-  std::shared_ptr<Allocator> allocator;
-  ThreadPool* threads = nullptr;
+  RunEnvironment(std::shared_ptr<Allocator> source, const SymbolValues& symbolValues,
+                 ThreadPool& threadPool)
+      : allocator(std::move(source)), symbols(symbolValues), threads(threadPool), pool(allocator),
+        scratch(allocator) {}
+
+  const std::shared_ptr<Allocator> allocator;
+  const SymbolValues& symbols;
+  ThreadPool& threads;
   bool timeOperators = false;
-  SymbolValues symbols;
+  /// Memory of tensors outside of arenas.
+  BufferPool pool;
+  ScratchStack scratch;
   RunStatistics statistics;
 
   llvm::Expected<Tensor> allocate(ElementType element, llvm::ArrayRef<int64_t> shape);
+  llvm::Expected<std::span<std::byte>> takeScratch(size_t bytes);
 };
 
-/// The tensors of one graph. Memory (an arena, constants, scratch) stays from run to run; of the
-/// subgraphs of one node only the one that ran last keeps its arena.
+/// The tensors of one graph. Memory (an arena, constants) stays from run to run; of the subgraphs
+/// of one node only the one that ran last keeps its arena.
 struct RunState {
   RunState(const ExecutionPlan& executionPlan, RunEnvironment& runEnvironment);
 
@@ -42,31 +52,37 @@ struct RunState {
   /// Per group: bytes and place in the arena; -1 when not planned.
   std::vector<int64_t> offsets;
   std::shared_ptr<Buffer> arena;
-  /// Scratch memory, kept from step to step.
-  std::vector<std::shared_ptr<Buffer>> scratch;
   /// Per branch of the plan.
   std::vector<std::unique_ptr<RunState>> branches;
 
   /// Of this graph and its subgraphs, once.
   llvm::Error loadConstants();
   /// Sizes of planned groups in this run, and a new placement when the current one is too small or
-  /// far too large.
+  /// has been far too large for some runs.
   llvm::Error placeIntermediates();
   /// Requires that inputs and captured tensors are present.
   llvm::Error runSteps();
   void release(unsigned group);
   /// Forgets the tensors of this run.
   void clear();
-  /// Gives back the arena and scratch memory, of subgraphs too.
+  /// Gives back the arena, of subgraphs too.
   void dropMemory();
+  /// The arenas of this graph and its subgraphs.
+  int64_t arenaBytes() const;
 
 private:
-  llvm::Expected<std::vector<int64_t>> neededBytes() const;
-  llvm::Error place(const std::vector<int64_t>& needed);
+  llvm::Error measure();
+  bool isTooSmall() const;
+  bool isTooLarge() const;
+  llvm::Error place(bool fromScratch);
 
+  std::vector<int64_t> neededBytes;  // per group, in this run; -1 when not known
   std::vector<int64_t> plannedBytes; // per group, what the current placement provides
   MemoryPlan placement;
   std::vector<unsigned> placedGroups;
+  std::optional<uint64_t> measuredFor; // version of the symbols
+  bool tooLarge = false;               // the placement is, for the current sizes
+  unsigned runsTooLarge = 0;           // one after the other
 };
 
 } // namespace kvopt

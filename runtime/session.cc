@@ -1,14 +1,10 @@
-// Caches between steps: growing ones are handed from step to step, shared ones stay where they are.
+// Steps of a session: what is fed, what is handed on.
 #include "runtime/session.h"
 
 #include "ir/diagnostic.h"
 #include "runtime/input_binding.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSet.h"
-
-#include <algorithm>
-#include <cstring>
 
 namespace kvopt {
 
@@ -21,6 +17,17 @@ const Value* findInput(const Graph& graph, llvm::StringRef name) {
       return input.get();
   return nullptr;
 }
+
+/// Caches that are only read are inputs like others: the caller gives them with every step.
+Manifest withoutReadOnlyCaches(Manifest manifest) {
+  llvm::erase_if(manifest.caches,
+                 [](const ManifestCache& cache) { return cache.kind == CacheKind::Cross; });
+  return manifest;
+}
+
+template <class T> void fillWith(const TensorView& view, int64_t value) {
+  std::fill_n(view.as<T>(), view.elementCount(), static_cast<T>(value));
+}
 } // namespace
 
 const Tensor* StepResult::find(llvm::StringRef name) const {
@@ -30,36 +37,38 @@ const Tensor* StepResult::find(llvm::StringRef name) const {
   return nullptr;
 }
 
+Session::Session(const Model& sessionModel, const KernelRegistry& sessionKernels,
+                 const Manifest& manifest, const SessionOptions& sessionOptions)
+    : model(sessionModel), kernels(sessionKernels), description(withoutReadOnlyCaches(manifest)),
+      options(sessionOptions) {}
+
 llvm::Expected<std::unique_ptr<Session>> Session::create(const Model& model,
                                                          const KernelRegistry& kernels,
                                                          const Manifest& manifest,
                                                          const SessionOptions& options) {
-  std::unique_ptr<Session> session(new Session(manifest, options));
-  ExecutorOptions executorOptions;
-  executorOptions.threads = options.threads;
-  executorOptions.allocator = options.allocator;
-  executorOptions.timeOperators = options.timeOperators;
-  llvm::Expected<std::unique_ptr<Executor>> executor =
-      Executor::create(model, kernels, executorOptions);
-  if (!executor)
-    return executor.takeError();
-  session->executor = std::move(*executor);
+  std::unique_ptr<Session> session(new Session(model, kernels, manifest, options));
+  if (llvm::Error error = session->startExecutor())
+    return error;
   if (llvm::Error error = session->start())
     return withFile(std::move(error), model.path);
   return session;
 }
 
-namespace {
-/// Caches that are only read are inputs like others: the caller gives them with every step.
-Manifest withoutReadOnlyCaches(Manifest manifest) {
-  llvm::erase_if(manifest.caches,
-                 [](const ManifestCache& cache) { return cache.kind == CacheKind::Cross; });
-  return manifest;
+llvm::Error Session::startExecutor() {
+  if (!options.pool)
+    options.pool = std::make_shared<ThreadPool>(options.threads);
+  ExecutorOptions executorOptions;
+  executorOptions.pool = options.pool;
+  executorOptions.allocator = options.allocator;
+  executorOptions.timeOperators = options.timeOperators;
+  llvm::Expected<std::unique_ptr<Executor>> created =
+      Executor::create(model, kernels, executorOptions);
+  if (!created)
+    return created.takeError();
+  executor = std::move(*created);
+  listInputs();
+  return llvm::Error::success();
 }
-} // namespace
-
-Session::Session(const Manifest& manifest, const SessionOptions& sessionOptions)
-    : description(withoutReadOnlyCaches(manifest)), options(sessionOptions) {}
 
 llvm::Error Session::checkInterface() const {
   if (description.contract == CacheContract::Stateful ||
@@ -95,57 +104,59 @@ llvm::Error Session::checkInterface() const {
   return llvm::Error::success();
 }
 
-llvm::Error Session::start() {
-  if (llvm::Error error = checkInterface())
-    return error;
-  if (options.batch < 1 || options.capacity < 0)
-    return usageError("a session needs a batch of at least 1 and a capacity that is not negative");
+llvm::Error Session::findOutputs() {
   llvm::ArrayRef<Value*> outputs = graph().outputs();
   for (const ManifestCache& cache : description.caches) {
-    auto found =
+    const auto* found =
         llvm::find_if(outputs, [&](const Value* value) { return value->name() == cache.present; });
     if (found == outputs.end())
       return invalid("the manifest's cache '{}' is no output of the model", cache.present);
     presentOutputs.push_back(static_cast<unsigned>(found - outputs.begin()));
   }
-  if (hasShared()) {
-    bool canGrow = options.mode == SessionOptions::Mode::Stateful && !description.capacityValue;
-    room = options.capacity != 0       ? options.capacity
-           : description.capacityValue ? *description.capacityValue
-           : canGrow                   ? firstStatefulCapacity
-                                       : 0;
-    if (room <= 0)
-      return usageError("the model's cache capacity is open: the session must be given one");
-    if (description.capacityValue && room != *description.capacityValue)
-      return usageError("the model's cache capacity is {}, not {}", *description.capacityValue,
-                        room);
-  }
-  for (size_t i = 0; i < description.caches.size(); ++i) {
-    int64_t rows = startRows(i);
-    if (policy(i) == CachePolicy::Static) {
-      if (rows == 0)
-        return usageError("the capacity of cache '{}' is open: the session must be given one",
-                          description.caches[i].past);
-      staticRoom = std::min(staticRoom, rows);
-    }
-    llvm::Expected<Tensor> fresh = freshCache(i, rows);
-    if (!fresh)
-      return fresh.takeError();
-    caches.push_back(std::move(*fresh));
-  }
+  for (unsigned i = 0; i < outputs.size(); ++i)
+    if (!llvm::is_contained(presentOutputs, i))
+      resultOutputs.push_back(i);
   return llvm::Error::success();
 }
 
-int64_t Session::startRows(size_t index) const {
-  const ManifestCache& cache = description.caches[index];
-  if (cache.oneBuffer)
-    return room;
-  if (cache.policy == CachePolicy::Fixed)
-    return 0;
-  if (const auto* fixed =
-          std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)]))
-    return *fixed;
-  return cache.policy == CachePolicy::Static ? options.capacity : 0;
+void Session::listInputs() {
+  given.clear();
+  takenInputs.clear();
+  llvm::StringSet<> ours;
+  for (const ManifestCache& cache : description.caches)
+    ours.insert(cache.past);
+  for (const ManifestLength& length : description.lengths)
+    ours.insert(length.input);
+  for (const std::unique_ptr<Value>& input : graph().inputs()) {
+    if (ours.contains(input->name()))
+      continue;
+    takenInputs.insert(input->name());
+    if (!input->initializer())
+      given.push_back(input.get());
+  }
+}
+
+llvm::Error Session::start() {
+  if (llvm::Error error = checkInterface())
+    return error;
+  if (options.batch < 1 || options.capacity < 0)
+    return usageError("a session needs a batch of at least 1 and a capacity that is not negative");
+  if (llvm::Error error = findOutputs())
+    return error;
+  llvm::Expected<int64_t> room = firstRoom();
+  if (!room)
+    return room.takeError();
+  CacheSetOptions settings{options.batch, *room, options.capacity, options.poison, allocator()};
+  llvm::Expected<CacheSet> created = CacheSet::create(description.caches, std::move(settings));
+  if (!created)
+    return created.takeError();
+  caches = std::move(*created);
+  llvm::Expected<std::vector<Tensor>> tensors = lengthTensors(options.batch);
+  if (!tensors)
+    return tensors.takeError();
+  lengths = std::move(*tensors);
+  findLengthPerRowObstacle();
+  return llvm::Error::success();
 }
 
 bool Session::hasShared() const {
@@ -153,240 +164,225 @@ bool Session::hasShared() const {
                       [](const ManifestCache& cache) { return cache.oneBuffer; });
 }
 
-llvm::Expected<Extents> Session::extents(llvm::ArrayRef<ManifestExtent> shape,
-                                         std::optional<unsigned> axisOfTokens,
-                                         int64_t tokens) const {
-  Extents result;
-  for (unsigned axis = 0; axis < shape.size(); ++axis) {
-    if (axisOfTokens == axis) {
-      result.push_back(tokens);
-      continue;
-    }
-    if (const auto* fixed = std::get_if<int64_t>(&shape[axis])) {
-      result.push_back(*fixed);
-      continue;
-    }
-    // Whatever else is symbolic in a cache counts batch rows: `batch`, or `batch*heads` where they
-    // are folded.
-    const std::string& text = std::get<std::string>(shape[axis]);
-    std::optional<Dim> parsed = Dim::parse(text);
-    Dim dim = parsed ? *parsed : Dim::symbol(text);
-    std::optional<int64_t> value;
-    if (dim.symbols().size() == 1)
-      value = dim.evaluate([&](llvm::StringRef) -> std::optional<int64_t> { return batch(); });
-    if (!value || *value < 0)
-      return unsupported("the extent '{}' of a cache or length cannot be resolved", text);
-    result.push_back(*value);
-  }
-  return result;
+llvm::Expected<int64_t> Session::firstRoom() const {
+  if (!hasShared())
+    return 0;
+  bool canGrow = options.mode == SessionOptions::Mode::Stateful && !description.capacityValue;
+  int64_t room = options.capacity != 0       ? options.capacity
+                 : description.capacityValue ? *description.capacityValue
+                 : canGrow                   ? firstStatefulCapacity
+                                             : 0;
+  if (room <= 0)
+    return usageError("the model's cache capacity is open: the session must be given one");
+  if (description.capacityValue && room != *description.capacityValue)
+    return usageError("the model's cache capacity is {}, not {}", *description.capacityValue, room);
+  return room;
 }
 
-llvm::Expected<Extents> Session::cacheShape(const ManifestCache& cache, int64_t tokens) const {
-  return extents(cache.shape, static_cast<unsigned>(cache.sequenceAxis), tokens);
-}
-
-llvm::Expected<Tensor> Session::freshCache(size_t cache, int64_t tokens) const {
-  llvm::Expected<Extents> shape = cacheShape(description.caches[cache], tokens);
-  if (!shape)
-    return shape.takeError();
-  llvm::Expected<Tensor> tensor =
-      Tensor::create(allocator(), description.caches[cache].dtype, *shape);
-  if (!tensor)
-    return tensor.takeError();
-  // Bits that are all ones are a NaN in every floating-point format.
-  if (tensor->view.byteSize() != 0)
-    std::memset(tensor->view.data, options.poison && isShared(cache) ? 0xff : 0,
-                static_cast<size_t>(tensor->view.byteSize()));
-  return tensor;
-}
-
-int64_t Session::capacity() const { return std::min(hasShared() ? room : INT64_MAX, staticRoom); }
-
-TensorView Session::cacheView(size_t index) const {
-  if (policy(index) != CachePolicy::Fixed)
-    return caches[index].view;
-  return sliceAxis(caches[index].view, sequenceAxis(index), 0, validLength);
-}
-
-std::vector<const Value*> Session::callerInputs() const {
-  std::vector<const Value*> given;
-  for (const std::unique_ptr<Value>& input : graph().inputs()) {
-    bool isOurs =
-        llvm::any_of(description.caches,
-                     [&](const ManifestCache& cache) { return input->name() == cache.past; }) ||
-        llvm::any_of(description.lengths,
-                     [&](const ManifestLength& length) { return input->name() == length.input; });
-    if (!isOurs && !input->initializer())
-      given.push_back(input.get());
-  }
-  return given;
-}
-
-/// Sees to capacity for `tokens`, before anything runs.
-llvm::Error Session::makeRoom(int64_t tokens) {
-  if (tokens > staticRoom)
+llvm::Expected<int64_t> Session::roomFor(int64_t tokens) const {
+  auto tooMany = [&](int64_t room) {
     return usageError("{} tokens do not fit into the cache's capacity of {} ({} are in it)", tokens,
-                      staticRoom, validLength);
-  if (!hasShared() || tokens <= room)
-    return llvm::Error::success();
+                      room, length());
+  };
+  if (tokens > caches.staticRoom())
+    return tooMany(caches.staticRoom());
+  int64_t room = caches.room();
+  if (tokens <= room)
+    return room;
   if (options.mode != SessionOptions::Mode::Stateful || description.capacityValue)
-    return usageError("{} tokens do not fit into the cache's capacity of {} ({} are in it)", tokens,
-                      room, validLength);
-  int64_t larger = room > INT64_MAX / 2 ? tokens : std::max(tokens, 2 * room);
-  std::vector<Tensor> grown;
-  int64_t moved = 0;
-  for (size_t i = 0; i < caches.size(); ++i) {
-    if (!isShared(i)) {
-      grown.push_back(caches[i]);
-      continue;
-    }
-    llvm::Expected<Tensor> fresh = freshCache(i, larger);
-    if (!fresh)
-      return fresh.takeError();
-    TensorView valid = cacheView(i);
-    copyElements(valid, sliceAxis(fresh->view, sequenceAxis(i), 0, validLength));
-    moved += valid.byteSize();
-    grown.push_back(std::move(*fresh));
-  }
-  counters.cacheBytesMoved += moved;
-  caches = std::move(grown);
-  room = larger;
-  ++counters.cacheReallocations;
-  return llvm::Error::success();
+    return tooMany(room);
+  return room > INT64_MAX / 2 ? tokens : std::max(tokens, 2 * room);
 }
 
-llvm::Expected<std::vector<Tensor>> Session::lengthInputs(int64_t newTokens) const {
+llvm::Expected<std::vector<Tensor>> Session::lengthTensors(int64_t batch) const {
   std::vector<Tensor> tensors;
   for (const ManifestLength& length : description.lengths) {
-    llvm::Expected<Extents> shape = extents(length.shape, std::nullopt, 0);
+    llvm::Expected<Extents> shape = manifestExtents(length.shape, batch);
     if (!shape)
       return shape.takeError();
-    int64_t value = 0;
-    switch (length.feed) {
-    case LengthFeed::PastLength:
-    case LengthFeed::PastLengthPerBatch:
-      value = validLength;
-      break;
-    case LengthFeed::TotalLength:
-    case LengthFeed::TotalLengthPerBatch:
-      value = validLength + newTokens;
-      break;
-    case LengthFeed::TotalLengthMinusOne:
-    case LengthFeed::TotalLengthPerBatchMinusOne:
-      value = validLength + newTokens - 1;
-      break;
-    case LengthFeed::HasPast:
-      value = validLength > 0 ? 1 : 0;
-      break;
-    case LengthFeed::NoPast:
-      value = validLength > 0 ? 0 : 1;
-      break;
-    }
-    if (length.dtype == ElementType::Int32 && value > INT32_MAX)
-      return unsupported("length '{}' does not hold {}", length.input, value);
     llvm::Expected<Tensor> tensor = Tensor::create(allocator(), length.dtype, *shape);
     if (!tensor)
       return tensor.takeError();
-    int64_t count = tensor->view.elementCount();
-    if (length.dtype == ElementType::Bool)
-      std::fill_n(tensor->view.as<uint8_t>(), count, static_cast<uint8_t>(value));
-    else if (length.dtype == ElementType::Int32)
-      std::fill_n(tensor->view.as<int32_t>(), count, static_cast<int32_t>(value));
-    else
-      std::fill_n(tensor->view.as<int64_t>(), count, value);
     tensors.push_back(std::move(*tensor));
   }
   return tensors;
 }
 
+/// Rows of different lengths need to be told apart by every length there is.
+void Session::findLengthPerRowObstacle() {
+  lengthPerRowObstacle.clear();
+  if (const CacheGeometry* even = caches.evenOnly()) {
+    lengthPerRowObstacle = fmt::format("the rows of cache '{}' are of one length", even->name);
+    return;
+  }
+  bool isTold = false;
+  for (size_t i = 0; i < description.lengths.size(); ++i) {
+    const ManifestLength& length = description.lengths[i];
+    bool perRow = length.feed == LengthFeed::PastLengthPerBatch ||
+                  length.feed == LengthFeed::TotalLengthPerBatch ||
+                  length.feed == LengthFeed::TotalLengthPerBatchMinusOne;
+    // The longest row's total and whether there is any past are numbers of the whole batch.
+    if (length.feed == LengthFeed::TotalLength || isFlag(length.feed))
+      continue;
+    if (!perRow || lengths[i].view.elementCount() != batch()) {
+      lengthPerRowObstacle =
+          fmt::format("input '{}' tells the model one length for all rows", length.input);
+      return;
+    }
+    isTold = true;
+  }
+  if (!isTold)
+    lengthPerRowObstacle = "no input of the manifest tells the model how long each row is";
+}
+
+llvm::Error Session::fillLengths(int64_t newTokens) {
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const ManifestLength& length = description.lengths[i];
+    const TensorView& view = lengths[i].view;
+    auto valueOf = [&](int64_t past) -> int64_t {
+      switch (length.feed) {
+      case LengthFeed::PastLength:
+      case LengthFeed::PastLengthPerBatch:
+        return past;
+      case LengthFeed::TotalLength:
+      case LengthFeed::TotalLengthPerBatch:
+        return past + newTokens;
+      case LengthFeed::TotalLengthMinusOne:
+      case LengthFeed::TotalLengthPerBatchMinusOne:
+        return past + newTokens - 1;
+      case LengthFeed::HasPast:
+        return past > 0 ? 1 : 0;
+      case LengthFeed::NoPast:
+        return past > 0 ? 0 : 1;
+      }
+      return 0;
+    };
+    int64_t longest = valueOf(this->length());
+    if (length.dtype == ElementType::Int32 && longest > INT32_MAX)
+      return unsupported("length '{}' does not hold {}", length.input, longest);
+    if (length.dtype == ElementType::Bool)
+      fillWith<uint8_t>(view, longest);
+    else if (length.dtype == ElementType::Int32)
+      fillWith<int32_t>(view, longest);
+    else
+      fillWith<int64_t>(view, longest);
+    if (isFlag(length.feed) || length.feed == LengthFeed::TotalLength || !caches.isRagged())
+      continue;
+    for (size_t row = 0; row < rowLengths().size(); ++row)
+      if (length.dtype == ElementType::Int32)
+        view.as<int32_t>()[row] = static_cast<int32_t>(valueOf(rowLengths()[row]));
+      else
+        view.as<int64_t>()[row] = valueOf(rowLengths()[row]);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Session::checkInputs(llvm::ArrayRef<NamedView> inputs) const {
+  for (const NamedView& input : inputs)
+    if (!takenInputs.contains(input.name))
+      return usageError("'{}' is no input that a session's caller gives", input.name);
+  return llvm::Error::success();
+}
+
 llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t tokens) const {
   for (size_t i = 0; i < caches.size(); ++i) {
+    const CacheGeometry& geometry = caches.geometry(i);
     const TensorView& present = outputs[presentOutputs[i]].view;
-    int64_t rows = isShared(i) ? room : tokens;
-    if (policy(i) == CachePolicy::Static)
-      rows = caches[i].view.shape[sequenceAxis(i)];
-    else if (policy(i) == CachePolicy::Ring && sequenceAxis(i) < present.rank())
-      rows = present.shape[sequenceAxis(i)]; // as many as the model keeps
-    llvm::Expected<Extents> shape = cacheShape(description.caches[i], rows);
-    if (!shape)
-      return shape.takeError();
-    if (present.shape != *shape || present.element != description.caches[i].dtype)
+    unsigned axis = geometry.sequenceAxis;
+    int64_t rows = tokens;
+    if (geometry.isShared || geometry.policy == CachePolicy::Static ||
+        geometry.policy == CachePolicy::State)
+      rows = caches.buffer(i).shape[axis];
+    else if (geometry.policy == CachePolicy::Ring && axis < present.rank())
+      rows = present.shape[axis]; // as many as the model keeps
+    Extents expected = geometry.shape(rows);
+    if (present.shape != expected || present.element != geometry.element)
       return invalid("output '{}' has shape {}, but the manifest makes it {}",
                      description.caches[i].present, extentsText(present.shape),
-                     extentsText(*shape));
+                     extentsText(expected));
   }
   return llvm::Error::success();
 }
 
 llvm::Expected<StepResult> Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens) {
+  StepResult result;
+  if (llvm::Error error = step(inputs, newTokens, result))
+    return error;
+  return result;
+}
+
+llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, StepResult& result) {
   int64_t total = 0;
-  if (newTokens < 1 || __builtin_add_overflow(validLength, newTokens, &total))
+  if (newTokens < 1 || __builtin_add_overflow(length(), newTokens, &total))
     return usageError("a step needs at least one token, not {}", newTokens);
-  for (const NamedView& input : inputs)
-    if (llvm::none_of(callerInputs(),
-                      [&](const Value* value) { return value->name() == input.name; }) &&
-        !(findInput(graph(), input.name) && findInput(graph(), input.name)->initializer()))
-      return usageError("'{}' is no input that a session's caller gives", input.name);
+  if (llvm::Error error = checkRunning())
+    return error;
+  if (llvm::Error error = checkInputs(inputs))
+    return error;
   if (llvm::Error error = makeRoom(total))
     return error;
-  llvm::Expected<std::vector<Tensor>> lengths = lengthInputs(newTokens);
-  if (!lengths)
-    return lengths.takeError();
+  if (llvm::Error error = fillLengths(newTokens))
+    return error;
 
-  llvm::SmallVector<NamedView, 16> all(inputs.begin(), inputs.end());
-  llvm::SmallVector<Binding, 16> bindings;
-  for (size_t i = 0; i < lengths->size(); ++i)
-    all.push_back({description.lengths[i].input, (*lengths)[i].view});
+  stepInputs.assign(inputs.begin(), inputs.end());
+  stepBindings.clear();
+  for (size_t i = 0; i < lengths.size(); ++i)
+    stepInputs.push_back({description.lengths[i].input, lengths[i].view});
   for (size_t i = 0; i < caches.size(); ++i) {
     const ManifestCache& cache = description.caches[i];
-    all.push_back({cache.past, isShared(i) ? caches[i].view : cacheView(i)});
+    stepInputs.push_back({cache.past, isShared(i) ? caches.buffer(i) : caches.view(i)});
     if (isShared(i))
-      bindings.push_back({cache.past, cache.present});
+      stepBindings.push_back({cache.past, cache.present});
   }
-  llvm::Expected<std::vector<Tensor>> outputs = executor->run(all, bindings);
-  if (!outputs)
-    return outputs.takeError();
-  if (llvm::Error error = checkPresents(*outputs, total))
+  if (llvm::Error error = executor->run(stepInputs, stepBindings, stepOutputs))
     return error;
+  if (llvm::Error error = checkPresents(stepOutputs, total)) {
+    stepOutputs.clear();
+    return error;
+  }
 
   for (size_t i = 0; i < caches.size(); ++i)
     if (!isShared(i))
-      caches[i] = (*outputs)[presentOutputs[i]];
+      caches.replace(i, std::move(stepOutputs[presentOutputs[i]]));
   // Without caches nothing is remembered: every step is a whole sequence.
-  if (!caches.empty())
-    validLength = total;
+  if (caches.size() != 0)
+    caches.advance(newTokens);
+  noteRun();
+  takeResult(result);
+  return llvm::Error::success();
+}
+
+llvm::Error Session::makeRoom(int64_t tokens) {
+  llvm::Expected<int64_t> room = roomFor(tokens);
+  if (!room)
+    return room.takeError();
+  if (*room <= caches.room())
+    return llvm::Error::success();
+  llvm::Expected<int64_t> moved = caches.grow(*room);
+  if (!moved)
+    return moved.takeError();
+  counters.cacheBytesMoved += *moved;
+  ++counters.cacheReallocations;
+  return llvm::Error::success();
+}
+
+void Session::noteRun() {
   counters.lastRun = executor->statistics();
   ++counters.steps;
   counters.inPlaceBytesCopied += counters.lastRun.inPlaceBytesCopied;
   counters.cacheBytesWritten += counters.lastRun.cacheBytesWritten;
-  StepResult result;
-  for (unsigned i = 0; i < outputs->size(); ++i)
-    if (!llvm::is_contained(presentOutputs, i))
-      result.outputs.push_back({graph().outputs()[i]->name().str(), std::move((*outputs)[i])});
-  return result;
+  counters.temporaryPeak = std::max(counters.temporaryPeak, counters.lastRun.temporaryPeak());
 }
 
-void Session::reset() {
-  validLength = 0;
-  for (size_t i = 0; i < caches.size(); ++i) {
-    if (isShared(i))
-      continue;
-    TensorView& view = caches[i].view;
-    if (int64_t rows = startRows(i); rows != 0 && view.shape[sequenceAxis(i)] == rows)
-      std::memset(view.data, 0, static_cast<size_t>(view.byteSize()));
-    else
-      view = sliceAxis(view, sequenceAxis(i), 0, 0);
+void Session::takeResult(StepResult& result) {
+  result.outputs.resize(resultOutputs.size());
+  for (size_t i = 0; i < resultOutputs.size(); ++i) {
+    NamedTensor& output = result.outputs[i];
+    llvm::StringRef name = graph().outputs()[resultOutputs[i]]->name();
+    if (output.name != name)
+      output.name = name.str();
+    output.tensor = std::move(stepOutputs[resultOutputs[i]]);
   }
-}
-
-llvm::Error Session::crop(int64_t tokens) {
-  if (tokens < 0 || tokens > validLength)
-    return usageError("cannot keep {} of {} tokens", tokens, validLength);
-  for (const ManifestCache& cache : description.caches)
-    if (cache.policy == CachePolicy::Ring && tokens != validLength)
-      return unsupported("cache '{}' keeps its last rows only: it cannot be cropped", cache.past);
-  validLength = tokens;
-  return llvm::Error::success();
 }
 
 } // namespace kvopt

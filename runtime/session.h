@@ -2,8 +2,12 @@
 #pragma once
 
 #include "ir/manifest.h"
+#include "runtime/cache/cache_set.h"
 #include "runtime/executor.h"
 
+#include "llvm/ADT/StringSet.h"
+
+#include <algorithm>
 #include <string>
 
 namespace kvopt {
@@ -18,7 +22,9 @@ struct SessionOptions {
   /// manifest's capacity or, in Stateful mode, a small one.
   int64_t capacity = 0;
   int64_t batch = 1;
-  unsigned threads = 1;
+  /// As in ExecutorOptions. A session without a pool makes one, which its forks use too.
+  unsigned threads = 0;
+  std::shared_ptr<ThreadPool> pool;
   std::shared_ptr<Allocator> allocator;
   bool timeOperators = false;
   /// Fill fresh shared buffers with NaN instead of zeros: nothing may depend on unwritten rows.
@@ -42,17 +48,24 @@ struct SessionStatistics {
   int64_t cacheReallocations = 0;
   int64_t inPlaceBytesCopied = 0;
   int64_t cacheBytesWritten = 0;
-  int64_t cacheBytesMoved = 0; ///< by growth and crop
+  int64_t cacheBytesMoved = 0; ///< by growth
+  /// The most of RunStatistics::temporaryPeak over the steps.
+  int64_t temporaryPeak = 0;
   RunStatistics lastRun;
 };
 
-/// One sequence (or batch of sequences of one length). Caches that the model writes in place itself
-/// (static ones, states) start as zeros and are handed from step to step; cross-attention caches
-/// are inputs that the caller gives. A model without caches gets whole sequences. Sessions share
-/// nothing that changes. The model and kernels must outlive it.
+/// A batch of sequences. Caches are the session's: growing ones are handed from step to step,
+/// shared buffers stay where they are, and static ones and states, which the model writes itself,
+/// start as zeros. Cross-attention caches are inputs that the caller gives with every step. A model
+/// without caches gets whole sequences.
+///
+/// Sessions share nothing that changes: any number of them may run at the same time, each on one
+/// thread. The model and kernels must outlive them and must not change.
+///
+/// Whatever fails leaves the session as it was, unless stated otherwise.
 class Session {
 public:
-  /// Fails for contracts that it does not drive (blocks, recurrent), for a manifest that does not
+  /// Fails for contracts that it does not drive (blocks, stateful), for a manifest that does not
   /// fit the model, and where Executor::create fails.
   static llvm::Expected<std::unique_ptr<Session>> create(const Model& model,
                                                          const KernelRegistry& kernels,
@@ -61,64 +74,117 @@ public:
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Runs the model on `newTokens` tokens a row after the `length()` earlier ones. `inputs` are all
-  /// graph inputs but caches and lengths. After an error the session is as before.
+  /// Runs the model on `newTokens` tokens a row after the earlier ones. `inputs` are all graph
+  /// inputs but caches and lengths. Fails where the new tokens exceed a fixed capacity.
   llvm::Expected<StepResult> step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens);
+  /// The same into `result`, whose storage is used again: with the result of the step before,
+  /// decoding with caches in place allocates nothing. Its former tensors stay until the step is
+  /// over, so that inputs may be views of them. After an error `result` is as before.
+  llvm::Error step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, StepResult& result);
 
-  /// Valid tokens in the caches.
-  int64_t length() const { return validLength; }
+  /// Valid tokens in the caches: of the longest batch row, and of each.
+  int64_t length() const { return caches.length(); }
+  llvm::ArrayRef<int64_t> rowLengths() const { return caches.lengths(); }
   /// Tokens there is room for; INT64_MAX where caches grow with every step.
-  int64_t capacity() const;
-  int64_t batch() const { return options.batch; }
-  void reset();
-  /// Keeps the first `tokens` tokens; an error if there are fewer.
+  int64_t capacity() const { return std::min(caches.room(), caches.staticRoom()); }
+  int64_t batch() const { return caches.batch(); }
+
+  /// Keeps the first `tokens` tokens of every row, as if there had never been more; rows that have
+  /// fewer stay. Fails where no row has as many, and for caches that do not hold what they were
+  /// before (states, and rings that have dropped a row), unless nothing or everything is kept.
   llvm::Error crop(int64_t tokens);
+  /// The same with a number for each row, none more than it has: to drop what a batch was padded
+  /// with on the right, or drafts that were refused. Unequal lengths need a model that is told the
+  /// length of each row; see hasLengthPerRow().
+  llvm::Error cropRows(llvm::ArrayRef<int64_t> tokens);
+  /// Whether batch rows may be of different lengths: every cache is a shared buffer, and every
+  /// length is fed to the model per row (or is the longest row's total).
+  bool hasLengthPerRow() const { return lengthPerRowObstacle.empty(); }
+  /// Back to length 0.
+  llvm::Error reset();
+
+  /// A session of its own that goes on from here. Of a frozen session, one that is frozen too and
+  /// shares its memory until it is thawed.
+  llvm::Expected<std::unique_ptr<Session>> fork() const;
+  /// Batch row i becomes what row `rows[i]` was; rows may be repeated and left out, so that the
+  /// batch size may change where the model's is open. What the caller feeds (cross-attention
+  /// caches, masks) it has to rearrange itself.
+  llvm::Error reorder(llvm::ArrayRef<int64_t> rows);
+
+  /// Gives back all memory of caches that holds no valid row. Until `thaw`, a frozen session can
+  /// only be read, saved and forked.
+  llvm::Error freeze();
+  llvm::Error thaw();
+  bool isFrozen() const { return caches.isFrozen(); }
+
+  /// Writes the valid rows of all caches to a file (docs/cache-file.md), which appears whole or not
+  /// at all. Nothing else is kept: neither what the caller feeds nor options.
+  llvm::Error save(const std::string& path) const;
+  /// Goes on from a saved state of the same model, driven in the same way, with the same batch
+  /// size. Errors say what does not fit, or where the file is damaged.
+  llvm::Error load(const std::string& path);
+  /// What recognises the model in files; computed when it is first needed.
+  const ModelFingerprint& fingerprint() const;
 
   size_t cacheCount() const { return caches.size(); }
   const ManifestCache& cacheInfo(size_t index) const { return description.caches[index]; }
   const Manifest& manifest() const { return description; }
   /// The valid region of a cache, strided; all of a cache that the model itself keeps in place. It
-  /// is overwritten or invalid after the next step.
-  TensorView cacheView(size_t index) const;
+  /// is overwritten or invalid after the next step. Where rows are of different lengths, what
+  /// shorter ones hold beyond theirs means nothing.
+  TensorView cacheView(size_t index) const { return caches.view(index); }
   /// The whole memory of a cache.
-  TensorView cacheBuffer(size_t index) const { return caches[index].view; }
+  TensorView cacheBuffer(size_t index) const { return caches.buffer(index); }
 
   /// Graph inputs that a caller must give.
-  std::vector<const Value*> callerInputs() const;
+  llvm::ArrayRef<const Value*> callerInputs() const { return given; }
   const Graph& graph() const { return executor->graph(); }
   const SessionStatistics& statistics() const { return counters; }
   const std::shared_ptr<Allocator>& allocator() const { return executor->allocator(); }
 
 private:
-  Session(const Manifest& manifest, const SessionOptions& sessionOptions);
+  Session(const Model& sessionModel, const KernelRegistry& sessionKernels, const Manifest& manifest,
+          const SessionOptions& sessionOptions);
   llvm::Error start();
+  llvm::Error startExecutor();
   llvm::Error checkInterface() const;
-  llvm::Expected<Extents> cacheShape(const ManifestCache& cache, int64_t tokens) const;
-  llvm::Expected<Extents> extents(llvm::ArrayRef<ManifestExtent> shape,
-                                  std::optional<unsigned> sequenceAxis, int64_t tokens) const;
-  llvm::Expected<Tensor> freshCache(size_t cache, int64_t tokens) const;
-  /// Rows of a cache before the first step: a shared buffer's or a static cache's capacity, none of
-  /// a growing one.
-  int64_t startRows(size_t index) const;
+  llvm::Error findOutputs();
+  void listInputs();
+  void findLengthPerRowObstacle();
+  llvm::Expected<int64_t> firstRoom() const;
+  /// Room that shared buffers must have, or get, for `tokens`; an error where they cannot.
+  llvm::Expected<int64_t> roomFor(int64_t tokens) const;
+  llvm::Expected<std::vector<Tensor>> lengthTensors(int64_t batch) const;
+  llvm::Error fillLengths(int64_t newTokens);
   llvm::Error makeRoom(int64_t tokens);
-  llvm::Expected<std::vector<Tensor>> lengthInputs(int64_t newTokens) const;
-  llvm::Error checkPresents(llvm::ArrayRef<Tensor> presents, int64_t tokens) const;
-  bool isShared(size_t cache) const { return description.caches[cache].oneBuffer; }
-  CachePolicy policy(size_t cache) const { return description.caches[cache].policy; }
+  void noteRun();
+  void takeResult(StepResult& result);
+  llvm::Error checkInputs(llvm::ArrayRef<NamedView> inputs) const;
+  llvm::Error checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t tokens) const;
+  llvm::Error checkRunning() const;
+  llvm::Error adopt(const CacheFileContents& contents);
+  bool isShared(size_t cache) const { return caches.geometry(cache).isShared; }
   bool hasShared() const;
-  unsigned sequenceAxis(size_t cache) const {
-    return static_cast<unsigned>(description.caches[cache].sequenceAxis);
-  }
 
+  const Model& model;
+  const KernelRegistry& kernels;
   Manifest description;
   SessionOptions options;
   std::unique_ptr<Executor> executor;
-  std::vector<Tensor> caches;
-  std::vector<unsigned> presentOutputs; // index of the graph output, per cache
-  int64_t validLength = 0;
-  int64_t room = 0;
-  int64_t staticRoom = INT64_MAX; ///< tokens that caches of static capacity have room for
+  CacheSet caches;
+  std::vector<Tensor> lengths;          ///< one for each of the manifest's
+  std::vector<const Value*> given;      ///< inputs that are the caller's
+  llvm::StringSet<> takenInputs;        ///< those, and those that have a default
+  std::vector<unsigned> presentOutputs; ///< index of the graph output, per cache
+  std::vector<unsigned> resultOutputs;  ///< indices of the others
+  std::string lengthPerRowObstacle;     ///< empty: there is none
+  mutable std::optional<ModelFingerprint> knownFingerprint;
   SessionStatistics counters;
+
+  /// What every step uses again, so that it allocates nothing.
+  std::vector<NamedView> stepInputs;
+  std::vector<Binding> stepBindings;
+  std::vector<Tensor> stepOutputs;
 };
 
 } // namespace kvopt

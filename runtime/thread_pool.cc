@@ -1,13 +1,18 @@
 // Loops shared out over worker threads.
 #include "runtime/thread_pool.h"
 
+#include "runtime/cpu_count.h"
+
+#include <algorithm>
 #include <system_error>
 
 namespace kvopt {
 
 namespace {
-/// Rounds of looking for work before a worker sleeps: some microseconds.
+/// Rounds of looking for work, or for the end of it, before a thread sleeps: some microseconds.
 constexpr int spinRounds = 2000;
+/// Pieces that a loop is cut into for each thread, where it has so many indices.
+constexpr int64_t piecesPerThread = 8;
 
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -18,16 +23,26 @@ void pause() {
 }
 } // namespace
 
-ThreadPool::ThreadPool(unsigned threads) {
-  for (unsigned i = 1; i < threads; ++i) {
-    // The standard library reports a refused thread by an exception; a smaller pool does as well.
-    try {
-      workers.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {
-      break;
-    }
+/// Lives on its caller's stack, linked while indices are left.
+struct ThreadPool::Loop {
+  llvm::function_ref<void(int64_t)> body;
+  int64_t total;
+  int64_t piece;
+  std::atomic<int64_t> next{0};
+  /// Workers inside. Grows under the lock, and only while the loop is linked.
+  std::atomic<unsigned> active{0};
+  Loop* following = nullptr;
+  bool isLinked = true;
+
+  /// Takes indices until none are left.
+  void drain() {
+    for (int64_t first = next.fetch_add(piece); first < total; first = next.fetch_add(piece))
+      for (int64_t i = first; i < std::min(first + piece, total); ++i)
+        body(i);
   }
-}
+};
+
+ThreadPool::ThreadPool(unsigned threads) : threadCount(threads == 0 ? usableCores() : threads) {}
 
 ThreadPool::~ThreadPool() {
   {
@@ -39,63 +54,91 @@ ThreadPool::~ThreadPool() {
     worker.join();
 }
 
-void ThreadPool::drain() {
-  for (int64_t i = next.fetch_add(1); i < total; i = next.fetch_add(1))
-    (*loop)(i);
+/// Under the lock.
+void ThreadPool::startWorkers() {
+  started = true;
+  for (unsigned i = 1; i < threadCount; ++i) {
+    // The standard library reports a refused thread by an exception; fewer do as well.
+    try {
+      workers.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {
+      break;
+    }
+  }
+}
+
+/// Under the lock.
+void ThreadPool::unlink(Loop& loop) {
+  if (!loop.isLinked)
+    return;
+  Loop** link = &newest;
+  while (*link != &loop)
+    link = &(*link)->following;
+  *link = loop.following;
+  loop.isLinked = false;
+  --openLoops;
 }
 
 void ThreadPool::parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) {
-  if (count <= 0)
-    return;
-  if (workers.empty() || count == 1 || looping.exchange(true)) {
+  if (count <= 1 || threadCount == 1) {
     for (int64_t i = 0; i < count; ++i)
       body(i);
     return;
   }
+  Loop loop{body, count, std::max<int64_t>(1, count / (threadCount * piecesPerThread))};
+  unsigned sleepers = 0;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    loop = &body;
-    total = count;
-    next = 0;
-    open = true;
-    ++generation;
+    if (!started)
+      startWorkers();
+    loop.following = newest;
+    newest = &loop;
+    ++openLoops;
+    sleepers = sleeping;
   }
-  if (count == 2)
+  if (sleepers != 0 && (sleepers == 1 || count == 2))
     wake.notify_one();
-  else
+  else if (sleepers != 0)
     wake.notify_all();
-  drain();
-  {
-    // Whoever joined is waited for; whoever did not join by now finds the loop closed.
-    std::unique_lock<std::mutex> lock(mutex);
-    open = false;
-    finished.wait(lock, [this] { return active == 0; });
-    loop = nullptr;
-  }
-  looping = false;
+  loop.drain();
+  std::unique_lock<std::mutex> lock(mutex);
+  unlink(loop);
+  if (loop.active == 0)
+    return;
+  lock.unlock();
+  for (int round = 0; round < spinRounds && loop.active != 0; ++round)
+    pause();
+  if (loop.active == 0)
+    return;
+  lock.lock();
+  finished.wait(lock, [&] { return loop.active == 0; });
 }
 
 void ThreadPool::work() {
-  uint64_t seen = 0;
+  std::unique_lock<std::mutex> lock(mutex);
   while (true) {
-    for (int round = 0; round < spinRounds && generation == seen && !stopping; ++round)
-      pause();
-    {
-      std::unique_lock<std::mutex> lock(mutex);
-      wake.wait(lock, [&] { return stopping || generation != seen; });
-      if (stopping)
-        return;
-      seen = generation;
-      if (!open)
-        continue;
-      ++active;
+    if (!newest && !stopping) {
+      lock.unlock();
+      for (int round = 0; round < spinRounds && openLoops == 0 && !stopping; ++round)
+        pause();
+      lock.lock();
     }
-    drain();
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      --active;
+    while (!newest && !stopping) {
+      ++sleeping;
+      wake.wait(lock);
+      --sleeping;
     }
-    finished.notify_one();
+    if (stopping)
+      return;
+    Loop& loop = *newest;
+    ++loop.active;
+    lock.unlock();
+    loop.drain();
+    lock.lock();
+    unlink(loop);
+    // The caller may return as soon as the count is 0: the loop is not touched after that.
+    if (--loop.active == 0)
+      finished.notify_all();
   }
 }
 

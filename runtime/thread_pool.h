@@ -1,4 +1,4 @@
-// ThreadPool: the worker threads of one executor.
+// ThreadPool: the threads that operators share their work out to.
 #pragma once
 
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -12,42 +12,45 @@
 
 namespace kvopt {
 
-/// Runs loops on a fixed set of threads. Workers spin briefly for the next loop and then sleep, so
-/// that an idle pool costs nothing and a machine with fewer free cores than threads does not stall.
+/// A fixed number of worker threads. Several executors may use one pool from several threads at the
+/// same time: whoever runs a loop works on it, and idle workers join the loops that are open, so
+/// that there are never more busy threads than callers and workers. Workers spin briefly for the
+/// next loop and then sleep: an idle pool costs nothing, and a machine with fewer free cores than
+/// threads does not stall.
 class ThreadPool {
 public:
-  /// `threads` counts the caller; 1 starts no thread. 0 is 1.
-  explicit ThreadPool(unsigned threads);
+  /// `threads` counts the caller; 1 needs no worker, 0 stands for usableCores(). Workers are
+  /// started by the first loop that has work for them.
+  explicit ThreadPool(unsigned threads = 0);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
+  /// No loop may be running.
   ~ThreadPool();
 
-  /// How many calls of a loop's body may run at the same time. Fewer than asked for where the
-  /// system refuses to start threads.
-  unsigned threads() const { return static_cast<unsigned>(workers.size()) + 1; }
+  /// The most calls of one loop's body that run at the same time.
+  unsigned threads() const { return threadCount; }
 
-  /// Calls `body` once for each of 0 … count-1 and returns when all are done. One loop at a time;
-  /// a loop within a body runs on the calling thread.
+  /// Calls `body` once for each of 0 … count-1, in any order and maybe at the same time, and
+  /// returns when all are done. May be called from several threads, and from within a body.
   void parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body);
 
 private:
+  struct Loop;
   void work();
-  /// Takes indices until none are left.
-  void drain();
+  void startWorkers();
+  void unlink(Loop& loop);
 
-  std::vector<std::thread> workers;
+  const unsigned threadCount;
   std::mutex mutex;
-  std::condition_variable wake;
-  std::condition_variable finished;
-  /// Counts loops; a worker joins each at most once.
-  std::atomic<uint64_t> generation{0};
+  std::condition_variable wake;     // for workers: a loop is open
+  std::condition_variable finished; // for callers: a worker has left its loop
+  std::vector<std::thread> workers;
+  Loop* newest = nullptr; // open loops, linked
+  unsigned sleeping = 0;
+  bool started = false;
+  /// Read without the lock by workers that spin.
+  std::atomic<unsigned> openLoops{0};
   std::atomic<bool> stopping{false};
-  std::atomic<int64_t> next{0};
-  unsigned active = 0; // workers inside the current loop
-  bool open = false;   // workers may still join the current loop
-  std::atomic<bool> looping{false};
-  int64_t total = 0;
-  const llvm::function_ref<void(int64_t)>* loop = nullptr;
 };
 
 } // namespace kvopt

@@ -12,8 +12,8 @@ packages=(
   libfmt-dev libcli11-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev
 )
-# Used by CI only: the second compiler and the formatter.
-ci_packages=(clang-14 clang-format-14 git)
+# Used by CI only: the second compiler with its libFuzzer, and the formatter.
+ci_packages=(clang-14 libclang-rt-14-dev clang-format-14 git)
 
 missing() {
   local package

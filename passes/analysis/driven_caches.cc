@@ -42,7 +42,7 @@ std::optional<ManifestCache> describePair(const Value& past, const Value& presen
   if (longer.size() == 1) {
     cache.sequenceAxis = longer.front();
   } else if (longer.empty() && (isScatter(update) || !anySymbol)) {
-    cache.policy = CachePolicy::Static;
+    cache.policy = isScatter(update) ? CachePolicy::Static : CachePolicy::State;
     cache.sequenceAxis = open.value_or(before.rank() == 4 ? 2 : 1);
   } else {
     return std::nullopt;

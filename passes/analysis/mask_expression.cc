@@ -134,6 +134,33 @@ ExprRef MaskExpressions::apply(llvm::StringRef name, ExprList operands, bool isB
   return unique(std::move(expression));
 }
 
+namespace {
+
+/// `b` where the condition holds, if that pins a symbol down to one value; symbols are at least 0.
+Dim whereItHolds(ExprRef condition, const Dim& b) {
+  if (!condition->is(Kind::AtLeastZero) && !condition->is(Kind::IsZero))
+    return b;
+  auto symbols = condition->dim.symbols();
+  if (symbols.size() != 1)
+    return b;
+  const Dim symbol = Dim::symbol(symbols.front());
+  std::optional<int64_t> value;
+  if (condition->dim == -symbol)
+    value = 0;
+  else if (condition->is(Kind::IsZero)) {
+    value = (symbol - condition->dim).value();
+    if (!value)
+      value = (symbol + condition->dim).value();
+  }
+  if (!value)
+    return b;
+  return b.substitute([&](llvm::StringRef name) {
+    return name == symbols.front() ? std::optional<Dim>(Dim::fixed(*value)) : std::nullopt;
+  });
+}
+
+} // namespace
+
 ExprRef MaskExpressions::select(ExprRef condition, ExprRef a, ExprRef b) {
   if (condition->is(Kind::True) || a == b)
     return a;
@@ -147,6 +174,9 @@ ExprRef MaskExpressions::select(ExprRef condition, ExprRef a, ExprRef b) {
     return a->is(Kind::False) ? both(negate(condition), b) : either(negate(condition), a);
   if (a->isBoolean)
     return either(both(condition, a), both(negate(condition), b));
+  // One formula with its first element apart, as differences of neighbours are padded.
+  if (a->is(Kind::Integer) && b->is(Kind::Integer) && whereItHolds(condition, b->dim) == a->dim)
+    return b;
   // Branches of branches that the condition decides.
   auto decided = [&](ExprRef given, ExprRef tree) -> ExprRef {
     if (implies(given, tree->operands[0]))

@@ -60,10 +60,9 @@ struct Parts {
   ExprVector other;
 };
 
-Parts partition(MaskExpressions& made, ExprRef seen) {
+/// Rows see keys up to the one where `frontier` is 0.
+Parts partition(MaskExpressions& made, ExprRef seen, const Dim& frontier) {
   Parts parts;
-  const Dim frontier = IndexSpace::variable(IndexVariable::Row) + made.space().past() -
-                       IndexSpace::variable(IndexVariable::Key);
   ExprRef causal = made.atLeastZero(frontier);
   parts.isCausal = causal->is(Kind::True) && !seen->is(Kind::False);
   parts.hidesLaterKeys = made.implies(seen, causal);
@@ -81,6 +80,11 @@ Parts partition(MaskExpressions& made, ExprRef seen) {
       parts.other.push_back(part);
   }
   return parts;
+}
+
+/// Causal, and no more than that and padding.
+bool isCausal(const MaskFacts& facts) {
+  return facts.causal == Proof::Proved && facts.remaining != MaskFacts::Remaining::Other;
 }
 
 std::string joined(llvm::ArrayRef<std::string> texts) {
@@ -113,10 +117,13 @@ public:
     Parts parts;
   };
 
-  /// Those executions only in which `symbol` has the value; all of them when it is empty.
+  /// Those executions only in which `symbol` has the value, and in which `positions` counts up
+  /// along its last axis from `first`; all of them when these are empty.
   struct World {
     std::string symbol;
     Dim value;
+    const Value* positions = nullptr;
+    Dim first;
   };
 
   Reading read(const Question& question, const World& world) {
@@ -136,14 +143,16 @@ public:
       reading.meaning = meaningOf(made, element);
       reading.seen = made.negate(reading.meaning.hidden);
     }
-    Dim frontier = IndexSpace::variable(IndexVariable::Row) + question.space.past() -
-                   IndexSpace::variable(IndexVariable::Key);
+    Dim distance =
+        IndexSpace::variable(IndexVariable::Row) - IndexSpace::variable(IndexVariable::Key);
+    Dim frontier = distance + question.space.past();
     if (question.causal)
       reading.seen = made.both(reading.seen, made.atLeastZero(frontier));
     if (question.window > 0)
       reading.seen =
           made.both(reading.seen, made.atLeastZero(Dim::fixed(question.window - 1) - frontier));
-    reading.parts = partition(made, reading.seen);
+    reading.parts =
+        partition(made, reading.seen, world.positions ? distance + world.first : frontier);
     return reading;
   }
 
@@ -164,14 +173,17 @@ public:
   }
 
   MaskFacts facts(const Question& question, const World& world);
-  std::optional<MaskFacts> factsByCases(const Question& question);
+  /// In the executions of `given`, which fixes no symbol.
+  std::optional<MaskFacts> factsByCases(const Question& question, const World& given);
+  std::optional<MaskFacts::IfCounting> causalIfCounting(const Question& question);
+  std::string sameExtents(const Question& question, World world, MaskFacts& facts);
 
 private:
   /// What one graph's execution implies holds for its own masks only.
   struct Entry {
     const Graph* graph;
     IndexSpace space;
-    std::string symbol;
+    World world;
     bool assuming;
     std::unique_ptr<MaskReader> reader;
   };
@@ -179,13 +191,16 @@ private:
   MaskReader& readerFor(const Question& question, const World& world, bool assuming) {
     const Graph* graph = question.mask ? &question.mask->graph() : nullptr;
     for (Entry& entry : readers)
-      if (entry.graph == graph && entry.assuming == assuming && entry.symbol == world.symbol &&
-          entry.space == question.space)
+      if (entry.graph == graph && entry.assuming == assuming &&
+          entry.world.symbol == world.symbol && entry.world.positions == world.positions &&
+          entry.world.first == world.first && entry.space == question.space)
         return *entry.reader;
-    readers.push_back({graph, question.space, world.symbol, assuming,
+    readers.push_back({graph, question.space, world, assuming,
                        std::make_unique<MaskReader>(question.space, assuming)});
     if (!world.symbol.empty())
       readers.back().reader->fix(world.symbol, world.value);
+    if (world.positions)
+      readers.back().reader->count(*world.positions, world.first);
     return *readers.back().reader;
   }
 
@@ -207,9 +222,6 @@ MaskAnalysis::Question maskQuestion(const Node& sdpa) {
   // With lengths of their own, batch rows have frontiers of their own.
   if (sdpa.operand(5))
     keys = Dim::unknown();
-  // With past_length the first row does not stand behind all keys but its own.
-  if (sdpa.operand(5))
-    keys = Dim::unknown();
   return {sdpa.operand(3), IndexSpace(extent(0, 0), extent(0, 1), extent(0, 2), keys),
           sdpa.intAttr("causal", 0) != 0, sdpa.intAttr("window", 0)};
 }
@@ -219,15 +231,74 @@ MaskFacts MaskAnalysis::factsOf(const Node& sdpa) { return facts(maskQuestion(sd
 MaskFacts MaskAnalysis::facts(const Question& question) {
   MaskFacts facts = impl->facts(question, {});
   if (facts.causal == Proof::Unproven && question.mask && !question.space.past().isUnknown())
-    if (std::optional<MaskFacts> split = impl->factsByCases(question))
+    if (std::optional<MaskFacts> split = impl->factsByCases(question, {}))
       return std::move(*split);
+  if (facts.causal == Proof::Unproven && question.mask && !question.space.past().isUnknown())
+    facts.causalIf = impl->causalIfCounting(question);
   return facts;
 }
 
-/// An extent that is broadcast to another one is 1 or the same: what holds in both cases holds.
-std::optional<MaskFacts> MaskAnalysis::Impl::factsByCases(const Question& question) {
+/// A mask as long as another input than the keys come from might be broadcast over them. Where it
+/// is causal if it is not: the equation of extents, with the facts then; "" otherwise.
+std::string MaskAnalysis::Impl::sameExtents(const Question& question, World world,
+                                            MaskFacts& facts) {
   llvm::SmallVector<MaskReader::Choice, 4> choices =
-      llvm::to_vector<4>(readerFor(question, {}, true).broadcastChoices());
+      llvm::to_vector<4>(readerFor(question, world, true).broadcastChoices());
+  for (const MaskReader::Choice& choice : choices) {
+    std::optional<std::string> symbol = symbolOf(choice.from);
+    if (!symbol || choice.to.isUnknown() || llvm::is_contained(choice.to.symbols(), *symbol) ||
+        !(question.space.where(*symbol, choice.to) == question.space))
+      continue;
+    world.symbol = *symbol;
+    world.value = choice.to;
+    MaskFacts same = this->facts(question, world);
+    if (!isCausal(same))
+      continue;
+    facts = std::move(same);
+    return fmt::format(" and {} = {}", choice.from, choice.to);
+  }
+  return "";
+}
+
+/// Tries inputs that hold an integer for each row. Only what the mask compares comes from them, so
+/// that a proof for any first position is one for the past's length, too; where the graph compares
+/// rows by their place as well, the first position is T - S.
+std::optional<MaskFacts::IfCounting>
+MaskAnalysis::Impl::causalIfCounting(const Question& question) {
+  const Reading plain = read(question, {});
+  if (!plain.meaning.isUnderstood)
+    return std::nullopt;
+  const Dim& rows = question.space.extent(IndexVariable::Row);
+  for (const Value* input : inputsOf(plain.parts.other)) {
+    const TensorType& type = input->type();
+    if (!holdsIndices(type.elementType()) || !type.hasRank() || type.rank() == 0 ||
+        type.rank() > 2 || !type.dim(-1).isKnownEqual(rows))
+      continue;
+    const Dim anyFirst = Dim::symbol("\x01"
+                                     "first");
+    for (const Dim& first : {anyFirst, question.space.past()}) {
+      const World world{"", {}, input, first};
+      MaskFacts facts = this->facts(question, world);
+      std::string condition =
+          fmt::format("{}[{}] = {}i", input->name(), type.rank() == 1 ? "i" : "b, i",
+                      first.value() == 0 ? "" : "P + ");
+      if (!isCausal(facts))
+        if (std::optional<MaskFacts> split = factsByCases(question, world))
+          facts = std::move(*split);
+      if (!isCausal(facts))
+        condition += sameExtents(question, world, facts);
+      if (isCausal(facts))
+        return MaskFacts::IfCounting{input, condition, facts.window};
+    }
+  }
+  return std::nullopt;
+}
+
+/// An extent that is broadcast to another one is 1 or the same: what holds in both cases holds.
+std::optional<MaskFacts> MaskAnalysis::Impl::factsByCases(const Question& question,
+                                                          const World& given) {
+  llvm::SmallVector<MaskReader::Choice, 4> choices =
+      llvm::to_vector<4>(readerFor(question, given, true).broadcastChoices());
   for (const MaskReader::Choice& choice : choices) {
     std::optional<std::string> one = symbolOf(choice.from);
     std::optional<std::string> none = symbolOf(choice.to - choice.from);
@@ -235,7 +306,11 @@ std::optional<MaskFacts> MaskAnalysis::Impl::factsByCases(const Question& questi
       continue;
     MaskFacts merged;
     bool isProved = true;
-    for (const World& world : {World{*one, Dim::fixed(1)}, World{*none, Dim::fixed(0)}}) {
+    for (World world : {World{*one, Dim::fixed(1), given.positions, {}},
+                        World{*none, Dim::fixed(0), given.positions, {}}}) {
+      world.first = given.first.substitute([&](llvm::StringRef name) {
+        return name == world.symbol ? std::optional<Dim>(world.value) : std::nullopt;
+      });
       Question narrowed = question;
       narrowed.space = question.space.where(world.symbol, world.value);
       if (narrowed.space.past().isUnknown())

@@ -5,6 +5,7 @@
 #include "passes/analysis/mask_expression.h"
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace kvopt {
@@ -32,6 +33,16 @@ struct MaskFacts {
   bool hidesLaterKeys = false;
   /// Where causal is refuted: a row that sees too much or too little.
   std::string counterExample;
+  /// Where causal is unproven: it holds in those executions in which the graph input `positions`
+  /// counts the new tokens on from the earlier ones. P is then what the first row is fed, which in
+  /// a cache of static capacity is not T - S. The mask may have to be as long as the keys, too. All
+  /// other facts hold without the condition.
+  struct IfCounting {
+    const Value* positions = nullptr;
+    std::string text;   ///< `position_ids[b, i] = P + i and total = past + sequence`
+    int64_t window = 0; ///< as below
+  };
+  std::optional<IfCounting> causalIf;
   /// Proved: row i sees only keys with i + P - j < window. 0 when no window was proved.
   int64_t window = 0;
 

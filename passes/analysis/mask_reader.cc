@@ -78,6 +78,8 @@ ExprRef MaskReader::read(const Value& value, ExprList asked) {
 ExprRef MaskReader::leaf(const Place& place) { return made.leaf(place.value, place.index); }
 
 ExprRef MaskReader::compute(const Place& place) {
+  if (&place.value == counting && !place.index.empty() && place.index.back()->is(Kind::Integer))
+    return made.integer(countingFrom + place.index.back()->dim);
   if (ExprRef answer = known(place))
     return answer;
   if (const TensorData* data = place.value.constant())

@@ -29,6 +29,13 @@ public:
     fixedValue = std::move(value);
   }
 
+  /// Makes this a reader of those executions only in which each row of the graph input counts up:
+  /// its element at index k of the last axis is `first` + k. Before anything is read.
+  void count(const Value& input, Dim first) {
+    counting = &input;
+    countingFrom = std::move(first);
+  }
+
   /// In every execution `from` is 1 or `to`: extents that were broadcast.
   struct Choice {
     Dim from;
@@ -66,6 +73,8 @@ private:
   ExprRef moved(const Place& place);
   ExprRef transpose(const Place& place);
   ExprRef squeeze(const Place& place, bool insert);
+  /// Of the longer shape: which axes a Squeeze removes or an Unsqueeze inserts.
+  std::optional<llvm::SmallVector<bool, 8>> extraAxes(const Node& node, bool insert);
   ExprRef reshape(const Place& place);
   ExprRef tile(const Place& place);
   ExprRef slice(const Place& place);
@@ -121,6 +130,8 @@ private:
   llvm::SmallVector<Choice, 4> choices;
   std::string fixedSymbol;
   Dim fixedValue;
+  const Value* counting = nullptr;
+  Dim countingFrom;
   bool mayAssume = true;
   /// Above 0 where the index may lie outside of the tensor, or is not one of all b, h, i, j.
   unsigned shifts = 0;

@@ -128,16 +128,15 @@ ExprRef MaskReader::transpose(const Place& place) {
 }
 
 /// Unsqueeze (`insert`) or Squeeze.
-ExprRef MaskReader::squeeze(const Place& place, bool insert) {
-  const Value& data = *place.node->operand(0);
-  const TensorType& longer = insert ? place.value.type() : data.type();
+std::optional<llvm::SmallVector<bool, 8>> MaskReader::extraAxes(const Node& node, bool insert) {
+  const TensorType& longer = insert ? node.results()[0].type() : node.operand(0)->type();
   unsigned rank = longer.rank();
   llvm::SmallVector<bool, 8> isExtra(rank, false);
   std::optional<llvm::SmallVector<int64_t, 8>> axes;
-  if (auto attribute = place.node->intsAttr("axes"))
+  if (auto attribute = node.intsAttr("axes"))
     axes.emplace(attribute->begin(), attribute->end());
-  else if (place.node->operand(1))
-    axes = constants(place.node->operand(1));
+  else if (node.operand(1))
+    axes = constants(node.operand(1));
   else if (!insert) {
     axes.emplace();
     for (unsigned axis = 0; axis < rank; ++axis)
@@ -145,21 +144,29 @@ ExprRef MaskReader::squeeze(const Place& place, bool insert) {
         axes->push_back(axis);
   }
   if (!axes)
-    return nullptr;
+    return std::nullopt;
   for (int64_t axis : *axes) {
     auto normal = normalizedAxis(axis, rank);
     if (!normal)
-      return nullptr;
+      return std::nullopt;
     isExtra[*normal] = true;
   }
+  return isExtra;
+}
+
+ExprRef MaskReader::squeeze(const Place& place, bool insert) {
+  const Value& data = *place.node->operand(0);
+  auto isExtra = extraAxes(*place.node, insert);
+  if (!isExtra)
+    return nullptr;
   ExprVector index;
   unsigned next = 0;
-  for (unsigned axis = 0; axis < rank; ++axis) {
-    if (insert && !isExtra[axis] && axis < place.index.size())
+  for (unsigned axis = 0; axis < isExtra->size(); ++axis) {
+    if (insert && !(*isExtra)[axis] && axis < place.index.size())
       index.push_back(place.index[axis]);
-    if (!insert && isExtra[axis])
+    if (!insert && (*isExtra)[axis])
       index.push_back(made.number(0));
-    if (!insert && !isExtra[axis]) {
+    if (!insert && !(*isExtra)[axis]) {
       if (next == place.index.size())
         return nullptr;
       index.push_back(place.index[next++]);
@@ -243,68 +250,6 @@ ExprRef MaskReader::tile(const Place& place) {
   return read(data, index);
 }
 
-MaskReader::Window MaskReader::windowOf(const Node& node, unsigned axis) {
-  const TensorType& type = node.operand(0)->type();
-  Window whole{Dim::fixed(0), modelDim(type.shape()[axis]), 1, true};
-  Window none{Dim::unknown(), Dim::unknown(), 0, false};
-  unsigned rank = type.rank();
-  auto positionOf = [&](llvm::ArrayRef<int64_t> axes) -> int64_t {
-    for (size_t k = 0; k < axes.size(); ++k)
-      if (normalizedAxis(axes[k], rank) == axis)
-        return static_cast<int64_t>(k);
-    return -1;
-  };
-  Window window;
-  if (auto starts = node.intsAttr("starts")) { // before opset 10
-    auto ends = node.intsAttr("ends");
-    auto axes = node.intsAttr("axes");
-    int64_t position = axes                    ? positionOf(*axes)
-                       : axis < starts->size() ? static_cast<int64_t>(axis)
-                                               : -1;
-    if (position < 0)
-      return whole;
-    auto at = static_cast<size_t>(position);
-    if (!ends || at >= starts->size() || at >= ends->size())
-      return none;
-    window = {Dim::fixed((*starts)[at]), Dim::fixed((*ends)[at]), 1, false};
-  } else {
-    const Value* startList = node.operand(1);
-    if (!startList || !startList->type().hasRank())
-      return none;
-    int64_t position = -1;
-    if (node.operand(3)) {
-      auto axes = constants(node.operand(3));
-      if (!axes)
-        return none;
-      position = positionOf(*axes);
-    } else {
-      auto count = startList->type().dim(0).value();
-      if (!count)
-        return none;
-      position = axis < *count ? static_cast<int64_t>(axis) : -1;
-    }
-    if (position < 0)
-      return whole;
-    auto start = integerAt(startList, position);
-    auto end = integerAt(node.operand(2), position);
-    auto step = node.operand(4) ? integerAt(node.operand(4), position) : Dim::fixed(1);
-    if (!start || !step || !step->value() || *step->value() < 1)
-      return none;
-    window = {*start, end.value_or(Dim::unknown()), *step->value(), false};
-  }
-  auto fromEnd = [&](Dim& bound) {
-    if (!space().isNonNegative(-bound - Dim::fixed(1)))
-      return;
-    bound = bound + whole.end;
-  };
-  fromEnd(window.start);
-  fromEnd(window.end);
-  // An element exists, so a start within or beyond the extent was not moved; one before 0 was.
-  if (!space().isNonNegative(window.start))
-    return none;
-  return window;
-}
-
 ExprRef MaskReader::slice(const Place& place) {
   const Value& data = *place.node->operand(0);
   if (data.type().rank() != place.index.size())
@@ -334,137 +279,6 @@ ExprRef MaskReader::slice(const Place& place) {
   return read(data, index);
 }
 
-Dim MaskReader::slicedExtent(const Node& node, unsigned axis, unsigned depth) {
-  Window window = windowOf(node, axis);
-  const Dim extent = extentOf(*node.operand(0), axis, depth + 1);
-  if (window.isWhole)
-    return extent;
-  if (window.step != 1 || window.end.isUnknown() || !extent.value() ||
-      !space().isNonNegative(window.end - window.start))
-    return Dim::unknown();
-  if (!window.end.isKnownLessEqual(extent)) {
-    if (!mayAssume)
-      return Dim::unknown();
-    assumed.push_back({window.end, extent});
-  }
-  return window.end - window.start;
-}
-
-Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
-  constexpr unsigned maxDepth = 12;
-  if (!value.type().hasRank() || axis >= value.type().rank())
-    return Dim::unknown();
-  Dim declared = modelDim(value.type().shape()[axis]);
-  const Node* node = value.producer();
-  if (!declared.isUnknown() || !node || !node->op().isOnnx() || depth == maxDepth)
-    return declared;
-  llvm::StringRef op = node->op().type();
-  unsigned rank = value.type().rank();
-  auto isSameRank = [&](const Value* operand) {
-    return operand && operand->type().hasRank() && operand->type().rank() == rank;
-  };
-  if (op == "Tile" && isSameRank(node->operand(0))) {
-    auto repeats = integerAt(node->operand(1), axis);
-    return repeats && isOne(*repeats) ? extentOf(*node->operand(0), axis, depth + 1) : declared;
-  }
-  if (op == "Expand" && node->operand(1) && node->operand(1)->type().dim(0).value() == rank) {
-    auto target = integerAt(node->operand(1), axis);
-    return target && target->isKnownEqual(space().extent(IndexVariable::Key)) ? *target : declared;
-  }
-  if (op == "Slice")
-    return isSameRank(node->operand(0)) ? slicedExtent(*node, axis, depth) : declared;
-  bool isElementwise = llvm::StringSwitch<bool>(op)
-                           .Cases("Where", "And", "Or", "Not", "Cast", "Add", "Sub", "Mul", true)
-                           .Cases("Identity", "Neg", "Xor", "Max", "Min", "Div", true)
-                           .Cases("Equal", "Less", "LessOrEqual", "Greater", true)
-                           .Cases("GreaterOrEqual", "Clip", "Pow", true)
-                           .Default(false);
-  if (!isElementwise)
-    return declared;
-  Dim extent = Dim::fixed(1);
-  bool isCommon = true;
-  for (const Use& use : node->operands()) {
-    if (!use.value() || !use.value()->type().hasRank() || use.value()->type().rank() > rank)
-      return declared;
-    unsigned skipped = rank - use.value()->type().rank();
-    if (axis < skipped)
-      continue;
-    Dim own = extentOf(*use.value(), axis - skipped, depth + 1);
-    // Next to T (or S) any other extent is T (or S), or 1; where T is 1, the only index is 0, and
-    // other extents do not matter to who reads there.
-    if (own.isKnownEqual(space().extent(IndexVariable::Key)) ||
-        own.isKnownEqual(space().extent(IndexVariable::Row)))
-      return own;
-    if (isOne(own))
-      continue;
-    isCommon &= !own.isUnknown() && (isOne(extent) || extent.isKnownEqual(own));
-    extent = own;
-  }
-  return isCommon ? extent : declared;
-}
-
-bool MaskReader::assumptionsHold() const {
-  return llvm::all_of(assumed, [&](const Bound& bound) {
-    return llvm::any_of(granted, [&](const Bound& grant) {
-      return bound.smaller.isKnownLessEqual(grant.smaller) &&
-             grant.larger.isKnownLessEqual(bound.larger);
-    });
-  });
-}
-
-/// An index that is read for all b, h, i and j does not leave the extent, or the graph would fail.
-void MaskReader::learnFrom(ExprRef index, const Dim& extent) {
-  Dim known = modelDim(extent);
-  if (shifts != 0 || !index->is(Kind::Integer) || index->variables == noIndices ||
-      known.isUnknown() || !space().isNonNegative(index->dim))
-    return;
-  if (std::optional<Dim> last = space().largest(index->dim))
-    made.learnNonNegative(known - *last - Dim::fixed(1));
-}
-
-ExprRef MaskReader::gather(const Place& place) {
-  const Value& data = *place.node->operand(0);
-  const Value* indices = place.node->operand(1);
-  unsigned rank = data.type().rank();
-  auto axis = normalizedAxis(place.node->intAttr("axis", 0), rank);
-  if (!axis || !indices || !indices->type().hasRank())
-    return nullptr;
-  unsigned indexRank = indices->type().rank();
-  if (rank - 1 + indexRank != place.index.size())
-    return nullptr;
-  ExprRef position = read(*indices, place.index.slice(*axis, indexRank));
-  learnFrom(position, data.type().shape()[*axis]);
-  ExprVector index(place.index.begin(), place.index.begin() + *axis);
-  index.push_back(wrapped(position, data.type().shape()[*axis]));
-  llvm::append_range(index, place.index.drop_front(*axis + indexRank));
-  return read(data, index);
-}
-
-ExprRef MaskReader::gatherND(const Place& place) {
-  const Value& data = *place.node->operand(0);
-  const Value* indices = place.node->operand(1);
-  if (!indices || !indices->type().hasRank() || indices->type().rank() == 0 ||
-      place.node->intAttr("batch_dims", 0) != 0)
-    return nullptr;
-  unsigned outer = indices->type().rank() - 1;
-  auto width = indices->type().dim(-1).value();
-  unsigned rank = data.type().rank();
-  if (!width || *width < 1 || *width > rank || outer > place.index.size() ||
-      rank - static_cast<unsigned>(*width) != place.index.size() - outer)
-    return nullptr;
-  ExprVector at(place.index.begin(), place.index.begin() + outer);
-  at.push_back(nullptr);
-  ExprVector index;
-  for (unsigned axis = 0; axis < *width; ++axis) {
-    at.back() = made.number(axis);
-    ExprRef position = read(*indices, at);
-    learnFrom(position, data.type().shape()[axis]);
-    index.push_back(wrapped(position, data.type().shape()[axis]));
-  }
-  llvm::append_range(index, place.index.drop_front(outer));
-  return read(data, index);
-}
-
 ExprRef MaskReader::concat(const Place& place) {
   auto axis = normalizedAxis(place.node->intAttr("axis", 0), place.value.type().rank());
   if (!axis || !place.index[*axis]->is(Kind::Integer))
@@ -477,7 +291,7 @@ ExprRef MaskReader::concat(const Place& place) {
         use.value()->type().rank() != place.index.size())
       return nullptr;
     starts.push_back(start);
-    start = start + modelDim(use.value()->type().shape()[*axis]);
+    start = start + extentOf(*use.value(), static_cast<unsigned>(*axis));
     if (start.isUnknown() && use.operandIndex() + 1 != place.node->operands().size())
       return nullptr;
   }
@@ -540,50 +354,4 @@ ExprRef MaskReader::pad(const Place& place) {
 }
 
 /// An update of a whole block, whose indices count up from 0 on every axis.
-ExprRef MaskReader::scatterND(const Place& place) {
-  const Value& data = *place.node->operand(0);
-  const Value* indices = place.node->operand(1);
-  const Value* updates = place.node->operand(2);
-  unsigned rank = data.type().rank();
-  if (!indices || !updates || !indices->type().hasRank() || !updates->type().hasRank() ||
-      place.node->stringAttr("reduction", "none") != "none")
-    return nullptr;
-  unsigned outer = updates->type().rank();
-  if (indices->type().rank() != outer + 1 || indices->type().dim(-1).value() != rank ||
-      outer != rank)
-    return nullptr;
-  // The update at [i0, i1, …] goes to [i0, i1, …]; asked at the place's own index.
-  ExprVector at(place.index.begin(), place.index.end());
-  at.push_back(nullptr);
-  ExprRef isUpdated = made.boolean(true);
-  for (unsigned axis = 0; axis < rank; ++axis) {
-    Dim extent = modelDim(updates->type().shape()[axis]);
-    if (!place.index[axis]->is(Kind::Integer) || extent.isUnknown() ||
-        !countsUp(*indices, axis, rank))
-      return nullptr;
-    isUpdated =
-        made.both(isUpdated, made.atLeastZero(extent - place.index[axis]->dim - Dim::fixed(1)));
-  }
-  ++shifts;
-  ExprRef update = read(*updates, place.index);
-  --shifts;
-  return made.select(isUpdated, update, read(data, place.index));
-}
-
-/// Whether the last axis of `indices` at position `axis` holds the index on `axis` itself.
-bool MaskReader::countsUp(const Value& indices, unsigned axis, unsigned rank) {
-  ExprVector at;
-  for (unsigned k = 0; k < rank; ++k)
-    at.push_back(made.integer(Dim::symbol("\x01"
-                                          "at" +
-                                          std::to_string(k))));
-  at.push_back(made.number(axis));
-  // An axis of one element is at 0.
-  ExprRef own = isOne(modelDim(indices.type().shape()[axis])) ? made.number(0) : at[axis];
-  ++shifts;
-  bool isOwn = read(indices, at) == own;
-  --shifts;
-  return isOwn;
-}
-
 } // namespace kvopt

@@ -16,6 +16,7 @@
 // key would count as much as one of score -softcap.
 #include "runtime/attention_heads.h"
 #include "runtime/attention_scores.h"
+#include "runtime/element_dispatch.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
 
@@ -127,7 +128,34 @@ llvm::Expected<Extents> keyLengths(KernelContext& context, const AttentionOperan
 struct Storage {
   Extents lengths;
   TensorView mask;
+  TensorView addedMask;
 };
+
+/// The mask, in f32 where it is of a type that attention does not read; what f32 cannot hold is the
+/// largest or lowest number that it holds. Null when absent.
+llvm::Expected<const TensorView*> readableMask(KernelContext& context, TensorView& storage) {
+  const TensorView* mask = context.input(3);
+  if (!mask || (mask->element != ElementType::Double && !isInteger(mask->element)))
+    return mask;
+  auto memory = context.scratch(static_cast<size_t>(mask->elementCount()) * sizeof(float));
+  if (!memory)
+    return memory.takeError();
+  storage = TensorView::contiguous(ElementType::Float, mask->shape, memory->data());
+  constexpr auto most = static_cast<double>(std::numeric_limits<float>::max());
+  llvm::Error error =
+      dispatch(NumericTypes(), context, mask->element, [&](auto tag) -> llvm::Error {
+        using T = typename decltype(tag)::Type;
+        for (int64_t i = 0; i < mask->elementCount(); ++i) {
+          const auto value = static_cast<double>(load(mask->as<T>()[i]));
+          storage.as<float>()[i] =
+              static_cast<float>(std::isfinite(value) ? std::clamp(value, -most, most) : value);
+        }
+        return llvm::Error::success();
+      });
+  if (error)
+    return error;
+  return &storage;
+}
 
 /// Causal frontier, lengths and mask.
 llvm::Error hideKeys(KernelContext& context, int64_t pastRows, AttentionOperands& operands,
@@ -143,7 +171,10 @@ llvm::Error hideKeys(KernelContext& context, int64_t pastRows, AttentionOperands
     storage.lengths = std::move(*lengths);
     operands.totalLengths = storage.lengths;
   }
-  operands.mask = context.input(3);
+  auto given = readableMask(context, storage.addedMask);
+  if (!given)
+    return given.takeError();
+  operands.mask = *given;
   if (operands.mask)
     if (llvm::Error error = checkMaskShape(context, operands))
       return error;

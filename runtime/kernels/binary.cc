@@ -1,5 +1,8 @@
 // Elementwise arithmetic of two or more operands under broadcasting: Add, Sub, Mul, Div, Mod, Pow,
 // Min, Max.
+//
+// Versions: Add, Sub, Mul, Div and Pow from opset 7 (before, attributes asked for broadcasting),
+// Min and Max from 8, Mod from 10. Later versions add element types only.
 #include "runtime/broadcast.h"
 #include "runtime/element_dispatch.h"
 
@@ -197,7 +200,6 @@ llvm::Error max(KernelContext& context) { return fold(context, std::greater<>())
 } // namespace
 
 void register_binary(KernelRegistry& registry) {
-  // Before opset 7, broadcasting was asked for by attributes.
   registry.add("Add", 7, add);
   registry.add("Sub", 7, sub);
   registry.add("Mul", 7, mul);

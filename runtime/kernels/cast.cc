@@ -1,4 +1,6 @@
 // Cast and CastLike: y = x in another element type.
+//
+// Versions: Cast from opset 6 (before, text named the type), CastLike from 15.
 #include "runtime/element_dispatch.h"
 
 #include <cmath>
@@ -73,7 +75,6 @@ llvm::Error castLike(KernelContext& context) { return castTo(context, context.in
 } // namespace
 
 void register_cast(KernelRegistry& registry) {
-  // Opsets before 6 name the type in text.
   registry.add("Cast", 6, cast);
   registry.add("CastLike", 15, castLike);
 }

@@ -1,4 +1,6 @@
 // Clip: y = min(max(x, low), high); NaN stays NaN.
+//
+// Versions: bounds are attributes in opsets 6 to 10, optional operands from 11.
 #include "runtime/element_dispatch.h"
 
 namespace kvopt {

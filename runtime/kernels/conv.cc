@@ -5,6 +5,8 @@
 //               - pad…]          g = m / (M/group); positions outside of X count 0
 //
 // f32 sums for 16-bit operands, double ones for f32.
+//
+// Versions: every opset.
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"
 

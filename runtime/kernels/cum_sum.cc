@@ -1,5 +1,7 @@
 // CumSum: y[i] = sum of x[j] over j <= i along one axis; exclusive: j < i; reverse: from the end.
 // Sums of f32 are kept in double, those of the 16-bit floats in f32, and rounded once an element.
+//
+// Versions: from opset 11.
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"
 

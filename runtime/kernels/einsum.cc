@@ -4,6 +4,8 @@
 //
 // "..." stands for axes that broadcast. An axis of extent 1 repeats; a letter that an operand has
 // twice walks its diagonal. Without "->" the result has the letters that occur once, in order.
+//
+// Versions: from opset 12.
 #include "runtime/blas.h"
 #include "runtime/broadcast.h"
 #include "runtime/element_dispatch.h"

@@ -1,4 +1,6 @@
 // Operators that read at positions given by an operand: Gather, GatherElements.
+//
+// Versions: Gather in every opset, GatherElements from 11.
 #include "runtime/element_dispatch.h"
 #include "runtime/element_offsets.h"
 #include "runtime/integer_input.h"
@@ -15,7 +17,7 @@ llvm::Error gather(KernelContext& context) {
   llvm::Expected<unsigned> axis = axisOf(context, context.node().intAttr("axis", 0), x.rank());
   if (!axis)
     return axis.takeError();
-  llvm::Expected<Extents> indices = integersOf(context, 1);
+  auto indices = integerListOf(context, 1);
   if (!indices)
     return indices.takeError();
   for (int64_t& index : *indices) {
@@ -48,7 +50,7 @@ llvm::Error gather(KernelContext& context) {
 llvm::Error gatherElements(KernelContext& context) {
   const TensorView& x = context.in(0);
   const TensorView& positions = context.in(1);
-  llvm::Expected<Extents> offsets = elementOffsets(context, x);
+  auto offsets = elementOffsets(context, x);
   if (!offsets)
     return offsets.takeError();
   llvm::Expected<TensorView> y = context.output(0, x.element, positions.shape);

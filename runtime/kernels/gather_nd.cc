@@ -1,6 +1,8 @@
 // GatherND: with b = batch_dims and n the last extent of indices,
 //
 //   y[i_0 … i_{q-2}, …] = data[i_0 … i_{b-1}, indices[i_0 … i_{q-2}, 0 … n-1], …]
+//
+// Versions: from opset 11; batch_dims from 12.
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"
 
@@ -34,7 +36,7 @@ llvm::Error gatherNd(KernelContext& context) {
   auto output = context.output(0, data.element, shape);
   if (!output)
     return output.takeError();
-  auto positions = integersOf(context, 1);
+  auto positions = integerListOf(context, 1);
   if (!positions)
     return positions.takeError();
   auto width = static_cast<int64_t>(byteWidth(data.element).value_or(0));

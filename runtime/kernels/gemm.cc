@@ -1,4 +1,6 @@
 // Gemm: Y = alpha * A' * B' + beta * C, where ' transposes if transA or transB, C broadcast to Y.
+//
+// Versions: from opset 7 (before, an attribute asked for broadcasting); C is optional from 11.
 #include "runtime/broadcast.h"
 #include "runtime/float_operand.h"
 #include "runtime/linear/linear.h"

@@ -2,6 +2,8 @@
 //
 //   ConstantOfShape   y[…] = value for the shape the operand lists
 //   Range             y[i] = start + i * delta, max(0, ceil((limit - start) / delta)) elements
+//
+// Versions: ConstantOfShape from opset 9, Range from 11.
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"
 

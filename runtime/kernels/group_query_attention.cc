@@ -85,7 +85,7 @@ struct Lengths {
 };
 
 llvm::Expected<Lengths> lengthsOf(KernelContext& context, int64_t batches, int64_t rows) {
-  auto given = integersOf(context, SequenceLengths);
+  auto given = integerListOf(context, SequenceLengths);
   if (!given)
     return given.takeError();
   auto longest = integerOf(context, TotalLength);
@@ -114,17 +114,21 @@ llvm::Expected<Lengths> lengthsOf(KernelContext& context, int64_t batches, int64
 }
 
 /// The position of every [b, s].
-llvm::Expected<Extents> positionsOf(KernelContext& context, const Lengths& lengths, int64_t rows) {
+llvm::Expected<IntegerList> positionsOf(KernelContext& context, const Lengths& lengths,
+                                        int64_t rows) {
   if (context.has(PositionIds)) {
-    auto given = integersOf(context, PositionIds);
+    auto given = integerListOf(context, PositionIds);
     if (given && given->size() != lengths.past.size() * static_cast<size_t>(rows))
       return context.error("position_ids must be [B,S]");
     return given;
   }
-  Extents positions;
+  auto positions = scratchIntegers(context, lengths.past.size() * static_cast<size_t>(rows));
+  if (!positions)
+    return positions;
+  int64_t* next = positions->data();
   for (int64_t past : lengths.past)
     for (int64_t row = 0; row < rows; ++row)
-      positions.push_back(past + row);
+      *next++ = past + row;
   return positions;
 }
 

@@ -1,4 +1,6 @@
 // If: one of two subgraphs, which read what they need from the graphs around them.
+//
+// Versions: every opset.
 #include "runtime/kernel.h"
 
 namespace kvopt {

@@ -1,5 +1,7 @@
 // MatMul: C[…,m,n] = sum_k A[…,m,k] B[…,k,n], batch axes broadcast, a 1-D operand taken as a row
 // (A) or a column (B) whose axis is dropped from the result.
+//
+// Versions: every opset.
 #include "runtime/broadcast.h"
 #include "runtime/element_dispatch.h"
 #include "runtime/float_operand.h"

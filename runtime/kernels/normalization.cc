@@ -2,6 +2,10 @@
 //
 //   LayerNormalization             y = (x - mean) / sqrt(variance + epsilon) * scale + bias
 //   RMSNormalization, Simplified…  y = x / sqrt(mean(x²) + epsilon) * scale
+//
+// Versions: LayerNormalization in every opset (it entered ONNX at 17; ONNX Runtime's own stands in
+// the same domain before), RMSNormalization from 23, SimplifiedLayerNormalization, which is ONNX
+// Runtime's, in every opset.
 #include "runtime/broadcast.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
@@ -12,22 +16,43 @@
 namespace kvopt {
 namespace {
 
-/// An operand under the shape of the normalised axes, as f32; null when absent.
-llvm::Expected<const float*> alongAxes(KernelContext& context, unsigned operand,
-                                       llvm::ArrayRef<int64_t> axes) {
+/// Elements as the numbers that are computed with, which are doubles for doubles and else floats.
+template <class T>
+llvm::Expected<const T*> numbersOf(KernelContext& context, const TensorView& tensor) {
+  if constexpr (std::is_same_v<T, float>)
+    return floatsOf(context, tensor);
+  else if (tensor.element != ElementType::Double)
+    return context.error("operands have different element types");
+  else
+    return static_cast<const T*>(tensor.as<double>());
+}
+
+template <class T> llvm::Expected<T*> resultOf(KernelContext& context, const TensorView& output) {
+  if constexpr (std::is_same_v<T, float>)
+    return floatResult(context, output);
+  else if (output.element != ElementType::Double)
+    return context.error("operands have different element types");
+  else
+    return output.as<double>();
+}
+
+/// An operand under the shape of the normalised axes; null when absent.
+template <class T>
+llvm::Expected<const T*> alongAxes(KernelContext& context, unsigned operand,
+                                   llvm::ArrayRef<int64_t> axes) {
   const TensorView* view = context.input(operand);
   if (!view)
     return nullptr;
   if (!broadcastsTo(view->shape, axes))
     return context.error(
         fmt::format("operand {} does not broadcast to the normalised axes", operand));
-  auto values = floatsOf(context, *view);
+  auto values = numbersOf<T>(context, *view);
   if (!values || view->elementCount() == product(axes))
     return values;
-  auto memory = context.scratch(static_cast<size_t>(product(axes)) * sizeof(float));
+  auto memory = context.scratch(static_cast<size_t>(product(axes)) * sizeof(T));
   if (!memory)
     return memory.takeError();
-  auto* repeated = reinterpret_cast<float*>(memory->data());
+  auto* repeated = reinterpret_cast<T*>(memory->data());
   copyStrided(axes, broadcastStrides(*view, axes), *values, repeated);
   return repeated;
 }
@@ -47,7 +72,7 @@ llvm::Error statisticResult(KernelContext& context, unsigned result, llvm::Array
   return llvm::Error::success();
 }
 
-llvm::Error normalize(KernelContext& context, bool centred) {
+template <class T> llvm::Error normalize(KernelContext& context, bool centred) {
   const TensorView& input = context.in(0);
   llvm::ArrayRef<int64_t> shape = input.shape;
   auto axis =
@@ -59,19 +84,19 @@ llvm::Error normalize(KernelContext& context, bool centred) {
   if (length == 0)
     return context.error("the normalised axes hold no elements");
   int64_t rows = product(shape.take_front(*axis));
-  auto from = floatsOf(context, input);
+  auto from = numbersOf<T>(context, input);
   if (!from)
     return from.takeError();
-  auto scale = alongAxes(context, 1, normalised);
+  auto scale = alongAxes<T>(context, 1, normalised);
   if (!scale)
     return scale.takeError();
-  auto bias = centred ? alongAxes(context, 2, normalised) : llvm::Expected<const float*>(nullptr);
+  auto bias = centred ? alongAxes<T>(context, 2, normalised) : llvm::Expected<const T*>(nullptr);
   if (!bias)
     return bias.takeError();
   auto output = context.output(0, context.in(1).element, shape);
   if (!output)
     return output.takeError();
-  auto to = floatResult(context, *output);
+  auto to = resultOf<T>(context, *output);
   if (!to)
     return to.takeError();
 
@@ -84,7 +109,8 @@ llvm::Error normalize(KernelContext& context, bool centred) {
     means[static_cast<size_t>(row)] = statistics.mean;
     inverses[static_cast<size_t>(row)] = statistics.inverseDeviation;
   });
-  storeFloats(*to, *output);
+  if constexpr (std::is_same_v<T, float>)
+    storeFloats(*to, *output);
   if (!centred)
     return statisticResult(context, 1, shape, *axis, inverses);
   if (llvm::Error error = statisticResult(context, 1, shape, *axis, means))
@@ -92,13 +118,17 @@ llvm::Error normalize(KernelContext& context, bool centred) {
   return statisticResult(context, 2, shape, *axis, inverses);
 }
 
-llvm::Error layerNormalization(KernelContext& context) { return normalize(context, true); }
-llvm::Error rmsNormalization(KernelContext& context) { return normalize(context, false); }
+llvm::Error normalizeAny(KernelContext& context, bool centred) {
+  return context.in(0).element == ElementType::Double ? normalize<double>(context, centred)
+                                                      : normalize<float>(context, centred);
+}
+
+llvm::Error layerNormalization(KernelContext& context) { return normalizeAny(context, true); }
+llvm::Error rmsNormalization(KernelContext& context) { return normalizeAny(context, false); }
 
 } // namespace
 
 void register_normalization(KernelRegistry& registry) {
-  // LayerNormalization entered ONNX at 17; ONNX Runtime's own stands in the same domain before.
   registry.add("LayerNormalization", 1, layerNormalization);
   registry.add("RMSNormalization", 23, rmsNormalization);
   registry.add("SimplifiedLayerNormalization", 1, rmsNormalization);

@@ -1,6 +1,9 @@
 // Pad: y has x with `pads[a]` elements before and `pads[n + a]` after it on axis a; negative
 // numbers cut. What is new is, by mode: constant, a value; edge, the nearest element; reflect, x
 // mirrored at its first and last element; wrap, x repeated.
+//
+// Versions: pads and value are attributes in opsets 2 to 10, operands from 11; axes from 18, the
+// mode wrap from 19.
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"
 

@@ -1,4 +1,7 @@
 // Operators with boolean results: comparisons, logic, IsNaN, IsInf.
+//
+// Versions: Not in every opset; Equal, Less, Greater, And and Or from 7 (before, attributes asked
+// for broadcasting), IsNaN from 9, IsInf from 10, LessOrEqual and GreaterOrEqual from 12.
 #include "runtime/broadcast.h"
 #include "runtime/element_dispatch.h"
 
@@ -77,7 +80,6 @@ llvm::Error isInf(KernelContext& context) {
 } // namespace
 
 void register_predicates(KernelRegistry& registry) {
-  // Before opset 7, broadcasting was asked for by attributes.
   registry.add("Equal", 7, equal);
   registry.add("Less", 7, less);
   registry.add("LessOrEqual", 12, lessOrEqual);

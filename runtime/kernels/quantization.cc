@@ -7,6 +7,9 @@
 //
 // scale and zero are one number, one for each position of `axis`, or one for each block of
 // block_size positions of it. The zero point of A is one number, that of B one for each column too.
+//
+// Versions: DequantizeLinear, QuantizeLinear and MatMulInteger from opset 10, DynamicQuantizeLinear
+// from 11; axis from 13, block_size from 21.
 #include "runtime/broadcast.h"
 #include "runtime/element_dispatch.h"
 #include "runtime/float_operand.h"

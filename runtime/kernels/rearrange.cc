@@ -1,5 +1,9 @@
 // Operators that move elements by a fixed map of positions: Transpose, Concat, Split, Slice,
 // Expand, Tile, Trilu.
+//
+// Versions: Transpose and Concat in every opset, Split from 2 (lengths are an attribute before 13,
+// num_outputs from 18), Tile from 6, Expand from 8, Slice from 10 (before, it had attributes),
+// Trilu from 14.
 #include "runtime/broadcast.h"
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"

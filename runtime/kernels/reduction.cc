@@ -5,6 +5,7 @@
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace kvopt {
@@ -132,6 +133,14 @@ template <Reduction kind> llvm::Error reduction(KernelContext& context) {
   auto output = context.output(0, input.element, shape);
   if (!output)
     return output.takeError();
+  if constexpr (kind == Reduction::Max || kind == Reduction::Min)
+    if (input.element == ElementType::Bool) {
+      auto* bytes = output->template as<uint8_t>();
+      reduce<uint8_t>(kind, input, *axes, kept, bytes);
+      std::transform(bytes, bytes + output->elementCount(), bytes,
+                     [](uint8_t byte) { return static_cast<uint8_t>(byte != 0); });
+      return llvm::Error::success();
+    }
   return dispatch(NumericTypes(), context, input.element, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     reduce<T>(kind, input, *axes, kept, output->template as<T>());

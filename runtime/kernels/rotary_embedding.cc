@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 namespace kvopt {
 namespace {
 
@@ -28,21 +30,21 @@ llvm::Error rotated(KernelContext& context, const TensorView& heads, const Rotar
 }
 
 /// The row of the caches for every [b, s].
-llvm::Expected<Extents> cacheRows(KernelContext& context, const TensorView& heads) {
+llvm::Expected<IntegerList> cacheRows(KernelContext& context, const TensorView& heads) {
   const TensorView& cosine = context.in(1);
   const int64_t count = heads.shape[0] * heads.shape[2];
   if (!context.has(3)) {
     if (cosine.rank() != 3 || cosine.shape[0] != heads.shape[0] ||
         cosine.shape[1] != heads.shape[2])
       return context.error("without position_ids the caches must be [B,S,rotary/2]");
-    Extents rows;
-    for (int64_t row = 0; row < count; ++row)
-      rows.push_back(row);
+    auto rows = scratchIntegers(context, static_cast<size_t>(count));
+    if (rows)
+      std::iota(rows->begin(), rows->end(), int64_t{0});
     return rows;
   }
   if (cosine.rank() != 2)
     return context.error("with position_ids the caches must be [positions,rotary/2]");
-  auto positions = integersOf(context, 3);
+  auto positions = integerListOf(context, 3);
   if (positions && static_cast<int64_t>(positions->size()) != count)
     return context.error("position_ids must be [B,S]");
   return positions;
@@ -73,23 +75,26 @@ llvm::Error rotaryEmbedding(KernelContext& context) {
 }
 
 /// The position of every [b, s].
-llvm::Expected<Extents> contribPositions(KernelContext& context, const TensorView& heads) {
+llvm::Expected<IntegerList> contribPositions(KernelContext& context, const TensorView& heads) {
   const int64_t batches = heads.shape[0];
   const int64_t rows = heads.shape[2];
-  auto given = integersOf(context, 1);
+  auto given = integerListOf(context, 1);
   if (!given)
     return given;
   if (context.in(1).rank() == 2 && static_cast<int64_t>(given->size()) == batches * rows)
     return given;
   if (given->size() != 1)
     return context.error("position_ids must be [B,S] or one number");
-  Extents positions;
+  auto positions = scratchIntegers(context, static_cast<size_t>(batches * rows));
+  if (!positions)
+    return positions;
+  int64_t* next = positions->data();
   for (int64_t batch = 0; batch < batches; ++batch)
     for (int64_t row = 0; row < rows; ++row) {
       int64_t position = 0;
       if (__builtin_add_overflow(given->front(), row, &position))
         return context.error("a position is too large");
-      positions.push_back(position);
+      *next++ = position;
     }
   return positions;
 }

@@ -5,6 +5,8 @@
 //
 // where a ∘= b stores b, or with reduction a + b, a · b, max or min. Without a reduction no
 // position may be named twice; the last one wins.
+//
+// Versions: from opset 11; reductions add and mul from 16, max and min from 18.
 #include "runtime/element_dispatch.h"
 #include "runtime/element_offsets.h"
 #include "runtime/integer_input.h"
@@ -87,7 +89,7 @@ llvm::Error scatter(KernelContext& context, llvm::ArrayRef<int64_t> offsets, int
 llvm::Error scatterElements(KernelContext& context) {
   if (context.in(1).shape != context.in(2).shape)
     return context.error("indices and updates differ in shape");
-  llvm::Expected<Extents> offsets = elementOffsets(context, context.in(0));
+  auto offsets = elementOffsets(context, context.in(0));
   if (!offsets)
     return offsets.takeError();
   return scatter(context, *offsets, 1);
@@ -109,7 +111,7 @@ llvm::Error scatterNd(KernelContext& context) {
   expected.append(rest.begin(), rest.end());
   if (context.in(2).shape != expected)
     return context.error("updates have another shape than indices and data ask for");
-  llvm::Expected<Extents> positions = integersOf(context, 1);
+  auto positions = integerListOf(context, 1);
   if (!positions)
     return positions.takeError();
   Extents offsets;

@@ -7,6 +7,9 @@
 //   NonZero          y[d, n] = coordinate d of the n-th element that is not 0
 //   OneHot           along a new axis values[1] at the index, else values[0]; an index outside of
 //                    [-depth, depth) names no place
+//
+// Versions: ArgMax and ArgMin in every opset (select_last_index from 12), TopK in every opset (k is
+// an attribute before 10; largest and sorted from 11), NonZero and OneHot from 9.
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"
 

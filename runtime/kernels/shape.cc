@@ -1,5 +1,8 @@
 // Operators that only look at or change a shape: Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze,
 // Identity.
+//
+// Versions: every opset, Reshape from 5. Axes of Squeeze and Unsqueeze are an attribute before 13
+// and an operand since; start and end of Shape from 15, allowzero of Reshape from 14.
 #include "runtime/integer_input.h"
 
 #include <fmt/format.h>

@@ -139,20 +139,23 @@ llvm::Error addRows(KernelContext& context, unsigned table, llvm::ArrayRef<int64
 }
 
 /// Positions [B,S], or one row of them for all, or 0 … S-1.
-llvm::Expected<Extents> positionsOf(KernelContext& context, int64_t batches, int64_t rows) {
-  Extents positions;
+llvm::Expected<IntegerList> positionsOf(KernelContext& context, int64_t batches, int64_t rows) {
+  auto positions = scratchIntegers(context, static_cast<size_t>(batches * rows));
+  if (!positions)
+    return positions;
+  int64_t* next = positions->data();
   if (context.has(PositionIds)) {
-    auto given = integersOf(context, PositionIds);
+    auto given = integerListOf(context, PositionIds);
     if (!given || static_cast<int64_t>(given->size()) == batches * rows)
       return given;
     if (static_cast<int64_t>(given->size()) != rows)
       return context.error("position_ids must be [B,S] or [1,S]");
     for (int64_t batch = 0; batch < batches; ++batch)
-      positions.append(given->begin(), given->end());
+      next = std::copy(given->begin(), given->end(), next);
     return positions;
   }
   for (int64_t i = 0; i < batches * rows; ++i)
-    positions.push_back(i % rows);
+    *next++ = i % rows;
   return positions;
 }
 
@@ -165,7 +168,7 @@ llvm::Error maskCounts(KernelContext& context, int64_t batches, int64_t rows) {
   std::fill_n(counts->as<int32_t>(), batches, 0);
   if (!context.has(Mask))
     return llvm::Error::success();
-  auto mask = integersOf(context, Mask);
+  auto mask = integerListOf(context, Mask);
   if (!mask)
     return mask.takeError();
   if (static_cast<int64_t>(mask->size()) != batches * rows)
@@ -190,7 +193,7 @@ llvm::Error embedLayerNormalization(KernelContext& context) {
   if (!sums)
     return sums.takeError();
   std::fill_n(*sums, sum->elementCount(), 0.0f);
-  auto tokens = integersOf(context, Ids);
+  auto tokens = integerListOf(context, Ids);
   if (!tokens)
     return tokens.takeError();
   if (llvm::Error error = addRows(context, WordTable, *tokens, width, *sums))
@@ -201,7 +204,7 @@ llvm::Error embedLayerNormalization(KernelContext& context) {
   if (llvm::Error error = addRows(context, PositionTable, *positions, width, *sums))
     return error;
   if (context.has(SegmentIds)) {
-    auto segments = integersOf(context, SegmentIds);
+    auto segments = integerListOf(context, SegmentIds);
     if (!segments)
       return segments.takeError();
     if (segments->size() != tokens->size())

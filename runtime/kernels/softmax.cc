@@ -23,6 +23,20 @@ void logSoftmaxRow(const float* in, float* out, size_t count) {
         static_cast<float>(static_cast<double>(in[i]) - static_cast<double>(maximum) - logarithm);
 }
 
+/// One line of doubles, every `step`-th.
+void softmaxLine(const double* in, double* out, int64_t length, int64_t step, bool logarithmic) {
+  double maximum = in[0];
+  for (int64_t i = 1; i < length; ++i)
+    maximum = std::max(maximum, in[i * step]);
+  double sum = 0;
+  for (int64_t i = 0; i < length; ++i)
+    sum += std::exp(in[i * step] - maximum);
+  for (int64_t i = 0; i < length; ++i) {
+    const double difference = in[i * step] - maximum;
+    out[i * step] = logarithmic ? difference - std::log(sum) : std::exp(difference) / sum;
+  }
+}
+
 /// Softmax over the middle of [outer, length, inner].
 llvm::Error softmaxOver(KernelContext& context, int64_t outer, int64_t length, int64_t inner) {
   const TensorView& input = context.in(0);
@@ -32,6 +46,14 @@ llvm::Error softmaxOver(KernelContext& context, int64_t outer, int64_t length, i
     return output.takeError();
   if (output->elementCount() == 0)
     return llvm::Error::success();
+  if (input.element == ElementType::Double) {
+    context.parallelFor(outer * inner, [&](int64_t row) {
+      const int64_t start = row / inner * length * inner + row % inner;
+      softmaxLine(input.as<double>() + start, output->as<double>() + start, length, inner,
+                  context.node().is("LogSoftmax"));
+    });
+    return llvm::Error::success();
+  }
   auto from = floatsOf(context, input);
   if (!from)
     return from.takeError();

@@ -1,4 +1,7 @@
 // Elementwise maths of one operand.
+//
+// Versions: Softplus in every opset; Neg, Abs, Sqrt, Reciprocal, Exp, Log, Tanh, Sigmoid, Relu,
+// Floor and Ceil from 6, Sin and Cos from 7, Erf and Sign from 9, Round from 11, Gelu from 20.
 #include "runtime/element_dispatch.h"
 
 #include <algorithm>
@@ -61,7 +64,13 @@ llvm::Error log(KernelContext& context) {
   return map(context, FloatTypes(), [](auto x) { return std::log(x); });
 }
 llvm::Error erf(KernelContext& context) {
-  return map(context, FloatTypes(), [](auto x) { return std::erf(x); });
+  return map(context, NumericTypes(), [](auto x) {
+    using T = decltype(x);
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(std::erf(static_cast<double>(x)));
+    else
+      return std::erf(x);
+  });
 }
 llvm::Error tanh(KernelContext& context) {
   return map(context, FloatTypes(), [](auto x) { return std::tanh(x); });

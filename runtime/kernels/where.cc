@@ -1,4 +1,6 @@
 // Where: y = condition ? a : b, under broadcasting.
+//
+// Versions: from opset 9.
 #include "runtime/broadcast.h"
 #include "runtime/element_dispatch.h"
 

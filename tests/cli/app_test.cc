@@ -9,7 +9,8 @@ namespace {
 TEST(AppTest, HelpAndVersionAreNoErrors) {
   ProgramResult help = runProgram({"--help"});
   EXPECT_EQ(help.code, 0);
-  for (const char* command : {"inspect", "explain", "rewrite", "verify", "run", "opt", "list"})
+  for (const char* command :
+       {"inspect", "explain", "rewrite", "verify", "run", "bench", "gen", "opt", "list"})
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   EXPECT_EQ(runProgram({"rewrite", "--help"}).code, 0);
   ProgramResult version = runProgram({"--version"});
@@ -35,6 +36,36 @@ TEST(AppTest, UsageErrorsExitWithTwo) {
     EXPECT_EQ(result.code, 2) << testing::PrintToString(arguments) << result.err;
     EXPECT_NE(result.err, "");
     EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST(AppTest, WhatIsUnknownIsNamed) {
+  struct Case {
+    std::vector<std::string> arguments;
+    const char* words;
+  };
+  // The model is missing as well; that is not what is wrong first.
+  const std::vector<Case> cases = {
+      {{"inspect", "--wrong"}, "unknown option '--wrong'"},
+      {{"inspect", "--wrong", "x.onnx"}, "unknown option '--wrong'"},
+      {{"inspect", "--wrong=3"}, "unknown option '--wrong'"},
+      {{"run", "--temprature", "1"},
+       "unknown option '--temprature'; did you mean '--temperature'?"},
+      {{"--wrong", "inspect"}, "unknown option '--wrong'"},
+      {{"--wrong"}, "unknown option '--wrong'"},
+      {{"inspekt", "x.onnx"}, "unknown command 'inspekt'; did you mean 'inspect'?"},
+      {{"frobnicate"}, "unknown command 'frobnicate'"},
+      {{"list", "ops", "more"}, "unexpected argument 'more'"},
+      {{"inspect", "--\x1b[2J"}, "unknown option '--\\x1b[2J'"},
+      {{"inspect"}, "model"},
+      {{}, "subcommand"},
+  };
+  for (const Case& each : cases) {
+    ProgramResult result = runProgram(each.arguments);
+    EXPECT_EQ(result.code, 2) << testing::PrintToString(each.arguments);
+    EXPECT_NE(result.err.find(each.words), std::string::npos)
+        << testing::PrintToString(each.arguments) << result.err;
+    EXPECT_NE(result.err.find("--help"), std::string::npos);
   }
 }
 

@@ -1,4 +1,5 @@
-// kvopt run: the demonstration model says what it was recorded to say, before and after.
+// kvopt run: the demonstration model says what it was recorded to say, before and after, in one go
+// or in several.
 #include "tests/cli/cli_fixture.h"
 
 #include <fstream>
@@ -29,19 +30,218 @@ TEST(RunTest, GreedyTextIsTheRecordedOneInEveryMode) {
   }
 }
 
-TEST(RunTest, OverflowOfAGivenCapacity) {
+/// The demonstration model, rewritten.
+std::string fusedModel(const TemporaryFolder& folder) {
+  std::string path = folder.path("f.onnx");
+  EXPECT_EQ(runProgram({"rewrite", shippedModel("kjv"), "-o", path, "--to", "kvopt"}).code, 0);
+  return path;
+}
+
+TEST(RunTest, AFullCacheEndsGenerationAndSaysSo) {
   TemporaryFolder folder;
-  ASSERT_EQ(
-      runProgram({"rewrite", shippedModel("kjv"), "-o", folder.path("f.onnx"), "--to", "kvopt"})
-          .code,
-      0);
-  std::vector<std::string> run{"run", folder.path("f.onnx"), "--text", "In the", "--steps",
-                               "8",   "--capacity",          "8"};
+  std::string model = fusedModel(folder);
+  std::vector<std::string> run{"run", model, "--text", "In the", "--steps", "8", "--capacity", "8"};
   ProgramResult shared = runProgram(run);
-  EXPECT_EQ(shared.code, 2);
+  EXPECT_EQ(shared.code, 0);
   EXPECT_NE(shared.err.find("capacity of 8"), std::string::npos) << shared.err;
-  run.insert(run.end(), {"--cache", "stateful"});
-  EXPECT_EQ(runProgram(run).code, 0);
+  nlohmann::json json = runJson(run);
+  EXPECT_EQ(json["stopped"], "capacity");
+  // Six tokens of the prompt, two of three generated ones.
+  EXPECT_EQ(json["tokens"].size(), 3u);
+  EXPECT_EQ(shared.out, json["text"].get<std::string>() + "\n");
+  run.insert(run.end(), {"--mode", "stateful"});
+  json = runJson(run);
+  EXPECT_EQ(json["stopped"], "steps");
+  EXPECT_EQ(json["tokens"].size(), 8u);
+  // A prompt that does not fit is another thing.
+  ProgramResult prompt =
+      runProgram({"run", model, "--text", "In the beginning", "--capacity", "8"});
+  EXPECT_EQ(prompt.code, 2);
+  EXPECT_NE(prompt.err.find("capacity of 8"), std::string::npos) << prompt.err;
+}
+
+TEST(RunTest, AJsonObjectSaysWhatTheTextSays) {
+  std::string model = shippedModel("kjv");
+  std::vector<std::string> run{"run", model, "--text", "And God", "--steps", "12", "--stats"};
+  ProgramResult text = runProgram(run);
+  EXPECT_EQ(text.code, 0);
+  nlohmann::json json = runJson(run);
+  EXPECT_EQ(json["text"].get<std::string>() + "\n", text.out);
+  EXPECT_EQ(json["prompt_tokens"].size(), 7u);
+  EXPECT_EQ(json["sequences"].size(), 1u);
+  EXPECT_EQ(json["sequences"][0]["tokens"], json["tokens"]);
+  const nlohmann::json& stats = json["stats"];
+  EXPECT_EQ(stats["prefill_tokens"], 7);
+  EXPECT_EQ(stats["decode_tokens"], 11);
+  EXPECT_EQ(stats["length"], 18);
+  // Keys and values of 4 layers, 2 heads of 32 floats.
+  EXPECT_EQ(stats["cache_bytes"], 18 * 4 * 2 * 2 * 32 * 4);
+  EXPECT_GT(stats["temporary_peak_bytes"], 0);
+  for (const char* words : {"prefill 7 tokens", "decode 11 tokens", "temporary memory"})
+    EXPECT_NE(text.err.find(words), std::string::npos) << text.err;
+  run.push_back("-q");
+  EXPECT_EQ(runProgram(run).err, "");
+}
+
+TEST(RunTest, ASeedDecidesWhatIsDrawn) {
+  TemporaryFolder folder;
+  std::string model = fusedModel(folder);
+  auto draw = [&](std::vector<std::string> more) {
+    std::vector<std::string> run{"run", model, "--text", "And ", "--steps", "24"};
+    run.insert(run.end(), more.begin(), more.end());
+    return runJson(run)["text"].get<std::string>();
+  };
+  std::string greedy = draw({});
+  std::string drawn = draw({"--temperature", "1", "--seed", "7"});
+  EXPECT_NE(drawn, greedy);
+  EXPECT_EQ(draw({"--seed", "7"}), drawn);
+  EXPECT_EQ(draw({"--seed", "7", "--threads", "2"}), drawn);
+  EXPECT_EQ(draw({"--seed", "7", "--chunk", "1"}), drawn);
+  EXPECT_NE(draw({"--seed", "8"}), drawn);
+  EXPECT_EQ(draw({"--seed", "7", "--top-k", "1"}), greedy);
+  EXPECT_EQ(draw({"--temperature", "0", "--seed", "7"}), greedy);
+  // With a probability this small only the most likely token is left.
+  EXPECT_EQ(draw({"--top-p", "1e-9"}), greedy);
+}
+
+TEST(RunTest, StopsAtTextsAndTokens) {
+  std::string model = shippedModel("kjv");
+  nlohmann::json whole = runJson({"run", model, "--text", "In the beginning ", "--steps", "40"});
+  std::string text = whole["text"];
+  size_t space = text.find(' ', 1);
+  ASSERT_NE(space, std::string::npos);
+  nlohmann::json json = runJson({"run", model, "--text", "In the beginning ", "--steps", "40",
+                                 "--stop", "no such text", "--stop", text.substr(1, 3)});
+  EXPECT_EQ(json["text"], text.substr(0, 4));
+  EXPECT_EQ(json["stopped"], "sequence");
+  json = runJson({"run", model, "--text", "In the beginning ", "--steps", "40", "--eos", "1,32"});
+  EXPECT_EQ(json["text"], text.substr(0, text.find(' ') + 1));
+  EXPECT_EQ(json["stopped"], "token");
+}
+
+TEST(RunTest, PromptsOfABatchSayWhatTheySayAlone) {
+  TemporaryFolder folder;
+  const std::vector<std::string> prompts = {"In the beginning ", "And", "The LORD is"};
+  for (const std::string& model : {shippedModel("kjv"), fusedModel(folder)}) {
+    std::vector<std::string> run{"run", model, "--steps", "16"};
+    for (const std::string& prompt : prompts)
+      run.insert(run.end(), {"--text", prompt});
+    nlohmann::json batch = runJson(run);
+    ASSERT_EQ(batch["sequences"].size(), 3u);
+    for (size_t row = 0; row < prompts.size(); ++row) {
+      nlohmann::json alone = runJson({"run", model, "--steps", "16", "--text", prompts[row]});
+      EXPECT_EQ(batch["sequences"][row]["text"], alone["text"]);
+    }
+    EXPECT_EQ(countLines(runProgram(run).out), 3u);
+  }
+}
+
+TEST(RunTest, GoingOnFromASavedCacheIsTheStraightRun) {
+  TemporaryFolder folder;
+  for (const std::string& model : {shippedModel("kjv"), fusedModel(folder)})
+    for (const char* mode : {"shared", "stateful"})
+      for (const char* temperature : {"0", "0.9"}) {
+        auto run = [&](const std::string& tokens, const std::string& steps,
+                       std::vector<std::string> more) {
+          std::vector<std::string> arguments{"run",           model,       "--tokens", tokens,
+                                             "--steps",       steps,       "--cache",  mode,
+                                             "--temperature", temperature, "--seed",   "3"};
+          arguments.insert(arguments.end(), more.begin(), more.end());
+          return runJson(arguments)["tokens"].get<std::vector<int64_t>>();
+        };
+        std::string saved = folder.path("saved.kv");
+        std::vector<int64_t> straight = run("73,110,32", "10", {});
+        std::vector<int64_t> first = run("73,110,32", "5", {"--save-cache", saved});
+        std::vector<int64_t> rest = run(std::to_string(first.back()), "5", {"--load-cache", saved});
+        first.insert(first.end(), rest.begin(), rest.end());
+        EXPECT_EQ(first, straight) << model << " " << mode;
+        // The first three tokens of the saved seven are the prompt.
+        EXPECT_EQ(run(std::to_string(straight[0]), "9", {"--load-cache", saved, "--crop", "3"}),
+                  std::vector<int64_t>(straight.begin() + 1, straight.end()));
+      }
+}
+
+TEST(RunTest, CacheFilesThatDoNotFit) {
+  TemporaryFolder folder;
+  std::string model = shippedModel("kjv");
+  std::string saved = folder.path("saved.kv");
+  ASSERT_EQ(runProgram({"run", model, "--text", "In", "--steps", "3", "--save-cache", saved}).code,
+            0);
+  std::string contents;
+  {
+    std::ifstream file(saved, std::ios::binary);
+    contents.assign(std::istreambuf_iterator<char>(file), {});
+    ASSERT_GT(contents.size(), 1000u);
+  }
+  std::string damaged = contents;
+  damaged[damaged.size() - 100] = static_cast<char>(damaged[damaged.size() - 100] ^ 1);
+  struct Case {
+    std::string model;
+    std::string file;
+  };
+  const Case cases[] = {
+      {model, folder.path("missing.kv")},
+      {model, folder.path()},
+      {model, folder.write("empty.kv", "")},
+      {model, folder.write("text.kv", "This is no cache.")},
+      {model, folder.write("cut.kv", contents.substr(0, contents.size() / 2))},
+      {model, folder.write("damaged.kv", damaged)},
+      {fusedModel(folder), saved},
+  };
+  for (const Case& each : cases)
+    for (const char* mode : {"shared", "stateful"}) {
+      ProgramResult result = runProgram({"run", each.model, "--text", "x", "--steps", "2", "--mode",
+                                         mode, "--load-cache", each.file});
+      EXPECT_EQ(result.code, 3) << each.file << result.err;
+      EXPECT_EQ(result.out, "");
+      EXPECT_NE(result.err.find(each.file), std::string::npos) << result.err;
+    }
+  ProgramResult crop =
+      runProgram({"run", model, "--text", "x", "--load-cache", saved, "--crop", "99"});
+  EXPECT_EQ(crop.code, 2) << crop.err;
+}
+
+TEST(RunTest, WhatIsDumpedIsAReference) {
+  TemporaryFolder folder;
+  std::string model = shippedModel("kjv");
+  std::string fused = fusedModel(folder);
+  std::string steps = folder.path("steps");
+  ASSERT_EQ(runProgram(
+                {"run", model, "--text", "In the", "--steps", "4", "--chunk", "4", "--dump", steps})
+                .code,
+            0);
+  for (const char* name : {"step0_q4", "step1_q2", "step2_q1", "step4_q1"})
+    EXPECT_TRUE(std::filesystem::exists(steps + "/" + name + "/output_0.pb")) << name;
+  nlohmann::json same = runJson({"verify", model, "--reference", steps});
+  EXPECT_EQ(same["steps"].size(), 5u);
+  for (const nlohmann::json& step : same["steps"])
+    EXPECT_TRUE(step["outputs"]["logits"]["bit_exact"]) << step;
+  EXPECT_EQ(runProgram({"verify", fused, "--reference", steps}).code, 0);
+  // A folder with something in it stays as it is.
+  EXPECT_EQ(runProgram({"run", model, "--text", "In the", "--dump", steps}).code, 2);
+}
+
+TEST(RunTest, WrongUsage) {
+  std::string model = shippedModel("kjv");
+  const std::vector<std::vector<std::string>> wrong = {
+      {"--text", ""},
+      {"--tokens", "1,x"},
+      {"--tokens", "1,-2"},
+      {"--tokens", "1", "--text", "a"},
+      {"--tokens", "1", "--stop", "a"},
+      {"--tokens", "1", "--crop", "0"},
+      {"--text", "a", "--top-p", "0"},
+      {"--text", "a", "--temperature", "-1"},
+      {"--text", "a", "--top-k", "-1"},
+      {"--text", "a", "--steps", "0"},
+      {"--text", "a", "--save-cache", model},
+  };
+  for (std::vector<std::string> arguments : wrong) {
+    arguments.insert(arguments.begin(), {"run", model});
+    ProgramResult result = runProgram(arguments);
+    EXPECT_EQ(result.code, 2) << testing::PrintToString(arguments) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
 }
 
 } // namespace

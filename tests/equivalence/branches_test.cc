@@ -1,5 +1,5 @@
 // Decoders that are two in one: an If with a branch for the first step.
-#include "bench/synthetic_decoder.h"
+#include "cli/generate/decoder.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/ir/temporary_folder.h"
 
@@ -8,13 +8,14 @@
 namespace kvopt {
 namespace {
 
-class MergedDecoderTest : public testing::TestWithParam<Spelling> {
+class MergedDecoderTest : public testing::TestWithParam<DecoderSpelling> {
 protected:
   MergedDecoderTest() {
-    SyntheticDecoder decoder;
+    DecoderSpec decoder;
     decoder.spelling = GetParam();
+    decoder.kvHeads = 2;
     decoder.merged = true;
-    auto model = syntheticDecoder(registries.ops, decoder);
+    auto model = generateDecoder(registries.ops, valueOrThrow(resolved(decoder)));
     successOrThrow(exportModel(*model, path));
   }
 
@@ -58,9 +59,10 @@ TEST_P(MergedDecoderTest, BothBranchesWriteIntoOneBuffer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Spellings, MergedDecoderTest,
-                         testing::Values(Spelling::TorchScript, Spelling::Dynamo),
-                         [](const testing::TestParamInfo<Spelling>& parameter) {
-                           return parameter.param == Spelling::Dynamo ? "Dynamo" : "TorchScript";
+                         testing::Values(DecoderSpelling::TorchScript, DecoderSpelling::Dynamo),
+                         [](const testing::TestParamInfo<DecoderSpelling>& parameter) {
+                           return parameter.param == DecoderSpelling::Dynamo ? "Dynamo"
+                                                                             : "TorchScript";
                          });
 
 } // namespace

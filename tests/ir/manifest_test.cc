@@ -100,8 +100,8 @@ TEST(Manifest, IsReadBack) {
 TEST(Manifest, EveryWordSurvives) {
   for (auto contract : {CacheContract::Growing, CacheContract::SharedBuffer,
                         CacheContract::Stateful, CacheContract::Blocks})
-    for (auto policy :
-         {CachePolicy::Fixed, CachePolicy::Ring, CachePolicy::Block, CachePolicy::Static})
+    for (auto policy : {CachePolicy::Fixed, CachePolicy::Ring, CachePolicy::Block,
+                        CachePolicy::Static, CachePolicy::State})
       for (auto role : {CacheRole::Key, CacheRole::Value, CacheRole::Latent})
         for (auto feed :
              {LengthFeed::PastLength, LengthFeed::TotalLength, LengthFeed::PastLengthPerBatch,

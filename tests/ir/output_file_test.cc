@@ -44,6 +44,23 @@ TEST(OutputFile, AppearsOnCommitOnly) {
   EXPECT_THAT(failureOf(file.write("x")), HasSubstr("after a failure or a commit"));
 }
 
+TEST(OutputFile, ReservesRoomWithoutWriting) {
+  TemporaryFolder folder;
+  OutputFile file = mustCreate(folder.path("out"));
+  EXPECT_EQ(failureOf(file.reserve(1 << 20)), "no error");
+  EXPECT_EQ(failureOf(file.write("abc")), "no error");
+  EXPECT_EQ(failureOf(file.commit()), "no error");
+  EXPECT_EQ(folder.read("out"), "abc");
+  EXPECT_THAT(failureOf(file.reserve(1)), HasSubstr("after a failure or a commit"));
+}
+
+TEST(OutputFile, AnImpossibleReservationLeavesNothingBehind) {
+  TemporaryFolder folder;
+  OutputFile file = mustCreate(folder.path("out"));
+  EXPECT_THAT(failureOf(file.reserve(INT64_MAX)), HasSubstr("cannot make room for"));
+  EXPECT_EQ(folder.entryCount(), 0u);
+}
+
 TEST(OutputFile, WithoutCommitNothingChanges) {
   TemporaryFolder folder;
   folder.write("out", "old");

@@ -23,6 +23,28 @@ TEST(Naming, EveryFileStartsWithWhatItIsFor) {
     EXPECT_TRUE(file.text.starts_with("// ")) << file.path << " starts with no comment";
 }
 
+TEST(Naming, EveryKernelSaysWhichVersionsItImplements) {
+  std::vector<SourceFile> kernels = readFiles("runtime/kernels", isSourcePath);
+  size_t checked = 0;
+  for (const SourceFile& kernel : kernels) {
+    if (kernel.isHeader() || kernel.isIn("runtime/kernels/simd/"))
+      continue;
+    ++checked;
+    std::string comment;
+    for (const std::string& line : kernel.lines()) {
+      if (!line.starts_with("//"))
+        break;
+      comment += line + "\n";
+    }
+    // Operators of other domains have one version.
+    bool isSaid = false;
+    for (const char* word : {"opset", "version", "Version", "com.microsoft", "ai.kvopt"})
+      isSaid |= comment.find(word) != std::string::npos;
+    EXPECT_TRUE(isSaid) << kernel.path;
+  }
+  EXPECT_GT(checked, 30u);
+}
+
 TEST(Naming, EveryHeaderHasAGuard) {
   size_t headers = 0;
   for (const SourceFile& file : allSources()) {

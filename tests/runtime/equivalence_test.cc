@@ -91,5 +91,122 @@ TEST(Equivalence, Vocabulary) {
   EXPECT_EQ(llvm::cantFail(vocabularyOf(counting.model->graph())), 8);
 }
 
+/// A decoder whose scores are `scores` of the tokens x, one number each; its cache collects them.
+/// Positions end after 8.
+class ScoringModel {
+public:
+  explicit ScoringModel(const std::string& element, const std::string& scores,
+                        const std::string& limit = "Gather") {
+    registerAll(ops);
+    registerAll(kernels);
+    std::string text = R"(
+<ir_version: 10, opset_import: ["" : 21]>
+g (int64[B, S] input_ids, int64[B, T] attention_mask, ELEMENT[B, P, 1] past)
+  => (ELEMENT[B, S, 1] logits, ELEMENT[B, N, 1] present)
+<ELEMENT third = {0.3333}, int64 zero = {0}, int64 one = {1}, int64[1] last = {2}, int64[1] ends = {0},
+ int64[1] eight = {8}, ELEMENT[8, 1] table = {0, 0, 0, 0, 0, 0, 0, 0}>
+{
+  total = Shape <start = 1> (attention_mask)
+  length = Squeeze(total)
+  at = Sub(length, one)
+  position = LIMIT
+  tokens = Cast <to = CODE> (input_ids)
+  x = Unsqueeze(tokens, last)
+  shifted = Add(x, position)
+  SCORES
+  logits = Identity(y)
+  present = Concat <axis = 1> (past, x)
+})";
+    auto replace = [&](llvm::StringRef what, const std::string& by) {
+      for (size_t place; (place = text.find(what.str())) != std::string::npos;)
+        text.replace(place, what.size(), by);
+    };
+    replace("LIMIT",
+            limit == "Gather" ? "Gather(table, at)" : "GatherND <batch_dims = 0> (table, total)");
+    replace("SCORES", scores);
+    replace("CODE", element == "float" ? "1" : "10");
+    replace("ELEMENT", element);
+    model = llvm::cantFail(readText(text, ops));
+    llvm::cantFail(inferShapes(model->graph()));
+    ManifestCache cache;
+    cache.past = "past";
+    cache.present = "present";
+    cache.shape = {std::string("B"), std::string("P"), int64_t{1}};
+    cache.sequenceAxis = 1;
+    cache.dtype = element == "float" ? ElementType::Float : ElementType::Float16;
+    manifest.caches = {cache};
+  }
+  std::unique_ptr<Session> session() const {
+    SessionOptions options;
+    options.batch = 2;
+    return llvm::cantFail(Session::create(*model, kernels, manifest, options));
+  }
+
+private:
+  OpRegistry ops;
+  KernelRegistry kernels;
+  std::unique_ptr<Model> model;
+  Manifest manifest;
+};
+
+TEST(Equivalence, StepsThatBothRefuseAreCountedAndLaterOnesStillRun) {
+  const ScoringModel one("float", "y = Mul(shifted, third)");
+  auto a = one.session();
+  auto b = one.session();
+  EquivalencePlan compared = plan(); // 5 tokens, then chunks: the first does not fit
+  compared.chunks = {4, 2};
+  compared.decodeSteps = 3;
+  const ComparisonReport report = llvm::cantFail(compareSessions(*a, *b, compared));
+  EXPECT_TRUE(report.equal());
+  EXPECT_EQ(report.steps.size(), 3u); // prefill, the chunk of 2, one decode step
+  EXPECT_EQ(report.refusedSteps, 3);
+  EXPECT_NE(report.refusal.find("out of range"), std::string::npos) << report.refusal;
+  EXPECT_EQ(report.refusedDifferently, "");
+}
+
+TEST(Equivalence, RefusalsOfDifferentOperatorsAreADifference) {
+  const ScoringModel one("float", "y = Mul(shifted, third)");
+  const ScoringModel two("float", "y = Mul(shifted, third)", "GatherND");
+  auto a = one.session();
+  auto b = two.session();
+  EquivalencePlan compared = plan();
+  compared.chunks = {4};
+  compared.decodeSteps = 0;
+  const ComparisonReport report = llvm::cantFail(compareSessions(*a, *b, compared));
+  EXPECT_EQ(report.refusedSteps, 1);
+  EXPECT_NE(report.refusedDifferently.find("Gather"), std::string::npos);
+  EXPECT_NE(report.refusedDifferently.find("GatherND"), std::string::npos);
+  EXPECT_FALSE(report.equal());
+}
+
+TEST(Equivalence, TheBudgetIsWhatTheOriginalRounds) {
+  // (x / 3) * 3 rounds twice, x once more than nothing; the offset is no rounding.
+  const ScoringModel twice("float16", "t = Mul(shifted, third) y = Div(t, third)");
+  const ScoringModel other("float16", "y = Identity(shifted)");
+  const ScoringModel offset("float16", "t = Mul(third, third) y = Add(shifted, t)");
+  const ScoringModel exact("float", "t = Mul(shifted, third) y = Div(t, third)");
+  EquivalencePlan compared = plan();
+  compared.chunks = {1};
+  compared.decodeSteps = 2;
+  compared.tolerance = {4e-2, 2e-2};
+  auto compare = [&](const ScoringModel& second, bool withTwin) {
+    auto a = twice.session();
+    auto b = second.session();
+    auto x = exact.session();
+    std::optional<ExactSession> twin;
+    if (withTwin)
+      twin.emplace(ExactSession{*x, 0x1p-11});
+    return llvm::cantFail(compareSessions(*a, *b, compared, twin));
+  };
+  const ComparisonReport rounded = compare(other, true);
+  EXPECT_TRUE(rounded.equal());
+  for (const StepComparison& step : rounded.steps) {
+    EXPECT_LT(step.outputs[0].allowed, 2e-2);
+    EXPECT_LE(step.caches[0].allowed, 7 * 0x1p-11); // exact data: one rounding of the largest token
+  }
+  EXPECT_EQ(compare(other, false).steps[0].outputs[0].allowed, 4e-2);
+  EXPECT_FALSE(compare(offset, true).equal());
+}
+
 } // namespace
 } // namespace kvopt

@@ -106,7 +106,7 @@ TEST_F(SessionTest, CropAndReset) {
   llvm::Error tooMany = s->crop(3);
   EXPECT_TRUE(static_cast<bool>(tooMany));
   llvm::consumeError(std::move(tooMany));
-  s->reset();
+  llvm::cantFail(s->reset());
   EXPECT_EQ(add(*s, {7}), "7");
 }
 

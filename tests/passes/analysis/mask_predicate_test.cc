@@ -177,6 +177,65 @@ const MaskCase cases[] = {
 INSTANTIATE_TEST_SUITE_P(Spellings, MaskPredicateTest, testing::ValuesIn(cases),
                          [](const auto& parameter) { return std::string(parameter.param.name); });
 
+TEST(MaskFactsTest, PositionsThatAreFedAreACondition) {
+  const std::string row = "  row = Unsqueeze (positions, around_i)\n";
+  AnalysedMask fed(row + "  mask = LessOrEqual (j, row)", "bool");
+  ASSERT_TRUE(fed.facts.causalIf);
+  EXPECT_EQ(fed.facts.causalIf->positions->name(), "positions");
+  EXPECT_EQ(fed.facts.causalIf->text, "positions[i] = P + i");
+  EXPECT_EQ(fed.facts.causalIf->window, 0);
+  // Nothing is said of executions in which other positions are fed.
+  EXPECT_EQ(fed.facts.causal, Proof::Unproven);
+  EXPECT_FALSE(fed.facts.hidesLaterKeys);
+  AnalysedMask window(row + "  first = Sub (row, six)\n  near = Greater (j, first)\n"
+                            "  before = LessOrEqual (j, row)\n  mask = And (before, near)",
+                      "bool");
+  ASSERT_TRUE(window.facts.causalIf);
+  EXPECT_EQ(window.facts.causalIf->window, 6);
+  EXPECT_EQ(window.facts.window, 0);
+  for (const char* body : {"  mask = Less (j, row)", "  mask = LessOrEqual (row, j)",
+                           "  far = Add (row, one)\n  mask = LessOrEqual (j, far)"})
+    EXPECT_FALSE(AnalysedMask(row + body, "bool").facts.causalIf) << body;
+}
+
+TEST(MaskFactsTest, PackedSequencesThatCountUpAreOne) {
+  // Rows belong together while positions rise by one.
+  auto packed = [](const std::string& positions) {
+    return "  axis0 = Constant <value = int64[1] {0}> ()\n"
+           "  axis = Constant <value = int64 {0}> ()\n"
+           "  first = Slice (" +
+           positions +
+           ", axis0, one1, axis0)\n"
+           "  before = Sub (first, one)\n"
+           "  padded = Concat <axis = 0> (before, " +
+           positions +
+           ")\n"
+           "  s1p = Add (s1, one1)\n"
+           "  up = Slice (padded, one1, s1p, axis0)\n"
+           "  down = Slice (padded, axis0, s1, axis0)\n"
+           "  rise = Sub (up, down)\n  steady = Equal (rise, one)\n  jump = Not (steady)\n"
+           "  jumps = Cast <to = 7> (jump)\n  group = CumSum (jumps, axis)\n"
+           "  row_group = Unsqueeze (group, around_i)\n"
+           "  key_group = Unsqueeze (group, before_j)\n"
+           "  same = Equal (row_group, key_group)\n"
+           "  top = Unsqueeze (rows, around_i)\n  column = Unsqueeze (rows, before_j)\n"
+           "  lower = LessOrEqual (column, top)\n  mask = And (lower, same)";
+  };
+  const std::string one1 = "  one1 = Constant <value = int64[1] {1}> ()\n";
+  auto factsOf = [](AnalysedMask& analysed) {
+    Dim rows = Dim::symbol("S");
+    return analysed.analysis.facts(
+        {analysed.mask, IndexSpace(Dim::symbol("B"), Dim::fixed(4), rows, rows), false, 0});
+  };
+  AnalysedMask counted(one1 + packed("rows"), "bool");
+  EXPECT_EQ(factsOf(counted).causal, Proof::Proved) << factsOf(counted).text;
+  AnalysedMask fed(one1 + packed("positions"), "bool");
+  MaskFacts facts = factsOf(fed);
+  EXPECT_EQ(facts.causal, Proof::Unproven);
+  ASSERT_TRUE(facts.causalIf) << facts.text;
+  EXPECT_EQ(facts.causalIf->text, "positions[i] = i"); // without a past
+}
+
 TEST(MaskFactsTest, CounterExamplesNameASize) {
   AnalysedMask less("  mask = Less (j, i)", "bool");
   EXPECT_EQ(less.facts.counterExample, "row 0 does not see key 0 of S = 1, T = 1");

@@ -1,0 +1,32 @@
+// Carriage return, text, erase to the end of the line.
+#include "cli/progress.h"
+
+#include "cli/style.h"
+
+#include <cstdio>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace kvopt {
+
+Progress::Progress(const CommonOptions& options)
+    : enabled(!options.quiet && ::isatty(::fileno(stderr)) == 1) {}
+
+void Progress::show(const std::string& text) {
+  constexpr size_t columns = 79;
+  if (!enabled)
+    return;
+  fmt::print(stderr, "\r{:.{}}\x1b[K", printable(text), columns);
+  std::fflush(stderr);
+  shown = true;
+}
+
+void Progress::clear() {
+  if (!shown)
+    return;
+  fmt::print(stderr, "\r\x1b[K");
+  std::fflush(stderr);
+  shown = false;
+}
+
+} // namespace kvopt

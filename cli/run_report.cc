@@ -1,0 +1,127 @@
+// Text and JSON of a run.
+#include "cli/run_report.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <fmt/format.h>
+
+namespace kvopt {
+
+std::string textOfBytes(llvm::ArrayRef<int64_t> tokens) {
+  std::string text;
+  for (int64_t token : tokens) {
+    if (token < 0 || token > 255)
+      return "";
+    text += static_cast<char>(token);
+  }
+  return text;
+}
+
+namespace {
+
+const char* nameOf(StopReason reason) {
+  switch (reason) {
+  case StopReason::Steps:
+    return "steps";
+  case StopReason::Token:
+    return "token";
+  case StopReason::Sequence:
+    return "sequence";
+  case StopReason::Capacity:
+    return "capacity";
+  }
+  return "";
+}
+
+double rate(int64_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
+}
+
+/// Of all memory that caches have.
+int64_t cacheBytes(const Session& session) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < session.cacheCount(); ++i)
+    bytes += session.cacheBuffer(i).byteSize();
+  return bytes;
+}
+
+OrderedJson sequenceJson(const RunReport& report, size_t row) {
+  const GeneratedSequence& sequence = report.result.sequences[row];
+  return {
+      {"prompt_tokens", report.prompts[row]},
+      {"tokens", sequence.tokens},
+      {"text", report.isText ? OrderedJson(textOfBytes(sequence.tokens)) : OrderedJson(nullptr)},
+      {"stopped", nameOf(sequence.stopped)}};
+}
+
+OrderedJson statisticsJson(const RunReport& report, const Session& session) {
+  const GenerationResult& result = report.result;
+  const SessionStatistics& counters = session.statistics();
+  return {{"prefill_tokens", result.promptTokens},
+          {"prefill_tps", rate(result.promptTokens, result.prefillSeconds)},
+          {"decode_tokens", result.decodedTokens},
+          {"decode_tps", rate(result.decodedTokens, result.decodeSeconds)},
+          {"length", session.length()},
+          {"cache_bytes", cacheBytes(session)},
+          {"cache_bytes_written", counters.cacheBytesWritten},
+          {"cache_bytes_copied", counters.inPlaceBytesCopied},
+          {"cache_bytes_moved", counters.cacheBytesMoved},
+          {"cache_reallocations", counters.cacheReallocations},
+          {"temporary_peak_bytes", counters.temporaryPeak},
+          {"temporary_last_bytes", counters.lastRun.temporaryPeak()}};
+}
+
+} // namespace
+
+OrderedJson runJson(const RunReport& report, const Session* session) {
+  OrderedJson json;
+  json["schema"] = "kvopt/run/1";
+  json["model"] = report.model;
+  // One sequence is the usual case: it can be read without looking into the list.
+  json.update(sequenceJson(report, 0));
+  json["sampling"] = {{"temperature", report.sampling.temperature},
+                      {"top_k", report.sampling.topK},
+                      {"top_p", report.sampling.topP},
+                      {"seed", report.sampling.seed}};
+  json["sequences"] = OrderedJson::array();
+  for (size_t row = 0; row < report.prompts.size(); ++row)
+    json["sequences"].push_back(sequenceJson(report, row));
+  if (session)
+    json["stats"] = statisticsJson(report, *session);
+  return json;
+}
+
+std::string runText(const RunReport& report) {
+  std::string text;
+  for (const GeneratedSequence& sequence : report.result.sequences)
+    text += report.isText ? textOfBytes(sequence.tokens) + "\n"
+                          : fmt::format("{}\n", fmt::join(sequence.tokens, ","));
+  return text;
+}
+
+std::vector<std::string> stopRemarks(const RunReport& report, const Session& session) {
+  bool isFull = llvm::any_of(report.result.sequences, [](const GeneratedSequence& sequence) {
+    return sequence.stopped == StopReason::Capacity;
+  });
+  if (!isFull)
+    return {};
+  return {fmt::format("stopped after {} tokens: the cache's capacity of {} is used up; --mode "
+                      "stateful grows, --capacity gives more",
+                      report.result.sequences.front().tokens.size(), session.capacity())};
+}
+
+std::string statisticsText(const RunReport& report, const Session& session) {
+  const GenerationResult& result = report.result;
+  const SessionStatistics& counters = session.statistics();
+  return fmt::format(
+      "prefill {} tokens, {:.1f} tokens/s · decode {} tokens, {:.1f} tokens/s\n"
+      "cache {} bytes for {} tokens · written {} · copied in place of overwriting {} · moved by "
+      "growth {} · reallocations {}\n"
+      "temporary memory: peak {} bytes, last step {} bytes",
+      result.promptTokens, rate(result.promptTokens, result.prefillSeconds), result.decodedTokens,
+      rate(result.decodedTokens, result.decodeSeconds), cacheBytes(session), session.length(),
+      counters.cacheBytesWritten, counters.inPlaceBytesCopied, counters.cacheBytesMoved,
+      counters.cacheReallocations, counters.temporaryPeak, counters.lastRun.temporaryPeak());
+}
+
+} // namespace kvopt

@@ -1,0 +1,28 @@
+// What kvopt run says in the end: tokens, text, why it stopped, speed and memory.
+#pragma once
+
+#include "cli/command.h"
+#include "runtime/generation.h"
+
+namespace kvopt {
+
+struct RunReport {
+  std::string model;
+  std::vector<std::vector<int64_t>> prompts;
+  bool isText = false; ///< tokens are bytes
+  SamplingOptions sampling;
+  GenerationResult result;
+};
+
+/// The byte that a token of a byte-level model is; empty for a number that is none.
+std::string textOfBytes(llvm::ArrayRef<int64_t> tokens);
+
+/// `kvopt/run/1`; with the statistics of `session` unless it is null.
+OrderedJson runJson(const RunReport& report, const Session* session);
+/// Token numbers, or text, a line for each sequence.
+std::string runText(const RunReport& report);
+/// Says where sequences ended because caches were full.
+std::vector<std::string> stopRemarks(const RunReport& report, const Session& session);
+std::string statisticsText(const RunReport& report, const Session& session);
+
+} // namespace kvopt

@@ -1,0 +1,74 @@
+// The file that saved caches are in; docs/cache-file.md specifies it byte by byte.
+#pragma once
+
+#include "runtime/tensor_view.h"
+
+#include "llvm/Support/Error.h"
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kvopt {
+
+/// What a model is recognised by; see runtime/cache/model_fingerprint.h.
+using ModelFingerprint = std::array<uint8_t, 32>;
+
+inline constexpr uint32_t cacheFileVersion = 1;
+
+/// What the file says of one cache.
+struct CacheFileEntry {
+  std::string name; ///< of the model's input
+  ElementType element = ElementType::Float;
+  unsigned sequenceAxis = 0;
+  /// Along the sequence axis the rows that are stored; those of the longest batch row where batch
+  /// rows are stored apart.
+  Extents shape;
+  /// Set where batch rows are of different lengths: batch rows follow each other on this axis, and
+  /// each is stored by itself with as many tokens as it has.
+  std::optional<unsigned> batchAxis;
+};
+
+/// A cache to be written: one strided view, or one for each batch row.
+struct StoredCache {
+  CacheFileEntry entry;
+  llvm::SmallVector<TensorView, 1> parts;
+};
+
+struct CacheFileContents {
+  struct Cache {
+    CacheFileEntry entry;
+    /// The elements, row-major, batch row after batch row if those are stored apart. Points into
+    /// the file.
+    std::span<const std::byte> bytes;
+  };
+
+  ModelFingerprint fingerprint{};
+  /// Tokens of every batch row.
+  std::vector<int64_t> lengths;
+  std::vector<Cache> caches;
+};
+
+enum class CacheFileChecks {
+  All,
+  /// All but the checksums, so that random bytes come further.
+  StructureOnly,
+};
+
+/// Reads a whole file, which may be anything: what is returned is in bounds, and names, extents,
+/// lengths and numbers of bytes agree with each other. Errors say what is wrong. Memory and time
+/// are linear in the file's size.
+llvm::Expected<CacheFileContents> parseCacheFile(std::span<const std::byte> file,
+                                                 CacheFileChecks checks = CacheFileChecks::All);
+
+/// Writes `path` so that it appears whole or not at all. The caches must be such that the file can
+/// be read back: one batch row at least, extents and lengths that agree.
+llvm::Error writeCacheFile(const std::string& path, const ModelFingerprint& fingerprint,
+                           llvm::ArrayRef<int64_t> lengths, llvm::ArrayRef<StoredCache> caches);
+
+/// Bytes of an entry's elements; an error where its extents make no sense.
+llvm::Expected<int64_t> storedBytes(const CacheFileEntry& entry, llvm::ArrayRef<int64_t> lengths);
+
+} // namespace kvopt

@@ -1,0 +1,108 @@
+// Extents of caches, and which axis is the batch's.
+#include "runtime/cache/cache_geometry.h"
+
+#include "ir/diagnostic.h"
+#include "ir/dim.h"
+#include "runtime/buffer.h"
+
+namespace kvopt {
+
+namespace {
+
+/// Where the extent is symbolic: its value for `batch` rows.
+std::optional<int64_t> openExtent(const std::string& text, int64_t batch) {
+  std::optional<Dim> parsed = Dim::parse(text);
+  Dim dim = parsed ? *parsed : Dim::symbol(text);
+  if (dim.symbols().size() != 1)
+    return std::nullopt;
+  std::optional<int64_t> value =
+      dim.evaluate([&](llvm::StringRef) -> std::optional<int64_t> { return batch; });
+  return value && *value >= 0 ? value : std::nullopt;
+}
+
+/// The axis of the batch's rows: the only one whose extent depends on the batch; where all are
+/// fixed, the only one of that extent.
+void findBatchAxis(const ManifestCache& cache, CacheGeometry& geometry) {
+  llvm::SmallVector<unsigned, 2> open;
+  llvm::SmallVector<unsigned, 2> asLong;
+  for (unsigned axis = 0; axis < cache.shape.size(); ++axis) {
+    if (axis == geometry.sequenceAxis)
+      continue;
+    if (std::holds_alternative<std::string>(cache.shape[axis]))
+      open.push_back(axis);
+    else if (geometry.extents[axis] == geometry.batch)
+      asLong.push_back(axis);
+  }
+  if (open.empty() && asLong.size() == 1)
+    geometry.batchAxis = asLong.front();
+  if (open.size() != 1)
+    return;
+  std::optional<int64_t> slices = openExtent(std::get<std::string>(cache.shape[open.front()]), 1);
+  int64_t all = 0;
+  if (!slices || __builtin_mul_overflow(*slices, geometry.batch, &all) ||
+      all != geometry.extents[open.front()])
+    return;
+  geometry.batchAxis = open.front();
+  geometry.slicesPerRow = *slices;
+}
+
+} // namespace
+
+llvm::Expected<Extents> manifestExtents(llvm::ArrayRef<ManifestExtent> shape, int64_t batch,
+                                        std::optional<unsigned> rowsAxis, int64_t rows) {
+  Extents result;
+  for (unsigned axis = 0; axis < shape.size(); ++axis) {
+    if (rowsAxis == axis) {
+      result.push_back(rows);
+    } else if (const auto* fixed = std::get_if<int64_t>(&shape[axis])) {
+      result.push_back(*fixed);
+    } else {
+      const std::string& text = std::get<std::string>(shape[axis]);
+      std::optional<int64_t> value = openExtent(text, batch);
+      if (!value)
+        return unsupported("the extent '{}' of a cache or length cannot be resolved", text);
+      result.push_back(*value);
+    }
+  }
+  return result;
+}
+
+llvm::Expected<CacheGeometry> CacheGeometry::create(const ManifestCache& cache, int64_t batch,
+                                                    int64_t openRows) {
+  assert(cache.sequenceAxis >= 0 && static_cast<size_t>(cache.sequenceAxis) < cache.shape.size());
+  CacheGeometry geometry;
+  geometry.name = cache.past;
+  geometry.element = cache.dtype;
+  geometry.policy = cache.policy;
+  geometry.isShared = cache.oneBuffer;
+  geometry.sequenceAxis = static_cast<unsigned>(cache.sequenceAxis);
+  geometry.batch = batch;
+  llvm::Expected<Extents> extents = manifestExtents(cache.shape, batch, geometry.sequenceAxis, 0);
+  if (!extents)
+    return extents.takeError();
+  geometry.extents = std::move(*extents);
+  findBatchAxis(cache, geometry);
+  if (!geometry.isShared && geometry.policy != CachePolicy::Fixed) {
+    const auto* fixed = std::get_if<int64_t>(&cache.shape[geometry.sequenceAxis]);
+    geometry.initialRows = fixed ? *fixed : geometry.policy == CachePolicy::Static ? openRows : 0;
+    if (geometry.policy == CachePolicy::Static && geometry.initialRows == 0)
+      return usageError("the capacity of cache '{}' is open: the session must be given one",
+                        cache.past);
+  }
+  return geometry;
+}
+
+Extents CacheGeometry::shape(int64_t rows) const {
+  Extents result = extents;
+  result[sequenceAxis] = rows;
+  return result;
+}
+
+TensorView CacheGeometry::batchRow(const TensorView& tensor, int64_t row) const {
+  assert((batchAxis || batch == 1) && row >= 0 && row < batch);
+  if (!batchAxis)
+    return tensor;
+  return sliceAxis(tensor, *batchAxis, row * slicesPerRow, (row + 1) * slicesPerRow);
+}
+
+} // namespace kvopt

@@ -1,0 +1,46 @@
+// CacheGeometry: what the axes of one cache of a session are.
+#pragma once
+
+#include "ir/manifest.h"
+#include "runtime/tensor_view.h"
+
+namespace kvopt {
+
+/// Extents of a tensor of a manifest for `batch` rows. Whatever is symbolic counts batch rows:
+/// `batch`, or `batch*heads` where the two are folded. Extents that cannot be resolved are an
+/// error. The axis `rowsAxis`, if given, gets `rows`.
+llvm::Expected<Extents> manifestExtents(llvm::ArrayRef<ManifestExtent> shape, int64_t batch,
+                                        std::optional<unsigned> rowsAxis = std::nullopt,
+                                        int64_t rows = 0);
+
+/// The place of tokens and of batch rows in a cache.
+struct CacheGeometry {
+  std::string name; ///< of the model's input
+  ElementType element = ElementType::Float;
+  CachePolicy policy = CachePolicy::Fixed;
+  /// Past and present are one buffer with room for more rows than are used.
+  bool isShared = false;
+  unsigned sequenceAxis = 0;
+  /// Batch row r is the slices [r * slicesPerRow, (r + 1) * slicesPerRow) of this axis; nullopt
+  /// where the manifest does not tell.
+  std::optional<unsigned> batchAxis;
+  int64_t slicesPerRow = 1;
+  int64_t batch = 1;
+  /// All but that of the sequence axis, which is 0.
+  Extents extents;
+  /// Rows before the first step, of a cache that is not shared: 0 where the cache grows.
+  int64_t initialRows = 0;
+
+  /// `openRows` stands for the rows of a static cache whose number the manifest leaves open.
+  static llvm::Expected<CacheGeometry> create(const ManifestCache& cache, int64_t batch,
+                                              int64_t openRows);
+
+  Extents shape(int64_t rows) const;
+  /// Row i along the sequence axis belongs to token i, and rows beyond the last token mean nothing.
+  bool hasRowPerToken() const { return policy == CachePolicy::Fixed; }
+  /// The part of a tensor of this geometry that is one batch row's. The batch axis must be known,
+  /// unless there is one row only.
+  TensorView batchRow(const TensorView& tensor, int64_t row) const;
+};
+
+} // namespace kvopt

@@ -1,0 +1,359 @@
+// Memory of caches: made, grown, cut, rearranged, copied.
+#include "runtime/cache/cache_set.h"
+
+#include "ir/diagnostic.h"
+#include "runtime/cache/contiguous_runs.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace kvopt {
+
+namespace {
+
+void fill(const TensorView& view, bool poison) {
+  // Bits that are all ones are a NaN in every floating-point format.
+  forEachRun(view, [&](std::byte* data, size_t bytes) {
+    std::memset(data, poison ? 0xff : 0, bytes);
+    return true;
+  });
+}
+
+bool isIdentity(llvm::ArrayRef<int64_t> sources) {
+  for (size_t i = 0; i < sources.size(); ++i)
+    if (sources[i] != static_cast<int64_t>(i))
+      return false;
+  return true;
+}
+
+llvm::SmallVector<int64_t, 4> identity(int64_t count) {
+  llvm::SmallVector<int64_t, 4> rows(static_cast<size_t>(count));
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
+}
+
+} // namespace
+
+llvm::Expected<CacheSet> CacheSet::create(llvm::ArrayRef<ManifestCache> caches,
+                                          CacheSetOptions options) {
+  CacheSet set;
+  set.options = std::move(options);
+  set.tokens.assign(static_cast<size_t>(set.batch()), 0);
+  for (const ManifestCache& cache : caches) {
+    auto geometry = CacheGeometry::create(cache, set.batch(), set.options.openRows);
+    if (!geometry)
+      return geometry.takeError();
+    assert(!geometry->isShared || geometry->hasRowPerToken());
+    set.hasShared |= geometry->isShared;
+    if (geometry->policy == CachePolicy::Static)
+      set.staticRows = std::min(set.staticRows, geometry->initialRows);
+    set.geometries.push_back(std::move(*geometry));
+  }
+  for (size_t i = 0; i < set.geometries.size(); ++i) {
+    llvm::Expected<Tensor> tensor = set.empty(i, set.startRows(i));
+    if (!tensor)
+      return tensor.takeError();
+    set.tensors.push_back(std::move(*tensor));
+  }
+  return set;
+}
+
+CacheSet CacheSet::withoutTensors() const {
+  CacheSet result;
+  result.options = options;
+  result.geometries = geometries;
+  result.tokens = tokens;
+  result.longest = longest;
+  result.staticRows = staticRows;
+  result.hasShared = hasShared;
+  return result;
+}
+
+int64_t CacheSet::startRows(size_t index) const {
+  return geometries[index].isShared ? options.room : geometries[index].initialRows;
+}
+
+llvm::Expected<Tensor> CacheSet::uninitialised(size_t index, int64_t rows) const {
+  return Tensor::create(options.allocator, geometries[index].element,
+                        geometries[index].shape(rows));
+}
+
+llvm::Expected<Tensor> CacheSet::empty(size_t index, int64_t rows) const {
+  llvm::Expected<Tensor> tensor = uninitialised(index, rows);
+  if (tensor)
+    fill(tensor->view, options.poison && geometries[index].isShared);
+  return tensor;
+}
+
+bool CacheSet::isRagged() const {
+  return llvm::any_of(tokens, [&](int64_t length) { return length != longest; });
+}
+
+const CacheGeometry* CacheSet::evenOnly() const {
+  for (const CacheGeometry& geometry : geometries)
+    if (!geometry.isShared || !geometry.batchAxis)
+      return &geometry;
+  return nullptr;
+}
+
+TensorView CacheSet::view(size_t index) const {
+  const CacheGeometry& geometry = geometries[index];
+  if (!geometry.hasRowPerToken())
+    return tensors[index].view;
+  return sliceAxis(tensors[index].view, geometry.sequenceAxis, 0, longest);
+}
+
+void CacheSet::setLengths(llvm::ArrayRef<int64_t> values) {
+  tokens.assign(values.begin(), values.end());
+  longest = *std::max_element(tokens.begin(), tokens.end());
+}
+
+void CacheSet::advance(int64_t count) {
+  for (int64_t& length : tokens)
+    length += count;
+  longest += count;
+}
+
+/// The valid rows of the batch rows `sources` into a tensor of another set; the number of bytes.
+int64_t CacheSet::copyRows(size_t index, llvm::ArrayRef<int64_t> sources,
+                           const CacheGeometry& geometryTo, const TensorView& to) const {
+  const CacheGeometry& geometry = geometries[index];
+  unsigned axis = geometry.sequenceAxis;
+  auto copy = [&](const TensorView& from, const TensorView& target) {
+    copyElements(from, sliceAxis(target, axis, 0, from.shape[axis]));
+    return from.byteSize();
+  };
+  if (isIdentity(sources) && sources.size() == tokens.size() && !isRagged())
+    return copy(view(index), to);
+  int64_t bytes = 0;
+  for (size_t row = 0; row < sources.size(); ++row) {
+    TensorView from = geometry.batchRow(tensors[index].view, sources[row]);
+    if (geometry.hasRowPerToken())
+      from = sliceAxis(from, axis, 0, tokens[static_cast<size_t>(sources[row])]);
+    bytes += copy(from, geometryTo.batchRow(to, static_cast<int64_t>(row)));
+  }
+  return bytes;
+}
+
+/// Everything in a new tensor that `copyRows` of this set's lengths will not write.
+void CacheSet::fillUnused(size_t index, const TensorView& tensor) const {
+  const CacheGeometry& geometry = geometries[index];
+  bool poison = options.poison && geometry.isShared;
+  if (isRagged())
+    fill(tensor, poison);
+  else if (geometry.hasRowPerToken())
+    fill(sliceAxis(tensor, geometry.sequenceAxis, longest, tensor.shape[geometry.sequenceAxis]),
+         poison);
+}
+
+llvm::Expected<int64_t> CacheSet::grow(int64_t room) {
+  assert(room >= longest && !frozen);
+  std::vector<Tensor> grown = tensors;
+  int64_t moved = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!geometries[i].isShared)
+      continue;
+    llvm::Expected<Tensor> larger = uninitialised(i, room);
+    if (!larger)
+      return larger.takeError();
+    fillUnused(i, larger->view);
+    moved += copyRows(i, identity(batch()), geometries[i], larger->view);
+    grown[i] = std::move(*larger);
+  }
+  tensors = std::move(grown);
+  options.room = room;
+  return moved;
+}
+
+llvm::Error CacheSet::crop(llvm::ArrayRef<int64_t> kept) {
+  assert(kept.size() == tokens.size() && !frozen);
+  if (kept == llvm::ArrayRef<int64_t>(tokens))
+    return llvm::Error::success();
+  if (llvm::all_of(kept, [](int64_t length) { return length == 0; }))
+    return reset();
+  int64_t longestKept = *std::max_element(kept.begin(), kept.end());
+  for (const CacheGeometry& geometry : geometries) {
+    if (geometry.policy == CachePolicy::State)
+      return unsupported("cache '{}' is a recurrent state: it cannot go back from {} tokens to {}",
+                         geometry.name, longest, longestKept)
+          .hint("fork the session, or save it, where it may have to go back to");
+    if (geometry.policy != CachePolicy::Ring)
+      continue;
+    int64_t held = tensors[static_cast<size_t>(&geometry - geometries.data())]
+                       .view.shape[geometry.sequenceAxis];
+    if (geometry.initialRows != 0 || held < longest)
+      return unsupported("cache '{}' keeps the last {} rows only: what came before them is gone, "
+                         "so it cannot go back from {} tokens to {}",
+                         geometry.name, held, longest, longestKept)
+          .hint("fork the session, or save it, where it may have to go back to");
+  }
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (geometries[i].policy == CachePolicy::Ring)
+      tensors[i].view = sliceAxis(tensors[i].view, geometries[i].sequenceAxis, 0, longestKept);
+  setLengths(kept);
+  return llvm::Error::success();
+}
+
+llvm::Error CacheSet::reset() {
+  assert(!frozen);
+  std::vector<Tensor> fresh = tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (geometries[i].isShared)
+      continue;
+    // Never in place: whoever called the last step may hold an output in the same memory.
+    llvm::Expected<Tensor> tensor = empty(i, startRows(i));
+    if (!tensor)
+      return tensor.takeError();
+    fresh[i] = std::move(*tensor);
+  }
+  tensors = std::move(fresh);
+  tokens.assign(tokens.size(), 0);
+  longest = 0;
+  return llvm::Error::success();
+}
+
+llvm::Error CacheSet::checkBatchRows() const {
+  for (const CacheGeometry& geometry : geometries)
+    if (!geometry.batchAxis && batch() != 1)
+      return unsupported("the manifest does not tell which axis of cache '{}' is the batch's",
+                         geometry.name)
+          .hint("give the axis a symbolic extent");
+  return llvm::Error::success();
+}
+
+void CacheSet::moveRows(size_t index, llvm::ArrayRef<RowMove> moves, std::byte* aside) const {
+  const CacheGeometry& geometry = geometries[index];
+  llvm::SmallVector<int64_t, 4> held = tokens;
+  int64_t heldAside = 0;
+  for (const RowMove& move : moves) {
+    int64_t count = move.from == RowMove::aside ? heldAside : held[static_cast<size_t>(move.from)];
+    auto rows = [&](int64_t row) {
+      const TensorView& all = tensors[index].view;
+      TensorView part = geometry.batchRow(all, row == RowMove::aside ? 0 : row);
+      part = sliceAxis(part, geometry.sequenceAxis, 0, count);
+      return row == RowMove::aside ? TensorView::contiguous(part.element, part.shape, aside) : part;
+    };
+    copyElements(rows(move.from), rows(move.to));
+    (move.to == RowMove::aside ? heldAside : held[static_cast<size_t>(move.to)]) = count;
+  }
+}
+
+llvm::Error CacheSet::reorder(llvm::ArrayRef<int64_t> sources) {
+  assert(sources.size() == tokens.size() && !frozen);
+  std::vector<RowMove> moves = rowMoves(sources);
+  if (moves.empty())
+    return llvm::Error::success();
+  if (llvm::Error error = checkBatchRows())
+    return error;
+  int64_t asideBytes = 0;
+  std::vector<Tensor> gatheredTensors = tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (geometries[i].isShared) {
+      asideBytes = std::max(asideBytes, geometries[i].batchRow(view(i), 0).byteSize());
+      continue;
+    }
+    llvm::Expected<Tensor> tensor = uninitialised(i, view(i).shape[geometries[i].sequenceAxis]);
+    if (!tensor)
+      return tensor.takeError();
+    copyRows(i, sources, geometries[i], tensor->view);
+    gatheredTensors[i] = std::move(*tensor);
+  }
+  bool needsAside = llvm::any_of(moves, [](const RowMove& m) { return m.to == RowMove::aside; });
+  llvm::Expected<std::shared_ptr<Buffer>> aside =
+      Buffer::create(options.allocator, needsAside ? static_cast<size_t>(asideBytes) : 0);
+  if (!aside)
+    return aside.takeError();
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (geometries[i].isShared)
+      moveRows(i, moves, (*aside)->data());
+  tensors = std::move(gatheredTensors);
+  llvm::SmallVector<int64_t, 4> before = tokens;
+  for (size_t row = 0; row < sources.size(); ++row)
+    tokens[row] = before[static_cast<size_t>(sources[row])];
+  longest = *std::max_element(tokens.begin(), tokens.end());
+  return llvm::Error::success();
+}
+
+/// `target` gets tensors and lengths; everything else of it is there.
+llvm::Expected<CacheSet> CacheSet::copyTo(CacheSet target, llvm::ArrayRef<int64_t> sources) const {
+  llvm::SmallVector<int64_t, 4> lengths;
+  for (int64_t source : sources)
+    lengths.push_back(tokens[static_cast<size_t>(source)]);
+  target.setLengths(lengths);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const CacheGeometry& geometry = target.geometries[i];
+    int64_t rows = geometry.isShared           ? target.options.room
+                   : geometry.hasRowPerToken() ? target.longest
+                                               : tensors[i].view.shape[geometry.sequenceAxis];
+    llvm::Expected<Tensor> tensor = target.uninitialised(i, rows);
+    if (!tensor)
+      return tensor.takeError();
+    target.fillUnused(i, tensor->view);
+    copyRows(i, sources, geometry, tensor->view);
+    target.tensors.push_back(std::move(*tensor));
+  }
+  return target;
+}
+
+llvm::Expected<CacheSet> CacheSet::gathered(llvm::ArrayRef<ManifestCache> caches,
+                                            llvm::ArrayRef<int64_t> sources) const {
+  assert(!sources.empty() && caches.size() == size());
+  if (llvm::Error error = checkBatchRows())
+    return error;
+  CacheSet target = withoutTensors();
+  target.options.batch = static_cast<int64_t>(sources.size());
+  for (size_t i = 0; i < size(); ++i) {
+    auto geometry = CacheGeometry::create(caches[i], target.batch(), options.openRows);
+    if (!geometry)
+      return geometry.takeError();
+    if (target.batch() != batch() &&
+        (!geometry->batchAxis || geometry->batchAxis != geometries[i].batchAxis ||
+         geometry->slicesPerRow != geometries[i].slicesPerRow))
+      return unsupported("cache '{}' has {} batch rows, whatever the session's batch size is",
+                         geometries[i].name, batch());
+    target.geometries[i] = std::move(*geometry);
+  }
+  return copyTo(std::move(target), sources);
+}
+
+llvm::Expected<CacheSet> CacheSet::clone() const {
+  if (frozen)
+    return CacheSet(*this);
+  return copyTo(withoutTensors(), identity(batch()));
+}
+
+llvm::Error CacheSet::freeze() {
+  assert(!frozen);
+  std::vector<Tensor> packed = tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    TensorView valid = view(i);
+    if (valid.shape == tensors[i].view.shape && valid.isContiguous())
+      continue;
+    llvm::Expected<Tensor> tensor = uninitialised(i, valid.shape[geometries[i].sequenceAxis]);
+    if (!tensor)
+      return tensor.takeError();
+    fillUnused(i, tensor->view);
+    copyRows(i, identity(batch()), geometries[i], tensor->view);
+    packed[i] = std::move(*tensor);
+  }
+  tensors = std::move(packed);
+  options.room = longest;
+  frozen = true;
+  return llvm::Error::success();
+}
+
+llvm::Error CacheSet::thaw(int64_t room) {
+  assert(frozen && room >= longest);
+  CacheSet target = withoutTensors();
+  target.options.room = room;
+  llvm::Expected<CacheSet> running = copyTo(std::move(target), identity(batch()));
+  if (!running)
+    return running.takeError();
+  *this = std::move(*running);
+  return llvm::Error::success();
+}
+
+} // namespace kvopt

@@ -1,0 +1,117 @@
+// CacheSet: the caches of one session and what is valid in them.
+#pragma once
+
+#include "runtime/buffer.h"
+#include "runtime/cache/cache_file.h"
+#include "runtime/cache/cache_geometry.h"
+#include "runtime/cache/row_moves.h"
+
+namespace kvopt {
+
+struct CacheSetOptions {
+  int64_t batch = 1;
+  /// Tokens that shared buffers have room for.
+  int64_t room = 0;
+  /// Rows of static caches whose number the manifest leaves open.
+  int64_t openRows = 0;
+  /// Fill unused rows of shared buffers with NaN instead of zeros.
+  bool poison = false;
+  std::shared_ptr<Allocator> allocator;
+};
+
+/// Tensors of one batch, and how many tokens each batch row holds. Every operation that can fail
+/// leaves the set as it was when it does. Memory is the set's own, but for that of frozen sets,
+/// which is never written and which copies share.
+class CacheSet {
+public:
+  CacheSet() = default;
+  CacheSet(CacheSet&&) = default;
+  CacheSet& operator=(CacheSet&&) = default;
+
+  /// Requires that shared caches have the policy Fixed. Nothing is valid; shared buffers have
+  /// `room` rows, other caches what their manifest says, in zeros.
+  static llvm::Expected<CacheSet> create(llvm::ArrayRef<ManifestCache> caches,
+                                         CacheSetOptions options);
+
+  size_t size() const { return tensors.size(); }
+  int64_t batch() const { return options.batch; }
+  /// Valid tokens of every batch row, and of the longest one.
+  llvm::ArrayRef<int64_t> lengths() const { return tokens; }
+  int64_t length() const { return longest; }
+  bool isRagged() const;
+  /// Tokens that shared buffers have room for; INT64_MAX without any.
+  int64_t room() const { return hasShared ? options.room : INT64_MAX; }
+  /// Rows of the smallest static cache; INT64_MAX without any.
+  int64_t staticRoom() const { return staticRows; }
+  /// The first cache whose batch rows cannot be of different lengths; null if there is none.
+  const CacheGeometry* evenOnly() const;
+  bool isFrozen() const { return frozen; }
+
+  const CacheGeometry& geometry(size_t index) const { return geometries[index]; }
+  const TensorView& buffer(size_t index) const { return tensors[index].view; }
+  /// The valid rows of a cache with a row per token, as many as the longest batch row has; all of
+  /// any other.
+  TensorView view(size_t index) const;
+
+  /// Takes what the model made of a cache that is not shared.
+  void replace(size_t index, Tensor present) { tensors[index] = std::move(present); }
+  /// Every batch row is `count` tokens longer.
+  void advance(int64_t count);
+
+  /// Moves the valid rows to buffers of `room` rows; the number of bytes moved.
+  llvm::Expected<int64_t> grow(int64_t room);
+  /// Keeps the first tokens of every batch row, which has at least as many. Refuses where a cache
+  /// cannot go back.
+  llvm::Error crop(llvm::ArrayRef<int64_t> kept);
+  llvm::Error reset();
+  /// Batch row i becomes what row `sources[i]` was. As many sources as rows, and all of them rows.
+  llvm::Error reorder(llvm::ArrayRef<int64_t> sources);
+  /// A running set of its own with as many batch rows as there are sources; `caches` are those of
+  /// `create`.
+  llvm::Expected<CacheSet> gathered(llvm::ArrayRef<ManifestCache> caches,
+                                    llvm::ArrayRef<int64_t> sources) const;
+  /// A set of its own; of a frozen set one that shares its memory.
+  llvm::Expected<CacheSet> clone() const;
+
+  /// Gives back what is not valid. The set must not be changed any more, until `thaw` makes it run
+  /// again with shared buffers of `room` rows.
+  llvm::Error freeze();
+  llvm::Error thaw(int64_t room);
+
+  /// What a file of this set holds: valid rows.
+  std::vector<StoredCache> stored() const;
+  /// Takes over what a file holds, which must fit: other caches, extents or batch sizes are an
+  /// error. Shared buffers with less than `room` rows are replaced.
+  llvm::Error restore(const CacheFileContents& contents, int64_t room);
+
+private:
+  CacheSet(const CacheSet&) = default; // shares memory
+  /// The same caches without their contents.
+  CacheSet withoutTensors() const;
+  int64_t startRows(size_t index) const;
+  llvm::Expected<Tensor> uninitialised(size_t index, int64_t rows) const;
+  /// Of zeros; of NaN, where that is asked for.
+  llvm::Expected<Tensor> empty(size_t index, int64_t rows) const;
+  llvm::Expected<CacheSet> copyTo(CacheSet target, llvm::ArrayRef<int64_t> sources) const;
+  int64_t copyRows(size_t index, llvm::ArrayRef<int64_t> sources, const CacheGeometry& geometryTo,
+                   const TensorView& to) const;
+  void moveRows(size_t index, llvm::ArrayRef<RowMove> moves, std::byte* aside) const;
+  void fillUnused(size_t index, const TensorView& tensor) const;
+  llvm::Error checkBatchRows() const;
+  llvm::Error cropRing(size_t index, int64_t kept);
+  void setLengths(llvm::ArrayRef<int64_t> values);
+  llvm::Error checkFits(const CacheFileContents& contents) const;
+  llvm::Error checkEntry(const CacheFileEntry& entry, const CacheGeometry& cache,
+                         llvm::ArrayRef<int64_t> lengths) const;
+
+  CacheSetOptions options;
+  std::vector<CacheGeometry> geometries;
+  std::vector<Tensor> tensors;
+  llvm::SmallVector<int64_t, 4> tokens;
+  int64_t longest = 0;
+  int64_t staticRows = INT64_MAX;
+  bool hasShared = false;
+  bool frozen = false;
+};
+
+} // namespace kvopt

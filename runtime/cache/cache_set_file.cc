@@ -1,0 +1,166 @@
+// Caches to and from a file's contents.
+#include "ir/diagnostic.h"
+#include "runtime/cache/cache_set.h"
+#include "runtime/cache/contiguous_runs.h"
+#include "runtime/input_binding.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kvopt {
+
+namespace {
+
+bool isZero(const std::byte* data, size_t bytes) {
+  return bytes == 0 || (data[0] == std::byte{0} && std::memcmp(data, data + 1, bytes - 1) == 0);
+}
+
+/// Without the rows at the end that hold nothing but zeros, as they did at the start.
+TensorView withoutZeroRows(const TensorView& view, unsigned axis) {
+  int64_t rows = view.shape[axis];
+  while (rows > 0 && forEachRun(sliceAxis(view, axis, rows - 1, rows), isZero))
+    --rows;
+  return sliceAxis(view, axis, 0, rows);
+}
+
+/// The bytes as one tensor; they are only read.
+TensorView asTensor(const std::byte* bytes, ElementType element, llvm::ArrayRef<int64_t> shape) {
+  return TensorView::contiguous(element, shape, const_cast<std::byte*>(bytes)); // NOLINT
+}
+
+void copyFrom(const CacheFileContents::Cache& stored, llvm::ArrayRef<int64_t> lengths,
+              const CacheGeometry& geometry, const TensorView& to) {
+  unsigned axis = geometry.sequenceAxis;
+  auto copy = [&](const TensorView& from, const TensorView& target) {
+    copyElements(from, sliceAxis(target, axis, 0, from.shape[axis]));
+  };
+  const std::byte* bytes = stored.bytes.data();
+  if (!stored.entry.batchAxis)
+    return copy(asTensor(bytes, stored.entry.element, stored.entry.shape), to);
+  Extents shape = stored.entry.shape;
+  shape[*stored.entry.batchAxis] = geometry.slicesPerRow;
+  for (size_t row = 0; row < lengths.size(); ++row) {
+    shape[axis] = lengths[row];
+    TensorView from = asTensor(bytes, stored.entry.element, shape);
+    copy(from, geometry.batchRow(to, static_cast<int64_t>(row)));
+    bytes += from.byteSize();
+  }
+}
+
+const CacheFileContents::Cache* findCache(const CacheFileContents& contents, llvm::StringRef name) {
+  for (const CacheFileContents::Cache& cache : contents.caches)
+    if (cache.entry.name == name)
+      return &cache;
+  return nullptr;
+}
+
+} // namespace
+
+std::vector<StoredCache> CacheSet::stored() const {
+  std::vector<StoredCache> result;
+  bool apart = isRagged();
+  for (size_t i = 0; i < size(); ++i) {
+    const CacheGeometry& geometry = geometries[i];
+    StoredCache cache;
+    cache.entry.name = geometry.name;
+    cache.entry.element = geometry.element;
+    cache.entry.sequenceAxis = geometry.sequenceAxis;
+    TensorView valid = view(i);
+    if (geometry.policy == CachePolicy::Static)
+      valid = withoutZeroRows(valid, geometry.sequenceAxis);
+    cache.entry.shape = valid.shape;
+    if (!apart) {
+      cache.parts.push_back(std::move(valid));
+      result.push_back(std::move(cache));
+      continue;
+    }
+    cache.entry.batchAxis = geometry.batchAxis;
+    for (int64_t row = 0; row < batch(); ++row)
+      cache.parts.push_back(sliceAxis(geometry.batchRow(valid, row), geometry.sequenceAxis, 0,
+                                      tokens[static_cast<size_t>(row)]));
+    result.push_back(std::move(cache));
+  }
+  return result;
+}
+
+llvm::Error CacheSet::checkEntry(const CacheFileEntry& entry, const CacheGeometry& cache,
+                                 llvm::ArrayRef<int64_t> lengths) const {
+  auto differs = [&](const std::string& what) {
+    return invalid("cache '{}' is stored {}", cache.name, what)
+        .hint("it was saved by a session that is driven in another way");
+  };
+  if (entry.element != cache.element)
+    return differs(fmt::format("as {}, but the session's is {}", onnxName(entry.element),
+                               onnxName(cache.element)));
+  int64_t rows = entry.shape[entry.sequenceAxis];
+  Extents expected = cache.shape(rows);
+  if (entry.sequenceAxis != cache.sequenceAxis || entry.shape != expected)
+    return differs(fmt::format("with shape {}, but the session's is {}", extentsText(entry.shape),
+                               extentsText(expected)));
+  int64_t length = *std::max_element(lengths.begin(), lengths.end());
+  bool rowsFit = cache.hasRowPerToken()                    ? rows == length
+                 : cache.policy == CachePolicy::Static     ? rows <= cache.initialRows
+                 : cache.initialRows != 0 || rows > length ? rows == cache.initialRows
+                                                           : true;
+  if (!rowsFit)
+    return differs(fmt::format("with {} rows for {} tokens", rows, length));
+  bool isEven = llvm::all_of(lengths, [&](int64_t row) { return row == length; });
+  if (entry.batchAxis ? !cache.hasRowPerToken() || entry.batchAxis != cache.batchAxis : !isEven)
+    return differs("with batch rows that cannot be told apart");
+  return llvm::Error::success();
+}
+
+llvm::Error CacheSet::checkFits(const CacheFileContents& contents) const {
+  if (static_cast<int64_t>(contents.lengths.size()) != batch())
+    return invalid("the file holds {} batch rows, but the session has {}", contents.lengths.size(),
+                   batch())
+        .hint("open the session with the batch size of the one that was saved");
+  if (contents.caches.size() != size())
+    return invalid("the file holds {} caches, but the session has {}", contents.caches.size(),
+                   size());
+  for (const CacheGeometry& geometry : geometries) {
+    const CacheFileContents::Cache* stored = findCache(contents, geometry.name);
+    if (!stored)
+      return invalid("the file holds no cache '{}'", geometry.name);
+    if (llvm::Error error = checkEntry(stored->entry, geometry, contents.lengths))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CacheSet::restore(const CacheFileContents& contents, int64_t room) {
+  assert(!frozen);
+  if (llvm::Error error = checkFits(contents))
+    return error;
+  assert(!hasShared || room >= *std::max_element(contents.lengths.begin(), contents.lengths.end()));
+  bool replacesShared = room > options.room;
+  std::vector<Tensor> restored = tensors;
+  std::vector<const CacheFileContents::Cache*> sources;
+  // Nothing can fail once everything is allocated.
+  for (size_t i = 0; i < size(); ++i) {
+    const CacheGeometry& geometry = geometries[i];
+    const CacheFileContents::Cache* source = findCache(contents, geometry.name);
+    sources.push_back(source);
+    if (geometry.isShared && !replacesShared)
+      continue;
+    int64_t rows = geometry.isShared ? room
+                   : geometry.policy == CachePolicy::Static
+                       ? geometry.initialRows
+                       : source->entry.shape[geometry.sequenceAxis];
+    llvm::Expected<Tensor> tensor = empty(i, rows);
+    if (!tensor)
+      return tensor.takeError();
+    restored[i] = std::move(*tensor);
+  }
+  for (size_t i = 0; i < size(); ++i)
+    copyFrom(*sources[i], contents.lengths, geometries[i], restored[i].view);
+  tensors = std::move(restored);
+  if (hasShared && replacesShared)
+    options.room = room;
+  setLengths(contents.lengths);
+  return llvm::Error::success();
+}
+
+} // namespace kvopt

@@ -1,0 +1,14 @@
+// Philox4x32-10: random bits as a function of a key and a counter (Salmon, Moraes, Dror, Shaw,
+// "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace kvopt {
+
+/// 128 random bits. There is no state: the same counter and key give the same bits on every
+/// machine, whatever was drawn before.
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+} // namespace kvopt

@@ -1,0 +1,93 @@
+// What every fuzzed model goes through once it was read: verifier, shape inference, recovery,
+// lowering, export and import.
+#pragma once
+
+#include "cli/recover.h"
+#include "ir/diagnostic.h"
+#include "ir/onnx_export.h"
+#include "ir/onnx_import.h"
+#include "ir/text_printer.h"
+#include "ir/verifier.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace kvopt::fuzz {
+
+/// What models are read and rewritten with; made once.
+struct Registries {
+  Registries() {
+    registerAll(ops);
+    registerAll(rules);
+    registerAll(passes);
+    registerAll(targets);
+  }
+  OpRegistry ops;
+  RuleRegistry rules;
+  PassRegistry passes;
+  TargetRegistry targets;
+
+  static const Registries& get() {
+    static const Registries registries;
+    return registries;
+  }
+};
+
+/// A refusal is an answer, but it must say something.
+inline void refused(llvm::Error error) {
+  if (takeDiagnostic(std::move(error)).message.empty()) {
+    std::fputs("a refusal without a message\n", stderr);
+    std::abort();
+  }
+}
+
+/// For what must not fail once everything before it went through.
+inline void mustHold(llvm::Error error, const char* what) {
+  if (!error)
+    return;
+  std::fprintf(stderr, "%s: %s\n", what, takeDiagnostic(std::move(error)).str().c_str());
+  std::abort();
+}
+
+inline std::span<const std::byte> asBytes(const std::string& text) {
+  return std::as_bytes(std::span<const char>(text.data(), text.size()));
+}
+
+/// Whatever a model that was read goes through either refuses it with a message, or leaves a model
+/// that the verifier accepts and that can be written and read again.
+inline void exerciseModel(Model& model) {
+  const Registries& registries = Registries::get();
+  if (llvm::Error error = verify(model))
+    return refused(std::move(error));
+  if (auto manifest = manifestOf(model); !manifest)
+    refused(manifest.takeError());
+  PrintOptions print;
+  print.maxTensorElements = 64;
+  print.types = print.declareTypes = true;
+  printText(model, print);
+
+  PassContext context(registries.rules, registries.targets);
+  NearMissList nearMisses;
+  context.nearMisses = &nearMisses;
+  PassManagerOptions options;
+  options.verifyEach = false; // what a pass leaves is verified below: it may not be refused
+  for (const char* pipeline :
+       {recoveryPipeline, "lower{to=kvopt require=any}", "eliminate-dead-nodes"}) {
+    PassManager manager(registries.passes, options);
+    mustHold(manager.addPipeline(pipeline), "the pipeline");
+    llvm::Error error = manager.run(model, context);
+    mustHold(verify(model), pipeline);
+    if (error)
+      return refused(std::move(error));
+  }
+
+  auto bytes = exportModelBytes(model);
+  if (!bytes)
+    return refused(bytes.takeError());
+  auto again = importModelBytes(asBytes(*bytes), "", registries.ops);
+  if (!again)
+    return mustHold(again.takeError(), "what was written cannot be read");
+  mustHold(verify(**again), "what was written");
+}
+
+} // namespace kvopt::fuzz

@@ -1,0 +1,14 @@
+// Any bytes as a model in text: mutations of text reach deeper into the passes than those of bytes.
+#include "ir/text_reader.h"
+#include "tests/fuzz/exercise.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace kvopt;
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  auto model = readText(text, fuzz::Registries::get().ops);
+  if (!model)
+    fuzz::refused(model.takeError());
+  else
+    fuzz::exerciseModel(**model);
+  return 0;
+}
