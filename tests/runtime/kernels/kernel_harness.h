@@ -223,6 +223,7 @@ struct KernelResult {
   std::string error; ///< empty on success
   std::vector<TestTensor> outputs;
   int64_t cacheBytesWritten = 0;
+  size_t scratchBytes = 0;
 
   bool ok() const { return error.empty(); }
 };
@@ -332,6 +333,7 @@ public:
   llvm::Expected<std::span<std::byte>> scratch(size_t bytes) override {
     if (bytes > static_cast<size_t>(maxBytes) || isRefused())
       return error("memory is short");
+    result.scratchBytes += bytes;
     temporary.push_back(std::make_unique<GuardedMemory>(bytes));
     return std::span(temporary.back()->data(), bytes);
   }
