@@ -3,6 +3,8 @@
 
 #include "ir/diagnostic.h"
 
+#include <algorithm>
+
 namespace kvopt {
 namespace {
 

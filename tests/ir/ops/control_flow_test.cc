@@ -1,4 +1,4 @@
-// Shape rules of If and Loop.
+// Shape rules of If, Loop and Scan.
 #include "tests/ir/shape_rule.h"
 
 namespace kvopt {
@@ -95,6 +95,29 @@ TEST(ControlFlowShapes, LoopStacksWhatItScans) {
        "}>(n, c, x)",
        "error: the body has fewer inputs than the node has operands"},
       {16, "int64 n, bool c", "", "y = Loop(n, c)", "error: the body is missing"},
+  });
+}
+
+TEST(ControlFlowShapes, ScanHasARowForEachIteration) {
+  expectShapes({
+      {16, "float[T, 4] x", "",
+       "y = Scan <num_scan_inputs = 1, body = b (float[4] r) => (float[] w) { w = Relu(r) }>(x)",
+       "float[T, 4]"},
+      {16, "float[4, T] x", "",
+       "y = Scan <num_scan_inputs = 1, scan_input_axes = [-1], scan_output_axes = [1], body = b "
+       "(float[4] r) => (float[] w) { w = Relu(r) }>(x)",
+       "float[4, T]"},
+      {16, "float[B] s, float[T, B] x", "",
+       "y, z = Scan <num_scan_inputs = 1, body = b (float[B] v, float[B] r) => (float[] w, float[] "
+       "u) { w = Relu(v) u = Add(v, r) }>(s, x)",
+       "float[B]; float[T, ?]"},
+      {16, "float[T] x", "",
+       "y = Scan <num_scan_inputs = 2, body = b (float r) => (float w) { w = Relu(r) }>(x)",
+       "error: the number of scanned operands is wrong"},
+      {16, "float[T] x", "",
+       "y = Scan <num_scan_inputs = 1, scan_output_axes = [3], body = b (float r) => (float[] w) { "
+       "w = Relu(r) }>(x)",
+       "error: an output's axis lies outside"},
   });
 }
 
