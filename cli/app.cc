@@ -131,7 +131,12 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&)) 
                "kvopt"};
   app.set_version_flag("--version", "kvopt " KVOPT_VERSION);
   app.require_subcommand(1);
-  app.footer("Exit codes: 0 done or equal, 1 different or a requirement not met, 2 usage,\n"
+  app.footer("Examples:\n"
+             "  kvopt inspect decoder.onnx\n"
+             "  kvopt rewrite decoder.onnx -o fused.onnx --to kvopt --verify quick\n"
+             "  kvopt bench decoder.onnx fused.onnx -d 0,1024,4096\n"
+             "  kvopt run fused.onnx --tokens 1,2,3 --steps 16 --stats\n\n"
+             "Exit codes: 0 done or equal, 1 different or a requirement not met, 2 usage,\n"
              "3 input unreadable or invalid, 4 the runtime lacks an operator, 5 internal error.");
   CommandContext context;
   if (extend)
@@ -145,6 +150,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&)) 
   addGenCommand(app, context);
   addOptCommand(app, context);
   addListCommand(app, context);
+  addCompletionCommand(app, context);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

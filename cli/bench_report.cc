@@ -9,22 +9,25 @@
 
 namespace kvopt {
 
-double medianOf(std::vector<double> values) {
-  assert(!values.empty());
-  std::sort(values.begin(), values.end());
+namespace {
+double medianOfSorted(const std::vector<double>& values) {
   size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
+} // namespace
 
-Spread spreadOf(const std::vector<double>& values) {
-  auto [least, most] = std::minmax_element(values.begin(), values.end());
-  return {*least, medianOf(values), *most};
-}
-
-double bestOf(std::vector<double> values) {
+double medianOf(std::vector<double> values) {
   assert(!values.empty());
   std::sort(values.begin(), values.end());
-  return values[values.size() / 10];
+  return medianOfSorted(values);
+}
+
+Spread spreadOf(std::vector<double> values) {
+  assert(!values.empty());
+  std::sort(values.begin(), values.end());
+  size_t tenth = values.size() / 10;
+  return {values.front(), values[tenth], medianOfSorted(values), values[values.size() - 1 - tenth],
+          values.back()};
 }
 
 bool disagree(const std::optional<double>& a, const std::optional<double>& b) {
@@ -50,7 +53,11 @@ OrderedJson orNull(const std::optional<double>& value) {
 OrderedJson orNull(const std::optional<Spread>& spread) {
   if (!spread)
     return nullptr;
-  return {{"min", spread->min}, {"median", spread->median}, {"max", spread->max}};
+  return {{"min", spread->min},
+          {"p10", spread->low},
+          {"median", spread->median},
+          {"p90", spread->high},
+          {"max", spread->max}};
 }
 
 /// The columns of a row, in the order of `columnNames`; empty where there is no number.

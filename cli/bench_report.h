@@ -12,14 +12,16 @@ namespace kvopt {
 
 struct Spread {
   double min = 0;
+  double low = 0; ///< a tenth of the values is below it
   double median = 0;
+  double high = 0; ///< a tenth of the values is above it
   double max = 0;
 };
 
 /// The middle one, or the mean of the two in the middle. Requires at least one value.
 double medianOf(std::vector<double> values);
 /// Requires at least one value.
-Spread spreadOf(const std::vector<double>& values);
+Spread spreadOf(std::vector<double> values);
 /// The value that a tenth of the values is below, the lowest one of fewer than ten. Requires at
 /// least one value.
 double bestOf(std::vector<double> values);
@@ -42,7 +44,7 @@ struct BenchRow {
   /// Reading the weights and valid cache rows of such a step once, and nothing else.
   std::optional<Spread> floorMs;
   std::optional<double> fractionOfFloor; ///< floor time / decode time, paired by round
-  /// The same two ratios of the undisturbed times (`bestOf` both sides).
+  /// The same two ratios of the undisturbed times (`low` on both sides).
   std::optional<double> ratioToFirstAtBest;
   std::optional<double> fractionOfFloorAtBest;
   int64_t weightBytes = 0;    ///< that the floor reads

@@ -206,10 +206,10 @@ private:
     row.decodeMs = spreadOf(samples.steps);
     row.floorMs = spreadOf(samples.roundFloors);
     row.fractionOfFloor = medianRatio(samples.roundFloors, samples.roundSteps);
-    row.fractionOfFloorAtBest = bestOf(samples.roundFloors) / bestOf(samples.steps);
+    row.fractionOfFloorAtBest = row.floorMs->low / row.decodeMs->low;
     if (first.decodes()) {
       row.ratioToFirst = medianRatio(samples.roundSteps, first.samples.roundSteps);
-      row.ratioToFirstAtBest = bestOf(samples.steps) / bestOf(first.samples.steps);
+      row.ratioToFirstAtBest = row.decodeMs->low / spreadOf(first.samples.steps).low;
     }
     row.cacheBytes =
         static_cast<int64_t>(samples.cacheBytes / static_cast<double>(samples.roundSteps.size()));

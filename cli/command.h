@@ -70,5 +70,6 @@ void addBenchCommand(CLI::App& app, CommandContext& context);
 void addGenCommand(CLI::App& app, CommandContext& context);
 void addOptCommand(CLI::App& app, CommandContext& context);
 void addListCommand(CLI::App& app, CommandContext& context);
+void addCompletionCommand(CLI::App& app, CommandContext& context);
 
 } // namespace kvopt

@@ -13,6 +13,8 @@ namespace {
 
 /// Weights above this many bytes go to a file beside the model.
 constexpr int64_t mostInlineBytes = int64_t{256} << 20;
+/// Of protobuf, with room for the graph.
+constexpr int64_t mostFileBytes = int64_t{2000} << 20;
 
 struct GenOptions {
   std::string kind;
@@ -129,6 +131,10 @@ llvm::Expected<ExitCode> gen(const GenOptions& options, const CommandContext& co
   if (!spec)
     return spec.takeError();
   std::unique_ptr<Model> model = generateDecoder(context.registries.ops, *spec);
+  if (options.external == "never" && weightBytes(*model) > mostFileBytes)
+    return usageError("{} of weights do not fit in one ONNX file",
+                      readableBytes(weightBytes(*model)))
+        .hint("leave out --external-data never");
   ExportOptions exported;
   const bool isExternal = options.external == "always" ||
                           (options.external == "auto" && weightBytes(*model) > mostInlineBytes);

@@ -76,16 +76,19 @@ struct Panel {
   std::vector<FloorLine> floors;
 };
 
-/// Lines that cannot be told apart in the picture are one line.
+/// Lines that differ by less than readings of one memory do are one line.
 bool areAlike(const FloorLine& a, const FloorLine& b) {
   if (a.points.size() != b.points.size())
     return false;
-  for (size_t i = 0; i < a.points.size(); ++i)
-    if (a.points[i].first != b.points[i].first ||
-        std::abs(a.points[i].second - b.points[i].second) >
-            0.1 * std::max(a.points[i].second, b.points[i].second))
+  double difference = 0;
+  double sum = 0;
+  for (size_t i = 0; i < a.points.size(); ++i) {
+    if (a.points[i].first != b.points[i].first)
       return false;
-  return true;
+    difference += std::abs(a.points[i].second - b.points[i].second);
+    sum += std::max(a.points[i].second, b.points[i].second);
+  }
+  return difference <= 0.15 * sum;
 }
 
 class LatencyPlot {
@@ -144,7 +147,7 @@ private:
     series->points.push_back({context, *row.decodeMs});
     if (row.floorMs)
       panel->floors[static_cast<size_t>(series - panel->series.begin())].points.emplace_back(
-          context, row.floorMs->median);
+          context, row.floorMs->low);
     topContext = std::max(topContext, context);
     topLatency = std::max(topLatency, row.decodeMs->median);
   }
@@ -168,7 +171,7 @@ private:
       for (const Series& series : panel.series)
         for (const Point& point : series.points)
           topLatency =
-              std::max(topLatency, std::min(point.latency.max, 1.5 * point.latency.median));
+              std::max(topLatency, std::min(point.latency.high, 1.5 * point.latency.median));
     latencyMarks = axisMarks(topLatency > 0 ? topLatency : 1, 6);
     width = marginLeft + marginRight +
             static_cast<double>(panels.size()) * (panelWidth + panelGap) - panelGap;
@@ -179,7 +182,8 @@ private:
   }
 
   double x(double left, double context) const {
-    return left + (topContext > 0 ? context / topContext : 0.5) * panelWidth;
+    // Marks stand clear of the frame.
+    return left + (topContext > 0 ? 0.04 + 0.92 * context / topContext : 0.5) * panelWidth;
   }
   double y(double latency) const {
     return marginTop + panelHeight * (1 - std::min(1.0, latency / latencyMarks.back()));
@@ -277,7 +281,10 @@ private:
       out += fmt::format("<path class=\"line\" d=\"{}\"/>\n", path);
     for (const Point& point : series.points) {
       double at = x(left, point.context);
-      line("spread", at, y(point.latency.min), at, y(point.latency.max));
+      // Bars of several models stand beside each other.
+      double beside =
+          at + 4 * (static_cast<double>(series.number) - static_cast<double>(names.size() - 1) / 2);
+      line("spread", beside, y(point.latency.low), beside, y(point.latency.high));
       mark(series.number, at, y(point.latency.median));
     }
     out += "</g>\n";
@@ -310,7 +317,7 @@ private:
   }
 
   std::string subtitle() const {
-    return fmt::format("median of {} steps, {} repetition{}; bars: fastest to slowest",
+    return fmt::format("median of {} steps, {} repetition{}; bars: the middle 80 %",
                        report.decodeTokens, report.repetitions, report.repetitions == 1 ? "" : "s");
   }
 

@@ -299,9 +299,7 @@ std::string verificationSummary(const VerificationReport& report) {
                   !anyCache     ? "none found"
                   : cachesExact ? "identical"
                                 : "compared",
-                  report.comparison.tokensEqual ? "equal"
-                  : report.equal()              ? "differ in near ties"
-                                                : "DIFFERENT");
+                  report.comparison.tokensEqual ? "equal" : "DIFFERENT");
   if (skipped != 0)
     text += fmt::format("   {} elements of padding left out", skipped);
   const ComparisonReport& steps = report.comparison;

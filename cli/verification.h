@@ -14,13 +14,7 @@ struct VerificationReport {
   /// Of the second session: what was written to and copied in cache memory.
   SessionStatistics second;
 
-  /// Scores that agree within the tolerance choose other tokens only where the two best are closer
-  /// than twice the largest difference. What is rounded to 16 bits has such near ties; elsewhere a
-  /// different token is a difference.
-  bool equal() const {
-    constexpr double nearTies = 1e-3;
-    return comparison.equal() && (comparison.tokensEqual || tolerance.absolute > nearTies);
-  }
+  bool equal() const { return comparison.equal() && comparison.tokensEqual; }
 };
 
 /// Prefill 33, chunk 7, 24 decode steps.

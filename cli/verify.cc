@@ -17,7 +17,7 @@ struct VerifyOptions {
   std::string padding = "none";
   std::optional<double> atol;
   std::optional<double> rtol;
-  unsigned threads = 1;
+  unsigned threads = 0;
 
   Tolerance tolerance(const Graph& graph) const {
     Tolerance usual = toleranceFor(graph, 2);
@@ -134,7 +134,8 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
                       "Absolute tolerance; 1e-4, or 2e-2 (float16) and 1e-1 (bfloat16)");
   command->add_option("--rtol", options->rtol, "Relative tolerance");
   command->add_option("--seed", options->plan.seed, "Seed of the random tokens");
-  command->add_option("-t,--threads", options->threads, "Threads")->check(CLI::Range(1u, 1024u));
+  command->add_option("-t,--threads", options->threads, "Threads; unless given, one a core")
+      ->check(CLI::Range(1u, 1024u));
   addCommonOptions(*command, context);
   command->callback([options, &context] {
     context.action = [options, &context] { return verify(*options, context); };

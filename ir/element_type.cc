@@ -3,6 +3,8 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
+#include <iterator>
+
 namespace kvopt {
 namespace {
 
@@ -16,6 +18,7 @@ struct Row {
   Family family;
 };
 
+/// In the order of the enumeration, which starts at 1.
 constexpr Row rows[] = {
     {ElementType::Float, "float", "float32", 32, Family::Float},
     {ElementType::UInt8, "uint8", "uint8", 8, Family::Integer},
@@ -43,11 +46,17 @@ constexpr Row rows[] = {
 };
 
 const Row* find(ElementType type) {
-  for (const Row& row : rows)
-    if (row.type == type)
-      return &row;
-  return nullptr;
+  auto index = static_cast<uint32_t>(type) - 1;
+  return index < std::size(rows) ? &rows[index] : nullptr;
 }
+
+constexpr bool isInOrder() {
+  for (size_t i = 0; i < std::size(rows); ++i)
+    if (static_cast<size_t>(rows[i].type) != i + 1)
+      return false;
+  return true;
+}
+static_assert(isInOrder());
 
 } // namespace
 

@@ -28,12 +28,13 @@ void assignType(Value& value, TensorType type) {
 
 // Types of a loop's body parameters. Shapes may change between iterations, element types may not.
 void passLoopOperands(Node& node, Graph& body) {
+  const bool isScan = node.is("Scan");
   for (size_t i = 0; i < body.inputs().size(); ++i) {
     Value& input = *body.inputs()[i];
     if (input.type().elementType() != ElementType::Undefined)
       continue;
     ElementType element = i == 0 ? ElementType::Int64 : ElementType::Bool;
-    if (i >= 2) {
+    if (i >= 2 || isScan) {
       const Value* initial = node.operand(static_cast<unsigned>(i));
       element = initial ? initial->type().elementType() : ElementType::Undefined;
     }
@@ -46,7 +47,7 @@ void passLoopOperands(Node& node, Graph& body) {
 llvm::Error inferSubgraphs(Node& node, unsigned depth) {
   for (const NamedAttribute& attribute : node.attributes())
     for (const std::unique_ptr<Graph>& subgraph : attribute.value.graphs()) {
-      if (node.is("Loop"))
+      if (node.is("Loop") || node.is("Scan"))
         passLoopOperands(node, *subgraph);
       llvm::Error error = inferNodes(*subgraph, depth + 1);
       if (!error)

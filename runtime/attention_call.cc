@@ -32,6 +32,14 @@ RowStrides rowStrides(const TensorView& tensor) {
   return {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
 }
 
+/// Whether the products take longer than waking another thread: some microseconds.
+bool isWorthSharing(const AttentionView& view) {
+  constexpr double fewProducts = 65536;
+  double pairs = static_cast<double>(view.batches) * static_cast<double>(view.queryHeads) *
+                 static_cast<double>(view.queryRows) * static_cast<double>(view.totalLength);
+  return pairs * static_cast<double>(view.keyWidth + view.valueWidth) > fewProducts;
+}
+
 llvm::Error checkMask(const KernelContext& context, const AttentionOperands& operands) {
   const TensorView& mask = *operands.mask;
   if (mask.element != ElementType::Bool && !storageOf(mask.element))
@@ -142,7 +150,7 @@ llvm::Error runAttention(KernelContext& context, const AttentionOperands& operan
     return llvm::Error::success();
 
   int64_t units = attentionUnits(view);
-  auto workers = std::min<int64_t>(units, context.threads());
+  auto workers = isWorthSharing(view) ? std::min<int64_t>(units, context.threads()) : 1;
   size_t perWorker = attentionScratchBytes(view);
   size_t total = 0;
   if (__builtin_mul_overflow(perWorker, static_cast<size_t>(workers), &total))

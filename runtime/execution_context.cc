@@ -227,37 +227,6 @@ llvm::Error checkBodyInput(const Value& input, const TensorView& view) {
                  onnxName(view.element), extentsText(view.shape));
 }
 
-/// For the duration of a body: a symbol of its inputs has another value in every iteration, and
-/// none that is known.
-class HiddenSymbols {
-public:
-  HiddenSymbols(const Graph& body, SymbolValues& values) : symbols(values) {
-    for (const std::unique_ptr<Value>& input : body.inputs())
-      if (input->type().hasRank())
-        for (const Dim& extent : input->type().shape())
-          for (const std::string& symbol : extent.symbols())
-            hide(symbol);
-  }
-  ~HiddenSymbols() {
-    for (const auto& symbol : hidden)
-      symbols[symbol.first] = symbol.second;
-  }
-  HiddenSymbols(const HiddenSymbols&) = delete;
-  HiddenSymbols& operator=(const HiddenSymbols&) = delete;
-
-private:
-  void hide(const std::string& symbol) {
-    auto found = symbols.find(symbol);
-    if (found == symbols.end())
-      return;
-    hidden.emplace_back(symbol, found->second);
-    symbols.erase(found);
-  }
-
-  SymbolValues& symbols;
-  std::vector<std::pair<std::string, int64_t>> hidden;
-};
-
 } // namespace
 
 llvm::Error ExecutionContext::enterBody(const Graph& body, const ExecutionPlan::Branch& branch,
@@ -298,7 +267,6 @@ llvm::Expected<std::vector<Tensor>> ExecutionContext::runBody(llvm::StringRef at
     return error(fmt::format("the subgraph '{}' is missing", attribute.str()));
   const Graph& body = *node().attribute(attribute)->graphs().front();
   RunState& inner = *state.branches[found->index];
-  HiddenSymbols hidden(body, state.environment.symbols);
   std::vector<Tensor> outputs;
   llvm::Error failure = enterBody(body, *found, inner, std::move(inputs));
   if (!failure)

@@ -20,8 +20,10 @@ struct DimHash {
 
 class PlanBuilder {
 public:
-  PlanBuilder(const Graph& source, const KernelRegistry& registry, unsigned nesting)
-      : graph(source), kernels(registry), depth(nesting) {}
+  /// `open` are symbols that the run's inputs do not fix.
+  PlanBuilder(const Graph& source, const KernelRegistry& registry, unsigned nesting,
+              std::vector<std::string> open)
+      : graph(source), kernels(registry), depth(nesting), openSymbols(std::move(open)) {}
 
   llvm::Expected<ExecutionPlan> build() {
     if (llvm::Error error = addSteps())
@@ -48,7 +50,7 @@ private:
   void closeLifetimes();
   void describeOutputs();
   unsigned slotOf(const Value& value);
-  unsigned dimIndex(const Dim& dim);
+  unsigned dimIndex(const Dim& declared);
   unsigned newGroup(Group::Kind kind, unsigned slot, int64_t step);
   bool isOverwritable(int64_t step, llvm::ArrayRef<unsigned> reads, unsigned read) const;
   const Group& groupOf(unsigned slot) const { return plan.groups[plan.slots[slot].group]; }
@@ -60,6 +62,7 @@ private:
   const Graph& graph;
   const KernelRegistry& kernels;
   unsigned depth;
+  std::vector<std::string> openSymbols;
   ExecutionPlan plan;
   llvm::DenseMap<const Value*, unsigned> slotByValue;
   std::unordered_map<Dim, unsigned, DimHash> dimByValue;
@@ -67,7 +70,12 @@ private:
   std::vector<llvm::SmallVector<unsigned, 1>> classes; // groups by class
 };
 
-unsigned PlanBuilder::dimIndex(const Dim& dim) {
+unsigned PlanBuilder::dimIndex(const Dim& declared) {
+  const bool isOpen =
+      !openSymbols.empty() && llvm::any_of(declared.symbols(), [&](const std::string& symbol) {
+        return llvm::is_contained(openSymbols, symbol);
+      });
+  const Dim dim = isOpen ? Dim::unknown() : declared;
   auto [found, isNew] = dimByValue.try_emplace(dim, static_cast<unsigned>(plan.dims.size()));
   if (isNew)
     plan.dims.push_back(dim);
@@ -118,7 +126,15 @@ llvm::Error PlanBuilder::addBranch(ExecutionPlan::Step& step, llvm::StringRef at
                                    const Graph& branch) {
   if (depth == maxNesting)
     return unsupported("subgraphs are nested more than {} deep", maxNesting);
-  llvm::Expected<ExecutionPlan> built = PlanBuilder(branch, kernels, depth + 1).build();
+  const bool isBody = step.node->is("Loop") || step.node->is("Scan");
+  // A symbol of a body's inputs has another value in every iteration.
+  std::vector<std::string> open = openSymbols;
+  for (const std::unique_ptr<Value>& input : branch.inputs())
+    if (isBody && input->type().hasRank())
+      for (const Dim& extent : input->type().shape())
+        llvm::append_range(open, extent.symbols());
+  llvm::Expected<ExecutionPlan> built =
+      PlanBuilder(branch, kernels, depth + 1, std::move(open)).build();
   if (!built)
     return built.takeError();
   if (built->outputs.size() < step.node->results().size())
@@ -127,7 +143,7 @@ llvm::Error PlanBuilder::addBranch(ExecutionPlan::Step& step, llvm::StringRef at
   ExecutionPlan::Branch& added = step.branches.emplace_back();
   added.attribute = attribute;
   added.index = plan.branchCount++;
-  added.isBody = step.node->is("Loop");
+  added.isBody = isBody;
   added.plan = std::make_unique<ExecutionPlan>(std::move(*built));
   return llvm::Error::success();
 }
@@ -393,7 +409,7 @@ llvm::Error inBranch(llvm::Error error, llvm::StringRef attribute, const Node& n
 
 llvm::Expected<ExecutionPlan> ExecutionPlan::build(const Graph& graph,
                                                    const KernelRegistry& kernels) {
-  return PlanBuilder(graph, kernels, 0).build();
+  return PlanBuilder(graph, kernels, 0, {}).build();
 }
 
 } // namespace kvopt

@@ -234,6 +234,12 @@ llvm::Error Executor::run(llvm::ArrayRef<NamedView> inputs, llvm::ArrayRef<Bindi
   return impl->run(bindings, outputs);
 }
 
+void Executor::dropMemory() {
+  impl->state->dropMemory();
+  impl->environment->scratch.releaseFree();
+  impl->environment->pool.releaseFree();
+}
+
 const RunStatistics& Executor::statistics() const { return impl->environment->statistics; }
 const std::shared_ptr<Allocator>& Executor::allocator() const {
   return impl->environment->allocator;

@@ -99,6 +99,9 @@ public:
   llvm::Error run(llvm::ArrayRef<NamedView> inputs, llvm::ArrayRef<Binding> bindings,
                   std::vector<Tensor>& outputs);
 
+  /// Gives back what is kept for the next run: arena, scratch, free memory of former tensors.
+  void dropMemory();
+
   /// Of the latest run.
   const RunStatistics& statistics() const;
   const std::shared_ptr<Allocator>& allocator() const;

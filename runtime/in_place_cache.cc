@@ -112,22 +112,22 @@ llvm::Expected<TensorView> InPlaceCache::append(KernelContext& context,
   return present;
 }
 
-llvm::Expected<CacheLengths> cacheLengths(const KernelContext& context, unsigned operand,
-                                          int64_t batches, int64_t rows, int64_t capacity) {
-  auto lengths = pastLengths(context, operand, batches);
-  if (!lengths)
-    return lengths.takeError();
-  CacheLengths result;
-  for (int64_t before : *lengths) {
-    int64_t after = 0;
-    if (before < 0 || __builtin_add_overflow(before, rows, &after) || after > capacity)
+llvm::Expected<CacheLengths> cacheLengths(KernelContext& context, unsigned operand, int64_t batches,
+                                          int64_t rows, int64_t capacity) {
+  auto before = pastLengths(context, operand, batches);
+  if (!before)
+    return before.takeError();
+  auto after = scratchIntegers(context, before->size());
+  if (!after)
+    return after.takeError();
+  for (size_t i = 0; i < before->size(); ++i) {
+    int64_t length = (*before)[i];
+    if (length < 0 || __builtin_add_overflow(length, rows, &(*after)[i]) || (*after)[i] > capacity)
       return context.error(fmt::format("past length {} and {} new rows exceed the capacity of {} "
                                        "rows",
-                                       before, rows, capacity));
-    result.before.push_back(before);
-    result.after.push_back(after);
+                                       length, rows, capacity));
   }
-  return result;
+  return CacheLengths{*before, *after};
 }
 
 llvm::Expected<AttentionOperands> attentionOperands(const KernelContext& context, unsigned mask,

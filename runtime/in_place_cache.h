@@ -4,6 +4,7 @@
 
 #include "ir/cache_axes.h"
 #include "runtime/attention_call.h"
+#include "runtime/integer_input.h"
 
 namespace kvopt {
 
@@ -41,15 +42,15 @@ private:
   CacheAxes axes;
 };
 
-/// What each batch row holds before and after the new rows.
+/// What each batch row holds before and after the new rows, in scratch memory.
 struct CacheLengths {
-  llvm::SmallVector<int64_t, 4> before;
-  llvm::SmallVector<int64_t, 4> after;
+  IntegerList before;
+  IntegerList after;
 };
 
 /// Reads past_length (int64, [1] or [B]); fails where the new rows exceed the capacity.
-llvm::Expected<CacheLengths> cacheLengths(const KernelContext& context, unsigned operand,
-                                          int64_t batches, int64_t rows, int64_t capacity);
+llvm::Expected<CacheLengths> cacheLengths(KernelContext& context, unsigned operand, int64_t batches,
+                                          int64_t rows, int64_t capacity);
 
 /// The attributes and optional operands that the operators have in common; fails where mask_boolean
 /// contradicts the mask.

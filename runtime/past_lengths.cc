@@ -3,15 +3,17 @@
 
 namespace kvopt {
 
-llvm::Expected<llvm::SmallVector<int64_t, 4>> pastLengths(const KernelContext& context,
-                                                          unsigned operand, int64_t batches) {
+llvm::Expected<IntegerList> pastLengths(KernelContext& context, unsigned operand, int64_t batches) {
   const TensorView& lengths = context.in(operand);
   if (lengths.element != ElementType::Int64 || lengths.rank() > 1 ||
       (lengths.elementCount() != 1 && lengths.elementCount() != batches))
     return context.error("past_length must be int64 of shape [1] or [batch]");
-  llvm::SmallVector<int64_t, 4> result;
+  auto result = scratchIntegers(context, static_cast<size_t>(batches));
+  if (!result)
+    return result;
   for (int64_t batch = 0; batch < batches; ++batch)
-    result.push_back(lengths.as<int64_t>()[lengths.elementCount() == 1 ? 0 : batch]);
+    (*result)[static_cast<size_t>(batch)] =
+        lengths.as<int64_t>()[lengths.elementCount() == 1 ? 0 : batch];
   return result;
 }
 

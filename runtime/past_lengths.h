@@ -1,13 +1,12 @@
 // pastLengths: how many tokens each batch row holds already, as operators are told.
 #pragma once
 
-#include "runtime/kernel.h"
+#include "runtime/integer_input.h"
 
 namespace kvopt {
 
 /// The int64 operand of shape [1] or [batches], one number a batch row; an error of the node for
 /// anything else. The numbers themselves are not checked.
-llvm::Expected<llvm::SmallVector<int64_t, 4>> pastLengths(const KernelContext& context,
-                                                          unsigned operand, int64_t batches);
+llvm::Expected<IntegerList> pastLengths(KernelContext& context, unsigned operand, int64_t batches);
 
 } // namespace kvopt

@@ -4,6 +4,8 @@
 #include "ir/diagnostic.h"
 #include "runtime/execution_context.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 #include <chrono>
 
@@ -18,6 +20,13 @@ constexpr unsigned patience = 4;
 int64_t roomFor(int64_t needed, int64_t before) {
   bool isGradual = needed / 2 <= before;
   return isGradual ? needed + std::min(needed, INT64_MAX - needed) : needed;
+}
+
+void addSymbols(const TensorType& type, llvm::StringSet<>& symbols) {
+  if (type.hasRank())
+    for (const Dim& extent : type.shape())
+      for (const std::string& symbol : extent.symbols())
+        symbols.insert(symbol);
 }
 } // namespace
 
@@ -47,16 +56,25 @@ llvm::Expected<std::span<std::byte>> RunEnvironment::takeScratch(size_t bytes) {
   return memory->bytes;
 }
 
-RunState::RunState(const ExecutionPlan& executionPlan, RunEnvironment& runEnvironment)
+RunState::RunState(const ExecutionPlan& executionPlan, RunEnvironment& runEnvironment,
+                   const llvm::StringSet<>& openSymbols)
     : plan(executionPlan), environment(runEnvironment), tensors(plan.slots.size()),
       packed(plan.slots.size()), present(plan.slots.size(), false),
       writable(plan.groups.size(), false), extents(plan.dims.size()),
-      offsets(plan.groups.size(), -1), neededBytes(plan.groups.size(), -1),
-      plannedBytes(plan.groups.size(), -1) {
+      offsets(plan.groups.size(), -1), isOpen(plan.dims.size()),
+      neededBytes(plan.groups.size(), -1), plannedBytes(plan.groups.size(), -1) {
+  for (size_t i = 0; i < plan.dims.size(); ++i)
+    isOpen[i] = llvm::any_of(plan.dims[i].symbols(), [&](const std::string& symbol) {
+      return openSymbols.contains(symbol);
+    });
   for (const ExecutionPlan::Step& step : plan.steps)
     for (const ExecutionPlan::Branch& branch : step.branches) {
       assert(branch.index == branches.size());
-      branches.push_back(std::make_unique<RunState>(*branch.plan, environment));
+      llvm::StringSet<> open = openSymbols;
+      const Graph& graph = *step.node->attribute(branch.attribute)->graphs().front();
+      for (const std::unique_ptr<Value>& input : graph.inputs())
+        addSymbols(input->type(), open);
+      branches.push_back(std::make_unique<RunState>(*branch.plan, environment, open));
     }
 }
 
@@ -82,7 +100,7 @@ llvm::Error RunState::loadConstants() {
 /// Fills in `extents` and `neededBytes`.
 llvm::Error RunState::measure() {
   for (size_t i = 0; i < plan.dims.size(); ++i)
-    extents[i] = environment.symbols.evaluate(plan.dims[i]);
+    extents[i] = isOpen[i] ? std::nullopt : environment.symbols.evaluate(plan.dims[i]);
   int64_t total = 0;
   for (size_t index = 0; index < plan.groups.size(); ++index) {
     const ExecutionPlan::Group& group = plan.groups[index];
@@ -222,8 +240,13 @@ void RunState::release(unsigned group) {
   bool isConstant = plan.groups[group].kind == ExecutionPlan::Group::Kind::Constant;
   llvm::ArrayRef<unsigned> slots = plan.groups[group].slots;
   for (unsigned slot : isConstant ? slots.drop_front() : slots) {
-    tensors[slot] = Tensor();
-    packed[slot] = Tensor();
+    if (!present[slot])
+      continue;
+    // The extents stay until the next tensor brings its own.
+    tensors[slot].owner = nullptr;
+    tensors[slot].view.data = nullptr;
+    packed[slot].owner = nullptr;
+    packed[slot].view.data = nullptr;
     present[slot] = false;
   }
 }

@@ -9,6 +9,8 @@
 #include "runtime/scratch_stack.h"
 #include "runtime/thread_pool.h"
 
+#include "llvm/ADT/StringSet.h"
+
 namespace kvopt {
 
 /// What the graphs of one execution share.
@@ -34,12 +36,15 @@ struct RunEnvironment {
 /// The tensors of one graph. Memory (an arena, constants) stays from run to run; of the subgraphs
 /// of one node only the one that ran last keeps its arena.
 struct RunState {
-  RunState(const ExecutionPlan& executionPlan, RunEnvironment& runEnvironment);
+  /// Extents that depend on one of `openSymbols` are never known before they are seen: those of the
+  /// inputs of a loop's body have other values in every iteration.
+  RunState(const ExecutionPlan& executionPlan, RunEnvironment& runEnvironment,
+           const llvm::StringSet<>& openSymbols = {});
 
   const ExecutionPlan& plan;
   RunEnvironment& environment;
 
-  /// Per slot; data is null until the tensor exists.
+  /// Per slot; data is null, and extents are meaningless, unless the tensor exists.
   std::vector<Tensor> tensors;
   /// Per slot: a contiguous copy of a strided input.
   std::vector<Tensor> packed;
@@ -76,6 +81,7 @@ private:
   bool isTooLarge() const;
   llvm::Error place(bool fromScratch);
 
+  std::vector<bool> isOpen;          // per dimension of the plan: never known beforehand
   std::vector<int64_t> neededBytes;  // per group, in this run; -1 when not known
   std::vector<int64_t> plannedBytes; // per group, what the current placement provides
   MemoryPlan placement;

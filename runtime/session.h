@@ -111,8 +111,8 @@ public:
   /// caches, masks) it has to rearrange itself.
   llvm::Error reorder(llvm::ArrayRef<int64_t> rows);
 
-  /// Gives back all memory of caches that holds no valid row. Until `thaw`, a frozen session can
-  /// only be read, saved and forked.
+  /// Gives back all memory but that of valid rows: what caches have room for, and what is kept for
+  /// the next step. Until `thaw`, a frozen session can only be read, saved and forked.
   llvm::Error freeze();
   llvm::Error thaw();
   bool isFrozen() const { return caches.isFrozen(); }

@@ -88,7 +88,16 @@ llvm::Error Session::reorder(llvm::ArrayRef<int64_t> rows) {
   return llvm::Error::success();
 }
 
-llvm::Error Session::freeze() { return isFrozen() ? llvm::Error::success() : caches.freeze(); }
+llvm::Error Session::freeze() {
+  if (isFrozen())
+    return llvm::Error::success();
+  if (llvm::Error error = caches.freeze())
+    return error;
+  stepInputs.clear(); // views of what is gone
+  stepOutputs.clear();
+  executor->dropMemory();
+  return llvm::Error::success();
+}
 
 llvm::Error Session::thaw() {
   if (!isFrozen())

@@ -1,4 +1,4 @@
-// If and Loop: results are what all ways of getting there agree on.
+// If, Loop and Scan: results are what all ways of getting there agree on.
 #include "ir/shape_rules.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -115,6 +115,46 @@ llvm::Error inferLoop(ShapeContext& context) {
   return llvm::Error::success();
 }
 
+// Body: (carried…, row of each scanned operand…) → (carried…, scanned…), with an iteration for each
+// row.
+llvm::Error inferScan(ShapeContext& context) {
+  const Graph* body = subgraph(context, "body");
+  if (!body)
+    return context.error("the body is missing");
+  const auto operands = static_cast<int64_t>(context.node().operands().size());
+  const int64_t scans = context.node().intAttr("num_scan_inputs", 0);
+  if (scans < 1 || scans > operands)
+    return context.error("the number of scanned operands is wrong");
+  if (body->outputs().size() < context.resultCount() ||
+      static_cast<int64_t>(body->inputs().size()) < operands)
+    return context.error("the body does not fit the node");
+  const auto carried = static_cast<unsigned>(operands - scans);
+  const auto inputAxes = context.node().intsAttr("scan_input_axes");
+  const auto outputAxes = context.node().intsAttr("scan_output_axes");
+  const int64_t firstAxis = inputAxes && !inputAxes->empty() ? inputAxes->front() : 0;
+  const Dim length = context.type(carried).dim(firstAxis);
+  for (unsigned i = 0; i < context.resultCount(); ++i) {
+    const TensorType& after = body->outputs()[i]->type();
+    if (i < carried) {
+      context.setResult(i, carriedType(context.type(i), body->inputs()[i]->type(), after, *body));
+      continue;
+    }
+    TensorType stacked = stackedType(after);
+    if (stacked.hasRank()) {
+      Shape shape(stacked.shape().begin() + 1, stacked.shape().end());
+      const size_t result = i - carried;
+      const auto axis = normalizedAxis(
+          outputAxes && result < outputAxes->size() ? (*outputAxes)[result] : 0, stacked.rank());
+      if (!axis)
+        return context.error("an output's axis lies outside");
+      shape.insert(shape.begin() + *axis, length);
+      stacked.setShape(std::move(shape));
+    }
+    context.setResult(i, std::move(stacked));
+  }
+  return llvm::Error::success();
+}
+
 } // namespace
 
 void register_control_flow(OpRegistry& registry) {
@@ -131,6 +171,16 @@ void register_control_flow(OpRegistry& registry) {
       .out("v_final_and_scan_outputs*")
       .requiredAttr("body", AttributeKind::Graph)
       .shape(inferLoop);
+  define(registry, "Scan", 9)
+      .in("initial_state_and_scan_inputs*")
+      .out("final_state_and_scan_outputs*")
+      .requiredAttr("body", AttributeKind::Graph)
+      .requiredAttr("num_scan_inputs", AttributeKind::Int)
+      .attr("scan_input_axes", AttributeKind::Ints)
+      .attr("scan_input_directions", AttributeKind::Ints)
+      .attr("scan_output_axes", AttributeKind::Ints)
+      .attr("scan_output_directions", AttributeKind::Ints)
+      .shape(inferScan);
 }
 
 } // namespace kvopt

@@ -329,10 +329,8 @@ llvm::Error CacheSet::freeze() {
   assert(!frozen);
   std::vector<Tensor> packed = tensors;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    TensorView valid = view(i);
-    if (valid.shape == tensors[i].view.shape && valid.isContiguous())
-      continue;
-    llvm::Expected<Tensor> tensor = uninitialised(i, valid.shape[geometries[i].sequenceAxis]);
+    // Always a copy: a present's memory may be larger than it is.
+    llvm::Expected<Tensor> tensor = uninitialised(i, view(i).shape[geometries[i].sequenceAxis]);
     if (!tensor)
       return tensor.takeError();
     fillUnused(i, tensor->view);

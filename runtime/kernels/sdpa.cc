@@ -9,8 +9,8 @@ namespace kvopt {
 namespace {
 
 /// Keys of each batch row: past_length[b] + S, in [0, T].
-llvm::Expected<llvm::SmallVector<int64_t, 4>> totalLengths(const KernelContext& context,
-                                                           const AttentionOperands& operands) {
+llvm::Expected<IntegerList> totalLengths(KernelContext& context,
+                                         const AttentionOperands& operands) {
   if (operands.query.rank() != 4 || operands.key.rank() != 4)
     return context.error("query and key must have rank 4");
   auto lengths = pastLengths(context, 5, operands.query.shape[0]);
@@ -44,13 +44,11 @@ llvm::Error sdpa(KernelContext& context) {
   operands.causal = node.intAttr("causal", 0) != 0;
   operands.window = node.intAttr("window", 0);
   operands.softcap = node.floatAttr("softcap", 0.0f);
-  llvm::SmallVector<int64_t, 4> totals;
   if (context.has(5)) {
     auto lengths = totalLengths(context, operands);
     if (!lengths)
       return lengths.takeError();
-    totals = std::move(*lengths);
-    operands.totalLengths = totals;
+    operands.totalLengths = *lengths;
     operands.maskTokens = operands.key.shape[2];
   }
   return attentionResult(context, operands, 0);

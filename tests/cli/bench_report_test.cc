@@ -14,11 +14,13 @@ TEST(BenchReport, MediansAndSpreads) {
   EXPECT_EQ(spread.min, 1);
   EXPECT_EQ(spread.median, 2.5);
   EXPECT_EQ(spread.max, 5);
-  EXPECT_EQ(bestOf({7, 5, 6}), 5);
+  EXPECT_EQ(spread.low, 1);
+  EXPECT_EQ(spread.high, 5);
   std::vector<double> twenty;
   for (int i = 0; i < 20; ++i)
     twenty.push_back(20 - i);
-  EXPECT_EQ(bestOf(twenty), 3);
+  EXPECT_EQ(spreadOf(twenty).low, 3);
+  EXPECT_EQ(spreadOf(twenty).high, 18);
 }
 
 TEST(BenchReport, RatiosArePaired) {
@@ -45,10 +47,10 @@ BenchReport sample() {
   good.depth = 1024;
   good.threads = 2;
   good.prefillTokensPerSecond = 1234.56;
-  good.decodeMs = Spread{1, 2, 3};
+  good.decodeMs = Spread{1, 1.25, 2, 2.75, 3};
   good.ratioToFirst = 1;
   good.ratioToFirstAtBest = 1;
-  good.floorMs = Spread{1, 1.5, 2};
+  good.floorMs = Spread{1, 1.25, 1.5, 1.75, 2};
   good.fractionOfFloor = 0.75;
   good.fractionOfFloorAtBest = 0.8;
   good.weightBytes = 1000;

@@ -183,6 +183,7 @@ TEST(Gen, RefusesWhatMakesNoDecoder) {
       {{"llama", "--spelling", "attention", "--opset", "17"}, "opset 17"},
       {{"llama", "--opset", "99"}, "opset 99"},
       {{"packed-qkv", "--merged"}, "can be merged"},
+      {{"llama", "--hidden", "65536", "--external-data", "never"}, "do not fit in one ONNX file"},
       {{"hybrid", "--layers", "1"}, "at least two layers"},
       {{"hybrid", "--spelling", "dynamo"}, "hybrids are spelled"},
       {{"unknown"}, "unknown"},

@@ -15,8 +15,8 @@ BenchRow row(const std::string& model, int64_t depth, unsigned threads, double m
   made.model = model;
   made.depth = depth;
   made.threads = threads;
-  made.decodeMs = Spread{ms * 0.9, ms, ms * 1.2};
-  made.floorMs = Spread{floor, floor, floor};
+  made.decodeMs = Spread{ms * 0.8, ms * 0.9, ms, ms * 1.2, ms * 9};
+  made.floorMs = Spread{floor, floor, floor, floor, floor};
   return made;
 }
 

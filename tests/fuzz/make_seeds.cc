@@ -1,6 +1,9 @@
-// Seeds for the fuzz targets: models whose weights have become inputs, as ONNX files and as text.
-//   make_seeds FOLDER MODEL…     writes FOLDER/importer/<n>.onnx and FOLDER/text/<n>.onnxtxt
+// Seeds for the fuzz targets: models whose weights have become inputs, as ONNX files and as text,
+// and saved caches.
+//   make_seeds FOLDER MODEL…     writes FOLDER/importer/<n>.onnx, FOLDER/text/<n>.onnxtxt and
+//                                FOLDER/cache/<n>.kvc
 #include "ir/output_file.h"
+#include "runtime/cache/cache_file.h"
 #include "tests/fuzz/exercise.h"
 
 #include <filesystem>
@@ -50,6 +53,37 @@ llvm::Error makeSeed(const std::string& path, const std::string& folder, int ind
   return writeFile(fmt::format("{}/text/{}.onnxtxt", folder, index), printText(**model, print));
 }
 
+/// Batch rows of one length, and of several, in some element types and layouts.
+llvm::Error makeCacheSeeds(const std::string& folder) {
+  std::vector<std::byte> numbers(4096);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = static_cast<std::byte>(i * 37);
+  int index = 0;
+  for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::Int8})
+    for (size_t cacheCount : {0, 1, 3})
+      for (bool ragged : {false, true}) {
+        const std::vector<int64_t> lengths =
+            ragged ? std::vector<int64_t>{3, 0} : std::vector<int64_t>{3, 3};
+        std::vector<StoredCache> caches(cacheCount);
+        for (size_t i = 0; i < cacheCount; ++i) {
+          StoredCache& cache = caches[i];
+          cache.entry = {fmt::format("past.{}", i), element, 2, {2, 2, 3, 4}, {}};
+          if (!ragged) {
+            cache.parts = {TensorView::contiguous(element, {2, 2, 3, 4}, numbers.data())};
+            continue;
+          }
+          cache.entry.batchAxis = 0;
+          for (int64_t tokens : lengths)
+            cache.parts.push_back(
+                TensorView::contiguous(element, {1, 2, tokens, 4}, numbers.data()));
+        }
+        const std::string path = fmt::format("{}/cache/{}.kvc", folder, index++);
+        if (llvm::Error error = writeCacheFile(path, {}, lengths, caches))
+          return error;
+      }
+  return llvm::Error::success();
+}
+
 } // namespace
 } // namespace kvopt
 
@@ -59,8 +93,12 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string folder = argv[1];
-  for (const char* target : {"importer", "text"})
+  for (const char* target : {"importer", "text", "cache"})
     std::filesystem::create_directories(folder + "/" + target);
+  if (llvm::Error error = kvopt::makeCacheSeeds(folder)) {
+    std::fprintf(stderr, "%s\n", kvopt::takeDiagnostic(std::move(error)).str().c_str());
+    return 1;
+  }
   int written = 0;
   for (int i = 2; i < argc; ++i) {
     if (llvm::Error error = kvopt::makeSeed(argv[i], folder, i))

@@ -271,9 +271,13 @@ public:
     return *this;
   }
 
+  /// Runs the kernel; before that, once for each of its requests for memory with that one refused,
+  /// which must be an error.
   KernelResult run() const;
 
 private:
+  void expectErrorsWithoutMemory(const Kernel& kernel, const Node& node) const;
+
   struct Operand {
     TestTensor tensor;
     bool present = false;
@@ -291,7 +295,9 @@ private:
 
 class KernelCall::Context final : public KernelContext {
 public:
-  Context(const Node& node, const KernelCall& kernelCall) : KernelContext(node), call(kernelCall) {
+  /// Refuses the `refusedRequest`-th request for memory.
+  Context(const Node& node, const KernelCall& kernelCall, int64_t refusedRequest = -1)
+      : KernelContext(node), call(kernelCall), refused(refusedRequest) {
     for (const Operand& operand : call.operands)
       views.push_back(operand.tensor.view());
     given.resize(call.wanted.size());
@@ -309,7 +315,7 @@ public:
     llvm::Expected<int64_t> bytes = checkedByteSize(element, *count);
     if (!bytes)
       return error(llvm::toString(bytes.takeError()));
-    if (*bytes > maxBytes)
+    if (*bytes > maxBytes || isRefused())
       return error("memory is short");
     return give(index, TestTensor(element, Extents(shape.begin(), shape.end())));
   }
@@ -319,10 +325,13 @@ public:
   }
   llvm::Expected<TensorView> outputInPlace(unsigned index, unsigned operand) override {
     const Operand& source = call.operands[operand];
-    return give(index, source.overwritable ? source.tensor : source.tensor.clone());
+    if (isRefused())
+      return error("memory is short");
+    // A call that is to fail must not spoil what the next one reads.
+    return give(index, source.overwritable && refused < 0 ? source.tensor : source.tensor.clone());
   }
   llvm::Expected<std::span<std::byte>> scratch(size_t bytes) override {
-    if (bytes > static_cast<size_t>(maxBytes))
+    if (bytes > static_cast<size_t>(maxBytes) || isRefused())
       return error("memory is short");
     result.scratchBytes += bytes;
     temporary.push_back(std::make_unique<GuardedMemory>(bytes));
@@ -334,6 +343,8 @@ public:
   }
   unsigned threads() const override { return call.threadCount; }
   void noteCacheWrite(int64_t bytes) override { result.cacheBytesWritten += bytes; }
+
+  bool hasRefused() const { return refused >= 0 && requests > refused; }
 
   KernelResult finish(llvm::Error error) {
     if (error)
@@ -347,6 +358,8 @@ public:
 private:
   static constexpr int64_t maxBytes = int64_t{1} << 28;
 
+  bool isRefused() { return requests++ == refused; }
+
   TensorView give(unsigned index, TestTensor tensor) {
     EXPECT_LT(index, given.size());
     EXPECT_FALSE(given[index]) << "result " << index << " was given twice";
@@ -356,11 +369,25 @@ private:
   }
 
   const KernelCall& call;
+  const int64_t refused;
+  int64_t requests = 0;
   std::vector<TensorView> views;
   std::vector<bool> given;
   std::vector<std::unique_ptr<GuardedMemory>> temporary;
   KernelResult result;
 };
+
+inline void KernelCall::expectErrorsWithoutMemory(const Kernel& kernel, const Node& node) const {
+  for (int64_t request = 0;; ++request) {
+    Context context(node, *this, request);
+    llvm::Error error = kernel.run(context);
+    bool hasFailed = static_cast<bool>(error);
+    llvm::consumeError(std::move(error));
+    if (!context.hasRefused())
+      return;
+    EXPECT_TRUE(hasFailed) << "request " << request << " for memory was refused";
+  }
+}
 
 inline KernelResult KernelCall::run() const {
   GraphContext graphContext(testOperators());
@@ -385,6 +412,7 @@ inline KernelResult KernelCall::run() const {
     result.error = "no kernel";
     return result;
   }
+  expectErrorsWithoutMemory(*kernel, node);
   Context context(node, *this);
   return context.finish(kernel->run(context));
 }

@@ -230,5 +230,49 @@ TEST_F(LoopTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(failure(tryRun(1, true, {{"x", view(x, {})}})), HasSubstr("is not one bool"));
 }
 
+TEST_F(LoopTest, ScansRows) {
+  load(", float[N] start, float[T, N] x", "float[N] last, float[T, N] every", R"(
+    last, every = Scan <num_scan_inputs = 1, body = b (float[N] v, float[N] row) =>
+        (float[N] w, float[N] s) {
+      w = Add(v, row)
+      s = Add(w, start)
+    }> (start, x))");
+  std::vector<float> rows = {1, 2, 3, 4, 5, 6};
+  std::vector<float> begin = {10, 20};
+  std::vector<Tensor> three =
+      run(0, false, {{"start", view(begin, {2})}, {"x", view(rows, {3, 2})}});
+  EXPECT_THAT(values(three[0]), ElementsAre(19, 32));
+  EXPECT_EQ(three[1].view.shape, Extents({3, 2}));
+  EXPECT_THAT(values(three[1]), ElementsAre(21, 42, 24, 46, 29, 52));
+  std::vector<Tensor> none =
+      run(0, false, {{"start", view(begin, {2})}, {"x", view(rows, {0, 2})}});
+  EXPECT_THAT(values(none[0]), ElementsAre(10, 20));
+  EXPECT_EQ(none[1].view.shape[0], 0);
+}
+
+TEST_F(LoopTest, ScansOtherAxesBackwards) {
+  load(", float[N, T] x, float[T, N] y", "float[N, T] sums", R"(
+    sums = Scan <num_scan_inputs = 2, scan_input_axes = [1, 0], scan_input_directions = [1, 0],
+                 scan_output_axes = [-1], scan_output_directions = [1],
+                 body = b (float[N] column, float[N] row) => (float[N] s) {
+      s = Add(column, row)
+    }> (x, y))");
+  std::vector<float> a = {1, 2, 3, 4, 5, 6};
+  std::vector<float> b = {10, 20, 30, 40, 50, 60};
+  std::vector<Tensor> outputs = run(0, false, {{"x", view(a, {2, 3})}, {"y", view(b, {3, 2})}});
+  // Columns 3, 2, 1 of x go with rows 1, 2, 3 of y; the first sum is the last column.
+  EXPECT_THAT(values(outputs[0]), ElementsAre(51, 32, 13, 64, 45, 26));
+}
+
+TEST_F(LoopTest, RefusesScansOfUnequalLengths) {
+  load(", float[A] x, float[B] y", "float[T] sums", R"(
+    sums = Scan <num_scan_inputs = 2, body = b (float p, float q) => (float s) {
+      s = Add(p, q)
+    }> (x, y))");
+  std::vector<float> three = {1, 2, 3};
+  EXPECT_THAT(failure(tryRun(0, false, {{"x", view(x, {2})}, {"y", view(three, {3})}})),
+              HasSubstr("operand 1 has 3 rows, operand 0 has 2"));
+}
+
 } // namespace
 } // namespace kvopt

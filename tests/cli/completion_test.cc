@@ -1,0 +1,87 @@
+// Completion: bash is asked what it would offer; the other scripts are read.
+#include "cli/completion_script.h"
+
+#include "tests/cli/cli_fixture.h"
+
+#include <array>
+#include <cstdio>
+
+namespace kvopt {
+namespace {
+
+/// What `bash script arguments…` prints.
+std::string runBash(const std::string& script) {
+  std::string output;
+  FILE* pipe = ::popen(("bash '" + script + "' 2>&1").c_str(), "r");
+  if (!pipe)
+    return "no bash";
+  std::array<char, 256> buffer{};
+  while (size_t read = std::fread(buffer.data(), 1, buffer.size(), pipe))
+    output.append(buffer.data(), read);
+  EXPECT_EQ(::pclose(pipe), 0) << output;
+  return output;
+}
+
+TEST(Completion, BashOffersWhatTheProgramHas) {
+  TemporaryFolder folder;
+  ProgramResult script = runProgram({"completion", "bash"});
+  ASSERT_EQ(script.code, 0);
+  std::string path = folder.write("completion.bash", script.out);
+  auto offers = [&](const std::string& words) {
+    return runBash(folder.write("ask.bash", "source '" + path + "'\nCOMP_WORDS=(" + words +
+                                                ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_kvopt\n"
+                                                "printf '%s ' \"${COMPREPLY[@]}\"\n"));
+  };
+  EXPECT_EQ(offers("kvopt be"), "bench ");
+  EXPECT_EQ(offers("kvopt bench --pl"), "--plot ");
+  EXPECT_EQ(offers("kvopt bench m.onnx -o ''"), "md csv json ");
+  EXPECT_EQ(offers("kvopt run m.onnx --mode s"), "shared stateful ");
+  EXPECT_EQ(offers("kvopt list re"), "reasons ");
+  EXPECT_EQ(offers("kvopt completion z"), "zsh ");
+  // Files: the shell's own completion follows.
+  EXPECT_EQ(offers("kvopt run m"), " ");
+  EXPECT_EQ(offers("kvopt run --load-cache c"), " ");
+  std::string commands = offers("kvopt ''");
+  for (const char* command : {"inspect ", "explain ", "rewrite ", "verify ", "run ", "opt "})
+    EXPECT_NE(commands.find(command), std::string::npos) << commands;
+}
+
+const std::vector<CompletionCommand> sample = {
+    {"go",
+     "Do it: [now], don't wait",
+     {{{}, "what", true, {"a", "b"}},
+      {{"-o", "--output"}, "isn't [optional]: \\", true, {}},
+      {{"--kind"}, "kind", true, {"x", "y"}},
+      {{"--flag"}, "flag", false, {}}}}};
+
+TEST(Completion, Zsh) {
+  std::string script = zshCompletion(sample);
+  EXPECT_EQ(script.rfind("#compdef kvopt\n", 0), 0u);
+  for (const char* line : {"'go:Do it\\: \\[now\\], don'\\''t wait'", "'*:argument:(a b)'",
+                           "'*--output[isn'\\''t \\[optional\\]\\: \\\\]:value:_files'", "'*-o[",
+                           "'*--kind[kind]:value:(x y)'", "'*--flag[flag]'"})
+    EXPECT_NE(script.find(line), std::string::npos) << line << "\n" << script;
+}
+
+TEST(Completion, Fish) {
+  std::string script = fishCompletion(sample);
+  for (const char* line :
+       {"complete -c kvopt -f -n __fish_use_subcommand -a go -d 'Do it: [now], don'\\''t wait'\n",
+        "complete -c kvopt -n '__fish_seen_subcommand_from go' -x -a 'a b' -d 'what'\n",
+        " -s o -l output -r -d 'isn'\\''t [optional]: \\\\'\n", " -l kind -x -a 'x y' -d 'kind'\n",
+        " -l flag -d 'flag'\n"})
+    EXPECT_NE(script.find(line), std::string::npos) << line << "\n" << script;
+}
+
+TEST(Completion, EveryShellAndNoOther) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    ProgramResult result = runProgram({"completion", shell});
+    EXPECT_EQ(result.code, 0);
+    EXPECT_NE(result.out.find("save-cache"), std::string::npos) << shell;
+  }
+  EXPECT_EQ(runProgram({"completion", "tcsh"}).code, 2);
+  EXPECT_EQ(runProgram({"completion"}).code, 2);
+}
+
+} // namespace
+} // namespace kvopt
