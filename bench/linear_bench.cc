@@ -254,8 +254,9 @@ private:
       for (size_t call = 0; call < calls; ++call) {
         const double start = seconds();
         const std::byte* read = nextCopy();
-        pool.parallelFor(threads * 4, [&](int64_t part) {
-          const size_t each = c.bytes() / (threads * 4) / 64 * 64;
+        const size_t parts = std::max<size_t>(threads * 4, c.bytes() >> 22);
+        pool.parallelFor(static_cast<int64_t>(parts), [&](int64_t part) {
+          const size_t each = c.bytes() / parts / 64 * 64;
           total += readAll(read + static_cast<size_t>(part) * each, each);
         });
         const double floor = std::max(seconds() - start, arithmetic);

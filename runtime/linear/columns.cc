@@ -22,7 +22,7 @@ namespace {
 /// Rows of W that are read side by side.
 constexpr size_t kGroupRows = 8;
 /// Rows of W whose products are summed before they are added to the result.
-constexpr size_t kBlockRows = 256;
+constexpr size_t kBlockRows = sumBlock;
 /// Sums of a tile: 16 KiB.
 constexpr size_t kTileFloats = 4096;
 

@@ -26,10 +26,13 @@ struct FloatProduct {
 /// The most rows that these kernels take.
 inline constexpr int64_t fewRows = 16;
 
+/// Values of k whose products multiplyColumns sums before it adds them to the result.
+inline constexpr int64_t sumBlock = 256;
+
 /// Columns [begin,end) of the product with W stored as [inner,columns], in one pass over these
 /// columns of W. Elements outside of them are not read.
 ///
-/// An element is sum_b p(b) with p(b) = sum_k a[m,k] W[k,n] over the b-th block of 256 values of k,
+/// An element is sum_b p(b) with p(b) = sum_k a[m,k] W[k,n] over the b-th sumBlock of values of k,
 /// both sums from left to right in f32: its bits depend neither on the other rows nor on the
 /// other columns, and not on [begin,end).
 void multiplyColumns(const FloatProduct& product, int64_t begin, int64_t end);

@@ -111,8 +111,53 @@ llvm::Error transposeActivations(KernelContext& context, LinearProduct& p, int64
   return llvm::Error::success();
 }
 
+/// Columns for each thread below which several threads share the columns of [inner,columns]
+/// weights: narrower strips of rows are read slower than whole rows.
+constexpr int64_t enoughColumns = 2048;
+
+/// Whether blocks of the inner extent are summed apart, and then added.
+bool isSplitByInner(const KernelContext& context, const LinearProduct& p,
+                    const MatrixBatch& batch) {
+  return p.rows == 1 && batch.count() == 1 && !p.blocks && !p.transposeWeights &&
+         context.threads() > 1 && p.inner >= 2 * sumBlock &&
+         p.columns < enoughColumns * context.threads() &&
+         p.inner * p.columns * bytesPerElement(p.storage) >= 2 * smallestPiece;
+}
+
+/// One row with [inner,columns] weights. Adds the sums of blocks in the order in which
+/// multiplyColumns does.
+llvm::Error multiplyBlocksOfInner(KernelContext& context, const LinearProduct& p) {
+  const int64_t blocks = ceilDivide(p.inner, sumBlock);
+  auto sums = scratchFloats(context, blocks * p.columns);
+  if (!sums)
+    return sums.takeError();
+  const int64_t wanted = ceilDivide(context.threads() * piecesPerThread, blocks);
+  const int64_t width = ceilDivide(ceilDivide(p.columns, wanted), 64) * 64;
+  const int64_t across = ceilDivide(p.columns, width);
+  context.parallelFor(blocks * across, [&](int64_t unit) {
+    const int64_t block = unit / across, begin = unit % across * width;
+    FloatProduct part = floatProduct(p);
+    part.inner = std::min(sumBlock, p.inner - block * sumBlock);
+    part.a += block * sumBlock;
+    part.weights = static_cast<const char*>(p.weights) +
+                   block * sumBlock * p.columns * bytesPerElement(p.storage);
+    part.out = *sums + block * p.columns;
+    multiplyColumns(part, begin, std::min(begin + width, p.columns));
+  });
+  std::copy_n(*sums, p.columns, p.out);
+  for (int64_t block = 1; block < blocks; ++block) {
+    const float* from = *sums + block * p.columns;
+    for (int64_t n = 0; n < p.columns; ++n)
+      p.out[n] += from[n];
+  }
+  scaleAndAdd(p, {0, 1, 0, p.columns});
+  return llvm::Error::success();
+}
+
 llvm::Error multiplyFewRows(KernelContext& context, const LinearProduct& whole,
                             const MatrixBatch& batch) {
+  if (isSplitByInner(context, whole, batch))
+    return multiplyBlocksOfInner(context, matrixOf(whole, batch, 0));
   const float* packed = nullptr;
   if (whole.blocks) {
     auto floats = scratchFloats(context, packedActivationFloats(*whole.blocks, whole.rows));

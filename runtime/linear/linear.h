@@ -4,9 +4,9 @@
 //   rows <= 16     one pass over the weights as they are stored (float_product.h, block_product.h)
 //   rows > 16      OpenBLAS; weights that are not f32 are expanded a tile at a time
 //
-// Work is cut along rows and columns of the result, never along the inner extent, so that no
-// result depends on the number of threads. Up to 16 rows, a row's bits do not depend on the other
-// rows. Products are summed in f32.
+// Work is cut along rows and columns of the result, and along the inner extent only where sums are
+// cut anyway, so that no result depends on the number of threads. Up to 16 rows, a row's bits do
+// not depend on the other rows. Products are summed in f32.
 #pragma once
 
 #include "runtime/float_storage.h"
@@ -62,10 +62,10 @@ private:
   Extents extents, aStrides, weightStrides;
 };
 
-/// Computes all products of `batch`, distributed over the context's threads. Scratch is the
-/// activations' size at most, and for more than 16 rows 512 KiB a thread, whatever the weights'
-/// size. `blocks` have no batch. An error of the node when extents do not fit in 32 bits for more
-/// than 16 rows, or when memory is short.
+/// Computes all products of `batch`, distributed over the context's threads. Scratch is at most the
+/// activations' size and, for more than 16 rows, 512 KiB a thread; for one row, sums of blocks of
+/// 256 inner values for at most 2048 columns a thread. `blocks` have no batch. An error of the node
+/// when extents do not fit in 32 bits for more than 16 rows, or when memory is short.
 llvm::Error multiplyMatrices(KernelContext& context, const LinearProduct& product,
                              const MatrixBatch& batch = {});
 
