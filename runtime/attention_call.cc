@@ -150,14 +150,16 @@ llvm::Error runAttention(KernelContext& context, const AttentionOperands& operan
     return llvm::Error::success();
 
   int64_t units = attentionUnits(view);
-  auto workers = isWorthSharing(view) ? std::min<int64_t>(units, context.threads()) : 1;
+  // Scratch memory for as many as there might be: it does not depend on the past.
+  auto mostWorkers = std::min<int64_t>(units, context.threads());
   size_t perWorker = attentionScratchBytes(view);
   size_t total = 0;
-  if (__builtin_mul_overflow(perWorker, static_cast<size_t>(workers), &total))
+  if (__builtin_mul_overflow(perWorker, static_cast<size_t>(mostWorkers), &total))
     return context.error("the scratch memory does not fit in the address space");
   auto scratch = context.scratch(total);
   if (!scratch)
     return scratch.takeError();
+  int64_t workers = isWorthSharing(view) ? mostWorkers : std::min<int64_t>(mostWorkers, 1);
   context.parallelFor(workers, [&](int64_t worker) {
     auto own = scratch->subspan(static_cast<size_t>(worker) * perWorker, perWorker);
     for (int64_t unit = worker; unit < units; unit += workers)

@@ -70,7 +70,6 @@ protected:
       used[depth] = feeder.last();
     }
     EXPECT_GT(used[0].temporaryPeak(), 0);
-    EXPECT_EQ(used[0].scratchBytes, used[1].scratchBytes) << "attention needs as much at any depth";
     return used;
   }
   Registries registries;
@@ -134,13 +133,14 @@ g (int64[B, S] input_ids, float[B, 2, C, 8] past_key_0, float[B, 2, C, 8] past_v
 TEST_F(DeepContextTest, TemporaryMemoryOfAStepDoesNotDependOnThePast) {
   auto used = atBothDepths(decoderWithoutMask(registries.ops));
   EXPECT_EQ(used[0].arenaBytes, used[1].arenaBytes);
+  EXPECT_EQ(used[0].scratchBytes, used[1].scratchBytes);
   EXPECT_EQ(used[0].dynamicBytes, used[1].dynamicBytes);
   EXPECT_EQ(used[0].reservedBytes, used[1].reservedBytes);
   EXPECT_EQ(used[0].temporaryPeak(), used[1].temporaryPeak());
 }
 
-/// A decoder that is fed a mask of visible positions computes with tensors of that length, and with
-/// nothing else that grows.
+/// A decoder that is fed a mask of visible positions computes with tensors of that length, a few at
+/// a time, and with nothing else that grows: no tensor has a row of the past for every head.
 TEST_F(DeepContextTest, OnlyAMaskGrowsWithThePast) {
   DecoderSpec spec;
   spec.headWidth = 8;
@@ -154,9 +154,10 @@ TEST_F(DeepContextTest, OnlyAMaskGrowsWithThePast) {
   successOrThrow(manager.run(*driven.model, context));
   driven.manifest = *context.manifest;
   auto used = atBothDepths(driven);
-  constexpr int64_t maskRows = 8;
+  // Of int64, as many as indices into the mask have, in classes of powers of two.
+  constexpr int64_t maskTensors = 4;
   EXPECT_LE(used[1].temporaryPeak() - used[0].temporaryPeak(),
-            maskRows * int64_t{sizeof(float)} * (8192 - 128));
+            2 * maskTensors * int64_t{sizeof(int64_t)} * (8192 - 128));
 }
 
 } // namespace

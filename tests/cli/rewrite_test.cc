@@ -168,17 +168,24 @@ TEST(RewriteTest, OtherLayersKeepTheirSpelling) {
   EXPECT_FALSE(after.contains("ai.kvopt::Sdpa"));
 }
 
-TEST(RewriteTest, AFixedCapacityOverflowsWithAMessage) {
+TEST(RewriteTest, AFixedCapacityEndsGenerationAndRefusesALongerPrompt) {
   TemporaryFolder folder;
   nlohmann::json json = runJson(rewriteTo(folder.path("f.onnx"), {"--capacity", "4"}));
   EXPECT_EQ(json["verify"]["equal"], true);
-  EXPECT_EQ(runProgram({"run", folder.path("f.onnx"), "--tokens", "1,2,3", "--steps", "2"}).code,
-            0);
-  ProgramResult full =
-      runProgram({"run", folder.path("f.onnx"), "--tokens", "1,2,3", "--steps", "3"});
-  EXPECT_EQ(full.code, 2);
-  EXPECT_EQ(full.out, "");
+  auto run = [&](const char* prompt, const char* steps) {
+    return runProgram({"run", folder.path("f.onnx"), "--tokens", prompt, "--steps", steps});
+  };
+  ProgramResult fits = run("1,2,3", "2");
+  EXPECT_EQ(fits.code, 0);
+  EXPECT_EQ(fits.err, "");
+  ProgramResult full = run("1,2,3", "3");
+  EXPECT_EQ(full.code, 0);
+  EXPECT_EQ(full.out, fits.out) << "what four rows allow is printed";
   EXPECT_NE(full.err.find("capacity of 4"), std::string::npos) << full.err;
+  ProgramResult tooLong = run("1,2,3,4,5", "1");
+  EXPECT_EQ(tooLong.code, 2);
+  EXPECT_EQ(tooLong.out, "");
+  EXPECT_NE(tooLong.err.find("capacity of 4"), std::string::npos) << tooLong.err;
 }
 
 } // namespace
