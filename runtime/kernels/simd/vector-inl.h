@@ -29,6 +29,13 @@ using U16Tag = hn::Rebind<uint16_t, F32Tag>;
 
 inline constexpr size_t kMaxLanes = 16;
 
+/// Whether 16 accumulators and their operands fit in registers (32 instead of 16).
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_ARCH_ARM_A64
+inline constexpr bool kManyRegisters = true;
+#else
+inline constexpr bool kManyRegisters = false;
+#endif
+
 /// What lies in memory; arithmetic is f32 for each.
 struct F32Storage {
   using Element = float;
