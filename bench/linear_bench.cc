@@ -7,6 +7,7 @@
 // registers can do them. Ratios are of times taken one after the other: the 10th percentile of
 // times over that of floors, and the median of the pairs' ratios, each in the best of the rounds.
 #include "bench/machine.h"
+#include "bench/measure.h"
 #include "ir/diagnostic.h"
 #include "ir/graph.h"
 #include "ir/half.h"
@@ -16,7 +17,6 @@
 #include "runtime/thread_pool.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
@@ -26,10 +26,6 @@
 
 namespace kvopt {
 namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// Memory and threads for kernels outside of a graph.
 class BenchContext final : public KernelContext {
@@ -142,23 +138,6 @@ public:
 private:
   std::vector<std::byte> bytes;
 };
-
-double percentile(std::vector<double> values, double fraction) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(fraction * static_cast<double>(values.size() - 1))];
-}
-
-/// Seconds per floating-point operation of one thread, at best.
-double secondsPerOperation() {
-  double best = 1;
-  float sink = 1e-3f;
-  for (int i = 0; i < 20; ++i) {
-    const double start = seconds();
-    const double operations = multiplyAdds(400, sink);
-    best = std::min(best, (seconds() - start) / operations);
-  }
-  return sink == 12345.0f ? 0 : best;
-}
 
 class Bench {
 public:
