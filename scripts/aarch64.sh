@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the SIMD kernels for 64-bit Arm and runs their tests under QEMU, for every vector extension and for
-# vectors of 128 to 2048 bits. Needs cross_packages of scripts/packages.sh (install-ci).
+# vectors of 128 to 1024 bits. Needs cross_packages of scripts/packages.sh (install-ci).
 #   scripts/aarch64.sh [option of ctest…]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -23,4 +23,4 @@ run NEON neoverse-n1 "$@"
 run SVE2_128 max,sve-default-vector-length=16 "$@"
 run SVE_256 max,sve-default-vector-length=32 "$@"
 run SVE max,sve-default-vector-length=64 "$@"
-run SVE2 max,sve-default-vector-length=256 "$@"
+run SVE2 max,sve-default-vector-length=128 "$@"
