@@ -62,7 +62,8 @@ HWY_INLINE F32Vec load(Bf16Storage, const uint16_t* from) {
 HWY_INLINE F32Vec load(F16Storage, const uint16_t* from) {
   const F32Tag f32;
   const U32Tag u32;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL ||               \
+    HWY_ARCH_ARM_A64
   const hn::Rebind<hwy::float16_t, F32Tag> f16;
   (void)u32;
   return hn::PromoteTo(f32, hn::BitCast(f16, hn::LoadU(U16Tag(), from)));
