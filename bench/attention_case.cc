@@ -1,3 +1,4 @@
+// Memory of the cases of attention_bench, and views into it.
 #include "bench/attention_case.h"
 
 #include "ir/half.h"

@@ -1,3 +1,4 @@
+// The arithmetic of paired times.
 #include "bench/measure.h"
 
 #include "bench/machine.h"
