@@ -62,7 +62,8 @@ public:
       operands.totalLengths = rows;
       operands.scale =
           static_cast<float>(1 / std::sqrt(static_cast<double>(memory.given.shape.keyWidth)));
-      if (llvm::Error error = runAttention(context, operands, memory.outs[static_cast<size_t>(layer)].view()))
+      if (llvm::Error error =
+              runAttention(context, operands, memory.outs[static_cast<size_t>(layer)].view()))
         return error;
     }
     return llvm::Error::success();
@@ -124,7 +125,8 @@ public:
       const auto& presents = isInPlace(model.spelling) ? memory.caches : memory.presents;
       input(fmt::format("past_key_{}", layer), as(pasts[index].key, extents.pastKey));
       input(fmt::format("past_value_{}", layer), as(pasts[index].value, extents.pastValue));
-      output(fmt::format("out_{}", layer), as(memory.outs[static_cast<size_t>(layer)], extents.out));
+      output(fmt::format("out_{}", layer),
+             as(memory.outs[static_cast<size_t>(layer)], extents.out));
       output(fmt::format("present_key_{}", layer), as(presents[index].key, extents.presentKey));
       output(fmt::format("present_value_{}", layer),
              as(presents[index].value, extents.presentValue));

@@ -55,9 +55,10 @@ public:
   }
 
   void printHeading() const {
-    fmt::print("ONNX Runtime {}, {}; us: one step of one layer; x: time over the floor (kvopt's also "
-               "as median), in parentheses over kvopt's\n\n",
-               runtime.version(), options.warm ? "warm" : "cold");
+    fmt::print(
+        "ONNX Runtime {}, {}; us: one step of one layer; x: time over the floor (kvopt's also "
+        "as median), in parentheses over kvopt's\n\n",
+        runtime.version(), options.warm ? "warm" : "cold");
     fmt::print("| shape | T | threads | floor us | kvopt us | kvopt |");
     for (const PeerSpelling spelling : spellings)
       fmt::print(" {} |", spellingName(spelling));

@@ -40,9 +40,9 @@ PeerExtents extentsOf(const PeerModel& model) {
   const int64_t keys = shape.keyWidth, values = shape.valueWidth;
   const int64_t past = isInPlace(model.spelling) ? model.capacity : model.rows - 1;
   const int64_t present = isInPlace(model.spelling) ? model.capacity : model.rows;
-  PeerExtents extents{{1, heads, 1, keys},       {1, groups, 1, keys},
-                      {1, groups, 1, values},    {1, heads, 1, values},
-                      {1, groups, past, keys},   {1, groups, past, values},
+  PeerExtents extents{{1, heads, 1, keys},        {1, groups, 1, keys},
+                      {1, groups, 1, values},     {1, heads, 1, values},
+                      {1, groups, past, keys},    {1, groups, past, values},
                       {1, groups, present, keys}, {1, groups, present, values}};
   if (model.spelling == PeerSpelling::GroupQuery) {
     extents.query = {1, 1, heads * keys};
@@ -103,15 +103,15 @@ private:
       return "";
     const AttentionShape& shape = model.shape;
     const int64_t times = shape.queryHeads / shape.kvHeads;
-    return fmt::format(
-        " <{} scale = {{{}}}, int64[1] two = {{2}},\n"
-        "  int64[5] key_times = {{1, {groups}, {times}, {rows}, {keys}}},\n"
-        "  int64[5] value_times = {{1, {groups}, {times}, {rows}, {values}}},\n"
-        "  int64[4] keys = {{1, {heads}, {rows}, {keys}}},\n"
-        "  int64[4] values = {{1, {heads}, {rows}, {values}}}>\n",
-        onnxName(model.element).str(), scale(), fmt::arg("groups", shape.kvHeads),
-        fmt::arg("times", times), fmt::arg("rows", model.rows), fmt::arg("keys", shape.keyWidth),
-        fmt::arg("values", shape.valueWidth), fmt::arg("heads", shape.queryHeads));
+    return fmt::format(" <{} scale = {{{}}}, int64[1] two = {{2}},\n"
+                       "  int64[5] key_times = {{1, {groups}, {times}, {rows}, {keys}}},\n"
+                       "  int64[5] value_times = {{1, {groups}, {times}, {rows}, {values}}},\n"
+                       "  int64[4] keys = {{1, {heads}, {rows}, {keys}}},\n"
+                       "  int64[4] values = {{1, {heads}, {rows}, {values}}}>\n",
+                       onnxName(model.element).str(), scale(), fmt::arg("groups", shape.kvHeads),
+                       fmt::arg("times", times), fmt::arg("rows", model.rows),
+                       fmt::arg("keys", shape.keyWidth), fmt::arg("values", shape.valueWidth),
+                       fmt::arg("heads", shape.queryHeads));
   }
 
   std::string nodesOf(int64_t layer) const {
@@ -121,8 +121,8 @@ private:
           "  out_{i}, present_key_{i}, present_value_{i} = com.microsoft.GroupQueryAttention\n"
           "    <num_heads = {heads}, kv_num_heads = {groups}, scale = {scale}>\n"
           "    (query, key, value, past_key_{i}, past_value_{i}, row, rows)\n",
-          fmt::arg("i", layer), fmt::arg("heads", model.shape.queryHeads), fmt::arg("groups", model.shape.kvHeads),
-          fmt::arg("scale", scale()));
+          fmt::arg("i", layer), fmt::arg("heads", model.shape.queryHeads),
+          fmt::arg("groups", model.shape.kvHeads), fmt::arg("scale", scale()));
     case PeerSpelling::Scatter:
       return fmt::format("  present_key_{i} = TensorScatter <axis = 2> (past_key_{i}, key, row)\n"
                          "  present_value_{i} = TensorScatter <axis = 2> (past_value_{i}, value, "
@@ -144,8 +144,8 @@ private:
   std::string concatNodes(int64_t layer) const {
     std::string nodes;
     for (const char* side : {"key", "value"}) {
-      nodes += fmt::format("  present_{0}_{1} = Concat <axis = 2> (past_{0}_{1}, {0})\n", side,
-                           layer);
+      nodes +=
+          fmt::format("  present_{0}_{1} = Concat <axis = 2> (past_{0}_{1}, {0})\n", side, layer);
       if (repeatsGroups())
         nodes += fmt::format("  {0}_apart_{1} = Unsqueeze (present_{0}_{1}, two)\n"
                              "  {0}_wide_{1} = Expand ({0}_apart_{1}, {0}_times)\n"
