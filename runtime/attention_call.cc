@@ -2,6 +2,7 @@
 #include "runtime/attention_call.h"
 
 #include <algorithm>
+#include <atomic>
 #include <fmt/format.h>
 
 namespace kvopt {
@@ -149,21 +150,21 @@ llvm::Error runAttention(KernelContext& context, const AttentionOperands& operan
   if (output.elementCount() == 0)
     return llvm::Error::success();
 
-  int64_t units = attentionUnits(view);
+  AttentionJob job(view);
   // Scratch memory for as many as there might be: it does not depend on the past.
-  auto mostWorkers = std::min<int64_t>(units, context.threads());
-  size_t perWorker = attentionScratchBytes(view);
-  size_t total = 0;
-  if (__builtin_mul_overflow(perWorker, static_cast<size_t>(mostWorkers), &total))
+  auto mostWorkers = std::min<int64_t>(job.units(), context.threads());
+  std::optional<size_t> bytes = job.scratchBytes(mostWorkers);
+  if (!bytes)
     return context.error("the scratch memory does not fit in the address space");
-  auto scratch = context.scratch(total);
+  auto scratch = context.scratch(*bytes);
   if (!scratch)
     return scratch.takeError();
+  job.start(*scratch);
   int64_t workers = isWorthSharing(view) ? mostWorkers : std::min<int64_t>(mostWorkers, 1);
+  std::atomic<int64_t> next{0};
   context.parallelFor(workers, [&](int64_t worker) {
-    auto own = scratch->subspan(static_cast<size_t>(worker) * perWorker, perWorker);
-    for (int64_t unit = worker; unit < units; unit += workers)
-      attentionUnit(view, unit, own);
+    for (int64_t unit = next.fetch_add(1); unit < job.units(); unit = next.fetch_add(1))
+      job.run(unit, worker);
   });
   return llvm::Error::success();
 }

@@ -1,5 +1,6 @@
 // Weights are read where they are: neither the allocator nor private memory grows with them.
 #include "tests/equivalence/rewritten_model.h"
+#include "tests/ir/temporary_folder.h"
 
 #include <fstream>
 
@@ -53,23 +54,18 @@ int64_t privateKilobytes() {
 
 class WeightsTest : public testing::Test {
 protected:
-  WeightsTest() : folder(fs::path(testing::TempDir()) / "kvopt-weights") {
-    fs::create_directories(folder);
-  }
-  ~WeightsTest() override { fs::remove_all(folder); }
-
   struct Use {
     int64_t allocated = 0;
     int64_t privateKilobytes = 0;
   };
   /// Memory that reading one of every 64 rows takes.
   Use use(int64_t rows, int64_t offset) {
-    std::ofstream(folder / "model.onnx", std::ios::binary) << embeddingModel(rows, offset);
-    std::ofstream(folder / "weights.bin", std::ios::binary).flush();
-    fs::resize_file(folder / "weights.bin",
+    std::ofstream(folder.path("model.onnx"), std::ios::binary) << embeddingModel(rows, offset);
+    std::ofstream(folder.path("weights.bin"), std::ios::binary).flush();
+    fs::resize_file(folder.path("weights.bin"),
                     static_cast<uintmax_t>(offset + rows * columns * int64_t{sizeof(float)}));
     int64_t before = privateKilobytes();
-    auto model = valueOrThrow(importModel((folder / "model.onnx").string(), registries.ops));
+    auto model = valueOrThrow(importModel(folder.path("model.onnx"), registries.ops));
     successOrThrow(inferShapes(model->graph()));
     auto executor = valueOrThrow(Executor::create(*model, registries.kernels));
     for (int64_t row = 0; row < rows; row += 64) {
@@ -81,7 +77,7 @@ protected:
     return {static_cast<int64_t>(executor->allocator()->peakBytes()), privateKilobytes() - before};
   }
 
-  fs::path folder;
+  TemporaryFolder folder;
   Registries registries;
 };
 

@@ -1,6 +1,8 @@
 // Machines as /sys and /proc show them: hyperthreads, affinity, control groups of both kinds.
 #include "runtime/cpu_count.h"
 
+#include "tests/ir/temporary_folder.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,16 +16,8 @@ namespace fs = std::filesystem;
 
 class CpuCountTest : public testing::Test {
 protected:
-  CpuCountTest()
-      : root(fs::path(testing::TempDir()) /
-             fmt::format("kvopt-cpus-{}",
-                         testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(root);
-  }
-  ~CpuCountTest() override { fs::remove_all(root); }
-
   void write(const std::string& path, const std::string& text) {
-    fs::path file = root / path;
+    fs::path file = fs::path(root.path()) / path;
     fs::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
@@ -33,9 +27,9 @@ protected:
       write(fmt::format("sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu),
             fmt::format("{},{}\n", cpu % (cpus / 2), cpu % (cpus / 2) + cpus / 2));
   }
-  unsigned cores(std::vector<unsigned> cpus) { return usableCores(cpus, root.string()); }
+  unsigned cores(std::vector<unsigned> cpus) { return usableCores(cpus, root.path()); }
 
-  fs::path root;
+  TemporaryFolder root;
 };
 
 TEST_F(CpuCountTest, ThreadsOfOneCoreCountOnce) {

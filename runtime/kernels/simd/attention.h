@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace kvopt {
@@ -81,20 +82,39 @@ struct AttentionView {
   }
 };
 
-/// The number of independent pieces of work: each covers one batch row, one key/value head with
-/// all its query heads, and a block of query rows. Units write disjoint rows of O. The bits of a
-/// row depend only on its query and on the keys and values it sees: not on strides, capacity or
-/// alignment, not on S (a decode step repeats what prefill computed), not on the order of units.
-int64_t attentionUnits(const AttentionView& view);
+struct AttentionKernel;
 
-/// Bytes of scratch that one running unit needs; independent of T. No alignment is asked for.
-size_t attentionScratchBytes(const AttentionView& view);
+/// One attention divided into units of work, which may run in any order and at the same time. Units
+/// write disjoint rows of O. The bits of a row depend on its query and on the keys and values it
+/// sees: not on strides, capacity or alignment, not on the order of units or on how many workers
+/// there are.
+class AttentionJob {
+public:
+  /// Computed by the kernel of the highest rank that takes the view.
+  explicit AttentionJob(const AttentionView& view);
+  /// Computed by `kernel`, which must take the view.
+  AttentionJob(const AttentionView& view, const AttentionKernel& kernel);
 
-/// Computes the rows of O that belong to `unit`, 0 <= unit < attentionUnits(view).
-/// Units may run concurrently, each with its own scratch of attentionScratchBytes(view).
-void attentionUnit(const AttentionView& view, int64_t unit, std::span<std::byte> scratch);
+  const AttentionKernel& kernel() const { return *kernel_; }
+  int64_t units() const { return units_; }
 
-/// All units, one after the other, on the calling thread.
-void attention(const AttentionView& view, std::span<std::byte> scratch);
+  /// Bytes of scratch for `workers` units at the same time; no alignment is asked for. Bounded for
+  /// every T; none on overflow.
+  std::optional<size_t> scratchBytes(int64_t workers) const;
+
+  /// To be called once, before the first unit, with as much memory as scratchBytes says.
+  void start(std::span<std::byte> scratch);
+
+  /// Computes unit 0 <= unit < units(). No two units may run at the same time as the same worker.
+  void run(int64_t unit, int64_t worker);
+
+private:
+  AttentionView view_;
+  const AttentionKernel* kernel_;
+  int64_t units_;
+  size_t unitBytes_;
+  size_t sharedBytes_;
+  std::span<std::byte> scratch_;
+};
 
 } // namespace kvopt

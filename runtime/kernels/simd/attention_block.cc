@@ -64,13 +64,13 @@ void readMask(const AttentionView& view, int64_t index, int64_t count, float* ou
 
 } // namespace
 
-int64_t attentionUnits(const AttentionView& view) {
+int64_t attentionBlocks(const AttentionView& view) {
   assert(view.kvHeads > 0 && view.queryHeads % view.kvHeads == 0);
   assert(view.keyWidth > 0);
   return isEmpty(view) ? 0 : view.batches * view.kvHeads * blocksPerHead(view);
 }
 
-size_t attentionScratchBytes(const AttentionView& view) {
+size_t attentionBlockBytes(const AttentionView& view) {
   if (isEmpty(view))
     return 0;
   const int64_t perQuery = roundUp(view.keyWidth, kAttentionMaxLanes) +
@@ -85,8 +85,8 @@ AttentionBlock::AttentionBlock(const AttentionView& attention, int64_t unit,
     : view(attention), group(groupSize(attention)),
       packedKeyWidth(roundUp(attention.keyWidth, kAttentionMaxLanes)),
       packedValueWidth(roundUp(attention.valueWidth, kAttentionMaxLanes)) {
-  assert(unit >= 0 && unit < attentionUnits(view));
-  assert(scratch.size() >= attentionScratchBytes(view));
+  assert(unit >= 0 && unit < attentionBlocks(view));
+  assert(scratch.size() >= attentionBlockBytes(view));
   const int64_t blocks = blocksPerHead(view);
   const int64_t headUnit = unit / blocks;
   batch = headUnit / view.kvHeads;

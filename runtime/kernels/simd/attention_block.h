@@ -1,5 +1,5 @@
-// One unit of attention work: which rows and keys it covers, where its scratch lies, what its mask
-// says. Plain C++; the vector code in attention.cc computes with it.
+// One unit of work of the tiled kernel: which rows and keys it covers, where its scratch lies, what
+// its mask says. Plain C++; the vector code in attention/tiled.cc computes with it.
 #pragma once
 
 #include "runtime/kernels/simd/attention.h"
@@ -12,6 +12,11 @@ inline constexpr int64_t kAttentionTileKeys = 64;
 
 /// Packed rows have room for whole vectors of up to this many f32 lanes.
 inline constexpr int64_t kAttentionMaxLanes = 16;
+
+/// The number of blocks that a view divides into.
+int64_t attentionBlocks(const AttentionView& view);
+/// Bytes of scratch of one block; independent of T.
+size_t attentionBlockBytes(const AttentionView& view);
 
 /// Keys [begin, end).
 struct KeyRange {

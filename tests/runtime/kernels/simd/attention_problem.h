@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/half.h"
-#include "runtime/kernels/simd/attention.h"
+#include "runtime/kernels/simd/attention_kernel.h"
 #include "runtime/kernels/simd/attention_reference.h"
 
 #include <gtest/gtest.h>
@@ -289,21 +289,34 @@ private:
   AttentionView view_;
 };
 
-inline std::vector<std::byte> poisonedScratch(const AttentionView& view) {
-  return std::vector<std::byte>(attentionScratchBytes(view), std::byte{0xFF});
+/// All units of `view`, one after the other, in poisoned scratch memory.
+inline void compute(const AttentionView& view, const AttentionKernel& kernel) {
+  AttentionJob job(view, kernel);
+  std::vector<std::byte> scratch(job.scratchBytes(1).value(), std::byte{0xFF});
+  job.start(scratch);
+  for (int64_t unit = 0; unit < job.units(); ++unit)
+    job.run(unit, 0);
 }
 
-inline std::vector<float> run(const Case& c) {
+inline std::vector<float> run(const Case& c, const AttentionKernel& kernel) {
   Problem problem(c);
-  auto scratch = poisonedScratch(problem.view());
-  attention(problem.view(), scratch);
+  compute(problem.view(), kernel);
   return problem.output();
 }
 
-inline void check(const Case& c) {
+/// Calls `body(kernel)` for every kernel that takes the problem.
+template <class Body> void forEachKernel(const Case& c, Body body) {
+  const Problem problem(c);
+  for (const AttentionKernel& kernel : attentionKernels().all())
+    if (kernel.takes(problem.view())) {
+      SCOPED_TRACE(testing::Message() << "kernel " << kernel.name);
+      body(kernel);
+    }
+}
+
+inline void check(const Case& c, const AttentionKernel& kernel) {
   Problem problem(c);
-  auto scratch = poisonedScratch(problem.view());
-  attention(problem.view(), scratch);
+  compute(problem.view(), kernel);
   const auto result = problem.output();
   std::vector<double> exact(result.size());
   attentionReference(problem.view(), exact);
@@ -319,6 +332,11 @@ inline void check(const Case& c) {
               << " T=" << c.keys << " D=" << c.width << " Dv=" << c.valueWidth
               << " group=" << c.group << " transposed=" << c.transposed;
       }
+}
+
+/// Every kernel that takes the problem is within the bound.
+inline void check(const Case& c) {
+  forEachKernel(c, [&](const AttentionKernel& kernel) { check(c, kernel); });
 }
 
 inline constexpr FloatStorage kStorages[] = {FloatStorage::f32, FloatStorage::f16,

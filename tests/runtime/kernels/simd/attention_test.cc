@@ -135,21 +135,27 @@ TEST(Attention, HiddenRowsAndTilesAreZerosOrIgnored) {
   forEachSimdTarget([] {
     for (const Mask mask : {Mask::additive, Mask::boolean})
       for (const bool sinks : {false, true})
-        for (const float value :
-             run({.group = 2, .rows = 3, .keys = 130, .sinks = sinks, .mask = mask, .hidden = 1}))
-          ASSERT_EQ(value, 0.0f);
-    Case c{.rows = 2, .keys = 200, .mask = Mask::additive, .maskRow = false};
-    Problem problem(c);
-    for (int64_t j = 0; j < 192; ++j) // three whole tiles
-      problem.setMask(j, -kInfinity);
-    problem.setMask(195, 0.0f);
-    auto scratch = poisonedScratch(problem.view());
-    attention(problem.view(), scratch);
-    std::vector<double> exact(16);
-    attentionReference(problem.view(), exact);
-    const auto result = problem.output();
-    for (size_t at = 0; at < exact.size(); ++at)
-      EXPECT_NEAR(result[at], exact[at], problem.bound(0, 0, static_cast<int64_t>(at) / 8));
+        for (const int64_t rows : {1, 3, 40}) {
+          const Case c{
+              .group = 2, .rows = rows, .keys = 130, .sinks = sinks, .mask = mask, .hidden = 1};
+          forEachKernel(c, [&](const AttentionKernel& kernel) {
+            for (const float value : run(c, kernel))
+              ASSERT_EQ(value, 0.0f);
+          });
+        }
+    const Case c{.rows = 2, .keys = 200, .mask = Mask::additive, .maskRow = false};
+    forEachKernel(c, [&](const AttentionKernel& kernel) {
+      Problem problem(c);
+      for (int64_t j = 0; j < 192; ++j) // three whole tiles
+        problem.setMask(j, -kInfinity);
+      problem.setMask(195, 0.0f);
+      compute(problem.view(), kernel);
+      std::vector<double> exact(16);
+      attentionReference(problem.view(), exact);
+      const auto result = problem.output();
+      for (size_t at = 0; at < exact.size(); ++at)
+        EXPECT_NEAR(result[at], exact[at], problem.bound(0, 0, static_cast<int64_t>(at) / 8));
+    });
   });
 }
 
@@ -157,27 +163,28 @@ TEST(Attention, HiddenRowsAndTilesAreZerosOrIgnored) {
 TEST(Attention, FiniteVeryNegativeMaskIsAUniformAverage) {
   forEachSimdTarget([] {
     for (const float lowest : {-kLargest, -3e38f, -1e30f}) {
-      Case c{.keys = 100, .scale = lowest < -3.1e38f ? 1e6f : 1.0f, .mask = Mask::additive};
-      Problem problem(c);
-      for (int64_t j = 0; j < 100; ++j) {
-        problem.setMask(j, lowest);
-        problem.setCache(0, 0, j, static_cast<float>(j));
-      }
-      auto scratch = poisonedScratch(problem.view());
-      attention(problem.view(), scratch);
-      for (const float value : problem.output())
-        EXPECT_FLOAT_EQ(value, 49.5f);
+      const Case c{.keys = 100, .scale = lowest < -3.1e38f ? 1e6f : 1.0f, .mask = Mask::additive};
+      forEachKernel(c, [&](const AttentionKernel& kernel) {
+        Problem problem(c);
+        for (int64_t j = 0; j < 100; ++j) {
+          problem.setMask(j, lowest);
+          problem.setCache(0, 0, j, static_cast<float>(j));
+        }
+        compute(problem.view(), kernel);
+        for (const float value : problem.output())
+          EXPECT_FLOAT_EQ(value, 49.5f);
+      });
     }
     // A huge score and a mask at the end of the range that overflow f32 together: clamped.
-    Case c{.keys = 3, .width = 1, .valueWidth = 1, .scale = kLargest, .mask = Mask::additive};
-    for (const float mask : {-kLargest, kLargest}) {
-      Problem problem(c);
-      for (int64_t j = 0; j < 3; ++j)
-        problem.setMask(j, mask);
-      auto scratch = poisonedScratch(problem.view());
-      attention(problem.view(), scratch);
-      EXPECT_TRUE(std::isfinite(problem.output()[0]));
-    }
+    const Case c{.keys = 3, .width = 1, .valueWidth = 1, .scale = kLargest, .mask = Mask::additive};
+    for (const float mask : {-kLargest, kLargest})
+      forEachKernel(c, [&](const AttentionKernel& kernel) {
+        Problem problem(c);
+        for (int64_t j = 0; j < 3; ++j)
+          problem.setMask(j, mask);
+        compute(problem.view(), kernel);
+        EXPECT_TRUE(std::isfinite(problem.output()[0]));
+      });
   });
 }
 
@@ -185,14 +192,15 @@ TEST(Attention, FiniteVeryNegativeMaskIsAUniformAverage) {
 TEST(Attention, InvisibleKeysAreNotRead) {
   forEachSimdTarget([] {
     for (const bool transposed : {false, true}) {
-      Case c{.keys = 150, .transposed = transposed, .window = 20};
-      Problem problem(c);
-      for (int64_t j = 0; j < 130; ++j)
-        problem.setCache(0, 0, j, NAN);
-      auto scratch = poisonedScratch(problem.view());
-      attention(problem.view(), scratch);
-      for (const float value : problem.output())
-        EXPECT_TRUE(std::isfinite(value));
+      const Case c{.keys = 150, .transposed = transposed, .window = 20};
+      forEachKernel(c, [&](const AttentionKernel& kernel) {
+        Problem problem(c);
+        for (int64_t j = 0; j < 130; ++j)
+          problem.setCache(0, 0, j, NAN);
+        compute(problem.view(), kernel);
+        for (const float value : problem.output())
+          EXPECT_TRUE(std::isfinite(value));
+      });
     }
   });
 }
@@ -201,33 +209,39 @@ TEST(Attention, LayoutDoesNotChangeTheBits) {
   forEachSimdTarget([] {
     for (const FloatStorage storage : kStorages)
       for (const bool transposed : {false, true}) {
-        Case c{.batches = 2,
-               .kvHeads = 2,
-               .group = 3,
-               .rows = 5,
-               .keys = 77,
-               .width = 19,
-               .valueWidth = 37,
-               .cacheStorage = storage,
-               .transposed = transposed,
-               .causal = true,
-               .window = 70,
-               .padding = 0,
-               .spareCapacity = 0,
-               .misalignment = 0};
-        const auto expected = run(c);
-        for (const int64_t change : {1, 2, 5, 16, 64}) {
-          c.padding = c.misalignment = change;
-          c.spareCapacity = 3 * change;
-          EXPECT_EQ(run(c), expected) << change;
-        }
+        const Case c{.batches = 2,
+                     .kvHeads = 2,
+                     .group = 3,
+                     .rows = 5,
+                     .keys = 77,
+                     .width = 19,
+                     .valueWidth = 37,
+                     .cacheStorage = storage,
+                     .transposed = transposed,
+                     .causal = true,
+                     .window = 70,
+                     .padding = 0,
+                     .spareCapacity = 0,
+                     .misalignment = 0};
+        forEachKernel(c, [&](const AttentionKernel& kernel) {
+          const auto expected = run(c, kernel);
+          for (const int64_t change : {1, 2, 5, 16, 64}) {
+            Case changed = c;
+            changed.padding = changed.misalignment = change;
+            changed.spareCapacity = 3 * change;
+            EXPECT_EQ(run(changed, kernel), expected) << change;
+          }
+        });
       }
   });
 }
 
-/// Row i of a prefill, and a decode step at length i + 1, are the same bits.
-TEST(Attention, DecodeRepeatsPrefill) {
-  forEachSimdTarget([] {
+/// Row i of a prefill, and a decode step at length i + 1, are the same bits where the kernel is the
+/// same.
+TEST(Attention, TiledDecodeRepeatsPrefill) {
+  const AttentionKernel& tiled = attentionKernels().all().back();
+  ASSERT_EQ(tiled.name, "tiled");
+  forEachSimdTarget([&] {
     for (const bool transposed : {false, true})
       for (const int64_t window : {0, 40}) {
         Case c{.group = 3,
@@ -240,8 +254,7 @@ TEST(Attention, DecodeRepeatsPrefill) {
                .causal = true,
                .window = window};
         Problem problem(c);
-        auto scratch = poisonedScratch(problem.view());
-        attention(problem.view(), scratch);
+        compute(problem.view(), tiled);
         const auto prefill = problem.output();
         for (int64_t i = 0; i < c.rows; ++i) {
           AttentionView step = problem.view();
@@ -251,7 +264,7 @@ TEST(Attention, DecodeRepeatsPrefill) {
           std::vector<float> row(static_cast<size_t>(c.group * c.valueWidth));
           step.output = row.data();
           step.outputStrides = {0, c.valueWidth, 0};
-          attention(step, scratch);
+          compute(step, tiled);
           for (int64_t h = 0; h < c.group; ++h)
             for (int64_t d = 0; d < c.valueWidth; ++d)
               ASSERT_EQ(row[static_cast<size_t>(h * c.valueWidth + d)],
@@ -263,46 +276,54 @@ TEST(Attention, DecodeRepeatsPrefill) {
 }
 
 TEST(Attention, UnitsMayRunInAnyOrderOnAnyThread) {
-  const Case c{.batches = 2,
-               .kvHeads = 3,
-               .group = 4,
-               .rows = 50,
-               .keys = 90,
-               .width = 16,
-               .valueWidth = 16,
-               .causal = true};
-  const auto expected = run(c);
-  for (const int64_t threads : {1, 2, 5}) {
-    Problem problem(c);
-    const AttentionView& view = problem.view();
-    const int64_t units = attentionUnits(view);
-    ASSERT_GT(units, c.batches * c.kvHeads);
-    std::vector<std::thread> pool;
-    for (int64_t t = 0; t < threads; ++t)
-      pool.emplace_back([&view, units, t, threads] {
-        auto scratch = poisonedScratch(view);
-        for (int64_t unit = units - 1 - t; unit >= 0; unit -= threads)
-          attentionUnit(view, unit, scratch);
+  for (const int64_t rows : {1, 50})
+    for (const int64_t keys : {90, 3000}) {
+      const Case c{.batches = 2,
+                   .kvHeads = 3,
+                   .group = 4,
+                   .rows = rows,
+                   .keys = keys,
+                   .width = 16,
+                   .valueWidth = 16,
+                   .causal = true};
+      forEachKernel(c, [&](const AttentionKernel& kernel) {
+        const auto expected = run(c, kernel);
+        for (const int64_t threads : {1, 2, 5}) {
+          Problem problem(c);
+          AttentionJob job(problem.view(), kernel);
+          ASSERT_GE(job.units(), c.batches * c.kvHeads);
+          std::vector<std::byte> scratch(job.scratchBytes(threads).value(), std::byte{0xFF});
+          job.start(scratch);
+          std::vector<std::thread> pool;
+          for (int64_t t = 0; t < threads; ++t)
+            pool.emplace_back([&job, t, threads] {
+              for (int64_t unit = job.units() - 1 - t; unit >= 0; unit -= threads)
+                job.run(unit, t);
+            });
+          for (std::thread& thread : pool)
+            thread.join();
+          EXPECT_EQ(problem.output(), expected) << threads;
+        }
       });
-    for (std::thread& thread : pool)
-      thread.join();
-    EXPECT_EQ(problem.output(), expected) << threads;
-  }
+    }
 }
 
-TEST(Attention, ScratchIsIndependentOfTheCacheLength) {
-  AttentionView view = Problem({.group = 2, .keys = 3}).view();
-  const size_t bytes = attentionScratchBytes(view);
-  view.totalLength = int64_t{1} << 40;
-  EXPECT_EQ(attentionScratchBytes(view), bytes);
-  EXPECT_LT(bytes, size_t{4096});
+TEST(Attention, ScratchIsBoundedForEveryCacheLength) {
+  for (const int64_t rows : {1, 4, 100}) {
+    AttentionView view = Problem({.group = 2, .rows = rows, .keys = 100}).view();
+    const size_t bytes = AttentionJob(view).scratchBytes(2).value();
+    view.totalLength = int64_t{1} << 40;
+    EXPECT_EQ(AttentionJob(view).scratchBytes(2).value(), bytes);
+    EXPECT_LT(bytes, size_t{400000});
+  }
 }
 
 TEST(Attention, EmptyProblemsHaveNoUnits) {
   for (const Case& c : {Case{.batches = 0}, Case{.rows = 0}, Case{.valueWidth = 0}}) {
     Problem problem(c);
-    EXPECT_EQ(attentionUnits(problem.view()), 0);
-    attention(problem.view(), {});
+    AttentionJob job(problem.view());
+    EXPECT_EQ(job.units(), 0);
+    job.start({});
   }
 }
 
