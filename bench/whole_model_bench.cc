@@ -9,34 +9,18 @@
 // N steps of each, all of them after `--depth` tokens, so that nothing but the model's run is
 // timed: ONNX Runtime never pays for moving a present to the next step's past, and never allocates
 // one.
-#include "bench/onnx_runtime.h"
-#include "cli/recover.h"
+#include "bench/decode_engines.h"
 #include "ir/diagnostic.h"
-#include "ir/onnx_import.h"
-#include "ir/shape_inference.h"
-#include "runtime/buffer.h"
-#include "runtime/decoder_inputs.h"
-#include "runtime/equivalence.h"
 
-#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstring>
 #include <fmt/format.h>
 #include <map>
 
 namespace kvopt {
 namespace {
-
-constexpr int64_t chunkTokens = 512;
-constexpr int64_t spareRows = 64;
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double percentile(std::vector<double> values, double fraction) {
   std::sort(values.begin(), values.end());
@@ -49,229 +33,6 @@ struct Options {
   std::vector<unsigned> threads = {1, 2};
   int steps = 8;
   int turns = 6;
-};
-
-/// Tokens that depend on their place only.
-DecoderStep stepOf(int64_t past, int64_t count, int64_t vocabulary) {
-  DecoderStep step;
-  step.pastLength = past;
-  step.tokens.emplace_back();
-  for (int64_t i = past; i < past + count; ++i)
-    step.tokens.back().push_back(i * 7919 % vocabulary);
-  return step;
-}
-
-/// A model file and how it is driven.
-struct LoadedModel {
-  static llvm::Expected<LoadedModel> open(const std::string& path, const Registries& registries) {
-    LoadedModel loaded;
-    auto model = importModel(path, registries.ops);
-    if (!model)
-      return model.takeError();
-    if (llvm::Error error = inferShapes((*model)->graph()))
-      return withFile(std::move(error), path);
-    auto manifest = drivingManifest(**model, path, registries);
-    if (!manifest)
-      return manifest.takeError();
-    auto vocabulary = vocabularyOf((*model)->graph());
-    if (!vocabulary)
-      return vocabulary.takeError();
-    loaded.model = std::move(*model);
-    loaded.manifest = std::move(*manifest);
-    loaded.vocabulary = *vocabulary;
-    return loaded;
-  }
-
-  std::unique_ptr<Model> model;
-  Manifest manifest;
-  int64_t vocabulary = 0;
-};
-
-/// kvopt's session, `depth` tokens long.
-class Ours {
-public:
-  static llvm::Expected<Ours> start(const LoadedModel& loaded, const Registries& registries,
-                                    unsigned threads, int64_t depth) {
-    SessionOptions options;
-    options.threads = threads;
-    if (!loaded.manifest.capacityValue)
-      options.capacity = depth + spareRows;
-    auto session = Session::create(*loaded.model, registries.kernels, loaded.manifest, options);
-    if (!session)
-      return session.takeError();
-    Ours ours(loaded, std::move(*session), depth);
-    while (ours.session->length() < depth) {
-      const int64_t past = ours.session->length();
-      auto result = stepDecoder(
-          *ours.session, stepOf(past, std::min(chunkTokens, depth - past), loaded.vocabulary));
-      if (!result)
-        return result.takeError();
-    }
-    return ours;
-  }
-
-  /// One step after `depth` tokens; seconds.
-  llvm::Expected<double> step() {
-    if (session->length() > depth)
-      if (llvm::Error error = session->crop(depth))
-        return error;
-    auto inputs = decoderInputs(session->callerInputs(), stepOf(depth, 1, loaded->vocabulary),
-                                session->allocator());
-    if (!inputs)
-      return inputs.takeError();
-    std::vector<NamedView> views;
-    for (const NamedTensor& input : *inputs)
-      views.push_back({input.name, input.tensor.view});
-    const double start = seconds();
-    if (llvm::Error error = session->step(views, 1, result))
-      return error;
-    return seconds() - start;
-  }
-
-  /// Of the latest step.
-  llvm::ArrayRef<float> logits() const {
-    const TensorView& view = result.outputs.front().tensor.view;
-    return {view.as<float>(), static_cast<size_t>(view.elementCount())};
-  }
-
-  /// The valid rows of the cache that the model calls so; null if there is none.
-  const TensorView* cache(llvm::StringRef past) {
-    for (size_t i = 0; i < session->cacheCount(); ++i)
-      if (session->cacheInfo(i).past == past)
-        return &(found = session->cacheView(i));
-    return nullptr;
-  }
-
-private:
-  Ours(const LoadedModel& model, std::unique_ptr<Session> started, int64_t tokens)
-      : loaded(&model), session(std::move(started)), depth(tokens) {}
-
-  const LoadedModel* loaded;
-  std::unique_ptr<Session> session;
-  int64_t depth;
-  StepResult result;
-  TensorView found;
-};
-
-/// ONNX Runtime on a model after `depth` tokens.
-class Peer {
-public:
-  static llvm::Expected<Peer> start(const OnnxRuntime& runtime, const std::string& path,
-                                    const LoadedModel& loaded, bool isShared, unsigned threads,
-                                    int64_t depth, Ours& ours) {
-    auto session = runtime.open(path, threads);
-    if (!session)
-      return session.takeError();
-    Peer peer(std::move(*session));
-    if (llvm::Error error = peer.bindCaches(loaded.manifest, isShared, depth, ours))
-      return error;
-    if (llvm::Error error = peer.bindOthers(loaded, depth))
-      return error;
-    return peer;
-  }
-
-  llvm::Expected<double> step() {
-    const double start = seconds();
-    if (llvm::Error error = session.run())
-      return error;
-    return seconds() - start;
-  }
-
-  llvm::ArrayRef<float> logits() const {
-    return {logitsView.as<float>(), static_cast<size_t>(logitsView.elementCount())};
-  }
-
-private:
-  explicit Peer(OnnxRuntimeSession opened) : session(std::move(opened)) {}
-
-  llvm::Expected<TensorView> make(ElementType element, llvm::ArrayRef<int64_t> shape) {
-    TensorView view = TensorView::contiguous(element, shape, nullptr);
-    const auto bytes = static_cast<size_t>(view.byteSize());
-    auto buffer = Buffer::create(allocator, bytes);
-    if (!buffer)
-      return buffer.takeError();
-    std::memset((*buffer)->data(), 0, bytes);
-    view.data = (*buffer)->data();
-    memory.push_back(std::move(*buffer));
-    return view;
-  }
-
-  llvm::Error bindCaches(const Manifest& manifest, bool isShared, int64_t depth, Ours& ours) {
-    for (const ManifestCache& cache : manifest.caches) {
-      const TensorView* rows = ours.cache(cache.past);
-      if (!rows || rows->rank() != 4 || cache.sequenceAxis != 2 || rows->shape[2] < depth)
-        return unsupported("kvopt's model has no cache '{}' of this layout", cache.past);
-      Extents shape = rows->shape;
-      const auto withRows = [&](int64_t count) {
-        shape[2] = count;
-        return make(rows->element, shape);
-      };
-      auto past = withRows(isShared ? depth + spareRows : depth);
-      if (!past)
-        return past.takeError();
-      copyRows(*rows, *past, depth);
-      TensorView present = *past;
-      if (!isShared) {
-        auto longer = withRows(depth + 1);
-        if (!longer)
-          return longer.takeError();
-        present = *longer;
-      }
-      if (llvm::Error error = session.bindInput(cache.past, *past))
-        return error;
-      if (llvm::Error error = session.bindOutput(cache.present, present))
-        return error;
-      bound.push_back(cache.past);
-      bound.push_back(cache.present);
-    }
-    return llvm::Error::success();
-  }
-
-  static void copyRows(const TensorView& from, const TensorView& to, int64_t rows) {
-    const int64_t width = *byteWidth(from.element);
-    for (int64_t head = 0; head < from.shape[0] * from.shape[1]; ++head) {
-      const int64_t batch = head / from.shape[1], group = head % from.shape[1];
-      for (int64_t row = 0; row < rows; ++row)
-        std::memcpy(
-            to.data + (batch * to.strides[0] + group * to.strides[1] + row * to.strides[2]) * width,
-            from.data +
-                (batch * from.strides[0] + group * from.strides[1] + row * from.strides[2]) * width,
-            static_cast<size_t>(from.shape[3] * width));
-    }
-  }
-
-  llvm::Error bindOthers(const LoadedModel& loaded, int64_t depth) {
-    const Graph& graph = loaded.model->graph();
-    if (!loaded.manifest.lengths.empty())
-      return unsupported("the model has inputs for lengths");
-    std::vector<const Value*> given;
-    for (const std::unique_ptr<Value>& input : graph.inputs())
-      if (!llvm::is_contained(bound, input->name()))
-        given.push_back(input.get());
-    auto inputs = decoderInputs(given, stepOf(depth, 1, loaded.vocabulary), allocator);
-    if (!inputs)
-      return inputs.takeError();
-    fed = std::move(*inputs);
-    for (const NamedTensor& input : fed)
-      if (llvm::Error error = session.bindInput(input.name, input.tensor.view))
-        return error;
-    auto view = make(ElementType::Float, {1, 1, loaded.vocabulary});
-    if (!view)
-      return view.takeError();
-    logitsView = *view;
-    for (const Value* output : graph.outputs())
-      if (!llvm::is_contained(bound, output->name()))
-        if (llvm::Error error = session.bindOutput(output->name().str(), logitsView))
-          return error;
-    return llvm::Error::success();
-  }
-
-  std::shared_ptr<Allocator> allocator = std::make_shared<Allocator>();
-  std::vector<std::shared_ptr<Buffer>> memory;
-  std::vector<NamedTensor> fed;
-  std::vector<std::string> bound;
-  TensorView logitsView;
-  OnnxRuntimeSession session;
 };
 
 llvm::Error checkLogits(llvm::ArrayRef<float> ours, llvm::ArrayRef<float> theirs) {
@@ -290,8 +51,7 @@ llvm::Error checkLogits(llvm::ArrayRef<float> ours, llvm::ArrayRef<float> theirs
 
 struct PeerFile {
   const char* name;
-  std::string path;
-  bool isShared;
+  PeerCaches caches;
   LoadedModel loaded;
 };
 
@@ -305,15 +65,12 @@ public:
     if (!rewritten)
       return rewritten.takeError();
     std::vector<PeerFile> files;
-    files.push_back({"ONNX Runtime, original export", options.growing, false, {}});
-    files.push_back({"ONNX Runtime, GroupQueryAttention, one buffer", options.shared, true, {}});
-    llvm::erase_if(files, [](const PeerFile& file) { return file.path.empty(); });
-    for (PeerFile& file : files) {
-      auto loaded = LoadedModel::open(file.path, registries);
-      if (!loaded)
-        return loaded.takeError();
-      file.loaded = std::move(*loaded);
-    }
+    if (llvm::Error error =
+            add(files, "ONNX Runtime, original export", PeerCaches::Apart, options.growing))
+      return error;
+    if (llvm::Error error = add(files, "ONNX Runtime, GroupQueryAttention, one buffer",
+                                PeerCaches::Shared, options.shared))
+      return error;
     fmt::print(
         "ONNX Runtime {}; decode after {} tokens; the fastest tenth of steps and the median\n\n",
         runtime.version(), options.depth);
@@ -329,49 +86,56 @@ public:
 private:
   struct Entry {
     std::string name;
+    std::unique_ptr<DecodeEngine> engine;
     std::vector<double> times;   ///< of steps
     std::vector<double> medians; ///< of turns
   };
 
+  llvm::Error add(std::vector<PeerFile>& files, const char* name, PeerCaches caches,
+                  const std::string& path) const {
+    if (path.empty())
+      return llvm::Error::success();
+    auto loaded = LoadedModel::open(path, registries);
+    if (!loaded)
+      return loaded.takeError();
+    files.push_back({name, caches, std::move(*loaded)});
+    return llvm::Error::success();
+  }
+
   llvm::Error measure(const LoadedModel& rewritten, llvm::ArrayRef<PeerFile> files,
-                      unsigned threads) {
-    auto ours = Ours::start(rewritten, registries, threads, options.depth);
+                      unsigned threads) const {
+    auto ours = SessionEngine::start(rewritten, registries, threads, options.depth);
     if (!ours)
       return ours.takeError();
-    if (auto time = ours->step(); !time)
-      return time.takeError();
-    std::vector<Entry> entries(1);
-    entries[0].name = "kvopt, rewritten";
-    std::vector<Peer> peers;
+    const SessionEngine& source = **ours;
+    std::vector<Entry> entries;
+    entries.push_back({"kvopt, rewritten", std::move(*ours), {}, {}});
+    if (llvm::Error error = entries[0].engine->step().takeError())
+      return error;
     for (const PeerFile& file : files) {
-      auto peer = Peer::start(runtime, file.path, file.loaded, file.isShared, threads,
-                              options.depth, *ours);
+      auto peer = startPeer(runtime, file.loaded, file.caches, threads, options.depth, source);
       if (!peer)
-        return peer.takeError();
-      if (auto time = peer->step(); !time)
-        return time.takeError();
-      if (llvm::Error error = checkLogits(ours->logits(), peer->logits()))
-        return withFile(std::move(error), file.path);
-      peers.push_back(std::move(*peer));
-      entries.push_back({file.name, {}, {}});
-    }
-    for (int turn = 0; turn < options.turns; ++turn) {
-      if (llvm::Error error = takeTurn(*ours, entries[0]))
+        return withFile(peer.takeError(), file.loaded.path);
+      if (llvm::Error error = (*peer)->step().takeError())
         return error;
-      for (size_t i = 0; i < peers.size(); ++i)
-        if (llvm::Error error = takeTurn(peers[i], entries[i + 1]))
-          return error;
+      if (llvm::Error error = checkLogits(source.logits(), (*peer)->logits()))
+        return withFile(std::move(error), file.loaded.path);
+      entries.push_back({file.name, std::move(*peer), {}, {}});
     }
+    for (int turn = 0; turn < options.turns; ++turn)
+      for (Entry& entry : entries)
+        if (llvm::Error error = takeTurn(entry))
+          return error;
     for (const Entry& entry : entries)
       print(threads, entry, entries[0]);
     std::fflush(stdout);
     return llvm::Error::success();
   }
 
-  template <class Engine> llvm::Error takeTurn(Engine& engine, Entry& entry) const {
+  llvm::Error takeTurn(Entry& entry) const {
     std::vector<double> times;
     for (int i = 0; i < options.steps; ++i) {
-      auto time = engine.step();
+      auto time = entry.engine->step();
       if (!time)
         return time.takeError();
       times.push_back(*time);
