@@ -33,7 +33,7 @@ void fillWithNumbers(const TensorView& tensor, uint32_t seed) {
   }
 }
 
-CachePair makePair(const AttentionCase& given, int64_t rows) {
+CachePair makePair(const ContestCase& given, int64_t rows) {
   const AttentionShape& shape = given.shape;
   return {OwnedTensor(given.element, {1, shape.kvHeads, rows, shape.keyWidth}),
           OwnedTensor(given.element, {1, shape.kvHeads, rows, shape.valueWidth})};
@@ -167,11 +167,11 @@ private:
 
 } // namespace
 
-int64_t AttentionCase::layers() const {
+int64_t ContestCase::layers() const {
   return warm ? warmLayers : std::max<int64_t>(2, coldBytes / validBytes() + 1);
 }
 
-int64_t AttentionCase::capacity() const { return rows + spareRows; }
+int64_t ContestCase::capacity() const { return rows + spareRows; }
 
 OwnedTensor::OwnedTensor(ElementType element, llvm::ArrayRef<int64_t> shape) {
   int64_t bytes = TensorView::contiguous(element, shape, nullptr).byteSize();
@@ -185,7 +185,7 @@ float OwnedTensor::number(int64_t index) const {
                                               : f16ToFloat(tensor.as<uint16_t>()[index]);
 }
 
-ContestMemory::ContestMemory(const AttentionCase& description) : given(description) {
+ContestMemory::ContestMemory(const ContestCase& description) : given(description) {
   const AttentionShape& shape = given.shape;
   query = OwnedTensor(given.element, {1, shape.queryHeads, 1, shape.keyWidth});
   key = OwnedTensor(given.element, {1, shape.kvHeads, 1, shape.keyWidth});
@@ -217,7 +217,7 @@ llvm::Expected<std::unique_ptr<Contestant>> makePeer(const OnnxRuntime& runtime,
                                                      PeerSpelling spelling,
                                                      const ContestMemory& memory, unsigned threads,
                                                      const OpRegistry& ops) {
-  const AttentionCase& given = memory.given;
+  const ContestCase& given = memory.given;
   const PeerModel model{spelling,       given.shape, given.element,
                         given.layers(), given.rows,  given.capacity()};
   if (std::string why = whyImpossible(spelling, given.shape); !why.empty())

@@ -2,7 +2,7 @@
 // write the same caches.
 #pragma once
 
-#include "bench/attention_shape.h"
+#include "bench/attention_case.h"
 #include "bench/onnx_runtime.h"
 #include "bench/peer_models.h"
 #include "runtime/buffer.h"
@@ -11,12 +11,13 @@
 namespace kvopt {
 
 /// A step appends one row to a cache and attends to all of its rows, in every layer.
-struct AttentionCase {
+struct ContestCase {
   AttentionShape shape;
   ElementType element = ElementType::Float; ///< or Float16
   int64_t rows = 0;                         ///< T, the new one included; >= 2
   bool warm = false;                        ///< all layers share one cache
 
+  FloatStorage storage() const { return *storageOf(element); }
   int64_t elementBytes() const { return *byteWidth(element); }
   /// Of keys and values, in one layer.
   int64_t validBytes() const {
@@ -59,13 +60,13 @@ struct CachePair {
 
 /// What all contestants of a case read and write.
 struct ContestMemory {
-  explicit ContestMemory(const AttentionCase& given);
+  explicit ContestMemory(const ContestCase& given);
 
   const CachePair& cache(int64_t layer) const {
     return caches[static_cast<size_t>(layer % given.cacheCount())];
   }
 
-  AttentionCase given;
+  ContestCase given;
   OwnedTensor query, key, value; ///< [1,H,1,D], [1,G,1,D], [1,G,1,Dv]
   std::vector<OwnedTensor> outs; ///< of each layer: [1,H,1,Dv]
   std::vector<CachePair> caches; ///< in place

@@ -8,12 +8,12 @@
 // `first` counts the making of the cache as well, which is where memory is first touched. Ratios
 // are the time of joining over each way's: of the fastest rounds, and the median of the rounds.
 // Bytes are those that were in use at the same time beyond the T rows themselves, in one layer.
+#include "bench/measure.h"
 #include "runtime/cache/cache_set.h"
 
 #include "llvm/ADT/StringExtras.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <fmt/format.h>
 
@@ -25,10 +25,6 @@ constexpr int64_t heads = 8;
 constexpr int64_t width = 128;
 constexpr int64_t rowBytes = width * 4;
 constexpr int64_t firstRoom = 16; // of a cache that doubles
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Cost {
   double append = 0; ///< seconds

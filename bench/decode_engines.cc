@@ -1,5 +1,6 @@
 // Sessions and ONNX Runtime, brought to the same state.
 #include "bench/decode_engines.h"
+#include "bench/measure.h"
 
 #include "cli/recover.h"
 #include "ir/diagnostic.h"
@@ -12,7 +13,6 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 namespace kvopt {
@@ -20,10 +20,6 @@ namespace {
 
 constexpr int64_t chunkTokens = 512; // of a prefill step
 constexpr int64_t spareRows = 64;    // of a shared buffer
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// Tokens that depend on their place only.
 DecoderStep stepOf(int64_t past, int64_t count, int64_t vocabulary) {

@@ -8,6 +8,7 @@
 // times over that of floors, and the median of the pairs' ratios, each in the best of the rounds.
 #include "bench/bench_context.h"
 #include "bench/machine.h"
+#include "bench/measure.h"
 #include "ir/diagnostic.h"
 #include "ir/graph.h"
 #include "ir/half.h"
@@ -17,7 +18,6 @@
 #include "runtime/thread_pool.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
@@ -27,10 +27,6 @@
 
 namespace kvopt {
 namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 enum class Weights { F32, F16, Bf16, Int4, Int8 };
 
@@ -113,23 +109,6 @@ public:
 private:
   std::vector<std::byte> bytes;
 };
-
-double percentile(std::vector<double> values, double fraction) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(fraction * static_cast<double>(values.size() - 1))];
-}
-
-/// Seconds per floating-point operation of one thread, at best.
-double secondsPerOperation() {
-  double best = 1;
-  float sink = 1e-3f;
-  for (int i = 0; i < 20; ++i) {
-    const double start = seconds();
-    const double operations = multiplyAdds(400, sink);
-    best = std::min(best, (seconds() - start) / operations);
-  }
-  return sink == 12345.0f ? 0 : best;
-}
 
 class Bench {
 public:

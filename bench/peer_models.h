@@ -1,7 +1,7 @@
 // Decode attention of several layers as models that other engines run.
 #pragma once
 
-#include "bench/attention_shape.h"
+#include "bench/attention_case.h"
 #include "ir/op.h"
 
 #include "llvm/Support/Error.h"

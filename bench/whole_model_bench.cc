@@ -10,6 +10,7 @@
 // timed: ONNX Runtime never pays for moving a present to the next step's past, and never allocates
 // one.
 #include "bench/decode_engines.h"
+#include "bench/measure.h"
 #include "ir/diagnostic.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -21,11 +22,6 @@
 
 namespace kvopt {
 namespace {
-
-double percentile(std::vector<double> values, double fraction) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(fraction * static_cast<double>(values.size() - 1))];
-}
 
 struct Options {
   std::string library, rewritten, growing, shared;

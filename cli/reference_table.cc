@@ -317,11 +317,11 @@ referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, 
   settings.poison = true;
   if (!manifest.capacityValue)
     settings.capacity = referenceLength(steps);
-  // Presents of a static capacity were recorded whole.
+  // Presents of a static capacity were extent whole.
   for (const ManifestCache& cache : manifest.caches)
     if (cache.policy == CachePolicy::Static && cache.kind != CacheKind::Cross)
-      if (auto recorded = referenceExtent(steps, cache.past, cache.sequenceAxis))
-        settings.capacity = *recorded;
+      if (auto extent = referenceExtent(steps, cache.past, cache.sequenceAxis))
+        settings.capacity = *extent;
   return settings;
 }
 

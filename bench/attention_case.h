@@ -1,0 +1,63 @@
+// AttentionCase: one attention that is timed, with caches of as many layers as make it cold.
+#pragma once
+
+#include "runtime/kernels/simd/attention.h"
+
+#include <string>
+#include <vector>
+
+namespace kvopt {
+
+/// Heads and widths of a model's attention.
+struct AttentionShape {
+  std::string name;
+  int64_t queryHeads, kvHeads, keyWidth, valueWidth;
+  /// Values are columns of the keys' rows from this one on; -1: they have rows of their own.
+  int64_t valueOffset = -1;
+};
+
+struct AttentionCase {
+  AttentionShape shape;
+  FloatStorage storage; ///< of K and V; Q and O are f32
+  bool isCold;
+  int64_t newRows;     ///< S: 1 for a decode step
+  int64_t totalLength; ///< T, with the new rows
+
+  bool isDecode() const { return newRows == 1; }
+  /// Bytes of the valid rows of K and V of one layer.
+  size_t cacheBytes() const;
+  /// Multiply-adds of the visible pairs, two operations each.
+  double operations() const;
+};
+
+const char* name(FloatStorage storage);
+
+/// Memory for the caches of every case, drawn once, and the views of a case's layers.
+class AttentionMemory {
+public:
+  AttentionMemory();
+
+  /// Prepares `attentionCase`.
+  void set(const AttentionCase& attentionCase);
+
+  /// The view of the next layer's attention.
+  AttentionView nextLayer();
+
+  /// The bytes of K, or V, of one head, of the layer that nextLayer gave last.
+  struct Plane {
+    const std::byte* data;
+    size_t bytes;
+  };
+  std::vector<Plane> planes() const;
+
+private:
+  AttentionCase current;
+  std::vector<std::byte> caches;
+  std::vector<float> query, output;
+  size_t elementBytes = 4;
+  size_t layerBytes = 0, valueBase = 0;
+  int64_t capacity = 0;
+  size_t layers = 1, layer = 0;
+};
+
+} // namespace kvopt
