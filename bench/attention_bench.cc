@@ -3,7 +3,7 @@
 //
 //   attention_bench [--shape S1,S2,S3,latent,separate] [--dtype f32,f16,bf16] [--threads 1,2]
 //                   [--phase decode,prefill] [--cache cold,warm] [--length N,…] [--rounds N]
-//                   [--quick] [--json] [--peers LIBRARY]
+//                   [--quick] [--json] [--peers LIBRARY [--peers-spin]]
 //
 // Cold: every step takes the next of the layers' caches, 320 MB together; warm: one layer's. The
 // floor of a decode step is the larger of the read and of the multiply-adds.
@@ -46,6 +46,7 @@ struct Options {
   bool quick = false;
   bool json = false;
   std::string peers; ///< the library of ONNX Runtime
+  bool peersSpin = false;
 };
 
 bool contains(const std::vector<std::string>& list, const std::string& word) {
@@ -211,6 +212,7 @@ PeerComparison comparisonOf(const Options& options) {
   comparison.threads = options.threads;
   comparison.rounds = options.rounds;
   comparison.turns = options.quick ? 3 : 5;
+  comparison.spins = options.peersSpin;
   return comparison;
 }
 
@@ -303,6 +305,7 @@ int main(int argc, char** argv) {
   app.add_flag("--quick", options.quick, "fewer lengths, shorter rounds");
   app.add_flag("--json", options.json);
   app.add_option("--peers", options.peers, "ONNX Runtime's library: compare with it instead");
+  app.add_flag("--peers-spin", options.peersSpin, "its threads wait at full speed");
   CLI11_PARSE(app, argc, argv);
   if (!options.peers.empty())
     return kvopt::runPeers(options);

@@ -216,7 +216,7 @@ std::unique_ptr<Contestant> makeOurs(const ContestMemory& memory, const Node& no
 llvm::Expected<std::unique_ptr<Contestant>> makePeer(const OnnxRuntime& runtime,
                                                      PeerSpelling spelling,
                                                      const ContestMemory& memory, unsigned threads,
-                                                     const OpRegistry& ops) {
+                                                     bool spins, const OpRegistry& ops) {
   const ContestCase& given = memory.given;
   const PeerModel model{spelling,       given.shape, given.element,
                         given.layers(), given.rows,  given.capacity()};
@@ -228,7 +228,7 @@ llvm::Expected<std::unique_ptr<Contestant>> makePeer(const OnnxRuntime& runtime,
   const llvm::FileRemover remover(path);
   if (llvm::Error error = writePeerModel(model, ops, path.str().str()))
     return error;
-  auto session = runtime.open(path.str().str(), threads);
+  auto session = runtime.open(path.str().str(), threads, spins);
   if (!session)
     return session.takeError();
   auto peer = std::make_unique<Peer>(std::move(*session));

@@ -91,6 +91,6 @@ std::unique_ptr<Contestant> makeOurs(const ContestMemory& memory, const Node& no
 llvm::Expected<std::unique_ptr<Contestant>> makePeer(const OnnxRuntime& runtime,
                                                      PeerSpelling spelling,
                                                      const ContestMemory& memory, unsigned threads,
-                                                     const OpRegistry& ops);
+                                                     bool spins, const OpRegistry& ops);
 
 } // namespace kvopt

@@ -34,7 +34,7 @@ public:
       row.peers.emplace_back();
       if (llvm::Error error = entries[0].contestant->turn()) // what the peer is compared with
         return error;
-      auto peer = makePeer(runtime, spelling, memory, threads, ops);
+      auto peer = makePeer(runtime, spelling, memory, threads, plan.spins, ops);
       if (peer)
         entries.back().contestant = std::move(*peer);
       else

@@ -31,7 +31,8 @@ struct PeerComparison {
   std::vector<ContestCase> cases;
   std::vector<unsigned> threads;
   int rounds = 3;
-  int turns = 5; ///< of a round: every engine runs a step of all layers
+  int turns = 5;      ///< of a round: every engine runs a step of all layers
+  bool spins = false; ///< ONNX Runtime's threads wait at full speed
 };
 
 /// Hands out a row for each case and number of threads as soon as it is known. An engine that

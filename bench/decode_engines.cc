@@ -1,7 +1,7 @@
 // Sessions and ONNX Runtime, brought to the same state.
 #include "bench/decode_engines.h"
-#include "bench/measure.h"
 
+#include "bench/measure.h"
 #include "cli/recover.h"
 #include "ir/diagnostic.h"
 #include "ir/onnx_import.h"
@@ -214,8 +214,8 @@ std::optional<TensorView> SessionEngine::cache(llvm::StringRef past) const {
 
 llvm::Expected<std::unique_ptr<DecodeEngine>>
 startPeer(const OnnxRuntime& runtime, const LoadedModel& loaded, PeerCaches caches,
-          unsigned threads, int64_t depth, const SessionEngine& source) {
-  auto session = runtime.open(loaded.path, threads);
+          unsigned threads, bool spins, int64_t depth, const SessionEngine& source) {
+  auto session = runtime.open(loaded.path, threads, spins);
   if (!session)
     return session.takeError();
   auto peer = std::make_unique<PeerEngine>(std::move(*session));

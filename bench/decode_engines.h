@@ -56,9 +56,8 @@ enum class PeerCaches { Apart, Shared };
 
 /// ONNX Runtime on `loaded`, with what is in `source`'s caches of the same names. It writes
 /// presents to memory that is there already, and nobody moves them to the next step's past.
-llvm::Expected<std::unique_ptr<DecodeEngine>> startPeer(const OnnxRuntime& runtime,
-                                                        const LoadedModel& loaded,
-                                                        PeerCaches caches, unsigned threads,
-                                                        int64_t depth, const SessionEngine& source);
+llvm::Expected<std::unique_ptr<DecodeEngine>>
+startPeer(const OnnxRuntime& runtime, const LoadedModel& loaded, PeerCaches caches,
+          unsigned threads, bool spins, int64_t depth, const SessionEngine& source);
 
 } // namespace kvopt

@@ -95,8 +95,8 @@ llvm::Expected<std::unique_ptr<OnnxRuntime>> OnnxRuntime::load(const std::string
   return runtime;
 }
 
-llvm::Expected<OnnxRuntimeSession> OnnxRuntime::open(const std::string& model,
-                                                     unsigned threads) const {
+llvm::Expected<OnnxRuntimeSession> OnnxRuntime::open(const std::string& model, unsigned threads,
+                                                     bool spins) const {
   auto options = make<>(CreateSessionOptions, ReleaseSessionOptions);
   if (!options)
     return options.takeError();
@@ -109,7 +109,7 @@ llvm::Expected<OnnxRuntimeSession> OnnxRuntime::open(const std::string& model,
           call<void*, int>(SetIntraOpNumThreads, settings, static_cast<int>(threads)))
     return error;
   if (llvm::Error error = call<void*, const char*, const char*>(
-          AddSessionConfigEntry, settings, "session.intra_op.allow_spinning", "0"))
+          AddSessionConfigEntry, settings, "session.intra_op.allow_spinning", spins ? "1" : "0"))
     return error;
   auto session = make<const void*, const char*, const void*>(
       CreateSession, ReleaseSession, environment.get(), model.c_str(), settings);

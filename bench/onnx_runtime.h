@@ -52,9 +52,10 @@ public:
 
   const std::string& version() const { return versionText; }
 
-  /// All graph optimisations, `threads` threads within an operator that sleep when they have
-  /// nothing to do, operators one after the other.
-  llvm::Expected<OnnxRuntimeSession> open(const std::string& model, unsigned threads) const;
+  /// All graph optimisations, operators one after the other, `threads` threads within an operator.
+  /// Threads that have nothing to do sleep, or `spins`: they wait at full speed.
+  llvm::Expected<OnnxRuntimeSession> open(const std::string& model, unsigned threads,
+                                          bool spins) const;
 
 private:
   friend class OnnxRuntimeSession;

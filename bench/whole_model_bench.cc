@@ -2,7 +2,7 @@
 // original export and on the same weights with caches in one buffer, in turns, in one process.
 //
 //   bench_whole_model --library PATH --kvopt M [--growing M] [--shared M] [--depth 4096]
-//                     [--threads 1,2] [--steps N] [--turns N]
+//                     [--threads 1,2] [--steps N] [--turns N] [--spin 0|1]
 //
 // PATH is what bench/peers/install.sh prints; bench/whole_model.sh makes the models and calls this.
 // All start from the caches that kvopt's prefill made, and their first logits must agree. A turn is
@@ -29,6 +29,7 @@ struct Options {
   std::vector<unsigned> threads = {1, 2};
   int steps = 8;
   int turns = 6;
+  bool spins = false; ///< ONNX Runtime's threads wait at full speed
 };
 
 llvm::Error checkLogits(llvm::ArrayRef<float> ours, llvm::ArrayRef<float> theirs) {
@@ -109,7 +110,8 @@ private:
     if (llvm::Error error = entries[0].engine->step().takeError())
       return error;
     for (const PeerFile& file : files) {
-      auto peer = startPeer(runtime, file.loaded, file.caches, threads, options.depth, source);
+      auto peer = startPeer(runtime, file.loaded, file.caches, threads, options.spins,
+                            options.depth, source);
       if (!peer)
         return withFile(peer.takeError(), file.loaded.path);
       if (llvm::Error error = (*peer)->step().takeError())
@@ -172,6 +174,8 @@ bool parse(int argc, char** argv, Options& options) {
       options.steps = std::max(1, std::atoi(value));
     } else if (word == "--turns") {
       options.turns = std::max(1, std::atoi(value));
+    } else if (word == "--spin") {
+      options.spins = std::atoi(value) != 0;
     } else if (word == "--threads") {
       options.threads.clear();
       llvm::SmallVector<llvm::StringRef, 4> words;
@@ -191,7 +195,7 @@ int main(int argc, char** argv) {
   if (!parse(argc, argv, options)) {
     fmt::print(stderr,
                "usage: bench_whole_model --library PATH --kvopt M [--growing M] [--shared M]\n"
-               "  [--depth 4096] [--threads 1,2] [--steps N] [--turns N]\n");
+               "  [--depth 4096] [--threads 1,2] [--steps N] [--turns N] [--spin 0|1]\n");
     return 2;
   }
   auto runtime = OnnxRuntime::load(options.library);
