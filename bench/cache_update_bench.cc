@@ -122,9 +122,12 @@ constexpr Way ways[] = {
      [](int64_t tokens, int64_t layers) { return writeInPlace(tokens, layers, firstRoom); }},
 };
 
-double medianOf(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+/// How many times faster, in the fastest rounds and in the median.
+std::string factors(double best, double median) {
+  const auto text = [](double factor) {
+    return factor < 10 ? fmt::format("{:.1f}", factor) : fmt::format("{:.0f}", factor);
+  };
+  return text(best) + " " + text(median);
 }
 
 void measure(int64_t tokens, int64_t layers, int rounds) {
@@ -142,17 +145,17 @@ void measure(int64_t tokens, int64_t layers, int rounds) {
     std::vector<double> ratios;
     for (size_t round = 0; round < costs[way].size(); ++round)
       ratios.push_back(costs[0][round].*time / costs[way][round].*time);
-    return medianOf(std::move(ratios));
+    return percentile(std::move(ratios), 0.5);
   };
   for (size_t way = 0; way < std::size(ways); ++way) {
     const double own = static_cast<double>(tokens * heads * rowBytes);
     const double each = 1 / static_cast<double>(layers);
-    fmt::print("| {} | {} | {:.3f} | {:.0f} {:.0f} | {:.3f} | {:.0f} {:.0f} | {:.2f} |\n", tokens,
-               ways[way].name, 1e3 * each * best(way, &Cost::append),
-               best(0, &Cost::append) / best(way, &Cost::append), median(way, &Cost::append),
-               1e3 * each * best(way, &Cost::first),
-               best(0, &Cost::first) / best(way, &Cost::first), median(way, &Cost::first),
-               (each * static_cast<double>(costs[way][0].bytesInUse) - own) / (1 << 20));
+    const double append = best(way, &Cost::append), first = best(way, &Cost::first);
+    fmt::print(
+        "| {} | {} | {:.3f} | {} | {:.3f} | {} | {:.2f} |\n", tokens, ways[way].name,
+        1e3 * each * append, factors(best(0, &Cost::append) / append, median(way, &Cost::append)),
+        1e3 * each * first, factors(best(0, &Cost::first) / first, median(way, &Cost::first)),
+        (each * static_cast<double>(costs[way][0].bytesInUse) - own) / (1 << 20));
   }
   std::fflush(stdout);
 }
@@ -182,7 +185,7 @@ int main(int argc, char** argv) {
     }
   }
   fmt::print("| T | way | append ms | times faster | first ms | times faster | MiB beside |\n"
-             "|---|---|---|---|---|---|---|\n");
+             "|--:|---|--:|--:|--:|--:|--:|\n");
   for (const int64_t count : tokens)
     measure(count, layers, rounds);
   return 0;

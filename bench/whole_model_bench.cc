@@ -73,7 +73,7 @@ public:
         runtime.version(), options.depth);
     fmt::print(
         "| threads | engine | tokens/s | tokens/s, median | kvopt faster by | median of turns |\n"
-        "|---|---|---|---|---|---|\n");
+        "|--:|---|--:|--:|--:|--:|\n");
     for (const unsigned threads : options.threads)
       if (llvm::Error error = measure(*rewritten, files, threads))
         return error;
