@@ -8,9 +8,9 @@
 // Cold: every step takes the next of the layers' caches, 320 MB together; warm: one layer's. The
 // floor of a decode step is the larger of the read and of the multiply-adds.
 //
-// With --peers, decode steps are instead those of ONNX Runtime beside kvopt's (attention_peers.h);
-// LIBRARY is what bench/peers/install.sh prints. A step also appends a row, and a turn is a step of
-// every layer, which an engine runs as one graph: the cost of calling it is spread over them.
+// With --peers, it is instead kvopt's runtime beside ONNX Runtime (attention_peers.h); LIBRARY is
+// what bench/peers/install.sh prints. A step also appends its rows, and a turn is a step of every
+// layer, which an engine runs as one graph: the cost of calling it is spread over them.
 #include "bench/attention_case.h"
 #include "bench/attention_peers.h"
 #include "bench/machine.h"
@@ -200,15 +200,14 @@ nlohmann::json toJson(const Row& row) {
           {"of_fma_peak", row.peakSeconds / row.times.time()}};
 }
 
-/// The decode cases whose keys and values have rows of their own, in types that peers have.
+/// The cases whose keys and values have rows of their own, in types that peers have.
 PeerComparison comparisonOf(const Options& options) {
   PeerComparison comparison;
   for (const AttentionCase& c : casesOf(options))
-    if (c.isDecode() && c.shape.valueOffset < 0 && c.storage != FloatStorage::bf16 &&
-        c.totalLength > 1)
+    if (c.shape.valueOffset < 0 && c.storage != FloatStorage::bf16 && c.totalLength > 1)
       comparison.cases.push_back(
           {c.shape, c.storage == FloatStorage::f32 ? ElementType::Float : ElementType::Float16,
-           c.totalLength, !c.isCold});
+           c.totalLength, !c.isCold, c.newRows});
   comparison.threads = options.threads;
   comparison.rounds = options.rounds;
   comparison.turns = options.quick ? 3 : 5;
@@ -230,7 +229,7 @@ nlohmann::json toJson(const PeerRow& row) {
   json["shape"] = row.given.shape.name;
   json["dtype"] = name(row.given.storage());
   json["cache"] = row.given.warm ? "warm" : "cold";
-  json["phase"] = "decode";
+  json["phase"] = row.given.isDecode() ? "decode" : "prefill";
   json["T"] = row.given.rows;
   json["threads"] = row.threads;
   json["floor_us"] = 1e6 * row.floor;

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t coldBytes = 300'000'000;
 constexpr int64_t warmLayers = 16; // spreads the cost of calling an engine
+constexpr int64_t prefillLayers = 4;
 constexpr int64_t spareRows = 64;
 
 /// Numbers in [-1/2, 1/2) that f16 holds exactly and that depend on seed and place.
@@ -45,6 +46,14 @@ void copyRows(const OwnedTensor& from, const OwnedTensor& to, int64_t rows) {
     std::memcpy(to.row(head, 0), from.row(head, 0), static_cast<size_t>(rows * from.rowBytes()));
 }
 
+/// Tensor [1,S,H,D] as [1,H,S,D].
+TensorView headsFirst(const OwnedTensor& tensor) {
+  TensorView view = tensor.view();
+  std::swap(view.shape[1], view.shape[2]);
+  std::swap(view.strides[1], view.strides[2]);
+  return view;
+}
+
 class Ours final : public Contestant {
 public:
   Ours(const ContestMemory& shared, const Node& node, ThreadPool& pool)
@@ -56,14 +65,15 @@ public:
       append(cache.key, memory.key);
       append(cache.value, memory.value);
       AttentionOperands operands;
-      operands.query = memory.query.view();
+      operands.query = headsFirst(memory.query);
       operands.key = cache.key.view();
       operands.value = cache.value.view();
       operands.totalLengths = rows;
+      operands.causal = !memory.given.isDecode();
       operands.scale =
           static_cast<float>(1 / std::sqrt(static_cast<double>(memory.given.shape.keyWidth)));
       if (llvm::Error error =
-              runAttention(context, operands, memory.outs[static_cast<size_t>(layer)].view()))
+              runAttention(context, operands, headsFirst(memory.outs[static_cast<size_t>(layer)])))
         return error;
     }
     return llvm::Error::success();
@@ -71,9 +81,11 @@ public:
 
 private:
   void append(const OwnedTensor& cache, const OwnedTensor& fresh) const {
-    for (int64_t head = 0; head < memory.given.shape.kvHeads; ++head)
-      std::memcpy(cache.row(head, memory.given.rows - 1), fresh.row(head, 0),
-                  static_cast<size_t>(fresh.rowBytes()));
+    const ContestCase& given = memory.given;
+    for (int64_t row = 0; row < given.newRows; ++row)
+      for (int64_t head = 0; head < given.shape.kvHeads; ++head)
+        std::memcpy(cache.row(head, given.rows - given.newRows + row), fresh.row(row, head),
+                    static_cast<size_t>(fresh.rowBytes()));
   }
 
   const ContestMemory& memory;
@@ -134,13 +146,15 @@ public:
     return error;
   }
 
-  /// Runs all layers once; the new row must be where it belongs, and the results must be those that
-  /// are there already.
+  /// Runs all layers once; the last row must be where it belongs, and the results must be those
+  /// that are there already.
   llvm::Error check(const PeerModel& model, const ContestMemory& memory) {
     std::vector<float> expected;
     for (const OwnedTensor& out : memory.outs)
       for (int64_t i = 0; i < out.view().elementCount(); ++i)
         expected.push_back(out.number(i));
+    for (const OwnedTensor& out : memory.outs) // NaN
+      std::memset(out.view().data, 0xff, static_cast<size_t>(out.view().byteSize()));
     const CachePair& last = (isInPlace(model.spelling) ? memory.caches : memory.presents).back();
     const int64_t head = model.shape.kvHeads - 1;
     std::byte* row = last.key.row(head, model.rows - 1);
@@ -148,8 +162,8 @@ public:
     std::memset(row, 0, rowBytes);
     if (llvm::Error error = session.run())
       return error;
-    if (std::memcmp(row, memory.key.row(head, 0), rowBytes) != 0)
-      return unsupported("the new row is not in the cache's memory");
+    if (std::memcmp(row, memory.key.row(model.newRows - 1, head), rowBytes) != 0)
+      return unsupported("the last row is not in the cache's memory");
     // Sums of numbers below 1/2 whose weights sum to 1; f16 has 11 bits.
     const float tolerance = model.element == ElementType::Float ? 1e-5f : 2e-3f;
     const float* wanted = expected.data();
@@ -168,7 +182,16 @@ private:
 } // namespace
 
 int64_t ContestCase::layers() const {
+  if (!isDecode())
+    return prefillLayers;
   return warm ? warmLayers : std::max<int64_t>(2, coldBytes / validBytes() + 1);
+}
+
+double ContestCase::operations() const {
+  // Row i of S sees T - S + i + 1 keys.
+  const double pairs = static_cast<double>(newRows) *
+                       (static_cast<double>(rows) - (static_cast<double>(newRows) - 1) / 2);
+  return 2 * pairs * static_cast<double>(shape.queryHeads * (shape.keyWidth + shape.valueWidth));
 }
 
 int64_t ContestCase::capacity() const { return rows + spareRows; }
@@ -187,21 +210,22 @@ float OwnedTensor::number(int64_t index) const {
 
 ContestMemory::ContestMemory(const ContestCase& description) : given(description) {
   const AttentionShape& shape = given.shape;
-  query = OwnedTensor(given.element, {1, shape.queryHeads, 1, shape.keyWidth});
-  key = OwnedTensor(given.element, {1, shape.kvHeads, 1, shape.keyWidth});
-  value = OwnedTensor(given.element, {1, shape.kvHeads, 1, shape.valueWidth});
+  query = OwnedTensor(given.element, {1, given.newRows, shape.queryHeads, shape.keyWidth});
+  key = OwnedTensor(given.element, {1, given.newRows, shape.kvHeads, shape.keyWidth});
+  value = OwnedTensor(given.element, {1, given.newRows, shape.kvHeads, shape.valueWidth});
   for (int64_t layer = 0; layer < given.layers(); ++layer)
-    outs.push_back(OwnedTensor(given.element, {1, shape.queryHeads, 1, shape.valueWidth}));
+    outs.push_back(
+        OwnedTensor(given.element, {1, given.newRows, shape.queryHeads, shape.valueWidth}));
   uint32_t seed = 1;
   for (const OwnedTensor* tensor : {&query, &key, &value})
     fillWithNumbers(tensor->view(), seed++);
   for (int64_t i = 0; i < given.cacheCount(); ++i) {
     caches.push_back(makePair(given, given.capacity()));
-    pasts.push_back(makePair(given, given.rows - 1));
+    pasts.push_back(makePair(given, given.rows - given.newRows));
     presents.push_back(makePair(given, given.rows));
     for (OwnedTensor CachePair::*side : {&CachePair::key, &CachePair::value}) {
       fillWithNumbers((caches.back().*side).view(), seed++);
-      copyRows(caches.back().*side, pasts.back().*side, given.rows - 1);
+      copyRows(caches.back().*side, pasts.back().*side, given.rows - given.newRows);
       // Pages that nobody touched would be the first turn's to pay for.
       copyRows(caches.back().*side, presents.back().*side, given.rows);
     }
@@ -218,9 +242,9 @@ llvm::Expected<std::unique_ptr<Contestant>> makePeer(const OnnxRuntime& runtime,
                                                      const ContestMemory& memory, unsigned threads,
                                                      bool spins, const OpRegistry& ops) {
   const ContestCase& given = memory.given;
-  const PeerModel model{spelling,       given.shape, given.element,
-                        given.layers(), given.rows,  given.capacity()};
-  if (std::string why = whyImpossible(spelling, given.shape); !why.empty())
+  const PeerModel model{spelling,   given.shape,   given.element,   given.layers(),
+                        given.rows, given.newRows, given.capacity()};
+  if (std::string why = whyImpossible(model); !why.empty())
     return unsupported("{}", why);
   llvm::SmallString<128> path;
   if (std::error_code code = llvm::sys::fs::createTemporaryFile("kvopt-peer", "onnx", path))

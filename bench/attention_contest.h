@@ -1,4 +1,4 @@
-// Contestants of a comparison of decode attention: kvopt's kernel and other engines, which read and
+// Contestants of a comparison of attention: kvopt's kernel and other engines, which read and
 // write the same caches.
 #pragma once
 
@@ -10,13 +10,15 @@
 
 namespace kvopt {
 
-/// A step appends one row to a cache and attends to all of its rows, in every layer.
+/// A step appends rows to a cache and attends to all of its rows that they may see, in every layer.
 struct ContestCase {
   AttentionShape shape;
   ElementType element = ElementType::Float; ///< or Float16
-  int64_t rows = 0;                         ///< T, the new one included; >= 2
+  int64_t rows = 0;                         ///< T, with the new ones; >= 2
   bool warm = false;                        ///< all layers share one cache
+  int64_t newRows = 1;                      ///< S
 
+  bool isDecode() const { return newRows == 1; }
   FloatStorage storage() const { return *storageOf(element); }
   int64_t elementBytes() const { return *byteWidth(element); }
   /// Of keys and values, in one layer.
@@ -28,10 +30,8 @@ struct ContestCase {
   int64_t cacheCount() const { return warm ? 1 : layers(); }
   /// Rows that a cache in place has room for.
   int64_t capacity() const;
-  /// Floating-point operations in one layer.
-  double operations() const {
-    return 2.0 * static_cast<double>(shape.queryHeads * rows * (shape.keyWidth + shape.valueWidth));
-  }
+  /// Floating-point operations in one layer, those of visible pairs.
+  double operations() const;
 };
 
 /// A contiguous tensor with memory of its own.
@@ -67,10 +67,10 @@ struct ContestMemory {
   }
 
   ContestCase given;
-  OwnedTensor query, key, value; ///< [1,H,1,D], [1,G,1,D], [1,G,1,Dv]
-  std::vector<OwnedTensor> outs; ///< of each layer: [1,H,1,Dv]
+  OwnedTensor query, key, value; ///< [1,S,H,D], [1,S,G,D], [1,S,G,Dv]
+  std::vector<OwnedTensor> outs; ///< of each layer: [1,S,H,Dv]
   std::vector<CachePair> caches; ///< in place
-  /// For those that cannot work in place: the first T - 1 rows of every cache, and room for T.
+  /// For those that cannot work in place: the first T - S rows of every cache, and room for T.
   std::vector<CachePair> pasts, presents;
 };
 
@@ -85,7 +85,7 @@ public:
 std::unique_ptr<Contestant> makeOurs(const ContestMemory& memory, const Node& node,
                                      ThreadPool& pool);
 
-/// ONNX Runtime on one graph of all layers. It fails where the engine does, where the new row is
+/// ONNX Runtime on one graph of all layers. It fails where the engine does, where a new row is
 /// not in the memory of the cache after a turn, and where the results are not what `memory.outs`
 /// held before.
 llvm::Expected<std::unique_ptr<Contestant>> makePeer(const OnnxRuntime& runtime,

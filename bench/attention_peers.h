@@ -1,5 +1,6 @@
-// kvopt's decode attention beside ONNX Runtime's, and both beside a plain read of exactly the keys
-// and values that a step needs, in turns, in one process, on the same memory.
+// kvopt's attention beside ONNX Runtime's, and both beside what a step cannot do without (a plain
+// read of exactly its keys and values, its multiply-adds), in turns, in one process, on the same
+// memory.
 #pragma once
 
 #include "bench/attention_contest.h"

@@ -28,27 +28,40 @@ bool isInPlace(PeerSpelling spelling) {
   return spelling == PeerSpelling::GroupQuery || spelling == PeerSpelling::Scatter;
 }
 
-std::string whyImpossible(PeerSpelling spelling, const AttentionShape& shape) {
-  if (spelling == PeerSpelling::GroupQuery && shape.keyWidth != shape.valueWidth)
+std::string whyImpossible(const PeerModel& model) {
+  if (model.spelling == PeerSpelling::GroupQuery && model.shape.keyWidth != model.shape.valueWidth)
     return "keys and values must be of one width";
+  const bool isCausal =
+      model.spelling == PeerSpelling::GroupQuery || model.spelling == PeerSpelling::PastPresent;
+  if (model.newRows != 1 && !isCausal)
+    return "it would need a mask";
   return "";
 }
+
+namespace {
+
+/// Rows of all heads side by side. With one row, heads may as well be an axis.
+bool hasHeadsInColumns(const PeerModel& model) {
+  return model.spelling == PeerSpelling::GroupQuery || model.newRows != 1;
+}
+
+} // namespace
 
 PeerExtents extentsOf(const PeerModel& model) {
   const AttentionShape& shape = model.shape;
   const int64_t heads = shape.queryHeads, groups = shape.kvHeads;
   const int64_t keys = shape.keyWidth, values = shape.valueWidth;
-  const int64_t past = isInPlace(model.spelling) ? model.capacity : model.rows - 1;
+  const int64_t past = isInPlace(model.spelling) ? model.capacity : model.rows - model.newRows;
   const int64_t present = isInPlace(model.spelling) ? model.capacity : model.rows;
   PeerExtents extents{{1, heads, 1, keys},        {1, groups, 1, keys},
                       {1, groups, 1, values},     {1, heads, 1, values},
                       {1, groups, past, keys},    {1, groups, past, values},
                       {1, groups, present, keys}, {1, groups, present, values}};
-  if (model.spelling == PeerSpelling::GroupQuery) {
-    extents.query = {1, 1, heads * keys};
-    extents.key = {1, 1, groups * keys};
-    extents.value = {1, 1, groups * values};
-    extents.out = {1, 1, heads * values};
+  if (hasHeadsInColumns(model)) {
+    extents.query = {1, model.newRows, heads * keys};
+    extents.key = {1, model.newRows, groups * keys};
+    extents.value = {1, model.newRows, groups * values};
+    extents.out = {1, model.newRows, heads * values};
   }
   return extents;
 }
@@ -132,13 +145,21 @@ private:
                          fmt::arg("i", layer), fmt::arg("scale", scale()));
     case PeerSpelling::PastPresent:
       return fmt::format("  out_{i}, present_key_{i}, present_value_{i} = Attention\n"
-                         "    <scale = {scale}> (query, key, value, , past_key_{i}, "
+                         "    <scale = {scale}{more}> (query, key, value, , past_key_{i}, "
                          "past_value_{i})\n",
-                         fmt::arg("i", layer), fmt::arg("scale", scale()));
+                         fmt::arg("i", layer), fmt::arg("scale", scale()),
+                         fmt::arg("more", headsAndOrder()));
     case PeerSpelling::Concat:
       return concatNodes(layer);
     }
     return "";
+  }
+
+  std::string headsAndOrder() const {
+    if (!hasHeadsInColumns(model))
+      return "";
+    return fmt::format(", q_num_heads = {}, kv_num_heads = {}, is_causal = 1",
+                       model.shape.queryHeads, model.shape.kvHeads);
   }
 
   std::string concatNodes(int64_t layer) const {

@@ -1,4 +1,4 @@
-// Decode attention of several layers as models that other engines run.
+// Attention of several layers as models that other engines run.
 #pragma once
 
 #include "bench/attention_case.h"
@@ -18,10 +18,8 @@ enum class PeerSpelling {
 
 const char* spellingName(PeerSpelling spelling);
 /// Whether past and present have room for `capacity` rows and may be one buffer; otherwise the past
-/// has one row less than the present.
+/// has only the rows before the new ones.
 bool isInPlace(PeerSpelling spelling);
-/// Empty, or why the operator cannot say this shape.
-std::string whyImpossible(PeerSpelling spelling, const AttentionShape& shape);
 
 struct PeerModel {
   PeerSpelling spelling = PeerSpelling::GroupQuery;
@@ -29,8 +27,12 @@ struct PeerModel {
   ElementType element = ElementType::Float;
   int64_t layers = 1;
   int64_t rows = 0;     ///< T: valid keys after the step
+  int64_t newRows = 1;  ///< S; several are causal
   int64_t capacity = 0; ///< rows of a cache in place
 };
+
+/// Empty, or why the spelling cannot say this.
+std::string whyImpossible(const PeerModel& model);
 
 /// Extents of the inputs `query`, `key` and `value`, that all layers share, and of the outputs
 /// `out_<layer>`; of `past_{key,value}_<layer>` and `present_{key,value}_<layer>`.
