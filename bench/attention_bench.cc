@@ -303,10 +303,11 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000));
   app.add_flag("--quick", options.quick, "fewer lengths, shorter rounds");
   app.add_flag("--json", options.json);
-  app.add_option("--peers", options.peers, "ONNX Runtime's library: compare with it instead");
+  const CLI::Option* peers =
+      app.add_option("--peers", options.peers, "ONNX Runtime's library: compare with it instead");
   app.add_flag("--peers-spin", options.peersSpin, "its threads wait at full speed");
   CLI11_PARSE(app, argc, argv);
-  if (!options.peers.empty())
+  if (peers->count() != 0)
     return kvopt::runPeers(options);
   kvopt::runAll(options);
   return 0;
