@@ -56,9 +56,7 @@ public:
     return seconds() - start;
   }
 
-  llvm::ArrayRef<float> logits() const override {
-    return {logitsView.as<float>(), static_cast<size_t>(logitsView.elementCount())};
-  }
+  TensorView logits() const override { return logitsView; }
 
   llvm::Error bindCaches(const Manifest& manifest, PeerCaches caches, int64_t depth,
                          const SessionEngine& source) {
@@ -108,14 +106,16 @@ public:
     for (const NamedTensor& input : fed)
       if (llvm::Error error = session.bindInput(input.name, input.tensor.view))
         return error;
-    auto view = make(ElementType::Float, {1, 1, loaded.vocabulary});
-    if (!view)
-      return view.takeError();
-    logitsView = *view;
-    for (const Value* output : graph.outputs())
-      if (!llvm::is_contained(bound, output->name()))
-        if (llvm::Error error = session.bindOutput(output->name().str(), logitsView))
-          return error;
+    for (const Value* output : graph.outputs()) {
+      if (llvm::is_contained(bound, output->name()))
+        continue;
+      auto view = make(output->type().elementType(), {1, 1, loaded.vocabulary});
+      if (!view)
+        return view.takeError();
+      logitsView = *view;
+      if (llvm::Error error = session.bindOutput(output->name().str(), logitsView))
+        return error;
+    }
     return llvm::Error::success();
   }
 
@@ -200,10 +200,7 @@ llvm::Expected<double> SessionEngine::step() {
   return seconds() - start;
 }
 
-llvm::ArrayRef<float> SessionEngine::logits() const {
-  const TensorView& view = result.outputs.front().tensor.view;
-  return {view.as<float>(), static_cast<size_t>(view.elementCount())};
-}
+TensorView SessionEngine::logits() const { return result.outputs.front().tensor.view; }
 
 std::optional<TensorView> SessionEngine::cache(llvm::StringRef past) const {
   for (size_t i = 0; i < session->cacheCount(); ++i)

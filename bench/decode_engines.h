@@ -26,8 +26,8 @@ public:
   virtual ~DecodeEngine() = default;
   /// Seconds of the model's run: not of making its inputs, nor of going back.
   virtual llvm::Expected<double> step() = 0;
-  /// Of the latest step, one row.
-  virtual llvm::ArrayRef<float> logits() const = 0;
+  /// Of the latest step, one row, until the next one.
+  virtual TensorView logits() const = 0;
 };
 
 /// kvopt's session of `depth` tokens. The model and registries must outlive it.
@@ -37,7 +37,7 @@ public:
   start(const LoadedModel& loaded, const Registries& registries, unsigned threads, int64_t depth);
 
   llvm::Expected<double> step() override;
-  llvm::ArrayRef<float> logits() const override;
+  TensorView logits() const override;
   /// The valid rows of the cache that the model calls so; nullopt if there is none.
   std::optional<TensorView> cache(llvm::StringRef past) const;
 
