@@ -17,7 +17,8 @@ namespace kvopt {
 namespace {
 
 constexpr int64_t coldBytes = 300'000'000;
-constexpr int64_t warmLayers = 16; // spreads the cost of calling an engine
+constexpr int64_t mostLayers = 400; // engines take long to load more
+constexpr int64_t warmLayers = 16;  // spreads the cost of calling an engine
 constexpr int64_t prefillLayers = 4;
 constexpr int64_t spareRows = 64;
 
@@ -184,7 +185,7 @@ private:
 int64_t ContestCase::layers() const {
   if (!isDecode())
     return prefillLayers;
-  return warm ? warmLayers : std::max<int64_t>(2, coldBytes / validBytes() + 1);
+  return warm ? warmLayers : std::clamp<int64_t>(coldBytes / validBytes() + 1, 2, mostLayers);
 }
 
 double ContestCase::operations() const {

@@ -25,7 +25,7 @@ struct ContestCase {
   int64_t validBytes() const {
     return shape.kvHeads * rows * (shape.keyWidth + shape.valueWidth) * elementBytes();
   }
-  /// Cold: as many as have 300 MB of caches.
+  /// Cold: as many as have 300 MB of caches, which takes T >= 256 where rows are small.
   int64_t layers() const;
   int64_t cacheCount() const { return warm ? 1 : layers(); }
   /// Rows that a cache in place has room for.
