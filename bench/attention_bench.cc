@@ -3,11 +3,16 @@
 //
 //   attention_bench [--shape S1,S2,S3,latent,separate] [--dtype f32,f16,bf16] [--threads 1,2]
 //                   [--phase decode,prefill] [--cache cold,warm] [--length N,…] [--rounds N]
-//                   [--quick] [--json]
+//                   [--quick] [--json] [--peers LIBRARY [--peers-spin]]
 //
 // Cold: every step takes the next of the layers' caches, 320 MB together; warm: one layer's. The
 // floor of a decode step is the larger of the read and of the multiply-adds.
+//
+// With --peers, it is instead kvopt's runtime beside ONNX Runtime (attention_peers.h); LIBRARY is
+// what bench/peers/install.sh prints. A step also appends its rows, and a turn is a step of every
+// layer, which an engine runs as one graph: the cost of calling it is spread over them.
 #include "bench/attention_case.h"
+#include "bench/attention_peers.h"
 #include "bench/machine.h"
 #include "bench/measure.h"
 #include "runtime/kernels/simd/attention_kernel.h"
@@ -40,6 +45,8 @@ struct Options {
   int rounds = 5;
   bool quick = false;
   bool json = false;
+  std::string peers; ///< the library of ONNX Runtime
+  bool peersSpin = false;
 };
 
 bool contains(const std::vector<std::string>& list, const std::string& word) {
@@ -193,6 +200,71 @@ nlohmann::json toJson(const Row& row) {
           {"of_fma_peak", row.peakSeconds / row.times.time()}};
 }
 
+/// The cases whose keys and values have rows of their own, in types that peers have.
+PeerComparison comparisonOf(const Options& options) {
+  PeerComparison comparison;
+  for (const AttentionCase& c : casesOf(options))
+    if (c.shape.valueOffset < 0 && c.storage != FloatStorage::bf16 && c.totalLength > 1)
+      comparison.cases.push_back(
+          {c.shape, c.storage == FloatStorage::f32 ? ElementType::Float : ElementType::Float16,
+           c.totalLength, !c.isCold, c.newRows});
+  comparison.threads = options.threads;
+  comparison.rounds = options.rounds;
+  comparison.turns = options.quick ? 3 : 5;
+  comparison.spins = options.peersSpin;
+  return comparison;
+}
+
+nlohmann::json toJson(const PeerResult& result) {
+  if (!result.missing.empty())
+    return {{"skipped", result.missing}};
+  return {{"us", 1e6 * result.time},
+          {"ratio_p10", result.ratioP10},
+          {"ratio_median", result.ratioMedian},
+          {"over_kvopt", result.overOurs}};
+}
+
+nlohmann::json toJson(const PeerRow& row) {
+  nlohmann::json json = toJson(row.ours);
+  json["shape"] = row.given.shape.name;
+  json["dtype"] = name(row.given.storage());
+  json["cache"] = row.given.warm ? "warm" : "cold";
+  json["phase"] = row.given.isDecode() ? "decode" : "prefill";
+  json["T"] = row.given.rows;
+  json["threads"] = row.threads;
+  json["floor_us"] = 1e6 * row.floor;
+  for (size_t i = 0; i < row.peers.size(); ++i)
+    json["peers"][spellingName(peerSpellings[i])] = toJson(row.peers[i]);
+  return json;
+}
+
+/// 77 where the peers cannot be had.
+int runPeers(const Options& options) {
+  auto runtime = OnnxRuntime::load(options.peers);
+  if (!runtime) {
+    fmt::print(stderr, "peers skipped: {}\n", llvm::toString(runtime.takeError()));
+    return 77;
+  }
+  nlohmann::json rows = nlohmann::json::array();
+  if (!options.json)
+    fmt::print("{}", peerTableHeading(**runtime));
+  llvm::Error error = comparePeers(comparisonOf(options), **runtime, [&](const PeerRow& row) {
+    fmt::print(stderr, "{}", missingPeers(row));
+    if (options.json)
+      rows.push_back(toJson(row));
+    else
+      fmt::print("{}", peerTableRow(row));
+    std::fflush(stdout);
+  });
+  if (error) {
+    fmt::print(stderr, "{}\n", llvm::toString(std::move(error)));
+    return 1;
+  }
+  if (options.json)
+    fmt::print("{}\n", nlohmann::json{{"rows", rows}}.dump(1));
+  return 0;
+}
+
 void runAll(const Options& options) {
   Bench bench(options);
   nlohmann::json rows = nlohmann::json::array();
@@ -231,7 +303,12 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000));
   app.add_flag("--quick", options.quick, "fewer lengths, shorter rounds");
   app.add_flag("--json", options.json);
+  const CLI::Option* peers =
+      app.add_option("--peers", options.peers, "ONNX Runtime's library: compare with it instead");
+  app.add_flag("--peers-spin", options.peersSpin, "its threads wait at full speed");
   CLI11_PARSE(app, argc, argv);
+  if (peers->count() != 0)
+    return kvopt::runPeers(options);
   kvopt::runAll(options);
   return 0;
 }

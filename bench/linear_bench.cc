@@ -6,6 +6,7 @@
 // The floor of a case is the larger of that read and of the multiply-adds at the speed at which
 // registers can do them. Ratios are of times taken one after the other: the 10th percentile of
 // times over that of floors, and the median of the pairs' ratios, each in the best of the rounds.
+#include "bench/bench_context.h"
 #include "bench/machine.h"
 #include "bench/measure.h"
 #include "ir/diagnostic.h"
@@ -26,36 +27,6 @@
 
 namespace kvopt {
 namespace {
-
-/// Memory and threads for kernels outside of a graph.
-class BenchContext final : public KernelContext {
-public:
-  BenchContext(const Node& node, ThreadPool& threadPool) : KernelContext(node), pool(threadPool) {}
-  const TensorView* input(unsigned) const override { return nullptr; }
-  llvm::Expected<TensorView> output(unsigned, ElementType, llvm::ArrayRef<int64_t>) override {
-    return error("no results");
-  }
-  llvm::Error outputView(unsigned, unsigned, llvm::ArrayRef<int64_t>) override {
-    return error("no results");
-  }
-  llvm::Expected<TensorView> outputInPlace(unsigned, unsigned) override {
-    return error("no results");
-  }
-  llvm::Expected<std::span<std::byte>> scratch(size_t bytes) override {
-    if (memory.size() < bytes)
-      memory.resize(bytes);
-    return std::span(memory.data(), bytes);
-  }
-  void parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) override {
-    pool.parallelFor(count, body);
-  }
-  unsigned threads() const override { return pool.threads(); }
-  void noteCacheWrite(int64_t) override {}
-
-private:
-  ThreadPool& pool;
-  std::vector<std::byte> memory;
-};
 
 enum class Weights { F32, F16, Bf16, Int4, Int8 };
 

@@ -1,0 +1,170 @@
+// Engines in turns, and the table of what they took.
+#include "bench/attention_peers.h"
+
+#include "bench/machine.h"
+#include "ir/graph.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace kvopt {
+namespace {
+
+struct Entry {
+  std::unique_ptr<Contestant> contestant; ///< null: it is missing
+  PairedTimes times;
+  std::vector<double> overOurs;
+};
+
+class Comparison {
+public:
+  Comparison(const PeerComparison& given, const OnnxRuntime& peer) : plan(given), runtime(peer) {
+    registerAll(ops);
+  }
+
+  llvm::Expected<PeerRow> measure(const ContestMemory& memory, unsigned threads) {
+    PeerRow row;
+    row.given = memory.given;
+    row.threads = threads;
+    ThreadPool pool(threads);
+    std::vector<Entry> entries(1);
+    entries[0].contestant = makeOurs(memory, anyNode, pool);
+    for (const PeerSpelling spelling : peerSpellings) {
+      entries.emplace_back();
+      row.peers.emplace_back();
+      if (llvm::Error error = entries[0].contestant->turn()) // what the peer is compared with
+        return error;
+      auto peer = makePeer(runtime, spelling, memory, threads, plan.spins, ops);
+      if (peer)
+        entries.back().contestant = std::move(*peer);
+      else
+        row.peers.back().missing = llvm::toString(peer.takeError());
+    }
+    for (int round = 0; round < plan.rounds; ++round) {
+      for (Entry& entry : entries)
+        entry.times.startRound();
+      for (int turn = 0; turn < plan.turns; ++turn)
+        if (llvm::Error error = takeTurn(memory, pool, entries))
+          return error;
+    }
+    const auto each = 1 / static_cast<double>(row.given.layers());
+    row.floor = each * entries[0].times.floor();
+    for (size_t i = 0; i < entries.size(); ++i)
+      if (entries[i].contestant) {
+        PeerResult& result = i == 0 ? row.ours : row.peers[i - 1];
+        const PairedTimes& times = entries[i].times;
+        result.time = each * times.time();
+        result.ratioP10 = times.ratioP10();
+        result.ratioMedian = times.ratioMedian();
+        result.overOurs = percentile(entries[i].overOurs, 0.5);
+      }
+    return row;
+  }
+
+private:
+  llvm::Error takeTurn(const ContestMemory& memory, ThreadPool& pool, std::vector<Entry>& entries) {
+    const double floor = floorOf(memory, pool);
+    double ours = 0;
+    for (Entry& entry : entries) {
+      if (!entry.contestant)
+        continue;
+      const double start = seconds();
+      if (llvm::Error error = entry.contestant->turn())
+        return error;
+      const double time = seconds() - start;
+      if (&entry == &entries.front())
+        ours = time;
+      entry.times.add(floor, time);
+      entry.overOurs.push_back(time / ours);
+    }
+    return llvm::Error::success();
+  }
+
+  /// Reads the valid rows of every layer; no less than their multiply-adds take. Of a prefill only
+  /// those. Seconds.
+  double floorOf(const ContestMemory& memory, ThreadPool& pool) {
+    const ContestCase& given = memory.given;
+    const double arithmetic = given.operations() * static_cast<double>(given.layers()) *
+                              perOperation / static_cast<double>(pool.threads());
+    if (!given.isDecode())
+      return arithmetic;
+    const double start = seconds();
+    for (int64_t layer = 0; layer < given.layers(); ++layer) {
+      const CachePair& cache = memory.cache(layer);
+      pool.parallelFor(given.shape.kvHeads * 2, [&](int64_t part) {
+        const OwnedTensor& side = part % 2 == 0 ? cache.key : cache.value;
+        total += readAll(side.row(part / 2, 0), static_cast<size_t>(given.rows * side.rowBytes()));
+      });
+    }
+    return std::max(seconds() - start, arithmetic);
+  }
+
+  const PeerComparison& plan;
+  const OnnxRuntime& runtime;
+  OpRegistry ops;
+  // Kernels want a node to name in their errors.
+  GraphContext graphContext{ops};
+  OpsetImports imports{{"", 18}};
+  Graph graph{graphContext, imports};
+  const Node& anyNode = graph.createFresh("MatMul", {}, 1);
+  const double perOperation = secondsPerOperation();
+  std::atomic<unsigned long long> total{0};
+};
+
+} // namespace
+
+llvm::Error comparePeers(const PeerComparison& comparison, const OnnxRuntime& runtime,
+                         llvm::function_ref<void(const PeerRow&)> tell) {
+  Comparison engines(comparison, runtime);
+  for (const ContestCase& given : comparison.cases) {
+    const ContestMemory memory(given);
+    for (const unsigned threads : comparison.threads) {
+      auto row = engines.measure(memory, threads);
+      if (!row)
+        return row.takeError();
+      tell(*row);
+    }
+  }
+  return llvm::Error::success();
+}
+
+std::string peerTableHeading(const OnnxRuntime& runtime) {
+  std::string text =
+      fmt::format("Peers: ONNX Runtime {}.\n\n"
+                  "| shape | dtype | phase | cache | T | threads | floor us | kvopt us | "
+                  "kvopt: p10 median |",
+                  runtime.version());
+  for (const PeerSpelling spelling : peerSpellings)
+    text += fmt::format(" {} |", spellingName(spelling));
+  text += "\n|---|---|---|---|--:|--:|--:|--:|--:|";
+  for (size_t i = 0; i < std::size(peerSpellings); ++i)
+    text += "--:|";
+  return text + "\n";
+}
+
+std::string peerTableRow(const PeerRow& row) {
+  const double p10 = row.ours.ratioP10, median = row.ours.ratioMedian;
+  // Where the two disagree, the machine did other work.
+  const char* doubt = median > 1.15 * p10 || p10 > 1.15 * median ? " ?" : "";
+  std::string text = fmt::format(
+      "| {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.2f} {:.2f}{} |", row.given.shape.name,
+      name(row.given.storage()), row.given.isDecode() ? "decode" : "prefill",
+      row.given.warm ? "warm" : "cold", row.given.rows, row.threads, 1e6 * row.floor,
+      1e6 * row.ours.time, p10, median, doubt);
+  for (const PeerResult& peer : row.peers)
+    text += peer.missing.empty() ? fmt::format(" {:.2f} ({:.2f}) |", peer.ratioP10, peer.overOurs)
+                                 : std::string(" – |");
+  return text + "\n";
+}
+
+std::string missingPeers(const PeerRow& row) {
+  std::string text;
+  for (size_t i = 0; i < row.peers.size(); ++i)
+    if (!row.peers[i].missing.empty())
+      text += fmt::format("peer skipped: {}, {} {} T {}: {}\n", spellingName(peerSpellings[i]),
+                          row.given.shape.name, name(row.given.storage()), row.given.rows,
+                          row.peers[i].missing);
+  return text;
+}
+
+} // namespace kvopt

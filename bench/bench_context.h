@@ -1,0 +1,46 @@
+// BenchContext: memory and threads for kernels that benchmarks run outside of a graph.
+#pragma once
+
+#include "ir/diagnostic.h"
+#include "runtime/kernel.h"
+#include "runtime/thread_pool.h"
+
+#include <memory>
+#include <vector>
+
+namespace kvopt {
+
+/// Results are the benchmark's own: nobody may ask this context for them.
+class BenchContext final : public KernelContext {
+public:
+  BenchContext(const Node& node, ThreadPool& threadPool) : KernelContext(node), pool(threadPool) {}
+  const TensorView* input(unsigned) const override { return nullptr; }
+  llvm::Expected<TensorView> output(unsigned, ElementType, llvm::ArrayRef<int64_t>) override {
+    return error("no results");
+  }
+  llvm::Error outputView(unsigned, unsigned, llvm::ArrayRef<int64_t>) override {
+    return error("no results");
+  }
+  llvm::Expected<TensorView> outputInPlace(unsigned, unsigned) override {
+    return error("no results");
+  }
+  llvm::Expected<std::span<std::byte>> scratch(size_t bytes) override {
+    constexpr size_t alignment = 64;
+    if (memory.size() < bytes + alignment)
+      memory.resize(bytes + alignment);
+    void* start = memory.data();
+    size_t room = memory.size();
+    return std::span(static_cast<std::byte*>(std::align(alignment, bytes, start, room)), bytes);
+  }
+  void parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) override {
+    pool.parallelFor(count, body);
+  }
+  unsigned threads() const override { return pool.threads(); }
+  void noteCacheWrite(int64_t) override {}
+
+private:
+  ThreadPool& pool;
+  std::vector<std::byte> memory;
+};
+
+} // namespace kvopt

@@ -1,0 +1,63 @@
+// Engines that decode with a whole model, all after the same tokens: kvopt's sessions and ONNX
+// Runtime.
+#pragma once
+
+#include "bench/onnx_runtime.h"
+#include "cli/command.h"
+#include "ir/manifest.h"
+#include "ir/model.h"
+#include "runtime/session.h"
+
+namespace kvopt {
+
+/// A model file and how it is driven.
+struct LoadedModel {
+  static llvm::Expected<LoadedModel> open(const std::string& path, const Registries& registries);
+
+  std::string path;
+  std::unique_ptr<Model> model;
+  Manifest manifest;
+  int64_t vocabulary = 0;
+};
+
+/// Decodes the token at `depth` again and again.
+class DecodeEngine {
+public:
+  virtual ~DecodeEngine() = default;
+  /// Seconds of the model's run: not of making its inputs, nor of going back.
+  virtual llvm::Expected<double> step() = 0;
+  /// Of the latest step, one row, until the next one.
+  virtual TensorView logits() const = 0;
+};
+
+/// kvopt's session of `depth` tokens. The model and registries must outlive it.
+class SessionEngine final : public DecodeEngine {
+public:
+  static llvm::Expected<std::unique_ptr<SessionEngine>>
+  start(const LoadedModel& loaded, const Registries& registries, unsigned threads, int64_t depth);
+
+  llvm::Expected<double> step() override;
+  TensorView logits() const override;
+  /// The valid rows of the cache that the model calls so; nullopt if there is none.
+  std::optional<TensorView> cache(llvm::StringRef past) const;
+
+private:
+  SessionEngine(const LoadedModel& model, std::unique_ptr<Session> started, int64_t tokens)
+      : loaded(model), session(std::move(started)), depth(tokens) {}
+
+  const LoadedModel& loaded;
+  std::unique_ptr<Session> session;
+  int64_t depth;
+  StepResult result;
+};
+
+/// Whether past and present are tensors of their own, or one buffer with room for more rows.
+enum class PeerCaches { Apart, Shared };
+
+/// ONNX Runtime on `loaded`, with what is in `source`'s caches of the same names. It writes
+/// presents to memory that is there already, and nobody moves them to the next step's past.
+llvm::Expected<std::unique_ptr<DecodeEngine>>
+startPeer(const OnnxRuntime& runtime, const LoadedModel& loaded, PeerCaches caches,
+          unsigned threads, bool spins, int64_t depth, const SessionEngine& source);
+
+} // namespace kvopt

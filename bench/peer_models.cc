@@ -1,0 +1,199 @@
+// Models written in ONNX's text form, which kvopt's own exporter turns into files.
+#include "bench/peer_models.h"
+
+#include "ir/onnx_export.h"
+#include "ir/text_reader.h"
+
+#include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace kvopt {
+
+const char* spellingName(PeerSpelling spelling) {
+  switch (spelling) {
+  case PeerSpelling::GroupQuery:
+    return "GroupQueryAttention, one buffer";
+  case PeerSpelling::Scatter:
+    return "TensorScatter + Attention-24";
+  case PeerSpelling::PastPresent:
+    return "Attention-23";
+  case PeerSpelling::Concat:
+    return "Concat graph";
+  }
+  return "";
+}
+
+bool isInPlace(PeerSpelling spelling) {
+  return spelling == PeerSpelling::GroupQuery || spelling == PeerSpelling::Scatter;
+}
+
+std::string whyImpossible(const PeerModel& model) {
+  if (model.spelling == PeerSpelling::GroupQuery && model.shape.keyWidth != model.shape.valueWidth)
+    return "keys and values must be of one width";
+  const bool isCausal =
+      model.spelling == PeerSpelling::GroupQuery || model.spelling == PeerSpelling::PastPresent;
+  if (model.newRows != 1 && !isCausal)
+    return "it would need a mask";
+  return "";
+}
+
+namespace {
+
+/// Rows of all heads side by side. With one row, heads may as well be an axis.
+bool hasHeadsInColumns(const PeerModel& model) {
+  return model.spelling == PeerSpelling::GroupQuery || model.newRows != 1;
+}
+
+} // namespace
+
+PeerExtents extentsOf(const PeerModel& model) {
+  const AttentionShape& shape = model.shape;
+  const int64_t heads = shape.queryHeads, groups = shape.kvHeads;
+  const int64_t keys = shape.keyWidth, values = shape.valueWidth;
+  const int64_t past = isInPlace(model.spelling) ? model.capacity : model.rows - model.newRows;
+  const int64_t present = isInPlace(model.spelling) ? model.capacity : model.rows;
+  PeerExtents extents{{1, heads, 1, keys},        {1, groups, 1, keys},
+                      {1, groups, 1, values},     {1, heads, 1, values},
+                      {1, groups, past, keys},    {1, groups, past, values},
+                      {1, groups, present, keys}, {1, groups, present, values}};
+  if (hasHeadsInColumns(model)) {
+    extents.query = {1, model.newRows, heads * keys};
+    extents.key = {1, model.newRows, groups * keys};
+    extents.value = {1, model.newRows, groups * values};
+    extents.out = {1, model.newRows, heads * values};
+  }
+  return extents;
+}
+
+namespace {
+
+class PeerText {
+public:
+  explicit PeerText(const PeerModel& peer) : model(peer), extents(extentsOf(peer)) {}
+
+  std::string text() const {
+    std::string inputs = fmt::format("{} query, {} key, {} value", type(extents.query),
+                                     type(extents.key), type(extents.value));
+    if (model.spelling == PeerSpelling::GroupQuery)
+      inputs += ", int32[1] row, int32 rows";
+    else if (model.spelling == PeerSpelling::Scatter)
+      inputs += ", int64[1] row, int64[1] rows";
+    std::string outputs, nodes;
+    for (int64_t layer = 0; layer < model.layers; ++layer) {
+      inputs += fmt::format(",\n  {} past_key_{}, {} past_value_{}", type(extents.pastKey), layer,
+                            type(extents.pastValue), layer);
+      outputs += fmt::format("{}{} out_{}, {} present_key_{}, {} present_value_{}",
+                             layer == 0 ? "" : ",\n  ", type(extents.out), layer,
+                             type(extents.presentKey), layer, type(extents.presentValue), layer);
+      nodes += nodesOf(layer);
+    }
+    return fmt::format("<ir_version: 10, opset_import: [\"\" : {}, \"com.microsoft\" : 1]>\n"
+                       "attention ({})\n => ({})\n{}{{\n{}}}\n",
+                       opset(), inputs, outputs, constants(), nodes);
+  }
+
+private:
+  std::string type(const std::vector<int64_t>& shape) const {
+    return fmt::format("{}[{}]", onnxName(model.element).str(), fmt::join(shape, ", "));
+  }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(model.shape.keyWidth)); }
+  bool repeatsGroups() const { return model.shape.queryHeads != model.shape.kvHeads; }
+
+  int opset() const {
+    switch (model.spelling) {
+    case PeerSpelling::Scatter:
+      return 24;
+    case PeerSpelling::PastPresent:
+      return 23;
+    default:
+      return 21;
+    }
+  }
+
+  std::string constants() const {
+    if (model.spelling != PeerSpelling::Concat)
+      return "";
+    const AttentionShape& shape = model.shape;
+    const int64_t times = shape.queryHeads / shape.kvHeads;
+    return fmt::format(" <{} scale = {{{}}}, int64[1] two = {{2}},\n"
+                       "  int64[5] key_times = {{1, {groups}, {times}, {rows}, {keys}}},\n"
+                       "  int64[5] value_times = {{1, {groups}, {times}, {rows}, {values}}},\n"
+                       "  int64[4] keys = {{1, {heads}, {rows}, {keys}}},\n"
+                       "  int64[4] values = {{1, {heads}, {rows}, {values}}}>\n",
+                       onnxName(model.element).str(), scale(), fmt::arg("groups", shape.kvHeads),
+                       fmt::arg("times", times), fmt::arg("rows", model.rows),
+                       fmt::arg("keys", shape.keyWidth), fmt::arg("values", shape.valueWidth),
+                       fmt::arg("heads", shape.queryHeads));
+  }
+
+  std::string nodesOf(int64_t layer) const {
+    switch (model.spelling) {
+    case PeerSpelling::GroupQuery:
+      return fmt::format(
+          "  out_{i}, present_key_{i}, present_value_{i} = com.microsoft.GroupQueryAttention\n"
+          "    <num_heads = {heads}, kv_num_heads = {groups}, scale = {scale}>\n"
+          "    (query, key, value, past_key_{i}, past_value_{i}, row, rows)\n",
+          fmt::arg("i", layer), fmt::arg("heads", model.shape.queryHeads),
+          fmt::arg("groups", model.shape.kvHeads), fmt::arg("scale", scale()));
+    case PeerSpelling::Scatter:
+      return fmt::format("  present_key_{i} = TensorScatter <axis = 2> (past_key_{i}, key, row)\n"
+                         "  present_value_{i} = TensorScatter <axis = 2> (past_value_{i}, value, "
+                         "row)\n"
+                         "  out_{i} = Attention <scale = {scale}>\n"
+                         "    (query, present_key_{i}, present_value_{i}, , , , rows)\n",
+                         fmt::arg("i", layer), fmt::arg("scale", scale()));
+    case PeerSpelling::PastPresent:
+      return fmt::format("  out_{i}, present_key_{i}, present_value_{i} = Attention\n"
+                         "    <scale = {scale}{more}> (query, key, value, , past_key_{i}, "
+                         "past_value_{i})\n",
+                         fmt::arg("i", layer), fmt::arg("scale", scale()),
+                         fmt::arg("more", headsAndOrder()));
+    case PeerSpelling::Concat:
+      return concatNodes(layer);
+    }
+    return "";
+  }
+
+  std::string headsAndOrder() const {
+    if (!hasHeadsInColumns(model))
+      return "";
+    return fmt::format(", q_num_heads = {}, kv_num_heads = {}, is_causal = 1",
+                       model.shape.queryHeads, model.shape.kvHeads);
+  }
+
+  std::string concatNodes(int64_t layer) const {
+    std::string nodes;
+    for (const char* side : {"key", "value"}) {
+      nodes +=
+          fmt::format("  present_{0}_{1} = Concat <axis = 2> (past_{0}_{1}, {0})\n", side, layer);
+      if (repeatsGroups())
+        nodes += fmt::format("  {0}_apart_{1} = Unsqueeze (present_{0}_{1}, two)\n"
+                             "  {0}_wide_{1} = Expand ({0}_apart_{1}, {0}_times)\n"
+                             "  {0}_heads_{1} = Reshape ({0}_wide_{1}, {0}s)\n",
+                             side, layer);
+    }
+    const char* source = repeatsGroups() ? "" : "present_";
+    const char* suffix = repeatsGroups() ? "_heads" : "";
+    return nodes + fmt::format("  turned_{0} = Transpose <perm = [0, 1, 3, 2]> ({1}key{2}_{0})\n"
+                               "  products_{0} = MatMul (query, turned_{0})\n"
+                               "  scores_{0} = Mul (products_{0}, scale)\n"
+                               "  weights_{0} = Softmax <axis = -1> (scores_{0})\n"
+                               "  out_{0} = MatMul (weights_{0}, {1}value{2}_{0})\n",
+                               layer, source, suffix);
+  }
+
+  const PeerModel& model;
+  PeerExtents extents;
+};
+
+} // namespace
+
+llvm::Error writePeerModel(const PeerModel& model, const OpRegistry& ops, const std::string& path) {
+  auto read = readText(PeerText(model).text(), ops, spellingName(model.spelling));
+  if (!read)
+    return read.takeError();
+  return exportModel(**read, path);
+}
+
+} // namespace kvopt

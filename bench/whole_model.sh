@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Decode speed of a llama of 0.3 G weights (float32, float16, or int4 with caches in float32) after
+# 4096 tokens, kvopt's runtime beside ONNX Runtime's, which runs the original export and the same
+# weights with GroupQueryAttention and caches in one buffer:
+#   bash bench/whole_model.sh [BUILD [DTYPE [OPTION OF bench_whole_model …]]]
+# The models are made in the temporary folder, which needs 4 GB. Exits with 77 where ONNX Runtime
+# cannot be had.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+build=${1:-build/release}
+dtype=${2:-float32}
+shift $(($# < 2 ? $# : 2))
+library=$(bash bench/peers/install.sh)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+for spelling in torchscript gqa; do
+  "$build/bin/kvopt" gen llama --layers 4 --hidden 2048 --heads 32 --kv-heads 8 \
+    --max-positions 8192 --dtype "$dtype" --spelling "$spelling" -o "$folder/$spelling.onnx" >&2
+done
+"$build/bin/kvopt" rewrite "$folder/torchscript.onnx" -o "$folder/kvopt.onnx" --to kvopt \
+  --verify off >/dev/null
+"$build/bench/bench_whole_model" --library "$library" --kvopt "$folder/kvopt.onnx" \
+  --growing "$folder/torchscript.onnx" --shared "$folder/gqa.onnx" "$@"
