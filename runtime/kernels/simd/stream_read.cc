@@ -16,8 +16,10 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+constexpr size_t kMaxWords = 8;
+
 uint64_t streamRead(const std::byte* data, size_t bytes) {
-  const hn::ScalableTag<uint64_t> words;
+  const hn::CappedTag<uint64_t, kMaxWords> words;
   const size_t width = hn::Lanes(words) * sizeof(uint64_t);
   const size_t streamBytes = bytes / 4 / width * width;
   auto at = [&](size_t stream, size_t offset) {
@@ -34,7 +36,11 @@ uint64_t streamRead(const std::byte* data, size_t bytes) {
     c = hn::Xor(c, at(2, offset));
     d = hn::Xor(d, at(3, offset));
   }
-  uint64_t folded = hn::GetLane(hn::SumOfLanes(words, hn::Xor(hn::Xor(a, b), hn::Xor(c, d))));
+  HWY_ALIGN uint64_t lanes[kMaxWords];
+  hn::Store(hn::Xor(hn::Xor(a, b), hn::Xor(c, d)), words, lanes);
+  uint64_t folded = 0;
+  for (size_t lane = 0; lane < hn::Lanes(words); ++lane)
+    folded ^= lanes[lane];
   for (size_t i = 4 * streamBytes; i < bytes; ++i)
     folded ^= static_cast<uint64_t>(data[i]);
   return folded;
