@@ -171,8 +171,27 @@ HWY_INLINE void deal(const float* HWY_RESTRICT row, size_t count, float* HWY_RES
       hn::StoreU(hn::LoadU(tag, row + i + j), tag, to + j);
 }
 
-/// out[i * stride + q] = rows[q][i] for i < count and q < n. But for targets without vectors, n is
-/// a multiple of 4.
+#if HWY_TARGET != HWY_SCALAR
+#if HWY_HAVE_SCALABLE
+using TransposeTag = hn::CappedTag<float, 4>;
+#else
+using TransposeTag = F32Tag;
+#endif
+
+/// A vector of blocks of four lanes: block k has the four elements from rows[4 * k] + at on.
+template <class Tag>
+HWY_INLINE hn::Vec<Tag> loadBlocks(Tag tag, const float* const* rows, size_t at) {
+  if constexpr (hn::MaxLanes(Tag()) <= 4) {
+    return hn::LoadU(tag, rows[0] + at);
+  } else {
+    const hn::Half<Tag> half;
+    return hn::Combine(tag, loadBlocks(half, rows + hn::Lanes(half), at),
+                       loadBlocks(half, rows, at));
+  }
+}
+#endif
+
+/// out[i * stride + q] = rows[q][i] for i < count and q < n, a multiple of the lanes of F32Tag.
 HWY_INLINE void transpose(const float* const* rows, size_t n, size_t count, float* HWY_RESTRICT out,
                           size_t stride) {
 #if HWY_TARGET == HWY_SCALAR
@@ -180,13 +199,14 @@ HWY_INLINE void transpose(const float* const* rows, size_t n, size_t count, floa
     for (size_t i = 0; i < count; ++i)
       out[i * stride + q] = rows[q][i];
 #else
-  const hn::CappedTag<float, 4> tag;
-  for (size_t q = 0; q < n; q += 4) {
-    const float *r0 = rows[q], *r1 = rows[q + 1], *r2 = rows[q + 2], *r3 = rows[q + 3];
+  const TransposeTag tag;
+  const size_t lanes = hn::Lanes(tag);
+  for (size_t q = 0; q < n; q += lanes, rows += lanes) {
     float* to = out + q;
-    for (size_t steps = count / 4; steps != 0; --steps, to += 4 * stride) {
-      const auto a = hn::LoadU(tag, r0), b = hn::LoadU(tag, r1);
-      const auto c = hn::LoadU(tag, r2), d = hn::LoadU(tag, r3);
+    const size_t whole = count - count % 4;
+    for (size_t i = 0; i < whole; i += 4, to += 4 * stride) {
+      const auto a = loadBlocks(tag, rows, i), b = loadBlocks(tag, rows + 1, i);
+      const auto c = loadBlocks(tag, rows + 2, i), d = loadBlocks(tag, rows + 3, i);
       const auto acLower = hn::InterleaveLower(tag, a, c);
       const auto bdLower = hn::InterleaveLower(tag, b, d);
       const auto acUpper = hn::InterleaveUpper(tag, a, c);
@@ -195,17 +215,10 @@ HWY_INLINE void transpose(const float* const* rows, size_t n, size_t count, floa
       hn::StoreU(hn::InterleaveUpper(tag, acLower, bdLower), tag, to + stride);
       hn::StoreU(hn::InterleaveLower(tag, acUpper, bdUpper), tag, to + 2 * stride);
       hn::StoreU(hn::InterleaveUpper(tag, acUpper, bdUpper), tag, to + 3 * stride);
-      r0 += 4;
-      r1 += 4;
-      r2 += 4;
-      r3 += 4;
     }
-    for (size_t rest = count % 4; rest != 0; --rest, to += stride) {
-      to[0] = *r0++;
-      to[1] = *r1++;
-      to[2] = *r2++;
-      to[3] = *r3++;
-    }
+    for (size_t i = whole; i < count; ++i, to += stride)
+      for (size_t lane = 0; lane < lanes; ++lane)
+        to[lane] = rows[lane][i];
   }
 #endif
 }

@@ -24,6 +24,9 @@ namespace {
 
 constexpr float kLargest = std::numeric_limits<float>::max();
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+/// Steps of a product of Q and K after which the accumulators go to memory: as much of a panel of
+/// queries as a first-level cache holds beside a few keys.
+constexpr size_t kChunk = 128;
 constexpr size_t kMaxVectors = static_cast<size_t>(kPanelMaxVectors);
 
 size_t unsignedOf(int64_t value) { return static_cast<size_t>(value); }
@@ -119,26 +122,24 @@ template <class Query> void packQueries(const PrefillBlock& block) {
   using Element = typename Query::Element;
   const AttentionView& view = block.view;
   const RowStrides& strides = view.queryStrides;
-  const size_t width = unsignedOf(view.keyWidth);
+  const size_t lanes = hn::Lanes(F32Tag()), width = unsignedOf(view.keyWidth);
   const auto* base = static_cast<const Element*>(view.query) + block.batch * strides.batch;
   forEachPanel(block, [&](const Panel& panel) HWY_ATTR {
     float* packed = block.packedQueries + panel.first * width;
-    constexpr size_t kRows = 4;
-    for (size_t lane = 0; lane < panel.lanes; lane += kRows) {
-      const float* rows[kRows] = {};
-      const size_t count = HWY_MIN(kRows, panel.lanes - lane);
-      for (size_t i = 0; i < count; ++i) {
-        const auto at = static_cast<int64_t>(panel.first + lane + i);
+    for (size_t first = 0; first < panel.lanes; first += lanes) {
+      const float* rows[kMaxLanes] = {};
+      for (size_t lane = 0; lane < lanes; ++lane) {
+        const auto at = static_cast<int64_t>(panel.first + first + lane);
         const Element* row = base + block.head(at) * strides.head + block.row(at) * strides.row;
         if constexpr (std::is_same_v<Element, float>) {
-          rows[i] = row;
+          rows[lane] = row;
         } else {
-          float* wide = block.rows + i * unsignedOf(block.rowStride);
+          float* wide = block.rows + lane * unsignedOf(block.rowStride);
           widen<Query>(row, width, wide);
-          rows[i] = wide;
+          rows[lane] = wide;
         }
       }
-      transpose(rows, count, width, packed + lane, panel.lanes);
+      transpose(rows, lanes, width, packed + first, panel.lanes);
     }
   });
 }
@@ -205,8 +206,14 @@ template <class Cache> void packValues(const PrefillBlock& block, int64_t tile, 
     if (key < begin || key >= end)
       deal(row, columns, block.values + key * kPanelRows, blockStride);
   for (size_t key = begin; key < end; ++key) {
-    widen<Cache>(base + (tile + static_cast<int64_t>(key)) * strides.row, width, row);
-    deal(row, columns, block.values + key * kPanelRows, blockStride);
+    const auto* source = base + (tile + static_cast<int64_t>(key)) * strides.row;
+    const float* wide = row;
+    if constexpr (std::is_same_v<Cache, F32Storage>)
+      if (columns == width)
+        wide = source;
+    if (wide == row)
+      widen<Cache>(source, width, row);
+    deal(wide, columns, block.values + key * kPanelRows, blockStride);
   }
 }
 
@@ -338,22 +345,26 @@ void scoreTile(const PrefillBlock& block, const PanelTile& part) {
   const size_t keyStride = block.view.keyTransposed
                                ? unsignedOf(block.keyBlockStride(kPanelRows)) / kPanelRows
                                : unsignedOf(block.keyStride);
+  const size_t step = block.view.keyTransposed ? kPanelRows : 1;
+  const size_t chunk = roundUp(width / ((width + kChunk - 1) / kChunk), 16);
+  std::fill_n(block.correction, kPanelMaxLanes, 1.0f);
   forEachRun(part, [&](const Run& run) HWY_ATTR {
     const size_t firstLane = run.firstVector * lanes;
     const float* queries = block.packedQueries + panel.first * width + firstLane;
-    for (size_t key = run.keys.begin; key < run.keys.end; key += kPanelRows) {
-      const PanelProduct product{block.keys + key * keyStride,
-                                 keyStride,
-                                 queries,
-                                 width,
-                                 nullptr,
-                                 block.scores + key * panel.lanes + firstLane,
-                                 panel.lanes};
-      if (block.view.keyTransposed)
-        multiplyPanel<true>(product, run.vectors);
-      else
-        multiplyPanel<false>(product, run.vectors);
-    }
+    for (size_t d = 0; d < width; d += chunk)
+      for (size_t key = run.keys.begin; key < run.keys.end; key += kPanelRows) {
+        const PanelProduct product{block.keys + key * keyStride + d * step,
+                                   keyStride,
+                                   queries + d * panel.lanes,
+                                   HWY_MIN(chunk, width - d),
+                                   d == 0 ? nullptr : block.correction,
+                                   block.scores + key * panel.lanes + firstLane,
+                                   panel.lanes};
+        if (block.view.keyTransposed)
+          multiplyPanel<true>(product, run.vectors);
+        else
+          multiplyPanel<false>(product, run.vectors);
+      }
   });
 }
 
@@ -493,11 +504,11 @@ template <class Output> void storeOutput(const PrefillBlock& block) {
   forEachPanel(block, [&](const Panel& panel) HWY_ATTR {
     for (size_t vector = 0; vector < panel.vectors; ++vector) {
       const float* lane = block.output + panel.first * columns + vector * lanes;
-      for (size_t column = 0; column < columns; column += 4) {
-        const float* rows[4];
-        for (size_t i = 0; i < 4; ++i)
-          rows[i] = lane + (column + i) * panel.lanes;
-        transpose(rows, 4, lanes, block.rows + column, stride);
+      for (size_t column = 0; column < columns; column += lanes) {
+        const float* rows[kMaxLanes] = {};
+        for (size_t i = 0; i < lanes; ++i)
+          rows[i] = lane + HWY_MIN(column + i, columns - 1) * panel.lanes;
+        transpose(rows, lanes, lanes, block.rows + column, stride);
       }
       const auto first = static_cast<int64_t>(panel.first + vector * lanes);
       const int64_t count = std::min<int64_t>(block.queries - first, static_cast<int64_t>(lanes));
