@@ -230,6 +230,8 @@ MaskRows readMaskRows(const PrefillBlock& block, const PanelTile& part, size_t v
                       size_t known) {
   const size_t lanes = hn::Lanes(F32Tag());
   const MaskStrides& strides = block.view.maskStrides;
+  const bool isInPlace = block.view.maskKind == MaskKind::additive &&
+                         block.view.maskStorage == FloatStorage::f32 && strides.column == 1;
   const size_t first = part.panel.first + vector * lanes;
   float* row = block.maskRows + vector * lanes * unsignedOf(block.tileKeys);
   MaskRows mask;
@@ -242,6 +244,11 @@ MaskRows readMaskRows(const PrefillBlock& block, const PanelTile& part, size_t v
       mask.rows[lane] = mask.rows[lane - 1];
       continue;
     }
+    if (isInPlace) {
+      mask.rows[lane] = static_cast<const float*>(block.view.mask) + block.batch * strides.batch +
+                        head * strides.head + queryRow * strides.row + part.tile;
+      continue;
+    }
     const KeyRange keys{part.tile + static_cast<int64_t>(begin),
                         part.tile + static_cast<int64_t>(known)};
     readMask(block.view, block.batch, head, queryRow, keys, row + begin);
@@ -252,29 +259,47 @@ MaskRows readMaskRows(const PrefillBlock& block, const PanelTile& part, size_t v
 
 /// The part of keys [begin, end) that some lane's mask does not hide.
 Span visibleSpan(const MaskRows& mask, size_t begin, size_t end) {
+  const F32Tag f32;
+  const size_t lanes = hn::Lanes(f32);
+  const auto areHidden = [&](const float* terms) HWY_ATTR {
+    return hn::AllTrue(f32, hn::Eq(hn::LoadU(f32, terms), hn::Set(f32, kMinusInfinity)));
+  };
   Span visible{end, begin};
-  for (size_t lane = 0; lane < hn::Lanes(F32Tag()); ++lane) {
+  for (size_t lane = 0; lane < lanes; ++lane) {
     if (!mask.isNew[lane])
       continue;
     const float* row = mask.rows[lane];
     size_t first = begin, last = end;
+    while (first + lanes <= visible.begin && areHidden(row + first))
+      first += lanes;
     while (first < visible.begin && row[first] == kMinusInfinity)
       ++first;
-    visible.begin = first;
+    visible.begin = HWY_MIN(visible.begin, first);
+    while (last >= visible.end + lanes && areHidden(row + last - lanes))
+      last -= lanes;
     while (last > visible.end && row[last - 1] == kMinusInfinity)
       --last;
-    visible.end = last;
+    visible.end = HWY_MAX(visible.end, last);
   }
   return visible;
 }
 
 bool hasTerms(const MaskRows& mask, size_t begin, size_t end) {
+  const F32Tag f32;
+  const size_t lanes = hn::Lanes(f32);
+  auto bits = hn::Zero(f32);
   bool any = false;
-  for (size_t lane = 0; lane < hn::Lanes(F32Tag()); ++lane)
-    if (mask.isNew[lane])
-      for (size_t key = begin; key < end; ++key)
-        any |= mask.rows[lane][key] != 0.0f;
-  return any;
+  for (size_t lane = 0; lane < lanes; ++lane) {
+    if (!mask.isNew[lane])
+      continue;
+    const float* row = mask.rows[lane];
+    size_t key = begin;
+    for (; key + lanes <= end; key += lanes)
+      bits = hn::Or(bits, hn::LoadU(f32, row + key));
+    for (; key < end; ++key)
+      any |= row[key] != 0.0f;
+  }
+  return any || !hn::AllTrue(f32, hn::Eq(bits, hn::Zero(f32)));
 }
 
 /// Narrows the part's spans to what the mask shows, and writes its terms to block.bias where some
