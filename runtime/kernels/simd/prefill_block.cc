@@ -12,8 +12,9 @@ namespace {
 constexpr int64_t kMaxQueries = 4 * kPanelMaxLanes;
 constexpr int64_t kQueryFloats = int64_t{112} << 10;
 
-/// Fewer blocks than this keep some workers idle.
-constexpr int64_t kManyBlocks = 16;
+/// Fewer blocks than this keep some workers idle, but smaller blocks convert K and V more often.
+constexpr int64_t kManyBlocks = 8;
+constexpr int64_t kManyQueries = 2 * kPanelMaxLanes;
 
 /// Wider tiles load and store the outputs less often.
 constexpr int64_t kTileKeys = 128;
@@ -47,7 +48,7 @@ struct Layout {
     blockQueries = std::clamp(kQueryFloats / widths / kPanelMaxLanes, int64_t{1},
                               kMaxQueries / kPanelMaxLanes) *
                    kPanelMaxLanes;
-    while (blockQueries > kPanelMaxLanes &&
+    while (blockQueries > kManyQueries &&
            planes * ceilDivide(headQueries, blockQueries) < kManyBlocks)
       blockQueries -= kPanelMaxLanes;
     tileKeys = widths <= kWide ? kTileKeys : kWideTileKeys;
