@@ -146,7 +146,8 @@ template <bool Interleaved> void multiplyPanel(const PanelProduct& product, size
 
 /// Widens `count` elements.
 template <class Storage>
-HWY_INLINE void widen(const typename Storage::Element* from, size_t count, float* HWY_RESTRICT to) {
+HWY_INLINE void widenRow(const typename Storage::Element* from, size_t count,
+                         float* HWY_RESTRICT to) {
   const F32Tag f32;
   const size_t lanes = hn::Lanes(f32);
   if (count < lanes) {

@@ -2,6 +2,7 @@
 // queries, go through register blocks with the queries in lanes. Neither K nor V is transposed, and
 // the softmax of a query stays in its lane.
 #include "runtime/kernels/simd/attention_kernel.h"
+#include "runtime/kernels/simd/elementwise.h"
 #include "runtime/kernels/simd/prefill_block.h"
 
 #include <algorithm>
@@ -45,7 +46,7 @@ template <class Query> void packQueries(const PrefillBlock& block) {
           rows[lane] = row;
         } else {
           float* wide = block.rows + lane * unsignedOf(block.rowStride);
-          widen<Query>(row, width, wide);
+          widenRow<Query>(row, width, wide);
           rows[lane] = wide;
         }
       }
@@ -86,8 +87,8 @@ template <class Cache> void packKeys(const PrefillBlock& block, int64_t tile, Ke
     float* row = block.rows;
     std::fill(row + first, row + last, 0.0f);
     for (size_t d = 0; d < width; ++d) {
-      widen<Cache>(base + static_cast<int64_t>(d) * strides.row + keys.begin, end - begin,
-                   row + begin);
+      widenRow<Cache>(base + static_cast<int64_t>(d) * strides.row + keys.begin, end - begin,
+                      row + begin);
       deal(row + first, last - first,
            block.keys + first / kPanelRows * blockStride + d * kPanelRows, blockStride);
     }
@@ -97,8 +98,8 @@ template <class Cache> void packKeys(const PrefillBlock& block, int64_t tile, Ke
   std::fill(block.keys + first * stride, block.keys + begin * stride, 0.0f);
   std::fill(block.keys + end * stride, block.keys + last * stride, 0.0f);
   for (size_t key = begin; key < end; ++key)
-    widen<Cache>(base + (tile + static_cast<int64_t>(key)) * strides.row, width,
-                 block.keys + key * stride);
+    widenRow<Cache>(base + (tile + static_cast<int64_t>(key)) * strides.row, width,
+                    block.keys + key * stride);
 }
 
 template <class Cache> void packValues(const PrefillBlock& block, int64_t tile, KeyRange keys) {
@@ -122,7 +123,7 @@ template <class Cache> void packValues(const PrefillBlock& block, int64_t tile, 
       if (columns == width)
         wide = source;
     if (wide == row)
-      widen<Cache>(source, width, row);
+      widenRow<Cache>(source, width, row);
     deal(wide, columns, block.values + key * kPanelRows, blockStride);
   }
 }
@@ -263,8 +264,7 @@ void accumulateTile(const PrefillBlock& block, const PanelTile& part) {
 }
 
 /// The quotients of one query: `row` holds its weighted values.
-template <class Output>
-void storeRow(const PrefillBlock& block, int64_t lane, float* HWY_RESTRICT row) {
+template <class Output> void storeRow(const PrefillBlock& block, int64_t lane, float* row) {
   const F32Tag f32;
   const RowStrides& strides = block.view.outputStrides;
   const size_t lanes = hn::Lanes(f32), width = unsignedOf(block.view.valueWidth);
@@ -273,19 +273,18 @@ void storeRow(const PrefillBlock& block, int64_t lane, float* HWY_RESTRICT row) 
   auto* out = static_cast<typename Output::Element*>(block.view.output) +
               block.batch * strides.batch + block.head(lane) * strides.head +
               block.row(lane) * strides.row;
-  size_t d = 0;
+  float* to = row;
   if constexpr (std::is_same_v<Output, F32Storage>)
-    for (; d + lanes <= width; d += lanes)
-      hn::StoreU(hn::Mul(hn::LoadU(f32, row + d), hn::Set(f32, factor)), f32, out + d);
-  for (; d < width; ++d) {
-    const float value = row[d] * factor;
-    if constexpr (std::is_same_v<Output, F32Storage>)
-      out[d] = value;
-    else if constexpr (std::is_same_v<Output, F16Storage>)
-      out[d] = floatToF16(value);
-    else
-      out[d] = floatToBf16(value);
-  }
+    to = out;
+  size_t d = 0;
+  for (; d + lanes <= width; d += lanes)
+    hn::StoreU(hn::Mul(hn::LoadU(f32, row + d), hn::Set(f32, factor)), f32, to + d);
+  for (; d < width; ++d)
+    to[d] = row[d] * factor;
+  if constexpr (std::is_same_v<Output, F16Storage>)
+    convertF32ToF16(row, out, width);
+  else if constexpr (std::is_same_v<Output, Bf16Storage>)
+    convertF32ToBf16(row, out, width);
 }
 
 template <class Output> void storeOutput(const PrefillBlock& block) {
