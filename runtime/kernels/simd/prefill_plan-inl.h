@@ -224,9 +224,8 @@ inline void applyMask(const PrefillBlock& block, PanelTile& part) {
     for (size_t lane = 0; lane < lanes; ++lane)
       masks[vector].rows[lane] += span.begin;
     float* bias = block.bias + span.begin * stride + vector * lanes;
+    // The terms of keys at and beyond T stay what they are: those keys are out of every range.
     transpose(masks[vector].rows, lanes, known - span.begin, bias, stride);
-    for (size_t key = known; key < span.end; ++key)
-      hn::StoreU(hn::Zero(F32Tag()), F32Tag(), block.bias + key * stride + vector * lanes);
   }
 }
 
