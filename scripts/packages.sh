@@ -2,6 +2,7 @@
 # The Debian 12 packages that kvopt needs: the one list for the quick start, the tests and CI.
 #   scripts/packages.sh            print the list
 #   scripts/packages.sh install    install what is missing (apt-get, through sudo when not root)
+#   scripts/packages.sh install-ci also what CI needs; this lets apt install packages for arm64
 set -euo pipefail
 
 packages=(
@@ -14,23 +15,34 @@ packages=(
 )
 # Used by CI only: the second compiler with its libFuzzer, and the formatter.
 ci_packages=(clang-14 libclang-rt-14-dev clang-format-14 git)
+# Used by CI only: the kernels for 64-bit Arm, with Debian's libraries for that architecture beside
+# the machine's own.
+cross_packages=(
+  g++-aarch64-linux-gnu qemu-user
+  libhwy-dev:arm64 libfmt-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64
+)
 
 missing() {
-  local package
+  local package architecture
   for package in "$@"; do
-    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' ||
-      echo "$package"
+    architecture=$(dpkg --print-architecture)
+    [[ $package != *:* ]] || architecture=${package#*:}
+    dpkg-query -W -f='${Architecture} ${Status}\n' "${package%:*}" 2>/dev/null |
+      grep -Eq "^($architecture|all) install ok installed$" || echo "$package"
   done
 }
 
 case "${1:-list}" in
 list) printf '%s\n' "${packages[@]}" ;;
 install | install-ci)
-  [ "$1" = install-ci ] && packages+=("${ci_packages[@]}")
+  [ "$1" = install ] || packages+=("${ci_packages[@]}" "${cross_packages[@]}")
   mapfile -t wanted < <(missing "${packages[@]}")
   if [ "${#wanted[@]}" -gt 0 ]; then
     as_root=()
     [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+    if [[ "${wanted[*]}" == *:arm64* && $(dpkg --print-architecture) != arm64 ]]; then
+      "${as_root[@]}" dpkg --add-architecture arm64
+    fi
     "${as_root[@]}" apt-get update
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
       apt-get install -y --no-install-recommends "${wanted[@]}"

@@ -1,5 +1,4 @@
-// What the kernels of linear layers know of the machine: how far ahead to prefetch, and how many
-// registers there are.
+// How far ahead the kernels of linear layers prefetch.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
 #if defined(KVOPT_RUNTIME_LINEAR_PREFETCH_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -18,13 +17,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
-
-/// Whether 16 accumulators and their operands fit in registers (32 instead of 16).
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_ARCH_ARM_A64
-inline constexpr bool kManyRegisters = true;
-#else
-inline constexpr bool kManyRegisters = false;
-#endif
 
 /// How far ahead of its use a cache line is asked for.
 inline constexpr size_t kPrefetchBytes = 1024;

@@ -83,6 +83,10 @@ int64_t attentionBlocks(const AttentionView& view) {
   return isEmpty(view) ? 0 : view.batches * view.kvHeads * blocksPerHead(view);
 }
 
+int64_t attentionBlockQueries(const AttentionView& view) {
+  return isEmpty(view) ? 0 : rowsPerBlock(view) * groupSize(view);
+}
+
 size_t attentionBlockBytes(const AttentionView& view) {
   if (isEmpty(view))
     return 0;

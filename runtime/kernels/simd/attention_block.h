@@ -15,6 +15,8 @@ inline constexpr int64_t kAttentionMaxLanes = 16;
 
 /// The number of blocks that a view divides into.
 int64_t attentionBlocks(const AttentionView& view);
+/// The most queries of a block.
+int64_t attentionBlockQueries(const AttentionView& view);
 /// Bytes of scratch of one block; independent of T.
 size_t attentionBlockBytes(const AttentionView& view);
 

@@ -1,3 +1,4 @@
+// The table of attention kernels: the takers of a view in order of rank.
 #include "runtime/kernels/simd/attention_kernel.h"
 
 #include <algorithm>

@@ -104,7 +104,8 @@ void convertBf16ToF32(const uint16_t* in, float* out, size_t count) {
 
 void convertF32ToF16(const float* in, uint16_t* out, size_t count) {
   size_t i = 0;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL ||               \
+    HWY_ARCH_ARM_A64
   const F32Tag f32;
   const U16Tag u16;
   const hn::Rebind<hwy::float16_t, F32Tag> f16;

@@ -29,6 +29,13 @@ using U16Tag = hn::Rebind<uint16_t, F32Tag>;
 
 inline constexpr size_t kMaxLanes = 16;
 
+/// Whether 16 accumulators and their operands fit in registers (32 instead of 16).
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_ARCH_ARM_A64
+inline constexpr bool kManyRegisters = true;
+#else
+inline constexpr bool kManyRegisters = false;
+#endif
+
 /// What lies in memory; arithmetic is f32 for each.
 struct F32Storage {
   using Element = float;
@@ -55,7 +62,8 @@ HWY_INLINE F32Vec load(Bf16Storage, const uint16_t* from) {
 HWY_INLINE F32Vec load(F16Storage, const uint16_t* from) {
   const F32Tag f32;
   const U32Tag u32;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL ||               \
+    HWY_ARCH_ARM_A64
   const hn::Rebind<hwy::float16_t, F32Tag> f16;
   (void)u32;
   return hn::PromoteTo(f32, hn::BitCast(f16, hn::LoadU(U16Tag(), from)));

@@ -5,11 +5,38 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
 namespace kvopt {
 
-template <class Body> void forEachSimdTarget(Body body) {
+/// All targets or, where the environment variable KVOPT_SIMD_TARGETS holds some of Highway's names
+/// with spaces between them, just these: one that the CPU does not have is a failure then.
+inline std::vector<int64_t> simdTargetsToTest() {
   hwy::SetSupportedTargetsForTest(0);
-  const auto targets = hwy::SupportedAndGeneratedTargets();
+  const auto available = hwy::SupportedAndGeneratedTargets();
+  const char* chosen = std::getenv("KVOPT_SIMD_TARGETS");
+  if (!chosen || !*chosen)
+    return {available.begin(), available.end()};
+  std::vector<int64_t> targets;
+  std::istringstream names(chosen);
+  for (std::string name; names >> name;) {
+    const auto found = std::find_if(available.begin(), available.end(), [&](int64_t target) {
+      return name == hwy::TargetName(target);
+    });
+    if (found == available.end())
+      ADD_FAILURE() << "this CPU has no SIMD target " << name;
+    else
+      targets.push_back(*found);
+  }
+  return targets;
+}
+
+template <class Body> void forEachSimdTarget(Body body) {
+  const std::vector<int64_t> targets = simdTargetsToTest();
   EXPECT_FALSE(targets.empty());
   for (const int64_t target : targets) {
     SCOPED_TRACE(hwy::TargetName(target));

@@ -1,0 +1,436 @@
+// Attention of few queries over keys in rows: K and V are read once, in tiles, by all queries of a
+// key/value head together, while the next tile is on its way from memory. A long past is divided
+// into segments that run at the same time and are merged by the last to finish, always in the same
+// order.
+#include "runtime/kernels/simd/attention_block.h"
+#include "runtime/kernels/simd/attention_kernel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <new>
+
+// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
+// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/kernels/simd/attention/decode.cc"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "runtime/kernels/simd/registers-inl.h"
+#include "runtime/kernels/simd/softmax-inl.h"
+#include "runtime/kernels/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvopt::HWY_NAMESPACE {
+namespace {
+
+/// How far ahead of its use memory is asked for. A tile or so: within less, a core that computes
+/// has too few reads under way.
+constexpr size_t kPrefetchBytes = 16384;
+
+/// Rows of K or V of one head.
+template <class Cache> struct Rows {
+  using Element = typename Cache::Element;
+  Rows(const void* cache, const RowStrides& strides, const AttentionBlock& block, int64_t columns)
+      : base(headBase<Element>(cache, strides, block.batch, block.kvHead)), stride(strides.row),
+        width(static_cast<size_t>(columns)) {
+    const size_t rows = HWY_MAX(size_t{1}, kPrefetchBytes / (width * sizeof(Element)));
+    ahead = static_cast<int64_t>(rows) * stride;
+  }
+  const Element* row(int64_t key) const { return base + key * stride; }
+
+  const Element* base;
+  int64_t stride;
+  size_t width;
+  /// From a row to the one to prefetch while it is used.
+  int64_t ahead;
+};
+
+/// Keys of one block of scores with `Queries` queries: as many accumulators as registers allow.
+template <int Queries>
+inline constexpr int kKeys = Queries == 1                     ? 8
+                             : Queries == 2 || kManyRegisters ? 4
+                                                              : 2;
+
+/// Scores of `Queries` packed queries and kKeys keys from `key` on; keys from `end` on get the
+/// score of the last before. Every dot product is one chain of multiply-adds per lane. With Ahead,
+/// asks for later rows; a prefetch never faults, so that these may lie outside of any object.
+template <class Cache, int Queries, bool Ahead>
+HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
+                           const float* HWY_RESTRICT query, size_t queryStride,
+                           float* HWY_RESTRICT scores) {
+  constexpr int kCount = kKeys<Queries>;
+  const F32Tag f32;
+  const Cache cache;
+  const size_t lanes = hn::Lanes(f32);
+  const typename Cache::Element* rows[kCount];
+  for (int i = 0; i < kCount; ++i)
+    rows[i] = keys.row(HWY_MIN(key + i, end - 1));
+  Registers<Queries * kCount> sums;
+  size_t d = 0;
+  const auto add = [&](const Registers<kCount>& k) HWY_ATTR __attribute__((always_inline)) {
+    unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
+      constexpr int kQuery = decltype(q)::value;
+      const auto vector = hn::LoadU(f32, query + kQuery * queryStride + d);
+      unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
+        auto& sum = get<kQuery * kCount + decltype(i)::value>(sums);
+        sum = hn::MulAdd(vector, get<decltype(i)::value>(k), sum);
+      });
+    });
+  };
+  for (; d + lanes <= keys.width; d += lanes) {
+    // A line of every row at a time: side by side they keep more of the memory busy.
+    if (Ahead && d * sizeof(*rows[0]) % 64 == 0)
+      for (int i = 0; i < kCount; ++i)
+        hwy::Prefetch(rows[i] + keys.ahead + d);
+    Registers<kCount> k;
+    unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
+      const auto* at = rows[decltype(i)::value] + d;
+      get<decltype(i)::value>(k) = load(cache, at);
+    });
+    add(k);
+  }
+  if (const size_t tail = keys.width - d; tail != 0) {
+    Registers<kCount> k;
+    unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
+      get<decltype(i)::value>(k) =
+          loadLast<Cache>(rows[decltype(i)::value] + keys.width, tail, keys.width);
+    });
+    add(k);
+  }
+  float out[Queries * kCount];
+  sumLanes(sums, out);
+  for (int q = 0; q < Queries; ++q)
+    for (int i = 0; i < kCount; ++i)
+      scores[q * kAttentionTileKeys + i] = out[q * kCount + i];
+}
+
+/// Q K^T of the queries and the keys of one tile.
+template <class Cache>
+void scoreTile(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile, KeyRange range) {
+  constexpr int64_t kStep = 8;
+  const size_t stride = static_cast<size_t>(block.packedKeyWidth);
+  // Rounded down within the tile.
+  for (int64_t key = tile + (range.begin - tile) / kStep * kStep; key < range.end; key += kStep) {
+    const auto score = [&](auto queries, auto ahead, int64_t q) HWY_ATTR
+        __attribute__((always_inline)) {
+      constexpr int kQueries = decltype(queries)::value;
+      const float* query = block.query + static_cast<size_t>(q) * stride;
+      float* scores = block.scores + q * kAttentionTileKeys - tile;
+      for (int64_t at = key; at < HWY_MIN(key + kStep, range.end); at += kKeys<kQueries>)
+        scoreBlock<Cache, kQueries, decltype(ahead)::value != 0>(keys, at, range.end, query, stride,
+                                                                 scores + at);
+    };
+    // The first block of queries asks for memory for all.
+    int64_t q = 0;
+    if (block.queries >= 4) {
+      score(Index<4>(), Index<1>(), 0);
+      for (q = 4; q + 4 <= block.queries; q += 4)
+        score(Index<4>(), Index<0>(), q);
+      if (q + 2 <= block.queries) {
+        score(Index<2>(), Index<0>(), q);
+        q += 2;
+      }
+      if (q < block.queries)
+        score(Index<1>(), Index<0>(), q);
+    } else if (block.queries >= 2) {
+      score(Index<2>(), Index<1>(), 0);
+      if (block.queries == 3)
+        score(Index<1>(), Index<0>(), 2);
+    } else {
+      score(Index<1>(), Index<1>(), 0);
+    }
+  }
+}
+
+/// Adds weights times V for `Queries` queries and `Vectors` vectors of columns from `column` on;
+/// with Tail, the last `tail` columns, right-aligned. With Ahead, asks for later rows.
+template <class Cache, int Queries, int Vectors, bool Ahead, bool Tail = false>
+HWY_INLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>& values,
+                                int64_t tile, KeyRange range, int64_t query, size_t column,
+                                size_t tail = 0) {
+  const F32Tag f32;
+  const Cache cache;
+  const size_t lanes = hn::Lanes(f32);
+  const size_t packed = static_cast<size_t>(block.packedValueWidth);
+  float* HWY_RESTRICT out = block.accumulator + static_cast<size_t>(query) * packed + column;
+  const float* HWY_RESTRICT weights = block.scores + query * kAttentionTileKeys - tile;
+  Registers<Queries * Vectors> sums;
+  unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
+    constexpr int kQuery = decltype(q)::value;
+    const auto factor = hn::Set(f32, block.correction[query + kQuery]);
+    unroll<Vectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+      constexpr int kVector = decltype(v)::value;
+      get<kQuery * Vectors + kVector>(sums) =
+          hn::Mul(hn::LoadU(f32, out + kQuery * packed + kVector * lanes), factor);
+    });
+  });
+  const auto* row = values.row(range.begin) + column;
+  for (int64_t key = range.begin; key < range.end; ++key, row += values.stride) {
+    if constexpr (Ahead)
+      for (size_t byte = 0; byte < Vectors * lanes * sizeof(*row); byte += 64)
+        hwy::Prefetch(reinterpret_cast<const char*>(row + values.ahead) + byte);
+    Registers<Vectors> v;
+    if constexpr (Tail)
+      get<0>(v) = loadLast<Cache>(row + tail, tail, column + tail);
+    else
+      unroll<Vectors>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
+        get<decltype(i)::value>(v) = load(cache, row + decltype(i)::value * lanes);
+      });
+    unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
+      constexpr int kQuery = decltype(q)::value;
+      const auto weight = hn::Set(f32, weights[kQuery * kAttentionTileKeys + key]);
+      unroll<Vectors>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
+        auto& sum = get<kQuery * Vectors + decltype(i)::value>(sums);
+        sum = hn::MulAdd(weight, get<decltype(i)::value>(v), sum);
+      });
+    });
+  }
+  unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
+    constexpr int kQuery = decltype(q)::value;
+    unroll<Vectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+      constexpr int kVector = decltype(v)::value;
+      hn::StoreU(get<kQuery * Vectors + kVector>(sums), f32,
+                 out + kQuery * packed + kVector * lanes);
+    });
+  });
+}
+
+/// All columns for `Queries` queries.
+template <class Cache, int Queries, bool Ahead>
+void accumulateQueries(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
+                       KeyRange range, int64_t query) {
+  constexpr int kVectors = Queries == 1 || (Queries == 2 && kManyRegisters) ? 8
+                           : Queries == 2 || kManyRegisters                 ? 4
+                                                                            : 2;
+  const size_t lanes = hn::Lanes(F32Tag());
+  size_t column = 0;
+  if (column + kVectors * lanes <= values.width) {
+    accumulateBlock<Cache, Queries, kVectors, Ahead>(block, values, tile, range, query, column);
+    column += kVectors * lanes;
+  }
+  for (; column + kVectors * lanes <= values.width; column += kVectors * lanes)
+    accumulateBlock<Cache, Queries, kVectors, Ahead>(block, values, tile, range, query, column);
+  for (; column + lanes <= values.width; column += lanes)
+    accumulateBlock<Cache, Queries, 1, Ahead>(block, values, tile, range, query, column);
+  if (column < values.width)
+    accumulateBlock<Cache, Queries, 1, Ahead, true>(block, values, tile, range, query, column,
+                                                    values.width - column);
+}
+
+template <class Cache>
+void accumulateTile(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
+                    KeyRange range) {
+  // The first block of queries asks for memory for all.
+  int64_t query = 0;
+  if (block.queries >= 4) {
+    accumulateQueries<Cache, 4, true>(block, values, tile, range, 0);
+    for (query = 4; query + 4 <= block.queries; query += 4)
+      accumulateQueries<Cache, 4, false>(block, values, tile, range, query);
+    if (query + 2 <= block.queries) {
+      accumulateQueries<Cache, 2, false>(block, values, tile, range, query);
+      query += 2;
+    }
+    if (query < block.queries)
+      accumulateQueries<Cache, 1, false>(block, values, tile, range, query);
+  } else if (block.queries >= 2) {
+    accumulateQueries<Cache, 2, true>(block, values, tile, range, 0);
+    if (block.queries == 3)
+      accumulateQueries<Cache, 1, false>(block, values, tile, range, 2);
+  } else {
+    accumulateQueries<Cache, 1, true>(block, values, tile, range, 0);
+  }
+}
+
+template <class Cache> void attendKeys(const AttentionBlock& block, KeyRange range) {
+  const AttentionView& view = block.view;
+  const Rows<Cache> keys(view.key, view.keyStrides, block, view.keyWidth);
+  const Rows<Cache> values(view.value, view.valueStrides, block, view.valueWidth);
+  int64_t tile = range.begin - range.begin % kAttentionTileKeys;
+  for (; tile < range.end; tile += kAttentionTileKeys) {
+    const KeyRange part{HWY_MAX(tile, range.begin), HWY_MIN(tile + kAttentionTileKeys, range.end)};
+    scoreTile(block, keys, tile, part);
+    softmaxTile(block, tile);
+    accumulateTile(block, values, tile, part);
+  }
+}
+
+} // namespace
+
+/// Packs the queries and attends to `range`, a part of the keys that the block sees. Only where
+/// `withSink`, a sink counts.
+void attendRange(const AttentionBlock& block, KeyRange range, bool withSink) {
+  packQueries(block);
+  startRows(block, withSink);
+  switch (block.view.cacheStorage) {
+  case FloatStorage::f32:
+    return attendKeys<F32Storage>(block, range);
+  case FloatStorage::f16:
+    return attendKeys<F16Storage>(block, range);
+  case FloatStorage::bf16:
+    return attendKeys<Bf16Storage>(block, range);
+  }
+}
+
+void storeBlock(const AttentionBlock& block) { storeOutput(block); }
+
+} // namespace kvopt::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvopt {
+
+HWY_EXPORT(attendRange);
+HWY_EXPORT(storeBlock);
+
+namespace {
+
+/// Units of work that are wanted where heads alone are fewer.
+constexpr int64_t kWantedUnits = 16;
+/// Keys below which a segment is not worth its merge.
+constexpr int64_t kLeastSegment = 512;
+/// Queries of a block that this kernel is for.
+constexpr int64_t kMostQueries = 32;
+
+bool takes(const AttentionView& view) {
+  return !view.keyTransposed && view.kvHeads > 0 &&
+         (view.queryRows == 1 || view.queryRows * (view.queryHeads / view.kvHeads) <= kMostQueries);
+}
+
+int64_t mostSegments(int64_t blocks) {
+  return blocks == 0 ? 1 : std::max<int64_t>(1, kWantedUnits / blocks);
+}
+
+int64_t segmentsOf(const AttentionView& view, int64_t blocks) {
+  int64_t longest = view.totalLength;
+  if (view.totalLengths)
+    longest = *std::max_element(view.totalLengths, view.totalLengths + view.batches);
+  if (view.window > 0)
+    longest = std::min(longest, view.window + view.queryRows);
+  return std::clamp<int64_t>(longest / kLeastSegment, 1, mostSegments(blocks));
+}
+
+/// Segment `index` of `count` of a block's keys: whole tiles, so that sums are cut where tiles are.
+KeyRange segmentOf(KeyRange keys, int64_t index, int64_t count) {
+  const int64_t firstTile = keys.begin / kAttentionTileKeys;
+  const int64_t tiles = (keys.end + kAttentionTileKeys - 1) / kAttentionTileKeys - firstTile;
+  const auto cut = [&](int64_t i) {
+    return std::clamp((firstTile + tiles * i / count) * kAttentionTileKeys, keys.begin, keys.end);
+  };
+  return {cut(index), cut(index + 1)};
+}
+
+/// What segments leave for the merge: counters of the segments that have finished, a block each,
+/// and then for each block and segment the maxima, sums and accumulators of its queries.
+class Partials {
+public:
+  Partials(const AttentionView& view, int64_t blocks, std::span<std::byte> memory)
+      : queries(attentionBlockQueries(view)), each(queries * (2 + paddedWidth(view.valueWidth))),
+        counters(reinterpret_cast<int64_t*>(memory.data())),
+        numbers(reinterpret_cast<float*>(memory.data() + counterBytes(blocks))) {}
+
+  static size_t counterBytes(int64_t blocks) { return static_cast<size_t>(blocks) * 64; }
+  static size_t bytes(const AttentionView& view, int64_t blocks) {
+    const int64_t most = mostSegments(blocks);
+    if (most == 1)
+      return 0;
+    const int64_t floats =
+        blocks * most * attentionBlockQueries(view) * (2 + paddedWidth(view.valueWidth));
+    return counterBytes(blocks) + static_cast<size_t>(floats) * sizeof(float);
+  }
+
+  void put(const AttentionBlock& block, int64_t index) {
+    float* to = numbers + index * each;
+    to = std::copy_n(block.maximum, block.queries, to);
+    to = std::copy_n(block.sum, block.queries, to);
+    std::copy_n(block.accumulator, block.queries * block.packedValueWidth, to);
+  }
+
+  /// Whether all `segments` of block `index` have finished with this one. What they put is then
+  /// visible to this thread.
+  bool isLast(int64_t index, int64_t segments) {
+    return std::atomic_ref<int64_t>(counters[index * 8]).fetch_add(1, std::memory_order_acq_rel) ==
+           segments - 1;
+  }
+
+  /// Merges segments [first, first + count) into the block: with M the largest maximum, both sums
+  /// and accumulators are sum_s exp(m_s - M) x_s, in the order of the segments.
+  void merge(const AttentionBlock& block, int64_t first, int64_t count) const {
+    const int64_t width = block.packedValueWidth;
+    for (int64_t query = 0; query < block.queries; ++query) {
+      const auto maximum = [&](int64_t s) { return numbers[(first + s) * each + query]; };
+      float top = maximum(0);
+      for (int64_t s = 1; s < count; ++s)
+        top = std::max(top, maximum(s));
+      float* out = block.accumulator + query * width;
+      float sum = 0;
+      std::fill_n(out, width, 0.0f);
+      for (int64_t s = 0; s < count; ++s) {
+        const float* segment = numbers + (first + s) * each;
+        const float factor = std::exp(maximum(s) - top);
+        const float* from = segment + 2 * block.queries + query * width;
+        sum += factor * segment[block.queries + query];
+        for (int64_t d = 0; d < width; ++d)
+          out[d] += factor * from[d];
+      }
+      block.maximum[query] = top;
+      block.sum[query] = sum;
+    }
+  }
+
+private:
+  static int64_t paddedWidth(int64_t width) {
+    return (width + kAttentionMaxLanes - 1) / kAttentionMaxLanes * kAttentionMaxLanes;
+  }
+  int64_t queries;
+  int64_t each;
+  int64_t* counters;
+  float* numbers;
+};
+
+int64_t units(const AttentionView& view) {
+  const int64_t blocks = attentionBlocks(view);
+  return blocks * segmentsOf(view, blocks);
+}
+
+size_t sharedBytes(const AttentionView& view) {
+  return Partials::bytes(view, attentionBlocks(view));
+}
+
+void run(const AttentionView& view, int64_t unit, std::span<std::byte> scratch,
+         std::span<std::byte> shared) {
+  const int64_t blocks = attentionBlocks(view);
+  const int64_t segments = segmentsOf(view, blocks);
+  const int64_t index = unit / segments, segment = unit % segments;
+  const AttentionBlock block(view, index, scratch);
+  const KeyRange range = segmentOf(block.visibleKeys(), segment, segments);
+  HWY_DYNAMIC_DISPATCH(attendRange)(block, range, segment == 0);
+  if (segments > 1) {
+    Partials partials(view, blocks, shared);
+    partials.put(block, unit);
+    if (!partials.isLast(index, segments))
+      return;
+    partials.merge(block, index * segments, segments);
+  }
+  HWY_DYNAMIC_DISPATCH(storeBlock)(block);
+}
+
+} // namespace
+
+void register_decode(AttentionKernelRegistry& registry) {
+  registry.add({.name = "decode",
+                .use = "few query rows, keys in rows",
+                .rank = 10,
+                .takes = takes,
+                .units = units,
+                .scratchBytes = attentionBlockBytes,
+                .sharedBytes = sharedBytes,
+                .run = run});
+}
+
+} // namespace kvopt
+#endif // HWY_ONCE
