@@ -374,7 +374,7 @@ constexpr int64_t kFewestQueries = 32;
 constexpr int64_t kWidest = 1536;
 
 bool takes(const AttentionView& view) {
-  return view.queryRows >= kFewestRows &&
+  return view.kvHeads > 0 && view.queryRows >= kFewestRows &&
          view.queryRows * (view.queryHeads / view.kvHeads) >= kFewestQueries &&
          view.keyWidth + view.valueWidth <= kWidest;
 }
