@@ -45,9 +45,24 @@ float readFloat(const void* base, int64_t index, FloatStorage storage) {
   return storage == FloatStorage::f16 ? f16ToFloat(bits) : bf16ToFloat(bits);
 }
 
-/// Mask terms of `count` keys whose first has element index `index`.
-void readMask(const AttentionView& view, int64_t index, int64_t count, float* out) {
-  const int64_t stride = view.maskStrides.column;
+} // namespace
+
+KeyRange visibleKeys(const AttentionView& view, int64_t total, int64_t row) {
+  const int64_t position = row + total - view.queryRows;
+  KeyRange range{0, total};
+  if (view.causal)
+    range.end = std::clamp<int64_t>(position + 1, 0, total);
+  if (view.window > 0 && position >= view.window)
+    range.begin = std::min(position - view.window + 1, range.end);
+  return range;
+}
+
+void readMask(const AttentionView& view, int64_t batch, int64_t head, int64_t row, KeyRange keys,
+              float* out) {
+  const MaskStrides& strides = view.maskStrides;
+  const int64_t index =
+      batch * strides.batch + head * strides.head + row * strides.row + keys.begin * strides.column;
+  const int64_t count = keys.end - keys.begin, stride = strides.column;
   if (view.maskKind == MaskKind::boolean) {
     const uint8_t* mask = static_cast<const uint8_t*>(view.mask) + index;
     for (int64_t j = 0; j < count; ++j)
@@ -61,8 +76,6 @@ void readMask(const AttentionView& view, int64_t index, int64_t count, float* ou
   for (int64_t j = 0; j < count; ++j)
     out[j] = readFloat(view.mask, index + j * stride, view.maskStorage);
 }
-
-} // namespace
 
 int64_t attentionBlocks(const AttentionView& view) {
   assert(view.kvHeads > 0 && view.queryHeads % view.kvHeads == 0);
@@ -120,13 +133,7 @@ AttentionBlock::AttentionBlock(const AttentionView& attention, int64_t unit,
 }
 
 KeyRange AttentionBlock::visibleKeys(int64_t row) const {
-  const int64_t position = row + offset;
-  KeyRange range{0, total};
-  if (view.causal)
-    range.end = std::clamp<int64_t>(position + 1, 0, total);
-  if (view.window > 0 && position >= view.window)
-    range.begin = std::min(position - view.window + 1, range.end);
-  return range;
+  return kvopt::visibleKeys(view, total, row);
 }
 
 KeyRange AttentionBlock::visibleKeys() const {
@@ -146,10 +153,7 @@ bool AttentionBlock::fillBias(int64_t row, int64_t head, int64_t tile) const {
     std::fill(bias + begin, bias + end, 0.0f);
     return true;
   }
-  const MaskStrides& strides = view.maskStrides;
-  const int64_t index = batch * strides.batch + head * strides.head + row * strides.row +
-                        (tile + begin) * strides.column;
-  readMask(view, index, end - begin, bias + begin);
+  readMask(view, batch, head, row, {tile + begin, tile + end}, bias + begin);
   return true;
 }
 

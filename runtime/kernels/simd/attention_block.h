@@ -26,6 +26,14 @@ struct KeyRange {
   int64_t end = 0;
 };
 
+/// The keys that the causal frontier and the window leave to query row `row` of a batch row with
+/// `total` keys.
+KeyRange visibleKeys(const AttentionView& view, int64_t total, int64_t row);
+
+/// The mask's terms for `keys`: -inf for keys that it hides from query row `row` of `head`.
+void readMask(const AttentionView& view, int64_t batch, int64_t head, int64_t row, KeyRange keys,
+              float* out);
+
 /// A block of query rows of one batch row and key/value head. The rows times the heads of the
 /// group are its `queries`, numbered row by row: query = (row - firstRow) * group + head in group.
 struct AttentionBlock {
