@@ -293,12 +293,16 @@ namespace {
 constexpr int64_t kWantedUnits = 16;
 /// Keys below which a segment is not worth its merge.
 constexpr int64_t kLeastSegment = 512;
-/// Queries of a block that this kernel is for.
-constexpr int64_t kMostQueries = 32;
+/// Fewer query rows than this are for this kernel, however many heads share a key/value head: which
+/// kernel computes a step, and so its bits, must not depend on whether a model repeats its heads.
+constexpr int64_t kFewRows = 8;
+/// With more rows, fewer queries than this.
+constexpr int64_t kFewQueries = 32;
 
 bool takes(const AttentionView& view) {
   return !view.keyTransposed && view.kvHeads > 0 &&
-         (view.queryRows == 1 || view.queryRows * (view.queryHeads / view.kvHeads) <= kMostQueries);
+         (view.queryRows < kFewRows ||
+          view.queryRows * (view.queryHeads / view.kvHeads) < kFewQueries);
 }
 
 int64_t mostSegments(int64_t blocks) {
