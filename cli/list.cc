@@ -1,6 +1,7 @@
 // kvopt list: passes, rules, targets, operators, kernels, reasons.
 #include "cli/command.h"
 #include "passes/reason_docs.h"
+#include "runtime/kernels/simd/attention_kernel.h"
 
 #include <CLI/CLI.hpp>
 
@@ -36,9 +37,14 @@ std::vector<Row> rowsOf(const std::string& what, const Registries& registries) {
   if (what == "ops")
     for (const OpDef* definition : registries.ops.all())
       rows.push_back({definition->name.str(), fmt::format("since {}", definition->since)});
-  if (what == "kernels")
+  if (what == "kernels") {
     for (const Kernel* kernel : registries.kernels.all())
       rows.push_back({kernel->op.str(), kernelVersions(*kernel)});
+    // Behind all attention operators; of those that take a case, the first computes it.
+    for (const AttentionKernel& kernel : attentionKernels().all())
+      rows.push_back(
+          {fmt::format("attention/{}", kernel.name), fmt::format("{:<14} {}", "SIMD", kernel.use)});
+  }
   return rows;
 }
 

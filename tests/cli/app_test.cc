@@ -113,6 +113,14 @@ TEST(AppTest, ListKnowsEveryKind) {
   }
 }
 
+TEST(AppTest, KernelsOfAttentionAreListedByRank) {
+  std::string out = runProgram({"list", "kernels"}).out;
+  size_t decode = out.find("attention/decode"), tiled = out.find("attention/tiled");
+  EXPECT_LT(out.find("attention/prefill"), decode);
+  EXPECT_LT(decode, tiled);
+  EXPECT_NE(tiled, std::string::npos);
+}
+
 TEST(AppTest, ReasonsAreDocumented) {
   nlohmann::json json = runJson({"list", "reasons"});
   for (const nlohmann::json& reason : json["reasons"])

@@ -109,50 +109,52 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
       scores[q * kAttentionTileKeys + i] = out[q * kCount + i];
 }
 
-/// Q K^T of the queries and the keys of one tile.
+/// Q K^T of `Queries` queries from `query` on and the keys of one tile. Not inlined: a function of
+/// its own for every case compiles much faster.
+template <class Cache, int Queries, bool Ahead>
+HWY_NOINLINE void scoreQueries(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
+                               KeyRange range, int64_t query) {
+  constexpr int kCount = kKeys<Queries>;
+  const size_t stride = static_cast<size_t>(block.packedKeyWidth);
+  const float* packed = block.query + static_cast<size_t>(query) * stride;
+  float* scores = block.scores + query * kAttentionTileKeys - tile;
+  // Rounded down within the tile.
+  int64_t key = tile + (range.begin - tile) / kCount * kCount;
+  for (; key < range.end; key += kCount)
+    scoreBlock<Cache, Queries, Ahead>(keys, key, range.end, packed, stride, scores + key);
+}
+
+/// Calls body(Index<n>(), query) for blocks of n = 4, 2 or 1 queries.
+template <class Body> HWY_INLINE void forEachQueryBlock(int64_t queries, Body&& body) {
+  int64_t query = 0;
+  for (; query + 4 <= queries; query += 4)
+    body(Index<4>(), query);
+  if (query + 2 <= queries) {
+    body(Index<2>(), query);
+    query += 2;
+  }
+  if (query < queries)
+    body(Index<1>(), query);
+}
+
 template <class Cache>
 void scoreTile(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile, KeyRange range) {
-  constexpr int64_t kStep = 8;
-  const size_t stride = static_cast<size_t>(block.packedKeyWidth);
-  // Rounded down within the tile.
-  for (int64_t key = tile + (range.begin - tile) / kStep * kStep; key < range.end; key += kStep) {
-    const auto score = [&](auto queries, auto ahead, int64_t q) HWY_ATTR
-        __attribute__((always_inline)) {
-      constexpr int kQueries = decltype(queries)::value;
-      const float* query = block.query + static_cast<size_t>(q) * stride;
-      float* scores = block.scores + q * kAttentionTileKeys - tile;
-      for (int64_t at = key; at < HWY_MIN(key + kStep, range.end); at += kKeys<kQueries>)
-        scoreBlock<Cache, kQueries, decltype(ahead)::value != 0>(keys, at, range.end, query, stride,
-                                                                 scores + at);
-    };
+  forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
+    constexpr int kQueries = decltype(queries)::value;
     // The first block of queries asks for memory for all.
-    int64_t q = 0;
-    if (block.queries >= 4) {
-      score(Index<4>(), Index<1>(), 0);
-      for (q = 4; q + 4 <= block.queries; q += 4)
-        score(Index<4>(), Index<0>(), q);
-      if (q + 2 <= block.queries) {
-        score(Index<2>(), Index<0>(), q);
-        q += 2;
-      }
-      if (q < block.queries)
-        score(Index<1>(), Index<0>(), q);
-    } else if (block.queries >= 2) {
-      score(Index<2>(), Index<1>(), 0);
-      if (block.queries == 3)
-        score(Index<1>(), Index<0>(), 2);
-    } else {
-      score(Index<1>(), Index<1>(), 0);
-    }
-  }
+    if (query == 0)
+      scoreQueries<Cache, kQueries, true>(block, keys, tile, range, query);
+    else
+      scoreQueries<Cache, kQueries, false>(block, keys, tile, range, query);
+  });
 }
 
 /// Adds weights times V for `Queries` queries and `Vectors` vectors of columns from `column` on;
 /// with Tail, the last `tail` columns, right-aligned. With Ahead, asks for later rows.
 template <class Cache, int Queries, int Vectors, bool Ahead, bool Tail = false>
-HWY_INLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>& values,
-                                int64_t tile, KeyRange range, int64_t query, size_t column,
-                                size_t tail = 0) {
+HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>& values,
+                                  int64_t tile, KeyRange range, int64_t query, size_t column,
+                                  size_t tail = 0) {
   const F32Tag f32;
   const Cache cache;
   const size_t lanes = hn::Lanes(f32);
@@ -225,25 +227,13 @@ void accumulateQueries(const AttentionBlock& block, const Rows<Cache>& values, i
 template <class Cache>
 void accumulateTile(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
                     KeyRange range) {
-  // The first block of queries asks for memory for all.
-  int64_t query = 0;
-  if (block.queries >= 4) {
-    accumulateQueries<Cache, 4, true>(block, values, tile, range, 0);
-    for (query = 4; query + 4 <= block.queries; query += 4)
-      accumulateQueries<Cache, 4, false>(block, values, tile, range, query);
-    if (query + 2 <= block.queries) {
-      accumulateQueries<Cache, 2, false>(block, values, tile, range, query);
-      query += 2;
-    }
-    if (query < block.queries)
-      accumulateQueries<Cache, 1, false>(block, values, tile, range, query);
-  } else if (block.queries >= 2) {
-    accumulateQueries<Cache, 2, true>(block, values, tile, range, 0);
-    if (block.queries == 3)
-      accumulateQueries<Cache, 1, false>(block, values, tile, range, 2);
-  } else {
-    accumulateQueries<Cache, 1, true>(block, values, tile, range, 0);
-  }
+  forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
+    constexpr int kQueries = decltype(queries)::value;
+    if (query == 0)
+      accumulateQueries<Cache, kQueries, true>(block, values, tile, range, query);
+    else
+      accumulateQueries<Cache, kQueries, false>(block, values, tile, range, query);
+  });
 }
 
 template <class Cache> void attendKeys(const AttentionBlock& block, KeyRange range) {
