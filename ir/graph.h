@@ -78,6 +78,9 @@ public:
   /// The value of that name here or, with `enclosing`, in an enclosing graph; null if none.
   Value* findValue(llvm::StringRef name, bool enclosing = false) const;
 
+  /// How many values have names.
+  size_t valueCount() const { return valuesByName.size(); }
+
   /// The names given to the following must be new in this graph; ask freshName().
   Value& addInput(llvm::StringRef name, TensorType type);
   Value& addInitializer(llvm::StringRef name, TensorRef data);

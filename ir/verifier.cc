@@ -56,6 +56,7 @@ public:
 
 private:
   void seeEnclosing(const Graph& graph);
+  void reserve(const Graph& graph);
   llvm::Error declare(const Value& value, const Graph& graph);
   llvm::Error verifyGraph(const Graph& graph);
   llvm::Error verifyNode(const Node& node);
@@ -97,6 +98,12 @@ void Verifier::seeEnclosing(const Graph& graph) {
   }
 }
 
+/// Growing a table entry by entry would cost more than the checks.
+void Verifier::reserve(const Graph& graph) {
+  visible.reserve(static_cast<unsigned>(visible.size() + graph.valueCount()));
+  unclaimed.reserve(static_cast<unsigned>(unclaimed.size() + graph.valueCount()));
+}
+
 /// A value comes into existence at the point that verification has reached.
 llvm::Error Verifier::declare(const Value& value, const Graph& graph) {
   visible.insert(&value);
@@ -107,8 +114,6 @@ llvm::Error Verifier::declare(const Value& value, const Graph& graph) {
       return invalid("a value without a name is read");
     return llvm::Error::success();
   }
-  if (graph.findValue(value.name()) != &value)
-    return invalid("the name belongs to another value").value(value.name());
   for (const Node* holder = graph.parentNode(); holder; holder = holder->graph().parentNode()) {
     const Value* outer = holder->graph().findValue(value.name());
     if (outer && visible.count(outer))
@@ -124,6 +129,7 @@ llvm::Error Verifier::declare(const Value& value, const Graph& graph) {
 
 llvm::Error Verifier::verifyGraph(const Graph& graph) {
   verified.insert(&graph);
+  reserve(graph);
   for (const auto& input : graph.inputs())
     if (llvm::Error error = declare(*input, graph))
       return error;
