@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# The outside oracle: models that kvopt wrote, run by ONNX Runtime over recorded steps, through their
+# manifests alone, against what PyTorch computed. Prints the matrix model × target.
+#   tests/oracle/oracle.sh KVOPT [OPTION OF matrix.js …]
+# The models are those of models/ and of the folder KVOPT_CORPUS. Exits with 77 where ONNX Runtime
+# cannot be had, and says how many models were not run.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+kvopt=$(realpath "$1")
+shift
+
+folders=("$root/models")
+if [ -d "${KVOPT_CORPUS:-}" ]; then
+  folders+=("$KVOPT_CORPUS")
+else
+  echo "oracle: KVOPT_CORPUS names no folder; only the models of models/ are run" >&2
+fi
+
+skip() {
+  local count
+  count=$(find "${folders[@]}" -mindepth 2 -maxdepth 2 -name ref | wc -l)
+  echo "oracle SKIPPED, $count models not run: $*" >&2
+  exit 77
+}
+command -v node >/dev/null || skip "node is not installed"
+bash "$root/bench/peers/install.sh" >/dev/null || skip "ONNX Runtime cannot be installed"
+export NODE_PATH=$root/build/peers/node_modules
+
+work=$(mktemp -d)
+trap 'rm -r "$work"' EXIT
+model=$root/models/llama_gqa-ts14-eager
+"$kvopt" rewrite "$model/model.onnx" -o "$work/model.onnx" --to kvopt --verify off >/dev/null
+node "$here/selfcheck.js" "$work/model.onnx" "$work/model.kv.json" "$model/ref/b1"
+node "$here/matrix.js" "$kvopt" "${folders[@]}" "$@"
