@@ -262,9 +262,9 @@ private:
 
   llvm::Error compareCaches(StepComparison& compared) {
     for (size_t i = 0; i < pairs.size(); ++i) {
-      TensorView twin = exact ? exact->session.cacheView(i) : TensorView();
-      auto comparison = compare(a.cacheInfo(i).present, a.cacheView(i), b.cacheView(pairs[i]),
-                                exact ? &twin : nullptr);
+      TensorView twin = exact ? exact->session.exportedCacheView(i) : TensorView();
+      auto comparison = compare(a.cacheInfo(i).present, a.exportedCacheView(i),
+                                b.exportedCacheView(pairs[i]), exact ? &twin : nullptr);
       if (!comparison)
         return comparison.takeError();
       compared.caches.push_back(std::move(*comparison));

@@ -352,6 +352,24 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
   return llvm::Error::success();
 }
 
+TensorView Session::exportedCacheView(size_t index) const {
+  TensorView view = cacheView(index);
+  llvm::ArrayRef<int64_t> permutation = cacheInfo(index).permutation;
+  TensorView exported = view;
+  for (size_t axis = 0; axis < permutation.size(); ++axis) {
+    exported.shape[static_cast<size_t>(permutation[axis])] = view.shape[axis];
+    exported.strides[static_cast<size_t>(permutation[axis])] = view.strides[axis];
+  }
+  return exported;
+}
+
+unsigned Session::exportedSequenceAxis(size_t index) const {
+  const ManifestCache& cache = cacheInfo(index);
+  auto axis = static_cast<size_t>(cache.sequenceAxis);
+  return static_cast<unsigned>(cache.permutation.empty() ? cache.sequenceAxis
+                                                         : cache.permutation[axis]);
+}
+
 llvm::Error Session::makeRoom(int64_t tokens) {
   llvm::Expected<int64_t> room = roomFor(tokens);
   if (!room)

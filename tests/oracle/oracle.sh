@@ -32,4 +32,17 @@ trap 'rm -r "$work"' EXIT
 model=$root/models/llama_gqa-ts14-eager
 "$kvopt" rewrite "$model/model.onnx" -o "$work/model.onnx" --to kvopt --verify off >/dev/null
 node "$here/selfcheck.js" "$work/model.onnx" "$work/model.kv.json" "$model/ref/b1"
+
+# The example decodes what every target writes as kvopt decodes the original.
+tokens=$("$kvopt" run "$model/model.onnx" --tokens 1,2,3 --steps 8)
+for target in kvopt ort-gqa; do
+  "$kvopt" rewrite "$model/model.onnx" -o "$work/example.onnx" --to "$target" --verify off >/dev/null
+  made=$(node "$root/examples/decode.js" "$work/example.onnx" 1,2,3 8)
+  if [ "$made" != "$tokens" ]; then
+    echo "examples/decode.js makes $made of --to $target, kvopt run makes $tokens" >&2
+    exit 1
+  fi
+  echo "ok  examples/decode.js --to $target: $made"
+done
+
 node "$here/matrix.js" "$kvopt" "${folders[@]}" "$@"

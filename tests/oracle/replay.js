@@ -39,7 +39,7 @@ function visiblePositions(step) {
 /** The largest difference at positions that `isCompared`; both lie within `recorded`'s extents. */
 function compare(ours, recorded, isCompared) {
   const [mine, theirs] = [reader(ours), reader(recorded)];
-  const [myStrides, theirStrides] = [strides(ours.dims), strides(recorded.dims)];
+  const [myStrides, theirStrides] = [ours.strides ?? strides(ours.dims), strides(recorded.dims)];
   const offset = (index, steps) => index.reduce((sum, at, axis) => sum + at * steps[axis], 0);
   const result = {maxAbs: 0, compared: 0};
   forEachIndex(recorded.dims, (index) => {
@@ -51,6 +51,18 @@ function compare(ours, recorded, isCompared) {
     result.maxAbs = Math.max(result.maxAbs, Number.isNaN(difference) ? Infinity : difference);
   });
   return result;
+}
+
+/** A cache with its axes in the order of the model before it was rewritten, and the sequence's. */
+function exported(tensor, {permutation, sequence_axis: axis}) {
+  if (!permutation) return {view: tensor, axis};
+  const view = {type: tensor.type, data: tensor.data, dims: [], strides: []};
+  const own = strides(tensor.dims);
+  permutation.forEach((former, i) => {
+    view.dims[former] = tensor.dims[i];
+    view.strides[former] = own[i];
+  });
+  return {view, axis: permutation[axis]};
 }
 
 /** Whether every row from `length` on holds what it held before the first step. */
@@ -140,12 +152,13 @@ function check(decoder, step, before, outputs, tolerance) {
     if (cache.one_buffer && !isUntouched(ours, decoder.length, cache.sequence_axis))
       throw new Error(`${cache.past}: rows behind the valid ones were written`);
     if (!recorded) continue;
-    const isHere = ours.dims.length === recorded.dims.length && recorded.dims.every((extent, axis) =>
-      axis === cache.sequence_axis ? extent <= ours.dims[axis] : extent === ours.dims[axis]);
-    if (!isHere) throw new Error(`${cache.past} is [${ours.dims}], recorded is [${recorded.dims}]`);
+    const {view, axis} = exported(ours, cache);
+    const isHere = view.dims.length === recorded.dims.length && recorded.dims.every((extent, at) =>
+      at === axis ? extent <= view.dims[at] : extent === view.dims[at]);
+    if (!isHere) throw new Error(`${cache.past} is [${view.dims}], recorded is [${recorded.dims}]`);
     const perRow = recorded.dims[0] === decoder.batch;
-    note(cache.present, compare(ours, recorded, (index) =>
-      !perRow || visible.at(index[0], index[cache.sequence_axis])));
+    note(cache.present, compare(view, recorded, (index) =>
+      !perRow || visible.at(index[0], index[axis])));
   }
   for (const [name, ours] of Object.entries(outputs)) {
     const recorded = step.outputs[name];
@@ -173,7 +186,7 @@ async function replay(model, manifest, tolerance, folder) {
     const total = steps.reduce((sum, step) => sum + step.tokens, 0);
     const ids = steps[0].inputs.input_ids ?? steps[0].inputs.decoder_input_ids;
     // A cache of static capacity has as many rows as the recorded one; others get some to spare.
-    const kept = manifest.caches.find((cache) => cache.policy === 'static');
+    const kept = manifest.caches.find((cache) => cache.kind !== 'cross' && cache.policy === 'static');
     const room = steps[0].inputs[kept?.past]?.dims[kept.sequence_axis] ?? total + 3;
     const decoder = await Decoder.open(model, manifest, {batch: ids.dims[0], room});
     for (const step of steps) {
