@@ -159,6 +159,14 @@ void printReport(const PassContext& passes, const Outcome& outcome) {
   printOut(out);
 }
 
+/// What a program must not do with the model; empty where it may do all.
+std::string chunkRemark(const Manifest& manifest) {
+  if (!manifest.chunkBatch)
+    return "";
+  return fmt::format("  steps   several tokens behind a past in a batch of at most {}\n",
+                     *manifest.chunkBatch);
+}
+
 /// A file that appears when `commit` is called.
 llvm::Expected<OutputFile> preparedFile(const std::string& path, const std::string& text) {
   auto file = OutputFile::create(path);
@@ -327,8 +335,9 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   }
   if (!options.dryRun && !context.common.json())
     printOut(fmt::format("  bind    past and present of each cache must be ONE buffer: see {}\n"
-                         "wrote {} and {}\n",
-                         manifestPathFor(options), options.output, manifestPathFor(options)));
+                         "{}wrote {} and {}\n",
+                         manifestPathFor(options), chunkRemark(*passes.manifest), options.output,
+                         manifestPathFor(options)));
   return ExitCode::Done;
 }
 

@@ -281,15 +281,23 @@ llvm::Expected<ManifestLength> readLength(const Json& json, size_t index) {
   return length;
 }
 
-llvm::Error readChunkBatch(const Json& json, Manifest& manifest) {
+/// What a manifest says only where a target is not as free as usual.
+llvm::Error readLimits(const Json& json, Manifest& manifest) {
   ObjectReader reader(json, "the manifest");
-  if (!reader.has("chunk_batch"))
-    return llvm::Error::success();
-  int64_t most = 0;
-  reader.read("chunk_batch", most);
-  if (most < 1)
-    reader.fail("'chunk_batch' is no positive integer");
-  manifest.chunkBatch = most;
+  if (reader.has("chunk_batch")) {
+    int64_t most = 0;
+    reader.read("chunk_batch", most);
+    if (most < 1)
+      reader.fail("'chunk_batch' is no positive integer");
+    manifest.chunkBatch = most;
+  }
+  if (reader.has("hidden_rows")) {
+    std::string word;
+    reader.read("hidden_rows", word);
+    if (word != "undefined")
+      reader.fail("'hidden_rows' is not 'undefined'");
+    manifest.hiddenRowsUndefined = true;
+  }
   return reader.takeError();
 }
 
@@ -340,6 +348,8 @@ std::string Manifest::json() const {
     root["lengths"].push_back(lengthJson(length));
   if (chunkBatch)
     root["chunk_batch"] = *chunkBatch;
+  if (hiddenRowsUndefined)
+    root["hidden_rows"] = "undefined";
   // Names that are no UTF-8 cannot stand in JSON; the default would be to throw.
   return root.dump(2, ' ', false, Json::error_handler_t::replace);
 }
@@ -363,7 +373,7 @@ llvm::Expected<Manifest> parseManifest(llvm::StringRef json) {
     return error;
   if (llvm::Error error = readCapacity(*capacity, manifest))
     return error;
-  if (llvm::Error error = readChunkBatch(root, manifest))
+  if (llvm::Error error = readLimits(root, manifest))
     return error;
   for (const Json& entry : *caches) {
     auto cache = readCache(entry, manifest.caches.size(), manifest.contract);

@@ -84,6 +84,9 @@ struct Manifest {
   /// In the largest batch whose steps may add several tokens to a past; larger ones add them one by
   /// one. nullopt: in any.
   std::optional<int64_t> chunkBatch;
+  /// Rows of tokens that are hidden from themselves and all before them, which is padding, need not
+  /// come out as they did before the rewrite.
+  bool hiddenRowsUndefined = false;
 
   /// Exactly the JSON object that docs describe as kvopt/manifest/1, two-space indented.
   std::string json() const;

@@ -25,6 +25,11 @@ Manifest withoutReadOnlyCaches(Manifest manifest) {
   return manifest;
 }
 
+/// What an axis was before the rewrite.
+unsigned exportedAxis(const ManifestCache& cache, unsigned axis) {
+  return cache.permutation.empty() ? axis : static_cast<unsigned>(cache.permutation[axis]);
+}
+
 template <class T> void fillWith(const TensorView& view, int64_t value) {
   std::fill_n(view.as<T>(), view.elementCount(), static_cast<T>(value));
 }
@@ -364,10 +369,14 @@ TensorView Session::exportedCacheView(size_t index) const {
 }
 
 unsigned Session::exportedSequenceAxis(size_t index) const {
-  const ManifestCache& cache = cacheInfo(index);
-  auto axis = static_cast<size_t>(cache.sequenceAxis);
-  return static_cast<unsigned>(cache.permutation.empty() ? cache.sequenceAxis
-                                                         : cache.permutation[axis]);
+  return exportedAxis(cacheInfo(index), static_cast<unsigned>(cacheInfo(index).sequenceAxis));
+}
+
+std::optional<unsigned> Session::exportedBatchAxis(size_t index) const {
+  const CacheGeometry& geometry = caches.geometry(index);
+  if (!geometry.batchAxis || geometry.slicesPerRow != 1)
+    return std::nullopt;
+  return exportedAxis(cacheInfo(index), *geometry.batchAxis);
 }
 
 llvm::Error Session::makeRoom(int64_t tokens) {

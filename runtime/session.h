@@ -137,6 +137,8 @@ public:
   /// the sequence's.
   TensorView exportedCacheView(size_t index) const;
   unsigned exportedSequenceAxis(size_t index) const;
+  /// The axis with one entry a batch row, in the same order; nullopt where there is none.
+  std::optional<unsigned> exportedBatchAxis(size_t index) const;
   /// The whole memory of a cache.
   TensorView cacheBuffer(size_t index) const { return caches.buffer(index); }
 

@@ -91,6 +91,8 @@ llvm::Expected<Manifest> GqaLowering::run(llvm::ArrayRef<AttentionSite*> sites) 
   manifest = std::move(*inPlace);
   manifest.target = "ort-gqa";
   manifest.chunkBatch = 1;
+  manifest.hiddenRowsUndefined =
+      llvm::any_of(sites, [&](const AttentionSite* site) { return given[site].mask; });
   model.opsets.try_emplace(contribDomain, 1);
   findLengths(sites);
   for (AttentionSite* site : sites)

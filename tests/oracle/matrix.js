@@ -1,5 +1,5 @@
-// The matrix model × target: what `kvopt rewrite` writes, run in ONNX Runtime over the recorded
-// steps of every model that has any.
+// The matrix model × target: what `kvopt rewrite` writes, run in ONNX Runtime and in kvopt's own
+// runtime over the recorded steps of every model that has any.
 //
 //   node matrix.js KVOPT FOLDER… [--targets a,b] [--models substring]
 //
@@ -79,6 +79,16 @@ function replay(model, tolerance, cases) {
   return {verdict: 'equal', cases: results.length, maxAbs: Math.max(...results.map((result) => result.maxAbs))};
 }
 
+/** The same steps in kvopt's runtime: null where it agrees. */
+function replayInKvopt(kvopt, model, cases) {
+  for (const folder of cases) {
+    const run = spawnSync(kvopt, ['verify', model, '--reference', folder], {encoding: 'utf8'});
+    if (run.status !== 0)
+      return {verdict: 'FAILED', reason: `kvopt, ${path.basename(folder)}: ${(run.stderr || run.stdout).trim()}`};
+  }
+  return null;
+}
+
 function targetsOf(kvopt) {
   const listed = jsonOf(spawnSync(kvopt, ['list', 'targets', '--format', 'json'], {encoding: 'utf8'}).stdout);
   return (listed?.targets ?? []).map((entry) => entry.name);
@@ -110,7 +120,7 @@ function main() {
     const cells = targets.map((target) => {
       const output = path.join(work, `${name}.${target.replace(/\W/g, '_')}.onnx`);
       return rewrite(kvopt, path.join(source, 'model.onnx'), target, output) ??
-        replay(output, toleranceOf(facts), cases);
+        replayInKvopt(kvopt, output, cases) ?? replay(output, toleranceOf(facts), cases);
     });
     rows.push({model: name, cells});
   }
