@@ -36,9 +36,9 @@ function factsOf(folder) {
   return (fs.existsSync(file) && jsonOf(fs.readFileSync(file))) || {};
 }
 
-/** 1e-4, where anything is computed in 16 bits 2e-2. */
+/** 1e-4; 2e-2 for each side of the comparison that rounds to 16 bits. */
 function toleranceOf(facts) {
-  return /16/.test(facts.dtype ?? '') ? 2e-2 : 1e-4;
+  return /16/.test(facts.dtype ?? '') ? 2e-2 * (facts.roundings ?? 1) : 1e-4;
 }
 
 /** Recorded outputs are another computation's where the status says so. */

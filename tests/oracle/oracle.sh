@@ -2,7 +2,8 @@
 # The outside oracle: models that kvopt wrote, run by ONNX Runtime over recorded steps, through their
 # manifests alone, against what PyTorch computed. Prints the matrix model × target.
 #   tests/oracle/oracle.sh KVOPT [OPTION OF matrix.js …]
-# The models are those of models/ and of the folder KVOPT_CORPUS. Exits with 77 where ONNX Runtime
+# The models are those of models/ and of the folder KVOPT_CORPUS, and some that are made here, whose
+# steps kvopt's runtime records of the original. Exits with 77 where ONNX Runtime
 # cannot be had, and says how many models were not run.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -45,4 +46,29 @@ for target in kvopt ort-gqa; do
   echo "ok  examples/decode.js --to $target: $made"
 done
 
-node "$here/matrix.js" "$kvopt" "${folders[@]}" "$@"
+# record NAME DTYPE: what kvopt computes with $work/made/NAME/model.onnx, rounding as its type does
+record() {
+  mkdir -p "$work/made/$1/ref"
+  "$kvopt" run "$work/made/$1/model.onnx" --tokens 5,6,7,8,9 --steps 9 \
+    --dump "$work/made/$1/ref/recorded" >/dev/null
+  echo "{\"dtype\": \"$2\", \"roundings\": 2}" >"$work/made/$1/model.json"
+}
+for text in "$here"/models/*.onnxtxt; do
+  name=$(basename "$text" .onnxtxt)
+  mkdir -p "$work/made/$name"
+  "$kvopt" opt "$text" --pipeline infer-shapes -o "$work/made/$name/model.onnx"
+  record "$name" float32
+done
+for kind in llama window packed-qkv encoder-decoder; do
+  for dtype in float32 float16; do
+    name=$kind-$dtype
+    options=()
+    [ "$kind" = window ] && options=(--window 5)
+    mkdir -p "$work/made/$name"
+    "$kvopt" gen "$kind" --dtype "$dtype" --vocab 200 "${options[@]}" \
+      -o "$work/made/$name/model.onnx" >/dev/null
+    record "$name" "$dtype"
+  done
+done
+
+node "$here/matrix.js" "$kvopt" "${folders[@]}" "$work/made" "$@"
