@@ -95,6 +95,11 @@ OpDefBuilder& OpDefBuilder::inPlace(unsigned result, unsigned operand) {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::reuse(unsigned result, unsigned operand) {
+  definition.aliases.push_back({result, operand, Alias::Kind::Reuse});
+  return *this;
+}
+
 OpDef& OpRegistry::add(OpName name, int64_t since) {
   names.push_back(name.domain().str());
   llvm::StringRef domain = names.back();

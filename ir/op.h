@@ -41,6 +41,9 @@ struct Alias {
     View,
     /// The operator overwrites the operand. Nothing may read the operand afterwards.
     InPlace,
+    /// The operator may overwrite the operand where nobody reads it afterwards and the result is of
+    /// the same extents; it can do without.
+    Reuse,
   };
   unsigned result = 0;
   unsigned operand = 0;
@@ -87,6 +90,7 @@ public:
   OpDefBuilder& shape(ShapeRule rule);
   OpDefBuilder& view(unsigned result = 0, unsigned operand = 0);
   OpDefBuilder& inPlace(unsigned result, unsigned operand);
+  OpDefBuilder& reuse(unsigned result, unsigned operand);
 
 private:
   OpDef& definition;

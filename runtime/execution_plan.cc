@@ -311,7 +311,7 @@ void PlanBuilder::groupResults(int64_t index) {
   // Decided before any result joins a group.
   if (definition)
     for (const Alias& alias : definition->aliases)
-      if (alias.kind == Alias::Kind::InPlace && alias.operand < step.operands.size() &&
+      if (alias.kind != Alias::Kind::View && alias.operand < step.operands.size() &&
           step.operands[alias.operand] != none)
         step.overwritable[alias.operand] = isOverwritable(index, step.operands, alias.operand);
   for (unsigned result = 0; result < step.results.size(); ++result) {
@@ -327,7 +327,9 @@ void PlanBuilder::groupResults(int64_t index) {
         continue;
       unsigned group = plan.slots[step.operands[alias.operand]].group;
       bool isExternal = isForeign(group);
-      if (alias.kind == Alias::Kind::View || (step.overwritable[alias.operand] && !isExternal))
+      if (alias.kind == Alias::Kind::Reuse)
+        kind = Group::Kind::OnDemand; // its extents are the kernel's to say
+      else if (alias.kind == Alias::Kind::View || (step.overwritable[alias.operand] && !isExternal))
         joined = group;
       else if (isExternal)
         kind = Group::Kind::OnDemand;

@@ -42,9 +42,9 @@ public:
   /// The result is operand `operand`'s storage under `shape` (an Alias::View of the operator).
   virtual llvm::Error outputView(unsigned result, unsigned operand,
                                  llvm::ArrayRef<int64_t> shape) = 0;
-  /// For an Alias::InPlace result: storage that holds the operand's contents. It is the operand's
-  /// own storage when that may be overwritten, and a copy when it may not (a constant, memory the
-  /// caller did not offer). The copy is counted in the executor's statistics.
+  /// For an Alias::InPlace or Alias::Reuse result: storage that holds the operand's contents. It is
+  /// the operand's own storage when that may be overwritten, and a copy when it may not (a
+  /// constant, memory the caller did not offer). The copy is counted in the executor's statistics.
   virtual llvm::Expected<TensorView> outputInPlace(unsigned result, unsigned operand) = 0;
 
   /// Uninitialised memory for the duration of this call, aligned to 64 bytes.
