@@ -3,10 +3,41 @@
 
 #include "passes/lowering/cache_rows.h"
 
+#include <cmath>
 #include <limits>
 
 namespace kvopt {
 namespace {
+
+/// A mask that is 0 or one other number: Where(condition, 0, hidden), or the other way round.
+struct FilledMask {
+  Value* condition = nullptr;
+  bool hidesWhereTrue = false;
+  double hidden = 0;
+};
+
+/// Only numbers beside which every score vanishes, so that rows that see no key average over all.
+constexpr double vanishing = -1e31;
+
+std::optional<FilledMask> readFill(const Value& mask) {
+  const Node* where = mask.producer();
+  if (!where || !where->is("Where"))
+    return std::nullopt;
+  std::optional<double> values[2];
+  for (unsigned i : {0u, 1u})
+    if (const TensorData* data = where->operand(i + 1)->constant())
+      values[i] = scalarValue(*data);
+  for (unsigned i : {0u, 1u})
+    if (values[i] == 0.0 && values[1 - i] && *values[1 - i] <= vanishing)
+      return FilledMask{where->operand(0), i == 1, *values[1 - i]};
+  return std::nullopt;
+}
+
+/// A mask of more bits than the query has cannot be its operand as it is.
+bool isTooWide(const Value& mask, const Value& query) {
+  return mask.type().elementType() == ElementType::Float &&
+         query.type().elementType() != ElementType::Float;
+}
 
 class Writer {
 public:
@@ -47,8 +78,10 @@ private:
 
   Value& query() {
     Value* value = attention.query;
+    const ElementType element = value->type().elementType();
+    if (seesAKey)
+      value = &build.node("Where", {*seesAKey, *value, floatScalar(element, 0)}, {}, "query");
     if (isScaledBefore()) {
-      const ElementType element = value->type().elementType();
       value = &build.node("Mul", {*value, floatScalar(element, attention.scale)}, {}, "scaled");
     }
     if (attention.heads == 0)
@@ -101,7 +134,9 @@ private:
   /// what else they take.
   Value& completeMask() {
     Value* mask = attention.mask;
-    if (mask->type().elementType() != ElementType::Bool)
+    if (isTooWide(*mask, rows()))
+      mask = &booleanMask(*readFill(*mask));
+    else if (mask->type().elementType() != ElementType::Bool)
       mask = &build.castTo(*mask, rows().type().elementType());
     while (mask->type().rank() < 4)
       mask = &build.unsqueeze(*mask, 0);
@@ -115,6 +150,18 @@ private:
     if (attention.maskColumns.isKnownEqual(keys()))
       return *mask;
     return build.paddedMask(*mask, keyTotal());
+  }
+
+  /// A filled mask as a boolean one. A row that hides every key with a finite number averages over
+  /// all of them: it sees all keys, and its query is made 0.
+  Value& booleanMask(const FilledMask& fill) {
+    Value* visible = fill.hidesWhereTrue ? &build.node("Not", {*fill.condition}) : fill.condition;
+    if (std::isinf(fill.hidden))
+      return *visible;
+    Value& counted = build.castTo(*visible, ElementType::Int32);
+    Value& most = build.node("ReduceMax", {counted, ints({-1})}, {}, "sees_a_key");
+    seesAKey = &build.castTo(most, ElementType::Bool);
+    return build.node("Or", {*visible, build.node("Not", {*seesAKey})}, {}, "mask");
   }
 
   Value& both(Value* first, Value& second) {
@@ -146,6 +193,8 @@ private:
   const OnnxAttention& attention;
   Rewriter& rewriter;
   AttentionBuilder build;
+  /// bool, of four axes with the query's: rows whose query stays; null: all.
+  Value* seesAKey = nullptr;
 };
 
 } // namespace
@@ -180,9 +229,10 @@ std::optional<MatchFailure> onnxAttentionObstacle(const Node& sdpa) {
   const ElementType added = mask->type().elementType();
   const bool isWidened = element == ElementType::Float &&
                          (added == ElementType::Float16 || added == ElementType::BFloat16);
-  if (added != ElementType::Bool && added != element && !isWidened)
+  const bool isFilled = isTooWide(*mask, *sdpa.operand(0)) && readFill(*mask);
+  if (added != ElementType::Bool && added != element && !isWidened && !isFilled)
     return refuse(ReasonCode::DtypeMix, "a mask of the query's element type, or boolean",
-                  onnxName(added).str(), "");
+                  onnxName(added).str(), "--to kvopt adds wider masks");
   return std::nullopt;
 }
 
