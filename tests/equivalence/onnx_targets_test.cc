@@ -39,7 +39,8 @@ TEST_P(OnnxTargetTest, WritesOnnxOperatorsOnly) {
 TEST_P(OnnxTargetTest, KeepsTheIrVersion) {
   const DrivenModel exported = asExported(path(), registries);
   for (const char* target : {"onnx24", "onnx23"})
-    EXPECT_EQ(rewritten(path(), registries, "", target).model->irVersion, exported.model->irVersion);
+    EXPECT_EQ(rewritten(path(), registries, "", target).model->irVersion,
+              exported.model->irVersion);
 }
 
 TEST_P(OnnxTargetTest, IsWrittenAlikeEveryTime) {
@@ -99,9 +100,19 @@ TEST_F(OnnxTargetCorpusTest, EveryRecordedCaseAgreesOrTheModelIsRefused) {
     paths.push_back(corpusFolder() + "/" + model + "/model.onnx");
   const std::vector<ModelForm> forms = {ModelForm::Shared, ModelForm::Stateful};
   Registries registries;
+  // GroupQueryAttention puts new rows behind each batch row's own.
+  const char* lengths = "target-lacks-feature";
   const std::map<std::string, std::map<std::string, std::string>> refused = {
-      {"onnx24", {}},
-      {"onnx23", {}},
+      {"onnx24", {{"c_tri_gather-ts14-custom", "mask-fill-inexact"}}},
+      {"onnx23",
+       {{"c_tri_gather-ts14-custom", "mask-fill-inexact"},
+        {"gemma2-genai-fp32-cpu", lengths},
+        {"llama_gqa-genai-fp32-cpu", lengths},
+        {"llama_gqa-genai-int4-cpu", lengths},
+        {"mistral_sw-genai-fp32-cpu", lengths},
+        {"mistral_sw-genai-fp32-cpu-windowedkvcache", lengths},
+        {"phi3_g-genai-fp32-cpu", lengths},
+        {"qwen2-genai-fp32-cpu", lengths}}},
   };
   for (const auto& [target, reasons] : refused) {
     SCOPED_TRACE(target);
@@ -111,12 +122,13 @@ TEST_F(OnnxTargetCorpusTest, EveryRecordedCaseAgreesOrTheModelIsRefused) {
     EXPECT_TRUE(table->equal()) << referenceTableText(*table, forms);
     for (const ReferenceRow& row : table->rows)
       for (const ReferenceResult& result : row.results) {
+        SCOPED_TRACE(row.model + ": " + result.reason);
         const auto expected = reasons.find(row.model);
-        if (expected == reasons.end())
-          EXPECT_EQ(result.verdict, ReferenceVerdict::Equal) << row.model << ": " << result.reason;
-        else
-          EXPECT_NE(result.reason.find(expected->second), std::string::npos)
-              << row.model << ": " << result.reason;
+        const bool isRefused = expected != reasons.end();
+        EXPECT_EQ(result.verdict, isRefused ? ReferenceVerdict::Refused : ReferenceVerdict::Equal);
+        if (isRefused) {
+          EXPECT_NE(result.reason.find(expected->second), std::string::npos);
+        }
       }
   }
 }

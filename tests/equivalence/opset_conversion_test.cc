@@ -33,7 +33,6 @@ const SpelledCase adapted[] = {
     {"OneBound", "o = Clip <min = 0.125> (q)", "", 7},
     {"Padding", "o = Pad <pads = [0, 1, 0, 0, 0, 0, 2, 3], value = 0.5> (q)", "", 9},
     {"Largest", "o, i = TopK <axis = 3, k = 5> (q)", "", 9},
-    {"Inference", "d = Dropout <ratio = 0.25> (q) o = Neg (d)", "", 9},
 };
 
 INSTANTIATE_TEST_SUITE_P(Adapters, OpsetAdapterTest, testing::ValuesIn(adapted),
