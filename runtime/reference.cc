@@ -3,6 +3,7 @@
 
 #include "ir/diagnostic.h"
 #include "ir/onnx_import.h"
+#include "runtime/dequantized_cache.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -177,8 +178,17 @@ public:
         return expected.takeError();
       if (std::optional<size_t> cache = cacheOf(name)) {
         auto axis = static_cast<unsigned>(session.cacheInfo(*cache).sequenceAxis);
-        auto compared = compareVisible(name, session.cacheView(*cache), expected->view, axis, 0,
-                                       visible, tolerance);
+        // Recordings are of what a model computes, not of codes.
+        Tensor numbers;
+        if (std::optional<size_t> scales = scalesOf(session, *cache)) {
+          auto dequantized = dequantizedCache(session, *cache, *scales, expected->view.element);
+          if (!dequantized)
+            return dequantized.takeError();
+          numbers = std::move(*dequantized);
+        }
+        auto compared =
+            compareVisible(name, numbers.owner ? numbers.view : session.cacheView(*cache),
+                           expected->view, axis, 0, visible, tolerance);
         if (!compared)
           return compared.takeError();
         result.caches.push_back(std::move(*compared));

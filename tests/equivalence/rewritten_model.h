@@ -54,13 +54,13 @@ inline DrivenModel raised(const std::string& path, const Registries& registries)
 
 /// `options` are those of the pass `lower`, as `layers=0`.
 inline DrivenModel rewritten(const std::string& path, const Registries& registries,
-                             const std::string& options = "") {
+                             const std::string& options = "", const std::string& target = "kvopt") {
   DrivenModel driven;
   driven.model = valueOrThrow(importModel(path, registries.ops));
   PassContext context(registries.rules, registries.targets);
   PassManager manager(registries.passes, {});
-  successOrThrow(manager.addPipeline(std::string(recoveryPipeline) + ",lower{to=kvopt " + options +
-                                     "},eliminate-dead-nodes"));
+  successOrThrow(manager.addPipeline(std::string(recoveryPipeline) + ",lower{to=" + target + " " +
+                                     options + "},eliminate-dead-nodes"));
   successOrThrow(manager.run(*driven.model, context));
   if (!context.manifest)
     throw std::runtime_error("nothing was lowered");

@@ -72,7 +72,8 @@ inline void packQueries(const AttentionBlock& block) {
 }
 
 /// Turns one query's dot products of a tile into weights exp(s - maximum), and moves its maximum,
-/// sum and correction on. `bias` is null when all keys are visible and unmasked.
+/// sum and correction on. `bias` is null when all keys are visible and unmasked. Of quantized
+/// caches the products are those of codes, and the weights become factors of codes.
 inline void softmaxTile(const AttentionBlock& block, int64_t query, const float* bias) {
   const F32Tag f32;
   const size_t lanes = hn::Lanes(f32);
@@ -86,7 +87,10 @@ inline void softmaxTile(const AttentionBlock& block, int64_t query, const float*
 
   auto largest = lowest;
   for (size_t j = 0; j < kAttentionTileKeys; j += lanes) {
-    auto s = hn::Mul(hn::LoadU(f32, scores + j), scale);
+    auto s = hn::LoadU(f32, scores + j);
+    if (block.keyScales)
+      s = hn::Mul(s, hn::LoadU(f32, block.keyScales + j));
+    s = hn::Mul(s, scale);
     if (view.softcap != 0)
       s = hn::Mul(softcap, tanh(hn::Div(s, softcap)));
     const auto term = bias ? hn::LoadU(f32, bias + j) : hn::Zero(f32);
@@ -102,8 +106,9 @@ inline void softmaxTile(const AttentionBlock& block, int64_t query, const float*
   auto sum = hn::Zero(f32);
   for (size_t j = 0; j < kAttentionTileKeys; j += lanes) {
     const auto weight = exp(hn::Sub(hn::LoadU(f32, scores + j), shift));
-    hn::StoreU(weight, f32, scores + j);
     sum = hn::Add(sum, weight);
+    hn::StoreU(block.valueScales ? hn::Mul(weight, hn::LoadU(f32, block.valueScales + j)) : weight,
+               f32, scores + j);
   }
   const float correction = hn::GetLane(exp(hn::Set(f32, before - maximum)));
   block.maximum[query] = maximum;
@@ -114,6 +119,8 @@ inline void softmaxTile(const AttentionBlock& block, int64_t query, const float*
 inline void softmaxTile(const AttentionBlock& block, int64_t tile) {
   const bool perHead = block.view.maskKind != MaskKind::none && block.view.maskStrides.head != 0;
   bool biased = false;
+  if (block.view.isQuantized())
+    block.fillScales(tile);
   for (int64_t query = 0; query < block.queries; ++query) {
     const int64_t headInGroup = query % block.group;
     if (headInGroup == 0 || perHead)

@@ -1,0 +1,15 @@
+// What sites kvopt's in-place operators can take.
+#pragma once
+
+#include "passes/target.h"
+
+namespace kvopt {
+
+/// nullopt if KvoptLowering can write the site, otherwise why not.
+std::optional<MatchFailure> supportsKvoptForm(const AttentionSite& site, const Model& model);
+
+/// Fails where sites that are supported each cannot be lowered together: branches that share a
+/// cache, forms that need different function bodies.
+llvm::Error checkKvoptSites(llvm::ArrayRef<AttentionSite*> sites);
+
+} // namespace kvopt
