@@ -181,7 +181,7 @@ TEST_F(CorpusTest, QuantizedCachesEqualTheExportedModelsButForRounding) {
       std::cout << name << ": " << error.what() << '\n';
     }
   }
-  EXPECT_GE(verifiedModels, 60u);
+  EXPECT_GE(verifiedModels, 53u);
 }
 
 } // namespace

@@ -112,7 +112,7 @@ TEST(QuantizeRow, ErrorIsHalfAScale) {
       const Quantized result = quantized(row.data(), FloatStorage::f32, row.size());
       for (size_t d = 0; d < row.size(); ++d) {
         const double error =
-            std::abs(double{row[d]} - double{result.scale} * double{result.codes[d]});
+            std::abs(double{row[d]} - double{result.scale} * static_cast<double>(result.codes[d]));
         // The quotient is rounded once: at most 127 * 2^-24 of a scale beyond the half.
         ASSERT_LE(error, double{result.scale} * (0.5 + 127 * 0x1p-24));
       }
