@@ -5,6 +5,7 @@
 // Min and Max from 8, Mod from 10. Later versions add element types only.
 #include "runtime/broadcast.h"
 #include "runtime/element_dispatch.h"
+#include "runtime/narrow_floats.h"
 
 #include <cmath>
 
@@ -25,8 +26,11 @@ template <class List, class F> llvm::Error combine(KernelContext& context, List 
     llvm::Expected<TensorView> c = context.output(0, a.element, *shape);
     if (!c)
       return c.takeError();
-    broadcastLoop<T, T, T>(*shape, a, b, c->as<T>(),
-                           [&](T x, T y) { return store<T>(f(load(x), load(y))); });
+    if constexpr (isNarrowFloat<T>)
+      broadcastNarrow<T>(*shape, a, b, c->as<T>(), f);
+    else
+      broadcastLoop<T, T, T>(*shape, a, b, c->as<T>(),
+                             [&](T x, T y) { return store<T>(f(load(x), load(y))); });
     return llvm::Error::success();
   });
 }

@@ -3,6 +3,7 @@
 // Versions: Softplus in every opset; Neg, Abs, Sqrt, Reciprocal, Exp, Log, Tanh, Sigmoid, Relu,
 // Floor and Ceil from 6, Sin and Cos from 7, Erf and Sign from 9, Round from 11, Gelu from 20.
 #include "runtime/element_dispatch.h"
+#include "runtime/narrow_floats.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,9 +24,12 @@ template <class List, class F> llvm::Error map(KernelContext& context, List type
     const int64_t count = x.elementCount();
     constexpr int64_t block = 8192;
     context.parallelFor(count / block + (count % block != 0), [&](int64_t index) {
-      const int64_t end = std::min(count, (index + 1) * block);
-      for (int64_t i = index * block; i < end; ++i)
-        out[i] = store<T>(f(load(in[i])));
+      const int64_t begin = index * block, end = std::min(count, begin + block);
+      if constexpr (isNarrowFloat<T>)
+        mapNarrow(in + begin, out + begin, end - begin, f);
+      else
+        for (int64_t i = begin; i < end; ++i)
+          out[i] = store<T>(f(load(in[i])));
     });
     return llvm::Error::success();
   });

@@ -1,5 +1,5 @@
-// Few rows times [inner,columns] weights: groups of rows of W are streamed together into a tile of
-// sums that stays in the first-level cache.
+// Few rows times [inner,columns] weights: four rows of W, each a quarter of a block away from the
+// next, are streamed together into a tile of sums that stays in the first-level cache.
 #include "runtime/linear/float_product.h"
 
 #include <cassert>
@@ -19,22 +19,23 @@ HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 namespace {
 
-/// Rows of W that are read side by side.
-constexpr size_t kGroupRows = 8;
+/// Rows of W that are read side by side. Each is loaded by instructions of its own and followed by
+/// its neighbour in memory, so that a processor sees as many sequential reads.
+constexpr size_t kStreams = 4;
 /// Rows of W whose products are summed before they are added to the result.
 constexpr size_t kBlockRows = sumBlock;
-/// Sums of a tile: 16 KiB.
-constexpr size_t kTileFloats = 4096;
+/// Sums of a tile: 32 KiB.
+constexpr size_t kTileFloats = 8192;
 
-/// A group of rows of W, the columns of one tile.
+/// Rows of W that are read side by side, the columns of one tile.
 template <class Storage> struct Group {
-  const typename Storage::Element* weights;
-  size_t stride;
-  size_t rows;
-  size_t width;    ///< columns of the tile
+  const typename Storage::Element* weights; ///< the first row
+  size_t apart;                             ///< elements from a row to the next one of the group
+  size_t width;                             ///< columns of the tile
   size_t readable; ///< elements before each row of `weights` that may be read
-  size_t next;     ///< distance from these rows to those to prefetch; 0: none
+  size_t next;     ///< elements from these rows to those to prefetch; 0: none
   const float* a;  ///< a[0,k] for the group's first k
+  size_t aApart;   ///< values of k from a row to the next one of the group
   size_t aStride;
   float* tile; ///< a partial last vector is right-aligned, as loadLast gives it
   size_t tileStride;
@@ -83,16 +84,47 @@ HWY_INLINE void addScaled(float factor, F32Vec v0, F32Vec v1, F32Vec v2, F32Vec 
   }
 }
 
-/// Adds the group's products to `Rows` rows of the tile from `m` on and `Vectors` vectors of
-/// columns from `column` on; with `Tail`, the last `tail` columns.
+/// Adds the products of one row of W, from `w` on, to the sums.
 template <class Storage, int Rows, int Vectors, bool Tail, bool Ahead>
-HWY_INLINE void addBlock(const Group<Storage>& g, size_t m, size_t column, size_t ahead,
-                         size_t tail = 0) {
-  static_assert(Rows == 1 || Rows == 2 || Rows == 4);
-  static_assert(Vectors == 1 || Vectors == 2 || Vectors == 4);
+HWY_INLINE void addStream(const typename Storage::Element* w, const float* a, size_t aStride,
+                          size_t ahead, size_t tail, size_t readable, F32Vec& a0, F32Vec& a1,
+                          F32Vec& a2, F32Vec& a3, F32Vec& b0, F32Vec& b1, F32Vec& b2, F32Vec& b3,
+                          F32Vec& c0, F32Vec& c1, F32Vec& c2, F32Vec& c3, F32Vec& d0, F32Vec& d1,
+                          F32Vec& d2, F32Vec& d3) {
   const F32Tag f32;
   const Storage storage;
   const size_t lanes = hn::Lanes(f32);
+  if constexpr (Ahead)
+    prefetch<Vectors * sizeof(*w)>(w + ahead);
+  auto v0 = hn::Zero(f32), v1 = v0, v2 = v0, v3 = v0;
+  if constexpr (Tail)
+    v0 = loadLast<Storage>(w + tail, tail, readable);
+  else
+    v0 = load(storage, w);
+  if constexpr (Vectors > 1)
+    v1 = load(storage, w + lanes);
+  if constexpr (Vectors > 2) {
+    v2 = load(storage, w + 2 * lanes);
+    v3 = load(storage, w + 3 * lanes);
+  }
+  addScaled<Vectors>(a[0], v0, v1, v2, v3, a0, a1, a2, a3);
+  if constexpr (Rows > 1)
+    addScaled<Vectors>(a[aStride], v0, v1, v2, v3, b0, b1, b2, b3);
+  if constexpr (Rows > 2) {
+    addScaled<Vectors>(a[2 * aStride], v0, v1, v2, v3, c0, c1, c2, c3);
+    addScaled<Vectors>(a[3 * aStride], v0, v1, v2, v3, d0, d1, d2, d3);
+  }
+}
+
+/// Adds the products of `Streams` rows of W to `Rows` rows of the tile from `m` on and `Vectors`
+/// vectors of columns from `column` on; with `Tail`, the last `tail` columns.
+template <class Storage, int Streams, int Rows, int Vectors, bool Tail, bool Ahead>
+HWY_INLINE void addBlock(const Group<Storage>& g, size_t m, size_t column, size_t ahead,
+                         size_t tail = 0) {
+  static_assert(Streams == 1 || Streams == 4);
+  static_assert(Rows == 1 || Rows == 2 || Rows == 4);
+  static_assert(Vectors == 1 || Vectors == 2 || Vectors == 4);
+  const F32Tag f32;
   const auto* w = g.weights + column;
   const float* a = g.a + m * g.aStride;
   float* t = g.tile + m * g.tileStride + column;
@@ -105,27 +137,16 @@ HWY_INLINE void addBlock(const Group<Storage>& g, size_t m, size_t column, size_
     loadSums<Vectors>(g.isFirst, t + 2 * g.tileStride, c0, c1, c2, c3);
     loadSums<Vectors>(g.isFirst, t + 3 * g.tileStride, d0, d1, d2, d3);
   }
-  for (size_t r = 0; r < g.rows; ++r, w += g.stride) {
-    if constexpr (Ahead)
-      prefetch<Vectors * sizeof(*w)>(w + ahead);
-    auto v0 = hn::Zero(f32), v1 = v0, v2 = v0, v3 = v0;
-    if constexpr (Tail)
-      v0 = loadLast<Storage>(w + tail, tail, g.readable + column + tail);
-    else
-      v0 = load(storage, w);
-    if constexpr (Vectors > 1)
-      v1 = load(storage, w + lanes);
-    if constexpr (Vectors > 2) {
-      v2 = load(storage, w + 2 * lanes);
-      v3 = load(storage, w + 3 * lanes);
-    }
-    addScaled<Vectors>(a[r], v0, v1, v2, v3, a0, a1, a2, a3);
-    if constexpr (Rows > 1)
-      addScaled<Vectors>(a[g.aStride + r], v0, v1, v2, v3, b0, b1, b2, b3);
-    if constexpr (Rows > 2) {
-      addScaled<Vectors>(a[2 * g.aStride + r], v0, v1, v2, v3, c0, c1, c2, c3);
-      addScaled<Vectors>(a[3 * g.aStride + r], v0, v1, v2, v3, d0, d1, d2, d3);
-    }
+  const auto add = [&](size_t stream) HWY_ATTR __attribute__((always_inline)) {
+    addStream<Storage, Rows, Vectors, Tail, Ahead>(
+        w + stream * g.apart, a + stream * g.aApart, g.aStride, ahead, tail,
+        g.readable + column + tail, a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3);
+  };
+  add(0);
+  if constexpr (Streams > 1) {
+    add(1);
+    add(2);
+    add(3);
   }
   storeSums<Vectors>(t, a0, a1, a2, a3);
   if constexpr (Rows > 1)
@@ -137,7 +158,8 @@ HWY_INLINE void addBlock(const Group<Storage>& g, size_t m, size_t column, size_
 }
 
 /// All columns of `Rows` rows of the tile.
-template <class Storage, int Rows, bool Ahead> void addRows(const Group<Storage>& g, size_t m) {
+template <class Storage, int Streams, int Rows, bool Ahead>
+void addRows(const Group<Storage>& g, size_t m) {
   constexpr int kVectors = Rows == 4 && !kManyRegisters ? 2 : 4;
   const size_t lanes = hn::Lanes(F32Tag());
   // What is prefetched lies a fixed distance ahead in the same rows, and at the end of the tile's
@@ -147,29 +169,32 @@ template <class Storage, int Rows, bool Ahead> void addRows(const Group<Storage>
   const size_t afterTurn = g.next == 0 ? 0 : g.next - turn;
   size_t column = 0;
   for (; column + kVectors * lanes <= turn; column += kVectors * lanes)
-    addBlock<Storage, Rows, kVectors, false, Ahead>(g, m, column, distance);
+    addBlock<Storage, Streams, Rows, kVectors, false, Ahead>(g, m, column, distance);
   for (; column + kVectors * lanes <= g.width; column += kVectors * lanes)
-    addBlock<Storage, Rows, kVectors, false, Ahead>(g, m, column, afterTurn);
+    addBlock<Storage, Streams, Rows, kVectors, false, Ahead>(g, m, column, afterTurn);
   for (; column + lanes <= g.width; column += lanes)
-    addBlock<Storage, Rows, 1, false, Ahead>(g, m, column, afterTurn);
+    addBlock<Storage, Streams, Rows, 1, false, Ahead>(g, m, column, afterTurn);
   if (column < g.width)
-    addBlock<Storage, Rows, 1, true, Ahead>(g, m, column, afterTurn, g.width - column);
+    addBlock<Storage, Streams, Rows, 1, true, Ahead>(g, m, column, afterTurn, g.width - column);
 }
 
-template <class Storage> void addGroup(const Group<Storage>& g, size_t rows) {
+template <class Storage, int Streams, bool Ahead>
+void addGroup(const Group<Storage>& g, size_t rows) {
   size_t m = 0;
-  if (rows >= 4)
-    addRows<Storage, 4, true>(g, 0), m = 4;
-  else if (rows >= 2)
-    addRows<Storage, 2, true>(g, 0), m = 2;
-  else
-    addRows<Storage, 1, true>(g, 0), m = 1;
+  if constexpr (Ahead) {
+    if (rows >= 4)
+      addRows<Storage, Streams, 4, true>(g, 0), m = 4;
+    else if (rows >= 2)
+      addRows<Storage, Streams, 2, true>(g, 0), m = 2;
+    else
+      addRows<Storage, Streams, 1, true>(g, 0), m = 1;
+  }
   for (; m + 4 <= rows; m += 4)
-    addRows<Storage, 4, false>(g, m);
+    addRows<Storage, Streams, 4, false>(g, m);
   for (; m + 2 <= rows; m += 2)
-    addRows<Storage, 2, false>(g, m);
+    addRows<Storage, Streams, 2, false>(g, m);
   if (m < rows)
-    addRows<Storage, 1, false>(g, m);
+    addRows<Storage, Streams, 1, false>(g, m);
 }
 
 /// Adds the tile to the result, or makes it the result.
@@ -198,25 +223,36 @@ void addTile(const float* tile, size_t tileStride, const FloatProduct& p, size_t
 template <class Storage>
 void multiplyTile(const FloatProduct& p, size_t begin, size_t width, size_t lanes) {
   HWY_ALIGN float tile[kTileFloats];
-  const size_t inner = static_cast<size_t>(p.inner);
+  const size_t inner = static_cast<size_t>(p.inner), rows = static_cast<size_t>(p.rows);
+  const size_t stride = static_cast<size_t>(p.weightStride);
   Group<Storage> group;
-  group.stride = static_cast<size_t>(p.weightStride);
   group.width = width;
   group.readable = begin;
   group.aStride = static_cast<size_t>(p.aStride);
   group.tile = tile;
   group.tileStride = (width + lanes - 1) / lanes * lanes;
   const auto* weights = static_cast<const typename Storage::Element*>(p.weights) + begin;
-  for (size_t k = 0; k < inner; k += kGroupRows) {
-    group.weights = weights + k * group.stride;
-    group.rows = HWY_MIN(kGroupRows, inner - k);
-    group.next = k + 2 * kGroupRows <= inner ? kGroupRows * group.stride : 0;
-    group.a = p.a + k;
-    group.isFirst = k % kBlockRows == 0;
-    addGroup(group, static_cast<size_t>(p.rows));
-    const size_t end = k + group.rows;
-    if (end % kBlockRows == 0 || end == inner)
-      addTile(tile, group.tileStride, p, begin, width, k < kBlockRows);
+  for (size_t block = 0; block < inner; block += kBlockRows) {
+    const size_t count = HWY_MIN(kBlockRows, inner - block);
+    const size_t each = count / kStreams;
+    group.apart = each * stride;
+    group.aApart = each;
+    for (size_t k = 0; k < each; ++k) {
+      group.weights = weights + (block + k) * stride;
+      group.a = p.a + block + k;
+      group.isFirst = k == 0;
+      // A stream goes on where the next block has it.
+      group.next = k + 1 < each ? stride : block + count < inner ? (count - each + 1) * stride : 0;
+      addGroup<Storage, kStreams, true>(group, rows);
+    }
+    for (size_t k = kStreams * each; k < count; ++k) {
+      group.weights = weights + (block + k) * stride;
+      group.a = p.a + block + k;
+      group.isFirst = k == 0;
+      group.next = 0;
+      addGroup<Storage, 1, false>(group, rows);
+    }
+    addTile(tile, group.tileStride, p, begin, width, block == 0);
   }
 }
 

@@ -32,9 +32,10 @@ inline constexpr int64_t sumBlock = 256;
 /// Columns [begin,end) of the product with W stored as [inner,columns], in one pass over these
 /// columns of W. Elements outside of them are not read.
 ///
-/// An element is sum_b p(b) with p(b) = sum_k a[m,k] W[k,n] over the b-th sumBlock of values of k,
-/// both sums from left to right in f32: its bits depend neither on the other rows nor on the
-/// other columns, and not on [begin,end).
+/// An element is sum_b p(b), from left to right in f32, with p(b) = sum_k a[m,k] W[k,n] over the
+/// b-th sumBlock of values of k. Of the c values of a block the first 4 * (c / 4) are taken as four
+/// quarters in turn: the first value of each, the second of each and so on. An element's bits
+/// depend neither on the other rows nor on the other columns, and not on [begin,end).
 void multiplyColumns(const FloatProduct& product, int64_t begin, int64_t end);
 
 /// The same with W stored as [columns,inner], in one pass over rows [begin,end) of W.

@@ -111,16 +111,12 @@ llvm::Error transposeActivations(KernelContext& context, LinearProduct& p, int64
   return llvm::Error::success();
 }
 
-/// Columns for each thread below which several threads share the columns of [inner,columns]
-/// weights: narrower strips of rows are read slower than whole rows.
-constexpr int64_t enoughColumns = 2048;
-
-/// Whether blocks of the inner extent are summed apart, and then added.
+/// Whether blocks of the inner extent are summed apart, and then added: threads that share the rows
+/// of [inner,columns] weights read whole rows, strips of them are read slower.
 bool isSplitByInner(const KernelContext& context, const LinearProduct& p,
                     const MatrixBatch& batch) {
   return p.rows == 1 && batch.count() == 1 && !p.blocks && !p.transposeWeights &&
          context.threads() > 1 && p.inner >= 2 * sumBlock &&
-         p.columns < enoughColumns * context.threads() &&
          p.inner * p.columns * bytesPerElement(p.storage) >= 2 * smallestPiece;
 }
 

@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 
 /// How far ahead of its use a cache line is asked for.
-inline constexpr size_t kPrefetchBytes = 1024;
+inline constexpr size_t kPrefetchBytes = 2048;
 
 /// Asks for the cache lines of `BytesPerLane` * lanes bytes. A prefetch never faults, so the
 /// address may lie outside of any object.
