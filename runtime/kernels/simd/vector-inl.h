@@ -58,8 +58,10 @@ inline float toFloat(I8Storage, int8_t code) { return static_cast<float>(code); 
 
 HWY_INLINE F32Vec load(F32Storage, const float* from) { return hn::LoadU(F32Tag(), from); }
 
-HWY_INLINE F32Vec load(Bf16Storage, const uint16_t* from) {
-  const auto bits = hn::PromoteTo(U32Tag(), hn::LoadU(U16Tag(), from));
+using U16Vec = hn::Vec<U16Tag>;
+
+HWY_INLINE F32Vec widen(Bf16Storage, U16Vec stored) {
+  const auto bits = hn::PromoteTo(U32Tag(), stored);
   return hn::BitCast(F32Tag(), hn::ShiftLeft<16>(bits));
 }
 
@@ -70,17 +72,17 @@ HWY_INLINE F32Vec load(I8Storage, const int8_t* from) {
 }
 
 /// Highway's emulated conversion takes infinity and NaN for numbers: only the instruction is used.
-HWY_INLINE F32Vec load(F16Storage, const uint16_t* from) {
+HWY_INLINE F32Vec widen(F16Storage, U16Vec stored) {
   const F32Tag f32;
   const U32Tag u32;
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL ||               \
     HWY_ARCH_ARM_A64
   const hn::Rebind<hwy::float16_t, F32Tag> f16;
   (void)u32;
-  return hn::PromoteTo(f32, hn::BitCast(f16, hn::LoadU(U16Tag(), from)));
+  return hn::PromoteTo(f32, hn::BitCast(f16, stored));
 #else
   // With the exponent field moved, f16 numbers, subnormals too, are 2^112 times too small as f32.
-  const auto bits = hn::PromoteTo(u32, hn::LoadU(U16Tag(), from));
+  const auto bits = hn::PromoteTo(u32, stored);
   const auto magnitude = hn::And(bits, hn::Set(u32, 0x7FFFu));
   const auto scaled =
       hn::Mul(hn::BitCast(f32, hn::ShiftLeft<13>(magnitude)), hn::Set(f32, 0x1p112f));
@@ -90,6 +92,27 @@ HWY_INLINE F32Vec load(F16Storage, const uint16_t* from) {
   const auto sign = hn::ShiftLeft<16>(hn::AndNot(hn::Set(u32, 0x7FFFu), bits));
   return hn::Or(value, hn::BitCast(f32, sign));
 #endif
+}
+
+template <class Storage> HWY_INLINE F32Vec load(Storage storage, const uint16_t* from) {
+  return widen(storage, hn::LoadU(U16Tag(), from));
+}
+
+/// Two vectors of neighbours; one load where that is a cache line of 16-bit elements, which is read
+/// faster so.
+template <class Storage>
+HWY_INLINE void loadPair(Storage storage, const typename Storage::Element* from, F32Vec& first,
+                         F32Vec& second) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  if constexpr (sizeof(*from) == sizeof(uint16_t)) {
+    const auto line = hn::LoadU(hn::Repartition<uint16_t, F32Tag>(), from);
+    first = widen(storage, hn::LowerHalf(U16Tag(), line));
+    second = widen(storage, hn::UpperHalf(U16Tag(), line));
+    return;
+  }
+#endif
+  first = load(storage, from);
+  second = load(storage, from + hn::Lanes(F32Tag()));
 }
 
 /// The last `count` < Lanes elements before `end`, in the last lanes; zero in the lanes before.
