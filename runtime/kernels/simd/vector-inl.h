@@ -136,7 +136,10 @@ HWY_INLINE F32Vec exp(F32Vec x) {
   const hn::RebindToSigned<F32Tag> i32;
   const auto smallest = hn::Set(f32, -87.33654f);
   const auto bounded = hn::Min(hn::Max(x, smallest), hn::Set(f32, 88.0f));
-  const auto n = hn::Round(hn::Mul(bounded, hn::Set(f32, 1.44269502f)));
+  // Adding 1.5 * 2^23 leaves the nearest integer in the lowest bits.
+  const auto integer = hn::Set(f32, 0x1.8p23f);
+  const auto shifted = hn::MulAdd(bounded, hn::Set(f32, 1.44269502f), integer);
+  const auto n = hn::Sub(shifted, integer);
   // ln(2) in two parts: the product of n and the first, of 15 bits, is exact.
   auto r = hn::NegMulAdd(n, hn::Set(f32, 0x1.62e4p-1f), x);
   r = hn::NegMulAdd(n, hn::Set(f32, 1.42860677e-06f), r);
@@ -145,7 +148,8 @@ HWY_INLINE F32Vec exp(F32Vec x) {
   p = hn::MulAdd(r, p, hn::Set(f32, 0.166665763f));
   p = hn::MulAdd(r, p, hn::Set(f32, 0.5f));
   p = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(f32, 1.0f));
-  const auto exponent = hn::Add(hn::ConvertTo(i32, n), hn::Set(i32, 127));
+  // The other bits are shifted out.
+  const auto exponent = hn::Add(hn::BitCast(i32, shifted), hn::Set(i32, 127));
   const auto power = hn::BitCast(f32, hn::ShiftLeft<23>(exponent));
   return hn::IfThenZeroElse(hn::Lt(x, smallest), hn::Mul(p, power));
 }
