@@ -68,8 +68,10 @@ std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
   std::map<std::string, Capability> result;
   for (const std::unique_ptr<Target>& target : registries.targets.all()) {
     Capability& capability = result[target->name().str()];
+    const std::optional<MatchFailure> obstacle = target->supportsModel(*recovered.model);
     for (const AttentionSite& site : recovered.context->sites) {
-      if (auto failure = target->supports(site, *recovered.model))
+      auto failure = target->supports(site, *recovered.model);
+      if (failure || (failure = obstacle))
         ++capability.reasons[reasonName(failure->code).str()];
       else
         ++capability.can;

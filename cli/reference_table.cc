@@ -98,8 +98,8 @@ std::string statusOf(const fs::path& folder) {
   return facts["status"].get<std::string>();
 }
 
-/// The model after `rewrite --to kvopt`, written and read again; a usage error is a refusal.
-llvm::Expected<PreparedModel> rewrittenModel(const std::string& path,
+/// The model after `rewrite --to target`, written and read again; a usage error is a refusal.
+llvm::Expected<PreparedModel> rewrittenModel(const std::string& path, const std::string& target,
                                              const Registries& registries) {
   auto model = importModel(path, registries.ops);
   if (!model)
@@ -108,8 +108,8 @@ llvm::Expected<PreparedModel> rewrittenModel(const std::string& path,
   NearMissList misses = listenToRaising(registries);
   context.nearMisses = &misses;
   PassManager manager(registries.passes, {});
-  if (llvm::Error error = manager.addPipeline(std::string(recoveryPipeline) +
-                                              ",lower{to=kvopt},eliminate-dead-nodes"))
+  if (llvm::Error error = manager.addPipeline(
+          fmt::format("{},lower{{to={}}},eliminate-dead-nodes", recoveryPipeline, target)))
     return error;
   if (llvm::Error error = manager.run(**model, context)) {
     Diagnostic diagnostic = takeDiagnostic(std::move(error));
@@ -139,9 +139,9 @@ constexpr const char* recorded = "recorded";
 /// Runs the cases of one model.
 class ModelCases {
 public:
-  ModelCases(const std::string& modelPath, const std::string& tableName, unsigned threadCount,
-             const Registries& given)
-      : path(modelPath), threads(threadCount), registries(given) {
+  ModelCases(const std::string& modelPath, const std::string& tableName,
+             const std::string& targetName, unsigned threadCount, const Registries& given)
+      : path(modelPath), target(targetName), threads(threadCount), registries(given) {
     prototype.model = tableName;
   }
 
@@ -161,7 +161,7 @@ public:
     llvm::Expected<PreparedModel> rewritten =
         forms == llvm::makeArrayRef(ModelForm::Exported)
             ? llvm::Expected<PreparedModel>(usageError("no rewritten form was asked for"))
-            : rewrittenModel(path, registries);
+            : rewrittenModel(path, target, registries);
     for (const std::string& name : cases) {
       ReferenceRow row = prototype;
       row.name = name;
@@ -298,6 +298,7 @@ private:
   }
 
   std::string path;
+  std::string target;
   unsigned threads;
   const Registries& registries;
   ReferenceRow prototype;
@@ -327,14 +328,16 @@ referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, 
 
 llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string> models,
                                                      llvm::ArrayRef<ModelForm> forms,
-                                                     unsigned threads,
-                                                     const Registries& registries) {
+                                                     unsigned threads, const Registries& registries,
+                                                     const std::string& target) {
+  if (!registries.targets.find(target))
+    return usageError("there is no target '{}'", target).hint("see: kvopt list targets");
   ReferenceTable table;
   const std::vector<std::string> names = tableNames(models);
   for (size_t i = 0; i < models.size(); ++i) {
     if (std::error_code code; !fs::exists(models[i], code))
       return ioError("there is no such file").file(models[i]);
-    ModelCases(models[i], names[i], threads, registries).run(forms, table);
+    ModelCases(models[i], names[i], target, threads, registries).run(forms, table);
   }
   return table;
 }

@@ -8,7 +8,7 @@ namespace kvopt {
 /// The forms in which a model is run.
 enum class ModelForm {
   Exported, ///< the file as it is
-  Shared,   ///< after `rewrite --to kvopt`, each cache one buffer of fixed capacity
+  Shared,   ///< rewritten, each cache that the target keeps in one buffer of fixed capacity
   Stateful, ///< the same, the session's buffers growing from one row on
 };
 llvm::StringRef formName(ModelForm form);
@@ -53,7 +53,8 @@ struct ReferenceTable {
 llvm::Expected<SessionOptions>
 referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, unsigned threads);
 
-/// Runs every case of every model, `<folder of the model>/ref/<case>`, in each form.
+/// Runs every case of every model, `<folder of the model>/ref/<case>`, in each form; rewritten
+/// forms are those of `target`.
 ///
 /// What is compared to:
 ///  * the recorded outputs;
@@ -64,8 +65,8 @@ referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, 
 ///    as exported, as far as that can follow the steps.
 llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string> models,
                                                      llvm::ArrayRef<ModelForm> forms,
-                                                     unsigned threads,
-                                                     const Registries& registries);
+                                                     unsigned threads, const Registries& registries,
+                                                     const std::string& target = "kvopt");
 
 /// `kvopt/verify-references/1`.
 OrderedJson referenceTableJson(const ReferenceTable& table);

@@ -90,6 +90,8 @@ struct Outcome {
   OpCounts after;
   int64_t opsetBefore = 0;
   int64_t opsetAfter = 0;
+  int64_t irBefore = 0;
+  int64_t irAfter = 0;
   double milliseconds = 0;
   std::optional<VerificationReport> verification;
 };
@@ -114,6 +116,7 @@ OrderedJson reportJson(const RewriteOptions& options, const PassContext& passes,
       {"before", bytes(bytesPerToken(manifest, reportedContext, true))},
       {"after", bytes(bytesPerToken(manifest, reportedContext, false))}};
   json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetAfter}};
+  json["ir_version"] = {{"before", outcome.irBefore}, {"after", outcome.irAfter}};
   json["millis"] = outcome.milliseconds;
   json["verify"] =
       outcome.verification ? verificationJson(*outcome.verification) : OrderedJson(nullptr);
@@ -154,6 +157,8 @@ void printReport(const PassContext& passes, const Outcome& outcome) {
                          reportedContext, *before, *after);
   if (outcome.opsetBefore != outcome.opsetAfter)
     out += fmt::format("  opset {} → {}\n", outcome.opsetBefore, outcome.opsetAfter);
+  if (outcome.irBefore != outcome.irAfter)
+    out += fmt::format("  IR version {} → {}\n", outcome.irBefore, outcome.irAfter);
   if (outcome.verification)
     out += "  verify  " + verificationSummary(*outcome.verification) + "\n";
   printOut(out);
@@ -250,6 +255,41 @@ llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
   return names;
 }
 
+/// What whoever drives the model has to do; empty where caches grow as they did.
+std::string bindingNote(const Manifest& manifest, const RewriteOptions& options) {
+  if (manifest.contract != CacheContract::SharedBuffer)
+    return "";
+  return fmt::format("  bind    past and present of each cache must be ONE buffer: see {}\n",
+                     manifestPathFor(options));
+}
+
+/// The model is what this command wrote for the same target: it is written as it is.
+llvm::Expected<ExitCode> alreadyRewritten(const RewriteOptions& options,
+                                          const CommandContext& context, const Model& model,
+                                          const Manifest& manifest, const Outcome& outcome) {
+  if (!options.dryRun)
+    if (llvm::Error error = writeFiles(model, options.output, manifest, manifestPathFor(options)))
+      return error;
+  if (!context.common.json()) {
+    printOut(fmt::format("{} is in the form of '{}' already\n", options.model, options.target));
+    if (!options.dryRun)
+      printOut(
+          fmt::format("wrote {}, the same, and {}\n", options.output, manifestPathFor(options)));
+    return ExitCode::Done;
+  }
+  OrderedJson json;
+  json["schema"] = "kvopt/rewrite/1";
+  json["output"] = options.dryRun ? OrderedJson(nullptr) : OrderedJson(options.output);
+  json["target"] = options.target;
+  json["already"] = true;
+  json["sites"] = {{"rewritten", 0}, {"total", 0}};
+  json["ops"] = {{"before", outcome.before}, {"after", outcome.before}};
+  json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetBefore}};
+  json["ir_version"] = {{"before", outcome.irBefore}, {"after", outcome.irBefore}};
+  printJson(json);
+  return ExitCode::Done;
+}
+
 llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandContext& context) {
   const Registries& registries = context.registries;
   auto start = std::chrono::steady_clock::now();
@@ -272,6 +312,12 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   Outcome outcome;
   outcome.before = countOps((*model)->graph());
   outcome.opsetBefore = (*model)->graph().opsetVersion();
+  outcome.irBefore = (*model)->irVersion;
+  auto written = manifestOf(**model);
+  if (!written)
+    return withFile(written.takeError(), options.model);
+  if (*written && (*written)->target == options.target && options.layers.empty())
+    return alreadyRewritten(options, context, **model, **written, outcome);
 
   PassContext passes(registries.rules, registries.targets);
   NearMissList misses = listenToRaising(registries);
@@ -307,6 +353,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
                    fmt::format("{}: nothing to rewrite", options.model));
   outcome.after = countOps((*model)->graph());
   outcome.opsetAfter = (*model)->graph().opsetVersion();
+  outcome.irAfter = (*model)->irVersion;
   std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
   outcome.milliseconds = elapsed.count();
 
@@ -334,9 +381,9 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     return ExitCode::Different;
   }
   if (!options.dryRun && !context.common.json())
-    printOut(fmt::format("  bind    past and present of each cache must be ONE buffer: see {}\n"
-                         "{}wrote {} and {}\n",
-                         manifestPathFor(options), chunkRemark(*passes.manifest), options.output,
+    printOut(fmt::format("{}{}wrote {} and {}
+", bindingNote(*passes.manifest, options),
+                         chunkRemark(*passes.manifest), options.output,
                          manifestPathFor(options)));
   return ExitCode::Done;
 }

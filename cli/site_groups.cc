@@ -67,12 +67,14 @@ std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const Target*
                                   std::optional<unsigned> layer) {
   std::vector<SiteGroup> groups;
   llvm::StringMap<size_t> byKey;
+  const std::optional<MatchFailure> obstacle =
+      target ? target->supportsModel(*recovered.model) : std::nullopt;
   for (const AttentionSite& site : recovered.context->sites) {
     if (layer && site.layer != *layer)
       continue;
     std::optional<MatchFailure> refusal;
-    if (target)
-      refusal = target->supports(site, *recovered.model);
+    if (target && !(refusal = target->supports(site, *recovered.model)))
+      refusal = obstacle;
     auto [entry, isNew] = byKey.try_emplace(groupKey(site, refusal), groups.size());
     if (isNew) {
       groups.emplace_back();

@@ -18,6 +18,7 @@ struct VerifyOptions {
   std::optional<double> atol;
   std::optional<double> rtol;
   unsigned threads = 0;
+  std::string target = "kvopt";
 
   Tolerance tolerance(const Graph& graph) const {
     Tolerance usual = toleranceFor(graph, 2);
@@ -56,7 +57,8 @@ llvm::Expected<ExitCode> againstReferences(const VerifyOptions& options,
     if (std::optional<ModelForm> form = formFromName(name);
         form && !llvm::is_contained(forms, *form))
       forms.push_back(*form);
-  auto table = compareWithReferences(options.models, forms, options.threads, context.registries);
+  auto table = compareWithReferences(options.models, forms, options.threads, context.registries,
+                                     options.target);
   if (!table)
     return table.takeError();
   if (context.common.json())
@@ -115,10 +117,12 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
       ->excludes(one);
   command
       ->add_option("--forms", options->forms,
-                   "With --references: exported, and rewritten to kvopt with caches that are "
-                   "shared buffers or stateful")
+                   "With --references: exported, and rewritten with caches that are shared buffers "
+                   "(where the target has them) or stateful")
       ->delimiter(',')
       ->check(CLI::IsMember({"exported", "shared", "stateful"}));
+  command->add_option("--to", options->target,
+                      "With --references: the target of rewritten forms (kvopt)");
   auto positive = CLI::Range(int64_t{1}, int64_t{1} << 32);
   command->add_option("--prompt", options->plan.prompt, "Tokens of the prefill")->check(positive);
   command->add_option("--chunks", options->plan.chunks, "Tokens of later chunks")

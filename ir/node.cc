@@ -13,7 +13,11 @@ void llvm::ilist_alloc_traits<kvopt::Node>::deleteNode(kvopt::Node* node) { dele
 namespace kvopt {
 
 Node::Node(Graph& graph, OpName op) : parent(&graph), opName(graph.context().intern(op)) {
-  opDefinition = graph.context().ops().find(opName, graph.opsetVersion(opName.domain()));
+  refreshDefinition();
+}
+
+void Node::refreshDefinition() {
+  opDefinition = parent->context().ops().find(opName, parent->opsetVersion(opName.domain()));
 }
 
 Node::~Node() {

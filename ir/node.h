@@ -40,6 +40,8 @@ public:
   bool is(OpName name) const { return opName == name; }
   /// The definition that the model's opset selects; null for an operator kvopt does not know.
   const OpDef* definition() const { return opDefinition; }
+  /// To be called when the imported version of the operator's domain has changed.
+  void refreshDefinition();
   llvm::StringRef name() const { return nodeName; }
   void setName(std::string name);
   Graph& graph() const { return *parent; }

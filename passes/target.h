@@ -21,6 +21,11 @@ public:
   /// The word after `--to`.
   virtual llvm::StringRef name() const = 0;
   virtual llvm::StringRef summary() const = 0;
+  /// nullopt if the target can take the model around its sites, otherwise why not.
+  virtual std::optional<MatchFailure> supportsModel(const Model&) const { return std::nullopt; }
+  /// Brings a supported model into the form that the target starts from; before its sites are
+  /// found.
+  virtual llvm::Error prepare(Model&) const { return llvm::Error::success(); }
   /// nullopt if the target can take the site, otherwise why not.
   virtual std::optional<MatchFailure> supports(const AttentionSite& site,
                                                const Model& model) const = 0;

@@ -73,6 +73,7 @@ void register_scatter(OpRegistry& registry) {
       .out("present_cache")
       .attr("axis", int64_t{-2})
       .attr("mode", "linear")
+      .reuse(0, 0)
       .shape(inferTensorScatter);
   define(registry, "CumSum", 11)
       .in("x")

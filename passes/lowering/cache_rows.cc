@@ -11,6 +11,15 @@ constexpr std::pair<const char*, CacheForm> forms[] = {
     {"BSD", {3, 1}},  {"HSD", {3, 1}},  {"(BH)DS", {3, 2}}, {"BDS", {3, 2}},  {"HDS", {3, 2}},
 };
 
+/// One extent of a tensor as int64 [1].
+Value& extentOf(Value& value, int64_t axis, Rewriter& rewriter) {
+  Value& shape = rewriter.create("Shape", {&value}, {}, 1, "extents").result();
+  Value& index = rewriter.constant("axis", int64Tensor({axis}));
+  return rewriter.create("Gather", {&shape, &index}, {}, 1, "extent").result();
+}
+
+} // namespace
+
 Value& transposed(Value& value, llvm::ArrayRef<int64_t> order, Rewriter& rewriter) {
   if (llvm::is_sorted(order))
     return value;
@@ -30,15 +39,6 @@ Value& transposed(Value& value, llvm::ArrayRef<int64_t> order, Rewriter& rewrite
   attributes.push_back({"perm", Attribute::ofInts(composed)});
   return rewriter.create("Transpose", {source}, std::move(attributes), 1, "new_rows").result();
 }
-
-/// One extent of a tensor as int64 [1].
-Value& extentOf(Value& value, int64_t axis, Rewriter& rewriter) {
-  Value& shape = rewriter.create("Shape", {&value}, {}, 1, "extents").result();
-  Value& index = rewriter.constant("axis", int64Tensor({axis}));
-  return rewriter.create("Gather", {&shape, &index}, {}, 1, "extent").result();
-}
-
-} // namespace
 
 std::optional<CacheForm> inPlaceForm(const CacheLayout& layout, bool transposable) {
   std::string text = layout.text();

@@ -16,4 +16,7 @@ std::optional<CacheForm> inPlaceForm(const CacheLayout& layout, bool transposabl
 Value& canonicalRows(Value& fresh, const CacheLayout& layout, Value& like, const Dim& groups,
                      const Dim& width, Rewriter& rewriter);
 
+/// The axes of a value in another order; a transposition before it is taken into account.
+Value& transposed(Value& value, llvm::ArrayRef<int64_t> order, Rewriter& rewriter);
+
 } // namespace kvopt

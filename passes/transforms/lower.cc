@@ -42,6 +42,10 @@ public:
     const Target* target = context.targets.find(targetName);
     if (!target)
       return usageError("there is no target '{}'", targetName).hint("see: kvopt list targets");
+    const std::optional<MatchFailure> obstacle = target->supportsModel(model);
+    if (!obstacle)
+      if (llvm::Error error = target->prepare(model))
+        return error;
     context.sites = explainedSites(model, context);
     llvm::SmallVector<AttentionSite*, 32> chosen;
     unsigned refused = 0;
@@ -53,7 +57,10 @@ public:
     for (AttentionSite& site : context.sites) {
       if (!options.layers.empty() && !llvm::is_contained(options.layers, site.layer))
         continue;
-      if (std::optional<MatchFailure> failure = target->supports(site, model)) {
+      std::optional<MatchFailure> failure = target->supports(site, model);
+      if (!failure)
+        failure = obstacle;
+      if (failure) {
         site.failure = std::move(failure);
         if (refused++ == 0)
           firstRefused = &site;

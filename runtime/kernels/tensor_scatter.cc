@@ -4,6 +4,7 @@
 //   present[b, …,  write_indices[b] + s       , …] = update[b, …, s, …]     mode "linear"
 //
 // and the past cache elsewhere. write_indices default to 0; C is the cache's extent on the axis.
+// Where the runtime may overwrite the past cache, the new rows are all that is written.
 #include "runtime/integer_input.h"
 
 #include <cstring>
@@ -47,6 +48,9 @@ llvm::Error tensorScatter(KernelContext& context) {
   Extents expected = past.shape;
   if (update.rank() == past.rank())
     expected[*axis] = update.shape[*axis];
+  const std::optional<unsigned> width = byteWidth(past.element);
+  if (!width)
+    return context.error(fmt::format("caches of {} are not supported", onnxName(past.element)));
   if (update.shape != expected || update.element != past.element)
     return context.error("update must be like the cache but for the extent on the axis");
   const int64_t capacity = past.shape[*axis];
@@ -54,23 +58,29 @@ llvm::Error tensorScatter(KernelContext& context) {
   auto first = writeIndices(context, past.shape[0], rows, capacity, mode == "circular");
   if (!first)
     return first.takeError();
-  auto present = context.output(0, past.element, past.shape);
+  auto present = context.outputInPlace(0, 0);
   if (!present)
     return present.takeError();
-  if (present->elementCount() == 0)
-    return llvm::Error::success();
-  std::memcpy(present->data, past.data, static_cast<size_t>(past.byteSize()));
   llvm::ArrayRef<int64_t> shape = past.shape;
+  const int64_t outerCount = product(shape.take_front(*axis));
   const int64_t inBatch = product(shape.slice(1, *axis - 1));
-  const int64_t bytes = product(shape.drop_front(*axis + 1)) * *byteWidth(past.element);
+  const int64_t bytes = product(shape.drop_front(*axis + 1)) * *width;
+  if (bytes == 0)
+    return llvm::Error::success();
   const std::byte* from = update.data;
-  for (int64_t outer = 0; outer < shape[0] * inBatch; ++outer)
-    for (int64_t row = 0; row < rows; ++row, from += bytes) {
-      const int64_t start = (*first)[static_cast<size_t>(outer / inBatch)] % capacity;
-      const int64_t place = (start + row) % capacity;
+  for (int64_t outer = 0; outer < outerCount; ++outer) {
+    int64_t place = (*first)[static_cast<size_t>(outer / inBatch)] % std::max<int64_t>(capacity, 1);
+    // In as many pieces as the rows wrap around.
+    for (int64_t row = 0; row < rows;) {
+      const int64_t piece = std::min(rows - row, capacity - place);
       std::memcpy(present->data + (outer * capacity + place) * bytes, from,
-                  static_cast<size_t>(bytes));
+                  static_cast<size_t>(piece * bytes));
+      from += piece * bytes;
+      row += piece;
+      place = 0;
     }
+  }
+  context.noteCacheWrite(update.byteSize());
   return llvm::Error::success();
 }
 

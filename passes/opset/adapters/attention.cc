@@ -1,0 +1,26 @@
+// Attention: a mask with fewer columns than there are keys hides the rest since 24; before, one
+// column stood for all.
+#include "passes/opset/opset_adapter.h"
+
+namespace kvopt {
+namespace {
+
+std::optional<std::string> obstacle(const Node& node) {
+  const Value* mask = node.operand(3);
+  if (!mask)
+    return std::nullopt;
+  const TensorType& type = mask->type();
+  if (type.hasRank() && type.rank() != 0 && type.dim(-1).value() != 1 && !type.dim(-1).isUnknown())
+    return std::nullopt;
+  return "a mask that is not known to have a column for every key";
+}
+
+void adapt(const OpsetEdit&) {}
+
+} // namespace
+
+void register_attention(OpsetAdapterRegistry& registry) {
+  registry.add({"Attention", 24, obstacle, adapt, {}});
+}
+
+} // namespace kvopt

@@ -1,0 +1,32 @@
+// Dropout: the ratio is an operand since 12, and an operand says whether it is applied: without
+// that it is not, as in a model for inference before. What the mask was then, nobody said.
+#include "passes/opset/opset_adapter.h"
+
+namespace kvopt {
+namespace {
+
+constexpr const char* attributes[] = {"ratio"};
+
+std::optional<std::string> obstacle(const Node& node) {
+  llvm::ArrayRef<Value> results = node.results();
+  if (results.size() > 1 && !results[1].isAbsent() && !results[1].isUnused())
+    return "the mask is read";
+  return std::nullopt;
+}
+
+void adapt(const OpsetEdit& edit) {
+  Node& node = edit.node();
+  if (const Attribute* ratio = node.attribute("ratio")) {
+    const auto value = static_cast<double>(ratio->floatValue());
+    edit.setOperand(1, edit.constant("ratio", floatScalar(ElementType::Float, value)));
+    node.removeAttribute("ratio");
+  }
+}
+
+} // namespace
+
+void register_dropout(OpsetAdapterRegistry& registry) {
+  registry.add({"Dropout", 12, obstacle, adapt, attributes});
+}
+
+} // namespace kvopt

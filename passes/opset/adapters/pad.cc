@@ -1,0 +1,36 @@
+// Pad: how much is added, and what, are operands since 11.
+#include "passes/opset/opset_adapter.h"
+
+namespace kvopt {
+namespace {
+
+constexpr const char* attributes[] = {"pads", "value"};
+
+std::optional<std::string> obstacle(const Node& node) {
+  if (!node.intsAttr("pads"))
+    return "no attribute 'pads'";
+  if (!node.attribute("value") || isFloatingPoint(node.operand(0)->type().elementType()))
+    return std::nullopt;
+  return "a value for an element type that is not known to be floating-point";
+}
+
+void adapt(const OpsetEdit& edit) {
+  Node& node = edit.node();
+  llvm::ArrayRef<int64_t> pads = *node.intsAttr("pads");
+  edit.setOperand(1, edit.constant("pads", int64Tensor(pads)));
+  if (const Attribute* value = node.attribute("value")) {
+    const ElementType element = node.operand(0)->type().elementType();
+    const auto number = static_cast<double>(value->floatValue());
+    edit.setOperand(2, edit.constant("padding", floatScalar(element, number)));
+  }
+  node.removeAttribute("pads");
+  node.removeAttribute("value");
+}
+
+} // namespace
+
+void register_pad(OpsetAdapterRegistry& registry) {
+  registry.add({"Pad", 11, obstacle, adapt, attributes});
+}
+
+} // namespace kvopt

@@ -1,0 +1,28 @@
+// Scatter is called ScatterElements since 11.
+#include "passes/opset/opset_adapter.h"
+
+namespace kvopt {
+namespace {
+
+void adapt(const OpsetEdit& edit) {
+  Node& node = edit.node();
+  llvm::SmallVector<Value*, 3> operands;
+  for (const Use& use : node.operands())
+    operands.push_back(use.value());
+  std::vector<NamedAttribute> attributes;
+  for (const NamedAttribute& attribute : node.attributes())
+    attributes.push_back({attribute.name, attribute.value.clone()});
+  Value& result = edit.before("ScatterElements", operands, "scattered", std::move(attributes));
+  result.producer()->setName(node.name().str());
+  result.setType(node.result().type());
+  node.result().replaceAllUsesWith(result);
+  node.graph().erase(node);
+}
+
+} // namespace
+
+void register_scatter(OpsetAdapterRegistry& registry) {
+  registry.add({"Scatter", 11, nullptr, adapt, {}});
+}
+
+} // namespace kvopt

@@ -1,0 +1,29 @@
+// Slice: starts, ends and axes are operands since 10.
+#include "passes/opset/opset_adapter.h"
+
+namespace kvopt {
+namespace {
+
+constexpr const char* attributes[] = {"starts", "ends", "axes"};
+
+std::optional<std::string> obstacle(const Node& node) {
+  const std::optional<llvm::ArrayRef<int64_t>> starts = node.intsAttr("starts");
+  const std::optional<llvm::ArrayRef<int64_t>> ends = node.intsAttr("ends");
+  if (!starts || !ends || starts->empty() || starts->size() != ends->size())
+    return "no starts and ends of one number";
+  return std::nullopt;
+}
+
+void adapt(const OpsetEdit& edit) {
+  unsigned operand = 1;
+  for (const char* name : attributes)
+    edit.intsToOperand(name, operand++);
+}
+
+} // namespace
+
+void register_slice(OpsetAdapterRegistry& registry) {
+  registry.add({"Slice", 10, obstacle, adapt, attributes});
+}
+
+} // namespace kvopt

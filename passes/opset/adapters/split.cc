@@ -1,0 +1,25 @@
+// Split: the extents of the parts are an operand since 13; where they are not given, since 18 the
+// number of parts has to be.
+#include "passes/opset/opset_adapter.h"
+
+namespace kvopt {
+namespace {
+
+constexpr const char* attributes[] = {"split"};
+
+void adaptTo13(const OpsetEdit& edit) { edit.intsToOperand("split", 1); }
+
+void adaptTo18(const OpsetEdit& edit) {
+  Node& node = edit.node();
+  if (!node.operand(1))
+    node.setAttribute("num_outputs", Attribute::ofInt(static_cast<int64_t>(node.results().size())));
+}
+
+} // namespace
+
+void register_split(OpsetAdapterRegistry& registry) {
+  registry.add({"Split", 13, nullptr, adaptTo13, attributes});
+  registry.add({"Split", 18, nullptr, adaptTo18, {}});
+}
+
+} // namespace kvopt

@@ -1,0 +1,28 @@
+// TopK: the number of elements is an operand since 10.
+#include "passes/opset/opset_adapter.h"
+
+namespace kvopt {
+namespace {
+
+constexpr const char* attributes[] = {"k"};
+
+std::optional<std::string> obstacle(const Node& node) {
+  const Attribute* count = node.attribute("k");
+  if (!count || count->kind() != AttributeKind::Int)
+    return "no attribute 'k'";
+  return std::nullopt;
+}
+
+void adapt(const OpsetEdit& edit) {
+  Node& node = edit.node();
+  edit.setOperand(1, edit.constant("k", int64Tensor({node.attribute("k")->intValue()})));
+  node.removeAttribute("k");
+}
+
+} // namespace
+
+void register_top_k(OpsetAdapterRegistry& registry) {
+  registry.add({"TopK", 10, obstacle, adapt, attributes});
+}
+
+} // namespace kvopt

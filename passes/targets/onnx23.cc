@@ -1,0 +1,48 @@
+// The target `onnx23`: caches that grow, in ONNX's own Attention of opset 23.
+//
+//   before   present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
+//            o = ai.kvopt.Sdpa<causal = 1>(q, present_key, present_value)
+//   after    o, present_key, present_value =
+//                Attention<is_causal = 1>(q, k, v,, past_key, past_value)
+//
+// Inputs and outputs stay what they are. The rest of the model is brought to opset 23.
+#include "ir/shape_inference.h"
+#include "passes/lowering/past_attention_lowering.h"
+#include "passes/opset/opset_conversion.h"
+#include "passes/target.h"
+
+namespace kvopt {
+namespace {
+
+constexpr int64_t opset = 23;
+
+class Onnx23Target final : public Target {
+public:
+  llvm::StringRef name() const override { return "onnx23"; }
+  llvm::StringRef summary() const override {
+    return "TensorScatter and Attention of opset 24: past and present in one buffer";
+  }
+
+  std::optional<MatchFailure> supportsModel(const Model& model) const override {
+    return opsetObstacle(model, opset);
+  }
+  llvm::Error prepare(Model& model) const override {
+    raiseOpset(model, opset);
+    return inferShapes(model.graph());
+  }
+
+  std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
+    return supportsPastAttention(site);
+  }
+
+  llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
+                                 const LowerOptions&, Journal& journal) const override {
+    return PastAttentionLowering(model, journal).run(sites);
+  }
+};
+
+} // namespace
+
+void register_onnx23(TargetRegistry& registry) { registry.add(std::make_unique<Onnx23Target>()); }
+
+} // namespace kvopt
