@@ -299,6 +299,8 @@ template <class Cache> void attendKeys(const AttentionBlock& block, KeyRange ran
 void attendRange(const AttentionBlock& block, KeyRange range, bool withSink) {
   packQueries(block);
   startRows(block, withSink);
+  if (block.view.isQuantized())
+    return attendKeys<I8Storage>(block, range);
   switch (block.view.cacheStorage) {
   case FloatStorage::f32:
     return attendKeys<F32Storage>(block, range);
