@@ -150,16 +150,6 @@ TEST(RewriteTest, OnlyKnownRulesAndPassesCanBeDisabled) {
   EXPECT_EQ(folder.entryCount(), 0u);
 }
 
-TEST(RewriteTest, RewritingTwiceSaysThatThereIsNothingToRewrite) {
-  TemporaryFolder folder;
-  ASSERT_EQ(runProgram(rewriteTo(folder.path("f.onnx"))).code, 0);
-  ProgramResult again =
-      runProgram({"rewrite", folder.path("f.onnx"), "-o", folder.path("g.onnx"), "--to", "kvopt"});
-  EXPECT_EQ(again.code, 1) << again.err;
-  EXPECT_NE(again.err.find("nothing to rewrite"), std::string::npos) << again.err;
-  EXPECT_EQ(folder.entryCount(), 2u);
-}
-
 TEST(RewriteTest, TheInputIsNeverOverwritten) {
   TemporaryFolder folder;
   std::filesystem::copy_file(shippedModel("gpt2-dynamo18-eager"), folder.path("a.onnx"));
