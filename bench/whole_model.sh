@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Decode speed of a llama of 0.3 G weights (float32, float16, or int4 with caches in float32) after
-# 4096 tokens, kvopt's runtime beside ONNX Runtime's, which runs the original export and the same
-# weights with GroupQueryAttention and caches in one buffer:
+# 4096 tokens, kvopt's runtime beside ONNX Runtime's, which runs the original export, the same
+# weights with GroupQueryAttention and caches in one buffer, and what `kvopt rewrite --to ort-gqa`
+# makes of the original export:
 #   bash bench/whole_model.sh [BUILD [DTYPE [OPTION OF bench_whole_model …]]]
 # The models are made in the temporary folder, which needs 4 GB. Exits with 77 where ONNX Runtime
 # cannot be had.
@@ -21,5 +22,8 @@ for spelling in torchscript gqa; do
 done
 "$build/bin/kvopt" rewrite "$folder/torchscript.onnx" -o "$folder/kvopt.onnx" --to kvopt \
   --verify off >/dev/null
+"$build/bin/kvopt" rewrite "$folder/torchscript.onnx" -o "$folder/ort-gqa.onnx" --to ort-gqa \
+  --verify off >/dev/null
 "$build/bench/bench_whole_model" --library "$library" --kvopt "$folder/kvopt.onnx" \
-  --growing "$folder/torchscript.onnx" --shared "$folder/gqa.onnx" "$@"
+  --growing "$folder/torchscript.onnx" --shared "$folder/gqa.onnx" \
+  --rewritten "$folder/ort-gqa.onnx" "$@"

@@ -1,4 +1,5 @@
 // kvopt rewrite: a model in the form of one target, with its manifest.
+#include "cli/genai_config.h"
 #include "cli/recover.h"
 #include "cli/site_facts.h"
 #include "cli/verification.h"
@@ -12,6 +13,7 @@
 #include <CLI/CLI.hpp>
 
 #include <chrono>
+#include <filesystem>
 #include <fmt/format.h>
 #include <map>
 
@@ -27,6 +29,7 @@ struct RewriteOptions {
   std::string layers;
   std::string verify = "quick";
   std::string manifest;
+  std::string genaiConfig;
   std::vector<std::string> printAfter;
   std::vector<std::string> disabled;
   bool dryRun = false;
@@ -161,17 +164,46 @@ void printReport(const PassContext& passes, const Outcome& outcome) {
   printOut(out);
 }
 
-/// Writes both files, or neither when one of them cannot be written.
-llvm::Error writeFiles(const Model& model, const std::string& path, const Manifest& manifest,
-                       const std::string& manifestPath) {
-  auto file = OutputFile::create(manifestPath);
+/// What a program must not do with the model; empty where it may do all.
+std::string chunkRemark(const Manifest& manifest) {
+  if (!manifest.chunkBatch)
+    return "";
+  return fmt::format("  steps   several tokens behind a past in a batch of at most {}\n",
+                     *manifest.chunkBatch);
+}
+
+/// A file that appears when `commit` is called.
+llvm::Expected<OutputFile> preparedFile(const std::string& path, const std::string& text) {
+  auto file = OutputFile::create(path);
   if (!file)
     return file.takeError();
-  std::string text = manifest.json() + "\n";
   if (llvm::Error error = file->write(llvm::StringRef(text)))
     return error;
-  if (llvm::Error error = exportModel(model, path))
+  return file;
+}
+
+/// Writes all files, or none when one of them cannot be written.
+llvm::Error writeFiles(const Model& model, const RewriteOptions& options, const Manifest& manifest,
+                       const std::string& manifestPath) {
+  auto file = preparedFile(manifestPath, manifest.json() + "\n");
+  if (!file)
+    return file.takeError();
+  std::optional<OutputFile> configFile;
+  if (!options.genaiConfig.empty()) {
+    auto config =
+        genaiConfig(model, manifest, std::filesystem::path(options.output).filename().string());
+    if (!config)
+      return config.takeError();
+    auto prepared = preparedFile(options.genaiConfig, *config + "\n");
+    if (!prepared)
+      return prepared.takeError();
+    configFile.emplace(std::move(*prepared));
+  }
+  if (llvm::Error error = exportModel(model, options.output))
     return error;
+  if (configFile)
+    if (llvm::Error error = configFile->commit())
+      return error;
   return file->commit();
 }
 
@@ -269,6 +301,12 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   if (!options.dryRun && (sameFile(options.model, manifestPathFor(options)) ||
                           options.output == manifestPathFor(options)))
     return usageError("the manifest's file is the model's").hint("write it to another file");
+  if (!options.genaiConfig.empty() && options.target != "ort-gqa")
+    return usageError("--genai-config is for --to ort-gqa");
+  if (!options.dryRun &&
+      (sameFile(options.model, options.genaiConfig) || options.genaiConfig == options.output ||
+       options.genaiConfig == manifestPathFor(options)))
+    return usageError("the file of --genai-config is another one's").hint("write to another file");
   if (!registries.targets.find(options.target))
     return usageError("there is no target '{}'", options.target).hint("see: kvopt list targets");
   Outcome outcome;
@@ -331,7 +369,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   bool equal = !outcome.verification || outcome.verification->equal();
   if (equal && !options.dryRun) {
     if (llvm::Error error =
-            writeFiles(**model, options.output, *passes.manifest, manifestPathFor(options)))
+            writeFiles(**model, options, *passes.manifest, manifestPathFor(options)))
       return error;
   }
   if (context.common.json())
@@ -343,8 +381,10 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     return ExitCode::Different;
   }
   if (!options.dryRun && !context.common.json())
-    printOut(fmt::format("{}wrote {} and {}\n", bindingNote(*passes.manifest, options),
-                         options.output, manifestPathFor(options)));
+    printOut(fmt::format("{}{}wrote {} and {}
+", bindingNote(*passes.manifest, options),
+                         chunkRemark(*passes.manifest), options.output,
+                         manifestPathFor(options)));
   return ExitCode::Done;
 }
 
@@ -363,6 +403,8 @@ void addRewriteCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--verify", options->verify, "off, quick or full")
       ->check(CLI::IsMember({"off", "quick", "full"}));
   command->add_option("--manifest", options->manifest, "Where the manifest goes");
+  command->add_option("--genai-config", options->genaiConfig,
+                      "For ort-gqa: where ONNX Runtime GenAI's configuration goes");
   command->add_option("--print-ir-after", options->printAfter, "A pass, or all");
   command->add_option("--disable", options->disabled, "A rule or pass to leave out");
   command->add_option("--step-budget", options->matcher.stepBudget,

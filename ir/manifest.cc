@@ -75,6 +75,8 @@ Json cacheJson(const ManifestCache& cache) {
   object["dtype"] = dtypeName(cache.dtype).str();
   object["policy"] = textOf(policyWords, cache.policy);
   object["window"] = cache.window;
+  if (!cache.permutation.empty())
+    object["permutation"] = cache.permutation;
   return object;
 }
 
@@ -173,6 +175,25 @@ public:
     }
   }
 
+  bool has(const char* key) const { return object.is_object() && object.contains(key); }
+
+  /// A list of the numbers 0 … size-1 in some order.
+  void readPermutation(const char* key, size_t size, std::vector<int64_t>& out) {
+    const Json* list = array(key);
+    if (!list)
+      return;
+    std::vector<bool> seen(size, false);
+    for (const Json& entry : *list) {
+      std::optional<int64_t> axis = count(entry);
+      if (!axis || static_cast<size_t>(*axis) >= size || seen[static_cast<size_t>(*axis)])
+        return fail(fmt::format("'{}' is no permutation of the {} axes", key, size));
+      seen[static_cast<size_t>(*axis)] = true;
+      out.push_back(*axis);
+    }
+    if (out.size() != size)
+      fail(fmt::format("'{}' is no permutation of the {} axes", key, size));
+  }
+
   const Json* array(const char* key) {
     const Json* value = member(key);
     if (value && !value->is_array()) {
@@ -226,6 +247,8 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheCon
   reader.read("dtype", cache.dtype);
   reader.read("policy", policyWords, cache.policy);
   reader.read("window", cache.window);
+  if (reader.has("permutation"))
+    reader.readPermutation("permutation", cache.shape.size(), cache.permutation);
   // A stateful model has no cache at its edge; a static cache need not come back out.
   bool stateful = contract == CacheContract::Stateful;
   if (!stateful && cache.past.empty())
@@ -256,6 +279,26 @@ llvm::Expected<ManifestLength> readLength(const Json& json, size_t index) {
   if (llvm::Error error = reader.takeError())
     return error;
   return length;
+}
+
+/// What a manifest says only where a target is not as free as usual.
+llvm::Error readLimits(const Json& json, Manifest& manifest) {
+  ObjectReader reader(json, "the manifest");
+  if (reader.has("chunk_batch")) {
+    int64_t most = 0;
+    reader.read("chunk_batch", most);
+    if (most < 1)
+      reader.fail("'chunk_batch' is no positive integer");
+    manifest.chunkBatch = most;
+  }
+  if (reader.has("hidden_rows")) {
+    std::string word;
+    reader.read("hidden_rows", word);
+    if (word != "undefined")
+      reader.fail("'hidden_rows' is not 'undefined'");
+    manifest.hiddenRowsUndefined = true;
+  }
+  return reader.takeError();
 }
 
 llvm::Error readCapacity(const Json& json, Manifest& manifest) {
@@ -303,6 +346,10 @@ std::string Manifest::json() const {
   root["lengths"] = Json::array();
   for (const ManifestLength& length : lengths)
     root["lengths"].push_back(lengthJson(length));
+  if (chunkBatch)
+    root["chunk_batch"] = *chunkBatch;
+  if (hiddenRowsUndefined)
+    root["hidden_rows"] = "undefined";
   // Names that are no UTF-8 cannot stand in JSON; the default would be to throw.
   return root.dump(2, ' ', false, Json::error_handler_t::replace);
 }
@@ -325,6 +372,8 @@ llvm::Expected<Manifest> parseManifest(llvm::StringRef json) {
   if (llvm::Error error = reader.takeError())
     return error;
   if (llvm::Error error = readCapacity(*capacity, manifest))
+    return error;
+  if (llvm::Error error = readLimits(root, manifest))
     return error;
   for (const Json& entry : *caches) {
     auto cache = readCache(entry, manifest.caches.size(), manifest.contract);

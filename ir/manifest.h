@@ -62,6 +62,9 @@ struct ManifestCache {
   ElementType dtype = ElementType::Float;
   CachePolicy policy = CachePolicy::Fixed;
   int64_t window = 0;
+  /// Axis i is axis permutation[i] of the cache of the model that was rewritten; empty where the
+  /// axes are in that model's order.
+  std::vector<int64_t> permutation;
 };
 
 struct ManifestLength {
@@ -78,6 +81,12 @@ struct Manifest {
   std::optional<int64_t> capacityValue;
   std::vector<ManifestCache> caches;
   std::vector<ManifestLength> lengths;
+  /// In the largest batch whose steps may add several tokens to a past; larger ones add them one by
+  /// one. nullopt: in any.
+  std::optional<int64_t> chunkBatch;
+  /// Rows of tokens that are hidden from themselves and all before them, which is padding, need not
+  /// come out as they did before the rewrite.
+  bool hiddenRowsUndefined = false;
 
   /// Exactly the JSON object that docs describe as kvopt/manifest/1, two-space indented.
   std::string json() const;

@@ -212,15 +212,43 @@ private:
     return budget <= plan.tolerance.absolute ? Tolerance{budget, 0} : plan.tolerance;
   }
 
+  /// Where rows of tokens lie in a tensor.
+  struct TokenAxes {
+    unsigned batch = 0;
+    unsigned sequence = 1;
+    int64_t firstPosition = 0;
+  };
+
+  /// Whether a model says that it computes something else for a token that sees none.
+  bool skipsPadding() const {
+    return plan.padding != Padding::None &&
+           (a.manifest().hiddenRowsUndefined || b.manifest().hiddenRowsUndefined);
+  }
+
+  bool seesAToken(int64_t row, int64_t position) const {
+    llvm::ArrayRef<uint8_t> own = visible[static_cast<size_t>(row)];
+    return llvm::any_of(own.take_front(static_cast<size_t>(position) + 1),
+                        [](uint8_t shown) { return shown != 0; });
+  }
+
   llvm::Expected<TensorComparison> compare(const std::string& name, const TensorView& ours,
-                                           const TensorView& theirs, const TensorView* twin) const {
+                                           const TensorView& theirs, const TensorView* twin,
+                                           std::optional<TokenAxes> axes) const {
     auto tolerance = toleranceFor(ours, twin);
     if (!tolerance)
       return withNode(tolerance.takeError(), name);
-    auto comparison = compareTensors(theirs, ours, *tolerance);
+    auto isDefined = [&](llvm::ArrayRef<int64_t> index) {
+      return seesAToken(index[axes->batch], axes->firstPosition + index[axes->sequence]);
+    };
+    auto comparison =
+        axes && skipsPadding()
+            ? compareTensors(theirs, ours, *tolerance,
+                             llvm::function_ref<bool(llvm::ArrayRef<int64_t>)>(isDefined))
+            : compareTensors(theirs, ours, *tolerance);
     if (!comparison)
       return withNode(comparison.takeError(), name);
     TensorComparison result;
+    result.skipped = ours.elementCount() - comparison->compared;
     result.name = name;
     result.comparison = std::move(*comparison);
     result.allowed = tolerance->absolute;
@@ -235,8 +263,13 @@ private:
       if (!theirs)
         continue;
       const Tensor* twin = fromExact.find(ours.name);
+      // Outputs are [batch, tokens, …] where they are by token at all.
+      std::optional<TokenAxes> axes;
+      const Extents& shape = ours.tensor.view.shape;
+      if (shape.size() >= 2 && shape[0] == plan.batch && shape[1] == compared.tokens)
+        axes = TokenAxes{0, 1, a.length() - compared.tokens};
       auto comparison =
-          compare(ours.name, ours.tensor.view, theirs->view, twin ? &twin->view : nullptr);
+          compare(ours.name, ours.tensor.view, theirs->view, twin ? &twin->view : nullptr, axes);
       if (!comparison)
         return comparison.takeError();
       compared.outputs.push_back(std::move(*comparison));
@@ -262,9 +295,14 @@ private:
 
   llvm::Error compareCaches(StepComparison& compared) {
     for (size_t i = 0; i < pairs.size(); ++i) {
-      TensorView twin = exact ? exact->session.cacheView(i) : TensorView();
-      auto comparison = compare(a.cacheInfo(i).present, a.cacheView(i), b.cacheView(pairs[i]),
-                                exact ? &twin : nullptr);
+      TensorView twin = exact ? exact->session.exportedCacheView(i) : TensorView();
+      std::optional<TokenAxes> axes;
+      const unsigned sequence = a.exportedSequenceAxis(i);
+      const std::optional<unsigned> batch = a.exportedBatchAxis(i);
+      if (batch && a.cacheInfo(i).policy == CachePolicy::Fixed)
+        axes = TokenAxes{*batch, sequence, 0};
+      auto comparison = compare(a.cacheInfo(i).present, a.exportedCacheView(i),
+                                b.exportedCacheView(pairs[i]), exact ? &twin : nullptr, axes);
       if (!comparison)
         return comparison.takeError();
       compared.caches.push_back(std::move(*comparison));

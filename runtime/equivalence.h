@@ -34,7 +34,8 @@ struct ExactSession {
 /// Runs both fresh sessions through the plan with the same random tokens: every common output and
 /// the valid region of every cache (paired by layer and role) at every step. Fails where a session
 /// does, and when the two have no output or no equal set of caches in common. Positions that are
-/// hidden are compared like all others: the two models compute the same thing there too.
+/// hidden are compared like all others: the two models compute the same thing there too. Only where
+/// a manifest says otherwise (hidden_rows), those of tokens that see none are left out.
 ///
 /// A step after the first that both refuse is left out and counted, for lengths have limits that
 /// only show when they are reached; refusals of another kind, or by another operator, are a

@@ -176,9 +176,8 @@ public:
       if (!expected)
         return expected.takeError();
       if (std::optional<size_t> cache = cacheOf(name)) {
-        auto axis = static_cast<unsigned>(session.cacheInfo(*cache).sequenceAxis);
-        auto compared = compareVisible(name, session.cacheView(*cache), expected->view, axis, 0,
-                                       visible, tolerance);
+        auto compared = compareVisible(name, session.exportedCacheView(*cache), expected->view,
+                                       session.exportedSequenceAxis(*cache), 0, visible, tolerance);
         if (!compared)
           return compared.takeError();
         result.caches.push_back(std::move(*compared));
@@ -293,7 +292,7 @@ recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string
       if (llvm::Error error = record(output.name, output.tensor.view))
         return error;
     for (size_t i = 0; i < session.cacheCount(); ++i)
-      if (llvm::Error error = record(session.cacheInfo(i).present, session.cacheView(i)))
+      if (llvm::Error error = record(session.cacheInfo(i).present, session.exportedCacheView(i)))
         return error;
     own.push_back(std::move(recorded));
   }

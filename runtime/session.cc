@@ -25,6 +25,11 @@ Manifest withoutReadOnlyCaches(Manifest manifest) {
   return manifest;
 }
 
+/// What an axis was before the rewrite.
+unsigned exportedAxis(const ManifestCache& cache, unsigned axis) {
+  return cache.permutation.empty() ? axis : static_cast<unsigned>(cache.permutation[axis]);
+}
+
 template <class T> void fillWith(const TensorView& view, int64_t value) {
   std::fill_n(view.as<T>(), view.elementCount(), static_cast<T>(value));
 }
@@ -350,6 +355,28 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
   noteRun();
   takeResult(result);
   return llvm::Error::success();
+}
+
+TensorView Session::exportedCacheView(size_t index) const {
+  TensorView view = cacheView(index);
+  llvm::ArrayRef<int64_t> permutation = cacheInfo(index).permutation;
+  TensorView exported = view;
+  for (size_t axis = 0; axis < permutation.size(); ++axis) {
+    exported.shape[static_cast<size_t>(permutation[axis])] = view.shape[axis];
+    exported.strides[static_cast<size_t>(permutation[axis])] = view.strides[axis];
+  }
+  return exported;
+}
+
+unsigned Session::exportedSequenceAxis(size_t index) const {
+  return exportedAxis(cacheInfo(index), static_cast<unsigned>(cacheInfo(index).sequenceAxis));
+}
+
+std::optional<unsigned> Session::exportedBatchAxis(size_t index) const {
+  const CacheGeometry& geometry = caches.geometry(index);
+  if (!geometry.batchAxis || geometry.slicesPerRow != 1)
+    return std::nullopt;
+  return exportedAxis(cacheInfo(index), *geometry.batchAxis);
 }
 
 llvm::Error Session::makeRoom(int64_t tokens) {

@@ -133,6 +133,12 @@ public:
   /// is overwritten or invalid after the next step. Where rows are of different lengths, what
   /// shorter ones hold beyond theirs means nothing.
   TensorView cacheView(size_t index) const { return caches.view(index); }
+  /// The same with its axes in the order of the model before it was rewritten; and which of them is
+  /// the sequence's.
+  TensorView exportedCacheView(size_t index) const;
+  unsigned exportedSequenceAxis(size_t index) const;
+  /// The axis with one entry a batch row, in the same order; nullopt where there is none.
+  std::optional<unsigned> exportedBatchAxis(size_t index) const;
   /// The whole memory of a cache.
   TensorView cacheBuffer(size_t index) const { return caches.buffer(index); }
 

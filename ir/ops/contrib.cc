@@ -202,6 +202,8 @@ void defineAttentions(OpRegistry& registry) {
       .attr("v_quant_type", "NONE")
       .attr("kv_cache_bit_width", int64_t{0})
       .attr("sliding_window_cache", int64_t{0})
+      .reuse(1, 3)
+      .reuse(2, 4)
       .shape(inferGroupQueryAttention);
 
   OpDefBuilder multi = define(registry, OpName(domain, "MultiHeadAttention"), 1);

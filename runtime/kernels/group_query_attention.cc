@@ -5,7 +5,8 @@
 //   seqlens_k[b] + 1 = T(b), the tokens of batch row b with the new ones; total_sequence_length >=
 //   every T(b). With total_sequence_length = S this is a prompt: the past length is 0 for every
 //   row, and rows shorter than S are padded on the right. Else the past length is T(b) - S. present
-//   [B,G,max(P, total_sequence_length),D]: the past rows, then the new ones, then zeros
+//   [B,G,max(P, total_sequence_length),D]: the past rows, then the new ones, then zeros, or what is
+//   there where the present is the past's own memory
 //
 // With do_rotary, query and key row s are rotated by position past length + s, or
 // position_ids[b,s]; the present holds rotated keys. Row s sees the keys up to its own position,
@@ -132,28 +133,34 @@ llvm::Expected<IntegerList> positionsOf(KernelContext& context, const Lengths& l
   return positions;
 }
 
-/// The present, with zeros where new rows belong.
-llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned result,
-                                          const TensorView* past, const TensorView& fresh,
-                                          const Lengths& lengths) {
+/// The present but for the new rows.
+llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned result, unsigned operand,
+                                          const TensorView& fresh, const Lengths& lengths) {
+  const TensorView* past = context.input(operand);
   const int64_t rows = fresh.shape[2];
-  int64_t capacity = lengths.longest;
-  if (past) {
-    if (past->rank() != 4 || past->shape[0] != fresh.shape[0] || past->shape[1] != fresh.shape[1] ||
-        past->shape[3] != fresh.shape[3] || past->element != fresh.element)
-      return context.error(
-          "a past must be [B,G,P,D] with the batch size, groups, width and element "
-          "type of the new rows");
-    capacity = std::max(capacity, past->shape[2]);
-  }
+  if (past &&
+      (past->rank() != 4 || past->shape[0] != fresh.shape[0] || past->shape[1] != fresh.shape[1] ||
+       past->shape[3] != fresh.shape[3] || past->element != fresh.element))
+    return context.error("a past must be [B,G,P,D] with the batch size, groups, width and element "
+                         "type of the new rows");
+  const int64_t held = past ? past->shape[2] : 0;
   for (int64_t length : lengths.past)
-    if (length > (past ? past->shape[2] : 0))
-      return context.error(fmt::format("a past length of {} and a past of {} rows", length,
-                                       past ? past->shape[2] : 0));
-  auto present = outputOrScratch(context, result, fresh.element,
-                                 {fresh.shape[0], fresh.shape[1], capacity, fresh.shape[3]});
-  if (!present)
-    return present;
+    if (length > held)
+      return context.error(fmt::format("a past length of {} and a past of {} rows", length, held));
+  const int64_t capacity = std::max(held, lengths.longest);
+  std::optional<TensorView> present;
+  if (past && held == capacity && context.wants(result)) {
+    auto storage = context.outputInPlace(result, operand);
+    if (!storage || storage->data == past->data)
+      return storage;
+    present = *storage;
+  } else {
+    auto storage = outputOrScratch(context, result, fresh.element,
+                                   {fresh.shape[0], fresh.shape[1], capacity, fresh.shape[3]});
+    if (!storage)
+      return storage;
+    present = *storage;
+  }
   for (int64_t batch = 0; batch < fresh.shape[0]; ++batch) {
     const int64_t valid = lengths.past[static_cast<size_t>(batch)];
     const TensorView own = slicedAxis(*present, 0, batch, 1);
@@ -162,7 +169,7 @@ llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned resul
                slicedAxis(own, 2, 0, valid));
     clearRows(slicedAxis(own, 2, valid + rows, capacity - valid - rows));
   }
-  return present;
+  return *present;
 }
 
 /// The new rows' places in batch row `batch` of a present.
@@ -205,6 +212,8 @@ void append(const TensorView& fresh, const TensorView& present, const Lengths& l
   for (int64_t batch = 0; batch < fresh.shape[0]; ++batch)
     copyRows(slicedAxis(fresh, 0, batch, 1), placeOf(present, lengths, batch, fresh.shape[2]));
 }
+
+int64_t bytesOf(const TensorView& rows) { return rows.elementCount() * *byteWidth(rows.element); }
 
 /// The sinks' logits as float [H]; nothing when there are none.
 llvm::Expected<std::optional<TensorView>> sinksOf(KernelContext& context, int64_t heads) {
@@ -257,19 +266,14 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   auto lengths = lengthsOf(context, shape[0], shape[2]);
   if (!lengths)
     return lengths.takeError();
-  auto key = presentWithout(context, 1, context.input(PastKey), fresh->key, *lengths);
+  auto key = presentWithout(context, 1, PastKey, fresh->key, *lengths);
   if (!key)
     return key.takeError();
-  auto value = presentWithout(context, 2, context.input(PastValue), fresh->value, *lengths);
+  auto value = presentWithout(context, 2, PastValue, fresh->value, *lengths);
   if (!value)
     return value.takeError();
   if (key->shape != value->shape)
     return context.error("the pasts of keys and values differ in length");
-  append(fresh->value, *value, *lengths);
-  if (node.intAttr("do_rotary", 0) == 0)
-    append(fresh->key, *key, *lengths);
-  else if (llvm::Error error = rotate(context, *fresh, *key, *lengths))
-    return error;
 
   AttentionOperands operands;
   operands.query = fresh->query;
@@ -299,6 +303,15 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   }
   if (llvm::Error error = checkAttention(context, operands))
     return error;
+  // Nothing is written before all is checked: the past may be overwritten.
+  if (node.intAttr("do_rotary", 0) == 0)
+    append(fresh->key, *key, *lengths);
+  else if (llvm::Error error = rotate(context, *fresh, *key, *lengths))
+    return error;
+  append(fresh->value, *value, *lengths);
+  operands.query = fresh->query;
+  if (context.has(PastKey) && context.in(PastKey).data == key->data)
+    context.noteCacheWrite(bytesOf(fresh->key) + bytesOf(fresh->value));
   auto output = context.output(0, fresh->query.element, {shape[0], shape[2], shape[1] * shape[3]});
   if (!output)
     return output.takeError();

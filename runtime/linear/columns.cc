@@ -94,18 +94,20 @@ HWY_INLINE void addStream(const typename Storage::Element* w, const float* a, si
   const F32Tag f32;
   const Storage storage;
   const size_t lanes = hn::Lanes(f32);
-  if constexpr (Ahead)
-    prefetch<Vectors * sizeof(*w)>(w + ahead);
+  constexpr size_t kPairBytes = (Vectors > 1 ? 2 : 1) * sizeof(*w);
   auto v0 = hn::Zero(f32), v1 = v0, v2 = v0, v3 = v0;
+  if constexpr (Ahead)
+    prefetch<kPairBytes>(w + ahead);
   if constexpr (Tail)
     v0 = loadLast<Storage>(w + tail, tail, readable);
-  else
+  else if constexpr (Vectors == 1)
     v0 = load(storage, w);
-  if constexpr (Vectors > 1)
-    v1 = load(storage, w + lanes);
+  else
+    loadPair(storage, w, v0, v1);
   if constexpr (Vectors > 2) {
-    v2 = load(storage, w + 2 * lanes);
-    v3 = load(storage, w + 3 * lanes);
+    if constexpr (Ahead)
+      prefetch<kPairBytes>(w + ahead + 2 * lanes);
+    loadPair(storage, w + 2 * lanes, v2, v3);
   }
   addScaled<Vectors>(a[0], v0, v1, v2, v3, a0, a1, a2, a3);
   if constexpr (Rows > 1)

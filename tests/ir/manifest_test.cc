@@ -129,6 +129,26 @@ TEST(Manifest, EveryWordSurvives) {
         }
 }
 
+TEST(Manifest, WhatOnlySomeTargetsSaySurvives) {
+  Manifest manifest = example();
+  manifest.caches[0].permutation = {0, 2, 1, 3};
+  manifest.chunkBatch = 1;
+  manifest.hiddenRowsUndefined = true;
+  auto read = parseManifest(manifest.json());
+  ASSERT_TRUE(bool(read)) << llvm::toString(read.takeError());
+  EXPECT_EQ(read->caches[0].permutation, manifest.caches[0].permutation);
+  EXPECT_EQ(read->chunkBatch, manifest.chunkBatch);
+  EXPECT_TRUE(read->hiddenRowsUndefined);
+  EXPECT_EQ(read->json(), manifest.json());
+  EXPECT_THAT(refusal("\"target\"", "\"hidden_rows\": \"kept\", \"target\""),
+              HasSubstr("'hidden_rows'"));
+  for (const char* wrong : {"[0, 2, 1]", "[0, 2, 2, 3]", "[0, 2, 1, 4]", "[0, 2, 1, -1]", "3"})
+    EXPECT_THAT(refusal("\"window\": 0", std::string("\"window\": 0, \"permutation\": ") + wrong),
+                HasSubstr("'permutation'"))
+        << wrong;
+  EXPECT_THAT(refusal("\"target\"", "\"chunk_batch\": 0, \"target\""), HasSubstr("chunk_batch"));
+}
+
 TEST(Manifest, FlagsAreBool) {
   for (auto feed : {LengthFeed::HasPast, LengthFeed::NoPast}) {
     Manifest manifest = example();

@@ -71,9 +71,9 @@ inline void packQueries(const AttentionBlock& block) {
   }
 }
 
-/// Turns one query's dot products of a tile into weights exp(s - maximum), and moves its maximum,
-/// sum and correction on. `bias` is null when all keys are visible and unmasked.
-inline void softmaxTile(const AttentionBlock& block, int64_t query, const float* bias) {
+/// Scales, caps and masks one query's dot products of a tile, and returns the largest.
+/// `bias` is null when all keys are visible and unmasked.
+inline float finishScores(const AttentionBlock& block, int64_t query, const float* bias) {
   const F32Tag f32;
   const size_t lanes = hn::Lanes(f32);
   const AttentionView& view = block.view;
@@ -83,43 +83,73 @@ inline void softmaxTile(const AttentionBlock& block, int64_t query, const float*
   const auto highest = hn::Set(f32, kLargest);
   const auto hidden = hn::Set(f32, kMinusInfinity);
   float* scores = block.scores + query * kAttentionTileKeys;
-
   auto largest = lowest;
+  // NaN passes through: x86 returns the second operand.
+  if (!bias && view.softcap == 0) {
+    for (size_t j = 0; j < kAttentionTileKeys; j += lanes) {
+      const auto s = hn::Mul(hn::LoadU(f32, scores + j), scale);
+      const auto bounded = hn::Min(highest, hn::Max(lowest, s));
+      hn::StoreU(bounded, f32, scores + j);
+      largest = hn::Max(largest, bounded);
+    }
+    return hn::GetLane(hn::MaxOfLanes(f32, largest));
+  }
   for (size_t j = 0; j < kAttentionTileKeys; j += lanes) {
     auto s = hn::Mul(hn::LoadU(f32, scores + j), scale);
     if (view.softcap != 0)
       s = hn::Mul(softcap, tanh(hn::Div(s, softcap)));
     const auto term = bias ? hn::LoadU(f32, bias + j) : hn::Zero(f32);
-    // NaN passes through: x86 returns the second operand.
     s = hn::Min(highest, hn::Max(lowest, hn::Add(s, term)));
     s = hn::IfThenElse(hn::Eq(term, hidden), hidden, s);
     hn::StoreU(s, f32, scores + j);
     largest = hn::Max(largest, s);
   }
-  const float before = block.maximum[query];
-  const float maximum = HWY_MAX(before, hn::GetLane(hn::MaxOfLanes(f32, largest)));
+  return hn::GetLane(hn::MaxOfLanes(f32, largest));
+}
+
+/// Turns one query's scores of a tile into weights exp(s - maximum), and returns their sum.
+inline float weighScores(const AttentionBlock& block, int64_t query, float maximum) {
+  const F32Tag f32;
+  const size_t lanes = hn::Lanes(f32);
   const auto shift = hn::Set(f32, maximum);
+  float* scores = block.scores + query * kAttentionTileKeys;
   auto sum = hn::Zero(f32);
   for (size_t j = 0; j < kAttentionTileKeys; j += lanes) {
     const auto weight = exp(hn::Sub(hn::LoadU(f32, scores + j), shift));
     hn::StoreU(weight, f32, scores + j);
     sum = hn::Add(sum, weight);
   }
-  const float correction = hn::GetLane(exp(hn::Set(f32, before - maximum)));
-  block.maximum[query] = maximum;
-  block.correction[query] = correction;
-  block.sum[query] = block.sum[query] * correction + hn::GetLane(hn::SumOfLanes(f32, sum));
+  return hn::GetLane(hn::SumOfLanes(f32, sum));
 }
 
+/// Turns the dot products of a tile into weights, and moves maxima, sums and corrections on. Some
+/// queries at a time, step by step: what one waits for is time for the others.
 inline void softmaxTile(const AttentionBlock& block, int64_t tile) {
+  const F32Tag f32;
+  constexpr int64_t kTogether = 4;
   const bool perHead = block.view.maskKind != MaskKind::none && block.view.maskStrides.head != 0;
   bool biased = false;
-  for (int64_t query = 0; query < block.queries; ++query) {
-    const int64_t headInGroup = query % block.group;
-    if (headInGroup == 0 || perHead)
-      biased = block.fillBias(block.firstRow + query / block.group,
-                              block.kvHead * block.group + headInGroup, tile);
-    softmaxTile(block, query, biased ? block.bias : nullptr);
+  for (int64_t first = 0; first < block.queries; first += kTogether) {
+    const int64_t count = HWY_MIN(block.queries - first, kTogether);
+    HWY_ALIGN float before[kMaxLanes] = {}, now[kMaxLanes] = {}, correction[kMaxLanes];
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t query = first + i, headInGroup = query % block.group;
+      if (headInGroup == 0 || perHead)
+        biased = block.fillBias(block.firstRow + query / block.group,
+                                block.kvHead * block.group + headInGroup, tile);
+      before[i] = block.maximum[query];
+      const float largest = finishScores(block, query, biased ? block.bias : nullptr);
+      now[i] = HWY_MAX(before[i], largest);
+    }
+    for (size_t i = 0; i < kTogether; i += hn::Lanes(f32))
+      hn::StoreU(exp(hn::Sub(hn::LoadU(f32, before + i), hn::LoadU(f32, now + i))), f32,
+                 correction + i);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t query = first + i;
+      block.maximum[query] = now[i];
+      block.correction[query] = correction[i];
+      block.sum[query] = block.sum[query] * correction[i] + weighScores(block, query, now[i]);
+    }
   }
 }
 

@@ -53,23 +53,25 @@ inline float toFloat(Bf16Storage, uint16_t bits) { return bf16ToFloat(bits); }
 
 HWY_INLINE F32Vec load(F32Storage, const float* from) { return hn::LoadU(F32Tag(), from); }
 
-HWY_INLINE F32Vec load(Bf16Storage, const uint16_t* from) {
-  const auto bits = hn::PromoteTo(U32Tag(), hn::LoadU(U16Tag(), from));
+using U16Vec = hn::Vec<U16Tag>;
+
+HWY_INLINE F32Vec widen(Bf16Storage, U16Vec stored) {
+  const auto bits = hn::PromoteTo(U32Tag(), stored);
   return hn::BitCast(F32Tag(), hn::ShiftLeft<16>(bits));
 }
 
 /// Highway's emulated conversion takes infinity and NaN for numbers: only the instruction is used.
-HWY_INLINE F32Vec load(F16Storage, const uint16_t* from) {
+HWY_INLINE F32Vec widen(F16Storage, U16Vec stored) {
   const F32Tag f32;
   const U32Tag u32;
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL ||               \
     HWY_ARCH_ARM_A64
   const hn::Rebind<hwy::float16_t, F32Tag> f16;
   (void)u32;
-  return hn::PromoteTo(f32, hn::BitCast(f16, hn::LoadU(U16Tag(), from)));
+  return hn::PromoteTo(f32, hn::BitCast(f16, stored));
 #else
   // With the exponent field moved, f16 numbers, subnormals too, are 2^112 times too small as f32.
-  const auto bits = hn::PromoteTo(u32, hn::LoadU(U16Tag(), from));
+  const auto bits = hn::PromoteTo(u32, stored);
   const auto magnitude = hn::And(bits, hn::Set(u32, 0x7FFFu));
   const auto scaled =
       hn::Mul(hn::BitCast(f32, hn::ShiftLeft<13>(magnitude)), hn::Set(f32, 0x1p112f));
@@ -79,6 +81,27 @@ HWY_INLINE F32Vec load(F16Storage, const uint16_t* from) {
   const auto sign = hn::ShiftLeft<16>(hn::AndNot(hn::Set(u32, 0x7FFFu), bits));
   return hn::Or(value, hn::BitCast(f32, sign));
 #endif
+}
+
+template <class Storage> HWY_INLINE F32Vec load(Storage storage, const uint16_t* from) {
+  return widen(storage, hn::LoadU(U16Tag(), from));
+}
+
+/// Two vectors of neighbours; one load where that is a cache line of 16-bit elements, which is read
+/// faster so.
+template <class Storage>
+HWY_INLINE void loadPair(Storage storage, const typename Storage::Element* from, F32Vec& first,
+                         F32Vec& second) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  if constexpr (sizeof(*from) == sizeof(uint16_t)) {
+    const auto line = hn::LoadU(hn::Repartition<uint16_t, F32Tag>(), from);
+    first = widen(storage, hn::LowerHalf(U16Tag(), line));
+    second = widen(storage, hn::UpperHalf(U16Tag(), line));
+    return;
+  }
+#endif
+  first = load(storage, from);
+  second = load(storage, from + hn::Lanes(F32Tag()));
 }
 
 /// The last `count` < Lanes elements before `end`, in the last lanes; zero in the lanes before.
@@ -102,7 +125,10 @@ HWY_INLINE F32Vec exp(F32Vec x) {
   const hn::RebindToSigned<F32Tag> i32;
   const auto smallest = hn::Set(f32, -87.33654f);
   const auto bounded = hn::Min(hn::Max(x, smallest), hn::Set(f32, 88.0f));
-  const auto n = hn::Round(hn::Mul(bounded, hn::Set(f32, 1.44269502f)));
+  // Adding 1.5 * 2^23 leaves the nearest integer in the lowest bits.
+  const auto integer = hn::Set(f32, 0x1.8p23f);
+  const auto shifted = hn::MulAdd(bounded, hn::Set(f32, 1.44269502f), integer);
+  const auto n = hn::Sub(shifted, integer);
   // ln(2) in two parts: the product of n and the first, of 15 bits, is exact.
   auto r = hn::NegMulAdd(n, hn::Set(f32, 0x1.62e4p-1f), x);
   r = hn::NegMulAdd(n, hn::Set(f32, 1.42860677e-06f), r);
@@ -111,7 +137,8 @@ HWY_INLINE F32Vec exp(F32Vec x) {
   p = hn::MulAdd(r, p, hn::Set(f32, 0.166665763f));
   p = hn::MulAdd(r, p, hn::Set(f32, 0.5f));
   p = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(f32, 1.0f));
-  const auto exponent = hn::Add(hn::ConvertTo(i32, n), hn::Set(i32, 127));
+  // The other bits are shifted out.
+  const auto exponent = hn::Add(hn::BitCast(i32, shifted), hn::Set(i32, 127));
   const auto power = hn::BitCast(f32, hn::ShiftLeft<23>(exponent));
   return hn::IfThenZeroElse(hn::Lt(x, smallest), hn::Mul(p, power));
 }

@@ -82,6 +82,33 @@ public:
     expectTensor(result, {c.batches(), c.rows, c.heads * c.width}, expected, tolerance);
   }
 
+  /// With pasts that may be overwritten: nothing but the new rows is written, where they belong.
+  void expectInPlace() const {
+    const TestTensor buffers[] = {pastKey.clone(), pastValue.clone()};
+    KernelCall inPlace = call();
+    inPlace.overwrite(3, buffers[0]).overwrite(4, buffers[1]);
+    const KernelResult result = inPlace.run();
+    ASSERT_EQ(result.error, "");
+    EXPECT_TRUE(result.outputs[0].sameBytes(call().run().outputs[0]));
+    EXPECT_EQ(result.cacheBytesWritten, int64_t(key.bytes() + value.bytes()));
+    for (unsigned i : {0u, 1u}) {
+      EXPECT_EQ(result.outputs[i + 1].data(), buffers[i].data());
+      const TestTensor& before = i == 0 ? pastKey : pastValue;
+      const std::vector<double>& present = i == 0 ? presentKey : presentValue;
+      const double tolerance = i == 0 && c.rotary != 0 ? attentionTolerance(c.element) : 0;
+      for (int64_t at = 0; at < before.count(); ++at) {
+        const int64_t row = at / c.width % c.capacity;
+        const int64_t first = c.past[size_t(at / c.width / c.capacity / c.groups)];
+        const bool isNew = row >= first && row < first + c.rows;
+        const double expected = isNew ? present[size_t(at)] : before.get(at);
+        const double found = buffers[i].get(at);
+        EXPECT_TRUE(std::abs(found - expected) <= tolerance ||
+                    (std::isnan(found) && std::isnan(expected)))
+            << "result " << i + 1 << ", element " << at;
+      }
+    }
+  }
+
   const GroupedCase c;
 
 private:
@@ -253,6 +280,19 @@ TEST(GroupQueryAttention, PromptPaddedOnTheRight) {
   c.capacity = -1;
   c.rotary = 8;
   expectAgreement(c);
+}
+
+TEST(GroupQueryAttention, WritesNewRowsOnlyWhereThePastMayBeOverwritten) {
+  for (int64_t rotary : {0, 8})
+    for (int64_t rows : {1, 3}) {
+      GroupedCase c;
+      c.rows = rows;
+      c.rotary = rotary;
+      c.capacity = 12;
+      GroupedProblem(c).expectInPlace();
+      c.past = {0, 0};
+      GroupedProblem(c).expectInPlace();
+    }
 }
 
 TEST(GroupQueryAttention, PresentsThatNobodyReads) {

@@ -242,6 +242,11 @@ public:
     operands.push_back({});
     return *this;
   }
+  /// Operand `index` is this one instead, whose memory may be overwritten.
+  KernelCall& overwrite(unsigned index, TestTensor tensor) {
+    operands[index] = {std::move(tensor), true, true};
+    return *this;
+  }
   KernelCall& attr(const char* name, Attribute value) {
     attributes.push_back({name, std::move(value)});
     return *this;

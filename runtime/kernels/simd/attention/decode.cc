@@ -4,6 +4,7 @@
 // order.
 #include "runtime/kernels/simd/attention_block.h"
 #include "runtime/kernels/simd/attention_kernel.h"
+#include "runtime/kernels/simd/read_ahead.h"
 
 #include <algorithm>
 #include <atomic>
@@ -16,7 +17,6 @@
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/kernels/simd/attention/decode.cc"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -28,26 +28,28 @@ HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 namespace {
 
-/// How far ahead of its use memory is asked for. A tile or so: within less, a core that computes
-/// has too few reads under way.
-constexpr size_t kPrefetchBytes = 16384;
+/// How far ahead of its use memory is asked for: with less a core that computes has too few reads
+/// under way, more pushes out of the first-level cache what is in use.
+constexpr int64_t kAheadBytes = 16384;
+/// Rows that several passes go over are taken in turns of about so many bytes.
+constexpr int64_t kTurnBytes = 16384;
 
 /// Rows of K or V of one head.
 template <class Cache> struct Rows {
   using Element = typename Cache::Element;
   Rows(const void* cache, const RowStrides& strides, const AttentionBlock& block, int64_t columns)
       : base(headBase<Element>(cache, strides, block.batch, block.kvHead)), stride(strides.row),
-        width(static_cast<size_t>(columns)) {
-    const size_t rows = HWY_MAX(size_t{1}, kPrefetchBytes / (width * sizeof(Element)));
-    ahead = static_cast<int64_t>(rows) * stride;
-  }
+        width(static_cast<size_t>(columns)) {}
   const Element* row(int64_t key) const { return base + key * stride; }
+  CachePlane plane() const {
+    constexpr int64_t kBytes = sizeof(Element);
+    return {reinterpret_cast<const std::byte*>(base), stride * kBytes,
+            static_cast<int64_t>(width) * kBytes};
+  }
 
   const Element* base;
   int64_t stride;
   size_t width;
-  /// From a row to the one to prefetch while it is used.
-  int64_t ahead;
 };
 
 /// Keys of one block of scores with `Queries` queries: as many accumulators as registers allow.
@@ -56,13 +58,49 @@ inline constexpr int kKeys = Queries == 1                     ? 8
                              : Queries == 2 || kManyRegisters ? 4
                                                               : 2;
 
+/// Calls body(Index<n>(), query) for blocks of n = 4, 2 or 1 queries.
+template <class Body> HWY_INLINE void forEachQueryBlock(int64_t queries, Body&& body) {
+  int64_t query = 0;
+  for (; query + 4 <= queries; query += 4)
+    body(Index<4>(), query);
+  if (query + 2 <= queries) {
+    body(Index<2>(), query);
+    query += 2;
+  }
+  if (query < queries)
+    body(Index<1>(), query);
+}
+/// How often it does.
+inline int64_t queryPasses(const AttentionBlock& block) { return (block.queries + 3) / 4; }
+
+/// Lines to ask for with `bytes` of rows when all passes over them ask for the same.
+inline int64_t linesOf(size_t bytes, int64_t passes) {
+  const int64_t each = ReadAhead::line * passes;
+  return (static_cast<int64_t>(bytes) + each - 1) / each;
+}
+
+/// Calls body(turn) for the parts of `range` that take turns, so that what one pass reads from
+/// memory the others find in the first-level cache.
+template <class Cache, class Body>
+HWY_INLINE void forEachTurn(const Rows<Cache>& rows, KeyRange range, int64_t passes, Body&& body) {
+  int64_t keys = kAttentionTileKeys;
+  if (passes > 1)
+    while (keys > 8 && keys * static_cast<int64_t>(rows.width * sizeof(*rows.base)) > kTurnBytes)
+      keys /= 2;
+  for (int64_t key = range.begin; key < range.end;) {
+    const int64_t end = HWY_MIN(key - key % keys + keys, range.end);
+    body(KeyRange{key, end});
+    key = end;
+  }
+}
+
 /// Scores of `Queries` packed queries and kKeys keys from `key` on; keys from `end` on get the
-/// score of the last before. Every dot product is one chain of multiply-adds per lane. With Ahead,
-/// asks for later rows; a prefetch never faults, so that these may lie outside of any object.
-template <class Cache, int Queries, bool Ahead>
+/// score of the last before. Every dot product is one chain of multiply-adds per lane. Asks for
+/// `lines` while it computes with two vectors of each key.
+template <class Cache, int Queries>
 HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
                            const float* HWY_RESTRICT query, size_t queryStride,
-                           float* HWY_RESTRICT scores) {
+                           ReadAhead::Cursor& ahead, int64_t lines, float* HWY_RESTRICT scores) {
   constexpr int kCount = kKeys<Queries>;
   const F32Tag f32;
   const Cache cache;
@@ -82,18 +120,24 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
       });
     });
   };
-  for (; d + lanes <= keys.width; d += lanes) {
-    // A line of every row at a time: side by side they keep more of the memory busy.
-    if (Ahead && d * sizeof(*rows[0]) % 64 == 0)
-      for (int i = 0; i < kCount; ++i)
-        hwy::Prefetch(rows[i] + keys.ahead + d);
+  const auto step = [&]() HWY_ATTR __attribute__((always_inline)) {
     Registers<kCount> k;
     unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
       const auto* at = rows[decltype(i)::value] + d;
       get<decltype(i)::value>(k) = load(cache, at);
     });
     add(k);
+    d += lanes;
+  };
+  // Two vectors at a time: in fewer, a loop costs as much as its sums.
+  while (d + 2 * lanes <= keys.width) {
+    ahead.ask(lines - lines / 2);
+    step();
+    ahead.ask(lines / 2);
+    step();
   }
+  if (d + lanes <= keys.width)
+    step();
   if (const size_t tail = keys.width - d; tail != 0) {
     Registers<kCount> k;
     unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
@@ -109,52 +153,42 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
       scores[q * kAttentionTileKeys + i] = out[q * kCount + i];
 }
 
-/// Q K^T of `Queries` queries from `query` on and the keys of one tile. Not inlined: a function of
-/// its own for every case compiles much faster.
-template <class Cache, int Queries, bool Ahead>
+/// Q K^T of `Queries` queries from `query` on and keys of the tile that starts at `tile`. Not
+/// inlined: a function of its own for every case compiles much faster.
+template <class Cache, int Queries>
 HWY_NOINLINE void scoreQueries(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
-                               KeyRange range, int64_t query) {
+                               KeyRange range, int64_t query, ReadAhead& ahead) {
   constexpr int kCount = kKeys<Queries>;
   const size_t stride = static_cast<size_t>(block.packedKeyWidth);
   const float* packed = block.query + static_cast<size_t>(query) * stride;
   float* scores = block.scores + query * kAttentionTileKeys - tile;
+  const int64_t lines =
+      linesOf(2 * kCount * hn::Lanes(F32Tag()) * sizeof(*keys.base), queryPasses(block));
+  ReadAhead::Cursor cursor(ahead);
   // Rounded down within the tile.
   int64_t key = tile + (range.begin - tile) / kCount * kCount;
   for (; key < range.end; key += kCount)
-    scoreBlock<Cache, Queries, Ahead>(keys, key, range.end, packed, stride, scores + key);
-}
-
-/// Calls body(Index<n>(), query) for blocks of n = 4, 2 or 1 queries.
-template <class Body> HWY_INLINE void forEachQueryBlock(int64_t queries, Body&& body) {
-  int64_t query = 0;
-  for (; query + 4 <= queries; query += 4)
-    body(Index<4>(), query);
-  if (query + 2 <= queries) {
-    body(Index<2>(), query);
-    query += 2;
-  }
-  if (query < queries)
-    body(Index<1>(), query);
+    scoreBlock<Cache, Queries>(keys, key, range.end, packed, stride, cursor, lines, scores + key);
 }
 
 template <class Cache>
-void scoreTile(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile, KeyRange range) {
-  forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
-    constexpr int kQueries = decltype(queries)::value;
-    // The first block of queries asks for memory for all.
-    if (query == 0)
-      scoreQueries<Cache, kQueries, true>(block, keys, tile, range, query);
-    else
-      scoreQueries<Cache, kQueries, false>(block, keys, tile, range, query);
+void scoreTile(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile, KeyRange range,
+               ReadAhead& ahead) {
+  forEachTurn(keys, range, queryPasses(block), [&](KeyRange turn) HWY_ATTR {
+    ahead.grantKeys(turn.end - turn.begin);
+    forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
+      scoreQueries<Cache, decltype(queries)::value>(block, keys, tile, turn, query, ahead);
+    });
   });
 }
 
 /// Adds weights times V for `Queries` queries and `Vectors` vectors of columns from `column` on;
-/// with Tail, the last `tail` columns, right-aligned. With Ahead, asks for later rows.
-template <class Cache, int Queries, int Vectors, bool Ahead, bool Tail = false>
+/// with Tail, the last `tail` columns, right-aligned. `isFirst` are a tile's first keys, which
+/// correct the sums of those before.
+template <class Cache, int Queries, int Vectors, bool Tail = false>
 HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>& values,
-                                  int64_t tile, KeyRange range, int64_t query, size_t column,
-                                  size_t tail = 0) {
+                                  int64_t tile, KeyRange range, bool isFirst, int64_t query,
+                                  ReadAhead& ahead, size_t column, size_t tail = 0) {
   const F32Tag f32;
   const Cache cache;
   const size_t lanes = hn::Lanes(f32);
@@ -164,7 +198,7 @@ HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>
   Registers<Queries * Vectors> sums;
   unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
     constexpr int kQuery = decltype(q)::value;
-    const auto factor = hn::Set(f32, block.correction[query + kQuery]);
+    const auto factor = hn::Set(f32, isFirst ? block.correction[query + kQuery] : 1.0f);
     unroll<Vectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
       constexpr int kVector = decltype(v)::value;
       get<kQuery * Vectors + kVector>(sums) =
@@ -172,10 +206,10 @@ HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>
     });
   });
   const auto* row = values.row(range.begin) + column;
+  const int64_t lines = linesOf(Vectors * lanes * sizeof(*row), queryPasses(block));
+  ReadAhead::Cursor cursor(ahead);
   for (int64_t key = range.begin; key < range.end; ++key, row += values.stride) {
-    if constexpr (Ahead)
-      for (size_t byte = 0; byte < Vectors * lanes * sizeof(*row); byte += 64)
-        hwy::Prefetch(reinterpret_cast<const char*>(row + values.ahead) + byte);
+    cursor.ask(lines);
     Registers<Vectors> v;
     if constexpr (Tail)
       get<0>(v) = loadLast<Cache>(row + tail, tail, column + tail);
@@ -202,37 +236,43 @@ HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>
   });
 }
 
+/// Vectors of columns of one block of sums with `Queries` queries.
+template <int Queries>
+inline constexpr int kVectors = Queries == 1 || (Queries == 2 && kManyRegisters) ? 8
+                                : Queries == 2 || kManyRegisters                 ? 4
+                                                                                 : 2;
+
 /// All columns for `Queries` queries.
-template <class Cache, int Queries, bool Ahead>
+template <class Cache, int Queries>
 void accumulateQueries(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
-                       KeyRange range, int64_t query) {
-  constexpr int kVectors = Queries == 1 || (Queries == 2 && kManyRegisters) ? 8
-                           : Queries == 2 || kManyRegisters                 ? 4
-                                                                            : 2;
+                       KeyRange range, bool isFirst, int64_t query, ReadAhead& ahead) {
+  constexpr int kCount = kVectors<Queries>;
   const size_t lanes = hn::Lanes(F32Tag());
   size_t column = 0;
-  if (column + kVectors * lanes <= values.width) {
-    accumulateBlock<Cache, Queries, kVectors, Ahead>(block, values, tile, range, query, column);
-    column += kVectors * lanes;
-  }
-  for (; column + kVectors * lanes <= values.width; column += kVectors * lanes)
-    accumulateBlock<Cache, Queries, kVectors, Ahead>(block, values, tile, range, query, column);
+  for (; column + kCount * lanes <= values.width; column += kCount * lanes)
+    accumulateBlock<Cache, Queries, kCount>(block, values, tile, range, isFirst, query, ahead,
+                                            column);
   for (; column + lanes <= values.width; column += lanes)
-    accumulateBlock<Cache, Queries, 1, Ahead>(block, values, tile, range, query, column);
+    accumulateBlock<Cache, Queries, 1>(block, values, tile, range, isFirst, query, ahead, column);
   if (column < values.width)
-    accumulateBlock<Cache, Queries, 1, Ahead, true>(block, values, tile, range, query, column,
-                                                    values.width - column);
+    accumulateBlock<Cache, Queries, 1, true>(block, values, tile, range, isFirst, query, ahead,
+                                             column, values.width - column);
 }
 
 template <class Cache>
 void accumulateTile(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
-                    KeyRange range) {
-  forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
-    constexpr int kQueries = decltype(queries)::value;
-    if (query == 0)
-      accumulateQueries<Cache, kQueries, true>(block, values, tile, range, query);
-    else
-      accumulateQueries<Cache, kQueries, false>(block, values, tile, range, query);
+                    KeyRange range, ReadAhead& ahead) {
+  const size_t together = hn::Lanes(F32Tag()) * (block.queries == 1   ? kVectors<1>
+                                                 : block.queries == 2 ? kVectors<2>
+                                                                      : kVectors<4>);
+  const int64_t passes =
+      queryPasses(block) * static_cast<int64_t>((values.width + together - 1) / together);
+  forEachTurn(values, range, passes, [&](KeyRange turn) HWY_ATTR {
+    ahead.grantValues(turn.end - turn.begin);
+    forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
+      accumulateQueries<Cache, decltype(queries)::value>(block, values, tile, turn,
+                                                         turn.begin == range.begin, query, ahead);
+    });
   });
 }
 
@@ -240,12 +280,15 @@ template <class Cache> void attendKeys(const AttentionBlock& block, KeyRange ran
   const AttentionView& view = block.view;
   const Rows<Cache> keys(view.key, view.keyStrides, block, view.keyWidth);
   const Rows<Cache> values(view.value, view.valueStrides, block, view.valueWidth);
+  ReadAhead ahead(keys.plane(), values.plane(), range);
+  ahead.grant(kAheadBytes);
+  ReadAhead::Cursor(ahead).ask(kAheadBytes / ReadAhead::line);
   int64_t tile = range.begin - range.begin % kAttentionTileKeys;
   for (; tile < range.end; tile += kAttentionTileKeys) {
     const KeyRange part{HWY_MAX(tile, range.begin), HWY_MIN(tile + kAttentionTileKeys, range.end)};
-    scoreTile(block, keys, tile, part);
+    scoreTile(block, keys, tile, part, ahead);
     softmaxTile(block, tile);
-    accumulateTile(block, values, tile, part);
+    accumulateTile(block, values, tile, part, ahead);
   }
 }
 

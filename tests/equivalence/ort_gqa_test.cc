@@ -1,0 +1,190 @@
+// Models as the target ort-gqa writes them: what is in them, what they compute, what a step writes.
+#include "ir/text_reader.h"
+#include "tests/equivalence/rewritten_model.h"
+#include "tests/ir/temporary_folder.h"
+
+#include <fmt/format.h>
+
+namespace kvopt {
+namespace {
+
+class OrtGqaTest : public ShippedModelTest {
+protected:
+  DrivenModel grouped() const { return rewritten(path(), registries, "", "ort-gqa"); }
+};
+
+TEST_P(OrtGqaTest, NothingOfKvoptIsLeft) {
+  DrivenModel model = grouped();
+  unsigned attentions = 0;
+  for (const Node& node : model.model->graph().nodes()) {
+    EXPECT_NE(node.op().domain(), "ai.kvopt") << node.describe();
+    attentions += node.is("com.microsoft::GroupQueryAttention");
+  }
+  EXPECT_EQ(attentions, GetParam().sites);
+  EXPECT_TRUE(model.model->functions.empty());
+  EXPECT_EQ(model.model->opsets.count("ai.kvopt"), 0u);
+  EXPECT_EQ(model.manifest.contract, CacheContract::SharedBuffer);
+  EXPECT_EQ(model.manifest.chunkBatch, 1);
+  // Shipped models have a padding mask, from which the lengths are computed.
+  EXPECT_TRUE(model.manifest.lengths.empty());
+  DrivenModel exported = asExported(path(), registries);
+  EXPECT_EQ(model.model->graph().inputs().size(), exported.model->graph().inputs().size());
+}
+
+TEST_P(OrtGqaTest, EqualsTheExportedModel) {
+  DrivenModel exported = asExported(path(), registries);
+  DrivenModel model = grouped();
+  for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
+    SCOPED_TRACE(static_cast<int>(padding));
+    EquivalencePlan plan; // prefill 33, chunks 16, 1 and 7, 64 decode steps, batch 2
+    plan.padding = padding;
+    plan.tolerance = {1e-4, 0};
+    VerificationReport report = valueOrThrow(verifyModels(
+        *exported.model, exported.manifest, *model.model, model.manifest, plan, 1, registries));
+    EXPECT_TRUE(report.equal()) << verificationSummary(report);
+    ASSERT_EQ(report.comparison.steps.size(), 68u);
+    const StepComparison& prefill = report.comparison.steps.front();
+    // Two positions of the second row, which see no token, are not compared; all others are.
+    ASSERT_EQ(prefill.outputs.size(), 1u);
+    const TensorComparison& logits = prefill.outputs[0];
+    EXPECT_EQ(logits.skipped * 33,
+              padding == Padding::Left ? logits.comparison.compared + logits.skipped : 0);
+    EXPECT_GT(logits.comparison.compared, 0);
+    for (const StepComparison& step : report.comparison.steps)
+      ASSERT_EQ(step.caches.size(), 2 * GetParam().sites);
+    EXPECT_EQ(report.second.inPlaceBytesCopied, 0);
+  }
+}
+
+TEST_P(OrtGqaTest, AStepWritesItsOwnRowsWhereThePastLies) {
+  DrivenModel model = grouped();
+  SessionOptions options;
+  options.batch = 2;
+  options.capacity = 60;
+  auto session = openSession(model, registries.kernels, options);
+  TokenStream tokens(*model.model, options.batch);
+  std::vector<const std::byte*> places;
+  for (size_t i = 0; i < session->cacheCount(); ++i)
+    places.push_back(session->cacheBuffer(i).data);
+  for (int64_t added : {33, 1, 1, 7, 1}) {
+    tokens.feed(*session, added);
+    int64_t expected = 0;
+    for (size_t i = 0; i < session->cacheCount(); ++i) {
+      const TensorView buffer = session->cacheBuffer(i);
+      EXPECT_EQ(buffer.data, places[i]);
+      expected += buffer.byteSize() / options.capacity * added;
+    }
+    EXPECT_EQ(session->statistics().lastRun.cacheBytesWritten, expected);
+    EXPECT_EQ(session->statistics().lastRun.inPlaceBytesCopied, 0);
+  }
+}
+
+TEST_P(OrtGqaTest, IsDeterministicAndFinal) {
+  DrivenModel first = grouped();
+  EXPECT_EQ(valueOrThrow(exportModelBytes(*first.model)),
+            valueOrThrow(exportModelBytes(*grouped().model)));
+  TemporaryFolder folder;
+  std::string file = folder.path("rewritten.onnx");
+  successOrThrow(exportModel(*first.model, file));
+  EXPECT_EQ(asExported(file, registries).manifest.json(), first.manifest.json());
+  EXPECT_THROW(rewritten(file, registries, "", "ort-gqa"), std::runtime_error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shipped, OrtGqaTest, shippedModels(), shippedModelName);
+
+struct LayoutCase {
+  const char* keys;                 ///< type of the past of keys
+  int axis;                         ///< of the Concat
+  std::vector<int64_t> fresh;       ///< order of the axes of [B,S,2,8] in a cache
+  std::vector<int64_t> read;        ///< and back to [B,2,T,8]
+  std::vector<int64_t> permutation; ///< as the manifest has it
+};
+
+/// A decoder without a mask, whose keys' cache is of one layout and whose values' is [B,P,2,8].
+std::string layoutText(const LayoutCase& c) {
+  auto list = [](llvm::ArrayRef<int64_t> axes) {
+    return fmt::format("[{}, {}, {}, {}]", axes[0], axes[1], axes[2], axes[3]);
+  };
+  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+decoder (int64[B, S] input_ids, float{} past_k, float[B, P, 2, 8] past_v, float[1, 1, 32] table,
+         float[1, 32, 32] wq, float[1, 32, 16] wk, float[1, 32, 16] wv, float[1, 32, 10] wo)
+  => (float[B, S, 10] logits, float[] present_k, float[] present_v)
+{{
+  last = Constant <value_ints = [2]> ()
+  ids = Cast <to = 1> (input_ids)
+  extents = Shape (past_v)
+  one = Constant <value = int64 {{1}}> ()
+  earlier = Gather (extents, one)
+  shift = Cast <to = 1> (earlier)
+  column = Unsqueeze (ids, last)
+  moved = Add (column, shift)
+  angle = Mul (moved, table)
+  hidden = Sin (angle)
+  qm = MatMul (hidden, wq)
+  km = MatMul (hidden, wk)
+  vm = MatMul (hidden, wv)
+  q_shape = Constant <value_ints = [0, 0, 4, 8]> ()
+  kv_shape = Constant <value_ints = [0, 0, 2, 8]> ()
+  qr = Reshape (qm, q_shape)
+  q = Transpose <perm = [0, 2, 1, 3]> (qr)
+  kr = Reshape (km, kv_shape)
+  k = Transpose <perm = {}> (kr)
+  v = Reshape (vm, kv_shape)
+  present_k = Concat <axis = {}> (past_k, k)
+  present_v = Concat <axis = 1> (past_v, v)
+  keys = Transpose <perm = {}> (present_k)
+  values = Transpose <perm = [0, 2, 1, 3]> (present_v)
+  o = ai.kvopt.Sdpa <scale = 0.5, causal = 1, window = 9> (q, keys, values)
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  o_shape = Constant <value_ints = [0, 0, 32]> ()
+  om = Reshape (ot, o_shape)
+  logits = MatMul (om, wo)
+}})",
+                     c.keys, list(c.fresh), c.axis, list(c.read));
+}
+
+TEST(OrtGqaLayouts, BecomeTheOperatorsOwn) {
+  Registries registries;
+  TemporaryFolder folder;
+  const std::string file = folder.path("model.onnx");
+  for (const LayoutCase& c :
+       {LayoutCase{"[B, P, 2, 8]", 1, {0, 1, 2, 3}, {0, 2, 1, 3}, {0, 2, 1, 3}},
+        LayoutCase{"[P, B, 2, 8]", 0, {1, 0, 2, 3}, {1, 2, 0, 3}, {1, 2, 0, 3}},
+        LayoutCase{"[B, 2, 8, P]", 3, {0, 2, 3, 1}, {0, 1, 3, 2}, {0, 1, 3, 2}},
+        LayoutCase{"[B, 2, P, 8]", 2, {0, 2, 1, 3}, {0, 1, 2, 3}, {}}}) {
+    SCOPED_TRACE(c.keys);
+    auto text = valueOrThrow(readText(layoutText(c), registries.ops));
+    successOrThrow(inferShapes(text->graph()));
+    successOrThrow(exportModel(*text, file));
+    DrivenModel growing = raised(file, registries);
+    DrivenModel grouped = rewritten(file, registries, "", "ort-gqa");
+    ASSERT_EQ(grouped.manifest.caches.size(), 2u);
+    EXPECT_EQ(grouped.manifest.caches[0].permutation, c.permutation);
+    EXPECT_EQ(grouped.manifest.caches[1].permutation, std::vector<int64_t>({0, 2, 1, 3}));
+    for (const ManifestCache& cache : grouped.manifest.caches) {
+      EXPECT_EQ(cache.sequenceAxis, 2);
+      EXPECT_EQ(cache.shape[1], ManifestExtent(int64_t{2}));
+      EXPECT_EQ(cache.shape[3], ManifestExtent(int64_t{8}));
+    }
+    // There is no padding: both lengths are inputs, and the past's length follows from them.
+    ASSERT_EQ(grouped.manifest.lengths.size(), 2u);
+    EXPECT_EQ(grouped.manifest.lengths[0].feed, LengthFeed::TotalLengthPerBatchMinusOne);
+    EXPECT_EQ(grouped.manifest.lengths[1].feed, LengthFeed::TotalLength);
+    EquivalencePlan plan;
+    plan.prompt = 5;
+    plan.chunks = {3, 1};
+    plan.decodeSteps = 12;
+    plan.vocabulary = 50;
+    plan.tolerance = {1e-4, 0};
+    VerificationReport report = valueOrThrow(verifyModels(
+        *growing.model, growing.manifest, *grouped.model, grouped.manifest, plan, 1, registries));
+    EXPECT_TRUE(report.equal()) << verificationSummary(report);
+    EXPECT_EQ(report.comparison.steps.size(), 15u);
+    EXPECT_EQ(report.second.inPlaceBytesCopied, 0);
+    for (const StepComparison& step : report.comparison.steps)
+      EXPECT_EQ(step.caches.size(), 2u);
+  }
+}
+
+} // namespace
+} // namespace kvopt

@@ -1,0 +1,217 @@
+// Replays recorded steps in ONNX Runtime through a model's manifest and compares with what PyTorch
+// computed.
+//
+//   node replay.js MODEL.onnx MANIFEST.json TOLERANCE REF/CASE…     one JSON object a line: a case
+//
+// Of a cache in one buffer the caller's own array is compared, and rows behind the valid ones must
+// be as they were before the step.
+'use strict';
+const fs = require('fs');
+const path = require('path');
+const {Decoder, poison} = require('./decoder');
+const {readSteps, arrayOf, fromHalf} = require('./tensor_file');
+
+const strides = (dims) => dims.map((_, axis) =>
+  dims.slice(axis + 1).reduce((product, extent) => product * extent, 1));
+
+const reader = ({type, data}) => type === 'float16' ? (i) => fromHalf(data[i])
+  : data instanceof BigInt64Array ? (i) => Number(data[i]) : (i) => data[i];
+
+/** Calls `visit` with every index within `dims`. */
+function forEachIndex(dims, visit) {
+  const count = dims.reduce((product, extent) => product * extent, 1);
+  const index = dims.map(() => 0);
+  for (let i = 0; i < count; ++i) {
+    visit(index);
+    for (let axis = dims.length - 1; axis >= 0 && ++index[axis] === dims[axis]; --axis) index[axis] = 0;
+  }
+}
+
+/** Which positions are real tokens, by the recorded attention mask. */
+function visiblePositions(step) {
+  const mask = step.inputs.attention_mask;
+  if (!mask || mask.dims.length !== 2) return {columns: 0, at: () => true};
+  const columns = mask.dims[1];
+  return {columns, at: (row, position) =>
+    position >= columns || Number(mask.data[row * columns + position]) !== 0};
+}
+
+/** The largest difference at positions that `isCompared`; both lie within `recorded`'s extents. */
+function compare(ours, recorded, isCompared) {
+  const [mine, theirs] = [reader(ours), reader(recorded)];
+  const [myStrides, theirStrides] = [ours.strides ?? strides(ours.dims), strides(recorded.dims)];
+  const offset = (index, steps) => index.reduce((sum, at, axis) => sum + at * steps[axis], 0);
+  const result = {maxAbs: 0, compared: 0};
+  forEachIndex(recorded.dims, (index) => {
+    if (!isCompared(index)) return;
+    const a = mine(offset(index, myStrides));
+    const b = theirs(offset(index, theirStrides));
+    ++result.compared;
+    const difference = Object.is(a, b) || a === b ? 0 : Math.abs(a - b);
+    result.maxAbs = Math.max(result.maxAbs, Number.isNaN(difference) ? Infinity : difference);
+  });
+  return result;
+}
+
+/** A cache with its axes in the order of the model before it was rewritten, and the sequence's. */
+function exported(tensor, {permutation, sequence_axis: axis}) {
+  if (!permutation) return {view: tensor, axis};
+  const view = {type: tensor.type, data: tensor.data, dims: [], strides: []};
+  const own = strides(tensor.dims);
+  permutation.forEach((former, i) => {
+    view.dims[former] = tensor.dims[i];
+    view.strides[former] = own[i];
+  });
+  return {view, axis: permutation[axis]};
+}
+
+/** Whether every row from `length` on holds what it held before the first step. */
+function isUntouched(cache, length, axis) {
+  const value = poison[cache.type];
+  const steps = strides(cache.dims);
+  const rest = cache.dims.slice();
+  rest[axis] -= length;
+  let untouched = true;
+  forEachIndex(rest, (index) => {
+    const at = index.reduce((sum, i, a) => sum + (a === axis ? i + length : i) * steps[a], 0);
+    untouched &&= cache.data[at] === value;
+  });
+  return untouched;
+}
+
+/** The part of `tensor` with indices [first, first + count) on an axis. */
+function slice(tensor, axis, first, count) {
+  const dims = tensor.dims.slice();
+  dims[axis] = count;
+  const steps = strides(tensor.dims);
+  const data = new arrayOf[tensor.type](dims.reduce((product, extent) => product * extent, 1));
+  let next = 0;
+  forEachIndex(dims, (index) => {
+    data[next++] = tensor.data[index.reduce((sum, at, a) => sum + (a === axis ? at + first : at) * steps[a], 0)];
+  });
+  return {type: tensor.type, dims, data};
+}
+
+/** A chunk as steps of one token each: of inputs that have a place for every new token, or every
+ *  token so far, what a single step has of them. */
+function singleTokens(inputs, tokens, past) {
+  return Array.from({length: tokens}, (_, i) => Object.fromEntries(
+    Object.entries(inputs).map(([name, tensor]) => {
+      const axis = tensor.dims.length === 1 ? 0 : 1;
+      if (tensor.dims[axis] === tokens) return [name, slice(tensor, axis, i, 1)];
+      if (tensor.dims[axis] === past + tokens) return [name, slice(tensor, axis, 0, past + i + 1)];
+      return [name, tensor];
+    })));
+}
+
+/** Outputs of single tokens as those of a chunk. */
+function joined(results) {
+  const whole = {};
+  for (const name of Object.keys(results[0])) {
+    const parts = results.map((result) => result[name]);
+    if (parts[0].dims[1] !== 1) {
+      whole[name] = parts[parts.length - 1];
+      continue;
+    }
+    const dims = parts[0].dims.slice();
+    dims[1] = parts.length;
+    const data = new arrayOf[parts[0].type](dims.reduce((product, extent) => product * extent, 1));
+    const inner = strides(dims)[1];
+    parts.forEach((part, i) => {
+      for (let row = 0; row < dims[0]; ++row)
+        data.set(part.data.subarray(row * inner, (row + 1) * inner), (row * dims[1] + i) * inner);
+    });
+    whole[name] = {type: parts[0].type, dims, data};
+  }
+  return whole;
+}
+
+async function run(decoder, step) {
+  const {chunk_batch: most} = decoder.manifest;
+  const isRefused = step.tokens > 1 && decoder.length > 0 && most !== undefined && decoder.batch > most;
+  if (!isRefused) return decoder.step(step.inputs, step.tokens);
+  const results = [];
+  const given = Object.fromEntries(decoder.callerInputs.filter((name) => step.inputs[name])
+    .map((name) => [name, step.inputs[name]]));
+  for (const inputs of singleTokens(given, step.tokens, decoder.length))
+    results.push(await decoder.step(inputs, 1));
+  return joined(results);
+}
+
+function check(decoder, step, before, outputs, tolerance) {
+  let worst = {maxAbs: 0, compared: 0};
+  const note = (name, result) => {
+    const compared = worst.compared + result.compared;
+    if (result.maxAbs >= worst.maxAbs) worst = {...result, name};
+    worst.compared = compared;
+  };
+  const visible = visiblePositions(step);
+  for (const cache of decoder.caches) {
+    const ours = decoder.cache(cache.past);
+    const recorded = step.outputs[cache.present];
+    if (cache.one_buffer && !isUntouched(ours, decoder.length, cache.sequence_axis))
+      throw new Error(`${cache.past}: rows behind the valid ones were written`);
+    if (!recorded) continue;
+    const {view, axis} = exported(ours, cache);
+    const isHere = view.dims.length === recorded.dims.length && recorded.dims.every((extent, at) =>
+      at === axis ? extent <= view.dims[at] : extent === view.dims[at]);
+    if (!isHere) throw new Error(`${cache.past} is [${view.dims}], recorded is [${recorded.dims}]`);
+    const perRow = recorded.dims[0] === decoder.batch;
+    note(cache.present, compare(view, recorded, (index) =>
+      !perRow || visible.at(index[0], index[axis])));
+  }
+  for (const [name, ours] of Object.entries(outputs)) {
+    const recorded = step.outputs[name];
+    if (!recorded) continue;
+    if (String(ours.dims) !== String(recorded.dims))
+      throw new Error(`${name} is [${ours.dims}], recorded is [${recorded.dims}]`);
+    const {dims} = recorded;
+    const perRow = dims[0] === decoder.batch;
+    const positions = dims.flatMap((extent, axis) =>
+      axis > 0 && visible.columns !== 0 && extent === visible.columns ? [axis] : []);
+    let axis = perRow && positions.length === 1 ? positions[0] : null;
+    const first = axis === null ? before : 0;
+    if (axis === null && perRow && dims[1] === step.tokens) axis = 1;
+    note(name, compare(ours, recorded, (index) => axis === null || visible.at(index[0], first + index[axis])));
+  }
+  if (!(worst.maxAbs <= tolerance))
+    throw new Error(`${worst.name} differs by ${worst.maxAbs}, more than ${tolerance}`);
+  return worst;
+}
+
+async function replay(model, manifest, tolerance, folder) {
+  const result = {case: path.basename(folder), equal: false, steps: 0, maxAbs: 0, compared: 0};
+  try {
+    const steps = readSteps(folder);
+    const total = steps.reduce((sum, step) => sum + step.tokens, 0);
+    const ids = steps[0].inputs.input_ids ?? steps[0].inputs.decoder_input_ids;
+    // A cache of static capacity has as many rows as the recorded one; others get some to spare.
+    const kept = manifest.caches.find((cache) => cache.kind !== 'cross' && cache.policy === 'static');
+    const room = steps[0].inputs[kept?.past]?.dims[kept.sequence_axis] ?? total + 3;
+    const decoder = await Decoder.open(model, manifest, {batch: ids.dims[0], room});
+    for (const step of steps) {
+      const before = decoder.length;
+      // Without caches every step is a whole sequence.
+      if (decoder.caches.length === 0) decoder.length = 0;
+      const outputs = await run(decoder, step);
+      const worst = check(decoder, step, before, outputs, tolerance);
+      result.maxAbs = Math.max(result.maxAbs, worst.maxAbs);
+      result.compared += worst.compared;
+      ++result.steps;
+    }
+    result.equal = result.compared > 0;
+    if (!result.equal) result.error = 'nothing could be compared';
+  } catch (error) {
+    result.error = `step ${result.steps}: ${error.message}`;
+  }
+  return result;
+}
+
+async function main([model, manifestFile, tolerance, ...folders]) {
+  const manifest = JSON.parse(fs.readFileSync(manifestFile));
+  for (const folder of folders)
+    console.log(JSON.stringify(await replay(model, manifest, Number(tolerance), folder)));
+}
+
+if (require.main === module) main(process.argv.slice(2));
+module.exports = {replay};
