@@ -43,7 +43,8 @@ double AttentionCase::operations() const {
          static_cast<double>(shape.keyWidth + shape.valueWidth);
 }
 
-AttentionMemory::AttentionMemory() : caches(mostBytes) {}
+AttentionMemory::AttentionMemory()
+    : caches(llvm::cantFail(Buffer::create(std::make_shared<Allocator>(), mostBytes))) {}
 
 void AttentionMemory::set(const AttentionCase& attentionCase) {
   const bool isFilled = layerBytes != 0 && current.storage == attentionCase.storage;
@@ -62,8 +63,8 @@ void AttentionMemory::set(const AttentionCase& attentionCase) {
       else
         std::memcpy(&pattern[at], &bits, sizeof bits);
     }
-    for (size_t at = 0; at < caches.size(); at += pattern.size())
-      std::memcpy(&caches[at], pattern.data(), pattern.size());
+    for (size_t at = 0; at < caches->size(); at += pattern.size())
+      std::memcpy(caches->data() + at, pattern.data(), pattern.size());
   }
   const AttentionShape& shape = current.shape;
   // Room for more rows, and planes that are no multiple of a page apart.
@@ -76,7 +77,7 @@ void AttentionMemory::set(const AttentionCase& attentionCase) {
   layerBytes = plane(shape.keyWidth) + (shape.valueOffset < 0 ? plane(shape.valueWidth) : 0);
   layerBytes = (layerBytes + 63) / 64 * 64;
   layers = current.isCold ? std::max<size_t>(2, coldBytes / layerBytes) : 1;
-  layers = std::min(layers, caches.size() / layerBytes);
+  layers = std::min(layers, caches->size() / layerBytes);
   layer = 0;
   const size_t rows = static_cast<size_t>(shape.queryHeads * current.newRows);
   query.resize(rows * static_cast<size_t>(shape.keyWidth));
@@ -104,8 +105,8 @@ AttentionView AttentionMemory::nextLayer() {
   view.totalLength = current.totalLength;
   view.cacheStorage = current.storage;
   view.query = query.data();
-  view.key = caches.data() + layer * layerBytes;
-  view.value = caches.data() + layer * layerBytes + valueBase;
+  view.key = caches->data() + layer * layerBytes;
+  view.value = caches->data() + layer * layerBytes + valueBase;
   view.output = output.data();
   view.queryStrides = strides(shape.queryHeads, current.newRows, shape.keyWidth);
   view.keyStrides = strides(shape.kvHeads, capacity, shape.keyWidth);
@@ -119,7 +120,7 @@ AttentionView AttentionMemory::nextLayer() {
 
 std::vector<AttentionMemory::Plane> AttentionMemory::planes() const {
   const AttentionShape& shape = current.shape;
-  const std::byte* base = caches.data() + layer * layerBytes;
+  const std::byte* base = caches->data() + layer * layerBytes;
   std::vector<Plane> result;
   const auto add = [&](const std::byte* from, int64_t width) {
     const size_t stride = static_cast<size_t>(capacity * width) * elementBytes;
