@@ -1,9 +1,9 @@
 // How fast attention runs, beside a plain read of exactly the step's valid K and V bytes (decode)
 // or the multiply-adds of the visible pairs at the speed of registers (prefill), taken in turns.
 //
-//   attention_bench [--shape S1,S2,S3,latent,separate] [--dtype f32,f16,bf16] [--threads 1,2]
+//   attention_bench [--shape S1,S2,S3,latent,separate] [--dtype f32,f16,bf16,int8] [--threads 1,2]
 //                   [--phase decode,prefill] [--cache cold,warm] [--length N,…] [--rounds N]
-//                   [--quick] [--json] [--peers LIBRARY [--peers-spin]]
+//                   [--calls N] [--quick] [--json] [--peers LIBRARY [--peers-spin]]
 //
 // Cold: every step takes the next of the layers' caches, 320 MB together; warm: one layer's. The
 // floor of a decode step is the larger of the read and of the multiply-adds.
@@ -37,12 +37,13 @@ const std::vector<AttentionShape>& shapes() {
 
 struct Options {
   std::vector<std::string> shapes = {"S1", "S2", "S3", "latent", "separate"};
-  std::vector<std::string> dtypes = {"f32", "f16"};
+  std::vector<std::string> dtypes = {"f32", "f16", "int8"};
   std::vector<std::string> phases = {"decode", "prefill"};
   std::vector<std::string> caches = {"cold", "warm"};
   std::vector<int64_t> lengths;
   std::vector<unsigned> threads = {1, 2};
   int rounds = 5;
+  int calls = 0; ///< of a round; 0: as many as fit into a fraction of a second
   bool quick = false;
   bool json = false;
   std::string peers; ///< the library of ONNX Runtime
@@ -70,17 +71,20 @@ std::vector<int64_t> lengthsOf(const Options& options, const std::string& shape,
 
 std::vector<AttentionCase> casesOf(const Options& options) {
   std::vector<AttentionCase> cases;
-  for (const FloatStorage storage : {FloatStorage::f32, FloatStorage::f16, FloatStorage::bf16})
+  for (const CacheType cache : {CacheType::f32, CacheType::f16, CacheType::bf16, CacheType::int8})
     for (const AttentionShape& shape : shapes())
       for (const bool decode : {true, false}) {
-        if (!contains(options.dtypes, name(storage)) || !contains(options.shapes, shape.name) ||
+        // Columns of keys have no scales of their own.
+        const bool isLatent = shape.valueOffset >= 0;
+        if ((cache == CacheType::int8 && isLatent) || !contains(options.dtypes, name(cache)) ||
+            !contains(options.shapes, shape.name) ||
             !contains(options.phases, decode ? "decode" : "prefill"))
           continue;
         for (const bool cold : {true, false})
           // A prefill reads little: cold or not makes no difference.
           if (decode ? contains(options.caches, cold ? "cold" : "warm") : !cold)
             for (const int64_t length : lengthsOf(options, shape.name, decode))
-              cases.push_back({shape, storage, cold, decode ? 1 : length, length});
+              cases.push_back({shape, cache, cold, decode ? 1 : length, length});
       }
   return cases;
 }
@@ -106,7 +110,9 @@ public:
     const double typical =
         std::max(row.peakSeconds, static_cast<double>(attentionCase.cacheBytes()) / 30e9);
     const double budget = options.quick ? 0.05 : 0.15;
-    const int calls = static_cast<int>(std::clamp(budget / typical, 7.0, 400.0));
+    const int calls = options.calls > 0
+                          ? options.calls
+                          : static_cast<int>(std::clamp(budget / typical, 7.0, 400.0));
     for (int round = 0; round < options.rounds; ++round) {
       row.times.startRound();
       for (int call = 0; call < calls; ++call) {
@@ -177,7 +183,7 @@ void print(const Row& row) {
   fmt::print(
       "| {} | {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.2f} | {:.2f}{} | {:.2f} | {} "
       "|\n",
-      c.shape.name, name(c.storage), phaseName(c), cacheName(c), c.totalLength, row.threads,
+      c.shape.name, name(c.cache), phaseName(c), cacheName(c), c.totalLength, row.threads,
       row.kernel, 1e6 * row.times.time(), 1e6 * row.times.floor(), p10, median, doubt,
       row.peakSeconds / row.times.time(), row.temporaryBytes);
   std::fflush(stdout);
@@ -186,7 +192,7 @@ void print(const Row& row) {
 nlohmann::json toJson(const Row& row) {
   const AttentionCase& c = row.attentionCase;
   return {{"shape", c.shape.name},
-          {"dtype", name(c.storage)},
+          {"dtype", name(c.cache)},
           {"cache", cacheName(c)},
           {"phase", phaseName(c)},
           {"T", c.totalLength},
@@ -204,9 +210,10 @@ nlohmann::json toJson(const Row& row) {
 PeerComparison comparisonOf(const Options& options) {
   PeerComparison comparison;
   for (const AttentionCase& c : casesOf(options))
-    if (c.shape.valueOffset < 0 && c.storage != FloatStorage::bf16 && c.totalLength > 1)
+    if (c.shape.valueOffset < 0 && c.cache != CacheType::bf16 && c.cache != CacheType::int8 &&
+        c.totalLength > 1)
       comparison.cases.push_back(
-          {c.shape, c.storage == FloatStorage::f32 ? ElementType::Float : ElementType::Float16,
+          {c.shape, c.cache == CacheType::f32 ? ElementType::Float : ElementType::Float16,
            c.totalLength, !c.isCold, c.newRows});
   comparison.threads = options.threads;
   comparison.rounds = options.rounds;
@@ -227,7 +234,7 @@ nlohmann::json toJson(const PeerResult& result) {
 nlohmann::json toJson(const PeerRow& row) {
   nlohmann::json json = toJson(row.ours);
   json["shape"] = row.given.shape.name;
-  json["dtype"] = name(row.given.storage());
+  json["dtype"] = name(row.given.cache());
   json["cache"] = row.given.warm ? "warm" : "cold";
   json["phase"] = row.given.isDecode() ? "decode" : "prefill";
   json["T"] = row.given.rows;
@@ -293,7 +300,7 @@ int main(int argc, char** argv) {
     app.add_option(flag, values)->delimiter(',')->check(CLI::IsMember(std::move(known)));
   };
   list("--shape", options.shapes, {"S1", "S2", "S3", "latent", "separate"});
-  list("--dtype", options.dtypes, {"f32", "f16", "bf16"});
+  list("--dtype", options.dtypes, {"f32", "f16", "bf16", "int8"});
   list("--phase", options.phases, {"decode", "prefill"});
   list("--cache", options.caches, {"cold", "warm"});
   app.add_option("--length", options.lengths, "T, in place of each shape's own")
@@ -301,6 +308,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(int64_t{1}, int64_t{16384}));
   app.add_option("--threads", options.threads)->delimiter(',')->check(CLI::Range(1u, 256u));
   app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000));
+  app.add_option("--calls", options.calls, "of a round, in place of as many as fit")
+      ->check(CLI::Range(1, 100000));
   app.add_flag("--quick", options.quick, "fewer lengths, shorter rounds");
   app.add_flag("--json", options.json);
   const CLI::Option* peers =

@@ -3,6 +3,7 @@
 
 #include "ir/half.h"
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -14,25 +15,31 @@ constexpr size_t coldBytes = size_t{320} << 20;
 /// The largest layer.
 constexpr size_t mostBytes = size_t{768} << 20;
 
-size_t widthOf(FloatStorage storage) { return storage == FloatStorage::f32 ? 4 : 2; }
+size_t widthOf(CacheType type) {
+  return type == CacheType::f32 ? 4 : type == CacheType::int8 ? 1 : 2;
+}
 
 } // namespace
 
-const char* name(FloatStorage storage) {
-  switch (storage) {
-  case FloatStorage::f32:
+const char* name(CacheType type) {
+  switch (type) {
+  case CacheType::f32:
     return "f32";
-  case FloatStorage::f16:
+  case CacheType::f16:
     return "f16";
-  case FloatStorage::bf16:
+  case CacheType::bf16:
     return "bf16";
+  case CacheType::int8:
+    return "int8";
   }
   return "";
 }
 
 size_t AttentionCase::cacheBytes() const {
   const int64_t width = shape.keyWidth + (shape.valueOffset < 0 ? shape.valueWidth : 0);
-  return static_cast<size_t>(shape.kvHeads * totalLength * width) * widthOf(storage);
+  size_t rows = static_cast<size_t>(shape.kvHeads * totalLength);
+  size_t scales = cache == CacheType::int8 ? 2 * rows * sizeof(float) : 0;
+  return rows * static_cast<size_t>(width) * widthOf(cache) + scales;
 }
 
 double AttentionCase::operations() const {
@@ -43,27 +50,31 @@ double AttentionCase::operations() const {
          static_cast<double>(shape.keyWidth + shape.valueWidth);
 }
 
-AttentionMemory::AttentionMemory() : caches(mostBytes) {}
+AttentionMemory::AttentionMemory()
+    : caches(llvm::cantFail(Buffer::create(std::make_shared<Allocator>(), mostBytes))) {}
 
 void AttentionMemory::set(const AttentionCase& attentionCase) {
-  const bool isFilled = layerBytes != 0 && current.storage == attentionCase.storage;
+  const bool isFilled = layerBytes != 0 && current.cache == attentionCase.cache;
   current = attentionCase;
-  elementBytes = widthOf(current.storage);
+  elementBytes = widthOf(current.cache);
   if (!isFilled) {
     std::mt19937 random(5);
     std::normal_distribution<float> normal;
     std::vector<std::byte> pattern(size_t{1} << 18);
     for (size_t at = 0; at < pattern.size(); at += elementBytes) {
       const float value = normal(random);
+      const auto code = static_cast<int8_t>(std::clamp(value * 40, -127.0f, 127.0f));
       const uint16_t bits =
-          current.storage == FloatStorage::f16 ? floatToF16(value) : floatToBf16(value);
-      if (current.storage == FloatStorage::f32)
+          current.cache == CacheType::f16 ? floatToF16(value) : floatToBf16(value);
+      if (current.cache == CacheType::f32)
         std::memcpy(&pattern[at], &value, sizeof value);
+      else if (current.cache == CacheType::int8)
+        std::memcpy(&pattern[at], &code, sizeof code);
       else
         std::memcpy(&pattern[at], &bits, sizeof bits);
     }
-    for (size_t at = 0; at < caches.size(); at += pattern.size())
-      std::memcpy(&caches[at], pattern.data(), pattern.size());
+    for (size_t at = 0; at < caches->size(); at += pattern.size())
+      std::memcpy(caches->data() + at, pattern.data(), pattern.size());
   }
   const AttentionShape& shape = current.shape;
   // Room for more rows, and planes that are no multiple of a page apart.
@@ -75,9 +86,16 @@ void AttentionMemory::set(const AttentionCase& attentionCase) {
                                     : static_cast<size_t>(shape.valueOffset) * elementBytes;
   layerBytes = plane(shape.keyWidth) + (shape.valueOffset < 0 ? plane(shape.valueWidth) : 0);
   layerBytes = (layerBytes + 63) / 64 * 64;
+  scaleBase = layerBytes;
+  const auto scales = static_cast<size_t>(2 * shape.kvHeads * capacity);
+  if (current.cache == CacheType::int8)
+    layerBytes += (scales * sizeof(float) + 63) / 64 * 64;
   layers = current.isCold ? std::max<size_t>(2, coldBytes / layerBytes) : 1;
-  layers = std::min(layers, caches.size() / layerBytes);
+  layers = std::min(layers, caches->size() / layerBytes);
   layer = 0;
+  if (current.cache == CacheType::int8)
+    for (size_t i = 0; i < layers; ++i)
+      std::fill_n(reinterpret_cast<float*>(&caches[i * layerBytes + scaleBase]), scales, 0.02f);
   const size_t rows = static_cast<size_t>(shape.queryHeads * current.newRows);
   query.resize(rows * static_cast<size_t>(shape.keyWidth));
   output.resize(rows * static_cast<size_t>(shape.valueWidth));
@@ -102,16 +120,23 @@ AttentionView AttentionMemory::nextLayer() {
   view.keyWidth = shape.keyWidth;
   view.valueWidth = shape.valueWidth;
   view.totalLength = current.totalLength;
-  view.cacheStorage = current.storage;
+  view.cacheStorage = current.cache == CacheType::f32   ? FloatStorage::f32
+                      : current.cache == CacheType::f16 ? FloatStorage::f16
+                                                        : FloatStorage::bf16;
   view.query = query.data();
-  view.key = caches.data() + layer * layerBytes;
-  view.value = caches.data() + layer * layerBytes + valueBase;
+  view.key = caches->data() + layer * layerBytes;
+  view.value = caches->data() + layer * layerBytes + valueBase;
   view.output = output.data();
   view.queryStrides = strides(shape.queryHeads, current.newRows, shape.keyWidth);
   view.keyStrides = strides(shape.kvHeads, capacity, shape.keyWidth);
   view.valueStrides =
       strides(shape.kvHeads, capacity, ownValues ? shape.valueWidth : shape.keyWidth);
   view.outputStrides = strides(shape.queryHeads, current.newRows, shape.valueWidth);
+  if (current.cache == CacheType::int8) {
+    view.keyScales = reinterpret_cast<const float*>(caches.data() + layer * layerBytes + scaleBase);
+    view.valueScales = view.keyScales + shape.kvHeads * capacity;
+    view.keyScaleStrides = view.valueScaleStrides = strides(shape.kvHeads, capacity, 1);
+  }
   view.scale = 0.08f;
   view.causal = true;
   return view;
@@ -119,17 +144,21 @@ AttentionView AttentionMemory::nextLayer() {
 
 std::vector<AttentionMemory::Plane> AttentionMemory::planes() const {
   const AttentionShape& shape = current.shape;
-  const std::byte* base = caches.data() + layer * layerBytes;
+  const std::byte* base = caches->data() + layer * layerBytes;
   std::vector<Plane> result;
-  const auto add = [&](const std::byte* from, int64_t width) {
-    const size_t stride = static_cast<size_t>(capacity * width) * elementBytes;
-    const size_t bytes = static_cast<size_t>(current.totalLength * width) * elementBytes;
+  const auto add = [&](const std::byte* from, int64_t width, size_t element) {
+    const size_t stride = static_cast<size_t>(capacity * width) * element;
+    const size_t bytes = static_cast<size_t>(current.totalLength * width) * element;
     for (size_t head = 0; head < static_cast<size_t>(shape.kvHeads); ++head)
       result.push_back({from + head * stride, bytes});
   };
-  add(base, shape.keyWidth);
+  add(base, shape.keyWidth, elementBytes);
   if (shape.valueOffset < 0)
-    add(base + valueBase, shape.valueWidth);
+    add(base + valueBase, shape.valueWidth, elementBytes);
+  if (current.cache == CacheType::int8)
+    for (const int64_t side : {0, 1})
+      add(base + scaleBase + static_cast<size_t>(side * shape.kvHeads * capacity) * sizeof(float),
+          1, sizeof(float));
   return result;
 }
 

@@ -1,6 +1,7 @@
 // AttentionCase: one attention that is timed, with caches of as many layers as make it cold.
 #pragma once
 
+#include "runtime/buffer.h"
 #include "runtime/kernels/simd/attention.h"
 
 #include <string>
@@ -16,21 +17,24 @@ struct AttentionShape {
   int64_t valueOffset = -1;
 };
 
+/// What K and V are kept as; Q and O are f32. Rows of int8 have a scale of f32 each.
+enum class CacheType { f32, f16, bf16, int8 };
+
 struct AttentionCase {
   AttentionShape shape;
-  FloatStorage storage; ///< of K and V; Q and O are f32
+  CacheType cache;
   bool isCold;
   int64_t newRows;     ///< S: 1 for a decode step
   int64_t totalLength; ///< T, with the new rows
 
   bool isDecode() const { return newRows == 1; }
-  /// Bytes of the valid rows of K and V of one layer.
+  /// Bytes of the valid rows of K and V, with their scales, of one layer.
   size_t cacheBytes() const;
   /// Multiply-adds of the visible pairs, two operations each.
   double operations() const;
 };
 
-const char* name(FloatStorage storage);
+const char* name(CacheType type);
 
 /// Memory for the caches of every case, drawn once, and the views of a case's layers.
 class AttentionMemory {
@@ -43,7 +47,7 @@ public:
   /// The view of the next layer's attention.
   AttentionView nextLayer();
 
-  /// The bytes of K, or V, of one head, of the layer that nextLayer gave last.
+  /// The bytes of K, or V, or of their scales, of one head, of the layer that nextLayer gave last.
   struct Plane {
     const std::byte* data;
     size_t bytes;
@@ -52,10 +56,11 @@ public:
 
 private:
   AttentionCase current;
-  std::vector<std::byte> caches;
+  std::shared_ptr<Buffer> caches; ///< aligned as the runtime's are
   std::vector<float> query, output;
   size_t elementBytes = 4;
   size_t layerBytes = 0, valueBase = 0;
+  size_t scaleBase = 0; ///< of keys; those of values follow
   int64_t capacity = 0;
   size_t layers = 1, layer = 0;
 };

@@ -19,7 +19,9 @@ struct ContestCase {
   int64_t newRows = 1;                      ///< S
 
   bool isDecode() const { return newRows == 1; }
-  FloatStorage storage() const { return *storageOf(element); }
+  CacheType cache() const {
+    return element == ElementType::Float ? CacheType::f32 : CacheType::f16;
+  }
   int64_t elementBytes() const { return *byteWidth(element); }
   /// Of keys and values, in one layer.
   int64_t validBytes() const {

@@ -148,7 +148,7 @@ std::string peerTableRow(const PeerRow& row) {
   const char* doubt = median > 1.15 * p10 || p10 > 1.15 * median ? " ?" : "";
   std::string text = fmt::format(
       "| {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.2f} {:.2f}{} |", row.given.shape.name,
-      name(row.given.storage()), row.given.isDecode() ? "decode" : "prefill",
+      name(row.given.cache()), row.given.isDecode() ? "decode" : "prefill",
       row.given.warm ? "warm" : "cold", row.given.rows, row.threads, 1e6 * row.floor,
       1e6 * row.ours.time, p10, median, doubt);
   for (const PeerResult& peer : row.peers)
@@ -162,7 +162,7 @@ std::string missingPeers(const PeerRow& row) {
   for (size_t i = 0; i < row.peers.size(); ++i)
     if (!row.peers[i].missing.empty())
       text += fmt::format("peer skipped: {}, {} {} T {}: {}\n", spellingName(peerSpellings[i]),
-                          row.given.shape.name, name(row.given.storage()), row.given.rows,
+                          row.given.shape.name, name(row.given.cache()), row.given.rows,
                           row.peers[i].missing);
   return text;
 }

@@ -49,15 +49,15 @@ OpCounts countOps(Graph& graph) {
 
 /// Bytes that one more token of one sequence costs with `context` rows in the caches: all rows of
 /// caches that grow, one row of those in one buffer. nullopt when an extent is not fixed.
-std::optional<int64_t> bytesPerToken(const Manifest& manifest, int64_t context, bool allGrow) {
+std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64_t context) {
   int64_t total = 0;
-  for (const ManifestCache& cache : manifest.caches) {
+  for (const ManifestCache& cache : caches) {
     if (cache.kind == CacheKind::Cross)
       continue; // only read
     std::optional<unsigned> width = byteWidth(cache.dtype);
     if (!width)
       return std::nullopt;
-    int64_t rows = cache.oneBuffer && !allGrow ? 1 : context;
+    int64_t rows = cache.oneBuffer ? 1 : context;
     int64_t bytes = *width;
     for (size_t axis = 1; axis < cache.shape.size(); ++axis) {
       const int64_t* fixed = std::get_if<int64_t>(&cache.shape[axis]);
@@ -103,7 +103,6 @@ OrderedJson reportJson(const RewriteOptions& options, const PassContext& passes,
   auto bytes = [](std::optional<int64_t> count) {
     return count ? OrderedJson(*count) : OrderedJson(nullptr);
   };
-  const Manifest& manifest = *passes.manifest;
   OrderedJson json;
   json["schema"] = "kvopt/rewrite/1";
   json["output"] = options.dryRun ? OrderedJson(nullptr) : OrderedJson(options.output);
@@ -113,8 +112,8 @@ OrderedJson reportJson(const RewriteOptions& options, const PassContext& passes,
   json["ops"] = {{"before", outcome.before}, {"after", outcome.after}};
   json["cache_bytes_copied_per_token"] = {
       {"context", reportedContext},
-      {"before", bytes(bytesPerToken(manifest, reportedContext, true))},
-      {"after", bytes(bytesPerToken(manifest, reportedContext, false))}};
+      {"before", bytes(bytesPerToken(passes.exportedCaches, reportedContext))},
+      {"after", bytes(bytesPerToken(passes.manifest->caches, reportedContext))}};
   json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetAfter}};
   json["ir_version"] = {{"before", outcome.irBefore}, {"after", outcome.irAfter}};
   json["millis"] = outcome.milliseconds;
@@ -125,7 +124,7 @@ OrderedJson reportJson(const RewriteOptions& options, const PassContext& passes,
 
 std::string row(const std::string& name, const std::string& before, const std::string& after,
                 const std::string& change) {
-  return fmt::format("  │ {:<26} │ {:>6} │ {:>6} │ {:>6} │\n", name, before, after, change);
+  return fmt::format("  │ {:<32} │ {:>6} │ {:>6} │ {:>6} │\n", name, before, after, change);
 }
 
 void printReport(const PassContext& passes, const Outcome& outcome) {
@@ -135,7 +134,7 @@ void printReport(const PassContext& passes, const Outcome& outcome) {
       if (count != 0)
         out += fmt::format("{} {} · ", counter, count);
   out += fmt::format("{:.0f} ms\n", outcome.milliseconds);
-  out += "  ┌────────────────────────────┬────────┬────────┬────────┐\n";
+  out += "  ┌──────────────────────────────────┬────────┬────────┬────────┐\n";
   out += row("op", "before", "after", "change");
   OpCounts all = outcome.before;
   all.insert(outcome.after.begin(), outcome.after.end());
@@ -150,9 +149,9 @@ void printReport(const PassContext& passes, const Outcome& outcome) {
       out += row(entry.first, std::to_string(before), std::to_string(after),
                  fmt::format("{:+}", after - before));
   }
-  out += "  └────────────────────────────┴────────┴────────┴────────┘\n";
-  if (auto before = bytesPerToken(*passes.manifest, reportedContext, true))
-    if (auto after = bytesPerToken(*passes.manifest, reportedContext, false))
+  out += "  └──────────────────────────────────┴────────┴────────┴────────┘\n";
+  if (auto before = bytesPerToken(passes.exportedCaches, reportedContext))
+    if (auto after = bytesPerToken(passes.manifest->caches, reportedContext))
       out += fmt::format("  cache bytes copied per token at context {}: before {}, after {}\n",
                          reportedContext, *before, *after);
   if (outcome.opsetBefore != outcome.opsetAfter)
@@ -268,7 +267,7 @@ llvm::Expected<ExitCode> alreadyRewritten(const RewriteOptions& options,
                                           const CommandContext& context, const Model& model,
                                           const Manifest& manifest, const Outcome& outcome) {
   if (!options.dryRun)
-    if (llvm::Error error = writeFiles(model, options.output, manifest, manifestPathFor(options)))
+    if (llvm::Error error = writeFiles(model, options, manifest, manifestPathFor(options)))
       return error;
   if (!context.common.json()) {
     printOut(fmt::format("{} is in the form of '{}' already\n", options.model, options.target));
@@ -381,10 +380,8 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     return ExitCode::Different;
   }
   if (!options.dryRun && !context.common.json())
-    printOut(fmt::format("{}{}wrote {} and {}
-", bindingNote(*passes.manifest, options),
-                         chunkRemark(*passes.manifest), options.output,
-                         manifestPathFor(options)));
+    printOut(fmt::format("{}{}wrote {} and {}\n", bindingNote(*passes.manifest, options),
+                         chunkRemark(*passes.manifest), options.output, manifestPathFor(options)));
   return ExitCode::Done;
 }
 

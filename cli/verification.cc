@@ -7,6 +7,7 @@
 #include "ir/onnx_import.h"
 #include "ir/shape_inference.h"
 #include "runtime/decoder_inputs.h"
+#include "runtime/quantized_model.h"
 #include "runtime/widened_model.h"
 
 #include <cmath>
@@ -110,11 +111,7 @@ llvm::Expected<PreparedModel> twinOf(const Model& model, const Manifest& manifes
       elements += std::min(initializer->initializer()->elementCount(), mostTwinElements);
   if (elements > mostTwinElements)
     return unsupported("the twin in f32 would be too large");
-  auto bytes = exportModelBytes(model);
-  if (!bytes)
-    return bytes.takeError();
-  auto copy = importModelBytes(std::as_bytes(std::span<const char>(bytes->data(), bytes->size())),
-                               model.folder, registries.ops);
+  auto copy = cloneModel(model, registries);
   if (!copy)
     return copy.takeError();
   PreparedModel twin;
@@ -127,10 +124,72 @@ llvm::Expected<PreparedModel> twinOf(const Model& model, const Manifest& manifes
 
 } // namespace
 
+llvm::Expected<std::unique_ptr<Model>> cloneModel(const Model& model,
+                                                  const Registries& registries) {
+  auto bytes = exportModelBytes(model);
+  if (!bytes)
+    return bytes.takeError();
+  return importModelBytes(std::as_bytes(std::span<const char>(bytes->data(), bytes->size())),
+                          model.folder, registries.ops);
+}
+
+llvm::Expected<std::unique_ptr<Session>> openForPlan(const Model& model, const Manifest& manifest,
+                                                     const EquivalencePlan& plan, unsigned threads,
+                                                     const Registries& registries) {
+  SessionOptions options;
+  options.batch = plan.batch;
+  options.threads = threads;
+  options.poison = true;
+  if (!manifest.capacityValue)
+    options.capacity = plan.totalTokens();
+  return Session::create(model, registries.kernels, manifest, options);
+}
+
+namespace {
+
+/// `quantized` beside `original`, in two halves.
+llvm::Expected<VerificationReport>
+verifyQuantized(const Model& original, const Manifest& originalManifest, const Model& quantized,
+                const Manifest& quantizedManifest, EquivalencePlan plan, unsigned threads,
+                const Registries& registries) {
+  auto copy = cloneModel(quantized, registries);
+  if (!copy)
+    return copy.takeError();
+  PreparedModel plain;
+  plain.model = std::move(*copy);
+  plain.manifest = quantizedManifest;
+  if (llvm::Error error = inferShapes(plain.model->graph()))
+    return error;
+  if (llvm::Error error = unquantize(*plain.model, plain.manifest))
+    return error;
+  auto report = verifyModels(original, originalManifest, *plain.model, plain.manifest, plan,
+                             threads, registries);
+  if (!report)
+    return report;
+  plan.batch = report->batch;
+  plan.vocabulary = report->vocabulary;
+  llvm::SmallVector<int64_t, 16> steps;
+  for (const StepComparison& step : report->comparison.steps)
+    steps.push_back(step.tokens);
+  auto quantization = checkQuantization(original, originalManifest, quantized, quantizedManifest,
+                                        plan, steps, threads, registries);
+  if (!quantization)
+    return quantization.takeError();
+  report->quantization = *quantization;
+  return report;
+}
+
+} // namespace
+
 llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& manifestA,
                                                 const Model& b, const Manifest& manifestB,
                                                 EquivalencePlan plan, unsigned threads,
                                                 const Registries& registries) {
+  const bool isQuantizedA = hasQuantizedCaches(manifestA);
+  if (isQuantizedA != hasQuantizedCaches(manifestB))
+    return isQuantizedA
+               ? verifyQuantized(b, manifestB, a, manifestA, std::move(plan), threads, registries)
+               : verifyQuantized(a, manifestA, b, manifestB, std::move(plan), threads, registries);
   plan = fittedPlan(std::move(plan), b.graph(), manifestB);
   if (plan.vocabulary == 0) {
     auto vocabulary = vocabularyOf(a.graph());
@@ -139,13 +198,7 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
     plan.vocabulary = *vocabulary;
   }
   auto open = [&](const Model& model, const Manifest& manifest) {
-    SessionOptions options;
-    options.batch = plan.batch;
-    options.threads = threads;
-    options.poison = true;
-    if (!manifest.capacityValue)
-      options.capacity = plan.totalTokens();
-    return Session::create(model, registries.kernels, manifest, options);
+    return openForPlan(model, manifest, plan, threads, registries);
   };
   const NarrowNumbers narrow = narrowNumbersOf(a);
   std::optional<PreparedModel> twin;
@@ -179,6 +232,7 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
     report.comparison = std::move(*comparison);
     report.tolerance = plan.tolerance;
     report.batch = plan.batch;
+    report.vocabulary = plan.vocabulary;
     report.second = (*sessionB)->statistics();
     return report;
   };
@@ -271,13 +325,17 @@ OrderedJson verificationJson(const VerificationReport& report) {
                                {"message", report.comparison.refusal},
                                {"alike", report.comparison.refusedDifferently.empty()}};
   json["tokens_equal"] = report.comparison.tokensEqual;
+  if (report.quantization)
+    json["quantization"] = quantizationJson(*report.quantization);
   json["tolerance"] = {{"atol", report.tolerance.absolute}, {"rtol", report.tolerance.relative}};
   json["cache_bytes"] = {{"written", report.second.cacheBytesWritten},
                          {"copied", report.second.inPlaceBytesCopied}};
   return json;
 }
 
-std::string verificationSummary(const VerificationReport& report) {
+namespace {
+
+std::string comparisonSummary(const VerificationReport& report) {
   bool anyCache = false;
   bool cachesExact = true;
   uint64_t maxUlp = 0;
@@ -309,9 +367,18 @@ std::string verificationSummary(const VerificationReport& report) {
   if (steps.refusedSteps != 0)
     text +=
         fmt::format("   {} steps that both refuse alike: {}", steps.refusedSteps, steps.refusal);
-  if (report.equal())
+  if (report.comparison.equal() && report.comparison.tokensEqual)
     return text + "   OK";
   return text + fmt::format("   DIFFERENT: worst is '{}'", worst ? worst->name : "");
+}
+
+} // namespace
+
+std::string verificationSummary(const VerificationReport& report) {
+  if (!report.quantization)
+    return comparisonSummary(report);
+  return "without quantization: " + comparisonSummary(report) + "\n  " +
+         quantizationSummary(*report.quantization);
 }
 
 } // namespace kvopt

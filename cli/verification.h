@@ -1,7 +1,7 @@
 // Verification of models by execution: plans, reports, their text and JSON.
 #pragma once
 
-#include "cli/command.h"
+#include "cli/quantization_check.h"
 #include "runtime/equivalence.h"
 
 namespace kvopt {
@@ -11,10 +11,16 @@ struct VerificationReport {
   ComparisonReport comparison;
   Tolerance tolerance;
   int64_t batch = 0;
+  int64_t vocabulary = 0;
   /// Of the second session: what was written to and copied in cache memory.
   SessionStatistics second;
+  /// Where one model's caches are quantized: `comparison` is then that of the model without
+  /// quantization.
+  std::optional<QuantizationReport> quantization;
 
-  bool equal() const { return comparison.equal() && comparison.tokensEqual; }
+  bool equal() const {
+    return comparison.equal() && comparison.tokensEqual && (!quantization || quantization->equal());
+  }
 };
 
 /// Prefill 33, chunk 7, 24 decode steps.
@@ -42,9 +48,19 @@ Tolerance toleranceFor(const Graph& graph, int roundings);
 /// that caches of fixed capacity have no room for.
 EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest);
 
+/// A copy, as if it had been written and read.
+llvm::Expected<std::unique_ptr<Model>> cloneModel(const Model& model, const Registries& registries);
+
+/// A session of the plan's batch with room for its tokens; rows that nobody wrote are poisoned.
+llvm::Expected<std::unique_ptr<Session>> openForPlan(const Model& model, const Manifest& manifest,
+                                                     const EquivalencePlan& plan, unsigned threads,
+                                                     const Registries& registries);
+
 /// Runs two prepared models (shapes inferred) side by side, as far as `b` can follow the plan; with
 /// one batch row, or a shorter prompt, where `a` alone cannot start otherwise.
-/// `plan.vocabulary` 0 is taken from `a`.
+/// `plan.vocabulary` 0 is taken from `a`. Where the caches of one of them are quantized, the other
+/// is compared with what it is without that, and each of its attentions with its definition
+/// (QuantizationReport).
 llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& manifestA,
                                                 const Model& b, const Manifest& manifestB,
                                                 EquivalencePlan plan, unsigned threads,
@@ -58,7 +74,7 @@ llvm::Expected<VerificationReport> verifyRewrite(const std::string& originalPath
 
 /// `kvopt/verify/1`.
 OrderedJson verificationJson(const VerificationReport& report);
-/// One line: steps, largest difference, whether equal.
+/// One line: steps, largest difference, whether equal; two more for quantized caches.
 std::string verificationSummary(const VerificationReport& report);
 
 } // namespace kvopt

@@ -1,6 +1,7 @@
 // kvopt verify: two models step by step, or one model against recorded outputs.
 #include "cli/reference_table.h"
 #include "ir/diagnostic.h"
+#include "runtime/quantized_model.h"
 #include "runtime/reference.h"
 
 #include <CLI/CLI.hpp>
@@ -28,7 +29,8 @@ struct VerifyOptions {
 
 llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options,
                                                     const PreparedModel& prepared,
-                                                    const Registries& registries) {
+                                                    const CommandContext& context) {
+  const Registries& registries = context.registries;
   auto steps = readReference(options.reference);
   if (!steps)
     return steps.takeError();
@@ -45,6 +47,9 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
   auto comparison = replayReference(**session, *steps, report.tolerance);
   if (!comparison)
     return withFile(comparison.takeError(), options.reference);
+  if (hasQuantizedCaches(prepared.manifest) && !options.atol)
+    context.remark("kvopt: rows of the caches are rounded to int8, recordings are not: the usual "
+                   "tolerance shows how far off that is; --atol says what may be");
   report.comparison = std::move(*comparison);
   report.second = (*session)->statistics();
   return report;
@@ -80,7 +85,7 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
   llvm::Expected<VerificationReport> report = usageError("nothing to compare");
   llvm::consumeError(report.takeError());
   if (!options.reference.empty()) {
-    report = againstReference(options, *first, context.registries);
+    report = againstReference(options, *first, context);
   } else {
     auto second = prepareModel(options.models[1], context.registries);
     if (!second)

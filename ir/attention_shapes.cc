@@ -65,15 +65,40 @@ llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& sid
   if (llvm::Error error = requireEqual(context, added.dim(3), past.shape()[axes->column],
                                        "widths of cache and new rows"))
     return error;
-  if (past.elementType() != ElementType::Undefined &&
-      added.elementType() != ElementType::Undefined && past.elementType() != added.elementType())
+  const ElementType wanted = side.held == ElementType::Undefined ? added.elementType() : side.held;
+  if (past.elementType() != ElementType::Undefined && wanted != ElementType::Undefined &&
+      past.elementType() != wanted)
     return context.error(
-        fmt::format("the cache is {}, its new rows are {}", past.str(), added.str()));
+        side.held == ElementType::Undefined
+            ? fmt::format("the cache is {}, its new rows are {}", past.str(), added.str())
+            : fmt::format("the cache is {}, it should be {}", past.str(), onnxName(wanted)));
   const Dim& capacity = past.shape()[axes->slot];
   if (capacity.isKnownLess(added.dim(2)))
     return context.error(
         fmt::format("{} new rows do not fit a capacity of {}", added.dim(2).str(), capacity.str()));
   return capacity;
+}
+
+llvm::Error checkCacheScales(const ShapeContext& context, const CacheSide& side, unsigned scales) {
+  const TensorType& past = context.type(side.past);
+  const TensorType& type = context.type(scales);
+  auto differs = [&] {
+    return context.error(
+        fmt::format("scales {} do not fit the cache {}: one float a row", type.str(), past.str()));
+  };
+  if (type.elementType() != ElementType::Undefined && type.elementType() != ElementType::Float)
+    return differs();
+  if (!past.hasRank() || !type.hasRank())
+    return llvm::Error::success();
+  std::optional<CacheAxes> axes = cacheAxes(past.rank(), context.node().intAttr(side.axisName, 2));
+  assert(axes && "checkCache has seen to it");
+  if (type.rank() != past.rank())
+    return differs();
+  for (unsigned axis = 0; axis < past.rank(); ++axis)
+    if (type.shape()[axis].isKnownDifferent(axis == axes->column ? Dim::fixed(1)
+                                                                 : past.shape()[axis]))
+      return differs();
+  return llvm::Error::success();
 }
 
 llvm::Error checkMaskElements(const ShapeContext& context, unsigned operand) {

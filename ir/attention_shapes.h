@@ -23,10 +23,15 @@ struct CacheSide {
   unsigned added; ///< operand: [B,G,S,W]
   unsigned past;  ///< operand: laid out as ir/cache_axes.h says
   const char* axisName;
+  /// What the cache holds; Undefined: what the new rows are of.
+  ElementType held = ElementType::Undefined;
 };
 
 /// Fails when the rows do not fit the cache; its capacity.
 llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& side);
+
+/// Fails unless operand `scales` is float and shaped as the side's cache with one column.
+llvm::Error checkCacheScales(const ShapeContext& context, const CacheSide& side, unsigned scales);
 
 /// Fails when the attribute mask_boolean contradicts the mask's element type.
 llvm::Error checkMaskElements(const ShapeContext& context, unsigned operand);

@@ -107,7 +107,7 @@ constexpr const char* sinkTop = R"(
     heads_rest = Constant <value_ints = [1, -1, 1, 1]> ()
     sinks_as_float = Cast <to = 1> (sinks)
     sink_column = Reshape (sinks_as_float, heads_rest)
-    top_score = @reduce_max
+    top_score = @reduce_max (seen)
     top = Max (top_score, sink_column))";
 
 constexpr const char* sinkWeight = R"(
@@ -116,19 +116,31 @@ constexpr const char* sinkWeight = R"(
     sink_weight = Exp (sink_below_top)
     total_weight = Add (seen_weight, sink_weight))";
 
+/// The largest element of each row, for `@reduce_max (x)` in a text: the axes of ReduceMax became
+/// an operand in opset 18.
+std::string reducingMaximum(llvm::StringRef text, int64_t opset) {
+  constexpr llvm::StringLiteral placeholder = "@reduce_max (";
+  std::string result;
+  for (size_t at = text.find(placeholder); at != llvm::StringRef::npos;
+       at = text.find(placeholder)) {
+    llvm::StringRef rest = text.drop_front(at + placeholder.size());
+    llvm::StringRef operand = rest.take_until([](char c) { return c == ')'; });
+    result += text.take_front(at);
+    result += opset < 18 ? fmt::format("ReduceMax <axes = [-1], keepdims = 1> ({}", operand.str())
+                         : fmt::format("ReduceMax <keepdims = 1> ({}, rest", operand.str());
+    text = rest.drop_front(operand.size());
+  }
+  return result + text.str();
+}
+
 std::string attentionText(const BodyForm& form) {
-  // The axes of ReduceMax became an operand in opset 18.
-  const std::string reduceMax = form.opset < 18 ? "ReduceMax <axes = [-1], keepdims = 1> (seen)"
-                                                : "ReduceMax <keepdims = 1> (seen, rest)";
-  std::string top = "    top = " + reduceMax;
+  std::string top = "    top = @reduce_max (seen)";
   std::string weight = "    total_weight = ReduceSum <keepdims = 1> (weights, rest)";
   if (form.sinks) {
     top = sinkTop;
-    constexpr llvm::StringLiteral placeholder = "@reduce_max";
-    top.replace(top.find(placeholder.data()), placeholder.size(), reduceMax);
     weight = sinkWeight;
   }
-  return fmt::format(fmt::runtime(attention), fmt::arg("top", top),
+  return fmt::format(fmt::runtime(attention), fmt::arg("top", reducingMaximum(top, form.opset)),
                      fmt::arg("total_weight", weight),
                      fmt::arg("element", static_cast<int32_t>(form.element)));
 }
@@ -218,6 +230,48 @@ std::string newExtents(const std::string& side) {
 
 constexpr const char* groupsOfNewRows = R"(
     groups = Gather (key_new_shape, i1)
+)";
+
+/// The codes and scales of new rows, and the past's codes, of one side.
+std::string quantized(const std::string& side) {
+  return fmt::format(R"(
+    {0}_new_as_float = Cast <to = 1> ({0}_new)
+    {0}_new_nan = IsNaN ({0}_new_as_float)
+    {0}_new_infinite = IsInf ({0}_new_as_float)
+    {0}_no_number = Or ({0}_new_nan, {0}_new_infinite)
+    {0}_numbers = Where ({0}_no_number, zero, {0}_new_as_float)
+    {0}_magnitudes = Abs ({0}_numbers)
+    {0}_no_number_as_float = Cast <to = 1> ({0}_no_number)
+    {0}_any_no_number = @reduce_max ({0}_no_number_as_float)
+    {0}_row_has_no_number = Greater ({0}_any_no_number, zero)
+    {0}_largest = @reduce_max ({0}_magnitudes)
+    {0}_finite_scale = Div ({0}_largest, largest_code)
+    {0}_scale_new = Where ({0}_row_has_no_number, not_a_number, {0}_finite_scale)
+    {0}_scale_zero = Equal ({0}_finite_scale, zero)
+    {0}_divisor = Where ({0}_scale_zero, one, {0}_finite_scale)
+    {0}_quotients = Div ({0}_numbers, {0}_divisor)
+    {0}_rounded = Round ({0}_quotients)
+    {0}_not_above = Min ({0}_rounded, largest_code)
+    {0}_codes_in_range = Max ({0}_not_above, smallest_code)
+    {0}_code_new = Where ({0}_row_has_no_number, zero, {0}_codes_in_range)
+    past_{0}_code = Cast <to = 1> (past_{0})
+)",
+                     side);
+}
+
+/// The rows that codes and scales stand for, and the present's codes, of one side.
+std::string dequantized(const std::string& side) {
+  return fmt::format(R"(
+    {0}s = Mul ({0}_codes, {0}_scales)
+    present_{0} = Cast <to = 3> (present_{0}_code)
+)",
+                     side);
+}
+
+constexpr const char* codeRange = R"(
+    largest_code = Constant <value_float = 127.0> ()
+    smallest_code = Constant <value_float = -127.0> ()
+    not_a_number = Sub (infinity, infinity)
 )";
 
 constexpr const char* latentValues = R"(
@@ -310,6 +364,30 @@ std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheForm& key
                           groupsOfNewRows + pastRows("key", key) + pastRows("value", value) +
                           slots + cacheUpdate("key", key) + cacheUpdate("value", value) +
                           attentionText(form));
+}
+
+std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const CacheForm& key,
+                                               const CacheForm& value) {
+  std::string signature = fmt::format(
+      "InPlaceQuantizedKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
+      "    (query, key_new, value_new, past_key, past_key_scale, past_value, past_value_scale,\n"
+      "     past_length, mask{})\n"
+      "    => (output, present_key, present_key_scale, present_value, present_value_scale)",
+      sinksFormal(form));
+  std::string body =
+      std::string(extents) + codeRange + newExtents("key") + newExtents("value") + groupsOfNewRows;
+  for (const char* side : {"key", "value"})
+    body += reducingMaximum(quantized(side), form.opset);
+  const std::pair<const char*, const CacheForm*> parts[] = {
+      {"key_code", &key}, {"key_scale", &key}, {"value_code", &value}, {"value_scale", &value}};
+  for (const auto& [part, cache] : parts)
+    body += newExtents(part) + pastRows(part, *cache);
+  body += "    key_past_rows = Identity (key_code_past_rows)\n";
+  body += slots;
+  for (const auto& [part, cache] : parts)
+    body += cacheUpdate(part, *cache);
+  return functionText(form.opset, signature,
+                      body + dequantized("key") + dequantized("value") + attentionText(form));
 }
 
 std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheForm& cache) {

@@ -35,6 +35,11 @@ struct BodyForm {
 std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheForm& key = {},
                                       const CacheForm& value = {});
 
+/// The same for `ai.kvopt::InPlaceQuantizedKvSdpa`. Codes are handled as floats, which hold them
+/// exactly: engines select and gather floats, but not all of them int8.
+std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const CacheForm& key = {},
+                                               const CacheForm& value = {});
+
 /// The same for `ai.kvopt::InPlaceLatentKvSdpa`, with the attributes v_offset and v_width as well.
 std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheForm& cache = {});
 

@@ -151,6 +151,13 @@ void Graph::setOutput(unsigned slot, Value& value) {
   sharedContext.noteEdit();
 }
 
+void Graph::removeOutput(unsigned slot) {
+  assert(slot < outputList.size());
+  --outputList[slot]->outputSlots;
+  outputList.erase(outputList.begin() + slot);
+  sharedContext.noteEdit();
+}
+
 void Graph::removeInput(Value& input) {
   assert(input.isGraphInput() && input.isUnused());
   releaseName(input);

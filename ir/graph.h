@@ -91,6 +91,7 @@ public:
   /// Appends an output slot.
   void addOutput(Value& value);
   void setOutput(unsigned slot, Value& value);
+  void removeOutput(unsigned slot);
   /// Requires that nothing reads the input.
   void removeInput(Value& input);
   /// Requires that nothing reads the initializer.

@@ -25,8 +25,11 @@ constexpr Word<CacheContract> contractWords[] = {{CacheContract::Growing, "growi
                                                  {CacheContract::Stateful, "stateful"},
                                                  {CacheContract::Blocks, "blocks"}};
 constexpr Word<CacheKind> kindWords[] = {{CacheKind::Self, "self"}, {CacheKind::Cross, "cross"}};
-constexpr Word<CacheRole> roleWords[] = {
-    {CacheRole::Key, "key"}, {CacheRole::Value, "value"}, {CacheRole::Latent, "latent"}};
+constexpr Word<CacheRole> roleWords[] = {{CacheRole::Key, "key"},
+                                         {CacheRole::Value, "value"},
+                                         {CacheRole::Latent, "latent"},
+                                         {CacheRole::KeyScale, "key_scale"},
+                                         {CacheRole::ValueScale, "value_scale"}};
 constexpr Word<CachePolicy> policyWords[] = {{CachePolicy::Fixed, "fixed"},
                                              {CachePolicy::Ring, "ring"},
                                              {CachePolicy::Block, "block"},

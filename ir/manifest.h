@@ -20,7 +20,19 @@ inline constexpr const char* manifestKey = "kvopt.manifest";
 
 enum class CacheContract { Growing, SharedBuffer, Stateful, Blocks };
 enum class CacheKind { Self, Cross };
-enum class CacheRole { Key, Value, Latent };
+enum class CacheRole {
+  Key,
+  Value,
+  Latent,
+  KeyScale, ///< what the rows of the layer's keys, which are codes, are multiplied by
+  ValueScale,
+};
+
+/// Whether the cache says what the codes of another one stand for.
+inline bool isScale(CacheRole role) {
+  return role == CacheRole::KeyScale || role == CacheRole::ValueScale;
+}
+
 enum class CachePolicy {
   Fixed,  ///< new rows behind the old ones
   Ring,   ///< the last rows only

@@ -45,6 +45,8 @@ struct PassContext {
   SiteList sites;
   /// Set by `lower`: what drives the lowered model, and the layers of `sites` that were lowered.
   std::optional<Manifest> manifest;
+  /// Its caches as they were before.
+  std::vector<ManifestCache> exportedCaches;
   std::vector<unsigned> lowered;
 
   /// Forgets what passes wrote, for another run from the start; keeps what the caller asked for.

@@ -69,7 +69,10 @@ llvm::Error checkAttention(const KernelContext& context, const AttentionOperands
   const TensorView& value = operands.value;
   if (query.rank() != 4 || key.rank() != 4 || value.rank() != 4)
     return context.error("query, key and value must have rank 4");
-  if (!storageOf(query.element) || !storageOf(key.element) || key.element != value.element)
+  const bool isQuantized = operands.keyScales.has_value();
+  assert(isQuantized == operands.valueScales.has_value());
+  if (!storageOf(query.element) || key.element != value.element ||
+      (isQuantized ? key.element != ElementType::Int8 : !storageOf(key.element)))
     return context.error(fmt::format("element types {}, {} and {} of query, key and value are not "
                                      "supported together",
                                      onnxName(query.element), onnxName(key.element),
@@ -121,7 +124,14 @@ llvm::Error runAttention(KernelContext& context, const AttentionOperands& operan
   view.totalLength = longestOf(operands);
   view.totalLengths = operands.totalLengths.empty() ? nullptr : operands.totalLengths.data();
   view.queryStorage = *storageOf(query.element);
-  view.cacheStorage = *storageOf(operands.key.element);
+  if (operands.keyScales) {
+    view.keyScales = operands.keyScales->as<float>();
+    view.valueScales = operands.valueScales->as<float>();
+    view.keyScaleStrides = rowStrides(*operands.keyScales);
+    view.valueScaleStrides = rowStrides(*operands.valueScales);
+  } else {
+    view.cacheStorage = *storageOf(operands.key.element);
+  }
   view.outputStorage = *storageOf(output.element);
   view.query = query.data;
   view.key = operands.key.data;

@@ -15,6 +15,9 @@ struct AttentionOperands {
   TensorView key;   ///< [B,G,C,D], or [B,G,D,C] with keyTransposed; C >= every total length
   TensorView value; ///< [B,G,C,Dv]
   bool keyTransposed = false;
+  /// float [B,G,C], the scales of key's and value's rows, which are then int8; both or neither.
+  std::optional<TensorView> keyScales;
+  std::optional<TensorView> valueScales;
   /// Broadcastable to [B,H,S,T] from the right, T being maskTokens or, where that is absent, the
   /// largest total length; additive float or boolean; null: none.
   const TensorView* mask = nullptr;

@@ -3,13 +3,11 @@
 
 #include "ir/diagnostic.h"
 #include "ir/half.h"
-#include "runtime/decoder_inputs.h"
 #include "runtime/generation.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
-#include <random>
 
 namespace kvopt {
 
@@ -18,6 +16,36 @@ int64_t EquivalencePlan::totalTokens() const {
   for (int64_t chunk : chunks)
     total += chunk;
   return total;
+}
+
+PlannedSteps::PlannedSteps(const EquivalencePlan& steps) : plan(steps), random(steps.seed) {
+  if (plan.padding != Padding::None)
+    visible.resize(static_cast<size_t>(plan.batch));
+}
+
+bool PlannedSteps::isHidden(size_t row, int64_t position) const {
+  int64_t hidden = std::min<int64_t>(plan.prompt - 1, 2);
+  if (row % 2 == 0 || position >= plan.prompt)
+    return false;
+  return plan.padding == Padding::Left ? position < hidden : position >= plan.prompt - hidden;
+}
+
+DecoderStep PlannedSteps::next(int64_t tokens, int64_t pastLength, bool startsAnew) {
+  DecoderStep step;
+  step.pastLength = pastLength;
+  std::uniform_int_distribution<int64_t> anyToken(0, plan.vocabulary - 1);
+  for (int64_t row = 0; row < plan.batch; ++row) {
+    step.tokens.emplace_back();
+    for (int64_t i = 0; i < tokens; ++i)
+      step.tokens.back().push_back(anyToken(random));
+  }
+  if (startsAnew)
+    visible.assign(visible.size(), {});
+  for (size_t row = 0; row < visible.size(); ++row)
+    for (int64_t i = 0; i < tokens; ++i)
+      visible[row].push_back(isHidden(row, pastLength + i) ? 0 : 1);
+  step.visible = visible;
+  return step;
 }
 
 namespace {
@@ -85,28 +113,10 @@ public:
   SideBySide(Session& first, Session& second, const EquivalencePlan& comparedPlan,
              std::vector<size_t> cachePairs, std::optional<ExactSession> exactTwin)
       : a(first), b(second), plan(comparedPlan), pairs(std::move(cachePairs)), exact(exactTwin),
-        random(comparedPlan.seed) {
-    auto rows = static_cast<size_t>(plan.batch);
-    if (plan.padding != Padding::None)
-      visible.resize(rows);
-  }
+        planned(comparedPlan) {}
 
   llvm::Error step(int64_t tokens, const char* phase, ComparisonReport& report) {
-    DecoderStep input;
-    input.pastLength = a.length();
-    std::uniform_int_distribution<int64_t> anyToken(0, plan.vocabulary - 1);
-    for (int64_t row = 0; row < plan.batch; ++row) {
-      input.tokens.emplace_back();
-      for (int64_t i = 0; i < tokens; ++i)
-        input.tokens.back().push_back(anyToken(random));
-    }
-    if (a.cacheCount() == 0)
-      visible.assign(visible.size(), {});
-    for (size_t row = 0; row < visible.size(); ++row)
-      for (int64_t i = 0; i < tokens; ++i)
-        visible[row].push_back(isHidden(row, input.pastLength + i) ? 0 : 1);
-    input.visible = visible;
-
+    const DecoderStep input = planned.next(tokens, a.length(), a.cacheCount() == 0);
     auto fromA = stepDecoder(a, input);
     auto fromB = stepDecoder(b, input);
     if (!fromA && !fromB && !report.steps.empty()) {
@@ -142,13 +152,6 @@ public:
   }
 
 private:
-  bool isHidden(size_t row, int64_t position) const {
-    int64_t hidden = std::min<int64_t>(plan.prompt - 1, 2);
-    if (row % 2 == 0 || position >= plan.prompt)
-      return false;
-    return plan.padding == Padding::Left ? position < hidden : position >= plan.prompt - hidden;
-  }
-
   /// Two models within a measured budget e of each other may order scores that are closer than 2 e
   /// in either way.
   bool isNearTie(const Tensor& logits, int64_t row, int64_t one, int64_t other,
@@ -226,9 +229,7 @@ private:
   }
 
   bool seesAToken(int64_t row, int64_t position) const {
-    llvm::ArrayRef<uint8_t> own = visible[static_cast<size_t>(row)];
-    return llvm::any_of(own.take_front(static_cast<size_t>(position) + 1),
-                        [](uint8_t shown) { return shown != 0; });
+    return llvm::any_of(planned.shown(row, position), [](uint8_t shown) { return shown != 0; });
   }
 
   llvm::Expected<TensorComparison> compare(const std::string& name, const TensorView& ours,
@@ -315,8 +316,7 @@ private:
   const EquivalencePlan& plan;
   std::vector<size_t> pairs;
   std::optional<ExactSession> exact;
-  std::mt19937_64 random;
-  std::vector<std::vector<uint8_t>> visible;
+  PlannedSteps planned;
 };
 
 } // namespace

@@ -2,7 +2,10 @@
 // every step.
 #pragma once
 
+#include "runtime/decoder_inputs.h"
 #include "runtime/reference.h"
+
+#include <random>
 
 namespace kvopt {
 
@@ -23,6 +26,30 @@ struct EquivalencePlan {
   Tolerance tolerance{1e-4, 1e-4};
 
   int64_t totalTokens() const;
+};
+
+/// The tokens of a plan, step by step: the same for the same seed.
+class PlannedSteps {
+public:
+  explicit PlannedSteps(const EquivalencePlan& steps);
+
+  /// The next step, of `tokens` tokens behind `pastLength` ones; `startsAnew` for a model that
+  /// remembers nothing.
+  DecoderStep next(int64_t tokens, int64_t pastLength, bool startsAnew);
+
+  /// Whether the positions up to `position` of a batch row are shown (1) or hidden (0). Requires a
+  /// plan with padding and steps that reach as far.
+  llvm::ArrayRef<uint8_t> shown(int64_t row, int64_t position) const {
+    return llvm::ArrayRef<uint8_t>(visible[static_cast<size_t>(row)])
+        .take_front(static_cast<size_t>(position) + 1);
+  }
+
+private:
+  bool isHidden(size_t row, int64_t position) const;
+
+  const EquivalencePlan& plan;
+  std::mt19937_64 random;
+  std::vector<std::vector<uint8_t>> visible;
 };
 
 /// The original's twin whose numbers are all f32 (`widen`), and what the original rounds to.

@@ -7,10 +7,6 @@
 #include <fmt/format.h>
 
 namespace kvopt {
-namespace {
-
-/// The storage of a present: the past's own where it may be overwritten. One that nobody reads
-/// still has to be attended over, so it gets temporary memory.
 llvm::Expected<TensorView> presentStorage(KernelContext& context, unsigned result,
                                           unsigned operand) {
   if (context.wants(result))
@@ -24,8 +20,6 @@ llvm::Expected<TensorView> presentStorage(KernelContext& context, unsigned resul
   return TensorView::contiguous(past.element, past.shape, memory->data());
 }
 
-} // namespace
-
 llvm::Expected<InPlaceCache> InPlaceCache::create(const KernelContext& context,
                                                   const Operands& operands) {
   InPlaceCache cache;
@@ -35,14 +29,14 @@ llvm::Expected<InPlaceCache> InPlaceCache::create(const KernelContext& context,
   const TensorView& fresh = *cache.fresh;
   const TensorView& past = *cache.past;
   int64_t axis = context.node().intAttr(operands.axisName, 2);
-  auto axes = cacheAxes(past.rank(), axis);
+  auto axes = kvopt::cacheAxes(past.rank(), axis);
   if (fresh.rank() != 4 || !axes)
     return context.error(fmt::format("new rows of rank {} and a cache of rank {} of the {}, {} {}, "
                                      "are not supported",
                                      fresh.rank(), past.rank(), operands.name, operands.axisName,
                                      axis));
   cache.axes = *axes;
-  if (fresh.element != past.element)
+  if (past.element != (operands.held == ElementType::Undefined ? fresh.element : operands.held))
     return context.error(fmt::format("new rows and cache of the {} have element types {} and {}",
                                      operands.name, onnxName(fresh.element),
                                      onnxName(past.element)));
@@ -74,12 +68,19 @@ TensorView InPlaceCache::slots(const TensorView& cache) const {
   return view;
 }
 
-llvm::Expected<TensorView> InPlaceCache::append(KernelContext& context,
-                                                llvm::ArrayRef<int64_t> lengths) const {
+llvm::Expected<TensorView> InPlaceCache::present(KernelContext& context) const {
   auto storage = presentStorage(context, operands.present, operands.past);
   if (!storage)
     return storage.takeError();
-  TensorView present = slots(*storage);
+  return slots(*storage);
+}
+
+llvm::Expected<TensorView> InPlaceCache::append(KernelContext& context,
+                                                llvm::ArrayRef<int64_t> lengths) const {
+  auto unwritten = this->present(context);
+  if (!unwritten)
+    return unwritten.takeError();
+  const TensorView& present = *unwritten;
   auto elementBytes = static_cast<int64_t>(*byteWidth(fresh->element));
   auto bytes = [&](int64_t elements) { return elements * elementBytes; };
   auto copy = [&](std::byte* to, const std::byte* from, int64_t elements) {

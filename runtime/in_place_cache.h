@@ -17,6 +17,8 @@ public:
     unsigned past;        ///< operand: laid out as ir/cache_axes.h says
     unsigned present;     ///< result
     const char* axisName; ///< the attribute that says where the sequence lies
+    /// What the cache holds; Undefined: what the new rows are of.
+    ElementType held = ElementType::Undefined;
   };
 
   /// Fails where new rows and cache do not fit each other. Nothing is written.
@@ -27,11 +29,15 @@ public:
   int64_t width() const { return fresh->shape[3]; }
   int64_t capacity() const { return past->shape[axes.slot]; }
   bool isTransposed() const { return axes.isTransposed(); }
+  const TensorView& freshRows() const { return *fresh; }
+  const CacheAxes& cacheAxes() const { return axes; }
 
   /// A tensor of the cache's form as [B,G,C,W] or, transposed, [B,G,W,C].
   TensorView slots(const TensorView& cache) const;
   TensorView pastSlots() const { return slots(*past); }
 
+  /// The present before any row is written into it, as `slots`.
+  llvm::Expected<TensorView> present(KernelContext& context) const;
   /// Writes the new rows at each batch row's length, and nothing else; the present, as `slots`.
   llvm::Expected<TensorView> append(KernelContext& context, llvm::ArrayRef<int64_t> lengths) const;
 
@@ -41,6 +47,11 @@ private:
   const TensorView* past = nullptr;
   CacheAxes axes;
 };
+
+/// The storage of a present: the past's own where it may be overwritten. One that nobody reads
+/// still has to be attended over, so it gets temporary memory.
+llvm::Expected<TensorView> presentStorage(KernelContext& context, unsigned result,
+                                          unsigned operand);
 
 /// What each batch row holds before and after the new rows, in scratch memory.
 struct CacheLengths {

@@ -3,6 +3,7 @@
 
 #include "ir/diagnostic.h"
 #include "ir/onnx_import.h"
+#include "runtime/dequantized_cache.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -176,8 +177,17 @@ public:
       if (!expected)
         return expected.takeError();
       if (std::optional<size_t> cache = cacheOf(name)) {
-        auto compared = compareVisible(name, session.exportedCacheView(*cache), expected->view,
-                                       session.exportedSequenceAxis(*cache), 0, visible, tolerance);
+        // Recordings are of what a model computes, not of codes.
+        Tensor numbers;
+        if (std::optional<size_t> scales = scalesOf(session, *cache)) {
+          auto dequantized = dequantizedCache(session, *cache, *scales, expected->view.element);
+          if (!dequantized)
+            return dequantized.takeError();
+          numbers = std::move(*dequantized);
+        }
+        auto compared = compareVisible(
+            name, numbers.owner ? numbers.view : session.exportedCacheView(*cache), expected->view,
+            session.exportedSequenceAxis(*cache), 0, visible, tolerance);
         if (!compared)
           return compared.takeError();
         result.caches.push_back(std::move(*compared));

@@ -55,19 +55,6 @@ Value& asInt32(Value& value, AttentionBuilder& build) {
   return build.castTo(value, ElementType::Int32);
 }
 
-/// Where the axes B, H, S, D lie in a layout; empty where these are not its axes.
-llvm::SmallVector<int64_t, 4> axesOf(const CacheLayout& layout) {
-  llvm::SmallVector<int64_t, 4> order;
-  for (const char* letter : {"B", "H", "S", "D"}) {
-    const auto* found = llvm::find(layout.axes, letter);
-    if (found != layout.axes.end())
-      order.push_back(found - layout.axes.begin());
-  }
-  if (layout.axes.size() != 4 || order.size() != 4)
-    order.clear();
-  return order;
-}
-
 Value* findInput(Graph& graph, llvm::StringRef name) {
   for (const auto& input : graph.inputs())
     if (input->name() == name)
@@ -356,55 +343,6 @@ void GqaLowering::handOutRows(Node& fused, Value& rows, Rewriter& rewriter) cons
   std::optional<MatchFailure> failure = rewriter.replace(replacements);
   assert(!failure && "readers of attention are not what it reads");
   (void)failure;
-}
-
-/// A cache of another order of axes becomes [B,G,C,D].
-llvm::Error GqaLowering::normaliseLayout(const CacheUpdate& update, Value& present) {
-  llvm::SmallVector<int64_t, 4> order = axesOf(update.layout);
-  assert(!order.empty());
-  auto cache = llvm::find_if(manifest.caches, [&](const ManifestCache& entry) {
-    return entry.past == update.past->name();
-  });
-  if (llvm::is_sorted(order) || cache == manifest.caches.end() || !cache->permutation.empty())
-    return llvm::Error::success();
-  auto permuted = [&](const TensorType& type) {
-    Shape shape;
-    for (int64_t axis : order)
-      shape.push_back(type.dim(axis));
-    return TensorType(type.elementType(), std::move(shape));
-  };
-  Rewriter rewriter(graph, ruleName, journal, update.past->name());
-  AttentionBuilder build(rewriter);
-  llvm::SmallVector<Node*, 4> readers;
-  for (const Use& use : update.past->uses())
-    if (use.user().is("Shape"))
-      readers.push_back(&use.user());
-    else if (!use.user().is(OpName(contribDomain, "GroupQueryAttention")) &&
-             !use.user().is("ai.kvopt::InPlaceKvSdpa"))
-      return unsupported("the cache '{}' is also read by {}", update.past->name(),
-                         use.user().describe());
-  for (Node* reader : readers) {
-    // The extents in the former order.
-    llvm::SmallVector<int64_t, 4> former;
-    for (int64_t axis = std::max<int64_t>(reader->intAttr("start", 0), 0);
-         axis < std::min<int64_t>(reader->intAttr("end", 4), 4); ++axis)
-      former.push_back(llvm::find(order, axis) - order.begin());
-    Node& extents = rewriter.create("Shape", {update.past}, {}, 1, "shape");
-    Value& selected = build.node("Gather", {extents.result(), ints(former)}, {}, "extents");
-    if (auto failure = rewriter.replace(reader->result(), selected))
-      return unsupported("the cache '{}': {}", update.past->name(), failure->str());
-  }
-  update.past->setType(permuted(update.past->type()));
-  present.setType(permuted(present.type()));
-  if (update.output && update.output != &present)
-    update.output->setType(permuted(update.output->type()));
-  std::vector<ManifestExtent> shape;
-  for (int64_t axis : order)
-    shape.push_back(cache->shape[static_cast<size_t>(axis)]);
-  cache->shape = std::move(shape);
-  cache->sequenceAxis = 2;
-  cache->permutation.assign(order.begin(), order.end());
-  return llvm::Error::success();
 }
 
 /// The bodies of operators that are gone, their domain, and the IR version that they needed.

@@ -1,8 +1,10 @@
 // Lowering to ai.kvopt's operators.
 #include "passes/lowering/kvopt_lowering.h"
 
+#include "ir/cache_axes.h"
 #include "ir/diagnostic.h"
 #include "ir/shape_inference.h"
+#include "ir/shape_rules.h"
 #include "ir/text_reader.h"
 #include "passes/lowering/cache_rows.h"
 
@@ -41,9 +43,10 @@ void recordOrigin(Node& fused, const AttentionSite& site, Rewriter& rewriter) {
 
 } // namespace
 
-KvoptLowering::KvoptLowering(Model& lowered, const LowerOptions& options, Journal& editJournal)
-    : model(lowered), graph(lowered.graph()), fixedCapacity(options.capacity),
-      journal(editJournal) {}
+KvoptLowering::KvoptLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
+                             CacheRows keptAs)
+    : model(lowered), graph(lowered.graph()), fixedCapacity(options.capacity), journal(editJournal),
+      cacheRows(keptAs) {}
 
 llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
   // The definitions of kvopt's operators are found only where their domain is imported.
@@ -51,7 +54,7 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
   model.markEdited();
   // Model-local functions exist since IR version 8.
   model.irVersion = std::max<int64_t>(model.irVersion, 8);
-  manifest.target = "kvopt";
+  manifest.target = cacheRows == CacheRows::Quantized ? "int8" : "kvopt";
   for (const AttentionSite* site : sites) {
     anySinks |= site->node->operand(4) != nullptr;
     anyLengths |= !site->grows() && site->node->operand(5);
@@ -100,25 +103,31 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   std::vector<NamedAttribute> attributes = attentionAttributes(sdpa, mask);
   attributes.push_back({"key_axis", Attribute::ofInt(site.key->axis)});
   attributes.push_back({"value_axis", Attribute::ofInt(site.value->axis)});
-  llvm::SmallVector<Value*, 8> operands{sdpa.operand(0),
-                                        &newRows(site, *site.key, rewriter),
-                                        &newRows(site, *site.value, rewriter),
-                                        site.key->past,
-                                        site.value->past,
-                                        &pastLengthOf(*site.key),
-                                        &mask};
+  const bool isQuantized = cacheRows == CacheRows::Quantized;
+  llvm::SmallVector<Value*, 10> operands{sdpa.operand(0), &newRows(site, *site.key, rewriter),
+                                         &newRows(site, *site.value, rewriter)};
+  for (const CacheUpdate* update : {&*site.key, &*site.value}) {
+    operands.push_back(update->past);
+    if (isQuantized)
+      operands.push_back(&addScale(*update));
+  }
+  operands.push_back(&pastLengthOf(*site.key));
+  operands.push_back(&mask);
   if (Value* sinks = sinksOperand(sdpa))
     operands.push_back(sinks);
   BodyForm form = bodyForm(sdpa);
   auto keyForm = inPlaceForm(site.key->layout, true);
   auto valueForm = inPlaceForm(site.value->layout, false);
+  const OpName op = isQuantized ? "ai.kvopt::InPlaceQuantizedKvSdpa" : "ai.kvopt::InPlaceKvSdpa";
   Node& fused =
-      rewriter.create("ai.kvopt::InPlaceKvSdpa", operands, std::move(attributes), 3, "attention");
+      rewriter.create(op, operands, std::move(attributes), isQuantized ? 5 : 3, "attention");
   if (llvm::Error error = replaceCaches(site, fused, {&*site.key, &*site.value},
                                         {CacheRole::Key, CacheRole::Value}, rewriter))
     return error;
-  return addFunction("ai.kvopt::InPlaceKvSdpa",
-                     [&] { return inPlaceKvSdpaFunctionText(form, *keyForm, *valueForm); });
+  return addFunction(op, [&] {
+    return isQuantized ? inPlaceQuantizedKvSdpaFunctionText(form, *keyForm, *valueForm)
+                       : inPlaceKvSdpaFunctionText(form, *keyForm, *valueForm);
+  });
 }
 
 llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
@@ -156,7 +165,7 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
   for (unsigned i = 0; i < updates.size(); ++i) {
     names.push_back(updates[i]->output->name().str());
     if (!updates[i]->fromStart)
-      replacements.push_back({updates[i]->present, &fused.result(i + 1)});
+      replacements.push_back({updates[i]->present, &fused.result(presentResult(i))});
   }
   if (std::optional<MatchFailure> failure = rewriter.replace(replacements)) {
     rewriter.discard();
@@ -165,17 +174,20 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
   if (site.pastFlag)
     addFlag(*site.pastFlag, manifest);
   for (unsigned i = 0; i < updates.size(); ++i) {
-    Value& present = fused.result(i + 1);
+    Value& present = fused.result(presentResult(i));
     if (updates[i]->fromStart)
       handOut(*updates[i]->present, present);
     makeShared(*updates[i], present);
-    describe(*updates[i], names[i], site.layer, roles[i]);
+    const ManifestCache* cache = describe(*updates[i], names[i], site.layer, roles[i]);
+    if (cacheRows == CacheRows::Quantized)
+      // Each of the operands that are presents later has its scales behind it.
+      handOutScale(*cache, *fused.operand(2 * i + 4), fused.result(presentResult(i) + 1));
   }
   // What the site pointed to is erased when every site is done.
   site.node = &fused;
   for (CacheUpdate* update : {&*site.key, &*site.value}) {
     bool isFirst = update == &*site.key || site.isLatent();
-    update->present = &fused.result(isFirst ? 1 : 2);
+    update->present = &fused.result(presentResult(isFirst ? 0 : 1));
     if (!fused.graph().parentNode())
       update->output = update->present;
     update->update = nullptr;
@@ -263,6 +275,8 @@ Value* KvoptLowering::sinksOperand(const Node& sdpa) {
 
 void KvoptLowering::makeShared(const CacheUpdate& update, Value& present) {
   TensorType type = length->sharedType(update);
+  if (cacheRows == CacheRows::Quantized)
+    type = TensorType(ElementType::Int8, Shape(type.shape().begin(), type.shape().end()));
   update.past->setType(type);
   present.setType(type);
   presentTypes.emplace_back(&present, type);
@@ -270,14 +284,37 @@ void KvoptLowering::makeShared(const CacheUpdate& update, Value& present) {
     presentTypes.emplace_back(update.output, type);
 }
 
-void KvoptLowering::describe(const CacheUpdate& update, const std::string& presentName,
-                             unsigned layer, CacheRole role) {
+Value& KvoptLowering::addScale(const CacheUpdate& update) {
+  Shape shape = shapeOf(length->sharedType(update));
+  shape[cacheAxes(shape.size(), update.axis)->column] = Dim::fixed(1);
+  return graph.addInput(graph.freshName(update.past->name().str() + "_scale"),
+                        TensorType(ElementType::Float, std::move(shape)));
+}
+
+void KvoptLowering::handOutScale(const ManifestCache& cache, Value& past, Value& present) {
+  graph.rename(present, graph.freshName(cache.present + "_scale"));
+  graph.addOutput(present);
+  present.setType(past.type());
+  presentTypes.emplace_back(&present, past.type());
+  ManifestCache scale = cache;
+  scale.role = cache.role == CacheRole::Key ? CacheRole::KeyScale : CacheRole::ValueScale;
+  scale.past = past.name().str();
+  scale.present = present.name().str();
+  scale.dtype = ElementType::Float;
+  scale.shape[cacheAxes(scale.shape.size(), cache.sequenceAxis)->column] = int64_t{1};
+  manifest.caches.push_back(std::move(scale));
+}
+
+const ManifestCache* KvoptLowering::describe(const CacheUpdate& update,
+                                             const std::string& presentName, unsigned layer,
+                                             CacheRole role) {
   if (!described.insert(update.past).second)
-    return; // in another branch
+    return nullptr; // in another branch
   ManifestCache cache = describeCache(update, layer, role);
   cache.present = presentName;
   cache.oneBuffer = true;
   manifest.caches.push_back(std::move(cache));
+  return &manifest.caches.back();
 }
 
 void KvoptLowering::finishManifest() {

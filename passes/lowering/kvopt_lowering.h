@@ -11,10 +11,18 @@
 
 namespace kvopt {
 
-/// Lowers sites of one model, each of which the target `kvopt` supports.
+/// How a lowered model keeps the rows of its caches.
+enum class CacheRows {
+  AsDeclared, ///< as numbers of the past's own type
+  Quantized,  ///< as int8, with scales beside: ai.kvopt::InPlaceQuantizedKvSdpa
+};
+
+/// Lowers sites of one model, each of which supportsKvoptForm. Quantized rows are not for latent
+/// caches, and not for attention in branches.
 class KvoptLowering {
 public:
-  KvoptLowering(Model& lowered, const LowerOptions& options, Journal& editJournal);
+  KvoptLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
+                CacheRows keptAs = CacheRows::AsDeclared);
 
   llvm::Expected<Manifest> run(llvm::ArrayRef<AttentionSite*> sites);
 
@@ -33,8 +41,17 @@ private:
   static void handOut(const Value& rows, Value& present);
   Value& newRows(const AttentionSite& site, const CacheUpdate& update, Rewriter& rewriter);
   void makeShared(const CacheUpdate& update, Value& present);
-  void describe(const CacheUpdate& update, const std::string& presentName, unsigned layer,
-                CacheRole role);
+  /// A new input for the scales of the cache's rows, of the shared extents with one column.
+  Value& addScale(const CacheUpdate& update);
+  /// The result of a fused node that is the present of its `index`-th cache.
+  unsigned presentResult(unsigned index) const {
+    return cacheRows == CacheRows::Quantized ? 2 * index + 1 : index + 1;
+  }
+  /// The present beside it is the scales' one: an output, and a cache of the manifest.
+  void handOutScale(const ManifestCache& cache, Value& past, Value& present);
+  /// The cache's entry of the manifest; null where another branch has made it.
+  const ManifestCache* describe(const CacheUpdate& update, const std::string& presentName,
+                                unsigned layer, CacheRole role);
   llvm::Error replaceCaches(AttentionSite& site, Node& fused, llvm::ArrayRef<CacheUpdate*> updates,
                             llvm::ArrayRef<CacheRole> roles, Rewriter& rewriter);
   llvm::Error addAppendRows();
@@ -47,6 +64,7 @@ private:
   Graph& graph;
   std::optional<int64_t> fixedCapacity;
   Journal& journal;
+  CacheRows cacheRows;
   Manifest manifest;
   std::optional<LengthInput> length;
   Value* neutralMask = nullptr;

@@ -78,6 +78,7 @@ public:
       context.lowered.push_back(site->layer);
     // Whoever drives the model must feed the caches that stay as they are too.
     Manifest unrewritten = drivingManifest(model.graph(), context.sites);
+    context.exportedCaches = unrewritten.caches;
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
       return manifest.takeError();

@@ -14,8 +14,8 @@ constexpr int64_t counted = 36;
 
 using DecodeTest = ShippedModelTest;
 
-TEST_P(DecodeTest, InPlaceAllocatesNothing) {
-  DrivenModel inPlace = rewritten(path(), registries);
+/// Three numbers of batch rows on one thread and on several.
+void expectNoRequests(const DrivenModel& inPlace, const KernelRegistry& kernels) {
   for (unsigned threads : {1u, 3u})
     for (int64_t batch : {1, 2, 8}) {
       SessionOptions options;
@@ -23,7 +23,7 @@ TEST_P(DecodeTest, InPlaceAllocatesNothing) {
       options.capacity = 128;
       options.batch = batch;
       options.threads = threads;
-      CountedSession feeder(inPlace, registries.kernels, options);
+      CountedSession feeder(inPlace, kernels, options);
       feeder.step(prompt);
       feeder.decode(settling);
       Requests requests = feeder.decode(counted);
@@ -31,6 +31,14 @@ TEST_P(DecodeTest, InPlaceAllocatesNothing) {
       EXPECT_EQ(requests.heap, 0u) << threads << " threads, batch " << batch;
       EXPECT_EQ(feeder.last().allocations, 0);
     }
+}
+
+TEST_P(DecodeTest, InPlaceAllocatesNothing) {
+  expectNoRequests(rewritten(path(), registries), registries.kernels);
+}
+
+TEST_P(DecodeTest, QuantizedCachesAllocateNothing) {
+  expectNoRequests(rewritten(path(), registries, "", "int8"), registries.kernels);
 }
 
 /// Growing caches need memory when they outgrow what former ones left: a number of times that is

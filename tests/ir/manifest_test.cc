@@ -102,7 +102,8 @@ TEST(Manifest, EveryWordSurvives) {
                         CacheContract::Stateful, CacheContract::Blocks})
     for (auto policy : {CachePolicy::Fixed, CachePolicy::Ring, CachePolicy::Block,
                         CachePolicy::Static, CachePolicy::State})
-      for (auto role : {CacheRole::Key, CacheRole::Value, CacheRole::Latent})
+      for (auto role : {CacheRole::Key, CacheRole::Value, CacheRole::Latent, CacheRole::KeyScale,
+                        CacheRole::ValueScale})
         for (auto feed :
              {LengthFeed::PastLength, LengthFeed::TotalLength, LengthFeed::PastLengthPerBatch,
               LengthFeed::TotalLengthPerBatch, LengthFeed::TotalLengthMinusOne,

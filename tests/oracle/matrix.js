@@ -89,9 +89,10 @@ function replayInKvopt(kvopt, model, cases) {
   return null;
 }
 
+/** The targets that keep every number: int8 rounds what it caches. */
 function targetsOf(kvopt) {
   const listed = jsonOf(spawnSync(kvopt, ['list', 'targets', '--format', 'json'], {encoding: 'utf8'}).stdout);
-  return (listed?.targets ?? []).map((entry) => entry.name);
+  return (listed?.targets ?? []).map((entry) => entry.name).filter((name) => name !== 'int8');
 }
 
 function print(rows, targets) {

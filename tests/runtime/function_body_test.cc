@@ -3,7 +3,7 @@
 
 #include "ir/text_reader.h"
 #include "runtime/executor.h"
-#include "tests/runtime/kernels/attention_case.h"
+#include "tests/runtime/kernels/quantized_attention_case.h"
 
 namespace kvopt {
 namespace {
@@ -256,6 +256,78 @@ TEST(FunctionBody, SixteenBitCaches) {
         c.past = {5};
         expectSdpaBody(c, opset);
       }
+}
+
+/// Presents are the kernel's byte for byte; scales of invalid rows are NaN.
+void expectQuantizedBody(const QuantizedProblem& p, int64_t opset) {
+  SCOPED_TRACE(fmt::format("opset {}", opset));
+  const AttentionCase& c = p.c();
+  const CacheForm keyForm{4, c.keyTransposed ? 3 : 2};
+  std::vector<TestTensor> operands = {
+      p.plain.query,  p.plain.keyNew,     p.plain.valueNew,
+      p.key.codes,    p.key.scales,       p.value.codes,
+      p.value.scales, p.plain.pastLength, c.mask == MaskForm::none ? neutralMask() : p.plain.mask};
+  if (c.sinks)
+    operands.push_back(p.plain.sinks);
+  const BodyResult body =
+      runBody("ai.kvopt::InPlaceQuantizedKvSdpa",
+              inPlaceQuantizedKvSdpaFunctionText({opset, c.element, c.sinks}, keyForm), opset, c,
+              operands, 5);
+  ASSERT_EQ(body.error, "");
+  const KernelResult kernel = p.call(false).run();
+  ASSERT_EQ(kernel.error, "");
+  expectClose(body.outputs[0], kernel.outputs[0], toleranceOf(c));
+  for (unsigned i = 1; i < 5; ++i) {
+    const TestTensor& present = kernel.outputs[i];
+    ASSERT_EQ(body.outputs[i].view.shape, present.shape());
+    EXPECT_EQ(std::memcmp(body.outputs[i].view.data, present.data(), present.bytes()), 0) << i;
+  }
+}
+
+TEST(FunctionBody, QuantizedCaches) {
+  for (int64_t opset : opsets)
+    for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::BFloat16})
+      for (int options = 0; options < 16; ++options)
+        for (const AttentionCase& made : {grouped(4, {0}), grouped(1, {7}), grouped(3, {6, 2})}) {
+          AttentionCase c = made;
+          c.element = element;
+          c.causal = options & 1;
+          c.sinks = options & 2;
+          c.mask = options & 4 ? MaskForm::boolean : MaskForm::none;
+          c.keyTransposed = options & 8;
+          c.window = options & 1 ? 5 : 0;
+          expectQuantizedBody(QuantizedProblem(c), opset);
+        }
+}
+
+/// What a row is rounded to does not depend on who rounds it.
+TEST(FunctionBody, QuantizedRowsOfEveryKind) {
+  const double smallest = double{std::numeric_limits<float>::denorm_min()};
+  for (int64_t opset : opsets) {
+    const QuantizedProblem p(grouped(5, {2}));
+    // A row of the value's each: zeros, tiny, large, no numbers.
+    const double samples[] = {0, 190 * smallest, 3e38, double{NAN}, -double{INFINITY}};
+    TestTensor fresh = p.plain.valueNew;
+    for (int64_t row = 0; row < 5; ++row)
+      for (int64_t column = 0; column < 6; ++column)
+        fresh.set(row * 6 + column, samples[row] / static_cast<double>(column + 1));
+    const BodyResult body =
+        runBody("ai.kvopt::InPlaceQuantizedKvSdpa",
+                inPlaceQuantizedKvSdpaFunctionText({opset, ElementType::Float}), opset, p.c(),
+                {p.plain.query, p.plain.keyNew, p.plain.valueNew, p.key.codes, p.key.scales,
+                 p.value.codes, p.value.scales, p.plain.pastLength, neutralMask()},
+                5);
+    ASSERT_EQ(body.error, "");
+    const KernelResult kernel = p.call(false).run();
+    ASSERT_EQ(kernel.error, "");
+    const TestTensor& codes = kernel.outputs[3];
+    EXPECT_EQ(std::memcmp(body.outputs[3].view.data, codes.data(), codes.bytes()), 0);
+    const TestTensor& scales = kernel.outputs[4];
+    for (int64_t i = 0; i < scales.count(); ++i) {
+      const double scale = double{body.outputs[4].view.as<float>()[i]};
+      EXPECT_TRUE(scale == scales.get(i) || (std::isnan(scale) && std::isnan(scales.get(i)))) << i;
+    }
+  }
 }
 
 TEST(FunctionBody, MoreQueryRowsThanKeys) {

@@ -55,7 +55,7 @@ struct AttentionView {
   const int64_t* totalLengths = nullptr;
 
   FloatStorage queryStorage = FloatStorage::f32;
-  FloatStorage cacheStorage = FloatStorage::f32; ///< of K and V
+  FloatStorage cacheStorage = FloatStorage::f32; ///< of K and V, unless they are quantized
   FloatStorage outputStorage = FloatStorage::f32;
   const void* query = nullptr; ///< [B,H,S,D]
   const void* key = nullptr;   ///< [B,G,T,D], or [B,G,D,capacity] when keyTransposed
@@ -66,6 +66,12 @@ struct AttentionView {
   RowStrides valueStrides;
   RowStrides outputStrides;
   bool keyTransposed = false;
+  /// Quantized caches, where not null: K and V are int8, and row j stands for keyScales[b,g,j] or
+  /// valueScales[b,g,j] times its elements. Both or neither; scales at and beyond T are never read.
+  const float* keyScales = nullptr;   ///< [B,G,T]
+  const float* valueScales = nullptr; ///< [B,G,T]
+  RowStrides keyScaleStrides;
+  RowStrides valueScaleStrides;
 
   float scale = 1.0f;
   bool causal = false;
@@ -77,6 +83,7 @@ struct AttentionView {
   MaskStrides maskStrides;
   const float* sinks = nullptr; ///< [H] or null
 
+  bool isQuantized() const { return keyScales != nullptr; }
   int64_t totalLengthOf(int64_t batch) const {
     return totalLengths ? totalLengths[batch] : totalLength;
   }

@@ -77,6 +77,13 @@ void readMask(const AttentionView& view, int64_t batch, int64_t head, int64_t ro
     out[j] = readFloat(view.mask, index + j * stride, view.maskStorage);
 }
 
+void readScales(const float* scales, const RowStrides& strides, int64_t batch, int64_t kvHead,
+                KeyRange keys, float* out) {
+  const float* from = scales + batch * strides.batch + kvHead * strides.head;
+  for (int64_t key = keys.begin; key < keys.end; ++key)
+    *out++ = from[key * strides.row];
+}
+
 int64_t attentionBlocks(const AttentionView& view) {
   assert(view.kvHeads > 0 && view.queryHeads % view.kvHeads == 0);
   assert(view.keyWidth > 0);
@@ -92,8 +99,9 @@ size_t attentionBlockBytes(const AttentionView& view) {
     return 0;
   const int64_t perQuery = roundUp(view.keyWidth, kAttentionMaxLanes) +
                            roundUp(view.valueWidth, kAttentionMaxLanes) + kAttentionTileKeys + 3;
-  const int64_t floats =
-      rowsPerBlock(view) * groupSize(view) * perQuery + kAttentionTileKeys + kAttentionMaxLanes;
+  const int64_t perTile = view.isQuantized() ? 3 : 1;
+  const int64_t floats = rowsPerBlock(view) * groupSize(view) * perQuery +
+                         perTile * kAttentionTileKeys + kAttentionMaxLanes;
   return static_cast<size_t>(floats) * sizeof(float) + kScratchAlignment;
 }
 
@@ -124,6 +132,8 @@ AttentionBlock::AttentionBlock(const AttentionView& attention, int64_t unit,
     return taken;
   };
   bias = take(kAttentionTileKeys);
+  keyScales = view.isQuantized() ? take(kAttentionTileKeys) : nullptr;
+  valueScales = view.isQuantized() ? take(kAttentionTileKeys) : nullptr;
   query = take(queries * packedKeyWidth);
   accumulator = take(queries * packedValueWidth);
   scores = take(queries * kAttentionTileKeys + kAttentionMaxLanes);
@@ -138,6 +148,19 @@ KeyRange AttentionBlock::visibleKeys(int64_t row) const {
 
 KeyRange AttentionBlock::visibleKeys() const {
   return {visibleKeys(firstRow).begin, visibleKeys(firstRow + rows - 1).end};
+}
+
+void AttentionBlock::fillScales(int64_t tile) const {
+  const KeyRange visible = visibleKeys();
+  const int64_t begin = std::clamp<int64_t>(visible.begin - tile, 0, kAttentionTileKeys);
+  const int64_t end = std::clamp<int64_t>(visible.end - tile, begin, kAttentionTileKeys);
+  const auto fill = [&](const float* scales, const RowStrides& strides, float* out) {
+    std::fill(out, out + begin, 0.0f);
+    std::fill(out + end, out + kAttentionTileKeys, 0.0f);
+    readScales(scales, strides, batch, kvHead, {tile + begin, tile + end}, out + begin);
+  };
+  fill(view.keyScales, view.keyScaleStrides, keyScales);
+  fill(view.valueScales, view.valueScaleStrides, valueScales);
 }
 
 bool AttentionBlock::fillBias(int64_t row, int64_t head, int64_t tile) const {

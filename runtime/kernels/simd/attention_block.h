@@ -34,6 +34,10 @@ KeyRange visibleKeys(const AttentionView& view, int64_t total, int64_t row);
 void readMask(const AttentionView& view, int64_t batch, int64_t head, int64_t row, KeyRange keys,
               float* out);
 
+/// The scales of the rows `keys` of one head of a quantized cache.
+void readScales(const float* scales, const RowStrides& strides, int64_t batch, int64_t kvHead,
+                KeyRange keys, float* out);
+
 /// A block of query rows of one batch row and key/value head. The rows times the heads of the
 /// group are its `queries`, numbered row by row: query = (row - firstRow) * group + head in group.
 struct AttentionBlock {
@@ -47,6 +51,10 @@ struct AttentionBlock {
   /// Writes the kAttentionTileKeys terms to add to the scores of keys from `tile` on into `bias`:
   /// -inf for keys that the row does not see. Returns false, and writes nothing, if all are zero.
   bool fillBias(int64_t row, int64_t head, int64_t tile) const;
+
+  /// Writes the scales of the block's visible keys in the tile, and of their values, into
+  /// `keyScales` and `valueScales`; 0 for other keys. The caches must be quantized.
+  void fillScales(int64_t tile) const;
 
   const AttentionView& view;
   int64_t batch;
@@ -69,6 +77,8 @@ struct AttentionBlock {
   float* sum;        ///< [queries]
   float* correction; ///< [queries], what the new maximum does to older weights
   float* bias;       ///< [kAttentionTileKeys]
+  float* keyScales;  ///< [kAttentionTileKeys] of quantized caches; null for others
+  float* valueScales;
 };
 
 } // namespace kvopt

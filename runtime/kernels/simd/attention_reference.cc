@@ -44,6 +44,18 @@ struct Row {
     return view.window == 0 || position - key < view.window;
   }
 
+  double cached(const void* cache, int64_t index) const {
+    if (view.isQuantized())
+      return static_cast<double>(static_cast<const int8_t*>(cache)[index]);
+    return element(cache, index, view.cacheStorage);
+  }
+
+  double scaleOf(const float* scales, const RowStrides& strides, int64_t key) const {
+    if (!view.isQuantized())
+      return 1;
+    return double{scales[batch * strides.batch + kvHead() * strides.head + key * strides.row]};
+  }
+
   double dot(int64_t key) const {
     const int64_t query = batch * view.queryStrides.batch + head * view.queryStrides.head +
                           row * view.queryStrides.row;
@@ -52,10 +64,9 @@ struct Row {
     for (int64_t d = 0; d < view.keyWidth; ++d) {
       const int64_t at =
           view.keyTransposed ? d * view.keyStrides.row + key : key * view.keyStrides.row + d;
-      sum += element(view.query, query + d, view.queryStorage) *
-             element(view.key, base + at, view.cacheStorage);
+      sum += element(view.query, query + d, view.queryStorage) * cached(view.key, base + at);
     }
-    return sum;
+    return sum * scaleOf(view.keyScales, view.keyScaleStrides, key);
   }
 
   double mask(int64_t key) const {
@@ -84,7 +95,7 @@ struct Row {
   double value(int64_t key, int64_t d) const {
     const int64_t at = batch * view.valueStrides.batch + kvHead() * view.valueStrides.head +
                        key * view.valueStrides.row + d;
-    return element(view.value, at, view.cacheStorage);
+    return cached(view.value, at) * scaleOf(view.valueScales, view.valueScaleStrides, key);
   }
 };
 

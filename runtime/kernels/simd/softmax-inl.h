@@ -72,7 +72,8 @@ inline void packQueries(const AttentionBlock& block) {
 }
 
 /// Scales, caps and masks one query's dot products of a tile, and returns the largest.
-/// `bias` is null when all keys are visible and unmasked.
+/// `bias` is null when all keys are visible and unmasked. Of quantized caches the products are
+/// those of codes.
 inline float finishScores(const AttentionBlock& block, int64_t query, const float* bias) {
   const F32Tag f32;
   const size_t lanes = hn::Lanes(f32);
@@ -84,18 +85,22 @@ inline float finishScores(const AttentionBlock& block, int64_t query, const floa
   const auto hidden = hn::Set(f32, kMinusInfinity);
   float* scores = block.scores + query * kAttentionTileKeys;
   auto largest = lowest;
+  const auto scaled = [&](size_t j) HWY_ATTR {
+    const auto product = hn::LoadU(f32, scores + j);
+    return hn::Mul(
+        block.keyScales ? hn::Mul(product, hn::LoadU(f32, block.keyScales + j)) : product, scale);
+  };
   // NaN passes through: x86 returns the second operand.
   if (!bias && view.softcap == 0) {
     for (size_t j = 0; j < kAttentionTileKeys; j += lanes) {
-      const auto s = hn::Mul(hn::LoadU(f32, scores + j), scale);
-      const auto bounded = hn::Min(highest, hn::Max(lowest, s));
+      const auto bounded = hn::Min(highest, hn::Max(lowest, scaled(j)));
       hn::StoreU(bounded, f32, scores + j);
       largest = hn::Max(largest, bounded);
     }
     return hn::GetLane(hn::MaxOfLanes(f32, largest));
   }
   for (size_t j = 0; j < kAttentionTileKeys; j += lanes) {
-    auto s = hn::Mul(hn::LoadU(f32, scores + j), scale);
+    auto s = scaled(j);
     if (view.softcap != 0)
       s = hn::Mul(softcap, tanh(hn::Div(s, softcap)));
     const auto term = bias ? hn::LoadU(f32, bias + j) : hn::Zero(f32);
@@ -107,7 +112,8 @@ inline float finishScores(const AttentionBlock& block, int64_t query, const floa
   return hn::GetLane(hn::MaxOfLanes(f32, largest));
 }
 
-/// Turns one query's scores of a tile into weights exp(s - maximum), and returns their sum.
+/// Turns one query's scores of a tile into weights exp(s - maximum), and returns their sum. Of
+/// quantized caches, what is left are factors of codes.
 inline float weighScores(const AttentionBlock& block, int64_t query, float maximum) {
   const F32Tag f32;
   const size_t lanes = hn::Lanes(f32);
@@ -116,8 +122,9 @@ inline float weighScores(const AttentionBlock& block, int64_t query, float maxim
   auto sum = hn::Zero(f32);
   for (size_t j = 0; j < kAttentionTileKeys; j += lanes) {
     const auto weight = exp(hn::Sub(hn::LoadU(f32, scores + j), shift));
-    hn::StoreU(weight, f32, scores + j);
     sum = hn::Add(sum, weight);
+    hn::StoreU(block.valueScales ? hn::Mul(weight, hn::LoadU(f32, block.valueScales + j)) : weight,
+               f32, scores + j);
   }
   return hn::GetLane(hn::SumOfLanes(f32, sum));
 }
@@ -129,6 +136,8 @@ inline void softmaxTile(const AttentionBlock& block, int64_t tile) {
   constexpr int64_t kTogether = 4;
   const bool perHead = block.view.maskKind != MaskKind::none && block.view.maskStrides.head != 0;
   bool biased = false;
+  if (block.view.isQuantized())
+    block.fillScales(tile);
   for (int64_t first = 0; first < block.queries; first += kTogether) {
     const int64_t count = HWY_MIN(block.queries - first, kTogether);
     HWY_ALIGN float before[kMaxLanes] = {}, now[kMaxLanes] = {}, correction[kMaxLanes];

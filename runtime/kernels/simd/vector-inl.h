@@ -46,10 +46,15 @@ struct F16Storage {
 struct Bf16Storage {
   using Element = uint16_t;
 };
+/// Integers that a scale of the row makes numbers of; the scale is applied elsewhere.
+struct I8Storage {
+  using Element = int8_t;
+};
 
 inline float toFloat(F32Storage, float value) { return value; }
 inline float toFloat(F16Storage, uint16_t bits) { return f16ToFloat(bits); }
 inline float toFloat(Bf16Storage, uint16_t bits) { return bf16ToFloat(bits); }
+inline float toFloat(I8Storage, int8_t code) { return static_cast<float>(code); }
 
 HWY_INLINE F32Vec load(F32Storage, const float* from) { return hn::LoadU(F32Tag(), from); }
 
@@ -58,6 +63,12 @@ using U16Vec = hn::Vec<U16Tag>;
 HWY_INLINE F32Vec widen(Bf16Storage, U16Vec stored) {
   const auto bits = hn::PromoteTo(U32Tag(), stored);
   return hn::BitCast(F32Tag(), hn::ShiftLeft<16>(bits));
+}
+
+HWY_INLINE F32Vec load(I8Storage, const int8_t* from) {
+  const hn::Rebind<int8_t, F32Tag> i8;
+  const hn::RebindToSigned<F32Tag> i32;
+  return hn::ConvertTo(F32Tag(), hn::PromoteTo(i32, hn::LoadU(i8, from)));
 }
 
 /// Highway's emulated conversion takes infinity and NaN for numbers: only the instruction is used.

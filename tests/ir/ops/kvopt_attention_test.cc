@@ -68,6 +68,60 @@ TEST_F(KvoptAttentionTest, InPlaceWithTransposedKeys) {
   EXPECT_EQ(inferred(fused.result()), "error: head counts of cache and new rows differ: 2 and 16");
 }
 
+/// The type of the first result of InPlaceQuantizedKvSdpa over caches and scales of these types.
+class QuantizedAttentionTest : public KvoptAttentionTest {
+protected:
+  std::string typeOver(Value& pastKey, Value& keyScale, int64_t keyAxis = 2) {
+    Value& query = input({"B", "8", "S", "16"});
+    Value& key = input({"B", "2", "S", "16"});
+    Value& value = input({"B", "2", "S", "32"});
+    Value& pastValue = input({"B", "2", "C", "32"}, ElementType::Int8);
+    Value& valueScale = input({"B", "2", "C", "1"});
+    Value& length = input({"1"}, ElementType::Int64);
+    Node& fused =
+        node("ai.kvopt::InPlaceQuantizedKvSdpa",
+             {&query, &key, &value, &pastKey, &keyScale, &pastValue, &valueScale, &length}, 5);
+    fused.setAttribute("scale", Attribute::ofFloat(0.25f));
+    fused.setAttribute("key_axis", Attribute::ofInt(keyAxis));
+    std::string type = inferred(fused.result());
+    if (!llvm::StringRef(type).startswith("error")) {
+      EXPECT_EQ(fused.result(1).type(), pastKey.type());
+      EXPECT_EQ(fused.result(2).type(), keyScale.type());
+      EXPECT_EQ(fused.result(3).type(), pastValue.type());
+      EXPECT_EQ(fused.result(4).type(), valueScale.type());
+    }
+    return type;
+  }
+  Value& codes() { return input({"B", "2", "C", "16"}, ElementType::Int8); }
+};
+
+TEST_F(QuantizedAttentionTest, RowsInHeads) {
+  EXPECT_EQ(typeOver(codes(), input({"B", "2", "C", "1"})), "float[B, 8, S, 32]");
+}
+TEST_F(QuantizedAttentionTest, TransposedKeys) {
+  EXPECT_EQ(
+      typeOver(input({"B", "2", "16", "C"}, ElementType::Int8), input({"B", "2", "1", "C"}), 3),
+      "float[B, 8, S, 32]");
+}
+TEST_F(QuantizedAttentionTest, CachesThatAreNotInt8) {
+  EXPECT_EQ(typeOver(input({"B", "2", "C", "16"}), input({"B", "2", "C", "1"})),
+            "error: the cache is float[B, 2, C, 16], it should be int8");
+}
+TEST_F(QuantizedAttentionTest, ScalesThatDoNotFit) {
+  const std::string cache = " do not fit the cache int8[B, 2, C, 16]: one float a row";
+  EXPECT_EQ(typeOver(codes(), input({"B", "2", "C", "16"})),
+            "error: scales float[B, 2, C, 16]" + cache);
+}
+TEST_F(QuantizedAttentionTest, ScalesOfAnotherRank) {
+  const std::string cache = " do not fit the cache int8[B, 2, C, 16]: one float a row";
+  EXPECT_EQ(typeOver(codes(), input({"B", "2", "C"})), "error: scales float[B, 2, C]" + cache);
+}
+TEST_F(QuantizedAttentionTest, ScalesOfAnotherType) {
+  const std::string cache = " do not fit the cache int8[B, 2, C, 16]: one float a row";
+  EXPECT_EQ(typeOver(codes(), input({"B", "2", "C", "1"}, ElementType::Float16)),
+            "error: scales float16[B, 2, C, 1]" + cache);
+}
+
 TEST_F(KvoptAttentionTest, OnePastLength) {
   EXPECT_EQ(typeWithLength(input({"1"}, ElementType::Int64)), "float[B, 8, S, 16]");
 }

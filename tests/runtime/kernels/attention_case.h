@@ -79,9 +79,22 @@ struct AttentionProblem {
 
   /// [B,H,S,Dv] by definition, over the present.
   std::vector<double> expected() const {
+    const std::vector<int64_t> totals = totalLengths();
+    return outputOf(view(totals));
+  }
+  std::vector<double> outputOf(const AttentionView& attention) const {
+    std::vector<double> result(static_cast<size_t>(c.batches * c.heads() * c.rows * c.valueWidth));
+    attentionReference(attention, result);
+    return result;
+  }
+  std::vector<int64_t> totalLengths() const {
     std::vector<int64_t> totals;
     for (int64_t batch = 0; batch < c.batches; ++batch)
       totals.push_back(c.pastOf(batch) + c.rows);
+    return totals;
+  }
+  /// Attention over the present, which holds `totals` rows.
+  AttentionView view(const std::vector<int64_t>& totals) const {
     AttentionView view;
     view.batches = c.batches;
     view.queryHeads = c.heads();
@@ -116,9 +129,7 @@ struct AttentionProblem {
       view.maskStrides = {stride(0), stride(1), stride(2), stride(3)};
     }
     view.sinks = c.sinks ? reinterpret_cast<const float*>(sinks.data()) : nullptr;
-    std::vector<double> result(static_cast<size_t>(c.batches * c.heads() * c.rows * c.valueWidth));
-    attentionReference(view, result);
-    return result;
+    return view;
   }
 
   /// An upper bound for the error of any output element. All operands are at most 1. With

@@ -27,7 +27,9 @@ namespace {
 /// queries as a first-level cache holds beside a few keys.
 constexpr size_t kChunk = 128;
 
-// Packing.
+// Packing. Quantized rows become the numbers that they stand for.
+
+template <class Cache> inline constexpr bool isQuantized = std::is_same_v<Cache, I8Storage>;
 
 template <class Query> void packQueries(const PrefillBlock& block) {
   using Element = typename Query::Element;
@@ -72,6 +74,20 @@ void startQueries(const PrefillBlock& block) {
   });
 }
 
+/// Multiplies a row by a factor or, where they are given, by `factors`, one for each element.
+void multiplyRow(float* HWY_RESTRICT row, size_t count, float factor,
+                 const float* HWY_RESTRICT factors = nullptr) {
+  const F32Tag f32;
+  const size_t lanes = hn::Lanes(f32);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::Mul(hn::LoadU(f32, row + i),
+                       factors ? hn::LoadU(f32, factors + i) : hn::Set(f32, factor)),
+               f32, row + i);
+  for (; i < count; ++i)
+    row[i] *= factors ? factors[i] : factor;
+}
+
 /// K of `keys`, which lie in the tile that starts at `tile`. Keys before and behind them that share
 /// a block of kPanelRows with them are zero.
 template <class Cache> void packKeys(const PrefillBlock& block, int64_t tile, KeyRange keys) {
@@ -82,6 +98,10 @@ template <class Cache> void packKeys(const PrefillBlock& block, int64_t tile, Ke
   const size_t width = unsignedOf(view.keyWidth);
   const size_t begin = unsignedOf(keys.begin - tile), end = unsignedOf(keys.end - tile);
   const size_t first = begin - begin % kPanelRows, last = roundUp(end, kPanelRows);
+  // Nothing else is in this memory before a tile's scores.
+  float* const scales = block.scores;
+  if constexpr (isQuantized<Cache>)
+    readScales(view.keyScales, view.keyScaleStrides, block.batch, block.kvHead, keys, scales);
   if (view.keyTransposed) {
     const size_t blockStride = unsignedOf(block.keyBlockStride(kPanelRows));
     float* row = block.rows;
@@ -89,6 +109,8 @@ template <class Cache> void packKeys(const PrefillBlock& block, int64_t tile, Ke
     for (size_t d = 0; d < width; ++d) {
       widenRow<Cache>(base + static_cast<int64_t>(d) * strides.row + keys.begin, end - begin,
                       row + begin);
+      if constexpr (isQuantized<Cache>)
+        multiplyRow(row + begin, end - begin, 1.0f, scales);
       deal(row + first, last - first,
            block.keys + first / kPanelRows * blockStride + d * kPanelRows, blockStride);
     }
@@ -97,9 +119,12 @@ template <class Cache> void packKeys(const PrefillBlock& block, int64_t tile, Ke
   const size_t stride = unsignedOf(block.keyStride);
   std::fill(block.keys + first * stride, block.keys + begin * stride, 0.0f);
   std::fill(block.keys + end * stride, block.keys + last * stride, 0.0f);
-  for (size_t key = begin; key < end; ++key)
+  for (size_t key = begin; key < end; ++key) {
     widenRow<Cache>(base + (tile + static_cast<int64_t>(key)) * strides.row, width,
                     block.keys + key * stride);
+    if constexpr (isQuantized<Cache>)
+      multiplyRow(block.keys + key * stride, width, scales[key - begin]);
+  }
 }
 
 template <class Cache> void packValues(const PrefillBlock& block, int64_t tile, KeyRange keys) {
@@ -111,6 +136,9 @@ template <class Cache> void packValues(const PrefillBlock& block, int64_t tile, 
   const size_t blockStride = unsignedOf(block.valueBlockStride(kPanelRows));
   const size_t begin = unsignedOf(keys.begin - tile), end = unsignedOf(keys.end - tile);
   float* row = block.rows;
+  float* const scales = block.scores;
+  if constexpr (isQuantized<Cache>)
+    readScales(view.valueScales, view.valueScaleStrides, block.batch, block.kvHead, keys, scales);
   std::fill_n(row, columns, 0.0f);
   const size_t first = begin - begin % kPanelRows, last = roundUp(end, kPanelRows);
   for (size_t key = first; key < last; ++key)
@@ -124,6 +152,8 @@ template <class Cache> void packValues(const PrefillBlock& block, int64_t tile, 
         wide = source;
     if (wide == row)
       widenRow<Cache>(source, width, row);
+    if constexpr (isQuantized<Cache>)
+      multiplyRow(row, width, scales[key - begin]);
     deal(wide, columns, block.values + key * kPanelRows, blockStride);
   }
 }
@@ -351,8 +381,11 @@ void prefillBlock(const PrefillBlock& block) {
   withStorage(view.queryStorage,
               [&](auto storage) HWY_ATTR { packQueries<decltype(storage)>(block); });
   startQueries(block);
-  withStorage(view.cacheStorage,
-              [&](auto storage) HWY_ATTR { attendTiles<decltype(storage)>(block); });
+  if (view.isQuantized())
+    attendTiles<I8Storage>(block);
+  else
+    withStorage(view.cacheStorage,
+                [&](auto storage) HWY_ATTR { attendTiles<decltype(storage)>(block); });
   withStorage(view.outputStorage,
               [&](auto storage) HWY_ATTR { storeOutput<decltype(storage)>(block); });
 }

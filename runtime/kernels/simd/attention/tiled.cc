@@ -88,6 +88,8 @@ template <class Cache> void attendBlock(const AttentionBlock& block) {
 } // namespace
 
 void attendBlock(const AttentionBlock& block) {
+  if (block.view.isQuantized())
+    return attendBlock<I8Storage>(block);
   switch (block.view.cacheStorage) {
   case FloatStorage::f32:
     return attendBlock<F32Storage>(block);

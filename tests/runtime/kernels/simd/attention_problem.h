@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -50,6 +51,34 @@ private:
   std::vector<uint16_t> narrow_;
 };
 
+/// Rows of K or V: numbers of one storage type or, quantized, codes with scales that are NaN where
+/// nothing was set.
+class CacheRows {
+public:
+  CacheRows(FloatStorage storage, bool quantized, int64_t count, int64_t rows)
+      : quantized_(quantized), numbers_(storage, quantized ? 0 : count),
+        codes_(quantized ? static_cast<size_t>(count) : 0, int8_t{127}),
+        scales_(quantized ? static_cast<size_t>(rows) : 0, NAN) {}
+
+  double get(int64_t index, int64_t row) const {
+    if (!quantized_)
+      return double{numbers_.get(index)};
+    return double{scales_.at(static_cast<size_t>(row))} *
+           static_cast<double>(codes_.at(static_cast<size_t>(index)));
+  }
+  void set(int64_t index, float value) { numbers_.set(index, value); }
+  void setCode(int64_t index, int8_t code) { codes_.at(static_cast<size_t>(index)) = code; }
+  void setScale(int64_t row, float scale) { scales_.at(static_cast<size_t>(row)) = scale; }
+  void* at(int64_t index) { return quantized_ ? codes_.data() + index : numbers_.at(index); }
+  const float* scalesAt(int64_t row) const { return quantized_ ? scales_.data() + row : nullptr; }
+
+private:
+  bool quantized_;
+  Array numbers_;
+  std::vector<int8_t> codes_;
+  std::vector<float> scales_;
+};
+
 enum class Mask { none, additive, additiveF16, additiveBf16, boolean };
 
 struct Case {
@@ -58,6 +87,7 @@ struct Case {
   FloatStorage queryStorage = FloatStorage::f32;
   FloatStorage cacheStorage = FloatStorage::f32;
   FloatStorage outputStorage = FloatStorage::f32;
+  bool quantized = false; ///< `cacheStorage` means nothing then
   bool transposed = false;
   float scale = 0.5f, softcap = 0, magnitude = 1;
   bool causal = false, sinks = false;
@@ -76,9 +106,11 @@ public:
       : c_(c), heads_(c.kvHeads * c.group), capacity_(c.keys + c.spareCapacity),
         query_(c.queryStorage,
                c.misalignment + c.batches * heads_ * c.rows * (c.width + c.padding)),
-        key_(c.cacheStorage, c.misalignment + c.batches * c.kvHeads * keyPlane()),
-        value_(c.cacheStorage,
-               c.misalignment + c.batches * c.kvHeads * capacity_ * (c.valueWidth + c.padding)),
+        key_(c.cacheStorage, c.quantized, c.misalignment + c.batches * c.kvHeads * keyPlane(),
+             scaleCount()),
+        value_(c.cacheStorage, c.quantized,
+               c.misalignment + c.batches * c.kvHeads * capacity_ * (c.valueWidth + c.padding),
+               scaleCount()),
         output_(c.outputStorage,
                 c.misalignment + c.batches * heads_ * c.rows * (c.valueWidth + c.padding)),
         mask_(maskStorage(), c.batches * heads_ * c.rows * c.keys), random_(7) {
@@ -116,11 +148,12 @@ public:
 
   /// An upper bound for |O - exact| of one row, from dtype and lengths, with u = 2^-24 and
   /// gamma(n) = n u / (1 - n u):
-  ///   a score is wrong by at most   e = |scale| gamma(D + 2) sum_d |q k| + 16 u softcap
+  ///   a score is wrong by at most   e = |scale| gamma(D + 3) sum_d |q k| + 16 u softcap
   ///                                   + 2 u (|s| + |mask|)
-  ///   a weight, relatively, by      w = exp(2 max_j e + (100 + 4) u) - 1   (exp: 2 ulp, its
+  ///   a weight, relatively, by      w = exp(2 max_j e + (100 + 6) u) - 1   (exp: 2 ulp, its
   ///   argument
-  ///                                   is rounded and at least -100 where a weight counts)
+  ///                                   is rounded and at least -100 where a weight counts; one
+  ///                                   rounding each more for the scales of quantized rows)
   ///   a quotient of sums, by        (2 w + 2 gamma(T + tiles + lanes)) max |V|
   /// plus the rounding to the storage of O and the underflow of weights. Keys whose weight is below
   /// e^-200 count for nothing on either side.
@@ -136,21 +169,23 @@ public:
     for (int64_t j = 0; j < total; ++j) {
       double dot = 0, magnitude = 0;
       for (int64_t d = 0; d < c_.width; ++d) {
-        const double product = double{query_.get(queryIndex(b, h, i) + d)} *
-                               double{key_.get(keyIndex(b, h / c_.group, j, d))};
+        const double product =
+            double{query_.get(queryIndex(b, h, i) + d)} *
+            key_.get(keyIndex(b, h / c_.group, j, d), scaleIndex(b, h / c_.group, j));
         dot += product;
         magnitude += std::abs(product);
       }
       for (int64_t d = 0; d < c_.valueWidth; ++d)
-        largestValue = std::max(largestValue,
-                                std::abs(double{value_.get(valueIndex(b, h / c_.group, j) + d)}));
+        largestValue =
+            std::max(largestValue, std::abs(value_.get(valueIndex(b, h / c_.group, j) + d,
+                                                       scaleIndex(b, h / c_.group, j))));
       const double scaled = c_.scale * dot;
       const double capped = c_.softcap != 0 ? c_.softcap * std::tanh(scaled / c_.softcap) : scaled;
       const double term = maskTerm(b, h, i, j);
       if (std::isinf(term))
         continue;
       const double error =
-          std::abs(c_.scale) * gamma(static_cast<double>(c_.width) + 2) * magnitude +
+          std::abs(c_.scale) * gamma(static_cast<double>(c_.width) + 3) * magnitude +
           16 * unit * std::abs(c_.softcap) +
           2 * unit * (std::abs(scaled) + std::abs(capped) + std::abs(term));
       scores.push_back({capped + term, error});
@@ -162,7 +197,7 @@ public:
         worst = std::max(worst, score.error);
     if (scores.empty())
       worst = 0;
-    const double weight = std::expm1(2 * worst + 104 * unit);
+    const double weight = std::expm1(2 * worst + 106 * unit);
     const double length = static_cast<double>(total);
     double result = (2 * weight + 2 * gamma(length + length / 32 + 18)) * largestValue;
     result += (length + 1) * 0x1p-126 * largestValue;
@@ -174,7 +209,10 @@ public:
   }
 
   void setMask(int64_t index, float value) { mask_.set(index, value); }
+  /// All elements of a key and a value.
   void setCache(int64_t b, int64_t g, int64_t j, float value) {
+    if (c_.quantized)
+      return setCodes(b, g, j, value, [] { return int8_t{1}; });
     for (int64_t d = 0; d < c_.width; ++d)
       key_.set(keyIndex(b, g, j, d), value);
     for (int64_t d = 0; d < c_.valueWidth; ++d)
@@ -184,6 +222,20 @@ public:
 private:
   int64_t keyPlane() const {
     return c_.transposed ? c_.width * capacity_ : capacity_ * (c_.width + c_.padding);
+  }
+  int64_t scaleCount() const {
+    return c_.misalignment + c_.batches * c_.kvHeads * capacity_ * (1 + c_.padding);
+  }
+  int64_t scaleIndex(int64_t b, int64_t g, int64_t j) const {
+    return c_.misalignment + ((b * c_.kvHeads + g) * capacity_ + j) * (1 + c_.padding);
+  }
+  template <class Code> void setCodes(int64_t b, int64_t g, int64_t j, float scale, Code code) {
+    key_.setScale(scaleIndex(b, g, j), scale);
+    value_.setScale(scaleIndex(b, g, j), scale);
+    for (int64_t d = 0; d < c_.width; ++d)
+      key_.setCode(keyIndex(b, g, j, d), code());
+    for (int64_t d = 0; d < c_.valueWidth; ++d)
+      value_.setCode(valueIndex(b, g, j) + d, code());
   }
   FloatStorage maskStorage() const {
     return c_.mask == Mask::additiveF16    ? FloatStorage::f16
@@ -237,6 +289,12 @@ private:
     view_.valueStrides = rowStrides(c_.kvHeads, capacity_, c_.valueWidth + c_.padding);
     view_.outputStrides = rowStrides(heads_, c_.rows, c_.valueWidth + c_.padding);
     view_.keyTransposed = c_.transposed;
+    if (c_.quantized) {
+      view_.keyScales = key_.scalesAt(c_.misalignment);
+      view_.valueScales = value_.scalesAt(c_.misalignment);
+      view_.keyScaleStrides = rowStrides(c_.kvHeads, capacity_, 1 + c_.padding);
+      view_.valueScaleStrides = view_.keyScaleStrides;
+    }
     view_.scale = c_.scale;
     view_.softcap = c_.softcap;
     view_.causal = c_.causal;
@@ -261,6 +319,14 @@ private:
     for (int64_t b = 0; b < c_.batches; ++b) {
       for (int64_t g = 0; g < c_.kvHeads; ++g)
         for (int64_t j = 0; j < view_.totalLengthOf(b); ++j) {
+          if (c_.quantized) {
+            // As rows of this magnitude are quantized, more or less.
+            setCodes(b, g, j, c_.magnitude * std::abs(draw() / c_.magnitude) / 50, [&] {
+              return static_cast<int8_t>(
+                  std::clamp(std::round(50 * draw() / c_.magnitude), -127.0f, 127.0f));
+            });
+            continue;
+          }
           for (int64_t d = 0; d < c_.width; ++d)
             key_.set(keyIndex(b, g, j, d), draw());
           for (int64_t d = 0; d < c_.valueWidth; ++d)
@@ -282,7 +348,9 @@ private:
 
   Case c_;
   int64_t heads_, capacity_;
-  Array query_, key_, value_, output_, mask_;
+  Array query_;
+  CacheRows key_, value_;
+  Array output_, mask_;
   std::vector<uint8_t> boolean_;
   std::vector<float> sinks_;
   std::mt19937 random_;

@@ -1,0 +1,95 @@
+// The target int8 from the command line: rewritten, verified, run and timed.
+#include "tests/cli/cli_fixture.h"
+
+#include <filesystem>
+
+namespace kvopt {
+namespace {
+
+class Int8CliTest : public testing::Test {
+protected:
+  void SetUp() override {
+    ProgramResult result =
+        runProgram({"rewrite", original, "-o", file, "--to", "int8", "--verify", "full"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    report = result.out;
+  }
+
+  TemporaryFolder folder;
+  std::string original = shippedModel("llama_gqa-ts14-eager");
+  std::string file = folder.path("int8.onnx");
+  std::string report;
+};
+
+TEST_F(Int8CliTest, TheReportSaysWhatWasCompared) {
+  EXPECT_NE(report.find("without quantization: 68 steps"), std::string::npos) << report;
+  EXPECT_NE(report.find("int8: 2 sites × 68 steps against their definition: rows identical"),
+            std::string::npos)
+      << report;
+  EXPECT_NE(report.find("quantization moves outputs by up to"), std::string::npos) << report;
+  nlohmann::json json =
+      runJson({"rewrite", original, "-o", folder.path("again.onnx"), "--to", "int8"});
+  // 2 layers, key and value, 2 heads of 16 elements and a scale.
+  EXPECT_EQ(json["cache_bytes_copied_per_token"]["before"], 2 * 2 * 2 * 16 * 4 * 4096);
+  EXPECT_EQ(json["cache_bytes_copied_per_token"]["after"], 2 * 2 * 2 * (16 + 4));
+  EXPECT_EQ(json["ops"]["after"]["ai.kvopt::InPlaceQuantizedKvSdpa"], 2);
+  EXPECT_EQ(json["verify"]["equal"], true);
+  EXPECT_EQ(json["verify"]["quantization"]["rows_identical"], true);
+  EXPECT_EQ(json["verify"]["quantization"]["sites"], 2);
+  EXPECT_GT(json["verify"]["quantization"]["deviation_from_original"]["max_abs"], 0.0);
+  EXPECT_EQ(folder.read("again.onnx"), folder.read("int8.onnx"));
+}
+
+TEST_F(Int8CliTest, VerifiesInEitherOrder) {
+  for (bool swapped : {false, true}) {
+    nlohmann::json json = runJson({"verify", swapped ? file : original, swapped ? original : file,
+                                   "--steps", "4", "--pad", "left"});
+    EXPECT_EQ(json["equal"], true);
+    EXPECT_EQ(json["quantization"]["equal_to_definition"], true);
+  }
+}
+
+TEST_F(Int8CliTest, RecordingsAreComparedWithWhatRowsStandFor) {
+  const std::string reference = std::string(KVOPT_SOURCE_DIR) + "/models/llama_gqa-ts14-eager/ref";
+  std::string recorded;
+  for (const auto& entry : std::filesystem::directory_iterator(reference))
+    recorded = entry.path().string();
+  ProgramResult usual = runProgram({"verify", file, "--reference", recorded});
+  EXPECT_EQ(usual.code, 1) << usual.err;
+  EXPECT_NE(usual.err.find("--atol says what may be"), std::string::npos) << usual.err;
+  ProgramResult wide = runProgram({"verify", file, "--reference", recorded, "--atol", "0.1"});
+  EXPECT_EQ(wide.code, 0) << wide.out;
+}
+
+TEST_F(Int8CliTest, RunsAndGoesOnFromASavedCache) {
+  const std::vector<std::string> run = {"run", file, "--tokens", "1,2,3,4,5", "--capacity", "40"};
+  auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = run;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    ProgramResult result = runProgram(arguments);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out;
+  };
+  const std::string first = with({"--steps", "4", "--save-cache", folder.path("c")});
+  EXPECT_EQ(with({"--steps", "4"}), first);
+  EXPECT_EQ(runProgram({"run", file, "--tokens", "7", "--steps", "2", "--capacity", "40",
+                        "--load-cache", folder.path("c")})
+                .code,
+            0);
+}
+
+TEST_F(Int8CliTest, IsTimedBesideTheOriginal) {
+  nlohmann::json json =
+      runJson({"bench", original, file, "-p", "8", "-n", "2", "-d", "0", "-r", "1", "-t", "1"});
+  ASSERT_EQ(json["rows"].size(), 2u);
+  EXPECT_FALSE(json["rows"][1].contains("error") && !json["rows"][1]["error"].is_null()) << json;
+}
+
+TEST_F(Int8CliTest, IsListed) {
+  EXPECT_NE(runProgram({"list", "targets"}).out.find("int8"), std::string::npos);
+  EXPECT_NE(runProgram({"list", "ops"}).out.find("InPlaceQuantizedKvSdpa"), std::string::npos);
+  EXPECT_NE(runProgram({"list", "kernels"}).out.find("InPlaceQuantizedKvSdpa"), std::string::npos);
+}
+
+} // namespace
+} // namespace kvopt

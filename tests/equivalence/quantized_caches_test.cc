@@ -1,0 +1,188 @@
+// Models with caches of int8: that they are the exported ones but for the rounding of rows, and
+// that what is not is found out.
+#include "runtime/quantized_model.h"
+#include "tests/equivalence/corpus.h"
+#include "tests/equivalence/rewritten_model.h"
+#include "tests/ir/temporary_folder.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <iostream>
+
+namespace kvopt {
+namespace {
+
+DrivenModel quantized(const std::string& path, const Registries& registries) {
+  return rewritten(path, registries, "", "int8");
+}
+
+VerificationReport verified(const DrivenModel& original, const DrivenModel& other,
+                            const EquivalencePlan& plan, const Registries& registries) {
+  return valueOrThrow(verifyModels(*original.model, original.manifest, *other.model, other.manifest,
+                                   plan, 1, registries));
+}
+
+EquivalencePlan shortPlan() {
+  EquivalencePlan plan = quickVerification();
+  plan.prompt = 9;
+  plan.decodeSteps = 5;
+  return plan;
+}
+
+using QuantizedCaches = ShippedModelTest;
+
+TEST_P(QuantizedCaches, EqualTheExportedModelButForTheRoundingOfRows) {
+  DrivenModel exported = asExported(path(), registries);
+  DrivenModel int8 = quantized(path(), registries);
+  for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
+    SCOPED_TRACE(static_cast<int>(padding));
+    EquivalencePlan plan; // prefill 33, chunks 16, 1 and 7, 64 decode steps, batch 2
+    plan.padding = padding;
+    VerificationReport report = verified(exported, int8, plan, registries);
+    EXPECT_TRUE(report.equal()) << verificationSummary(report);
+    ASSERT_TRUE(report.quantization);
+    const QuantizationReport& quantization = *report.quantization;
+    EXPECT_EQ(quantization.sites, GetParam().sites);
+    EXPECT_EQ(quantization.steps, 68u);
+    EXPECT_TRUE(quantization.rowsIdentical);
+    EXPECT_GT(quantization.deviation, 0);
+    EXPECT_LT(quantization.deviation, quantization.magnitude);
+    EXPECT_EQ(quantization.tokens, 2 * 68);
+  }
+}
+
+/// One byte an element and a float a row, where there were floats.
+TEST_P(QuantizedCaches, WriteAQuarterOfTheBytes) {
+  DrivenModel plain = rewritten(path(), registries);
+  DrivenModel int8 = quantized(path(), registries);
+  int64_t bytes[2] = {};
+  int64_t rows = 0;
+  for (const ManifestCache& cache : int8.manifest.caches)
+    rows += isScale(cache.role) ? std::get<int64_t>(cache.shape[1]) : 0;
+  for (bool isInt8 : {false, true}) {
+    const DrivenModel& driven = isInt8 ? int8 : plain;
+    SessionOptions options;
+    options.capacity = 40;
+    auto session = openSession(driven, registries.kernels, options);
+    TokenStream tokens(*driven.model, 1);
+    tokens.feed(*session, 9);
+    for (int i = 0; i < 3; ++i)
+      tokens.feed(*session, 1);
+    bytes[isInt8] = session->statistics().cacheBytesWritten;
+    EXPECT_EQ(session->statistics().inPlaceBytesCopied, 0);
+  }
+  EXPECT_EQ(bytes[1], bytes[0] / 4 + rows * 12 * 4);
+}
+
+TEST_P(QuantizedCaches, AreDescribedByTheManifest) {
+  DrivenModel int8 = quantized(path(), registries);
+  EXPECT_EQ(int8.manifest.target, "int8");
+  ASSERT_EQ(int8.manifest.caches.size(), 4 * GetParam().sites);
+  Manifest again = valueOrThrow(parseManifest(int8.manifest.json()));
+  EXPECT_EQ(again.json(), int8.manifest.json());
+  for (const ManifestCache& cache : int8.manifest.caches) {
+    EXPECT_TRUE(cache.oneBuffer);
+    EXPECT_EQ(cache.dtype, isScale(cache.role) ? ElementType::Float : ElementType::Int8);
+    const auto column = int8.model->graph().findValue(cache.past)->type().dim(3);
+    EXPECT_EQ(column.value() == 1, isScale(cache.role));
+  }
+}
+
+/// Neither threads nor growth change a bit.
+TEST_P(QuantizedCaches, ThreadsAndCapacityDoNotMatter) {
+  DrivenModel int8 = quantized(path(), registries);
+  auto outputs = [&](unsigned threads, SessionOptions::Mode mode, int64_t capacity) {
+    SessionOptions options;
+    options.threads = threads;
+    options.mode = mode;
+    options.capacity = capacity;
+    auto session = openSession(int8, registries.kernels, options);
+    TokenStream tokens(*int8.model, 1);
+    std::string bytes;
+    for (int64_t count : {20, 1, 3, 1, 1}) {
+      const StepResult result = tokens.feed(*session, count);
+      const TensorView& view = result.outputs.front().tensor.view;
+      bytes.append(reinterpret_cast<const char*>(view.data), static_cast<size_t>(view.byteSize()));
+    }
+    return bytes;
+  };
+  const std::string expected = outputs(1, SessionOptions::Mode::AsManifest, 64);
+  EXPECT_TRUE(outputs(2, SessionOptions::Mode::AsManifest, 64) == expected);
+  EXPECT_TRUE(outputs(1, SessionOptions::Mode::AsManifest, 301) == expected);
+  EXPECT_TRUE(outputs(2, SessionOptions::Mode::Stateful, 1) == expected);
+}
+
+TEST_P(QuantizedCaches, SurviveWritingAndAreNotRewrittenAgain) {
+  TemporaryFolder temporary;
+  const std::string file = temporary.path("int8.onnx");
+  DrivenModel int8 = quantized(path(), registries);
+  successOrThrow(exportModel(*int8.model, file));
+  DrivenModel read = asExported(file, registries);
+  EXPECT_EQ(read.manifest.json(), int8.manifest.json());
+  VerificationReport report =
+      verified(asExported(path(), registries), read, shortPlan(), registries);
+  EXPECT_TRUE(report.equal()) << verificationSummary(report);
+  EXPECT_THROW(quantized(file, registries), std::runtime_error);
+}
+
+/// An edge that the rewrite got wrong, and a body that says something else, are differences.
+TEST_P(QuantizedCaches, WhatIsWrongIsFoundOut) {
+  DrivenModel exported = asExported(path(), registries);
+  DrivenModel wrongScale = quantized(path(), registries);
+  for (Node& node : wrongScale.model->graph().nodes())
+    if (node.is("ai.kvopt::InPlaceQuantizedKvSdpa"))
+      node.setAttribute("scale", Attribute::ofFloat(1.1f * node.floatAttr("scale", 1.0f)));
+  VerificationReport report = verified(exported, wrongScale, shortPlan(), registries);
+  EXPECT_FALSE(report.equal());
+  EXPECT_FALSE(report.comparison.equal());
+  EXPECT_TRUE(report.quantization->equal());
+
+  DrivenModel otherBody = quantized(path(), registries);
+  Function* body = otherBody.model->findFunction("ai.kvopt::InPlaceQuantizedKvSdpa");
+  ASSERT_TRUE(body);
+  for (Node& node : body->body.nodes())
+    if (node.is("Constant") && node.floatAttr("value_float", 0) == 127.0f)
+      node.setAttribute("value_float", Attribute::ofFloat(63.0f));
+  report = verified(exported, otherBody, shortPlan(), registries);
+  EXPECT_FALSE(report.equal());
+  EXPECT_TRUE(report.comparison.equal());
+  EXPECT_FALSE(report.quantization->rowsIdentical);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, QuantizedCaches, shippedModels(), shippedModelName);
+
+/// Every model that the target takes, and why it does not take the others.
+TEST_F(CorpusTest, QuantizedCachesEqualTheExportedModelsButForRounding) {
+  Registries registries;
+  unsigned verifiedModels = 0;
+  for (const std::string& name : foldersWith(corpusFolder(), "model.onnx")) {
+    SCOPED_TRACE(name);
+    const std::string path = corpusFolder() + "/" + name + "/model.onnx";
+    DrivenModel int8;
+    try {
+      int8 = quantized(path, registries);
+    } catch (const std::runtime_error& refusal) {
+      std::cout << name << ": " << refusal.what() << '\n';
+      continue;
+    }
+    if (!hasQuantizedCaches(int8.manifest)) {
+      std::cout << name << ": no cache of its own\n";
+      continue;
+    }
+    try {
+      EquivalencePlan plan = shortPlan();
+      DrivenModel exported = asExported(path, registries);
+      plan.tolerance = toleranceFor(exported.model->graph(), 2);
+      VerificationReport report = verified(exported, int8, plan, registries);
+      EXPECT_TRUE(report.equal()) << verificationSummary(report);
+      ++verifiedModels;
+    } catch (const std::runtime_error& error) {
+      // What cannot be run as exported either cannot be compared.
+      std::cout << name << ": " << error.what() << '\n';
+    }
+  }
+  EXPECT_GE(verifiedModels, 53u);
+}
+
+} // namespace
+} // namespace kvopt
