@@ -267,7 +267,7 @@ llvm::Expected<ExitCode> alreadyRewritten(const RewriteOptions& options,
                                           const CommandContext& context, const Model& model,
                                           const Manifest& manifest, const Outcome& outcome) {
   if (!options.dryRun)
-    if (llvm::Error error = writeFiles(model, options.output, manifest, manifestPathFor(options)))
+    if (llvm::Error error = writeFiles(model, options, manifest, manifestPathFor(options)))
       return error;
   if (!context.common.json()) {
     printOut(fmt::format("{} is in the form of '{}' already\n", options.model, options.target));
@@ -380,10 +380,8 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     return ExitCode::Different;
   }
   if (!options.dryRun && !context.common.json())
-    printOut(fmt::format("{}{}wrote {} and {}
-                         ", bindingNote(*passes.manifest, options),
-                         chunkRemark(*passes.manifest),
-                         options.output, manifestPathFor(options)));
+    printOut(fmt::format("{}{}wrote {} and {}\n", bindingNote(*passes.manifest, options),
+                         chunkRemark(*passes.manifest), options.output, manifestPathFor(options)));
   return ExitCode::Done;
 }
 
