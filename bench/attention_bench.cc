@@ -3,7 +3,7 @@
 //
 //   attention_bench [--shape S1,S2,S3,latent,separate] [--dtype f32,f16,bf16,int8] [--threads 1,2]
 //                   [--phase decode,prefill] [--cache cold,warm] [--length N,…] [--rounds N]
-//                   [--quick] [--json] [--peers LIBRARY [--peers-spin]]
+//                   [--calls N] [--quick] [--json] [--peers LIBRARY [--peers-spin]]
 //
 // Cold: every step takes the next of the layers' caches, 320 MB together; warm: one layer's. The
 // floor of a decode step is the larger of the read and of the multiply-adds.
@@ -43,6 +43,7 @@ struct Options {
   std::vector<int64_t> lengths;
   std::vector<unsigned> threads = {1, 2};
   int rounds = 5;
+  int calls = 0; ///< of a round; 0: as many as fit into a fraction of a second
   bool quick = false;
   bool json = false;
   std::string peers; ///< the library of ONNX Runtime
@@ -109,7 +110,9 @@ public:
     const double typical =
         std::max(row.peakSeconds, static_cast<double>(attentionCase.cacheBytes()) / 30e9);
     const double budget = options.quick ? 0.05 : 0.15;
-    const int calls = static_cast<int>(std::clamp(budget / typical, 7.0, 400.0));
+    const int calls = options.calls > 0
+                          ? options.calls
+                          : static_cast<int>(std::clamp(budget / typical, 7.0, 400.0));
     for (int round = 0; round < options.rounds; ++round) {
       row.times.startRound();
       for (int call = 0; call < calls; ++call) {
@@ -305,6 +308,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(int64_t{1}, int64_t{16384}));
   app.add_option("--threads", options.threads)->delimiter(',')->check(CLI::Range(1u, 256u));
   app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000));
+  app.add_option("--calls", options.calls, "of a round, in place of as many as fit")
+      ->check(CLI::Range(1, 100000));
   app.add_flag("--quick", options.quick, "fewer lengths, shorter rounds");
   app.add_flag("--json", options.json);
   const CLI::Option* peers =

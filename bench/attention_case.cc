@@ -50,7 +50,8 @@ double AttentionCase::operations() const {
          static_cast<double>(shape.keyWidth + shape.valueWidth);
 }
 
-AttentionMemory::AttentionMemory() : caches(mostBytes) {}
+AttentionMemory::AttentionMemory()
+    : caches(llvm::cantFail(Buffer::create(std::make_shared<Allocator>(), mostBytes))) {}
 
 void AttentionMemory::set(const AttentionCase& attentionCase) {
   const bool isFilled = layerBytes != 0 && current.cache == attentionCase.cache;
@@ -72,8 +73,8 @@ void AttentionMemory::set(const AttentionCase& attentionCase) {
       else
         std::memcpy(&pattern[at], &bits, sizeof bits);
     }
-    for (size_t at = 0; at < caches.size(); at += pattern.size())
-      std::memcpy(&caches[at], pattern.data(), pattern.size());
+    for (size_t at = 0; at < caches->size(); at += pattern.size())
+      std::memcpy(caches->data() + at, pattern.data(), pattern.size());
   }
   const AttentionShape& shape = current.shape;
   // Room for more rows, and planes that are no multiple of a page apart.
@@ -90,7 +91,7 @@ void AttentionMemory::set(const AttentionCase& attentionCase) {
   if (current.cache == CacheType::int8)
     layerBytes += (scales * sizeof(float) + 63) / 64 * 64;
   layers = current.isCold ? std::max<size_t>(2, coldBytes / layerBytes) : 1;
-  layers = std::min(layers, caches.size() / layerBytes);
+  layers = std::min(layers, caches->size() / layerBytes);
   layer = 0;
   if (current.cache == CacheType::int8)
     for (size_t i = 0; i < layers; ++i)
@@ -123,8 +124,8 @@ AttentionView AttentionMemory::nextLayer() {
                       : current.cache == CacheType::f16 ? FloatStorage::f16
                                                         : FloatStorage::bf16;
   view.query = query.data();
-  view.key = caches.data() + layer * layerBytes;
-  view.value = caches.data() + layer * layerBytes + valueBase;
+  view.key = caches->data() + layer * layerBytes;
+  view.value = caches->data() + layer * layerBytes + valueBase;
   view.output = output.data();
   view.queryStrides = strides(shape.queryHeads, current.newRows, shape.keyWidth);
   view.keyStrides = strides(shape.kvHeads, capacity, shape.keyWidth);
@@ -143,7 +144,7 @@ AttentionView AttentionMemory::nextLayer() {
 
 std::vector<AttentionMemory::Plane> AttentionMemory::planes() const {
   const AttentionShape& shape = current.shape;
-  const std::byte* base = caches.data() + layer * layerBytes;
+  const std::byte* base = caches->data() + layer * layerBytes;
   std::vector<Plane> result;
   const auto add = [&](const std::byte* from, int64_t width, size_t element) {
     const size_t stride = static_cast<size_t>(capacity * width) * element;

@@ -1,6 +1,7 @@
 // AttentionCase: one attention that is timed, with caches of as many layers as make it cold.
 #pragma once
 
+#include "runtime/buffer.h"
 #include "runtime/kernels/simd/attention.h"
 
 #include <string>
@@ -55,7 +56,7 @@ public:
 
 private:
   AttentionCase current;
-  std::vector<std::byte> caches;
+  std::shared_ptr<Buffer> caches; ///< aligned as the runtime's are
   std::vector<float> query, output;
   size_t elementBytes = 4;
   size_t layerBytes = 0, valueBase = 0;

@@ -229,9 +229,7 @@ private:
   }
 
   bool seesAToken(int64_t row, int64_t position) const {
-    llvm::ArrayRef<uint8_t> own = visible[static_cast<size_t>(row)];
-    return llvm::any_of(own.take_front(static_cast<size_t>(position) + 1),
-                        [](uint8_t shown) { return shown != 0; });
+    return llvm::any_of(planned.shown(row, position), [](uint8_t shown) { return shown != 0; });
   }
 
   llvm::Expected<TensorComparison> compare(const std::string& name, const TensorView& ours,

@@ -37,6 +37,13 @@ public:
   /// remembers nothing.
   DecoderStep next(int64_t tokens, int64_t pastLength, bool startsAnew);
 
+  /// Whether the positions up to `position` of a batch row are shown (1) or hidden (0). Requires a
+  /// plan with padding and steps that reach as far.
+  llvm::ArrayRef<uint8_t> shown(int64_t row, int64_t position) const {
+    return llvm::ArrayRef<uint8_t>(visible[static_cast<size_t>(row)])
+        .take_front(static_cast<size_t>(position) + 1);
+  }
+
 private:
   bool isHidden(size_t row, int64_t position) const;
 

@@ -8,6 +8,7 @@
 #include <hwy/base.h>
 #include <hwy/cache_control.h>
 
+#include <atomic>
 #include <cstddef>
 
 namespace kvopt {
@@ -26,24 +27,27 @@ class ReadAhead {
 public:
   static constexpr int64_t line = 64;
 
-  /// Values that lie within the rows of keys are not asked for again.
-  ReadAhead(const CachePlane& keyRows, const CachePlane& valueRows, KeyRange keyRange)
-      : planes{keyRows, valueRows}, range(keyRange), tile(keyRange.begin) {
+  /// The first `bytes` are granted. Values that lie within the rows of keys are not asked for
+  /// again: the keys of the next tile then come during the work with values too.
+  ReadAhead(const CachePlane& keyRows, const CachePlane& valueRows, KeyRange keyRange,
+            int64_t bytes)
+      : planes{keyRows, valueRows}, range(keyRange), tile(keyRange.begin), granted(bytes) {
     const bool isWithin = valueRows.base >= keyRows.base &&
                           valueRows.base < keyRows.base + keyRows.stride &&
                           valueRows.stride == keyRows.stride;
-    planeCount = isWithin ? 1 : 2;
+    if (isWithin) {
+      planeCount = 1;
+      valueGrant = keyRows.width * valueRows.width / (keyRows.width + valueRows.width);
+      keyGrant = keyRows.width - valueGrant;
+      granted += kAttentionTileKeys * valueGrant;
+    }
     startRows();
-  }
-
-  /// Lets through as many lines as the keys, or the values, of `rows` keys have.
-  void grantKeys(int64_t count) { grant(count * planes[0].width); }
-  void grantValues(int64_t count) { grant(planeCount == 1 ? 0 : count * planes[1].width); }
-  void grant(int64_t bytes) {
-    settle();
-    granted += bytes;
     proceed();
   }
+
+  /// Lets through what the work with the scores, or with the values, of `count` keys is to bring.
+  void grantKeys(int64_t count) { grant(count * keyGrant); }
+  void grantValues(int64_t count) { grant(count * valueGrant); }
 
   /// Asks for lines in a loop. While it lives the ReadAhead is left alone.
   class Cursor {
@@ -63,6 +67,18 @@ public:
       }
     }
 
+    /// The same in parts: ask for lines 0, 1, …, n - 1 from here, each where it stands in the code,
+    /// and go on by n.
+    HWY_INLINE void askFor(int64_t index) {
+      hwy::Prefetch(next + index * line);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+    HWY_INLINE void goOnBy(int64_t lines) {
+      next += lines * step;
+      if (HWY_UNLIKELY(next >= stop))
+        goOn();
+    }
+
   private:
     HWY_INLINE void goOn() {
       ahead.next = next;
@@ -79,6 +95,15 @@ public:
 
 private:
   static bool isContiguous(const CachePlane& p) { return p.stride == p.width; }
+  /// What was granted before and is still to be asked for would be missing for ever.
+  void grant(int64_t bytes) {
+    settle();
+    if (granted > 0)
+      Cursor(*this).ask((granted + line - 1) / line);
+    settle();
+    granted += bytes;
+    proceed();
+  }
   int64_t tileEnd() const {
     return HWY_MIN(tile - tile % kAttentionTileKeys + kAttentionTileKeys, range.end);
   }
@@ -134,18 +159,19 @@ private:
     proceed();
   }
 
+  CachePlane planes[2];
+  KeyRange range;
+  int planeCount = 2, plane = 0;
+  int64_t tile;
+  int64_t keyGrant = planes[0].width, valueGrant = planes[1].width; ///< bytes for a key
+  int64_t granted; ///< bytes that have not been counted yet
+  const std::byte* row = nullptr;
+  const std::byte* rowEnd = nullptr;
+  int64_t rows = 0; ///< that are left of the tile in the plane, with this one
   const std::byte* next = nullptr;
   const std::byte* stop = nullptr;
   int64_t step = line;
   const std::byte* settled = nullptr; ///< what lies before it in the row has been counted
-  int64_t granted = 0;                ///< bytes that have not been counted yet
-  const std::byte* row = nullptr;
-  const std::byte* rowEnd = nullptr;
-  int64_t rows = 0; ///< that are left of the tile in the plane, with this one
-  CachePlane planes[2];
-  int planeCount, plane = 0;
-  KeyRange range;
-  int64_t tile;
 };
 
 } // namespace kvopt

@@ -92,6 +92,14 @@ template <int N> HWY_INLINE void sumLanes(const Registers<N>& v, float* HWY_REST
     hn::StoreU(
         hn::Add(hn::OddEvenBlocks(odd, even), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(even, odd))),
         f32, out);
+  } else if constexpr (kLanes == 16 && N == 8) {
+    const auto a = quad(Index<0>()), b = quad(Index<1>());
+    const auto pairs = hn::Add(hn::ConcatLowerLower(f32, b, a), hn::ConcatUpperUpper(f32, b, a));
+    const auto sums = hn::Add(pairs, hn::SwapAdjacentBlocks(pairs));
+    const hn::Half<F32Tag> half;
+    const hn::Half<decltype(half)> block;
+    hn::StoreU(hn::LowerHalf(block, hn::LowerHalf(half, sums)), block, out);
+    hn::StoreU(hn::LowerHalf(block, hn::UpperHalf(half, sums)), block, out + 4);
   } else if constexpr (kLanes == 8 && N % 8 == 0) {
     unroll<N / 8>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
       constexpr int pair = decltype(i)::value;

@@ -1,3 +1,4 @@
+// The table of operators, and that its changes and the adapters are the same set.
 #include "passes/opset/op_history.h"
 
 #include "passes/opset/opset_adapter.h"

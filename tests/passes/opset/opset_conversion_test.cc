@@ -1,3 +1,4 @@
+// Every adapter, what is refused, and that the rest of a model stays as it is.
 #include "passes/opset/opset_conversion.h"
 
 #include "ir/diagnostic.h"

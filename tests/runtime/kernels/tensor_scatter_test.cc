@@ -54,6 +54,18 @@ TEST(TensorScatter, Wraps) {
                {12, 1, 10, 11, 14, 15, 6, 13});
 }
 
+TEST(TensorScatter, WritesTheNewRowsOnly) {
+  const TestTensor past = floats({1, 2, 3, 1}, {0, 1, 2, 3, 4, 5});
+  const TestTensor update = floats({1, 2, 1, 1}, {7, 8});
+  for (bool isOverwritable : {true, false}) {
+    KernelCall call("TensorScatter", 24);
+    call.in(past, isOverwritable).in(update).in(int64s({1}));
+    const KernelResult result = call.run();
+    expectTensor(result, {1, 2, 3, 1}, {0, 7, 2, 3, 8, 5});
+    EXPECT_EQ(result.cacheBytesWritten, 2 * 4);
+  }
+}
+
 TEST(TensorScatter, EmptyAndRefused) {
   const TestTensor past = floats({1, 2, 1}, {0, 1});
   const TestTensor one = floats({1, 1, 1}, {7});

@@ -153,6 +153,55 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
       scores[q * kAttentionTileKeys + i] = out[q * kCount + i];
 }
 
+/// Lines of `Vectors` vectors of a row, at least one.
+template <class Cache, int Vectors>
+inline constexpr int kLines = HWY_MAX(1, static_cast<int>(Vectors* hn::MaxLanes(F32Tag()) *
+                                                          sizeof(typename Cache::Element) /
+                                                          ReadAhead::line));
+
+/// Asks for the line that vector `Index` of `Vectors` begins, if it begins one.
+template <class Cache, int Vectors, int Index> HWY_INLINE void askWith(ReadAhead::Cursor& ahead) {
+  constexpr int kCount = kLines<Cache, Vectors>;
+  if constexpr (Index % (Vectors / kCount) == 0)
+    ahead.askFor(Index / (Vectors / kCount));
+}
+
+/// The same of one query. Row after row: streams that go straight on are faster than several keys
+/// side by side, and there are multiply-adds of other keys to do while one key's wait.
+template <class Cache>
+HWY_INLINE void scoreRows(const Rows<Cache>& keys, int64_t key, int64_t end,
+                          const float* HWY_RESTRICT query, ReadAhead::Cursor& ahead,
+                          float* HWY_RESTRICT scores) {
+  constexpr int kCount = kKeys<1>;
+  constexpr int kVectors = 8;
+  const F32Tag f32;
+  const Cache cache;
+  const size_t lanes = hn::Lanes(f32);
+  Registers<kCount> sums;
+  unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
+    const auto* row = keys.row(HWY_MIN(key + decltype(i)::value, end - 1));
+    auto sum = hn::Zero(f32);
+    size_t d = 0;
+    for (; d + kVectors * lanes <= keys.width; d += kVectors * lanes) {
+      unroll<kVectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+        askWith<Cache, kVectors, decltype(v)::value>(ahead);
+        const size_t at = d + decltype(v)::value * lanes;
+        sum = hn::MulAdd(hn::LoadU(f32, query + at), load(cache, row + at), sum);
+      });
+      ahead.goOnBy(kLines<Cache, kVectors>);
+    }
+    for (; d + lanes <= keys.width; d += lanes) {
+      ahead.ask(1);
+      sum = hn::MulAdd(hn::LoadU(f32, query + d), load(cache, row + d), sum);
+    }
+    if (const size_t tail = keys.width - d; tail != 0)
+      sum = hn::MulAdd(hn::LoadU(f32, query + d),
+                       loadLast<Cache>(row + keys.width, tail, keys.width), sum);
+    get<decltype(i)::value>(sums) = sum;
+  });
+  sumLanes(sums, scores);
+}
+
 /// Q K^T of `Queries` queries from `query` on and keys of the tile that starts at `tile`. Not
 /// inlined: a function of its own for every case compiles much faster.
 template <class Cache, int Queries>
@@ -168,7 +217,10 @@ HWY_NOINLINE void scoreQueries(const AttentionBlock& block, const Rows<Cache>& k
   // Rounded down within the tile.
   int64_t key = tile + (range.begin - tile) / kCount * kCount;
   for (; key < range.end; key += kCount)
-    scoreBlock<Cache, Queries>(keys, key, range.end, packed, stride, cursor, lines, scores + key);
+    if constexpr (Queries == 1)
+      scoreRows(keys, key, range.end, packed, cursor, scores + key);
+    else
+      scoreBlock<Cache, Queries>(keys, key, range.end, packed, stride, cursor, lines, scores + key);
 }
 
 template <class Cache>
@@ -209,13 +261,19 @@ HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>
   const int64_t lines = linesOf(Vectors * lanes * sizeof(*row), queryPasses(block));
   ReadAhead::Cursor cursor(ahead);
   for (int64_t key = range.begin; key < range.end; ++key, row += values.stride) {
-    cursor.ask(lines);
+    // A line with its vectors where one query waits for memory; where several compute, at once.
+    constexpr bool kByLine = Queries == 1 && Vectors > 1;
+    if constexpr (!kByLine)
+      cursor.ask(lines);
     Registers<Vectors> v;
     if constexpr (Tail)
       get<0>(v) = loadLast<Cache>(row + tail, tail, column + tail);
     else
       unroll<Vectors>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
-        get<decltype(i)::value>(v) = load(cache, row + decltype(i)::value * lanes);
+        constexpr int kVector = decltype(i)::value;
+        if constexpr (kByLine && kVector % 2 == 0)
+          cursor.ask((kLines<Cache, Vectors> + 3) / 4);
+        get<kVector>(v) = load(cache, row + kVector * lanes);
       });
     unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
       constexpr int kQuery = decltype(q)::value;
@@ -280,8 +338,7 @@ template <class Cache> void attendKeys(const AttentionBlock& block, KeyRange ran
   const AttentionView& view = block.view;
   const Rows<Cache> keys(view.key, view.keyStrides, block, view.keyWidth);
   const Rows<Cache> values(view.value, view.valueStrides, block, view.valueWidth);
-  ReadAhead ahead(keys.plane(), values.plane(), range);
-  ahead.grant(kAheadBytes);
+  ReadAhead ahead(keys.plane(), values.plane(), range, kAheadBytes);
   ReadAhead::Cursor(ahead).ask(kAheadBytes / ReadAhead::line);
   int64_t tile = range.begin - range.begin % kAttentionTileKeys;
   for (; tile < range.end; tile += kAttentionTileKeys) {

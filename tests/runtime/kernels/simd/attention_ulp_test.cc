@@ -1,0 +1,69 @@
+// How far every attention kernel is from its definition, in units in the last place, beside the
+// bound: simd_tests --gtest_filter='AttentionUlp.*' prints the table.
+#include "tests/runtime/kernels/simd/attention_problem.h"
+
+#include <cstdio>
+#include <string>
+
+namespace kvopt {
+namespace {
+
+const char* nameOf(FloatStorage storage) {
+  return storage == FloatStorage::f32 ? "f32" : storage == FloatStorage::f16 ? "f16" : "bf16";
+}
+
+struct Errors {
+  double measured = 0, bound = 0;
+};
+
+/// The worst row's error and its bound, in units in the last place (2^-23 relative) of the largest
+/// element of the row.
+Errors errorsOf(const Case& c, const AttentionKernel& kernel) {
+  Problem problem(c);
+  compute(problem.view(), kernel);
+  const auto result = problem.output();
+  std::vector<double> exact(result.size());
+  attentionReference(problem.view(), exact);
+  Errors worst;
+  size_t at = 0;
+  for (int64_t b = 0; b < c.batches; ++b)
+    for (int64_t h = 0; h < c.kvHeads * c.group; ++h)
+      for (int64_t i = 0; i < c.rows; ++i) {
+        double largest = 0, error = 0;
+        for (int64_t d = 0; d < c.valueWidth; ++d, ++at) {
+          largest = std::max(largest, std::abs(exact[at]));
+          error = std::max(error, std::abs(result[at] - exact[at]));
+        }
+        const double unit = std::ldexp(1.0, std::ilogb(largest) - 23);
+        worst.bound = std::max(worst.bound, problem.bound(b, h, i) / unit);
+        worst.measured = std::max(worst.measured, error / unit);
+        EXPECT_LE(error, problem.bound(b, h, i));
+      }
+  return worst;
+}
+
+TEST(AttentionUlp, WithinBounds) {
+  std::printf("| kernel | cache | S | T | measured ulp | bound ulp |\n|---|---|--:|--:|--:|--:|\n");
+  for (const int64_t rows : {1, 32})
+    for (const FloatStorage storage : kStorages)
+      for (const int64_t keys : {64, 512, 2048}) {
+        const Case c = {.kvHeads = 2,
+                        .group = 4,
+                        .rows = rows,
+                        .keys = keys,
+                        .width = 128,
+                        .valueWidth = 128,
+                        .cacheStorage = storage,
+                        .scale = 0.088388346f,
+                        .causal = true};
+        forEachKernel(c, [&](const AttentionKernel& kernel) {
+          const Errors errors = errorsOf(c, kernel);
+          std::printf("| %s | %s | %d | %d | %.1f | %.0f |\n", std::string(kernel.name).c_str(),
+                      nameOf(storage), static_cast<int>(rows), static_cast<int>(keys),
+                      errors.measured, errors.bound);
+        });
+      }
+}
+
+} // namespace
+} // namespace kvopt
