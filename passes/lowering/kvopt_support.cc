@@ -137,15 +137,12 @@ llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites) {
 
 } // namespace
 
-std::optional<MatchFailure> supportsKvoptForm(const AttentionSite& site, const Model& model) {
+std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site) {
   if (site.failure)
     return site.failure;
   auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
     return MatchFailure{code, site.node->name().str(), std::move(expected), std::move(found), ""};
   };
-  if (model.graph().opsetVersion() < 13)
-    return refuse(ReasonCode::TargetLacksFeature, "opset 13 or newer",
-                  fmt::format("opset {}", model.graph().opsetVersion()));
   ElementType element = site.node->operand(0)->type().elementType();
   if (!isFloatingPoint(element) || element == ElementType::Double)
     return refuse(ReasonCode::DtypeMix, "a query of 16 or 32 bits", onnxName(element).str());
@@ -153,6 +150,14 @@ std::optional<MatchFailure> supportsKvoptForm(const AttentionSite& site, const M
     return refuse(ReasonCode::HeadCountUnproven, "a fixed number of query heads",
                   site.queryHeads.str());
   return site.grows() ? supportsCache(site) : std::nullopt;
+}
+
+std::optional<MatchFailure> supportsKvoptForm(const AttentionSite& site, const Model& model) {
+  if (!site.failure && model.graph().opsetVersion() < 13)
+    return MatchFailure{ReasonCode::TargetLacksFeature, site.node->name().str(),
+                        "opset 13 or newer", fmt::format("opset {}", model.graph().opsetVersion()),
+                        ""};
+  return supportsKvoptSite(site);
 }
 
 llvm::Error checkKvoptSites(llvm::ArrayRef<AttentionSite*> sites) {

@@ -5,7 +5,9 @@
 
 namespace kvopt {
 
-/// nullopt if KvoptLowering can write the site, otherwise why not.
+/// nullopt if KvoptLowering can write the site in a model of opset 13 or newer, otherwise why not.
+std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site);
+/// The same for the model as it is.
 std::optional<MatchFailure> supportsKvoptForm(const AttentionSite& site, const Model& model);
 
 /// Fails where sites that are supported each cannot be lowered together: branches that share a

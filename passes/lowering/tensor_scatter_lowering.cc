@@ -132,8 +132,8 @@ std::optional<MatchFailure> cacheObstacle(const AttentionSite& site) {
 
 } // namespace
 
-std::optional<MatchFailure> supportsTensorScatter(const AttentionSite& site, const Model& model) {
-  if (auto failure = supportsKvoptForm(site, model))
+std::optional<MatchFailure> supportsTensorScatter(const AttentionSite& site) {
+  if (auto failure = supportsKvoptSite(site))
     return failure;
   if (auto failure = onnxAttentionObstacle(*site.node))
     return failure;

@@ -10,7 +10,7 @@ namespace kvopt {
 
 /// nullopt if TensorScatterLowering can write the site, otherwise why not. Says nothing of the rest
 /// of the model.
-std::optional<MatchFailure> supportsTensorScatter(const AttentionSite& site, const Model& model);
+std::optional<MatchFailure> supportsTensorScatter(const AttentionSite& site);
 
 /// Lowers sites of one model of opset 24 or newer, each of which supportsTensorScatter: first to
 /// ai.kvopt's operators, then those to ONNX's.

@@ -33,9 +33,8 @@ public:
     return inferShapes(model.graph());
   }
 
-  std::optional<MatchFailure> supports(const AttentionSite& site,
-                                       const Model& model) const override {
-    return supportsTensorScatter(site, model);
+  std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
+    return supportsTensorScatter(site);
   }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
