@@ -47,6 +47,8 @@ TEST(AttentionUlp, WithinBounds) {
   for (const int64_t rows : {1, 32})
     for (const FloatStorage storage : kStorages)
       for (const int64_t keys : {64, 512, 2048}) {
+        if (rows > 1 && keys > 512)
+          continue;
         const Case c = {.kvHeads = 2,
                         .group = 4,
                         .rows = rows,
