@@ -95,7 +95,8 @@ void AttentionMemory::set(const AttentionCase& attentionCase) {
   layer = 0;
   if (current.cache == CacheType::int8)
     for (size_t i = 0; i < layers; ++i)
-      std::fill_n(reinterpret_cast<float*>(&caches[i * layerBytes + scaleBase]), scales, 0.02f);
+      std::fill_n(reinterpret_cast<float*>(caches->data() + i * layerBytes + scaleBase), scales,
+                  0.02f);
   const size_t rows = static_cast<size_t>(shape.queryHeads * current.newRows);
   query.resize(rows * static_cast<size_t>(shape.keyWidth));
   output.resize(rows * static_cast<size_t>(shape.valueWidth));
@@ -133,7 +134,8 @@ AttentionView AttentionMemory::nextLayer() {
       strides(shape.kvHeads, capacity, ownValues ? shape.valueWidth : shape.keyWidth);
   view.outputStrides = strides(shape.queryHeads, current.newRows, shape.valueWidth);
   if (current.cache == CacheType::int8) {
-    view.keyScales = reinterpret_cast<const float*>(caches.data() + layer * layerBytes + scaleBase);
+    view.keyScales =
+        reinterpret_cast<const float*>(caches->data() + layer * layerBytes + scaleBase);
     view.valueScales = view.keyScales + shape.kvHeads * capacity;
     view.keyScaleStrides = view.valueScaleStrides = strides(shape.kvHeads, capacity, 1);
   }
