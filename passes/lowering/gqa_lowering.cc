@@ -2,6 +2,7 @@
 #include "passes/lowering/gqa_lowering.h"
 
 #include "ir/diagnostic.h"
+#include "passes/lowering/kvopt_domain.h"
 #include "passes/lowering/kvopt_lowering.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -89,7 +90,7 @@ llvm::Expected<Manifest> GqaLowering::run(llvm::ArrayRef<AttentionSite*> sites) 
   if (llvm::Error error = dropPastLength())
     return error;
   graph.eraseDeadNodes();
-  dropUnusedFunctions(irVersion);
+  dropKvoptDomain(model, irVersion);
   return std::move(manifest);
 }
 
@@ -343,23 +344,6 @@ void GqaLowering::handOutRows(Node& fused, Value& rows, Rewriter& rewriter) cons
   std::optional<MatchFailure> failure = rewriter.replace(replacements);
   assert(!failure && "readers of attention are not what it reads");
   (void)failure;
-}
-
-/// The bodies of operators that are gone, their domain, and the IR version that they needed.
-void GqaLowering::dropUnusedFunctions(int64_t irVersion) {
-  llvm::DenseSet<OpName> used;
-  forEachGraph(graph, [&](Graph& visited) {
-    for (const Node& node : visited.nodes())
-      used.insert(node.op());
-  });
-  llvm::erase_if(model.functions, [&](const std::unique_ptr<Function>& function) {
-    return function->domain == kvoptDomain && !used.count(OpName(function->domain, function->name));
-  });
-  if (llvm::any_of(used, [](OpName op) { return op.domain() == kvoptDomain; }))
-    return;
-  model.opsets.erase(kvoptDomain);
-  if (model.functions.empty())
-    model.irVersion = irVersion;
 }
 
 } // namespace kvopt

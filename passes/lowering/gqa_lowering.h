@@ -40,7 +40,6 @@ private:
   Value* biasOf(Node& fused, Value& total, AttentionBuilder& build) const;
   void handOutRows(Node& fused, Value& rows, Rewriter& rewriter) const;
   llvm::Error normaliseLayout(const CacheUpdate& update, Value& present);
-  void dropUnusedFunctions(int64_t irVersion);
 
   Model& model;
   Graph& graph;
