@@ -20,7 +20,7 @@ class Onnx23Target final : public Target {
 public:
   llvm::StringRef name() const override { return "onnx23"; }
   llvm::StringRef summary() const override {
-    return "TensorScatter and Attention of opset 24: past and present in one buffer";
+    return "Attention of opset 23 with past and present: caches that grow";
   }
 
   std::optional<MatchFailure> supportsModel(const Model& model) const override {
