@@ -1,6 +1,7 @@
 // kvopt rewrite: a model in the form of one target, with its manifest.
 #include "cli/genai_config.h"
 #include "cli/recover.h"
+#include "cli/rewrite_report.h"
 #include "cli/site_facts.h"
 #include "cli/verification.h"
 #include "ir/onnx_export.h"
@@ -15,7 +16,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fmt/format.h>
-#include <map>
 
 namespace kvopt {
 namespace {
@@ -34,44 +34,10 @@ struct RewriteOptions {
   std::vector<std::string> disabled;
   bool dryRun = false;
   MatcherOptions matcher;
+
+  /// The file that is written; empty for none.
+  std::string written() const { return dryRun ? "" : output; }
 };
-
-using OpCounts = std::map<std::string, int64_t>;
-
-OpCounts countOps(Graph& graph) {
-  OpCounts counts;
-  forEachGraph(graph, [&](Graph& visited) {
-    for (const Node& node : visited.nodes())
-      ++counts[node.op().str()];
-  });
-  return counts;
-}
-
-/// Bytes that one more token of one sequence costs with `context` rows in the caches: all rows of
-/// caches that grow, one row of those in one buffer. nullopt when an extent is not fixed.
-std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64_t context) {
-  int64_t total = 0;
-  for (const ManifestCache& cache : caches) {
-    if (cache.kind == CacheKind::Cross)
-      continue; // only read
-    std::optional<unsigned> width = byteWidth(cache.dtype);
-    if (!width)
-      return std::nullopt;
-    int64_t rows = cache.oneBuffer ? 1 : context;
-    int64_t bytes = *width;
-    for (size_t axis = 1; axis < cache.shape.size(); ++axis) {
-      const int64_t* fixed = std::get_if<int64_t>(&cache.shape[axis]);
-      bool isSequence = static_cast<int64_t>(axis) == cache.sequenceAxis;
-      if (!isSequence && !fixed)
-        return std::nullopt;
-      if (__builtin_mul_overflow(bytes, isSequence ? rows : *fixed, &bytes))
-        return std::nullopt;
-    }
-    if (__builtin_add_overflow(total, bytes, &total))
-      return std::nullopt;
-  }
-  return total;
-}
 
 std::string pipelineFor(const RewriteOptions& options) {
   PipelineStep lower;
@@ -83,92 +49,6 @@ std::string pipelineFor(const RewriteOptions& options) {
   if (!layers.empty())
     lower.options["layers"] = layers;
   return std::string(recoveryPipeline) + "," + printPipeline({lower}) + ",eliminate-dead-nodes";
-}
-
-struct Outcome {
-  OpCounts before;
-  OpCounts after;
-  int64_t opsetBefore = 0;
-  int64_t opsetAfter = 0;
-  int64_t irBefore = 0;
-  int64_t irAfter = 0;
-  double milliseconds = 0;
-  std::optional<VerificationReport> verification;
-};
-
-constexpr int64_t reportedContext = 4096;
-
-OrderedJson reportJson(const RewriteOptions& options, const PassContext& passes,
-                       const Outcome& outcome) {
-  auto bytes = [](std::optional<int64_t> count) {
-    return count ? OrderedJson(*count) : OrderedJson(nullptr);
-  };
-  OrderedJson json;
-  json["schema"] = "kvopt/rewrite/1";
-  json["output"] = options.dryRun ? OrderedJson(nullptr) : OrderedJson(options.output);
-  json["target"] = options.target;
-  json["sites"] = {{"rewritten", passes.statistics.at("lower").at("sites")},
-                   {"total", passes.sites.size()}};
-  json["ops"] = {{"before", outcome.before}, {"after", outcome.after}};
-  json["cache_bytes_copied_per_token"] = {
-      {"context", reportedContext},
-      {"before", bytes(bytesPerToken(passes.exportedCaches, reportedContext))},
-      {"after", bytes(bytesPerToken(passes.manifest->caches, reportedContext))}};
-  json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetAfter}};
-  json["ir_version"] = {{"before", outcome.irBefore}, {"after", outcome.irAfter}};
-  json["millis"] = outcome.milliseconds;
-  json["verify"] =
-      outcome.verification ? verificationJson(*outcome.verification) : OrderedJson(nullptr);
-  return json;
-}
-
-std::string row(const std::string& name, const std::string& before, const std::string& after,
-                const std::string& change) {
-  return fmt::format("  │ {:<32} │ {:>6} │ {:>6} │ {:>6} │\n", name, before, after, change);
-}
-
-void printReport(const PassContext& passes, const Outcome& outcome) {
-  std::string out = "  ";
-  for (const auto& [pass, counters] : passes.statistics)
-    for (const auto& [counter, count] : counters)
-      if (count != 0)
-        out += fmt::format("{} {} · ", counter, count);
-  out += fmt::format("{:.0f} ms\n", outcome.milliseconds);
-  out += "  ┌──────────────────────────────────┬────────┬────────┬────────┐\n";
-  out += row("op", "before", "after", "change");
-  OpCounts all = outcome.before;
-  all.insert(outcome.after.begin(), outcome.after.end());
-  auto countIn = [](const OpCounts& counts, const std::string& name) {
-    auto found = counts.find(name);
-    return found == counts.end() ? int64_t{0} : found->second;
-  };
-  for (const auto& entry : all) {
-    int64_t before = countIn(outcome.before, entry.first);
-    int64_t after = countIn(outcome.after, entry.first);
-    if (before != after)
-      out += row(entry.first, std::to_string(before), std::to_string(after),
-                 fmt::format("{:+}", after - before));
-  }
-  out += "  └──────────────────────────────────┴────────┴────────┴────────┘\n";
-  if (auto before = bytesPerToken(passes.exportedCaches, reportedContext))
-    if (auto after = bytesPerToken(passes.manifest->caches, reportedContext))
-      out += fmt::format("  cache bytes copied per token at context {}: before {}, after {}\n",
-                         reportedContext, *before, *after);
-  if (outcome.opsetBefore != outcome.opsetAfter)
-    out += fmt::format("  opset {} → {}\n", outcome.opsetBefore, outcome.opsetAfter);
-  if (outcome.irBefore != outcome.irAfter)
-    out += fmt::format("  IR version {} → {}\n", outcome.irBefore, outcome.irAfter);
-  if (outcome.verification)
-    out += "  verify  " + verificationSummary(*outcome.verification) + "\n";
-  printOut(out);
-}
-
-/// What a program must not do with the model; empty where it may do all.
-std::string chunkRemark(const Manifest& manifest) {
-  if (!manifest.chunkBatch)
-    return "";
-  return fmt::format("  steps   several tokens behind a past in a batch of at most {}\n",
-                     *manifest.chunkBatch);
 }
 
 /// A file that appears when `commit` is called.
@@ -254,38 +134,30 @@ llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
   return names;
 }
 
-/// What whoever drives the model has to do; empty where caches grow as they did.
-std::string bindingNote(const Manifest& manifest, const RewriteOptions& options) {
-  if (manifest.contract != CacheContract::SharedBuffer)
-    return "";
-  return fmt::format("  bind    past and present of each cache must be ONE buffer: see {}\n",
-                     manifestPathFor(options));
+/// Whether this command wrote the whole model for the same target, with room for as many tokens.
+bool isWritten(const Model& model, const Manifest& manifest, const RewriteOptions& options) {
+  if (manifest.target != options.target || !options.layers.empty() ||
+      model.findMetadata(partialKey))
+    return false;
+  const std::string room =
+      manifest.capacityValue ? std::to_string(*manifest.capacityValue) : "dynamic";
+  return !manifest.sharesBuffers() || options.capacity == room;
 }
 
-/// The model is what this command wrote for the same target: it is written as it is.
-llvm::Expected<ExitCode> alreadyRewritten(const RewriteOptions& options,
-                                          const CommandContext& context, const Model& model,
-                                          const Manifest& manifest, const Outcome& outcome) {
+/// Writes the model as it is.
+llvm::Expected<ExitCode> writeAgain(const RewriteOptions& options, const CommandContext& context,
+                                    const Model& model, const Manifest& manifest,
+                                    const RewriteOutcome& outcome) {
   if (!options.dryRun)
     if (llvm::Error error = writeFiles(model, options, manifest, manifestPathFor(options)))
       return error;
-  if (!context.common.json()) {
-    printOut(fmt::format("{} is in the form of '{}' already\n", options.model, options.target));
-    if (!options.dryRun)
-      printOut(
-          fmt::format("wrote {}, the same, and {}\n", options.output, manifestPathFor(options)));
+  if (context.common.json()) {
+    printJson(sameModelJson(options.written(), options.target, outcome));
     return ExitCode::Done;
   }
-  OrderedJson json;
-  json["schema"] = "kvopt/rewrite/1";
-  json["output"] = options.dryRun ? OrderedJson(nullptr) : OrderedJson(options.output);
-  json["target"] = options.target;
-  json["already"] = true;
-  json["sites"] = {{"rewritten", 0}, {"total", 0}};
-  json["ops"] = {{"before", outcome.before}, {"after", outcome.before}};
-  json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetBefore}};
-  json["ir_version"] = {{"before", outcome.irBefore}, {"after", outcome.irBefore}};
-  printJson(json);
+  printOut(fmt::format("{} is in the form of '{}' already\n", options.model, options.target));
+  if (!options.dryRun)
+    printOut(fmt::format("wrote {}, the same, and {}\n", options.output, manifestPathFor(options)));
   return ExitCode::Done;
 }
 
@@ -308,15 +180,20 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     return usageError("the file of --genai-config is another one's").hint("write to another file");
   if (!registries.targets.find(options.target))
     return usageError("there is no target '{}'", options.target).hint("see: kvopt list targets");
-  Outcome outcome;
+  RewriteOutcome outcome;
   outcome.before = countOps((*model)->graph());
   outcome.opsetBefore = (*model)->graph().opsetVersion();
   outcome.irBefore = (*model)->irVersion;
   auto written = manifestOf(**model);
   if (!written)
     return withFile(written.takeError(), options.model);
-  if (*written && (*written)->target == options.target && options.layers.empty())
-    return alreadyRewritten(options, context, **model, **written, outcome);
+  if (*written && isWritten(**model, **written, options))
+    return writeAgain(options, context, **model, **written, outcome);
+  if (*written && (*written)->sharesBuffers())
+    return refused(options, context, {},
+                   fmt::format("{} was rewritten before, for '{}': rewrite the model as it was "
+                               "exported",
+                               options.model, (*written)->target));
 
   PassContext passes(registries.rules, registries.targets);
   NearMissList misses = listenToRaising(registries);
@@ -372,16 +249,17 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
       return error;
   }
   if (context.common.json())
-    printJson(reportJson(options, passes, outcome));
+    printJson(rewriteJson(options.written(), options.target, passes, outcome));
   else
-    printReport(passes, outcome);
+    printOut(rewriteTable(passes, outcome));
   if (!equal) {
     context.remark("kvopt: the rewritten model computes something else; nothing was written");
     return ExitCode::Different;
   }
   if (!options.dryRun && !context.common.json())
-    printOut(fmt::format("{}{}wrote {} and {}\n", bindingNote(*passes.manifest, options),
-                         chunkRemark(*passes.manifest), options.output, manifestPathFor(options)));
+    printOut(fmt::format("{}wrote {} and {}\n",
+                         drivingNotes(*passes.manifest, manifestPathFor(options)), options.output,
+                         manifestPathFor(options)));
   return ExitCode::Done;
 }
 

@@ -4,6 +4,7 @@
 #include "ir/diagnostic.h"
 #include "ir/model.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <nlohmann/json.hpp>
@@ -333,6 +334,10 @@ llvm::Error checkNames(const Manifest& manifest) {
 }
 
 } // namespace
+
+bool Manifest::sharesBuffers() const {
+  return llvm::any_of(caches, [](const ManifestCache& cache) { return cache.oneBuffer; });
+}
 
 std::string Manifest::json() const {
   Json root = Json::object();

@@ -17,6 +17,9 @@ class Model;
 
 /// The metadata key the manifest is stored under.
 inline constexpr const char* manifestKey = "kvopt.manifest";
+/// The metadata entry with the number of attention sites that a rewrite left as they were; there is
+/// none where it left none.
+inline constexpr const char* partialKey = "kvopt.sites_left";
 
 enum class CacheContract { Growing, SharedBuffer, Stateful, Blocks };
 enum class CacheKind { Self, Cross };
@@ -99,6 +102,9 @@ struct Manifest {
   /// Rows of tokens that are hidden from themselves and all before them, which is padding, need not
   /// come out as they did before the rewrite.
   bool hiddenRowsUndefined = false;
+
+  /// Whether some cache's past and present must be one buffer.
+  bool sharesBuffers() const;
 
   /// Exactly the JSON object that docs describe as kvopt/manifest/1, two-space indented.
   std::string json() const;

@@ -1,6 +1,10 @@
 // Model: ownership and metadata.
 #include "ir/model.h"
 
+#include <algorithm>
+
+#include <algorithm>
+
 namespace kvopt {
 
 Model::Model(const OpRegistry& registry)
@@ -24,6 +28,15 @@ void Model::setMetadata(llvm::StringRef key, std::string value) {
       return;
     }
   metadata.emplace_back(key.str(), std::move(value));
+}
+
+void Model::removeMetadata(llvm::StringRef key) {
+  auto named = [&](const auto& entry) { return entry.first == key; };
+  auto removed = std::remove_if(metadata.begin(), metadata.end(), named);
+  if (removed == metadata.end())
+    return;
+  markEdited();
+  metadata.erase(removed, metadata.end());
 }
 
 Function* Model::findFunction(OpName name) const {

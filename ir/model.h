@@ -61,6 +61,7 @@ public:
   /// The value of a metadata entry; null when there is none.
   const std::string* findMetadata(llvm::StringRef key) const;
   void setMetadata(llvm::StringRef key, std::string value);
+  void removeMetadata(llvm::StringRef key);
   Function* findFunction(OpName name) const;
 
   /// Whether anything was edited since import.

@@ -11,6 +11,7 @@
 // mask says within the causal frontier, is the bias: batch rows are as long as the batch, so
 // padding may stand on either side.
 #include "passes/lowering/gqa_lowering.h"
+#include "passes/lowering/kvopt_support.h"
 #include "passes/target.h"
 
 namespace kvopt {
@@ -30,6 +31,8 @@ public:
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
                                  const LowerOptions& options, Journal& journal) const override {
+    if (llvm::Error error = checkKvoptSites(sites))
+      return error;
     return GqaLowering(model, options, journal).run(sites);
   }
 };

@@ -42,6 +42,8 @@ public:
     const Target* target = context.targets.find(targetName);
     if (!target)
       return usageError("there is no target '{}'", targetName).hint("see: kvopt list targets");
+    if (llvm::Error error = checkNotInPlace(model))
+      return error;
     const std::optional<MatchFailure> obstacle = target->supportsModel(model);
     if (!obstacle)
       if (llvm::Error error = target->prepare(model))
@@ -89,11 +91,26 @@ public:
       if (!rewritten.count(cache.past))
         manifest->caches.push_back(std::move(cache));
     model.setMetadata(manifestKey, manifest->json());
+    model.removeMetadata(partialKey);
+    if (chosen.size() < context.sites.size())
+      model.setMetadata(partialKey, std::to_string(context.sites.size() - chosen.size()));
     context.manifest = std::move(*manifest);
     return llvm::Error::success();
   }
 
 private:
+  /// What drives buffers that are there already cannot be told from the graph alone.
+  static llvm::Error checkNotInPlace(const Model& model) {
+    auto stored = manifestOf(model);
+    if (!stored)
+      return stored.takeError();
+    if (!*stored || !(*stored)->sharesBuffers())
+      return llvm::Error::success();
+    return unsupported("the model was rewritten before, for '{}': its caches are in one buffer",
+                       (*stored)->target)
+        .hint("rewrite the model as it was exported");
+  }
+
   llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {
     return unsupported("{} of {} sites cannot be lowered to '{}': {} {}", refused, wanted,
                        targetName, first.id(), first.failure->str())

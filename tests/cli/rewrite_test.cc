@@ -83,6 +83,45 @@ TEST(RewriteTest, ASecondRewriteChangesNothing) {
   }
 }
 
+TEST(RewriteTest, ARestOfLayersFollowsWhereCachesGrow) {
+  TemporaryFolder folder;
+  const std::string exported = shippedModel("llama_gqa-ts14-eager");
+  const std::string half = folder.path("half.onnx");
+  const std::string whole = folder.path("whole.onnx");
+  ASSERT_EQ(runProgram({"rewrite", exported, "-o", half, "--to", "onnx23", "--layers", "0"}).code,
+            0);
+  nlohmann::json json = runJson({"rewrite", half, "-o", whole, "--to", "onnx23"});
+  EXPECT_FALSE(json.contains("already"));
+  EXPECT_EQ(json["ops"]["before"]["Attention"], 1);
+  EXPECT_EQ(json["ops"]["after"]["Attention"], 2);
+  EXPECT_EQ(runProgram({"verify", exported, whole}).code, 0);
+  EXPECT_EQ(runJson({"rewrite", whole, "--dry-run", "--to", "onnx23"})["already"], true);
+}
+
+TEST(RewriteTest, WhatSharesBuffersIsNotRewrittenOnTopOf) {
+  TemporaryFolder folder;
+  const std::string half = folder.path("half.onnx");
+  ASSERT_EQ(runProgram(rewriteTo(half, {"--layers", "0"})).code, 0);
+  const std::string whole = folder.path("whole.onnx");
+  ASSERT_EQ(runProgram(rewriteTo(whole, {"--capacity", "64"})).code, 0);
+  const std::string output = folder.path("again.onnx");
+  const std::vector<std::vector<std::string>> commands = {
+      {"rewrite", half, "-o", output, "--to", "kvopt", "--verify", "off"},
+      {"rewrite", whole, "-o", output, "--to", "kvopt", "--layers", "0"},
+      {"rewrite", whole, "-o", output, "--to", "kvopt", "--capacity", "128"},
+      {"rewrite", whole, "-o", output, "--to", "onnx24", "--verify", "off"}};
+  for (const std::vector<std::string>& command : commands) {
+    ProgramResult result = runProgram(command);
+    EXPECT_EQ(result.code, 1) << result.out;
+    EXPECT_NE(result.err.find("rewritten before, for 'kvopt'"), std::string::npos) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(output));
+  }
+  ProgramResult same =
+      runProgram({"rewrite", whole, "-o", output, "--to", "kvopt", "--capacity", "64"});
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_EQ(folder.read("again.onnx"), folder.read("whole.onnx"));
+}
+
 TEST(RewriteTest, AGrowingTargetHasNoBufferToBind) {
   TemporaryFolder folder;
   ProgramResult result = runProgram({"rewrite", shippedModel("llama_gqa-ts14-eager"), "-o",

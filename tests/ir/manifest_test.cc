@@ -214,6 +214,15 @@ TEST(Manifest, NamesThatAreNoUtf8DoNotThrow) {
   EXPECT_THAT(manifest.json(), HasSubstr("bad\xef\xbf\xbd"));
 }
 
+TEST(Manifest, OneCacheInOneBufferIsEnoughToShareBuffers) {
+  Manifest manifest = example();
+  for (ManifestCache& cache : manifest.caches)
+    cache.oneBuffer = false;
+  EXPECT_FALSE(manifest.sharesBuffers());
+  manifest.caches.back().oneBuffer = true;
+  EXPECT_TRUE(manifest.sharesBuffers());
+}
+
 TEST(Manifest, IsFoundInMetadata) {
   OpRegistry registry;
   Model model(registry);

@@ -1,0 +1,142 @@
+// Reports of rewrites.
+#include "cli/rewrite_report.h"
+
+#include "passes/pass.h"
+
+#include <fmt/format.h>
+
+namespace kvopt {
+namespace {
+
+/// Bytes that one more token of one sequence costs with `context` rows in the caches: all rows of
+/// caches that grow, one row of those in one buffer. nullopt when an extent is not fixed.
+std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64_t context) {
+  int64_t total = 0;
+  for (const ManifestCache& cache : caches) {
+    if (cache.kind == CacheKind::Cross)
+      continue; // only read
+    std::optional<unsigned> width = byteWidth(cache.dtype);
+    if (!width)
+      return std::nullopt;
+    int64_t rows = cache.oneBuffer ? 1 : context;
+    int64_t bytes = *width;
+    for (size_t axis = 1; axis < cache.shape.size(); ++axis) {
+      const int64_t* fixed = std::get_if<int64_t>(&cache.shape[axis]);
+      bool isSequence = static_cast<int64_t>(axis) == cache.sequenceAxis;
+      if (!isSequence && !fixed)
+        return std::nullopt;
+      if (__builtin_mul_overflow(bytes, isSequence ? rows : *fixed, &bytes))
+        return std::nullopt;
+    }
+    if (__builtin_add_overflow(total, bytes, &total))
+      return std::nullopt;
+  }
+  return total;
+}
+
+constexpr int64_t reportedContext = 4096;
+
+OrderedJson heading(const std::string& output, const std::string& target) {
+  OrderedJson json;
+  json["schema"] = "kvopt/rewrite/1";
+  json["output"] = output.empty() ? OrderedJson(nullptr) : OrderedJson(output);
+  json["target"] = target;
+  return json;
+}
+
+std::string row(const std::string& name, const std::string& before, const std::string& after,
+                const std::string& change) {
+  return fmt::format("  │ {:<32} │ {:>6} │ {:>6} │ {:>6} │\n", name, before, after, change);
+}
+
+} // namespace
+
+OpCounts countOps(Graph& graph) {
+  OpCounts counts;
+  forEachGraph(graph, [&](Graph& visited) {
+    for (const Node& node : visited.nodes())
+      ++counts[node.op().str()];
+  });
+  return counts;
+}
+
+OrderedJson rewriteJson(const std::string& output, const std::string& target,
+                        const PassContext& passes, const RewriteOutcome& outcome) {
+  auto bytes = [](std::optional<int64_t> count) {
+    return count ? OrderedJson(*count) : OrderedJson(nullptr);
+  };
+  OrderedJson json = heading(output, target);
+  json["sites"] = {{"rewritten", passes.statistics.at("lower").at("sites")},
+                   {"total", passes.sites.size()}};
+  json["ops"] = {{"before", outcome.before}, {"after", outcome.after}};
+  json["cache_bytes_copied_per_token"] = {
+      {"context", reportedContext},
+      {"before", bytes(bytesPerToken(passes.exportedCaches, reportedContext))},
+      {"after", bytes(bytesPerToken(passes.manifest->caches, reportedContext))}};
+  json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetAfter}};
+  json["ir_version"] = {{"before", outcome.irBefore}, {"after", outcome.irAfter}};
+  json["millis"] = outcome.milliseconds;
+  json["verify"] =
+      outcome.verification ? verificationJson(*outcome.verification) : OrderedJson(nullptr);
+  return json;
+}
+
+OrderedJson sameModelJson(const std::string& output, const std::string& target,
+                          const RewriteOutcome& outcome) {
+  OrderedJson json = heading(output, target);
+  json["already"] = true;
+  json["sites"] = {{"rewritten", 0}, {"total", 0}};
+  json["ops"] = {{"before", outcome.before}, {"after", outcome.before}};
+  json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetBefore}};
+  json["ir_version"] = {{"before", outcome.irBefore}, {"after", outcome.irBefore}};
+  return json;
+}
+
+std::string rewriteTable(const PassContext& passes, const RewriteOutcome& outcome) {
+  std::string out = "  ";
+  for (const auto& [pass, counters] : passes.statistics)
+    for (const auto& [counter, count] : counters)
+      if (count != 0)
+        out += fmt::format("{} {} · ", counter, count);
+  out += fmt::format("{:.0f} ms\n", outcome.milliseconds);
+  out += "  ┌──────────────────────────────────┬────────┬────────┬────────┐\n";
+  out += row("op", "before", "after", "change");
+  OpCounts all = outcome.before;
+  all.insert(outcome.after.begin(), outcome.after.end());
+  auto countIn = [](const OpCounts& counts, const std::string& name) {
+    auto found = counts.find(name);
+    return found == counts.end() ? int64_t{0} : found->second;
+  };
+  for (const auto& entry : all) {
+    int64_t before = countIn(outcome.before, entry.first);
+    int64_t after = countIn(outcome.after, entry.first);
+    if (before != after)
+      out += row(entry.first, std::to_string(before), std::to_string(after),
+                 fmt::format("{:+}", after - before));
+  }
+  out += "  └──────────────────────────────────┴────────┴────────┴────────┘\n";
+  if (auto before = bytesPerToken(passes.exportedCaches, reportedContext))
+    if (auto after = bytesPerToken(passes.manifest->caches, reportedContext))
+      out += fmt::format("  cache bytes copied per token at context {}: before {}, after {}\n",
+                         reportedContext, *before, *after);
+  if (outcome.opsetBefore != outcome.opsetAfter)
+    out += fmt::format("  opset {} → {}\n", outcome.opsetBefore, outcome.opsetAfter);
+  if (outcome.irBefore != outcome.irAfter)
+    out += fmt::format("  IR version {} → {}\n", outcome.irBefore, outcome.irAfter);
+  if (outcome.verification)
+    out += "  verify  " + verificationSummary(*outcome.verification) + "\n";
+  return out;
+}
+
+std::string drivingNotes(const Manifest& manifest, const std::string& manifestPath) {
+  std::string notes;
+  if (manifest.contract == CacheContract::SharedBuffer)
+    notes += fmt::format("  bind    past and present of each cache must be ONE buffer: see {}\n",
+                         manifestPath);
+  if (manifest.chunkBatch)
+    notes += fmt::format("  steps   several tokens behind a past in a batch of at most {}\n",
+                         *manifest.chunkBatch);
+  return notes;
+}
+
+} // namespace kvopt

@@ -1,0 +1,41 @@
+// What kvopt rewrite says of a model that it wrote.
+#pragma once
+
+#include "cli/command.h"
+#include "cli/verification.h"
+#include "ir/manifest.h"
+
+#include <map>
+
+namespace kvopt {
+
+using OpCounts = std::map<std::string, int64_t>;
+
+/// The nodes of every operator, in subgraphs too.
+OpCounts countOps(Graph& graph);
+
+/// One rewrite, before and after.
+struct RewriteOutcome {
+  OpCounts before;
+  OpCounts after;
+  int64_t opsetBefore = 0;
+  int64_t opsetAfter = 0;
+  int64_t irBefore = 0;
+  int64_t irAfter = 0;
+  double milliseconds = 0;
+  std::optional<VerificationReport> verification;
+};
+
+/// kvopt/rewrite/1; `output` is empty where nothing is written.
+OrderedJson rewriteJson(const std::string& output, const std::string& target,
+                        const PassContext& passes, const RewriteOutcome& outcome);
+/// The same of a model that has the target's form already: it is written as it is.
+OrderedJson sameModelJson(const std::string& output, const std::string& target,
+                          const RewriteOutcome& outcome);
+
+/// A table of what changed, and what verification found.
+std::string rewriteTable(const PassContext& passes, const RewriteOutcome& outcome);
+/// What a program that drives the model has to do and must not do; empty where it may do all.
+std::string drivingNotes(const Manifest& manifest, const std::string& manifestPath);
+
+} // namespace kvopt

@@ -1,0 +1,16 @@
+# Headers that nearly every file reads, parsed once for each binary: kvopt_precompile(<target>
+# [header…]). Off unless asked for: without them the compiler sees that a file includes what it uses.
+option(KVOPT_PRECOMPILED_HEADERS "Parse common headers once for each library and test binary" OFF)
+
+function(kvopt_precompile target)
+  if(KVOPT_PRECOMPILED_HEADERS)
+    target_precompile_headers(${target} PRIVATE
+      <algorithm> <map> <memory> <optional> <string> <variant> <vector>
+      <fmt/format.h>
+      <llvm/ADT/DenseMap.h> <llvm/ADT/STLExtras.h> <llvm/ADT/StringMap.h> <llvm/ADT/StringSet.h>
+      <llvm/Support/Error.h>
+      ${PROJECT_SOURCE_DIR}/ir/diagnostic.h
+      ${PROJECT_SOURCE_DIR}/ir/model.h
+      ${ARGN})
+  endif()
+endfunction()
