@@ -101,7 +101,7 @@ std::string statusOf(const fs::path& folder) {
 /// The model after `rewrite --to target`, written and read again; a usage error is a refusal.
 llvm::Expected<PreparedModel> rewrittenModel(const std::string& path, const std::string& target,
                                              const Registries& registries) {
-  auto model = importModel(path, registries.ops);
+  auto model = openModel(path, registries);
   if (!model)
     return model.takeError();
   PassContext context(registries.rules, registries.targets);

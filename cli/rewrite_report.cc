@@ -44,6 +44,12 @@ OrderedJson heading(const std::string& output, const std::string& target) {
   return json;
 }
 
+OrderedJson externalJson(const RewriteOutcome& outcome) {
+  if (outcome.externalPlacement.empty())
+    return nullptr;
+  return {{"placement", outcome.externalPlacement}, {"files", outcome.externalFiles}};
+}
+
 std::string row(const std::string& name, const std::string& before, const std::string& after,
                 const std::string& change) {
   return fmt::format("  │ {:<32} │ {:>6} │ {:>6} │ {:>6} │\n", name, before, after, change);
@@ -75,6 +81,7 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
       {"after", bytes(bytesPerToken(passes.manifest->caches, reportedContext))}};
   json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetAfter}};
   json["ir_version"] = {{"before", outcome.irBefore}, {"after", outcome.irAfter}};
+  json["external_data"] = externalJson(outcome);
   json["millis"] = outcome.milliseconds;
   json["verify"] =
       outcome.verification ? verificationJson(*outcome.verification) : OrderedJson(nullptr);
@@ -89,6 +96,7 @@ OrderedJson sameModelJson(const std::string& output, const std::string& target,
   json["ops"] = {{"before", outcome.before}, {"after", outcome.before}};
   json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetBefore}};
   json["ir_version"] = {{"before", outcome.irBefore}, {"after", outcome.irBefore}};
+  json["external_data"] = externalJson(outcome);
   return json;
 }
 

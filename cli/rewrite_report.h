@@ -23,6 +23,10 @@ struct RewriteOutcome {
   int64_t irBefore = 0;
   int64_t irAfter = 0;
   double milliseconds = 0;
+  /// keep, copy or inline, and the files that the written model's weights are in; empty without
+  /// external data.
+  std::string externalPlacement;
+  std::vector<std::string> externalFiles;
   std::optional<VerificationReport> verification;
 };
 
