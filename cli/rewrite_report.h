@@ -2,17 +2,11 @@
 #pragma once
 
 #include "cli/command.h"
+#include "cli/op_table.h"
 #include "cli/verification.h"
 #include "ir/manifest.h"
 
-#include <map>
-
 namespace kvopt {
-
-using OpCounts = std::map<std::string, int64_t>;
-
-/// The nodes of every operator, in subgraphs too.
-OpCounts countOps(Graph& graph);
 
 /// One rewrite, before and after.
 struct RewriteOutcome {
