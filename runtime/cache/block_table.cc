@@ -3,6 +3,8 @@
 
 #include "ir/diagnostic.h"
 
+#include "llvm/ADT/ScopeExit.h"
+
 #include <algorithm>
 
 namespace kvopt {
@@ -120,6 +122,29 @@ llvm::Error BlockTable::truncate(int64_t tokens) {
 void BlockTable::clear() {
   dropFrom(0);
   count = 0;
+}
+
+llvm::Error BlockTable::pack() {
+  const int64_t used = count % (pool ? pool->blockTokens() : 1);
+  if (used == 0 || !pool->isWritable(ids.back()))
+    return llvm::Error::success();
+  std::optional<BlockId> packed = pool->allocate();
+  if (!packed)
+    return llvm::Error::success(); // as it is
+  auto give = llvm::make_scope_exit([&] { llvm::cantFail(pool->release(*packed)); });
+  for (size_t part = 0; part < pool->partCount(); ++part) {
+    llvm::Expected<TensorView> from = rows(ids.size() - 1, part);
+    if (!from)
+      return from.takeError();
+    llvm::Expected<Tensor> copy = Tensor::copyOf(pool->allocator(), *from);
+    if (!copy)
+      return copy.takeError();
+    if (llvm::Error error = pool->adopt(*packed, part, std::move(*copy)))
+      return error;
+  }
+  llvm::cantFail(pool->setTokens(*packed, used));
+  std::swap(ids.back(), *packed);
+  return llvm::Error::success();
 }
 
 llvm::Expected<TensorView> BlockTable::rows(size_t position, size_t index) const {

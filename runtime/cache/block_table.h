@@ -40,6 +40,9 @@ public:
   llvm::Error truncate(int64_t tokens);
   void clear();
 
+  /// Moves the tokens of a last block that is not full to memory that has room for no more.
+  llvm::Error pack();
+
   /// Part `index` of the block at `position`: the rows of its tokens.
   llvm::Expected<TensorView> rows(size_t position, size_t index) const;
 

@@ -226,6 +226,12 @@ std::pair<KeyValueRows, int64_t> AttentionBlock::nextRows(KeyRange range) const 
   return {rowsAt(segment), end == range.end ? end : end - end % kAttentionTileKeys};
 }
 
+std::pair<KeyValueRows, KeyRange> AttentionBlock::segmentRows(KeyRange range) const {
+  const size_t index = segmentOf(view, range.begin);
+  return {rowsAt(view.segments[index]),
+          {range.begin, std::min(segmentEnd(view, index, total), range.end)}};
+}
+
 void AttentionBlock::fillScales(int64_t tile) const {
   const KeyRange visible = visibleKeys();
   const int64_t begin = std::clamp<int64_t>(visible.begin - tile, 0, kAttentionTileKeys);

@@ -74,6 +74,8 @@ struct AttentionBlock {
   /// tiles in one segment or, of a tile that segments share, all of its keys in `range`, gathered.
   /// What was gathered before is gone. Requires segments.
   std::pair<KeyValueRows, int64_t> nextRows(KeyRange range) const;
+  /// Where the keys of `range` lie in the segment of its first, and which do. Not gathered.
+  std::pair<KeyValueRows, KeyRange> segmentRows(KeyRange range) const;
   /// The same of keys and values in one piece.
   KeyValueRows allRows() const;
 

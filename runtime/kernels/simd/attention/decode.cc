@@ -336,11 +336,18 @@ void accumulateTile(const AttentionBlock& block, const Rows<Cache>& values, int6
   });
 }
 
+/// `rest` are the keys that come after `range`.
 template <class Cache>
-void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange range) {
+void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange range,
+                KeyRange rest) {
   const Rows<Cache> keys(rows.key, rows.keyStride, block.view.keyWidth);
   const Rows<Cache> values(rows.value, rows.valueStride, block.view.valueWidth);
   ReadAhead ahead(keys.plane(), values.plane(), range, kAheadBytes);
+  if (rest.begin < rest.end) {
+    const auto [next, part] = block.segmentRows(rest);
+    ahead.follow(Rows<Cache>(next.key, next.keyStride, block.view.keyWidth).plane(),
+                 Rows<Cache>(next.value, next.valueStride, block.view.valueWidth).plane(), part);
+  }
   ReadAhead::Cursor(ahead).ask(kAheadBytes / ReadAhead::line);
   int64_t tile = range.begin - range.begin % kAttentionTileKeys;
   for (; tile < range.end; tile += kAttentionTileKeys) {
@@ -353,10 +360,10 @@ void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange 
 
 template <class Cache> void attendKeys(const AttentionBlock& block, KeyRange range) {
   if (block.view.segments.empty())
-    return attendRows<Cache>(block, block.allRows(), range);
+    return attendRows<Cache>(block, block.allRows(), range, {});
   while (range.begin < range.end) {
     const auto [rows, end] = block.nextRows(range);
-    attendRows<Cache>(block, rows, {range.begin, end});
+    attendRows<Cache>(block, rows, {range.begin, end}, {end, range.end});
     range.begin = end;
   }
 }
