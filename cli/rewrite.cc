@@ -136,13 +136,15 @@ llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
 }
 
 /// Whether this command wrote the whole model for the same target, with room for as many tokens.
-bool isWritten(const Model& model, const Manifest& manifest, const RewriteOptions& options) {
-  if (manifest.target != options.target || !options.layers.empty() ||
-      model.findMetadata(partialKey))
+bool isWritten(const Model& model, const Manifest& manifest, const TargetChoice& target,
+               const RewriteOptions& options) {
+  if (manifest.target != target.target->name() || !options.layers.empty() ||
+      model.findMetadata(partialKey) ||
+      (manifest.blockSize != 0 && manifest.blockSize != target.blockSize))
     return false;
   const std::string room =
       manifest.capacityValue ? std::to_string(*manifest.capacityValue) : "dynamic";
-  return !manifest.sharesBuffers() || options.capacity == room;
+  return !manifest.ownsCaches() || options.capacity == room;
 }
 
 /// Writes the model as it is.
@@ -179,8 +181,9 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
       (sameFile(options.model, options.genaiConfig) || options.genaiConfig == options.output ||
        options.genaiConfig == manifestPathFor(options)))
     return usageError("the file of --genai-config is another one's").hint("write to another file");
-  if (!registries.targets.find(options.target))
-    return usageError("there is no target '{}'", options.target).hint("see: kvopt list targets");
+  auto target = registries.targets.choose(options.target);
+  if (!target)
+    return target.takeError();
   RewriteOutcome outcome;
   outcome.before = countOps((*model)->graph());
   outcome.opsetBefore = (*model)->graph().opsetVersion();
@@ -188,9 +191,9 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   auto written = manifestOf(**model);
   if (!written)
     return withFile(written.takeError(), options.model);
-  if (*written && isWritten(**model, **written, options))
+  if (*written && isWritten(**model, **written, *target, options))
     return writeAgain(options, context, **model, **written, outcome);
-  const bool isRestored = *written && (*written)->sharesBuffers();
+  const bool isRestored = *written && (*written)->ownsCaches();
   if (isRestored && !options.layers.empty())
     return refused(options, context, {},
                    fmt::format("{} was rewritten before, for '{}': --layers is for models as they "

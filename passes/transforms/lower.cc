@@ -1,6 +1,6 @@
 // Writes the detected sites in the form of one target.
 //
-//   lower{to=kvopt capacity=4096 layers=0-3 require=any}
+//   lower{to=kvopt capacity=4096 layers=0-3 require=any}     lower{to=blocks:512 capacity=4096}
 #include "ir/diagnostic.h"
 #include "passes/pass.h"
 #include "passes/target.h"
@@ -39,9 +39,11 @@ public:
       : targetName(std::move(to)), requireAll(requireEverySite), options(std::move(lowerOptions)) {}
 
   llvm::Error run(Model& model, PassContext& context) override {
-    const Target* target = context.targets.find(targetName);
-    if (!target)
-      return usageError("there is no target '{}'", targetName).hint("see: kvopt list targets");
+    llvm::Expected<TargetChoice> choice = context.targets.choose(targetName);
+    if (!choice)
+      return choice.takeError();
+    const Target* target = choice->target;
+    options.blockSize = choice->blockSize;
     if (llvm::Error error = checkNotInPlace(model))
       return error;
     const std::optional<MatchFailure> obstacle = target->supportsModel(model);
@@ -106,9 +108,9 @@ private:
     auto stored = manifestOf(model);
     if (!stored)
       return stored.takeError();
-    if (!*stored || !(*stored)->sharesBuffers())
+    if (!*stored || !(*stored)->ownsCaches())
       return llvm::Error::success();
-    return unsupported("the model was rewritten before, for '{}': its caches are in one buffer",
+    return unsupported("the model was rewritten before, for '{}': the manifest drives its caches",
                        (*stored)->target)
         .hint("rewrite the model as it was exported");
   }

@@ -44,6 +44,36 @@ TEST(RewriteTest, JsonReport) {
   EXPECT_EQ(folder.entryCount(), 2u);
 }
 
+TEST(RewriteTest, BlocksAreWrittenOnce) {
+  TemporaryFolder folder;
+  const std::string blocks = folder.path("blocks.onnx");
+  auto arguments = [&](const std::string& model, const std::string& output,
+                       const std::string& target) {
+    return std::vector<std::string>{"rewrite", model,        "-o", output,     "--to",
+                                    target,    "--capacity", "70", "--format", "json"};
+  };
+  ProgramResult result =
+      runProgram(arguments(shippedModel("llama_gqa-ts14-eager"), blocks, "blocks:16"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json["ops"]["after"]["ai.kvopt::BlockKvSdpa"], 2);
+  // Nothing but the new rows of 2 layers, key and value, 2 heads of 16 floats.
+  EXPECT_EQ(json["cache_bytes_copied_per_token"]["after"], 2 * 2 * 2 * 16 * 4);
+  EXPECT_EQ(json["verify"]["equal"], true);
+  EXPECT_EQ(runProgram(arguments(blocks, folder.path("same.onnx"), "blocks:16")).code, 0);
+  for (const char* target : {"blocks:8", "blocks", "kvopt"})
+    EXPECT_EQ(runProgram(arguments(blocks, folder.path("other.onnx"), target)).code, 1) << target;
+}
+
+TEST(RewriteTest, BlocksNeedACapacity) {
+  TemporaryFolder folder;
+  ProgramResult result = runProgram({"rewrite", shippedModel("llama_gqa-ts14-eager"), "-o",
+                                     folder.path("b.onnx"), "--to", "blocks"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("--capacity"), std::string::npos) << result.err;
+  EXPECT_EQ(folder.entryCount(), 0u);
+}
+
 TEST(RewriteTest, ANewerOpsetIsReported) {
   TemporaryFolder folder;
   std::vector<std::string> arguments{"rewrite", shippedModel("llama_gqa-ts14-eager"), "--dry-run",
