@@ -203,11 +203,12 @@ std::vector<AttentionBlock> writtenBlocks(const Model& model, const Manifest& ma
   BlockWalk walk(model.graph(), blocks);
   for (const ManifestCache& cache : caches) {
     const bool isValue = cache.role == CacheRole::Value || cache.role == CacheRole::ValueScale;
-    walk.addCache(byLayer.at(cache.layer),
-                  isValue                           ? CachePart::Value
-                  : cache.role == CacheRole::Latent ? CachePart::Both
-                                                    : CachePart::Key,
-                  cache.past);
+    const CachePart part = isValue                           ? CachePart::Value
+                           : cache.role == CacheRole::Latent ? CachePart::Both
+                                                             : CachePart::Key;
+    walk.addCache(byLayer.at(cache.layer), part, cache.past);
+    for (const std::string& block : cache.blocks)
+      walk.addCache(byLayer.at(cache.layer), part, block);
   }
   walk.run();
   return blocks;

@@ -314,9 +314,13 @@ void printTextExplanation(const std::string& path, const Explanation& explanatio
 
 llvm::Expected<ExitCode> explain(const ExplainOptions& options, const CommandContext& context) {
   const Registries& registries = context.registries;
-  const Target* target = registries.targets.find(options.target);
-  if (!options.target.empty() && !target)
-    return usageError("there is no target '{}'", options.target).hint("see: kvopt list targets");
+  const Target* target = nullptr;
+  if (!options.target.empty()) {
+    auto choice = registries.targets.choose(options.target);
+    if (!choice)
+      return choice.takeError();
+    target = choice->target;
+  }
   const RuleRegistry::Entry* rule = registries.rules.find(options.rule);
   if (!options.rule.empty() && !rule)
     return usageError("there is no rule '{}'", options.rule).hint("see: kvopt list rules");

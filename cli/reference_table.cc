@@ -98,8 +98,26 @@ std::string statusOf(const fs::path& folder) {
   return facts["status"].get<std::string>();
 }
 
+/// The capacity that a target needs to be told: one with room for all cases that can be read. Empty
+/// where the target does without.
+std::string capacityFor(const TargetChoice& target, const fs::path& folder,
+                        llvm::ArrayRef<std::string> cases) {
+  if (!target.target->takesBlockSize())
+    return "";
+  int64_t longest = 1;
+  for (const std::string& name : cases) {
+    if (auto steps = readReference((folder / "ref" / name).string()))
+      longest = std::max(longest, referenceLength(*steps));
+    else
+      llvm::consumeError(steps.takeError());
+  }
+  // Spare rows must not be read.
+  return fmt::format(" capacity={}", longest + 3);
+}
+
 /// The model after `rewrite --to target`, written and read again; a usage error is a refusal.
 llvm::Expected<PreparedModel> rewrittenModel(const std::string& path, const std::string& target,
+                                             const std::string& capacity,
                                              const Registries& registries) {
   auto model = openModel(path, registries);
   if (!model)
@@ -108,8 +126,8 @@ llvm::Expected<PreparedModel> rewrittenModel(const std::string& path, const std:
   NearMissList misses = listenToRaising(registries);
   context.nearMisses = &misses;
   PassManager manager(registries.passes, {});
-  if (llvm::Error error = manager.addPipeline(
-          fmt::format("{},lower{{to={}}},eliminate-dead-nodes", recoveryPipeline, target)))
+  if (llvm::Error error = manager.addPipeline(fmt::format(
+          "{},lower{{to={}{}}},eliminate-dead-nodes", recoveryPipeline, target, capacity)))
     return error;
   if (llvm::Error error = manager.run(**model, context)) {
     Diagnostic diagnostic = takeDiagnostic(std::move(error));
@@ -161,7 +179,10 @@ public:
     llvm::Expected<PreparedModel> rewritten =
         forms == llvm::makeArrayRef(ModelForm::Exported)
             ? llvm::Expected<PreparedModel>(usageError("no rewritten form was asked for"))
-            : rewrittenModel(path, target, registries);
+            : rewrittenModel(
+                  path, target,
+                  capacityFor(llvm::cantFail(registries.targets.choose(target)), folder, cases),
+                  registries);
     for (const std::string& name : cases) {
       ReferenceRow row = prototype;
       row.name = name;
@@ -330,8 +351,8 @@ llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string>
                                                      llvm::ArrayRef<ModelForm> forms,
                                                      unsigned threads, const Registries& registries,
                                                      const std::string& target) {
-  if (!registries.targets.find(target))
-    return usageError("there is no target '{}'", target).hint("see: kvopt list targets");
+  if (auto choice = registries.targets.choose(target); !choice)
+    return choice.takeError();
   ReferenceTable table;
   const std::vector<std::string> names = tableNames(models);
   for (size_t i = 0; i < models.size(); ++i) {

@@ -51,7 +51,8 @@ std::string pipelineFor(const RewriteOptions& options) {
   std::replace(layers.begin(), layers.end(), ',', '+');
   if (!layers.empty())
     lower.options["layers"] = layers;
-  return std::string(recoveryPipeline) + "," + printPipeline({lower}) + ",eliminate-dead-nodes";
+  return "restore-caches," + std::string(recoveryPipeline) + "," + printPipeline({lower}) +
+         ",eliminate-dead-nodes";
 }
 
 /// A file that appears when `commit` is called.
@@ -196,13 +197,15 @@ llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
 }
 
 /// Whether this command wrote the whole model for the same target, with room for as many tokens.
-bool isWritten(const Model& model, const Manifest& manifest, const RewriteOptions& options) {
-  if (manifest.target != options.target || !options.layers.empty() ||
-      model.findMetadata(partialKey))
+bool isWritten(const Model& model, const Manifest& manifest, const TargetChoice& target,
+               const RewriteOptions& options) {
+  if (manifest.target != target.target->name() || !options.layers.empty() ||
+      model.findMetadata(partialKey) ||
+      (manifest.blockSize != 0 && manifest.blockSize != target.blockSize))
     return false;
   const std::string room =
       manifest.capacityValue ? std::to_string(*manifest.capacityValue) : "dynamic";
-  return !manifest.sharesBuffers() || options.capacity == room;
+  return !manifest.ownsCaches() || options.capacity == room;
 }
 
 /// Writes the model as it is.
@@ -234,8 +237,9 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   if (!options.dryRun)
     if (llvm::Error error = checkPaths(options, **model))
       return error;
-  if (!registries.targets.find(options.target))
-    return usageError("there is no target '{}'", options.target).hint("see: kvopt list targets");
+  auto target = registries.targets.choose(options.target);
+  if (!target)
+    return target.takeError();
   RewriteOutcome outcome;
   outcome.before = countOps((*model)->graph());
   outcome.opsetBefore = (*model)->graph().opsetVersion();
@@ -244,12 +248,13 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   auto written = manifestOf(**model);
   if (!written)
     return withFile(written.takeError(), options.model);
-  if (*written && isWritten(**model, **written, options))
+  if (*written && isWritten(**model, **written, *target, options))
     return writeAgain(options, context, **model, **written, outcome);
-  if (*written && (*written)->sharesBuffers())
+  const bool isRestored = *written && (*written)->ownsCaches();
+  if (isRestored && !options.layers.empty())
     return refused(options, context, {},
-                   fmt::format("{} was rewritten before, for '{}': rewrite the model as it was "
-                               "exported",
+                   fmt::format("{} was rewritten before, for '{}': --layers is for models as they "
+                               "were exported",
                                options.model, (*written)->target));
 
   PassContext passes(registries.rules, registries.targets);
@@ -277,13 +282,18 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     lowered = manager.run(**model, passes);
   }
   if (lowered) {
-    if (passes.statistics["lower"]["refused"] == 0)
+    const bool isRefusal = passes.statistics["lower"]["refused"] != 0 ||
+                           (isRestored && passes.statistics["restore-caches"]["models"] == 0);
+    if (!isRefusal)
       return withFile(std::move(lowered), options.model);
     return refused(options, context, passes.sites, takeDiagnostic(std::move(lowered)).message);
   }
-  if (!passes.manifest)
+  // Attention that was restored has no spelling to stay in.
+  if (!passes.manifest || (isRestored && passes.lowered.size() < passes.sites.size()))
     return refused(options, context, passes.sites,
                    fmt::format("{}: nothing to rewrite", options.model));
+  if (isRestored)
+    passes.exportedCaches = (*written)->caches;
   outcome.after = countOps((*model)->graph());
   outcome.opsetAfter = (*model)->graph().opsetVersion();
   outcome.irAfter = (*model)->irVersion;

@@ -4,14 +4,18 @@
 #include "cli/byte_text.h"
 #include "passes/pass.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <fmt/format.h>
 
 namespace kvopt {
 namespace {
 
 /// Bytes that one more token of one sequence costs with `context` rows in the caches: all rows of
-/// caches that grow, one row of those in one buffer. nullopt when an extent is not fixed.
-std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64_t context) {
+/// caches that grow, or that are joined from blocks, one row of those in one buffer and, unless
+/// they are `joined`, in blocks. nullopt when an extent is not fixed.
+std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64_t context,
+                                     bool joined = true) {
   int64_t total = 0;
   for (const ManifestCache& cache : caches) {
     if (cache.kind == CacheKind::Cross)
@@ -19,7 +23,8 @@ std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64
     std::optional<unsigned> width = byteWidth(cache.dtype);
     if (!width)
       return std::nullopt;
-    int64_t rows = cache.oneBuffer ? 1 : context;
+    const bool isInBlocks = cache.policy == CachePolicy::Block && !joined;
+    int64_t rows = cache.oneBuffer || isInBlocks ? 1 : context;
     int64_t bytes = *width;
     for (size_t axis = 1; axis < cache.shape.size(); ++axis) {
       const int64_t* fixed = std::get_if<int64_t>(&cache.shape[axis]);
@@ -33,6 +38,15 @@ std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64
       return std::nullopt;
   }
   return total;
+}
+
+/// Whether some node joins blocks: not all are read where they lie, by one operator for two caches.
+bool joinsBlocks(const Manifest& manifest, const OpCounts& after) {
+  const auto fused = after.find("ai.kvopt::BlockKvSdpa");
+  const auto inBlocks = llvm::count_if(manifest.caches, [](const ManifestCache& cache) {
+    return cache.policy == CachePolicy::Block;
+  });
+  return 2 * (fused == after.end() ? 0 : fused->second) != inBlocks;
 }
 
 constexpr int64_t reportedContext = 4096;
@@ -55,14 +69,15 @@ OrderedJson externalJson(const RewriteOutcome& outcome) {
 std::vector<std::string> besides(const PassContext& passes, const RewriteOutcome& outcome) {
   std::vector<std::string> lines;
   auto before = bytesPerToken(passes.exportedCaches, reportedContext);
-  auto after = bytesPerToken(passes.manifest->caches, reportedContext);
+  auto after = bytesPerToken(passes.manifest->caches, reportedContext,
+                             joinsBlocks(*passes.manifest, outcome.after));
   if (before && after) {
     lines.push_back(fmt::format("cache bytes copied per token @{}", reportedContext));
     lines.push_back(fmt::format("  before {}   after {}", byteText(*before), byteText(*after)));
   }
   const Manifest& manifest = *passes.manifest;
-  if (manifest.sharesBuffers() && manifest.capacityValue)
-    lines.push_back(fmt::format("capacity {}, allocated once", *manifest.capacityValue));
+  if (manifest.ownsCaches() && manifest.capacityValue)
+    lines.push_back(fmt::format("capacity {}", *manifest.capacityValue));
   if (outcome.opsetBefore != outcome.opsetAfter)
     lines.push_back(fmt::format("opset {} → {}", outcome.opsetBefore, outcome.opsetAfter));
   if (outcome.irBefore != outcome.irAfter)
@@ -84,7 +99,8 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
   json["cache_bytes_copied_per_token"] = {
       {"context", reportedContext},
       {"before", bytes(bytesPerToken(passes.exportedCaches, reportedContext))},
-      {"after", bytes(bytesPerToken(passes.manifest->caches, reportedContext))}};
+      {"after", bytes(bytesPerToken(passes.manifest->caches, reportedContext,
+                                    joinsBlocks(*passes.manifest, outcome.after)))}};
   json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetAfter}};
   json["ir_version"] = {{"before", outcome.irBefore}, {"after", outcome.irAfter}};
   json["external_data"] = externalJson(outcome);

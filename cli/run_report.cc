@@ -37,14 +37,6 @@ double rate(int64_t tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
 }
 
-/// Of all memory that caches have.
-int64_t cacheBytes(const Session& session) {
-  int64_t bytes = 0;
-  for (size_t i = 0; i < session.cacheCount(); ++i)
-    bytes += session.cacheBuffer(i).byteSize();
-  return bytes;
-}
-
 OrderedJson sequenceJson(const RunReport& report, size_t row) {
   const GeneratedSequence& sequence = report.result.sequences[row];
   return {
@@ -62,7 +54,7 @@ OrderedJson statisticsJson(const RunReport& report, const Session& session) {
           {"decode_tokens", result.decodedTokens},
           {"decode_tps", rate(result.decodedTokens, result.decodeSeconds)},
           {"length", session.length()},
-          {"cache_bytes", cacheBytes(session)},
+          {"cache_bytes", session.cacheBytes()},
           {"cache_bytes_written", counters.cacheBytesWritten},
           {"cache_bytes_copied", counters.inPlaceBytesCopied},
           {"cache_bytes_moved", counters.cacheBytesMoved},
@@ -119,7 +111,7 @@ std::string statisticsText(const RunReport& report, const Session& session) {
       "growth {} · reallocations {}\n"
       "temporary memory: peak {} bytes, last step {} bytes",
       result.promptTokens, rate(result.promptTokens, result.prefillSeconds), result.decodedTokens,
-      rate(result.decodedTokens, result.decodeSeconds), cacheBytes(session), session.length(),
+      rate(result.decodedTokens, result.decodeSeconds), session.cacheBytes(), session.length(),
       counters.cacheBytesWritten, counters.inPlaceBytesCopied, counters.cacheBytesMoved,
       counters.cacheReallocations, counters.temporaryPeak, counters.lastRun.temporaryPeak());
 }

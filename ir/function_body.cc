@@ -297,6 +297,35 @@ constexpr const char* wholeSequence = R"(
     values = Identity (value)
 )";
 
+constexpr const char* joinedSequence = R"(
+    key_shape = Shape (keys)
+    length_list = Gather (key_shape, i2)
+    longest = Squeeze (length_list, i0)
+    column_shape = Concat <axis = 0> (rest, i1)
+    all_slots = Range (zero_index, longest, one_index)
+    slot_row = Unsqueeze (all_slots, i0)
+)";
+
+/// The rows of all blocks and the new ones behind them; `side` is key or value.
+std::string joinedBlocks(const std::string& side, size_t blocks, const CacheForm& form) {
+  std::string text;
+  std::string parts;
+  for (size_t i = 0; i < blocks; ++i) {
+    const std::string block = fmt::format("{}_block_{}", side, i);
+    text += fmt::format("    {0}_width = Identity ({1}_width)\n", block, side);
+    text += pastRows(block, form);
+    parts += block + "_past_rows, ";
+  }
+  return text + fmt::format("    {0}s = Concat <axis = 2> ({1}{0}_new)\n", side, parts);
+}
+
+std::string blockFormals(const std::string& side, size_t blocks) {
+  std::string text;
+  for (size_t i = 0; i < blocks; ++i)
+    text += fmt::format(", past_{}_block_{}", side, i);
+  return text;
+}
+
 constexpr const char* everyKeyValid = R"(
     earlier = Sub (length_list, rows)
     start = Reshape (earlier, column_shape)
@@ -400,6 +429,20 @@ std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheFor
                       std::string(extents) + newExtents("key") + groupsOfNewRows +
                           pastRows("key", cache) + slots + cacheUpdate("key", cache) +
                           latentValues + attentionText(form));
+}
+
+std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks, const CacheForm& key,
+                                    const CacheForm& value) {
+  // The operand `sinks` has a place of its own even where it is absent.
+  std::string signature = fmt::format("BlockKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
+                                      "    (query, key_new, value_new, mask, sinks{}{})\n"
+                                      "    => (output)",
+                                      blockFormals("key", blocks), blockFormals("value", blocks));
+  return functionText(form.opset, signature,
+                      std::string(extents) + newExtents("key") + newExtents("value") +
+                          groupsOfNewRows + joinedBlocks("key", blocks, key) +
+                          joinedBlocks("value", blocks, value) + joinedSequence + everyKeyValid +
+                          attentionText(form));
 }
 
 std::string sdpaFunctionText(const BodyForm& form) {

@@ -43,6 +43,10 @@ std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const Cache
 /// The same for `ai.kvopt::InPlaceLatentKvSdpa`, with the attributes v_offset and v_width as well.
 std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheForm& cache = {});
 
+/// The same for `ai.kvopt::BlockKvSdpa` with `blocks` blocks of keys, and as many of values.
+std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks, const CacheForm& key = {},
+                                    const CacheForm& value = {});
+
 /// The same for `ai.kvopt::Sdpa`.
 std::string sdpaFunctionText(const BodyForm& form);
 

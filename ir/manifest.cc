@@ -81,6 +81,8 @@ Json cacheJson(const ManifestCache& cache) {
   object["window"] = cache.window;
   if (!cache.permutation.empty())
     object["permutation"] = cache.permutation;
+  if (!cache.blocks.empty())
+    object["blocks"] = cache.blocks;
   return object;
 }
 
@@ -198,6 +200,18 @@ public:
       fail(fmt::format("'{}' is no permutation of the {} axes", key, size));
   }
 
+  void readNames(const char* key, std::vector<std::string>& out) {
+    const Json* list = array(key);
+    if (!list)
+      return;
+    for (const Json& entry : *list) {
+      const auto* name = entry.get_ptr<const Json::string_t*>();
+      if (!name || name->empty())
+        return fail(fmt::format("'{}' has an entry that is no name", key));
+      out.push_back(*name);
+    }
+  }
+
   const Json* array(const char* key) {
     const Json* value = member(key);
     if (value && !value->is_array()) {
@@ -253,6 +267,10 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheCon
   reader.read("window", cache.window);
   if (reader.has("permutation"))
     reader.readPermutation("permutation", cache.shape.size(), cache.permutation);
+  if (reader.has("blocks"))
+    reader.readNames("blocks", cache.blocks);
+  if (!cache.blocks.empty() && cache.policy != CachePolicy::Block)
+    reader.fail("has 'blocks', but another policy");
   // A stateful model has no cache at its edge; a static cache need not come back out.
   bool stateful = contract == CacheContract::Stateful;
   if (!stateful && cache.past.empty())
@@ -288,6 +306,11 @@ llvm::Expected<ManifestLength> readLength(const Json& json, size_t index) {
 /// What a manifest says only where a target is not as free as usual.
 llvm::Error readLimits(const Json& json, Manifest& manifest) {
   ObjectReader reader(json, "the manifest");
+  if (reader.has("block_size")) {
+    reader.read("block_size", manifest.blockSize);
+    if (manifest.blockSize < 1)
+      reader.fail("'block_size' is no positive integer");
+  }
   if (reader.has("chunk_batch")) {
     int64_t most = 0;
     reader.read("chunk_batch", most);
@@ -324,6 +347,9 @@ llvm::Error checkNames(const Manifest& manifest) {
   for (const ManifestCache& cache : manifest.caches) {
     if (!cache.past.empty() && !inputs.insert(cache.past).second)
       return invalid("manifest: the input is named twice").value(cache.past);
+    for (const std::string& block : cache.blocks)
+      if (!inputs.insert(block).second)
+        return invalid("manifest: the input is named twice").value(block);
     if (!cache.present.empty() && !outputs.insert(cache.present).second)
       return invalid("manifest: the output is named twice").value(cache.present);
   }
@@ -339,6 +365,11 @@ bool Manifest::sharesBuffers() const {
   return llvm::any_of(caches, [](const ManifestCache& cache) { return cache.oneBuffer; });
 }
 
+bool Manifest::ownsCaches() const {
+  return sharesBuffers() ||
+         llvm::any_of(caches, [](const ManifestCache& cache) { return !cache.blocks.empty(); });
+}
+
 std::string Manifest::json() const {
   Json root = Json::object();
   root["schema"] = schemaName;
@@ -348,6 +379,8 @@ std::string Manifest::json() const {
   capacity["symbol"] = capacitySymbol;
   capacity["value"] = capacityValue ? Json(*capacityValue) : Json(nullptr);
   root["capacity"] = std::move(capacity);
+  if (blockSize != 0)
+    root["block_size"] = blockSize;
   root["caches"] = Json::array();
   for (const ManifestCache& cache : caches)
     root["caches"].push_back(cacheJson(cache));

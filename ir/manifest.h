@@ -21,6 +21,10 @@ inline constexpr const char* manifestKey = "kvopt.manifest";
 /// none where it left none.
 inline constexpr const char* partialKey = "kvopt.sites_left";
 
+/// The metadata entry with what the model called the number of earlier rows of its caches before
+/// they were given a capacity.
+inline constexpr const char* pastExtentKey = "kvopt.past_extent";
+
 enum class CacheContract { Growing, SharedBuffer, Stateful, Blocks };
 enum class CacheKind { Self, Cross };
 enum class CacheRole {
@@ -80,6 +84,10 @@ struct ManifestCache {
   /// Axis i is axis permutation[i] of the cache of the model that was rewritten; empty where the
   /// axes are in that model's order.
   std::vector<int64_t> permutation;
+  /// Of a cache in blocks: the inputs that are its blocks, in the order of their tokens. `past` is
+  /// then what the cache was called, and `present` gives the new rows only; the sequence axis of
+  /// `shape` is a block's, which holds from 0 to Manifest::blockSize rows.
+  std::vector<std::string> blocks;
 };
 
 struct ManifestLength {
@@ -94,6 +102,9 @@ struct Manifest {
   CacheContract contract = CacheContract::Growing;
   std::string capacitySymbol;
   std::optional<int64_t> capacityValue;
+  /// Tokens of a block, of caches in blocks: all before the last that holds any are full. 0
+  /// without.
+  int64_t blockSize = 0;
   std::vector<ManifestCache> caches;
   std::vector<ManifestLength> lengths;
   /// In the largest batch whose steps may add several tokens to a past; larger ones add them one by
@@ -105,6 +116,9 @@ struct Manifest {
 
   /// Whether some cache's past and present must be one buffer.
   bool sharesBuffers() const;
+  /// Whether some cache is not handed from step to step as the graph alone says: it is in one
+  /// buffer, or in blocks.
+  bool ownsCaches() const;
 
   /// Exactly the JSON object that docs describe as kvopt/manifest/1, two-space indented.
   std::string json() const;

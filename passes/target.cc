@@ -1,6 +1,7 @@
 // TargetRegistry, and the manifest of an unrewritten model.
 #include "passes/target.h"
 
+#include "ir/diagnostic.h"
 #include "passes/analysis/driven_caches.h"
 
 namespace kvopt {
@@ -15,6 +16,20 @@ const Target* TargetRegistry::find(llvm::StringRef name) const {
     if (target->name() == name)
       return target.get();
   return nullptr;
+}
+
+llvm::Expected<TargetChoice> TargetRegistry::choose(llvm::StringRef text) const {
+  auto [name, size] = text.split(':');
+  TargetChoice choice{find(name), LowerOptions::defaultBlockSize};
+  if (!choice.target)
+    return usageError("there is no target '{}'", name).hint("see: kvopt list targets");
+  if (!text.contains(':'))
+    return choice;
+  if (!choice.target->takesBlockSize())
+    return usageError("the target '{}' takes no size", name);
+  if (size.getAsInteger(10, choice.blockSize) || choice.blockSize < 1)
+    return usageError("'{}' is no size of blocks", size);
+  return choice;
 }
 
 ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole role) {

@@ -13,6 +13,10 @@ struct LowerOptions {
   std::optional<int64_t> capacity;
   /// Layers to lower; empty: all.
   std::vector<unsigned> layers;
+  /// Tokens of a block, for targets that write caches in blocks.
+  int64_t blockSize = defaultBlockSize;
+
+  static constexpr int64_t defaultBlockSize = 1024;
 };
 
 class Target {
@@ -21,6 +25,8 @@ public:
   /// The word after `--to`.
   virtual llvm::StringRef name() const = 0;
   virtual llvm::StringRef summary() const = 0;
+  /// Whether the name may be followed by the size of blocks, as `blocks:512`.
+  virtual bool takesBlockSize() const { return false; }
   /// nullopt if the target can take the model around its sites, otherwise why not.
   virtual std::optional<MatchFailure> supportsModel(const Model&) const { return std::nullopt; }
   /// Brings a supported model into the form that the target starts from; before its sites are
@@ -35,11 +41,19 @@ public:
                                          const LowerOptions& options, Journal& journal) const = 0;
 };
 
+/// What stands after `--to`.
+struct TargetChoice {
+  const Target* target;
+  int64_t blockSize;
+};
+
 /// All targets. Filled once, then read only.
 class TargetRegistry {
 public:
   void add(std::unique_ptr<Target> target);
   const Target* find(llvm::StringRef name) const;
+  /// Of `NAME` or, where the target takes it, `NAME:SIZE`.
+  llvm::Expected<TargetChoice> choose(llvm::StringRef text) const;
   llvm::ArrayRef<std::unique_ptr<Target>> all() const { return targets; }
 
 private:

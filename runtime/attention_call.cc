@@ -13,6 +13,8 @@ int64_t capacityOf(const AttentionOperands& operands) {
 }
 
 int64_t longestOf(const AttentionOperands& operands) {
+  if (!operands.segments.empty())
+    return operands.segmentTokens;
   if (operands.totalLengths.empty())
     return capacityOf(operands);
   return *std::max_element(operands.totalLengths.begin(), operands.totalLengths.end());
@@ -142,6 +144,7 @@ llvm::Error runAttention(KernelContext& context, const AttentionOperands& operan
   view.valueStrides = rowStrides(operands.value);
   view.outputStrides = rowStrides(output);
   view.keyTransposed = operands.keyTransposed;
+  view.segments = operands.segments;
   view.scale = operands.scale;
   view.causal = operands.causal;
   view.window = operands.window;

@@ -15,6 +15,10 @@ struct AttentionOperands {
   TensorView key;   ///< [B,G,C,D], or [B,G,D,C] with keyTransposed; C >= every total length
   TensorView value; ///< [B,G,C,Dv]
   bool keyTransposed = false;
+  /// Where not empty, all keys and values, `segmentTokens` of them, in segments: the last is `key`
+  /// and `value`, which stand for the extents and the element type of all.
+  std::span<const KeyValueSegment> segments;
+  int64_t segmentTokens = 0;
   /// float [B,G,C], the scales of key's and value's rows, which are then int8; both or neither.
   std::optional<TensorView> keyScales;
   std::optional<TensorView> valueScales;

@@ -5,6 +5,7 @@
 #include "runtime/input_binding.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
 
 namespace kvopt {
 
@@ -76,13 +77,15 @@ llvm::Error Session::startExecutor() {
 }
 
 llvm::Error Session::checkInterface() const {
-  if (description.contract == CacheContract::Stateful ||
-      description.contract == CacheContract::Blocks)
-    return unsupported("sessions drive growing and shared-buffer models only");
+  if (description.contract == CacheContract::Stateful)
+    return unsupported("sessions drive models only whose caches are inputs and outputs");
   llvm::StringSet<> names;
   for (const ManifestCache& cache : description.caches) {
-    if (cache.policy == CachePolicy::Block)
-      return unsupported("cache '{}' is held in blocks", cache.past);
+    if (cache.policy == CachePolicy::Block) {
+      if (llvm::Error error = checkBlocks(cache, names))
+        return error;
+      continue;
+    }
     if (cache.oneBuffer && cache.policy != CachePolicy::Fixed)
       return unsupported("cache '{}' is one buffer, but no row of it stays in place", cache.past);
     if (!findInput(graph(), cache.past))
@@ -109,6 +112,30 @@ llvm::Error Session::checkInterface() const {
   return llvm::Error::success();
 }
 
+llvm::Error Session::checkBlocks(const ManifestCache& cache, llvm::StringSet<>& names) const {
+  if (description.contract != CacheContract::Blocks || cache.oneBuffer)
+    return invalid("cache '{}' contradicts the manifest's contract", cache.past);
+  if (description.blockSize < 1 || !description.capacityValue)
+    return invalid("cache '{}' is in blocks, but the manifest does not tell their size, or the "
+                   "capacity",
+                   cache.past);
+  const int64_t wanted = (*description.capacityValue - 1) / description.blockSize + 1;
+  if (static_cast<int64_t>(cache.blocks.size()) != wanted)
+    return invalid("cache '{}' has {} blocks, but {} tokens in blocks of {} need {}", cache.past,
+                   cache.blocks.size(), *description.capacityValue, description.blockSize, wanted);
+  for (const std::string& block : cache.blocks) {
+    if (!findInput(graph(), block))
+      return invalid("the block '{}' is no input of the model", block);
+    if (!names.insert(block).second)
+      return invalid("the manifest lists block '{}' twice", block);
+  }
+  if (cache.sequenceAxis < 0 || cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
+    return invalid("cache '{}' has no axis {}", cache.past, cache.sequenceAxis);
+  if (!names.insert(cache.present).second)
+    return invalid("the manifest lists cache '{}' twice", cache.past);
+  return llvm::Error::success();
+}
+
 llvm::Error Session::findOutputs() {
   llvm::ArrayRef<Value*> outputs = graph().outputs();
   for (const ManifestCache& cache : description.caches) {
@@ -128,8 +155,11 @@ void Session::listInputs() {
   given.clear();
   takenInputs.clear();
   llvm::StringSet<> ours;
-  for (const ManifestCache& cache : description.caches)
+  for (const ManifestCache& cache : description.caches) {
     ours.insert(cache.past);
+    for (const std::string& block : cache.blocks)
+      ours.insert(block);
+  }
   for (const ManifestLength& length : description.lengths)
     ours.insert(length.input);
   for (const std::unique_ptr<Value>& input : graph().inputs()) {
@@ -144,14 +174,26 @@ void Session::listInputs() {
 llvm::Error Session::start() {
   if (llvm::Error error = checkInterface())
     return error;
-  if (options.batch < 1 || options.capacity < 0)
-    return usageError("a session needs a batch of at least 1 and a capacity that is not negative");
+  if (options.batch < 1 || options.capacity < 0 || options.blockLimit < 0)
+    return usageError("a session needs a batch of at least 1, and a capacity and a limit of blocks "
+                      "that are not negative");
   if (llvm::Error error = findOutputs())
     return error;
   llvm::Expected<int64_t> room = firstRoom();
   if (!room)
     return room.takeError();
-  CacheSetOptions settings{options.batch, *room, options.capacity, options.poison, allocator()};
+  CacheSetOptions settings;
+  settings.batch = options.batch;
+  settings.room = *room;
+  settings.openRows = options.capacity;
+  settings.poison = options.poison;
+  settings.allocator = allocator();
+  if (description.blockSize != 0) {
+    settings.blockTokens = description.blockSize;
+    settings.blockRoom = description.capacityValue.value_or(0);
+    if (options.blockLimit != 0)
+      settings.blockLimit = options.blockLimit;
+  }
   llvm::Expected<CacheSet> created = CacheSet::create(description.caches, std::move(settings));
   if (!created)
     return created.takeError();
@@ -289,12 +331,12 @@ llvm::Error Session::checkInputs(llvm::ArrayRef<NamedView> inputs) const {
   return llvm::Error::success();
 }
 
-llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t tokens) const {
+llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTokens) const {
   for (size_t i = 0; i < caches.size(); ++i) {
     const CacheGeometry& geometry = caches.geometry(i);
     const TensorView& present = outputs[presentOutputs[i]].view;
     unsigned axis = geometry.sequenceAxis;
-    int64_t rows = tokens;
+    int64_t rows = geometry.isInBlocks() ? newTokens : length() + newTokens;
     if (geometry.isShared || geometry.policy == CachePolicy::Static ||
         geometry.policy == CachePolicy::State)
       rows = caches.buffer(i).shape[axis];
@@ -329,31 +371,71 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
   if (llvm::Error error = fillLengths(newTokens))
     return error;
 
+  if (llvm::Error error = caches.reserve(newTokens))
+    return error;
+  auto cancel = llvm::make_scope_exit([&] { caches.cancel(); });
+
   stepInputs.assign(inputs.begin(), inputs.end());
-  stepBindings.clear();
-  for (size_t i = 0; i < lengths.size(); ++i)
-    stepInputs.push_back({description.lengths[i].input, lengths[i].view});
-  for (size_t i = 0; i < caches.size(); ++i) {
-    const ManifestCache& cache = description.caches[i];
-    stepInputs.push_back({cache.past, isShared(i) ? caches.buffer(i) : caches.view(i)});
-    if (isShared(i))
-      stepBindings.push_back({cache.past, cache.present});
-  }
+  if (llvm::Error error = feedCaches())
+    return error;
   if (llvm::Error error = executor->run(stepInputs, stepBindings, stepOutputs))
     return error;
-  if (llvm::Error error = checkPresents(stepOutputs, total)) {
-    stepOutputs.clear();
+  auto forget = llvm::make_scope_exit([&] { stepOutputs.clear(); });
+  if (llvm::Error error = checkPresents(stepOutputs, newTokens))
     return error;
-  }
+  if (llvm::Error error = writeBlocks())
+    return error;
+  forget.release();
+  cancel.release();
 
   for (size_t i = 0; i < caches.size(); ++i)
-    if (!isShared(i))
+    if (!isShared(i) && !caches.geometry(i).isInBlocks())
       caches.replace(i, std::move(stepOutputs[presentOutputs[i]]));
   // Without caches nothing is remembered: every step is a whole sequence.
   if (caches.size() != 0)
     caches.advance(newTokens);
   noteRun();
   takeResult(result);
+  return llvm::Error::success();
+}
+
+/// Adds lengths and caches to what the caller gives.
+llvm::Error Session::feedCaches() {
+  stepBindings.clear();
+  for (size_t i = 0; i < lengths.size(); ++i)
+    stepInputs.push_back({description.lengths[i].input, lengths[i].view});
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const ManifestCache& cache = description.caches[i];
+    if (isShared(i))
+      stepBindings.push_back({cache.past, cache.present});
+    if (!caches.geometry(i).isInBlocks()) {
+      stepInputs.push_back({cache.past, isShared(i) ? caches.buffer(i) : caches.view(i)});
+      continue;
+    }
+    for (size_t position = 0; position < cache.blocks.size(); ++position) {
+      llvm::Expected<TensorView> rows = caches.blockRows(i, position);
+      if (!rows)
+        return rows.takeError();
+      stepInputs.push_back({cache.blocks[position], std::move(*rows)});
+    }
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Session::writeBlocks() {
+  for (size_t i = 0; i < caches.size(); ++i) {
+    if (!caches.geometry(i).isInBlocks())
+      continue;
+    Tensor& rows = stepOutputs[presentOutputs[i]];
+    llvm::Expected<int64_t> written = caches.writeRows(i, rows);
+    if (!written)
+      return written.takeError();
+    counters.blockBytesCopied += *written;
+    counters.cacheBytesWritten += *written;
+    // A block may have taken it over.
+    if (*written != rows.view.byteSize())
+      rows = Tensor();
+  }
   return llvm::Error::success();
 }
 

@@ -27,7 +27,11 @@ struct SessionOptions {
   std::shared_ptr<ThreadPool> pool;
   std::shared_ptr<Allocator> allocator;
   bool timeOperators = false;
-  /// Fill fresh shared buffers with NaN instead of zeros: nothing may depend on unwritten rows.
+  /// Of a model with caches in blocks: how many the session and its forks may hold together; 0: as
+  /// many as they need.
+  int64_t blockLimit = 0;
+  /// Fill fresh shared buffers and blocks with NaN instead of zeros: nothing may depend on
+  /// unwritten rows.
   bool poison = false;
 };
 
@@ -49,6 +53,9 @@ struct SessionStatistics {
   int64_t inPlaceBytesCopied = 0;
   int64_t cacheBytesWritten = 0;
   int64_t cacheBytesMoved = 0; ///< by growth
+  /// Of caches in blocks, within cacheBytesWritten: what was copied into them. Chunks that fill
+  /// whole blocks are not.
+  int64_t blockBytesCopied = 0;
   /// The most of RunStatistics::temporaryPeak over the steps.
   int64_t temporaryPeak = 0;
   RunStatistics lastRun;
@@ -56,16 +63,16 @@ struct SessionStatistics {
 
 /// A batch of sequences. Caches are the session's: growing ones are handed from step to step,
 /// shared buffers stay where they are, and static ones and states, which the model writes itself,
-/// start as zeros. Cross-attention caches are inputs that the caller gives with every step. A model
-/// without caches gets whole sequences.
+/// start as zeros. Caches in blocks take them from a pool as they grow. Cross-attention caches are
+/// inputs that the caller gives with every step. A model without caches gets whole sequences.
 ///
-/// Sessions share nothing that changes: any number of them may run at the same time, each on one
-/// thread. The model and kernels must outlive them and must not change.
+/// Sessions share nothing that changes but a pool of blocks, which is locked: any number may run,
+/// each on one thread. The model and kernels must outlive them and must not change.
 ///
 /// Whatever fails leaves the session as it was, unless stated otherwise.
 class Session {
 public:
-  /// Fails for contracts that it does not drive (blocks, stateful), for a manifest that does not
+  /// Fails for the contract that it does not drive (stateful), for a manifest that does not
   /// fit the model, and where Executor::create fails.
   static llvm::Expected<std::unique_ptr<Session>> create(const Model& model,
                                                          const KernelRegistry& kernels,
@@ -141,6 +148,10 @@ public:
   std::optional<unsigned> exportedBatchAxis(size_t index) const;
   /// The whole memory of a cache.
   TensorView cacheBuffer(size_t index) const { return caches.buffer(index); }
+  /// Bytes of memory behind all caches; of blocks, with those that forks hold and those kept warm.
+  int64_t cacheBytes() const { return caches.bytes(); }
+  /// The blocks that hold the tokens, where caches are in blocks; null otherwise.
+  const BlockTable* blocks() const { return caches.blocks(); }
 
   /// Graph inputs that a caller must give.
   llvm::ArrayRef<const Value*> callerInputs() const { return given; }
@@ -154,6 +165,7 @@ private:
   llvm::Error start();
   llvm::Error startExecutor();
   llvm::Error checkInterface() const;
+  llvm::Error checkBlocks(const ManifestCache& cache, llvm::StringSet<>& names) const;
   llvm::Error findOutputs();
   void listInputs();
   void findLengthPerRowObstacle();
@@ -164,9 +176,11 @@ private:
   llvm::Error fillLengths(int64_t newTokens);
   llvm::Error makeRoom(int64_t tokens);
   void noteRun();
+  llvm::Error feedCaches();
+  llvm::Error writeBlocks();
   void takeResult(StepResult& result);
   llvm::Error checkInputs(llvm::ArrayRef<NamedView> inputs) const;
-  llvm::Error checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t tokens) const;
+  llvm::Error checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTokens) const;
   llvm::Error checkRunning() const;
   llvm::Error adopt(const CacheFileContents& contents);
   bool isShared(size_t cache) const { return caches.geometry(cache).isShared; }

@@ -5,48 +5,21 @@
 #include "ir/diagnostic.h"
 #include "ir/shape_inference.h"
 #include "ir/shape_rules.h"
-#include "ir/text_reader.h"
 #include "passes/lowering/cache_rows.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <limits>
 
 namespace kvopt {
 namespace {
 
 constexpr const char* ruleName = "lower-kvopt";
 
-std::vector<NamedAttribute> attentionAttributes(const Node& sdpa, const Value& mask) {
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"scale", Attribute::ofFloat(sdpa.floatAttr("scale", 1.0f))});
-  attributes.push_back({"causal", Attribute::ofInt(sdpa.intAttr("causal", 0))});
-  attributes.push_back({"window", Attribute::ofInt(sdpa.intAttr("window", 0))});
-  attributes.push_back({"softcap", Attribute::ofFloat(sdpa.floatAttr("softcap", 0.0f))});
-  bool isBoolean = mask.type().elementType() == ElementType::Bool;
-  attributes.push_back({"mask_boolean", Attribute::ofInt(isBoolean ? 1 : 0)});
-  return attributes;
-}
-
-void recordOrigin(Node& fused, const AttentionSite& site, Rewriter& rewriter) {
-  llvm::SmallVector<Node*, 3> sources;
-  for (Node* update : {site.key->update, site.value->update})
-    if (update && !llvm::is_contained(sources, update))
-      sources.push_back(update);
-  sources.push_back(site.node);
-  rewriter.recordSources(fused, sources);
-  Metadata metadata = fused.metadata();
-  for (const auto& [key, text] : site.node->metadata())
-    metadata.emplace_back(key == ruleMetadataKey ? "kvopt.raised_by" : key + ".raised", text);
-  fused.setMetadata(std::move(metadata));
-}
-
 } // namespace
 
 KvoptLowering::KvoptLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
                              CacheRows keptAs)
     : model(lowered), graph(lowered.graph()), fixedCapacity(options.capacity), journal(editJournal),
-      cacheRows(keptAs) {}
+      cacheRows(keptAs), operands(lowered) {}
 
 llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
   // The definitions of kvopt's operators are found only where their domain is imported.
@@ -56,17 +29,14 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
   model.irVersion = std::max<int64_t>(model.irVersion, 8);
   manifest.target = cacheRows == CacheRows::Quantized ? "int8" : "kvopt";
   for (const AttentionSite* site : sites) {
-    anySinks |= site->node->operand(4) != nullptr;
-    anyLengths |= !site->grows() && site->node->operand(5);
+    operands.see(*site);
     if (site->grows() && !length)
       length.emplace(graph, site->key->past->type().dim(site->key->axis), fixedCapacity);
   }
   for (AttentionSite* site : sites) {
     if (!site->grows()) {
-      completeUncached(*site);
-      BodyForm form = bodyForm(*site->node);
-      form.lengths = anyLengths;
-      if (llvm::Error error = addFunction("ai.kvopt::Sdpa", [&] { return sdpaFunctionText(form); }))
+      Rewriter rewriter(site->node->graph(), ruleName, journal);
+      if (llvm::Error error = operands.complete(*site->node, rewriter))
         return error;
       continue;
     }
@@ -79,7 +49,7 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
     if (present->hasUses() && !present->producer()->is("If"))
       return unsupported("the cache '{}' is still read by {}", present->name(),
                          (*present->uses().begin()).user().describe());
-  if (llvm::Error error = addAppendRows())
+  if (llvm::Error error = operands.addAppendRows())
     return error;
   if (llvm::Error error = inferShapes(graph))
     return error;
@@ -99,32 +69,33 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   rewireShapeReaders(site);
   Node& sdpa = *site.node;
   Rewriter rewriter(sdpa.graph(), ruleName, journal);
-  Value& mask = maskOperand(sdpa);
-  std::vector<NamedAttribute> attributes = attentionAttributes(sdpa, mask);
+  Value& mask = operands.mask(sdpa);
+  std::vector<NamedAttribute> attributes = KvoptOperands::attributes(sdpa, mask);
   attributes.push_back({"key_axis", Attribute::ofInt(site.key->axis)});
   attributes.push_back({"value_axis", Attribute::ofInt(site.value->axis)});
   const bool isQuantized = cacheRows == CacheRows::Quantized;
-  llvm::SmallVector<Value*, 10> operands{sdpa.operand(0), &newRows(site, *site.key, rewriter),
-                                         &newRows(site, *site.value, rewriter)};
+  llvm::SmallVector<Value*, 10> inputs{sdpa.operand(0),
+                                       &canonicalNewRows(site, *site.key, rewriter),
+                                       &canonicalNewRows(site, *site.value, rewriter)};
   for (const CacheUpdate* update : {&*site.key, &*site.value}) {
-    operands.push_back(update->past);
+    inputs.push_back(update->past);
     if (isQuantized)
-      operands.push_back(&addScale(*update));
+      inputs.push_back(&addScale(*update));
   }
-  operands.push_back(&pastLengthOf(*site.key));
-  operands.push_back(&mask);
-  if (Value* sinks = sinksOperand(sdpa))
-    operands.push_back(sinks);
-  BodyForm form = bodyForm(sdpa);
+  inputs.push_back(&pastLengthOf(*site.key));
+  inputs.push_back(&mask);
+  if (Value* sinks = operands.sinks(sdpa))
+    inputs.push_back(sinks);
+  BodyForm form = operands.bodyForm(sdpa);
   auto keyForm = inPlaceForm(site.key->layout, true);
   auto valueForm = inPlaceForm(site.value->layout, false);
   const OpName op = isQuantized ? "ai.kvopt::InPlaceQuantizedKvSdpa" : "ai.kvopt::InPlaceKvSdpa";
   Node& fused =
-      rewriter.create(op, operands, std::move(attributes), isQuantized ? 5 : 3, "attention");
+      rewriter.create(op, inputs, std::move(attributes), isQuantized ? 5 : 3, "attention");
   if (llvm::Error error = replaceCaches(site, fused, {&*site.key, &*site.value},
                                         {CacheRole::Key, CacheRole::Value}, rewriter))
     return error;
-  return addFunction(op, [&] {
+  return operands.addFunction(op, [&] {
     return isQuantized ? inPlaceQuantizedKvSdpaFunctionText(form, *keyForm, *valueForm)
                        : inPlaceKvSdpaFunctionText(form, *keyForm, *valueForm);
   });
@@ -134,23 +105,23 @@ llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
   rewireShapeReaders(site);
   Node& sdpa = *site.node;
   Rewriter rewriter(sdpa.graph(), ruleName, journal);
-  Value& mask = maskOperand(sdpa);
-  std::vector<NamedAttribute> attributes = attentionAttributes(sdpa, mask);
+  Value& mask = operands.mask(sdpa);
+  std::vector<NamedAttribute> attributes = KvoptOperands::attributes(sdpa, mask);
   attributes.push_back({"key_axis", Attribute::ofInt(site.key->axis)});
   attributes.push_back({"v_offset", Attribute::ofInt(site.value->firstColumn)});
   attributes.push_back({"v_width", Attribute::ofInt(*site.value->columns.value())});
-  llvm::SmallVector<Value*, 8> operands{sdpa.operand(0), &newRows(site, *site.key, rewriter),
-                                        site.key->past, &pastLengthOf(*site.key), &mask};
-  if (Value* sinks = sinksOperand(sdpa))
-    operands.push_back(sinks);
-  BodyForm form = bodyForm(sdpa);
+  llvm::SmallVector<Value*, 8> inputs{sdpa.operand(0), &canonicalNewRows(site, *site.key, rewriter),
+                                      site.key->past, &pastLengthOf(*site.key), &mask};
+  if (Value* sinks = operands.sinks(sdpa))
+    inputs.push_back(sinks);
+  BodyForm form = operands.bodyForm(sdpa);
   auto cacheForm = inPlaceForm(site.key->layout, false);
-  Node& fused = rewriter.create("ai.kvopt::InPlaceLatentKvSdpa", operands, std::move(attributes), 2,
+  Node& fused = rewriter.create("ai.kvopt::InPlaceLatentKvSdpa", inputs, std::move(attributes), 2,
                                 "attention");
   if (llvm::Error error = replaceCaches(site, fused, {&*site.key}, {CacheRole::Latent}, rewriter))
     return error;
-  return addFunction("ai.kvopt::InPlaceLatentKvSdpa",
-                     [&] { return inPlaceLatentKvSdpaFunctionText(form, *cacheForm); });
+  return operands.addFunction("ai.kvopt::InPlaceLatentKvSdpa",
+                              [&] { return inPlaceLatentKvSdpaFunctionText(form, *cacheForm); });
 }
 
 llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
@@ -159,7 +130,7 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
   Node& sdpa = *site.node;
   // Not earlier than the attention: shapes of the past are read before it is overwritten.
   sdpa.graph().moveBefore(fused, &sdpa);
-  recordOrigin(fused, site, rewriter);
+  recordSiteOrigin(fused, site, rewriter);
   llvm::SmallVector<Rewriter::Replacement, 3> replacements{{&sdpa.result(), &fused.result(0)}};
   llvm::SmallVector<std::string, 2> names;
   for (unsigned i = 0; i < updates.size(); ++i) {
@@ -204,34 +175,6 @@ void KvoptLowering::handOut(const Value& rows, Value& present) {
       branch.setOutput(slot, present);
 }
 
-void KvoptLowering::completeUncached(AttentionSite& site) {
-  Node& sdpa = *site.node;
-  Rewriter rewriter(sdpa.graph(), ruleName, journal);
-  Value& mask = maskOperand(sdpa);
-  for (NamedAttribute& attribute : attentionAttributes(sdpa, mask))
-    sdpa.setAttribute(attribute.name, std::move(attribute.value));
-  llvm::SmallVector<Value*, 6> operands{sdpa.operand(0), sdpa.operand(1), sdpa.operand(2), &mask};
-  Value* sinks = sinksOperand(sdpa);
-  if (sinks || anyLengths)
-    operands.push_back(sinks);
-  if (anyLengths)
-    operands.push_back(&lengthOperand(sdpa, rewriter));
-  sdpa.setOperands(operands);
-}
-
-/// Where any attention outside of caches has lengths, all bodies take them.
-Value& KvoptLowering::lengthOperand(Node& sdpa, Rewriter& rewriter) {
-  if (Value* lengths = sdpa.operand(5))
-    return *lengths;
-  auto rows = [&](unsigned operand) -> Value& {
-    Value& shape = rewriter.create("Shape", {sdpa.operand(operand)}, {}, 1, "extents").result();
-    Value& axis = rewriter.constant("axis", int64Tensor({2}));
-    return rewriter.create("Gather", {&shape, &axis}, {}, 1, "extent").result();
-  };
-  Value& earlier = rewriter.create("Sub", {&rows(1), &rows(0)}, {}, 1, "earlier").result();
-  return earlier;
-}
-
 Value& KvoptLowering::pastLengthOf(const CacheUpdate& update) {
   if (update.pastLength)
     return *update.pastLength;
@@ -240,37 +183,6 @@ Value& KvoptLowering::pastLengthOf(const CacheUpdate& update) {
   if (!zeroLength)
     zeroLength = &graph.addConstant("no_past_length", int64Tensor({0}));
   return *zeroLength;
-}
-
-Value& KvoptLowering::newRows(const AttentionSite& site, const CacheUpdate& update,
-                              Rewriter& rewriter) {
-  const Value& operand = *site.node->operand(&update == &*site.key ? 1 : 2);
-  Dim groups = operand.type().dim(1);
-  if (auto divided = groups.dividedBy(update.repeats))
-    groups = *divided;
-  return canonicalRows(*update.fresh, update.freshLayout, *site.node->operand(0), groups,
-                       operand.type().dim(3), rewriter);
-}
-
-/// The site's mask, or a neutral one: a function's body cannot do without the operand.
-Value& KvoptLowering::maskOperand(const Node& sdpa) {
-  if (Value* mask = sdpa.operand(3))
-    return *mask;
-  if (!neutralMask)
-    neutralMask =
-        &graph.addConstant("no_mask", floatScalar(sdpa.operand(0)->type().elementType(), 0.0, 4));
-  return *neutralMask;
-}
-
-/// Where any site has sinks, all bodies take them; -inf takes no weight.
-Value* KvoptLowering::sinksOperand(const Node& sdpa) {
-  if (Value* sinks = sdpa.operand(4))
-    return sinks;
-  if (!anySinks)
-    return nullptr;
-  std::vector<float> none(static_cast<size_t>(*sdpa.operand(0)->type().dim(1).value()),
-                          -std::numeric_limits<float>::infinity());
-  return &graph.addConstant("no_sinks", floatTensor(none));
 }
 
 void KvoptLowering::makeShared(const CacheUpdate& update, Value& present) {
@@ -331,32 +243,6 @@ void KvoptLowering::finishManifest() {
   input.shape = {int64_t{1}};
   input.feed = LengthFeed::PastLength;
   manifest.lengths.push_back(std::move(input));
-}
-
-BodyForm KvoptLowering::bodyForm(const Node& sdpa) const {
-  return {graph.opsetVersion(), sdpa.operand(0)->type().elementType(), anySinks};
-}
-
-/// Caches that stay as they are may hold rows of different lengths.
-llvm::Error KvoptLowering::addAppendRows() {
-  const Node* first = nullptr;
-  forEachGraph(graph, [&](Graph& visited) {
-    for (const Node& node : visited.nodes())
-      if (!first && node.op() == OpName("ai.kvopt::AppendRows"))
-        first = &node;
-  });
-  if (!first)
-    return llvm::Error::success();
-  return addFunction("ai.kvopt::AppendRows", [&] {
-    return appendRowsFunctionText(graph.opsetVersion(), first->result().type().elementType());
-  });
-}
-
-llvm::Error KvoptLowering::addFunction(OpName op, llvm::function_ref<std::string()> text) {
-  if (model.findFunction(op))
-    return llvm::Error::success();
-  auto function = readFunctionText(text(), model);
-  return function ? llvm::Error::success() : function.takeError();
 }
 
 } // namespace kvopt

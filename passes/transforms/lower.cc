@@ -1,6 +1,6 @@
 // Writes the detected sites in the form of one target.
 //
-//   lower{to=kvopt capacity=4096 layers=0-3 require=any}
+//   lower{to=kvopt capacity=4096 layers=0-3 require=any}     lower{to=blocks:512 capacity=4096}
 #include "ir/diagnostic.h"
 #include "passes/pass.h"
 #include "passes/target.h"
@@ -39,9 +39,11 @@ public:
       : targetName(std::move(to)), requireAll(requireEverySite), options(std::move(lowerOptions)) {}
 
   llvm::Error run(Model& model, PassContext& context) override {
-    const Target* target = context.targets.find(targetName);
-    if (!target)
-      return usageError("there is no target '{}'", targetName).hint("see: kvopt list targets");
+    llvm::Expected<TargetChoice> choice = context.targets.choose(targetName);
+    if (!choice)
+      return choice.takeError();
+    const Target* target = choice->target;
+    options.blockSize = choice->blockSize;
     if (llvm::Error error = checkNotInPlace(model))
       return error;
     const std::optional<MatchFailure> obstacle = target->supportsModel(model);
@@ -91,6 +93,7 @@ public:
       if (!rewritten.count(cache.past))
         manifest->caches.push_back(std::move(cache));
     model.setMetadata(manifestKey, manifest->json());
+    noteOrigin(model, *manifest, context.exportedCaches);
     model.removeMetadata(partialKey);
     if (chosen.size() < context.sites.size())
       model.setMetadata(partialKey, std::to_string(context.sites.size() - chosen.size()));
@@ -99,16 +102,28 @@ public:
   }
 
 private:
-  /// What drives buffers that are there already cannot be told from the graph alone.
+  /// What drives buffers that are there already cannot be told from the graph alone: restore-caches
+  /// comes first.
   static llvm::Error checkNotInPlace(const Model& model) {
     auto stored = manifestOf(model);
     if (!stored)
       return stored.takeError();
-    if (!*stored || !(*stored)->sharesBuffers())
+    if (!*stored || !(*stored)->ownsCaches())
       return llvm::Error::success();
-    return unsupported("the model was rewritten before, for '{}': its caches are in one buffer",
+    return unsupported("the model was rewritten before, for '{}': the manifest drives its caches",
                        (*stored)->target)
         .hint("rewrite the model as it was exported");
+  }
+
+  /// What restore-caches cannot tell from the model.
+  static void noteOrigin(Model& model, const Manifest& manifest,
+                         llvm::ArrayRef<ManifestCache> exported) {
+    for (const ManifestCache& cache : exported) {
+      const auto axis = static_cast<size_t>(cache.sequenceAxis);
+      const auto* rows = std::get_if<std::string>(&cache.shape[axis]);
+      if (manifest.sharesBuffers() && rows && cache.kind == CacheKind::Self)
+        return model.setMetadata(pastExtentKey, *rows);
+    }
   }
 
   llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {

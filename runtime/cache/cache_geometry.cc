@@ -82,7 +82,7 @@ llvm::Expected<CacheGeometry> CacheGeometry::create(const ManifestCache& cache, 
     return extents.takeError();
   geometry.extents = std::move(*extents);
   findBatchAxis(cache, geometry);
-  if (!geometry.isShared && geometry.policy != CachePolicy::Fixed) {
+  if (!geometry.isShared && !geometry.hasRowPerToken()) {
     const auto* fixed = std::get_if<int64_t>(&cache.shape[geometry.sequenceAxis]);
     geometry.initialRows = fixed ? *fixed : geometry.policy == CachePolicy::Static ? openRows : 0;
     if (geometry.policy == CachePolicy::Static && geometry.initialRows == 0)

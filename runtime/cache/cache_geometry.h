@@ -37,7 +37,9 @@ struct CacheGeometry {
 
   Extents shape(int64_t rows) const;
   /// Row i along the sequence axis belongs to token i, and rows beyond the last token mean nothing.
-  bool hasRowPerToken() const { return policy == CachePolicy::Fixed; }
+  bool hasRowPerToken() const { return policy == CachePolicy::Fixed || isInBlocks(); }
+  /// Its rows lie in the blocks of a pool.
+  bool isInBlocks() const { return policy == CachePolicy::Block; }
   /// The part of a tensor of this geometry that is one batch row's. The batch axis must be known,
   /// unless there is one row only.
   TensorView batchRow(const TensorView& tensor, int64_t row) const;

@@ -52,6 +52,8 @@ llvm::Expected<CacheSet> CacheSet::create(llvm::ArrayRef<ManifestCache> caches,
       set.staticRows = std::min(set.staticRows, geometry->initialRows);
     set.geometries.push_back(std::move(*geometry));
   }
+  if (llvm::Error error = set.makePool())
+    return error;
   for (size_t i = 0; i < set.geometries.size(); ++i) {
     llvm::Expected<Tensor> tensor = set.empty(i, set.startRows(i));
     if (!tensor)
@@ -69,6 +71,7 @@ CacheSet CacheSet::withoutTensors() const {
   result.longest = longest;
   result.staticRows = staticRows;
   result.hasShared = hasShared;
+  result.partOf = partOf;
   return result;
 }
 
@@ -103,7 +106,14 @@ TensorView CacheSet::view(size_t index) const {
   const CacheGeometry& geometry = geometries[index];
   if (!geometry.hasRowPerToken())
     return tensors[index].view;
-  return sliceAxis(tensors[index].view, geometry.sequenceAxis, 0, longest);
+  if (!geometry.isInBlocks())
+    return sliceAxis(tensors[index].view, geometry.sequenceAxis, 0, longest);
+  llvm::Expected<Tensor> rows = joinedRows(index);
+  if (!rows)
+    llvm::report_bad_alloc_error("no memory for the rows of a cache");
+  joined.resize(size());
+  joined[index] = std::move(*rows);
+  return joined[index].view;
 }
 
 void CacheSet::setLengths(llvm::ArrayRef<int64_t> values) {
@@ -112,6 +122,8 @@ void CacheSet::setLengths(llvm::ArrayRef<int64_t> values) {
 }
 
 void CacheSet::advance(int64_t count) {
+  if (table)
+    table->advance(count);
   for (int64_t& length : tokens)
     length += count;
   longest += count;
@@ -190,6 +202,9 @@ llvm::Error CacheSet::crop(llvm::ArrayRef<int64_t> kept) {
                          geometry.name, held, longest, longestKept)
           .hint("fork the session, or save it, where it may have to go back to");
   }
+  if (table)
+    if (llvm::Error error = table->truncate(longestKept))
+      return error;
   for (size_t i = 0; i < tensors.size(); ++i)
     if (geometries[i].policy == CachePolicy::Ring)
       tensors[i].view = sliceAxis(tensors[i].view, geometries[i].sequenceAxis, 0, longestKept);
@@ -209,6 +224,8 @@ llvm::Error CacheSet::reset() {
       return tensor.takeError();
     fresh[i] = std::move(*tensor);
   }
+  if (table)
+    table->clear();
   tensors = std::move(fresh);
   tokens.assign(tokens.size(), 0);
   longest = 0;
@@ -250,7 +267,16 @@ llvm::Error CacheSet::reorder(llvm::ArrayRef<int64_t> sources) {
     return error;
   int64_t asideBytes = 0;
   std::vector<Tensor> gatheredTensors = tensors;
+  std::optional<BlockTable> gatheredBlocks;
+  if (table) {
+    llvm::Expected<BlockTable> copied = copyBlocks(*this, sources);
+    if (!copied)
+      return copied.takeError();
+    gatheredBlocks = std::move(*copied);
+  }
   for (size_t i = 0; i < tensors.size(); ++i) {
+    if (inBlocks(i))
+      continue;
     if (geometries[i].isShared) {
       asideBytes = std::max(asideBytes, geometries[i].batchRow(view(i), 0).byteSize());
       continue;
@@ -270,6 +296,7 @@ llvm::Error CacheSet::reorder(llvm::ArrayRef<int64_t> sources) {
     if (geometries[i].isShared)
       moveRows(i, moves, (*aside)->data());
   tensors = std::move(gatheredTensors);
+  table = std::move(gatheredBlocks);
   llvm::SmallVector<int64_t, 4> before = tokens;
   for (size_t row = 0; row < sources.size(); ++row)
     tokens[row] = before[static_cast<size_t>(sources[row])];
@@ -285,6 +312,13 @@ llvm::Expected<CacheSet> CacheSet::copyTo(CacheSet target, llvm::ArrayRef<int64_
   target.setLengths(lengths);
   for (size_t i = 0; i < tensors.size(); ++i) {
     const CacheGeometry& geometry = target.geometries[i];
+    if (inBlocks(i)) {
+      llvm::Expected<Tensor> none = target.uninitialised(i, 0);
+      if (!none)
+        return none.takeError();
+      target.tensors.push_back(std::move(*none));
+      continue;
+    }
     int64_t rows = geometry.isShared           ? target.options.room
                    : geometry.hasRowPerToken() ? target.longest
                                                : tensors[i].view.shape[geometry.sequenceAxis];
@@ -316,19 +350,35 @@ llvm::Expected<CacheSet> CacheSet::gathered(llvm::ArrayRef<ManifestCache> caches
                          geometries[i].name, batch());
     target.geometries[i] = std::move(*geometry);
   }
+  // Batch rows of another number are blocks of another size.
+  if (llvm::Error error = target.makePool())
+    return error;
+  if (table) {
+    llvm::Expected<BlockTable> copied = copyBlocks(target, sources);
+    if (!copied)
+      return copied.takeError();
+    target.table = std::move(*copied);
+  }
   return copyTo(std::move(target), sources);
 }
 
 llvm::Expected<CacheSet> CacheSet::clone() const {
-  if (frozen)
-    return CacheSet(*this);
-  return copyTo(withoutTensors(), identity(batch()));
+  CacheSet target = withoutTensors();
+  if (table)
+    target.table = table->fork();
+  if (!frozen)
+    return copyTo(std::move(target), identity(batch()));
+  target.tensors = tensors;
+  target.frozen = true;
+  return target;
 }
 
 llvm::Error CacheSet::freeze() {
   assert(!frozen);
   std::vector<Tensor> packed = tensors;
   for (size_t i = 0; i < tensors.size(); ++i) {
+    if (inBlocks(i))
+      continue;
     // Always a copy: a present's memory may be larger than it is.
     llvm::Expected<Tensor> tensor = uninitialised(i, view(i).shape[geometries[i].sequenceAxis]);
     if (!tensor)
@@ -336,6 +386,12 @@ llvm::Error CacheSet::freeze() {
     fillUnused(i, tensor->view);
     copyRows(i, identity(batch()), geometries[i], tensor->view);
     packed[i] = std::move(*tensor);
+  }
+  if (table) {
+    if (llvm::Error error = table->pack())
+      return error;
+    table->manager().trim();
+    joined.clear();
   }
   tensors = std::move(packed);
   options.room = longest;
@@ -350,6 +406,7 @@ llvm::Error CacheSet::thaw(int64_t room) {
   llvm::Expected<CacheSet> running = copyTo(std::move(target), identity(batch()));
   if (!running)
     return running.takeError();
+  running->table = std::move(table);
   *this = std::move(*running);
   return llvm::Error::success();
 }

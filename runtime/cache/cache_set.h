@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/buffer.h"
+#include "runtime/cache/block_table.h"
 #include "runtime/cache/cache_file.h"
 #include "runtime/cache/cache_geometry.h"
 #include "runtime/cache/row_moves.h"
@@ -14,14 +15,20 @@ struct CacheSetOptions {
   int64_t room = 0;
   /// Rows of static caches whose number the manifest leaves open.
   int64_t openRows = 0;
-  /// Fill unused rows of shared buffers with NaN instead of zeros.
+  /// Of caches in blocks: tokens of a block, tokens that one set may hold, and blocks that the set
+  /// and its copies may hold together.
+  int64_t blockTokens = 0;
+  int64_t blockRoom = INT64_MAX;
+  int64_t blockLimit = int64_t{1} << 40;
+  /// Fill unused rows of shared buffers, and fresh blocks, with NaN instead of zeros.
   bool poison = false;
   std::shared_ptr<Allocator> allocator;
 };
 
 /// Tensors of one batch, and how many tokens each batch row holds. Every operation that can fail
 /// leaves the set as it was when it does. Memory is the set's own, but for that of frozen sets,
-/// which is never written and which copies share.
+/// which is never written and which copies share, and but for blocks, which are copied when one of
+/// those who share them writes.
 class CacheSet {
 public:
   CacheSet() = default;
@@ -40,7 +47,9 @@ public:
   int64_t length() const { return longest; }
   bool isRagged() const;
   /// Tokens that shared buffers have room for; INT64_MAX without any.
-  int64_t room() const { return hasShared ? options.room : INT64_MAX; }
+  int64_t room() const {
+    return std::min(hasShared ? options.room : INT64_MAX, table ? options.blockRoom : INT64_MAX);
+  }
   /// Rows of the smallest static cache; INT64_MAX without any.
   int64_t staticRoom() const { return staticRows; }
   /// The first cache whose batch rows cannot be of different lengths; null if there is none.
@@ -50,13 +59,28 @@ public:
   const CacheGeometry& geometry(size_t index) const { return geometries[index]; }
   const TensorView& buffer(size_t index) const { return tensors[index].view; }
   /// The valid rows of a cache with a row per token, as many as the longest batch row has; all of
-  /// any other.
+  /// any other. Of a cache in blocks a copy of its rows, which lives until the next one is made.
   TensorView view(size_t index) const;
+  /// Bytes of memory behind the caches; of blocks, with those of all who share the pool.
+  int64_t bytes() const;
 
   /// Takes what the model made of a cache that is not shared.
   void replace(size_t index, Tensor present) { tensors[index] = std::move(present); }
-  /// Every batch row is `count` tokens longer.
+  /// Every batch row is `count` tokens longer. The rows in blocks have been written.
   void advance(int64_t count);
+
+  /// Makes blocks ready for `count` more tokens; an exhausted pool is an error. To be followed by
+  /// `advance`, or by `cancel` where the tokens do not come.
+  llvm::Error reserve(int64_t count);
+  void cancel();
+  /// The rows of a cache in its block at `position`; none where there is no such block yet.
+  llvm::Expected<TensorView> blockRows(size_t index, size_t position) const;
+  /// Writes new rows, all that `rows` has, into the blocks that were made ready; the number of
+  /// bytes. A block that they fill from its first row on takes their memory over, which must be
+  /// left alone from then on.
+  llvm::Expected<int64_t> writeRows(size_t index, const Tensor& rows);
+  /// The blocks of the set; null where no cache is in blocks.
+  const BlockTable* blocks() const { return table ? &*table : nullptr; }
 
   /// Moves the valid rows to buffers of `room` rows; the number of bytes moved.
   llvm::Expected<int64_t> grow(int64_t room);
@@ -85,7 +109,12 @@ public:
   llvm::Error restore(const CacheFileContents& contents, int64_t room);
 
 private:
-  CacheSet(const CacheSet&) = default; // shares memory
+  llvm::Error makePool();
+  bool inBlocks(size_t index) const { return geometries[index].isInBlocks(); }
+  llvm::Expected<BlockTable> copyBlocks(const CacheSet& target,
+                                        llvm::ArrayRef<int64_t> sources) const;
+  llvm::Expected<BlockTable> restoredBlocks(const CacheFileContents& contents) const;
+  llvm::Expected<Tensor> joinedRows(size_t index) const;
   /// The same caches without their contents.
   CacheSet withoutTensors() const;
   int64_t startRows(size_t index) const;
@@ -106,7 +135,10 @@ private:
 
   CacheSetOptions options;
   std::vector<CacheGeometry> geometries;
-  std::vector<Tensor> tensors;
+  std::vector<Tensor> tensors; ///< of caches in blocks: without rows
+  std::optional<BlockTable> table;
+  std::vector<size_t> partOf; ///< which part of a block a cache is
+  mutable std::vector<Tensor> joined;
   llvm::SmallVector<int64_t, 4> tokens;
   int64_t longest = 0;
   int64_t staticRows = INT64_MAX;

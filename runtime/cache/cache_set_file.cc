@@ -138,11 +138,20 @@ llvm::Error CacheSet::restore(const CacheFileContents& contents, int64_t room) {
   bool replacesShared = room > options.room;
   std::vector<Tensor> restored = tensors;
   std::vector<const CacheFileContents::Cache*> sources;
+  std::optional<BlockTable> restoredTable;
+  if (table) {
+    llvm::Expected<BlockTable> made = restoredBlocks(contents);
+    if (!made)
+      return made.takeError();
+    restoredTable = std::move(*made);
+  }
   // Nothing can fail once everything is allocated.
   for (size_t i = 0; i < size(); ++i) {
     const CacheGeometry& geometry = geometries[i];
     const CacheFileContents::Cache* source = findCache(contents, geometry.name);
     sources.push_back(source);
+    if (inBlocks(i))
+      continue;
     if (geometry.isShared && !replacesShared)
       continue;
     int64_t rows = geometry.isShared ? room
@@ -155,8 +164,10 @@ llvm::Error CacheSet::restore(const CacheFileContents& contents, int64_t room) {
     restored[i] = std::move(*tensor);
   }
   for (size_t i = 0; i < size(); ++i)
-    copyFrom(*sources[i], contents.lengths, geometries[i], restored[i].view);
+    if (!inBlocks(i))
+      copyFrom(*sources[i], contents.lengths, geometries[i], restored[i].view);
   tensors = std::move(restored);
+  table = std::move(restoredTable);
   if (hasShared && replacesShared)
     options.room = room;
   setLengths(contents.lengths);

@@ -41,6 +41,12 @@ TEST_P(DecodeTest, QuantizedCachesAllocateNothing) {
   expectNoRequests(rewritten(path(), registries, "", "int8"), registries.kernels);
 }
 
+/// As long as no block is full.
+TEST_P(DecodeTest, BlocksAllocateNothing) {
+  static_assert(prompt + settling + counted <= 128);
+  expectNoRequests(rewritten(path(), registries, "capacity=256", "blocks:128"), registries.kernels);
+}
+
 /// Growing caches need memory when they outgrow what former ones left: a number of times that is
 /// the logarithm of the length. A step that asks the allocator for nothing asks the heap for
 /// nothing.

@@ -88,9 +88,12 @@ TEST(DiffTest, WhatAttentionWasSpelledWithAndIsNow) {
 
 TEST(DiffTest, EveryTargetIsUnderstood) {
   TemporaryFolder folder;
-  for (const char* target : {"kvopt", "onnx23", "ort-gqa", "int8"}) {
+  for (const char* target : {"kvopt", "onnx23", "ort-gqa", "int8", "blocks"}) {
     SCOPED_TRACE(target);
-    nlohmann::json json = runJson({"diff", exportedModel(), rewritten(folder, target)});
+    const std::vector<std::string> more = target == std::string("blocks")
+                                              ? std::vector<std::string>{"--capacity", "2048"}
+                                              : std::vector<std::string>{};
+    nlohmann::json json = runJson({"diff", exportedModel(), rewritten(folder, target, more)});
     ASSERT_EQ(json["blocks"].size(), 2u);
     for (const nlohmann::json& block : json["blocks"]) {
       EXPECT_EQ(block["change"], "changed");

@@ -89,6 +89,9 @@ protected:
 
 TEST_P(ShortMemoryTest, IsAnErrorAsExported) { expectErrorsOnly(asExported(path(), registries)); }
 TEST_P(ShortMemoryTest, IsAnErrorInPlace) { expectErrorsOnly(rewritten(path(), registries)); }
+TEST_P(ShortMemoryTest, IsAnErrorInBlocks) {
+  expectErrorsOnly(rewritten(path(), registries, "capacity=40", "blocks:4"));
+}
 
 INSTANTIATE_TEST_SUITE_P(, ShortMemoryTest, shippedModels(), shippedModelName);
 

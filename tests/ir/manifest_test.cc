@@ -223,6 +223,41 @@ TEST(Manifest, OneCacheInOneBufferIsEnoughToShareBuffers) {
   EXPECT_TRUE(manifest.sharesBuffers());
 }
 
+TEST(Manifest, BlocksSurvive) {
+  Manifest manifest = example();
+  for (ManifestCache& cache : manifest.caches)
+    cache.oneBuffer = false;
+  EXPECT_FALSE(manifest.ownsCaches());
+  manifest.contract = CacheContract::Blocks;
+  manifest.capacityValue = 70;
+  manifest.blockSize = 64;
+  manifest.caches[0].policy = CachePolicy::Block;
+  manifest.caches[0].blocks = {"key_block_0", "key_block_tail"};
+  EXPECT_TRUE(manifest.ownsCaches());
+  EXPECT_FALSE(manifest.sharesBuffers());
+  auto again = parseManifest(manifest.json());
+  ASSERT_TRUE(static_cast<bool>(again)) << manifest.json();
+  EXPECT_EQ(again->json(), manifest.json());
+  EXPECT_EQ(again->blockSize, 64);
+  EXPECT_EQ(again->caches[0].blocks, manifest.caches[0].blocks);
+
+  auto problemOf = [](const Manifest& wrong) {
+    auto parsed = parseManifest(wrong.json());
+    return parsed ? "" : takeDiagnostic(parsed.takeError()).str();
+  };
+  Manifest wrong = manifest;
+  wrong.blockSize = -1;
+  EXPECT_THAT(problemOf(wrong), HasSubstr("block_size"));
+  wrong = manifest;
+  wrong.caches[0].blocks[1] = "";
+  EXPECT_THAT(problemOf(wrong), HasSubstr("no name"));
+  wrong.caches[0].blocks[1] = "key_block_0";
+  EXPECT_THAT(problemOf(wrong), HasSubstr("named twice"));
+  wrong = manifest;
+  wrong.caches[0].policy = CachePolicy::Fixed;
+  EXPECT_THAT(problemOf(wrong), HasSubstr("another policy"));
+}
+
 TEST(Manifest, IsFoundInMetadata) {
   OpRegistry registry;
   Model model(registry);

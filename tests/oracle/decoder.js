@@ -1,7 +1,8 @@
 // Decoder: drives a model in ONNX Runtime step by step, as its manifest says and by nothing else.
 //
 // Caches that grow are handed from step to step. A cache whose past and present are one buffer is
-// one array of the caller's, given as the input and as the place of the output.
+// one array of the caller's, given as the input and as the place of the output. One in blocks is fed
+// as the manifest lists them, and what the model computes is put behind the tokens of the last.
 'use strict';
 const ort = require('onnxruntime-node');
 const {arrayOf} = require('./tensor_file');
@@ -11,10 +12,25 @@ const poison = {float32: 333, float16: 0x5d35, int8: 77, uint8: 77};
 
 const sizeOf = (dims) => dims.reduce((product, extent) => product * extent, 1);
 
+/** Rows [first, first + count) of `added` behind those of `rows`, along `axis`. */
+function appended(rows, added, axis, first, count) {
+  const dims = rows.dims.slice();
+  dims[axis] += count;
+  const inner = sizeOf(dims.slice(axis + 1));
+  const data = new arrayOf[rows.type](sizeOf(dims));
+  for (let outer = 0; outer < sizeOf(dims.slice(0, axis)); ++outer) {
+    const part = (tensor, from, end) =>
+      tensor.data.subarray((outer * tensor.dims[axis] + from) * inner, (outer * tensor.dims[axis] + end) * inner);
+    data.set(part(rows, 0, rows.dims[axis]), outer * dims[axis] * inner);
+    data.set(part(added, first, first + count), (outer * dims[axis] + rows.dims[axis]) * inner);
+  }
+  return new ort.Tensor(rows.type, data, dims);
+}
+
 class Decoder {
   /** `room` is how many tokens buffers of open capacity get. */
   static async open(model, manifest, {batch, room, options = {}}) {
-    if (!['growing', 'shared-buffer'].includes(manifest.contract))
+    if (!['growing', 'shared-buffer', 'blocks'].includes(manifest.contract))
       throw new Error(`the contract '${manifest.contract}' is not one that is driven here`);
     const session = await ort.InferenceSession.create(model, {logSeverityLevel: 2, ...options});
     return new Decoder(session, manifest, batch, room);
@@ -29,6 +45,12 @@ class Decoder {
       const dims = this.extents(cache.shape);
       const rows = cache.shape[cache.sequence_axis];
       const isOpen = typeof rows === 'string';
+      if (cache.blocks) {
+        dims[cache.sequence_axis] = 0;
+        for (const block of cache.blocks)
+          this.tensors.set(block, new ort.Tensor(cache.dtype, new arrayOf[cache.dtype](0), dims));
+        continue;
+      }
       if (cache.one_buffer) dims[cache.sequence_axis] = this.capacity;
       else if (isOpen) dims[cache.sequence_axis] = cache.policy === 'static' ? room : 0;
       else if (cache.policy === 'fixed') dims[cache.sequence_axis] = 0;
@@ -50,7 +72,7 @@ class Decoder {
 
   /** Inputs that the caller gives. */
   get callerInputs() {
-    const own = new Set([...this.caches.map((cache) => cache.past),
+    const own = new Set([...this.caches.flatMap((cache) => cache.blocks ?? [cache.past]),
                          ...this.manifest.lengths.map((length) => length.input)]);
     return this.session.inputNames.filter((name) => !own.has(name));
   }
@@ -71,9 +93,21 @@ class Decoder {
     return new ort.Tensor(length.dtype, data, dims);
   }
 
+  /** Puts the rows of `tokens` new tokens into the blocks of a cache. */
+  append(cache, rows, tokens) {
+    const {block_size: size} = this.manifest;
+    for (let done = 0; done < tokens;) {
+      const at = this.length + done;
+      const name = cache.blocks[Math.floor(at / size)];
+      const count = Math.min(size - at % size, tokens - done);
+      this.tensors.set(name, appended(this.tensors.get(name), rows, cache.sequence_axis, done, count));
+      done += count;
+    }
+  }
+
   /** Runs `tokens` new tokens a row; `inputs` by name are {type, dims, data}. */
   async step(inputs, tokens) {
-    if (this.length + tokens > this.capacity && this.caches.some((cache) => cache.one_buffer))
+    if (this.length + tokens > this.capacity && this.caches.some((cache) => cache.one_buffer || cache.blocks))
       throw new Error(`${this.length + tokens} tokens do not fit into ${this.capacity} rows`);
     const feeds = {};
     for (const name of this.callerInputs) {
@@ -85,21 +119,26 @@ class Decoder {
       feeds[length.input] = this.lengthTensor(length, tokens);
     const fetches = Object.fromEntries(this.session.outputNames.map((name) => [name, null]));
     for (const cache of this.caches) {
-      feeds[cache.past] = this.tensors.get(cache.past);
+      for (const name of cache.blocks ?? [cache.past]) feeds[name] = this.tensors.get(name);
       if (cache.one_buffer) fetches[cache.present] = feeds[cache.past];
     }
     const results = await this.session.run(feeds, fetches);
     for (const cache of this.caches) {
-      if (!cache.one_buffer) this.tensors.set(cache.past, results[cache.present]);
+      if (cache.blocks) this.append(cache, results[cache.present], tokens);
+      else if (!cache.one_buffer) this.tensors.set(cache.past, results[cache.present]);
       delete results[cache.present];
     }
     this.length += tokens;
     return results;
   }
 
-  /** {type, dims, data} of a cache's whole memory: of one buffer, the array that was given. */
+  /** {type, dims, data} of a cache's whole memory: of one buffer, the array that was given; of
+   *  blocks, their rows one after the other. */
   cache(past) {
-    return this.tensors.get(past);
+    const {blocks, sequence_axis: axis} = this.caches.find((cache) => cache.past === past);
+    if (!blocks) return this.tensors.get(past);
+    return blocks.map((name) => this.tensors.get(name))
+      .reduce((rows, block) => appended(rows, block, axis, 0, block.dims[axis]));
   }
 }
 

@@ -51,9 +51,17 @@ function casesOf(folder) {
   return fs.existsSync(cases) ? fs.readdirSync(cases).sort().map((name) => path.join(cases, name)) : [];
 }
 
-function rewrite(kvopt, model, target, output) {
-  const run = spawnSync(kvopt, ['rewrite', model, '-o', output, '--to', target, '--verify', 'off',
-                                '--format', 'json'], {encoding: 'utf8'});
+/** How many tokens the longest case has. */
+const tokensOf = (cases) => Math.max(...cases.map((folder) => fs.readdirSync(folder)
+  .reduce((sum, name) => sum + Number(/^step\d+_q(\d+)$/.exec(name)?.[1] ?? 0), 0)));
+
+/** What stands after --to: blocks need a capacity, and small ones to need several. */
+const targetOptions = (target, cases) => target.startsWith('blocks')
+  ? [`${target}:5`, '--capacity', String(tokensOf(cases) + 3)] : [target];
+
+function rewrite(kvopt, model, target, cases, output) {
+  const run = spawnSync(kvopt, ['rewrite', model, '-o', output, '--verify', 'off', '--format', 'json',
+                                '--to', ...targetOptions(target, cases)], {encoding: 'utf8'});
   const report = jsonOf(run.stdout);
   if (run.status === 1 && report && report.output === null)
     return {verdict: 'refused', reason: report.refused?.[0]?.code ?? 'nothing-to-rewrite'};
@@ -120,7 +128,7 @@ function main() {
     if (!name.includes(options.models) || cases.length === 0 || !isComparable(facts)) continue;
     const cells = targets.map((target) => {
       const output = path.join(work, `${name}.${target.replace(/\W/g, '_')}.onnx`);
-      return rewrite(kvopt, path.join(source, 'model.onnx'), target, output) ??
+      return rewrite(kvopt, path.join(source, 'model.onnx'), target, cases, output) ??
         replayInKvopt(kvopt, output, cases) ?? replay(output, toleranceOf(facts), cases);
     });
     rows.push({model: name, cells});

@@ -27,6 +27,15 @@ struct MaskStrides {
   int64_t column = 0;
 };
 
+/// Neighbouring positions whose keys and values lie in one piece of memory.
+struct KeyValueSegment {
+  int64_t begin = 0;         ///< the first position
+  const void* key = nullptr; ///< [B,G,·,D], or [B,G,D,·] when the keys are transposed
+  const void* value = nullptr;
+  RowStrides keyStrides;
+  RowStrides valueStrides;
+};
+
 /// One call of attention, with B batch rows, H query heads, G key/value heads, S query rows:
 ///
 ///   s[j] = scale * sum_d Q[b,h,i,d] * K[b,g,j,d]           g = h / (H/G),  0 <= j < T(b)
@@ -66,6 +75,11 @@ struct AttentionView {
   RowStrides valueStrides;
   RowStrides outputStrides;
   bool keyTransposed = false;
+  /// Where not empty, keys and values lie in segments instead, in order: the first begins at 0,
+  /// each ends where the next begins, and the last at T, which is the same for all batch rows.
+  /// `key`, `value` and their strides then mean nothing. The result has the same bits, however the
+  /// positions are divided. Not for quantized caches.
+  std::span<const KeyValueSegment> segments;
   /// Quantized caches, where not null: K and V are int8, and row j stands for keyScales[b,g,j] or
   /// valueScales[b,g,j] times its elements. Both or neither; scales at and beyond T are never read.
   const float* keyScales = nullptr;   ///< [B,G,T]

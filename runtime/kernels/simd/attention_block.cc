@@ -38,6 +38,10 @@ bool isEmpty(const AttentionView& view) {
   return view.batches == 0 || view.queryHeads == 0 || view.queryRows == 0 || view.valueWidth == 0;
 }
 
+int64_t cacheElementBytes(const AttentionView& view) {
+  return view.isQuantized() ? 1 : view.cacheStorage == FloatStorage::f32 ? 4 : 2;
+}
+
 float readFloat(const void* base, int64_t index, FloatStorage storage) {
   if (storage == FloatStorage::f32)
     return static_cast<const float*>(base)[index];
@@ -55,6 +59,18 @@ KeyRange visibleKeys(const AttentionView& view, int64_t total, int64_t row) {
   if (view.window > 0 && position >= view.window)
     range.begin = std::min(position - view.window + 1, range.end);
   return range;
+}
+
+size_t segmentOf(const AttentionView& view, int64_t key) {
+  const auto after = std::upper_bound(
+      view.segments.begin(), view.segments.end(), key,
+      [](int64_t at, const KeyValueSegment& segment) { return at < segment.begin; });
+  assert(after != view.segments.begin());
+  return static_cast<size_t>(after - view.segments.begin()) - 1;
+}
+
+int64_t segmentEnd(const AttentionView& view, size_t index, int64_t total) {
+  return index + 1 < view.segments.size() ? view.segments[index + 1].begin : total;
 }
 
 void readMask(const AttentionView& view, int64_t batch, int64_t head, int64_t row, KeyRange keys,
@@ -100,8 +116,10 @@ size_t attentionBlockBytes(const AttentionView& view) {
   const int64_t perQuery = roundUp(view.keyWidth, kAttentionMaxLanes) +
                            roundUp(view.valueWidth, kAttentionMaxLanes) + kAttentionTileKeys + 3;
   const int64_t perTile = view.isQuantized() ? 3 : 1;
-  const int64_t floats = rowsPerBlock(view) * groupSize(view) * perQuery +
-                         perTile * kAttentionTileKeys + kAttentionMaxLanes;
+  int64_t floats = rowsPerBlock(view) * groupSize(view) * perQuery + perTile * kAttentionTileKeys +
+                   kAttentionMaxLanes;
+  if (!view.segments.empty())
+    floats += kAttentionTileKeys * (view.keyWidth + view.valueWidth);
   return static_cast<size_t>(floats) * sizeof(float) + kScratchAlignment;
 }
 
@@ -140,6 +158,9 @@ AttentionBlock::AttentionBlock(const AttentionView& attention, int64_t unit,
   maximum = take(queries);
   sum = take(queries);
   correction = take(queries);
+  gathered = view.segments.empty() ? nullptr
+                                   : reinterpret_cast<std::byte*>(take(
+                                         kAttentionTileKeys * (view.keyWidth + view.valueWidth)));
 }
 
 KeyRange AttentionBlock::visibleKeys(int64_t row) const {
@@ -148,6 +169,67 @@ KeyRange AttentionBlock::visibleKeys(int64_t row) const {
 
 KeyRange AttentionBlock::visibleKeys() const {
   return {visibleKeys(firstRow).begin, visibleKeys(firstRow + rows - 1).end};
+}
+
+KeyValueRows AttentionBlock::allRows() const {
+  return rowsAt({0, view.key, view.value, view.keyStrides, view.valueStrides});
+}
+
+KeyValueRows AttentionBlock::rowsAt(const KeyValueSegment& segment) const {
+  const int64_t width = cacheElementBytes(view);
+  const auto base = [&](const void* data, const RowStrides& strides, int64_t step) {
+    return static_cast<const std::byte*>(data) +
+           width * (batch * strides.batch + kvHead * strides.head - segment.begin * step);
+  };
+  return {base(segment.key, segment.keyStrides, view.keyTransposed ? 1 : segment.keyStrides.row),
+          base(segment.value, segment.valueStrides, segment.valueStrides.row),
+          width * segment.keyStrides.row, width * segment.valueStrides.row, segment.begin};
+}
+
+KeyValueRows AttentionBlock::gather(KeyRange keys) const {
+  const int64_t width = cacheElementBytes(view);
+  const int64_t tile = keys.begin - keys.begin % kAttentionTileKeys;
+  const int64_t keyBytes = width * view.keyWidth, valueBytes = width * view.valueWidth;
+  std::byte* const keysTo = gathered;
+  std::byte* const valuesTo = gathered + kAttentionTileKeys * keyBytes;
+  const auto copy = [](std::byte* to, const std::byte* from, int64_t bytes) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  };
+  for (size_t index = segmentOf(view, keys.begin); keys.begin < keys.end; ++index) {
+    const KeyValueRows from = rowsAt(view.segments[index]);
+    const int64_t end = std::min(segmentEnd(view, index, total), keys.end);
+    for (int64_t key = keys.begin; key < end; ++key) {
+      copy(valuesTo + (key - tile) * valueBytes, from.value + key * from.valueStride, valueBytes);
+      if (!view.keyTransposed)
+        copy(keysTo + (key - tile) * keyBytes, from.key + key * from.keyStride, keyBytes);
+    }
+    if (view.keyTransposed)
+      for (int64_t column = 0; column < view.keyWidth; ++column)
+        copy(keysTo + width * (column * kAttentionTileKeys + keys.begin - tile),
+             from.key + column * from.keyStride + width * keys.begin, width * (end - keys.begin));
+    keys.begin = std::max(end, keys.begin);
+  }
+  const int64_t step = view.keyTransposed ? width : keyBytes;
+  return {keysTo - tile * step, valuesTo - tile * valueBytes,
+          view.keyTransposed ? width * kAttentionTileKeys : keyBytes, valueBytes, tile};
+}
+
+std::pair<KeyValueRows, int64_t> AttentionBlock::nextRows(KeyRange range) const {
+  const size_t index = segmentOf(view, range.begin);
+  const KeyValueSegment& segment = view.segments[index];
+  const int64_t tile = range.begin - range.begin % kAttentionTileKeys;
+  const int64_t tileEnd = std::min(tile + kAttentionTileKeys, range.end);
+  const int64_t end = std::min(segmentEnd(view, index, total), range.end);
+  // A kernel may look at all keys of a tile before those that it is asked for.
+  if (segment.begin > tile || end < tileEnd)
+    return {gather({range.begin, tileEnd}), tileEnd};
+  return {rowsAt(segment), end == range.end ? end : end - end % kAttentionTileKeys};
+}
+
+std::pair<KeyValueRows, KeyRange> AttentionBlock::segmentRows(KeyRange range) const {
+  const size_t index = segmentOf(view, range.begin);
+  return {rowsAt(view.segments[index]),
+          {range.begin, std::min(segmentEnd(view, index, total), range.end)}};
 }
 
 void AttentionBlock::fillScales(int64_t tile) const {

@@ -4,6 +4,8 @@
 
 #include "runtime/kernels/simd/attention.h"
 
+#include <utility>
+
 namespace kvopt {
 
 /// Keys are taken in tiles that start at multiples of this, so that the order of every sum is a
@@ -30,6 +32,11 @@ struct KeyRange {
 /// `total` keys.
 KeyRange visibleKeys(const AttentionView& view, int64_t total, int64_t row);
 
+/// The index of the segment that position `key` lies in; there must be segments.
+size_t segmentOf(const AttentionView& view, int64_t key);
+/// The end of the segment at `index` of a batch row with `total` keys.
+int64_t segmentEnd(const AttentionView& view, size_t index, int64_t total);
+
 /// The mask's terms for `keys`: -inf for keys that it hides from query row `row` of `head`.
 void readMask(const AttentionView& view, int64_t batch, int64_t head, int64_t row, KeyRange keys,
               float* out);
@@ -37,6 +44,17 @@ void readMask(const AttentionView& view, int64_t batch, int64_t head, int64_t ro
 /// The scales of the rows `keys` of one head of a quantized cache.
 void readScales(const float* scales, const RowStrides& strides, int64_t batch, int64_t kvHead,
                 KeyRange keys, float* out);
+
+/// Where keys and values of one head lie: as if position 0 was at `key` and `value`. Distances are
+/// in bytes.
+struct KeyValueRows {
+  const std::byte* key;
+  const std::byte* value;
+  int64_t keyStride; ///< from row to row or, transposed, from column to column
+  int64_t valueStride;
+  /// Positions from here on may be read.
+  int64_t begin;
+};
 
 /// A block of query rows of one batch row and key/value head. The rows times the heads of the
 /// group are its `queries`, numbered row by row: query = (row - firstRow) * group + head in group.
@@ -51,6 +69,15 @@ struct AttentionBlock {
   /// Writes the kAttentionTileKeys terms to add to the scores of keys from `tile` on into `bias`:
   /// -inf for keys that the row does not see. Returns false, and writes nothing, if all are zero.
   bool fillBias(int64_t row, int64_t head, int64_t tile) const;
+
+  /// Where the keys of `range` lie, from its first on, and the end of those that lie there: whole
+  /// tiles in one segment or, of a tile that segments share, all of its keys in `range`, gathered.
+  /// What was gathered before is gone. Requires segments.
+  std::pair<KeyValueRows, int64_t> nextRows(KeyRange range) const;
+  /// Where the keys of `range` lie in the segment of its first, and which do. Not gathered.
+  std::pair<KeyValueRows, KeyRange> segmentRows(KeyRange range) const;
+  /// The same of keys and values in one piece.
+  KeyValueRows allRows() const;
 
   /// Writes the scales of the block's visible keys in the tile, and of their values, into
   /// `keyScales` and `valueScales`; 0 for other keys. The caches must be quantized.
@@ -79,6 +106,13 @@ struct AttentionBlock {
   float* bias;       ///< [kAttentionTileKeys]
   float* keyScales;  ///< [kAttentionTileKeys] of quantized caches; null for others
   float* valueScales;
+  /// [kAttentionTileKeys] rows of keys, or that many columns, and as many of values, where there
+  /// are segments; null where not.
+  std::byte* gathered;
+
+private:
+  KeyValueRows rowsAt(const KeyValueSegment& segment) const;
+  KeyValueRows gather(KeyRange keys) const;
 };
 
 } // namespace kvopt

@@ -56,15 +56,26 @@ struct Row {
     return double{scales[batch * strides.batch + kvHead() * strides.head + key * strides.row]};
   }
 
+  /// What the position lies in: everything, or a segment.
+  KeyValueSegment place(int64_t key) const {
+    KeyValueSegment found{0, view.key, view.value, view.keyStrides, view.valueStrides};
+    for (const KeyValueSegment& segment : view.segments)
+      if (segment.begin <= key)
+        found = segment;
+    return found;
+  }
+
   double dot(int64_t key) const {
     const int64_t query = batch * view.queryStrides.batch + head * view.queryStrides.head +
                           row * view.queryStrides.row;
-    const int64_t base = batch * view.keyStrides.batch + kvHead() * view.keyStrides.head;
+    const KeyValueSegment segment = place(key);
+    const RowStrides& strides = segment.keyStrides;
+    const int64_t base = batch * strides.batch + kvHead() * strides.head;
+    const int64_t index = key - segment.begin;
     double sum = 0;
     for (int64_t d = 0; d < view.keyWidth; ++d) {
-      const int64_t at =
-          view.keyTransposed ? d * view.keyStrides.row + key : key * view.keyStrides.row + d;
-      sum += element(view.query, query + d, view.queryStorage) * cached(view.key, base + at);
+      const int64_t at = view.keyTransposed ? d * strides.row + index : index * strides.row + d;
+      sum += element(view.query, query + d, view.queryStorage) * cached(segment.key, base + at);
     }
     return sum * scaleOf(view.keyScales, view.keyScaleStrides, key);
   }
@@ -93,9 +104,11 @@ struct Row {
   }
 
   double value(int64_t key, int64_t d) const {
-    const int64_t at = batch * view.valueStrides.batch + kvHead() * view.valueStrides.head +
-                       key * view.valueStrides.row + d;
-    return cached(view.value, at) * scaleOf(view.valueScales, view.valueScaleStrides, key);
+    const KeyValueSegment segment = place(key);
+    const RowStrides& strides = segment.valueStrides;
+    const int64_t at =
+        batch * strides.batch + kvHead() * strides.head + (key - segment.begin) * strides.row + d;
+    return cached(segment.value, at) * scaleOf(view.valueScales, view.valueScaleStrides, key);
   }
 };
 

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <utility>
 
 namespace kvopt {
 
@@ -43,6 +44,13 @@ public:
     }
     startRows();
     proceed();
+  }
+
+  /// What comes behind the range, somewhere else: asked for once the range has been.
+  void follow(const CachePlane& keyRows, const CachePlane& valueRows, KeyRange keyRange) {
+    followingPlanes[0] = keyRows;
+    followingPlanes[1] = valueRows;
+    following = keyRange;
   }
 
   /// Lets through what the work with the scores, or with the values, of `count` keys is to bring.
@@ -109,6 +117,12 @@ private:
   }
   /// To the first of the tile's rows of the plane; contiguous ones count as one.
   void startRows() {
+    if (tile >= range.end && following.begin < following.end) {
+      planes[0] = followingPlanes[0];
+      planes[1] = followingPlanes[1];
+      range = std::exchange(following, {});
+      tile = range.begin;
+    }
     row = planes[plane].base + tile * planes[plane].stride;
     rows = tile < range.end ? tileEnd() - tile : 0;
     startRow();
@@ -161,6 +175,8 @@ private:
 
   CachePlane planes[2];
   KeyRange range;
+  CachePlane followingPlanes[2] = {};
+  KeyRange following;
   int planeCount = 2, plane = 0;
   int64_t tile;
   int64_t keyGrant = planes[0].width, valueGrant = planes[1].width; ///< bytes for a key

@@ -49,6 +49,30 @@ TEST_F(KvoptAttentionTest, Sdpa) {
   }
 }
 
+TEST_F(KvoptAttentionTest, Blocks) {
+  Value& query = input({"B", "8", "S", "16"});
+  Value& key = input({"B", "2", "S", "16"});
+  Value& value = input({"B", "2", "S", "32"});
+  auto typeOf = [&](std::vector<Value*> blocks) {
+    std::vector<Value*> operands{&query, &key, &value, nullptr, nullptr};
+    operands.insert(operands.end(), blocks.begin(), blocks.end());
+    Node& fused = node("ai.kvopt::BlockKvSdpa", operands);
+    fused.setAttribute("scale", Attribute::ofFloat(0.25f));
+    fused.setAttribute("key_axis", Attribute::ofInt(3));
+    return inferred(fused.result());
+  };
+  Value& keys = input({"B", "2", "16", "R"});
+  Value& moreKeys = input({"B", "2", "16", "3"});
+  Value& values = input({"B", "2", "R", "32"});
+  Value& moreValues = input({"B", "2", "3", "32"});
+  const std::string type = "float[B, 8, S, 32]";
+  EXPECT_EQ(typeOf({&keys, &moreKeys, &values, &moreValues}), type);
+  EXPECT_NE(typeOf({&keys, &values, &moreKeys, &moreValues}), type);
+  EXPECT_NE(typeOf({&keys, &moreKeys, &values}), type);
+  EXPECT_NE(typeOf({&moreKeys, &input({"B", "2", "4", "32"})}), type);
+  EXPECT_NE(typeOf({&keys, &input({"B", "2", "R", "16"})}), type);
+}
+
 TEST_F(KvoptAttentionTest, InPlaceWithTransposedKeys) {
   Value& query = input({"B", "8", "S", "16"});
   Value& key = input({"B", "2", "S", "16"});

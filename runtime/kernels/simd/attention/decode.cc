@@ -37,8 +37,10 @@ constexpr int64_t kTurnBytes = 16384;
 /// Rows of K or V of one head.
 template <class Cache> struct Rows {
   using Element = typename Cache::Element;
-  Rows(const void* cache, const RowStrides& strides, const AttentionBlock& block, int64_t columns)
-      : base(headBase<Element>(cache, strides, block.batch, block.kvHead)), stride(strides.row),
+  /// Row 0 and the distance of rows, in bytes.
+  Rows(const std::byte* first, int64_t distance, int64_t columns)
+      : base(reinterpret_cast<const Element*>(first)),
+        stride(distance / static_cast<int64_t>(sizeof(Element))),
         width(static_cast<size_t>(columns)) {}
   const Element* row(int64_t key) const { return base + key * stride; }
   CachePlane plane() const {
@@ -334,11 +336,18 @@ void accumulateTile(const AttentionBlock& block, const Rows<Cache>& values, int6
   });
 }
 
-template <class Cache> void attendKeys(const AttentionBlock& block, KeyRange range) {
-  const AttentionView& view = block.view;
-  const Rows<Cache> keys(view.key, view.keyStrides, block, view.keyWidth);
-  const Rows<Cache> values(view.value, view.valueStrides, block, view.valueWidth);
+/// `rest` are the keys that come after `range`.
+template <class Cache>
+void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange range,
+                KeyRange rest) {
+  const Rows<Cache> keys(rows.key, rows.keyStride, block.view.keyWidth);
+  const Rows<Cache> values(rows.value, rows.valueStride, block.view.valueWidth);
   ReadAhead ahead(keys.plane(), values.plane(), range, kAheadBytes);
+  if (rest.begin < rest.end) {
+    const auto [next, part] = block.segmentRows(rest);
+    ahead.follow(Rows<Cache>(next.key, next.keyStride, block.view.keyWidth).plane(),
+                 Rows<Cache>(next.value, next.valueStride, block.view.valueWidth).plane(), part);
+  }
   ReadAhead::Cursor(ahead).ask(kAheadBytes / ReadAhead::line);
   int64_t tile = range.begin - range.begin % kAttentionTileKeys;
   for (; tile < range.end; tile += kAttentionTileKeys) {
@@ -346,6 +355,16 @@ template <class Cache> void attendKeys(const AttentionBlock& block, KeyRange ran
     scoreTile(block, keys, tile, part, ahead);
     softmaxTile(block, tile);
     accumulateTile(block, values, tile, part, ahead);
+  }
+}
+
+template <class Cache> void attendKeys(const AttentionBlock& block, KeyRange range) {
+  if (block.view.segments.empty())
+    return attendRows<Cache>(block, block.allRows(), range, {});
+  while (range.begin < range.end) {
+    const auto [rows, end] = block.nextRows(range);
+    attendRows<Cache>(block, rows, {range.begin, end}, {end, range.end});
+    range.begin = end;
   }
 }
 

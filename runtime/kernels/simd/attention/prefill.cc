@@ -88,13 +88,33 @@ void multiplyRow(float* HWY_RESTRICT row, size_t count, float factor,
     row[i] *= factors ? factors[i] : factor;
 }
 
+/// Calls body(base, stride, part) for the parts of `keys` in one piece of memory: as if the row of
+/// position 0 was at `base`.
+template <class Element, class Body>
+HWY_INLINE void forEachPart(const PrefillBlock& block, KeyRange keys, bool ofValues, Body body) {
+  const AttentionView& view = block.view;
+  const auto visit = [&](const KeyValueSegment& segment, KeyRange part) HWY_ATTR {
+    const RowStrides& strides = ofValues ? segment.valueStrides : segment.keyStrides;
+    const int64_t step = view.keyTransposed && !ofValues ? 1 : strides.row;
+    body(static_cast<const Element*>(ofValues ? segment.value : segment.key) +
+             (block.batch * strides.batch + block.kvHead * strides.head - segment.begin * step),
+         strides.row, part);
+  };
+  if (view.segments.empty())
+    return visit({0, view.key, view.value, view.keyStrides, view.valueStrides}, keys);
+  for (size_t index = segmentOf(view, keys.begin); keys.begin < keys.end; ++index) {
+    const int64_t end = std::min(segmentEnd(view, index, block.total), keys.end);
+    if (end > keys.begin)
+      visit(view.segments[index], {keys.begin, end});
+    keys.begin = std::max(keys.begin, end);
+  }
+}
+
 /// K of `keys`, which lie in the tile that starts at `tile`. Keys before and behind them that share
 /// a block of kPanelRows with them are zero.
 template <class Cache> void packKeys(const PrefillBlock& block, int64_t tile, KeyRange keys) {
   const AttentionView& view = block.view;
-  const RowStrides& strides = view.keyStrides;
-  const auto* base = static_cast<const typename Cache::Element*>(view.key) +
-                     block.batch * strides.batch + block.kvHead * strides.head;
+  using Element = typename Cache::Element;
   const size_t width = unsignedOf(view.keyWidth);
   const size_t begin = unsignedOf(keys.begin - tile), end = unsignedOf(keys.end - tile);
   const size_t first = begin - begin % kPanelRows, last = roundUp(end, kPanelRows);
@@ -107,8 +127,11 @@ template <class Cache> void packKeys(const PrefillBlock& block, int64_t tile, Ke
     float* row = block.rows;
     std::fill(row + first, row + last, 0.0f);
     for (size_t d = 0; d < width; ++d) {
-      widenRow<Cache>(base + static_cast<int64_t>(d) * strides.row + keys.begin, end - begin,
-                      row + begin);
+      forEachPart<Element>(
+          block, keys, false, [&](const Element* base, int64_t stride, KeyRange part) HWY_ATTR {
+            widenRow<Cache>(base + static_cast<int64_t>(d) * stride + part.begin,
+                            unsignedOf(part.end - part.begin), row + (part.begin - tile));
+          });
       if constexpr (isQuantized<Cache>)
         multiplyRow(row + begin, end - begin, 1.0f, scales);
       deal(row + first, last - first,
@@ -119,19 +142,20 @@ template <class Cache> void packKeys(const PrefillBlock& block, int64_t tile, Ke
   const size_t stride = unsignedOf(block.keyStride);
   std::fill(block.keys + first * stride, block.keys + begin * stride, 0.0f);
   std::fill(block.keys + end * stride, block.keys + last * stride, 0.0f);
-  for (size_t key = begin; key < end; ++key) {
-    widenRow<Cache>(base + (tile + static_cast<int64_t>(key)) * strides.row, width,
-                    block.keys + key * stride);
-    if constexpr (isQuantized<Cache>)
-      multiplyRow(block.keys + key * stride, width, scales[key - begin]);
-  }
+  forEachPart<Element>(block, keys, false,
+                       [&](const Element* base, int64_t rowStride, KeyRange part) HWY_ATTR {
+                         for (int64_t key = part.begin; key < part.end; ++key) {
+                           float* to = block.keys + unsignedOf(key - tile) * stride;
+                           widenRow<Cache>(base + key * rowStride, width, to);
+                           if constexpr (isQuantized<Cache>)
+                             multiplyRow(to, width, scales[key - keys.begin]);
+                         }
+                       });
 }
 
 template <class Cache> void packValues(const PrefillBlock& block, int64_t tile, KeyRange keys) {
   const AttentionView& view = block.view;
-  const RowStrides& strides = view.valueStrides;
-  const auto* base = static_cast<const typename Cache::Element*>(view.value) +
-                     block.batch * strides.batch + block.kvHead * strides.head;
+  using Element = typename Cache::Element;
   const size_t width = unsignedOf(view.valueWidth), columns = roundUp(width, kPanelRows);
   const size_t blockStride = unsignedOf(block.valueBlockStride(kPanelRows));
   const size_t begin = unsignedOf(keys.begin - tile), end = unsignedOf(keys.end - tile);
@@ -144,18 +168,21 @@ template <class Cache> void packValues(const PrefillBlock& block, int64_t tile, 
   for (size_t key = first; key < last; ++key)
     if (key < begin || key >= end)
       deal(row, columns, block.values + key * kPanelRows, blockStride);
-  for (size_t key = begin; key < end; ++key) {
-    const auto* source = base + (tile + static_cast<int64_t>(key)) * strides.row;
-    const float* wide = row;
-    if constexpr (std::is_same_v<Cache, F32Storage>)
-      if (columns == width)
-        wide = source;
-    if (wide == row)
-      widenRow<Cache>(source, width, row);
-    if constexpr (isQuantized<Cache>)
-      multiplyRow(row, width, scales[key - begin]);
-    deal(wide, columns, block.values + key * kPanelRows, blockStride);
-  }
+  forEachPart<Element>(
+      block, keys, true, [&](const Element* base, int64_t rowStride, KeyRange part) HWY_ATTR {
+        for (int64_t key = part.begin; key < part.end; ++key) {
+          const auto* source = base + key * rowStride;
+          const float* wide = row;
+          if constexpr (std::is_same_v<Cache, F32Storage>)
+            if (columns == width)
+              wide = source;
+          if (wide == row)
+            widenRow<Cache>(source, width, row);
+          if constexpr (isQuantized<Cache>)
+            multiplyRow(row, width, scales[key - keys.begin]);
+          deal(wide, columns, block.values + unsignedOf(key - tile) * kPanelRows, blockStride);
+        }
+      });
 }
 
 // Arithmetic.

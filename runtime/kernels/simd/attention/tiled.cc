@@ -21,21 +21,23 @@ namespace kvopt::HWY_NAMESPACE {
 namespace {
 
 /// Q K^T of the block and `keys`, which lie in the tile that starts at `tile`.
-template <class Cache> void scoreTile(const AttentionBlock& block, int64_t tile, KeyRange keys) {
+template <class Cache>
+void scoreTile(const AttentionBlock& block, const KeyValueRows& cache, int64_t tile,
+               KeyRange keys) {
   const AttentionView& view = block.view;
-  const auto* base =
-      headBase<typename Cache::Element>(view.key, view.keyStrides, block.batch, block.kvHead);
+  const auto* base = reinterpret_cast<const typename Cache::Element*>(cache.key);
+  const int64_t rowStride = cache.keyStride / static_cast<int64_t>(sizeof(*base));
   const size_t width = static_cast<size_t>(view.keyWidth);
-  const size_t stride = static_cast<size_t>(view.keyStrides.row);
+  const size_t stride = static_cast<size_t>(rowStride);
   const size_t packedWidth = static_cast<size_t>(block.packedKeyWidth);
   const size_t queries = static_cast<size_t>(block.queries);
   float* scores = block.scores + (keys.begin - tile);
   if (view.keyTransposed) {
-    const size_t begin = static_cast<size_t>(keys.begin);
+    const size_t readable = static_cast<size_t>(keys.begin - cache.begin);
     const size_t count = static_cast<size_t>(keys.end - keys.begin);
     // A last partial vector reaches past its row's tile only into columns before keys.begin.
-    multiply<Cache>({block.query, packedWidth, queries, width, base + begin, stride, count, begin,
-                     nullptr, scores, kAttentionTileKeys});
+    multiply<Cache>({block.query, packedWidth, queries, width, base + keys.begin, stride, count,
+                     readable, nullptr, scores, kAttentionTileKeys});
     const size_t lanes = hn::Lanes(F32Tag());
     if (const size_t tail = count % lanes; tail != 0)
       for (size_t query = 0; query < queries; ++query) {
@@ -45,7 +47,7 @@ template <class Cache> void scoreTile(const AttentionBlock& block, int64_t tile,
     return;
   }
   for (int64_t key = keys.begin; key < keys.end; key += 4) {
-    const auto* row = base + key * view.keyStrides.row;
+    const auto* row = base + key * rowStride;
     const size_t count = static_cast<size_t>(HWY_MIN(keys.end - key, 4));
     float* out = scores + (key - keys.begin);
     size_t query = 0;
@@ -59,29 +61,39 @@ template <class Cache> void scoreTile(const AttentionBlock& block, int64_t tile,
 }
 
 template <class Cache>
-void accumulateTile(const AttentionBlock& block, int64_t tile, KeyRange keys) {
-  const AttentionView& view = block.view;
-  const auto* base =
-      headBase<typename Cache::Element>(view.value, view.valueStrides, block.batch, block.kvHead);
-  multiply<Cache>(
-      {block.scores + (keys.begin - tile), kAttentionTileKeys, static_cast<size_t>(block.queries),
-       static_cast<size_t>(keys.end - keys.begin), base + keys.begin * view.valueStrides.row,
-       static_cast<size_t>(view.valueStrides.row), static_cast<size_t>(view.valueWidth), 0,
-       block.correction, block.accumulator, static_cast<size_t>(block.packedValueWidth)});
+void accumulateTile(const AttentionBlock& block, const KeyValueRows& cache, int64_t tile,
+                    KeyRange keys) {
+  const auto* base = reinterpret_cast<const typename Cache::Element*>(cache.value);
+  const int64_t stride = cache.valueStride / static_cast<int64_t>(sizeof(*base));
+  multiply<Cache>({block.scores + (keys.begin - tile), kAttentionTileKeys,
+                   static_cast<size_t>(block.queries), static_cast<size_t>(keys.end - keys.begin),
+                   base + keys.begin * stride, static_cast<size_t>(stride),
+                   static_cast<size_t>(block.view.valueWidth), 0, block.correction,
+                   block.accumulator, static_cast<size_t>(block.packedValueWidth)});
+}
+
+template <class Cache>
+void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange range) {
+  int64_t tile = range.begin - range.begin % kAttentionTileKeys;
+  for (; tile < range.end; tile += kAttentionTileKeys) {
+    const KeyRange keys{HWY_MAX(tile, range.begin), HWY_MIN(tile + kAttentionTileKeys, range.end)};
+    scoreTile<Cache>(block, rows, tile, keys);
+    softmaxTile(block, tile);
+    accumulateTile<Cache>(block, rows, tile, keys);
+  }
 }
 
 template <class Cache> void attendBlock(const AttentionBlock& block) {
   packQueries(block);
   startRows(block);
-  const KeyRange visible = block.visibleKeys();
-  int64_t tile = visible.begin - visible.begin % kAttentionTileKeys;
-  for (; tile < visible.end; tile += kAttentionTileKeys) {
-    const KeyRange keys{HWY_MAX(tile, visible.begin),
-                        HWY_MIN(tile + kAttentionTileKeys, visible.end)};
-    scoreTile<Cache>(block, tile, keys);
-    softmaxTile(block, tile);
-    accumulateTile<Cache>(block, tile, keys);
+  KeyRange visible = block.visibleKeys();
+  while (!block.view.segments.empty() && visible.begin < visible.end) {
+    const auto [rows, end] = block.nextRows(visible);
+    attendRows<Cache>(block, rows, {visible.begin, end});
+    visible.begin = end;
   }
+  if (block.view.segments.empty())
+    attendRows<Cache>(block, block.allRows(), visible);
   storeOutput(block);
 }
 

@@ -1,0 +1,316 @@
+// From growing caches to blocks.
+#include "passes/lowering/block_lowering.h"
+
+#include "ir/diagnostic.h"
+#include "ir/shape_inference.h"
+#include "ir/shape_rules.h"
+#include "passes/lowering/cache_rows.h"
+#include "passes/lowering/kvopt_support.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <fmt/format.h>
+
+namespace kvopt {
+namespace {
+
+constexpr const char* ruleName = "lower-blocks";
+
+/// More inputs than this for one cache are a mistake.
+constexpr int64_t mostBlocks = 4096;
+
+/// The order of `layout`'s axes that makes rows laid out as `fresh` lie so; nullopt if none does.
+std::optional<llvm::SmallVector<int64_t, 4>> orderFor(const CacheLayout& fresh,
+                                                      const CacheLayout& layout) {
+  llvm::SmallVector<int64_t, 4> order;
+  for (const std::string& letters : layout.axes) {
+    const auto* found = llvm::find(fresh.axes, letters);
+    if (found == fresh.axes.end())
+      return std::nullopt;
+    order.push_back(found - fresh.axes.begin());
+  }
+  if (fresh.axes.size() != layout.axes.size())
+    return std::nullopt;
+  return order;
+}
+
+/// Operators that every block can go through by itself.
+bool takesPartsApart(const Node& node) {
+  return node.is("Cast") || node.is("Transpose") || node.is("Identity");
+}
+
+/// The nodes between a past and the operator that joins new rows to it, first to last; nullopt
+/// where one of them needs all rows at once.
+std::optional<llvm::SmallVector<Node*, 4>> nodesBefore(const CacheUpdate& update) {
+  llvm::SmallVector<Node*, 4> nodes;
+  for (Value* value = update.update->operand(0); value != update.past;) {
+    Node* producer = value->producer();
+    assert(producer && "the past is behind its update");
+    if (!takesPartsApart(*producer))
+      return std::nullopt;
+    nodes.push_back(producer);
+    value = producer->operand(0);
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  return nodes;
+}
+
+std::vector<NamedAttribute> attributesOf(const Node& node) {
+  std::vector<NamedAttribute> attributes;
+  for (const NamedAttribute& attribute : node.attributes())
+    attributes.push_back({attribute.name, attribute.value.clone()});
+  return attributes;
+}
+
+} // namespace
+
+std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, const Model& model) {
+  if (!site.failure && !site.grows() &&
+      (site.policy == SitePolicy::Static || site.policy == SitePolicy::Ring))
+    return MatchFailure{ReasonCode::TargetLacksFeature, site.node->name().str(),
+                        "a cache that grows by the new rows",
+                        "the policy " + sitePolicyName(site.policy).str(),
+                        "--to kvopt keeps such caches as they are"};
+  if (site.failure || !site.grows())
+    return supportsKvoptForm(site, model);
+  auto refuse = [&](ReasonCode code, std::string expected, std::string found, std::string hint) {
+    return MatchFailure{code, site.key->past->name().str(), std::move(expected), std::move(found),
+                        std::move(hint)};
+  };
+  if (model.graph().opsetVersion() < 13)
+    return refuse(ReasonCode::TargetLacksFeature, "opset 13 or newer",
+                  fmt::format("opset {}", model.graph().opsetVersion()), "");
+  if (site.node->graph().parentNode())
+    return refuse(ReasonCode::InSubgraph, "attention in the main graph",
+                  "attention in a branch of " + site.node->graph().parentNode()->describe(), "");
+  const ElementType element = site.node->operand(0)->type().elementType();
+  if (!isFloatingPoint(element) || element == ElementType::Double)
+    return refuse(ReasonCode::DtypeMix, "a query of 16 or 32 bits", onnxName(element).str(), "");
+  if (!site.queryHeads.value())
+    return refuse(ReasonCode::HeadCountUnproven, "a fixed number of query heads",
+                  site.queryHeads.str(), "");
+  for (const CacheUpdate* update : {&*site.key, &*site.value}) {
+    if (update->fromStart || !update->update->is("Concat") || update->pastLength)
+      return refuse(ReasonCode::TargetLacksFeature, "new rows behind all rows of the past",
+                    "rows whose place differs by batch row",
+                    "--to kvopt keeps rows where the lengths say");
+    if (!orderFor(update->freshLayout, update->layout))
+      return refuse(ReasonCode::LayoutUnsupported, "new rows with the axes of the cache",
+                    fmt::format("{} for {}", update->freshLayout.text(), update->layout.text()),
+                    "");
+  }
+  return std::nullopt;
+}
+
+BlockLowering::BlockLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
+                             std::string targetName, BlockAttention attention)
+    : model(lowered), graph(lowered.graph()), journal(editJournal), kind(attention),
+      capacity(options.capacity), size(options.blockSize), operands(lowered) {
+  manifest.target = std::move(targetName);
+}
+
+llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
+  const bool anyCache =
+      llvm::any_of(sites, [](const AttentionSite* site) { return site->grows(); });
+  if (anyCache && !capacity)
+    return usageError("blocks need a capacity: each is an input of its own")
+        .hint("--capacity TOKENS");
+  if (anyCache && *capacity / size >= mostBlocks)
+    return usageError("a capacity of {} in blocks of {} makes more than {} inputs a cache",
+                      *capacity, size, mostBlocks)
+        .hint("--to " + manifest.target + ":SIZE makes fewer");
+  model.opsets.try_emplace(kvoptDomain, 1);
+  model.markEdited();
+  model.irVersion = std::max<int64_t>(model.irVersion, 8);
+  for (const AttentionSite* site : sites) {
+    operands.see(*site);
+    if (site->grows() && !length)
+      length.emplace(graph, site->key->past->type().dim(site->key->axis), capacity);
+  }
+  if (anyCache)
+    nameRows();
+  for (AttentionSite* site : sites) {
+    Rewriter rewriter(site->node->graph(), ruleName, journal);
+    if (!site->grows()) {
+      if (llvm::Error error = operands.complete(*site->node, rewriter))
+        return error;
+      continue;
+    }
+    // Decided by what the graph is like before its caches are taken apart.
+    const bool isFused = canFuse(*site);
+    const CacheRole role = site->isLatent() ? CacheRole::Latent : CacheRole::Key;
+    if (site->pastFlag)
+      addFlag(*site->pastFlag, manifest);
+    const Blocks keys = splitCache(*site, *site->key, role);
+    const Blocks values = splitCache(*site, *site->value, CacheRole::Value);
+    if (llvm::Error error =
+            isFused ? fuse(*site, keys, values) : operands.complete(*site->node, rewriter))
+      return error;
+  }
+  finishManifest();
+  graph.eraseDeadNodes();
+  if (llvm::Error error = operands.addAppendRows())
+    return error;
+  if (llvm::Error error = inferShapes(graph))
+    return error;
+  return std::move(manifest);
+}
+
+/// A symbol for the rows of each block, the same in all caches, that the model does not use.
+void BlockLowering::nameRows() {
+  llvm::StringSet<> taken;
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    if (input->type().hasRank())
+      for (const Dim& extent : input->type().shape())
+        for (const std::string& symbol : extent.symbols())
+          taken.insert(symbol);
+  size = std::min(size, *capacity);
+  const int64_t full = *capacity / size;
+  for (int64_t i = 0; i * size < *capacity; ++i) {
+    std::string symbol = i < full ? fmt::format("block_{}_rows", i) : "block_tail_rows";
+    while (!taken.insert(symbol).second)
+      symbol += "_";
+    rowSymbols.push_back(std::move(symbol));
+  }
+}
+
+BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, CacheUpdate& update,
+                                                 CacheRole role) {
+  auto [entry, isNew] = blocksOf.try_emplace(update.past);
+  if (!isNew)
+    return entry->second;
+  Rewriter rewriter(graph, ruleName, journal);
+  length->rewireShapeReaders(*update.past, update.axis, rewriter);
+  ManifestCache cache = describeCache(update, site.layer, role);
+  cache.policy = CachePolicy::Block;
+  const TensorType whole = length->sharedType(update);
+  const auto full = static_cast<size_t>(*capacity / size);
+  Blocks blocks;
+  for (size_t i = 0; i < rowSymbols.size(); ++i) {
+    Shape shape(whole.shape().begin(), whole.shape().end());
+    shape[update.axis] = Dim::symbol(rowSymbols[i]);
+    TensorType type(whole.elementType(), std::move(shape));
+    const std::string name = graph.freshName(i < full ? fmt::format("{}_block_{}", cache.past, i)
+                                                      : cache.past + "_block_tail");
+    // What else reads the past's extents finds them in the first block.
+    if (i == 0) {
+      graph.rename(*update.past, name);
+      update.past->setType(std::move(type));
+      blocks.push_back(update.past);
+    } else {
+      blocks.push_back(&graph.addInput(name, std::move(type)));
+    }
+    cache.blocks.push_back(name);
+  }
+  cache.shape[update.axis] = rowSymbols.front();
+  joinBlocks(update, blocks, rewriter);
+  handOutNewRows(update, cache, rewriter);
+  manifest.caches.push_back(std::move(cache));
+  return entry->second = std::move(blocks);
+}
+
+/// The operator that joined past and new rows joins all blocks and the new rows.
+void BlockLowering::joinBlocks(const CacheUpdate& update, const Blocks& blocks,
+                               Rewriter& rewriter) {
+  Node& concat = *update.update;
+  llvm::SmallVector<Value*, 8> parts;
+  if (auto nodes = nodesBefore(update)) {
+    for (Value* block : blocks) {
+      Value* part = block;
+      if (block == update.past)
+        part = concat.operand(0);
+      else
+        for (const Node* node : *nodes)
+          part = &rewriter.create(node->op(), {part}, attributesOf(*node), 1, "block").result();
+      parts.push_back(part);
+    }
+  } else {
+    std::vector<NamedAttribute> attributes;
+    attributes.push_back({"axis", Attribute::ofInt(update.axis)});
+    llvm::SmallVector<Node*, 4> readers;
+    for (Use& use : update.past->uses())
+      if (use.user().op() != "Shape")
+        readers.push_back(&use.user());
+    Value& joined =
+        rewriter.create("Concat", blocks, std::move(attributes), 1, "joined_blocks").result();
+    for (Node* reader : readers)
+      for (unsigned i = 0; i < reader->operands().size(); ++i)
+        if (reader->operand(i) == update.past)
+          reader->setOperand(i, &joined);
+    parts.push_back(concat.operand(0));
+  }
+  parts.push_back(concat.operand(1));
+  concat.setOperands(parts);
+  restoreOrder(graph);
+}
+
+/// The output that was the present gives the new rows, laid out as the cache.
+void BlockLowering::handOutNewRows(CacheUpdate& update, ManifestCache& cache, Rewriter& rewriter) {
+  auto order = orderFor(update.freshLayout, update.layout);
+  assert(order && "supportsBlocks has seen to it");
+  Value* rows = &transposed(*update.fresh, *order, rewriter);
+  if (!rows->producer() || rows->isGraphOutput())
+    rows = &rewriter.create("Identity", {rows}, {}, 1, "new_rows").result();
+  Value& present = *update.output;
+  graph.rename(present, graph.freshName(cache.present + "_joined"));
+  graph.rename(*rows, cache.present);
+  for (unsigned slot = 0; slot < graph.outputs().size(); ++slot)
+    if (graph.outputs()[slot] == &present)
+      graph.setOutput(slot, *rows);
+  update.present = update.output = rows;
+}
+
+/// Whether the kernel finds the rows of all blocks, and the body is written for their layouts.
+bool BlockLowering::canFuse(const AttentionSite& site) {
+  if (kind == BlockAttention::Plain || site.isLatent() || supportsKvoptSite(site) ||
+      blocksOf.count(site.key->past) || blocksOf.count(site.value->past))
+    return false;
+  const std::pair<CacheForm, CacheForm> forms{*inPlaceForm(site.key->layout, true),
+                                              *inPlaceForm(site.value->layout, false)};
+  if (!fusedForms)
+    fusedForms = forms;
+  return *fusedForms == forms;
+}
+
+llvm::Error BlockLowering::fuse(AttentionSite& site, const Blocks& keys, const Blocks& values) {
+  Node& sdpa = *site.node;
+  Rewriter rewriter(graph, ruleName, journal);
+  Value& mask = operands.mask(sdpa);
+  std::vector<NamedAttribute> attributes = KvoptOperands::attributes(sdpa, mask);
+  attributes.push_back({"key_axis", Attribute::ofInt(site.key->axis)});
+  attributes.push_back({"value_axis", Attribute::ofInt(site.value->axis)});
+  llvm::SmallVector<Value*, 16> inputs{
+      sdpa.operand(0), &canonicalNewRows(site, *site.key, rewriter),
+      &canonicalNewRows(site, *site.value, rewriter), &mask, operands.sinks(sdpa)};
+  inputs.append(keys.begin(), keys.end());
+  inputs.append(values.begin(), values.end());
+  Node& fused =
+      rewriter.create("ai.kvopt::BlockKvSdpa", inputs, std::move(attributes), 1, "attention");
+  recordSiteOrigin(fused, site, rewriter);
+  const BodyForm form = operands.bodyForm(sdpa);
+  if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), fused.result()))
+    return unsupported("site {}: {}", site.id(), failure->str());
+  site.node = &fused;
+  return operands.addFunction("ai.kvopt::BlockKvSdpa", [&] {
+    return blockKvSdpaFunctionText(form, keys.size(), fusedForms->first, fusedForms->second);
+  });
+}
+
+void BlockLowering::finishManifest() {
+  if (!length)
+    return;
+  manifest.contract = CacheContract::Blocks;
+  manifest.capacitySymbol = "capacity";
+  manifest.capacityValue = capacity;
+  manifest.blockSize = size;
+  if (!length->isAdded())
+    return;
+  ManifestLength input;
+  input.input = length->value().name().str();
+  input.shape = {int64_t{1}};
+  input.feed = LengthFeed::PastLength;
+  manifest.lengths.push_back(std::move(input));
+}
+
+} // namespace kvopt

@@ -1,0 +1,60 @@
+// BlockLowering: writes caches as blocks, each an input of its own.
+#pragma once
+
+#include "ir/manifest.h"
+#include "ir/model.h"
+#include "passes/lowering/kvopt_operands.h"
+#include "passes/lowering/length_input.h"
+#include "passes/target.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+namespace kvopt {
+
+/// nullopt if BlockLowering can write the site, otherwise why not.
+std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, const Model& model);
+
+/// What attends over the blocks.
+enum class BlockAttention {
+  Fused, ///< ai.kvopt::BlockKvSdpa where the layout allows, otherwise as Plain
+  Plain, ///< ai.kvopt::Sdpa over one Concat of all blocks and the new rows
+};
+
+/// Lowers sites of one model, each of which supportsBlocks.
+class BlockLowering {
+public:
+  BlockLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
+                std::string targetName, BlockAttention kind);
+
+  /// Fails without a capacity: it says how many blocks there are.
+  llvm::Expected<Manifest> run(llvm::ArrayRef<AttentionSite*> sites);
+
+private:
+  /// The inputs that one cache has become.
+  using Blocks = std::vector<Value*>;
+
+  void nameRows();
+  Blocks& splitCache(const AttentionSite& site, CacheUpdate& update, CacheRole role);
+  void joinBlocks(const CacheUpdate& update, const Blocks& blocks, Rewriter& rewriter);
+  void handOutNewRows(CacheUpdate& update, ManifestCache& cache, Rewriter& rewriter);
+  bool canFuse(const AttentionSite& site);
+  llvm::Error fuse(AttentionSite& site, const Blocks& keys, const Blocks& values);
+  void finishManifest();
+
+  Model& model;
+  Graph& graph;
+  Journal& journal;
+  BlockAttention kind;
+  std::optional<int64_t> capacity;
+  int64_t size;
+  KvoptOperands operands;
+  Manifest manifest;
+  std::optional<LengthInput> length;
+  /// What the model calls the rows of each block.
+  std::vector<std::string> rowSymbols;
+  llvm::DenseMap<const Value*, Blocks> blocksOf;
+  /// The layouts that the function body is written for.
+  std::optional<std::pair<CacheForm, CacheForm>> fusedForms;
+};
+
+} // namespace kvopt
