@@ -48,7 +48,8 @@ std::string pipelineFor(const RewriteOptions& options) {
   std::replace(layers.begin(), layers.end(), ',', '+');
   if (!layers.empty())
     lower.options["layers"] = layers;
-  return std::string(recoveryPipeline) + "," + printPipeline({lower}) + ",eliminate-dead-nodes";
+  return "restore-caches," + std::string(recoveryPipeline) + "," + printPipeline({lower}) +
+         ",eliminate-dead-nodes";
 }
 
 /// A file that appears when `commit` is called.
@@ -192,10 +193,16 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     return withFile(written.takeError(), options.model);
   if (*written && isWritten(**model, **written, *target, options))
     return writeAgain(options, context, **model, **written, outcome);
-  if (*written && (*written)->ownsCaches())
+  const bool isRestored = *written && (*written)->sharesBuffers();
+  if (*written && (*written)->ownsCaches() && !isRestored)
     return refused(options, context, {},
                    fmt::format("{} was rewritten before, for '{}': rewrite the model as it was "
                                "exported",
+                               options.model, (*written)->target));
+  if (isRestored && !options.layers.empty())
+    return refused(options, context, {},
+                   fmt::format("{} was rewritten before, for '{}': --layers is for models as they "
+                               "were exported",
                                options.model, (*written)->target));
 
   PassContext passes(registries.rules, registries.targets);
@@ -223,13 +230,18 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     lowered = manager.run(**model, passes);
   }
   if (lowered) {
-    if (passes.statistics["lower"]["refused"] == 0)
+    const bool isRefusal = passes.statistics["lower"]["refused"] != 0 ||
+                           (isRestored && passes.statistics["restore-caches"]["models"] == 0);
+    if (!isRefusal)
       return withFile(std::move(lowered), options.model);
     return refused(options, context, passes.sites, takeDiagnostic(std::move(lowered)).message);
   }
-  if (!passes.manifest)
+  // Attention that was restored has no spelling to stay in.
+  if (!passes.manifest || (isRestored && passes.lowered.size() < passes.sites.size()))
     return refused(options, context, passes.sites,
                    fmt::format("{}: nothing to rewrite", options.model));
+  if (isRestored)
+    passes.exportedCaches = (*written)->caches;
   outcome.after = countOps((*model)->graph());
   outcome.opsetAfter = (*model)->graph().opsetVersion();
   outcome.irAfter = (*model)->irVersion;

@@ -88,9 +88,11 @@ std::string Graph::freshName(llvm::StringRef hint) const {
   auto taken = [&](llvm::StringRef name) {
     return findValue(name, /*enclosing=*/true) || sharedContext.isNameInSubgraph(name);
   };
-  if (!taken(base))
+  // A name is given once: nodes keep theirs when a result takes over the name of an output.
+  auto [known, isFirst] = freshCounters.try_emplace(base, 0);
+  if (isFirst && !taken(base))
     return base;
-  unsigned& counter = freshCounters[base];
+  unsigned& counter = known->second;
   std::string candidate;
   do
     candidate = fmt::format("{}_{}", base, ++counter);

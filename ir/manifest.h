@@ -21,6 +21,10 @@ inline constexpr const char* manifestKey = "kvopt.manifest";
 /// none where it left none.
 inline constexpr const char* partialKey = "kvopt.sites_left";
 
+/// The metadata entry with what the model called the number of earlier rows of its caches before
+/// they were given a capacity.
+inline constexpr const char* pastExtentKey = "kvopt.past_extent";
+
 enum class CacheContract { Growing, SharedBuffer, Stateful, Blocks };
 enum class CacheKind { Self, Cross };
 enum class CacheRole {

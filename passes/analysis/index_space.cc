@@ -14,6 +14,8 @@ constexpr const char* reservedNames[] = {"\x01"
                                          "i",
                                          "\x01"
                                          "j"};
+constexpr const char* rowLengthName = "\x01"
+                                      "p";
 constexpr const char* plainNames[] = {"b", "h", "i", "j"};
 constexpr char reservedMark = '\x01';
 constexpr IndexVariable everyVariable[] = {IndexVariable::Key, IndexVariable::Row,
@@ -63,12 +65,19 @@ std::string IndexSpace::print(const Dim& dim) {
         for (unsigned i = 0; i < 4; ++i)
           if (symbol == reservedNames[i])
             return Dim::symbol(plainNames[i]);
-        return std::nullopt;
+        return symbol == rowLengthName ? std::optional<Dim>(Dim::symbol("P")) : std::nullopt;
       })
       .str();
 }
 
-Dim IndexSpace::past() const { return extent(IndexVariable::Key) - extent(IndexVariable::Row); }
+const Dim& IndexSpace::rowLength() {
+  static const Dim symbol = Dim::symbol(rowLengthName);
+  return symbol;
+}
+
+Dim IndexSpace::past() const {
+  return hasRowLengths ? rowLength() : extent(IndexVariable::Key) - extent(IndexVariable::Row);
+}
 
 void IndexSpace::learnNonNegative(const Dim& dim) {
   constexpr size_t mostLearned = 8;
@@ -155,8 +164,10 @@ std::optional<IndexSpace::Division> IndexSpace::divide(const Dim& dim, const Dim
 }
 
 IndexSpace IndexSpace::where(llvm::StringRef symbol, const Dim& value) const {
-  return {replaced(extents[0], symbol, value), replaced(extents[1], symbol, value),
-          replaced(extents[2], symbol, value), replaced(extents[3], symbol, value)};
+  IndexSpace space(replaced(extents[0], symbol, value), replaced(extents[1], symbol, value),
+                   replaced(extents[2], symbol, value), replaced(extents[3], symbol, value));
+  space.hasRowLengths = hasRowLengths;
+  return space;
 }
 
 std::optional<std::string> symbolOf(const Dim& dim) {
@@ -167,7 +178,8 @@ std::optional<std::string> symbolOf(const Dim& dim) {
 }
 
 bool operator==(const IndexSpace& a, const IndexSpace& b) {
-  return std::equal(std::begin(a.extents), std::end(a.extents), std::begin(b.extents));
+  return a.hasRowLengths == b.hasRowLengths &&
+         std::equal(std::begin(a.extents), std::end(a.extents), std::begin(b.extents));
 }
 
 std::optional<Dim> linearFactor(const Dim& dim, IndexVariable variable) {

@@ -37,8 +37,14 @@ public:
   const Dim& extent(IndexVariable variable) const {
     return extents[static_cast<unsigned>(variable)];
   }
-  /// T - S: the frontier of causal attention is j <= i + past().
+  /// The frontier of causal attention is j <= i + past(): T - S, unless batch rows have lengths of
+  /// their own.
   Dim past() const;
+  /// The length of a batch row, as a symbol of a reserved name. Not an index variable, though it
+  /// may differ by b.
+  static const Dim& rowLength();
+  /// Makes past() the batch row's length.
+  void countFromRowLengths() { hasRowLengths = true; }
 
   /// Adds what holds in every execution of the graph: `dim`, without index variables, is >= 0.
   void learnNonNegative(const Dim& dim);
@@ -66,6 +72,7 @@ private:
   bool isNonNegativeAtOne(const Dim& dim) const;
 
   Dim extents[4];
+  bool hasRowLengths = false;
   llvm::SmallVector<Dim, 4> learned;
 };
 

@@ -183,6 +183,7 @@ private:
   struct Entry {
     const Graph* graph;
     IndexSpace space;
+    const Value* lengths;
     World world;
     bool assuming;
     std::unique_ptr<MaskReader> reader;
@@ -191,14 +192,16 @@ private:
   MaskReader& readerFor(const Question& question, const World& world, bool assuming) {
     const Graph* graph = question.mask ? &question.mask->graph() : nullptr;
     for (Entry& entry : readers)
-      if (entry.graph == graph && entry.assuming == assuming &&
+      if (entry.graph == graph && entry.assuming == assuming && entry.lengths == question.lengths &&
           entry.world.symbol == world.symbol && entry.world.positions == world.positions &&
           entry.world.first == world.first && entry.space == question.space)
         return *entry.reader;
-    readers.push_back({graph, question.space, world, assuming,
+    readers.push_back({graph, question.space, question.lengths, world, assuming,
                        std::make_unique<MaskReader>(question.space, assuming)});
     if (!world.symbol.empty())
       readers.back().reader->fix(world.symbol, world.value);
+    if (question.lengths)
+      readers.back().reader->measure(*question.lengths);
     if (world.positions)
       readers.back().reader->count(*world.positions, world.first);
     return *readers.back().reader;
@@ -224,6 +227,13 @@ MaskAnalysis::Question maskQuestion(const Node& sdpa) {
     keys = Dim::unknown();
   return {sdpa.operand(3), IndexSpace(extent(0, 0), extent(0, 1), extent(0, 2), keys),
           sdpa.intAttr("causal", 0) != 0, sdpa.intAttr("window", 0)};
+}
+
+MaskAnalysis::Question maskQuestion(const Node& sdpa, const Value& lengths) {
+  MaskAnalysis::Question question = maskQuestion(sdpa);
+  question.space.countFromRowLengths();
+  question.lengths = &lengths;
+  return question;
 }
 
 MaskFacts MaskAnalysis::factsOf(const Node& sdpa) { return facts(maskQuestion(sdpa)); }

@@ -96,6 +96,8 @@ public:
     IndexSpace space;
     bool causal = false;
     int64_t window = 0;
+    /// int64 [1] or [B]: how many keys lie before row 0; null: T - S.
+    const Value* lengths = nullptr;
   };
   MaskFacts facts(const Question& question);
 
@@ -111,5 +113,8 @@ private:
 
 /// The question that an ai.kvopt::Sdpa's operand and attributes put.
 MaskAnalysis::Question maskQuestion(const Node& sdpa);
+/// The question that they would put if the operand past_length were `lengths`, over all keys: those
+/// behind a row's length and its new rows as well.
+MaskAnalysis::Question maskQuestion(const Node& sdpa, const Value& lengths);
 
 } // namespace kvopt

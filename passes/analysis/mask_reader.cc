@@ -77,9 +77,20 @@ ExprRef MaskReader::read(const Value& value, ExprList asked) {
 
 ExprRef MaskReader::leaf(const Place& place) { return made.leaf(place.value, place.index); }
 
+bool MaskReader::isOwnRow(const Place& place) {
+  if (place.index.size() != 1 || !place.index[0]->is(Kind::Integer))
+    return false;
+  // A single length is every row's.
+  const Dim& row = place.index[0]->dim;
+  return row.isKnownEqual(IndexSpace::variable(IndexVariable::Batch)) ||
+         (modelDim(place.value.type().dim(0)).value() == 1 && row.value() == 0);
+}
+
 ExprRef MaskReader::compute(const Place& place) {
   if (&place.value == counting && !place.index.empty() && place.index.back()->is(Kind::Integer))
     return made.integer(countingFrom + place.index.back()->dim);
+  if (&place.value == measured && isOwnRow(place))
+    return made.integer(IndexSpace::rowLength());
   if (ExprRef answer = known(place))
     return answer;
   if (const TensorData* data = place.value.constant())

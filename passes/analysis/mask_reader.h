@@ -36,6 +36,10 @@ public:
     countingFrom = std::move(first);
   }
 
+  /// The elements of the tensor are the lengths of batch rows (IndexSpace::rowLength), where it is
+  /// asked for that of a mask's own row. Before anything is read.
+  void measure(const Value& lengths) { measured = &lengths; }
+
   /// In every execution `from` is 1 or `to`: extents that were broadcast.
   struct Choice {
     Dim from;
@@ -59,6 +63,8 @@ private:
   struct Place; // a value, its producer and the index that is asked for
 
   ExprRef compute(const Place& place);
+  /// Whether a list is asked for the element of the mask's own batch row.
+  bool isOwnRow(const Place& place);
   ExprRef readConstant(const Place& place, const TensorData& data);
   ExprRef fromTable(const Place& place, const ConstantTable& table, ElementType type);
   ExprRef known(const Place& place);
@@ -132,6 +138,7 @@ private:
   Dim fixedValue;
   const Value* counting = nullptr;
   Dim countingFrom;
+  const Value* measured = nullptr;
   bool mayAssume = true;
   /// Above 0 where the index may lie outside of the tensor, or is not one of all b, h, i, j.
   unsigned shifts = 0;

@@ -120,7 +120,7 @@ private:
 
   Value* maskOperand() {
     Value* mask = attention.mask ? &completeMask() : nullptr;
-    Value* visible = visibleKeys();
+    Value* visible = visibleKeys(attention.hidden, rowCount(true), keyTotal(true), build);
     if (!mask || !visible)
       return mask ? mask : visible;
     if (mask->type().elementType() == ElementType::Bool)
@@ -162,32 +162,6 @@ private:
     Value& most = build.node("ReduceMax", {counted, ints({-1})}, {}, "sees_a_key");
     seesAKey = &build.castTo(most, ElementType::Bool);
     return build.node("Or", {*visible, build.node("Not", {*seesAKey})}, {}, "mask");
-  }
-
-  Value& both(Value* first, Value& second) {
-    return first ? build.node("And", {*first, second}, {}, "visible") : second;
-  }
-
-  /// bool [1|B,1,S,T] or [1|B,1,1,T]; null where no key is hidden.
-  Value* visibleKeys() {
-    Value* visible = nullptr;
-    auto column = [&](Value& lengths) -> Value& {
-      return build.node("Reshape", {lengths, ints({-1, 1, 1, 1})});
-    };
-    if (attention.hidesLaterKeys || attention.window != 0) {
-      Value& perRow = build.positions(*attention.firstPosition, rowCount(true));
-      Value& positions = build.unsqueeze(build.unsqueeze(perRow, 1), 3);
-      if (attention.hidesLaterKeys)
-        visible = &build.node("LessOrEqual", {build.range(keyTotal(true)), positions});
-      if (attention.window != 0) {
-        Value& end = build.node("Sub", {positions, ints({attention.window})}, {}, "window_end");
-        visible = &both(visible, build.node("Greater", {build.range(keyTotal(true)), end}));
-      }
-    }
-    if (attention.keyCount)
-      visible = &both(
-          visible, build.node("Less", {build.range(keyTotal(true)), column(*attention.keyCount)}));
-    return visible;
   }
 
   const OnnxAttention& attention;

@@ -2,7 +2,7 @@
 // knowledge of its alignments.
 #pragma once
 
-#include "passes/attention_builder.h"
+#include "passes/lowering/key_visibility.h"
 
 namespace kvopt {
 
@@ -35,12 +35,8 @@ struct OnnxAttention {
   /// maskColumns as int64 [1], for masks that are not known to have as many.
   BuilderOperand maskColumnCount{static_cast<Value*>(nullptr)};
 
-  /// What the node has no attribute for, written into the mask: keys behind row i's position,
-  /// firstPosition[b] + i; keys that are `window` or more before it; keys from keyCount[b] on.
-  bool hidesLaterKeys = false;
-  int64_t window = 0;
-  Value* firstPosition = nullptr; ///< int64 [1] or [B]
-  Value* keyCount = nullptr;      ///< int64 [1] or [B]; null: all T
+  /// What the node has no attribute for, written into the mask.
+  KeyVisibility hidden;
 };
 
 /// The node; its results are the output in [B,H,S,Dv] (which may be another node's) and, with a

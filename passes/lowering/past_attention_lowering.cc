@@ -19,7 +19,7 @@ OnnxAttention partsOf(const Node& sdpa) {
   parts.scale = static_cast<double>(sdpa.floatAttr("scale", 1.0f));
   parts.softcap = sdpa.floatAttr("softcap", 0.0f);
   parts.causal = sdpa.intAttr("causal", 0) != 0;
-  parts.window = sdpa.intAttr("window", 0);
+  parts.hidden.window = sdpa.intAttr("window", 0);
   parts.mask = sdpa.operand(3);
   parts.maskColumns = sdpa.operand(1)->type().dim(2);
   return parts;
@@ -119,11 +119,11 @@ llvm::Error PastAttentionLowering::lowerWithPast(AttentionSite& site) {
   parts.value = site.value->fresh;
   parts.pastKey = site.key->past;
   parts.pastValue = site.value->past;
-  if (parts.mask || parts.window != 0) {
+  if (parts.mask || parts.hidden.window != 0) {
     const BuilderOperand earlier = build.extent(*parts.pastKey, 2);
-    parts.firstPosition = &build.value(earlier);
+    parts.hidden.firstPosition = &build.value(earlier);
     parts.maskColumnCount =
-        &build.node("Add", {*parts.firstPosition, build.extent(*parts.key, 2)}, {}, "keys");
+        &build.node("Add", {*parts.hidden.firstPosition, build.extent(*parts.key, 2)}, {}, "keys");
   }
   const OnnxAttentionNode written = writeOnnxAttention(parts, rewriter);
   recordOrigin(*written.node, site, {site.key->update, site.value->update, &sdpa}, rewriter);
@@ -151,13 +151,14 @@ llvm::Error PastAttentionLowering::lowerJoined(AttentionSite& site) {
   // Without a past the node's own frontier starts at the first key.
   if (parts.causal && (lengths || !isAligned)) {
     parts.causal = false;
-    parts.hidesLaterKeys = true;
+    parts.hidden.hidesLaterKeys = true;
   }
   if (lengths) {
-    parts.firstPosition = lengths;
-    parts.keyCount = &build.node("Add", {*lengths, build.extent(*parts.query, 2)}, {}, "key_count");
-  } else if (parts.hidesLaterKeys || parts.window != 0) {
-    parts.firstPosition =
+    parts.hidden.firstPosition = lengths;
+    parts.hidden.keyCount =
+        &build.node("Add", {*lengths, build.extent(*parts.query, 2)}, {}, "key_count");
+  } else if (parts.hidden.hidesLaterKeys || parts.hidden.window != 0) {
+    parts.hidden.firstPosition =
         isAligned ? &build.value(ints({0}))
                   : &build.node("Sub", {build.extent(*parts.key, 2), build.extent(*parts.query, 2)},
                                 {}, "earlier_keys");

@@ -63,7 +63,7 @@ OnnxAttention attributesOf(const Node& sdpa) {
   parts.scale = static_cast<double>(sdpa.floatAttr("scale", 1.0f));
   parts.softcap = sdpa.floatAttr("softcap", 0.0f);
   parts.causal = sdpa.intAttr("causal", 0) != 0;
-  parts.window = sdpa.intAttr("window", 0);
+  parts.hidden.window = sdpa.intAttr("window", 0);
   return parts;
 }
 
@@ -234,8 +234,8 @@ llvm::Error TensorScatterLowering::lowerCached(AttentionSite& site) {
   OnnxAttention parts = attributesOf(fused);
   parts.query = &query;
   parts.totalLengths = lengths.total;
-  if (parts.window != 0)
-    parts.firstPosition = lengths.before ? lengths.before : &build.value(ints({0}));
+  if (parts.hidden.window != 0)
+    parts.hidden.firstPosition = lengths.before ? lengths.before : &build.value(ints({0}));
   parts.mask = realMask(view.mask());
   if (parts.mask) {
     isEven |= lengths.before == writeIndices;
@@ -294,17 +294,17 @@ llvm::Error TensorScatterLowering::lowerUncached(AttentionSite& site) {
     parts.maskColumnCount = build.extent(key, 2);
   const bool isAligned = query.type().dim(2).isKnownEqual(key.type().dim(2));
   if (Value* lengths = sdpa.operand(5)) {
-    parts.firstPosition = lengths;
+    parts.hidden.firstPosition = lengths;
     parts.totalLengths = &build.node(
         "Add", {lengthsPerRow(*lengths, query, build), build.extent(query, 2)}, {}, "key_lengths");
   } else if (parts.causal && !isAligned) {
     parts.totalLengths = &lengthsPerRow(build.value(build.extent(key, 2)), query, build);
   }
-  if (parts.window != 0 && !parts.firstPosition)
-    parts.firstPosition = isAligned
-                              ? &build.value(ints({0}))
-                              : &build.node("Sub", {build.extent(key, 2), build.extent(query, 2)},
-                                            {}, "earlier_keys");
+  if (parts.hidden.window != 0 && !parts.hidden.firstPosition)
+    parts.hidden.firstPosition =
+        isAligned ? &build.value(ints({0}))
+                  : &build.node("Sub", {build.extent(key, 2), build.extent(query, 2)}, {},
+                                "earlier_keys");
   const OnnxAttentionNode written = writeOnnxAttention(parts, rewriter);
   recordOrigin(*written.node, sdpa);
   if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), *written.output))

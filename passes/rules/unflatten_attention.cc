@@ -209,11 +209,24 @@ private:
     return true;
   }
 
+  /// [B,H,S,T] already: operands broadcast as they did, whatever their extents.
+  bool isGoal(const AtomView& view) const {
+    using Axis = AttentionAtoms::Axis;
+    if (view.size() != AttentionAtoms::axisCount)
+      return false;
+    for (unsigned axis = 0; axis < view.size(); ++axis)
+      if (!isAxis(view[axis], static_cast<Axis>(axis)))
+        return false;
+    return true;
+  }
+
   /// An operand from outside of the region, which broadcasts to `shape`.
   Value* aside(Value& value, llvm::ArrayRef<Dim> shape, const AtomView& view) {
     const TensorType& type = value.type();
     if (!type.hasRank() || type.rank() > shape.size())
       return nullptr;
+    if (isGoal(view))
+      return &value;
     size_t missing = shape.size() - type.rank();
     Extents parts(atoms.extents.size(), Dim::fixed(1));
     bool staysInPlace = type.rank() <= 4;

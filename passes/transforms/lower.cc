@@ -93,6 +93,7 @@ public:
       if (!rewritten.count(cache.past))
         manifest->caches.push_back(std::move(cache));
     model.setMetadata(manifestKey, manifest->json());
+    noteOrigin(model, *manifest, context.exportedCaches);
     model.removeMetadata(partialKey);
     if (chosen.size() < context.sites.size())
       model.setMetadata(partialKey, std::to_string(context.sites.size() - chosen.size()));
@@ -101,7 +102,8 @@ public:
   }
 
 private:
-  /// What drives buffers that are there already cannot be told from the graph alone.
+  /// What drives buffers that are there already cannot be told from the graph alone: restore-caches
+  /// comes first.
   static llvm::Error checkNotInPlace(const Model& model) {
     auto stored = manifestOf(model);
     if (!stored)
@@ -111,6 +113,17 @@ private:
     return unsupported("the model was rewritten before, for '{}': the manifest drives its caches",
                        (*stored)->target)
         .hint("rewrite the model as it was exported");
+  }
+
+  /// What restore-caches cannot tell from the model.
+  static void noteOrigin(Model& model, const Manifest& manifest,
+                         llvm::ArrayRef<ManifestCache> exported) {
+    for (const ManifestCache& cache : exported) {
+      const auto axis = static_cast<size_t>(cache.sequenceAxis);
+      const auto* rows = std::get_if<std::string>(&cache.shape[axis]);
+      if (manifest.sharesBuffers() && rows && cache.kind == CacheKind::Self)
+        return model.setMetadata(pastExtentKey, *rows);
+    }
   }
 
   llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {

@@ -3,6 +3,9 @@
 //   before   Sdpa(q, k, v, Where(And(j <= i + P, pad), 0, -inf))
 //   after    Sdpa<causal = 1>(q, k, v, pad)
 //
+// Where keys and values were appended at lengths that differ by batch row, P is the row's length,
+// and attention gets it as its operand.
+//
 // Facts are noted in the node's metadata, also where the operand stays.
 #include "ir/shape_inference.h"
 #include "passes/analysis/mask_predicate.h"
@@ -58,10 +61,35 @@ public:
   }
 
 private:
+  /// The lengths behind which the rows of keys and of values were appended, if attention does not
+  /// know them.
+  static Value* appendedLengths(const Node& node) {
+    Value* lengths[2] = {};
+    for (unsigned i : {0u, 1u}) {
+      const Node* append = node.operand(1 + i)->producer();
+      if (append && append->op() == OpName(kvoptDomain, "AppendRows"))
+        lengths[i] = append->operand(2);
+    }
+    return lengths[0] == lengths[1] && !node.operand(5) ? lengths[0] : nullptr;
+  }
+
   /// Whether the node's operand was replaced.
   static bool prove(Node& node, MaskAnalysis& analysis, PassContext& context) {
     MaskAnalysis::Question question = maskQuestion(node);
-    MaskFacts facts = analysis.facts(question);
+    Value* lengths = question.mask ? appendedLengths(node) : nullptr;
+    MaskFacts facts;
+    if (lengths) {
+      // A causal mask hides what lies behind the new rows of each batch row, which attention that
+      // knows the lengths does not read.
+      question = maskQuestion(node, *lengths);
+      facts = analysis.facts(question);
+      if (facts.causal != Proof::Proved || !facts.isExact || !keepsEveryRow(facts)) {
+        lengths = nullptr;
+        question = maskQuestion(node);
+      }
+    }
+    if (!lengths)
+      facts = analysis.facts(question);
     note(node, facts.text);
     context.count("prove-masks", "causal-" + proofName(facts.causal).str());
     if (!question.mask || !keepsEveryRow(facts))
@@ -81,6 +109,10 @@ private:
     llvm::SmallVector<Value*, 6> operands;
     for (const Use& use : node.operands())
       operands.push_back(use.operandIndex() == 3 ? remaining : use.value());
+    if (lengths) {
+      operands.resize(6);
+      operands[5] = lengths;
+    }
     while (!operands.back())
       operands.pop_back();
     node.setOperands(operands);

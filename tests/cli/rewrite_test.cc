@@ -128,28 +128,51 @@ TEST(RewriteTest, ARestOfLayersFollowsWhereCachesGrow) {
   EXPECT_EQ(runJson({"rewrite", whole, "--dry-run", "--to", "onnx23"})["already"], true);
 }
 
-TEST(RewriteTest, WhatSharesBuffersIsNotRewrittenOnTopOf) {
+TEST(RewriteTest, WhatKvoptRewroteCanBeRewrittenAgain) {
   TemporaryFolder folder;
+  const std::string exported = shippedModel("llama_gqa-ts14-eager");
   const std::string half = folder.path("half.onnx");
   ASSERT_EQ(runProgram(rewriteTo(half, {"--layers", "0"})).code, 0);
   const std::string whole = folder.path("whole.onnx");
   ASSERT_EQ(runProgram(rewriteTo(whole, {"--capacity", "64"})).code, 0);
   const std::string output = folder.path("again.onnx");
   const std::vector<std::vector<std::string>> commands = {
-      {"rewrite", half, "-o", output, "--to", "kvopt", "--verify", "off"},
-      {"rewrite", whole, "-o", output, "--to", "kvopt", "--layers", "0"},
+      {"rewrite", half, "-o", output, "--to", "kvopt"},
       {"rewrite", whole, "-o", output, "--to", "kvopt", "--capacity", "128"},
-      {"rewrite", whole, "-o", output, "--to", "onnx24", "--verify", "off"}};
+      {"rewrite", whole, "-o", output, "--to", "primitive"}};
   for (const std::vector<std::string>& command : commands) {
-    ProgramResult result = runProgram(command);
-    EXPECT_EQ(result.code, 1) << result.out;
-    EXPECT_NE(result.err.find("rewritten before, for 'kvopt'"), std::string::npos) << result.err;
-    EXPECT_FALSE(std::filesystem::exists(output));
+    const nlohmann::json json = runJson(command);
+    EXPECT_EQ(json["sites"]["rewritten"], 2);
+    EXPECT_EQ(json["verify"]["equal"], true);
+    EXPECT_EQ(runProgram({"verify", exported, output}).code, 0);
   }
+  const nlohmann::json json = runJson({"rewrite", whole, "--dry-run", "--to", "onnx23"});
+  EXPECT_EQ(json["cache_bytes_copied_per_token"]["before"], 2 * 2 * 2 * 16 * 4);
   ProgramResult same =
       runProgram({"rewrite", whole, "-o", output, "--to", "kvopt", "--capacity", "64"});
   EXPECT_EQ(same.code, 0) << same.err;
   EXPECT_EQ(folder.read("again.onnx"), folder.read("whole.onnx"));
+}
+
+TEST(RewriteTest, WhatCannotBeTakenBackIsRefused) {
+  TemporaryFolder folder;
+  const std::string whole = folder.path("whole.onnx");
+  ASSERT_EQ(runProgram(rewriteTo(whole)).code, 0);
+  const std::string scattered = folder.path("scattered.onnx");
+  ASSERT_EQ(runProgram({"rewrite", shippedModel("llama_gqa-ts14-eager"), "-o", scattered, "--to",
+                        "onnx24"})
+                .code,
+            0);
+  const std::string output = folder.path("again.onnx");
+  const std::vector<std::vector<std::string>> commands = {
+      {"rewrite", whole, "-o", output, "--to", "kvopt", "--layers", "0"},
+      {"rewrite", scattered, "-o", output, "--to", "kvopt"}};
+  for (const std::vector<std::string>& command : commands) {
+    ProgramResult result = runProgram(command);
+    EXPECT_EQ(result.code, 1) << result.out;
+    EXPECT_NE(result.err.find("rewritten before, for '"), std::string::npos) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(output));
+  }
 }
 
 TEST(RewriteTest, AGrowingTargetHasNoBufferToBind) {

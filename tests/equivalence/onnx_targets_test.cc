@@ -104,6 +104,7 @@ TEST_F(OnnxTargetCorpusTest, EveryRecordedCaseAgreesOrTheModelIsRefused) {
   const char* lengths = "target-lacks-feature";
   const std::map<std::string, std::map<std::string, std::string>> refused = {
       {"onnx24", {{"c_tri_gather-ts14-custom", "mask-fill-inexact"}}},
+      {"primitive", {{"c_tri_gather-ts14-custom", "mask-fill-inexact"}}},
       {"onnx23",
        {{"c_tri_gather-ts14-custom", "mask-fill-inexact"},
         {"gemma2-genai-fp32-cpu", lengths},

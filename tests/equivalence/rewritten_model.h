@@ -59,8 +59,9 @@ inline DrivenModel rewritten(const std::string& path, const Registries& registri
   driven.model = valueOrThrow(importModel(path, registries.ops));
   PassContext context(registries.rules, registries.targets);
   PassManager manager(registries.passes, {});
-  successOrThrow(manager.addPipeline(std::string(recoveryPipeline) + ",lower{to=" + target + " " +
-                                     options + "},eliminate-dead-nodes"));
+  successOrThrow(manager.addPipeline("restore-caches," + std::string(recoveryPipeline) +
+                                     ",lower{to=" + target + " " + options +
+                                     "},eliminate-dead-nodes"));
   successOrThrow(manager.run(*driven.model, context));
   if (!context.manifest)
     throw std::runtime_error("nothing was lowered");

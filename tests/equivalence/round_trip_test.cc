@@ -42,11 +42,12 @@ TEST_P(RoundTripTest, RewritingIsDeterministic) {
   EXPECT_EQ(first.manifest.json(), second.manifest.json());
 }
 
-TEST_P(RoundTripTest, RewritingTwiceFindsNothingMore) {
+TEST_P(RoundTripTest, RewritingTwiceGivesTheSameManifest) {
   TemporaryFolder folder;
   std::string file = folder.path("rewritten.onnx");
-  successOrThrow(exportModel(*rewritten(path(), registries).model, file));
-  EXPECT_THROW(rewritten(file, registries), std::runtime_error);
+  DrivenModel once = rewritten(path(), registries);
+  successOrThrow(exportModel(*once.model, file));
+  EXPECT_EQ(rewritten(file, registries).manifest.json(), once.manifest.json());
 }
 
 INSTANTIATE_TEST_SUITE_P(Shipped, RoundTripTest, shippedModels(), shippedModelName);

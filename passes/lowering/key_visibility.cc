@@ -1,0 +1,30 @@
+// Comparisons of positions, shared by all layers through the builder.
+#include "passes/lowering/key_visibility.h"
+
+namespace kvopt {
+
+Value& bothHold(Value* first, Value& second, AttentionBuilder& build) {
+  return first ? build.node("And", {*first, second}, {}, "visible") : second;
+}
+
+Value* visibleKeys(const KeyVisibility& hidden, const BuilderOperand& rows,
+                   const BuilderOperand& keys, AttentionBuilder& build) {
+  Value* visible = nullptr;
+  if (hidden.hidesLaterKeys || hidden.window != 0) {
+    Value& perRow = build.positions(*hidden.firstPosition, rows);
+    Value& positions = build.unsqueeze(build.unsqueeze(perRow, 1), 3);
+    if (hidden.hidesLaterKeys)
+      visible = &build.node("LessOrEqual", {build.range(keys), positions});
+    if (hidden.window != 0) {
+      Value& end = build.node("Sub", {positions, ints({hidden.window})}, {}, "window_end");
+      visible = &bothHold(visible, build.node("Greater", {build.range(keys), end}), build);
+    }
+  }
+  if (hidden.keyCount) {
+    Value& column = build.node("Reshape", {*hidden.keyCount, ints({-1, 1, 1, 1})});
+    visible = &bothHold(visible, build.node("Less", {build.range(keys), column}), build);
+  }
+  return visible;
+}
+
+} // namespace kvopt

@@ -1,0 +1,24 @@
+// Which keys each row of an attention sees, as a boolean mask in standard operators.
+#pragma once
+
+#include "passes/attention_builder.h"
+
+namespace kvopt {
+
+/// What hides keys. Row i of batch row b stands at position firstPosition[b] + i.
+struct KeyVisibility {
+  bool hidesLaterKeys = false;    ///< keys behind the row's position
+  int64_t window = 0;             ///< keys that many positions or more before it; 0: none
+  Value* firstPosition = nullptr; ///< int64 [1] or [B]
+  Value* keyCount = nullptr;      ///< int64 [1] or [B]: keys from there on; null: none
+};
+
+/// bool [1|B,1,S,T] or [1|B,1,1,T]: whether a row sees a key; null where no key is hidden. S and T
+/// are `rows` and `keys`, int64 scalars.
+Value* visibleKeys(const KeyVisibility& hidden, const BuilderOperand& rows,
+                   const BuilderOperand& keys, AttentionBuilder& build);
+
+/// Both conditions; `first` may be null.
+Value& bothHold(Value* first, Value& second, AttentionBuilder& build);
+
+} // namespace kvopt

@@ -1,0 +1,19 @@
+// Attention spelled out: matrix products, a softmax and what masks it, in standard operators.
+#pragma once
+
+#include "passes/attention_builder.h"
+
+namespace kvopt {
+
+/// Why `sdpa` (ai.kvopt::Sdpa) cannot be spelled out; nullopt if it can.
+std::optional<MatchFailure> spellingObstacle(const Node& sdpa);
+
+/// What `sdpa` computes, written before it, [B,H,S,Dv]. Keys and values are broadcast over the
+/// query heads of their group and never repeated; sums are in float for narrower elements. Each row
+/// without any visible key is zeros.
+Value& spellAttention(Node& sdpa, Rewriter& rewriter);
+
+/// What `append` (ai.kvopt::AppendRows) computes, written before it.
+Value& spellAppendRows(Node& append, Rewriter& rewriter);
+
+} // namespace kvopt

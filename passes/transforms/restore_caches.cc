@@ -1,0 +1,286 @@
+// Takes kvopt's own in-place operators back to caches that grow, so that a model which was
+// rewritten can be rewritten for another target.
+//
+//   before   o, present_key, present_value =
+//                ai.kvopt.InPlaceKvSdpa(q, k, v, past_key, past_value, past_length, mask)
+//   after    present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
+//            o = ai.kvopt.Sdpa(q, present_key, present_value, mask)
+//
+// The manifest that the model carries says which inputs are caches and which count tokens. Where
+// lengths are computed in the graph, batch rows may have lengths of their own, and rows are
+// appended by ai.kvopt.AppendRows.
+#include "ir/cache_axes.h"
+#include "ir/diagnostic.h"
+#include "ir/shape_inference.h"
+#include "passes/attention_builder.h"
+#include "passes/lowering/cache_rows.h"
+#include "passes/lowering/kvopt_domain.h"
+#include "passes/pass.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+constexpr const char* passName = "restore-caches";
+
+/// One cache of an in-place operator.
+struct RestoredCache {
+  Value* past = nullptr;
+  Value* present = nullptr;
+  Value* fresh = nullptr; ///< [B,G,S,D]
+  int64_t axis = 2;
+  CacheAxes axes;
+};
+
+class Restoration {
+public:
+  Restoration(Model& rewritten, const Manifest& stored, Journal& editJournal)
+      : model(rewritten), graph(rewritten.graph()), manifest(stored), journal(editJournal) {}
+
+  llvm::Error run() {
+    if (llvm::Error error = findLength())
+      return error;
+    llvm::SmallVector<Node*, 32> nodes;
+    for (Node& node : graph.nodes())
+      if (isInPlace(node))
+        nodes.push_back(&node);
+    if (llvm::Error error = growInputs(nodes))
+      return error;
+    if (length)
+      replaceLength();
+    for (Node* node : nodes)
+      if (llvm::Error error = restore(*node))
+        return error;
+    graph.eraseDeadNodes();
+    dropKvoptDomain(model, model.irVersion);
+    model.removeMetadata(manifestKey);
+    model.removeMetadata(partialKey);
+    model.removeMetadata(pastExtentKey);
+    return inferShapes(graph);
+  }
+
+private:
+  static bool isInPlace(const Node& node) {
+    return node.op() == OpName(kvoptDomain, "InPlaceKvSdpa") || isLatent(node);
+  }
+  static bool isLatent(const Node& node) {
+    return node.op() == OpName(kvoptDomain, "InPlaceLatentKvSdpa");
+  }
+  static unsigned lengthOperand(const Node& node) { return isLatent(node) ? 3 : 5; }
+
+  llvm::Error refused(const std::string& what) const {
+    return unsupported("the model was rewritten before, for '{}': {}", manifest.target, what)
+        .hint("rewrite the model as it was exported");
+  }
+
+  /// The input that says how many rows a cache has.
+  llvm::Error findLength() {
+    for (const ManifestLength& input : manifest.lengths) {
+      if (input.feed == LengthFeed::HasPast || input.feed == LengthFeed::NoPast)
+        return refused("it has branches");
+      if (input.feed != LengthFeed::PastLength || length)
+        return refused("its lengths are those of another operator");
+      length = graph.findValue(input.input);
+      if (!length || !length->isGraphInput())
+        return refused("there is no input '" + input.input + "'");
+    }
+    return llvm::Error::success();
+  }
+
+  /// Caches without a fixed extent; every one of the manifest is read by in-place operators only.
+  llvm::Error growInputs(llvm::ArrayRef<Node*> nodes) {
+    const std::string* before = model.findMetadata(pastExtentKey);
+    const Dim earlier = Dim::symbol(before ? *before : "past_rows");
+    for (const ManifestCache& cache : manifest.caches) {
+      if (!cache.oneBuffer)
+        continue;
+      Value* past = graph.findValue(cache.past);
+      const bool isRead = past && past->isGraphInput() && past->type().hasRank() &&
+                          cache.sequenceAxis < static_cast<int64_t>(past->type().rank());
+      if (!isRead || llvm::any_of(past->uses(), [&](const Use& use) {
+            return !llvm::is_contained(nodes, &use.user()) && !use.user().is("Shape");
+          }))
+        return refused("the cache '" + cache.past + "' is not read in place");
+      Shape shape(past->type().shape().begin(), past->type().shape().end());
+      shape[static_cast<size_t>(cache.sequenceAxis)] = earlier;
+      past->setType(TensorType(past->type().elementType(), std::move(shape)));
+      if (!firstPast) {
+        firstPast = past;
+        firstAxis = cache.sequenceAxis;
+      }
+    }
+    if (!firstPast)
+      return refused("no cache of its manifest is in it");
+    return llvm::Error::success();
+  }
+
+  void replaceLength() {
+    Rewriter rewriter(graph, passName, journal);
+    Value& shape = rewriter.create("Shape", {firstPast}, {}, 1, "past_shape").result();
+    Value& axis = rewriter.constant("axis", int64Tensor({firstAxis}));
+    rows = &rewriter.create("Gather", {&shape, &axis}, {}, 1, "past_rows").result();
+    length->replaceAllUsesWith(*rows);
+    restoreOrder(graph);
+    graph.removeInput(*length);
+  }
+
+  llvm::Expected<RestoredCache> cacheOf(Node& node, unsigned fresh, unsigned past, unsigned present,
+                                        const char* axisName) {
+    RestoredCache cache;
+    cache.fresh = node.operand(fresh);
+    cache.past = node.operand(past);
+    cache.present = &node.result(present);
+    cache.axis = node.intAttr(axisName, 2);
+    const bool isKnown = cache.past->type().hasRank();
+    auto axes = isKnown ? cacheAxes(cache.past->type().rank(), cache.axis) : std::nullopt;
+    if (!axes)
+      return refused("the layout of '" + cache.past->name().str() + "' is not known");
+    cache.axes = *axes;
+    return cache;
+  }
+
+  llvm::Error restore(Node& node) {
+    auto key =
+        isLatent(node) ? cacheOf(node, 1, 2, 1, "key_axis") : cacheOf(node, 1, 3, 1, "key_axis");
+    if (!key)
+      return key.takeError();
+    std::optional<RestoredCache> value;
+    if (!isLatent(node)) {
+      auto found = cacheOf(node, 2, 4, 2, "value_axis");
+      if (!found)
+        return found.takeError();
+      value = std::move(*found);
+    }
+    Rewriter rewriter(graph, passName, journal, node.name());
+    AttentionBuilder build(rewriter);
+    Value* lengths = node.operand(lengthOperand(node));
+    const bool isUniform = lengths == rows;
+    llvm::SmallVector<Rewriter::Replacement, 3> replacements{{&node.result(0), nullptr}};
+    llvm::SmallVector<Value*, 2> read;
+    for (RestoredCache* cache : {&*key, value ? &*value : nullptr}) {
+      if (!cache)
+        continue;
+      auto joined =
+          isUniform ? joinedRows(*cache, build, rewriter) : appendedRows(*cache, *lengths, build);
+      if (!joined)
+        return joined.takeError();
+      read.push_back(joined->second);
+      replacements.push_back({cache->present, joined->first});
+    }
+    AttentionBuilder::AttentionParts parts;
+    parts.query = node.operand(0);
+    parts.key = read.front();
+    parts.value = isLatent(node) ? &columnsOf(node, *read.front(), build) : read.back();
+    parts.mask = maskOf(node);
+    parts.sinks = node.operand(lengthOperand(node) + 2);
+    parts.pastLength = isUniform ? nullptr : lengths;
+    parts.scale = static_cast<double>(node.floatAttr("scale", 1.0f));
+    parts.causal = node.intAttr("causal", 0) != 0;
+    parts.window = node.intAttr("window", 0);
+    parts.softcap = node.floatAttr("softcap", 0.0f);
+    replacements.front().after = &build.sdpa(parts, {&node});
+    // What is declared of a present says the capacity.
+    for (const Rewriter::Replacement& replacement : llvm::drop_begin(replacements))
+      replacement.before->setType(replacement.after->type());
+    if (std::optional<MatchFailure> failure = rewriter.replace(replacements))
+      return refused(failure->str());
+    return llvm::Error::success();
+  }
+
+  /// The present, and its rows as [B,G,T,D].
+  using Joined = std::pair<Value*, Value*>;
+
+  llvm::Expected<Joined> joinedRows(const RestoredCache& cache, AttentionBuilder& build,
+                                    Rewriter& rewriter) {
+    const std::array<int64_t, 4> order = cache.axes.rowOrder();
+    const size_t rank = cache.past->type().rank();
+    std::vector<int64_t> forward(order.begin(), order.begin() + static_cast<ptrdiff_t>(rank));
+    std::vector<int64_t> back(rank);
+    for (size_t i = 0; i < rank; ++i)
+      back[static_cast<size_t>(forward[i])] = static_cast<int64_t>(i);
+    const TensorType& fresh = cache.fresh->type();
+    if (!cache.axes.folded) {
+      Value& present =
+          build.concat(*cache.past, transposed(*cache.fresh, back, rewriter), cache.axis);
+      return Joined{&present, &transposed(present, forward, rewriter)};
+    }
+    auto groups = fresh.dim(1).value();
+    auto width = fresh.dim(3).value();
+    if (!groups || !width)
+      return refused("the heads of '" + cache.past->name().str() + "' are not known");
+    Value& newRows = build.value(build.extent(*cache.fresh, 2));
+    Value& flat = build.concat(build.concat(build.value(ints({-1})), newRows, 0),
+                               build.value(ints({*width})), 0);
+    Value& folded = build.node("Reshape", {*cache.fresh, flat}, {}, "folded_rows");
+    Value& present = build.concat(*cache.past, transposed(folded, back, rewriter), cache.axis);
+    Value& sequence = transposed(present, forward, rewriter);
+    Value& total = build.node("Add", {build.extent(*cache.past, cache.axis), newRows}, {}, "rows");
+    Value& shape = build.concat(build.concat(build.value(ints({-1, *groups})), total, 0),
+                                build.value(ints({*width})), 0);
+    return Joined{&present, &build.node("Reshape", {sequence, shape}, {}, "rows")};
+  }
+
+  llvm::Expected<Joined> appendedRows(const RestoredCache& cache, Value& lengths,
+                                      AttentionBuilder& build) const {
+    if (cache.axes.folded || cache.axis != 2)
+      return refused("rows of '" + cache.past->name().str() + "' differ in length by batch row");
+    Value& present =
+        build.node("ai.kvopt::AppendRows", {*cache.past, *cache.fresh, lengths}, {}, "present");
+    return Joined{&present, &present};
+  }
+
+  static Value& columnsOf(const Node& node, Value& rows, AttentionBuilder& build) {
+    const int64_t offset = node.intAttr("v_offset", 0);
+    return build.slice(rows, 3, offset, offset + node.intAttr("v_width", 0));
+  }
+
+  /// The mask, unless it is the neutral one that function bodies need.
+  static Value* maskOf(const Node& node) {
+    Value* mask = node.operand(lengthOperand(node) + 1);
+    const TensorData* data = mask ? mask->constant() : nullptr;
+    const bool isNeutral = data && isFloatingPoint(mask->type().elementType()) &&
+                           data->elementCount() == 1 && scalarValue(*data) == 0.0;
+    return isNeutral ? nullptr : mask;
+  }
+
+  Model& model;
+  Graph& graph;
+  const Manifest& manifest;
+  Journal& journal;
+  Value* length = nullptr; ///< the input
+  Value* rows = nullptr;   ///< what it becomes
+  Value* firstPast = nullptr;
+  int64_t firstAxis = 0;
+};
+
+class RestoreCaches final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    auto stored = manifestOf(model);
+    if (!stored)
+      return stored.takeError();
+    if (!*stored || !(*stored)->sharesBuffers())
+      return llvm::Error::success();
+    if (llvm::Error error = inferShapes(model.graph()))
+      return error;
+    const Manifest manifest = std::move(**stored);
+    if (llvm::Error error = Restoration(model, manifest, context.journal).run())
+      return error;
+    context.count(passName, "models");
+    return llvm::Error::success();
+  }
+};
+
+} // namespace
+
+void register_restore_caches(PassRegistry& registry) {
+  registry.add({passName,
+                "Takes caches that kvopt made share buffers back to caches that grow.",
+                {},
+                [](const PassOptions&) {
+                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<RestoreCaches>());
+                }});
+}
+
+} // namespace kvopt
