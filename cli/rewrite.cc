@@ -193,12 +193,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     return withFile(written.takeError(), options.model);
   if (*written && isWritten(**model, **written, *target, options))
     return writeAgain(options, context, **model, **written, outcome);
-  const bool isRestored = *written && (*written)->sharesBuffers();
-  if (*written && (*written)->ownsCaches() && !isRestored)
-    return refused(options, context, {},
-                   fmt::format("{} was rewritten before, for '{}': rewrite the model as it was "
-                               "exported",
-                               options.model, (*written)->target));
+  const bool isRestored = *written && (*written)->ownsCaches();
   if (isRestored && !options.layers.empty())
     return refused(options, context, {},
                    fmt::format("{} was rewritten before, for '{}': --layers is for models as they "
