@@ -5,7 +5,9 @@
 #include "ir/shape_inference.h"
 #include "ir/shape_rules.h"
 #include "passes/lowering/cache_rows.h"
+#include "passes/lowering/kvopt_domain.h"
 #include "passes/lowering/kvopt_support.h"
+#include "passes/lowering/spelled_attention.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -65,13 +67,17 @@ std::vector<NamedAttribute> attributesOf(const Node& node) {
 
 } // namespace
 
-std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, const Model& model) {
+std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, const Model& model,
+                                           BlockAttention kind) {
   if (!site.failure && !site.grows() &&
       (site.policy == SitePolicy::Static || site.policy == SitePolicy::Ring))
     return MatchFailure{ReasonCode::TargetLacksFeature, site.node->name().str(),
                         "a cache that grows by the new rows",
                         "the policy " + sitePolicyName(site.policy).str(),
                         "--to kvopt keeps such caches as they are"};
+  if (!site.failure && kind == BlockAttention::Plain)
+    if (std::optional<MatchFailure> obstacle = spellingObstacle(*site.node))
+      return obstacle;
   if (site.failure || !site.grows())
     return supportsKvoptForm(site, model);
   auto refuse = [&](ReasonCode code, std::string expected, std::string found, std::string hint) {
@@ -120,9 +126,13 @@ llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites
     return usageError("a capacity of {} in blocks of {} makes more than {} inputs a cache",
                       *capacity, size, mostBlocks)
         .hint("--to " + manifest.target + ":SIZE makes fewer");
-  model.opsets.try_emplace(kvoptDomain, 1);
+  const int64_t irVersion = model.irVersion;
   model.markEdited();
-  model.irVersion = std::max<int64_t>(model.irVersion, 8);
+  if (kind == BlockAttention::Fused) {
+    model.opsets.try_emplace(kvoptDomain, 1);
+    // Model-local functions exist since IR version 8.
+    model.irVersion = std::max<int64_t>(model.irVersion, 8);
+  }
   for (const AttentionSite* site : sites) {
     operands.see(*site);
     if (site->grows() && !length)
@@ -131,9 +141,8 @@ llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites
   if (anyCache)
     nameRows();
   for (AttentionSite* site : sites) {
-    Rewriter rewriter(site->node->graph(), ruleName, journal);
     if (!site->grows()) {
-      if (llvm::Error error = operands.complete(*site->node, rewriter))
+      if (llvm::Error error = attend(*site))
         return error;
       continue;
     }
@@ -144,14 +153,15 @@ llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites
       addFlag(*site->pastFlag, manifest);
     const Blocks keys = splitCache(*site, *site->key, role);
     const Blocks values = splitCache(*site, *site->value, CacheRole::Value);
-    if (llvm::Error error =
-            isFused ? fuse(*site, keys, values) : operands.complete(*site->node, rewriter))
+    if (llvm::Error error = isFused ? fuse(*site, keys, values) : attend(*site))
       return error;
   }
   finishManifest();
   graph.eraseDeadNodes();
   if (llvm::Error error = operands.addAppendRows())
     return error;
+  if (kind == BlockAttention::Plain)
+    dropKvoptDomain(model, irVersion);
   if (llvm::Error error = inferShapes(graph))
     return error;
   return std::move(manifest);
@@ -271,6 +281,19 @@ bool BlockLowering::canFuse(const AttentionSite& site) {
   if (!fusedForms)
     fusedForms = forms;
   return *fusedForms == forms;
+}
+
+llvm::Error BlockLowering::attend(AttentionSite& site) {
+  Node& sdpa = *site.node;
+  Rewriter rewriter(sdpa.graph(), ruleName, journal);
+  if (kind == BlockAttention::Fused)
+    return operands.complete(sdpa, rewriter);
+  Value& spelled = spellAttention(sdpa, rewriter);
+  rewriter.recordSources(*spelled.producer(), {&sdpa});
+  if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), spelled))
+    return unsupported("site {}: {}", site.id(), failure->str());
+  site.node = spelled.producer();
+  return llvm::Error::success();
 }
 
 llvm::Error BlockLowering::fuse(AttentionSite& site, const Blocks& keys, const Blocks& values) {

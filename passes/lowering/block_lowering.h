@@ -11,14 +11,18 @@
 
 namespace kvopt {
 
-/// nullopt if BlockLowering can write the site, otherwise why not.
-std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, const Model& model);
-
 /// What attends over the blocks.
 enum class BlockAttention {
-  Fused, ///< ai.kvopt::BlockKvSdpa where the layout allows, otherwise as Plain
-  Plain, ///< ai.kvopt::Sdpa over one Concat of all blocks and the new rows
+  /// ai.kvopt::BlockKvSdpa, or, where it does not take the layout, ai.kvopt::Sdpa over one Concat
+  /// of
+  /// all blocks and the new rows
+  Fused,
+  Plain, ///< standard operators over that Concat
 };
+
+/// nullopt if BlockLowering can write the site, otherwise why not.
+std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, const Model& model,
+                                           BlockAttention kind);
 
 /// Lowers sites of one model, each of which supportsBlocks.
 class BlockLowering {
@@ -38,6 +42,8 @@ private:
   void joinBlocks(const CacheUpdate& update, const Blocks& blocks, Rewriter& rewriter);
   void handOutNewRows(CacheUpdate& update, ManifestCache& cache, Rewriter& rewriter);
   bool canFuse(const AttentionSite& site);
+  /// Writes attention over keys and values in one piece.
+  llvm::Error attend(AttentionSite& site);
   llvm::Error fuse(AttentionSite& site, const Blocks& keys, const Blocks& values);
   void finishManifest();
 

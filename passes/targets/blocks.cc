@@ -7,8 +7,8 @@
 //            present_key = k   present_value = v
 //
 // A block holds 0 to SIZE rows. Outputs that were presents give the new rows, which whoever drives
-// the model appends to its blocks. Nothing is ever joined; the body of BlockKvSdpa is the form of
-// `blocks-plain`, and so is what is written for layouts that it does not take.
+// the model appends to its blocks. Nothing is ever joined, but in the body of BlockKvSdpa, and for
+// layouts that it does not take: those get one Concat, and ai.kvopt.Sdpa.
 #include "passes/lowering/block_lowering.h"
 
 namespace kvopt {
@@ -24,7 +24,7 @@ public:
 
   std::optional<MatchFailure> supports(const AttentionSite& site,
                                        const Model& model) const override {
-    return supportsBlocks(site, model);
+    return supportsBlocks(site, model, BlockAttention::Fused);
   }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,

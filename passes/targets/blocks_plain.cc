@@ -3,7 +3,9 @@
 //   before   present_key = Concat<2>(past_key, k)
 //            o = ai.kvopt.Sdpa(q, present_key, …)
 //   after    joined = Concat<2>(past_key_block_0, …, past_key_block_tail, k)   present_key = k
-//            o = ai.kvopt.Sdpa(q, joined, …)
+//            o = MatMul(Softmax(… MatMul(q, Transpose(joined)) …), …)
+//
+// Standard operators only: for every engine.
 #include "passes/lowering/block_lowering.h"
 
 namespace kvopt {
@@ -13,13 +15,14 @@ class BlocksPlainTarget final : public Target {
 public:
   llvm::StringRef name() const override { return "blocks-plain"; }
   llvm::StringRef summary() const override {
-    return "Concat of blocks and Sdpa with its function body: blocks-plain:SIZE tokens each";
+    return "Concat, MatMul and Softmax: caches in blocks for every engine, blocks-plain:SIZE "
+           "tokens";
   }
   bool takesBlockSize() const override { return true; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site,
                                        const Model& model) const override {
-    return supportsBlocks(site, model);
+    return supportsBlocks(site, model, BlockAttention::Plain);
   }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,

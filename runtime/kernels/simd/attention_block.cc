@@ -196,8 +196,10 @@ KeyValueRows AttentionBlock::gather(KeyRange keys) const {
     std::memcpy(to, from, static_cast<size_t>(bytes));
   };
   for (size_t index = segmentOf(view, keys.begin); keys.begin < keys.end; ++index) {
-    const KeyValueRows from = rowsAt(view.segments[index]);
     const int64_t end = std::min(segmentEnd(view, index, total), keys.end);
+    if (end <= keys.begin)
+      continue; // empty
+    const KeyValueRows from = rowsAt(view.segments[index]);
     for (int64_t key = keys.begin; key < end; ++key) {
       copy(valuesTo + (key - tile) * valueBytes, from.value + key * from.valueStride, valueBytes);
       if (!view.keyTransposed)
@@ -207,7 +209,7 @@ KeyValueRows AttentionBlock::gather(KeyRange keys) const {
       for (int64_t column = 0; column < view.keyWidth; ++column)
         copy(keysTo + width * (column * kAttentionTileKeys + keys.begin - tile),
              from.key + column * from.keyStride + width * keys.begin, width * (end - keys.begin));
-    keys.begin = std::max(end, keys.begin);
+    keys.begin = end;
   }
   const int64_t step = view.keyTransposed ? width : keyBytes;
   return {keysTo - tile * step, valuesTo - tile * valueBytes,
