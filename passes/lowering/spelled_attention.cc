@@ -147,7 +147,11 @@ private:
 std::optional<MatchFailure> spellingObstacle(const Node& sdpa) {
   const Dim& heads = sdpa.operand(Query)->type().dim(1);
   const Dim& groups = sdpa.operand(Key)->type().dim(1);
-  if (!heads.isKnownEqual(groups) && !(heads.value() && groups.value()))
+  const auto isGrouped = [&] {
+    return heads.value() && groups.value() && *groups.value() > 0 &&
+           *heads.value() % *groups.value() == 0;
+  };
+  if (!heads.isKnownEqual(groups) && !isGrouped())
     return MatchFailure{ReasonCode::HeadCountUnproven, sdpa.name().str(),
                         "fixed numbers of query and key heads",
                         heads.str() + " and " + groups.str(), ""};
