@@ -44,9 +44,13 @@ void printJson(const OrderedJson& object) {
 
 void printOut(const std::string& text) { fmt::print("{}", text); }
 
-void addCommonOptions(CLI::App& command, CommandContext& context) {
-  command.add_option("--format", context.common.format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}));
+void addCommonOptions(CLI::App& command, CommandContext& context,
+                      const std::vector<std::string>& formats) {
+  command
+      .add_option("--format", context.common.format,
+                  fmt::format("{} or {}", fmt::join(formats.begin(), formats.end() - 1, ", "),
+                              formats.back()))
+      ->check(CLI::IsMember(formats));
   command.add_option("--color", context.common.color, "auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}));
   command.add_flag("-v,--verbose", context.common.verbose, "Say more on stderr");
@@ -147,6 +151,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&)) 
   addVerifyCommand(app, context);
   addRunCommand(app, context);
   addBenchCommand(app, context);
+  addDiffCommand(app, context);
   addGenCommand(app, context);
   addOptCommand(app, context);
   addListCommand(app, context);

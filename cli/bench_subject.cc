@@ -33,7 +33,7 @@ llvm::Expected<std::unique_ptr<BenchSubject>> BenchSubject::open(const std::stri
                                                                  const Registries& registries) {
   std::unique_ptr<BenchSubject> subject(new BenchSubject);
   subject->known = &registries;
-  auto imported = importModel(path, registries.ops);
+  auto imported = openModel(path, registries);
   if (!imported)
     return imported.takeError();
   subject->model = std::move(*imported);

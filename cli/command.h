@@ -58,7 +58,8 @@ void printJson(const OrderedJson& object);
 void printOut(const std::string& text);
 
 /// Adds `--format`, `--color`, `-v`, `-q`.
-void addCommonOptions(CLI::App& command, CommandContext& context);
+void addCommonOptions(CLI::App& command, CommandContext& context,
+                      const std::vector<std::string>& formats = {"text", "json"});
 
 /// Subcommands, one file each.
 void addInspectCommand(CLI::App& app, CommandContext& context);
@@ -67,6 +68,7 @@ void addRewriteCommand(CLI::App& app, CommandContext& context);
 void addVerifyCommand(CLI::App& app, CommandContext& context);
 void addRunCommand(CLI::App& app, CommandContext& context);
 void addBenchCommand(CLI::App& app, CommandContext& context);
+void addDiffCommand(CLI::App& app, CommandContext& context);
 void addGenCommand(CLI::App& app, CommandContext& context);
 void addOptCommand(CLI::App& app, CommandContext& context);
 void addListCommand(CLI::App& app, CommandContext& context);

@@ -1,4 +1,5 @@
 // kvopt gen: decoders of any size with random weights.
+#include "cli/byte_text.h"
 #include "cli/command.h"
 #include "cli/generate/decoder.h"
 #include "ir/onnx_export.h"
@@ -22,6 +23,7 @@ struct GenOptions {
   std::string type = "float32";
   std::string spelling; ///< empty: what the kind's exporters write
   std::string external = "auto";
+  bool isHole = false;
   DecoderSpec spec;
 };
 
@@ -85,15 +87,6 @@ const char* nameOf(DecoderSpelling spelling) {
   return "";
 }
 
-std::string readableBytes(int64_t bytes) {
-  const auto amount = static_cast<double>(bytes);
-  if (bytes < int64_t{1} << 20)
-    return fmt::format("{:.1f} KiB", amount / 1024);
-  if (bytes < int64_t{1} << 30)
-    return fmt::format("{:.1f} MiB", amount / (1024 * 1024));
-  return fmt::format("{:.2f} GiB", amount / (1024.0 * 1024 * 1024));
-}
-
 void report(const GenOptions& options, const DecoderSpec& spec, const std::string& externalFile,
             Model& model, const CommandContext& context) {
   const int64_t bytes = weightBytes(model);
@@ -123,7 +116,7 @@ void report(const GenOptions& options, const DecoderSpec& spec, const std::strin
   printOut(fmt::format("wrote {}{}: {}, {} layers of width {}, {}/{} heads of {}, {}, {} of "
                        "weights\n",
                        options.output, where, options.kind, spec.layers, spec.hidden, spec.heads,
-                       spec.kvHeads, spec.headWidth, options.type, readableBytes(bytes)));
+                       spec.kvHeads, spec.headWidth, options.type, byteText(bytes)));
 }
 
 llvm::Expected<ExitCode> gen(const GenOptions& options, const CommandContext& context) {
@@ -132,14 +125,18 @@ llvm::Expected<ExitCode> gen(const GenOptions& options, const CommandContext& co
     return spec.takeError();
   std::unique_ptr<Model> model = generateDecoder(context.registries.ops, *spec);
   if (options.external == "never" && weightBytes(*model) > mostFileBytes)
-    return usageError("{} of weights do not fit in one ONNX file",
-                      readableBytes(weightBytes(*model)))
+    return usageError("{} of weights do not fit in one ONNX file", byteText(weightBytes(*model)))
+        .hint("leave out --external-data never");
+  if (options.external == "never" && options.isHole)
+    return usageError("--sparse needs a file beside the model")
         .hint("leave out --external-data never");
   ExportOptions exported;
-  const bool isExternal = options.external == "always" ||
-                          (options.external == "auto" && weightBytes(*model) > mostInlineBytes);
+  const bool isExternal =
+      options.external == "always" ||
+      (options.external == "auto" && (options.isHole || weightBytes(*model) > mostInlineBytes));
   if (isExternal)
     exported.externalFile = std::filesystem::path(options.output).filename().string() + ".data";
+  exported.externalHole = options.isHole;
   if (llvm::Error error = exportModel(*model, options.output, exported))
     return error;
   report(options, *spec, exported.externalFile, *model, context);
@@ -187,6 +184,8 @@ void addGenCommand(CLI::App& app, CommandContext& context) {
       ->add_option("--external-data", options->external,
                    "Weights in a file beside the model; auto: above 256 MiB")
       ->check(CLI::IsMember({"auto", "always", "never"}));
+  command->add_flag("--sparse", options->isHole,
+                    "Weights are zeros in a file that takes no room on the disk");
   addCommonOptions(*command, context);
   command->callback([options, &context] {
     context.action = [options, &context] { return gen(*options, context); };

@@ -1,5 +1,6 @@
 // kvopt inspect: every cache and attention site, and what each target could do with it; for several
 // models a table with a row each.
+#include "cli/byte_text.h"
 #include "cli/recover.h"
 #include "cli/site_facts.h"
 #include "cli/site_table.h"
@@ -80,17 +81,6 @@ std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
   return result;
 }
 
-std::string humanBytes(int64_t bytes) {
-  static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto scaled = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (scaled >= 1024 && unit + 1 < std::size(units)) {
-    scaled /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", scaled, units[unit]);
-}
-
 void printText(const std::string& path, const InspectOptions& options,
                const RecoveredModel& recovered, const Registries& registries) {
   const SiteList& sites = recovered.context->sites;
@@ -119,8 +109,7 @@ void printText(const std::string& path, const InspectOptions& options,
                        site.keyWidth.str(), maskKind(*site.node), cache, site.rule);
   }
   if (known && total != 0)
-    out +=
-        fmt::format("  caches: {} a sequence at context {}\n", humanBytes(total), options.context);
+    out += fmt::format("  caches: {} a sequence at context {}\n", byteText(total), options.context);
   for (const auto& [name, capability] : capabilities(recovered, registries)) {
     out += fmt::format("  --to {}: {} of {} sites", name, capability.can, sites.size());
     for (const auto& [reason, count] : capability.reasons)

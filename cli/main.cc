@@ -1,4 +1,10 @@
 // The kvopt program.
 #include "cli/app.h"
 
-int main(int argc, char** argv) { return kvopt::runApp(argc, argv); }
+#include <csignal>
+
+int main(int argc, char** argv) {
+  // A limit on the size of files is then an error like a full disk, and nothing is left behind.
+  std::signal(SIGXFSZ, SIG_IGN);
+  return kvopt::runApp(argc, argv);
+}

@@ -2,13 +2,24 @@
 #include "cli/recover.h"
 
 #include "ir/diagnostic.h"
+#include "ir/external_check.h"
 #include "ir/onnx_import.h"
 
 namespace kvopt {
 
+llvm::Expected<std::unique_ptr<Model>> openModel(const std::string& path,
+                                                 const Registries& registries) {
+  auto model = importModel(path, registries.ops);
+  if (!model)
+    return model.takeError();
+  if (llvm::Error error = checkExternalData(**model))
+    return withFile(std::move(error), path);
+  return model;
+}
+
 llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Registries& registries,
                                             const RecoveryOptions& options) {
-  auto model = importModel(path, registries.ops);
+  auto model = openModel(path, registries);
   if (!model)
     return model.takeError();
   RecoveredModel recovered;

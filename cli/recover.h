@@ -27,7 +27,12 @@ struct RecoveryOptions {
   std::vector<std::string> disabled;
 };
 
-/// Imports `path` and runs the recovery.
+/// Imports `path` and checks that its external data is there, in the model's folder, without
+/// reading any.
+llvm::Expected<std::unique_ptr<Model>> openModel(const std::string& path,
+                                                 const Registries& registries);
+
+/// Opens `path` and runs the recovery.
 llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Registries& registries,
                                             const RecoveryOptions& options = {});
 

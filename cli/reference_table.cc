@@ -119,7 +119,7 @@ std::string capacityFor(const TargetChoice& target, const fs::path& folder,
 llvm::Expected<PreparedModel> rewrittenModel(const std::string& path, const std::string& target,
                                              const std::string& capacity,
                                              const Registries& registries) {
-  auto model = importModel(path, registries.ops);
+  auto model = openModel(path, registries);
   if (!model)
     return model.takeError();
   PassContext context(registries.rules, registries.targets);

@@ -1,4 +1,5 @@
 // kvopt rewrite: a model in the form of one target, with its manifest.
+#include "cli/byte_text.h"
 #include "cli/genai_config.h"
 #include "cli/recover.h"
 #include "cli/rewrite_report.h"
@@ -10,6 +11,7 @@
 #include "ir/text_printer.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Path.h"
 
 #include <CLI/CLI.hpp>
 
@@ -30,6 +32,7 @@ struct RewriteOptions {
   std::string verify = "quick";
   std::string manifest;
   std::string genaiConfig;
+  std::string externalData = "keep";
   std::vector<std::string> printAfter;
   std::vector<std::string> disabled;
   bool dryRun = false;
@@ -62,13 +65,31 @@ llvm::Expected<OutputFile> preparedFile(const std::string& path, const std::stri
   return file;
 }
 
+std::string manifestPathFor(const RewriteOptions& options) {
+  if (!options.manifest.empty())
+    return options.manifest;
+  llvm::StringRef stem = options.output;
+  stem.consume_back(".onnx");
+  return stem.str() + ".kv.json";
+}
+
+ExportOptions exportOptions(const RewriteOptions& options) {
+  ExportOptions exported;
+  exported.externalBytes = INT64_MAX; // what passes make stays in the model's file
+  exported.placement = options.externalData == "copy"     ? ExternalPlacement::Copy
+                       : options.externalData == "inline" ? ExternalPlacement::Inline
+                                                          : ExternalPlacement::Keep;
+  if (exported.placement == ExternalPlacement::Copy)
+    exported.externalFile = std::filesystem::path(options.output).filename().string() + ".data";
+  return exported;
+}
+
 /// Writes all files, or none when one of them cannot be written.
-llvm::Error writeFiles(const Model& model, const RewriteOptions& options, const Manifest& manifest,
-                       const std::string& manifestPath) {
-  auto file = preparedFile(manifestPath, manifest.json() + "\n");
-  if (!file)
-    return file.takeError();
-  std::optional<OutputFile> configFile;
+llvm::Error writeFiles(const Model& model, const RewriteOptions& options,
+                       const Manifest& manifest) {
+  OutputFiles files;
+  if (llvm::Error error = prepareExport(model, options.output, exportOptions(options), files))
+    return error;
   if (!options.genaiConfig.empty()) {
     auto config =
         genaiConfig(model, manifest, std::filesystem::path(options.output).filename().string());
@@ -77,22 +98,62 @@ llvm::Error writeFiles(const Model& model, const RewriteOptions& options, const 
     auto prepared = preparedFile(options.genaiConfig, *config + "\n");
     if (!prepared)
       return prepared.takeError();
-    configFile.emplace(std::move(*prepared));
+    files.add(std::move(*prepared));
   }
-  if (llvm::Error error = exportModel(model, options.output))
-    return error;
-  if (configFile)
-    if (llvm::Error error = configFile->commit())
-      return error;
-  return file->commit();
+  auto file = preparedFile(manifestPathFor(options), manifest.json() + "\n");
+  if (!file)
+    return file.takeError();
+  files.add(std::move(*file));
+  return files.commit();
 }
 
-std::string manifestPathFor(const RewriteOptions& options) {
-  if (!options.manifest.empty())
-    return options.manifest;
-  llvm::StringRef stem = options.output;
-  stem.consume_back(".onnx");
-  return stem.str() + ".kv.json";
+/// No file that is written may be one that is read, or another one that is written.
+llvm::Error checkPaths(const RewriteOptions& options, const Model& model) {
+  const std::string manifestPath = manifestPathFor(options);
+  if (sameFile(options.model, options.output))
+    return usageError("the output is the input").hint("write to another file");
+  if (sameFile(options.model, manifestPath) || options.output == manifestPath)
+    return usageError("the manifest's file is the model's").hint("write it to another file");
+  if (sameFile(options.model, options.genaiConfig) || options.genaiConfig == options.output ||
+      options.genaiConfig == manifestPath)
+    return usageError("the file of --genai-config is another one's").hint("write to another file");
+  const ExportOptions exported = exportOptions(options);
+  for (const std::string& path : {manifestPath, options.genaiConfig}) {
+    if (path.empty())
+      continue;
+    if (!exported.externalFile.empty() && path == options.output + ".data")
+      return usageError("the file is that of the external data").file(path);
+    for (const std::string& data : externalFilesOf(model))
+      if (sameFile(path, data))
+        return usageError("this is the model's external data").file(path);
+  }
+  return checkExport(model, options.output, exported);
+}
+
+void noteExternalData(const RewriteOptions& options, const Model& model, RewriteOutcome& outcome) {
+  const std::vector<std::string> files = externalFilesOf(model);
+  if (files.empty())
+    return;
+  outcome.externalPlacement = options.externalData;
+  if (options.externalData == "keep")
+    outcome.externalFiles = files;
+  else if (options.externalData == "copy" && !options.dryRun)
+    outcome.externalFiles = {options.output + ".data"};
+}
+
+/// ` (3.1 MiB, weights stay in decoder.onnx.data)` of the file that was written.
+std::string writtenText(const RewriteOptions& options, const RewriteOutcome& outcome) {
+  std::error_code unknown;
+  const uintmax_t bytes = std::filesystem::file_size(options.output, unknown);
+  std::string text = " (" + (unknown ? "" : byteText(static_cast<int64_t>(bytes)));
+  const std::vector<std::string>& files = outcome.externalFiles;
+  if (!files.empty())
+    text += outcome.externalPlacement == "keep" ? ", weights stay in " : ", weights in ";
+  if (files.size() > 1)
+    text += fmt::format("{} files", files.size());
+  else if (!files.empty())
+    text += llvm::sys::path::filename(files[0]).str();
+  return text + ")";
 }
 
 /// Says which sites could not be rewritten, on stderr; the JSON report says the same.
@@ -152,7 +213,7 @@ llvm::Expected<ExitCode> writeAgain(const RewriteOptions& options, const Command
                                     const Model& model, const Manifest& manifest,
                                     const RewriteOutcome& outcome) {
   if (!options.dryRun)
-    if (llvm::Error error = writeFiles(model, options, manifest, manifestPathFor(options)))
+    if (llvm::Error error = writeFiles(model, options, manifest))
       return error;
   if (context.common.json()) {
     printJson(sameModelJson(options.written(), options.target, outcome));
@@ -160,27 +221,22 @@ llvm::Expected<ExitCode> writeAgain(const RewriteOptions& options, const Command
   }
   printOut(fmt::format("{} is in the form of '{}' already\n", options.model, options.target));
   if (!options.dryRun)
-    printOut(fmt::format("wrote {}, the same, and {}\n", options.output, manifestPathFor(options)));
+    printOut(fmt::format("wrote {}{}, the same, and {}\n", options.output,
+                         writtenText(options, outcome), manifestPathFor(options)));
   return ExitCode::Done;
 }
 
 llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandContext& context) {
   const Registries& registries = context.registries;
   auto start = std::chrono::steady_clock::now();
-  auto model = importModel(options.model, registries.ops);
+  auto model = openModel(options.model, registries);
   if (!model)
     return model.takeError();
-  if (!options.dryRun && sameFile(options.model, options.output))
-    return usageError("the output is the input").hint("write to another file");
-  if (!options.dryRun && (sameFile(options.model, manifestPathFor(options)) ||
-                          options.output == manifestPathFor(options)))
-    return usageError("the manifest's file is the model's").hint("write it to another file");
   if (!options.genaiConfig.empty() && options.target != "ort-gqa")
     return usageError("--genai-config is for --to ort-gqa");
-  if (!options.dryRun &&
-      (sameFile(options.model, options.genaiConfig) || options.genaiConfig == options.output ||
-       options.genaiConfig == manifestPathFor(options)))
-    return usageError("the file of --genai-config is another one's").hint("write to another file");
+  if (!options.dryRun)
+    if (llvm::Error error = checkPaths(options, **model))
+      return error;
   auto target = registries.targets.choose(options.target);
   if (!target)
     return target.takeError();
@@ -188,6 +244,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   outcome.before = countOps((*model)->graph());
   outcome.opsetBefore = (*model)->graph().opsetVersion();
   outcome.irBefore = (*model)->irVersion;
+  noteExternalData(options, **model, outcome);
   auto written = manifestOf(**model);
   if (!written)
     return withFile(written.takeError(), options.model);
@@ -218,7 +275,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   // Sites that are not rewritten keep the spelling they came in: recovered anew without them.
   if (llvm::StringSet<> others = lowered ? llvm::StringSet<>() : sitesToLeaveAlone(passes);
       !others.empty() && passes.manifest) {
-    if (model = importModel(options.model, registries.ops); !model)
+    if (model = openModel(options.model, registries); !model)
       return model.takeError();
     passes.restart();
     passes.leftAlone = std::move(others);
@@ -254,8 +311,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   }
   bool equal = !outcome.verification || outcome.verification->equal();
   if (equal && !options.dryRun) {
-    if (llvm::Error error =
-            writeFiles(**model, options, *passes.manifest, manifestPathFor(options)))
+    if (llvm::Error error = writeFiles(**model, options, *passes.manifest))
       return error;
   }
   if (context.common.json())
@@ -267,9 +323,9 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     return ExitCode::Different;
   }
   if (!options.dryRun && !context.common.json())
-    printOut(fmt::format("{}wrote {} and {}\n",
+    printOut(fmt::format("{}wrote {}{} and {}\n",
                          drivingNotes(*passes.manifest, manifestPathFor(options)), options.output,
-                         manifestPathFor(options)));
+                         writtenText(options, outcome), manifestPathFor(options)));
   return ExitCode::Done;
 }
 
@@ -290,6 +346,11 @@ void addRewriteCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--manifest", options->manifest, "Where the manifest goes");
   command->add_option("--genai-config", options->genaiConfig,
                       "For ort-gqa: where ONNX Runtime GenAI's configuration goes");
+  command
+      ->add_option("--external-data", options->externalData,
+                   "Weights in files beside the model: keep them there, copy them beside the "
+                   "output, or inline them")
+      ->check(CLI::IsMember({"keep", "copy", "inline"}));
   command->add_option("--print-ir-after", options->printAfter, "A pass, or all");
   command->add_option("--disable", options->disabled, "A rule or pass to leave out");
   command->add_option("--step-budget", options->matcher.stepBudget,

@@ -1,6 +1,7 @@
 // Reports of rewrites.
 #include "cli/rewrite_report.h"
 
+#include "cli/byte_text.h"
 #include "passes/pass.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -61,21 +62,33 @@ OrderedJson heading(const std::string& output, const std::string& target) {
   return json;
 }
 
-std::string row(const std::string& name, const std::string& before, const std::string& after,
-                const std::string& change) {
-  return fmt::format("  │ {:<32} │ {:>6} │ {:>6} │ {:>6} │\n", name, before, after, change);
+OrderedJson externalJson(const RewriteOutcome& outcome) {
+  if (outcome.externalPlacement.empty())
+    return nullptr;
+  return {{"placement", outcome.externalPlacement}, {"files", outcome.externalFiles}};
+}
+
+/// What stands beside the table of operators.
+std::vector<std::string> besides(const PassContext& passes, const RewriteOutcome& outcome) {
+  std::vector<std::string> lines;
+  auto before = bytesPerToken(passes.exportedCaches, reportedContext);
+  auto after = bytesPerToken(passes.manifest->caches, reportedContext,
+                             joinsBlocks(*passes.manifest, outcome.after));
+  if (before && after) {
+    lines.push_back(fmt::format("cache bytes copied per token @{}", reportedContext));
+    lines.push_back(fmt::format("  before {}   after {}", byteText(*before), byteText(*after)));
+  }
+  const Manifest& manifest = *passes.manifest;
+  if (manifest.ownsCaches() && manifest.capacityValue)
+    lines.push_back(fmt::format("capacity {}", *manifest.capacityValue));
+  if (outcome.opsetBefore != outcome.opsetAfter)
+    lines.push_back(fmt::format("opset {} → {}", outcome.opsetBefore, outcome.opsetAfter));
+  if (outcome.irBefore != outcome.irAfter)
+    lines.push_back(fmt::format("IR version {} → {}", outcome.irBefore, outcome.irAfter));
+  return lines;
 }
 
 } // namespace
-
-OpCounts countOps(Graph& graph) {
-  OpCounts counts;
-  forEachGraph(graph, [&](Graph& visited) {
-    for (const Node& node : visited.nodes())
-      ++counts[node.op().str()];
-  });
-  return counts;
-}
 
 OrderedJson rewriteJson(const std::string& output, const std::string& target,
                         const PassContext& passes, const RewriteOutcome& outcome) {
@@ -93,6 +106,7 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
                                     joinsBlocks(*passes.manifest, outcome.after)))}};
   json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetAfter}};
   json["ir_version"] = {{"before", outcome.irBefore}, {"after", outcome.irAfter}};
+  json["external_data"] = externalJson(outcome);
   json["millis"] = outcome.milliseconds;
   json["verify"] =
       outcome.verification ? verificationJson(*outcome.verification) : OrderedJson(nullptr);
@@ -107,6 +121,7 @@ OrderedJson sameModelJson(const std::string& output, const std::string& target,
   json["ops"] = {{"before", outcome.before}, {"after", outcome.before}};
   json["opset"] = {{"before", outcome.opsetBefore}, {"after", outcome.opsetBefore}};
   json["ir_version"] = {{"before", outcome.irBefore}, {"after", outcome.irBefore}};
+  json["external_data"] = externalJson(outcome);
   return json;
 }
 
@@ -117,31 +132,7 @@ std::string rewriteTable(const PassContext& passes, const RewriteOutcome& outcom
       if (count != 0)
         out += fmt::format("{} {} · ", counter, count);
   out += fmt::format("{:.0f} ms\n", outcome.milliseconds);
-  out += "  ┌──────────────────────────────────┬────────┬────────┬────────┐\n";
-  out += row("op", "before", "after", "change");
-  OpCounts all = outcome.before;
-  all.insert(outcome.after.begin(), outcome.after.end());
-  auto countIn = [](const OpCounts& counts, const std::string& name) {
-    auto found = counts.find(name);
-    return found == counts.end() ? int64_t{0} : found->second;
-  };
-  for (const auto& entry : all) {
-    int64_t before = countIn(outcome.before, entry.first);
-    int64_t after = countIn(outcome.after, entry.first);
-    if (before != after)
-      out += row(entry.first, std::to_string(before), std::to_string(after),
-                 fmt::format("{:+}", after - before));
-  }
-  out += "  └──────────────────────────────────┴────────┴────────┴────────┘\n";
-  if (auto before = bytesPerToken(passes.exportedCaches, reportedContext))
-    if (auto after = bytesPerToken(passes.manifest->caches, reportedContext,
-                                   joinsBlocks(*passes.manifest, outcome.after)))
-      out += fmt::format("  cache bytes copied per token at context {}: before {}, after {}\n",
-                         reportedContext, *before, *after);
-  if (outcome.opsetBefore != outcome.opsetAfter)
-    out += fmt::format("  opset {} → {}\n", outcome.opsetBefore, outcome.opsetAfter);
-  if (outcome.irBefore != outcome.irAfter)
-    out += fmt::format("  IR version {} → {}\n", outcome.irBefore, outcome.irAfter);
+  out += opTable(outcome.before, outcome.after, besides(passes, outcome));
   if (outcome.verification)
     out += "  verify  " + verificationSummary(*outcome.verification) + "\n";
   return out;

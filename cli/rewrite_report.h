@@ -2,17 +2,11 @@
 #pragma once
 
 #include "cli/command.h"
+#include "cli/op_table.h"
 #include "cli/verification.h"
 #include "ir/manifest.h"
 
-#include <map>
-
 namespace kvopt {
-
-using OpCounts = std::map<std::string, int64_t>;
-
-/// The nodes of every operator, in subgraphs too.
-OpCounts countOps(Graph& graph);
 
 /// One rewrite, before and after.
 struct RewriteOutcome {
@@ -23,6 +17,10 @@ struct RewriteOutcome {
   int64_t irBefore = 0;
   int64_t irAfter = 0;
   double milliseconds = 0;
+  /// keep, copy or inline, and the files that the written model's weights are in; empty without
+  /// external data.
+  std::string externalPlacement;
+  std::vector<std::string> externalFiles;
   std::optional<VerificationReport> verification;
 };
 

@@ -131,11 +131,11 @@ llvm::Expected<int64_t> neededCapacity(const RunOptions& options,
   return past + static_cast<int64_t>(longest) + options.steps;
 }
 
-llvm::Expected<Driven> openModel(const RunOptions& options,
-                                 llvm::ArrayRef<std::vector<int64_t>> prompts,
-                                 const Registries& registries) {
+llvm::Expected<Driven> openDriven(const RunOptions& options,
+                                  llvm::ArrayRef<std::vector<int64_t>> prompts,
+                                  const Registries& registries) {
   Driven driven;
-  auto model = importModel(options.model, registries.ops);
+  auto model = openModel(options.model, registries);
   if (!model)
     return model.takeError();
   driven.model = std::move(*model);
@@ -223,7 +223,7 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
   auto prompts = promptsOf(options);
   if (!prompts)
     return prompts.takeError();
-  auto driven = openModel(options, *prompts, context.registries);
+  auto driven = openDriven(options, *prompts, context.registries);
   if (!driven)
     return driven.takeError();
   Session& session = *driven->session;

@@ -62,7 +62,7 @@ Tolerance toleranceFor(const Graph& graph, int roundings) {
 
 llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Registries& registries) {
   PreparedModel prepared;
-  auto model = importModel(path, registries.ops);
+  auto model = openModel(path, registries);
   if (!model)
     return model.takeError();
   prepared.model = std::move(*model);
@@ -267,7 +267,7 @@ llvm::Expected<VerificationReport> verifyRewrite(const std::string& originalPath
                                                  const Model& rewritten, const Manifest& manifest,
                                                  const EquivalencePlan& plan,
                                                  const Registries& registries) {
-  auto original = importModel(originalPath, registries.ops);
+  auto original = openModel(originalPath, registries);
   if (!original)
     return original.takeError();
   if (llvm::Error error = inferShapes((*original)->graph()))

@@ -1,11 +1,25 @@
-// Placement and streaming of external tensors.
+// Places and streaming of external tensors.
 #include "ir/external_data.h"
 
 #include "ir/diagnostic.h"
+#include "ir/onnx_tensor.h"
 
 #include <algorithm>
 
 namespace kvopt {
+
+llvm::Expected<int64_t> ExternalData::append(const TensorData& tensor, int64_t bytes, bool isCopy) {
+  int64_t padded = 0;
+  int64_t end = 0;
+  if (__builtin_add_overflow(size, alignment - 1, &padded) ||
+      __builtin_add_overflow(padded / alignment * alignment, bytes, &end))
+    return invalid("the external data's size does not fit in 64 bits");
+  const int64_t offset = padded / alignment * alignment;
+  offsets[&tensor] = offset;
+  entries.push_back({&tensor, offset, isCopy});
+  size = end;
+  return offset;
+}
 
 llvm::Expected<std::optional<int64_t>> ExternalData::place(const TensorData& tensor) {
   const std::optional<int64_t> bytes = tensor.byteSize();
@@ -14,30 +28,46 @@ llvm::Expected<std::optional<int64_t>> ExternalData::place(const TensorData& ten
   const auto known = offsets.find(&tensor);
   if (known != offsets.end())
     return known->second;
-  int64_t padded = 0;
-  int64_t end = 0;
-  if (__builtin_add_overflow(size, alignment - 1, &padded) ||
-      __builtin_add_overflow(padded / alignment * alignment, *bytes, &end))
-    return invalid("the external data's size does not fit in 64 bits");
-  const int64_t offset = padded / alignment * alignment;
-  offsets[&tensor] = offset;
-  entries.push_back({&tensor, offset});
-  size = end;
+  auto offset = append(tensor, *bytes, false);
+  if (!offset)
+    return offset.takeError();
+  return *offset;
+}
+
+llvm::Expected<int64_t> ExternalData::placeCopy(const TensorData& tensor) {
+  assert(!name.empty() && messageOf(tensor) && "a tensor of the source");
+  auto range = externalRangeOf(*messageOf(tensor));
+  if (!range)
+    return range.takeError();
+  auto bytes = checkedByteSize(tensor.elementType(), tensor.elementCount());
+  if (!bytes)
+    return bytes.takeError();
+  const std::string key = fmt::format("{}:{}:{}", range->offset, *bytes, range->location);
+  const auto known = copiedRanges.find(key);
+  if (known != copiedRanges.end())
+    return known->second;
+  auto offset = append(tensor, *bytes, true);
+  if (offset)
+    copiedRanges[key] = *offset;
   return offset;
 }
 
 llvm::Error ExternalData::write(OutputFile& file) const {
-  if (llvm::Error error = file.reserve(size))
-    return error;
-  const std::vector<std::byte> zeros(static_cast<size_t>(alignment));
+  if (isHole)
+    return file.skip(size);
+  // To reserve room would fill holes of the source.
+  if (std::none_of(entries.begin(), entries.end(), [](const Entry& entry) { return entry.isCopy; }))
+    if (llvm::Error error = file.reserve(size))
+      return error;
   int64_t written = 0;
   for (const Entry& entry : entries) {
-    const auto gap = static_cast<size_t>(entry.offset - written);
-    assert(gap < zeros.size() && "tensors follow each other");
-    if (llvm::Error error = file.write(std::span(zeros).first(gap)))
+    if (llvm::Error error = file.skip(entry.offset - written))
       return error;
-    if (llvm::Error error = entry.tensor->stream(
-            [&](std::span<const std::byte> piece) { return file.write(piece); }))
+    llvm::Error error = entry.isCopy ? copyExternal(*entry.tensor, file)
+                                     : entry.tensor->stream([&](std::span<const std::byte> piece) {
+                                         return file.write(piece);
+                                       });
+    if (error)
       return error;
     written = entry.offset + *entry.tensor->byteSize();
   }

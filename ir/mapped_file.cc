@@ -128,8 +128,8 @@ MappedFile::Result MappedFile::open(const std::string& path) {
   return map(file.get(), path);
 }
 
-MappedFile::Result MappedFile::openBeneath(const std::string& folder,
-                                           const std::string& relativePath) {
+llvm::Expected<FileDescriptor> MappedFile::openDescriptorBeneath(const std::string& folder,
+                                                                 const std::string& relativePath) {
   if (llvm::Error error = checkRelative(folder, relativePath))
     return error;
   llvm::Expected<FileDescriptor> root = openFolder(folder);
@@ -137,14 +137,22 @@ MappedFile::Result MappedFile::openBeneath(const std::string& folder,
     return root.takeError();
   FileDescriptor file(openat2Beneath(root->get(), relativePath));
   if (file.isOpen())
-    return map(file.get(), joinPath(folder, relativePath));
+    return file;
   int error = errno;
   // Sandboxes that do not know openat2 answer EPERM, which a plain opening for reading never does.
   if (error == ENOSYS || error == EPERM)
-    return openBeneathByWalk(folder, relativePath);
+    return walk(std::move(*root), folder, relativePath);
   if (error == EXDEV)
     return leavesFolder(relativePath, folder, "leads out of the folder");
   return cannotOpen(joinPath(folder, relativePath), error);
+}
+
+MappedFile::Result MappedFile::openBeneath(const std::string& folder,
+                                           const std::string& relativePath) {
+  llvm::Expected<FileDescriptor> file = openDescriptorBeneath(folder, relativePath);
+  if (!file)
+    return file.takeError();
+  return map(file->get(), joinPath(folder, relativePath));
 }
 
 MappedFile::Result MappedFile::openBeneathByWalk(const std::string& folder,

@@ -1,6 +1,8 @@
 // Read-only, lazily paged views of files, and opening of files that a model names.
 #pragma once
 
+#include "ir/file_descriptor.h"
+
 #include "llvm/Support/Error.h"
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +42,10 @@ public:
   /// The same, opening one component after the other. Stricter: refuses every symbolic link below
   /// `folder`.
   static Result openBeneathByWalk(const std::string& folder, const std::string& relativePath);
+
+  /// What openBeneath maps, as a descriptor to read from.
+  static llvm::Expected<FileDescriptor> openDescriptorBeneath(const std::string& folder,
+                                                              const std::string& relativePath);
 
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -4,77 +4,35 @@
 #include "ir/diagnostic.h"
 #include "ir/onnx_writer.h"
 #include "ir/output_file.h"
+#include "ir/tensor_messages.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Path.h"
 
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
+#include <filesystem>
 #include <limits>
 
 namespace kvopt {
+
+namespace fs = std::filesystem;
+
 namespace {
 
-/// Collects where the external data of everything in a message lies.
-class ExternalLocations {
-public:
-  explicit ExternalLocations(const onnx::ModelProto& model) {
-    visit(model.graph());
-    for (const onnx::TrainingInfoProto& training : model.training_info()) {
-      visit(training.initialization());
-      visit(training.algorithm());
-    }
-    for (const onnx::FunctionProto& function : model.functions()) {
-      for (const onnx::NodeProto& node : function.node())
-        visit(node);
-      for (const onnx::AttributeProto& attribute : function.attribute_proto())
-        visit(attribute);
-    }
-  }
-  const llvm::StringSet<>& locations() const { return found; }
-
-private:
-  void visit(const onnx::GraphProto& graph) {
-    for (const onnx::TensorProto& tensor : graph.initializer())
-      visit(tensor);
-    for (const onnx::SparseTensorProto& tensor : graph.sparse_initializer())
-      visit(tensor);
-    for (const onnx::NodeProto& node : graph.node())
-      visit(node);
-  }
-  void visit(const onnx::NodeProto& node) {
-    for (const onnx::AttributeProto& attribute : node.attribute())
-      visit(attribute);
-  }
-  void visit(const onnx::AttributeProto& attribute) {
-    if (attribute.has_t())
-      visit(attribute.t());
-    if (attribute.has_g())
-      visit(attribute.g());
-    if (attribute.has_sparse_tensor())
-      visit(attribute.sparse_tensor());
-    for (const onnx::TensorProto& tensor : attribute.tensors())
-      visit(tensor);
-    for (const onnx::GraphProto& graph : attribute.graphs())
-      visit(graph);
-    for (const onnx::SparseTensorProto& tensor : attribute.sparse_tensors())
-      visit(tensor);
-  }
-  void visit(const onnx::SparseTensorProto& tensor) {
-    visit(tensor.values());
-    visit(tensor.indices());
-  }
-  void visit(const onnx::TensorProto& tensor) {
-    if (tensor.data_location() != onnx::TensorProto::EXTERNAL)
-      return;
-    for (const onnx::StringStringEntryProto& entry : tensor.external_data())
+/// Where the external data of everything in the model's source lies.
+llvm::StringSet<> externalLocations(const Model& model) {
+  llvm::StringSet<> found;
+  if (!model.source())
+    return found;
+  for (const onnx::TensorProto* tensor : model.source()->externalTensors())
+    for (const onnx::StringStringEntryProto& entry : tensor->external_data())
       if (entry.key() == "location")
         found.insert(entry.value());
-  }
-
-  llvm::StringSet<> found;
-};
+  return found;
+}
 
 /// Lets protobuf write into an OutputFile.
 class OutputFileStream final : public google::protobuf::io::CopyingOutputStream {
@@ -102,9 +60,8 @@ bool isItsFile(const Model& model, const ExportOptions& options) {
   return model.source() && !options.reserialize && !model.isEdited() && headerMatchesSource(model);
 }
 
-llvm::Error checkSize(const google::protobuf::MessageLite& message) {
-  size_t size = message.ByteSizeLong();
-  if (size > static_cast<size_t>(std::numeric_limits<int>::max()))
+llvm::Error checkSize(uint64_t size) {
+  if (size > static_cast<uint64_t>(std::numeric_limits<int>::max()))
     return unsupported("the model takes {} bytes; an ONNX file is limited to 2 GiB", size)
         .hint("keep the weights in external data files");
   return llvm::Error::success();
@@ -133,40 +90,120 @@ std::string besides(llvm::StringRef path, llvm::StringRef name) {
   return file.str().str();
 }
 
-/// External data is referred to relative to the model's folder, and must not be overwritten.
-/// `fresh` names the file that is about to be written there.
-llvm::Error checkExternalData(const Model& model, const onnx::ModelProto& message,
-                              const std::string& path, const std::string& fresh) {
+/// `location` beneath `from` as a location beneath `to`, where both name one file; else nullopt.
+std::optional<std::string> locationBeneath(const fs::path& from, const std::string& location,
+                                           const fs::path& to) {
+  const std::string moved = (from / location).lexically_normal().lexically_relative(to).string();
+  auto there = MappedFile::openBeneath(to.string(), moved);
+  if (!there) {
+    llvm::consumeError(there.takeError());
+    return std::nullopt;
+  }
+  if (!sameFile((*there)->path(), (from / location).string()))
+    return std::nullopt;
+  return moved;
+}
+
+/// The locations that change where a model is written into another folder than it was read from.
+llvm::Expected<llvm::StringMap<std::string>>
+movedLocations(const Model& model, const std::string& path, const llvm::StringSet<>& kept) {
+  llvm::StringMap<std::string> moved;
+  const std::string from = orCurrent(model.folder);
+  const std::string to = orCurrent(llvm::sys::path::parent_path(path));
+  if (kept.empty() || sameFile(from, to))
+    return moved;
+  std::error_code error;
+  const fs::path realFrom = fs::canonical(from, error);
+  if (error)
+    return ioError("cannot open the folder: {}", error.message()).file(from);
+  const fs::path realTo = fs::canonical(to, error);
+  if (error)
+    return ioError("cannot open the folder '{}': {}", to, error.message()).file(path);
+  for (const auto& entry : kept) {
+    std::optional<std::string> location = locationBeneath(realFrom, entry.getKey().str(), realTo);
+    if (!location)
+      return usageError("the model's external data '{}' in '{}' does not lie beneath the folder of "
+                        "the output, and would not be found from there",
+                        entry.getKey(), from)
+          .file(path)
+          .hint("have it copied or inlined (--external-data copy, inline), or write the model into "
+                "that folder");
+    moved[entry.getKey()] = std::move(*location);
+  }
+  return moved;
+}
+
+/// What is written must not replace what the model consists of.
+llvm::Error checkOverwriting(const Model& model, const std::string& path,
+                             const std::string& fresh) {
+  if (!model.path.empty() && (sameFile(path, model.path) ||
+                              (!fresh.empty() && sameFile(besides(path, fresh), model.path))))
+    return usageError("would overwrite the model's own file").file(path);
   if (fresh.find('/') != std::string::npos || fresh == llvm::sys::path::filename(path))
     return usageError("'{}' cannot be the name of its external data", fresh).file(path);
-  llvm::StringSet<> kept = ExternalLocations(message).locations();
-  const bool isSourceToo =
-      model.source() && ExternalLocations(*model.source()->message).locations().count(fresh) != 0;
-  if (!isSourceToo)
-    kept.erase(fresh);
-  if (kept.empty())
-    return llvm::Error::success();
-  std::string from = orCurrent(model.folder);
-  std::string to = orCurrent(llvm::sys::path::parent_path(path));
-  if (!sameFile(from, to))
-    return usageError("the model's external data lies in '{}'", from)
-        .file(path)
-        .hint("write the model into that folder");
-  for (const auto& entry : kept) {
-    std::string location = from + "/" + entry.getKey().str();
+  for (const std::string& location : externalFilesOf(model))
     if (sameFile(path, location) || (!fresh.empty() && sameFile(besides(path, fresh), location)))
       return usageError("this is the model's external data").file(path);
-  }
   return llvm::Error::success();
 }
 
-llvm::Error writeExternalData(const ExternalData& external, const std::string& path) {
+/// Contents that nothing moves, as those of sparse tensors, would be lost.
+llvm::Error checkMoved(const onnx::ModelProto& message, const ExternalData& external) {
+  std::string left;
+  if (external.placement == ExternalPlacement::Keep)
+    return llvm::Error::success();
+  forEachTensor(message, [&](const onnx::TensorProto& tensor) {
+    if (!isExternal(tensor))
+      return;
+    auto range = externalRangeOf(tensor);
+    const bool isMoved = range && external.placement == ExternalPlacement::Copy &&
+                         range->location == external.fileName();
+    if (!range)
+      llvm::consumeError(range.takeError());
+    if (!isMoved)
+      left = tensor.name();
+  });
+  if (!left.empty())
+    return unsupported("the external data of '{}' cannot be moved", left)
+        .hint("keep it where it is");
+  return llvm::Error::success();
+}
+
+/// That contents which are to become part of the file fit, before any of them is read.
+llvm::Error checkInlineSize(const onnx::ModelProto& kept) {
+  uint64_t total = kept.ByteSizeLong();
+  forEachTensor(kept, [&](const onnx::TensorProto& tensor) {
+    llvm::SmallVector<int64_t, 4> extents(tensor.dims().begin(), tensor.dims().end());
+    auto count = checkedElementCount(extents);
+    auto bytes = count ? checkedByteSize(static_cast<ElementType>(tensor.data_type()), *count)
+                       : count.takeError();
+    if (!bytes)
+      llvm::consumeError(bytes.takeError()); // said when it is read
+    else if (isExternal(tensor))
+      total += std::min<uint64_t>(static_cast<uint64_t>(*bytes), uint64_t{1} << 48);
+  });
+  return checkSize(total);
+}
+
+llvm::Expected<OutputFile> writtenExternalData(const ExternalData& external,
+                                               const std::string& path) {
   llvm::Expected<OutputFile> file = OutputFile::create(path);
   if (!file)
     return file.takeError();
   if (llvm::Error error = external.write(*file))
     return withFile(std::move(error), path);
-  return file->commit();
+  return file;
+}
+
+llvm::Expected<OutputFile> writtenModel(const Model& model, const onnx::ModelProto& message,
+                                        bool isAsRead, const std::string& path) {
+  llvm::Expected<OutputFile> file = OutputFile::create(path);
+  if (!file)
+    return file.takeError();
+  if (llvm::Error error =
+          isAsRead ? file->write(model.source()->bytes) : writeMessage(message, *file))
+    return error;
+  return file;
 }
 
 } // namespace
@@ -181,7 +218,7 @@ llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOpt
   auto message = ModelWriter(model, arena, external).write();
   if (!message)
     return message.takeError();
-  if (llvm::Error error = checkSize(**message))
+  if (llvm::Error error = checkSize((*message)->ByteSizeLong()))
     return error;
   std::string bytes;
   if (!(*message)->SerializePartialToString(&bytes))
@@ -189,33 +226,76 @@ llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOpt
   return bytes;
 }
 
-llvm::Error exportModel(const Model& model, const std::string& path, const ExportOptions& options) {
-  if (!model.path.empty() && sameFile(path, model.path))
-    return usageError("would overwrite the model's own file").file(path);
-  google::protobuf::Arena arena;
+std::vector<std::string> externalFilesOf(const Model& model) {
+  std::vector<std::string> paths;
+  for (const auto& entry : externalLocations(model))
+    paths.push_back(orCurrent(model.folder) + "/" + entry.getKey().str());
+  llvm::sort(paths);
+  return paths;
+}
+
+llvm::Error checkExport(const Model& model, const std::string& path, const ExportOptions& options) {
+  if (llvm::Error error = checkOverwriting(model, path, options.externalFile))
+    return error;
+  if (options.placement != ExternalPlacement::Keep)
+    return llvm::Error::success();
+  return movedLocations(model, path, externalLocations(model)).takeError();
+}
+
+llvm::Error prepareExport(const Model& model, const std::string& path, const ExportOptions& options,
+                          OutputFiles& files) {
+  if (llvm::Error error = checkOverwriting(model, path, options.externalFile))
+    return error;
+  const llvm::StringSet<> kept = externalLocations(model);
   ExternalData external(options.externalFile, options.externalBytes);
-  bool asRead = isItsFile(model, options);
+  external.isHole = options.externalHole;
+  if (!kept.empty())
+    external.placement = options.placement;
+  if (external.placement == ExternalPlacement::Keep) {
+    auto moved = movedLocations(model, path, kept);
+    if (!moved)
+      return moved.takeError();
+    external.movedLocations = std::move(*moved);
+  }
+  google::protobuf::Arena arena;
+  const bool asRead = !external.movesSource() && isItsFile(model, options);
   const onnx::ModelProto* message = asRead ? model.source()->message : nullptr;
+  if (external.placement == ExternalPlacement::Inline) {
+    ExternalData untouched("", 0);
+    auto shared = ModelWriter(model, arena, untouched).write();
+    if (!shared)
+      return withFile(shared.takeError(), path);
+    if (llvm::Error error = checkInlineSize(**shared))
+      return withFile(std::move(error), path);
+  }
   if (!asRead) {
     auto made = ModelWriter(model, arena, external).write();
     if (!made)
       return withFile(made.takeError(), path);
     message = *made;
-    if (llvm::Error error = checkSize(*message))
+    if (llvm::Error error = checkSize(message->ByteSizeLong()))
+      return withFile(std::move(error), path);
+    if (llvm::Error error = checkMoved(*message, external))
       return withFile(std::move(error), path);
   }
-  if (llvm::Error error = checkExternalData(model, *message, path, external.fileName()))
-    return error;
-  llvm::Expected<OutputFile> file = OutputFile::create(path);
+  if (external.fileBytes() != 0) {
+    auto data = writtenExternalData(external, besides(path, external.fileName()));
+    if (!data)
+      return data.takeError();
+    files.add(std::move(*data));
+  }
+  auto file = writtenModel(model, *message, asRead, path);
   if (!file)
     return file.takeError();
-  if (llvm::Error error =
-          asRead ? file->write(model.source()->bytes) : writeMessage(*message, *file))
+  files.add(std::move(*file));
+  return llvm::Error::success();
+}
+
+llvm::Error exportModel(const Model& model, const std::string& path, const ExportOptions& options) {
+  OutputFiles files;
+  if (llvm::Error error = prepareExport(model, path, options, files))
     return error;
-  if (external.fileBytes() != 0)
-    if (llvm::Error error = writeExternalData(external, besides(path, external.fileName())))
-      return error;
-  return file->commit();
+  return files.commit();
 }
 
 llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name,
@@ -227,7 +307,7 @@ llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name,
   else if (llvm::Error error = writeTensor(tensor, message))
     return withFile(std::move(error), path);
   message.set_name(name.str());
-  if (llvm::Error error = checkSize(message))
+  if (llvm::Error error = checkSize(message.ByteSizeLong()))
     return withFile(std::move(error), path);
   llvm::Expected<OutputFile> file = OutputFile::create(path);
   if (!file)

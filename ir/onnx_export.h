@@ -1,6 +1,7 @@
 // Writing ONNX files.
 #pragma once
 
+#include "ir/external_data.h"
 #include "ir/model.h"
 
 #include "llvm/Support/Error.h"
@@ -17,6 +18,12 @@ struct ExportOptions {
   /// for exportModel.
   std::string externalFile;
   int64_t externalBytes = 1024;
+  /// That file is one hole, all zeros, instead of the tensors' contents: models of any size for
+  /// tests.
+  bool externalHole = false;
+  /// What becomes of contents that the model's source has in files beside it. Copy needs the name
+  /// `externalFile`. Only for exportModel.
+  ExternalPlacement placement = ExternalPlacement::Keep;
 };
 
 /// The model as bytes of an ONNX file. What was not edited is written from the messages it was read
@@ -24,13 +31,29 @@ struct ExportOptions {
 /// Fails for models whose inline data exceeds protobuf's 2 GiB.
 llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOptions& options = {});
 
-/// Writes to a temporary name beside `path` and renames. Refuses to overwrite the model's own file.
-/// External data is kept by reference; when `path` is in another folder than the source, locations
-/// cannot be kept and the call fails unless the model has no external data. A file of external data
-/// that is written appears together with the model; its tensors are streamed, each at a multiple of
-/// 4096 bytes, and a disk without room for all of it is an error before anything is written.
+/// Writes to a temporary name beside `path` and renames. Refuses to overwrite the model's own file
+/// and its external data. A file of external data that is written appears together with the model.
+/// Its tensors each start at a multiple of 4096 bytes; new ones are streamed, and where there are
+/// no others, a disk without room for all is an error before anything is written.
+///
+/// Placement of what the source has in other files:
+/// - Keep: not a byte of it is read. Where `path` is in another folder, locations are adapted; the
+///   call fails for data that does not lie beneath that folder, as a location must.
+/// - Copy: what the model uses goes to `externalFile`, by the kernel, holes staying holes.
+/// - Inline: fails before anything is read when the result exceeds 2 GiB.
 llvm::Error exportModel(const Model& model, const std::string& path,
                         const ExportOptions& options = {});
+
+/// Writes the same files without putting them in their places, which `files.commit()` does.
+llvm::Error prepareExport(const Model& model, const std::string& path, const ExportOptions& options,
+                          OutputFiles& files);
+
+/// What exportModel would refuse because of where it is to write: known before a model is edited.
+llvm::Error checkExport(const Model& model, const std::string& path,
+                        const ExportOptions& options = {});
+
+/// Paths of the files that hold external data of the model as it was read.
+std::vector<std::string> externalFilesOf(const Model& model);
 
 /// Writes one serialized TensorProto.
 llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name,

@@ -25,8 +25,15 @@ struct Model::Source {
   std::shared_ptr<ExternalFiles> externalFiles;
   /// Declarations of values that nothing defines. Kept, because an edit did not cause that.
   llvm::DenseSet<const onnx::ValueInfoProto*> danglingDeclarations;
+  /// All tensors that have external data; gathered when first asked for. Thread-safe.
+  const std::vector<const onnx::TensorProto*>& externalTensors();
+
   /// Held while an export takes messages apart and puts them together again.
   std::mutex exportMutex;
+
+private:
+  std::once_flag externalOnce;
+  std::vector<const onnx::TensorProto*> external;
 };
 
 } // namespace kvopt

@@ -2,6 +2,7 @@
 #include "ir/onnx_tensor.h"
 
 #include "ir/diagnostic.h"
+#include "ir/tensor_messages.h"
 
 #include <cstring>
 #include <limits>
@@ -68,10 +69,6 @@ int64_t entriesIn(const onnx::TensorProto& message, TypedField field) {
   return 0;
 }
 
-bool isExternal(const onnx::TensorProto& message) {
-  return message.data_location() == onnx::TensorProto::EXTERNAL;
-}
-
 /// Whether the message holds as many elements as its extents ask for.
 llvm::Error checkInlineSize(const onnx::TensorProto& message, ElementType type, int64_t count) {
   if (message.has_raw_data()) {
@@ -125,6 +122,17 @@ public:
 
   const onnx::TensorProto& message() const { return proto; }
 
+  llvm::Error copyTo(OutputFile& out) const {
+    llvm::Expected<ExternalSlice> slice = externalSlice();
+    if (!slice)
+      return slice.takeError();
+    llvm::Expected<FileDescriptor> file = files->openDescriptor(externalRangeOf(proto)->location);
+    if (!file)
+      return located(file.takeError());
+    return out.copy(*file, static_cast<int64_t>(slice->offset), static_cast<int64_t>(slice->length),
+                    slice->file->path());
+  }
+
   llvm::Expected<std::span<const std::byte>> bytes() const override {
     if (isExternal(proto))
       return externalBytes();
@@ -166,33 +174,27 @@ private:
     return decoded;
   }
 
-  llvm::Expected<std::span<const std::byte>> externalBytes() const {
-    auto located = [&](llvm::Error error) {
-      Diagnostic diagnostic = takeDiagnostic(std::move(error));
-      diagnostic.value = proto.name();
-      return makeError(std::move(diagnostic));
-    };
+  llvm::Error located(llvm::Error error) const {
+    Diagnostic diagnostic = takeDiagnostic(std::move(error));
+    diagnostic.value = proto.name();
+    return makeError(std::move(diagnostic));
+  }
+
+  llvm::Expected<ExternalSlice> externalSlice() const {
     llvm::Expected<int64_t> needed = checkedByteSize(elementType(), elementCount());
     if (!needed)
       return located(needed.takeError());
-    llvm::Expected<ExternalRange> range = externalRangeOf(proto);
-    if (!range)
-      return located(range.takeError());
-    auto file = files->open(range->location);
-    if (!file)
-      return located(file.takeError());
-    auto size = static_cast<uint64_t>(*needed);
-    uint64_t fileSize = (*file)->bytes().size();
-    uint64_t length =
-        range->length.value_or(fileSize >= range->offset ? fileSize - range->offset : size);
-    if (length != size)
-      return located(invalid("the tensor has {} bytes of external data, its shape and type need {}",
-                             length, size)
-                         .file((*file)->path()));
-    auto slice = (*file)->slice(range->offset, length);
+    auto slice = externalSliceOf(proto, static_cast<uint64_t>(*needed), *files);
     if (!slice)
       return located(slice.takeError());
-    return *slice;
+    return slice;
+  }
+
+  llvm::Expected<std::span<const std::byte>> externalBytes() const {
+    llvm::Expected<ExternalSlice> slice = externalSlice();
+    if (!slice)
+      return slice.takeError();
+    return slice->file->bytes().subspan(slice->offset, slice->length);
   }
 
   const onnx::TensorProto& proto;
@@ -238,6 +240,26 @@ llvm::Expected<ExternalRange> externalRangeOf(const onnx::TensorProto& message) 
   return range;
 }
 
+llvm::Expected<ExternalSlice> externalSliceOf(const onnx::TensorProto& message, uint64_t size,
+                                              ExternalFiles& files) {
+  llvm::Expected<ExternalRange> range = externalRangeOf(message);
+  if (!range)
+    return range.takeError();
+  auto file = files.open(range->location);
+  if (!file)
+    return file.takeError();
+  const uint64_t fileSize = (*file)->bytes().size();
+  const uint64_t length =
+      range->length.value_or(fileSize >= range->offset ? fileSize - range->offset : size);
+  if (length != size)
+    return invalid("the tensor has {} bytes of external data, its shape and type need {}", length,
+                   size)
+        .file((*file)->path());
+  if (auto slice = (*file)->slice(range->offset, length); !slice)
+    return slice.takeError();
+  return ExternalSlice{std::move(*file), range->offset, length};
+}
+
 llvm::Expected<TensorRef> tensorOf(const onnx::TensorProto& message,
                                    std::shared_ptr<const void> owner,
                                    std::shared_ptr<ExternalFiles> files) {
@@ -258,6 +280,12 @@ llvm::Expected<TensorRef> tensorOf(const onnx::TensorProto& message,
 const onnx::TensorProto* messageOf(const TensorData& tensor) {
   const auto* read = dynamic_cast<const MessageTensor*>(&tensor);
   return read ? &read->message() : nullptr;
+}
+
+llvm::Error copyExternal(const TensorData& tensor, OutputFile& file) {
+  const auto* read = dynamic_cast<const MessageTensor*>(&tensor);
+  assert(read && isExternal(read->message()));
+  return read->copyTo(file);
 }
 
 namespace {
@@ -287,9 +315,9 @@ llvm::Error writeTensor(const TensorData& tensor, onnx::TensorProto& message) {
   return error;
 }
 
-void writeExternalTensor(const TensorData& tensor, const std::string& location, int64_t offset,
-                         onnx::TensorProto& message) {
-  writeTensorType(tensor, message);
+void setExternalRange(const std::string& location, int64_t offset, int64_t length,
+                      onnx::TensorProto& message) {
+  message.clear_external_data();
   message.set_data_location(onnx::TensorProto::EXTERNAL);
   auto add = [&](const char* key, std::string value) {
     onnx::StringStringEntryProto& entry = *message.add_external_data();
@@ -298,7 +326,13 @@ void writeExternalTensor(const TensorData& tensor, const std::string& location, 
   };
   add("location", location);
   add("offset", std::to_string(offset));
-  add("length", std::to_string(*tensor.byteSize()));
+  add("length", std::to_string(length));
+}
+
+void writeExternalTensor(const TensorData& tensor, const std::string& location, int64_t offset,
+                         onnx::TensorProto& message) {
+  writeTensorType(tensor, message);
+  setExternalRange(location, offset, *tensor.byteSize(), message);
 }
 
 } // namespace kvopt

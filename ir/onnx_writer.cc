@@ -4,6 +4,9 @@
 #include "ir/diagnostic.h"
 #include "ir/onnx_sharing.h"
 #include "ir/onnx_types.h"
+#include "ir/tensor_messages.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 #include <limits>
 
@@ -233,7 +236,7 @@ llvm::Error ModelWriter::writeFunction(const Function& function,
 }
 
 llvm::Error ModelWriter::writeNode(const Node& node, Repeated<onnx::NodeProto>& out) {
-  if (matchesSource(node)) {
+  if (matchesSource(node) && !holdsMoved(node)) {
     shareOne(*node.source(), out);
     return llvm::Error::success();
   }
@@ -251,7 +254,8 @@ llvm::Error ModelWriter::writeAttribute(const NamedAttribute& attribute,
                                         Repeated<onnx::AttributeProto>& out) {
   const Attribute& value = attribute.value;
   const onnx::AttributeProto* original = value.source();
-  if (original && value.graphs().empty() && original->name() == attribute.name) {
+  const bool isMoved = original && mustMove(*original);
+  if (original && value.graphs().empty() && original->name() == attribute.name && !isMoved) {
     shareOne(*original, out);
     return llvm::Error::success();
   }
@@ -260,8 +264,12 @@ llvm::Error ModelWriter::writeAttribute(const NamedAttribute& attribute,
     copyShell(*original, sourceArena(), made);
   if (made.name() != attribute.name)
     made.set_name(attribute.name);
-  if (original && value.graphs().empty())
+  if (original && value.graphs().empty() && !isMoved)
     return llvm::Error::success();
+  if (isMoved) {
+    made.clear_t();
+    made.clear_tensors();
+  }
   if (!original)
     made.set_type(static_cast<onnx::AttributeProto::AttributeType>(value.kind()));
   return writeAttributeValue(value, made);
@@ -315,6 +323,8 @@ llvm::Error ModelWriter::writeAttributeValue(const Attribute& value, onnx::Attri
 
 llvm::Error ModelWriter::fillTensor(const TensorData& tensor, onnx::TensorProto& out) {
   if (const onnx::TensorProto* message = messageOf(tensor)) {
+    if (external.movesSource() && isExternal(*message))
+      return moveTensor(tensor, *message, out);
     if (llvm::Error error = reserveBytes(message->ByteSizeLong()))
       return error;
     out.CopyFrom(*message);
@@ -333,10 +343,53 @@ llvm::Error ModelWriter::fillTensor(const TensorData& tensor, onnx::TensorProto&
   return writeTensor(tensor, out);
 }
 
+llvm::Error ModelWriter::moveTensor(const TensorData& tensor, const onnx::TensorProto& message,
+                                    onnx::TensorProto& out) {
+  out.CopyFrom(message);
+  switch (external.placement) {
+  case ExternalPlacement::Keep:
+    for (onnx::StringStringEntryProto& entry : *out.mutable_external_data())
+      if (auto moved = external.movedLocations.find(entry.value());
+          entry.key() == "location" && moved != external.movedLocations.end())
+        entry.set_value(moved->second);
+    return llvm::Error::success();
+  case ExternalPlacement::Copy: {
+    llvm::Expected<int64_t> offset = external.placeCopy(tensor);
+    if (!offset)
+      return offset.takeError();
+    setExternalRange(external.fileName(), *offset, *tensor.byteSize(), out);
+    return llvm::Error::success();
+  }
+  case ExternalPlacement::Inline:
+    break;
+  }
+  out.clear_external_data();
+  out.clear_data_location();
+  llvm::Expected<std::span<const std::byte>> bytes = tensor.bytes();
+  if (!bytes)
+    return bytes.takeError();
+  if (llvm::Error error = reserveBytes(bytes->size()))
+    return error;
+  out.set_raw_data(bytes->data(), bytes->size());
+  return llvm::Error::success();
+}
+
+bool ModelWriter::mustMove(const onnx::AttributeProto& attribute) const {
+  return external.movesSource() && holdsExternalTensor(attribute);
+}
+
+bool ModelWriter::holdsMoved(const Node& node) const {
+  return external.movesSource() &&
+         llvm::any_of(node.source()->attribute(), [](const onnx::AttributeProto& attribute) {
+           return holdsExternalTensor(attribute);
+         });
+}
+
 llvm::Error ModelWriter::writeTensorNamed(llvm::StringRef name, const TensorData& tensor,
                                           Repeated<onnx::TensorProto>& out) {
   const onnx::TensorProto* message = messageOf(tensor);
-  if (message && message->name() == name) {
+  const bool isMoved = message && external.movesSource() && isExternal(*message);
+  if (message && message->name() == name && !isMoved) {
     shareOne(*message, out);
     return llvm::Error::success();
   }

@@ -57,6 +57,10 @@ private:
   llvm::Error writeTensorNamed(llvm::StringRef name, const TensorData& tensor,
                                Repeated<onnx::TensorProto>& out);
   llvm::Error fillTensor(const TensorData& tensor, onnx::TensorProto& out);
+  llvm::Error moveTensor(const TensorData& tensor, const onnx::TensorProto& message,
+                         onnx::TensorProto& out);
+  bool mustMove(const onnx::AttributeProto& attribute) const;
+  bool holdsMoved(const Node& node) const;
   llvm::Error reserveBytes(uint64_t bytes);
   void writeDeclaration(const Value& value, const onnx::ValueInfoProto* original,
                         Agreement agreement, Repeated<onnx::ValueInfoProto>& out);

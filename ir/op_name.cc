@@ -1,10 +1,14 @@
 // OpName: parsing and printing.
 #include "ir/op_name.h"
 
+#include <cstring>
+
 namespace kvopt {
 
 OpName::OpName(llvm::StringRef text) {
-  size_t separator = text.rfind("::");
+  // Patterns and rules ask for operators by literals all the time, and most have no domain.
+  const bool isPlain = text.empty() || !std::memchr(text.data(), ':', text.size());
+  const size_t separator = isPlain ? llvm::StringRef::npos : text.rfind("::");
   if (separator == llvm::StringRef::npos) {
     typeName = text;
     return;

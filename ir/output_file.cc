@@ -78,8 +78,8 @@ llvm::Expected<OutputFile> OutputFile::create(const std::string& path) {
 }
 
 llvm::Error OutputFile::write(std::span<const std::byte> bytes) {
-  if (!file_.isOpen())
-    return ioError("write after a failure or a commit").file(path_);
+  if (llvm::Error error = checkOpen("write"))
+    return error;
   // Linux writes at most 2 GiB less a page in one call.
   constexpr size_t chunk = size_t(1) << 30;
   while (!bytes.empty()) {
@@ -98,8 +98,8 @@ llvm::Error OutputFile::write(llvm::StringRef text) {
 }
 
 llvm::Error OutputFile::reserve(int64_t bytes) {
-  if (!file_.isOpen())
-    return ioError("reserve after a failure or a commit").file(path_);
+  if (llvm::Error error = checkOpen("reserve"))
+    return error;
   if (bytes <= 0)
     return llvm::Error::success();
   int result = 0;
@@ -112,15 +112,117 @@ llvm::Error OutputFile::reserve(int64_t bytes) {
   return llvm::Error::success();
 }
 
-llvm::Error OutputFile::commit() {
-  if (!file_.isOpen())
-    return ioError("commit after a failure or a commit").file(path_);
+llvm::Error OutputFile::skip(int64_t bytes) {
+  if (llvm::Error error = checkOpen("skip"))
+    return error;
+  if (bytes == 0)
+    return llvm::Error::success();
+  const off_t end = ::lseek(file_.get(), bytes, SEEK_CUR);
+  if (end < 0 || ::ftruncate(file_.get(), end) != 0)
+    return fail("extend", errno);
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::copyData(int source, int64_t& offset, int64_t end,
+                                 const std::string& name) {
+  // Linux copies at most 2 GiB less a page in one call.
+  constexpr int64_t most = int64_t(1) << 30;
+  std::vector<std::byte> buffer;
+  while (offset < end) {
+    const auto wanted = static_cast<size_t>(std::min(end - offset, most));
+    ssize_t copied = -1;
+    if (buffer.empty()) {
+      off_t from = offset;
+      copied = ::copy_file_range(source, &from, file_.get(), nullptr, wanted, 0);
+      // Between some file systems, and in some sandboxes, the bytes have to come this way.
+      if (copied < 0 && (errno == EXDEV || errno == EINVAL || errno == ENOSYS ||
+                         errno == EOPNOTSUPP || errno == EPERM)) {
+        buffer.resize(size_t{1} << 20);
+        continue;
+      }
+    } else {
+      copied = ::pread(source, buffer.data(), std::min(wanted, buffer.size()), offset);
+      if (copied > 0)
+        if (llvm::Error error =
+                write(std::span<const std::byte>(buffer).first(static_cast<size_t>(copied))))
+          return error;
+    }
+    if (copied < 0 && errno == EINTR)
+      continue;
+    if (copied < 0)
+      return fail(fmt::format("copy from '{}'", name), errno);
+    if (copied == 0) {
+      discard();
+      return invalid("ends before its contents do").file(name);
+    }
+    offset += copied;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::copy(const FileDescriptor& file, int64_t offset, int64_t length,
+                             const std::string& source) {
+  if (llvm::Error error = checkOpen("copy"))
+    return error;
+  const int64_t end = offset + length;
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0)
+    return fail(fmt::format("inspect '{}'", source), errno);
+  if (status.st_size < end) {
+    discard();
+    return invalid("ends before its contents do").file(source);
+  }
+  while (offset < end) {
+    // A file system that knows no holes says that all is data.
+    int64_t data = ::lseek(file.get(), offset, SEEK_DATA);
+    if (data < 0)
+      data = errno == ENXIO ? end : offset;
+    data = std::min(data, end);
+    if (data > offset)
+      if (llvm::Error error = skip(data - offset))
+        return error;
+    offset = data;
+    int64_t hole = offset < end ? ::lseek(file.get(), offset, SEEK_HOLE) : end;
+    if (hole <= offset)
+      hole = end;
+    if (llvm::Error error = copyData(file.get(), offset, std::min(hole, end), source))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::close() {
+  if (llvm::Error error = checkOpen("close"))
+    return error;
   // Network file systems report a full disk as late as this. The descriptor is gone either way.
   if (::close(file_.release()) != 0 && errno != EINTR)
     return fail("close", errno);
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::commit() {
+  if (file_.isOpen() || temporaryName_.empty())
+    if (llvm::Error error = close())
+      return error;
   if (::renameat(folder_.get(), temporaryName_.c_str(), folder_.get(), name_.c_str()) != 0)
     return fail("put in place", errno);
   temporaryName_.clear();
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFiles::commit() {
+  for (OutputFile& file : files_)
+    if (llvm::Error error = file.close())
+      return error;
+  for (OutputFile& file : files_)
+    if (llvm::Error error = file.commit())
+      return error;
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::checkOpen(llvm::StringRef action) const {
+  if (!file_.isOpen())
+    return ioError("{} after a failure or a commit", action).file(path_);
   return llvm::Error::success();
 }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace kvopt {
 
@@ -31,6 +32,14 @@ public:
   llvm::Error write(std::span<const std::byte> bytes);
   llvm::Error write(llvm::StringRef text);
 
+  /// Goes on `bytes` further, with zeros between; a hole where the file system has holes.
+  llvm::Error skip(int64_t bytes);
+
+  /// Appends `length` bytes of an open file from `offset` on; its holes become holes. The kernel
+  /// copies, and shares blocks where the file system can; `source` names the file in errors.
+  llvm::Error copy(const FileDescriptor& file, int64_t offset, int64_t length,
+                   const std::string& source);
+
   /// Makes sure of room for a file of that many bytes, where the file system can promise it. A full
   /// disk is then known before anything is written.
   llvm::Error reserve(int64_t bytes);
@@ -38,6 +47,10 @@ public:
   /// For writers that need a descriptor; stays owned by this object, -1 once there is none. Whoever
   /// writes through it checks its own errors, and does not commit after one.
   int descriptor() const { return file_.get(); }
+
+  /// Ends writing: what can fail for want of room has failed after it. `commit` does it where it
+  /// was not called.
+  llvm::Error close();
 
   /// Puts the file in its place. Only once, as the last call.
   llvm::Error commit();
@@ -48,6 +61,8 @@ private:
   OutputFile(std::string path, std::string name, std::string temporaryName, FileDescriptor folder,
              FileDescriptor file);
   llvm::Error fail(llvm::StringRef action, int error);
+  llvm::Error checkOpen(llvm::StringRef action) const;
+  llvm::Error copyData(int source, int64_t& offset, int64_t end, const std::string& name);
   void discard();
 
   std::string path_;
@@ -55,6 +70,19 @@ private:
   std::string temporaryName_; // Empty once there is nothing to remove.
   FileDescriptor folder_;     // Keeps the place, whatever the current directory becomes.
   FileDescriptor file_;
+};
+
+/// Files that appear together, in the order in which they were added. Each is complete on the disk
+/// before the first is in its place.
+class OutputFiles {
+public:
+  void add(OutputFile file) { files_.push_back(std::move(file)); }
+  /// Only once, as the last call. After an error nothing is left behind, unless a folder changed
+  /// meanwhile so that only some of the files could be renamed.
+  llvm::Error commit();
+
+private:
+  std::vector<OutputFile> files_;
 };
 
 /// Do both paths lead to one existing file, links followed? False when either does not exist.

@@ -29,7 +29,7 @@ TEST(RewriteTest, JsonReport) {
     keys.push_back(item.key());
   EXPECT_EQ(keys, (std::vector<std::string>{"schema", "output", "target", "sites", "ops",
                                             "cache_bytes_copied_per_token", "opset", "ir_version",
-                                            "millis", "verify"}));
+                                            "external_data", "millis", "verify"}));
   EXPECT_EQ(json["schema"], "kvopt/rewrite/1");
   EXPECT_EQ(json["output"], folder.path("f.onnx"));
   EXPECT_EQ(json["sites"]["rewritten"], 2);

@@ -5,6 +5,7 @@
 #include "ir/mapped_file.h"
 #include "tests/ir/temporary_folder.h"
 
+#include <algorithm>
 #include <csignal>
 #include <fcntl.h>
 #include <filesystem>
@@ -208,6 +209,74 @@ TEST(OutputFile, WritesThroughTheDescriptor) {
   EXPECT_EQ(failureOf(file.write("c")), "no error");
   EXPECT_EQ(failureOf(file.commit()), "no error");
   EXPECT_EQ(folder.read("out"), "abc");
+}
+
+/// A file of `size` bytes with `text` at `offset`, elsewhere holes.
+FileDescriptor sparseFile(const std::string& path, off_t size, const std::string& text,
+                          off_t offset) {
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  EXPECT_EQ(::ftruncate(file.get(), size), 0);
+  EXPECT_EQ(::pwrite(file.get(), text.data(), text.size(), offset),
+            static_cast<ssize_t>(text.size()));
+  return file;
+}
+
+int64_t bytesOnDisk(const std::string& path) {
+  struct stat status {};
+  EXPECT_EQ(::stat(path.c_str(), &status), 0);
+  return int64_t{status.st_blocks} * 512;
+}
+
+TEST(OutputFile, CopiesARangeAndLeavesHoles) {
+  TemporaryFolder folder;
+  constexpr int64_t size = int64_t{64} << 20;
+  const FileDescriptor source = sparseFile(folder.path("in"), size, "middle", size / 2);
+  OutputFile file = mustCreate(folder.path("out"));
+  EXPECT_EQ(failureOf(file.write("head")), "no error");
+  EXPECT_EQ(failureOf(file.skip(4)), "no error");
+  EXPECT_EQ(failureOf(file.copy(source, 100, size - 100, "in")), "no error");
+  EXPECT_EQ(failureOf(file.commit()), "no error");
+  const std::string text = folder.read("out");
+  ASSERT_EQ(text.size(), static_cast<size_t>(8 + size - 100));
+  EXPECT_EQ(text.substr(0, 8), std::string("head\0\0\0\0", 8));
+  EXPECT_EQ(text.substr(8 + size / 2 - 100, 6), "middle");
+  EXPECT_EQ(static_cast<size_t>(std::count(text.begin(), text.end(), '\0')), text.size() - 10);
+  if (bytesOnDisk(folder.path("in")) < size / 2) {
+    EXPECT_LT(bytesOnDisk(folder.path("out")), size / 2);
+  }
+}
+
+TEST(OutputFile, ACopyOfWhatEndsTooEarlyFails) {
+  TemporaryFolder folder;
+  const FileDescriptor source = sparseFile(folder.path("in"), 10, "0123456789", 0);
+  OutputFile file = mustCreate(folder.path("out"));
+  EXPECT_THAT(failureOf(file.copy(source, 4, 7, "in")), HasSubstr("in: ends before"));
+  EXPECT_THAT(failureOf(file.commit()), HasSubstr("after a failure"));
+  EXPECT_EQ(folder.entryCount(), 1u);
+}
+
+TEST(OutputFiles, AppearTogetherOrNotAtAll) {
+  TemporaryFolder folder;
+  OutputFiles files;
+  for (const char* name : {"a", "b"}) {
+    OutputFile file = mustCreate(folder.path(name));
+    EXPECT_EQ(failureOf(file.write(name)), "no error");
+    files.add(std::move(file));
+  }
+  EXPECT_FALSE(fs::exists(folder.path("a")));
+  EXPECT_EQ(failureOf(files.commit()), "no error");
+  EXPECT_EQ(folder.read("a") + folder.read("b"), "ab");
+  EXPECT_EQ(folder.entryCount(), 2u);
+
+  OutputFiles broken;
+  broken.add(mustCreate(folder.path("c")));
+  OutputFile failed = mustCreate(folder.path("d"));
+  ::close(failed.descriptor()); // so that closing it fails
+  broken.add(std::move(failed));
+  EXPECT_THAT(failureOf(broken.commit()), HasSubstr("d: cannot close"));
+  EXPECT_FALSE(fs::exists(folder.path("c")));
+  { OutputFiles dropped = std::move(broken); }
+  EXPECT_EQ(folder.entryCount(), 2u);
 }
 
 TEST(SameFile, FollowsLinksAndNeedsBoth) {

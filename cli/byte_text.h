@@ -1,0 +1,12 @@
+// Amounts of memory for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace kvopt {
+
+/// `812 B`, `3.1 MiB`: in the largest unit of 1024 that leaves at least one.
+std::string byteText(int64_t bytes);
+
+} // namespace kvopt

@@ -1,0 +1,80 @@
+// kvopt diff: what changed between two models, operator by operator and attention by attention.
+#include "cli/difference_drawing.h"
+#include "ir/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <CLI/CLI.hpp>
+
+namespace kvopt {
+namespace {
+
+struct DiffOptions {
+  std::string before;
+  std::string after;
+  std::optional<unsigned> layer;
+};
+
+/// The block that is drawn: the one asked for, or else the first that changed, or the first.
+llvm::Expected<const BlockChange*> drawnBlock(const DiffOptions& options,
+                                              const ModelDifference& difference) {
+  const std::vector<BlockChange>& blocks = difference.blocks;
+  auto found = options.layer ? llvm::find_if(blocks,
+                                             [&](const BlockChange& block) {
+                                               return block.either().layer == *options.layer;
+                                             })
+                             : llvm::find_if(blocks, [](const BlockChange& block) {
+                                 return block.change != Change::Same;
+                               });
+  if (found != blocks.end())
+    return &*found;
+  if (options.layer)
+    return usageError("neither model has an attention L{}", *options.layer);
+  if (blocks.empty())
+    return usageError("neither model has an attention to draw");
+  return &blocks.front();
+}
+
+llvm::Expected<ExitCode> diff(const DiffOptions& options, const CommandContext& context) {
+  auto before = readBlocks(options.before, context.registries);
+  if (!before)
+    return before.takeError();
+  auto after = readBlocks(options.after, context.registries);
+  if (!after)
+    return after.takeError();
+  ModelDifference difference = differenceOf(*before, *after);
+  if (context.common.format == "svg") {
+    auto block = drawnBlock(options, difference);
+    if (!block)
+      return block.takeError();
+    printOut(differenceDrawing(options.before, options.after, **block));
+    return ExitCode::Done;
+  }
+  if (options.layer)
+    llvm::erase_if(difference.blocks, [&](const BlockChange& block) {
+      return block.either().layer != *options.layer;
+    });
+  if (context.common.json())
+    printJson(differenceJson(options.before, options.after, difference));
+  else
+    printOut(differenceText(options.before, options.after, difference));
+  return ExitCode::Done;
+}
+
+} // namespace
+
+void addDiffCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<DiffOptions>();
+  CLI::App* command =
+      app.add_subcommand("diff", "What changed between two models, attention by attention");
+  command->add_option("before", options->before, "ONNX file")->required();
+  command->add_option("after", options->after, "ONNX file")->required();
+  command->add_option("--layer", options->layer, "One attention block");
+  addCommonOptions(*command, context, {"text", "json", "svg"});
+  command->footer("The picture of --format svg is of the first block that changed, or of --layer.");
+  command->callback([options, &context] {
+    context.action = [options, &context] { return diff(*options, context); };
+  });
+}
+
+} // namespace kvopt
