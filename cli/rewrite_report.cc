@@ -40,13 +40,16 @@ std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64
   return total;
 }
 
-/// Whether some node joins blocks: not all are read where they lie, by one operator for two caches.
+/// Whether some node joins blocks: not all are read where they lie.
 bool joinsBlocks(const Manifest& manifest, const OpCounts& after) {
-  const auto fused = after.find("ai.kvopt::BlockKvSdpa");
+  auto nodes = [&](const char* op) {
+    const auto found = after.find(op);
+    return found == after.end() ? int64_t{0} : found->second;
+  };
   const auto inBlocks = llvm::count_if(manifest.caches, [](const ManifestCache& cache) {
     return cache.policy == CachePolicy::Block;
   });
-  return 2 * (fused == after.end() ? 0 : fused->second) != inBlocks;
+  return 2 * nodes("ai.kvopt::BlockKvSdpa") + nodes("ai.kvopt::BlockLatentKvSdpa") != inBlocks;
 }
 
 constexpr int64_t reportedContext = 4096;

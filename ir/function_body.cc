@@ -445,6 +445,18 @@ std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks, const C
                           attentionText(form));
 }
 
+std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
+                                          const CacheForm& cache) {
+  std::string signature = fmt::format(
+      "BlockLatentKvSdpa <scale, causal, window, softcap, mask_boolean, v_offset, v_width>\n"
+      "    (query, key_new, mask, sinks{}) => (output)",
+      blockFormals("key", blocks));
+  return functionText(form.opset, signature,
+                      std::string(extents) + newExtents("key") + groupsOfNewRows +
+                          joinedBlocks("key", blocks, cache) + latentValues + joinedSequence +
+                          everyKeyValid + attentionText(form));
+}
+
 std::string sdpaFunctionText(const BodyForm& form) {
   const char* more = form.lengths ? ", sinks, past_length" : sinksFormal(form);
   std::string signature = fmt::format("Sdpa <scale, causal, window, softcap, mask_boolean>\n"

@@ -47,6 +47,11 @@ std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheFor
 std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks, const CacheForm& key = {},
                                     const CacheForm& value = {});
 
+/// The same for `ai.kvopt::BlockLatentKvSdpa` with `blocks` blocks, and the attributes v_offset and
+/// v_width as well.
+std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
+                                          const CacheForm& cache = {});
+
 /// The same for `ai.kvopt::Sdpa`.
 std::string sdpaFunctionText(const BodyForm& form);
 

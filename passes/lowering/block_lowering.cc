@@ -273,9 +273,15 @@ void BlockLowering::handOutNewRows(CacheUpdate& update, ManifestCache& cache, Re
 
 /// Whether the kernel finds the rows of all blocks, and the body is written for their layouts.
 bool BlockLowering::canFuse(const AttentionSite& site) {
-  if (kind == BlockAttention::Plain || site.isLatent() || supportsKvoptSite(site) ||
-      blocksOf.count(site.key->past) || blocksOf.count(site.value->past))
+  if (kind == BlockAttention::Plain || supportsKvoptSite(site) || blocksOf.count(site.key->past) ||
+      blocksOf.count(site.value->past))
     return false;
+  if (site.isLatent()) {
+    const CacheForm form = *inPlaceForm(site.key->layout, false);
+    if (!latentForm)
+      latentForm = form;
+    return *latentForm == form;
+  }
   const std::pair<CacheForm, CacheForm> forms{*inPlaceForm(site.key->layout, true),
                                               *inPlaceForm(site.value->layout, false)};
   if (!fusedForms)
@@ -302,21 +308,31 @@ llvm::Error BlockLowering::fuse(AttentionSite& site, const Blocks& keys, const B
   Value& mask = operands.mask(sdpa);
   std::vector<NamedAttribute> attributes = KvoptOperands::attributes(sdpa, mask);
   attributes.push_back({"key_axis", Attribute::ofInt(site.key->axis)});
-  attributes.push_back({"value_axis", Attribute::ofInt(site.value->axis)});
-  llvm::SmallVector<Value*, 16> inputs{
-      sdpa.operand(0), &canonicalNewRows(site, *site.key, rewriter),
-      &canonicalNewRows(site, *site.value, rewriter), &mask, operands.sinks(sdpa)};
+  llvm::SmallVector<Value*, 16> inputs{sdpa.operand(0),
+                                       &canonicalNewRows(site, *site.key, rewriter)};
+  if (site.isLatent()) {
+    attributes.push_back({"v_offset", Attribute::ofInt(site.value->firstColumn)});
+    attributes.push_back({"v_width", Attribute::ofInt(*site.value->columns.value())});
+  } else {
+    attributes.push_back({"value_axis", Attribute::ofInt(site.value->axis)});
+    inputs.push_back(&canonicalNewRows(site, *site.value, rewriter));
+  }
+  inputs.push_back(&mask);
+  inputs.push_back(operands.sinks(sdpa));
   inputs.append(keys.begin(), keys.end());
-  inputs.append(values.begin(), values.end());
-  Node& fused =
-      rewriter.create("ai.kvopt::BlockKvSdpa", inputs, std::move(attributes), 1, "attention");
+  if (!site.isLatent())
+    inputs.append(values.begin(), values.end());
+  const OpName op = site.isLatent() ? "ai.kvopt::BlockLatentKvSdpa" : "ai.kvopt::BlockKvSdpa";
+  Node& fused = rewriter.create(op, inputs, std::move(attributes), 1, "attention");
   recordSiteOrigin(fused, site, rewriter);
   const BodyForm form = operands.bodyForm(sdpa);
   if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), fused.result()))
     return unsupported("site {}: {}", site.id(), failure->str());
   site.node = &fused;
-  return operands.addFunction("ai.kvopt::BlockKvSdpa", [&] {
-    return blockKvSdpaFunctionText(form, keys.size(), fusedForms->first, fusedForms->second);
+  return operands.addFunction(op, [&] {
+    return site.isLatent()
+               ? blockLatentKvSdpaFunctionText(form, keys.size(), *latentForm)
+               : blockKvSdpaFunctionText(form, keys.size(), fusedForms->first, fusedForms->second);
   });
 }
 

@@ -13,9 +13,8 @@ namespace kvopt {
 
 /// What attends over the blocks.
 enum class BlockAttention {
-  /// ai.kvopt::BlockKvSdpa, or, where it does not take the layout, ai.kvopt::Sdpa over one Concat
-  /// of
-  /// all blocks and the new rows
+  /// ai.kvopt::BlockKvSdpa or BlockLatentKvSdpa, or, where they do not take the layout,
+  /// ai.kvopt::Sdpa over one Concat of all blocks and the new rows
   Fused,
   Plain, ///< standard operators over that Concat
 };
@@ -61,6 +60,7 @@ private:
   llvm::DenseMap<const Value*, Blocks> blocksOf;
   /// The layouts that the function body is written for.
   std::optional<std::pair<CacheForm, CacheForm>> fusedForms;
+  std::optional<CacheForm> latentForm;
 };
 
 } // namespace kvopt

@@ -3,47 +3,20 @@
 //   output = Sdpa over the rows of block 0, block 1, …, and then the new rows
 //
 // The sums are those of attention over one piece: how many rows a block holds changes no bit.
-#include "runtime/buffer.h"
+#include "runtime/block_rows.h"
 #include "runtime/in_place_cache.h"
 
 #include <fmt/format.h>
-
-#include <new>
 
 namespace kvopt {
 namespace {
 
 constexpr unsigned firstBlock = 5;
 
-bool hasContiguousRows(const TensorView& view) {
-  return view.shape.back() <= 1 || view.strides.back() == 1;
-}
-
-/// The tensor or, where the elements of its rows lie apart, a copy in scratch memory.
-llvm::Expected<TensorView> withContiguousRows(KernelContext& context, const TensorView& view) {
-  if (hasContiguousRows(view))
-    return view;
-  auto memory = context.scratch(static_cast<size_t>(view.byteSize()));
-  if (!memory)
-    return memory.takeError();
-  TensorView packed = TensorView::contiguous(view.element, view.shape, memory->data());
-  copyElements(view, packed);
-  return packed;
-}
-
 TensorView withLastAxesSwapped(TensorView view) {
   std::swap(view.shape[2], view.shape[3]);
   std::swap(view.strides[2], view.strides[3]);
   return view;
-}
-
-RowStrides rowStrides(const TensorView& view) {
-  return {view.strides[0], view.strides[1], view.strides[2]};
-}
-
-/// The rows of one block, as [B,G,C,W] or, transposed, [B,G,W,C].
-llvm::Expected<TensorView> blockRows(KernelContext& context, const InPlaceCache& cache) {
-  return withContiguousRows(context, cache.pastSlots());
 }
 
 llvm::Error blockKvSdpa(KernelContext& context) {
@@ -63,10 +36,9 @@ llvm::Error blockKvSdpa(KernelContext& context) {
   operands->query = std::move(*query);
   operands->keyTransposed = context.node().intAttr("key_axis", 2) == 3;
 
-  auto memory = context.scratch((blocks + 1) * sizeof(KeyValueSegment));
-  if (!memory)
-    return memory.takeError();
-  auto* segments = new (memory->data()) KeyValueSegment[blocks + 1];
+  auto segments = scratchSegments(context, blocks + 1);
+  if (!segments)
+    return segments.takeError();
   int64_t total = 0;
   for (unsigned i = 0; i < blocks; ++i) {
     auto key = InPlaceCache::create(context, {"keys", 1, firstBlock + i, 0, "key_axis"});
@@ -82,14 +54,14 @@ llvm::Error blockKvSdpa(KernelContext& context) {
     if (key->capacity() != value->capacity())
       return context.error(fmt::format("block {} has {} rows of keys and {} of values", i,
                                        key->capacity(), value->capacity()));
-    auto keyRows = blockRows(context, *key);
+    auto keyRows = withContiguousRows(context, key->pastSlots());
     if (!keyRows)
       return keyRows.takeError();
-    auto valueRows = blockRows(context, *value);
+    auto valueRows = withContiguousRows(context, value->pastSlots());
     if (!valueRows)
       return valueRows.takeError();
-    segments[i] = {total, keyRows->data, valueRows->data, rowStrides(*keyRows),
-                   rowStrides(*valueRows)};
+    (*segments)[i] = {total, keyRows->data, valueRows->data, rowStridesOf(*keyRows),
+                      rowStridesOf(*valueRows)};
     total += key->capacity();
   }
   auto newKeys = withContiguousRows(
@@ -102,11 +74,11 @@ llvm::Error blockKvSdpa(KernelContext& context) {
   if (context.in(1).shape[2] != operands->query.shape[2])
     return context.error(fmt::format("{} new key rows and {} query rows", context.in(1).shape[2],
                                      operands->query.shape[2]));
-  segments[blocks] = {total, newKeys->data, newValues->data, rowStrides(*newKeys),
-                      rowStrides(*newValues)};
+  (*segments)[blocks] = {total, newKeys->data, newValues->data, rowStridesOf(*newKeys),
+                         rowStridesOf(*newValues)};
   operands->key = std::move(*newKeys);
   operands->value = std::move(*newValues);
-  operands->segments = {segments, blocks + 1};
+  operands->segments = *segments;
   operands->segmentTokens = total + context.in(1).shape[2];
   return attentionResult(context, *operands, 0);
 }

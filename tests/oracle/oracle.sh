@@ -59,7 +59,7 @@ for text in "$here"/models/*.onnxtxt; do
   "$kvopt" opt "$text" --pipeline infer-shapes -o "$work/made/$name/model.onnx"
   record "$name" float32
 done
-for kind in llama window packed-qkv encoder-decoder; do
+for kind in llama window packed-qkv encoder-decoder mla-latent; do
   for dtype in float32 float16; do
     name=$kind-$dtype
     options=()

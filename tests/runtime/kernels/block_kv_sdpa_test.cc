@@ -161,5 +161,49 @@ TEST(BlockKvSdpa, WhatDoesNotFitIsAnError) {
   expectError(unequal.run(), "4 new key rows and 3 query rows");
 }
 
+/// Columns [begin, begin + count) of the last axis.
+TestTensor columns(const TestTensor& x, int64_t begin, int64_t count) {
+  return outputOf(KernelCall("Slice")
+                      .in(x)
+                      .in(int64s({double(begin)}))
+                      .in(int64s({double(begin + count)}))
+                      .in(int64s({3})));
+}
+
+TEST(BlockLatentKvSdpa, IsBlockKvSdpaWithColumnsOfTheKeysAsValues) {
+  constexpr int width = 8;
+  for (ElementType element : {ElementType::Float, ElementType::Float16})
+    for (int offset : {0, 3}) {
+      AttentionCase c = problem();
+      c.element = element;
+      c.valueWidth = width;
+      const AttentionProblem p(c);
+      const std::vector<int64_t> ends{4, 8, 8, 13};
+      KernelCall separate("ai.kvopt::BlockKvSdpa");
+      separate.in(p.query).in(p.keyNew).in(columns(p.keyNew, offset, width)).absent().in(p.sinks);
+      KernelCall latent("ai.kvopt::BlockLatentKvSdpa");
+      latent.in(p.query).in(p.keyNew).absent().in(p.sinks);
+      for (bool ofValues : {false, true}) {
+        int64_t begin = 0;
+        for (int64_t end : ends) {
+          const TestTensor rows = rowsOf(p.pastKey, begin, end);
+          separate.in(ofValues ? columns(rows, offset, width) : rows.clone());
+          if (!ofValues)
+            latent.in(laidOut(rows, {4, 1}));
+          begin = end;
+        }
+      }
+      p.attributes(separate);
+      p.attributes(latent);
+      latent.attr("v_offset", offset).attr("v_width", width).attr("key_axis", 1);
+      EXPECT_TRUE(outputOf(latent).sameBytes(outputOf(separate)));
+      KernelCall tooWide("ai.kvopt::BlockLatentKvSdpa");
+      tooWide.in(p.query).in(p.keyNew);
+      p.attributes(tooWide);
+      expectError(tooWide.attr("v_offset", offset).attr("v_width", 13 - offset).run(),
+                  "columns from");
+    }
+}
+
 } // namespace
 } // namespace kvopt
