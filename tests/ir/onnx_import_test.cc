@@ -4,7 +4,6 @@
 #include "tests/ir/onnx_fixture.h"
 #include "tests/ir/temporary_folder.h"
 
-#include <chrono>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <random>
@@ -490,7 +489,8 @@ TEST_F(OnnxImport, SurvivesTruncationAndBitFlips) {
   }
 }
 
-TEST_F(OnnxImport, TakesTimeLinearInNodes) {
+/// Time quadratic in the nodes would be minutes.
+TEST_F(OnnxImport, LongChains) {
   std::string last = "sum";
   for (int i = 0; i < 20000; ++i) {
     std::string next = "v" + std::to_string(i);
@@ -498,13 +498,9 @@ TEST_F(OnnxImport, TakesTimeLinearInNodes) {
     last = next;
   }
   std::string bytes = message.SerializeAsString();
-  auto start = std::chrono::steady_clock::now();
   auto model = importText(bytes, registry);
-  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   ASSERT_TRUE(static_cast<bool>(model));
   EXPECT_EQ((*model)->graph().nodes().size(), 20002U);
-  RecordProperty("milliseconds", static_cast<int>(seconds.count() * 1000));
-  EXPECT_LT(seconds.count(), 2.0); // quadratic would take far longer, sanitizers included
 }
 
 } // namespace

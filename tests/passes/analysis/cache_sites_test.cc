@@ -3,7 +3,6 @@
 #include "ir/text_reader.h"
 #include "passes/site.h"
 
-#include <chrono>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -327,7 +326,8 @@ TEST_F(CacheSitesTest, TwoAttentionsOverOneCache) {
             "self MISSED shared-reader at pk: n");
 }
 
-TEST_F(CacheSitesTest, LinearInTheNumberOfLayers) {
+/// A walk over the graph for each operand would take minutes.
+TEST_F(CacheSitesTest, ThousandsOfLayers) {
   std::string signature = "(float[B, 8, S, 16] q";
   std::string results = ") => (float[B, 8, S, 16] o";
   std::string body = "  x0 = Identity (q)\n";
@@ -345,11 +345,6 @@ TEST_F(CacheSitesTest, LinearInTheNumberOfLayers) {
   ASSERT_EQ(found.size(), static_cast<size_t>(layers));
   for (const AttentionSite& site : found)
     ASSERT_TRUE(site.isMatched() && site.grows());
-  auto start = std::chrono::steady_clock::now();
-  findSites(model->graph());
-  std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  // A walk over the graph for each operand takes minutes.
-  EXPECT_LT(elapsed.count(), 2.0);
 }
 
 } // namespace
