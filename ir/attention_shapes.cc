@@ -31,6 +31,50 @@ llvm::Error checkAttentionOperands(const ShapeContext& context) {
   return checkHeads(context, context.type(0).dim(1), context.type(1).dim(1));
 }
 
+llvm::Error checkLatentOperands(const ShapeContext& context) {
+  for (unsigned operand : {0u, 1u})
+    if (llvm::Error error = requireRank(context, operand, 4))
+      return error;
+  constexpr std::pair<int64_t, const char*> equal[] = {
+      {0, "batch sizes"}, {2, "new rows"}, {3, "head widths"}};
+  const TensorType& query = context.type(0);
+  const TensorType& added = context.type(1);
+  for (const auto& [axis, what] : equal)
+    if (llvm::Error error = requireEqual(context, query.dim(axis), added.dim(axis), what))
+      return error;
+  return checkHeads(context, query.dim(1), added.dim(1));
+}
+
+llvm::Expected<TensorType> latentResult(const ShapeContext& context) {
+  const TensorType& query = context.type(0);
+  const TensorType& added = context.type(1);
+  const int64_t offset = context.node().intAttr("v_offset", 0);
+  const int64_t width = context.node().intAttr("v_width", 0);
+  int64_t end = 0;
+  if (offset < 0 || width < 1 || __builtin_add_overflow(offset, width, &end) ||
+      added.dim(3).isKnownLess(Dim::fixed(end)))
+    return context.error(fmt::format("values in {} columns from {} on are not in rows of {}", width,
+                                     offset, added.dim(3).str()));
+  return TensorType(context.element(0), Shape{mergedExtent(query.dim(0), added.dim(0)),
+                                              query.dim(1), query.dim(2), Dim::fixed(width)});
+}
+
+llvm::Error checkMaskAndSinks(const ShapeContext& context, unsigned mask) {
+  if (llvm::Error error = checkMask(context, mask, Dim::unknown()))
+    return error;
+  if (llvm::Error error = checkMaskElements(context, mask))
+    return error;
+  return checkSinks(context, mask + 1);
+}
+
+void addAttentionAttributes(OpDefBuilder& definition) {
+  definition.requiredAttr("scale", AttributeKind::Float)
+      .attr("causal", int64_t{0})
+      .attr("window", int64_t{0})
+      .attr("softcap", 0.0f)
+      .attr("mask_boolean", int64_t{0});
+}
+
 llvm::Error checkHeads(const ShapeContext& context, const Dim& heads, const Dim& groups) {
   std::optional<int64_t> h = heads.value();
   std::optional<int64_t> g = groups.value();

@@ -12,6 +12,14 @@ llvm::Error checkAttentionOperands(const ShapeContext& context);
 /// [B,H,S,Dv] of the query's element type.
 TensorType attentionResult(const ShapeContext& context);
 
+/// The same of Q[B,H,S,D] and of rows R[B,G,S,D] that hold keys with values among their columns
+/// (operands 0 and 1).
+llvm::Error checkLatentOperands(const ShapeContext& context);
+
+/// [B,H,S,v_width] of the query's element type; fails where the columns from v_offset on are not in
+/// the rows.
+llvm::Expected<TensorType> latentResult(const ShapeContext& context);
+
 /// Fails when the mask does not broadcast to [B,H,S,T]; `tokens` is T, which may be unknown.
 llvm::Error checkMask(const ShapeContext& context, unsigned operand, const Dim& tokens);
 
@@ -38,6 +46,13 @@ llvm::Error checkMaskElements(const ShapeContext& context, unsigned operand);
 
 /// Fails when the sinks are not [H].
 llvm::Error checkSinks(const ShapeContext& context, unsigned operand);
+
+/// checkMask over any number of tokens, checkMaskElements, and checkSinks of the operand behind.
+llvm::Error checkMaskAndSinks(const ShapeContext& context, unsigned mask);
+
+/// What every attention operator over a cache is told apart from axes; `mask_boolean` is 0 where it
+/// is not written.
+void addAttentionAttributes(OpDefBuilder& definition);
 
 /// Fails when the operand is not int64 of shape [1] or [B]; `batch` is B.
 llvm::Error checkPastLength(const ShapeContext& context, unsigned operand, const Dim& batch);

@@ -30,11 +30,7 @@ llvm::Error inferBlockKvSdpa(ShapeContext& context) {
       return error;
   }
   // The number of tokens attended to is a sum over the blocks.
-  if (llvm::Error error = checkMask(context, 3, Dim::unknown()))
-    return error;
-  if (llvm::Error error = checkMaskElements(context, 3))
-    return error;
-  if (llvm::Error error = checkSinks(context, 4))
+  if (llvm::Error error = checkMaskAndSinks(context, 3))
     return error;
   context.setResult(0, attentionResult(context));
   return llvm::Error::success();
@@ -43,19 +39,15 @@ llvm::Error inferBlockKvSdpa(ShapeContext& context) {
 } // namespace
 
 void register_block_kv_sdpa(OpRegistry& registry) {
-  define(registry, OpName(kvoptDomain, "BlockKvSdpa"), 1)
-      .in("query")
+  OpDefBuilder definition = define(registry, OpName(kvoptDomain, "BlockKvSdpa"), 1);
+  addAttentionAttributes(definition);
+  definition.in("query")
       .in("key_new")
       .in("value_new")
       .in("mask?")
       .in("sinks?")
       .in("blocks*")
       .out("output")
-      .requiredAttr("scale", AttributeKind::Float)
-      .attr("causal", int64_t{0})
-      .attr("window", int64_t{0})
-      .attr("softcap", 0.0f)
-      .attr("mask_boolean", int64_t{0})
       .attr("key_axis", int64_t{2})
       .attr("value_axis", int64_t{2})
       .shape(inferBlockKvSdpa);

@@ -19,11 +19,7 @@ llvm::Error inferInPlaceKvSdpa(ShapeContext& context) {
     return error;
   if (llvm::Error error = checkPastLength(context, 5, context.type(0).dim(0)))
     return error;
-  if (llvm::Error error = checkMask(context, 6, Dim::unknown()))
-    return error;
-  if (llvm::Error error = checkMaskElements(context, 6))
-    return error;
-  if (llvm::Error error = checkSinks(context, 7))
+  if (llvm::Error error = checkMaskAndSinks(context, 6))
     return error;
   context.setResult(0, attentionResult(context));
   context.setResult(1, context.type(3));
@@ -34,8 +30,9 @@ llvm::Error inferInPlaceKvSdpa(ShapeContext& context) {
 } // namespace
 
 void register_in_place_kv_sdpa(OpRegistry& registry) {
-  define(registry, OpName(kvoptDomain, "InPlaceKvSdpa"), 1)
-      .in("query")
+  OpDefBuilder definition = define(registry, OpName(kvoptDomain, "InPlaceKvSdpa"), 1);
+  addAttentionAttributes(definition);
+  definition.in("query")
       .in("key_new")
       .in("value_new")
       .in("past_key")
@@ -46,11 +43,6 @@ void register_in_place_kv_sdpa(OpRegistry& registry) {
       .out("output")
       .out("present_key")
       .out("present_value")
-      .requiredAttr("scale", AttributeKind::Float)
-      .attr("causal", int64_t{0})
-      .attr("window", int64_t{0})
-      .attr("softcap", 0.0f)
-      .attr("mask_boolean", int64_t{0})
       .attr("key_axis", int64_t{2})
       .attr("value_axis", int64_t{2})
       .inPlace(1, 3)

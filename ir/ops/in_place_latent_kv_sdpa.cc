@@ -6,40 +6,19 @@ namespace kvopt {
 namespace {
 
 llvm::Error inferInPlaceLatentKvSdpa(ShapeContext& context) {
-  for (unsigned operand : {0u, 1u})
-    if (llvm::Error error = requireRank(context, operand, 4))
-      return error;
-  const TensorType& query = context.type(0);
-  const TensorType& added = context.type(1);
-  if (llvm::Error error = requireEqual(context, query.dim(0), added.dim(0), "batch sizes"))
-    return error;
-  if (llvm::Error error = requireEqual(context, query.dim(2), added.dim(2), "new rows"))
-    return error;
-  if (llvm::Error error = requireEqual(context, query.dim(3), added.dim(3), "head widths"))
-    return error;
-  if (llvm::Error error = checkHeads(context, query.dim(1), added.dim(1)))
+  if (llvm::Error error = checkLatentOperands(context))
     return error;
   llvm::Expected<Dim> capacity = checkCache(context, {1, 2, "key_axis"});
   if (!capacity)
     return capacity.takeError();
   if (llvm::Error error = checkPastLength(context, 3, context.type(0).dim(0)))
     return error;
-  if (llvm::Error error = checkMask(context, 4, Dim::unknown()))
+  if (llvm::Error error = checkMaskAndSinks(context, 4))
     return error;
-  if (llvm::Error error = checkMaskElements(context, 4))
-    return error;
-  if (llvm::Error error = checkSinks(context, 5))
-    return error;
-  int64_t offset = context.node().intAttr("v_offset", 0);
-  int64_t width = context.node().intAttr("v_width", 0);
-  int64_t end = 0;
-  if (offset < 0 || width < 1 || __builtin_add_overflow(offset, width, &end) ||
-      added.dim(3).isKnownLess(Dim::fixed(end)))
-    return context.error(fmt::format("values in {} columns from {} on are not in rows of {}", width,
-                                     offset, added.dim(3).str()));
-  context.setResult(
-      0, TensorType(context.element(0), Shape{mergedExtent(query.dim(0), added.dim(0)),
-                                              query.dim(1), query.dim(2), Dim::fixed(width)}));
+  llvm::Expected<TensorType> output = latentResult(context);
+  if (!output)
+    return output.takeError();
+  context.setResult(0, std::move(*output));
   context.setResult(1, context.type(2));
   return llvm::Error::success();
 }
@@ -47,8 +26,9 @@ llvm::Error inferInPlaceLatentKvSdpa(ShapeContext& context) {
 } // namespace
 
 void register_in_place_latent_kv_sdpa(OpRegistry& registry) {
-  define(registry, OpName(kvoptDomain, "InPlaceLatentKvSdpa"), 1)
-      .in("query")
+  OpDefBuilder definition = define(registry, OpName(kvoptDomain, "InPlaceLatentKvSdpa"), 1);
+  addAttentionAttributes(definition);
+  definition.in("query")
       .in("key_new")
       .in("past_key")
       .in("past_length")
@@ -56,13 +36,8 @@ void register_in_place_latent_kv_sdpa(OpRegistry& registry) {
       .in("sinks?")
       .out("output")
       .out("present_key")
-      .requiredAttr("scale", AttributeKind::Float)
       .requiredAttr("v_width", AttributeKind::Int)
       .attr("v_offset", int64_t{0})
-      .attr("causal", int64_t{0})
-      .attr("window", int64_t{0})
-      .attr("softcap", 0.0f)
-      .attr("mask_boolean", int64_t{0})
       .attr("key_axis", int64_t{2})
       .inPlace(1, 2)
       .shape(inferInPlaceLatentKvSdpa);

@@ -39,11 +39,7 @@ llvm::Error inferInPlaceQuantizedKvSdpa(ShapeContext& context) {
     return error;
   if (llvm::Error error = checkPastLength(context, 7, context.type(0).dim(0)))
     return error;
-  if (llvm::Error error = checkMask(context, 8, Dim::unknown()))
-    return error;
-  if (llvm::Error error = checkMaskElements(context, 8))
-    return error;
-  if (llvm::Error error = checkSinks(context, 9))
+  if (llvm::Error error = checkMaskAndSinks(context, 8))
     return error;
   context.setResult(0, attentionResult(context));
   for (unsigned result = 1; result <= 4; ++result)
@@ -54,8 +50,9 @@ llvm::Error inferInPlaceQuantizedKvSdpa(ShapeContext& context) {
 } // namespace
 
 void register_in_place_quantized_kv_sdpa(OpRegistry& registry) {
-  define(registry, OpName(kvoptDomain, "InPlaceQuantizedKvSdpa"), 1)
-      .in("query")
+  OpDefBuilder definition = define(registry, OpName(kvoptDomain, "InPlaceQuantizedKvSdpa"), 1);
+  addAttentionAttributes(definition);
+  definition.in("query")
       .in("key_new")
       .in("value_new")
       .in("past_key")
@@ -70,11 +67,6 @@ void register_in_place_quantized_kv_sdpa(OpRegistry& registry) {
       .out("present_key_scale")
       .out("present_value")
       .out("present_value_scale")
-      .requiredAttr("scale", AttributeKind::Float)
-      .attr("causal", int64_t{0})
-      .attr("window", int64_t{0})
-      .attr("softcap", 0.0f)
-      .attr("mask_boolean", int64_t{0})
       .attr("key_axis", int64_t{2})
       .attr("value_axis", int64_t{2})
       .inPlace(1, 3)
