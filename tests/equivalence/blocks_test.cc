@@ -99,21 +99,12 @@ TEST_P(BlocksTest, NothingIsJoinedOutsideOfFunctionBodies) {
 
 TEST_P(BlocksTest, FunctionBodiesComputeTheSame) {
   DrivenModel blocks = inBlocks(6, 40);
-  KernelRegistry standard;
-  for (const Kernel* kernel : registries.kernels.all())
-    if (kernel->op.domain() != "ai.kvopt")
-      standard.add(kernel->op, kernel->since, kernel->run, kernel->until).acceptsStrides =
-          kernel->acceptsStrides;
-  EquivalencePlan plan;
-  plan.prompt = 9;
-  plan.chunks = {4, 1};
-  plan.decodeSteps = 5;
-  plan.padding = Padding::Left;
-  plan.vocabulary = valueOrThrow(vocabularyOf(blocks.model->graph()));
+  const auto standard = standardKernels(registries);
+  const EquivalencePlan plan = shortPlan(*blocks.model);
   SessionOptions options;
   options.batch = plan.batch;
   auto fused = openSession(blocks, registries.kernels, options);
-  auto body = valueOrThrow(Session::create(*blocks.model, standard, blocks.manifest, options));
+  auto body = valueOrThrow(Session::create(*blocks.model, *standard, blocks.manifest, options));
   EXPECT_NE(&fused->graph(), &body->graph());
   ComparisonReport report = valueOrThrow(compareSessions(*fused, *body, plan));
   EXPECT_TRUE(report.equal());

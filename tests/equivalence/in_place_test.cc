@@ -134,23 +134,14 @@ TEST_P(InPlaceTest, IsBitIdenticalToGrowingCachesUnderTheSameKernel) {
 
 TEST_P(InPlaceTest, FunctionBodiesComputeTheSame) {
   DrivenModel inPlace = rewritten(path(), registries);
-  KernelRegistry standard;
-  for (const Kernel* kernel : registries.kernels.all())
-    if (kernel->op.domain() != "ai.kvopt")
-      standard.add(kernel->op, kernel->since, kernel->run, kernel->until).acceptsStrides =
-          kernel->acceptsStrides;
-  EquivalencePlan plan;
-  plan.prompt = 9;
-  plan.chunks = {4, 1};
-  plan.decodeSteps = 5;
-  plan.padding = Padding::Left;
-  plan.vocabulary = valueOrThrow(vocabularyOf(inPlace.model->graph()));
+  const auto standard = standardKernels(registries);
+  const EquivalencePlan plan = shortPlan(*inPlace.model);
   SessionOptions options;
   options.batch = plan.batch;
   options.capacity = plan.totalTokens() + 3;
   auto fused = openSession(inPlace, registries.kernels, options);
   // Zero times a poisoned row is no zero in plain matrix products; a body may read zeros there.
-  auto body = valueOrThrow(Session::create(*inPlace.model, standard, inPlace.manifest, options));
+  auto body = valueOrThrow(Session::create(*inPlace.model, *standard, inPlace.manifest, options));
   EXPECT_NE(&fused->graph(), &body->graph());
   ComparisonReport report = valueOrThrow(compareSessions(*fused, *body, plan));
   EXPECT_TRUE(report.equal());

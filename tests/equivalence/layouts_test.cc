@@ -176,16 +176,12 @@ protected:
       }
     }
 
-    KernelRegistry standard;
-    for (const Kernel* kernel : registries.kernels.all())
-      if (kernel->op.domain() != "ai.kvopt")
-        standard.add(kernel->op, kernel->since, kernel->run, kernel->until).acceptsStrides =
-            kernel->acceptsStrides;
+    const auto standard = standardKernels(registries);
     SessionOptions options;
     options.batch = compared.batch;
     options.capacity = compared.totalTokens() + 3;
     auto fused = openSession(inPlace, registries.kernels, options);
-    auto body = valueOrThrow(Session::create(*inPlace.model, standard, inPlace.manifest, options));
+    auto body = valueOrThrow(Session::create(*inPlace.model, *standard, inPlace.manifest, options));
     compared.tolerance = {1e-5, 0};
     EXPECT_TRUE(valueOrThrow(compareSessions(*fused, *body, compared)).equal());
   }

@@ -75,6 +75,27 @@ inline std::unique_ptr<Session> openSession(const DrivenModel& driven,
   return valueOrThrow(Session::create(*driven.model, kernels, driven.manifest, options));
 }
 
+/// All kernels but those of kvopt's own operators, whose function bodies run then.
+inline std::unique_ptr<KernelRegistry> standardKernels(const Registries& registries) {
+  auto standard = std::make_unique<KernelRegistry>();
+  for (const Kernel* kernel : registries.kernels.all())
+    if (kernel->op.domain() != kvoptDomain)
+      standard->add(kernel->op, kernel->since, kernel->run, kernel->until).acceptsStrides =
+          kernel->acceptsStrides;
+  return standard;
+}
+
+/// A short session of padded batch rows.
+inline EquivalencePlan shortPlan(const Model& model) {
+  EquivalencePlan plan;
+  plan.prompt = 9;
+  plan.chunks = {4, 1};
+  plan.decodeSteps = 5;
+  plan.padding = Padding::Left;
+  plan.vocabulary = valueOrThrow(vocabularyOf(model.graph()));
+  return plan;
+}
+
 /// Feeds random tokens, the same for every stream of one seed.
 class TokenStream {
 public:
