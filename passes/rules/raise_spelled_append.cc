@@ -27,7 +27,7 @@ class RaiseSpelledAppend final : public Rule {
   Var past{"past"}, fresh{"fresh"}, lengths{"lengths"}, joined{"joined"}, slot{"slot"},
       offset{"offset"}, source{"source"}, isRow{"is_row"}, total{"total"}, count{"count"},
       pastRows{"past_rows"}, first{"first"}, step{"step"}, none{"none"}, some{"some"},
-      filler{"filler"}, kept{"kept"}, index{"index"};
+      filler{"filler"}, kept{"kept"}, origins{"origins"}, index{"index"};
 
 public:
   llvm::StringRef name() const override { return "raise-spelled-append"; }
@@ -43,7 +43,7 @@ public:
     P inside = escaping(bind(isRow, op("Less", {origin, total})));
     P clipped = escaping(op("Where", {isRow, source, constant(some)}));
     P both = escaping(bind(joined, op("Concat", {past, fresh}, {attr("axis", 2)})));
-    P expanded = escaping(bind(index, op("Expand", {column(clipped), any()})));
+    P expanded = escaping(bind(index, op("Expand", {bind(origins, column(clipped)), any()})));
     P rows = escaping(op("GatherElements", {both, expanded}, {attr("axis", 2)}));
     return op("Where", {bind(kept, column(inside)), rows, constant(filler)});
   }
@@ -69,15 +69,7 @@ public:
     c.require(
         "a length for each batch row",
         [this](const Match& match) {
-          const TensorType& type = match[offset].type();
-          const TensorType& column = match[kept].type();
-          if (!type.hasRank() || type.rank() != 2 || column.rank() != 4)
-            return false;
-          const Dim& rows = type.dim(0);
-          return (rows.value() == 1 || rows.isKnownEqual(match[joined].type().dim(0))) &&
-                 column.dim(0).isKnownEqual(rows) && column.dim(1).value() == 1 &&
-                 column.dim(2).isKnownEqual(match[joined].type().dim(2)) &&
-                 column.dim(3).value() == 1;
+          return isColumn(match[kept], match) && isColumn(match[origins], match);
         },
         ReasonCode::ShapeUnknown);
   }
@@ -98,6 +90,18 @@ public:
   }
 
 private:
+  /// [B,1,T,1], or [1,1,T,1], of offsets [B,T] or [1,T].
+  bool isColumn(const Value& value, const Match& match) const {
+    const TensorType& type = match[offset].type();
+    const TensorType& column = value.type();
+    if (!type.hasRank() || type.rank() != 2 || !column.hasRank() || column.rank() != 4)
+      return false;
+    const TensorType& rows = match[joined].type();
+    return (type.dim(0).value() == 1 || type.dim(0).isKnownEqual(rows.dim(0))) &&
+           column.dim(0).isKnownEqual(type.dim(0)) && column.dim(1).value() == 1 &&
+           column.dim(2).isKnownEqual(rows.dim(2)) && column.dim(3).value() == 1;
+  }
+
   /// [B,T] → [B,1,T,1].
   static P column(P rows) {
     return escaping(op("Unsqueeze", {escaping(op("Unsqueeze", {std::move(rows), any()})), any()}));
