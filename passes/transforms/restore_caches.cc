@@ -17,6 +17,7 @@
 #include "passes/lowering/kvopt_domain.h"
 #include "passes/pass.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt {
@@ -45,7 +46,7 @@ public:
     for (Node& node : graph.nodes())
       if (isInPlace(node))
         nodes.push_back(&node);
-    if (llvm::Error error = growInputs(nodes))
+    if (llvm::Error error = growInputs())
       return error;
     if (length)
       replaceLength();
@@ -82,28 +83,44 @@ private:
       if (input.feed != LengthFeed::PastLength || length)
         return refused("its lengths are those of another operator");
       length = graph.findValue(input.input);
-      if (!length || !length->isGraphInput())
-        return refused("there is no input '" + input.input + "'");
+      if (!length || !length->isGraphInput() || length->isGraphOutput() ||
+          !length->type().hasRank() || length->type().rank() != 1 ||
+          length->type().dim(0).value() != 1)
+        return refused("there is no input '" + input.input + "' of one length");
     }
     return llvm::Error::success();
   }
 
+  /// As the cache of an operator whose rows lie along that axis.
+  bool readsPast(const Use& use, int64_t axis) const {
+    const Node& node = use.user();
+    if (!isInPlace(node) || &node.graph() != &graph)
+      return false; // or in a branch
+    const unsigned keys = isLatent(node) ? 2 : 3;
+    const bool isKey = use.operandIndex() == keys;
+    const bool isValue = !isLatent(node) && use.operandIndex() == keys + 1;
+    return (isKey && node.intAttr("key_axis", 2) == axis) ||
+           (isValue && node.intAttr("value_axis", 2) == axis);
+  }
+
   /// Caches without a fixed extent; every one of the manifest is read by in-place operators only.
-  llvm::Error growInputs(llvm::ArrayRef<Node*> nodes) {
+  llvm::Error growInputs() {
     const std::string* before = model.findMetadata(pastExtentKey);
     const Dim earlier = Dim::symbol(before ? *before : "past_rows");
     for (const ManifestCache& cache : manifest.caches) {
       if (!cache.oneBuffer)
         continue;
       Value* past = graph.findValue(cache.past);
-      const bool isRead = past && past->isGraphInput() && past->type().hasRank() &&
+      const bool isRead = past && past->isGraphInput() && !past->isGraphOutput() &&
+                          past->type().hasRank() &&
                           cache.sequenceAxis < static_cast<int64_t>(past->type().rank());
       if (!isRead || llvm::any_of(past->uses(), [&](const Use& use) {
-            return !llvm::is_contained(nodes, &use.user()) && !use.user().is("Shape");
+            return !readsPast(use, cache.sequenceAxis) && !use.user().is("Shape");
           }))
         return refused("the cache '" + cache.past + "' is not read in place");
       Shape shape(past->type().shape().begin(), past->type().shape().end());
       shape[static_cast<size_t>(cache.sequenceAxis)] = earlier;
+      grown.insert(past);
       past->setType(TensorType(past->type().elementType(), std::move(shape)));
       if (!firstPast) {
         firstPast = past;
@@ -132,6 +149,8 @@ private:
     cache.past = node.operand(past);
     cache.present = &node.result(present);
     cache.axis = node.intAttr(axisName, 2);
+    if (!grown.count(cache.past))
+      return refused("'" + cache.past->name().str() + "' is no cache of its manifest");
     const bool isKnown = cache.past->type().hasRank();
     auto axes = isKnown ? cacheAxes(cache.past->type().rank(), cache.axis) : std::nullopt;
     if (!axes)
@@ -250,6 +269,7 @@ private:
   Journal& journal;
   Value* length = nullptr; ///< the input
   Value* rows = nullptr;   ///< what it becomes
+  llvm::DenseSet<const Value*> grown;
   Value* firstPast = nullptr;
   int64_t firstAxis = 0;
 };

@@ -59,6 +59,26 @@ TEST_P(RestoredCachesTest, AFixedCapacityIsForgotten) {
             rewritten(path(), registries).manifest.json());
 }
 
+/// Manifests come with the file, and may say anything.
+TEST_P(RestoredCachesTest, AManifestThatDoesNotFitIsRefused) {
+  TemporaryFolder folder;
+  const DrivenModel inPlace = rewritten(path(), registries);
+  auto isRefused = [&](void (*spoil)(Manifest&)) {
+    Manifest manifest = inPlace.manifest;
+    spoil(manifest);
+    inPlace.model->setMetadata(manifestKey, manifest.json());
+    const std::string file = folder.path("spoilt.onnx");
+    successOrThrow(exportModel(*inPlace.model, file));
+    EXPECT_THROW(rewritten(file, registries, "", "primitive"), std::runtime_error);
+  };
+  isRefused([](Manifest& manifest) { manifest.caches[0].sequenceAxis = 3; });
+  isRefused([](Manifest& manifest) { manifest.caches[1].oneBuffer = false; });
+  isRefused([](Manifest& manifest) { manifest.caches.pop_back(); });
+  isRefused([](Manifest& manifest) { manifest.caches[0].past = manifest.lengths[0].input; });
+  isRefused([](Manifest& manifest) { manifest.lengths[0].input = manifest.caches[0].past; });
+  isRefused([](Manifest& manifest) { manifest.lengths[0].feed = LengthFeed::TotalLength; });
+}
+
 TEST_P(RestoredCachesTest, OtherOperatorsLengthsAreRefused) {
   TemporaryFolder folder;
   for (const char* target : {"onnx24", "ort-gqa", "int8"}) {
