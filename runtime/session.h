@@ -160,6 +160,8 @@ public:
   const BlockTable* blocks() const { return caches.blocks(); }
   /// The variants of the model, of which the last is the model itself; empty without any.
   const Pyramid& variants() const { return pyramid; }
+  /// Which of them took the latest step; that of none is the last.
+  size_t latestVariant() const { return runningVariant; }
 
   /// Graph inputs that a caller must give.
   llvm::ArrayRef<const Value*> callerInputs() const { return given; }
@@ -208,6 +210,7 @@ private:
   /// By variant; null for the last, and for those that no step has needed.
   std::vector<std::unique_ptr<Executor>> variantExecutors;
   Executor* running = nullptr; ///< the one of the latest step
+  size_t runningVariant = 0;
   CacheSet caches;
   std::vector<Tensor> lengths;          ///< one for each of the manifest's
   std::vector<const Value*> given;      ///< inputs that are the caller's

@@ -15,6 +15,7 @@ llvm::Error Session::startVariants() {
     options.variants = variantFiles(model.folder, model.graph().context().ops());
   variantExecutors.resize(pyramid.size());
   running = executor.get();
+  runningVariant = pyramid.empty() ? 0 : pyramid.size() - 1;
   return llvm::Error::success();
 }
 
@@ -81,14 +82,14 @@ llvm::Error Session::chooseVariant() {
   if (chosen != running)
     running->dropMemory();
   running = chosen;
+  runningVariant = index;
   return llvm::Error::success();
 }
 
 llvm::Error Session::feedBlocks(size_t index) {
   const ManifestCache& cache = description.caches[index];
-  const size_t count = pyramid.empty()
-                           ? cache.blocks.size()
-                           : static_cast<size_t>(pyramid[pyramid.variantFor(length())].pastBlocks);
+  const size_t count = pyramid.empty() ? cache.blocks.size()
+                                       : static_cast<size_t>(pyramid[runningVariant].pastBlocks);
   for (size_t position = 0; position < count; ++position) {
     llvm::Expected<TensorView> rows =
         pyramid.empty() ? caches.blockRows(index, position) : caches.wholeBlock(index, position);

@@ -280,6 +280,8 @@ void BlockLowering::joinBlocks(const CacheUpdate& update, const Blocks& blocks,
 void BlockLowering::handOutNewRows(CacheUpdate& update, ManifestCache& cache, Rewriter& rewriter) {
   auto order = orderFor(update.freshLayout, update.layout);
   assert(order && "supportsBlocks has seen to it");
+  // Another attention's result, where that is what is cached, has been replaced since it was found.
+  update.fresh = update.update->operand(update.update->operands().size() - 1);
   Value* rows = &transposed(*update.fresh, *order, rewriter);
   if (!rows->producer() || rows->isGraphOutput())
     rows = &rewriter.create("Identity", {rows}, {}, 1, "new_rows").result();
