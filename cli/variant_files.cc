@@ -1,8 +1,8 @@
 // Variants in memory and in files.
 #include "cli/variant_files.h"
 
-#include "cli/verification.h"
 #include "ir/diagnostic.h"
+#include "ir/model_copy.h"
 #include "ir/shape_inference.h"
 #include "passes/lowering/block_variant.h"
 
@@ -25,7 +25,7 @@ public:
     std::unique_ptr<Model>& model = models[variant.pastBlocks];
     if (model)
       return model.get();
-    auto copy = cloneModel(largest, registries);
+    auto copy = copySharingConstants(largest);
     if (!copy)
       return copy.takeError();
     if (llvm::Error error = inferShapes((*copy)->graph()))

@@ -7,6 +7,7 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace kvopt {
@@ -25,18 +26,29 @@ struct InputAxis {
   int64_t axis;
 };
 
-/// An axis of that extent of an input for which `isExcluded` does not hold.
-std::optional<InputAxis> axisOfExtent(const Graph& graph, const Dim& extent,
-                                      const llvm::StringSet<>& excluded) {
-  for (const std::unique_ptr<Value>& input : graph.inputs()) {
-    if (excluded.contains(input->name()) || !input->type().hasRank())
-      continue;
-    for (unsigned axis = 0; axis < input->type().rank(); ++axis)
-      if (input->type().dim(axis).isKnownEqual(extent))
-        return InputAxis{input.get(), axis};
+/// Where to find extents: on one axis each of the inputs that are not left out.
+class InputExtents {
+public:
+  InputExtents(const Graph& graph, const llvm::StringSet<>& leftOut) {
+    for (const std::unique_ptr<Value>& input : graph.inputs()) {
+      if (leftOut.contains(input->name()) || !input->type().hasRank())
+        continue;
+      for (unsigned axis = 0; axis < input->type().rank(); ++axis)
+        if (const Dim& extent = input->type().dim(axis); !extent.isUnknown() && !extent.value())
+          axes.try_emplace(extent.str(), InputAxis{input.get(), axis});
+    }
   }
-  return std::nullopt;
-}
+
+  std::optional<InputAxis> find(const Dim& extent) const {
+    const auto found = axes.find(extent.str());
+    if (extent.isUnknown() || found == axes.end())
+      return std::nullopt;
+    return found->second;
+  }
+
+private:
+  llvm::StringMap<InputAxis> axes;
+};
 
 /// The extents that a Shape node reads.
 llvm::ArrayRef<Dim> extentsRead(const Node& shape) {
@@ -55,7 +67,8 @@ llvm::ArrayRef<Dim> extentsRead(const Node& shape) {
 /// Takes inputs out of a graph with everything that was only moved from them.
 class BlockRemoval {
 public:
-  BlockRemoval(Graph& edited, llvm::StringSet<> names) : graph(edited), removed(std::move(names)) {}
+  BlockRemoval(Graph& edited, llvm::StringSet<> names)
+      : graph(edited), removed(std::move(names)), extents(edited, removed) {}
 
   llvm::Error run() {
     llvm::SmallVector<Value*, 16> inputs;
@@ -138,7 +151,7 @@ private:
         parts.push_back(&where.addConstant("extent", int64Tensor({*fixed})));
         continue;
       }
-      const auto source = axisOfExtent(graph, extent, removed);
+      const auto source = extents.find(extent);
       if (!source)
         return unsupported("an extent of the block is that of no other input")
             .node(shape.name(), shape.op().str());
@@ -157,6 +170,7 @@ private:
 
   Graph& graph;
   llvm::StringSet<> removed;
+  InputExtents extents;
   llvm::SetVector<Value*> pending;
   llvm::SetVector<Node*> joins;
   llvm::DenseSet<const Value*> gone;
@@ -166,12 +180,16 @@ private:
 llvm::Error setPastRows(Model& model, int64_t rows) {
   const std::string* name = model.findMetadata(pastRowsKey);
   Value* before = name ? model.graph().findValue(*name) : nullptr;
-  if (!before || !before->constant() || before->producer() || before->isGraphInput())
+  const bool isOne = before && before->initializer() && !before->isGraphInput() &&
+                     before->initializer()->elementType() == ElementType::Int64 &&
+                     before->initializer()->shape() == llvm::makeArrayRef<int64_t>({1});
+  if (!isOne)
     return invalid("the model does not say where it counts the rows of its blocks");
   Value& after = model.graph().addConstant(*name, int64Tensor({rows}));
   before->replaceAllUsesWith(after);
   model.graph().removeInitializer(*before);
-  model.graph().rename(after, *name);
+  if (after.name() != *name)
+    model.graph().rename(after, *name);
   return llvm::Error::success();
 }
 
@@ -179,13 +197,14 @@ llvm::Error setPastRows(Model& model, int64_t rows) {
 
 const Node* readerOfBlockExtents(const Graph& graph, const Manifest& manifest) {
   const llvm::StringSet<> names = blockNames(manifest);
+  const InputExtents extents(graph, names);
   for (const std::unique_ptr<Value>& input : graph.inputs()) {
     if (!names.contains(input->name()))
       continue;
     for (const Use& use : input->uses())
       if (use.user().is("Shape"))
         for (const Dim& extent : extentsRead(use.user()))
-          if (!extent.value() && !axisOfExtent(graph, extent, names))
+          if (!extent.value() && !extents.find(extent))
             return &use.user();
   }
   return nullptr;
