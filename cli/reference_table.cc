@@ -287,7 +287,7 @@ private:
       if (sharesBuffers(prepared.manifest))
         settings->capacity = 1;
     }
-    settings->variants = variantsInMemory(*prepared.model, prepared.manifest, registries);
+    settings->variants = variantsInMemory(*prepared.model, prepared.manifest);
     return Session::create(*prepared.model, registries.kernels, prepared.manifest, *settings);
   }
 

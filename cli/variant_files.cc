@@ -16,9 +16,8 @@ namespace {
 
 class VariantsInMemory final : public VariantSource {
 public:
-  VariantsInMemory(const Model& largestModel, const Manifest& itsManifest,
-                   const Registries& knownRegistries)
-      : largest(largestModel), manifest(itsManifest), registries(knownRegistries) {}
+  VariantsInMemory(const Model& largestModel, const Manifest& itsManifest)
+      : largest(largestModel), manifest(itsManifest) {}
 
   llvm::Expected<const Model*> open(const ManifestVariant& variant) override {
     std::lock_guard lock(guard);
@@ -39,7 +38,6 @@ public:
 private:
   const Model& largest;
   Manifest manifest;
-  const Registries& registries;
   std::mutex guard;
   std::map<int64_t, std::unique_ptr<Model>> models;
 };
@@ -52,11 +50,10 @@ std::string besides(llvm::StringRef path, llvm::StringRef name) {
 
 } // namespace
 
-std::shared_ptr<VariantSource> variantsInMemory(const Model& model, const Manifest& manifest,
-                                                const Registries& registries) {
+std::shared_ptr<VariantSource> variantsInMemory(const Model& model, const Manifest& manifest) {
   if (manifest.variants.empty() || !manifest.variants.back().file.empty())
     return nullptr;
-  return std::make_shared<VariantsInMemory>(model, manifest, registries);
+  return std::make_shared<VariantsInMemory>(model, manifest);
 }
 
 void nameVariants(Manifest& manifest, const std::string& output) {

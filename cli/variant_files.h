@@ -1,7 +1,6 @@
 // The variants of a model that is rewritten: where they are before and after they are written.
 #pragma once
 
-#include "cli/command.h"
 #include "ir/manifest.h"
 #include "ir/model.h"
 #include "ir/onnx_export.h"
@@ -10,9 +9,8 @@
 namespace kvopt {
 
 /// Makes variants of `model`, whose manifest does not name files of them, in memory. Null where it
-/// does, and where there are none. Both, and the model, must outlive the source.
-std::shared_ptr<VariantSource> variantsInMemory(const Model& model, const Manifest& manifest,
-                                                const Registries& registries);
+/// does, and where there are none. The model must outlive the source and not change.
+std::shared_ptr<VariantSource> variantsInMemory(const Model& model, const Manifest& manifest);
 
 /// The files of variants beside `output`: OUT.onnx for the last one, OUT.past0.onnx for that
 /// without blocks.

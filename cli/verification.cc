@@ -143,7 +143,7 @@ llvm::Expected<std::unique_ptr<Session>> openForPlan(const Model& model, const M
   options.batch = plan.batch;
   options.threads = threads;
   options.poison = true;
-  options.variants = variantsInMemory(model, manifest, registries);
+  options.variants = variantsInMemory(model, manifest);
   if (!manifest.capacityValue)
     options.capacity = plan.totalTokens();
   return Session::create(model, registries.kernels, manifest, options);

@@ -22,7 +22,7 @@ protected:
   DrivenModel pyramidOf(int64_t size, int64_t capacity) {
     DrivenModel driven = rewritten(path(), registries, "capacity=" + std::to_string(capacity),
                                    "pyramid:" + std::to_string(size));
-    variants = variantsInMemory(*driven.model, driven.manifest, registries);
+    variants = variantsInMemory(*driven.model, driven.manifest);
     return driven;
   }
   /// Rows that nobody wrote are large numbers.
@@ -111,7 +111,7 @@ TEST_P(PyramidTest, VariantsThatAreLeftOutAreReplacedByLargerOnes) {
   // Of 0 to 6 blocks, those with 0, 2 and all.
   auto& listed = pyramid.manifest.variants;
   listed = {listed[0], listed[2], listed[6]};
-  variants = variantsInMemory(*pyramid.model, pyramid.manifest, registries);
+  variants = variantsInMemory(*pyramid.model, pyramid.manifest);
   auto expected = openSession(exported, registries.kernels, {});
   auto found = open(pyramid);
   const int64_t blocks[] = {0, 2, 2, 6, 6};
