@@ -94,7 +94,8 @@ public:
 
 private:
   llvm::Error dropReads(Value& value) {
-    gone.insert(&value);
+    if (!gone.insert(&value).second)
+      return llvm::Error::success();
     if (value.isGraphOutput())
       return invalid("the block is an output").value(value.name());
     llvm::SetVector<Node*> readers;
@@ -129,7 +130,7 @@ private:
     for (Node* join : joins) {
       llvm::SmallVector<Value*, 8> left;
       for (const Use& use : join->operands())
-        if (!gone.count(use.value()))
+        if (use.value() && !gone.count(use.value()))
           left.push_back(use.value());
       if (left.empty()) {
         pending.insert(&join->result());
