@@ -96,6 +96,7 @@ CacheSet makeCaches(int64_t count, int64_t room, const std::shared_ptr<Allocator
 }
 
 void appendToken(CacheSet& caches, const std::vector<std::byte>& rows) {
+  llvm::cantFail(caches.reserve(1));
   for (size_t layer = 0; layer < caches.size(); ++layer) {
     const TensorView& buffer = caches.buffer(layer);
     const int64_t headBytes = buffer.strides[1] * 4;
