@@ -3,7 +3,10 @@
 
 #include "runtime/page_memory.h"
 
-#include <cstdint>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <vector>
@@ -29,6 +32,21 @@ inline int64_t residentPages(const std::byte* data, size_t bytes) {
   for (unsigned char page : there)
     count += page & 1;
   return count;
+}
+
+/// Whether the kernel was asked for large pages for the mapping in which `data` lies.
+inline bool prefersLargePages(const std::byte* data) {
+  std::ifstream mappings("/proc/self/smaps");
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  bool isThis = false;
+  for (std::string line; std::getline(mappings, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2)
+      isThis = begin <= address && address < end;
+    else if (isThis && line.compare(0, 8, "VmFlags:") == 0)
+      return line.find(" hg") != std::string::npos;
+  }
+  return false;
 }
 
 } // namespace kvopt::test

@@ -306,6 +306,34 @@ TEST_F(CacheGrowth, IsAllOrNothing) {
     }
 }
 
+TEST_F(CacheGrowth, PrefersLargePagesOnceTheyAreMostlyUsed) {
+  std::byte* probe = mapPages(largePageBytes);
+  preferLargePages(probe, largePageBytes);
+  const bool isKnown = test::prefersLargePages(probe);
+  unmapPages(probe, largePageBytes);
+  if (!isKnown)
+    GTEST_SKIP() << "a kernel without large pages";
+  const auto prefersLarge = [](const Caches& caches) {
+    return test::prefersLargePages(caches.set.buffer(1).data);
+  };
+  // A third of 9000 rows is less than the 4096 that fill 2 MiB, that of 30000 is more.
+  for (const auto& [room, enough] : {std::pair(9000, 3000), std::pair(30000, 4096)}) {
+    Caches caches({Layout::HeadMajor, 1, 128}, 1, room);
+    llvm::cantFail(caches.set.reserve(enough - 1));
+    EXPECT_FALSE(prefersLarge(caches));
+    llvm::cantFail(caches.set.reserve(enough));
+    EXPECT_TRUE(prefersLarge(caches));
+  }
+  Caches growing({Layout::HeadMajor, 1, 128}, 1, 2048);
+  growing.append(2048);
+  EXPECT_FALSE(prefersLarge(growing));
+  // Rows that moved, and those that will follow them.
+  llvm::cantFail(growing.set.grow(8192));
+  EXPECT_FALSE(prefersLarge(growing));
+  growing.append(2000);
+  EXPECT_TRUE(prefersLarge(growing));
+}
+
 TEST_F(CacheGrowth, RefusesRoomThatNobodyHas) {
   Caches caches({}, 1, 512);
   caches.append(512);
