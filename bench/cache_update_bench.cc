@@ -12,7 +12,8 @@
 //
 // The second table is the price of growth: `first` of a cache that doubles over that of one with
 // room for all. The third is what it costs to open a session's caches of a long context: time, and
-// memory that is resident before the first token and after it.
+// memory that is resident before the first token and after it; and time with a prompt that fills
+// half of the room.
 #include "bench/measure.h"
 #include "runtime/cache/cache_set.h"
 
@@ -95,16 +96,18 @@ CacheSet makeCaches(int64_t count, int64_t room, const std::shared_ptr<Allocator
   return llvm::cantFail(CacheSet::create(descriptions, std::move(options)));
 }
 
-void appendToken(CacheSet& caches, const std::vector<std::byte>& rows) {
-  llvm::cantFail(caches.reserve(1));
+/// `count` tokens, all with the same keys.
+void append(CacheSet& caches, const std::vector<std::byte>& rows, int64_t count) {
+  llvm::cantFail(caches.reserve(count));
   for (size_t layer = 0; layer < caches.size(); ++layer) {
     const TensorView& buffer = caches.buffer(layer);
     const int64_t headBytes = buffer.strides[1] * 4;
     for (int64_t head = 0; head < heads; ++head)
-      std::memcpy(buffer.data + head * headBytes + caches.length() * rowBytes,
-                  rows.data() + head * rowBytes, rowBytes);
+      for (int64_t token = caches.length(); token < caches.length() + count; ++token)
+        std::memcpy(buffer.data + head * headBytes + token * rowBytes,
+                    rows.data() + head * rowBytes, rowBytes);
   }
-  caches.advance(1);
+  caches.advance(count);
 }
 
 /// The room doubles when it is full. With `touched`, all memory is touched when the caches are
@@ -120,7 +123,7 @@ Cost writeInPlace(int64_t tokens, int64_t layers, int64_t room, bool touched) {
   while (caches.length() < tokens) {
     if (caches.length() == caches.room())
       llvm::cantFail(caches.grow(2 * caches.room()));
-    appendToken(caches, rows);
+    append(caches, rows, 1);
   }
   const double end = seconds();
   return {end - start, end - made, allocator->peakBytes()};
@@ -210,20 +213,30 @@ double residentMebibytes() {
 
 void measureOpening(int64_t capacity, int64_t layers, int rounds) {
   const std::vector<std::byte> rows = tokenRows();
-  std::vector<double> times;
+  std::vector<double> opening, prompting;
   double opened = 0, used = 0;
   for (int round = 0; round < rounds; ++round) {
     const double before = residentMebibytes();
-    const double start = seconds();
-    CacheSet caches = makeCaches(2 * layers, capacity, std::make_shared<Allocator>());
-    times.push_back(seconds() - start);
+    const auto allocator = std::make_shared<Allocator>();
+    double start = seconds();
+    CacheSet caches = makeCaches(2 * layers, capacity, allocator);
+    opening.push_back(seconds() - start);
     opened = residentMebibytes() - before;
-    appendToken(caches, rows);
+    append(caches, rows, 1);
     used = residentMebibytes() - before;
+    caches = CacheSet();
+    start = seconds();
+    caches = makeCaches(2 * layers, capacity, allocator);
+    append(caches, rows, capacity / 2);
+    prompting.push_back(seconds() - start);
   }
-  fmt::print("| {} | {} | {:.3f} {:.3f} | {:.1f} | {:.1f} | {:.0f} |\n", capacity, layers,
-             1e3 * percentile(times, 0), 1e3 * percentile(times, 0.5), opened, used,
-             static_cast<double>(2 * layers * capacity * heads * rowBytes) / (1 << 20));
+  const auto text = [](const std::vector<double>& times) {
+    return fmt::format("{:.3f} {:.3f}", 1e3 * percentile(times, 0), 1e3 * percentile(times, 0.5));
+  };
+  fmt::print("| {} | {} | {} | {:.1f} | {:.1f} | {:.0f} | {} |\n", capacity, layers, text(opening),
+             opened, used,
+             static_cast<double>(2 * layers * capacity * heads * rowBytes) / (1 << 20),
+             text(prompting));
 }
 
 } // namespace
@@ -263,8 +276,8 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < tokens.size(); ++i)
     printPrice(tokens[i], layers, costs[i]);
   fmt::print(
-      "\n| capacity | layers | opened in ms | resident MiB | after a token | room for, MiB |\n"
-      "|--:|--:|--:|--:|--:|--:|\n");
+      "\n| capacity | layers | opened in ms | resident MiB | after a token | room for, MiB | "
+      "with a prompt, ms |\n|--:|--:|--:|--:|--:|--:|--:|\n");
   measureOpening(8192, layers, rounds);
   return 0;
 }
