@@ -5,9 +5,15 @@
 //
 // Every token is appended to the caches of all layers, one after the other, as a model does; with
 // one layer, caches stay in the CPU's. Ways take turns. Times are of all T tokens in one layer.
-// `first` counts the making of the cache as well, which is where memory is first touched. Ratios
-// are the time of joining over each way's: of the fastest rounds, and the median of the rounds.
-// Bytes are those that were in use at the same time beyond the T rows themselves, in one layer.
+// `first` counts the making of the cache as well. Memory is first touched where a row is written,
+// or, where a way says so, when the cache is made. Ratios are the time of joining over each way's:
+// of the fastest rounds, and the median of the rounds. Bytes are those that were in use at the same
+// time beyond the T rows themselves, in one layer.
+//
+// The second table is the price of growth: `first` of a cache that doubles over that of one with
+// room for all. The third is what it costs to open a session's caches of a long context: time, and
+// memory that is resident before the first token and after it; and time with a prompt that fills
+// half of the room.
 #include "bench/measure.h"
 #include "runtime/cache/cache_set.h"
 
@@ -16,6 +22,8 @@
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
+#include <fstream>
+#include <unistd.h>
 
 using namespace kvopt;
 
@@ -74,11 +82,9 @@ Cost joinAtEveryStep(int64_t tokens, int64_t layers, bool fresh) {
   return {end - start, end - made, allocator->peakBytes()};
 }
 
-/// The runtime's shared buffer with room for `room` tokens, which doubles when it is full.
-Cost writeInPlace(int64_t tokens, int64_t layers, int64_t room) {
-  auto allocator = std::make_shared<Allocator>();
-  const std::vector<std::byte> rows = tokenRows();
-  std::vector<ManifestCache> descriptions(static_cast<size_t>(layers));
+/// Caches of the runtime with room for `room` tokens: `count` buffers that are shared.
+CacheSet makeCaches(int64_t count, int64_t room, const std::shared_ptr<Allocator>& allocator) {
+  std::vector<ManifestCache> descriptions(static_cast<size_t>(count));
   for (ManifestCache& description : descriptions) {
     description.past = "past";
     description.oneBuffer = true;
@@ -87,20 +93,37 @@ Cost writeInPlace(int64_t tokens, int64_t layers, int64_t room) {
   CacheSetOptions options;
   options.room = room;
   options.allocator = allocator;
-  const double made = seconds();
-  CacheSet caches = llvm::cantFail(CacheSet::create(descriptions, std::move(options)));
-  const double start = seconds();
-  for (int64_t length = 0; length < tokens; ++length) {
-    if (length == caches.room())
-      llvm::cantFail(caches.grow(2 * length));
-    for (size_t layer = 0; layer < caches.size(); ++layer) {
-      const TensorView& buffer = caches.buffer(layer);
-      const int64_t headBytes = buffer.strides[1] * 4;
-      for (int64_t head = 0; head < heads; ++head)
-        std::memcpy(buffer.data + head * headBytes + length * rowBytes,
+  return llvm::cantFail(CacheSet::create(descriptions, std::move(options)));
+}
+
+/// `count` tokens, all with the same keys.
+void append(CacheSet& caches, const std::vector<std::byte>& rows, int64_t count) {
+  llvm::cantFail(caches.reserve(count));
+  for (size_t layer = 0; layer < caches.size(); ++layer) {
+    const TensorView& buffer = caches.buffer(layer);
+    const int64_t headBytes = buffer.strides[1] * 4;
+    for (int64_t head = 0; head < heads; ++head)
+      for (int64_t token = caches.length(); token < caches.length() + count; ++token)
+        std::memcpy(buffer.data + head * headBytes + token * rowBytes,
                     rows.data() + head * rowBytes, rowBytes);
-    }
-    caches.advance(1);
+  }
+  caches.advance(count);
+}
+
+/// The room doubles when it is full. With `touched`, all memory is touched when the caches are
+/// made.
+Cost writeInPlace(int64_t tokens, int64_t layers, int64_t room, bool touched) {
+  auto allocator = std::make_shared<Allocator>();
+  const std::vector<std::byte> rows = tokenRows();
+  const double made = seconds();
+  CacheSet caches = makeCaches(layers, room, allocator);
+  for (size_t layer = 0; touched && layer < caches.size(); ++layer)
+    std::memset(caches.buffer(layer).data, 0, static_cast<size_t>(caches.buffer(layer).byteSize()));
+  const double start = seconds();
+  while (caches.length() < tokens) {
+    if (caches.length() == caches.room())
+      llvm::cantFail(caches.grow(2 * caches.room()));
+    append(caches, rows, 1);
   }
   const double end = seconds();
   return {end - start, end - made, allocator->peakBytes()};
@@ -116,11 +139,14 @@ constexpr Way ways[] = {
      [](int64_t tokens, int64_t layers) { return joinAtEveryStep(tokens, layers, false); }},
     {"joined, fresh memory",
      [](int64_t tokens, int64_t layers) { return joinAtEveryStep(tokens, layers, true); }},
+    {"in place, room for all, touched",
+     [](int64_t tokens, int64_t layers) { return writeInPlace(tokens, layers, tokens, true); }},
     {"in place, room for all",
-     [](int64_t tokens, int64_t layers) { return writeInPlace(tokens, layers, tokens); }},
+     [](int64_t tokens, int64_t layers) { return writeInPlace(tokens, layers, tokens, false); }},
     {"in place, room doubles",
-     [](int64_t tokens, int64_t layers) { return writeInPlace(tokens, layers, firstRoom); }},
+     [](int64_t tokens, int64_t layers) { return writeInPlace(tokens, layers, firstRoom, false); }},
 };
+constexpr size_t wayOfAll = 3, wayOfDoubling = 4;
 
 /// How many times faster, in the fastest rounds and in the median.
 std::string factors(double best, double median) {
@@ -130,34 +156,87 @@ std::string factors(double best, double median) {
   return text(best) + " " + text(median);
 }
 
-void measure(int64_t tokens, int64_t layers, int rounds) {
-  std::vector<std::vector<Cost>> costs(std::size(ways));
+/// Of one length: a list of rounds for each way.
+using Costs = std::vector<std::vector<Cost>>;
+
+Costs measure(int64_t tokens, int64_t layers, int rounds) {
+  Costs costs(std::size(ways));
   for (int round = 0; round < rounds; ++round)
     for (size_t way = 0; way < std::size(ways); ++way)
       costs[way].push_back(ways[way].run(tokens, layers));
-  const auto best = [&](size_t way, double Cost::*time) {
-    double least = costs[way][0].*time;
-    for (const Cost& cost : costs[way])
-      least = std::min(least, cost.*time);
-    return least;
+  return costs;
+}
+
+double best(const std::vector<Cost>& rounds, double Cost::*time) {
+  double least = rounds[0].*time;
+  for (const Cost& cost : rounds)
+    least = std::min(least, cost.*time);
+  return least;
+}
+
+double medianRatio(const std::vector<Cost>& of, const std::vector<Cost>& to, double Cost::*time) {
+  std::vector<double> ratios;
+  for (size_t round = 0; round < of.size(); ++round)
+    ratios.push_back(of[round].*time / to[round].*time);
+  return percentile(std::move(ratios), 0.5);
+}
+
+void printWays(int64_t tokens, int64_t layers, const Costs& costs) {
+  const auto faster = [&](size_t way, double Cost::*time) {
+    return factors(best(costs[0], time) / best(costs[way], time),
+                   medianRatio(costs[0], costs[way], time));
   };
-  const auto median = [&](size_t way, double Cost::*time) {
-    std::vector<double> ratios;
-    for (size_t round = 0; round < costs[way].size(); ++round)
-      ratios.push_back(costs[0][round].*time / costs[way][round].*time);
-    return percentile(std::move(ratios), 0.5);
-  };
-  for (size_t way = 0; way < std::size(ways); ++way) {
-    const double own = static_cast<double>(tokens * heads * rowBytes);
-    const double each = 1 / static_cast<double>(layers);
-    const double append = best(way, &Cost::append), first = best(way, &Cost::first);
-    fmt::print(
-        "| {} | {} | {:.3f} | {} | {:.3f} | {} | {:.2f} |\n", tokens, ways[way].name,
-        1e3 * each * append, factors(best(0, &Cost::append) / append, median(way, &Cost::append)),
-        1e3 * each * first, factors(best(0, &Cost::first) / first, median(way, &Cost::first)),
-        (each * static_cast<double>(costs[way][0].bytesInUse) - own) / (1 << 20));
+  const double own = static_cast<double>(tokens * heads * rowBytes);
+  const double each = 1 / static_cast<double>(layers);
+  for (size_t way = 0; way < std::size(ways); ++way)
+    fmt::print("| {} | {} | {:.3f} | {} | {:.3f} | {} | {:.2f} |\n", tokens, ways[way].name,
+               1e3 * each * best(costs[way], &Cost::append), faster(way, &Cost::append),
+               1e3 * each * best(costs[way], &Cost::first), faster(way, &Cost::first),
+               (each * static_cast<double>(costs[way][0].bytesInUse) - own) / (1 << 20));
+}
+
+void printPrice(int64_t tokens, int64_t layers, const Costs& costs) {
+  const std::vector<Cost>&all = costs[wayOfAll], &doubling = costs[wayOfDoubling];
+  const double each = 1e3 / static_cast<double>(layers);
+  fmt::print("| {} | {:.3f} | {:.3f} | {:.2f} {:.2f} |\n", tokens, each * best(all, &Cost::first),
+             each * best(doubling, &Cost::first),
+             best(doubling, &Cost::first) / best(all, &Cost::first),
+             medianRatio(doubling, all, &Cost::first));
+}
+
+double residentMebibytes() {
+  std::ifstream statistics("/proc/self/statm");
+  double all = 0, resident = 0;
+  statistics >> all >> resident;
+  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20);
+}
+
+void measureOpening(int64_t capacity, int64_t layers, int rounds) {
+  const std::vector<std::byte> rows = tokenRows();
+  std::vector<double> opening, prompting;
+  double opened = 0, used = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const double before = residentMebibytes();
+    const auto allocator = std::make_shared<Allocator>();
+    double start = seconds();
+    CacheSet caches = makeCaches(2 * layers, capacity, allocator);
+    opening.push_back(seconds() - start);
+    opened = residentMebibytes() - before;
+    append(caches, rows, 1);
+    used = residentMebibytes() - before;
+    caches = CacheSet();
+    start = seconds();
+    caches = makeCaches(2 * layers, capacity, allocator);
+    append(caches, rows, capacity / 2);
+    prompting.push_back(seconds() - start);
   }
-  std::fflush(stdout);
+  const auto text = [](const std::vector<double>& times) {
+    return fmt::format("{:.3f} {:.3f}", 1e3 * percentile(times, 0), 1e3 * percentile(times, 0.5));
+  };
+  fmt::print("| {} | {} | {} | {:.1f} | {:.1f} | {:.0f} | {} |\n", capacity, layers, text(opening),
+             opened, used,
+             static_cast<double>(2 * layers * capacity * heads * rowBytes) / (1 << 20),
+             text(prompting));
 }
 
 } // namespace
@@ -186,7 +265,19 @@ int main(int argc, char** argv) {
   }
   fmt::print("| T | way | append ms | times faster | first ms | times faster | MiB beside |\n"
              "|--:|---|--:|--:|--:|--:|--:|\n");
-  for (const int64_t count : tokens)
-    measure(count, layers, rounds);
+  std::vector<Costs> costs;
+  for (const int64_t count : tokens) {
+    costs.push_back(measure(count, layers, rounds));
+    printWays(count, layers, costs.back());
+    std::fflush(stdout);
+  }
+  fmt::print(
+      "\n| T | room for all, ms | room doubles, ms | price of growth |\n|--:|--:|--:|--:|\n");
+  for (size_t i = 0; i < tokens.size(); ++i)
+    printPrice(tokens[i], layers, costs[i]);
+  fmt::print(
+      "\n| capacity | layers | opened in ms | resident MiB | after a token | room for, MiB | "
+      "with a prompt, ms |\n|--:|--:|--:|--:|--:|--:|--:|\n");
+  measureOpening(8192, layers, rounds);
   return 0;
 }

@@ -2,6 +2,7 @@
 #include "runtime/buffer.h"
 
 #include "ir/diagnostic.h"
+#include "runtime/page_memory.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -10,7 +11,15 @@ namespace kvopt {
 
 std::byte* Allocator::allocate(size_t bytes) {
   assert(bytes > 0);
-  std::byte* data = obtain(bytes);
+  return counted(obtain(bytes), bytes);
+}
+
+std::byte* Allocator::allocatePages(size_t bytes) {
+  assert(bytes > 0);
+  return counted(obtainPages(bytes), bytes);
+}
+
+std::byte* Allocator::counted(std::byte* data, size_t bytes) {
   if (!data)
     return nullptr;
   count.fetch_add(1, std::memory_order_relaxed);
@@ -26,6 +35,14 @@ void Allocator::release(std::byte* data, size_t bytes) {
   giveBack(data);
 }
 
+void Allocator::releasePages(std::byte* data, size_t bytes, bool moved) {
+  live.fetch_sub(bytes, std::memory_order_relaxed);
+  if (moved)
+    forgetMovedPages(data, bytes);
+  else
+    unmapPages(data, bytes);
+}
+
 std::byte* Allocator::obtain(size_t bytes) {
   size_t rounded = 0;
   if (__builtin_add_overflow(bytes, bufferAlignment - 1, &rounded))
@@ -36,12 +53,21 @@ std::byte* Allocator::obtain(size_t bytes) {
 
 void Allocator::giveBack(std::byte* data) { std::free(data); }
 
+std::byte* Allocator::obtainPages(size_t bytes) { return mapPages(bytes); }
+
+bool FailingAllocator::refuses() {
+  if (requests.fetch_add(1) != failing)
+    return false;
+  failed = true;
+  return true;
+}
+
 std::byte* FailingAllocator::obtain(size_t bytes) {
-  if (requests.fetch_add(1) == failing) {
-    failed = true;
-    return nullptr;
-  }
-  return Allocator::obtain(bytes);
+  return refuses() ? nullptr : Allocator::obtain(bytes);
+}
+
+std::byte* FailingAllocator::obtainPages(size_t bytes) {
+  return refuses() ? nullptr : Allocator::obtainPages(bytes);
 }
 
 namespace {
@@ -70,26 +96,79 @@ llvm::Expected<std::shared_ptr<Buffer>> Buffer::create(std::shared_ptr<Allocator
                                                        size_t bytes) {
   assert(allocator);
   std::byte* data = bytes == 0 ? nothing() : allocator->allocate(bytes);
+  return of(std::move(allocator), data, bytes, /*isPaged=*/false);
+}
+
+llvm::Expected<std::shared_ptr<Buffer>> Buffer::zeros(std::shared_ptr<Allocator> allocator,
+                                                      size_t bytes) {
+  assert(allocator);
+  if (bytes >= leastPagedBytes) {
+    std::byte* pages = allocator->allocatePages(bytes);
+    return of(std::move(allocator), pages, bytes, /*isPaged=*/true);
+  }
+  auto buffer = create(std::move(allocator), bytes);
+  if (buffer)
+    std::memset((*buffer)->data(), 0, bytes);
+  return buffer;
+}
+
+llvm::Expected<std::shared_ptr<Buffer>> Buffer::of(std::shared_ptr<Allocator> allocator,
+                                                   std::byte* data, size_t bytes, bool isPaged) {
   if (!data)
     return ioError("cannot allocate {} bytes", bytes);
-  return std::shared_ptr<Buffer>(new Buffer(std::move(allocator), data, bytes));
+  return std::shared_ptr<Buffer>(new Buffer(std::move(allocator), data, bytes, isPaged));
 }
 
 Buffer::~Buffer() {
-  if (byteCount != 0)
+  if (paged)
+    source->releasePages(address, byteCount, moved);
+  else if (byteCount != 0)
     source->release(address, byteCount);
 }
+
+bool Buffer::movePagesTo(Buffer& target, size_t count) {
+  assert(!moved && count > 0 && byteCount % count == 0 && target.byteCount % count == 0);
+  PageRuns runs{address, target.address, count, byteCount / count, target.byteCount / count};
+  if (!paged || !target.paged || !runs.isPaged())
+    return false;
+  movePages(runs);
+  moved = true;
+  return true;
+}
+
+namespace {
+
+llvm::Expected<Tensor> contiguousIn(llvm::Expected<std::shared_ptr<Buffer>> buffer,
+                                    ElementType element, llvm::ArrayRef<int64_t> shape) {
+  if (!buffer)
+    return buffer.takeError();
+  return Tensor{*buffer, TensorView::contiguous(element, shape, (*buffer)->data())};
+}
+
+} // namespace
 
 llvm::Expected<Tensor> Tensor::create(const std::shared_ptr<Allocator>& allocator,
                                       ElementType element, llvm::ArrayRef<int64_t> shape) {
   llvm::Expected<int64_t> bytes = checkedTensorBytes(element, shape);
   if (!bytes)
     return bytes.takeError();
-  llvm::Expected<std::shared_ptr<Buffer>> buffer =
-      Buffer::create(allocator, static_cast<size_t>(*bytes));
-  if (!buffer)
-    return buffer.takeError();
-  return Tensor{*buffer, TensorView::contiguous(element, shape, (*buffer)->data())};
+  return contiguousIn(Buffer::create(allocator, static_cast<size_t>(*bytes)), element, shape);
+}
+
+llvm::Expected<Tensor> Tensor::zeros(const std::shared_ptr<Allocator>& allocator,
+                                     ElementType element, llvm::ArrayRef<int64_t> shape) {
+  llvm::Expected<int64_t> bytes = checkedTensorBytes(element, shape);
+  if (!bytes)
+    return bytes.takeError();
+  return contiguousIn(Buffer::zeros(allocator, static_cast<size_t>(*bytes)), element, shape);
+}
+
+bool Tensor::movePagesTo(Tensor& target, size_t count) {
+  const auto bufferOf = [](const Tensor& tensor) {
+    return static_cast<Buffer*>(const_cast<void*>(tensor.owner.get())); // NOLINT
+  };
+  assert(owner && target.owner && view.data == bufferOf(*this)->data());
+  return owner.use_count() == 1 && bufferOf(*this)->movePagesTo(*bufferOf(target), count);
 }
 
 llvm::Expected<Tensor> Tensor::of(const std::shared_ptr<Allocator>& allocator,

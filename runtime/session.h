@@ -56,7 +56,7 @@ struct SessionStatistics {
   int64_t cacheReallocations = 0;
   int64_t inPlaceBytesCopied = 0;
   int64_t cacheBytesWritten = 0;
-  int64_t cacheBytesMoved = 0; ///< by growth
+  int64_t cacheBytesMoved = 0; ///< by growth that copies
   /// Of caches in blocks, within cacheBytesWritten: what was copied into them. Chunks that fill
   /// whole blocks are not.
   int64_t blockBytesCopied = 0;
@@ -154,7 +154,8 @@ public:
   std::optional<unsigned> exportedBatchAxis(size_t index) const;
   /// The whole memory of a cache.
   TensorView cacheBuffer(size_t index) const { return caches.buffer(index); }
-  /// Bytes of memory behind all caches; of blocks, with those that forks hold and those kept warm.
+  /// Bytes that all caches have room for, touched or not; of blocks, with those that forks hold and
+  /// those kept warm.
   int64_t cacheBytes() const { return caches.bytes(); }
   /// The blocks that hold the tokens, where caches are in blocks; null otherwise.
   const BlockTable* blocks() const { return caches.blocks(); }

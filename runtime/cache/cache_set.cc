@@ -14,10 +14,10 @@ namespace kvopt {
 
 namespace {
 
-void fill(const TensorView& view, bool poison) {
+void poison(const TensorView& view) {
   // Bits that are all ones are a NaN in every floating-point format.
   forEachRun(view, [&](std::byte* data, size_t bytes) {
-    std::memset(data, poison ? 0xff : 0, bytes);
+    std::memset(data, 0xff, bytes);
     return true;
   });
 }
@@ -27,12 +27,6 @@ bool isIdentity(llvm::ArrayRef<int64_t> sources) {
     if (sources[i] != static_cast<int64_t>(i))
       return false;
   return true;
-}
-
-llvm::SmallVector<int64_t, 4> identity(int64_t count) {
-  llvm::SmallVector<int64_t, 4> rows(static_cast<size_t>(count));
-  std::iota(rows.begin(), rows.end(), 0);
-  return rows;
 }
 
 } // namespace
@@ -79,15 +73,19 @@ int64_t CacheSet::startRows(size_t index) const {
   return geometries[index].isShared ? options.room : geometries[index].initialRows;
 }
 
-llvm::Expected<Tensor> CacheSet::uninitialised(size_t index, int64_t rows) const {
-  return Tensor::create(options.allocator, geometries[index].element,
-                        geometries[index].shape(rows));
+llvm::Expected<Tensor> CacheSet::unwritten(size_t index, int64_t rows) const {
+  const CacheGeometry& geometry = geometries[index];
+  return geometry.isShared
+             ? Tensor::zeros(options.allocator, geometry.element, geometry.shape(rows))
+             : Tensor::create(options.allocator, geometry.element, geometry.shape(rows));
 }
 
 llvm::Expected<Tensor> CacheSet::empty(size_t index, int64_t rows) const {
-  llvm::Expected<Tensor> tensor = uninitialised(index, rows);
-  if (tensor)
-    fill(tensor->view, options.poison && geometries[index].isShared);
+  const CacheGeometry& geometry = geometries[index];
+  llvm::Expected<Tensor> tensor =
+      Tensor::zeros(options.allocator, geometry.element, geometry.shape(rows));
+  if (tensor && options.poison && geometry.isShared)
+    poison(tensor->view);
   return tensor;
 }
 
@@ -129,6 +127,12 @@ void CacheSet::advance(int64_t count) {
   longest += count;
 }
 
+llvm::SmallVector<int64_t, 4> CacheSet::everyRow() const {
+  llvm::SmallVector<int64_t, 4> rows(tokens.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
+}
+
 /// The valid rows of the batch rows `sources` into a tensor of another set; the number of bytes.
 int64_t CacheSet::copyRows(size_t index, llvm::ArrayRef<int64_t> sources,
                            const CacheGeometry& geometryTo, const TensorView& to) const {
@@ -150,34 +154,17 @@ int64_t CacheSet::copyRows(size_t index, llvm::ArrayRef<int64_t> sources,
   return bytes;
 }
 
-/// Everything in a new tensor that `copyRows` of this set's lengths will not write.
-void CacheSet::fillUnused(size_t index, const TensorView& tensor) const {
+void CacheSet::poisonUnused(size_t index, const TensorView& tensor) const {
   const CacheGeometry& geometry = geometries[index];
-  bool poison = options.poison && geometry.isShared;
-  if (isRagged())
-    fill(tensor, poison);
-  else if (geometry.hasRowPerToken())
-    fill(sliceAxis(tensor, geometry.sequenceAxis, longest, tensor.shape[geometry.sequenceAxis]),
-         poison);
-}
-
-llvm::Expected<int64_t> CacheSet::grow(int64_t room) {
-  assert(room >= longest && !frozen);
-  std::vector<Tensor> grown = tensors;
-  int64_t moved = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!geometries[i].isShared)
-      continue;
-    llvm::Expected<Tensor> larger = uninitialised(i, room);
-    if (!larger)
-      return larger.takeError();
-    fillUnused(i, larger->view);
-    moved += copyRows(i, identity(batch()), geometries[i], larger->view);
-    grown[i] = std::move(*larger);
-  }
-  tensors = std::move(grown);
-  options.room = room;
-  return moved;
+  if (!options.poison || !geometry.isShared)
+    return;
+  const auto unused = [&](const TensorView& rows, int64_t length) {
+    return sliceAxis(rows, geometry.sequenceAxis, length, rows.shape[geometry.sequenceAxis]);
+  };
+  if (!isRagged())
+    return poison(unused(tensor, longest));
+  for (int64_t row = 0; row < batch(); ++row)
+    poison(unused(geometry.batchRow(tensor, row), tokens[static_cast<size_t>(row)]));
 }
 
 llvm::Error CacheSet::crop(llvm::ArrayRef<int64_t> kept) {
@@ -281,7 +268,7 @@ llvm::Error CacheSet::reorder(llvm::ArrayRef<int64_t> sources) {
       asideBytes = std::max(asideBytes, geometries[i].batchRow(view(i), 0).byteSize());
       continue;
     }
-    llvm::Expected<Tensor> tensor = uninitialised(i, view(i).shape[geometries[i].sequenceAxis]);
+    llvm::Expected<Tensor> tensor = unwritten(i, view(i).shape[geometries[i].sequenceAxis]);
     if (!tensor)
       return tensor.takeError();
     copyRows(i, sources, geometries[i], tensor->view);
@@ -313,7 +300,7 @@ llvm::Expected<CacheSet> CacheSet::copyTo(CacheSet target, llvm::ArrayRef<int64_
   for (size_t i = 0; i < tensors.size(); ++i) {
     const CacheGeometry& geometry = target.geometries[i];
     if (inBlocks(i)) {
-      llvm::Expected<Tensor> none = target.uninitialised(i, 0);
+      llvm::Expected<Tensor> none = target.unwritten(i, 0);
       if (!none)
         return none.takeError();
       target.tensors.push_back(std::move(*none));
@@ -322,11 +309,11 @@ llvm::Expected<CacheSet> CacheSet::copyTo(CacheSet target, llvm::ArrayRef<int64_
     int64_t rows = geometry.isShared           ? target.options.room
                    : geometry.hasRowPerToken() ? target.longest
                                                : tensors[i].view.shape[geometry.sequenceAxis];
-    llvm::Expected<Tensor> tensor = target.uninitialised(i, rows);
+    llvm::Expected<Tensor> tensor = target.unwritten(i, rows);
     if (!tensor)
       return tensor.takeError();
-    target.fillUnused(i, tensor->view);
     copyRows(i, sources, geometry, tensor->view);
+    target.poisonUnused(i, tensor->view);
     target.tensors.push_back(std::move(*tensor));
   }
   return target;
@@ -367,7 +354,7 @@ llvm::Expected<CacheSet> CacheSet::clone() const {
   if (table)
     target.table = table->fork();
   if (!frozen)
-    return copyTo(std::move(target), identity(batch()));
+    return copyTo(std::move(target), everyRow());
   target.tensors = tensors;
   target.frozen = true;
   return target;
@@ -380,11 +367,11 @@ llvm::Error CacheSet::freeze() {
     if (inBlocks(i))
       continue;
     // Always a copy: a present's memory may be larger than it is.
-    llvm::Expected<Tensor> tensor = uninitialised(i, view(i).shape[geometries[i].sequenceAxis]);
+    llvm::Expected<Tensor> tensor = unwritten(i, view(i).shape[geometries[i].sequenceAxis]);
     if (!tensor)
       return tensor.takeError();
-    fillUnused(i, tensor->view);
-    copyRows(i, identity(batch()), geometries[i], tensor->view);
+    copyRows(i, everyRow(), geometries[i], tensor->view);
+    poisonUnused(i, tensor->view);
     packed[i] = std::move(*tensor);
   }
   if (table) {
@@ -403,7 +390,7 @@ llvm::Error CacheSet::thaw(int64_t room) {
   assert(frozen && room >= longest);
   CacheSet target = withoutTensors();
   target.options.room = room;
-  llvm::Expected<CacheSet> running = copyTo(std::move(target), identity(batch()));
+  llvm::Expected<CacheSet> running = copyTo(std::move(target), everyRow());
   if (!running)
     return running.takeError();
   running->table = std::move(table);

@@ -39,7 +39,8 @@ public:
   CacheSet& operator=(CacheSet&&) = default;
 
   /// Requires that shared caches have the policy Fixed. Nothing is valid; shared buffers have
-  /// `room` rows, other caches what their manifest says, in zeros.
+  /// `room` rows, other caches what their manifest says, in zeros. Of large ones no page is touched
+  /// before its rows are written.
   static llvm::Expected<CacheSet> create(llvm::ArrayRef<ManifestCache> caches,
                                          CacheSetOptions options);
 
@@ -64,7 +65,8 @@ public:
   /// The valid rows of a cache with a row per token, as many as the longest batch row has; all of
   /// any other. Of a cache in blocks a copy of its rows, which lives until the next one is made.
   TensorView view(size_t index) const;
-  /// Bytes of memory behind the caches; of blocks, with those of all who share the pool.
+  /// Bytes that the caches have room for, whether pages stand behind them or not; of blocks, with
+  /// those of all who share the pool.
   int64_t bytes() const;
 
   /// Takes what the model made of a cache that is not shared.
@@ -72,8 +74,8 @@ public:
   /// Every batch row is `count` tokens longer. The rows in blocks have been written.
   void advance(int64_t count);
 
-  /// Makes blocks ready for `count` more tokens; an exhausted pool is an error. To be followed by
-  /// `advance`, or by `cancel` where the tokens do not come.
+  /// Makes blocks, and pages of shared buffers, ready for `count` more tokens; an exhausted pool is
+  /// an error. To be followed by `advance`, or by `cancel` where the tokens do not come.
   llvm::Error reserve(int64_t count);
   void cancel();
   /// The rows of a cache in its block at `position`; none where there is no such block yet.
@@ -88,7 +90,8 @@ public:
   /// The blocks of the set; null where no cache is in blocks.
   const BlockTable* blocks() const { return table ? &*table : nullptr; }
 
-  /// Moves the valid rows to buffers of `room` rows; the number of bytes moved.
+  /// Makes the shared buffers longer, to `room` rows or a few more; the number of bytes copied.
+  /// Rows of which there is much are not copied: their pages move.
   llvm::Expected<int64_t> grow(int64_t room);
   /// Keeps the first tokens of every batch row, which has at least as many. Refuses where a cache
   /// cannot go back.
@@ -124,14 +127,20 @@ private:
   /// The same caches without their contents.
   CacheSet withoutTensors() const;
   int64_t startRows(size_t index) const;
-  llvm::Expected<Tensor> uninitialised(size_t index, int64_t rows) const;
-  /// Of zeros; of NaN, where that is asked for.
+  /// Uninitialised, but zeros if the cache is shared.
+  llvm::Expected<Tensor> unwritten(size_t index, int64_t rows) const;
+  /// Zeros; NaN, where that is asked for.
   llvm::Expected<Tensor> empty(size_t index, int64_t rows) const;
+  /// Makes NaN of the rows that are not valid, where that is asked for.
+  void poisonUnused(size_t index, const TensorView& tensor) const;
+  llvm::SmallVector<int64_t, 4> everyRow() const;
   llvm::Expected<CacheSet> copyTo(CacheSet target, llvm::ArrayRef<int64_t> sources) const;
   int64_t copyRows(size_t index, llvm::ArrayRef<int64_t> sources, const CacheGeometry& geometryTo,
                    const TensorView& to) const;
   void moveRows(size_t index, llvm::ArrayRef<RowMove> moves, std::byte* aside) const;
-  void fillUnused(size_t index, const TensorView& tensor) const;
+  int64_t roomInPages(int64_t room) const;
+  void prepareRows(int64_t count);
+  int64_t growInto(size_t index, Tensor& larger, int64_t& movableRuns);
   llvm::Error checkBatchRows() const;
   llvm::Error cropRing(size_t index, int64_t kept);
   void setLengths(llvm::ArrayRef<int64_t> values);
@@ -151,6 +160,7 @@ private:
   int64_t staticRows = INT64_MAX;
   bool hasShared = false;
   bool frozen = false;
+  bool usesLargePages = false; ///< as far as shared buffers are large enough
 };
 
 } // namespace kvopt

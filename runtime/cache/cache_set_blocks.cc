@@ -40,6 +40,7 @@ int64_t CacheSet::bytes() const {
 }
 
 llvm::Error CacheSet::reserve(int64_t count) {
+  prepareRows(longest + count);
   return table ? table->reserve(count, /*willAdopt=*/true) : llvm::Error::success();
 }
 
@@ -164,7 +165,7 @@ llvm::Expected<BlockTable> CacheSet::restoredBlocks(const CacheFileContents& con
 
 llvm::Expected<Tensor> CacheSet::joinedRows(size_t index) const {
   const unsigned axis = geometries[index].sequenceAxis;
-  llvm::Expected<Tensor> rows = uninitialised(index, longest);
+  llvm::Expected<Tensor> rows = unwritten(index, longest);
   if (!rows)
     return rows;
   for (size_t position = 0; position < table->blocks().size(); ++position) {

@@ -119,6 +119,22 @@ TEST_F(SessionTest, StatefulModeGrowsGeometrically) {
   EXPECT_EQ(s->statistics().cacheReallocations, 10);
 }
 
+TEST_F(SessionTest, LongCachesGrowWithoutACopy) {
+  options.mode = SessionOptions::Mode::Stateful;
+  options.capacity = int64_t{1} << 18; // 1 MiB
+  for (bool poison : {false, true}) {
+    options.poison = poison;
+    auto s = session();
+    EXPECT_EQ(add(*s, std::vector<float>(1 << 18, 1)), "262144");
+    EXPECT_EQ(add(*s, {2}), "262146");
+    auto fork = llvm::cantFail(s->fork());
+    EXPECT_EQ(add(*s, std::vector<float>(1 << 18, 1)), "524290");
+    EXPECT_EQ(add(*fork, {3}), "262149");
+    EXPECT_EQ(s->statistics().cacheReallocations, 2);
+    EXPECT_EQ(s->statistics().cacheBytesMoved, 0);
+  }
+}
+
 TEST_F(SessionTest, SessionsDoNotInterfere) {
   auto a = session();
   auto b = session();

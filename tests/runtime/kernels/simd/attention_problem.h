@@ -4,6 +4,7 @@
 #include "ir/half.h"
 #include "runtime/kernels/simd/attention_kernel.h"
 #include "runtime/kernels/simd/attention_reference.h"
+#include "tests/runtime/kernels/simd/attention_bound.h"
 
 #include <gtest/gtest.h>
 
@@ -146,66 +147,40 @@ public:
     return true;
   }
 
-  /// An upper bound for |O - exact| of one row, from dtype and lengths, with u = 2^-24 and
-  /// gamma(n) = n u / (1 - n u):
-  ///   a score is wrong by at most   e = |scale| gamma(D + 3) sum_d |q k| + 16 u softcap
-  ///                                   + 2 u (|s| + |mask|)
-  ///   a weight, relatively, by      w = exp(2 max_j e + (100 + 6) u) - 1   (exp: 2 ulp, its
-  ///   argument
-  ///                                   is rounded and at least -100 where a weight counts; one
-  ///                                   rounding each more for the scales of quantized rows)
-  ///   a quotient of sums, by        (2 w + 2 gamma(T + tiles + lanes)) max |V|
-  /// plus the rounding to the storage of O and the underflow of weights. Keys whose weight is below
-  /// e^-200 count for nothing on either side.
+  /// An upper bound for |O - exact| of one row, from the dtype, the lengths and the magnitudes of
+  /// what is added (`attentionBound`). A score is wrong by at most
+  ///   |scale| gamma(D + 3) sum_d |q k| + 16 u softcap + 2 u (|scale q k| + |s| + |mask|)
   double bound(int64_t b, int64_t h, int64_t i) const {
     const double unit = 0x1p-24;
-    const auto gamma = [unit](double n) { return n * unit / (1 - n * unit); };
-    const int64_t total = view_.totalLengthOf(b);
-    struct Score {
-      double value, error;
-    };
-    std::vector<Score> scores;
-    double top = c_.sinks ? double{sinks_[static_cast<size_t>(h)]} : -INFINITY, largestValue = 0;
+    const int64_t group = h / c_.group, total = view_.totalLengthOf(b);
+    std::vector<BoundedKey> keys;
+    if (c_.sinks)
+      keys.push_back({double{sinks_[static_cast<size_t>(h)]}, 0, {}});
     for (int64_t j = 0; j < total; ++j) {
+      const double term = maskTerm(b, h, i, j);
+      const int64_t behind = i + total - c_.rows - j;
+      if (std::isinf(term) || (c_.causal && behind < 0) || (c_.window != 0 && behind >= c_.window))
+        continue;
+      const int64_t scale = scaleIndex(b, group, j);
       double dot = 0, magnitude = 0;
       for (int64_t d = 0; d < c_.width; ++d) {
         const double product =
-            double{query_.get(queryIndex(b, h, i) + d)} *
-            key_.get(keyIndex(b, h / c_.group, j, d), scaleIndex(b, h / c_.group, j));
+            double{query_.get(queryIndex(b, h, i) + d)} * key_.get(keyIndex(b, group, j, d), scale);
         dot += product;
         magnitude += std::abs(product);
       }
-      for (int64_t d = 0; d < c_.valueWidth; ++d)
-        largestValue =
-            std::max(largestValue, std::abs(value_.get(valueIndex(b, h / c_.group, j) + d,
-                                                       scaleIndex(b, h / c_.group, j))));
       const double scaled = c_.scale * dot;
       const double capped = c_.softcap != 0 ? c_.softcap * std::tanh(scaled / c_.softcap) : scaled;
-      const double term = maskTerm(b, h, i, j);
-      if (std::isinf(term))
-        continue;
-      const double error =
-          std::abs(c_.scale) * gamma(static_cast<double>(c_.width) + 3) * magnitude +
-          16 * unit * std::abs(c_.softcap) +
-          2 * unit * (std::abs(scaled) + std::abs(capped) + std::abs(term));
-      scores.push_back({capped + term, error});
-      top = std::max(top, capped + term);
+      BoundedKey key;
+      key.score = capped + term;
+      key.error = std::abs(c_.scale) * roundings(static_cast<double>(c_.width) + 3) * magnitude +
+                  16 * unit * std::abs(c_.softcap) +
+                  2 * unit * (std::abs(scaled) + std::abs(capped) + std::abs(term));
+      for (int64_t d = 0; d < c_.valueWidth; ++d)
+        key.values.push_back(value_.get(valueIndex(b, group, j) + d, scale));
+      keys.push_back(std::move(key));
     }
-    double worst = 2 * unit * std::abs(top);
-    for (const Score& score : scores)
-      if (score.value - top > -200)
-        worst = std::max(worst, score.error);
-    if (scores.empty())
-      worst = 0;
-    const double weight = std::expm1(2 * worst + 106 * unit);
-    const double length = static_cast<double>(total);
-    double result = (2 * weight + 2 * gamma(length + length / 32 + 18)) * largestValue;
-    result += (length + 1) * 0x1p-126 * largestValue;
-    if (c_.outputStorage == FloatStorage::f16)
-      result += largestValue * 0x1p-11 + 0x1p-25;
-    if (c_.outputStorage == FloatStorage::bf16)
-      result += largestValue * 0x1p-8;
-    return result;
+    return attentionBound(keys, total, c_.outputStorage);
   }
 
   void setMask(int64_t index, float value) { mask_.set(index, value); }
