@@ -3,7 +3,6 @@
 #include "runtime/cache/cache_set.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace kvopt {
 
@@ -71,11 +70,10 @@ llvm::Expected<TensorView> CacheSet::wholeBlock(size_t index, size_t position) c
   emptyBlocks.resize(size());
   Tensor& zeros = emptyBlocks[index];
   if (!zeros.view.data) {
-    llvm::Expected<Tensor> made = uninitialised(index, options.blockTokens);
+    llvm::Expected<Tensor> made = empty(index, options.blockTokens);
     if (!made)
       return made.takeError();
     zeros = std::move(*made);
-    std::memset(zeros.view.data, 0, static_cast<size_t>(zeros.view.byteSize()));
   }
   return sliceAxis(zeros.view, axis, 0, rows);
 }
