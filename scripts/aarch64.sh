@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the SIMD kernels for 64-bit Arm and runs their tests under QEMU, for every vector extension and for
-# vectors of 128 to 1024 bits. Needs cross_packages of scripts/packages.sh (install-ci).
-#   scripts/aarch64.sh [option of ctest…]
+# Builds the SIMD kernels for 64-bit Arm and runs their tests under QEMU, for the vector extensions that are
+# named, or for all: vectors of 128 to 1024 bits. Needs cross_packages of scripts/packages.sh (install-ci).
+#   scripts/aarch64.sh [NEON | SVE2_128 | SVE_256 | SVE | SVE2]…
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -19,9 +19,19 @@ run() {
   printf '\n%s on %s\n' "$1" "$2"
   KVOPT_SIMD_TARGETS=$1 QEMU_CPU=$2 ctest --preset aarch64 -j "$(nproc)" "${@:3}"
 }
-run NEON neoverse-n1 "$@"
+[ "$#" -gt 0 ] || set -- NEON SVE2_128 SVE_256 SVE SVE2
 # The table of errors is of long rows, which QEMU is slow at; other tests hold SVE to the same bounds.
-run SVE2_128 max,sve-default-vector-length=16 -E '^AttentionUlp' "$@"
-run SVE_256 max,sve-default-vector-length=32 -E '^AttentionUlp' "$@"
-run SVE max,sve-default-vector-length=64 -E '^AttentionUlp' "$@"
-run SVE2 max,sve-default-vector-length=128 -E '^AttentionUlp' "$@"
+short=(-E '^AttentionUlp')
+for extension in "$@"; do
+  case $extension in
+  NEON) run NEON neoverse-n1 ;;
+  SVE2_128) run SVE2_128 max,sve-default-vector-length=16 "${short[@]}" ;;
+  SVE_256) run SVE_256 max,sve-default-vector-length=32 "${short[@]}" ;;
+  SVE) run SVE max,sve-default-vector-length=64 "${short[@]}" ;;
+  SVE2) run SVE2 max,sve-default-vector-length=128 "${short[@]}" ;;
+  *)
+    echo "no vector extension '$extension'" >&2
+    exit 2
+    ;;
+  esac
+done

@@ -27,10 +27,12 @@ def clang_command(entry):
     words = shlex.split(entry["command"])
     while os.path.basename(words[0]) == "ccache":
         words.pop(0)
-    output = words.index("-o")
+    for option in ("-o", "-include"):  # what is included so is g++'s precompiled header
+        if option in words:
+            at = words.index(option)
+            del words[at:at + 2]
     # g++'s flags may silence warnings that only g++ has.
-    known = ["clang++-14", "-fsyntax-only", "-Wno-unknown-warning-option"]
-    return known + words[1:output] + words[output + 2:]
+    return ["clang++-14", "-fsyntax-only", "-Wno-unknown-warning-option", *words[1:]]
 
 
 def check(entry):
