@@ -3,6 +3,7 @@
 
 #include "cli/recover.h"
 #include "cli/site_table.h"
+#include "cli/variant_files.h"
 #include "ir/diagnostic.h"
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
@@ -286,6 +287,7 @@ private:
       if (sharesBuffers(prepared.manifest))
         settings->capacity = 1;
     }
+    settings->variants = variantsInMemory(*prepared.model, prepared.manifest);
     return Session::create(*prepared.model, registries.kernels, prepared.manifest, *settings);
   }
 

@@ -4,6 +4,7 @@
 #include "cli/recover.h"
 #include "cli/rewrite_report.h"
 #include "cli/site_facts.h"
+#include "cli/variant_files.h"
 #include "cli/verification.h"
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
@@ -84,12 +85,36 @@ ExportOptions exportOptions(const RewriteOptions& options) {
   return exported;
 }
 
-/// Writes all files, or none when one of them cannot be written.
-llvm::Error writeFiles(const Model& model, const RewriteOptions& options,
-                       const Manifest& manifest) {
-  OutputFiles files;
-  if (llvm::Error error = prepareExport(model, options.output, exportOptions(options), files))
+/// No variant's file may be one that is read, or another one that is written.
+llvm::Error checkVariantPaths(const RewriteOptions& options, const Manifest& manifest) {
+  for (const std::string& path : variantPaths(manifest, options.output))
+    if (sameFile(options.model, path) || path == manifestPathFor(options))
+      return usageError("the file is that of a variant").file(path).hint("write to another file");
+  return llvm::Error::success();
+}
+
+/// Writes the model with its variants, which are made of it.
+llvm::Error prepareFamily(Model& model, const RewriteOptions& options, const Manifest& manifest,
+                          OutputFiles& files) {
+  if (llvm::Error error = checkVariantPaths(options, manifest))
     return error;
+  model.setMetadata(manifestKey, manifest.json());
+  ExportOptions exported = exportOptions(options);
+  exported.externalBytes = ExportOptions().externalBytes;
+  return prepareVariants(model, manifest, options.output, std::move(exported), files);
+}
+
+/// Writes all files, or none when one of them cannot be written. Variants, which `manifest` names,
+/// are made of the model.
+llvm::Error writeFiles(Model& model, const RewriteOptions& options, const Manifest& manifest) {
+  OutputFiles files;
+  if (!manifest.variants.empty()) {
+    if (llvm::Error error = prepareFamily(model, options, manifest, files))
+      return error;
+  } else if (llvm::Error error =
+                 prepareExport(model, options.output, exportOptions(options), files)) {
+    return error;
+  }
   if (!options.genaiConfig.empty()) {
     auto config =
         genaiConfig(model, manifest, std::filesystem::path(options.output).filename().string());
@@ -139,6 +164,26 @@ void noteExternalData(const RewriteOptions& options, const Model& model, Rewrite
     outcome.externalFiles = files;
   else if (options.externalData == "copy" && !options.dryRun)
     outcome.externalFiles = {options.output + ".data"};
+}
+
+/// Large constants of a model with variants are in one file, wherever they were.
+void noteVariantData(const RewriteOptions& options, const Manifest& manifest,
+                     RewriteOutcome& outcome) {
+  const std::string data = options.output + ".data";
+  if (manifest.variants.empty() || !outcome.externalFiles.empty() || !std::filesystem::exists(data))
+    return;
+  outcome.externalPlacement = "copy";
+  outcome.externalFiles = {data};
+}
+
+/// `, variants …` where there are any.
+std::string variantsText(const RewriteOptions& options, const Manifest& manifest) {
+  const std::vector<std::string> paths = variantPaths(manifest, options.output);
+  if (paths.empty())
+    return "";
+  if (paths.size() == 1)
+    return ", its variant " + paths.front();
+  return fmt::format(", its variants {} to {}", paths.front(), paths.back());
 }
 
 /// ` (3.1 MiB, weights stay in decoder.onnx.data)` of the file that was written.
@@ -210,19 +255,22 @@ bool isWritten(const Model& model, const Manifest& manifest, const TargetChoice&
 
 /// Writes the model as it is.
 llvm::Expected<ExitCode> writeAgain(const RewriteOptions& options, const CommandContext& context,
-                                    const Model& model, const Manifest& manifest,
-                                    const RewriteOutcome& outcome) {
-  if (!options.dryRun)
+                                    Model& model, Manifest manifest, RewriteOutcome& outcome) {
+  nameVariants(manifest, options.output);
+  if (!options.dryRun) {
     if (llvm::Error error = writeFiles(model, options, manifest))
       return error;
+    noteVariantData(options, manifest, outcome);
+  }
   if (context.common.json()) {
     printJson(sameModelJson(options.written(), options.target, outcome));
     return ExitCode::Done;
   }
   printOut(fmt::format("{} is in the form of '{}' already\n", options.model, options.target));
   if (!options.dryRun)
-    printOut(fmt::format("wrote {}{}, the same, and {}\n", options.output,
-                         writtenText(options, outcome), manifestPathFor(options)));
+    printOut(fmt::format("wrote {}{}, the same{}, and {}\n", options.output,
+                         writtenText(options, outcome), variantsText(options, manifest),
+                         manifestPathFor(options)));
   return ExitCode::Done;
 }
 
@@ -297,6 +345,9 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   outcome.after = countOps((*model)->graph());
   outcome.opsetAfter = (*model)->graph().opsetVersion();
   outcome.irAfter = (*model)->irVersion;
+  if (!passes.manifest->variants.empty() && options.externalData == "inline")
+    return usageError("the weights of a model in variants are written once, not in each of them")
+        .hint("--external-data keep or copy");
   std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
   outcome.milliseconds = elapsed.count();
 
@@ -310,9 +361,11 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     outcome.verification = std::move(*report);
   }
   bool equal = !outcome.verification || outcome.verification->equal();
+  nameVariants(*passes.manifest, options.output);
   if (equal && !options.dryRun) {
     if (llvm::Error error = writeFiles(**model, options, *passes.manifest))
       return error;
+    noteVariantData(options, *passes.manifest, outcome);
   }
   if (context.common.json())
     printJson(rewriteJson(options.written(), options.target, passes, outcome));
@@ -323,9 +376,10 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     return ExitCode::Different;
   }
   if (!options.dryRun && !context.common.json())
-    printOut(fmt::format("{}wrote {}{} and {}\n",
+    printOut(fmt::format("{}wrote {}{}{} and {}\n",
                          drivingNotes(*passes.manifest, manifestPathFor(options)), options.output,
-                         writtenText(options, outcome), manifestPathFor(options)));
+                         writtenText(options, outcome), variantsText(options, *passes.manifest),
+                         manifestPathFor(options)));
   return ExitCode::Done;
 }
 

@@ -2,6 +2,7 @@
 #include "cli/verification.h"
 
 #include "cli/recover.h"
+#include "cli/variant_files.h"
 #include "ir/diagnostic.h"
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
@@ -105,6 +106,8 @@ constexpr int64_t mostTwinElements = int64_t{1} << 28;
 /// The model with all numbers in f32, for the budget of its own rounding.
 llvm::Expected<PreparedModel> twinOf(const Model& model, const Manifest& manifest,
                                      const Registries& registries) {
+  if (!manifest.variants.empty())
+    return unsupported("there is no twin of a model in variants");
   int64_t elements = 0;
   for (const std::unique_ptr<Value>& initializer : model.graph().initializers())
     if (initializer->initializer() && byteWidth(initializer->type().elementType()) == 2u)
@@ -140,6 +143,7 @@ llvm::Expected<std::unique_ptr<Session>> openForPlan(const Model& model, const M
   options.batch = plan.batch;
   options.threads = threads;
   options.poison = true;
+  options.variants = variantsInMemory(model, manifest);
   if (!manifest.capacityValue)
     options.capacity = plan.totalTokens();
   return Session::create(model, registries.kernels, manifest, options);

@@ -32,12 +32,19 @@ public:
   ExternalPlacement placement = ExternalPlacement::Keep;
   /// With Keep: the locations that are written in place of those of the source.
   llvm::StringMap<std::string> movedLocations;
+  /// Initializers that the source has inline go to the file as new ones do.
+  bool takesInline = false;
   /// The contents of new tensors are not written: they are zeros, in a file that is one hole.
   bool isHole = false;
 
   /// Whether tensors of the source that have external data cannot be written as they are.
   bool movesSource() const {
     return placement != ExternalPlacement::Keep || !movedLocations.empty();
+  }
+
+  /// Whether an initializer that the source has inline goes to the file.
+  bool movesInline(const TensorData& tensor) const {
+    return takesInline && !name.empty() && tensor.byteSize().value_or(-1) >= least;
   }
 
   /// Where the tensor's bytes will start; nullopt if they do not belong into the file. One tensor

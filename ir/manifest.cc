@@ -95,6 +95,14 @@ Json lengthJson(const ManifestLength& length) {
   return object;
 }
 
+Json variantJson(const ManifestVariant& variant) {
+  Json object = Json::object();
+  object["file"] = variant.file;
+  object["past_blocks"] = variant.pastBlocks;
+  object["past_rows"] = variant.pastRows;
+  return object;
+}
+
 /// Takes typed members out of one JSON object; remembers the first thing that is wrong.
 class ObjectReader {
 public:
@@ -303,6 +311,45 @@ llvm::Expected<ManifestLength> readLength(const Json& json, size_t index) {
   return length;
 }
 
+llvm::Expected<ManifestVariant> readVariant(const Json& json, size_t index) {
+  ObjectReader reader(json, fmt::format("variants[{}]", index));
+  ManifestVariant variant;
+  reader.read("file", variant.file);
+  reader.read("past_blocks", variant.pastBlocks);
+  reader.read("past_rows", variant.pastRows);
+  if (variant.file.find_first_of("/\\") != std::string::npos || variant.file == "." ||
+      variant.file == "..")
+    reader.fail(fmt::format("'file' is '{}', which is no name of a file in the manifest's folder",
+                            variant.file));
+  if (llvm::Error error = reader.takeError())
+    return error;
+  return variant;
+}
+
+/// Blocks of fixed extents, all of which the last variant has.
+llvm::Error checkVariants(const Manifest& manifest) {
+  if (manifest.variants.empty())
+    return llvm::Error::success();
+  if (manifest.contract != CacheContract::Blocks || manifest.blockSize < 1 ||
+      manifest.capacityValue.value_or(0) < 1)
+    return invalid("manifest: there are variants, but no blocks of a size and a capacity");
+  int64_t blocks = -1;
+  for (const ManifestVariant& variant : manifest.variants) {
+    int64_t rows = 0;
+    if (__builtin_mul_overflow(variant.pastBlocks, manifest.blockSize, &rows))
+      rows = *manifest.capacityValue;
+    if (variant.pastBlocks <= blocks || variant.pastRows != std::min(rows, *manifest.capacityValue))
+      return invalid("manifest: a variant with {} blocks does not have {} rows, or comes too late",
+                     variant.pastBlocks, variant.pastRows);
+    blocks = variant.pastBlocks;
+  }
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.policy == CachePolicy::Block && static_cast<int64_t>(cache.blocks.size()) != blocks)
+      return invalid("manifest: the last variant has {} blocks, but cache '{}' has {}", blocks,
+                     cache.past, cache.blocks.size());
+  return llvm::Error::success();
+}
+
 /// What a manifest says only where a target is not as free as usual.
 llvm::Error readLimits(const Json& json, Manifest& manifest) {
   ObjectReader reader(json, "the manifest");
@@ -387,6 +434,11 @@ std::string Manifest::json() const {
   root["lengths"] = Json::array();
   for (const ManifestLength& length : lengths)
     root["lengths"].push_back(lengthJson(length));
+  if (!variants.empty()) {
+    root["variants"] = Json::array();
+    for (const ManifestVariant& variant : variants)
+      root["variants"].push_back(variantJson(variant));
+  }
   if (chunkBatch)
     root["chunk_batch"] = *chunkBatch;
   if (hiddenRowsUndefined)
@@ -428,7 +480,20 @@ llvm::Expected<Manifest> parseManifest(llvm::StringRef json) {
       return length.takeError();
     manifest.lengths.push_back(std::move(*length));
   }
+  if (reader.has("variants")) {
+    const Json* variants = reader.array("variants");
+    if (llvm::Error error = reader.takeError())
+      return error;
+    for (const Json& entry : *variants) {
+      auto variant = readVariant(entry, manifest.variants.size());
+      if (!variant)
+        return variant.takeError();
+      manifest.variants.push_back(std::move(*variant));
+    }
+  }
   if (llvm::Error error = checkNames(manifest))
+    return error;
+  if (llvm::Error error = checkVariants(manifest))
     return error;
   return manifest;
 }

@@ -97,6 +97,14 @@ struct ManifestLength {
   LengthFeed feed = LengthFeed::PastLength;
 };
 
+/// A model of its own that computes the same for caches with fewer blocks.
+struct ManifestVariant {
+  /// The file's name, in the folder of the model's. Empty for what was not written yet.
+  std::string file;
+  int64_t pastBlocks = 0; ///< how many blocks of each cache are its inputs
+  int64_t pastRows = 0;   ///< rows of those together
+};
+
 struct Manifest {
   std::string target;
   CacheContract contract = CacheContract::Growing;
@@ -107,6 +115,12 @@ struct Manifest {
   int64_t blockSize = 0;
   std::vector<ManifestCache> caches;
   std::vector<ManifestLength> lengths;
+  /// Where blocks have fixed extents, each of `blockSize` rows but for what the capacity leaves the
+  /// last: what of them is no token may be any finite numbers. A step takes the first variant that
+  /// has at least as many rows as there are tokens before it, with its blocks. In the order of
+  /// their blocks; the last one has all, and is the model that the manifest belongs to. Empty where
+  /// blocks are as long as they hold tokens.
+  std::vector<ManifestVariant> variants;
   /// In the largest batch whose steps may add several tokens to a past; larger ones add them one by
   /// one. nullopt: in any.
   std::optional<int64_t> chunkBatch;

@@ -242,21 +242,46 @@ llvm::Error checkExport(const Model& model, const std::string& path, const Expor
   return movedLocations(model, path, externalLocations(model)).takeError();
 }
 
+namespace {
+
+/// What becomes of the source's external data in a model that is written to `path`.
+llvm::Error placeSource(const Model& model, const std::string& path, ExternalPlacement placement,
+                        ExternalData& external) {
+  const llvm::StringSet<> kept = externalLocations(model);
+  if (!kept.empty())
+    external.placement = placement;
+  if (external.placement != ExternalPlacement::Keep)
+    return llvm::Error::success();
+  auto moved = movedLocations(model, path, kept);
+  if (!moved)
+    return moved.takeError();
+  external.movedLocations = std::move(*moved);
+  return llvm::Error::success();
+}
+
+/// The message of an edited model, with places in `external`.
+llvm::Expected<const onnx::ModelProto*>
+messageFor(const Model& model, google::protobuf::Arena& arena, ExternalData& external) {
+  auto made = ModelWriter(model, arena, external).write();
+  if (!made)
+    return made.takeError();
+  if (llvm::Error error = checkSize((*made)->ByteSizeLong()))
+    return error;
+  if (llvm::Error error = checkMoved(**made, external))
+    return error;
+  return made;
+}
+
+} // namespace
+
 llvm::Error prepareExport(const Model& model, const std::string& path, const ExportOptions& options,
                           OutputFiles& files) {
   if (llvm::Error error = checkOverwriting(model, path, options.externalFile))
     return error;
-  const llvm::StringSet<> kept = externalLocations(model);
   ExternalData external(options.externalFile, options.externalBytes);
   external.isHole = options.externalHole;
-  if (!kept.empty())
-    external.placement = options.placement;
-  if (external.placement == ExternalPlacement::Keep) {
-    auto moved = movedLocations(model, path, kept);
-    if (!moved)
-      return moved.takeError();
-    external.movedLocations = std::move(*moved);
-  }
+  if (llvm::Error error = placeSource(model, path, options.placement, external))
+    return error;
   google::protobuf::Arena arena;
   const bool asRead = !external.movesSource() && isItsFile(model, options);
   const onnx::ModelProto* message = asRead ? model.source()->message : nullptr;
@@ -269,14 +294,10 @@ llvm::Error prepareExport(const Model& model, const std::string& path, const Exp
       return withFile(std::move(error), path);
   }
   if (!asRead) {
-    auto made = ModelWriter(model, arena, external).write();
+    auto made = messageFor(model, arena, external);
     if (!made)
       return withFile(made.takeError(), path);
     message = *made;
-    if (llvm::Error error = checkSize(message->ByteSizeLong()))
-      return withFile(std::move(error), path);
-    if (llvm::Error error = checkMoved(*message, external))
-      return withFile(std::move(error), path);
   }
   if (external.fileBytes() != 0) {
     auto data = writtenExternalData(external, besides(path, external.fileName()));
@@ -288,6 +309,48 @@ llvm::Error prepareExport(const Model& model, const std::string& path, const Exp
   if (!file)
     return file.takeError();
   files.add(std::move(*file));
+  return llvm::Error::success();
+}
+
+FamilyExport::FamilyExport(ExportOptions options)
+    : settings(std::move(options)), external(settings.externalFile, settings.externalBytes) {
+  assert(!settings.externalFile.empty() && settings.placement != ExternalPlacement::Inline);
+  external.takesInline = true;
+}
+
+llvm::Error FamilyExport::add(Model& model, const std::string& path) {
+  if (llvm::Error error = checkOverwriting(model, path, settings.externalFile))
+    return error;
+  if (llvm::Error error = placeSource(model, path, settings.placement, external))
+    return error;
+  forEachGraph(model.graph(), [&](Graph& graph) {
+    for (const std::unique_ptr<Value>& initializer : graph.initializers())
+      constants.push_back(initializer->initializer());
+    for (const std::unique_ptr<Value>& input : graph.inputs())
+      constants.push_back(input->initializer());
+  });
+  dataPath = besides(path, settings.externalFile);
+  google::protobuf::Arena arena;
+  auto message = messageFor(model, arena, external);
+  if (!message)
+    return withFile(message.takeError(), path);
+  auto file = writtenModel(model, **message, false, path);
+  if (!file)
+    return file.takeError();
+  models.push_back(std::move(*file));
+  return llvm::Error::success();
+}
+
+llvm::Error FamilyExport::finish(OutputFiles& files) {
+  if (external.fileBytes() != 0) {
+    auto data = writtenExternalData(external, dataPath);
+    if (!data)
+      return data.takeError();
+    files.add(std::move(*data));
+  }
+  for (OutputFile& file : models)
+    files.add(std::move(file));
+  models.clear();
   return llvm::Error::success();
 }
 

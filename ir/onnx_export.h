@@ -48,6 +48,29 @@ llvm::Error exportModel(const Model& model, const std::string& path,
 llvm::Error prepareExport(const Model& model, const std::string& path, const ExportOptions& options,
                           OutputFiles& files);
 
+/// Models of one source that are written beside each other, with what is large in one file that all
+/// of them refer to: initializers that the source has inline go there too. Constants are the same
+/// where they are the same object. Needs the name `externalFile`; external data of the source is
+/// kept or copied.
+class FamilyExport {
+public:
+  explicit FamilyExport(ExportOptions options);
+  FamilyExport(const FamilyExport&) = delete;
+  FamilyExport& operator=(const FamilyExport&) = delete;
+
+  /// Writes a model's file without putting it in its place. The model may be edited afterwards.
+  llvm::Error add(Model& model, const std::string& path);
+  /// Writes the file of external data; then all are ready for `files.commit()`. Once, at the end.
+  llvm::Error finish(OutputFiles& files);
+
+private:
+  ExportOptions settings;
+  ExternalData external;
+  std::string dataPath;
+  std::vector<OutputFile> models;
+  std::vector<TensorRef> constants; ///< of all models: edits may drop some
+};
+
 /// What exportModel would refuse because of where it is to write: known before a model is edited.
 llvm::Error checkExport(const Model& model, const std::string& path,
                         const ExportOptions& options = {});

@@ -388,12 +388,22 @@ bool ModelWriter::holdsMoved(const Node& node) const {
 llvm::Error ModelWriter::writeTensorNamed(llvm::StringRef name, const TensorData& tensor,
                                           Repeated<onnx::TensorProto>& out) {
   const onnx::TensorProto* message = messageOf(tensor);
-  const bool isMoved = message && external.movesSource() && isExternal(*message);
-  if (message && message->name() == name && !isMoved) {
+  const bool isInline = message && !isExternal(*message);
+  const bool isMoved = message && !isInline && external.movesSource();
+  const bool leavesFile = isInline && external.movesInline(tensor);
+  if (message && message->name() == name && !isMoved && !leavesFile) {
     shareOne(*message, out);
     return llvm::Error::success();
   }
   onnx::TensorProto& made = *out.Add();
+  if (leavesFile) {
+    llvm::Expected<std::optional<int64_t>> place = external.place(tensor);
+    if (!place)
+      return place.takeError();
+    writeExternalTensor(tensor, external.fileName(), place->value(), made);
+    made.set_name(name.str());
+    return llvm::Error::success();
+  }
   llvm::Error error = fillTensor(tensor, made);
   made.set_name(name.str());
   return error;

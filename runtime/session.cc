@@ -63,17 +63,12 @@ llvm::Expected<std::unique_ptr<Session>> Session::create(const Model& model,
 llvm::Error Session::startExecutor() {
   if (!options.pool)
     options.pool = std::make_shared<ThreadPool>(options.threads);
-  ExecutorOptions executorOptions;
-  executorOptions.pool = options.pool;
-  executorOptions.allocator = options.allocator;
-  executorOptions.timeOperators = options.timeOperators;
-  llvm::Expected<std::unique_ptr<Executor>> created =
-      Executor::create(model, kernels, executorOptions);
+  llvm::Expected<std::unique_ptr<Executor>> created = createExecutor(model);
   if (!created)
     return created.takeError();
   executor = std::move(*created);
   listInputs();
-  return llvm::Error::success();
+  return startVariants();
 }
 
 llvm::Error Session::checkInterface() const {
@@ -190,6 +185,7 @@ llvm::Error Session::start() {
   settings.allocator = allocator();
   if (description.blockSize != 0) {
     settings.blockTokens = description.blockSize;
+    settings.readsWholeBlocks = !pyramid.empty();
     settings.blockRoom = description.capacityValue.value_or(0);
     if (options.blockLimit != 0)
       settings.blockLimit = options.blockLimit;
@@ -375,10 +371,12 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
     return error;
   auto cancel = llvm::make_scope_exit([&] { caches.cancel(); });
 
+  if (llvm::Error error = chooseVariant())
+    return error;
   stepInputs.assign(inputs.begin(), inputs.end());
   if (llvm::Error error = feedCaches())
     return error;
-  if (llvm::Error error = executor->run(stepInputs, stepBindings, stepOutputs))
+  if (llvm::Error error = running->run(stepInputs, stepBindings, stepOutputs))
     return error;
   auto forget = llvm::make_scope_exit([&] { stepOutputs.clear(); });
   if (llvm::Error error = checkPresents(stepOutputs, newTokens))
@@ -412,12 +410,8 @@ llvm::Error Session::feedCaches() {
       stepInputs.push_back({cache.past, isShared(i) ? caches.buffer(i) : caches.view(i)});
       continue;
     }
-    for (size_t position = 0; position < cache.blocks.size(); ++position) {
-      llvm::Expected<TensorView> rows = caches.blockRows(i, position);
-      if (!rows)
-        return rows.takeError();
-      stepInputs.push_back({cache.blocks[position], std::move(*rows)});
-    }
+    if (llvm::Error error = feedBlocks(i))
+      return error;
   }
   return llvm::Error::success();
 }
@@ -476,7 +470,7 @@ llvm::Error Session::makeRoom(int64_t tokens) {
 }
 
 void Session::noteRun() {
-  counters.lastRun = executor->statistics();
+  counters.lastRun = running->statistics();
   ++counters.steps;
   counters.inPlaceBytesCopied += counters.lastRun.inPlaceBytesCopied;
   counters.cacheBytesWritten += counters.lastRun.cacheBytesWritten;

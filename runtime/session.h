@@ -4,6 +4,7 @@
 #include "ir/manifest.h"
 #include "runtime/cache/cache_set.h"
 #include "runtime/executor.h"
+#include "runtime/pyramid.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -30,9 +31,12 @@ struct SessionOptions {
   /// Of a model with caches in blocks: how many the session and its forks may hold together; 0: as
   /// many as they need.
   int64_t blockLimit = 0;
-  /// Fill fresh shared buffers and blocks with NaN instead of zeros: nothing may depend on
-  /// unwritten rows.
+  /// Fill fresh shared buffers and blocks with NaN instead of zeros, and blocks of fixed extents,
+  /// which are read whole, with large numbers: nothing may depend on unwritten rows.
   bool poison = false;
+  /// Of a model that comes in variants: where the smaller ones are; null: the files that the
+  /// manifest names, in the model's folder. Shared with forks.
+  std::shared_ptr<VariantSource> variants;
 };
 
 struct NamedTensor {
@@ -63,7 +67,9 @@ struct SessionStatistics {
 
 /// A batch of sequences. Caches are the session's: growing ones are handed from step to step,
 /// shared buffers stay where they are, and static ones and states, which the model writes itself,
-/// start as zeros. Caches in blocks take them from a pool as they grow. Cross-attention caches are
+/// start as zeros. Caches in blocks take them from a pool as they grow; where the blocks have fixed
+/// extents, each step runs the smallest variant of the model that has room for the tokens there
+/// are, made ready when it is first needed. Cross-attention caches are
 /// inputs that the caller gives with every step. A model without caches gets whole sequences.
 ///
 /// Sessions share nothing that changes but a pool of blocks, which is locked: any number may run,
@@ -153,6 +159,10 @@ public:
   int64_t cacheBytes() const { return caches.bytes(); }
   /// The blocks that hold the tokens, where caches are in blocks; null otherwise.
   const BlockTable* blocks() const { return caches.blocks(); }
+  /// The variants of the model, of which the last is the model itself; empty without any.
+  const Pyramid& variants() const { return pyramid; }
+  /// Which of them took the latest step; that of none is the last.
+  size_t latestVariant() const { return runningVariant; }
 
   /// Graph inputs that a caller must give.
   llvm::ArrayRef<const Value*> callerInputs() const { return given; }
@@ -165,6 +175,11 @@ private:
           const SessionOptions& sessionOptions);
   llvm::Error start();
   llvm::Error startExecutor();
+  llvm::Error startVariants();
+  llvm::Expected<std::unique_ptr<Executor>> createExecutor(const Model& executed) const;
+  llvm::Error checkVariant(const Graph& variant, int64_t blocks) const;
+  llvm::Error chooseVariant();
+  llvm::Error feedBlocks(size_t index);
   llvm::Error checkInterface() const;
   llvm::Error checkBlocks(const ManifestCache& cache, llvm::StringSet<>& names) const;
   llvm::Error findOutputs();
@@ -192,6 +207,11 @@ private:
   Manifest description;
   SessionOptions options;
   std::unique_ptr<Executor> executor;
+  Pyramid pyramid;
+  /// By variant; null for the last, and for those that no step has needed.
+  std::vector<std::unique_ptr<Executor>> variantExecutors;
+  Executor* running = nullptr; ///< the one of the latest step
+  size_t runningVariant = 0;
   CacheSet caches;
   std::vector<Tensor> lengths;          ///< one for each of the manifest's
   std::vector<const Value*> given;      ///< inputs that are the caller's

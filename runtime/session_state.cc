@@ -95,7 +95,7 @@ llvm::Error Session::freeze() {
     return error;
   stepInputs.clear(); // views of what is gone
   stepOutputs.clear();
-  executor->dropMemory();
+  running->dropMemory();
   return llvm::Error::success();
 }
 

@@ -4,7 +4,9 @@
 #include "ir/diagnostic.h"
 #include "ir/shape_inference.h"
 #include "ir/shape_rules.h"
+#include "passes/lowering/block_variant.h"
 #include "passes/lowering/cache_rows.h"
+#include "passes/lowering/gap_support.h"
 #include "passes/lowering/kvopt_domain.h"
 #include "passes/lowering/kvopt_support.h"
 #include "passes/lowering/spelled_attention.h"
@@ -21,6 +23,8 @@ constexpr const char* ruleName = "lower-blocks";
 
 /// More inputs than this for one cache are a mistake.
 constexpr int64_t mostBlocks = 4096;
+/// More files than this for one model are one too.
+constexpr int64_t mostVariants = 256;
 
 /// The order of `layout`'s axes that makes rows laid out as `fresh` lie so; nullopt if none does.
 std::optional<llvm::SmallVector<int64_t, 4>> orderFor(const CacheLayout& fresh,
@@ -75,7 +79,7 @@ std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, const Mode
                         "a cache that grows by the new rows",
                         "the policy " + sitePolicyName(site.policy).str(),
                         "--to kvopt keeps such caches as they are"};
-  if (!site.failure && kind == BlockAttention::Plain)
+  if (!site.failure && kind != BlockAttention::Fused)
     if (std::optional<MatchFailure> obstacle = spellingObstacle(*site.node))
       return obstacle;
   if (site.failure || !site.grows())
@@ -106,7 +110,7 @@ std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, const Mode
                     fmt::format("{} for {}", update->freshLayout.text(), update->layout.text()),
                     "");
   }
-  return std::nullopt;
+  return kind == BlockAttention::Fixed ? gapObstacle(site) : std::nullopt;
 }
 
 BlockLowering::BlockLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
@@ -126,6 +130,10 @@ llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites
     return usageError("a capacity of {} in blocks of {} makes more than {} inputs a cache",
                       *capacity, size, mostBlocks)
         .hint("--to " + manifest.target + ":SIZE makes fewer");
+  if (anyCache && kind == BlockAttention::Fixed && *capacity / size >= mostVariants)
+    return usageError("a capacity of {} in blocks of {} makes more than {} variants of the model",
+                      *capacity, size, mostVariants)
+        .hint("--to " + manifest.target + ":SIZE makes fewer");
   const int64_t irVersion = model.irVersion;
   model.markEdited();
   if (kind == BlockAttention::Fused) {
@@ -138,8 +146,10 @@ llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites
     if (site->grows() && !length)
       length.emplace(graph, site->key->past->type().dim(site->key->axis), capacity);
   }
-  if (anyCache)
-    nameRows();
+  if (anyCache) {
+    size = std::min(size, *capacity);
+    kind == BlockAttention::Fixed ? fixRows() : nameRows();
+  }
   for (AttentionSite* site : sites) {
     if (!site->grows()) {
       if (llvm::Error error = attend(*site))
@@ -158,9 +168,11 @@ llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites
   }
   finishManifest();
   graph.eraseDeadNodes();
+  if (pastRows)
+    addVariants();
   if (llvm::Error error = operands.addAppendRows())
     return error;
-  if (kind == BlockAttention::Plain)
+  if (kind != BlockAttention::Fused)
     dropKvoptDomain(model, irVersion);
   if (llvm::Error error = inferShapes(graph))
     return error;
@@ -175,14 +187,20 @@ void BlockLowering::nameRows() {
       for (const Dim& extent : input->type().shape())
         for (const std::string& symbol : extent.symbols())
           taken.insert(symbol);
-  size = std::min(size, *capacity);
   const int64_t full = *capacity / size;
   for (int64_t i = 0; i * size < *capacity; ++i) {
     std::string symbol = i < full ? fmt::format("block_{}_rows", i) : "block_tail_rows";
     while (!taken.insert(symbol).second)
       symbol += "_";
-    rowSymbols.push_back(std::move(symbol));
+    blockRows.push_back(Dim::symbol(symbol));
   }
+}
+
+void BlockLowering::fixRows() {
+  for (int64_t first = 0; first < *capacity; first += size)
+    blockRows.push_back(Dim::fixed(std::min(size, *capacity - first)));
+  pastRows = &graph.addConstant("past_rows", int64Tensor({*capacity}));
+  model.setMetadata(pastRowsKey, pastRows->name().str());
 }
 
 BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, CacheUpdate& update,
@@ -197,9 +215,9 @@ BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, Cach
   const TensorType whole = length->sharedType(update);
   const auto full = static_cast<size_t>(*capacity / size);
   Blocks blocks;
-  for (size_t i = 0; i < rowSymbols.size(); ++i) {
+  for (size_t i = 0; i < blockRows.size(); ++i) {
     Shape shape(whole.shape().begin(), whole.shape().end());
-    shape[update.axis] = Dim::symbol(rowSymbols[i]);
+    shape[update.axis] = blockRows[i];
     TensorType type(whole.elementType(), std::move(shape));
     const std::string name = graph.freshName(i < full ? fmt::format("{}_block_{}", cache.past, i)
                                                       : cache.past + "_block_tail");
@@ -213,7 +231,10 @@ BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, Cach
     }
     cache.blocks.push_back(name);
   }
-  cache.shape[update.axis] = rowSymbols.front();
+  if (const auto fixed = blockRows.front().value())
+    cache.shape[update.axis] = *fixed;
+  else
+    cache.shape[update.axis] = blockRows.front().str();
   joinBlocks(update, blocks, rewriter);
   handOutNewRows(update, cache, rewriter);
   manifest.caches.push_back(std::move(cache));
@@ -259,6 +280,8 @@ void BlockLowering::joinBlocks(const CacheUpdate& update, const Blocks& blocks,
 void BlockLowering::handOutNewRows(CacheUpdate& update, ManifestCache& cache, Rewriter& rewriter) {
   auto order = orderFor(update.freshLayout, update.layout);
   assert(order && "supportsBlocks has seen to it");
+  // Another attention's result, where that is what is cached, has been replaced since it was found.
+  update.fresh = update.update->operand(update.update->operands().size() - 1);
   Value* rows = &transposed(*update.fresh, *order, rewriter);
   if (!rows->producer() || rows->isGraphOutput())
     rows = &rewriter.create("Identity", {rows}, {}, 1, "new_rows").result();
@@ -273,7 +296,7 @@ void BlockLowering::handOutNewRows(CacheUpdate& update, ManifestCache& cache, Re
 
 /// Whether the kernel finds the rows of all blocks, and the body is written for their layouts.
 bool BlockLowering::canFuse(const AttentionSite& site) {
-  if (kind == BlockAttention::Plain || supportsKvoptSite(site) || blocksOf.count(site.key->past) ||
+  if (kind != BlockAttention::Fused || supportsKvoptSite(site) || blocksOf.count(site.key->past) ||
       blocksOf.count(site.value->past))
     return false;
   if (site.isLatent()) {
@@ -294,13 +317,16 @@ llvm::Error BlockLowering::attend(AttentionSite& site) {
   Rewriter rewriter(sdpa.graph(), ruleName, journal);
   if (kind == BlockAttention::Fused)
     return operands.complete(sdpa, rewriter);
-  Value& spelled = spellAttention(sdpa, rewriter);
+  Value& spelled = pastRows && site.grows() ? spellAttention(sdpa, gappedKeys(), rewriter)
+                                            : spellAttention(sdpa, rewriter);
   rewriter.recordSources(*spelled.producer(), {&sdpa});
   if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), spelled))
     return unsupported("site {}: {}", site.id(), failure->str());
   site.node = spelled.producer();
   return llvm::Error::success();
 }
+
+GappedKeys BlockLowering::gappedKeys() { return {&length->value(), pastRows}; }
 
 llvm::Error BlockLowering::fuse(AttentionSite& site, const Blocks& keys, const Blocks& values) {
   Node& sdpa = *site.node;
@@ -350,6 +376,18 @@ void BlockLowering::finishManifest() {
   input.shape = {int64_t{1}};
   input.feed = LengthFeed::PastLength;
   manifest.lengths.push_back(std::move(input));
+}
+
+/// One for each number of blocks that hold tokens; without any where the model can do without.
+void BlockLowering::addVariants() {
+  const auto all = static_cast<int64_t>(blockRows.size());
+  const int64_t least = readerOfBlockExtents(graph, manifest) ? 1 : 0;
+  for (int64_t blocks = least; blocks <= all; ++blocks) {
+    ManifestVariant variant;
+    variant.pastBlocks = blocks;
+    variant.pastRows = std::min(blocks * size, *capacity);
+    manifest.variants.push_back(std::move(variant));
+  }
 }
 
 } // namespace kvopt

@@ -3,6 +3,7 @@
 
 #include "ir/manifest.h"
 #include "ir/model.h"
+#include "passes/lowering/gapped_keys.h"
 #include "passes/lowering/kvopt_operands.h"
 #include "passes/lowering/length_input.h"
 #include "passes/target.h"
@@ -17,6 +18,9 @@ enum class BlockAttention {
   /// ai.kvopt::Sdpa over one Concat of all blocks and the new rows
   Fused,
   Plain, ///< standard operators over that Concat
+  /// The same, and each block has a fixed extent: `past_length` says how many rows of all are
+  /// tokens, and masks hide the others.
+  Fixed,
 };
 
 /// nullopt if BlockLowering can write the site, otherwise why not.
@@ -37,14 +41,17 @@ private:
   using Blocks = std::vector<Value*>;
 
   void nameRows();
+  void fixRows();
   Blocks& splitCache(const AttentionSite& site, CacheUpdate& update, CacheRole role);
   void joinBlocks(const CacheUpdate& update, const Blocks& blocks, Rewriter& rewriter);
   void handOutNewRows(CacheUpdate& update, ManifestCache& cache, Rewriter& rewriter);
   bool canFuse(const AttentionSite& site);
   /// Writes attention over keys and values in one piece.
   llvm::Error attend(AttentionSite& site);
+  GappedKeys gappedKeys();
   llvm::Error fuse(AttentionSite& site, const Blocks& keys, const Blocks& values);
   void finishManifest();
+  void addVariants();
 
   Model& model;
   Graph& graph;
@@ -55,8 +62,10 @@ private:
   KvoptOperands operands;
   Manifest manifest;
   std::optional<LengthInput> length;
-  /// What the model calls the rows of each block.
-  std::vector<std::string> rowSymbols;
+  /// The rows of each block: what the model calls them, or how many there are.
+  std::vector<Dim> blockRows;
+  /// int64 [1]: the rows of all blocks, where they are fixed.
+  Value* pastRows = nullptr;
   llvm::DenseMap<const Value*, Blocks> blocksOf;
   /// The layouts that the function body is written for.
   std::optional<std::pair<CacheForm, CacheForm>> fusedForms;

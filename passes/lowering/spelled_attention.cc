@@ -2,6 +2,7 @@
 #include "passes/lowering/spelled_attention.h"
 
 #include "passes/lowering/cache_rows.h"
+#include "passes/lowering/gapped_keys.h"
 #include "passes/lowering/key_visibility.h"
 
 #include <limits>
@@ -20,9 +21,10 @@ std::vector<NamedAttribute> axisOf(int64_t axis) {
 
 class Speller {
 public:
-  Speller(Node& attention, Rewriter& edits)
+  /// `gap` may be null.
+  Speller(Node& attention, Rewriter& edits, const GappedKeys* gap)
       : sdpa(attention), rewriter(edits), build(edits), query(*attention.operand(Query)),
-        key(*attention.operand(Key)), computed(computedType(query)) {}
+        key(*attention.operand(Key)), gapped(gap), computed(computedType(query)) {}
 
   Value& write() {
     Value& weights = probabilities(maskedScores());
@@ -83,6 +85,9 @@ private:
 
   /// Keys that causality, a window and lengths leave; null where they hide none.
   Value* positionMask() {
+    if (gapped)
+      return &visibleKeys(*gapped, sdpa.intAttr("causal", 0) != 0, sdpa.intAttr("window", 0), query,
+                          build);
     KeyVisibility hidden;
     hidden.hidesLaterKeys = sdpa.intAttr("causal", 0) != 0;
     hidden.window = sdpa.intAttr("window", 0);
@@ -99,10 +104,16 @@ private:
     return visibleKeys(hidden, build.extent(query, 2, true), build.extent(key, 2, true), build);
   }
 
+  /// The mask with a column for each key; null without one.
+  Value* explicitMask() {
+    Value* mask = sdpa.operand(Mask);
+    return mask && gapped ? &spreadMask(*gapped, *mask, key.type().dim(2), query, build) : mask;
+  }
+
   Value& maskedScores() {
     Value* masked = &scores();
     Value* visible = positionMask();
-    if (Value* mask = sdpa.operand(Mask)) {
+    if (Value* mask = explicitMask()) {
       if (mask->type().elementType() == ElementType::Bool)
         visible = &bothHold(visible, *mask, build);
       else
@@ -139,6 +150,7 @@ private:
   AttentionBuilder build;
   Value& query;
   Value& key;
+  const GappedKeys* gapped;
   ElementType computed;
 };
 
@@ -158,7 +170,13 @@ std::optional<MatchFailure> spellingObstacle(const Node& sdpa) {
   return std::nullopt;
 }
 
-Value& spellAttention(Node& sdpa, Rewriter& rewriter) { return Speller(sdpa, rewriter).write(); }
+Value& spellAttention(Node& sdpa, Rewriter& rewriter) {
+  return Speller(sdpa, rewriter, nullptr).write();
+}
+
+Value& spellAttention(Node& sdpa, const GappedKeys& keys, Rewriter& rewriter) {
+  return Speller(sdpa, rewriter, &keys).write();
+}
 
 Value& spellAppendRows(Node& append, Rewriter& rewriter) {
   AttentionBuilder build(rewriter);

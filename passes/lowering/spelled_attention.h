@@ -2,6 +2,7 @@
 #pragma once
 
 #include "passes/attention_builder.h"
+#include "passes/lowering/gapped_keys.h"
 
 namespace kvopt {
 
@@ -12,6 +13,11 @@ std::optional<MatchFailure> spellingObstacle(const Node& sdpa);
 /// query heads of their group and never repeated; sums are in float for narrower elements. Each row
 /// without any visible key is zeros.
 Value& spellAttention(Node& sdpa, Rewriter& rewriter);
+
+/// The same over keys and values that have come to lie as `keys` says, with a gap. The type of the
+/// key operand still tells how many keys there are without it. Values in the gap are multiplied by
+/// 0 and must be finite; keys there may be anything. Requires that there are no lengths of rows.
+Value& spellAttention(Node& sdpa, const GappedKeys& keys, Rewriter& rewriter);
 
 /// What `append` (ai.kvopt::AppendRows) computes, written before it.
 Value& spellAppendRows(Node& append, Rewriter& rewriter);

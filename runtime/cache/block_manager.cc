@@ -4,9 +4,35 @@
 #include "ir/diagnostic.h"
 #include "runtime/input_binding.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace kvopt {
+namespace {
+
+template <class T> void fillWith(const TensorView& view, T value) {
+  std::fill_n(view.as<T>(), view.elementCount(), value);
+}
+
+/// Large in every type, and finite.
+void fillLarge(const TensorView& view) {
+  constexpr uint16_t largeHalf = 0x7753;  // 30000
+  constexpr uint16_t largeBrain = 0x46ea; // 29952
+  switch (view.element) {
+  case ElementType::Float:
+    return fillWith(view, 3e4f);
+  case ElementType::Double:
+    return fillWith(view, 3e4);
+  case ElementType::Float16:
+    return fillWith(view, largeHalf);
+  case ElementType::BFloat16:
+    return fillWith(view, largeBrain);
+  default:
+    std::memset(view.data, 0x4d, static_cast<size_t>(view.byteSize()));
+  }
+}
+
+} // namespace
 
 llvm::Expected<std::shared_ptr<BlockManager>> BlockManager::create(BlockManagerOptions options) {
   if (options.blockTokens < 1 || options.maxBlocks < 1)
@@ -162,9 +188,14 @@ llvm::Expected<TensorView> BlockManager::memoryOf(Block& block, size_t index) {
   if (!made)
     return made.takeError();
   tensor = std::move(*made);
+  const auto bytes = static_cast<size_t>(tensor.view.byteSize());
   // Bits that are all ones are a NaN in every floating-point format.
-  if (options.poison)
-    std::memset(tensor.view.data, 0xff, static_cast<size_t>(tensor.view.byteSize()));
+  if (options.poison && !options.readsWhole)
+    std::memset(tensor.view.data, 0xff, bytes);
+  else if (options.poison)
+    fillLarge(tensor.view);
+  else if (options.readsWhole)
+    std::memset(tensor.view.data, 0, bytes);
   return tensor.view;
 }
 

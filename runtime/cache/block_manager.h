@@ -31,6 +31,9 @@ struct BlockManagerOptions {
   std::shared_ptr<Allocator> allocator;
   /// Fill fresh memory with NaN: nothing may depend on rows that nobody wrote.
   bool poison = false;
+  /// Rows that nobody wrote are read, and must be finite: fresh memory is zeros, or large numbers
+  /// where it is to be poisoned.
+  bool readsWhole = false;
 };
 
 enum class BlockState {

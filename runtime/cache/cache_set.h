@@ -20,7 +20,10 @@ struct CacheSetOptions {
   int64_t blockTokens = 0;
   int64_t blockRoom = INT64_MAX;
   int64_t blockLimit = int64_t{1} << 40;
-  /// Fill unused rows of shared buffers, and fresh blocks, with NaN instead of zeros.
+  /// Blocks are read with the rows that hold no token (`wholeBlock`).
+  bool readsWholeBlocks = false;
+  /// Fill unused rows of shared buffers, and fresh blocks, with NaN instead of zeros; blocks that
+  /// are read whole with large numbers.
   bool poison = false;
   std::shared_ptr<Allocator> allocator;
 };
@@ -77,6 +80,9 @@ public:
   void cancel();
   /// The rows of a cache in its block at `position`; none where there is no such block yet.
   llvm::Expected<TensorView> blockRows(size_t index, size_t position) const;
+  /// The block with all its rows, whose number the room may limit for the last one: those behind
+  /// the tokens are finite. Zeros where there is no such block yet.
+  llvm::Expected<TensorView> wholeBlock(size_t index, size_t position) const;
   /// Writes new rows, all that `rows` has, into the blocks that were made ready; the number of
   /// bytes. A block that they fill from its first row on takes their memory over, which must be
   /// left alone from then on.
@@ -148,6 +154,7 @@ private:
   std::optional<BlockTable> table;
   std::vector<size_t> partOf; ///< which part of a block a cache is
   mutable std::vector<Tensor> joined;
+  mutable std::vector<Tensor> emptyBlocks; ///< zeros, where `wholeBlock` needed some
   llvm::SmallVector<int64_t, 4> tokens;
   int64_t longest = 0;
   int64_t staticRows = INT64_MAX;

@@ -23,6 +23,7 @@ llvm::Error CacheSet::makePool() {
   pool.maxBlocks = options.blockLimit;
   pool.allocator = options.allocator;
   pool.poison = options.poison;
+  pool.readsWhole = options.readsWholeBlocks;
   llvm::Expected<std::shared_ptr<BlockManager>> manager = BlockManager::create(std::move(pool));
   if (!manager)
     return manager.takeError();
@@ -52,6 +53,29 @@ llvm::Expected<TensorView> CacheSet::blockRows(size_t index, size_t position) co
   if (position < table->blocks().size() && table->tokensAt(position) != 0)
     return table->rows(position, partOf[index]);
   return tensors[index].view;
+}
+
+llvm::Expected<TensorView> CacheSet::wholeBlock(size_t index, size_t position) const {
+  assert(inBlocks(index) && options.readsWholeBlocks);
+  const int64_t first = static_cast<int64_t>(position) * options.blockTokens;
+  const int64_t rows = std::min(options.blockTokens, options.blockRoom - first);
+  const unsigned axis = geometries[index].sequenceAxis;
+  if (position < table->blocks().size() && table->tokensAt(position) != 0) {
+    llvm::Expected<TensorView> memory =
+        table->manager().memory(table->blocks()[position], partOf[index]);
+    if (!memory)
+      return memory.takeError();
+    return sliceAxis(*memory, axis, 0, rows);
+  }
+  emptyBlocks.resize(size());
+  Tensor& zeros = emptyBlocks[index];
+  if (!zeros.view.data) {
+    llvm::Expected<Tensor> made = empty(index, options.blockTokens);
+    if (!made)
+      return made.takeError();
+    zeros = std::move(*made);
+  }
+  return sliceAxis(zeros.view, axis, 0, rows);
 }
 
 llvm::Expected<int64_t> CacheSet::writeRows(size_t index, const Tensor& rows) {

@@ -65,6 +65,66 @@ TEST(RewriteTest, BlocksAreWrittenOnce) {
     EXPECT_EQ(runProgram(arguments(blocks, folder.path("other.onnx"), target)).code, 1) << target;
 }
 
+TEST(RewriteTest, APyramidIsWrittenWholeOrNotAtAll) {
+  TemporaryFolder folder;
+  const std::string model = shippedModel("llama_gqa-ts14-eager");
+  const std::string output = folder.path("p.onnx");
+  const std::vector<std::string> arguments{"rewrite", model,        "-o",         output,
+                                           "--to",    "pyramid:16", "--capacity", "40"};
+  // One of the variants' places is taken by a folder.
+  std::filesystem::create_directory(folder.path("p.past1.onnx"));
+  EXPECT_EQ(runProgram(arguments).code, 2);
+  EXPECT_EQ(folder.entryCount(), 1u);
+  std::filesystem::remove(folder.path("p.past1.onnx"));
+  ProgramResult result = runProgram(arguments);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("weights in p.onnx.data"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("p.past2.onnx"), std::string::npos) << result.out;
+  EXPECT_EQ(folder.entryCount(), 6u); // 4 variants, their weights, the manifest
+  auto manifest = nlohmann::json::parse(folder.read("p.kv.json"));
+  ASSERT_EQ(manifest["variants"].size(), 4u);
+  EXPECT_EQ(manifest["variants"][1]["file"], "p.past1.onnx");
+  EXPECT_EQ(manifest["variants"][3]["file"], "p.onnx");
+  EXPECT_EQ(manifest["variants"][3]["past_rows"], 40);
+  EXPECT_EQ(runProgram({"verify", model, output, "--steps", "8"}).code, 0);
+  EXPECT_EQ(runProgram({"run", output, "--tokens", "1,2,3", "--steps", "30"}).out,
+            runProgram({"run", model, "--tokens", "1,2,3", "--steps", "30"}).out);
+}
+
+TEST(RewriteTest, APyramidIsWrittenAgainAsItIsAndTakenForNothingElse) {
+  TemporaryFolder folder;
+  const std::string first = folder.path("p.onnx");
+  auto arguments = [&](const std::string& model, const std::string& output,
+                       const std::string& target) {
+    return std::vector<std::string>{"rewrite", model,  "-o",         output,
+                                    "--to",    target, "--capacity", "40"};
+  };
+  ASSERT_EQ(runProgram(arguments(shippedModel("kjv"), first, "pyramid:16")).code, 0);
+  const std::string again = folder.path("q.onnx");
+  ProgramResult result = runProgram(arguments(first, again, "pyramid:16"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(folder.read("p.past1.onnx"), folder.read("q.past1.onnx"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path("q.onnx.data")));
+  EXPECT_EQ(nlohmann::json::parse(folder.read("q.kv.json"))["variants"][1]["file"], "q.past1.onnx");
+  EXPECT_EQ(runProgram({"verify", first, again}).code, 0);
+  const size_t files = folder.entryCount();
+  for (const char* target : {"pyramid:8", "kvopt", "blocks:16"})
+    EXPECT_EQ(runProgram(arguments(first, folder.path("r.onnx"), target)).code, 1) << target;
+  // The new variants would take the place of what they are made of.
+  EXPECT_EQ(runProgram(arguments(folder.path("p.past1.onnx"), first, "pyramid:16")).code, 1);
+  EXPECT_EQ(folder.entryCount(), files);
+}
+
+TEST(RewriteTest, APyramidHasItsWeightsOnce) {
+  TemporaryFolder folder;
+  ProgramResult result =
+      runProgram({"rewrite", shippedModel("kjv"), "-o", folder.path("p.onnx"), "--to", "pyramid",
+                  "--capacity", "40", "--external-data", "inline"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("written once"), std::string::npos) << result.err;
+  EXPECT_EQ(folder.entryCount(), 0u);
+}
+
 TEST(RewriteTest, BlocksNeedACapacity) {
   TemporaryFolder folder;
   ProgramResult result = runProgram({"rewrite", shippedModel("llama_gqa-ts14-eager"), "-o",

@@ -258,6 +258,52 @@ TEST(Manifest, BlocksSurvive) {
   EXPECT_THAT(problemOf(wrong), HasSubstr("another policy"));
 }
 
+TEST(Manifest, VariantsSurvive) {
+  Manifest manifest = example();
+  manifest.contract = CacheContract::Blocks;
+  manifest.capacityValue = 70;
+  manifest.blockSize = 64;
+  manifest.caches[0].oneBuffer = false;
+  manifest.caches[0].policy = CachePolicy::Block;
+  manifest.caches[0].blocks = {"key_block_0", "key_block_tail"};
+  manifest.variants = {{"m.past0.onnx", 0, 0}, {"m.past1.onnx", 1, 64}, {"m.onnx", 2, 70}};
+  auto again = parseManifest(manifest.json());
+  ASSERT_TRUE(static_cast<bool>(again)) << manifest.json();
+  EXPECT_EQ(again->json(), manifest.json());
+  ASSERT_EQ(again->variants.size(), 3u);
+  EXPECT_EQ(again->variants[1].file, "m.past1.onnx");
+  EXPECT_EQ(again->variants[1].pastBlocks, 1);
+  EXPECT_EQ(again->variants[2].pastRows, 70);
+
+  auto problemOf = [](const Manifest& wrong) {
+    auto parsed = parseManifest(wrong.json());
+    return parsed ? "" : takeDiagnostic(parsed.takeError()).str();
+  };
+  for (const char* file : {"../m.onnx", "/etc/passwd", "a/b.onnx", "..", "a\\b.onnx"}) {
+    Manifest wrong = manifest;
+    wrong.variants[0].file = file;
+    EXPECT_THAT(problemOf(wrong), HasSubstr("no name of a file"));
+  }
+  Manifest wrong = manifest;
+  wrong.variants[1].pastRows = 63;
+  EXPECT_THAT(problemOf(wrong), HasSubstr("does not have 63 rows"));
+  wrong = manifest;
+  wrong.variants[1].pastBlocks = INT64_MAX;
+  EXPECT_NE(problemOf(wrong), "");
+  wrong = manifest;
+  std::swap(wrong.variants[0], wrong.variants[1]);
+  EXPECT_THAT(problemOf(wrong), HasSubstr("comes too late"));
+  wrong = manifest;
+  wrong.variants.pop_back();
+  EXPECT_THAT(problemOf(wrong), HasSubstr("the last variant has 1 blocks"));
+  wrong = manifest;
+  wrong.contract = CacheContract::Growing;
+  EXPECT_THAT(problemOf(wrong), HasSubstr("no blocks of a size"));
+  wrong = manifest;
+  wrong.capacityValue.reset();
+  EXPECT_THAT(problemOf(wrong), HasSubstr("no blocks of a size"));
+}
+
 TEST(Manifest, IsFoundInMetadata) {
   OpRegistry registry;
   Model model(registry);

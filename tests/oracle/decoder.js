@@ -2,8 +2,10 @@
 //
 // Caches that grow are handed from step to step. A cache whose past and present are one buffer is
 // one array of the caller's, given as the input and as the place of the output. One in blocks is fed
-// as the manifest lists them, and what the model computes is put behind the tokens of the last.
+// as the manifest lists them, and what the model computes is put behind the tokens of the last. Where
+// a manifest has variants the smallest one takes a step that has rows for the tokens before it.
 'use strict';
+const path = require('path');
 const ort = require('onnxruntime-node');
 const {arrayOf} = require('./tensor_file');
 
@@ -27,17 +29,37 @@ function appended(rows, added, axis, first, count) {
   return new ort.Tensor(rows.type, data, dims);
 }
 
+/** Writes rows [first, first + count) of `added` into `rows` from row `at` on, along `axis`. */
+function overwrite(rows, added, axis, first, count, at) {
+  const inner = sizeOf(rows.dims.slice(axis + 1));
+  for (let outer = 0; outer < sizeOf(rows.dims.slice(0, axis)); ++outer) {
+    const from = (outer * added.dims[axis] + first) * inner;
+    rows.data.set(added.data.subarray(from, from + count * inner), (outer * rows.dims[axis] + at) * inner);
+  }
+}
+
+/** The first `count` rows. */
+function leading(rows, axis, count) {
+  const none = new ort.Tensor(rows.type, new arrayOf[rows.type](0),
+                              rows.dims.map((extent, at) => at === axis ? 0 : extent));
+  return appended(none, rows, axis, 0, count);
+}
+
 class Decoder {
   /** `room` is how many tokens buffers of open capacity get. */
   static async open(model, manifest, {batch, room, options = {}}) {
     if (!['growing', 'shared-buffer', 'blocks'].includes(manifest.contract))
       throw new Error(`the contract '${manifest.contract}' is not one that is driven here`);
-    const session = await ort.InferenceSession.create(model, {logSeverityLevel: 2, ...options});
-    return new Decoder(session, manifest, batch, room);
+    const create = (file) => ort.InferenceSession.create(file, {logSeverityLevel: 2, ...options});
+    const decoder = new Decoder(await create(model), manifest, batch, room);
+    for (const {file, past_blocks: blocks, past_rows: rows} of manifest.variants ?? [])
+      decoder.variants.push({blocks, rows, session: await create(path.join(path.dirname(model), file))});
+    return decoder;
   }
 
   constructor(session, manifest, batch, room) {
-    Object.assign(this, {session, manifest, batch, length: 0});
+    // `chosen`: the numbers of blocks of the variants that took a step.
+    Object.assign(this, {session, manifest, batch, length: 0, variants: [], chosen: new Set()});
     this.capacity = manifest.capacity.value ?? room;
     this.caches = manifest.caches.filter((cache) => cache.kind !== 'cross');
     this.tensors = new Map();
@@ -46,9 +68,11 @@ class Decoder {
       const rows = cache.shape[cache.sequence_axis];
       const isOpen = typeof rows === 'string';
       if (cache.blocks) {
-        dims[cache.sequence_axis] = 0;
-        for (const block of cache.blocks)
-          this.tensors.set(block, new ort.Tensor(cache.dtype, new arrayOf[cache.dtype](0), dims));
+        cache.blocks.forEach((block, i) => {
+          dims[cache.sequence_axis] = manifest.variants ? this.rowsOf(i) : 0;
+          const data = new arrayOf[cache.dtype](sizeOf(dims)).fill(poison[cache.dtype] ?? 0);
+          this.tensors.set(block, new ort.Tensor(cache.dtype, data, dims.slice()));
+        });
         continue;
       }
       if (cache.one_buffer) dims[cache.sequence_axis] = this.capacity;
@@ -58,6 +82,12 @@ class Decoder {
       if (cache.one_buffer) data.fill(poison[cache.dtype] ?? 0);
       this.tensors.set(cache.past, new ort.Tensor(cache.dtype, data, dims));
     }
+  }
+
+  /** Rows of a block whose extent is fixed. */
+  rowsOf(block) {
+    const {block_size: size} = this.manifest;
+    return Math.min(size, this.capacity - block * size);
   }
 
   /** Symbols other than those of rows stand for the batch, alone or with a factor. */
@@ -100,7 +130,9 @@ class Decoder {
       const at = this.length + done;
       const name = cache.blocks[Math.floor(at / size)];
       const count = Math.min(size - at % size, tokens - done);
-      this.tensors.set(name, appended(this.tensors.get(name), rows, cache.sequence_axis, done, count));
+      if (this.manifest.variants)
+        overwrite(this.tensors.get(name), rows, cache.sequence_axis, done, count, at % size);
+      else this.tensors.set(name, appended(this.tensors.get(name), rows, cache.sequence_axis, done, count));
       done += count;
     }
   }
@@ -109,6 +141,9 @@ class Decoder {
   async step(inputs, tokens) {
     if (this.length + tokens > this.capacity && this.caches.some((cache) => cache.one_buffer || cache.blocks))
       throw new Error(`${this.length + tokens} tokens do not fit into ${this.capacity} rows`);
+    const variant = this.variants.find(({rows}) => rows >= this.length);
+    const session = variant?.session ?? this.session;
+    if (variant) this.chosen.add(variant.blocks);
     const feeds = {};
     for (const name of this.callerInputs) {
       const given = inputs[name];
@@ -119,10 +154,10 @@ class Decoder {
       feeds[length.input] = this.lengthTensor(length, tokens);
     const fetches = Object.fromEntries(this.session.outputNames.map((name) => [name, null]));
     for (const cache of this.caches) {
-      for (const name of cache.blocks ?? [cache.past]) feeds[name] = this.tensors.get(name);
+      for (const name of cache.blocks?.slice(0, variant?.blocks) ?? [cache.past]) feeds[name] = this.tensors.get(name);
       if (cache.one_buffer) fetches[cache.present] = feeds[cache.past];
     }
-    const results = await this.session.run(feeds, fetches);
+    const results = await session.run(feeds, fetches);
     for (const cache of this.caches) {
       if (cache.blocks) this.append(cache, results[cache.present], tokens);
       else if (!cache.one_buffer) this.tensors.set(cache.past, results[cache.present]);
@@ -137,7 +172,10 @@ class Decoder {
   cache(past) {
     const {blocks, sequence_axis: axis} = this.caches.find((cache) => cache.past === past);
     if (!blocks) return this.tensors.get(past);
-    return blocks.map((name) => this.tensors.get(name))
+    const {block_size: size, variants} = this.manifest;
+    const rowsOf = (name, i) => !variants ? this.tensors.get(name)
+      : leading(this.tensors.get(name), axis, Math.max(0, Math.min(size, this.length - i * size)));
+    return blocks.map(rowsOf)
       .reduce((rows, block) => appended(rows, block, axis, 0, block.dims[axis]));
   }
 }

@@ -51,13 +51,31 @@ function casesOf(folder) {
   return fs.existsSync(cases) ? fs.readdirSync(cases).sort().map((name) => path.join(cases, name)) : [];
 }
 
+/** How many tokens there are before each step of a case, and in the end. */
+function lengthsOf(folder) {
+  const steps = fs.readdirSync(folder).map((name) => /^step(\d+)_q(\d+)$/.exec(name)).filter(Boolean)
+    .sort((a, b) => a[1] - b[1]);
+  return steps.reduce((lengths, step) => [...lengths, lengths.at(-1) + Number(step[2])], [0]);
+}
+
 /** How many tokens the longest case has. */
-const tokensOf = (cases) => Math.max(...cases.map((folder) => fs.readdirSync(folder)
-  .reduce((sum, name) => sum + Number(/^step\d+_q(\d+)$/.exec(name)?.[1] ?? 0), 0)));
+const tokensOf = (cases) => Math.max(...cases.map((folder) => lengthsOf(folder).at(-1)));
+
+/** The smallest blocks of which every number that `capacity` needs holds the tokens before a step. */
+function blocksForEveryStep(cases, capacity) {
+  const pasts = cases.flatMap((folder) => lengthsOf(folder).slice(0, -1));
+  for (let size = 1; size < capacity; ++size)
+    if (new Set(pasts.map((past) => Math.ceil(past / size))).size === Math.ceil(capacity / size) + 1) return size;
+  return capacity;
+}
 
 /** What stands after --to: blocks need a capacity, and small ones to need several. */
-const targetOptions = (target, cases) => target.startsWith('blocks')
-  ? [`${target}:5`, '--capacity', String(tokensOf(cases) + 3)] : [target];
+function targetOptions(target, cases) {
+  const tokens = tokensOf(cases);
+  if (target === 'pyramid')
+    return [`${target}:${blocksForEveryStep(cases, tokens)}`, '--capacity', String(tokens)];
+  return target.startsWith('blocks') ? [`${target}:5`, '--capacity', String(tokens + 3)] : [target];
+}
 
 function rewrite(kvopt, model, target, cases, output) {
   const run = spawnSync(kvopt, ['rewrite', model, '-o', output, '--verify', 'off', '--format', 'json',
@@ -73,6 +91,10 @@ function rewrite(kvopt, model, target, cases, output) {
 /** ONNX Runtime's warnings that a cache was copied, in what it logged. */
 const copyWarnings = (log) => log.split('\n').filter((line) => /in-place optimization not activated/.test(line));
 
+/** The numbers of blocks of a model's variants. */
+const variantsIn = (manifest) =>
+  (jsonOf(fs.readFileSync(manifest))?.variants ?? []).map((variant) => variant.past_blocks);
+
 function replay(model, tolerance, cases) {
   const manifest = model.replace(/\.onnx$/, '.kv.json');
   const run = spawnSync(process.execPath,
@@ -84,6 +106,8 @@ function replay(model, tolerance, cases) {
   if (wrong) return {verdict: 'FAILED', reason: `${wrong.case}: ${wrong.error}`};
   const warnings = copyWarnings(run.stderr);
   if (warnings.length) return {verdict: 'FAILED', reason: `a cache was copied: ${warnings[0]}`};
+  const unused = variantsIn(manifest).filter((blocks) => !results.some(({variants}) => variants.includes(blocks)));
+  if (unused.length) return {verdict: 'FAILED', reason: `no step took the variant of ${unused} blocks`};
   return {verdict: 'equal', cases: results.length, maxAbs: Math.max(...results.map((result) => result.maxAbs))};
 }
 

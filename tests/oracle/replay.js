@@ -199,6 +199,7 @@ async function replay(model, manifest, tolerance, folder) {
       result.compared += worst.compared;
       ++result.steps;
     }
+    result.variants = [...decoder.chosen];
     result.equal = result.compared > 0;
     if (!result.equal) result.error = 'nothing could be compared';
   } catch (error) {

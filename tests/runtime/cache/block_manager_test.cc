@@ -2,6 +2,7 @@
 #include "runtime/cache/block_manager.h"
 
 #include "ir/diagnostic.h"
+#include "ir/tensor.h"
 
 #include <gtest/gtest.h>
 
@@ -215,6 +216,27 @@ TEST(BlockManager, PoisonedMemoryIsNaN) {
   TensorView memory = valueOf(pool->memory(0, 0));
   for (int64_t i = 0; i < 12; ++i)
     EXPECT_TRUE(std::isnan(memory.as<float>()[i]));
+}
+
+TEST(BlockManager, MemoryThatIsReadWholeIsFinite) {
+  for (ElementType element :
+       {ElementType::Float, ElementType::Float16, ElementType::BFloat16, ElementType::Double}) {
+    BlockManagerOptions options = small();
+    options.parts[0].element = element;
+    options.readsWhole = true;
+    auto numbers = [&] {
+      auto pool = valueOf(BlockManager::create(options));
+      pool->allocate();
+      TensorView memory = valueOf(pool->memory(0, 0));
+      std::vector<std::byte> bytes(memory.data, memory.data + memory.byteSize());
+      return *floatValues(*valueOf(makeTensor(element, {memory.elementCount()}, std::move(bytes))));
+    };
+    for (double number : numbers())
+      EXPECT_EQ(number, 0);
+    options.poison = true;
+    for (double number : numbers())
+      EXPECT_NEAR(number, 3e4, 100);
+  }
 }
 
 TEST(BlockManager, AdoptedMemoryIsReadAndNeverWritten) {

@@ -1,0 +1,50 @@
+// A variant of a model whose caches are blocks of fixed extents: the one with `past` of them.
+//
+//   before   joined = Concat(past_block_0, past_block_1, past_block_tail, new)   past_rows = 40
+//   after    joined = Concat(past_block_0, new)                                  past_rows = 16
+//
+//   specialize-blocks{past=1}
+#include "ir/diagnostic.h"
+#include "passes/lowering/block_variant.h"
+#include "passes/pass.h"
+
+namespace kvopt {
+namespace {
+
+class SpecializeBlocks final : public Pass {
+public:
+  explicit SpecializeBlocks(int64_t blocks) : past(blocks) {}
+
+  llvm::Error run(Model& model, PassContext& context) override {
+    auto manifest = manifestOf(model);
+    if (!manifest)
+      return manifest.takeError();
+    if (!*manifest || (*manifest)->variants.empty())
+      return usageError("the model has no variants: its caches are not in blocks of fixed extents")
+          .hint("lower{to=pyramid:SIZE capacity=TOKENS} makes one that has");
+    context.count("specialize-blocks", "models");
+    return keepPastBlocks(model, **manifest, past);
+  }
+
+private:
+  int64_t past;
+};
+
+llvm::Expected<std::unique_ptr<Pass>> makePass(const PassOptions& given) {
+  const auto found = given.find("past");
+  int64_t past = 0;
+  if (found == given.end() || llvm::StringRef(found->second).getAsInteger(10, past) || past < 0)
+    return usageError("specialize-blocks needs past=BLOCKS");
+  return std::make_unique<SpecializeBlocks>(past);
+}
+
+} // namespace
+
+void register_specialize_blocks(PassRegistry& registry) {
+  registry.add({"specialize-blocks",
+                "Leaves some of the blocks of caches whose blocks have fixed extents.",
+                {"past"},
+                makePass});
+}
+
+} // namespace kvopt
