@@ -210,7 +210,21 @@ llvm::Error OutputFile::commit() {
   return llvm::Error::success();
 }
 
+bool OutputFile::sharesPlaceWith(const OutputFile& other) const {
+  struct stat mine {
+  }, others{};
+  return name_ == other.name_ && ::fstat(folder_.get(), &mine) == 0 &&
+         ::fstat(other.folder_.get(), &others) == 0 && mine.st_dev == others.st_dev &&
+         mine.st_ino == others.st_ino;
+}
+
 llvm::Error OutputFiles::commit() {
+  for (size_t i = 1; i < files_.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (files_[i].sharesPlaceWith(files_[j]))
+        return usageError("two of the files that are written have this path")
+            .file(files_[i].path())
+            .hint("give one of them another name");
   for (OutputFile& file : files_)
     if (llvm::Error error = file.close())
       return error;

@@ -57,6 +57,9 @@ public:
 
   const std::string& path() const { return path_; }
 
+  /// Would both be put in one place?
+  bool sharesPlaceWith(const OutputFile& other) const;
+
 private:
   OutputFile(std::string path, std::string name, std::string temporaryName, FileDescriptor folder,
              FileDescriptor file);
@@ -77,8 +80,9 @@ private:
 class OutputFiles {
 public:
   void add(OutputFile file) { files_.push_back(std::move(file)); }
-  /// Only once, as the last call. After an error nothing is left behind, unless a folder changed
-  /// meanwhile so that only some of the files could be renamed.
+  /// Only once, as the last call. Fails where two of them would be put in one place. After an error
+  /// nothing is left behind, unless a folder changed meanwhile so that only some of the files could
+  /// be renamed.
   llvm::Error commit();
 
 private:

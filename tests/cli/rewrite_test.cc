@@ -115,6 +115,18 @@ TEST(RewriteTest, APyramidIsWrittenAgainAsItIsAndTakenForNothingElse) {
   EXPECT_EQ(folder.entryCount(), files);
 }
 
+/// The names of variants and of their weights are not known before the model is lowered.
+TEST(RewriteTest, TheManifestIsNoFileOfAPyramid) {
+  TemporaryFolder folder;
+  for (const char* name : {"p.onnx.data", "p.past1.onnx", "p.onnx"}) {
+    ProgramResult result = runProgram({"rewrite", shippedModel("llama_gqa-ts14-eager"), "-o",
+                                       folder.path("p.onnx"), "--to", "pyramid:16", "--capacity",
+                                       "40", "--verify", "off", "--manifest", folder.path(name)});
+    EXPECT_EQ(result.code, 2) << name;
+    EXPECT_EQ(folder.entryCount(), 0u) << name;
+  }
+}
+
 TEST(RewriteTest, APyramidHasItsWeightsOnce) {
   TemporaryFolder folder;
   ProgramResult result =

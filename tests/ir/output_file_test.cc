@@ -279,6 +279,19 @@ TEST(OutputFiles, AppearTogetherOrNotAtAll) {
   EXPECT_EQ(folder.entryCount(), 2u);
 }
 
+TEST(OutputFiles, TwoInOnePlaceAreRefused) {
+  TemporaryFolder folder;
+  fs::create_directory(folder.path("in"));
+  fs::create_directory_symlink("in", folder.path("link"));
+  OutputFiles files;
+  for (const char* name : {"in/a", "in/b", "a", "link/../in/b"})
+    files.add(mustCreate(folder.path(name)));
+  EXPECT_THAT(failureOf(files.commit()), HasSubstr("link/../in/b: two of the files"));
+  { OutputFiles dropped = std::move(files); }
+  EXPECT_TRUE(fs::is_empty(folder.path("in")));
+  EXPECT_FALSE(fs::exists(folder.path("a")));
+}
+
 TEST(SameFile, FollowsLinksAndNeedsBoth) {
   TemporaryFolder folder;
   std::string path = folder.write("a", "x"), other = folder.write("b", "x");
