@@ -32,18 +32,6 @@ protected:
     for (size_t i = 0; i < expected.cacheCount(); ++i)
       EXPECT_EQ(bytesOf(expected.exportedCacheView(i)), bytesOf(found.exportedCacheView(i)));
   }
-
-  /// The same tokens for every session.
-  static StepResult step(Session& session, int64_t count, int64_t seed = 1) {
-    DecoderStep tokens;
-    tokens.pastLength = session.length();
-    for (int64_t row = 0; row < session.batch(); ++row) {
-      tokens.tokens.emplace_back();
-      for (int64_t i = 0; i < count; ++i)
-        tokens.tokens.back().push_back((seed * 7 + row * 3 + (session.length() + i) * 5) % 60);
-    }
-    return valueOrThrow(stepDecoder(session, tokens));
-  }
 };
 
 TEST_P(BlocksTest, EqualsTheExportedModel) {
@@ -51,16 +39,7 @@ TEST_P(BlocksTest, EqualsTheExportedModel) {
   for (const char* target : {"blocks", "blocks-plain"})
     for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
       SCOPED_TRACE(target);
-      DrivenModel blocks = inBlocks(5, 130, target);
-      EquivalencePlan plan; // prefill 33, chunks 16, 1 and 7, 64 decode steps, batch 2
-      plan.padding = padding;
-      plan.tolerance = {1e-4, 0};
-      VerificationReport report = valueOrThrow(verifyModels(
-          *exported.model, exported.manifest, *blocks.model, blocks.manifest, plan, 1, registries));
-      EXPECT_TRUE(report.equal()) << verificationSummary(report);
-      ASSERT_EQ(report.comparison.steps.size(), 68u);
-      for (const StepComparison& step : report.comparison.steps)
-        ASSERT_EQ(step.caches.size(), 2 * GetParam().sites);
+      expectEqualsExported(exported, inBlocks(5, 130, target), padding);
     }
 }
 
@@ -116,15 +95,15 @@ TEST_P(BlocksTest, ChunksThatFillBlocksAreNotCopied) {
   SessionOptions options;
   options.batch = 2;
   auto session = openSession(blocks, registries.kernels, options);
-  step(*session, 16);
+  stepAlike(*session, 16);
   EXPECT_EQ(session->statistics().blockBytesCopied, 0);
-  step(*session, 8);
+  stepAlike(*session, 8);
   EXPECT_EQ(session->statistics().blockBytesCopied, 0);
-  step(*session, 3);
+  stepAlike(*session, 3);
   const int64_t some = session->statistics().blockBytesCopied;
   EXPECT_GT(some, 0);
   // From the middle of a block over a whole one: only the rows around it are copied.
-  step(*session, 15);
+  stepAlike(*session, 15);
   EXPECT_EQ(session->statistics().blockBytesCopied, some / 3 * (3 + 5 + 2));
   EXPECT_EQ(session->length(), 42);
 }
@@ -136,16 +115,16 @@ TEST_P(BlocksTest, CroppingAdoptedBlocksDoesNotWriteIntoThem) {
   auto expected = openSession(growing, registries.kernels, options);
   auto found = openSession(blocks, registries.kernels, options);
   for (Session* session : {expected.get(), found.get()}) {
-    step(*session, 16);
+    stepAlike(*session, 16);
     successOrThrow(session->crop(11));
   }
-  expectSame(step(*expected, 1, 4), step(*found, 1, 4));
-  expectSame(step(*expected, 9, 5), step(*found, 9, 5));
+  expectSame(stepAlike(*expected, 1, 4), stepAlike(*found, 1, 4));
+  expectSame(stepAlike(*expected, 9, 5), stepAlike(*found, 9, 5));
   expectSameCaches(*expected, *found);
   for (Session* session : {expected.get(), found.get()})
     successOrThrow(session->reset());
   EXPECT_EQ(found->blocks()->manager().takenBlocks(), 0);
-  expectSame(step(*expected, 5, 2), step(*found, 5, 2));
+  expectSame(stepAlike(*expected, 5, 2), stepAlike(*found, 5, 2));
 }
 
 TEST_P(BlocksTest, ForksShareBlocksUntilTheyWrite) {
@@ -153,16 +132,16 @@ TEST_P(BlocksTest, ForksShareBlocksUntilTheyWrite) {
   DrivenModel blocks = inBlocks(8, 64);
   auto expected = openSession(growing, registries.kernels, {});
   auto found = openSession(blocks, registries.kernels, {});
-  step(*expected, 20);
-  step(*found, 20);
+  stepAlike(*expected, 20);
+  stepAlike(*found, 20);
   auto expectedFork = valueOrThrow(expected->fork());
   auto foundFork = valueOrThrow(found->fork());
   EXPECT_EQ(found->blocks()->manager().takenBlocks(), 3);
-  expectSame(step(*expected, 1, 2), step(*found, 1, 2));
-  expectSame(step(*expectedFork, 2, 3), step(*foundFork, 2, 3));
+  expectSame(stepAlike(*expected, 1, 2), stepAlike(*found, 1, 2));
+  expectSame(stepAlike(*expectedFork, 2, 3), stepAlike(*foundFork, 2, 3));
   EXPECT_EQ(found->blocks()->manager().takenBlocks(), 4);
-  expectSame(step(*expected, 6, 4), step(*found, 6, 4));
-  expectSame(step(*expectedFork, 1, 5), step(*foundFork, 1, 5));
+  expectSame(stepAlike(*expected, 6, 4), stepAlike(*found, 6, 4));
+  expectSame(stepAlike(*expectedFork, 1, 5), stepAlike(*foundFork, 1, 5));
   expectSameCaches(*expected, *found);
   expectSameCaches(*expectedFork, *foundFork);
   foundFork.reset();
@@ -177,12 +156,12 @@ TEST_P(BlocksTest, ForksMayRunAtTheSameTime) {
   SessionOptions options;
   options.threads = 1;
   auto session = openSession(blocks, registries.kernels, options);
-  step(*session, 10);
+  stepAlike(*session, 10);
   constexpr int64_t forks = 3;
   auto decode = [](Session& fork, int64_t seed) {
     std::vector<std::byte> last;
     for (int64_t i = 0; i < 20; ++i)
-      last = bytesOf(step(fork, 1, seed).outputs[0].tensor.view);
+      last = bytesOf(stepAlike(fork, 1, seed).outputs[0].tensor.view);
     successOrThrow(fork.crop(7));
     return last;
   };
@@ -210,16 +189,16 @@ TEST_P(BlocksTest, BeamsAreReordered) {
   auto expected = openSession(growing, registries.kernels, options);
   auto found = openSession(blocks, registries.kernels, options);
   for (Session* session : {expected.get(), found.get()}) {
-    step(*session, 11);
+    stepAlike(*session, 11);
     successOrThrow(session->reorder({2, 0, 2}));
   }
   expectSameCaches(*expected, *found);
-  expectSame(step(*expected, 1, 2), step(*found, 1, 2));
+  expectSame(stepAlike(*expected, 1, 2), stepAlike(*found, 1, 2));
   // A beam is dropped, two are added.
   for (Session* session : {expected.get(), found.get()})
     successOrThrow(session->reorder({1, 0, 1, 0}));
   expectSameCaches(*expected, *found);
-  expectSame(step(*expected, 7, 3), step(*found, 7, 3));
+  expectSame(stepAlike(*expected, 7, 3), stepAlike(*found, 7, 3));
   expectSameCaches(*expected, *found);
 }
 
@@ -228,11 +207,11 @@ TEST_P(BlocksTest, SavedFrozenAndThawedSessionsGoOn) {
   SessionOptions options;
   options.batch = 2;
   auto session = openSession(blocks, registries.kernels, options);
-  step(*session, 19);
+  stepAlike(*session, 19);
   const std::string file = testing::TempDir() + "/" + GetParam().name + ".blocks";
   successOrThrow(session->save(file));
   auto loaded = openSession(blocks, registries.kernels, options);
-  step(*loaded, 4, 9);
+  stepAlike(*loaded, 4, 9);
   successOrThrow(loaded->load(file));
   expectSameCaches(*session, *loaded);
   EXPECT_EQ(loaded->blocks()->manager().takenBlocks(), 3);
@@ -242,9 +221,9 @@ TEST_P(BlocksTest, SavedFrozenAndThawedSessionsGoOn) {
   auto fork = valueOrThrow(loaded->fork());
   successOrThrow(loaded->thaw());
   successOrThrow(fork->thaw());
-  StepResult expected = step(*session, 2, 3);
-  expectSame(expected, step(*loaded, 2, 3));
-  expectSame(expected, step(*fork, 2, 3));
+  StepResult expected = stepAlike(*session, 2, 3);
+  expectSame(expected, stepAlike(*loaded, 2, 3));
+  expectSame(expected, stepAlike(*fork, 2, 3));
   expectSameCaches(*session, *fork);
 }
 
@@ -253,7 +232,7 @@ TEST_P(BlocksTest, ExhaustionAndCapacityAreErrorsThatChangeNothing) {
   SessionOptions options;
   options.blockLimit = 3;
   auto session = openSession(blocks, registries.kernels, options);
-  step(*session, 20);
+  stepAlike(*session, 20);
   DecoderStep tooMany;
   tooMany.pastLength = 20;
   tooMany.tokens = {std::vector<int64_t>(5, 1)};
@@ -262,16 +241,16 @@ TEST_P(BlocksTest, ExhaustionAndCapacityAreErrorsThatChangeNothing) {
   EXPECT_NE(takeDiagnostic(refused.takeError()).message.find("blocks are needed"),
             std::string::npos);
   EXPECT_EQ(session->length(), 20);
-  step(*session, 4);
+  stepAlike(*session, 4);
   auto roomy = openSession(blocks, registries.kernels, {});
-  step(*roomy, 39);
+  stepAlike(*roomy, 39);
   EXPECT_EQ(roomy->capacity(), 40);
   tooMany.pastLength = 39;
   auto overflow = stepDecoder(*roomy, tooMany);
   ASSERT_FALSE(overflow);
   llvm::consumeError(overflow.takeError());
   EXPECT_EQ(roomy->length(), 39);
-  step(*roomy, 1);
+  stepAlike(*roomy, 1);
 }
 
 TEST_P(BlocksTest, AShortPromptInALongContextTakesLittleMemory) {
@@ -280,8 +259,8 @@ TEST_P(BlocksTest, AShortPromptInALongContextTakesLittleMemory) {
   DrivenModel contiguous = rewritten(path(), registries, "capacity=" + std::to_string(context));
   auto inBlock = openSession(blocks, registries.kernels, {});
   auto inPlace = openSession(contiguous, registries.kernels, {});
-  step(*inBlock, 50);
-  step(*inPlace, 50);
+  stepAlike(*inBlock, 50);
+  stepAlike(*inPlace, 50);
   EXPECT_EQ(inBlock->blocks()->manager().takenBlocks(), 1);
   const auto taken = static_cast<double>(inBlock->cacheBytes());
   EXPECT_LE(taken, 0.17 * static_cast<double>(inPlace->cacheBytes()));

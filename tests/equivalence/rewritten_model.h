@@ -119,6 +119,18 @@ private:
   int64_t batch;
 };
 
+/// The same tokens for every session of one length.
+inline StepResult stepAlike(Session& session, int64_t count, int64_t seed = 1) {
+  DecoderStep step;
+  step.pastLength = session.length();
+  for (int64_t row = 0; row < session.batch(); ++row) {
+    step.tokens.emplace_back();
+    for (int64_t i = 0; i < count; ++i)
+      step.tokens.back().push_back((seed * 7 + row * 3 + (session.length() + i) * 5) % 60);
+  }
+  return valueOrThrow(stepDecoder(session, step));
+}
+
 struct ShippedModel {
   const char* name;
   unsigned sites;
@@ -136,6 +148,28 @@ protected:
     for (const auto& entry : std::filesystem::directory_iterator(folder() + "/ref"))
       cases.push_back(entry.path().string());
     return cases;
+  }
+
+  /// Expects that a prefill of 33 tokens, chunks of 16, 1 and 7 and 64 decode steps of two batch
+  /// rows leave the same outputs and caches as in the exported model.
+  VerificationReport expectEqualsExported(const DrivenModel& exported, const DrivenModel& found,
+                                          Padding padding) {
+    EquivalencePlan plan;
+    plan.padding = padding;
+    plan.tolerance = {1e-4, 0};
+    VerificationReport report = valueOrThrow(verifyModels(
+        *exported.model, exported.manifest, *found.model, found.manifest, plan, 1, registries));
+    EXPECT_TRUE(report.equal()) << verificationSummary(report);
+    EXPECT_TRUE(report.comparison.tokensEqual);
+    EXPECT_EQ(report.comparison.steps.size(), 68u);
+    for (const StepComparison& step : report.comparison.steps) {
+      EXPECT_EQ(step.outputs.size(), 1u);
+      EXPECT_EQ(step.caches.size(), 2 * GetParam().sites);
+      for (const auto* group : {&step.outputs, &step.caches})
+        for (const TensorComparison& tensor : *group)
+          EXPECT_GT(tensor.comparison.compared, 0) << step.phase << " " << tensor.name;
+    }
+    return report;
   }
 
   Registries registries;
