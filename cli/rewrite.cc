@@ -1,47 +1,21 @@
 // kvopt rewrite: a model in the form of one target, with its manifest.
-#include "cli/byte_text.h"
-#include "cli/genai_config.h"
 #include "cli/recover.h"
-#include "cli/rewrite_report.h"
+#include "cli/rewritten_files.h"
 #include "cli/site_facts.h"
 #include "cli/variant_files.h"
 #include "cli/verification.h"
-#include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
-#include "ir/output_file.h"
 #include "ir/text_printer.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/Path.h"
 
 #include <CLI/CLI.hpp>
 
 #include <chrono>
-#include <filesystem>
 #include <fmt/format.h>
 
 namespace kvopt {
 namespace {
-
-struct RewriteOptions {
-  std::string model;
-  std::string output;
-  std::string target;
-  std::string capacity = "dynamic";
-  std::string require = "all";
-  std::string layers;
-  std::string verify = "quick";
-  std::string manifest;
-  std::string genaiConfig;
-  std::string externalData = "keep";
-  std::vector<std::string> printAfter;
-  std::vector<std::string> disabled;
-  bool dryRun = false;
-  MatcherOptions matcher;
-
-  /// The file that is written; empty for none.
-  std::string written() const { return dryRun ? "" : output; }
-};
 
 std::string pipelineFor(const RewriteOptions& options) {
   PipelineStep lower;
@@ -54,151 +28,6 @@ std::string pipelineFor(const RewriteOptions& options) {
     lower.options["layers"] = layers;
   return "restore-caches," + std::string(recoveryPipeline) + "," + printPipeline({lower}) +
          ",eliminate-dead-nodes";
-}
-
-/// A file that appears when `commit` is called.
-llvm::Expected<OutputFile> preparedFile(const std::string& path, const std::string& text) {
-  auto file = OutputFile::create(path);
-  if (!file)
-    return file.takeError();
-  if (llvm::Error error = file->write(llvm::StringRef(text)))
-    return error;
-  return file;
-}
-
-std::string manifestPathFor(const RewriteOptions& options) {
-  if (!options.manifest.empty())
-    return options.manifest;
-  llvm::StringRef stem = options.output;
-  stem.consume_back(".onnx");
-  return stem.str() + ".kv.json";
-}
-
-ExportOptions exportOptions(const RewriteOptions& options) {
-  ExportOptions exported;
-  exported.externalBytes = INT64_MAX; // what passes make stays in the model's file
-  exported.placement = options.externalData == "copy"     ? ExternalPlacement::Copy
-                       : options.externalData == "inline" ? ExternalPlacement::Inline
-                                                          : ExternalPlacement::Keep;
-  if (exported.placement == ExternalPlacement::Copy)
-    exported.externalFile = std::filesystem::path(options.output).filename().string() + ".data";
-  return exported;
-}
-
-/// No variant's file may be one that is read, or another one that is written.
-llvm::Error checkVariantPaths(const RewriteOptions& options, const Manifest& manifest) {
-  for (const std::string& path : variantPaths(manifest, options.output))
-    if (sameFile(options.model, path) || path == manifestPathFor(options))
-      return usageError("the file is that of a variant").file(path).hint("write to another file");
-  return llvm::Error::success();
-}
-
-/// Writes the model with its variants, which are made of it.
-llvm::Error prepareFamily(Model& model, const RewriteOptions& options, const Manifest& manifest,
-                          OutputFiles& files) {
-  if (llvm::Error error = checkVariantPaths(options, manifest))
-    return error;
-  model.setMetadata(manifestKey, manifest.json());
-  ExportOptions exported = exportOptions(options);
-  exported.externalBytes = ExportOptions().externalBytes;
-  return prepareVariants(model, manifest, options.output, std::move(exported), files);
-}
-
-/// Writes all files, or none when one of them cannot be written. Variants, which `manifest` names,
-/// are made of the model.
-llvm::Error writeFiles(Model& model, const RewriteOptions& options, const Manifest& manifest) {
-  OutputFiles files;
-  if (!manifest.variants.empty()) {
-    if (llvm::Error error = prepareFamily(model, options, manifest, files))
-      return error;
-  } else if (llvm::Error error =
-                 prepareExport(model, options.output, exportOptions(options), files)) {
-    return error;
-  }
-  if (!options.genaiConfig.empty()) {
-    auto config =
-        genaiConfig(model, manifest, std::filesystem::path(options.output).filename().string());
-    if (!config)
-      return config.takeError();
-    auto prepared = preparedFile(options.genaiConfig, *config + "\n");
-    if (!prepared)
-      return prepared.takeError();
-    files.add(std::move(*prepared));
-  }
-  auto file = preparedFile(manifestPathFor(options), manifest.json() + "\n");
-  if (!file)
-    return file.takeError();
-  files.add(std::move(*file));
-  return files.commit();
-}
-
-/// No file that is written may be one that is read, or another one that is written.
-llvm::Error checkPaths(const RewriteOptions& options, const Model& model) {
-  const std::string manifestPath = manifestPathFor(options);
-  if (sameFile(options.model, options.output))
-    return usageError("the output is the input").hint("write to another file");
-  if (sameFile(options.model, manifestPath) || options.output == manifestPath)
-    return usageError("the manifest's file is the model's").hint("write it to another file");
-  if (sameFile(options.model, options.genaiConfig) || options.genaiConfig == options.output ||
-      options.genaiConfig == manifestPath)
-    return usageError("the file of --genai-config is another one's").hint("write to another file");
-  const ExportOptions exported = exportOptions(options);
-  for (const std::string& path : {manifestPath, options.genaiConfig}) {
-    if (path.empty())
-      continue;
-    if (!exported.externalFile.empty() && path == options.output + ".data")
-      return usageError("the file is that of the external data").file(path);
-    for (const std::string& data : externalFilesOf(model))
-      if (sameFile(path, data))
-        return usageError("this is the model's external data").file(path);
-  }
-  return checkExport(model, options.output, exported);
-}
-
-void noteExternalData(const RewriteOptions& options, const Model& model, RewriteOutcome& outcome) {
-  const std::vector<std::string> files = externalFilesOf(model);
-  if (files.empty())
-    return;
-  outcome.externalPlacement = options.externalData;
-  if (options.externalData == "keep")
-    outcome.externalFiles = files;
-  else if (options.externalData == "copy" && !options.dryRun)
-    outcome.externalFiles = {options.output + ".data"};
-}
-
-/// Large constants of a model with variants are in one file, wherever they were.
-void noteVariantData(const RewriteOptions& options, const Manifest& manifest,
-                     RewriteOutcome& outcome) {
-  const std::string data = options.output + ".data";
-  if (manifest.variants.empty() || !outcome.externalFiles.empty() || !std::filesystem::exists(data))
-    return;
-  outcome.externalPlacement = "copy";
-  outcome.externalFiles = {data};
-}
-
-/// `, variants …` where there are any.
-std::string variantsText(const RewriteOptions& options, const Manifest& manifest) {
-  const std::vector<std::string> paths = variantPaths(manifest, options.output);
-  if (paths.empty())
-    return "";
-  if (paths.size() == 1)
-    return ", its variant " + paths.front();
-  return fmt::format(", its variants {} to {}", paths.front(), paths.back());
-}
-
-/// ` (3.1 MiB, weights stay in decoder.onnx.data)` of the file that was written.
-std::string writtenText(const RewriteOptions& options, const RewriteOutcome& outcome) {
-  std::error_code unknown;
-  const uintmax_t bytes = std::filesystem::file_size(options.output, unknown);
-  std::string text = " (" + (unknown ? "" : byteText(static_cast<int64_t>(bytes)));
-  const std::vector<std::string>& files = outcome.externalFiles;
-  if (!files.empty())
-    text += outcome.externalPlacement == "keep" ? ", weights stay in " : ", weights in ";
-  if (files.size() > 1)
-    text += fmt::format("{} files", files.size());
-  else if (!files.empty())
-    text += llvm::sys::path::filename(files[0]).str();
-  return text + ")";
 }
 
 /// Says which sites could not be rewritten, on stderr; the JSON report says the same.
@@ -241,6 +70,24 @@ llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
   return names;
 }
 
+/// Recovers attention and lowers it. Sites that are not rewritten keep the spelling they came in:
+/// the model is read and recovered anew without them.
+llvm::Error lowerModel(std::unique_ptr<Model>& model, const RewriteOptions& options,
+                       const Registries& registries, PassManager& manager, PassContext& passes) {
+  if (llvm::Error error = manager.run(*model, passes))
+    return error;
+  llvm::StringSet<> others = sitesToLeaveAlone(passes);
+  if (others.empty() || !passes.manifest)
+    return llvm::Error::success();
+  auto again = openModel(options.model, registries);
+  if (!again)
+    return again.takeError();
+  model = std::move(*again);
+  passes.restart();
+  passes.leftAlone = std::move(others);
+  return manager.run(*model, passes);
+}
+
 /// Whether this command wrote the whole model for the same target, with room for as many tokens.
 bool isWritten(const Model& model, const Manifest& manifest, const TargetChoice& target,
                const RewriteOptions& options) {
@@ -257,21 +104,31 @@ bool isWritten(const Model& model, const Manifest& manifest, const TargetChoice&
 llvm::Expected<ExitCode> writeAgain(const RewriteOptions& options, const CommandContext& context,
                                     Model& model, Manifest manifest, RewriteOutcome& outcome) {
   nameVariants(manifest, options.output);
-  if (!options.dryRun) {
-    if (llvm::Error error = writeFiles(model, options, manifest))
+  if (!options.dryRun)
+    if (llvm::Error error = writeFiles(model, manifest, options, outcome))
       return error;
-    noteVariantData(options, manifest, outcome);
-  }
   if (context.common.json()) {
     printJson(sameModelJson(options.written(), options.target, outcome));
     return ExitCode::Done;
   }
   printOut(fmt::format("{} is in the form of '{}' already\n", options.model, options.target));
   if (!options.dryRun)
-    printOut(fmt::format("wrote {}{}, the same{}, and {}\n", options.output,
-                         writtenText(options, outcome), variantsText(options, manifest),
-                         manifestPathFor(options)));
+    printOut(fmt::format("wrote it again: {}\n", writtenText(manifest, options, outcome)));
   return ExitCode::Done;
+}
+
+/// Compares with the model as it was read, unless that is off.
+llvm::Error verify(const Model& model, const Manifest& manifest, const RewriteOptions& options,
+                   const Registries& registries, RewriteOutcome& outcome) {
+  if (options.verify == "off")
+    return llvm::Error::success();
+  EquivalencePlan plan = options.verify == "full" ? fullVerification() : quickVerification();
+  plan.tolerance = toleranceFor(model.graph(), 2);
+  auto report = verifyRewrite(options.model, model, manifest, plan, registries);
+  if (!report)
+    return report.takeError();
+  outcome.verification = std::move(*report);
+  return llvm::Error::success();
 }
 
 llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandContext& context) {
@@ -283,7 +140,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   if (!options.genaiConfig.empty() && options.target != "ort-gqa")
     return usageError("--genai-config is for --to ort-gqa");
   if (!options.dryRun)
-    if (llvm::Error error = checkPaths(options, **model))
+    if (llvm::Error error = checkOutputPaths(options, **model))
       return error;
   auto target = registries.targets.choose(options.target);
   if (!target)
@@ -292,7 +149,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   outcome.before = countOps((*model)->graph());
   outcome.opsetBefore = (*model)->graph().opsetVersion();
   outcome.irBefore = (*model)->irVersion;
-  noteExternalData(options, **model, outcome);
+  noteExternalData(**model, options, outcome);
   auto written = manifestOf(**model);
   if (!written)
     return withFile(written.takeError(), options.model);
@@ -319,17 +176,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   PassManager manager(registries.passes, settings);
   if (llvm::Error error = manager.addPipeline(pipelineFor(options)))
     return error;
-  llvm::Error lowered = manager.run(**model, passes);
-  // Sites that are not rewritten keep the spelling they came in: recovered anew without them.
-  if (llvm::StringSet<> others = lowered ? llvm::StringSet<>() : sitesToLeaveAlone(passes);
-      !others.empty() && passes.manifest) {
-    if (model = openModel(options.model, registries); !model)
-      return model.takeError();
-    passes.restart();
-    passes.leftAlone = std::move(others);
-    lowered = manager.run(**model, passes);
-  }
-  if (lowered) {
+  if (llvm::Error lowered = lowerModel(*model, options, registries, manager, passes)) {
     const bool isRefusal = passes.statistics["lower"]["refused"] != 0 ||
                            (isRestored && passes.statistics["restore-caches"]["models"] == 0);
     if (!isRefusal)
@@ -352,21 +199,13 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   outcome.milliseconds = elapsed.count();
 
   // What does not compute the same is never written.
-  if (options.verify != "off") {
-    EquivalencePlan plan = options.verify == "full" ? fullVerification() : quickVerification();
-    plan.tolerance = toleranceFor((*model)->graph(), 2);
-    auto report = verifyRewrite(options.model, **model, *passes.manifest, plan, registries);
-    if (!report)
-      return report.takeError();
-    outcome.verification = std::move(*report);
-  }
+  if (llvm::Error error = verify(**model, *passes.manifest, options, registries, outcome))
+    return error;
   bool equal = !outcome.verification || outcome.verification->equal();
   nameVariants(*passes.manifest, options.output);
-  if (equal && !options.dryRun) {
-    if (llvm::Error error = writeFiles(**model, options, *passes.manifest))
+  if (equal && !options.dryRun)
+    if (llvm::Error error = writeFiles(**model, *passes.manifest, options, outcome))
       return error;
-    noteVariantData(options, *passes.manifest, outcome);
-  }
   if (context.common.json())
     printJson(rewriteJson(options.written(), options.target, passes, outcome));
   else
@@ -376,10 +215,8 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     return ExitCode::Different;
   }
   if (!options.dryRun && !context.common.json())
-    printOut(fmt::format("{}wrote {}{}{} and {}\n",
-                         drivingNotes(*passes.manifest, manifestPathFor(options)), options.output,
-                         writtenText(options, outcome), variantsText(options, *passes.manifest),
-                         manifestPathFor(options)));
+    printOut(fmt::format("{}wrote {}\n", drivingNotes(*passes.manifest, manifestPathFor(options)),
+                         writtenText(*passes.manifest, options, outcome)));
   return ExitCode::Done;
 }
 
