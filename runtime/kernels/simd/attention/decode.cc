@@ -29,8 +29,11 @@ namespace kvopt::HWY_NAMESPACE {
 namespace {
 
 /// How far ahead of its use memory is asked for: with less a core that computes has too few reads
-/// under way, more pushes out of the first-level cache what is in use.
+/// under way, with more the first of them are late for the next tile.
 constexpr int64_t kAheadBytes = 16384;
+/// Who goes straight through memory asks for a line in so many bytes. The core's own prefetchers
+/// bring those between, sooner than alone, and faster than one who asks for every line.
+constexpr int64_t kStraightBytes = 256;
 /// Rows that several passes go over are taken in turns of about so many bytes.
 constexpr int64_t kTurnBytes = 16384;
 
@@ -155,17 +158,16 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
       scores[q * kAttentionTileKeys + i] = out[q * kCount + i];
 }
 
-/// Lines of `Vectors` vectors of a row, at least one.
-template <class Cache, int Vectors>
-inline constexpr int kLines = HWY_MAX(1, static_cast<int>(Vectors* hn::MaxLanes(F32Tag()) *
-                                                          sizeof(typename Cache::Element) /
-                                                          ReadAhead::line));
-
-/// Asks for the line that vector `Index` of `Vectors` begins, if it begins one.
-template <class Cache, int Vectors, int Index> HWY_INLINE void askWith(ReadAhead::Cursor& ahead) {
-  constexpr int kCount = kLines<Cache, Vectors>;
-  if constexpr (Index % (Vectors / kCount) == 0)
-    ahead.askFor(Index / (Vectors / kCount));
+/// Asks for the line that vector `Index` of `Vectors` begins, if it is one to ask for. After the
+/// last, goes on to the line behind.
+template <class Cache, int Vectors, int Index>
+HWY_INLINE void askStraight(ReadAhead::Cursor& ahead) {
+  constexpr int64_t kBytes =
+      static_cast<int64_t>(hn::MaxLanes(F32Tag()) * sizeof(typename Cache::Element));
+  if constexpr (Index * kBytes % kStraightBytes == 0)
+    ahead.askFor(Index * kBytes / ReadAhead::line);
+  if constexpr (Index == Vectors - 1)
+    ahead.goOnBy(HWY_MAX(1, Vectors * kBytes / ReadAhead::line));
 }
 
 /// The same of one query. Row after row: streams that go straight on are faster than several keys
@@ -186,11 +188,10 @@ HWY_INLINE void scoreRows(const Rows<Cache>& keys, int64_t key, int64_t end,
     size_t d = 0;
     for (; d + kVectors * lanes <= keys.width; d += kVectors * lanes) {
       unroll<kVectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
-        askWith<Cache, kVectors, decltype(v)::value>(ahead);
+        askStraight<Cache, kVectors, decltype(v)::value>(ahead);
         const size_t at = d + decltype(v)::value * lanes;
         sum = hn::MulAdd(hn::LoadU(f32, query + at), load(cache, row + at), sum);
       });
-      ahead.goOnBy(kLines<Cache, kVectors>);
     }
     for (; d + lanes <= keys.width; d += lanes) {
       ahead.ask(1);
@@ -263,9 +264,9 @@ HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>
   const int64_t lines = linesOf(Vectors * lanes * sizeof(*row), queryPasses(block));
   ReadAhead::Cursor cursor(ahead);
   for (int64_t key = range.begin; key < range.end; ++key, row += values.stride) {
-    // A line with its vectors where one query waits for memory; where several compute, at once.
-    constexpr bool kByLine = Queries == 1 && Vectors > 1;
-    if constexpr (!kByLine)
+    // One query's whole blocks of a row go straight on; several queries come back to the row.
+    constexpr bool kStraight = Queries == 1 && Vectors > 1;
+    if constexpr (!kStraight)
       cursor.ask(lines);
     Registers<Vectors> v;
     if constexpr (Tail)
@@ -273,8 +274,8 @@ HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>
     else
       unroll<Vectors>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
         constexpr int kVector = decltype(i)::value;
-        if constexpr (kByLine && kVector % 2 == 0)
-          cursor.ask((kLines<Cache, Vectors> + 3) / 4);
+        if constexpr (kStraight)
+          askStraight<Cache, Vectors, kVector>(cursor);
         get<kVector>(v) = load(cache, row + kVector * lanes);
       });
     unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
