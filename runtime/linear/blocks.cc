@@ -271,7 +271,8 @@ void multiplyQuad(const Product& p, const Part* parts, const Range& range,
     const size_t word = v * layout.lanes;
     const auto one = [&](const Part& part, F32Vec& sum) HWY_ATTR {
       auto t = hn::Zero(f32), unused = t;
-      prefetch<4>(part.words + 4 * word + kPrefetchBytes);
+      prefetch<4, Bits == 4 ? PrefetchTo::FirstLevel : PrefetchTo::SecondLevel>(
+          part.words + 4 * word + kPrefetchBytes);
       const auto words = loadWords(part.words + 4 * word, part.count - word);
       addNumbers<Bits, 1>(words, a + word * layout.perWord, 0, t, unused, unused, unused);
       const size_t value = v * layout.valuesPerVector;

@@ -8,7 +8,6 @@
 // with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/linear/columns.cc"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

@@ -54,10 +54,10 @@ HWY_INLINE void dotQuad(const Quad<Storage>& q, const float* HWY_RESTRICT a, siz
   size_t k = 0;
   for (; k + lanes <= q.count; k += lanes) {
     if constexpr (Ahead) {
-      hwy::Prefetch(w0 + k + kAhead);
-      hwy::Prefetch(w1 + k + kAhead);
-      hwy::Prefetch(w2 + k + kAhead);
-      hwy::Prefetch(w3 + k + kAhead);
+      prefetchLine(w0 + k + kAhead);
+      prefetchLine(w1 + k + kAhead);
+      prefetchLine(w2 + k + kAhead);
+      prefetchLine(w3 + k + kAhead);
     }
     const auto v0 = load(storage, w0 + k), v1 = load(storage, w1 + k);
     const auto v2 = load(storage, w2 + k), v3 = load(storage, w3 + k);
