@@ -29,11 +29,13 @@ namespace kvopt::HWY_NAMESPACE {
 namespace {
 
 /// How far ahead of its use memory is asked for: with less a core that computes has too few reads
-/// under way, with more the first of them are late for the next tile.
+/// under way; with more it is slower again.
 constexpr int64_t kAheadBytes = 16384;
 /// Who goes straight through memory asks for a line in so many bytes. The core's own prefetchers
 /// bring those between, sooner than alone, and faster than one who asks for every line.
 constexpr int64_t kStraightBytes = 256;
+/// How far ahead it does.
+constexpr int64_t kStraightAheadBytes = 8192;
 /// Rows that several passes go over are taken in turns of about so many bytes.
 constexpr int64_t kTurnBytes = 16384;
 
@@ -343,13 +345,14 @@ void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange 
                 KeyRange rest) {
   const Rows<Cache> keys(rows.key, rows.keyStride, block.view.keyWidth);
   const Rows<Cache> values(rows.value, rows.valueStride, block.view.valueWidth);
-  ReadAhead ahead(keys.plane(), values.plane(), range, kAheadBytes);
+  const int64_t aheadBytes = block.queries == 1 ? kStraightAheadBytes : kAheadBytes;
+  ReadAhead ahead(keys.plane(), values.plane(), range, aheadBytes);
   if (rest.begin < rest.end) {
     const auto [next, part] = block.segmentRows(rest);
     ahead.follow(Rows<Cache>(next.key, next.keyStride, block.view.keyWidth).plane(),
                  Rows<Cache>(next.value, next.valueStride, block.view.valueWidth).plane(), part);
   }
-  ReadAhead::Cursor(ahead).ask(kAheadBytes / ReadAhead::line);
+  ReadAhead::Cursor(ahead).ask(aheadBytes / ReadAhead::line);
   int64_t tile = range.begin - range.begin % kAttentionTileKeys;
   for (; tile < range.end; tile += kAttentionTileKeys) {
     const KeyRange part{HWY_MAX(tile, range.begin), HWY_MIN(tile + kAttentionTileKeys, range.end)};
