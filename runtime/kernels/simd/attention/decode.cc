@@ -179,7 +179,6 @@ HWY_INLINE void scoreRows(const Rows<Cache>& keys, int64_t key, int64_t end,
                           const float* HWY_RESTRICT query, ReadAhead::Cursor& ahead,
                           float* HWY_RESTRICT scores) {
   constexpr int kCount = kKeys<1>;
-  constexpr int kVectors = 8;
   const F32Tag f32;
   const Cache cache;
   const size_t lanes = hn::Lanes(f32);
@@ -188,13 +187,19 @@ HWY_INLINE void scoreRows(const Rows<Cache>& keys, int64_t key, int64_t end,
     const auto* row = keys.row(HWY_MIN(key + decltype(i)::value, end - 1));
     auto sum = hn::Zero(f32);
     size_t d = 0;
-    for (; d + kVectors * lanes <= keys.width; d += kVectors * lanes) {
+    const auto straight = [&](auto vectors) HWY_ATTR __attribute__((always_inline)) {
+      constexpr int kVectors = decltype(vectors)::value;
       unroll<kVectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
         askStraight<Cache, kVectors, decltype(v)::value>(ahead);
         const size_t at = d + decltype(v)::value * lanes;
         sum = hn::MulAdd(hn::LoadU(f32, query + at), load(cache, row + at), sum);
       });
-    }
+      d += kVectors * lanes;
+    };
+    while (d + 8 * lanes <= keys.width)
+      straight(Index<8>());
+    if (d + 4 * lanes <= keys.width)
+      straight(Index<4>());
     for (; d + lanes <= keys.width; d += lanes) {
       ahead.ask(1);
       sum = hn::MulAdd(hn::LoadU(f32, query + d), load(cache, row + d), sum);
@@ -315,6 +320,11 @@ void accumulateQueries(const AttentionBlock& block, const Rows<Cache>& values, i
   for (; column + kCount * lanes <= values.width; column += kCount * lanes)
     accumulateBlock<Cache, Queries, kCount>(block, values, tile, range, isFirst, query, ahead,
                                             column);
+  if constexpr (kCount == 8)
+    if (column + 4 * lanes <= values.width) {
+      accumulateBlock<Cache, Queries, 4>(block, values, tile, range, isFirst, query, ahead, column);
+      column += 4 * lanes;
+    }
   for (; column + lanes <= values.width; column += lanes)
     accumulateBlock<Cache, Queries, 1>(block, values, tile, range, isFirst, query, ahead, column);
   if (column < values.width)
