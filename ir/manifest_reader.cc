@@ -162,6 +162,12 @@ public:
       return llvm::Error::success();
     return invalid("manifest: {} {}", path, firstProblem);
   }
+  /// What was read, if nothing is wrong.
+  template <class T> llvm::Expected<T> result(T value) const {
+    if (failed())
+      return takeError();
+    return value;
+  }
 
 private:
   const Json& object;
@@ -198,9 +204,7 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheCon
   if (cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
     reader.fail(fmt::format("'sequence_axis' is {}, but 'shape' has {} axes", cache.sequenceAxis,
                             cache.shape.size()));
-  if (llvm::Error error = reader.takeError())
-    return error;
-  return cache;
+  return reader.result(std::move(cache));
 }
 
 llvm::Expected<ManifestLength> readLength(const Json& json, size_t index) {
@@ -216,9 +220,7 @@ llvm::Expected<ManifestLength> readLength(const Json& json, size_t index) {
     reader.fail("has a 'dtype' that is not bool");
   if (!isFlag(length.feed) && !isInteger(length.dtype))
     reader.fail("has a 'dtype' that is no integer type");
-  if (llvm::Error error = reader.takeError())
-    return error;
-  return length;
+  return reader.result(std::move(length));
 }
 
 llvm::Expected<ManifestVariant> readVariant(const Json& json, size_t index) {
@@ -231,9 +233,7 @@ llvm::Expected<ManifestVariant> readVariant(const Json& json, size_t index) {
       variant.file == "..")
     reader.fail(fmt::format("'file' is '{}', which is no name of a file in the manifest's folder",
                             variant.file));
-  if (llvm::Error error = reader.takeError())
-    return error;
-  return variant;
+  return reader.result(std::move(variant));
 }
 
 /// Blocks of fixed extents, all of which the last variant has.
@@ -297,6 +297,18 @@ llvm::Error readCapacity(const Json& json, Manifest& manifest) {
   return reader.takeError();
 }
 
+/// Reads the entries of a list, each with its index.
+template <class T, class Read>
+llvm::Error readList(const Json& list, std::vector<T>& out, Read&& read) {
+  for (const Json& entry : list) {
+    llvm::Expected<T> value = read(entry, out.size());
+    if (!value)
+      return value.takeError();
+    out.push_back(std::move(*value));
+  }
+  return llvm::Error::success();
+}
+
 /// A name may stand for one cache, and be fed in one way.
 llvm::Error checkNames(const Manifest& manifest) {
   llvm::StringSet<> inputs;
@@ -339,28 +351,19 @@ llvm::Expected<Manifest> parseManifest(llvm::StringRef json) {
     return error;
   if (llvm::Error error = readLimits(root, manifest))
     return error;
-  for (const Json& entry : *caches) {
-    auto cache = readCache(entry, manifest.caches.size(), manifest.contract);
-    if (!cache)
-      return cache.takeError();
-    manifest.caches.push_back(std::move(*cache));
-  }
-  for (const Json& entry : *lengths) {
-    auto length = readLength(entry, manifest.lengths.size());
-    if (!length)
-      return length.takeError();
-    manifest.lengths.push_back(std::move(*length));
-  }
+  const auto cacheOfContract = [&](const Json& entry, size_t index) {
+    return readCache(entry, index, manifest.contract);
+  };
+  if (llvm::Error error = readList(*caches, manifest.caches, cacheOfContract))
+    return error;
+  if (llvm::Error error = readList(*lengths, manifest.lengths, readLength))
+    return error;
   if (reader.has("variants")) {
     const Json* variants = reader.array("variants");
     if (llvm::Error error = reader.takeError())
       return error;
-    for (const Json& entry : *variants) {
-      auto variant = readVariant(entry, manifest.variants.size());
-      if (!variant)
-        return variant.takeError();
-      manifest.variants.push_back(std::move(*variant));
-    }
+    if (llvm::Error error = readList(*variants, manifest.variants, readVariant))
+      return error;
   }
   if (llvm::Error error = checkNames(manifest))
     return error;
