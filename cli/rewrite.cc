@@ -70,22 +70,15 @@ llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
   return names;
 }
 
-/// Recovers attention and lowers it. Sites that are not rewritten keep the spelling they came in:
-/// the model is read and recovered anew without them.
-llvm::Error lowerModel(std::unique_ptr<Model>& model, const RewriteOptions& options,
-                       const Registries& registries, PassManager& manager, PassContext& passes) {
-  if (llvm::Error error = manager.run(*model, passes))
-    return error;
+/// Sites that are not rewritten keep the spelling they came in. Where there are any, makes `passes`
+/// ready for a run without them, on the model as it was read, and returns true.
+bool restartWithoutOthers(PassContext& passes) {
   llvm::StringSet<> others = sitesToLeaveAlone(passes);
   if (others.empty() || !passes.manifest)
-    return llvm::Error::success();
-  auto again = openModel(options.model, registries);
-  if (!again)
-    return again.takeError();
-  model = std::move(*again);
+    return false;
   passes.restart();
   passes.leftAlone = std::move(others);
-  return manager.run(*model, passes);
+  return true;
 }
 
 /// Whether this command wrote the whole model for the same target, with room for as many tokens.
@@ -176,7 +169,13 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   PassManager manager(registries.passes, settings);
   if (llvm::Error error = manager.addPipeline(pipelineFor(options)))
     return error;
-  if (llvm::Error lowered = lowerModel(*model, options, registries, manager, passes)) {
+  llvm::Error lowered = manager.run(**model, passes);
+  if (!lowered && restartWithoutOthers(passes)) {
+    if (model = openModel(options.model, registries); !model)
+      return model.takeError();
+    lowered = manager.run(**model, passes);
+  }
+  if (lowered) {
     const bool isRefusal = passes.statistics["lower"]["refused"] != 0 ||
                            (isRestored && passes.statistics["restore-caches"]["models"] == 0);
     if (!isRefusal)
