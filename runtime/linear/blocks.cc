@@ -15,6 +15,7 @@
 #include <hwy/highway.h>
 
 #include "runtime/kernels/simd/vector-inl.h"
+#include "runtime/linear/block_parts-inl.h"
 #include "runtime/linear/prefetch-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,74 +24,8 @@ namespace {
 
 using U32Vec = hn::Vec<U32Tag>;
 
-/// Numbers whose products are summed before they are added to the result: whole vectors of words
-/// for all widths of numbers and vectors.
-constexpr size_t kPartNumbers = 1024;
 /// Rows of W whose parts are read again for further rows of activations.
 constexpr size_t kPanelColumns = 256;
-/// The most values of blocks or words in a part, and a vector that may be read behind them.
-constexpr size_t kPartValues = kPartNumbers / 4 + kMaxLanes;
-
-/// How the values of the words in a vector follow from those of blocks.
-enum class Spread : uint8_t {
-  one,    ///< the vector lies in one block: one value
-  equal,  ///< the vector has whole blocks: one value for each
-  uneven, ///< anything else: one value for each word
-};
-
-/// Activations in the order of multiplyBlocks: for each vector of words, the activations of the
-/// first number of every word, of the second, …, each times fieldFactor; behind those of all
-/// vectors, their sums by word. Activations beyond the last are zero.
-struct Layout {
-  size_t lanes = hn::Lanes(F32Tag());
-  size_t perWord;
-  size_t vectors;
-  size_t words; ///< of a row of W
-  size_t wordsPerBlock;
-  Spread spread;
-  size_t valuesPerVector;
-
-  explicit Layout(const BlockWeights& w)
-      : perWord(static_cast<size_t>(32 / w.bits)),
-        vectors((static_cast<size_t>(w.inner) + lanes * perWord - 1) / (lanes * perWord)),
-        words(static_cast<size_t>(w.rowBytes()) / 4),
-        wordsPerBlock(static_cast<size_t>(w.blockSize * w.bits / 32)) {
-    spread = wordsPerBlock % lanes == 0   ? Spread::one
-             : lanes % wordsPerBlock == 0 ? Spread::equal
-                                          : Spread::uneven;
-    valuesPerVector = spread == Spread::one     ? 1
-                      : spread == Spread::equal ? lanes / wordsPerBlock
-                                                : lanes;
-  }
-  size_t activations() const { return vectors * lanes * perWord; }
-  size_t rowFloats() const { return activations() + vectors * lanes; }
-};
-
-/// Which words of a row are multiplied before their products are added to the result.
-struct Range {
-  size_t vector;  ///< the first vector of words
-  size_t vectors; ///< the last may be partial
-  size_t firstWord;
-  size_t block; ///< the first word's
-  size_t blocks;
-
-  Range(const Layout& layout, size_t first)
-      : vector(first),
-        vectors(HWY_MIN(kPartNumbers / (layout.perWord * layout.lanes), layout.vectors - first)),
-        firstWord(first * layout.lanes), block(firstWord / layout.wordsPerBlock) {
-    const size_t end = HWY_MIN(firstWord + vectors * layout.lanes, layout.words);
-    blocks = (end - 1) / layout.wordsPerBlock - block + 1;
-  }
-};
-
-/// A range of one row of W.
-struct Part {
-  const uint8_t* words;
-  size_t count;       ///< words from there to the row's end
-  const float* scale; ///< readable for a vector more than there are values
-  HWY_ALIGN float scaleValues[kPartValues];
-  HWY_ALIGN float zero[kPartValues]; ///< only where zero points are given
-};
 
 /// Rows of W times packed rows of activations.
 struct Product {
@@ -100,95 +35,7 @@ struct Product {
   size_t rows;
   float* out;
   size_t outStride;
-  size_t scales; ///< how many there are
 };
-
-/// Elements [begin,begin+count) as floats.
-void readFloats(const void* base, FloatStorage storage, size_t begin, size_t count, float* to) {
-  if (storage == FloatStorage::f32) {
-    std::memcpy(to, static_cast<const float*>(base) + begin, count * sizeof(float));
-    return;
-  }
-  const uint16_t* from = static_cast<const uint16_t*>(base) + begin;
-  const size_t lanes = hn::Lanes(F32Tag());
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    hn::StoreU(storage == FloatStorage::f16 ? load(F16Storage(), from + i)
-                                            : load(Bf16Storage(), from + i),
-               F32Tag(), to + i);
-  for (; i < count; ++i)
-    to[i] = storage == FloatStorage::f16 ? toFloat(F16Storage(), from[i])
-                                         : toFloat(Bf16Storage(), from[i]);
-}
-
-/// Zero points of blocks [begin,begin+count) of row `n`.
-void readZeros(const BlockWeights& w, size_t n, size_t begin, size_t count, float* to) {
-  if (w.zeroKind == BlockWeights::Zeros::floats) {
-    readFloats(w.zeros, w.zeroStorage, n * static_cast<size_t>(w.blocks) + begin, count, to);
-    return;
-  }
-  const uint8_t* row =
-      static_cast<const uint8_t*>(w.zeros) + n * static_cast<size_t>(w.zeroRowBytes());
-  const size_t bits = static_cast<size_t>(w.bits);
-  for (size_t i = 0; i < count; ++i) {
-    const size_t at = (begin + i) * bits;
-    to[i] = static_cast<float>((row[at / 8] >> (at % 8)) & ((1 << bits) - 1));
-  }
-}
-
-/// One value a vector or a word from those of `count` blocks. Words that are not there have no
-/// activations: any finite value does for them.
-void spreadBlocks(const Layout& layout, const Range& range, const float* blocks, float* to) {
-  const size_t step = layout.lanes / layout.valuesPerVector;
-  size_t within = range.firstWord % layout.wordsPerBlock;
-  size_t block = 0;
-  for (size_t i = 0; i < range.vectors * layout.valuesPerVector; ++i) {
-    to[i] = blocks[block];
-    within += step;
-    if (within >= layout.wordsPerBlock && block + 1 < range.blocks) {
-      ++block;
-      within = 0;
-    }
-  }
-}
-
-void zeroValues(float* values, size_t begin, size_t end) {
-  for (size_t i = begin; i < end; ++i)
-    values[i] = 0.0f;
-}
-
-/// The range's part of row `n` of W.
-void readPart(const Product& p, size_t n, const Range& range, Part& part) {
-  const BlockWeights& w = p.weights;
-  const Layout& layout = p.layout;
-  part.words = w.numbers + n * static_cast<size_t>(w.rowBytes()) + 4 * range.firstWord;
-  part.count = layout.words - range.firstWord;
-  const bool hasZeros = w.zeroKind != BlockWeights::Zeros::middle;
-  const size_t index = n * static_cast<size_t>(w.blocks) + range.block;
-  part.scale = part.scaleValues;
-  if (layout.spread == Spread::equal) {
-    const size_t count = range.vectors * layout.valuesPerVector;
-    if (w.scaleStorage == FloatStorage::f32 && count == range.blocks &&
-        index + count + layout.lanes <= p.scales) {
-      part.scale = static_cast<const float*>(w.scales) + index;
-    } else {
-      readFloats(w.scales, w.scaleStorage, index, range.blocks, part.scaleValues);
-      zeroValues(part.scaleValues, range.blocks, count);
-    }
-    if (hasZeros) {
-      readZeros(w, n, range.block, range.blocks, part.zero);
-      zeroValues(part.zero, range.blocks, count);
-    }
-    return;
-  }
-  HWY_ALIGN float values[kPartValues];
-  readFloats(w.scales, w.scaleStorage, index, range.blocks, values);
-  spreadBlocks(layout, range, values, part.scaleValues);
-  if (hasZeros) {
-    readZeros(w, n, range.block, range.blocks, values);
-    spreadBlocks(layout, range, values, part.zero);
-  }
-}
 
 /// The values of the words of a part's vector, from values[0].
 template <Spread S> HWY_INLINE F32Vec spread(const float* values, const int32_t* lanesToValues) {
@@ -271,8 +118,7 @@ void multiplyQuad(const Product& p, const Part* parts, const Range& range,
     const size_t word = v * layout.lanes;
     const auto one = [&](const Part& part, F32Vec& sum) HWY_ATTR {
       auto t = hn::Zero(f32), unused = t;
-      prefetch<4, Bits == 4 ? PrefetchTo::FirstLevel : PrefetchTo::SecondLevel>(
-          part.words + 4 * word + kPrefetchBytes);
+      prefetch<4>(part.words + 4 * word + kPrefetchBytes);
       const auto words = loadWords(part.words + 4 * word, part.count - word);
       addNumbers<Bits, 1>(words, a + word * layout.perWord, 0, t, unused, unused, unused);
       const size_t value = v * layout.valuesPerVector;
@@ -336,7 +182,7 @@ void multiplyOne(const Product& p, size_t begin, size_t end, const int32_t* lane
     for (size_t vector = 0; vector < p.layout.vectors;) {
       const Range range(p.layout, vector);
       for (size_t i = 0; i < 4; ++i)
-        readPart(p, n + i * quarter < end ? n + i * quarter : n, range, parts[i]);
+        readPart(p.weights, p.layout, n + i * quarter < end ? n + i * quarter : n, range, parts[i]);
       float sums[4];
       multiplyQuad<Bits, S>(p, parts, range, lanesToValues, sums);
       for (size_t i = 0; i < 4 && n + i * quarter < end; ++i)
@@ -352,7 +198,7 @@ void multiplyPart(const Product& p, size_t m, size_t begin, size_t end, const Ra
   Part part;
   float sums[4];
   for (size_t n = begin; n < end; ++n) {
-    readPart(p, n, range, part);
+    readPart(p.weights, p.layout, n, range, part);
     multiplyRows<Bits, S, Rows>(p, part, m, range, lanesToValues, sums);
     for (size_t i = 0; i < Rows; ++i)
       addSum(p, m + i, n, sums[i], range.vector == 0);
@@ -428,13 +274,9 @@ void packRow(const BlockWeights& weights, const float* a, float* packed) {
 
 void multiplyBlocks(const BlockWeights& weights, const float* packed, int64_t rows, int64_t begin,
                     int64_t end, float* out, int64_t outStride) {
-  const Product p{weights,
-                  Layout(weights),
-                  packed,
-                  static_cast<size_t>(rows),
-                  out,
-                  static_cast<size_t>(outStride),
-                  static_cast<size_t>(weights.columns * weights.blocks)};
+  const Product p{weights, Layout(weights),
+                  packed,  static_cast<size_t>(rows),
+                  out,     static_cast<size_t>(outStride)};
   const size_t from = static_cast<size_t>(begin), to = static_cast<size_t>(end);
   if (weights.bits == 2)
     multiplyRange<2>(p, from, to);

@@ -8,6 +8,7 @@
 #define KVOPT_RUNTIME_LINEAR_PREFETCH_INL_H
 #endif
 
+#include "runtime/kernels/simd/prefetch.h"
 #include "runtime/kernels/simd/vector-inl.h"
 
 #include <hwy/highway.h>
@@ -20,22 +21,11 @@ namespace kvopt::HWY_NAMESPACE {
 /// How far ahead of its use a cache line is asked for.
 inline constexpr size_t kPrefetchBytes = 2048;
 
-/// Where a line goes. The first level waits for few lines at a time: only who waits for arithmetic
-/// rather than for memory is faster with it.
-enum class PrefetchTo { FirstLevel, SecondLevel };
-
-/// Asks for one cache line. A prefetch never faults, so the address may lie outside of any object.
-template <PrefetchTo To = PrefetchTo::SecondLevel>
-HWY_INLINE void prefetchLine(const void* address) {
-  __builtin_prefetch(address, /*for writing*/ 0, To == PrefetchTo::FirstLevel ? 3 : 2);
-}
-
 /// Asks for the cache lines of `BytesPerLane` * lanes bytes.
-template <size_t BytesPerLane, PrefetchTo To = PrefetchTo::SecondLevel, class Element>
-HWY_INLINE void prefetch(const Element* address) {
+template <size_t BytesPerLane, class Element> HWY_INLINE void prefetch(const Element* address) {
   const size_t bytes = BytesPerLane * hn::Lanes(F32Tag());
   for (size_t at = 0; at < bytes; at += 64)
-    prefetchLine<To>(reinterpret_cast<const char*>(address) + at);
+    prefetchLine(reinterpret_cast<const char*>(address) + at);
 }
 
 } // namespace kvopt::HWY_NAMESPACE

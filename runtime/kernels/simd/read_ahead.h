@@ -1,10 +1,10 @@
 // ReadAhead: asks for the keys and values of a unit of decode attention in the order of their
 // addresses, some way ahead of their use and spread evenly over the work. A core drops prefetches
-// that come in bursts, and its own prefetchers follow only who goes straight on. Into the
-// second-level cache: the few lines that the first level can wait for are those of the work.
+// that come in bursts, and its own prefetchers follow only who goes straight on.
 #pragma once
 
 #include "runtime/kernels/simd/attention_block.h"
+#include "runtime/kernels/simd/prefetch.h"
 
 #include <hwy/base.h>
 
@@ -68,7 +68,7 @@ public:
 
     HWY_INLINE void ask(int64_t lines) {
       for (; lines > 0; --lines) {
-        prefetch(next);
+        prefetchLine(next);
         next += step;
         if (HWY_UNLIKELY(next >= stop))
           goOn();
@@ -78,7 +78,7 @@ public:
     /// The same in parts: ask for some of the lines 0, 1, …, n - 1 from here, each where it stands
     /// in the code, and go on by n.
     HWY_INLINE void askFor(int64_t index) {
-      prefetch(next + index * line);
+      prefetchLine(next + index * line);
       std::atomic_signal_fence(std::memory_order_seq_cst);
     }
     HWY_INLINE void goOnBy(int64_t lines) {
@@ -88,9 +88,6 @@ public:
     }
 
   private:
-    static HWY_INLINE void prefetch(const std::byte* address) {
-      __builtin_prefetch(address, /*for writing*/ 0, /*second-level cache*/ 2);
-    }
     HWY_INLINE void goOn() {
       ahead.next = next;
       ahead.goOn();

@@ -1,0 +1,181 @@
+// Rows of weights in blocks of small integers, a part at a time: which words and values a part has,
+// and the activations' order that goes with them.
+//
+// Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
+#if defined(KVOPT_RUNTIME_LINEAR_BLOCK_PARTS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVOPT_RUNTIME_LINEAR_BLOCK_PARTS_INL_H
+#undef KVOPT_RUNTIME_LINEAR_BLOCK_PARTS_INL_H
+#else
+#define KVOPT_RUNTIME_LINEAR_BLOCK_PARTS_INL_H
+#endif
+
+#include "runtime/kernels/simd/vector-inl.h"
+#include "runtime/linear/block_product.h"
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+HWY_BEFORE_NAMESPACE();
+namespace kvopt::HWY_NAMESPACE {
+
+/// Numbers whose products are summed before they are added to the result: whole vectors of words
+/// for all widths of numbers and vectors.
+inline constexpr size_t kPartNumbers = 1024;
+/// The most values of blocks or words in a part, and a vector that may be read behind them.
+inline constexpr size_t kPartValues = kPartNumbers / 4 + kMaxLanes;
+
+/// How the values of the words in a vector follow from those of blocks.
+enum class Spread : uint8_t {
+  one,    ///< the vector lies in one block: one value
+  equal,  ///< the vector has whole blocks: one value for each
+  uneven, ///< anything else: one value for each word
+};
+
+/// Activations in the order of multiplyBlocks: for each vector of words, the activations of the
+/// first number of every word, of the second, …, each times fieldFactor; behind those of all
+/// vectors, their sums by word. Activations beyond the last are zero.
+struct Layout {
+  size_t lanes = hn::Lanes(F32Tag());
+  size_t perWord;
+  size_t vectors;
+  size_t words; ///< of a row of W
+  size_t wordsPerBlock;
+  Spread spread;
+  size_t valuesPerVector;
+
+  explicit Layout(const BlockWeights& w)
+      : perWord(static_cast<size_t>(32 / w.bits)),
+        vectors((static_cast<size_t>(w.inner) + lanes * perWord - 1) / (lanes * perWord)),
+        words(static_cast<size_t>(w.rowBytes()) / 4),
+        wordsPerBlock(static_cast<size_t>(w.blockSize * w.bits / 32)) {
+    spread = wordsPerBlock % lanes == 0   ? Spread::one
+             : lanes % wordsPerBlock == 0 ? Spread::equal
+                                          : Spread::uneven;
+    valuesPerVector = spread == Spread::one     ? 1
+                      : spread == Spread::equal ? lanes / wordsPerBlock
+                                                : lanes;
+  }
+  size_t activations() const { return vectors * lanes * perWord; }
+  size_t rowFloats() const { return activations() + vectors * lanes; }
+};
+
+/// Which words of a row are multiplied before their products are added to the result.
+struct Range {
+  size_t vector;  ///< the first vector of words
+  size_t vectors; ///< the last may be partial
+  size_t firstWord;
+  size_t block; ///< the first word's
+  size_t blocks;
+
+  Range(const Layout& layout, size_t first)
+      : vector(first),
+        vectors(HWY_MIN(kPartNumbers / (layout.perWord * layout.lanes), layout.vectors - first)),
+        firstWord(first * layout.lanes), block(firstWord / layout.wordsPerBlock) {
+    const size_t end = HWY_MIN(firstWord + vectors * layout.lanes, layout.words);
+    blocks = (end - 1) / layout.wordsPerBlock - block + 1;
+  }
+};
+
+/// A range of one row of W.
+struct Part {
+  const uint8_t* words;
+  size_t count;       ///< words from there to the row's end
+  const float* scale; ///< readable for a vector more than there are values
+  HWY_ALIGN float scaleValues[kPartValues];
+  HWY_ALIGN float zero[kPartValues]; ///< only where zero points are given
+};
+
+/// Elements [begin,begin+count) as floats.
+inline void readFloats(const void* base, FloatStorage storage, size_t begin, size_t count,
+                       float* to) {
+  if (storage == FloatStorage::f32) {
+    std::memcpy(to, static_cast<const float*>(base) + begin, count * sizeof(float));
+    return;
+  }
+  const uint16_t* from = static_cast<const uint16_t*>(base) + begin;
+  const size_t lanes = hn::Lanes(F32Tag());
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(storage == FloatStorage::f16 ? load(F16Storage(), from + i)
+                                            : load(Bf16Storage(), from + i),
+               F32Tag(), to + i);
+  for (; i < count; ++i)
+    to[i] = storage == FloatStorage::f16 ? toFloat(F16Storage(), from[i])
+                                         : toFloat(Bf16Storage(), from[i]);
+}
+
+/// Zero points of blocks [begin,begin+count) of row `n`.
+inline void readZeros(const BlockWeights& w, size_t n, size_t begin, size_t count, float* to) {
+  if (w.zeroKind == BlockWeights::Zeros::floats) {
+    readFloats(w.zeros, w.zeroStorage, n * static_cast<size_t>(w.blocks) + begin, count, to);
+    return;
+  }
+  const uint8_t* row =
+      static_cast<const uint8_t*>(w.zeros) + n * static_cast<size_t>(w.zeroRowBytes());
+  const size_t bits = static_cast<size_t>(w.bits);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = (begin + i) * bits;
+    to[i] = static_cast<float>((row[at / 8] >> (at % 8)) & ((1 << bits) - 1));
+  }
+}
+
+/// One value a vector or a word from those of `count` blocks. Words that are not there have no
+/// activations: any finite value does for them.
+inline void spreadBlocks(const Layout& layout, const Range& range, const float* blocks, float* to) {
+  const size_t step = layout.lanes / layout.valuesPerVector;
+  size_t within = range.firstWord % layout.wordsPerBlock;
+  size_t block = 0;
+  for (size_t i = 0; i < range.vectors * layout.valuesPerVector; ++i) {
+    to[i] = blocks[block];
+    within += step;
+    if (within >= layout.wordsPerBlock && block + 1 < range.blocks) {
+      ++block;
+      within = 0;
+    }
+  }
+}
+
+inline void zeroValues(float* values, size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i)
+    values[i] = 0.0f;
+}
+
+/// The range's part of row `n` of W.
+inline void readPart(const BlockWeights& w, const Layout& layout, size_t n, const Range& range,
+                     Part& part) {
+  part.words = w.numbers + n * static_cast<size_t>(w.rowBytes()) + 4 * range.firstWord;
+  part.count = layout.words - range.firstWord;
+  const bool hasZeros = w.zeroKind != BlockWeights::Zeros::middle;
+  const size_t index = n * static_cast<size_t>(w.blocks) + range.block;
+  part.scale = part.scaleValues;
+  if (layout.spread == Spread::equal) {
+    const size_t count = range.vectors * layout.valuesPerVector;
+    if (w.scaleStorage == FloatStorage::f32 && count == range.blocks &&
+        index + count + layout.lanes <= static_cast<size_t>(w.columns * w.blocks)) {
+      part.scale = static_cast<const float*>(w.scales) + index;
+    } else {
+      readFloats(w.scales, w.scaleStorage, index, range.blocks, part.scaleValues);
+      zeroValues(part.scaleValues, range.blocks, count);
+    }
+    if (hasZeros) {
+      readZeros(w, n, range.block, range.blocks, part.zero);
+      zeroValues(part.zero, range.blocks, count);
+    }
+    return;
+  }
+  HWY_ALIGN float values[kPartValues];
+  readFloats(w.scales, w.scaleStorage, index, range.blocks, values);
+  spreadBlocks(layout, range, values, part.scaleValues);
+  if (hasZeros) {
+    readZeros(w, n, range.block, range.blocks, values);
+    spreadBlocks(layout, range, values, part.zero);
+  }
+}
+
+} // namespace kvopt::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif // per-target guard
