@@ -110,11 +110,12 @@ int64_t attentionBlockQueries(const AttentionView& view) {
   return isEmpty(view) ? 0 : rowsPerBlock(view) * groupSize(view);
 }
 
-size_t attentionBlockBytes(const AttentionView& view) {
+size_t attentionBlockBytes(const AttentionView& view, int64_t tiles) {
   if (isEmpty(view))
     return 0;
   const int64_t perQuery = roundUp(view.keyWidth, kAttentionMaxLanes) +
-                           roundUp(view.valueWidth, kAttentionMaxLanes) + kAttentionTileKeys + 3;
+                           roundUp(view.valueWidth, kAttentionMaxLanes) + 2 +
+                           tiles * (kAttentionTileKeys + 1);
   const int64_t perTile = view.isQuantized() ? 3 : 1;
   int64_t floats = rowsPerBlock(view) * groupSize(view) * perQuery + perTile * kAttentionTileKeys +
                    kAttentionMaxLanes;
@@ -124,12 +125,12 @@ size_t attentionBlockBytes(const AttentionView& view) {
 }
 
 AttentionBlock::AttentionBlock(const AttentionView& attention, int64_t unit,
-                               std::span<std::byte> scratch)
+                               std::span<std::byte> scratch, int64_t tiles)
     : view(attention), group(groupSize(attention)),
       packedKeyWidth(roundUp(attention.keyWidth, kAttentionMaxLanes)),
       packedValueWidth(roundUp(attention.valueWidth, kAttentionMaxLanes)) {
   assert(unit >= 0 && unit < attentionBlocks(view));
-  assert(scratch.size() >= attentionBlockBytes(view));
+  assert(scratch.size() >= attentionBlockBytes(view, tiles));
   const int64_t blocks = blocksPerHead(view);
   const int64_t headUnit = unit / blocks;
   batch = headUnit / view.kvHeads;
@@ -154,13 +155,20 @@ AttentionBlock::AttentionBlock(const AttentionView& attention, int64_t unit,
   valueScales = view.isQuantized() ? take(kAttentionTileKeys) : nullptr;
   query = take(queries * packedKeyWidth);
   accumulator = take(queries * packedValueWidth);
-  scores = take(queries * kAttentionTileKeys + kAttentionMaxLanes);
+  scores = take(tiles * queries * kAttentionTileKeys + kAttentionMaxLanes);
   maximum = take(queries);
   sum = take(queries);
-  correction = take(queries);
+  correction = take(tiles * queries);
   gathered = view.segments.empty() ? nullptr
                                    : reinterpret_cast<std::byte*>(take(
                                          kAttentionTileKeys * (view.keyWidth + view.valueWidth)));
+}
+
+AttentionBlock AttentionBlock::withScores(int64_t index) const {
+  AttentionBlock block = *this;
+  block.scores += index * queries * kAttentionTileKeys;
+  block.correction += index * queries;
+  return block;
 }
 
 KeyRange AttentionBlock::visibleKeys(int64_t row) const {

@@ -19,8 +19,11 @@ inline constexpr int64_t kAttentionMaxLanes = 16;
 int64_t attentionBlocks(const AttentionView& view);
 /// The most queries of a block.
 int64_t attentionBlockQueries(const AttentionView& view);
-/// Bytes of scratch of one block; independent of T.
-size_t attentionBlockBytes(const AttentionView& view);
+/// Bytes of scratch of one block with room for the scores of `tiles` tiles; independent of T.
+size_t attentionBlockBytes(const AttentionView& view, int64_t tiles);
+inline size_t attentionBlockBytes(const AttentionView& view) {
+  return attentionBlockBytes(view, 1);
+}
 
 /// Keys [begin, end).
 struct KeyRange {
@@ -59,7 +62,11 @@ struct KeyValueRows {
 /// A block of query rows of one batch row and key/value head. The rows times the heads of the
 /// group are its `queries`, numbered row by row: query = (row - firstRow) * group + head in group.
 struct AttentionBlock {
-  AttentionBlock(const AttentionView& view, int64_t unit, std::span<std::byte> scratch);
+  AttentionBlock(const AttentionView& view, int64_t unit, std::span<std::byte> scratch,
+                 int64_t tiles = 1);
+
+  /// The same block with the scores and corrections of tile `index` of those there is room for.
+  AttentionBlock withScores(int64_t index) const;
 
   /// The keys that the causal frontier and the window leave to query row `row`.
   KeyRange visibleKeys(int64_t row) const;

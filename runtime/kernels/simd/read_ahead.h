@@ -8,7 +8,6 @@
 
 #include <hwy/base.h>
 
-#include <atomic>
 #include <cstddef>
 #include <utility>
 
@@ -73,18 +72,6 @@ public:
         if (HWY_UNLIKELY(next >= stop))
           goOn();
       }
-    }
-
-    /// The same in parts: ask for some of the lines 0, 1, …, n - 1 from here, each where it stands
-    /// in the code, and go on by n.
-    HWY_INLINE void askFor(int64_t index) {
-      prefetchLine(next + index * line);
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-    }
-    HWY_INLINE void goOnBy(int64_t lines) {
-      next += lines * step;
-      if (HWY_UNLIKELY(next >= stop))
-        goOn();
     }
 
   private:

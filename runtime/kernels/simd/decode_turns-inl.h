@@ -1,15 +1,19 @@
-// Q K^T of few queries over keys in rows.
+// Decode attention of many queries: rows of a tile in turns, which several passes go over, and what
+// comes next asked for meanwhile.
 //
 // Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
-#if defined(KVOPT_RUNTIME_KERNELS_SIMD_DECODE_SCORES_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef KVOPT_RUNTIME_KERNELS_SIMD_DECODE_SCORES_INL_H
-#undef KVOPT_RUNTIME_KERNELS_SIMD_DECODE_SCORES_INL_H
+#if defined(KVOPT_RUNTIME_KERNELS_SIMD_DECODE_TURNS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVOPT_RUNTIME_KERNELS_SIMD_DECODE_TURNS_INL_H
+#undef KVOPT_RUNTIME_KERNELS_SIMD_DECODE_TURNS_INL_H
 #else
-#define KVOPT_RUNTIME_KERNELS_SIMD_DECODE_SCORES_INL_H
+#define KVOPT_RUNTIME_KERNELS_SIMD_DECODE_TURNS_INL_H
 #endif
 
 #include "runtime/kernels/simd/attention_block.h"
 #include "runtime/kernels/simd/decode_rows-inl.h"
+#include "runtime/kernels/simd/decode_values-inl.h"
+#include "runtime/kernels/simd/read_ahead.h"
+#include "runtime/kernels/simd/softmax-inl.h"
 
 #include <hwy/highway.h>
 
@@ -17,6 +21,44 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
+
+/// How far ahead of its use memory is asked for: with less a core that computes has too few reads
+/// under way; with more it is slower again.
+inline constexpr int64_t kAheadBytes = 16384;
+/// Rows that several passes go over are taken in turns of about so many bytes.
+inline constexpr int64_t kTurnBytes = 16384;
+
+/// How often forEachQueryBlock calls its body.
+inline int64_t queryPasses(const AttentionBlock& block) { return (block.queries + 3) / 4; }
+
+/// Lines to ask for with `bytes` of rows when all passes over them ask for the same.
+inline int64_t linesOf(size_t bytes, int64_t passes) {
+  const int64_t each = ReadAhead::line * passes;
+  return (static_cast<int64_t>(bytes) + each - 1) / each;
+}
+
+/// Asks for lines with every row, in the order of a ReadAhead.
+class AskInTurns {
+public:
+  AskInTurns(ReadAhead& readAhead, int64_t passCount) : ahead(readAhead), passes(passCount) {}
+
+  class Lines {
+  public:
+    Lines(ReadAhead& readAhead, int64_t lines) : cursor(readAhead), count(lines) {}
+    HWY_INLINE void forRow() { cursor.ask(count); }
+    template <class Cache, int Index> HWY_INLINE void forVector(const typename Cache::Element*) {}
+
+  private:
+    ReadAhead::Cursor cursor;
+    int64_t count;
+  };
+  /// For a pass over so many bytes of each row.
+  Lines start(size_t bytes) const { return {ahead, linesOf(bytes, passes)}; }
+
+private:
+  ReadAhead& ahead;
+  int64_t passes; ///< over the same bytes
+};
 
 /// Keys of one block of scores with `Queries` queries: as many accumulators as registers allow.
 template <int Queries>
@@ -83,46 +125,6 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
       scores[q * kAttentionTileKeys + i] = out[q * kCount + i];
 }
 
-/// The same of one query. Row after row: streams that go straight on are faster than several keys
-/// side by side, and there are multiply-adds of other keys to do while one key's wait.
-template <class Cache>
-HWY_INLINE void scoreRows(const Rows<Cache>& keys, int64_t key, int64_t end,
-                          const float* HWY_RESTRICT query, ReadAhead::Cursor& ahead,
-                          float* HWY_RESTRICT scores) {
-  constexpr int kCount = kKeys<1>;
-  const F32Tag f32;
-  const Cache cache;
-  const size_t lanes = hn::Lanes(f32);
-  Registers<kCount> sums;
-  unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
-    const auto* row = keys.row(HWY_MIN(key + decltype(i)::value, end - 1));
-    auto sum = hn::Zero(f32);
-    size_t d = 0;
-    const auto straight = [&](auto vectors) HWY_ATTR __attribute__((always_inline)) {
-      constexpr int kVectors = decltype(vectors)::value;
-      unroll<kVectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
-        askStraight<Cache, kVectors, decltype(v)::value>(ahead);
-        const size_t at = d + decltype(v)::value * lanes;
-        sum = hn::MulAdd(hn::LoadU(f32, query + at), load(cache, row + at), sum);
-      });
-      d += kVectors * lanes;
-    };
-    while (d + 8 * lanes <= keys.width)
-      straight(Index<8>());
-    if (d + 4 * lanes <= keys.width)
-      straight(Index<4>());
-    for (; d + lanes <= keys.width; d += lanes) {
-      ahead.ask(1);
-      sum = hn::MulAdd(hn::LoadU(f32, query + d), load(cache, row + d), sum);
-    }
-    if (const size_t tail = keys.width - d; tail != 0)
-      sum = hn::MulAdd(hn::LoadU(f32, query + d),
-                       loadLast<Cache>(row + keys.width, tail, keys.width), sum);
-    get<decltype(i)::value>(sums) = sum;
-  });
-  sumLanes(sums, scores);
-}
-
 /// Q K^T of `Queries` queries from `query` on and keys of the tile that starts at `tile`. Not
 /// inlined: a function of its own for every case compiles much faster.
 template <class Cache, int Queries>
@@ -138,21 +140,55 @@ HWY_NOINLINE void scoreQueries(const AttentionBlock& block, const Rows<Cache>& k
   // Rounded down within the tile.
   int64_t key = tile + (range.begin - tile) / kCount * kCount;
   for (; key < range.end; key += kCount)
-    if constexpr (Queries == 1)
-      scoreRows(keys, key, range.end, packed, cursor, scores + key);
-    else
-      scoreBlock<Cache, Queries>(keys, key, range.end, packed, stride, cursor, lines, scores + key);
+    scoreBlock<Cache, Queries>(keys, key, range.end, packed, stride, cursor, lines, scores + key);
 }
 
 template <class Cache>
 void scoreTile(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile, KeyRange range,
                ReadAhead& ahead) {
-  forEachTurn(keys, range, queryPasses(block), [&](KeyRange turn) HWY_ATTR {
+  forEachTurn(keys, range, kTurnBytes, [&](KeyRange turn) HWY_ATTR {
     ahead.grantKeys(turn.end - turn.begin);
     forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
       scoreQueries<Cache, decltype(queries)::value>(block, keys, tile, turn, query, ahead);
     });
   });
+}
+
+template <class Cache>
+void accumulateTile(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
+                    KeyRange range, ReadAhead& ahead) {
+  const AskInTurns ask(ahead, queryPasses(block));
+  forEachTurn(values, range, kTurnBytes, [&](KeyRange turn) HWY_ATTR {
+    ahead.grantValues(turn.end - turn.begin);
+    forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
+      accumulateQueries<Cache, decltype(queries)::value>(block, values, tile, turn,
+                                                         turn.begin == range.begin, query, ask);
+    });
+  });
+}
+
+/// `rest` are the keys that come after `range`.
+template <class Cache>
+void attendInTurns(const AttentionBlock& block, const Rows<Cache>& keys, const Rows<Cache>& values,
+                   KeyRange range, KeyRange rest) {
+  const auto planeOf = [](const Rows<Cache>& rows) {
+    return CachePlane{reinterpret_cast<const std::byte*>(rows.base), rows.strideBytes(),
+                      rows.rowBytes()};
+  };
+  ReadAhead ahead(planeOf(keys), planeOf(values), range, kAheadBytes);
+  if (rest.begin < rest.end) {
+    const auto [next, part] = block.segmentRows(rest);
+    ahead.follow(planeOf({next.key, next.keyStride, block.view.keyWidth}),
+                 planeOf({next.value, next.valueStride, block.view.valueWidth}), part);
+  }
+  ReadAhead::Cursor(ahead).ask(kAheadBytes / ReadAhead::line);
+  int64_t tile = range.begin - range.begin % kAttentionTileKeys;
+  for (; tile < range.end; tile += kAttentionTileKeys) {
+    const KeyRange part{HWY_MAX(tile, range.begin), HWY_MIN(tile + kAttentionTileKeys, range.end)};
+    scoreTile(block, keys, tile, part, ahead);
+    softmaxTile(block, tile);
+    accumulateTile(block, values, tile, part, ahead);
+  }
 }
 
 } // namespace kvopt::HWY_NAMESPACE

@@ -1,0 +1,23 @@
+// In which order decode attention reads K and V: straight on, or in turns.
+#pragma once
+
+#include "runtime/kernels/simd/attention_block.h"
+
+namespace kvopt {
+
+/// Whether the blocks of a view read rows one after the other, kStraightTiles tiles of K and then
+/// their V. Memory is read fastest so; but with more queries, above all where elements are
+/// converted, rows side by side need fewer loads for each multiply-add.
+inline bool decodesStraight(const AttentionView& view) {
+  const bool converts = view.isQuantized() || view.cacheStorage != FloatStorage::f32;
+  return attentionBlockQueries(view) <= (converts ? 1 : 2);
+}
+
+inline constexpr int64_t kStraightTiles = 16;
+
+/// Tiles whose scores a block keeps.
+inline int64_t decodeTiles(const AttentionView& view) {
+  return decodesStraight(view) ? kStraightTiles : 1;
+}
+
+} // namespace kvopt

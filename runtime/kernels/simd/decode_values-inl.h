@@ -1,0 +1,108 @@
+// Sums of weights times V of few queries over values in rows.
+//
+// Included once per SIMD target by Highway's convention for "-inl" headers: the guard toggles.
+#if defined(KVOPT_RUNTIME_KERNELS_SIMD_DECODE_VALUES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVOPT_RUNTIME_KERNELS_SIMD_DECODE_VALUES_INL_H
+#undef KVOPT_RUNTIME_KERNELS_SIMD_DECODE_VALUES_INL_H
+#else
+#define KVOPT_RUNTIME_KERNELS_SIMD_DECODE_VALUES_INL_H
+#endif
+
+#include "runtime/kernels/simd/attention_block.h"
+#include "runtime/kernels/simd/decode_rows-inl.h"
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+
+HWY_BEFORE_NAMESPACE();
+namespace kvopt::HWY_NAMESPACE {
+
+/// Adds weights times V for `Queries` queries and `Vectors` vectors of columns from `column` on;
+/// with Tail, the last `tail` columns, right-aligned. `isFirst` are a tile's first keys, which
+/// correct the sums of those before. What `ask` starts for so many bytes of each row is told of
+/// every row, and of every whole vector, before it is read.
+template <class Cache, int Queries, int Vectors, bool Tail = false, class Ask>
+HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>& values,
+                                  int64_t tile, KeyRange range, bool isFirst, int64_t query,
+                                  const Ask& ask, size_t column, size_t tail = 0) {
+  const F32Tag f32;
+  const Cache cache;
+  const size_t lanes = hn::Lanes(f32);
+  const size_t packed = static_cast<size_t>(block.packedValueWidth);
+  float* HWY_RESTRICT out = block.accumulator + static_cast<size_t>(query) * packed + column;
+  const float* HWY_RESTRICT weights = block.scores + query * kAttentionTileKeys - tile;
+  Registers<Queries * Vectors> sums;
+  unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
+    constexpr int kQuery = decltype(q)::value;
+    const auto factor = hn::Set(f32, isFirst ? block.correction[query + kQuery] : 1.0f);
+    unroll<Vectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+      constexpr int kVector = decltype(v)::value;
+      get<kQuery * Vectors + kVector>(sums) =
+          hn::Mul(hn::LoadU(f32, out + kQuery * packed + kVector * lanes), factor);
+    });
+  });
+  const auto* row = values.row(range.begin) + column;
+  auto lines = ask.start(Vectors * lanes * sizeof(*row));
+  for (int64_t key = range.begin; key < range.end; ++key, row += values.stride) {
+    lines.forRow();
+    Registers<Vectors> v;
+    if constexpr (Tail)
+      get<0>(v) = loadLast<Cache>(row + tail, tail, column + tail);
+    else
+      unroll<Vectors>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
+        constexpr int kVector = decltype(i)::value;
+        lines.template forVector<Cache, kVector>(row + kVector * lanes);
+        get<kVector>(v) = load(cache, row + kVector * lanes);
+      });
+    unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
+      constexpr int kQuery = decltype(q)::value;
+      const auto weight = hn::Set(f32, weights[kQuery * kAttentionTileKeys + key]);
+      unroll<Vectors>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
+        auto& sum = get<kQuery * Vectors + decltype(i)::value>(sums);
+        sum = hn::MulAdd(weight, get<decltype(i)::value>(v), sum);
+      });
+    });
+  }
+  unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
+    constexpr int kQuery = decltype(q)::value;
+    unroll<Vectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+      constexpr int kVector = decltype(v)::value;
+      hn::StoreU(get<kQuery * Vectors + kVector>(sums), f32,
+                 out + kQuery * packed + kVector * lanes);
+    });
+  });
+}
+
+/// Vectors of columns of one block of sums with `Queries` queries.
+template <int Queries>
+inline constexpr int kVectors = Queries == 1 || (Queries == 2 && kManyRegisters) ? 8
+                                : Queries == 2 || kManyRegisters                 ? 4
+                                                                                 : 2;
+
+/// All columns for `Queries` queries.
+template <class Cache, int Queries, class Ask>
+void accumulateQueries(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
+                       KeyRange range, bool isFirst, int64_t query, const Ask& ask) {
+  constexpr int kCount = kVectors<Queries>;
+  const size_t lanes = hn::Lanes(F32Tag());
+  size_t column = 0;
+  for (; column + kCount * lanes <= values.width; column += kCount * lanes)
+    accumulateBlock<Cache, Queries, kCount>(block, values, tile, range, isFirst, query, ask,
+                                            column);
+  if constexpr (kCount == 8)
+    if (column + 4 * lanes <= values.width) {
+      accumulateBlock<Cache, Queries, 4>(block, values, tile, range, isFirst, query, ask, column);
+      column += 4 * lanes;
+    }
+  for (; column + lanes <= values.width; column += lanes)
+    accumulateBlock<Cache, Queries, 1>(block, values, tile, range, isFirst, query, ask, column);
+  if (column < values.width)
+    accumulateBlock<Cache, Queries, 1, true>(block, values, tile, range, isFirst, query, ask,
+                                             column, values.width - column);
+}
+
+} // namespace kvopt::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif // per-target guard
