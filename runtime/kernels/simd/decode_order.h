@@ -5,12 +5,15 @@
 
 namespace kvopt {
 
-/// Whether the blocks of a view read rows one after the other, kStraightTiles tiles of K and then
-/// their V. Memory is read fastest so; but with more queries, above all where elements are
+/// The most queries of blocks that read rows one after the other, kStraightTiles tiles of K and
+/// then their V. Memory is read fastest so; but with more queries, above all where elements are
 /// converted, rows side by side need fewer loads for each multiply-add.
+constexpr int64_t straightQueries(bool converts) { return converts ? 1 : 2; }
+
+/// Whether the blocks of a view do.
 inline bool decodesStraight(const AttentionView& view) {
   const bool converts = view.isQuantized() || view.cacheStorage != FloatStorage::f32;
-  return attentionBlockQueries(view) <= (converts ? 1 : 2);
+  return attentionBlockQueries(view) <= straightQueries(converts);
 }
 
 inline constexpr int64_t kStraightTiles = 16;

@@ -20,6 +20,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
@@ -29,8 +30,7 @@ inline constexpr int64_t kStraightAheadBytes = 16384;
 /// A line in so many bytes is. The core's own prefetchers bring those between, sooner than alone,
 /// and faster than one who asks for every line.
 inline constexpr int64_t kStraightBytes = 256;
-/// Values that two passes go over are taken in turns of about so many bytes: the first waits for
-/// memory, and what the second does in the meantime must not be long.
+/// Values that several passes go over, for columns each, are taken in turns of about so many bytes.
 inline constexpr int64_t kStraightTurnBytes = 4096;
 
 /// Asks for the row some rows behind the one that is read. Behind the last there is none: a few
@@ -59,26 +59,32 @@ private:
   intptr_t ahead; ///< in bytes
 };
 
-/// Keys whose products are summed over lanes together.
-template <int Queries>
-inline constexpr int kStraightKeys = Queries == 1                     ? 8
-                                     : Queries == 2 || kManyRegisters ? 4
-                                                                      : 2;
+/// Calls body(Index<n>()) with n, the number of the block's queries.
+template <class Cache, class Body>
+HWY_INLINE void withQueries(const AttentionBlock& block, Body&& body) {
+  constexpr bool kConverts = !std::is_same_v<Cache, F32Storage>;
+  if constexpr (straightQueries(kConverts) == 2)
+    if (block.queries == 2)
+      return body(Index<2>());
+  body(Index<1>());
+}
 
-/// Q K^T of the block's queries [query, query + Queries) and the keys `range` of the tile that
-/// starts at `tile`. Rows have 8 vectors, a multiple of 4 or, with Vectors = 0, any width. Every
-/// dot product is one chain of multiply-adds per lane. Not inlined: a function of its own for every
-/// case compiles much faster.
+/// Keys whose products are summed over lanes together.
+template <int Queries> inline constexpr int kStraightKeys = Queries == 1 ? 8 : 4;
+
+/// Q K^T of the block's queries and the keys `range` of the tile that starts at `tile`. Rows have 8
+/// vectors, a multiple of 4 or, with Vectors = 0, any width. Every dot product is one chain of
+/// multiply-adds per lane. Not inlined: a function of its own for every case compiles much faster.
 template <class Cache, int Queries, int Vectors>
 HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
-                            KeyRange range, int64_t query, AskStraight ask) {
+                            KeyRange range, AskStraight ask) {
   constexpr int kCount = kStraightKeys<Queries>;
   const F32Tag f32;
   const Cache cache;
   const size_t lanes = hn::Lanes(f32), width = keys.width;
   const size_t packedWidth = static_cast<size_t>(block.packedKeyWidth);
-  const float* HWY_RESTRICT packed = block.query + static_cast<size_t>(query) * packedWidth;
-  float* HWY_RESTRICT scores = block.scores + query * kAttentionTileKeys - tile;
+  const float* HWY_RESTRICT packed = block.query;
+  float* HWY_RESTRICT scores = block.scores - tile;
   // Rounded down within the tile; keys behind the last get its scores.
   int64_t key = tile + (range.begin - tile) / kCount * kCount;
   const auto* const last = keys.row(range.end - 1);
@@ -131,30 +137,29 @@ void scoreStraight(const AttentionBlock& block, const Rows<Cache>& keys, int64_t
                    KeyRange range) {
   const size_t lanes = hn::Lanes(F32Tag());
   const AskStraight ask(keys);
-  forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
+  withQueries<Cache>(block, [&](auto queries) HWY_ATTR {
     constexpr int kQueries = decltype(queries)::value;
     if (keys.width == 8 * lanes)
-      scoreRows<Cache, kQueries, 8>(block, keys, tile, range, query, ask);
+      scoreRows<Cache, kQueries, 8>(block, keys, tile, range, ask);
     else if (keys.width % (4 * lanes) == 0)
-      scoreRows<Cache, kQueries, 4>(block, keys, tile, range, query, ask);
+      scoreRows<Cache, kQueries, 4>(block, keys, tile, range, ask);
     else
-      scoreRows<Cache, kQueries, 0>(block, keys, tile, range, query, ask);
+      scoreRows<Cache, kQueries, 0>(block, keys, tile, range, ask);
   });
 }
 
 template <class Cache>
 void accumulateStraight(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
                         KeyRange range) {
-  const bool isOnePass = block.queries <= 2 && values.width <= kVectors<2> * hn::Lanes(F32Tag());
-  const int64_t turnBytes = isOnePass ? values.rowBytes() * kAttentionTileKeys : kStraightTurnBytes;
-  const AskStraight ask(values);
-  forEachTurn(values, range, turnBytes, [&](KeyRange turn) HWY_ATTR {
-    const bool isFirst = turn.begin == range.begin;
-    int64_t query = 0;
-    for (; query + 2 <= block.queries; query += 2)
-      accumulateQueries<Cache, 2>(block, values, tile, turn, isFirst, query, ask);
-    if (query < block.queries)
-      accumulateQueries<Cache, 1>(block, values, tile, turn, isFirst, query, ask);
+  withQueries<Cache>(block, [&](auto queries) HWY_ATTR {
+    constexpr int kQueries = decltype(queries)::value;
+    const bool isOnePass = values.width <= kVectors<kQueries> * hn::Lanes(F32Tag());
+    const int64_t turnBytes =
+        isOnePass ? values.rowBytes() * kAttentionTileKeys : kStraightTurnBytes;
+    forEachTurn(values, range, turnBytes, [&](KeyRange turn) HWY_ATTR {
+      accumulateQueries<Cache, kQueries>(block, values, tile, turn, turn.begin == range.begin, 0,
+                                         AskStraight(values));
+    });
   });
 }
 

@@ -1,5 +1,5 @@
-// Attention of few queries over keys in rows: K and V are read once, in tiles, by all queries of a
-// key/value head together, while the next tile is on its way from memory. A long past is divided
+// Attention of few query rows over keys in rows: K and V are read once, by all queries of a
+// key/value head together, while what comes next is on its way from memory. A long past is divided
 // into segments that run at the same time and are merged by the last to finish, always in the same
 // order.
 #include "runtime/kernels/simd/attention_block.h"
