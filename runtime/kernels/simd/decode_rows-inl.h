@@ -19,6 +19,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 
+/// How far ahead of its use memory is asked for: with less a core that computes has too few reads
+/// under way; with more it is slower again.
+inline constexpr int64_t kAheadBytes = 16384;
+
 /// Rows of K or V of one head.
 template <class Cache> struct Rows {
   using Element = typename Cache::Element;
@@ -60,6 +64,25 @@ HWY_INLINE void forEachTurn(const Rows<Cache>& rows, KeyRange range, int64_t byt
     body(KeyRange{key, end});
     key = end;
   }
+}
+
+/// Keys whose scores with `Queries` queries are summed together: as many accumulators as registers
+/// allow.
+template <int Queries>
+inline constexpr int kKeys = Queries == 1                     ? 8
+                             : Queries == 2 || kManyRegisters ? 4
+                                                              : 2;
+
+/// Sums over lanes of the products of `Queries` queries with kKeys keys each, to rows of a tile.
+template <int Queries>
+HWY_INLINE void storeScores(const Registers<Queries * kKeys<Queries>>& products,
+                            float* HWY_RESTRICT scores) {
+  constexpr int kCount = kKeys<Queries>;
+  float sums[Queries * kCount];
+  sumLanes(products, sums);
+  for (int q = 0; q < Queries; ++q)
+    for (int i = 0; i < kCount; ++i)
+      scores[q * kAttentionTileKeys + i] = sums[q * kCount + i];
 }
 
 } // namespace kvopt::HWY_NAMESPACE

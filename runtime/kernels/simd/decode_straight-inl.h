@@ -25,10 +25,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 
-/// How far ahead of its use memory is asked for.
-inline constexpr int64_t kStraightAheadBytes = 16384;
-/// A line in so many bytes is. The core's own prefetchers bring those between, sooner than alone,
-/// and faster than one who asks for every line.
+/// Who goes straight on asks for a line in so many bytes. The core's own prefetchers bring those
+/// between, sooner than alone, and faster than one who asks for every line.
 inline constexpr int64_t kStraightBytes = 256;
 /// Values that several passes go over, for columns each, are taken in turns of about so many bytes.
 inline constexpr int64_t kStraightTurnBytes = 4096;
@@ -39,7 +37,7 @@ class AskStraight {
 public:
   template <class Cache>
   explicit AskStraight(const Rows<Cache>& rows)
-      : ahead((kStraightAheadBytes + rows.rowBytes() - 1) / rows.rowBytes() * rows.strideBytes()) {}
+      : ahead((kAheadBytes + rows.rowBytes() - 1) / rows.rowBytes() * rows.strideBytes()) {}
 
   AskStraight start(size_t) const { return *this; }
   HWY_INLINE void forRow() {}
@@ -69,16 +67,13 @@ HWY_INLINE void withQueries(const AttentionBlock& block, Body&& body) {
   body(Index<1>());
 }
 
-/// Keys whose products are summed over lanes together.
-template <int Queries> inline constexpr int kStraightKeys = Queries == 1 ? 8 : 4;
-
 /// Q K^T of the block's queries and the keys `range` of the tile that starts at `tile`. Rows have 8
 /// vectors, a multiple of 4 or, with Vectors = 0, any width. Every dot product is one chain of
 /// multiply-adds per lane. Not inlined: a function of its own for every case compiles much faster.
 template <class Cache, int Queries, int Vectors>
 HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
                             KeyRange range, AskStraight ask) {
-  constexpr int kCount = kStraightKeys<Queries>;
+  constexpr int kCount = kKeys<Queries>;
   const F32Tag f32;
   const Cache cache;
   const size_t lanes = hn::Lanes(f32), width = keys.width;
@@ -124,11 +119,7 @@ HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys
       });
       row = HWY_MIN(row + keys.stride, last);
     });
-    float out[Queries * kCount];
-    sumLanes(sums, out);
-    for (int q = 0; q < Queries; ++q)
-      for (int i = 0; i < kCount; ++i)
-        scores[q * kAttentionTileKeys + key + i] = out[q * kCount + i];
+    storeScores<Queries>(sums, scores + key);
   }
 }
 

@@ -22,9 +22,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 
-/// How far ahead of its use memory is asked for: with less a core that computes has too few reads
-/// under way; with more it is slower again.
-inline constexpr int64_t kAheadBytes = 16384;
 /// Rows that several passes go over are taken in turns of about so many bytes.
 inline constexpr int64_t kTurnBytes = 16384;
 
@@ -59,12 +56,6 @@ private:
   ReadAhead& ahead;
   int64_t passes; ///< over the same bytes
 };
-
-/// Keys of one block of scores with `Queries` queries: as many accumulators as registers allow.
-template <int Queries>
-inline constexpr int kKeys = Queries == 1                     ? 8
-                             : Queries == 2 || kManyRegisters ? 4
-                                                              : 2;
 
 /// Scores of `Queries` packed queries and kKeys keys from `key` on; keys from `end` on get the
 /// score of the last before. Every dot product is one chain of multiply-adds per lane. Asks for
@@ -118,11 +109,7 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
     });
     add(k);
   }
-  float out[Queries * kCount];
-  sumLanes(sums, out);
-  for (int q = 0; q < Queries; ++q)
-    for (int i = 0; i < kCount; ++i)
-      scores[q * kAttentionTileKeys + i] = out[q * kCount + i];
+  storeScores<Queries>(sums, scores);
 }
 
 /// Q K^T of `Queries` queries from `query` on and keys of the tile that starts at `tile`. Not
