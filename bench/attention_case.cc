@@ -2,6 +2,7 @@
 #include "bench/attention_case.h"
 
 #include "ir/half.h"
+#include "runtime/page_memory.h"
 
 #include <algorithm>
 #include <cstring>
@@ -51,7 +52,10 @@ double AttentionCase::operations() const {
 }
 
 AttentionMemory::AttentionMemory()
-    : caches(llvm::cantFail(Buffer::create(std::make_shared<Allocator>(), mostBytes))) {}
+    : caches(llvm::cantFail(Buffer::create(std::make_shared<Allocator>(), mostBytes))) {
+  // As the runtime's caches that have grown beyond their first rows.
+  preferLargePages(caches->data(), mostBytes);
+}
 
 void AttentionMemory::set(const AttentionCase& attentionCase) {
   const bool isFilled = layerBytes != 0 && current.cache == attentionCase.cache;

@@ -4,6 +4,7 @@
 #include "bench/bench_context.h"
 #include "ir/half.h"
 #include "runtime/attention_call.h"
+#include "runtime/page_memory.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -201,6 +202,8 @@ OwnedTensor::OwnedTensor(ElementType element, llvm::ArrayRef<int64_t> shape) {
   int64_t bytes = TensorView::contiguous(element, shape, nullptr).byteSize();
   memory =
       llvm::cantFail(Buffer::create(std::make_shared<Allocator>(), static_cast<size_t>(bytes)));
+  if (memory->size() >= largePageBytes)
+    preferLargePages(memory->data(), memory->size());
   tensor = TensorView::contiguous(element, shape, memory->data());
 }
 

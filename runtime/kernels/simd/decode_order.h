@@ -8,7 +8,7 @@ namespace kvopt {
 /// The most queries of blocks that read rows one after the other, kStraightTiles tiles of K and
 /// then their V. Memory is read fastest so; but with more queries, above all where elements are
 /// converted, rows side by side need fewer loads for each multiply-add.
-constexpr int64_t straightQueries(bool converts) { return converts ? 1 : 2; }
+constexpr int64_t straightQueries(bool converts) { return converts ? 1 : 4; }
 
 /// Whether the blocks of a view do.
 inline bool decodesStraight(const AttentionView& view) {

@@ -10,6 +10,7 @@
 
 #include "runtime/kernels/simd/attention_block.h"
 #include "runtime/kernels/simd/registers-inl.h"
+#include "runtime/kernels/simd/softmax-inl.h"
 #include "runtime/kernels/simd/vector-inl.h"
 
 #include <hwy/highway.h>
@@ -52,6 +53,32 @@ template <class Body> HWY_INLINE void forEachQueryBlock(int64_t queries, Body&& 
   if (query < queries)
     body(Index<1>(), query);
 }
+
+/// The queries of one such block are packed together, the first vector of each and then the second
+/// of each: one address and constants are all that loops need. With a row for each query g++ 12
+/// keeps an address for every vector, more than there are registers.
+inline PackedPlace packedPlace(const AttentionBlock& block, int64_t query) {
+  PackedPlace place{};
+  forEachQueryBlock(block.queries, [&](auto queries, int64_t first) HWY_ATTR {
+    constexpr int kQueries = decltype(queries)::value;
+    if (query >= first && query < first + kQueries)
+      place = {block.query + first * block.packedKeyWidth +
+                   static_cast<size_t>(query - first) * hn::Lanes(F32Tag()),
+               kQueries - 1};
+  });
+  return place;
+}
+/// The packed queries of the block that starts with `query`.
+inline const float* packedQueries(const AttentionBlock& block, int64_t query) {
+  return block.query + query * block.packedKeyWidth;
+}
+/// Of `Queries` of them the vector of query `query` for columns from `column` on.
+template <int Queries>
+HWY_INLINE F32Vec packedVector(const float* HWY_RESTRICT packed, int query, size_t column) {
+  const F32Tag f32;
+  return hn::LoadU(f32, packed + column * Queries + static_cast<size_t>(query) * hn::Lanes(f32));
+}
+
 /// Calls body(turn) for the parts of `range` that take turns, of about `bytes`, so that what one
 /// pass reads from memory the others find in the first-level cache.
 template <class Cache, class Body>

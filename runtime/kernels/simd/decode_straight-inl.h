@@ -28,8 +28,12 @@ namespace kvopt::HWY_NAMESPACE {
 /// Who goes straight on asks for a line in so many bytes. The core's own prefetchers bring those
 /// between, sooner than alone, and faster than one who asks for every line.
 inline constexpr int64_t kStraightBytes = 256;
-/// Values that several passes go over, for columns each, are taken in turns of about so many bytes.
+/// Rows that several passes go over, for queries or columns each, are taken in turns of about so
+/// many bytes.
 inline constexpr int64_t kStraightTurnBytes = 4096;
+
+template <class Cache>
+inline constexpr int64_t kStraightQueries = straightQueries(!std::is_same_v<Cache, F32Storage>);
 
 /// Asks for the row some rows behind the one that is read. Behind the last there is none: a few
 /// lines are read in vain.
@@ -57,29 +61,36 @@ private:
   intptr_t ahead; ///< in bytes
 };
 
-/// Calls body(Index<n>()) with n, the number of the block's queries.
+/// For passes over rows that a pass before has asked for.
+class AskNothing {
+public:
+  AskNothing start(size_t) const { return *this; }
+  HWY_INLINE void forRow() {}
+  template <class Cache, int Index> HWY_INLINE void forVector(const typename Cache::Element*) {}
+};
+
+/// Calls body(ask) for the pass of queries from `query` on: the first asks.
 template <class Cache, class Body>
-HWY_INLINE void withQueries(const AttentionBlock& block, Body&& body) {
-  constexpr bool kConverts = !std::is_same_v<Cache, F32Storage>;
-  if constexpr (straightQueries(kConverts) == 2)
-    if (block.queries == 2)
-      return body(Index<2>());
-  body(Index<1>());
+HWY_INLINE void forPass(const Rows<Cache>& rows, int64_t query, Body&& body) {
+  if (query == 0)
+    body(AskStraight(rows));
+  else
+    body(AskNothing());
 }
 
-/// Q K^T of the block's queries and the keys `range` of the tile that starts at `tile`. Rows have 8
-/// vectors, a multiple of 4 or, with Vectors = 0, any width. Every dot product is one chain of
-/// multiply-adds per lane. Not inlined: a function of its own for every case compiles much faster.
-template <class Cache, int Queries, int Vectors>
+/// Q K^T of `Queries` queries from `query` on and the keys `range` of the tile that starts at
+/// `tile`. Rows have 8 vectors, a multiple of 4 or, with Vectors = 0, any width. Every dot product
+/// is one chain of multiply-adds per lane. Not inlined: a function of its own for every case
+/// compiles much faster.
+template <class Cache, int Queries, int Vectors, class Ask>
 HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
-                            KeyRange range, AskStraight ask) {
+                            KeyRange range, int64_t query, Ask ask) {
   constexpr int kCount = kKeys<Queries>;
   const F32Tag f32;
   const Cache cache;
   const size_t lanes = hn::Lanes(f32), width = keys.width;
-  const size_t packedWidth = static_cast<size_t>(block.packedKeyWidth);
-  const float* HWY_RESTRICT packed = block.query;
-  float* HWY_RESTRICT scores = block.scores - tile;
+  const float* HWY_RESTRICT packed = packedQueries(block, query);
+  float* HWY_RESTRICT scores = block.scores + query * kAttentionTileKeys - tile;
   // Rounded down within the tile; keys behind the last get its scores.
   int64_t key = tile + (range.begin - tile) / kCount * kCount;
   const auto* const last = keys.row(range.end - 1);
@@ -92,7 +103,7 @@ HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys
       const auto add = [&](F32Vec k, size_t at) HWY_ATTR __attribute__((always_inline)) {
         unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
           auto& dot = get<decltype(q)::value>(dots);
-          dot = hn::MulAdd(hn::LoadU(f32, packed + decltype(q)::value * packedWidth + at), k, dot);
+          dot = hn::MulAdd(packedVector<Queries>(packed, decltype(q)::value, at), k, dot);
         });
       };
       const auto run = [&](auto vectors) HWY_ATTR __attribute__((always_inline)) {
@@ -123,34 +134,63 @@ HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys
   }
 }
 
+template <class Cache, int Queries, class Ask>
+void scoreQueriesStraight(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
+                          KeyRange range, int64_t query, Ask ask) {
+  const size_t lanes = hn::Lanes(F32Tag());
+  if (keys.width == 8 * lanes)
+    scoreRows<Cache, Queries, 8>(block, keys, tile, range, query, ask);
+  else if (keys.width % (4 * lanes) == 0)
+    scoreRows<Cache, Queries, 4>(block, keys, tile, range, query, ask);
+  else
+    scoreRows<Cache, Queries, 0>(block, keys, tile, range, query, ask);
+}
+
+/// Bytes of a turn over `rows`: all of a tile's rows where one pass is all there is.
+template <class Cache> int64_t straightTurnBytes(const Rows<Cache>& rows, bool isOnePass) {
+  return isOnePass ? rows.rowBytes() * kAttentionTileKeys : kStraightTurnBytes;
+}
+
 template <class Cache>
 void scoreStraight(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
                    KeyRange range) {
-  const size_t lanes = hn::Lanes(F32Tag());
-  const AskStraight ask(keys);
-  withQueries<Cache>(block, [&](auto queries) HWY_ATTR {
-    constexpr int kQueries = decltype(queries)::value;
-    if (keys.width == 8 * lanes)
-      scoreRows<Cache, kQueries, 8>(block, keys, tile, range, ask);
-    else if (keys.width % (4 * lanes) == 0)
-      scoreRows<Cache, kQueries, 4>(block, keys, tile, range, ask);
-    else
-      scoreRows<Cache, kQueries, 0>(block, keys, tile, range, ask);
-  });
+  if constexpr (kStraightQueries<Cache> == 1) {
+    scoreQueriesStraight<Cache, 1>(block, keys, tile, range, 0, AskStraight(keys));
+  } else {
+    const int64_t bytes = straightTurnBytes(keys, /*isOnePass*/ block.queries != 3);
+    forEachTurn(keys, range, bytes, [&](KeyRange turn) HWY_ATTR {
+      forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
+        forPass(keys, query, [&](auto ask) HWY_ATTR {
+          scoreQueriesStraight<Cache, decltype(queries)::value>(block, keys, tile, turn, query,
+                                                                ask);
+        });
+      });
+    });
+  }
 }
 
 template <class Cache>
 void accumulateStraight(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
                         KeyRange range) {
-  withQueries<Cache>(block, [&](auto queries) HWY_ATTR {
-    constexpr int kQueries = decltype(queries)::value;
-    const bool isOnePass = values.width <= kVectors<kQueries> * hn::Lanes(F32Tag());
-    const int64_t turnBytes =
-        isOnePass ? values.rowBytes() * kAttentionTileKeys : kStraightTurnBytes;
-    forEachTurn(values, range, turnBytes, [&](KeyRange turn) HWY_ATTR {
-      accumulateQueries<Cache, kQueries>(block, values, tile, turn, turn.begin == range.begin, 0,
-                                         AskStraight(values));
-    });
+  const int64_t queries = block.queries;
+  const auto columns =
+      static_cast<int64_t>((queries == 1 ? kVectors<1> : kVectors<2>)*hn::Lanes(F32Tag()));
+  const bool isOnePass = queries <= 2 && block.view.valueWidth <= columns;
+  forEachTurn(values, range, straightTurnBytes(values, isOnePass), [&](KeyRange turn) HWY_ATTR {
+    const auto accumulate = [&](auto count, int64_t query, auto ask) HWY_ATTR {
+      accumulateQueries<Cache, decltype(count)::value>(block, values, tile, turn,
+                                                       turn.begin == range.begin, query, ask);
+    };
+    if constexpr (kStraightQueries<Cache> == 1) {
+      accumulate(Index<1>(), 0, AskStraight(values));
+    } else {
+      // Of four queries twice two, with whole rows, rather than all four with half the columns.
+      int64_t query = 0;
+      for (; query + 2 <= queries; query += 2)
+        forPass(values, query, [&](auto ask) HWY_ATTR { accumulate(Index<2>(), query, ask); });
+      if (query < queries)
+        forPass(values, query, [&](auto ask) HWY_ATTR { accumulate(Index<1>(), query, ask); });
+    }
   });
 }
 

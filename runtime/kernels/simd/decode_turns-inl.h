@@ -58,12 +58,13 @@ private:
 };
 
 /// Scores of `Queries` packed queries and kKeys keys from `key` on; keys from `end` on get the
-/// score of the last before. Every dot product is one chain of multiply-adds per lane. Asks for
-/// `lines` while it computes with two vectors of each key.
-template <class Cache, int Queries>
+/// score of the last before. Rows have 8 vectors or, with Vectors = 0, any width. Every dot product
+/// is one chain of multiply-adds per lane. Asks for `lines` while it computes with two vectors of
+/// each key.
+template <class Cache, int Queries, int Vectors>
 HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
-                           const float* HWY_RESTRICT query, size_t queryStride,
-                           ReadAhead::Cursor& ahead, int64_t lines, float* HWY_RESTRICT scores) {
+                           const float* HWY_RESTRICT packed, ReadAhead::Cursor& ahead,
+                           int64_t lines, float* HWY_RESTRICT scores) {
   constexpr int kCount = kKeys<Queries>;
   const F32Tag f32;
   const Cache cache;
@@ -73,53 +74,61 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
     rows[i] = keys.row(HWY_MIN(key + i, end - 1));
   Registers<Queries * kCount> sums;
   size_t d = 0;
-  const auto add = [&](const Registers<kCount>& k) HWY_ATTR __attribute__((always_inline)) {
+  const auto add = [&](const Registers<kCount>& k, size_t at) HWY_ATTR
+      __attribute__((always_inline)) {
     unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
       constexpr int kQuery = decltype(q)::value;
-      const auto vector = hn::LoadU(f32, query + kQuery * queryStride + d);
+      const auto vector = packedVector<Queries>(packed, kQuery, at);
       unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
         auto& sum = get<kQuery * kCount + decltype(i)::value>(sums);
         sum = hn::MulAdd(vector, get<decltype(i)::value>(k), sum);
       });
     });
   };
-  const auto step = [&]() HWY_ATTR __attribute__((always_inline)) {
+  const auto step = [&](size_t at) HWY_ATTR __attribute__((always_inline)) {
     Registers<kCount> k;
     unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
-      const auto* at = rows[decltype(i)::value] + d;
-      get<decltype(i)::value>(k) = load(cache, at);
+      const auto* from = rows[decltype(i)::value] + at;
+      get<decltype(i)::value>(k) = load(cache, from);
     });
-    add(k);
-    d += lanes;
+    add(k, at);
   };
   // Two vectors at a time: in fewer, a loop costs as much as its sums.
-  while (d + 2 * lanes <= keys.width) {
+  const auto two = [&](size_t at) HWY_ATTR __attribute__((always_inline)) {
     ahead.ask(lines - lines / 2);
-    step();
+    step(at);
     ahead.ask(lines / 2);
-    step();
-  }
-  if (d + lanes <= keys.width)
-    step();
-  if (const size_t tail = keys.width - d; tail != 0) {
-    Registers<kCount> k;
-    unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
-      get<decltype(i)::value>(k) =
-          loadLast<Cache>(rows[decltype(i)::value] + keys.width, tail, keys.width);
-    });
-    add(k);
+    step(at + lanes);
+  };
+  if constexpr (Vectors == 8)
+    unroll<4>([&](auto i) HWY_ATTR
+              __attribute__((always_inline)) { two(2 * decltype(i)::value * lanes); });
+  else {
+    for (; d + 2 * lanes <= keys.width; d += 2 * lanes)
+      two(d);
+    if (d + lanes <= keys.width) {
+      step(d);
+      d += lanes;
+    }
+    if (const size_t tail = keys.width - d; tail != 0) {
+      Registers<kCount> k;
+      unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
+        get<decltype(i)::value>(k) =
+            loadLast<Cache>(rows[decltype(i)::value] + keys.width, tail, keys.width);
+      });
+      add(k, d);
+    }
   }
   storeScores<Queries>(sums, scores);
 }
 
 /// Q K^T of `Queries` queries from `query` on and keys of the tile that starts at `tile`. Not
 /// inlined: a function of its own for every case compiles much faster.
-template <class Cache, int Queries>
+template <class Cache, int Queries, int Vectors>
 HWY_NOINLINE void scoreQueries(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
                                KeyRange range, int64_t query, ReadAhead& ahead) {
   constexpr int kCount = kKeys<Queries>;
-  const size_t stride = static_cast<size_t>(block.packedKeyWidth);
-  const float* packed = block.query + static_cast<size_t>(query) * stride;
+  const float* packed = packedQueries(block, query);
   float* scores = block.scores + query * kAttentionTileKeys - tile;
   const int64_t lines =
       linesOf(2 * kCount * hn::Lanes(F32Tag()) * sizeof(*keys.base), queryPasses(block));
@@ -127,7 +136,7 @@ HWY_NOINLINE void scoreQueries(const AttentionBlock& block, const Rows<Cache>& k
   // Rounded down within the tile.
   int64_t key = tile + (range.begin - tile) / kCount * kCount;
   for (; key < range.end; key += kCount)
-    scoreBlock<Cache, Queries>(keys, key, range.end, packed, stride, cursor, lines, scores + key);
+    scoreBlock<Cache, Queries, Vectors>(keys, key, range.end, packed, cursor, lines, scores + key);
 }
 
 template <class Cache>
@@ -136,7 +145,11 @@ void scoreTile(const AttentionBlock& block, const Rows<Cache>& keys, int64_t til
   forEachTurn(keys, range, kTurnBytes, [&](KeyRange turn) HWY_ATTR {
     ahead.grantKeys(turn.end - turn.begin);
     forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
-      scoreQueries<Cache, decltype(queries)::value>(block, keys, tile, turn, query, ahead);
+      constexpr int kQueries = decltype(queries)::value;
+      if (keys.width == 8 * hn::Lanes(F32Tag()))
+        scoreQueries<Cache, kQueries, 8>(block, keys, tile, turn, query, ahead);
+      else
+        scoreQueries<Cache, kQueries, 0>(block, keys, tile, turn, query, ahead);
     });
   });
 }

@@ -35,13 +35,20 @@ HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>
   Registers<Queries * Vectors> sums;
   unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
     constexpr int kQuery = decltype(q)::value;
-    const auto factor = hn::Set(f32, isFirst ? block.correction[query + kQuery] : 1.0f);
     unroll<Vectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
       constexpr int kVector = decltype(v)::value;
       get<kQuery * Vectors + kVector>(sums) =
-          hn::Mul(hn::LoadU(f32, out + kQuery * packed + kVector * lanes), factor);
+          hn::LoadU(f32, out + kQuery * packed + kVector * lanes);
     });
   });
+  if (isFirst)
+    unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
+      const auto factor = hn::Set(f32, block.correction[query + decltype(q)::value]);
+      unroll<Vectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+        auto& sum = get<decltype(q)::value * Vectors + decltype(v)::value>(sums);
+        sum = hn::Mul(sum, factor);
+      });
+    });
   const auto* row = values.row(range.begin) + column;
   auto lines = ask.start(Vectors * lanes * sizeof(*row));
   for (int64_t key = range.begin; key < range.end; ++key, row += values.stride) {

@@ -19,16 +19,17 @@ HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 
 /// A packed row holds a row's elements as f32 in ceil(width / lanes) vectors, the last
-/// right-aligned as loadLast gives it.
+/// right-aligned as loadLast gives it, one after the other or with `between` vectors of others.
 template <class Storage>
-void packRow(const typename Storage::Element* row, size_t width, float* packed) {
+void packRow(const typename Storage::Element* row, size_t width, float* packed,
+             size_t between = 0) {
   const F32Tag f32;
   const size_t lanes = hn::Lanes(f32);
   const size_t tail = width % lanes;
-  for (size_t d = 0; d + lanes <= width; d += lanes)
-    hn::StoreU(load(Storage(), row + d), f32, packed + d);
+  for (size_t d = 0; d + lanes <= width; d += lanes, packed += lanes * (1 + between))
+    hn::StoreU(load(Storage(), row + d), f32, packed);
   if (tail != 0)
-    hn::StoreU(loadLast<Storage>(row + width, tail, width), f32, packed + (width - tail));
+    hn::StoreU(loadLast<Storage>(row + width, tail, width), f32, packed);
 }
 
 /// Scores of `keys` <= 4 keys, starting at k0 with one more a stride on, for one or two packed

@@ -29,7 +29,14 @@ const Element* headBase(const void* base, const RowStrides& strides, int64_t bat
   return static_cast<const Element*>(base) + batch * strides.batch + head * strides.head;
 }
 
-template <class Storage> void packQueries(const AttentionBlock& block) {
+/// Where a packed query starts, and how many vectors of other queries lie between its own.
+struct PackedPlace {
+  float* first;
+  size_t between;
+};
+
+template <class Storage, class Place>
+void packQueries(const AttentionBlock& block, const Place& placeOf) {
   const AttentionView& view = block.view;
   const size_t width = static_cast<size_t>(view.keyWidth);
   for (int64_t query = 0; query < block.queries; ++query) {
@@ -37,12 +44,12 @@ template <class Storage> void packQueries(const AttentionBlock& block) {
     const auto* row =
         headBase<typename Storage::Element>(view.query, view.queryStrides, block.batch, head) +
         (block.firstRow + query / block.group) * view.queryStrides.row;
-    float* packed = block.query + query * block.packedKeyWidth;
+    const PackedPlace place = placeOf(query);
     if (view.keyTransposed)
       for (size_t d = 0; d < width; ++d)
-        packed[d] = toFloat(Storage(), row[d]);
+        place.first[d] = toFloat(Storage(), row[d]);
     else
-      packRow<Storage>(row, width, packed);
+      packRow<Storage>(row, width, place.first, place.between);
   }
 }
 
@@ -57,17 +64,15 @@ inline void startRows(const AttentionBlock& block, bool withSink = true) {
   std::fill_n(block.accumulator, block.queries * block.packedValueWidth, 0.0f);
 }
 
-inline void packQueries(const AttentionBlock& block) {
+/// Packs every query to placeOf(query); of transposed keys its elements as they are, in a row.
+template <class Place> void packQueries(const AttentionBlock& block, const Place& placeOf) {
   switch (block.view.queryStorage) {
   case FloatStorage::f32:
-    packQueries<F32Storage>(block);
-    break;
+    return packQueries<F32Storage>(block, placeOf);
   case FloatStorage::f16:
-    packQueries<F16Storage>(block);
-    break;
+    return packQueries<F16Storage>(block, placeOf);
   case FloatStorage::bf16:
-    packQueries<Bf16Storage>(block);
-    break;
+    return packQueries<Bf16Storage>(block, placeOf);
   }
 }
 

@@ -55,7 +55,7 @@ template <class Cache> void attendKeys(const AttentionBlock& block, KeyRange ran
 /// Packs the queries and attends to `range`, a part of the keys that the block sees. Only where
 /// `withSink`, a sink counts.
 void attendRange(const AttentionBlock& block, KeyRange range, bool withSink) {
-  packQueries(block);
+  packQueries(block, [&](int64_t query) { return packedPlace(block, query); });
   startRows(block, withSink);
   if (block.view.isQuantized())
     return attendKeys<I8Storage>(block, range);

@@ -84,7 +84,9 @@ void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange 
 }
 
 template <class Cache> void attendBlock(const AttentionBlock& block) {
-  packQueries(block);
+  packQueries(block, [&](int64_t query) {
+    return PackedPlace{block.query + query * block.packedKeyWidth, 0};
+  });
   startRows(block);
   KeyRange visible = block.visibleKeys();
   while (!block.view.segments.empty() && visible.begin < visible.end) {

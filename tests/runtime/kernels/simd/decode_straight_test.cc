@@ -25,9 +25,11 @@ TEST(DecodeStraight, IsForFewQueries) {
   for (const FloatStorage storage : kStorages) {
     const bool isF32 = storage == FloatStorage::f32;
     EXPECT_TRUE(isStraight({.cacheStorage = storage}));
-    EXPECT_EQ(isStraight({.group = 2, .cacheStorage = storage}), isF32);
-    EXPECT_EQ(isStraight({.rows = 2, .cacheStorage = storage}), isF32);
-    EXPECT_FALSE(isStraight({.group = 3, .cacheStorage = storage}));
+    for (const int64_t queries : {2, 3, 4}) {
+      EXPECT_EQ(isStraight({.group = queries, .cacheStorage = storage}), isF32);
+      EXPECT_EQ(isStraight({.rows = queries, .cacheStorage = storage}), isF32);
+    }
+    EXPECT_FALSE(isStraight({.group = 5, .cacheStorage = storage}));
   }
   EXPECT_TRUE(isStraight({.quantized = true}));
   EXPECT_FALSE(isStraight({.group = 2, .quantized = true}));
@@ -35,10 +37,11 @@ TEST(DecodeStraight, IsForFewQueries) {
 
 TEST(DecodeStraight, GroupsOfTilesEndAnywhere) {
   forEachSimdTarget([] {
+    int64_t count = 0;
     for (const int64_t keys : {groupKeys - 1, groupKeys, groupKeys + 1, 2 * groupKeys + 70})
       for (const int64_t window : {int64_t{0}, int64_t{40}, groupKeys - 60, groupKeys + 5})
         check({.kvHeads = undividedHeads,
-               .group = 1 + keys % 2,
+               .group = 1 + count++ % 4,
                .keys = keys,
                .width = 5,
                .valueWidth = 3,
@@ -79,32 +82,32 @@ TEST(DecodeStraight, MasksAndRaggedLengthsAcrossGroups) {
 
 /// One query of a group of heads after the other, and all of them together.
 TEST(DecodeStraight, BitsAreThoseOfTurns) {
-  constexpr int64_t group = 5;
   forEachSimdTarget([] {
     for (const FloatStorage storage : kStorages)
-      for (const int64_t width : {7, 64, 128}) {
-        const Problem problem({.kvHeads = undividedHeads,
-                               .group = group,
-                               .keys = groupKeys + 77,
-                               .width = width,
-                               .valueWidth = width,
-                               .cacheStorage = storage,
-                               .window = groupKeys + 10});
-        ASSERT_FALSE(decodesStraight(problem.view()));
-        compute(problem.view(), decodeKernel());
-        const std::vector<float> together = problem.output();
-        for (int64_t head = 0; head < group; ++head) {
-          AttentionView view = problem.view();
-          view.queryHeads = undividedHeads;
-          view.query = static_cast<const float*>(view.query) + head * view.queryStrides.head;
-          view.output = static_cast<float*>(view.output) + head * view.outputStrides.head;
-          view.queryStrides.head *= group;
-          view.outputStrides.head *= group;
-          ASSERT_TRUE(decodesStraight(view));
-          compute(view, decodeKernel());
+      for (const int64_t width : {7, 64, 128})
+        for (int64_t group = storage == FloatStorage::f32 ? 2 : 5; group <= 5; ++group) {
+          const Problem problem({.kvHeads = undividedHeads,
+                                 .group = group,
+                                 .keys = groupKeys + 77,
+                                 .width = width,
+                                 .valueWidth = width,
+                                 .cacheStorage = storage,
+                                 .window = groupKeys + 10});
+          EXPECT_EQ(decodesStraight(problem.view()), group <= 4);
+          compute(problem.view(), decodeKernel());
+          const std::vector<float> together = problem.output();
+          for (int64_t head = 0; head < group; ++head) {
+            AttentionView view = problem.view();
+            view.queryHeads = undividedHeads;
+            view.query = static_cast<const float*>(view.query) + head * view.queryStrides.head;
+            view.output = static_cast<float*>(view.output) + head * view.outputStrides.head;
+            view.queryStrides.head *= group;
+            view.outputStrides.head *= group;
+            ASSERT_TRUE(decodesStraight(view));
+            compute(view, decodeKernel());
+          }
+          EXPECT_EQ(problem.output(), together) << "width " << width << ", group " << group;
         }
-        EXPECT_EQ(problem.output(), together) << "width " << width;
-      }
   });
 }
 
