@@ -6,14 +6,18 @@
 namespace kvopt {
 
 /// The most queries of blocks that read rows one after the other, kStraightTiles tiles of K and
-/// then their V. Memory is read fastest so; but with more queries, above all where elements are
-/// converted, rows side by side need fewer loads for each multiply-add.
-constexpr int64_t straightQueries(bool converts) { return converts ? 1 : 4; }
+/// then their V, in caches of elements that are f32, that are wider than a byte, or neither. Memory
+/// is read fastest so; but with more queries, above all where elements are converted, rows side by
+/// side need fewer loads for each multiply-add.
+constexpr int64_t straightQueries(bool isF32, bool isWide) { return isF32 ? 4 : isWide ? 2 : 1; }
 
 /// Whether the blocks of a view do.
 inline bool decodesStraight(const AttentionView& view) {
-  const bool converts = view.isQuantized() || view.cacheStorage != FloatStorage::f32;
-  return attentionBlockQueries(view) <= straightQueries(converts);
+  const bool isWide = !view.isQuantized();
+  const bool isF32 = isWide && view.cacheStorage == FloatStorage::f32;
+  const int64_t queries = attentionBlockQueries(view);
+  // Three would be two passes.
+  return queries <= straightQueries(isF32, isWide) && queries != 3;
 }
 
 inline constexpr int64_t kStraightTiles = 16;

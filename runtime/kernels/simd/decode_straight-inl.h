@@ -32,9 +32,6 @@ inline constexpr int64_t kStraightBytes = 256;
 /// many bytes.
 inline constexpr int64_t kStraightTurnBytes = 4096;
 
-template <class Cache>
-inline constexpr int64_t kStraightQueries = straightQueries(!std::is_same_v<Cache, F32Storage>);
-
 /// Asks for the row some rows behind the one that is read. Behind the last there is none: a few
 /// lines are read in vain.
 class AskStraight {
@@ -69,30 +66,43 @@ public:
   template <class Cache, int Index> HWY_INLINE void forVector(const typename Cache::Element*) {}
 };
 
-/// Calls body(ask) for the pass of queries from `query` on: the first asks.
+/// Calls body(Index<n>()) with n, the number of the block's queries.
 template <class Cache, class Body>
-HWY_INLINE void forPass(const Rows<Cache>& rows, int64_t query, Body&& body) {
-  if (query == 0)
-    body(AskStraight(rows));
-  else
-    body(AskNothing());
+HWY_INLINE void withQueries(const AttentionBlock& block, Body&& body) {
+  constexpr int64_t kMost =
+      straightQueries(std::is_same_v<Cache, F32Storage>, sizeof(typename Cache::Element) > 1);
+  if constexpr (kMost >= 4)
+    if (block.queries == 4)
+      return body(Index<4>());
+  if constexpr (kMost >= 2)
+    if (block.queries == 2)
+      return body(Index<2>());
+  body(Index<1>());
 }
 
-/// Q K^T of `Queries` queries from `query` on and the keys `range` of the tile that starts at
-/// `tile`. Rows have 8 vectors, a multiple of 4 or, with Vectors = 0, any width. Every dot product
-/// is one chain of multiply-adds per lane. Not inlined: a function of its own for every case
-/// compiles much faster.
-template <class Cache, int Queries, int Vectors, class Ask>
-HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
-                            KeyRange range, int64_t query, Ask ask) {
+/// Q K^T of the block's queries and the keys `range` of the tiles from `group` on. Rows have 8
+/// vectors, a multiple of 4 or, with Vectors = 0, any width. Every dot product is one chain of
+/// multiply-adds per lane. Not inlined: a function of its own for every case compiles much faster.
+template <class Cache, int Queries, int Vectors>
+HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys, int64_t group,
+                            KeyRange range, AskStraight ask) {
   constexpr int kCount = kKeys<Queries>;
   const F32Tag f32;
   const Cache cache;
   const size_t lanes = hn::Lanes(f32), width = keys.width;
-  const float* HWY_RESTRICT packed = packedQueries(block, query);
-  float* HWY_RESTRICT scores = block.scores + query * kAttentionTileKeys - tile;
+  const float* HWY_RESTRICT packed = packedQueries(block, 0);
+  // On the stack: loads addressed by the stack pointer do not disturb what a core's prefetcher
+  // learns of those of rows (decision 19).
+  constexpr bool kOnStack = Queries > 1 && Vectors == 8;
+  HWY_ALIGN float local[kOnStack ? Queries * Vectors * hn::MaxLanes(f32) : 1];
+  if constexpr (kOnStack) {
+    for (size_t at = 0; at < Queries * Vectors * lanes; at += lanes)
+      hn::Store(hn::LoadU(f32, packed + at), f32, local + at);
+    // It may be changed wherever the compiler must not move loads: they are not hoisted.
+    asm volatile("" : : "r"(local) : "memory");
+  }
   // Rounded down within the tile; keys behind the last get its scores.
-  int64_t key = tile + (range.begin - tile) / kCount * kCount;
+  int64_t key = range.begin - range.begin % kCount;
   const auto* const last = keys.row(range.end - 1);
   const auto* row = keys.row(key);
   for (; key < range.end; key += kCount) {
@@ -103,7 +113,8 @@ HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys
       const auto add = [&](F32Vec k, size_t at) HWY_ATTR __attribute__((always_inline)) {
         unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
           auto& dot = get<decltype(q)::value>(dots);
-          dot = hn::MulAdd(packedVector<Queries>(packed, decltype(q)::value, at), k, dot);
+          dot = hn::MulAdd(packedVector<Queries>(kOnStack ? local : packed, decltype(q)::value, at),
+                           k, dot);
         });
       };
       const auto run = [&](auto vectors) HWY_ATTR __attribute__((always_inline)) {
@@ -130,67 +141,79 @@ HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys
       });
       row = HWY_MIN(row + keys.stride, last);
     });
-    storeScores<Queries>(sums, scores + key);
+    const int64_t inTile = key % kAttentionTileKeys;
+    storeScores<Queries>(sums, block.scores + (key - inTile - group) * Queries + inTile);
   }
 }
 
-template <class Cache, int Queries, class Ask>
-void scoreQueriesStraight(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
-                          KeyRange range, int64_t query, Ask ask) {
-  const size_t lanes = hn::Lanes(F32Tag());
-  if (keys.width == 8 * lanes)
-    scoreRows<Cache, Queries, 8>(block, keys, tile, range, query, ask);
-  else if (keys.width % (4 * lanes) == 0)
-    scoreRows<Cache, Queries, 4>(block, keys, tile, range, query, ask);
-  else
-    scoreRows<Cache, Queries, 0>(block, keys, tile, range, query, ask);
-}
-
-/// Bytes of a turn over `rows`: all of a tile's rows where one pass is all there is.
-template <class Cache> int64_t straightTurnBytes(const Rows<Cache>& rows, bool isOnePass) {
-  return isOnePass ? rows.rowBytes() * kAttentionTileKeys : kStraightTurnBytes;
-}
-
 template <class Cache>
-void scoreStraight(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
+void scoreStraight(const AttentionBlock& block, const Rows<Cache>& keys, int64_t group,
                    KeyRange range) {
-  if constexpr (kStraightQueries<Cache> == 1) {
-    scoreQueriesStraight<Cache, 1>(block, keys, tile, range, 0, AskStraight(keys));
-  } else {
-    const int64_t bytes = straightTurnBytes(keys, /*isOnePass*/ block.queries != 3);
-    forEachTurn(keys, range, bytes, [&](KeyRange turn) HWY_ATTR {
-      forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
-        forPass(keys, query, [&](auto ask) HWY_ATTR {
-          scoreQueriesStraight<Cache, decltype(queries)::value>(block, keys, tile, turn, query,
-                                                                ask);
-        });
+  const size_t lanes = hn::Lanes(F32Tag());
+  const AskStraight ask(keys);
+  withQueries<Cache>(block, [&](auto queries) HWY_ATTR {
+    constexpr int kQueries = decltype(queries)::value;
+    if (keys.width == 8 * lanes)
+      scoreRows<Cache, kQueries, 8>(block, keys, group, range, ask);
+    else if (keys.width % (4 * lanes) == 0)
+      scoreRows<Cache, kQueries, 4>(block, keys, group, range, ask);
+    else
+      scoreRows<Cache, kQueries, 0>(block, keys, group, range, ask);
+  });
+}
+
+/// Calls body(part, tile, run) for the tiles of a group that keys of `range` lie in: the block with
+/// the tile's scores, and its keys.
+template <class Body>
+HWY_INLINE void forEachTile(const AttentionBlock& block, int64_t group, KeyRange range,
+                            Body&& body) {
+  for (int64_t tile = range.begin - range.begin % kAttentionTileKeys; tile < range.end;
+       tile += kAttentionTileKeys)
+    body(block.withScores((tile - group) / kAttentionTileKeys), tile,
+         KeyRange{HWY_MAX(tile, range.begin), HWY_MIN(tile + kAttentionTileKeys, range.end)});
+}
+
+/// Adds weights times the values `range` of the tiles from `group` on. With Whole, rows are as many
+/// vectors as one pass has sums for.
+template <class Cache, int Queries, bool Whole>
+HWY_NOINLINE void accumulateRows(const AttentionBlock& block, const Rows<Cache>& values,
+                                 int64_t group, KeyRange range) {
+  // Of four queries twice two, with whole rows, rather than all four with half the columns.
+  constexpr int kPass = HWY_MIN(Queries, 2);
+  const int64_t turnBytes =
+      Whole && Queries == kPass ? values.rowBytes() * kAttentionTileKeys : kStraightTurnBytes;
+  const AskStraight askStraight(values);
+  forEachTile(
+      block, group, range,
+      [&](const AttentionBlock& part, int64_t tile, KeyRange run) HWY_ATTR
+      __attribute__((always_inline)) {
+        forEachTurn(
+            values, run, turnBytes, [&](KeyRange turn) HWY_ATTR __attribute__((always_inline)) {
+              const bool isFirst = turn.begin == run.begin;
+              const auto pass = [&](int64_t query, const auto& ask) HWY_ATTR
+                  __attribute__((always_inline)) {
+                if constexpr (Whole)
+                  accumulateColumns<Cache, kPass, kVectors<kPass>>(part, values, tile, turn,
+                                                                   isFirst, query, ask, 0);
+                else
+                  accumulateQueries<Cache, kPass>(part, values, tile, turn, isFirst, query, ask);
+              };
+              pass(0, askStraight);
+              if constexpr (Queries > kPass)
+                pass(kPass, AskNothing());
+            });
       });
-    });
-  }
 }
 
 template <class Cache>
-void accumulateStraight(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
+void accumulateStraight(const AttentionBlock& block, const Rows<Cache>& values, int64_t group,
                         KeyRange range) {
-  const int64_t queries = block.queries;
-  const auto columns =
-      static_cast<int64_t>((queries == 1 ? kVectors<1> : kVectors<2>)*hn::Lanes(F32Tag()));
-  const bool isOnePass = queries <= 2 && block.view.valueWidth <= columns;
-  forEachTurn(values, range, straightTurnBytes(values, isOnePass), [&](KeyRange turn) HWY_ATTR {
-    const auto accumulate = [&](auto count, int64_t query, auto ask) HWY_ATTR {
-      accumulateQueries<Cache, decltype(count)::value>(block, values, tile, turn,
-                                                       turn.begin == range.begin, query, ask);
-    };
-    if constexpr (kStraightQueries<Cache> == 1) {
-      accumulate(Index<1>(), 0, AskStraight(values));
-    } else {
-      // Of four queries twice two, with whole rows, rather than all four with half the columns.
-      int64_t query = 0;
-      for (; query + 2 <= queries; query += 2)
-        forPass(values, query, [&](auto ask) HWY_ATTR { accumulate(Index<2>(), query, ask); });
-      if (query < queries)
-        forPass(values, query, [&](auto ask) HWY_ATTR { accumulate(Index<1>(), query, ask); });
-    }
+  withQueries<Cache>(block, [&](auto queries) HWY_ATTR {
+    constexpr int kQueries = decltype(queries)::value;
+    if (values.width == kVectors<HWY_MIN(kQueries, 2)> * hn::Lanes(F32Tag()))
+      accumulateRows<Cache, kQueries, true>(block, values, group, range);
+    else
+      accumulateRows<Cache, kQueries, false>(block, values, group, range);
   });
 }
 
@@ -201,18 +224,11 @@ void attendStraight(const AttentionBlock& block, const Rows<Cache>& keys, const 
   constexpr int64_t kGroup = kStraightTiles * kAttentionTileKeys;
   for (int64_t group = range.begin - range.begin % kGroup; group < range.end; group += kGroup) {
     const KeyRange all{HWY_MAX(group, range.begin), HWY_MIN(group + kGroup, range.end)};
-    const auto forEachTile = [&](auto&& body) HWY_ATTR {
-      for (int64_t tile = all.begin - all.begin % kAttentionTileKeys; tile < all.end;
-           tile += kAttentionTileKeys)
-        body(block.withScores((tile - group) / kAttentionTileKeys), tile,
-             KeyRange{HWY_MAX(tile, all.begin), HWY_MIN(tile + kAttentionTileKeys, all.end)});
-    };
-    forEachTile([&](const AttentionBlock& part, int64_t tile, KeyRange run)
-                    HWY_ATTR { scoreStraight(part, keys, tile, run); });
-    forEachTile([&](const AttentionBlock& part, int64_t tile, KeyRange)
+    scoreStraight(block, keys, group, all);
+    forEachTile(block, group, all,
+                [&](const AttentionBlock& part, int64_t tile, KeyRange)
                     HWY_ATTR { softmaxTile(part, tile); });
-    forEachTile([&](const AttentionBlock& part, int64_t tile, KeyRange run)
-                    HWY_ATTR { accumulateStraight(part, values, tile, run); });
+    accumulateStraight(block, values, group, all);
   }
 }
 

@@ -23,7 +23,7 @@ namespace kvopt::HWY_NAMESPACE {
 /// correct the sums of those before. What `ask` starts for so many bytes of each row is told of
 /// every row, and of every whole vector, before it is read.
 template <class Cache, int Queries, int Vectors, bool Tail = false, class Ask>
-HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>& values,
+HWY_INLINE void accumulateColumns(const AttentionBlock& block, const Rows<Cache>& values,
                                   int64_t tile, KeyRange range, bool isFirst, int64_t query,
                                   const Ask& ask, size_t column, size_t tail = 0) {
   const F32Tag f32;
@@ -79,6 +79,15 @@ HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>
                  out + kQuery * packed + kVector * lanes);
     });
   });
+}
+
+/// A function of its own, which compiles much faster than many copies.
+template <class Cache, int Queries, int Vectors, bool Tail = false, class Ask>
+HWY_NOINLINE void accumulateBlock(const AttentionBlock& block, const Rows<Cache>& values,
+                                  int64_t tile, KeyRange range, bool isFirst, int64_t query,
+                                  const Ask& ask, size_t column, size_t tail = 0) {
+  accumulateColumns<Cache, Queries, Vectors, Tail>(block, values, tile, range, isFirst, query, ask,
+                                                   column, tail);
 }
 
 /// Vectors of columns of one block of sums with `Queries` queries.

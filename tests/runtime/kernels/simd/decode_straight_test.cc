@@ -5,6 +5,8 @@
 
 #include "runtime/kernels/simd/decode_order.h"
 
+#include <array>
+
 namespace kvopt {
 namespace {
 
@@ -22,26 +24,24 @@ const AttentionKernel& decodeKernel() {
 
 TEST(DecodeStraight, IsForFewQueries) {
   const auto isStraight = [](const Case& c) { return decodesStraight(Problem(c).view()); };
-  for (const FloatStorage storage : kStorages) {
-    const bool isF32 = storage == FloatStorage::f32;
-    EXPECT_TRUE(isStraight({.cacheStorage = storage}));
-    for (const int64_t queries : {2, 3, 4}) {
-      EXPECT_EQ(isStraight({.group = queries, .cacheStorage = storage}), isF32);
-      EXPECT_EQ(isStraight({.rows = queries, .cacheStorage = storage}), isF32);
+  for (const FloatStorage storage : kStorages)
+    for (const int64_t queries : {1, 2, 3, 4, 5, 8}) {
+      const bool expected = queries <= 2 || (queries == 4 && storage == FloatStorage::f32);
+      EXPECT_EQ(isStraight({.group = queries, .cacheStorage = storage}), expected) << queries;
+      EXPECT_EQ(isStraight({.rows = queries, .cacheStorage = storage}), expected) << queries;
     }
-    EXPECT_FALSE(isStraight({.group = 5, .cacheStorage = storage}));
-  }
   EXPECT_TRUE(isStraight({.quantized = true}));
   EXPECT_FALSE(isStraight({.group = 2, .quantized = true}));
 }
 
 TEST(DecodeStraight, GroupsOfTilesEndAnywhere) {
   forEachSimdTarget([] {
-    int64_t count = 0;
+    constexpr std::array<int64_t, 3> groups = {1, 2, 4};
+    size_t count = 0;
     for (const int64_t keys : {groupKeys - 1, groupKeys, groupKeys + 1, 2 * groupKeys + 70})
       for (const int64_t window : {int64_t{0}, int64_t{40}, groupKeys - 60, groupKeys + 5})
         check({.kvHeads = undividedHeads,
-               .group = 1 + count++ % 4,
+               .group = groups[count++ % groups.size()],
                .keys = keys,
                .width = 5,
                .valueWidth = 3,
@@ -85,7 +85,7 @@ TEST(DecodeStraight, BitsAreThoseOfTurns) {
   forEachSimdTarget([] {
     for (const FloatStorage storage : kStorages)
       for (const int64_t width : {7, 64, 128})
-        for (int64_t group = storage == FloatStorage::f32 ? 2 : 5; group <= 5; ++group) {
+        for (const int64_t group : {2, 4, 5}) {
           const Problem problem({.kvHeads = undividedHeads,
                                  .group = group,
                                  .keys = groupKeys + 77,
@@ -93,7 +93,8 @@ TEST(DecodeStraight, BitsAreThoseOfTurns) {
                                  .valueWidth = width,
                                  .cacheStorage = storage,
                                  .window = groupKeys + 10});
-          EXPECT_EQ(decodesStraight(problem.view()), group <= 4);
+          EXPECT_EQ(decodesStraight(problem.view()),
+                    group == 2 || (group == 4 && storage == FloatStorage::f32));
           compute(problem.view(), decodeKernel());
           const std::vector<float> together = problem.output();
           for (int64_t head = 0; head < group; ++head) {
