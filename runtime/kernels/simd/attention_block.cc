@@ -96,6 +96,10 @@ void readMask(const AttentionView& view, int64_t batch, int64_t head, int64_t ro
 void readScales(const float* scales, const RowStrides& strides, int64_t batch, int64_t kvHead,
                 KeyRange keys, float* out) {
   const float* from = scales + batch * strides.batch + kvHead * strides.head;
+  if (strides.row == 1) {
+    std::copy(from + keys.begin, from + keys.end, out);
+    return;
+  }
   for (int64_t key = keys.begin; key < keys.end; ++key)
     *out++ = from[key * strides.row];
 }
