@@ -17,6 +17,7 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,8 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
+
+inline constexpr bool kHas512Bits = hn::MaxLanes(F32Tag()) >= 16;
 
 /// Who goes straight on asks for a line in so many bytes. The core's own prefetchers bring those
 /// between, sooner than alone, and faster than one who asks for every line.
@@ -69,8 +72,8 @@ public:
 /// Calls body(Index<n>()) with n, the number of the block's queries.
 template <class Cache, class Body>
 HWY_INLINE void withQueries(const AttentionBlock& block, Body&& body) {
-  constexpr int64_t kMost =
-      straightQueries(std::is_same_v<Cache, F32Storage>, sizeof(typename Cache::Element) > 1);
+  constexpr int64_t kMost = straightQueries(std::is_same_v<Cache, F32Storage>,
+                                            sizeof(typename Cache::Element) > 1, kHas512Bits);
   if constexpr (kMost >= 4)
     if (block.queries == 4)
       return body(Index<4>());
@@ -80,8 +83,8 @@ HWY_INLINE void withQueries(const AttentionBlock& block, Body&& body) {
   body(Index<1>());
 }
 
-/// Q K^T of the block's queries and the keys `range` of the tiles from `group` on. Rows have 8
-/// vectors, a multiple of 4 or, with Vectors = 0, any width. Every dot product is one chain of
+/// Q K^T of the block's queries and the keys `range` of the tiles from `group` on. Rows have
+/// so many vectors or, with Vectors = 0, any width. Every dot product is one chain of
 /// multiply-adds per lane. Not inlined: a function of its own for every case compiles much faster.
 template <class Cache, int Queries, int Vectors>
 HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys, int64_t group,
@@ -93,7 +96,7 @@ HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys
   const float* HWY_RESTRICT packed = packedQueries(block, 0);
   // On the stack: loads addressed by the stack pointer do not disturb what a core's prefetcher
   // learns of those of rows (decision 19).
-  constexpr bool kOnStack = Queries > 1 && Vectors == 8;
+  constexpr bool kOnStack = Vectors > 0;
   HWY_ALIGN float local[kOnStack ? Queries * Vectors * hn::MaxLanes(f32) : 1];
   if constexpr (kOnStack) {
     for (size_t at = 0; at < Queries * Vectors * lanes; at += lanes)
@@ -126,10 +129,10 @@ HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys
         d += decltype(vectors)::value * lanes;
       };
       if constexpr (Vectors > 0) {
-        do
-          run(Index<Vectors>());
-        while (Vectors < 8 && d < width);
+        run(Index<Vectors>());
       } else {
+        while (d + 4 * lanes <= width)
+          run(Index<4>());
         while (d + lanes <= width)
           run(Index<1>());
         if (const size_t tail = width - d; tail != 0)
@@ -153,10 +156,12 @@ void scoreStraight(const AttentionBlock& block, const Rows<Cache>& keys, int64_t
   const AskStraight ask(keys);
   withQueries<Cache>(block, [&](auto queries) HWY_ATTR {
     constexpr int kQueries = decltype(queries)::value;
-    if (keys.width == 8 * lanes)
-      scoreRows<Cache, kQueries, 8>(block, keys, group, range, ask);
-    else if (keys.width % (4 * lanes) == 0)
+    if (keys.width == 4 * lanes)
       scoreRows<Cache, kQueries, 4>(block, keys, group, range, ask);
+    else if (keys.width == 8 * lanes)
+      scoreRows<Cache, kQueries, 8>(block, keys, group, range, ask);
+    else if (keys.width == 16 * lanes)
+      scoreRows<Cache, kQueries, 16>(block, keys, group, range, ask);
     else
       scoreRows<Cache, kQueries, 0>(block, keys, group, range, ask);
   });
@@ -205,15 +210,64 @@ HWY_NOINLINE void accumulateRows(const AttentionBlock& block, const Rows<Cache>&
       });
 }
 
+/// The same of rows of `Vectors` vectors, more than there are registers: their sums are on the
+/// stack.
+template <class Cache, int Queries, int Vectors>
+HWY_NOINLINE void accumulateOnStack(const AttentionBlock& block, const Rows<Cache>& values,
+                                    int64_t group, KeyRange range) {
+  const F32Tag f32;
+  const Cache cache;
+  const size_t lanes = hn::Lanes(f32), width = Vectors * lanes;
+  const auto packed = static_cast<size_t>(block.packedValueWidth);
+  HWY_ALIGN float sums[Queries * Vectors * hn::MaxLanes(f32)];
+  for (size_t q = 0; q < Queries; ++q)
+    std::copy_n(block.accumulator + q * packed, width, sums + q * width);
+  asm volatile("" : : "r"(sums) : "memory"); // as in scoreRows
+  AskStraight ask(values);
+  forEachTile(
+      block, group, range,
+      [&](const AttentionBlock& part, int64_t tile, KeyRange run) HWY_ATTR
+      __attribute__((always_inline)) {
+        for (size_t q = 0; q < Queries; ++q)
+          for (size_t at = q * width; at < (q + 1) * width; at += lanes)
+            hn::Store(hn::Mul(hn::Load(f32, sums + at), hn::Set(f32, part.correction[q])), f32,
+                      sums + at);
+        const float* HWY_RESTRICT weights = part.scores - tile;
+        const auto* row = values.row(run.begin);
+        for (int64_t key = run.begin; key < run.end; ++key, row += values.stride) {
+          Registers<Queries> weight;
+          unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
+            get<decltype(q)::value>(weight) =
+                hn::Set(f32, weights[decltype(q)::value * kAttentionTileKeys + key]);
+          });
+          unroll<Vectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+            const size_t at = decltype(v)::value * lanes;
+            ask.template forVector<Cache, decltype(v)::value>(row + at);
+            const auto value = load(cache, row + at);
+            unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
+              float* sum = sums + decltype(q)::value * width + at;
+              hn::Store(hn::MulAdd(get<decltype(q)::value>(weight), value, hn::Load(f32, sum)), f32,
+                        sum);
+            });
+          });
+        }
+      });
+  for (size_t q = 0; q < Queries; ++q)
+    std::copy_n(sums + q * width, width, block.accumulator + q * packed);
+}
+
 template <class Cache>
 void accumulateStraight(const AttentionBlock& block, const Rows<Cache>& values, int64_t group,
                         KeyRange range) {
+  const size_t lanes = hn::Lanes(F32Tag());
   withQueries<Cache>(block, [&](auto queries) HWY_ATTR {
     constexpr int kQueries = decltype(queries)::value;
-    if (values.width == kVectors<HWY_MIN(kQueries, 2)> * hn::Lanes(F32Tag()))
-      accumulateRows<Cache, kQueries, true>(block, values, group, range);
-    else
-      accumulateRows<Cache, kQueries, false>(block, values, group, range);
+    if (values.width == kVectors<HWY_MIN(kQueries, 2)> * lanes)
+      return accumulateRows<Cache, kQueries, true>(block, values, group, range);
+    if constexpr (kQueries <= 2)
+      if (values.width == 16 * lanes)
+        return accumulateOnStack<Cache, kQueries, 16>(block, values, group, range);
+    accumulateRows<Cache, kQueries, false>(block, values, group, range);
   });
 }
 

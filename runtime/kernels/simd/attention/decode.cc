@@ -34,7 +34,7 @@ void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange 
                 KeyRange rest) {
   const Rows<Cache> keys(rows.key, rows.keyStride, block.view.keyWidth);
   const Rows<Cache> values(rows.value, rows.valueStride, block.view.valueWidth);
-  if (decodesStraight(block.view))
+  if (decodesStraight(block.view, kHas512Bits))
     attendStraight(block, keys, values, range);
   else
     attendInTurns(block, keys, values, range, rest);

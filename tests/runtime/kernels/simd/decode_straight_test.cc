@@ -23,15 +23,20 @@ const AttentionKernel& decodeKernel() {
 }
 
 TEST(DecodeStraight, IsForFewQueries) {
-  const auto isStraight = [](const Case& c) { return decodesStraight(Problem(c).view()); };
-  for (const FloatStorage storage : kStorages)
-    for (const int64_t queries : {1, 2, 3, 4, 5, 8}) {
-      const bool expected = queries <= 2 || (queries == 4 && storage == FloatStorage::f32);
-      EXPECT_EQ(isStraight({.group = queries, .cacheStorage = storage}), expected) << queries;
-      EXPECT_EQ(isStraight({.rows = queries, .cacheStorage = storage}), expected) << queries;
-    }
-  EXPECT_TRUE(isStraight({.quantized = true}));
-  EXPECT_FALSE(isStraight({.group = 2, .quantized = true}));
+  for (const bool has512Bits : {false, true}) {
+    const auto isStraight = [&](const Case& c) {
+      return decodesStraight(Problem(c).view(), has512Bits);
+    };
+    for (const FloatStorage storage : kStorages)
+      for (const int64_t queries : {1, 2, 3, 4, 5, 8}) {
+        const bool expected =
+            queries <= 2 || (queries == 4 && storage == FloatStorage::f32 && has512Bits);
+        EXPECT_EQ(isStraight({.group = queries, .cacheStorage = storage}), expected) << queries;
+        EXPECT_EQ(isStraight({.rows = queries, .cacheStorage = storage}), expected) << queries;
+      }
+    EXPECT_TRUE(isStraight({.quantized = true}));
+    EXPECT_FALSE(isStraight({.group = 2, .quantized = true}));
+  }
 }
 
 TEST(DecodeStraight, GroupsOfTilesEndAnywhere) {
@@ -84,7 +89,8 @@ TEST(DecodeStraight, MasksAndRaggedLengthsAcrossGroups) {
 TEST(DecodeStraight, BitsAreThoseOfTurns) {
   forEachSimdTarget([] {
     for (const FloatStorage storage : kStorages)
-      for (const int64_t width : {7, 64, 128})
+      for (const int64_t width : {7, 64, 128, 256})
+        // Of these 5 go in turns everywhere.
         for (const int64_t group : {2, 4, 5}) {
           const Problem problem({.kvHeads = undividedHeads,
                                  .group = group,
@@ -93,8 +99,6 @@ TEST(DecodeStraight, BitsAreThoseOfTurns) {
                                  .valueWidth = width,
                                  .cacheStorage = storage,
                                  .window = groupKeys + 10});
-          EXPECT_EQ(decodesStraight(problem.view()),
-                    group == 2 || (group == 4 && storage == FloatStorage::f32));
           compute(problem.view(), decodeKernel());
           const std::vector<float> together = problem.output();
           for (int64_t head = 0; head < group; ++head) {
@@ -104,7 +108,7 @@ TEST(DecodeStraight, BitsAreThoseOfTurns) {
             view.output = static_cast<float*>(view.output) + head * view.outputStrides.head;
             view.queryStrides.head *= group;
             view.outputStrides.head *= group;
-            ASSERT_TRUE(decodesStraight(view));
+            ASSERT_TRUE(decodesStraight(view, /*has512Bits*/ false));
             compute(view, decodeKernel());
           }
           EXPECT_EQ(problem.output(), together) << "width " << width << ", group " << group;
