@@ -9,7 +9,6 @@
 #include "bench/measure.h"
 #include "runtime/buffer.h"
 #include "runtime/kernels/simd/attention.h"
-#include "runtime/page_memory.h"
 #include "runtime/thread_pool.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -32,7 +31,6 @@ using Memory = std::shared_ptr<Buffer>;
 
 Memory filled(size_t bytes, FloatStorage storage) {
   Memory memory = llvm::cantFail(Buffer::create(std::make_shared<Allocator>(), bytes));
-  preferLargePages(memory->data(), bytes);
   std::mt19937 random(3);
   std::vector<std::byte> pattern(size_t{1} << 16);
   // Numbers near 1 in every storage.

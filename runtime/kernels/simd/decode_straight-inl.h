@@ -84,8 +84,8 @@ HWY_INLINE void withQueries(const AttentionBlock& block, Body&& body) {
 }
 
 /// Q K^T of the block's queries and the keys `range` of the tiles from `group` on. Rows have
-/// so many vectors or, with Vectors = 0, any width. Every dot product is one chain of
-/// multiply-adds per lane. Not inlined: a function of its own for every case compiles much faster.
+/// `Vectors` vectors or, with 0, any width. Every dot product is one chain of multiply-adds per
+/// lane. Not inlined: a function of its own for every case compiles much faster.
 template <class Cache, int Queries, int Vectors>
 HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys, int64_t group,
                             KeyRange range, AskStraight ask) {
@@ -178,15 +178,15 @@ HWY_INLINE void forEachTile(const AttentionBlock& block, int64_t group, KeyRange
          KeyRange{HWY_MAX(tile, range.begin), HWY_MIN(tile + kAttentionTileKeys, range.end)});
 }
 
-/// Adds weights times the values `range` of the tiles from `group` on. With Whole, rows are as many
-/// vectors as one pass has sums for.
+/// Adds weights times the values `range` of the tiles from `group` on. With Whole, rows have as
+/// many vectors as one pass has sums for.
 template <class Cache, int Queries, bool Whole>
 HWY_NOINLINE void accumulateRows(const AttentionBlock& block, const Rows<Cache>& values,
                                  int64_t group, KeyRange range) {
   // Of four queries twice two, with whole rows, rather than all four with half the columns.
   constexpr int kPass = HWY_MIN(Queries, 2);
-  const int64_t turnBytes =
-      Whole && Queries == kPass ? values.rowBytes() * kAttentionTileKeys : kStraightTurnBytes;
+  const bool isOnePass = Queries == kPass && values.width <= kVectors<kPass> * hn::Lanes(F32Tag());
+  const int64_t turnBytes = isOnePass ? values.rowBytes() * kAttentionTileKeys : kStraightTurnBytes;
   const AskStraight askStraight(values);
   forEachTile(
       block, group, range,
