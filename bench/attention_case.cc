@@ -52,7 +52,7 @@ double AttentionCase::operations() const {
 }
 
 AttentionMemory::AttentionMemory()
-    : caches(llvm::cantFail(Buffer::create(std::make_shared<Allocator>(), mostBytes))) {
+    : caches(llvm::cantFail(Buffer::zeros(std::make_shared<Allocator>(), mostBytes))) {
   // As the runtime's caches that have grown beyond their first rows.
   preferLargePages(caches->data(), mostBytes);
 }

@@ -200,8 +200,7 @@ int64_t ContestCase::capacity() const { return rows + spareRows; }
 
 OwnedTensor::OwnedTensor(ElementType element, llvm::ArrayRef<int64_t> shape) {
   int64_t bytes = TensorView::contiguous(element, shape, nullptr).byteSize();
-  memory =
-      llvm::cantFail(Buffer::create(std::make_shared<Allocator>(), static_cast<size_t>(bytes)));
+  memory = llvm::cantFail(Buffer::zeros(std::make_shared<Allocator>(), static_cast<size_t>(bytes)));
   if (memory->size() >= largePageBytes)
     preferLargePages(memory->data(), memory->size());
   tensor = TensorView::contiguous(element, shape, memory->data());

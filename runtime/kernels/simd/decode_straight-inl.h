@@ -52,7 +52,9 @@ public:
         static_cast<int64_t>(hn::MaxLanes(F32Tag()) * sizeof(typename Cache::Element));
     if constexpr (Index * kBytes % kStraightBytes == 0) {
       std::atomic_signal_fence(std::memory_order_seq_cst);
-      prefetchLine(reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(vector) + ahead));
+      // Where rows start elsewhere, lines between multiples would not come in time.
+      const intptr_t at = (reinterpret_cast<intptr_t>(vector) + ahead) & -kStraightBytes;
+      prefetchLine(reinterpret_cast<const void*>(at));
       std::atomic_signal_fence(std::memory_order_seq_cst);
     }
   }
