@@ -15,13 +15,13 @@
 #include "bench/attention_peers.h"
 #include "bench/machine.h"
 #include "bench/measure.h"
+#include "ir/format.h"
 #include "runtime/kernels/simd/attention_kernel.h"
 #include "runtime/thread_pool.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace kvopt {

@@ -2,6 +2,7 @@
 #include "bench/attention_contest.h"
 
 #include "bench/bench_context.h"
+#include "ir/format.h"
 #include "ir/half.h"
 #include "runtime/attention_call.h"
 #include "runtime/page_memory.h"
@@ -12,7 +13,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

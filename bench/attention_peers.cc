@@ -2,10 +2,10 @@
 #include "bench/attention_peers.h"
 
 #include "bench/machine.h"
+#include "ir/format.h"
 #include "ir/graph.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

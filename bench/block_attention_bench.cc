@@ -7,6 +7,7 @@
 // Every call reads the caches of another layer, so that all come from memory. Ratios are over one
 // piece: of tenth percentiles in the best round, and the median of the ratios of pairs.
 #include "bench/measure.h"
+#include "ir/format.h"
 #include "runtime/buffer.h"
 #include "runtime/kernels/simd/attention.h"
 #include "runtime/thread_pool.h"
@@ -15,7 +16,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <fmt/format.h>
 #include <random>
 
 using namespace kvopt;

@@ -15,13 +15,13 @@
 // memory that is resident before the first token and after it; and time with a prompt that fills
 // half of the room.
 #include "bench/measure.h"
+#include "ir/format.h"
 #include "runtime/cache/cache_set.h"
 
 #include "llvm/ADT/StringExtras.h"
 
 #include <algorithm>
 #include <cstring>
-#include <fmt/format.h>
 #include <fstream>
 #include <unistd.h>
 

@@ -10,6 +10,7 @@
 #include "bench/machine.h"
 #include "bench/measure.h"
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "ir/graph.h"
 #include "ir/half.h"
 #include "ir/op.h"
@@ -20,7 +21,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fmt/format.h>
 #include <memory>
 #include <string>
 #include <vector>

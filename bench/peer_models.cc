@@ -1,11 +1,11 @@
 // Models written in ONNX's text form, which kvopt's own exporter turns into files.
 #include "bench/peer_models.h"
 
+#include "ir/format.h"
 #include "ir/onnx_export.h"
 #include "ir/text_reader.h"
 
 #include <cmath>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace kvopt {

@@ -1,6 +1,7 @@
 // How long a session's caches take to be saved and loaded, beside plain copies of the same
 // bytes: bench_session [FOLDER] (default: /dev/shm, so that the disk is not what is measured).
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "ir/mapped_file.h"
 #include "runtime/cache/cache_set.h"
 
@@ -9,7 +10,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <fmt/format.h>
 #include <functional>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -13,13 +13,13 @@
 #include "bench/decode_engines.h"
 #include "bench/measure.h"
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "ir/half.h"
 
 #include "llvm/ADT/StringExtras.h"
 
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <map>
 
 namespace kvopt {

@@ -3,11 +3,11 @@
 
 #include "cli/command.h"
 #include "cli/style.h"
+#include "ir/format.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
-#include <fmt/format.h>
 
 namespace kvopt {
 

@@ -3,13 +3,13 @@
 #include "cli/latency_plot.h"
 #include "cli/progress.h"
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "ir/output_file.h"
 #include "runtime/cpu_count.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -2,10 +2,10 @@
 #include "cli/bench_report.h"
 
 #include "cli/style.h"
+#include "ir/format.h"
 
 #include <algorithm>
 #include <cassert>
-#include <fmt/format.h>
 
 namespace kvopt {
 

@@ -3,9 +3,9 @@
 
 #include "cli/bench_subject.h"
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 
 namespace kvopt {
 

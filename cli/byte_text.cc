@@ -1,8 +1,7 @@
 // Units of memory.
 #include "cli/byte_text.h"
 
-#include <fmt/format.h>
-
+#include "ir/format.h"
 #include <iterator>
 
 namespace kvopt {

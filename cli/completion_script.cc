@@ -1,7 +1,6 @@
 // Scripts for bash, zsh and fish.
 #include "cli/completion_script.h"
-
-#include <fmt/format.h>
+#include "ir/format.h"
 
 namespace kvopt {
 namespace {

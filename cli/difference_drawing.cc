@@ -3,11 +3,10 @@
 
 #include "cli/layered_layout.h"
 #include "cli/xml_text.h"
+#include "ir/format.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 

@@ -3,10 +3,9 @@
 #include "cli/site_facts.h"
 #include "cli/style.h"
 
+#include "ir/format.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -5,6 +5,7 @@
 #include "cli/site_groups.h"
 #include "cli/style.h"
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "passes/reason_docs.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -12,7 +13,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <fmt/format.h>
 #include <map>
 
 namespace kvopt {

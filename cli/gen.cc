@@ -2,12 +2,12 @@
 #include "cli/byte_text.h"
 #include "cli/command.h"
 #include "cli/generate/decoder.h"
+#include "ir/format.h"
 #include "ir/onnx_export.h"
 
 #include <CLI/CLI.hpp>
 
 #include <filesystem>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -6,9 +6,9 @@
 #include "cli/site_table.h"
 #include "ir/diagnostic.h"
 
+#include "ir/format.h"
 #include <CLI/CLI.hpp>
 
-#include <fmt/format.h>
 #include <map>
 
 namespace kvopt {

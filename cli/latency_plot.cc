@@ -3,10 +3,10 @@
 
 #include "cli/xml_text.h"
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 
 namespace kvopt {
 

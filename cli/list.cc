@@ -1,11 +1,10 @@
 // kvopt list: passes, rules, targets, operators, kernels, reasons.
 #include "cli/command.h"
+#include "ir/format.h"
 #include "passes/reason_docs.h"
 #include "runtime/kernels/simd/attention_kernel.h"
 
 #include <CLI/CLI.hpp>
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -2,8 +2,7 @@
 #include "cli/op_table.h"
 
 #include "cli/style.h"
-
-#include <fmt/format.h>
+#include "ir/format.h"
 
 #include <algorithm>
 

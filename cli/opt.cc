@@ -1,5 +1,6 @@
 // kvopt opt: the developers' driver. Text or ONNX in, a pipeline, text out (or ONNX with -o).
 #include "cli/recover.h"
+#include "ir/format.h"
 #include "ir/mapped_file.h"
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
@@ -7,8 +8,6 @@
 #include "ir/text_reader.h"
 
 #include <CLI/CLI.hpp>
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -2,9 +2,9 @@
 #include "cli/progress.h"
 
 #include "cli/style.h"
+#include "ir/format.h"
 
 #include <cstdio>
-#include <fmt/format.h>
 #include <unistd.h>
 
 namespace kvopt {

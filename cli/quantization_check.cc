@@ -3,6 +3,7 @@
 
 #include "cli/verification.h"
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "ir/half.h"
 #include "runtime/generation.h"
 #include "runtime/input_binding.h"
@@ -10,7 +11,6 @@
 #include "runtime/widened_model.h"
 
 #include <cmath>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

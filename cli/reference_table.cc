@@ -5,6 +5,7 @@
 #include "cli/site_table.h"
 #include "cli/variant_files.h"
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
 #include "ir/shape_inference.h"
@@ -15,7 +16,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fstream>
 
 namespace kvopt {

@@ -4,6 +4,7 @@
 #include "cli/site_facts.h"
 #include "cli/variant_files.h"
 #include "cli/verification.h"
+#include "ir/format.h"
 #include "ir/onnx_import.h"
 #include "ir/text_printer.h"
 
@@ -12,7 +13,6 @@
 #include <CLI/CLI.hpp>
 
 #include <chrono>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

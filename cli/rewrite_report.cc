@@ -2,11 +2,10 @@
 #include "cli/rewrite_report.h"
 
 #include "cli/byte_text.h"
+#include "ir/format.h"
 #include "passes/pass.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

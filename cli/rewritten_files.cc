@@ -5,13 +5,13 @@
 #include "cli/genai_config.h"
 #include "cli/variant_files.h"
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "ir/onnx_export.h"
 #include "ir/output_file.h"
 
 #include "llvm/Support/Path.h"
 
 #include <filesystem>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

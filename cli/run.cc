@@ -3,6 +3,7 @@
 #include "cli/recover.h"
 #include "cli/run_report.h"
 #include "cli/step_dump.h"
+#include "ir/format.h"
 #include "ir/mapped_file.h"
 #include "ir/onnx_import.h"
 #include "ir/output_file.h"
@@ -13,7 +14,6 @@
 #include "llvm/ADT/StringExtras.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <optional>
 
 namespace kvopt {

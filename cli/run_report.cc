@@ -1,9 +1,8 @@
 // Text and JSON of a run.
 #include "cli/run_report.h"
 
+#include "ir/format.h"
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

@@ -1,9 +1,8 @@
 // Facts of attention sites.
 #include "cli/site_facts.h"
 
+#include "ir/format.h"
 #include "passes/reason_docs.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

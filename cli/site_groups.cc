@@ -2,11 +2,10 @@
 #include "cli/site_groups.h"
 
 #include "cli/site_facts.h"
+#include "ir/format.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -3,11 +3,11 @@
 
 #include "cli/site_facts.h"
 #include "cli/style.h"
+#include "ir/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <filesystem>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -1,8 +1,7 @@
 // Style: when to colour, and how.
 #include "cli/style.h"
 
-#include <fmt/format.h>
-
+#include "ir/format.h"
 #include <cstdio>
 #include <cstdlib>
 #include <unistd.h>

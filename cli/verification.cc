@@ -4,6 +4,7 @@
 #include "cli/recover.h"
 #include "cli/variant_files.h"
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
 #include "ir/shape_inference.h"
@@ -12,7 +13,6 @@
 #include "runtime/widened_model.h"
 
 #include <cmath>
-#include <fmt/format.h>
 
 namespace kvopt {
 

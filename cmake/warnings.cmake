@@ -1,9 +1,15 @@
 # One interface target carries the warning set; every layer links it privately.
 add_library(kvopt_warnings INTERFACE)
 target_compile_options(kvopt_warnings INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-qual
+  -Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Wold-style-cast -Wcast-qual
   -Wunused-result -Wno-missing-field-initializers
   $<$<BOOL:${KVOPT_WERROR}>:-Werror>)
+# Where files are compiled together, the names of one are global to the next.
+set(kvopt_is_together $<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>)
+target_compile_options(kvopt_warnings INTERFACE
+  $<$<NOT:${kvopt_is_together}>:-Wshadow>
+  $<$<AND:${kvopt_is_together},$<CXX_COMPILER_ID:GNU>>:-Wshadow=local>
+  $<$<AND:${kvopt_is_together},$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
 # GCC 12 falsely reports overlapping copies inside std::string at -O3.
 target_compile_options(kvopt_warnings INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(KVOPT_SANITIZE)

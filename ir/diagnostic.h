@@ -1,20 +1,13 @@
 // Errors about input: what is wrong, where, and what to do about it, carried by llvm::Error.
 #pragma once
 
+#include "ir/format.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
-#include <fmt/format.h>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
-
-template <> struct fmt::formatter<llvm::StringRef> : fmt::formatter<std::string_view> {
-  template <class Context> auto format(llvm::StringRef text, Context& context) const {
-    return fmt::formatter<std::string_view>::format(std::string_view(text.data(), text.size()),
-                                                    context);
-  }
-};
 
 namespace kvopt {
 

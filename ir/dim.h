@@ -2,12 +2,12 @@
 // hold for every value the symbols can take.
 #pragma once
 
+#include "ir/format.h"
 #include "llvm/ADT/Hashing.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
-#include <fmt/format.h>
 #include <memory>
 #include <optional>
 #include <string>

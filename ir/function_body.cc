@@ -4,11 +4,11 @@
 #include "ir/function_body.h"
 
 #include "ir/cache_axes.h"
+#include "ir/format.h"
 
 #include "llvm/ADT/StringRef.h"
 
 #include <cassert>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

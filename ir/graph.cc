@@ -1,10 +1,9 @@
 // Graphs: creation, erasure, names, order.
 #include "ir/graph.h"
 
+#include "ir/format.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

@@ -1,12 +1,11 @@
 // Nodes: operands, attributes, order.
 #include "ir/node.h"
 
+#include "ir/format.h"
 #include "ir/graph.h"
 #include "ir/op.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 void llvm::ilist_alloc_traits<kvopt::Node>::deleteNode(kvopt::Node* node) { delete node; }
 

@@ -1,9 +1,8 @@
 // What the shape rules of several operator families share.
 #pragma once
 
+#include "ir/format.h"
 #include "ir/shape_inference.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

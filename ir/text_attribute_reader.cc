@@ -1,12 +1,11 @@
 // Reader of ONNX's textual syntax: attributes.
+#include "ir/format.h"
 #include "ir/op.h"
 #include "ir/text_parser.h"
 #include "ir/text_types.h"
 #include "ir/text_values.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -1,9 +1,8 @@
 // Reader of ONNX's textual syntax: graphs and nodes.
+#include "ir/format.h"
 #include "ir/text_parser.h"
 #include "ir/text_types.h"
 #include "ir/text_values.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -1,12 +1,11 @@
 // Printing of names, operators and the lists of a header.
 #include "ir/text_names.h"
 
+#include "ir/format.h"
 #include "ir/text_lexer.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

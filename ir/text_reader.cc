@@ -1,11 +1,10 @@
 // Reader of ONNX's textual syntax: models, their headers and functions.
 #include "ir/text_reader.h"
 
+#include "ir/format.h"
 #include "ir/text_parser.h"
 
 #include "llvm/ADT/StringSet.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

@@ -1,7 +1,6 @@
 // Reading and printing of tensor types.
 #include "ir/text_types.h"
-
-#include <fmt/format.h>
+#include "ir/format.h"
 
 namespace kvopt {
 namespace {

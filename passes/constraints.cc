@@ -1,7 +1,6 @@
 // Unification of shapes and evaluation of predicates.
 #include "passes/constraints.h"
-
-#include <fmt/format.h>
+#include "ir/format.h"
 
 namespace kvopt {
 

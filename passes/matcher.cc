@@ -5,11 +5,10 @@
 // every earlier choice without any bookkeeping of choice points.
 #include "passes/matcher.h"
 
+#include "ir/format.h"
 #include "ir/op.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

@@ -1,13 +1,12 @@
 // Rewriter: creation, replacement with the cycle check, order.
 #include "passes/rewriter.h"
 
+#include "ir/format.h"
 #include "ir/shape_inference.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 #include <queue>
 

@@ -1,6 +1,7 @@
 // Planning replays the chain's mask steps on the mask alone; building makes the nodes.
 #include "passes/score_mask.h"
 
+#include "ir/format.h"
 #include "passes/analysis/mask_reader.h"
 #include "passes/analysis/uniform_value.h"
 #include "passes/attention_builder.h"
@@ -9,7 +10,6 @@
 #include "llvm/ADT/StringSwitch.h"
 
 #include <cmath>
-#include <fmt/format.h>
 #include <limits>
 
 namespace kvopt {

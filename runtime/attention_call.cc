@@ -1,9 +1,9 @@
 // Validation, strides and distribution of one attention.
 #include "runtime/attention_call.h"
 
+#include "ir/format.h"
 #include <algorithm>
 #include <atomic>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -1,10 +1,10 @@
 // Strided views of heads and copies of rows.
 #include "runtime/attention_heads.h"
 
+#include "ir/format.h"
 #include "runtime/integer_input.h"
 
 #include <cstring>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

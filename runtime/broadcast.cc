@@ -1,7 +1,7 @@
 // Broadcasting of shapes and strides.
 #include "runtime/broadcast.h"
 
-#include <fmt/format.h>
+#include "ir/format.h"
 #include <fmt/ranges.h>
 
 #include <algorithm>

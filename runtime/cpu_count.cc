@@ -1,13 +1,13 @@
 // Reading of the affinity mask, the cores' topology and control groups, as Linux shows them.
 #include "runtime/cpu_count.h"
 
+#include "ir/format.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <optional>
 #include <sched.h>
 #include <thread>

@@ -1,10 +1,9 @@
 // From an element type known at run time to a C++ type: the one place where kernels do so.
 #pragma once
 
+#include "ir/format.h"
 #include "ir/half.h"
 #include "runtime/kernel.h"
-
-#include <fmt/format.h>
 
 #include <limits>
 #include <type_traits>

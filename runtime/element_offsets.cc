@@ -1,9 +1,8 @@
 // Positions of single elements from a tensor of indices along one axis.
 #include "runtime/element_offsets.h"
 
+#include "ir/format.h"
 #include "runtime/integer_input.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

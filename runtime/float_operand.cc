@@ -1,9 +1,8 @@
 // Conversion of whole operands.
 #include "runtime/float_operand.h"
 
+#include "ir/format.h"
 #include "runtime/kernels/simd/elementwise.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

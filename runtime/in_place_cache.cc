@@ -1,10 +1,10 @@
 // Checking and writing of caches.
 #include "runtime/in_place_cache.h"
 
+#include "ir/format.h"
 #include "runtime/past_lengths.h"
 
 #include <cstring>
-#include <fmt/format.h>
 
 namespace kvopt {
 llvm::Expected<TensorView> presentStorage(KernelContext& context, unsigned result,

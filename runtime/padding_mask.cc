@@ -1,11 +1,11 @@
 // Sums of a bias, hidden keys and a causal frontier.
 #include "runtime/padding_mask.h"
 
+#include "ir/format.h"
 #include "runtime/attention_heads.h"
 #include "runtime/broadcast.h"
 #include "runtime/float_operand.h"
 
-#include <fmt/format.h>
 #include <limits>
 
 namespace kvopt {

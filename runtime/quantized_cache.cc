@@ -1,10 +1,9 @@
 // Checking and writing of quantized caches.
 #include "runtime/quantized_cache.h"
 
+#include "ir/format.h"
 #include "runtime/input_binding.h"
 #include "runtime/kernels/simd/quantize_row.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

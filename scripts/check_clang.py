@@ -18,19 +18,19 @@ import subprocess
 import sys
 
 
-def is_test(path):
-    root = pathlib.Path(__file__).resolve().parent.parent
-    return pathlib.Path(path).is_relative_to(root / "tests")
+def object_of(entry):
+    """Its path in the build folder, by which files are the same in two builds: those that are compiled together
+    are listed as one file, which each build generates."""
+    words = shlex.split(entry["command"])
+    return pathlib.Path(words[words.index("-o") + 1])
 
 
 def clang_command(entry):
     words = shlex.split(entry["command"])
     while os.path.basename(words[0]) == "ccache":
         words.pop(0)
-    for option in ("-o", "-include"):  # what is included so is g++'s precompiled header
-        if option in words:
-            at = words.index(option)
-            del words[at:at + 2]
+    at = words.index("-o")
+    del words[at:at + 2]
     # g++'s flags may silence warnings that only g++ has.
     return ["clang++-14", "-fsyntax-only", "-Wno-unknown-warning-option", *words[1:]]
 
@@ -47,18 +47,15 @@ def commands(folder):
 
 
 def compiled(folder):
-    """The files whose objects are in a build folder."""
-    def is_made(entry):
-        words = shlex.split(entry["command"])
-        return (pathlib.Path(entry["directory"]) / words[words.index("-o") + 1]).exists()
-    return {e["file"] for e in commands(folder) if is_made(e)}
+    """The objects that are in a build folder."""
+    return {object_of(e) for e in commands(folder) if (pathlib.Path(e["directory"]) / object_of(e)).exists()}
 
 
 def main():
     accepted = compiled(sys.argv[2]) if len(sys.argv) > 2 else set()
     all_entries = [e for e in commands(sys.argv[1])
-                   if not e["file"].endswith(".pb.cc") and not is_test(e["file"])]
-    entries = [e for e in all_entries if e["file"] not in accepted]
+                   if not e["file"].endswith(".pb.cc") and object_of(e).parts[0] != "tests"]
+    entries = [e for e in all_entries if object_of(e) not in accepted]
     bad = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for file, code, text in pool.map(check, entries):

@@ -1,8 +1,7 @@
 // Attention over caches of keys and values, and over an encoder's.
 #include "cli/generate/decoder_parts.h"
 
-#include <fmt/format.h>
-
+#include "ir/format.h"
 #include <cmath>
 
 namespace kvopt {

@@ -2,9 +2,8 @@
 #include "cli/generate/decoder.h"
 
 #include "cli/generate/decoder_parts.h"
+#include "ir/format.h"
 #include "ir/op.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -2,9 +2,8 @@
 #include "cli/generate/graph_builder.h"
 
 #include "cli/generate/random_tensor.h"
+#include "ir/format.h"
 #include "ir/half.h"
-
-#include <fmt/format.h>
 
 #include <cmath>
 #include <cstring>

@@ -2,8 +2,7 @@
 // as it is.
 #include "cli/generate/decoder_parts.h"
 
-#include <fmt/format.h>
-
+#include "ir/format.h"
 #include <cmath>
 
 namespace kvopt {

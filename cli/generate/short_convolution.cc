@@ -1,8 +1,7 @@
 // Gated short convolutions, whose state does not grow.
 #include "cli/generate/decoder_parts.h"
 
-#include <fmt/format.h>
-
+#include "ir/format.h"
 #include <cmath>
 #include <limits>
 

@@ -2,8 +2,7 @@
 // values behind it. `blocks` are first all blocks of the keys and then as many of the values, in
 // the order of their tokens; each has as many rows as it holds tokens, which may be none.
 #include "ir/attention_shapes.h"
-
-#include <fmt/format.h>
+#include "ir/format.h"
 
 namespace kvopt {
 namespace {

@@ -1,10 +1,9 @@
 // Outputs of the model, traced to the values that branches hand out for them.
 #include "passes/analysis/branch_caches.h"
 
+#include "ir/format.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

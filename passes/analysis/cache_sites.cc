@@ -1,11 +1,10 @@
 // The sites of a graph: every attention, with its caches found by data flow, never by names.
+#include "ir/format.h"
 #include "passes/analysis/attention_like.h"
 #include "passes/analysis/branch_caches.h"
 #include "passes/analysis/cache_trace.h"
 #include "passes/analysis/mask_predicate.h"
 #include "passes/rewriter.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

@@ -1,13 +1,12 @@
 // Tracing keys and values to their caches.
 #include "passes/analysis/cache_trace.h"
 
+#include "ir/format.h"
 #include "passes/analysis/branch_caches.h"
 #include "passes/analysis/data_movement.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

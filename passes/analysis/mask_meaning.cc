@@ -1,11 +1,11 @@
 // Taking mask elements apart.
 #include "passes/analysis/mask_meaning.h"
 
+#include "ir/format.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
-#include <fmt/format.h>
 
 namespace kvopt {
 

@@ -1,13 +1,12 @@
 // From a mask's element to facts.
 #include "passes/analysis/mask_predicate.h"
 
+#include "ir/format.h"
 #include "passes/analysis/mask_meaning.h"
 #include "passes/analysis/mask_reader.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

@@ -1,12 +1,12 @@
 // The walk from the softmax back to the matrix product, and the algebra that sorts its steps.
 #include "passes/analysis/score_chain.h"
 
+#include "ir/format.h"
 #include "passes/analysis/uniform_value.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

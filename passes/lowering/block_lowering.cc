@@ -2,6 +2,7 @@
 #include "passes/lowering/block_lowering.h"
 
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "ir/shape_inference.h"
 #include "ir/shape_rules.h"
 #include "passes/lowering/block_variant.h"
@@ -13,8 +14,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -1,11 +1,10 @@
 // What sites com.microsoft::GroupQueryAttention can take, by what ONNX Runtime's CPU kernel
 // accepts.
+#include "ir/format.h"
 #include "passes/lowering/gqa_lowering.h"
 #include "passes/lowering/kvopt_support.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

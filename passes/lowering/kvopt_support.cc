@@ -2,11 +2,11 @@
 #include "passes/lowering/kvopt_support.h"
 
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "passes/lowering/cache_rows.h"
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <fmt/format.h>
 #include <map>
 
 namespace kvopt {

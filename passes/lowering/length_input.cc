@@ -1,9 +1,8 @@
 // The length input and the readers of a past's shape.
 #include "passes/lowering/length_input.h"
 
+#include "ir/format.h"
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

@@ -1,12 +1,11 @@
 // Finding obstacles, and applying adapters.
 #include "passes/opset/opset_conversion.h"
 
+#include "ir/format.h"
 #include "passes/opset/op_history.h"
 #include "passes/opset/opset_adapter.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -13,12 +13,11 @@
 // that is, to grow; where past and present are declared as one buffer of fixed capacity the rule
 // does not apply.
 #include "ir/attribute.h"
+#include "ir/format.h"
 #include "passes/attention_builder.h"
 #include "passes/rule.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

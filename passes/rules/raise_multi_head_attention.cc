@@ -8,12 +8,11 @@
 // Operands are rows [B,S,H*D]; or keys and values [B,H,T,D]; or packed [B,T,H,2,D], [B,S,H,3,D].
 // Hidden keys have mask_filter_value added to their score.
 #include "ir/attribute.h"
+#include "ir/format.h"
 #include "passes/attention_builder.h"
 #include "passes/rule.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -8,12 +8,11 @@
 // with lengths nonpad_kv_seqlen it is nonpad_kv_seqlen[b] - S. Sdpa's frontier is bottom-right: the
 // two agree where as many keys as rows are new, else past_length states the offset.
 #include "ir/attribute.h"
+#include "ir/format.h"
 #include "passes/attention_builder.h"
 #include "passes/rule.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -7,13 +7,13 @@
 // masks one operand can stand for. The guard is any of: casts between float types, Where(IsNaN(p),
 // 0, p) (Sdpa gives zeros to a row without any allowed key), Dropout in inference.
 #include "ir/attribute.h"
+#include "ir/format.h"
 #include "passes/analysis/uniform_value.h"
 #include "passes/rule.h"
 #include "passes/score_mask.h"
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <fmt/format.h>
 #include <limits>
 
 namespace kvopt {

@@ -7,12 +7,11 @@
 // Runs everywhere, and takes apart models that came with fused attention. Inputs, outputs and the
 // opset stay what they are.
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "ir/shape_inference.h"
 #include "passes/lowering/kvopt_domain.h"
 #include "passes/lowering/spelled_attention.h"
 #include "passes/target.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -1,8 +1,8 @@
 // ai.kvopt::AppendRows: each batch row's valid past rows, then its fresh rows, then zeros.
+#include "ir/format.h"
 #include "runtime/past_lengths.h"
 
 #include <cstring>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -14,6 +14,7 @@
 //
 // The softcap comes before the mask. Up to ONNX 1.20 the specification had it after, where a hidden
 // key would count as much as one of score -softcap.
+#include "ir/format.h"
 #include "runtime/attention_heads.h"
 #include "runtime/attention_scores.h"
 #include "runtime/element_dispatch.h"
@@ -21,7 +22,6 @@
 #include "runtime/integer_input.h"
 
 #include <cmath>
-#include <fmt/format.h>
 #include <limits>
 
 namespace kvopt {

@@ -3,10 +3,9 @@
 //   output = Sdpa over the rows of block 0, block 1, …, and then the new rows
 //
 // The sums are those of attention over one piece: how many rows a block holds changes no bit.
+#include "ir/format.h"
 #include "runtime/block_rows.h"
 #include "runtime/in_place_cache.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

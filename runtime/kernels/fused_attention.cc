@@ -6,6 +6,7 @@
 // The widths are qkv_hidden_sizes, or a third of the weights' columns each. K' and V' are the rows
 // of past [2,B,H,P,D] (keys, then values) followed by the new ones; present holds both in the same
 // layout. mask_index, attention_bias and unidirectional: see PaddingMaskRequest.
+#include "ir/format.h"
 #include "runtime/attention_heads.h"
 #include "runtime/blas.h"
 #include "runtime/float_operand.h"
@@ -13,7 +14,6 @@
 #include "runtime/masked_attention.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -1,12 +1,12 @@
 // com.microsoft::FusedMatMul: C = alpha * op(A) op(B) for matrices on the last two axes, op being
 // the transpose where transA or transB says so; batch axes broadcast.
+#include "ir/format.h"
 #include "runtime/broadcast.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
 #include "runtime/linear/linear.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

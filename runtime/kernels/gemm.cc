@@ -1,11 +1,10 @@
 // Gemm: Y = alpha * A' * B' + beta * C, where ' transposes if transA or transB, C broadcast to Y.
 //
 // Versions: from opset 7 (before, an attribute asked for broadcasting); C is optional from 11.
+#include "ir/format.h"
 #include "runtime/broadcast.h"
 #include "runtime/float_operand.h"
 #include "runtime/linear/linear.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

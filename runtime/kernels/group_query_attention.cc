@@ -12,6 +12,7 @@
 // position_ids[b,s]; the present holds rotated keys. Row s sees the keys up to its own position,
 // with local_window_size w > 0 the last w of them. attention_bias [1|B,1|H,S,total] is added after
 // the softcap. smooth_softmax is a sink of logit 0 for every head; head_sink [H] gives the logits.
+#include "ir/format.h"
 #include "runtime/attention_call.h"
 #include "runtime/attention_heads.h"
 #include "runtime/float_operand.h"
@@ -20,7 +21,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -5,9 +5,8 @@
 //
 // Where the runtime may overwrite the past, the new rows are all that is written. Everything is
 // checked before the first byte is: after an error the cache is what it was.
+#include "ir/format.h"
 #include "runtime/in_place_cache.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

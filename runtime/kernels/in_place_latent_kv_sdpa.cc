@@ -1,8 +1,7 @@
 // ai.kvopt::InPlaceLatentKvSdpa: InPlaceKvSdpa over one cache whose rows are the keys; the values
 // are columns [v_offset, v_offset + v_width) of the same rows.
+#include "ir/format.h"
 #include "runtime/in_place_cache.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -8,9 +8,8 @@
 // used: scores are multiplied by the scale of the key's row, weights by that of the value's.
 // Everything is checked before the first byte is written: after an error the caches are what they
 // were.
+#include "ir/format.h"
 #include "runtime/quantized_cache.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

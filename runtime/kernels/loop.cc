@@ -14,11 +14,10 @@
 // Results are v… after the last iteration, the initial ones when there was none, and every s
 // stacked along a new axis (the first, or scan_output_axes), one row for each iteration. What a
 // body reads from the graphs around it is the same in every iteration.
+#include "ir/format.h"
 #include "runtime/buffer.h"
 #include "runtime/integer_input.h"
 #include "runtime/kernel.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -5,11 +5,10 @@
 // B is uint8 [N,blocks,block_size * bits / 8], the first of the numbers that share a byte in its
 // lowest bits; scales [N,blocks]. z is 2^(bits-1) unless zero_points are given: of A's type
 // [N,blocks], or packed like B into ⌈blocks * bits / 8⌉ bytes a row.
+#include "ir/format.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
 #include "runtime/linear/linear.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

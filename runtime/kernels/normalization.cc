@@ -6,12 +6,11 @@
 // Versions: LayerNormalization in every opset (it entered ONNX at 17; ONNX Runtime's own stands in
 // the same domain before), RMSNormalization from 23, SimplifiedLayerNormalization, which is ONNX
 // Runtime's, in every opset.
+#include "ir/format.h"
 #include "runtime/broadcast.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
 #include "runtime/normalize_row.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -5,11 +5,10 @@
 //   com.microsoft  the caches are [positions,rotary/2]; position_ids are [B,S], or one number that
 //                  is the position of the first row of each batch row. Without num_heads, heads are
 //                  as wide as a row of both caches.
+#include "ir/format.h"
 #include "runtime/attention_heads.h"
 #include "runtime/integer_input.h"
 #include "runtime/rotary.h"
-
-#include <fmt/format.h>
 
 #include <numeric>
 

@@ -1,9 +1,8 @@
 // ai.kvopt::Sdpa: grouped attention over keys and values of one length. The formula is that of
 // AttentionView (runtime/kernels/simd/attention.h).
+#include "ir/format.h"
 #include "runtime/attention_call.h"
 #include "runtime/past_lengths.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

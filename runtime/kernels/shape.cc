@@ -3,9 +3,9 @@
 //
 // Versions: every opset, Reshape from 5. Axes of Squeeze and Unsqueeze are an attribute before 13
 // and an operand since; start and end of Shape from 15, allowzero of Reshape from 14.
+#include "ir/format.h"
 #include "runtime/integer_input.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

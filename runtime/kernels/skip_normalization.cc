@@ -8,13 +8,13 @@
 //
 // input is [B,S,N] or [S,N]; skip has its shape, or [1,S,N] or [S,N]. The sum is rounded to the
 // element type before it is normalised. Mean and inverse deviation are not returned.
+#include "ir/format.h"
 #include "runtime/attention_heads.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
 #include "runtime/normalize_row.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

@@ -5,10 +5,10 @@
 //
 // and the past cache elsewhere. write_indices default to 0; C is the cache's extent on the axis.
 // Where the runtime may overwrite the past cache, the new rows are all that is written.
+#include "ir/format.h"
 #include "runtime/integer_input.h"
 
 #include <cstring>
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

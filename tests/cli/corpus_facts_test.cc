@@ -1,6 +1,7 @@
 // What inspect says of the corpus, against the descriptions that its models come with. The models
 // that still deviate are listed exactly in tests/golden/corpus_deviations.txt.
 #include "tests/cli/cli_fixture.h"
+#include "tests/ir/corpus.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,12 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-fs::path corpus() {
-  if (const char* set = std::getenv("KVOPT_CORPUS"))
-    return set;
-  return fs::path(KVOPT_SOURCE_DIR) / ".." / "shared" / "corpus";
-}
 
 Json readJson(const fs::path& path) {
   std::ifstream stream(path);
@@ -133,10 +128,10 @@ std::vector<std::string> linesOf(const fs::path& path) {
 }
 
 TEST(CorpusFacts, SitesAreWhatTheModelsDescriptionsSay) {
-  if (!fs::is_directory(corpus()))
+  if (!fs::is_directory(corpusFolder()))
     GTEST_SKIP() << "no models; set KVOPT_CORPUS";
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(corpus()))
+  for (const auto& entry : fs::directory_iterator(corpusFolder()))
     if (fs::is_regular_file(entry.path() / "model.onnx"))
       names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
@@ -144,12 +139,12 @@ TEST(CorpusFacts, SitesAreWhatTheModelsDescriptionsSay) {
 
   std::vector<std::string> arguments{"inspect"};
   for (const std::string& name : names)
-    arguments.push_back((corpus() / name / "model.onnx").string());
+    arguments.push_back((corpusFolder() / name / "model.onnx").string());
   Json json = runJson(arguments);
   ASSERT_EQ(json["models"].size(), names.size());
   std::vector<std::string> deviations;
   for (size_t i = 0; i < names.size(); ++i) {
-    Json facts = readJson(corpus() / names[i] / "model.json");
+    Json facts = readJson(corpusFolder() / names[i] / "model.json");
     ASSERT_TRUE(facts.is_object()) << names[i];
     for (std::string& line : deviationsOf(names[i], json["models"][i]["sites"], blocksOf(facts)))
       deviations.push_back(std::move(line));
@@ -172,11 +167,11 @@ TEST(CorpusFacts, SitesAreWhatTheModelsDescriptionsSay) {
 }
 
 TEST(CorpusFacts, NoAttentionIsFoundWhereThereIsNone) {
-  if (!fs::is_directory(corpus() / "onnx_node_tests"))
+  if (!fs::is_directory(corpusFolder() / "onnx_node_tests"))
     GTEST_SKIP() << "no models; set KVOPT_CORPUS";
   std::vector<std::string> arguments{"inspect"};
   std::vector<bool> isAttention;
-  for (const auto& entry : fs::directory_iterator(corpus() / "onnx_node_tests"))
+  for (const auto& entry : fs::directory_iterator(corpusFolder() / "onnx_node_tests"))
     if (fs::is_regular_file(entry.path() / "model.onnx")) {
       arguments.push_back((entry.path() / "model.onnx").string());
       std::string name = entry.path().filename().string();

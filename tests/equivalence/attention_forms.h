@@ -1,9 +1,8 @@
 // What the attention operators of a rewritten model are told, for comparison.
 #pragma once
 
+#include "ir/format.h"
 #include "tests/equivalence/rewritten_model.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

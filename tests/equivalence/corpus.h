@@ -1,8 +1,9 @@
-// The corpus of exported models and node tests that KVOPT_CORPUS names; without it tests skip.
+// Tests over the corpus of exported models and node tests; where there is none they skip.
 #pragma once
 
+#include "tests/ir/corpus.h"
+
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
@@ -10,14 +11,8 @@
 
 namespace kvopt {
 
-/// Empty when there is no corpus.
-inline std::string corpusFolder() {
-  const char* set = std::getenv("KVOPT_CORPUS");
-  return set && std::filesystem::is_directory(set) ? set : "";
-}
-
 /// Names of the folders under `folder`, sorted; with `file`, of those that hold it.
-inline std::vector<std::string> foldersWith(const std::string& folder,
+inline std::vector<std::string> foldersWith(const std::filesystem::path& folder,
                                             const std::string& file = "") {
   std::vector<std::string> names;
   if (std::filesystem::is_directory(folder))
@@ -31,7 +26,7 @@ inline std::vector<std::string> foldersWith(const std::string& folder,
 class CorpusTest : public testing::Test {
 protected:
   void SetUp() override {
-    if (corpusFolder().empty())
+    if (!std::filesystem::is_directory(corpusFolder()))
       GTEST_SKIP() << "set KVOPT_CORPUS to a folder of models";
   }
 };

@@ -12,7 +12,7 @@ namespace {
 
 /// Half precision is recorded to 2e-2, everything else to 1e-4.
 double recordedTolerance(const std::string& model) {
-  std::ifstream file(corpusFolder() + "/" + model + "/model.json");
+  std::ifstream file((corpusFolder() / model / "model.json").string());
   const std::string dtype = nlohmann::json::parse(file).at("dtype").get<std::string>();
   return dtype == "float16" || dtype == "fp16" ? 2e-2 : 1e-4;
 }
@@ -40,7 +40,7 @@ TEST_F(CorpusReferenceTest, EveryRecordedCaseAgreesInEveryForm) {
   EXPECT_GE(models.size(), 62u);
   std::vector<std::string> paths;
   for (const std::string& model : models)
-    paths.push_back(corpusFolder() + "/" + model + "/model.onnx");
+    paths.push_back((corpusFolder() / model / "model.onnx").string());
   const std::vector<ModelForm> forms = {ModelForm::Exported, ModelForm::Shared,
                                         ModelForm::Stateful};
   Registries registries;

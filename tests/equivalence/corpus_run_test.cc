@@ -115,7 +115,7 @@ TEST_F(CorpusRunTest, SeveralRunsAreOne) {
         Run{"real_models/hf-internal-testing_tiny-random-lfm2-fp32/decoder.onnx", 1e-4},
         Run{"real_models/hf-internal-testing_tiny-qwen35-cuda/decoder.onnx", 2e-2}}) {
     SCOPED_TRACE(run.path);
-    const std::string path = corpusFolder() + "/" + run.path;
+    const std::string path = (corpusFolder() / run.path).string();
     StatefulRun whole(path, registries);
     StatefulRun stepwise(path, registries);
     const Tensor expected = whole.feed(tokens);

@@ -5,6 +5,7 @@
 #include "runtime/executor.h"
 #include "runtime/reference.h"
 #include "tests/equivalence/rewritten_model.h"
+#include "tests/ir/corpus.h"
 
 #include <fstream>
 
@@ -12,12 +13,6 @@ namespace kvopt {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path corpusFolder() {
-  if (const char* set = std::getenv("KVOPT_CORPUS"))
-    return set;
-  return fs::path(KVOPT_SOURCE_DIR) / ".." / "shared" / "corpus";
-}
 
 bool isFused(const Node& node) {
   return node.is("com.microsoft::GroupQueryAttention") ||

@@ -2,8 +2,7 @@
 // else.
 #pragma once
 
-#include <fmt/format.h>
-
+#include "ir/format.h"
 #include <algorithm>
 #include <random>
 #include <string>

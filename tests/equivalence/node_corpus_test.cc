@@ -6,17 +6,12 @@
 #include "runtime/executor.h"
 #include "runtime/reference.h"
 #include "tests/equivalence/rewritten_model.h"
+#include "tests/ir/corpus.h"
 
 namespace kvopt {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path corpusFolder() {
-  if (const char* set = std::getenv("KVOPT_CORPUS"))
-    return set;
-  return fs::path(KVOPT_SOURCE_DIR) / ".." / "shared" / "corpus";
-}
 
 std::vector<std::string> nodeTests() {
   std::vector<std::string> folders;

@@ -91,7 +91,7 @@ private:
 using OnnxNodeTest = CorpusTest;
 
 TEST_F(OnnxNodeTest, EveryOneAgreesButTheListedOnes) {
-  const std::string root = corpusFolder() + "/onnx_node_tests";
+  const std::string root = (corpusFolder() / "onnx_node_tests").string();
   const std::vector<std::string> names = foldersWith(root, "model.onnx");
   EXPECT_GE(names.size(), 180u);
   Registries registries;

@@ -97,7 +97,7 @@ TEST_F(OnnxTargetCorpusTest, EveryRecordedCaseAgreesOrTheModelIsRefused) {
   const std::vector<std::string> models = foldersWith(corpusFolder(), "ref");
   std::vector<std::string> paths;
   for (const std::string& model : models)
-    paths.push_back(corpusFolder() + "/" + model + "/model.onnx");
+    paths.push_back((corpusFolder() / model / "model.onnx").string());
   const std::vector<ModelForm> forms = {ModelForm::Shared, ModelForm::Stateful};
   Registries registries;
   // GroupQueryAttention puts new rows behind each batch row's own.

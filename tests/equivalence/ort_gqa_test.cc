@@ -1,9 +1,8 @@
 // Models as the target ort-gqa writes them: what is in them, what they compute, what a step writes.
+#include "ir/format.h"
 #include "ir/text_reader.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/ir/temporary_folder.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

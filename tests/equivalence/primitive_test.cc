@@ -73,7 +73,7 @@ TEST_F(PrimitiveCorpusTest, EveryModelIsRecoveredAsWhatItWas) {
     if (name == "c_tri_gather-ts14-custom")
       continue; // missed
     SCOPED_TRACE(name);
-    expectTheSameForm(corpusFolder() + "/" + name + "/model.onnx", registries);
+    expectTheSameForm((corpusFolder() / name / "model.onnx").string(), registries);
     ++compared;
   }
   EXPECT_GE(compared, 60u);

@@ -267,7 +267,7 @@ protected:
 TEST_F(PyramidCorpusTest, EveryModelThatTakesItEqualsItsReferences) {
   std::vector<std::string> models;
   for (const std::string& name : foldersWith(corpusFolder(), "ref"))
-    models.push_back(corpusFolder() + "/" + name + "/model.onnx");
+    models.push_back((corpusFolder() / name / "model.onnx").string());
   ASSERT_FALSE(models.empty());
   auto compared = [&](const char* target) {
     return valueOrThrow(compareWithReferences(models, {ModelForm::Shared}, 1, registries, target));

@@ -157,7 +157,7 @@ TEST_F(CorpusTest, QuantizedCachesEqualTheExportedModelsButForRounding) {
   unsigned verifiedModels = 0;
   for (const std::string& name : foldersWith(corpusFolder(), "model.onnx")) {
     SCOPED_TRACE(name);
-    const std::string path = corpusFolder() + "/" + name + "/model.onnx";
+    const std::string path = (corpusFolder() / name / "model.onnx").string();
     DrivenModel int8;
     try {
       int8 = quantized(path, registries);

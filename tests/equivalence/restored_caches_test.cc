@@ -100,13 +100,13 @@ TEST_F(RestoredCorpusTest, EveryModelGivesTheSameFormAgain) {
       continue; // missed
     if (name == "llama_gqa-merged17-eager") {
       EXPECT_THROW(
-          Restored(corpusFolder() + "/" + name + "/model.onnx", registries).expectTheSameForm(),
+          Restored((corpusFolder() / name / "model.onnx").string(), registries).expectTheSameForm(),
           std::runtime_error)
           << "it has branches";
       continue;
     }
     SCOPED_TRACE(name);
-    const std::string path = corpusFolder() + "/" + name + "/model.onnx";
+    const std::string path = (corpusFolder() / name / "model.onnx").string();
     if (!rewritten(path, registries).manifest.sharesBuffers())
       continue;
     Restored model(path, registries);

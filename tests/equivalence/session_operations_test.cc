@@ -308,7 +308,7 @@ TEST_F(CorpusTest, SessionOperationsLeaveNoTrace) {
     for (Form form : everyForm) {
       SCOPED_TRACE(name + " " + std::to_string(static_cast<int>(form)));
       try {
-        Driven model(corpusFolder() + "/" + name + "/model.onnx", form, registries);
+        Driven model((corpusFolder() / name / "model.onnx").string(), form, registries);
         if (!model.hasCaches())
           continue;
         expectEveryOperation(model);

@@ -16,7 +16,7 @@
 #include <random>
 
 namespace kvopt {
-using Sizes = std::map<std::string, int64_t, std::less<>>;
+using SymbolValues = std::map<std::string, int64_t, std::less<>>;
 
 struct SpelledCase {
   std::string name;
@@ -66,7 +66,7 @@ protected:
       throw std::runtime_error(takeDiagnostic(std::move(error)).str());
   }
 
-  std::vector<std::byte> execute(const Model& model, const Sizes& sizes) {
+  std::vector<std::byte> execute(const Model& model, const SymbolValues& sizes) {
     std::mt19937_64 random{5};
     std::normal_distribution<float> normal;
     std::vector<std::vector<float>> data;
@@ -102,10 +102,11 @@ protected:
 
   /// Bit for bit with a tolerance of 0.
   void expectSame(const Model& a, const Model& b, float tolerance = 0) {
-    for (const Sizes& sizes :
-         {Sizes{{"B", 1}, {"S", 1}, {"T", 1}}, // no past
-          Sizes{{"B", 2}, {"S", 1}, {"T", 5}}, Sizes{{"B", 2}, {"S", 3}, {"T", 3}},
-          Sizes{{"B", 3}, {"S", 4}, {"T", 9}}, Sizes{{"B", 1}, {"S", 7}, {"T", 17}}}) {
+    for (const SymbolValues& sizes :
+         {SymbolValues{{"B", 1}, {"S", 1}, {"T", 1}}, // no past
+          SymbolValues{{"B", 2}, {"S", 1}, {"T", 5}}, SymbolValues{{"B", 2}, {"S", 3}, {"T", 3}},
+          SymbolValues{{"B", 3}, {"S", 4}, {"T", 9}},
+          SymbolValues{{"B", 1}, {"S", 7}, {"T", 17}}}) {
       SCOPED_TRACE("B " + std::to_string(sizes.find("B")->second) + " S " +
                    std::to_string(sizes.find("S")->second) + " T " +
                    std::to_string(sizes.find("T")->second));

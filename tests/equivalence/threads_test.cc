@@ -88,7 +88,7 @@ TEST_F(ThreadsCorpusTest, GiveTheSameBits) {
        {"llama_gqa-ts17-eager-fp16", "llama_gqa-genai-int4-cpu", "qwen2-genai-fp32-cpu",
         "gemma2-ts17-eager", "bloom-ts17-None", "deepseek_v3-ts17-sdpa", "gptneox-ts14-eager"}) {
     SCOPED_TRACE(name);
-    std::string path = corpusFolder() + "/" + name + "/model.onnx";
+    std::string path = (corpusFolder() / name / "model.onnx").string();
     expectEqualBits(asExported(path, registries), registries.kernels);
   }
 }

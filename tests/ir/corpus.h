@@ -1,4 +1,5 @@
-// Where the corpus of exported models is.
+// Where the corpus of exported models is: the folder that KVOPT_CORPUS names, or one beside the
+// project.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,9 @@
 // Tables of single operators in the textual syntax, and what shape inference says of them.
 #pragma once
 
+#include "ir/format.h"
 #include "ir/shape_inference.h"
 #include "tests/ir/text_fixture.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 

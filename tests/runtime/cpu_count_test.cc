@@ -1,9 +1,9 @@
 // Machines as /sys and /proc show them: hyperthreads, affinity, control groups of both kinds.
+#include "ir/format.h"
 #include "runtime/cpu_count.h"
 
 #include "tests/ir/temporary_folder.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,9 +1,9 @@
 // Caches found by data flow: layouts, ways of updating, and what is refused.
+#include "ir/format.h"
 #include "ir/shape_inference.h"
 #include "ir/text_reader.h"
 #include "passes/site.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace kvopt {

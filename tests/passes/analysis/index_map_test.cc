@@ -301,7 +301,7 @@ protected:
       std::vector<int64_t> repeats(shape.size(), 1);
       repeats[axis] = 2;
       return next(state, apply("Tile", {state.value, &ints(repeats)}),
-                  [axis, this, &state](std::vector<int64_t> index, size_t choice) {
+                  [axis, &state](std::vector<int64_t> index, size_t choice) {
                     index[axis] %= state.tensors[choice].shape[axis];
                     return index;
                   });

@@ -1,4 +1,5 @@
 // What is proved of the masks of real exports, in the graphs as exporters wrote them.
+#include "ir/format.h"
 #include "tests/passes/analysis/raw_masks.h"
 
 #include "ir/diagnostic.h"
@@ -9,7 +10,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fmt/format.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 

@@ -1,10 +1,9 @@
 // Facts about small masks, one spelling at a time.
+#include "ir/format.h"
 #include "passes/analysis/mask_predicate.h"
 
 #include "ir/shape_inference.h"
 #include "tests/ir/text_fixture.h"
-
-#include <fmt/format.h>
 
 namespace kvopt {
 namespace {

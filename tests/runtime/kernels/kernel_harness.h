@@ -1,6 +1,7 @@
 // Harness: runs the kernel of a one-node graph on tensors that the test owns.
 #pragma once
 
+#include "ir/format.h"
 #include "ir/half.h"
 #include "ir/model.h"
 #include "ir/op.h"
@@ -10,7 +11,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <fmt/format.h>
 #include <memory>
 #include <new>
 #include <random>

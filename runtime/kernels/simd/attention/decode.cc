@@ -12,7 +12,8 @@
 // Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
 // with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
 #undef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#define HWY_DISABLED_TARGETS                                                                       \
+  (KVOPT_DISABLED_TARGETS | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/kernels/simd/attention/decode.cc"
 #include <hwy/foreach_target.h>
