@@ -92,7 +92,7 @@ public:
     std::atomic<int64_t> next{0};
     pool.parallelFor(workers, [&](int64_t worker) {
       for (int64_t unit = next.fetch_add(1); unit < job.units(); unit = next.fetch_add(1))
-        job.run(unit, worker);
+        job.run(unit, worker, unit + workers);
     });
     return seconds() - start;
   }

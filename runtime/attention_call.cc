@@ -177,7 +177,7 @@ llvm::Error runAttention(KernelContext& context, const AttentionOperands& operan
   std::atomic<int64_t> next{0};
   context.parallelFor(workers, [&](int64_t worker) {
     for (int64_t unit = next.fetch_add(1); unit < job.units(); unit = next.fetch_add(1))
-      job.run(unit, worker);
+      job.run(unit, worker, unit + workers);
   });
   return llvm::Error::success();
 }

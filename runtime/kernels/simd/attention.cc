@@ -42,11 +42,12 @@ void AttentionJob::start(std::span<std::byte> scratch) {
   std::fill_n(scratch.begin(), sharedBytes_, std::byte{0});
 }
 
-void AttentionJob::run(int64_t unit, int64_t worker) {
-  assert(unit >= 0 && unit < units_);
+void AttentionJob::run(int64_t unit, int64_t worker, int64_t upcoming) {
+  assert(unit >= 0 && unit < units_ && upcoming >= 0);
   const size_t begin = sharedBytes_ + static_cast<size_t>(worker) * unitBytes_;
   assert(begin + unitBytes_ <= scratch_.size());
-  kernel_->run(view_, unit, scratch_.subspan(begin, unitBytes_), scratch_.first(sharedBytes_));
+  kernel_->run(view_, unit, upcoming, scratch_.subspan(begin, unitBytes_),
+               scratch_.first(sharedBytes_));
 }
 
 } // namespace kvopt

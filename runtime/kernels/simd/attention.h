@@ -127,7 +127,9 @@ public:
   void start(std::span<std::byte> scratch);
 
   /// Computes unit 0 <= unit < units(). No two units may run at the same time as the same worker.
-  void run(int64_t unit, int64_t worker);
+  /// `upcoming` is the unit that the worker probably runs next: towards the end, the kernel may ask
+  /// for what that reads first. units() or more: none.
+  void run(int64_t unit, int64_t worker, int64_t upcoming);
 
 private:
   AttentionView view_;

@@ -240,10 +240,12 @@ std::pair<KeyValueRows, int64_t> AttentionBlock::nextRows(KeyRange range) const 
   return {rowsAt(segment), end == range.end ? end : end - end % kAttentionTileKeys};
 }
 
-std::pair<KeyValueRows, KeyRange> AttentionBlock::segmentRows(KeyRange range) const {
-  const size_t index = segmentOf(view, range.begin);
+LocatedKeys AttentionBlock::firstKeys(KeyRange keys) const {
+  if (view.segments.empty())
+    return {allRows(), keys};
+  const size_t index = segmentOf(view, keys.begin);
   return {rowsAt(view.segments[index]),
-          {range.begin, std::min(segmentEnd(view, index, total), range.end)}};
+          {keys.begin, std::min(segmentEnd(view, index, total), keys.end)}};
 }
 
 void AttentionBlock::fillScales(int64_t tile) const {

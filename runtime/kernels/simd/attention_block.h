@@ -59,6 +59,12 @@ struct KeyValueRows {
   int64_t begin;
 };
 
+/// Keys in one piece, and where they lie. None if the range is empty.
+struct LocatedKeys {
+  KeyValueRows rows = {};
+  KeyRange range;
+};
+
 /// A block of query rows of one batch row and key/value head. The rows times the heads of the
 /// group are its `queries`, numbered row by row: query = (row - firstRow) * group + head in group.
 struct AttentionBlock {
@@ -81,9 +87,9 @@ struct AttentionBlock {
   /// tiles in one segment or, of a tile that segments share, all of its keys in `range`, gathered.
   /// What was gathered before is gone. Requires segments.
   std::pair<KeyValueRows, int64_t> nextRows(KeyRange range) const;
-  /// Where the keys of `range` lie in the segment of its first, and which do. Not gathered.
-  std::pair<KeyValueRows, KeyRange> segmentRows(KeyRange range) const;
-  /// The same of keys and values in one piece.
+  /// Those keys of `range`, which is not empty, that lie in one piece with its first. Not gathered.
+  LocatedKeys firstKeys(KeyRange range) const;
+  /// Where keys and values in one piece lie.
   KeyValueRows allRows() const;
 
   /// Writes the scales of the block's visible keys in the tile, and of their values, into

@@ -24,8 +24,9 @@ struct AttentionKernel {
   size_t (*scratchBytes)(const AttentionView& view);
   size_t (*sharedBytes)(const AttentionView& view) = nullptr;
   /// Computes one unit. `shared` was zero before the first unit; `scratch` holds anything.
-  void (*run)(const AttentionView& view, int64_t unit, std::span<std::byte> scratch,
-              std::span<std::byte> shared);
+  /// `upcoming`, if it is one, is the unit that probably comes after it on the same thread.
+  void (*run)(const AttentionView& view, int64_t unit, int64_t upcoming,
+              std::span<std::byte> scratch, std::span<std::byte> shared);
 };
 
 class AttentionKernelRegistry {

@@ -167,20 +167,18 @@ void accumulateTile(const AttentionBlock& block, const Rows<Cache>& values, int6
   });
 }
 
-/// `rest` are the keys that come after `range`.
+/// `following` is what is read after `range`.
 template <class Cache>
 void attendInTurns(const AttentionBlock& block, const Rows<Cache>& keys, const Rows<Cache>& values,
-                   KeyRange range, KeyRange rest) {
+                   KeyRange range, const LocatedKeys& following) {
   const auto planeOf = [](const Rows<Cache>& rows) {
     return CachePlane{reinterpret_cast<const std::byte*>(rows.base), rows.strideBytes(),
                       rows.rowBytes()};
   };
   ReadAhead ahead(planeOf(keys), planeOf(values), range, kAheadBytes);
-  if (rest.begin < rest.end) {
-    const auto [next, part] = block.segmentRows(rest);
-    ahead.follow(planeOf({next.key, next.keyStride, block.view.keyWidth}),
-                 planeOf({next.value, next.valueStride, block.view.valueWidth}), part);
-  }
+  ahead.follow(planeOf({following.rows.key, following.rows.keyStride, block.view.keyWidth}),
+               planeOf({following.rows.value, following.rows.valueStride, block.view.valueWidth}),
+               following.range);
   ReadAhead::Cursor(ahead).ask(kAheadBytes / ReadAhead::line);
   int64_t tile = range.begin - range.begin % kAttentionTileKeys;
   for (; tile < range.end; tile += kAttentionTileKeys) {

@@ -29,24 +29,27 @@ HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 namespace {
 
-/// `rest` are the keys that come after `range`.
+/// `following` is what is read after `range`.
 template <class Cache>
 void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange range,
-                KeyRange rest) {
+                const LocatedKeys& following) {
   const Rows<Cache> keys(rows.key, rows.keyStride, block.view.keyWidth);
   const Rows<Cache> values(rows.value, rows.valueStride, block.view.valueWidth);
   if (decodesStraight(block.view, kHas512Bits))
     attendStraight(block, keys, values, range);
   else
-    attendInTurns(block, keys, values, range, rest);
+    attendInTurns(block, keys, values, range, following);
 }
 
-template <class Cache> void attendKeys(const AttentionBlock& block, KeyRange range) {
+template <class Cache>
+void attendKeys(const AttentionBlock& block, KeyRange range, const LocatedKeys& following) {
   if (block.view.segments.empty())
-    return attendRows<Cache>(block, block.allRows(), range, {});
+    return attendRows<Cache>(block, block.allRows(), range, following);
   while (range.begin < range.end) {
     const auto [rows, end] = block.nextRows(range);
-    attendRows<Cache>(block, rows, {range.begin, end}, {end, range.end});
+    const KeyRange rest{end, range.end};
+    attendRows<Cache>(block, rows, {range.begin, end},
+                      rest.begin < rest.end ? block.firstKeys(rest) : following);
     range.begin = end;
   }
 }
@@ -54,19 +57,20 @@ template <class Cache> void attendKeys(const AttentionBlock& block, KeyRange ran
 } // namespace
 
 /// Packs the queries and attends to `range`, a part of the keys that the block sees. Only where
-/// `withSink`, a sink counts.
-void attendRange(const AttentionBlock& block, KeyRange range, bool withSink) {
+/// `withSink`, a sink counts. `following` is what is probably read after that.
+void attendRange(const AttentionBlock& block, KeyRange range, bool withSink,
+                 const LocatedKeys& following) {
   packQueries(block, [&](int64_t query) { return packedPlace(block, query); });
   startRows(block, withSink);
   if (block.view.isQuantized())
-    return attendKeys<I8Storage>(block, range);
+    return attendKeys<I8Storage>(block, range, following);
   switch (block.view.cacheStorage) {
   case FloatStorage::f32:
-    return attendKeys<F32Storage>(block, range);
+    return attendKeys<F32Storage>(block, range, following);
   case FloatStorage::f16:
-    return attendKeys<F16Storage>(block, range);
+    return attendKeys<F16Storage>(block, range, following);
   case FloatStorage::bf16:
-    return attendKeys<Bf16Storage>(block, range);
+    return attendKeys<Bf16Storage>(block, range, following);
   }
 }
 
@@ -108,14 +112,29 @@ size_t sharedBytes(const AttentionView& view) {
   return DecodePartials::bytes(view, attentionBlocks(view));
 }
 
-void run(const AttentionView& view, int64_t unit, std::span<std::byte> scratch,
+/// A unit's block, and the keys that it attends to.
+struct Unit {
+  AttentionBlock block;
+  KeyRange range;
+
+  Unit(const AttentionView& view, int64_t unit, int64_t segments, std::span<std::byte> scratch)
+      : block(view, unit / segments, scratch, decodeTiles(view)),
+        range(decodeSegment(block.visibleKeys(), unit % segments, segments)) {}
+};
+
+void run(const AttentionView& view, int64_t unit, int64_t upcoming, std::span<std::byte> scratch,
          std::span<std::byte> shared) {
   const int64_t blocks = attentionBlocks(view);
   const int64_t segments = decodeSegments(view, blocks);
-  const int64_t index = unit / segments, segment = unit % segments;
-  const AttentionBlock block(view, index, scratch, decodeTiles(view));
-  const KeyRange range = decodeSegment(block.visibleKeys(), segment, segments);
-  HWY_DYNAMIC_DISPATCH(attendRange)(block, range, segment == 0);
+  const int64_t index = unit / segments;
+  const auto [block, range] = Unit(view, unit, segments, scratch);
+  LocatedKeys following;
+  if (upcoming < blocks * segments) {
+    const auto [nextBlock, nextRange] = Unit(view, upcoming, segments, scratch);
+    if (nextRange.begin < nextRange.end)
+      following = nextBlock.firstKeys(nextRange);
+  }
+  HWY_DYNAMIC_DISPATCH(attendRange)(block, range, unit % segments == 0, following);
   if (segments > 1) {
     DecodePartials partials(view, blocks, shared);
     partials.put(block, unit);

@@ -439,7 +439,7 @@ bool takes(const AttentionView& view) {
          view.keyWidth + view.valueWidth <= kWidest;
 }
 
-void run(const AttentionView& view, int64_t unit, std::span<std::byte> scratch,
+void run(const AttentionView& view, int64_t unit, int64_t, std::span<std::byte> scratch,
          std::span<std::byte>) {
   const PrefillBlock block(view, unit, scratch);
   HWY_DYNAMIC_DISPATCH(prefillBlock)(block);

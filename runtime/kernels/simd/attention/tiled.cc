@@ -126,7 +126,7 @@ namespace {
 
 bool takes(const AttentionView&) { return true; }
 
-void run(const AttentionView& view, int64_t unit, std::span<std::byte> scratch,
+void run(const AttentionView& view, int64_t unit, int64_t, std::span<std::byte> scratch,
          std::span<std::byte>) {
   const AttentionBlock block(view, unit, scratch);
   HWY_DYNAMIC_DISPATCH(attendBlock)(block);

@@ -354,7 +354,7 @@ inline void compute(const AttentionView& view, const AttentionKernel& kernel) {
   std::vector<std::byte> scratch(job.scratchBytes(1).value(), std::byte{0xFF});
   job.start(scratch);
   for (int64_t unit = 0; unit < job.units(); ++unit)
-    job.run(unit, 0);
+    job.run(unit, 0, unit + 1);
 }
 
 inline std::vector<float> run(const Case& c, const AttentionKernel& kernel) {

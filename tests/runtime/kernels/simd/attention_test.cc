@@ -298,7 +298,7 @@ TEST(Attention, UnitsMayRunInAnyOrderOnAnyThread) {
           for (int64_t t = 0; t < threads; ++t)
             pool.emplace_back([&job, t, threads] {
               for (int64_t unit = job.units() - 1 - t; unit >= 0; unit -= threads)
-                job.run(unit, t);
+                job.run(unit, t, std::max<int64_t>(unit - threads, 0));
             });
           for (std::thread& thread : pool)
             thread.join();
