@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <cstdlib>
 
 namespace kvopt {
 
@@ -30,6 +31,28 @@ Registries::Registries() {
   registerAll(passes);
   registerAll(targets);
   registerAll(kernels);
+}
+
+namespace {
+
+int fail(ExitCode code, const std::string& message) {
+  fmt::print(stderr, "kvopt: {}\n", message);
+  return static_cast<int>(code);
+}
+
+/// The exit code of a subcommand that has printed everything.
+int endOutput(ExitCode code) {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    return fail(ExitCode::BadInput, "error: standard output could not be written");
+  return static_cast<int>(code);
+}
+
+} // namespace
+
+ExitCode CommandContext::finish(ExitCode code) const {
+  if (endsProcess)
+    std::_Exit(endOutput(code));
+  return code;
 }
 
 void CommandContext::remark(const std::string& text) const {
@@ -59,21 +82,13 @@ void addCommonOptions(CLI::App& command, CommandContext& context,
 
 namespace {
 
-int fail(ExitCode code, const std::string& message) {
-  fmt::print(stderr, "kvopt: {}\n", message);
-  return static_cast<int>(code);
-}
-
 int run(CommandContext& context) {
   llvm::Expected<ExitCode> code = context.action();
-  bool flushed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  if (!code) {
-    Diagnostic diagnostic = takeDiagnostic(code.takeError());
-    return fail(exitCodeFor(diagnostic.kind), "error: " + diagnostic.str());
-  }
-  if (!flushed)
-    return fail(ExitCode::BadInput, "error: standard output could not be written");
-  return static_cast<int>(*code);
+  if (code)
+    return endOutput(*code);
+  std::fflush(stdout);
+  Diagnostic diagnostic = takeDiagnostic(code.takeError());
+  return fail(exitCodeFor(diagnostic.kind), "error: " + diagnostic.str());
 }
 
 /// A word that the parser had no place for; empty without one. Where a required argument is missing
@@ -129,7 +144,7 @@ std::string parseProblem(const CLI::App& app, const CLI::ParseError& error) {
   return printable(problem) + (meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant));
 }
 
-int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&)) {
+int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&), bool endsProcess) {
   CLI::App app{"Recovers attention and key/value caches from exported ONNX decoders, rewrites them "
                "in place, and proves that nothing changed.",
                "kvopt"};
@@ -143,6 +158,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&)) 
              "Exit codes: 0 done or equal, 1 different or a requirement not met, 2 usage,\n"
              "3 input unreadable or invalid, 4 the runtime lacks an operator, 5 internal error.");
   CommandContext context;
+  context.endsProcess = endsProcess;
   if (extend)
     extend(context.registries);
   addInspectCommand(app, context);
@@ -171,11 +187,9 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&)) 
   return run(context);
 }
 
-} // namespace
-
-int runApp(int argc, const char* const* argv, void (*extend)(Registries& registries)) {
+int runSafely(int argc, const char* const* argv, void (*extend)(Registries&), bool endsProcess) {
   try {
-    return parseAndRun(argc, argv, extend);
+    return parseAndRun(argc, argv, extend, endsProcess);
   } catch (const std::bad_alloc&) {
     return fail(ExitCode::BadInput, "error: out of memory");
   } catch (const std::exception& error) {
@@ -184,6 +198,21 @@ int runApp(int argc, const char* const* argv, void (*extend)(Registries& registr
                             "you can, the model.",
                             error.what()));
   }
+}
+
+} // namespace
+
+int runApp(int argc, const char* const* argv, void (*extend)(Registries& registries)) {
+  return runSafely(argc, argv, extend, /*endsProcess=*/false);
+}
+
+int runProgram(int argc, const char* const* argv) {
+#ifdef __SANITIZE_ADDRESS__
+  constexpr bool endsProcess = false; // leaks are looked for where main returns
+#else
+  constexpr bool endsProcess = true;
+#endif
+  return runSafely(argc, argv, nullptr, endsProcess);
 }
 
 } // namespace kvopt

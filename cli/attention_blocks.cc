@@ -58,9 +58,8 @@ private:
   void walk(const Graph& graph) {
     for (const Node& node : graph.nodes()) {
       visit(node);
-      for (const NamedAttribute& attribute : node.attributes())
-        for (const std::unique_ptr<Graph>& inner : attribute.value.graphs())
-          walk(*inner);
+      for (const Graph* inner : node.subgraphs())
+        walk(*inner);
     }
   }
 

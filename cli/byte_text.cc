@@ -2,6 +2,7 @@
 #include "cli/byte_text.h"
 
 #include "ir/format.h"
+
 #include <iterator>
 
 namespace kvopt {

@@ -46,6 +46,12 @@ struct CommandContext {
   /// What the chosen subcommand does; set while parsing, run afterwards.
   std::function<llvm::Expected<ExitCode>()> action;
 
+  /// Whether the process may end where the subcommand is done.
+  bool endsProcess = false;
+
+  /// For a subcommand that is done and holds a model still: ends the process with the code, where
+  /// that may be, and else returns it.
+  ExitCode finish(ExitCode code) const;
   /// A remark on stderr, unless `--quiet`.
   void remark(const std::string& text) const;
 };

@@ -5,8 +5,8 @@
 #include "cli/site_facts.h"
 #include "cli/site_table.h"
 #include "ir/diagnostic.h"
-
 #include "ir/format.h"
+
 #include <CLI/CLI.hpp>
 
 #include <map>
@@ -156,13 +156,13 @@ llvm::Expected<ExitCode> inspectOne(const InspectOptions& options, const Command
     return recovered.takeError();
   if (!context.common.json()) {
     printText(path, options, *recovered, context.registries);
-    return ExitCode::Done;
+    return context.finish(ExitCode::Done);
   }
   OrderedJson json;
   json["schema"] = "kvopt/inspect/1";
   json.update(modelJson(path, *recovered, context.registries));
   printJson(json);
-  return ExitCode::Done;
+  return context.finish(ExitCode::Done);
 }
 
 /// Every model that can be read, whatever the others are.

@@ -6,5 +6,5 @@
 int main(int argc, char** argv) {
   // A limit on the size of files is then an error like a full disk, and nothing is left behind.
   std::signal(SIGXFSZ, SIG_IGN);
-  return kvopt::runApp(argc, argv);
+  return kvopt::runProgram(argc, argv);
 }

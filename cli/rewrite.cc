@@ -216,7 +216,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   if (!options.dryRun && !context.common.json())
     printOut(fmt::format("{}wrote {}\n", drivingNotes(*passes.manifest, manifestPathFor(options)),
                          writtenText(*passes.manifest, options, outcome)));
-  return ExitCode::Done;
+  return context.finish(ExitCode::Done);
 }
 
 } // namespace

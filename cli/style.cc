@@ -2,6 +2,7 @@
 #include "cli/style.h"
 
 #include "ir/format.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <unistd.h>

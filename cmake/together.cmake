@@ -14,7 +14,7 @@ function(kvopt_local_names file names)
   # Characters that would join or split the elements of a list.
   string(REGEX REPLACE "[][;]" " ;" text "${text}")
   string(REPLACE ";" "!" text "${text}")
-  string(REGEX REPLACE "(\n(struct|class|enum|enum class) [A-Za-z0-9_]+)[^\n]*" "\\1{" text "${text}")
+  string(REGEX REPLACE "(\n(struct|class|enum class|enum) [A-Za-z0-9_]+)[^\n]*" "\\1{" text "${text}")
   set(found "")
   foreach(definition
       "\n[A-Za-z][A-Za-z0-9_:<>,.&* ]*[ &*>][A-Za-z0-9_]+ ?[!({=]"

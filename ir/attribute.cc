@@ -123,10 +123,4 @@ Attribute Attribute::clone() const {
   return copy;
 }
 
-llvm::ArrayRef<std::unique_ptr<Graph>> Attribute::graphs() const {
-  const auto* list = std::get_if<std::vector<std::unique_ptr<Graph>>>(&value);
-  return list ? llvm::ArrayRef<std::unique_ptr<Graph>>(*list)
-              : llvm::ArrayRef<std::unique_ptr<Graph>>();
-}
-
 } // namespace kvopt

@@ -82,7 +82,11 @@ public:
   llvm::ArrayRef<std::string> strings() const { return std::get<std::vector<std::string>>(value); }
   llvm::ArrayRef<TensorRef> tensors() const { return std::get<std::vector<TensorRef>>(value); }
   /// The subgraphs of kinds Graph and Graphs; empty for every other kind.
-  llvm::ArrayRef<std::unique_ptr<Graph>> graphs() const;
+  llvm::ArrayRef<std::unique_ptr<Graph>> graphs() const {
+    const auto* list = std::get_if<std::vector<std::unique_ptr<Graph>>>(&value);
+    return list ? llvm::ArrayRef<std::unique_ptr<Graph>>(*list)
+                : llvm::ArrayRef<std::unique_ptr<Graph>>();
+  }
 
   /// The message this was read from, or null. Kept so that export writes back what it read.
   const onnx::AttributeProto* source() const { return sourceMessage; }

@@ -12,13 +12,21 @@ OpName GraphContext::intern(OpName name) {
 }
 
 Graph::Graph(GraphContext& context, const OpsetImports& opsets, Node* parentNode)
-    : sharedContext(context), imports(opsets), holder(parentNode) {}
+    : sharedContext(context), imports(opsets), holder(parentNode) {
+  if (holder) {
+    ++holder->heldGraphs;
+    ++holder->graph().heldGraphs;
+  }
+}
 
 Graph::~Graph() {
-  // A subgraph may hand out values of enclosing graphs, which outlive it.
-  if (holder)
+  if (holder) {
+    --holder->heldGraphs;
+    --holder->graph().heldGraphs;
+    // A subgraph may hand out values of enclosing graphs, which outlive it.
     for (Value* output : outputList)
       --output->outputSlots;
+  }
   // Readers first: a later node may read what an earlier one defines, in subgraphs too.
   for (Node& node : llvm::reverse(nodeList))
     for (NamedAttribute& attribute : node.attributeList)
@@ -175,12 +183,12 @@ void Graph::removeInitializer(Value& initializer) {
 
 Node& Graph::create(OpName op, llvm::ArrayRef<Value*> operands,
                     llvm::ArrayRef<llvm::StringRef> resultNames, Node* before) {
-  auto* node = new Node(*this, op);
+  auto* node = new (sharedContext.nodePool.allocate(1)) Node(*this, op);
   node->setOperands(operands);
   node->resultCount = static_cast<unsigned>(resultNames.size());
-  node->resultValues.reset(new Value[resultNames.size()]);
+  node->resultValues = sharedContext.resultPool.allocate(resultNames.size());
   for (size_t i = 0; i < resultNames.size(); ++i) {
-    Value& result = node->resultValues[i];
+    Value& result = *new (node->resultValues + i) Value();
     result.producerNode = node;
     result.resultNumber = static_cast<unsigned>(i);
     claimName(result, resultNames[i]);
@@ -227,9 +235,8 @@ unsigned Graph::eraseDeadNodes() {
       ++erased;
       continue;
     }
-    for (const NamedAttribute& attribute : node.attributes())
-      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
-        erased += nested->eraseDeadNodes();
+    for (Graph* nested : node.subgraphs())
+      erased += nested->eraseDeadNodes();
   }
   size_t before = initializerList.size();
   llvm::erase_if(initializerList, [&](const std::unique_ptr<Value>& value) {
@@ -281,10 +288,11 @@ void Graph::number(Node& node) {
 
 void forEachGraph(Graph& graph, llvm::function_ref<void(Graph&)> visit) {
   visit(graph);
+  if (!graph.hasSubgraphs())
+    return;
   for (Node& node : graph.nodes())
-    for (NamedAttribute& attribute : node.attributes())
-      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
-        forEachGraph(*nested, visit);
+    for (Graph* nested : node.subgraphs())
+      forEachGraph(*nested, visit);
 }
 
 llvm::SmallVector<Value*, 4> capturedValues(const Node& node) {
@@ -295,18 +303,16 @@ llvm::SmallVector<Value*, 4> capturedValues(const Node& node) {
     if (value && !inside.count(&value->graph()) && seen.insert(value).second)
       captured.push_back(value);
   };
-  for (const NamedAttribute& attribute : node.attributes())
-    for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
-      forEachGraph(*nested, [&](Graph& graph) { inside.insert(&graph); });
-  for (const NamedAttribute& attribute : node.attributes())
-    for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
-      forEachGraph(*nested, [&](Graph& graph) {
-        for (const Node& inner : graph.nodes())
-          for (const Use& use : inner.operands())
-            take(use.value());
-        for (Value* output : graph.outputs())
-          take(output);
-      });
+  for (Graph* nested : node.subgraphs())
+    forEachGraph(*nested, [&](Graph& graph) { inside.insert(&graph); });
+  for (Graph* nested : node.subgraphs())
+    forEachGraph(*nested, [&](Graph& graph) {
+      for (const Node& inner : graph.nodes())
+        for (const Use& use : inner.operands())
+          take(use.value());
+      for (Value* output : graph.outputs())
+        take(output);
+    });
   return captured;
 }
 

@@ -1,6 +1,7 @@
 // Graph: inputs, initializers, a list of nodes in execution order, outputs.
 #pragma once
 
+#include "ir/array_pool.h"
 #include "ir/node.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -40,9 +41,14 @@ public:
 
 private:
   friend class Graph;
+  friend class Node;
+  friend struct llvm::ilist_alloc_traits<Node>;
   const OpRegistry& operators;
   llvm::BumpPtrAllocator allocator;
   llvm::UniqueStringSaver strings{allocator};
+  ArrayPool<Node> nodePool;
+  ArrayPool<Use> usePool;
+  ArrayPool<Value> resultPool;
   uint64_t editCount = 0;
   llvm::StringMap<unsigned> subgraphNames; // how many values have the name
 };
@@ -65,6 +71,8 @@ public:
   int64_t opsetVersion(llvm::StringRef domain = "") const;
   /// The node whose attribute holds this graph; null for a main graph or a function's body.
   Node* parentNode() const { return holder; }
+  /// Whether any of the nodes holds a graph.
+  bool hasSubgraphs() const { return heldGraphs != 0; }
 
   llvm::StringRef name() const { return graphName; }
   void setName(std::string name) { graphName = std::move(name); }
@@ -133,6 +141,7 @@ private:
   GraphContext& sharedContext;
   const OpsetImports& imports;
   Node* holder;
+  unsigned heldGraphs = 0; // those held by the nodes, not by theirs
   std::string graphName;
   llvm::StringMap<Value*> valuesByName;
   std::vector<std::unique_ptr<Value>> inputList;

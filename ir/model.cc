@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include <algorithm>
-
 namespace kvopt {
 
 Model::Model(const OpRegistry& registry)

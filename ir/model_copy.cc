@@ -15,9 +15,8 @@ constexpr int64_t leastSharedBytes = 1024;
 void collectGraphs(const Graph& graph, llvm::SmallVectorImpl<const Graph*>& graphs) {
   graphs.push_back(&graph);
   for (const Node& node : graph.nodes())
-    for (const NamedAttribute& attribute : node.attributes())
-      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
-        collectGraphs(*nested, graphs);
+    for (const Graph* nested : node.subgraphs())
+      collectGraphs(*nested, graphs);
 }
 
 /// The contents of `from` that were left out of what `copy` is a copy of; null where none were.

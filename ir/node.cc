@@ -7,7 +7,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-void llvm::ilist_alloc_traits<kvopt::Node>::deleteNode(kvopt::Node* node) { delete node; }
+void llvm::ilist_alloc_traits<kvopt::Node>::deleteNode(kvopt::Node* node) {
+  kvopt::GraphContext& context = node->graph().context();
+  node->~Node();
+  context.nodePool.deallocate(node, 1);
+}
 
 namespace kvopt {
 
@@ -20,8 +24,21 @@ void Node::refreshDefinition() {
 }
 
 Node::~Node() {
-  for (unsigned i = 0; i < resultCount; ++i)
-    parent->releaseName(resultValues[i]);
+  attributeList.clear(); // subgraphs may read the results
+  for (Value& result : results()) {
+    parent->releaseName(result);
+    result.~Value();
+  }
+  if (resultValues)
+    parent->context().resultPool.deallocate(resultValues, resultCount);
+  releaseOperands();
+}
+
+void Node::releaseOperands() {
+  if (!operandSlots)
+    return;
+  std::destroy_n(operandSlots, operandCount);
+  parent->context().usePool.deallocate(operandSlots, operandCount);
 }
 
 void Node::setName(std::string name) {
@@ -43,13 +60,15 @@ void Node::setOperand(unsigned index, Value* value) {
 }
 
 void Node::setOperands(llvm::ArrayRef<Value*> values) {
-  auto slots = std::make_unique<Use[]>(values.size());
+  Use* slots = parent->context().usePool.allocate(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    slots[i].owner = this;
-    slots[i].index = static_cast<unsigned>(i);
-    slots[i].link(values[i]);
+    Use& slot = *new (slots + i) Use();
+    slot.owner = this;
+    slot.index = static_cast<unsigned>(i);
+    slot.link(values[i]);
   }
-  operandSlots = std::move(slots);
+  releaseOperands();
+  operandSlots = slots;
   operandCount = static_cast<unsigned>(values.size());
   parent->context().noteEdit();
 }
@@ -147,6 +166,17 @@ void Node::removeAttribute(llvm::StringRef name) {
   if (opName == "Constant" && resultCount == 1 && holdsContents(name) && attribute(name))
     resultValues[0].initializerData = nullptr;
   llvm::erase_if(attributeList, [&](const NamedAttribute& entry) { return entry.name == name; });
+}
+
+llvm::SmallVector<Graph*, 2> Node::subgraphs() const {
+  llvm::SmallVector<Graph*, 2> held;
+  // Most nodes have none, and what is asked for of every node should not fetch its attributes.
+  if (heldGraphs == 0)
+    return held;
+  for (const NamedAttribute& attribute : attributeList)
+    for (const std::unique_ptr<Graph>& graph : attribute.value.graphs())
+      held.push_back(graph.get());
+  return held;
 }
 
 void Node::setMetadata(Metadata metadata) {

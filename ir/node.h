@@ -46,7 +46,7 @@ public:
   void setName(std::string name);
   Graph& graph() const { return *parent; }
 
-  llvm::ArrayRef<Use> operands() const { return {operandSlots.get(), operandCount}; }
+  llvm::ArrayRef<Use> operands() const { return {operandSlots, operandCount}; }
   /// Null for an absent optional operand and for an index past the last operand.
   Value* operand(unsigned index) const {
     return index < operandCount ? operandSlots[index].value() : nullptr;
@@ -55,8 +55,8 @@ public:
   /// Replaces the whole operand list; null stands for an absent operand.
   void setOperands(llvm::ArrayRef<Value*> values);
 
-  llvm::MutableArrayRef<Value> results() { return {resultValues.get(), resultCount}; }
-  llvm::ArrayRef<Value> results() const { return {resultValues.get(), resultCount}; }
+  llvm::MutableArrayRef<Value> results() { return {resultValues, resultCount}; }
+  llvm::ArrayRef<Value> results() const { return {resultValues, resultCount}; }
   Value& result(unsigned index = 0) {
     assert(index < resultCount);
     return resultValues[index];
@@ -82,6 +82,8 @@ public:
   std::optional<llvm::ArrayRef<int64_t>> intsAttr(llvm::StringRef name) const;
   void setAttribute(llvm::StringRef name, Attribute value);
   void removeAttribute(llvm::StringRef name);
+  /// The subgraphs of all attributes, in order.
+  llvm::SmallVector<Graph*, 2> subgraphs() const;
 
   const Metadata& metadata() const { return metadataList; }
   void setMetadata(Metadata metadata);
@@ -109,18 +111,21 @@ private:
   friend struct llvm::ilist_alloc_traits<Node>;
   Node(Graph& graph, OpName op);
   ~Node();
+  void releaseOperands();
 
   Graph* parent;
   OpName opName;
   const OpDef* opDefinition = nullptr;
   std::string nodeName;
   std::string overloadName;
-  std::unique_ptr<Use[]> operandSlots;
+  // Both arrays are of the context's pools.
+  Use* operandSlots = nullptr;
   unsigned operandCount = 0;
-  std::unique_ptr<Value[]> resultValues;
+  Value* resultValues = nullptr;
   unsigned resultCount = 0;
   mutable uint64_t order = 0;
   bool edited = false;
+  unsigned heldGraphs = 0; // counted by the graphs
   std::vector<NamedAttribute> attributeList;
   Metadata metadataList;
   const onnx::NodeProto* sourceMessage = nullptr;

@@ -45,6 +45,8 @@ void passLoopOperands(Node& node, Graph& body) {
 }
 
 llvm::Error inferSubgraphs(Node& node, unsigned depth) {
+  if (node.subgraphs().empty())
+    return llvm::Error::success();
   for (const NamedAttribute& attribute : node.attributes())
     for (const std::unique_ptr<Graph>& subgraph : attribute.value.graphs()) {
       if (node.is("Loop") || node.is("Scan"))

@@ -91,10 +91,11 @@ void Value::replaceSubgraphOutputs(Value& replacement) {
       graph.setOutput(slot, *output);
     }
   };
+  if (!parent->hasSubgraphs())
+    return;
   for (Node& node : parent->nodeList)
-    for (NamedAttribute& attribute : node.attributes())
-      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
-        forEachGraph(*nested, replaceIn);
+    for (Graph* nested : node.subgraphs())
+      forEachGraph(*nested, replaceIn);
 }
 
 void Value::replaceOwnOutputs(Value& replacement) {

@@ -183,15 +183,16 @@ applyRulesWithSubgraphs(Graph& graph, llvm::ArrayRef<const RuleRegistry::Entry*>
   if (!result)
     return result;
   // Rules erase nodes of the graph they work on and of enclosing ones, never the holder.
+  if (!graph.hasSubgraphs())
+    return result;
   for (Node& node : graph.nodes())
-    for (const NamedAttribute& attribute : node.attributes())
-      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs()) {
-        auto inner = applyRulesWithSubgraphs(*nested, rules, journal, options);
-        if (!inner)
-          return inner;
-        result->applications += inner->applications;
-        result->gaveUp += inner->gaveUp;
-      }
+    for (Graph* nested : node.subgraphs()) {
+      auto inner = applyRulesWithSubgraphs(*nested, rules, journal, options);
+      if (!inner)
+        return inner;
+      result->applications += inner->applications;
+      result->gaveUp += inner->gaveUp;
+    }
   return result;
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/attention_call.h"
 
 #include "ir/format.h"
+
 #include <algorithm>
 #include <atomic>
 

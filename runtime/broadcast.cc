@@ -2,6 +2,7 @@
 #include "runtime/broadcast.h"
 
 #include "ir/format.h"
+
 #include <fmt/ranges.h>
 
 #include <algorithm>

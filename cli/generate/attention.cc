@@ -2,6 +2,7 @@
 #include "cli/generate/decoder_parts.h"
 
 #include "ir/format.h"
+
 #include <cmath>
 
 namespace kvopt {

@@ -3,6 +3,7 @@
 #include "cli/generate/decoder_parts.h"
 
 #include "ir/format.h"
+
 #include <cmath>
 
 namespace kvopt {

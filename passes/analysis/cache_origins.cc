@@ -76,9 +76,8 @@ CacheOrigins::CacheOrigins(const Graph& graph) {
 void CacheOrigins::walk(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     visit(node);
-    for (const NamedAttribute& attribute : node.attributes())
-      for (const auto& subgraph : attribute.value.graphs())
-        walk(*subgraph);
+    for (const Graph* subgraph : node.subgraphs())
+      walk(*subgraph);
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/format.h"
+
 #include <algorithm>
 #include <random>
 #include <string>
