@@ -8,9 +8,15 @@
 namespace kvopt {
 namespace {
 
-const char* nameOf(FloatStorage storage) {
-  return storage == FloatStorage::f32 ? "f32" : storage == FloatStorage::f16 ? "f16" : "bf16";
-}
+struct CacheKind {
+  const char* name;
+  FloatStorage storage;
+  bool quantized;
+};
+constexpr CacheKind kinds[] = {{"f32", FloatStorage::f32, false},
+                               {"f16", FloatStorage::f16, false},
+                               {"bf16", FloatStorage::bf16, false},
+                               {"int8", FloatStorage::f32, true}};
 
 struct Errors {
   double measured = 0, bound = 0;
@@ -46,7 +52,7 @@ Errors errorsOf(const Case& c, const AttentionKernel& kernel) {
 TEST(AttentionUlp, WithinBounds) {
   std::printf("| kernel | cache | S | T | measured ulp | bound ulp |\n|---|---|--:|--:|--:|--:|\n");
   for (const int64_t rows : {1, 32})
-    for (const FloatStorage storage : kStorages)
+    for (const CacheKind& kind : kinds)
       for (const int64_t keys : {64, 512, 2048}) {
         if (rows > 1 && keys > 512)
           continue;
@@ -56,14 +62,15 @@ TEST(AttentionUlp, WithinBounds) {
                         .keys = keys,
                         .width = 128,
                         .valueWidth = 128,
-                        .cacheStorage = storage,
+                        .cacheStorage = kind.storage,
+                        .quantized = kind.quantized,
                         .scale = 0.088388346f,
                         .causal = true};
         forEachKernel(c, [&](const AttentionKernel& kernel) {
           const Errors errors = errorsOf(c, kernel);
           std::printf("| %s | %s | %d | %d | %.1f | %.0f |\n", std::string(kernel.name).c_str(),
-                      nameOf(storage), static_cast<int>(rows), static_cast<int>(keys),
-                      errors.measured, errors.bound);
+                      kind.name, static_cast<int>(rows), static_cast<int>(keys), errors.measured,
+                      errors.bound);
         });
       }
 }
