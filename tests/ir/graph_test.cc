@@ -151,6 +151,27 @@ Node& addBranch(Graph& graph, llvm::ArrayRef<Value*> outputs) {
 
 Graph& branchOf(Node& holder) { return *holder.attribute("then_branch")->graphs().front(); }
 
+TEST_F(GraphTest, KnowsWhetherNodesHoldSubgraphs) {
+  Value& x = input("x");
+  Node& plain = graph.create("Relu", {&x}, {"plain"});
+  EXPECT_FALSE(graph.hasSubgraphs());
+  EXPECT_TRUE(plain.subgraphs().empty());
+  Node& outer = addBranch(graph, {&x});
+  Node& inner = addBranch(branchOf(outer), {&x});
+  EXPECT_TRUE(graph.hasSubgraphs());
+  EXPECT_EQ(outer.subgraphs(), (llvm::SmallVector<Graph*, 2>{&branchOf(outer)}));
+  EXPECT_TRUE(branchOf(outer).hasSubgraphs());
+  EXPECT_FALSE(branchOf(inner).hasSubgraphs());
+  unsigned visited = 0;
+  forEachGraph(graph, [&](Graph&) { ++visited; });
+  EXPECT_EQ(visited, 3u);
+
+  inner.removeAttribute("then_branch");
+  EXPECT_FALSE(branchOf(outer).hasSubgraphs());
+  graph.erase(outer);
+  EXPECT_FALSE(graph.hasSubgraphs());
+}
+
 TEST_F(GraphTest, ErasingAHolderFreesWhatItsSubgraphsHandOut) {
   Value& x = input("x");
   Node& outer = graph.create("Relu", {&x}, {"outer"});
