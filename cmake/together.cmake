@@ -12,8 +12,7 @@ function(kvopt_local_names file names)
   string(PREPEND text "\n")
   string(REGEX REPLACE "\n(namespace|using namespace|//|#)[^\n]*" "\n" text "${text}")
   # Characters that would join or split the elements of a list.
-  string(REGEX REPLACE "[][;]" " ;" text "${text}")
-  string(REPLACE ";" "!" text "${text}")
+  string(REGEX REPLACE "[][;]" " !" text "${text}")
   string(REGEX REPLACE "(\n(struct|class|enum class|enum) [A-Za-z0-9_]+)[^\n]*" "\\1{" text "${text}")
   set(found "")
   foreach(definition

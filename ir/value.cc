@@ -78,6 +78,8 @@ void Value::replaceAllUsesWith(Value& replacement) {
 }
 
 void Value::replaceSubgraphOutputs(Value& replacement) {
+  if (!parent->hasSubgraphs())
+    return;
   auto replaceIn = [&](Graph& graph) {
     for (unsigned slot = 0; slot < graph.outputList.size(); ++slot) {
       if (graph.outputList[slot] != this)
@@ -91,8 +93,6 @@ void Value::replaceSubgraphOutputs(Value& replacement) {
       graph.setOutput(slot, *output);
     }
   };
-  if (!parent->hasSubgraphs())
-    return;
   for (Node& node : parent->nodeList)
     for (Graph* nested : node.subgraphs())
       forEachGraph(*nested, replaceIn);
