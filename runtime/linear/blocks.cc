@@ -118,7 +118,10 @@ void multiplyQuad(const Product& p, const Part* parts, const Range& range,
     const size_t word = v * layout.lanes;
     const auto one = [&](const Part& part, F32Vec& sum) HWY_ATTR {
       auto t = hn::Zero(f32), unused = t;
-      prefetch<4>(part.words + 4 * word + kPrefetchBytes);
+      if constexpr (Bits == 8)
+        prefetch<4>(part.words + 4 * word + kPrefetchBytes);
+      else
+        prefetchStraightAhead(part.words + 4 * word, 4 * word);
       const auto words = loadWords(part.words + 4 * word, part.count - word);
       addNumbers<Bits, 1>(words, a + word * layout.perWord, 0, t, unused, unused, unused);
       const size_t value = v * layout.valuesPerVector;

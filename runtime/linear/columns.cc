@@ -23,8 +23,16 @@ namespace {
 constexpr size_t kStreams = 4;
 /// Rows of W whose products are summed before they are added to the result.
 constexpr size_t kBlockRows = sumBlock;
-/// Sums of a tile: 32 KiB.
-constexpr size_t kTileFloats = 8192;
+/// Sums of a tile: 128 KiB, in the second-level cache. Wide tiles read rows of W in long runs.
+constexpr size_t kTileFloats = 32768;
+
+/// The bytes of a row's sums that leave the first-level cache room for what streams through it.
+constexpr size_t kFirstLevelSums = 16 << 10;
+/// Bytes of W that lie behind each other from which on a core's own prefetchers do most.
+constexpr size_t kLongRun = 64 << 10;
+
+/// Which cache lines are asked for ahead of their use.
+enum class Ask { none, each, oneOfMany };
 
 /// Rows of W that are read side by side, the columns of one tile.
 template <class Storage> struct Group {
@@ -119,7 +127,7 @@ HWY_INLINE void addStream(const typename Storage::Element* w, const float* a, si
 
 /// Adds the products of `Streams` rows of W to `Rows` rows of the tile from `m` on and `Vectors`
 /// vectors of columns from `column` on; with `Tail`, the last `tail` columns.
-template <class Storage, int Streams, int Rows, int Vectors, bool Tail, bool Ahead>
+template <class Storage, int Streams, int Rows, int Vectors, bool Tail, Ask Lines>
 HWY_INLINE void addBlock(const Group<Storage>& g, size_t m, size_t column, size_t ahead,
                          size_t tail = 0) {
   static_assert(Streams == 1 || Streams == 4);
@@ -138,8 +146,11 @@ HWY_INLINE void addBlock(const Group<Storage>& g, size_t m, size_t column, size_
     loadSums<Vectors>(g.isFirst, t + 2 * g.tileStride, c0, c1, c2, c3);
     loadSums<Vectors>(g.isFirst, t + 3 * g.tileStride, d0, d1, d2, d3);
   }
+  const bool asks = Lines == Ask::oneOfMany && column * sizeof(*w) % size_t{straightBytes} == 0;
   const auto add = [&](size_t stream) HWY_ATTR __attribute__((always_inline)) {
-    addStream<Storage, Rows, Vectors, Tail, Ahead>(
+    if (asks)
+      prefetchStraight(reinterpret_cast<intptr_t>(w + stream * g.apart + ahead));
+    addStream<Storage, Rows, Vectors, Tail, Lines == Ask::each>(
         w + stream * g.apart, a + stream * g.aApart, g.aStride, ahead, tail,
         g.readable + column + tail, a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3);
   };
@@ -159,43 +170,47 @@ HWY_INLINE void addBlock(const Group<Storage>& g, size_t m, size_t column, size_
 }
 
 /// All columns of `Rows` rows of the tile.
-template <class Storage, int Streams, int Rows, bool Ahead>
+template <class Storage, int Streams, int Rows, Ask Lines>
 void addRows(const Group<Storage>& g, size_t m) {
   constexpr int kVectors = Rows == 4 && !kManyRegisters ? 2 : 4;
   const size_t lanes = hn::Lanes(F32Tag());
   // What is prefetched lies a fixed distance ahead in the same rows, and at the end of the tile's
   // rows in the next ones.
-  const size_t distance = HWY_MIN(g.width, kPrefetchBytes / sizeof(*g.weights));
+  constexpr size_t kAhead = Lines == Ask::oneOfMany ? size_t{kStraightAhead} : kPrefetchBytes;
+  const size_t distance = HWY_MIN(g.width, kAhead / sizeof(*g.weights));
   const size_t turn = g.width - distance;
   const size_t afterTurn = g.next == 0 ? 0 : g.next - turn;
   size_t column = 0;
   for (; column + kVectors * lanes <= turn; column += kVectors * lanes)
-    addBlock<Storage, Streams, Rows, kVectors, false, Ahead>(g, m, column, distance);
+    addBlock<Storage, Streams, Rows, kVectors, false, Lines>(g, m, column, distance);
   for (; column + kVectors * lanes <= g.width; column += kVectors * lanes)
-    addBlock<Storage, Streams, Rows, kVectors, false, Ahead>(g, m, column, afterTurn);
+    addBlock<Storage, Streams, Rows, kVectors, false, Lines>(g, m, column, afterTurn);
   for (; column + lanes <= g.width; column += lanes)
-    addBlock<Storage, Streams, Rows, 1, false, Ahead>(g, m, column, afterTurn);
+    addBlock<Storage, Streams, Rows, 1, false, Lines>(g, m, column, afterTurn);
   if (column < g.width)
-    addBlock<Storage, Streams, Rows, 1, true, Ahead>(g, m, column, afterTurn, g.width - column);
+    addBlock<Storage, Streams, Rows, 1, true, Lines>(g, m, column, afterTurn, g.width - column);
 }
 
-template <class Storage, int Streams, bool Ahead>
+/// The first rows also ask for memory ahead.
+template <class Storage, int Streams, Ask Lines>
 void addGroup(const Group<Storage>& g, size_t rows) {
   size_t m = 0;
-  if constexpr (Ahead) {
+  if constexpr (Lines == Ask::oneOfMany) {
+    addRows<Storage, Streams, 1, Lines>(g, 0), m = 1;
+  } else if constexpr (Lines == Ask::each) {
     if (rows >= 4)
-      addRows<Storage, Streams, 4, true>(g, 0), m = 4;
+      addRows<Storage, Streams, 4, Lines>(g, 0), m = 4;
     else if (rows >= 2)
-      addRows<Storage, Streams, 2, true>(g, 0), m = 2;
+      addRows<Storage, Streams, 2, Lines>(g, 0), m = 2;
     else
-      addRows<Storage, Streams, 1, true>(g, 0), m = 1;
+      addRows<Storage, Streams, 1, Lines>(g, 0), m = 1;
   }
   for (; m + 4 <= rows; m += 4)
-    addRows<Storage, Streams, 4, false>(g, m);
+    addRows<Storage, Streams, 4, Ask::none>(g, m);
   for (; m + 2 <= rows; m += 2)
-    addRows<Storage, Streams, 2, false>(g, m);
+    addRows<Storage, Streams, 2, Ask::none>(g, m);
   if (m < rows)
-    addRows<Storage, Streams, 1, false>(g, m);
+    addRows<Storage, Streams, 1, Ask::none>(g, m);
 }
 
 /// Adds the tile to the result, or makes it the result.
@@ -221,11 +236,22 @@ void addTile(const float* tile, size_t tileStride, const FloatProduct& p, size_t
   }
 }
 
+/// Whether one line of many is asked for: more rows, and sums or runs of W that are not of the
+/// right size, take so much besides memory that the core's own prefetchers fall behind (decision
+/// 18).
+template <class Storage> bool goesStraight(size_t rows, size_t width, size_t stride) {
+  constexpr size_t kBytes = sizeof(typename Storage::Element);
+  const bool areRunsLong = width == stride || width * kBytes >= kLongRun;
+  return rows == 1 && areRunsLong &&
+         (kBytes == sizeof(float) || width * sizeof(float) <= kFirstLevelSums);
+}
+
 template <class Storage>
 void multiplyTile(const FloatProduct& p, size_t begin, size_t width, size_t lanes) {
   HWY_ALIGN float tile[kTileFloats];
   const size_t inner = static_cast<size_t>(p.inner), rows = static_cast<size_t>(p.rows);
   const size_t stride = static_cast<size_t>(p.weightStride);
+  const bool isStraight = goesStraight<Storage>(rows, width, stride);
   Group<Storage> group;
   group.width = width;
   group.readable = begin;
@@ -244,14 +270,17 @@ void multiplyTile(const FloatProduct& p, size_t begin, size_t width, size_t lane
       group.isFirst = k == 0;
       // A stream goes on where the next block has it.
       group.next = k + 1 < each ? stride : block + count < inner ? (count - each + 1) * stride : 0;
-      addGroup<Storage, kStreams, true>(group, rows);
+      if (isStraight)
+        addGroup<Storage, kStreams, Ask::oneOfMany>(group, rows);
+      else
+        addGroup<Storage, kStreams, Ask::each>(group, rows);
     }
     for (size_t k = kStreams * each; k < count; ++k) {
       group.weights = weights + (block + k) * stride;
       group.a = p.a + block + k;
       group.isFirst = k == 0;
       group.next = 0;
-      addGroup<Storage, 1, false>(group, rows);
+      addGroup<Storage, 1, Ask::none>(group, rows);
     }
     addTile(tile, group.tileStride, p, begin, width, block == 0);
   }

@@ -14,18 +14,28 @@
 #include <hwy/highway.h>
 
 #include <cstddef>
+#include <cstdint>
 
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 
-/// How far ahead of its use a cache line is asked for.
+/// How far ahead of its use a cache line is asked for where every one is.
 inline constexpr size_t kPrefetchBytes = 2048;
+/// How far ahead for one who goes straight on and waits for little besides memory.
+inline constexpr intptr_t kStraightAhead = 4096;
 
 /// Asks for the cache lines of `BytesPerLane` * lanes bytes.
 template <size_t BytesPerLane, class Element> HWY_INLINE void prefetch(const Element* address) {
   const size_t bytes = BytesPerLane * hn::Lanes(F32Tag());
   for (size_t at = 0; at < bytes; at += 64)
     prefetchLine(reinterpret_cast<const char*>(address) + at);
+}
+
+/// For one who goes straight on, at `offset` bytes from where it began: what lies kStraightAhead
+/// bytes further, once in straightBytes.
+HWY_INLINE void prefetchStraightAhead(const void* address, size_t offset) {
+  if (offset % size_t{straightBytes} == 0)
+    prefetchStraight(reinterpret_cast<intptr_t>(address) + kStraightAhead);
 }
 
 } // namespace kvopt::HWY_NAMESPACE

@@ -53,7 +53,12 @@ HWY_INLINE void dotQuad(const Quad<Storage>& q, const float* HWY_RESTRICT a, siz
   constexpr size_t kAhead = kPrefetchBytes / sizeof(*w0);
   size_t k = 0;
   for (; k + lanes <= q.count; k += lanes) {
-    if constexpr (Ahead) {
+    if constexpr (Ahead && Rows == 1) {
+      prefetchStraightAhead(w0 + k, k * sizeof(*w0));
+      prefetchStraightAhead(w1 + k, k * sizeof(*w1));
+      prefetchStraightAhead(w2 + k, k * sizeof(*w2));
+      prefetchStraightAhead(w3 + k, k * sizeof(*w3));
+    } else if constexpr (Ahead) {
       prefetchLine(w0 + k + kAhead);
       prefetchLine(w1 + k + kAhead);
       prefetchLine(w2 + k + kAhead);

@@ -28,9 +28,6 @@ namespace kvopt::HWY_NAMESPACE {
 
 inline constexpr bool kHas512Bits = hn::MaxLanes(F32Tag()) >= 16;
 
-/// Who goes straight on asks for a line in so many bytes. The core's own prefetchers bring those
-/// between, sooner than alone, and faster than one who asks for every line.
-inline constexpr int64_t kStraightBytes = 256;
 /// Rows that several passes go over, for queries or columns each, are taken in turns of about so
 /// many bytes.
 inline constexpr int64_t kStraightTurnBytes = 4096;
@@ -50,11 +47,9 @@ public:
   HWY_INLINE void forVector(const typename Cache::Element* vector) {
     constexpr int64_t kBytes =
         static_cast<int64_t>(hn::MaxLanes(F32Tag()) * sizeof(typename Cache::Element));
-    if constexpr (Index * kBytes % kStraightBytes == 0) {
+    if constexpr (Index * kBytes % straightBytes == 0) {
       std::atomic_signal_fence(std::memory_order_seq_cst);
-      // Where rows start elsewhere, lines between multiples would not come in time.
-      const intptr_t at = (reinterpret_cast<intptr_t>(vector) + ahead) & -kStraightBytes;
-      prefetchLine(reinterpret_cast<const void*>(at));
+      prefetchStraight(reinterpret_cast<intptr_t>(vector) + ahead);
       std::atomic_signal_fence(std::memory_order_seq_cst);
     }
   }

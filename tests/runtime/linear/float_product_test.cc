@@ -24,11 +24,11 @@ double gamma(int64_t n) {
   return rounding / (1 - rounding);
 }
 
-/// The numbers of a problem; those between rows, and in front, are NaN.
+/// The numbers of a problem; those between rows, `gap` of them in the weights, are NaN.
 class Problem {
 public:
   Problem(int64_t mRows, int64_t kInner, int64_t nColumns, Layout weightLayout,
-          FloatStorage weightStorage)
+          FloatStorage weightStorage, int64_t gap = 3)
       : m(mRows), k(kInner), n(nColumns), layout(weightLayout), storage(weightStorage) {
     std::mt19937 random(static_cast<uint32_t>(m * 7919 + k * 131 + n));
     std::uniform_real_distribution<float> uniform(-1, 1);
@@ -39,7 +39,7 @@ public:
         a[index(i * aStride + x)] = uniform(random);
     const int64_t rows = layout == Layout::Columns ? k : n;
     const int64_t width = layout == Layout::Columns ? n : k;
-    stride = width + 3;
+    stride = width + gap;
     // No padding behind the last row: what follows it belongs to somebody else.
     const size_t elements = rows == 0 ? 0 : index((rows - 1) * stride + width);
     weights.assign(elements, kNan);
@@ -130,8 +130,9 @@ template <class Body> void forEachKind(Body body) {
       body(layout, storage);
 }
 
-void checkOnAllTargets(int64_t m, int64_t k, int64_t n, Layout layout, FloatStorage storage) {
-  const Problem problem(m, k, n, layout, storage);
+void checkOnAllTargets(int64_t m, int64_t k, int64_t n, Layout layout, FloatStorage storage,
+                       int64_t gap = 3) {
+  const Problem problem(m, k, n, layout, storage, gap);
   const auto expected = problem.exact();
   forEachSimdTarget([&] {
     problem.check(problem.run(0, n, false), expected);
@@ -155,6 +156,18 @@ TEST(FloatProduct, SizesAroundBlocksAndTiles) {
     for (const int64_t n : {63, 64, 65, 129, 255, 256, 257, 1023, 1366, 4095, 4097})
       for (const int64_t m : {1, 3, 16})
         checkOnAllTargets(m, 19, n, layout, storage);
+    for (const int64_t n : {32767, 32768, 32805, 65537})
+      checkOnAllTargets(1, 9, n, layout, storage);
+  });
+}
+
+/// One row of activations may go through weights without gaps in another way.
+TEST(FloatProduct, OneRowWithWeightsWithoutGaps) {
+  forEachKind([](Layout layout, FloatStorage storage) {
+    for (const int64_t k : {1, 4, 19, 257, 1030})
+      for (const int64_t n : {1, 31, 64, 129, 1025, 4096, 4099})
+        if (k * n < 1 << 20)
+          checkOnAllTargets(1, k, n, layout, storage, 0);
   });
 }
 
