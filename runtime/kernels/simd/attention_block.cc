@@ -2,6 +2,7 @@
 #include "runtime/kernels/simd/attention_block.h"
 
 #include "ir/half.h"
+#include "runtime/kernels/simd/code_products.h"
 
 #include <algorithm>
 #include <cassert>
@@ -32,6 +33,13 @@ int64_t rowsPerBlock(const AttentionView& view) {
 int64_t blocksPerHead(const AttentionView& view) {
   const int64_t rows = rowsPerBlock(view);
   return (view.queryRows + rows - 1) / rows;
+}
+
+/// Of a query in digits; 0 if none are needed.
+int64_t digitWords(const AttentionView& view) {
+  const bool isOfUse = view.isQuantized() && !view.keyTransposed && hasByteProducts() &&
+                       view.keyWidth <= mostCodeColumns;
+  return isOfUse ? QueryDigits::words(view.keyWidth) : 0;
 }
 
 bool isEmpty(const AttentionView& view) {
@@ -119,7 +127,7 @@ size_t attentionBlockBytes(const AttentionView& view, int64_t tiles) {
     return 0;
   const int64_t perQuery = roundUp(view.keyWidth, kAttentionMaxLanes) +
                            roundUp(view.valueWidth, kAttentionMaxLanes) + 2 +
-                           tiles * (kAttentionTileKeys + 1);
+                           tiles * (kAttentionTileKeys + 1) + digitWords(view);
   const int64_t perTile = view.isQuantized() ? 3 : 1;
   int64_t floats = rowsPerBlock(view) * groupSize(view) * perQuery + perTile * kAttentionTileKeys +
                    kAttentionMaxLanes;
@@ -158,6 +166,8 @@ AttentionBlock::AttentionBlock(const AttentionView& attention, int64_t unit,
   keyScales = view.isQuantized() ? take(kAttentionTileKeys) : nullptr;
   valueScales = view.isQuantized() ? take(kAttentionTileKeys) : nullptr;
   query = take(queries * packedKeyWidth);
+  digits = digitWords(view) == 0 ? nullptr
+                                 : reinterpret_cast<int32_t*>(take(queries * digitWords(view)));
   accumulator = take(queries * packedValueWidth);
   scores = take(tiles * queries * kAttentionTileKeys + kAttentionMaxLanes);
   maximum = take(queries);

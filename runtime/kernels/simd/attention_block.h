@@ -108,7 +108,10 @@ struct AttentionBlock {
   int64_t packedKeyWidth;
   int64_t packedValueWidth;
 
-  float* query;       ///< [queries, packedKeyWidth]
+  float* query; ///< [queries, packedKeyWidth]
+  /// Room for the queries in digits (code_products.h), if they may be multiplied so with codes;
+  /// null if not.
+  int32_t* digits;
   float* accumulator; ///< [queries, packedValueWidth], unnormalised
   /// [queries, kAttentionTileKeys], and kAttentionMaxLanes more: a vector that ends a row may reach
   /// into what follows it. After the softmax step, weights.

@@ -10,6 +10,7 @@
 #endif
 
 #include "runtime/kernels/simd/attention_block.h"
+#include "runtime/kernels/simd/code_products.h"
 #include "runtime/kernels/simd/decode_rows-inl.h"
 #include "runtime/kernels/simd/decode_values-inl.h"
 #include "runtime/kernels/simd/read_ahead.h"
@@ -18,12 +19,32 @@
 #include <hwy/highway.h>
 
 #include <cstddef>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 
 /// Rows that several passes go over are taken in turns of about so many bytes.
 inline constexpr int64_t kTurnBytes = 16384;
+
+inline QueryDigits queryDigits(const AttentionBlock& block) {
+  return {block.digits, block.view.keyWidth, block.queries};
+}
+
+/// Writes the packed queries of a block with room for digits. Returns false if it has none, or they
+/// cannot be written so.
+inline bool writeDigits(const AttentionBlock& block) {
+  constexpr size_t kDigitLanes = 16;
+  if (!block.digits || hn::Lanes(F32Tag()) != kDigitLanes)
+    return false;
+  for (int64_t query = 0; query < block.queries; ++query) {
+    const PackedPlace place = packedPlace(block, query);
+    const auto distance = static_cast<int64_t>(kDigitLanes * (1 + place.between));
+    if (!writeDigits(place.first, distance, queryDigits(block), query))
+      return false;
+  }
+  return true;
+}
 
 /// How often forEachQueryBlock calls its body.
 inline int64_t queryPasses(const AttentionBlock& block) { return (block.queries + 3) / 4; }
@@ -142,6 +163,10 @@ HWY_NOINLINE void scoreQueries(const AttentionBlock& block, const Rows<Cache>& k
 template <class Cache>
 void scoreTile(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile, KeyRange range,
                ReadAhead& ahead) {
+  if constexpr (std::is_same_v<Cache, I8Storage>)
+    if (block.digits)
+      return scoreCodes({keys.base, keys.stride}, tile, range, queryDigits(block), ahead,
+                        block.scores);
   forEachTurn(keys, range, kTurnBytes, [&](KeyRange turn) HWY_ATTR {
     ahead.grantKeys(turn.end - turn.begin);
     forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {

@@ -62,8 +62,12 @@ void attendRange(const AttentionBlock& block, KeyRange range, bool withSink,
                  const LocatedKeys& following) {
   packQueries(block, [&](int64_t query) { return packedPlace(block, query); });
   startRows(block, withSink);
-  if (block.view.isQuantized())
-    return attendKeys<I8Storage>(block, range, following);
+  if (block.view.isQuantized()) {
+    AttentionBlock quantized = block;
+    if (decodesStraight(block.view, kHas512Bits) || !writeDigits(block))
+      quantized.digits = nullptr;
+    return attendKeys<I8Storage>(quantized, range, following);
+  }
   switch (block.view.cacheStorage) {
   case FloatStorage::f32:
     return attendKeys<F32Storage>(block, range, following);

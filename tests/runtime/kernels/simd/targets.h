@@ -1,6 +1,8 @@
 // Runs a test body once for every SIMD target that this CPU has and that is compiled in.
 #pragma once
 
+#include "runtime/kernels/simd/code_products.h"
+
 #include <gtest/gtest.h>
 
 #include <hwy/highway.h>
@@ -46,6 +48,20 @@ template <class Body> void forEachSimdTarget(Body body) {
   }
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().DeInit();
+}
+
+/// The same for work with rows of codes, once more for the target that multiplies bytes where the
+/// CPU can: as if it could not.
+template <class Body> void forEachSimdTargetOfCodes(Body body) {
+  forEachSimdTarget([&] {
+    body();
+    if (hwy::SupportedTargets() != HWY_AVX3 || !hasByteProducts())
+      return;
+    SCOPED_TRACE("without products of bytes");
+    hideByteProducts(true);
+    body();
+    hideByteProducts(false);
+  });
 }
 
 } // namespace kvopt

@@ -7,7 +7,7 @@ namespace kvopt {
 namespace {
 
 TEST(QuantizedAttention, EveryWidth) {
-  forEachSimdTarget([] {
+  forEachSimdTargetOfCodes([] {
     for (const bool transposed : {false, true})
       for (int64_t width = 1; width <= 33; ++width)
         for (const int64_t rows : {1, 12})
@@ -28,7 +28,7 @@ TEST(QuantizedAttention, EveryWidth) {
 }
 
 TEST(QuantizedAttention, EveryLength) {
-  forEachSimdTarget([] {
+  forEachSimdTargetOfCodes([] {
     for (const bool transposed : {false, true})
       for (const int64_t rows : {0, 1, 2, 3, 5, 17, 33})
         for (const int64_t keys : {0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 130})
@@ -46,7 +46,7 @@ TEST(QuantizedAttention, EveryLength) {
 }
 
 TEST(QuantizedAttention, GroupsBatchesAndTypesOfQueries) {
-  forEachSimdTarget([] {
+  forEachSimdTargetOfCodes([] {
     for (const int64_t group : {1, 3, 4, 65})
       for (const FloatStorage query : kStorages)
         for (const int64_t rows : {1, 9})
@@ -65,7 +65,7 @@ TEST(QuantizedAttention, GroupsBatchesAndTypesOfQueries) {
 }
 
 TEST(QuantizedAttention, MasksWindowsSoftcapSinks) {
-  forEachSimdTarget([] {
+  forEachSimdTargetOfCodes([] {
     for (const bool transposed : {false, true})
       for (const Mask mask : {Mask::none, Mask::additive, Mask::boolean})
         for (const int64_t window : {0, 1, 30, 64})
@@ -90,7 +90,7 @@ TEST(QuantizedAttention, MasksWindowsSoftcapSinks) {
 }
 
 TEST(QuantizedAttention, RaggedLengths) {
-  forEachSimdTarget([] {
+  forEachSimdTargetOfCodes([] {
     for (const bool transposed : {false, true})
       for (const int64_t rows : {1, 4, 20})
         check({.batches = 4,
@@ -106,7 +106,7 @@ TEST(QuantizedAttention, RaggedLengths) {
 }
 
 TEST(QuantizedAttention, ExtremeLogits) {
-  forEachSimdTarget([] {
+  forEachSimdTargetOfCodes([] {
     for (const float scale : {100.0f, -100.0f, 1e4f})
       for (const int64_t rows : {1, 3, 20})
         check({.group = 2,
@@ -121,7 +121,7 @@ TEST(QuantizedAttention, ExtremeLogits) {
 
 /// The scale of a row that no query row sees may be anything, too.
 TEST(QuantizedAttention, InvisibleRowsAreNotRead) {
-  forEachSimdTarget([] {
+  forEachSimdTargetOfCodes([] {
     for (const bool transposed : {false, true})
       for (const int64_t rows : {1, 20}) {
         const Case c{.group = 2,
@@ -144,7 +144,7 @@ TEST(QuantizedAttention, InvisibleRowsAreNotRead) {
 
 /// A row that stands for NaN must not come out as a number.
 TEST(QuantizedAttention, RowsOfNaNAreNaN) {
-  forEachSimdTarget([] {
+  forEachSimdTargetOfCodes([] {
     for (const int64_t rows : {1, 20}) {
       const Case c{.group = 2, .rows = rows, .keys = 100, .quantized = true};
       forEachKernel(c, [&](const AttentionKernel& kernel) {
@@ -159,7 +159,7 @@ TEST(QuantizedAttention, RowsOfNaNAreNaN) {
 }
 
 TEST(QuantizedAttention, HiddenRowsAreZerosAndAveragesUniform) {
-  forEachSimdTarget([] {
+  forEachSimdTargetOfCodes([] {
     for (const Mask mask : {Mask::additive, Mask::boolean})
       for (const int64_t rows : {1, 3, 40}) {
         const Case c{
@@ -184,7 +184,7 @@ TEST(QuantizedAttention, HiddenRowsAreZerosAndAveragesUniform) {
 }
 
 TEST(QuantizedAttention, LayoutDoesNotChangeTheBits) {
-  forEachSimdTarget([] {
+  forEachSimdTargetOfCodes([] {
     for (const bool transposed : {false, true})
       for (const int64_t rows : {1, 5, 20}) {
         const Case c{.batches = 2,
