@@ -108,7 +108,8 @@ struct AttentionKernel;
 /// One attention divided into units of work, which may run in any order and at the same time. Units
 /// write disjoint rows of O. The bits of a row depend on its query and on the keys and values it
 /// sees: not on strides, capacity or alignment, not on the order of units or on how many workers
-/// there are.
+/// there are. Where the CPU multiplies bytes (code_products.h), those of a row that attends to a
+/// quantized cache also depend on whether its unit has other queries, and whether all are finite.
 class AttentionJob {
 public:
   /// Computed by the kernel of the highest rank that takes the view.

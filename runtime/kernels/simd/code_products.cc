@@ -59,8 +59,8 @@ struct DigitRows {
                                 : all.rows - first >= 2 ? 2
                                                         : 1),
         digits(all.memory + first * QueryDigits::words(width)),
-        starts(digits + 3 * count * columns()),
-        steps(reinterpret_cast<float*>(starts + 3 * count)) {}
+        starts(digits + 3 * count * columns()), steps(reinterpret_cast<float*>(starts + 3 * count)),
+        powers(steps + count) {}
 
   int64_t columns() const { return (width + 3) / 4; }
 
@@ -68,7 +68,8 @@ struct DigitRows {
   int64_t count;
   int32_t* digits; ///< [columns, count, 3], four in each
   int32_t* starts; ///< [count, 3], -128 times the sum of the row's digits
-  float* steps;    ///< [count]
+  float* steps;    ///< [count], times the row's power of two: a step may be too small for f32
+  float* powers;   ///< [count], what takes that power back
 };
 
 /// Of `rows` rows.
@@ -76,7 +77,9 @@ int64_t blocksOf(int64_t rows) { return rows / 4 + rows % 4 / 2 + rows % 2; }
 
 /// What the largest of a row becomes: with room for roundings, and less than three digits hold.
 constexpr float largestNumber = 8355000.0f;
-constexpr float smallestMaximum = 0x1p-100f;
+/// Rows of smaller numbers are multiplied by that power.
+constexpr float smallestMaximum = 0x1p-60f;
+constexpr float powerOfSmall = 0x1p100f;
 
 constexpr int64_t vectorFloats = 16;
 
@@ -99,47 +102,40 @@ KVOPT_VNNI_INLINE __m512i nextDigit(__m512i& numbers) {
   return digit;
 }
 
-/// 64 columns of 16 rows: to[i] has columns 4 i to 4 i + 3 of each, plus 128, which makes codes
-/// numbers without a sign.
-KVOPT_VNNI_INLINE void turn(const int8_t* const* rows, int64_t column, __m512i* to) {
+/// 16 columns of 16 rows from `column` on: to[i] has columns 4 i to 4 i + 3 of each, plus 128,
+/// which makes codes numbers without a sign. With Tail there are `tail`; those behind are as if 0.
+template <bool Tail>
+KVOPT_VNNI_INLINE void turn(const int8_t* const* rows, int64_t column, __m512i* to,
+                            int64_t tail = 0) {
   const __m512i bias = _mm512_set1_epi8(-128);
-  for (int64_t i = 0; i < 4; ++i) {
-    const int64_t at = column + 16 * i;
-    // 16 columns of every fourth row, from row `first` on.
-    const auto quarters = [&](int64_t first) __attribute__((always_inline)) KVOPT_VNNI {
-      const auto part = [&](int64_t row) __attribute__((always_inline)) KVOPT_VNNI {
-        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[first + row] + at));
-      };
-      __m512i all = _mm512_castsi128_si512(part(0));
-      all = _mm512_mask_broadcast_i32x4(all, 0x00F0, part(4));
-      all = _mm512_mask_broadcast_i32x4(all, 0x0F00, part(8));
-      all = _mm512_mask_broadcast_i32x4(all, 0xF000, part(12));
-      return _mm512_xor_si512(all, bias);
+  // Every fourth row, from row `first` on.
+  const auto quarters = [&](int64_t first) __attribute__((always_inline)) KVOPT_VNNI {
+    const auto part = [&](int64_t row) __attribute__((always_inline)) KVOPT_VNNI {
+      const int8_t* from = rows[first + row] + column;
+      return Tail ? _mm_maskz_loadu_epi8(firstLanes(tail), from)
+                  : _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     };
-    const __m512i a = quarters(0), b = quarters(1), c = quarters(2), d = quarters(3);
-    const __m512i abLow = _mm512_unpacklo_epi32(a, b), abHigh = _mm512_unpackhi_epi32(a, b);
-    const __m512i cdLow = _mm512_unpacklo_epi32(c, d), cdHigh = _mm512_unpackhi_epi32(c, d);
-    _mm512_store_si512(to + 4 * i, _mm512_unpacklo_epi64(abLow, cdLow));
-    _mm512_store_si512(to + 4 * i + 1, _mm512_unpackhi_epi64(abLow, cdLow));
-    _mm512_store_si512(to + 4 * i + 2, _mm512_unpacklo_epi64(abHigh, cdHigh));
-    _mm512_store_si512(to + 4 * i + 3, _mm512_unpackhi_epi64(abHigh, cdHigh));
-  }
+    __m512i all = _mm512_castsi128_si512(part(0));
+    all = _mm512_mask_broadcast_i32x4(all, 0x00F0, part(4));
+    all = _mm512_mask_broadcast_i32x4(all, 0x0F00, part(8));
+    all = _mm512_mask_broadcast_i32x4(all, 0xF000, part(12));
+    return _mm512_xor_si512(all, bias);
+  };
+  const __m512i a = quarters(0), b = quarters(1), c = quarters(2), d = quarters(3);
+  const __m512i abLow = _mm512_unpacklo_epi32(a, b), abHigh = _mm512_unpackhi_epi32(a, b);
+  const __m512i cdLow = _mm512_unpacklo_epi32(c, d), cdHigh = _mm512_unpackhi_epi32(c, d);
+  _mm512_store_si512(to, _mm512_unpacklo_epi64(abLow, cdLow));
+  _mm512_store_si512(to + 1, _mm512_unpackhi_epi64(abLow, cdLow));
+  _mm512_store_si512(to + 2, _mm512_unpacklo_epi64(abHigh, cdHigh));
+  _mm512_store_si512(to + 3, _mm512_unpackhi_epi64(abHigh, cdHigh));
 }
 
-/// All columns of 16 rows. Behind the last, the last 64 have codes that are 0.
 KVOPT_VNNI_INLINE void turnRows(const int8_t* const* rows, int64_t width, __m512i* to) {
   int64_t column = 0;
-  for (; column + 64 <= width; column += 64)
-    turn(rows, column, to + column / 4);
-  if (column == width)
-    return;
-  alignas(64) int8_t padded[groupKeys][64] = {};
-  const int8_t* ends[groupKeys];
-  for (int64_t i = 0; i < groupKeys; ++i) {
-    std::copy(rows[i] + column, rows[i] + width, padded[i]);
-    ends[i] = padded[i];
-  }
-  turn(ends, 0, to + column / 4);
+  for (; column + 16 <= width; column += 16)
+    turn<false>(rows, column, to + column / 4);
+  if (column < width)
+    turn<true>(rows, column, to + column / 4, width - column);
 }
 
 /// Sums of one row with 16 keys, digit by digit.
@@ -163,11 +159,14 @@ KVOPT_VNNI_INLINE void addProducts(__m512i codes, const int32_t* digits, DigitSu
   addProducts(codes, digits[2], sums.s2);
 }
 
-KVOPT_VNNI_INLINE void storeSums(const DigitSums& sums, float step, float* scores) {
+KVOPT_VNNI_INLINE void storeSums(const DigitSums& sums, const DigitRows& rows, int64_t row,
+                                 float* scores) {
   __m512 total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums.s1), _mm512_set1_ps(256.0f),
                                  _mm512_cvtepi32_ps(sums.s0));
   total = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums.s2), _mm512_set1_ps(65536.0f), total);
-  _mm512_storeu_ps(scores, _mm512_mul_ps(total, _mm512_set1_ps(step)));
+  total = _mm512_mul_ps(total, _mm512_set1_ps(rows.steps[row]));
+  _mm512_storeu_ps(scores + row * kAttentionTileKeys,
+                   _mm512_mul_ps(total, _mm512_set1_ps(rows.powers[row])));
 }
 
 /// `Count` rows with 16 keys. Asks for a line every `every` columns.
@@ -199,12 +198,12 @@ KVOPT_VNNI void scoreGroup(const __m512i* codes, const DigitRows& rows, int64_t 
       addProducts(four, digits + 9, d);
     }
   }
-  storeSums(a, rows.steps[0], scores);
+  storeSums(a, rows, 0, scores);
   if constexpr (Count > 1)
-    storeSums(b, rows.steps[1], scores + kAttentionTileKeys);
+    storeSums(b, rows, 1, scores);
   if constexpr (Count > 2) {
-    storeSums(c, rows.steps[2], scores + 2 * kAttentionTileKeys);
-    storeSums(d, rows.steps[3], scores + 3 * kAttentionTileKeys);
+    storeSums(c, rows, 2, scores);
+    storeSums(d, rows, 3, scores);
   }
 }
 
@@ -223,19 +222,22 @@ KVOPT_VNNI bool writeDigits(const float* values, int64_t distance, const QueryDi
     largest = _mm512_max_ps(largest, magnitude);
   }
   const float maximum = _mm512_reduce_max_ps(largest);
-  if (isOdd != 0 || (maximum != 0 && maximum < smallestMaximum))
+  if (isOdd != 0)
     return false;
   int64_t first = 0;
   while (first + DigitRows(digits, first).count <= row)
     first += DigitRows(digits, first).count;
   const DigitRows rows(digits, first);
   const int64_t index = row - first;
-  rows.steps[index] = maximum / largestNumber;
+  const float power = maximum < smallestMaximum ? powerOfSmall : 1.0f;
+  rows.steps[index] = maximum * power / largestNumber;
+  rows.powers[index] = 1.0f / power;
+  const __m512 factor = _mm512_set1_ps(power);
   const __m512 divisor = _mm512_set1_ps(maximum == 0 ? 1.0f : rows.steps[index]);
   __m512i sums[3] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
   for (int64_t d = 0; d < width; d += vectorFloats) {
-    __m512i numbers =
-        _mm512_cvtps_epi32(_mm512_div_ps(packedVector(values, distance, width, d), divisor));
+    const __m512 scaled = _mm512_mul_ps(packedVector(values, distance, width, d), factor);
+    __m512i numbers = _mm512_cvtps_epi32(_mm512_div_ps(scaled, divisor));
     for (int64_t i = 0; i < 3; ++i) {
       const __m512i digit = nextDigit(numbers);
       sums[i] = _mm512_add_epi32(sums[i], digit);

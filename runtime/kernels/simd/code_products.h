@@ -23,7 +23,7 @@ inline constexpr int64_t mostCodeColumns = 1024;
 /// and |e| <= 3/4 step, step = max |x| / 8355000: |e| < 1.51 * 2^-24 max |x|.
 struct QueryDigits {
   /// Numbers of 32 bits for a row.
-  static int64_t words(int64_t width) { return 3 * ((width + 3) / 4) + 4; }
+  static int64_t words(int64_t width) { return 3 * ((width + 3) / 4) + 5; }
 
   int32_t* memory; ///< words(width) for each row; null: not in use
   int64_t width;   ///< no more than mostCodeColumns
@@ -31,8 +31,8 @@ struct QueryDigits {
 };
 
 /// Writes one row, whose vectors of 16 floats lie `distance` floats apart, the last right-aligned
-/// in 16 if it is not whole. Returns false for rows that cannot be written so: with infinities,
-/// NaN, or nothing but numbers below 2^-100 that are not all zero. Requires hasByteProducts().
+/// in 16 if it is not whole. Returns false for rows with infinities or NaN, which cannot be written
+/// so. Requires hasByteProducts().
 bool writeDigits(const float* values, int64_t distance, const QueryDigits& digits, int64_t row);
 
 /// The keys of one head as rows of codes, `stride` apart.
