@@ -191,19 +191,17 @@ void addRows(const Group<Storage>& g, size_t m) {
     addBlock<Storage, Streams, Rows, 1, true, Lines>(g, m, column, afterTurn, g.width - column);
 }
 
-/// The first rows also ask for memory ahead.
-template <class Storage, int Streams, Ask Lines>
+/// With Ahead, the first rows also ask for each line.
+template <class Storage, int Streams, bool Ahead>
 void addGroup(const Group<Storage>& g, size_t rows) {
   size_t m = 0;
-  if constexpr (Lines == Ask::oneOfMany) {
-    addRows<Storage, Streams, 1, Lines>(g, 0), m = 1;
-  } else if constexpr (Lines == Ask::each) {
+  if constexpr (Ahead) {
     if (rows >= 4)
-      addRows<Storage, Streams, 4, Lines>(g, 0), m = 4;
+      addRows<Storage, Streams, 4, Ask::each>(g, 0), m = 4;
     else if (rows >= 2)
-      addRows<Storage, Streams, 2, Lines>(g, 0), m = 2;
+      addRows<Storage, Streams, 2, Ask::each>(g, 0), m = 2;
     else
-      addRows<Storage, Streams, 1, Lines>(g, 0), m = 1;
+      addRows<Storage, Streams, 1, Ask::each>(g, 0), m = 1;
   }
   for (; m + 4 <= rows; m += 4)
     addRows<Storage, Streams, 4, Ask::none>(g, m);
@@ -271,16 +269,16 @@ void multiplyTile(const FloatProduct& p, size_t begin, size_t width, size_t lane
       // A stream goes on where the next block has it.
       group.next = k + 1 < each ? stride : block + count < inner ? (count - each + 1) * stride : 0;
       if (isStraight)
-        addGroup<Storage, kStreams, Ask::oneOfMany>(group, rows);
+        addRows<Storage, kStreams, 1, Ask::oneOfMany>(group, 0);
       else
-        addGroup<Storage, kStreams, Ask::each>(group, rows);
+        addGroup<Storage, kStreams, true>(group, rows);
     }
     for (size_t k = kStreams * each; k < count; ++k) {
       group.weights = weights + (block + k) * stride;
       group.a = p.a + block + k;
       group.isFirst = k == 0;
       group.next = 0;
-      addGroup<Storage, 1, Ask::none>(group, rows);
+      addGroup<Storage, 1, false>(group, rows);
     }
     addTile(tile, group.tileStride, p, begin, width, block == 0);
   }

@@ -50,17 +50,18 @@ template <class Body> void forEachSimdTarget(Body body) {
   hwy::GetChosenTarget().DeInit();
 }
 
-/// The same for work with rows of codes, once more for the target that multiplies bytes where the
-/// CPU can: as if it could not.
+/// The same for work with rows of codes, as if the CPU did not multiply bytes; where it does, once
+/// more with the target that makes use of it.
 template <class Body> void forEachSimdTargetOfCodes(Body body) {
   forEachSimdTarget([&] {
-    body();
-    if (hwy::SupportedTargets() != HWY_AVX3 || !hasByteProducts())
-      return;
-    SCOPED_TRACE("without products of bytes");
+    const bool multiplies = hwy::SupportedTargets() == HWY_AVX3 && hasByteProducts();
     hideByteProducts(true);
     body();
     hideByteProducts(false);
+    if (!multiplies)
+      return;
+    SCOPED_TRACE("with products of bytes");
+    body();
   });
 }
 
