@@ -4,9 +4,11 @@
 //   attention_bench [--shape S1,S2,S3,latent,separate] [--dtype f32,f16,bf16,int8] [--threads 1,2]
 //                   [--phase decode,prefill] [--cache cold,warm] [--length N,…] [--rounds N]
 //                   [--calls N] [--quick] [--json] [--peers LIBRARY [--peers-spin]]
+//                   [--simd TARGET]
 //
 // Cold: every step takes the next of the layers' caches, 320 MB together; warm: one layer's. The
-// floor of a decode step is the larger of the read and of the multiply-adds.
+// floor of a decode step is the larger of the read and of the multiply-adds. With --simd it is as
+// on a CPU that has no better SIMD target.
 //
 // With --peers, it is instead kvopt's runtime beside ONNX Runtime (attention_peers.h); LIBRARY is
 // what bench/peers/install.sh prints. A step also appends its rows, and a turn is a step of every
@@ -15,6 +17,7 @@
 #include "bench/attention_peers.h"
 #include "bench/machine.h"
 #include "bench/measure.h"
+#include "bench/simd_target.h"
 #include "ir/format.h"
 #include "runtime/kernels/simd/attention_kernel.h"
 #include "runtime/thread_pool.h"
@@ -48,6 +51,7 @@ struct Options {
   bool json = false;
   std::string peers; ///< the library of ONNX Runtime
   bool peersSpin = false;
+  std::string simd; ///< empty: the best that the CPU has
 };
 
 bool contains(const std::vector<std::string>& list, const std::string& word) {
@@ -315,7 +319,11 @@ int main(int argc, char** argv) {
   const CLI::Option* peers =
       app.add_option("--peers", options.peers, "ONNX Runtime's library: compare with it instead");
   app.add_flag("--peers-spin", options.peersSpin, "its threads wait at full speed");
+  app.add_option("--simd", options.simd, "one of the CPU's SIMD targets, in place of the best")
+      ->check(CLI::IsMember(kvopt::simdTargets()));
   CLI11_PARSE(app, argc, argv);
+  if (!options.simd.empty())
+    kvopt::useSimdTarget(options.simd);
   if (peers->count() != 0)
     return kvopt::runPeers(options);
   kvopt::runAll(options);

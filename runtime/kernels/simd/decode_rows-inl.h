@@ -16,6 +16,7 @@
 #include <hwy/highway.h>
 
 #include <cstddef>
+#include <cstring>
 
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
@@ -108,8 +109,7 @@ HWY_INLINE void storeScores(const Registers<Queries * kKeys<Queries>>& products,
   float sums[Queries * kCount];
   sumLanes(products, sums);
   for (int q = 0; q < Queries; ++q)
-    for (int i = 0; i < kCount; ++i)
-      scores[q * kAttentionTileKeys + i] = sums[q * kCount + i];
+    std::memcpy(scores + q * kAttentionTileKeys, sums + q * kCount, kCount * sizeof(float));
 }
 
 } // namespace kvopt::HWY_NAMESPACE

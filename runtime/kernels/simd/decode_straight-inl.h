@@ -36,12 +36,14 @@ inline constexpr int64_t kStraightTurnBytes = 4096;
 /// lines are read in vain.
 class AskStraight {
 public:
+  static constexpr int rowsTogether = 1;
+
   template <class Cache>
   explicit AskStraight(const Rows<Cache>& rows)
       : ahead((kAheadBytes + rows.rowBytes() - 1) / rows.rowBytes() * rows.strideBytes()) {}
 
-  AskStraight start(size_t) const { return *this; }
-  HWY_INLINE void forRow() {}
+  template <size_t> AskStraight start() const { return *this; }
+  template <int, int> HWY_INLINE void forPart() {}
   /// No load crosses it: the compiler would read rows side by side, which takes half as long again.
   template <class Cache, int Index>
   HWY_INLINE void forVector(const typename Cache::Element* vector) {
@@ -61,8 +63,10 @@ private:
 /// For passes over rows that a pass before has asked for.
 class AskNothing {
 public:
-  AskNothing start(size_t) const { return *this; }
-  HWY_INLINE void forRow() {}
+  static constexpr int rowsTogether = 1;
+
+  template <size_t> AskNothing start() const { return *this; }
+  template <int, int> HWY_INLINE void forPart() {}
   template <class Cache, int Index> HWY_INLINE void forVector(const typename Cache::Element*) {}
 };
 

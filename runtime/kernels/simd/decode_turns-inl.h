@@ -11,6 +11,7 @@
 
 #include "runtime/kernels/simd/attention_block.h"
 #include "runtime/kernels/simd/code_products.h"
+#include "runtime/kernels/simd/decode_panels-inl.h"
 #include "runtime/kernels/simd/decode_rows-inl.h"
 #include "runtime/kernels/simd/decode_values-inl.h"
 #include "runtime/kernels/simd/read_ahead.h"
@@ -49,29 +50,47 @@ inline bool writeDigits(const AttentionBlock& block) {
 /// How often forEachQueryBlock calls its body.
 inline int64_t queryPasses(const AttentionBlock& block) { return (block.queries + 3) / 4; }
 
-/// Lines to ask for with `bytes` of rows when all passes over them ask for the same.
-inline int64_t linesOf(size_t bytes, int64_t passes) {
-  const int64_t each = ReadAhead::line * passes;
-  return (static_cast<int64_t>(bytes) + each - 1) / each;
-}
+/// Asks for the lines that go with work on `Bytes` of rows, in the order of a ReadAhead, when all
+/// passes over them ask for the same: evenly, for bursts are dropped.
+template <size_t Bytes> class SharedLines {
+public:
+  SharedLines(ReadAhead& readAhead, int64_t passes)
+      : cursor(readAhead),
+        count((kBytes + ReadAhead::line * passes - 1) / (ReadAhead::line * passes)) {}
 
-/// Asks for lines with every row, in the order of a ReadAhead.
+  /// Before part `Part` of the one or two equal ones that the work has.
+  template <int Part, int Parts> HWY_INLINE void forPart() {
+    static_assert(Part < Parts && Parts <= 2);
+    // Where there are more it is a loop: without one g++ 12 reads rows side by side.
+    if constexpr (kBytes <= ReadAhead::line) {
+      if constexpr (Part == 0)
+        cursor.ask(1);
+    } else if constexpr (Parts == 1)
+      cursor.ask(count);
+    else
+      cursor.ask(Part == 0 ? count - count / 2 : count / 2);
+  }
+
+private:
+  static constexpr auto kBytes = static_cast<int64_t>(Bytes);
+  ReadAhead::Cursor cursor;
+  int64_t count;
+};
+
+/// Asks for such lines with rows of values.
 class AskInTurns {
 public:
+  /// With few registers a row has so few multiply-adds that the loop, and asking, takes as long.
+  static constexpr int rowsTogether = kManyRegisters ? 1 : 2;
+
   AskInTurns(ReadAhead& readAhead, int64_t passCount) : ahead(readAhead), passes(passCount) {}
 
-  class Lines {
+  template <size_t Bytes> class Lines : public SharedLines<Bytes> {
   public:
-    Lines(ReadAhead& readAhead, int64_t lines) : cursor(readAhead), count(lines) {}
-    HWY_INLINE void forRow() { cursor.ask(count); }
+    using SharedLines<Bytes>::SharedLines;
     template <class Cache, int Index> HWY_INLINE void forVector(const typename Cache::Element*) {}
-
-  private:
-    ReadAhead::Cursor cursor;
-    int64_t count;
   };
-  /// For a pass over so many bytes of each row.
-  Lines start(size_t bytes) const { return {ahead, linesOf(bytes, passes)}; }
+  template <size_t Bytes> Lines<Bytes> start() const { return {ahead, passes}; }
 
 private:
   ReadAhead& ahead;
@@ -82,10 +101,10 @@ private:
 /// score of the last before. Rows have 8 vectors or, with Vectors = 0, any width. Every dot product
 /// is one chain of multiply-adds per lane. Asks for `lines` while it computes with two vectors of
 /// each key.
-template <class Cache, int Queries, int Vectors>
+template <class Cache, int Queries, int Vectors, class Lines>
 HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
-                           const float* HWY_RESTRICT packed, ReadAhead::Cursor& ahead,
-                           int64_t lines, float* HWY_RESTRICT scores) {
+                           const float* HWY_RESTRICT packed, Lines& lines,
+                           float* HWY_RESTRICT scores) {
   constexpr int kCount = kKeys<Queries>;
   const F32Tag f32;
   const Cache cache;
@@ -99,7 +118,12 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
       __attribute__((always_inline)) {
     unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
       constexpr int kQuery = decltype(q)::value;
-      const auto vector = packedVector<Queries>(packed, kQuery, at);
+      auto vector = packedVector<Queries>(packed, kQuery, at);
+#if HWY_TARGET == HWY_AVX2
+      // In a register: g++ 12 makes it an operand of every multiply-add, and cores that do two of
+      // these a cycle load no more than two vectors.
+      asm("" : "+x"(vector.raw));
+#endif
       unroll<kCount>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
         auto& sum = get<kQuery * kCount + decltype(i)::value>(sums);
         sum = hn::MulAdd(vector, get<decltype(i)::value>(k), sum);
@@ -116,9 +140,9 @@ HWY_INLINE void scoreBlock(const Rows<Cache>& keys, int64_t key, int64_t end,
   };
   // Two vectors at a time: in fewer, a loop costs as much as its sums.
   const auto two = [&](size_t at) HWY_ATTR __attribute__((always_inline)) {
-    ahead.ask(lines - lines / 2);
+    lines.template forPart<0, 2>();
     step(at);
-    ahead.ask(lines / 2);
+    lines.template forPart<1, 2>();
     step(at + lanes);
   };
   if constexpr (Vectors == 8)
@@ -151,13 +175,12 @@ HWY_NOINLINE void scoreQueries(const AttentionBlock& block, const Rows<Cache>& k
   constexpr int kCount = kKeys<Queries>;
   const float* packed = packedQueries(block, query);
   float* scores = block.scores + query * kAttentionTileKeys - tile;
-  const int64_t lines =
-      linesOf(2 * kCount * hn::Lanes(F32Tag()) * sizeof(*keys.base), queryPasses(block));
-  ReadAhead::Cursor cursor(ahead);
+  SharedLines<2 * kCount * hn::MaxLanes(F32Tag()) * sizeof(typename Cache::Element)> lines(
+      ahead, queryPasses(block));
   // Rounded down within the tile.
   int64_t key = tile + (range.begin - tile) / kCount * kCount;
   for (; key < range.end; key += kCount)
-    scoreBlock<Cache, Queries, Vectors>(keys, key, range.end, packed, cursor, lines, scores + key);
+    scoreBlock<Cache, Queries, Vectors>(keys, key, range.end, packed, lines, scores + key);
 }
 
 template <class Cache>
@@ -183,6 +206,8 @@ template <class Cache>
 void accumulateTile(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
                     KeyRange range, ReadAhead& ahead) {
   const AskInTurns ask(ahead, queryPasses(block));
+  if (queryPasses(block) > 1 && ahead.bringsValuesWithKeys())
+    return accumulatePanels(block, values, tile, range, ahead, ask);
   forEachTurn(values, range, kTurnBytes, [&](KeyRange turn) HWY_ATTR {
     ahead.grantValues(turn.end - turn.begin);
     forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {

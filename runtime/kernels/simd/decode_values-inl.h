@@ -21,7 +21,7 @@ namespace kvopt::HWY_NAMESPACE {
 /// Adds weights times V for `Queries` queries and `Vectors` vectors of columns from `column` on;
 /// with Tail, the last `tail` columns, right-aligned. `isFirst` are a tile's first keys, which
 /// correct the sums of those before. What `ask` starts for so many bytes of each row is told of
-/// every row, and of every whole vector, before it is read.
+/// part of Ask::rowsTogether rows, each a part, and of every whole vector, before it is read.
 template <class Cache, int Queries, int Vectors, bool Tail = false, class Ask>
 HWY_INLINE void accumulateColumns(const AttentionBlock& block, const Rows<Cache>& values,
                                   int64_t tile, KeyRange range, bool isFirst, int64_t query,
@@ -50,9 +50,9 @@ HWY_INLINE void accumulateColumns(const AttentionBlock& block, const Rows<Cache>
       });
     });
   const auto* row = values.row(range.begin) + column;
-  auto lines = ask.start(Vectors * lanes * sizeof(*row));
-  for (int64_t key = range.begin; key < range.end; ++key, row += values.stride) {
-    lines.forRow();
+  constexpr int kTogether = Ask::rowsTogether;
+  auto lines = ask.template start<kTogether * Vectors * hn::MaxLanes(f32) * sizeof(*row)>();
+  const auto addRow = [&](int64_t key) HWY_ATTR __attribute__((always_inline)) {
     Registers<Vectors> v;
     if constexpr (Tail)
       get<0>(v) = loadLast<Cache>(row + tail, tail, column + tail);
@@ -70,7 +70,17 @@ HWY_INLINE void accumulateColumns(const AttentionBlock& block, const Rows<Cache>
         sum = hn::MulAdd(weight, get<decltype(i)::value>(v), sum);
       });
     });
-  }
+    row += values.stride;
+  };
+  int64_t key = range.begin;
+  for (; key + kTogether <= range.end; key += kTogether)
+    unroll<kTogether>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
+      lines.template forPart<decltype(i)::value, kTogether>();
+      addRow(key + decltype(i)::value);
+    });
+  if constexpr (kTogether == 2)
+    if (key < range.end)
+      addRow(key);
   unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
     constexpr int kQuery = decltype(q)::value;
     unroll<Vectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {

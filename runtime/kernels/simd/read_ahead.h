@@ -52,6 +52,9 @@ public:
     following = keyRange;
   }
 
+  /// Whether values lie within the rows of keys: those of a tile are there with its keys.
+  bool bringsValuesWithKeys() const { return planeCount == 1; }
+
   /// Lets through what the work with the scores, or with the values, of `count` keys is to bring.
   void grantKeys(int64_t count) { grant(count * keyGrant); }
   void grantValues(int64_t count) { grant(count * valueGrant); }

@@ -10,8 +10,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -30,6 +32,8 @@ struct Case {
   FloatStorage outputStorage = FloatStorage::f32;
   bool quantized = false; ///< `cacheStorage` means nothing then
   bool transposed = false;
+  /// Values are columns of the keys from here on.
+  std::optional<int64_t> valueOffset = {};
   float scale = 0.5f, softcap = 0, magnitude = 1;
   bool causal = false, sinks = false;
   int64_t window = 0;
@@ -137,7 +141,7 @@ public:
           16 * unit * std::abs(c_.softcap) +
           2 * unit * (std::abs(scaled) + std::abs(capped) + std::abs(term));
       for (int64_t d = 0; d < c_.valueWidth; ++d)
-        key.values.push_back(value_.get(valueIndex(b, group, j) + d, scale));
+        key.values.push_back(values().get(valueIndex(b, group, j) + d, scale));
       keys.push_back(std::move(key));
     }
     return attentionBound(keys, total, c_.outputStorage);
@@ -150,11 +154,14 @@ public:
       return setCodes(b, g, j, value, [] { return int8_t{1}; });
     for (int64_t d = 0; d < c_.width; ++d)
       key_.set(keyIndex(b, g, j, d), value);
-    for (int64_t d = 0; d < c_.valueWidth; ++d)
+    for (int64_t d = 0; d < ownValueWidth(); ++d)
       value_.set(valueIndex(b, g, j) + d, value);
   }
 
 private:
+  const CacheRows& values() const { return c_.valueOffset ? key_ : value_; }
+  /// Elements of a value that are not those of its key.
+  int64_t ownValueWidth() const { return c_.valueOffset ? 0 : c_.valueWidth; }
   int64_t keyPlane() const {
     return c_.transposed ? c_.width * capacity_ : capacity_ * (c_.width + c_.padding);
   }
@@ -169,7 +176,7 @@ private:
     value_.setScale(scaleIndex(b, g, j), scale);
     for (int64_t d = 0; d < c_.width; ++d)
       key_.setCode(keyIndex(b, g, j, d), code());
-    for (int64_t d = 0; d < c_.valueWidth; ++d)
+    for (int64_t d = 0; d < ownValueWidth(); ++d)
       value_.setCode(valueIndex(b, g, j) + d, code());
   }
   FloatStorage maskStorage() const {
@@ -186,8 +193,8 @@ private:
            (c_.transposed ? d * view_.keyStrides.row + j : j * view_.keyStrides.row + d);
   }
   int64_t valueIndex(int64_t b, int64_t g, int64_t j) const {
-    return c_.misalignment + b * view_.valueStrides.batch + g * view_.valueStrides.head +
-           j * view_.valueStrides.row;
+    return c_.misalignment + c_.valueOffset.value_or(0) + b * view_.valueStrides.batch +
+           g * view_.valueStrides.head + j * view_.valueStrides.row;
   }
   double maskTerm(int64_t b, int64_t h, int64_t i, int64_t j) const {
     if (c_.mask == Mask::none)
@@ -222,11 +229,16 @@ private:
     view_.keyStrides = {c_.kvHeads * keyPlane(), keyPlane(),
                         c_.transposed ? capacity_ : c_.width + c_.padding};
     view_.valueStrides = rowStrides(c_.kvHeads, capacity_, c_.valueWidth + c_.padding);
+    if (c_.valueOffset) {
+      assert(!c_.transposed && *c_.valueOffset + c_.valueWidth <= c_.width);
+      view_.value = key_.at(c_.misalignment + *c_.valueOffset);
+      view_.valueStrides = view_.keyStrides;
+    }
     view_.outputStrides = rowStrides(heads_, c_.rows, c_.valueWidth + c_.padding);
     view_.keyTransposed = c_.transposed;
     if (c_.quantized) {
       view_.keyScales = key_.scalesAt(c_.misalignment);
-      view_.valueScales = value_.scalesAt(c_.misalignment);
+      view_.valueScales = values().scalesAt(c_.misalignment);
       view_.keyScaleStrides = rowStrides(c_.kvHeads, capacity_, 1 + c_.padding);
       view_.valueScaleStrides = view_.keyScaleStrides;
     }
@@ -267,7 +279,7 @@ private:
           }
           for (int64_t d = 0; d < c_.width; ++d)
             key_.set(keyIndex(b, g, j, d), draw());
-          for (int64_t d = 0; d < c_.valueWidth; ++d)
+          for (int64_t d = 0; d < ownValueWidth(); ++d)
             value_.set(valueIndex(b, g, j) + d, draw());
         }
       for (int64_t h = 0; h < heads_; ++h)
