@@ -29,18 +29,23 @@ TEST(DecodePanels, EveryValueWidth) {
 
 TEST(DecodePanels, EveryNumberOfQueries) {
   forEachSimdTarget([] {
-    for (const FloatStorage storage : kStorages)
-      for (int64_t group = 1; group <= 17; ++group)
-        for (const int64_t rows : {1, 3})
-          checkAll({.kvHeads = 2,
-                    .group = group,
-                    .rows = rows,
-                    .keys = 70,
-                    .width = 40,
-                    .valueWidth = 37,
-                    .cacheStorage = storage,
-                    .valueOffset = 2,
-                    .causal = true});
+    const auto checkQueries = [](const FloatStorage storage, int64_t group, int64_t rows) {
+      checkAll({.kvHeads = 2,
+                .group = group,
+                .rows = rows,
+                .keys = 70,
+                .width = 40,
+                .valueWidth = 37,
+                .cacheStorage = storage,
+                .valueOffset = 2,
+                .causal = true});
+    };
+    for (const FloatStorage storage : kStorages) {
+      for (const int64_t group : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17})
+        checkQueries(storage, group, 1);
+      for (const int64_t group : {1, 2, 3})
+        checkQueries(storage, group, 3);
+    }
   });
 }
 
