@@ -20,8 +20,9 @@ namespace kvopt::HWY_NAMESPACE {
 
 /// Adds weights times V for `Queries` queries and `Vectors` vectors of columns from `column` on;
 /// with Tail, the last `tail` columns, right-aligned. `isFirst` are a tile's first keys, which
-/// correct the sums of those before. What `ask` starts for so many bytes of each row is told of
-/// part of Ask::rowsTogether rows, each a part, and of every whole vector, before it is read.
+/// correct the sums of those before. What `ask` starts for the bytes of Ask::rowsTogether rows is
+/// told of each row, a part of that work, and of every whole vector, before it is read. Of a last
+/// row that is alone it is not told.
 template <class Cache, int Queries, int Vectors, bool Tail = false, class Ask>
 HWY_INLINE void accumulateColumns(const AttentionBlock& block, const Rows<Cache>& values,
                                   int64_t tile, KeyRange range, bool isFirst, int64_t query,
