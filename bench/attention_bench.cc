@@ -17,9 +17,9 @@
 #include "bench/attention_peers.h"
 #include "bench/machine.h"
 #include "bench/measure.h"
-#include "bench/simd_target.h"
 #include "ir/format.h"
 #include "runtime/kernels/simd/attention_kernel.h"
+#include "runtime/kernels/simd/simd_target.h"
 #include "runtime/thread_pool.h"
 
 #include <CLI/CLI.hpp>

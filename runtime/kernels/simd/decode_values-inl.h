@@ -14,6 +14,7 @@
 #include <hwy/highway.h>
 
 #include <cstddef>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
@@ -107,26 +108,36 @@ inline constexpr int kVectors = Queries == 1 || (Queries == 2 && kManyRegisters)
                                 : Queries == 2 || kManyRegisters                 ? 4
                                                                                  : 2;
 
+/// Calls body(Index<n>(), isTail, column, columns) for runs of n = Most vectors of columns, of 4 if
+/// Most is 8, and of one. The last, where it is not whole, is a tail of so many columns.
+template <int Most, class Body> HWY_INLINE void forEachColumnRun(size_t width, Body&& body) {
+  const size_t lanes = hn::Lanes(F32Tag());
+  size_t column = 0;
+  const auto run = [&](auto vectors) HWY_ATTR {
+    const size_t columns = decltype(vectors)::value * lanes;
+    body(vectors, std::false_type(), column, columns);
+    column += columns;
+  };
+  while (column + Most * lanes <= width)
+    run(Index<Most>());
+  if constexpr (Most == 8)
+    if (column + 4 * lanes <= width)
+      run(Index<4>());
+  while (column + lanes <= width)
+    run(Index<1>());
+  if (column < width)
+    body(Index<1>(), std::true_type(), column, width - column);
+}
+
 /// All columns for `Queries` queries.
 template <class Cache, int Queries, class Ask>
 void accumulateQueries(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
                        KeyRange range, bool isFirst, int64_t query, const Ask& ask) {
-  constexpr int kCount = kVectors<Queries>;
-  const size_t lanes = hn::Lanes(F32Tag());
-  size_t column = 0;
-  for (; column + kCount * lanes <= values.width; column += kCount * lanes)
-    accumulateBlock<Cache, Queries, kCount>(block, values, tile, range, isFirst, query, ask,
-                                            column);
-  if constexpr (kCount == 8)
-    if (column + 4 * lanes <= values.width) {
-      accumulateBlock<Cache, Queries, 4>(block, values, tile, range, isFirst, query, ask, column);
-      column += 4 * lanes;
-    }
-  for (; column + lanes <= values.width; column += lanes)
-    accumulateBlock<Cache, Queries, 1>(block, values, tile, range, isFirst, query, ask, column);
-  if (column < values.width)
-    accumulateBlock<Cache, Queries, 1, true>(block, values, tile, range, isFirst, query, ask,
-                                             column, values.width - column);
+  forEachColumnRun<kVectors<Queries>>(
+      values.width, [&](auto vectors, auto isTail, size_t column, size_t columns) HWY_ATTR {
+        accumulateBlock<Cache, Queries, decltype(vectors)::value, decltype(isTail)::value>(
+            block, values, tile, range, isFirst, query, ask, column, columns);
+      });
 }
 
 } // namespace kvopt::HWY_NAMESPACE

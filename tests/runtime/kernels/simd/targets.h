@@ -2,10 +2,9 @@
 #pragma once
 
 #include "runtime/kernels/simd/code_products.h"
+#include "runtime/kernels/simd/simd_target.h"
 
 #include <gtest/gtest.h>
-
-#include <hwy/highway.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,51 +16,44 @@ namespace kvopt {
 
 /// All targets or, where the environment variable KVOPT_SIMD_TARGETS holds some of Highway's names
 /// with spaces between them, just these: one that the CPU does not have is a failure then.
-inline std::vector<int64_t> simdTargetsToTest() {
-  hwy::SetSupportedTargetsForTest(0);
-  const auto available = hwy::SupportedAndGeneratedTargets();
+inline std::vector<std::string> simdTargetsToTest() {
+  const std::vector<std::string> available = simdTargets();
   const char* chosen = std::getenv("KVOPT_SIMD_TARGETS");
   if (!chosen || !*chosen)
-    return {available.begin(), available.end()};
-  std::vector<int64_t> targets;
+    return available;
+  std::vector<std::string> targets;
   std::istringstream names(chosen);
   for (std::string name; names >> name;) {
-    const auto found = std::find_if(available.begin(), available.end(), [&](int64_t target) {
-      return name == hwy::TargetName(target);
-    });
-    if (found == available.end())
+    if (std::find(available.begin(), available.end(), name) == available.end())
       ADD_FAILURE() << "this CPU has no SIMD target " << name;
     else
-      targets.push_back(*found);
+      targets.push_back(name);
   }
   return targets;
 }
 
 template <class Body> void forEachSimdTarget(Body body) {
-  const std::vector<int64_t> targets = simdTargetsToTest();
+  const std::vector<std::string> targets = simdTargetsToTest();
   EXPECT_FALSE(targets.empty());
-  for (const int64_t target : targets) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
+  for (const std::string& target : targets) {
+    SCOPED_TRACE(target);
+    useSimdTarget(target);
     body();
   }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().DeInit();
+  useBestSimdTarget();
 }
 
-/// The same for work with rows of codes, as if the CPU did not multiply bytes; where it does, once
-/// more with the target that makes use of it.
+/// The same for work with rows of codes: with the target that multiplies bytes once more, as if the
+/// CPU did not.
 template <class Body> void forEachSimdTargetOfCodes(Body body) {
   forEachSimdTarget([&] {
-    const bool multiplies = hwy::SupportedTargets() == HWY_AVX3 && hasByteProducts();
+    body();
+    if (!hasByteProducts())
+      return;
+    SCOPED_TRACE("without products of bytes");
     hideByteProducts(true);
     body();
     hideByteProducts(false);
-    if (!multiplies)
-      return;
-    SCOPED_TRACE("with products of bytes");
-    body();
   });
 }
 
