@@ -31,8 +31,8 @@ constexpr size_t kFirstLevelSums = 16 << 10;
 /// Bytes of W that lie behind each other from which on a core's own prefetchers do most.
 constexpr size_t kLongRun = 64 << 10;
 
-/// Which cache lines are asked for ahead of their use.
-enum class Ask { none, each, oneOfMany };
+/// Which cache lines are asked for ahead of their use; `straight` is prefetchStraight().
+enum class Ask { none, each, straight };
 
 /// Rows of W that are read side by side, the columns of one tile.
 template <class Storage> struct Group {
@@ -146,7 +146,7 @@ HWY_INLINE void addBlock(const Group<Storage>& g, size_t m, size_t column, size_
     loadSums<Vectors>(g.isFirst, t + 2 * g.tileStride, c0, c1, c2, c3);
     loadSums<Vectors>(g.isFirst, t + 3 * g.tileStride, d0, d1, d2, d3);
   }
-  const bool asks = Lines == Ask::oneOfMany && column * sizeof(*w) % size_t{straightBytes} == 0;
+  const bool asks = Lines == Ask::straight && column * sizeof(*w) % size_t{straightBytes} == 0;
   const auto add = [&](size_t stream) HWY_ATTR __attribute__((always_inline)) {
     if (asks)
       prefetchStraight(reinterpret_cast<intptr_t>(w + stream * g.apart + ahead));
@@ -176,7 +176,7 @@ void addRows(const Group<Storage>& g, size_t m) {
   const size_t lanes = hn::Lanes(F32Tag());
   // What is prefetched lies a fixed distance ahead in the same rows, and at the end of the tile's
   // rows in the next ones.
-  constexpr size_t kAhead = Lines == Ask::oneOfMany ? size_t{kStraightAhead} : kPrefetchBytes;
+  constexpr size_t kAhead = Lines == Ask::straight ? size_t{kStraightAhead} : kPrefetchBytes;
   const size_t distance = HWY_MIN(g.width, kAhead / sizeof(*g.weights));
   const size_t turn = g.width - distance;
   const size_t afterTurn = g.next == 0 ? 0 : g.next - turn;
@@ -269,7 +269,7 @@ void multiplyTile(const FloatProduct& p, size_t begin, size_t width, size_t lane
       // A stream goes on where the next block has it.
       group.next = k + 1 < each ? stride : block + count < inner ? (count - each + 1) * stride : 0;
       if (isStraight)
-        addRows<Storage, kStreams, 1, Ask::oneOfMany>(group, 0);
+        addRows<Storage, kStreams, 1, Ask::straight>(group, 0);
       else
         addGroup<Storage, kStreams, true>(group, rows);
     }

@@ -3,6 +3,7 @@
 
 #include <hwy/base.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace kvopt {
@@ -14,15 +15,23 @@ HWY_INLINE void prefetchLine(const void* address) {
   __builtin_prefetch(address, /*for writing*/ 0, /*second-level cache*/ 2);
 }
 
-/// Who goes straight on through memory asks for a line in so many bytes. The core's own prefetchers
-/// bring those between, sooner than alone, and faster than one who asks for every line
-/// (decision 18).
+/// Who goes straight on through memory asks once in so many bytes.
 inline constexpr int64_t straightBytes = 256;
 
-/// Asks for the straightBytes around an address. Their first line is the one asked for: others'
-/// neighbours would not come in time.
-HWY_INLINE void prefetchStraight(intptr_t address) {
-  prefetchLine(reinterpret_cast<const void*>(address & -straightBytes));
+/// Whether all lines of these bytes are to be asked for. Other cores' own prefetchers bring the
+/// rest when told of the first, sooner than alone, and faster than one who asks for every line;
+/// those of Intel's do not (decision 18).
+extern const bool asksForEachLine;
+
+/// Asks for the straightBytes around an address, or for their first line: others' neighbours would
+/// not come in time.
+HWY_INLINE void prefetchStraight(intptr_t address, bool eachLine = asksForEachLine) {
+  constexpr int64_t kLine = 64;
+  const auto* first = reinterpret_cast<const std::byte*>(address & -straightBytes);
+  prefetchLine(first);
+  if (HWY_UNLIKELY(eachLine))
+    for (int64_t at = kLine; at < straightBytes; at += kLine)
+      prefetchLine(first + at);
 }
 
 } // namespace kvopt
