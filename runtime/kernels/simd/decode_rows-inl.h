@@ -25,6 +25,10 @@ namespace kvopt::HWY_NAMESPACE {
 /// under way; with more it is slower again.
 inline constexpr int64_t kAheadBytes = 16384;
 
+/// Whether rows of usual numbers of vectors have loops of their own. Of vectors of 128 bits rows
+/// have so many that a loop over them costs little, and compiling takes as long for each target.
+inline constexpr bool kHasLoopsForWidths = hn::MaxLanes(F32Tag()) >= 8;
+
 /// Rows of K or V of one head.
 template <class Cache> struct Rows {
   using Element = typename Cache::Element;

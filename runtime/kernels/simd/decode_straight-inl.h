@@ -158,14 +158,15 @@ void scoreStraight(const AttentionBlock& block, const Rows<Cache>& keys, int64_t
   const AskStraight ask(keys);
   withQueries<Cache>(block, [&](auto queries) HWY_ATTR {
     constexpr int kQueries = decltype(queries)::value;
-    if (keys.width == 4 * lanes)
-      scoreRows<Cache, kQueries, 4>(block, keys, group, range, ask);
-    else if (keys.width == 8 * lanes)
-      scoreRows<Cache, kQueries, 8>(block, keys, group, range, ask);
-    else if (keys.width == 16 * lanes)
-      scoreRows<Cache, kQueries, 16>(block, keys, group, range, ask);
-    else
-      scoreRows<Cache, kQueries, 0>(block, keys, group, range, ask);
+    if constexpr (kHasLoopsForWidths) {
+      if (keys.width == 4 * lanes)
+        return scoreRows<Cache, kQueries, 4>(block, keys, group, range, ask);
+      if (keys.width == 8 * lanes)
+        return scoreRows<Cache, kQueries, 8>(block, keys, group, range, ask);
+      if (keys.width == 16 * lanes)
+        return scoreRows<Cache, kQueries, 16>(block, keys, group, range, ask);
+    }
+    scoreRows<Cache, kQueries, 0>(block, keys, group, range, ask);
   });
 }
 
@@ -264,11 +265,13 @@ void accumulateStraight(const AttentionBlock& block, const Rows<Cache>& values, 
   const size_t lanes = hn::Lanes(F32Tag());
   withQueries<Cache>(block, [&](auto queries) HWY_ATTR {
     constexpr int kQueries = decltype(queries)::value;
-    if (values.width == kVectors<HWY_MIN(kQueries, 2)> * lanes)
-      return accumulateRows<Cache, kQueries, true>(block, values, group, range);
-    if constexpr (kQueries <= 2)
-      if (values.width == 16 * lanes)
-        return accumulateOnStack<Cache, kQueries, 16>(block, values, group, range);
+    if constexpr (kHasLoopsForWidths) {
+      if (values.width == kVectors<HWY_MIN(kQueries, 2)> * lanes)
+        return accumulateRows<Cache, kQueries, true>(block, values, group, range);
+      if constexpr (kQueries <= 2)
+        if (values.width == 16 * lanes)
+          return accumulateOnStack<Cache, kQueries, 16>(block, values, group, range);
+    }
     accumulateRows<Cache, kQueries, false>(block, values, group, range);
   });
 }

@@ -194,10 +194,10 @@ void scoreTile(const AttentionBlock& block, const Rows<Cache>& keys, int64_t til
     ahead.grantKeys(turn.end - turn.begin);
     forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
       constexpr int kQueries = decltype(queries)::value;
-      if (keys.width == 8 * hn::Lanes(F32Tag()))
-        scoreQueries<Cache, kQueries, 8>(block, keys, tile, turn, query, ahead);
-      else
-        scoreQueries<Cache, kQueries, 0>(block, keys, tile, turn, query, ahead);
+      if constexpr (kHasLoopsForWidths)
+        if (keys.width == 8 * hn::Lanes(F32Tag()))
+          return scoreQueries<Cache, kQueries, 8>(block, keys, tile, turn, query, ahead);
+      scoreQueries<Cache, kQueries, 0>(block, keys, tile, turn, query, ahead);
     });
   });
 }

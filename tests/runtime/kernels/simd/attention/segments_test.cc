@@ -124,7 +124,7 @@ TEST(Segments, SeveralRowsHaveTheSameBits) {
     for (FloatStorage storage : kStorages)
       expectSameBitsForBlocks({.batches = 2,
                                .kvHeads = 2,
-                               .group = 4,
+                               .group = 2,
                                .rows = rows,
                                .width = 20,
                                .valueWidth = 12,
