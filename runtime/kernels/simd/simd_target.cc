@@ -9,7 +9,6 @@
 #include <cassert>
 
 namespace kvopt {
-
 namespace {
 
 std::vector<int64_t> available() {

@@ -65,11 +65,11 @@ TEST(Attention, GroupsBatchesAndStorages) {
           c.group = group;
           check(c);
         }
-        // More than a block.
-        c.batches = c.kvHeads = 1;
-        c.group = 65;
-        if (query == cache)
+        if (query == cache) { // more heads than a block has
+          c.batches = c.kvHeads = 1;
+          c.group = 65;
           check(c);
+        }
       }
   });
 }
