@@ -293,9 +293,12 @@ OrderedJson finite(double value) {
 
 OrderedJson comparisonJson(const TensorComparison& tensor) {
   const Comparison& comparison = tensor.comparison;
-  return {{"max_abs", finite(comparison.maxAbs)}, {"max_ulp", comparison.maxUlp},
-          {"bit_exact", comparison.bitExact},     {"allowed", finite(tensor.allowed)},
-          {"compared", comparison.compared},      {"skipped", tensor.skipped}};
+  OrderedJson json = {{"max_abs", finite(comparison.maxAbs)}, {"max_ulp", comparison.maxUlp},
+                      {"bit_exact", comparison.bitExact},     {"allowed", finite(tensor.allowed)},
+                      {"compared", comparison.compared},      {"skipped", tensor.skipped}};
+  if (!tensor.mismatch.empty())
+    json["mismatch"] = tensor.mismatch;
+  return json;
 }
 
 OrderedJson groupJson(llvm::ArrayRef<TensorComparison> tensors) {

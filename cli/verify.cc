@@ -1,6 +1,8 @@
 // kvopt verify: two models step by step, or one model against recorded outputs.
+#include "cli/data_set_check.h"
 #include "cli/reference_table.h"
 #include "ir/diagnostic.h"
+#include "runtime/data_sets.h"
 #include "runtime/quantized_model.h"
 #include "runtime/reference.h"
 
@@ -55,6 +57,20 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
   return report;
 }
 
+/// A model against data sets in ONNX's own form; it need not be a decoder.
+llvm::Expected<ExitCode> againstDataSets(const VerifyOptions& options,
+                                         const CommandContext& context) {
+  auto report = verifyDataSets(options.models[0], options.reference, {options.atol, options.rtol},
+                               options.threads, context.registries);
+  if (!report)
+    return report.takeError();
+  if (context.common.json())
+    printJson(dataSetJson(*report));
+  else
+    printOut(dataSetSummary(*report) + "\n");
+  return report->equal() ? ExitCode::Done : ExitCode::Different;
+}
+
 llvm::Expected<ExitCode> againstReferences(const VerifyOptions& options,
                                            const CommandContext& context) {
   std::vector<ModelForm> forms;
@@ -79,6 +95,8 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
   if (options.models.size() + (options.reference.empty() ? 0 : 1) != 2)
     return usageError("verify takes two models, a model and --reference DIR, or models and "
                       "--references");
+  if (!options.reference.empty() && holdsDataSets(options.reference))
+    return againstDataSets(options, context);
   auto first = prepareModel(options.models[0], context.registries);
   if (!first)
     return first.takeError();
@@ -115,7 +133,9 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
       app.add_subcommand("verify", "Compare two models, or one with recorded outputs, by running");
   command->add_option("models", options->models, "One ONNX file, two, or more with --references")
       ->required();
-  auto* one = command->add_option("--reference", options->reference, "Folder of recorded steps");
+  auto* one = command->add_option("--reference", options->reference,
+                                  "Folder of recorded steps, or of data sets in ONNX's own form "
+                                  "(test_data_set_<k>)");
   command
       ->add_flag("--references", options->references,
                  "Every case recorded beside every model, in a table")
@@ -140,8 +160,10 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--pad", options->padding, "left, right or none")
       ->check(CLI::IsMember({"left", "right", "none"}));
   command->add_option("--atol", options->atol,
-                      "Absolute tolerance; 1e-4, or 2e-2 (float16) and 1e-1 (bfloat16)");
-  command->add_option("--rtol", options->rtol, "Relative tolerance");
+                      "Absolute tolerance; 1e-4, or 2e-2 (float16) and 1e-1 (bfloat16; data sets: "
+                      "2e-2)");
+  command->add_option("--rtol", options->rtol,
+                      "Relative tolerance; data sets: 1e-3, or 2e-2 for 16-bit floats");
   command->add_option("--seed", options->plan.seed, "Seed of the random tokens");
   command->add_option("-t,--threads", options->threads, "Threads; unless given, one a core")
       ->check(CLI::Range(1u, 1024u));

@@ -110,10 +110,10 @@ llvm::Error attentionScoresResult(KernelContext& context, const AttentionOperand
     const ScoreRow row{operands, unit / rows / heads, unit / rows % heads, unit % rows};
     float* out = *scores + unit * columns;
     for (int64_t key = 0; key < columns; ++key) {
-      const float scaled = row.scaled(key);
-      out[key] = stage == ScoreStage::Scaled   ? scaled
-                 : stage == ScoreStage::Masked ? row.masked(scaled, key)
-                                               : row.masked(row.capped(scaled), key);
+      const float score = row.scaled(key);
+      out[key] = stage == ScoreStage::Scaled   ? score
+                 : stage == ScoreStage::Capped ? row.capped(score)
+                                               : row.masked(row.capped(score), key);
     }
     if (stage == ScoreStage::Weights)
       toWeights(out, columns);

@@ -15,6 +15,8 @@ struct TensorComparison {
   Comparison comparison;
   int64_t skipped = 0; ///< elements of padded positions, which a finite mask leaves undefined
   double allowed = 0;  ///< the absolute tolerance that was applied
+  /// How element types or shapes differ; empty where they do not. Such a comparison is a violation.
+  std::string mismatch;
 };
 
 struct StepComparison {

@@ -1,19 +1,30 @@
-// Attention (opset 23 and later, without the windows of 25):
+// Attention (opset 23 and later):
 //
 //   Y = softmax(softcap(scale * Q K'^T) + mask) V'         (formula: AttentionView)
 //
 // Q, K and V are [B,H,S,D], or [B,S,H*D] with q_num_heads and kv_num_heads; Y has Q's layout. K'
 // and V' are the presents: the rows of the past, then K or V. scale defaults to 1 / sqrt(D).
 //
-//   is_causal          row i sees key j iff j <= i + offset, where the offset is the past's length,
-//                      or nonpad_kv_seqlen[b] - S, or 0 with neither (aligned top-left)
-//   nonpad_kv_seqlen   keys of batch row b from this number on are hidden
-//   attn_mask          additive or boolean; keys beyond its last column are hidden
-//   qk_matmul_output   mode 0: scale * Q K'^T; 1: mask added to that; 2: what the softmax reads; 3:
-//                      its result
+// Query row i of batch row b is at position p = i + offset, where the offset is the past's length,
+// or nonpad_kv_seqlen[b] - S, which may be negative, or 0 with neither. It sees key j iff all of
+// these hold:
 //
-// The softcap comes before the mask. Up to ONNX 1.20 the specification had it after, where a hidden
-// key would count as much as one of score -softcap.
+//   is_causal           j <= p
+//   left_window_size    p - j <= left_window_size, unless that is -1 (opset 25)
+//   right_window_size   j - p <= right_window_size, unless that is -1 (opset 25)
+//   nonpad_kv_seqlen    j < nonpad_kv_seqlen[b]
+//   attn_mask           additive or boolean; keys beyond its last column are hidden
+//
+// A row that sees no key is zero in Y and in the probabilities.
+//
+//   qk_matmul_output    mode 0: scale * Q K'^T; 1: after the softcap; 2: after softcap and mask,
+//                       what the softmax reads; 3: its result
+//
+// The softcap comes before the mask, in every version. Up to ONNX 1.20 the specification had it
+// after, where a hidden key would count as much as one of score -softcap, and modes 1 and 2 were
+// the scores after the mask and after mask and softcap.
+//
+// Softmax and sums are computed in f32, whatever softmax_precision is.
 #include "ir/format.h"
 #include "runtime/attention_heads.h"
 #include "runtime/attention_scores.h"
@@ -27,10 +38,20 @@
 namespace kvopt {
 namespace {
 
-/// The mask as [1|B, 1|H, S, T], which hides the keys beyond its last column and, with an offset,
-/// those that is_causal hides.
+/// What the positions of query rows hide: keys before p - left and keys after p + right.
+struct Frontier {
+  std::optional<int64_t> left;
+  std::optional<int64_t> right;
+
+  bool hides(int64_t position, int64_t key) const {
+    return (left && position - key > *left) || (right && key - position > *right);
+  }
+};
+
+/// The mask as [1|B, 1|H, S, T], which hides the keys beyond its last column and those outside of
+/// the frontier. `offsets` holds one offset, or one per batch row.
 llvm::Expected<TensorView> explicitMask(KernelContext& context, const AttentionOperands& operands,
-                                        std::optional<int64_t> causalOffset) {
+                                        const Frontier& frontier, llvm::ArrayRef<int64_t> offsets) {
   const TensorView* mask = operands.mask;
   const int64_t rows = operands.query.shape[2];
   const int64_t columns = operands.value.shape[2];
@@ -48,26 +69,30 @@ llvm::Expected<TensorView> explicitMask(KernelContext& context, const AttentionO
       return converted.takeError();
     floats = *converted;
   }
+  const bool perBatchRow = offsets.size() != 1;
+  const int64_t batches = perBatchRow ? operands.query.shape[0] : extent(0);
   auto result = scratchTensor(context, isBoolean ? ElementType::Bool : ElementType::Float,
-                              {extent(0), extent(1), rows, columns});
+                              {batches, extent(1), rows, columns});
   if (!result)
     return result;
   const int64_t known = !mask || extent(3) == 1 ? columns : extent(3);
-  int64_t position = 0;
-  for (int64_t batch = 0; batch < extent(0); ++batch)
+  int64_t at = 0;
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    const int64_t offset = offsets[perBatchRow ? static_cast<size_t>(batch) : 0];
     for (int64_t head = 0; head < extent(1); ++head)
       for (int64_t row = 0; row < rows; ++row)
-        for (int64_t column = 0; column < columns; ++column, ++position) {
-          const bool hidden = column >= known || (causalOffset && column > row + *causalOffset);
-          const int64_t at =
+        for (int64_t column = 0; column < columns; ++column, ++at) {
+          const bool hidden = column >= known || frontier.hides(row + offset, column);
+          const int64_t from =
               batch * stride(0) + head * stride(1) + row * stride(2) + column * stride(3);
           if (isBoolean)
-            result->as<uint8_t>()[position] =
-                !hidden && (!mask || mask->as<uint8_t>()[at] != 0) ? 1 : 0;
+            result->as<uint8_t>()[at] =
+                !hidden && (!mask || mask->as<uint8_t>()[from] != 0) ? 1 : 0;
           else
-            result->as<float>()[position] =
-                hidden ? -std::numeric_limits<float>::infinity() : floats[at];
+            result->as<float>()[at] =
+                hidden ? -std::numeric_limits<float>::infinity() : floats[from];
         }
+  }
   return result;
 }
 
@@ -95,23 +120,65 @@ llvm::Error checkMaskShape(KernelContext& context, const AttentionOperands& oper
   return llvm::Error::success();
 }
 
+/// Fails for values of attributes that the specification does not define or that engines read in
+/// different ways.
 llvm::Error checkAttributes(KernelContext& context) {
+  const Node& node = context.node();
   for (const char* window : {"left_window_size", "right_window_size"})
-    if (context.node().intAttr(window, -1) != -1)
-      return context.error(fmt::format("{} is not supported", window));
-  const int64_t asked = context.node().intAttr("softmax_precision", 1);
-  const auto element = static_cast<ElementType>(asked);
-  if (asked < 0 || asked > 16 ||
-      (element != ElementType::Float && element != ElementType::Float16 &&
-       element != ElementType::BFloat16))
-    return context.error(fmt::format("softmax_precision = {} is not supported", asked));
+    if (node.attribute(window)) {
+      if (context.opset() < 25)
+        return context.error(fmt::format("{} is an attribute of opset 25 and later", window));
+      if (const int64_t size = node.intAttr(window, -1); size < -1)
+        return context.error(
+            fmt::format("{} = {} is neither -1 nor a number of keys", window, size));
+    }
+  if (const int64_t causal = node.intAttr("is_causal", 0); causal != 0 && causal != 1)
+    return context.error(fmt::format("is_causal = {} is neither 0 nor 1", causal));
+  if (const float softcap = node.floatAttr("softcap", 0.0f); !(softcap >= 0.0f))
+    return context.error(fmt::format("softcap = {} is not supported", softcap));
+  if (const int64_t mode = node.intAttr("qk_matmul_output_mode", 0); mode < 0 || mode > 3)
+    return context.error(fmt::format("qk_matmul_output_mode = {} is unknown", mode));
+  const int64_t asked = node.intAttr("softmax_precision", 1);
+  for (ElementType element :
+       {ElementType::Float, ElementType::Float16, ElementType::BFloat16, ElementType::Double})
+    if (asked == static_cast<int64_t>(element))
+      return llvm::Error::success();
+  return context.error(fmt::format("softmax_precision = {} is not supported", asked));
+}
+
+/// Four axes say how many heads there are: attributes may only repeat it, and from opset 25 on must
+/// be absent.
+llvm::Error checkHeadCounts(KernelContext& context) {
+  const std::pair<const char*, unsigned> counts[] = {{"q_num_heads", 0}, {"kv_num_heads", 1}};
+  for (const auto& [name, operand] : counts)
+    if (context.in(operand).rank() == 4 && context.node().attribute(name)) {
+      const int64_t heads = context.in(operand).shape[1];
+      const int64_t stated = context.node().intAttr(name, 0);
+      if (context.opset() >= 25 || stated != heads)
+        return context.error(
+            fmt::format("{} = {} for an operand of rank 4 and {} heads", name, stated, heads));
+    }
   return llvm::Error::success();
+}
+
+/// The keys that is_causal and the windows leave to a query row. Bounds that hide nothing of `keys`
+/// keys from any of `rows` rows are left out, which keeps sums of positions and bounds small.
+Frontier frontierOf(const Node& node, int64_t keys, int64_t rows) {
+  auto bound = [&](const char* name) -> std::optional<int64_t> {
+    const int64_t size = node.intAttr(name, -1);
+    const bool hidesNothing = size < 0 || (size >= keys && size - keys >= rows);
+    return hidesNothing ? std::nullopt : std::optional(size);
+  };
+  Frontier frontier{bound("left_window_size"), bound("right_window_size")};
+  if (node.intAttr("is_causal", 0) != 0)
+    frontier.right = 0;
+  return frontier;
 }
 
 /// nonpad_kv_seqlen, checked.
 llvm::Expected<Extents> keyLengths(KernelContext& context, const AttentionOperands& operands) {
-  if (context.has(4) || context.has(5))
-    return context.error("nonpad_kv_seqlen together with a past");
+  if (context.has(4) || context.has(5) || context.wants(1) || context.wants(2))
+    return context.error("nonpad_kv_seqlen together with a past or a present");
   auto lengths = integersOf(context, 6);
   if (!lengths)
     return lengths;
@@ -157,19 +224,22 @@ llvm::Expected<const TensorView*> readableMask(KernelContext& context, TensorVie
   return &storage;
 }
 
-/// Causal frontier, lengths and mask.
+/// Frontier, lengths and mask.
 llvm::Error hideKeys(KernelContext& context, int64_t pastRows, AttentionOperands& operands,
                      Storage& storage) {
   const int64_t rows = operands.query.shape[2];
   const int64_t keys = operands.value.shape[2];
-  const bool causal = context.node().intAttr("is_causal", 0) != 0;
   const bool ragged = context.has(6);
+  Extents offsets{pastRows};
   if (ragged) {
     auto lengths = keyLengths(context, operands);
     if (!lengths)
       return lengths.takeError();
     storage.lengths = std::move(*lengths);
     operands.totalLengths = storage.lengths;
+    offsets.clear();
+    for (int64_t length : storage.lengths)
+      offsets.push_back(length - rows);
   }
   auto given = readableMask(context, storage.addedMask);
   if (!given)
@@ -179,13 +249,19 @@ llvm::Error hideKeys(KernelContext& context, int64_t pastRows, AttentionOperands
     if (llvm::Error error = checkMaskShape(context, operands))
       return error;
   const bool shortMask = operands.mask && operands.mask->shape.back() < keys;
-  // The attention call aligns bottom-right: with the offset T - S.
+  const Frontier frontier = frontierOf(context.node(), keys, rows);
+  // The attention call knows causality and windows to the left, with the offset T - S.
   const bool aligned = ragged || keys - rows == pastRows;
-  operands.causal = causal && aligned;
-  if (!shortMask && (!causal || aligned))
+  const bool isCalls = aligned && frontier.right.value_or(0) == 0;
+  const bool isHidden = frontier.left || frontier.right;
+  if (isCalls) {
+    operands.causal = frontier.right.has_value();
+    operands.window = frontier.left ? *frontier.left + 1 : 0;
+  }
+  if (!shortMask && (isCalls || !isHidden))
     storage.mask = operands.mask ? *operands.mask : TensorView();
-  else if (auto widened = explicitMask(context, operands,
-                                       causal && !aligned ? std::optional(pastRows) : std::nullopt))
+  else if (auto widened = explicitMask(context, operands, isCalls ? Frontier() : frontier,
+                                       isCalls ? llvm::ArrayRef<int64_t>(pastRows) : offsets))
     storage.mask = *widened;
   else
     return widened.takeError();
@@ -196,6 +272,8 @@ llvm::Error hideKeys(KernelContext& context, int64_t pastRows, AttentionOperands
 llvm::Error attention(KernelContext& context) {
   const Node& node = context.node();
   if (llvm::Error error = checkAttributes(context))
+    return error;
+  if (llvm::Error error = checkHeadCounts(context))
     return error;
   if (context.in(0).rank() != context.in(1).rank() || context.in(1).rank() != context.in(2).rank())
     return context.error("query, key and value differ in rank");
@@ -242,11 +320,8 @@ llvm::Error attention(KernelContext& context) {
   if (!y)
     return y.takeError();
   if (context.wants(3)) {
-    const int64_t mode = node.intAttr("qk_matmul_output_mode", 0);
-    if (mode < 0 || mode > 3)
-      return context.error(fmt::format("qk_matmul_output_mode = {} is not known", mode));
-    if (llvm::Error error =
-            attentionScoresResult(context, operands, static_cast<ScoreStage>(mode), 3))
+    const auto stage = static_cast<ScoreStage>(node.intAttr("qk_matmul_output_mode", 0));
+    if (llvm::Error error = attentionScoresResult(context, operands, stage, 3))
       return error;
   }
   // The call's mask has as many columns as the longest row has keys.

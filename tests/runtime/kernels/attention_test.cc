@@ -10,8 +10,9 @@ struct OnnxCase {
   ElementType element = ElementType::Float;
   bool flat = false; ///< operands of rank 3
   bool causal = false;
-  std::vector<int64_t> lengths; ///< nonpad_kv_seqlen
-  double scale = 0;             ///< 0: the default
+  int64_t left = -1, right = -1; ///< windows
+  std::vector<int64_t> lengths;  ///< nonpad_kv_seqlen
+  double scale = 0;              ///< 0: the default
   double softcap = 0;
   TestTensor mask; ///< no elements: none
 
@@ -47,7 +48,8 @@ public:
   Problem(const Problem&) = delete;
 
   KernelCall call() const {
-    KernelCall result("Attention", 24);
+    const bool isWindowed = c.left != -1 || c.right != -1;
+    KernelCall result("Attention", isWindowed ? 25 : 24);
     result.in(query).in(key).in(value);
     hasMask() ? result.in(c.mask) : result.absent();
     c.past != 0 ? result.in(pastKey).in(pastValue) : result.absent().absent();
@@ -55,6 +57,9 @@ public:
       result.in(int64s(std::vector<double>(c.lengths.begin(), c.lengths.end())));
     if (c.scale != 0)
       result.attr("scale", c.scale);
+    if (isWindowed)
+      result.attr("left_window_size", Attribute::ofInt(c.left))
+          .attr("right_window_size", Attribute::ofInt(c.right));
     if (c.flat)
       result.attr("q_num_heads", int(c.heads)).attr("kv_num_heads", int(c.groups));
     result.attr("softcap", c.softcap).attr("is_causal", c.causal ? 1 : 0);
@@ -91,6 +96,8 @@ private:
     const bool ragged = !c.lengths.empty();
     const int64_t offset = ragged ? c.lengths[size_t(b)] - c.rows : c.past;
     if ((ragged && j >= c.lengths[size_t(b)]) || (c.causal && j > i + offset))
+      return minusInfinity;
+    if ((c.left >= 0 && i + offset - j > c.left) || (c.right >= 0 && j - i - offset > c.right))
       return minusInfinity;
     if (!hasMask())
       return 0;
@@ -205,6 +212,59 @@ TEST(OnnxAttention, LengthsOfKeys) {
       }
 }
 
+/// Left and right of the position, which starts behind a past, is aligned to each batch row's last
+/// key, or is the row's number; with as many new keys as rows and with more.
+TEST(OnnxAttention, Windows) {
+  constexpr int64_t huge = std::numeric_limits<int64_t>::max();
+  for (int64_t left : {int64_t{-1}, int64_t{0}, int64_t{2}, huge})
+    for (int64_t right : {int64_t{-1}, int64_t{0}, int64_t{1}, huge})
+      for (int64_t keys : {3, 5})
+        for (int64_t past : {0, 2})
+          for (bool causal : {false, true})
+            for (const std::vector<int64_t>& lengths :
+                 {std::vector<int64_t>{}, std::vector<int64_t>{3, 1}}) {
+              if (past != 0 && !lengths.empty())
+                continue;
+              SCOPED_TRACE(fmt::format("left {} right {} keys {} past {} causal {} lengths {}",
+                                       left, right, keys, past, causal, lengths.size()));
+              OnnxCase c;
+              c.newKeys = keys;
+              c.past = past;
+              c.left = left;
+              c.right = right;
+              c.causal = causal;
+              c.lengths = lengths;
+              const Problem alone(c);
+              alone.expectOutput(alone.call().run());
+              c.mask = maskOf(ElementType::Float, {4, 3, past + keys - 1});
+              const Problem masked(c);
+              masked.expectOutput(masked.call().run());
+              c.mask = maskOf(ElementType::Bool, {past + keys});
+              const Problem boolean(c);
+              boolean.expectOutput(boolean.call().run());
+            }
+}
+
+/// Rows that see no key, by a negative offset or a mask, are zero in Y and in the probabilities.
+TEST(OnnxAttention, RowsThatSeeNoKey) {
+  for (bool masked : {false, true}) {
+    OnnxCase c;
+    c.newKeys = 3;
+    c.causal = true;
+    c.lengths = {1, 0};
+    if (masked)
+      c.mask = bools({3, 3}, std::vector<double>(9, 0));
+    const Problem problem(c);
+    const KernelResult result =
+        problem.call().results(4).unread(1).unread(2).attr("qk_matmul_output_mode", 3).run();
+    problem.expectOutput(result);
+    for (int64_t i = 0; i < 2 * 4 * 3 * 3; ++i) {
+      const bool sees = !masked && i / 36 == 0 && i / 3 % 3 == 2 && i % 3 == 0;
+      EXPECT_EQ(result.outputs[3].get(i), sees ? 1 : 0) << i;
+    }
+  }
+}
+
 /// Modes 0 to 3 of qk_matmul_output.
 TEST(OnnxAttention, ScoreMatrix) {
   for (bool causal : {false, true})
@@ -226,7 +286,7 @@ TEST(OnnxAttention, ScoreMatrix) {
               const double scaled = problem.plain.scaled(b, h, i, j);
               const double bias = problem.plain.biasOf(b, h, i, j);
               expected.push_back(mode == 0   ? scaled
-                                 : mode == 1 ? scaled + bias
+                                 : mode == 1 ? problem.plain.capped(scaled)
                                  : mode == 2 ? problem.plain.capped(scaled) + bias
                                              : weights[size_t(j)]);
             }
@@ -264,8 +324,17 @@ TEST(OnnxAttention, Refuses) {
                 c.past = 1;
               }),
               "together with a past");
-  expectError(plain.call().attr("softmax_precision", 11).run(), "softmax_precision");
-  expectError(plain.call().attr("left_window_size", 3).run(), "left_window_size");
+  expectError(with([](OnnxCase& c) { c.left = -2; }), "left_window_size = -2");
+  expectError(with([](OnnxCase& c) { c.right = -2; }), "right_window_size = -2");
+  expectError(plain.call().attr("left_window_size", 3).run(), "opset 25");
+  expectError(plain.call().attr("softmax_precision", 7).run(), "softmax_precision");
+  expectError(plain.call().attr("is_causal", 2).run(), "is_causal");
+  expectError(plain.call().attr("softcap", -1.0).run(), "softcap");
+  expectError(plain.call().attr("qk_matmul_output_mode", 4).run(), "qk_matmul_output_mode");
+  expectError(plain.call().attr("q_num_heads", 2).run(), "q_num_heads = 2");
+  OnnxCase ragged;
+  ragged.lengths = {1, 1};
+  expectError(Problem(ragged).call().results(3).run(), "or a present");
   OnnxCase flat;
   flat.flat = true;
   expectError(Problem(flat).call().attr("q_num_heads", 5).run(), "5 heads");
