@@ -108,7 +108,7 @@ llvm::Error missingKernel(const Node& node) {
 
 /// The newest version of ONNX's own domain that kernels are known to implement: operators of a
 /// later one may mean something else.
-constexpr int64_t newestOnnxOpset = 25;
+constexpr int64_t newestOnnxOpset = 28;
 
 /// The kernel for a node; an error where there is none for its version.
 llvm::Expected<const Kernel*> kernelFor(const Node& node, const KernelRegistry& kernels) {
@@ -126,7 +126,9 @@ llvm::Error PlanBuilder::addBranch(ExecutionPlan::Step& step, llvm::StringRef at
                                    const Graph& branch) {
   if (depth == maxNesting)
     return unsupported("subgraphs are nested more than {} deep", maxNesting);
-  const bool isBody = step.node->is("Loop") || step.node->is("Scan");
+  // Runs with operands of its own, maybe several times.
+  const bool isBody = step.node->is("Loop") || step.node->is("Scan") ||
+                      step.node->is("ai.onnx.preview::FlexAttention");
   // A symbol of a body's inputs has another value in every iteration.
   std::vector<std::string> open = openSymbols;
   for (const std::unique_ptr<Value>& input : branch.inputs())

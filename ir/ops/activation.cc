@@ -36,6 +36,13 @@ void register_activation(OpRegistry& registry) {
     if (isGelu)
       builder.attr("approximate", "none");
   }
+  define(registry, "Swish", 24).in("X").out("Y").attr("alpha", 1.0f).shape(inferSameAsFirst);
+  define(registry, "SwiGLU", 28)
+      .in("A")
+      .in("B")
+      .out("Y")
+      .attr("alpha", 1.0f)
+      .shape(inferSameAsFirst);
   for (const char* name : {"Softmax", "LogSoftmax"}) {
     define(registry, name, 1)
         .in("input")

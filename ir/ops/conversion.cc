@@ -32,6 +32,20 @@ llvm::Error inferCast(ShapeContext& context) {
   return llvm::Error::success();
 }
 
+llvm::Error inferBitCast(ShapeContext& context) {
+  const int64_t to = context.node().intAttr("to", 0);
+  TensorType type = context.type(0);
+  const bool isKnown = to > 0 && to < 1000;
+  type.setElementType(isKnown ? static_cast<ElementType>(to) : ElementType::Undefined);
+  const std::optional<unsigned> from = bitWidth(context.element(0));
+  if (from && isKnown && bitWidth(type.elementType()) && bitWidth(type.elementType()) != from)
+    return context.error(fmt::format("{} has {} bits, {} has {}", onnxName(context.element(0)),
+                                     *from, onnxName(type.elementType()),
+                                     *bitWidth(type.elementType())));
+  context.setResult(0, std::move(type));
+  return llvm::Error::success();
+}
+
 llvm::Error inferCastLike(ShapeContext& context) {
   if (context.element(1) != ElementType::Undefined)
     setCast(context, context.element(1));
@@ -200,6 +214,11 @@ void register_conversion(OpRegistry& registry) {
       .attr("saturate", int64_t{1})
       .attr("round_mode", "up")
       .shape(inferCast);
+  define(registry, "BitCast", 26)
+      .in("input")
+      .out("output")
+      .requiredAttr("to", AttributeKind::Int)
+      .shape(inferBitCast);
   define(registry, "CastLike", 15).in("input").in("target_type").out("output").shape(inferCastLike);
   define(registry, "CastLike", 19)
       .in("input")
@@ -256,6 +275,13 @@ void register_conversion(OpRegistry& registry) {
       .shape(inferShape);
   define(registry, "Size", 1).in("data").out("size").shape(inferSize);
   define(registry, "Range", 11).in("start").in("limit").in("delta").out("output").shape(inferRange);
+  define(registry, "Range", 27)
+      .in("start")
+      .in("limit")
+      .in("delta")
+      .out("output")
+      .attr("stash_type", int64_t{1})
+      .shape(inferRange);
 }
 
 } // namespace kvopt

@@ -75,13 +75,15 @@ void register_scatter(OpRegistry& registry) {
       .attr("mode", "linear")
       .reuse(0, 0)
       .shape(inferTensorScatter);
-  define(registry, "CumSum", 11)
-      .in("x")
-      .in("axis")
-      .out("y")
-      .attr("exclusive", int64_t{0})
-      .attr("reverse", int64_t{0})
-      .shape(inferSameAsFirst);
+  const std::pair<const char*, int64_t> running[] = {{"CumSum", 11}, {"CumProd", 26}};
+  for (const auto& [name, since] : running)
+    define(registry, name, since)
+        .in("x")
+        .in("axis")
+        .out("y")
+        .attr("exclusive", int64_t{0})
+        .attr("reverse", int64_t{0})
+        .shape(inferSameAsFirst);
   define(registry, "Trilu", 14)
       .in("input")
       .in("k?")

@@ -1,14 +1,20 @@
-// CumSum: y[i] = sum of x[j] over j <= i along one axis; exclusive: j < i; reverse: from the end.
-// Sums of f32 are kept in double, those of the 16-bit floats in f32, and rounded once an element.
+// Running sums and products along one axis:
 //
-// Versions: from opset 11.
+//   CumSum    y[i] = sum of x[j] over j <= i
+//   CumProd   y[i] = product of x[j] over j <= i
+//
+// exclusive: j < i; reverse: from the end. Those of f32 are kept in double, those of the 16-bit
+// floats in f32, and rounded once an element.
+//
+// Versions: CumSum from opset 11, CumProd from 26.
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"
 
 namespace kvopt {
 namespace {
 
-llvm::Error cumSum(KernelContext& context) {
+template <class Combine>
+llvm::Error accumulate(KernelContext& context, int initial, Combine combine) {
   const TensorView& x = context.in(0);
   llvm::Expected<int64_t> asked = integerOf(context, 1);
   if (!asked)
@@ -31,21 +37,27 @@ llvm::Error cumSum(KernelContext& context) {
     const int64_t stride = x.strides[*axis];
     for (int64_t line = 0; line < count / length; ++line) {
       const int64_t first = line / stride * stride * length + line % stride;
-      S sum = 0;
+      S total = static_cast<S>(initial);
       for (int64_t i = 0; i < length; ++i) {
         const int64_t at = first + (reverse ? length - 1 - i : i) * stride;
-        const S before = sum;
-        sum += static_cast<S>(load(x.as<T>()[at]));
+        const S before = total;
+        total = combine(total, static_cast<S>(load(x.as<T>()[at])));
         y->template as<T>()[at] =
-            store<T>(static_cast<ArithmeticType<T>>(exclusive ? before : sum));
+            store<T>(static_cast<ArithmeticType<T>>(exclusive ? before : total));
       }
     }
     return llvm::Error::success();
   });
 }
 
+llvm::Error cumSum(KernelContext& context) { return accumulate(context, 0, std::plus<>()); }
+llvm::Error cumProd(KernelContext& context) { return accumulate(context, 1, std::multiplies<>()); }
+
 } // namespace
 
-void register_cum_sum(KernelRegistry& registry) { registry.add("CumSum", 11, cumSum); }
+void register_cum_sum(KernelRegistry& registry) {
+  registry.add("CumSum", 11, cumSum);
+  registry.add("CumProd", 26, cumProd);
+}
 
 } // namespace kvopt

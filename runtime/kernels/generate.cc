@@ -3,6 +3,9 @@
 //   ConstantOfShape   y[…] = value for the shape the operand lists
 //   Range             y[i] = start + i * delta, max(0, ceil((limit - start) / delta)) elements
 //
+// Range of float16 and bfloat16 (opset 27) is computed in stash_type (float or double) and rounded
+// once per element.
+//
 // Versions: ConstantOfShape from opset 9, Range from 11.
 #include "runtime/element_dispatch.h"
 #include "runtime/integer_input.h"
@@ -67,6 +70,41 @@ llvm::Expected<int64_t> rangeLength(KernelContext& context, T start, T limit, T 
   }
 }
 
+bool isNarrow(ElementType element) {
+  return element == ElementType::Float16 || element == ElementType::BFloat16;
+}
+
+/// Range of a 16-bit type in the arithmetic of S.
+template <class S> llvm::Error stashedRange(KernelContext& context) {
+  const TensorView& start = context.in(0);
+  return dispatch(
+      TypeList<Float16, BFloat16>(), context, start.element, [&](auto tag) -> llvm::Error {
+        using T = typename decltype(tag)::Type;
+        const S first = load(*start.as<T>());
+        const S step = load(*context.in(2).as<T>());
+        auto length = rangeLength(context, first, S(load(*context.in(1).as<T>())), step);
+        if (!length)
+          return length.takeError();
+        auto output = context.output(0, start.element, {*length});
+        if (!output)
+          return output.takeError();
+        for (int64_t i = 0; i < *length; ++i)
+          output->template as<T>()[i] =
+              store<T>(static_cast<float>(first + static_cast<S>(i) * step));
+        return llvm::Error::success();
+      });
+}
+
+llvm::Error narrowRange(KernelContext& context) {
+  const int64_t stash =
+      context.node().intAttr("stash_type", static_cast<int64_t>(ElementType::Float));
+  if (stash == static_cast<int64_t>(ElementType::Float))
+    return stashedRange<float>(context);
+  if (stash == static_cast<int64_t>(ElementType::Double))
+    return stashedRange<double>(context);
+  return context.error(fmt::format("stash_type = {} is neither float nor double", stash));
+}
+
 llvm::Error range(KernelContext& context) {
   const TensorView& start = context.in(0);
   const TensorView& limit = context.in(1);
@@ -75,6 +113,8 @@ llvm::Error range(KernelContext& context) {
     return context.error("operands have different element types");
   if (start.elementCount() != 1 || limit.elementCount() != 1 || delta.elementCount() != 1)
     return context.error("operands must be scalars");
+  if (isNarrow(start.element) && context.opset() >= 27)
+    return narrowRange(context);
   using Types = TypeList<float, double, int16_t, int32_t, int64_t>;
   return dispatch(Types(), context, start.element, [&](auto tag) -> llvm::Error {
     using T = typename decltype(tag)::Type;

@@ -1,0 +1,37 @@
+// FlexAttention of the domain ai.onnx.preview, in which ONNX tries operators out.
+#include "ir/attention_shapes.h"
+
+namespace kvopt {
+namespace {
+
+llvm::Error inferFlexAttention(ShapeContext& context) {
+  if (llvm::Error error = checkAttentionOperands(context))
+    return error;
+  for (const char* name : {"score_mod", "prob_mod"}) {
+    const Attribute* attribute = context.node().attribute(name);
+    if (!attribute)
+      continue;
+    if (attribute->graphs().size() != 1 || attribute->graphs().front()->inputs().size() != 1 ||
+        attribute->graphs().front()->outputs().size() != 1)
+      return context.error(fmt::format("{} is not a graph of one input and one output", name));
+  }
+  context.setResult(0, attentionResult(context));
+  return llvm::Error::success();
+}
+
+} // namespace
+
+void register_flex_attention(OpRegistry& registry) {
+  define(registry, "ai.onnx.preview::FlexAttention", 1)
+      .in("Q")
+      .in("K")
+      .in("V")
+      .out("Y")
+      .attr("scale", AttributeKind::Float)
+      .attr("softmax_precision", AttributeKind::Int)
+      .attr("score_mod", AttributeKind::Graph)
+      .attr("prob_mod", AttributeKind::Graph)
+      .shape(inferFlexAttention);
+}
+
+} // namespace kvopt
