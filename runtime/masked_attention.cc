@@ -20,7 +20,7 @@ llvm::Error maskedAttentionResult(KernelContext& context, const MaskedAttention&
   if (operands.scale == 0.0f)
     operands.scale =
         1.0f / std::sqrt(static_cast<float>(std::max<int64_t>(attention.query.shape[3], 1)));
-  const bool causal = node.intAttr("unidirectional", 0) != 0;
+  const bool causal = node.intAttr("unidirectional", 0) == 1;
   // Before anything of the size of a mask is made.
   if (llvm::Error error = checkAttention(context, operands))
     return error;
@@ -29,21 +29,29 @@ llvm::Error maskedAttentionResult(KernelContext& context, const MaskedAttention&
   request.visible = attention.paddingOperand ? context.input(*attention.paddingOperand) : nullptr;
   request.bias = attention.biasOperand ? context.input(*attention.biasOperand) : nullptr;
   TensorView mask;
-  if (!request.visible) {
+  const int64_t keys = attention.value.shape[2];
+  const bool isAligned = keys - attention.pastRows == shape[2];
+  if (!request.visible && (!causal || isAligned)) {
     // Causality needs no mask: every row sees its own token.
     operands.causal = causal;
     operands.mask = request.bias;
   } else {
-    auto visible = integerListOf(context, *attention.paddingOperand);
-    if (!visible)
-      return visible.takeError();
+    IntegerList visible;
+    if (request.visible) {
+      auto given = integerListOf(context, *attention.paddingOperand);
+      if (!given)
+        return given.takeError();
+      visible = *given;
+    }
     request.batches = shape[0];
     request.heads = shape[1];
     request.rows = shape[2];
-    request.keys = attention.value.shape[2];
+    request.keys = keys;
+    request.pastRows = attention.pastRows;
     request.causal = causal;
+    request.hasStartPositions = attention.hasStartPositions;
     request.hidden = node.floatAttr("mask_filter_value", -10000.0f);
-    auto made = paddingMask(context, request, *visible);
+    auto made = paddingMask(context, request, visible);
     if (!made)
       return made.takeError();
     mask = *made;

@@ -11,21 +11,24 @@
 namespace kvopt {
 namespace {
 
-enum class Form { None, Lengths, Keys, Pairs };
+enum class Form { None, Lengths, Ranges, Keys, Pairs };
 
 llvm::Expected<Form> formOf(KernelContext& context, const PaddingMaskRequest& request) {
   if (!request.visible)
     return Form::None;
   const Extents& shape = request.visible->shape;
-  if (shape == Extents{request.batches})
+  if (shape == Extents{request.batches} || shape == Extents{3 * request.batches + 2})
     return Form::Lengths;
+  if (request.hasStartPositions && shape == Extents{2 * request.batches})
+    return Form::Ranges;
   if (shape == Extents{request.batches, request.keys})
     return Form::Keys;
   if (shape == Extents{request.batches, request.rows, request.keys})
     return Form::Pairs;
-  return context.error(
-      fmt::format("a mask that is neither [B], [B,T] nor [B,S,T] with B = {}, S = {} and T = {}",
-                  request.batches, request.rows, request.keys));
+  return context.error(fmt::format(
+      "a mask that is neither [B], {}[3B+2], [B,T] nor [B,S,T] with B = {}, S = {} and "
+      "T = {}",
+      request.hasStartPositions ? "[2B], " : "", request.batches, request.rows, request.keys));
 }
 
 } // namespace
@@ -61,6 +64,9 @@ llvm::Expected<TensorView> paddingMask(KernelContext& context, const PaddingMask
       return true;
     case Form::Lengths:
       return key < visible[static_cast<size_t>(batch)];
+    case Form::Ranges:
+      return key < visible[static_cast<size_t>(batch)] &&
+             key >= visible[static_cast<size_t>(request.batches + batch)];
     case Form::Keys:
       return visible[static_cast<size_t>(batch * request.keys + key)] > 0;
     case Form::Pairs:
@@ -68,14 +74,13 @@ llvm::Expected<TensorView> paddingMask(KernelContext& context, const PaddingMask
     }
     return true;
   };
-  const int64_t offset = request.keys - request.rows;
   float* out = mask->as<float>();
   for (int64_t batch = 0; batch < shape[0]; ++batch)
     for (int64_t head = 0; head < shape[1]; ++head)
       for (int64_t row = 0; row < request.rows; ++row)
         for (int64_t key = 0; key < request.keys; ++key) {
           float value = isVisible(batch, row, key) ? 0.0f : request.hidden;
-          if (request.causal && key > row + offset)
+          if (request.causal && row + 1 < request.rows && key > request.pastRows + row)
             value = std::numeric_limits<float>::lowest();
           if (bias)
             value += bias[batch * biasStrides[0] + head * biasStrides[1] + row * biasStrides[2] +

@@ -184,9 +184,10 @@ void defineNormalizations(OpRegistry& registry) {
 
 void defineAttentions(OpRegistry& registry) {
   OpDefBuilder grouped = define(registry, OpName(domain, "GroupQueryAttention"), 1);
-  for (const char* name : {"query", "key?", "value?", "past_key?", "past_value?", "seqlens_k",
-                           "total_sequence_length", "cos_cache?", "sin_cache?", "position_ids?",
-                           "attention_bias?", "head_sink?", "k_scale?", "v_scale?"})
+  for (const char* name :
+       {"query", "key?", "value?", "past_key?", "past_value?", "seqlens_k", "total_sequence_length",
+        "cos_cache?", "sin_cache?", "position_ids?", "attention_bias?", "head_sink?", "k_scale?",
+        "v_scale?", "q_norm_weight?", "k_norm_weight?"})
     grouped.in(name);
   grouped.out("output").out("present_key?").out("present_value?").out("output_qk?");
   grouped.requiredAttr("num_heads", AttributeKind::Int)
@@ -197,6 +198,8 @@ void defineAttentions(OpRegistry& registry) {
       .attr("do_rotary", int64_t{0})
       .attr("rotary_interleaved", int64_t{0})
       .attr("smooth_softmax", int64_t{0})
+      .attr("causal", int64_t{1})
+      .attr("qk_norm_epsilon", 1e-6f)
       .attr("qk_output", int64_t{0})
       .attr("k_quant_type", "NONE")
       .attr("v_quant_type", "NONE")

@@ -6,7 +6,7 @@
 //            kAll = Concat<2>(past[0], heads(k))   vAll = Concat<2>(past[1], heads(v))
 //            o = rows(ai.kvopt.Sdpa<…>(heads(q), kAll, vAll, mask))   present = stack(kAll, vAll)
 //
-// Hidden keys have mask_filter_value added to their score.
+// Hidden keys have mask_filter_value added to their score. unidirectional is on at 1 alone.
 #include "ir/attribute.h"
 #include "ir/format.h"
 #include "passes/attention_builder.h"
@@ -83,7 +83,7 @@ public:
     parts.mask = maskOf(match, *parts.key, build);
     float scale = node.floatAttr("scale", 0.0f);
     parts.scale = scale != 0 ? static_cast<double>(scale) : defaultScale(widths.key / heads);
-    parts.causal = node.intAttr("unidirectional", 0) != 0;
+    parts.causal = node.intAttr("unidirectional", 0) == 1;
     Value& output = build.mergeHeads(build.sdpa(parts, match.nodes()));
     llvm::SmallVector<Rewriter::Replacement, 2> replacements{{&node.result(), &output}};
     if (node.results().size() > 1 && !node.result(1).isUnused())

@@ -9,9 +9,9 @@
 // seqlens_k holds each batch row's total length less one; a first prompt has it less the rows of
 // padding on its right. A window of w sees w keys, the row's own included, as ONNX Runtime does
 // since 1.21; a cache of the last tokens only (sliding_window_cache) is one that keeps them all, as
-// no row sees what such a cache drops. The past is taken to be as long as the longest batch row's,
-// that is, to grow; where past and present are declared as one buffer of fixed capacity the rule
-// does not apply.
+// no row sees what such a cache drops. Norm weights are spelled out before the rotation. The past
+// is taken to be as long as the longest batch row's, that is, to grow; where past and present are
+// declared as one buffer of fixed capacity the rule does not apply.
 #include "ir/attribute.h"
 #include "ir/format.h"
 #include "passes/attention_builder.h"
@@ -25,7 +25,9 @@ namespace {
 class RaiseGroupQueryAttention final : public Rule {
   Var q{"query"}, k{"key"}, v{"value"}, pastKey{"past_key"}, pastValue{"past_value"},
       lengths{"seqlens_k"}, total{"total_sequence_length"}, cosines{"cos_cache"},
-      sines{"sin_cache"}, positions{"position_ids"}, bias{"attention_bias"}, sinks{"head_sink"};
+      sines{"sin_cache"}, positions{"position_ids"}, bias{"attention_bias"}, sinks{"head_sink"},
+      keyScale{"k_scale"}, valueScale{"v_scale"}, queryNorm{"q_norm_weight"},
+      keyNorm{"k_norm_weight"};
 
 public:
   llvm::StringRef name() const override { return "raise-group-query-attention"; }
@@ -34,11 +36,19 @@ public:
   P pattern() const override {
     return op("com.microsoft::GroupQueryAttention",
               {q, maybe(k), maybe(v), maybe(pastKey), maybe(pastValue), lengths, maybe(total),
-               maybe(cosines), maybe(sines), maybe(positions), maybe(bias), maybe(sinks)});
+               maybe(cosines), maybe(sines), maybe(positions), maybe(bias), maybe(sinks),
+               maybe(keyScale), maybe(valueScale), maybe(queryNorm), maybe(keyNorm)});
   }
 
   void constraints(Constraints& c) const override {
     c.check([this](const Match& m, Refusal& r) { return checkAttributes(m, r); });
+    c.require(
+        "causal = 1", [](const Match& match) { return match.root().intAttr("causal", 1) == 1; },
+        ReasonCode::MaskNoncausal);
+    c.require(
+        "a cache that is not quantized, without k_scale and v_scale",
+        [this](const Match& match) { return !match.find(keyScale) && !match.find(valueScale); },
+        ReasonCode::DtypeMix);
     c.require(
         "the scores are not read",
         [](const Match& match) {
@@ -51,7 +61,7 @@ public:
         "query, past and bias of one floating-point type",
         [this](const Match& match) {
           ElementType element = match[q].type().elementType();
-          for (const Var* var : {&k, &v, &pastKey, &pastValue, &bias})
+          for (const Var* var : {&k, &v, &pastKey, &pastValue, &bias, &queryNorm, &keyNorm})
             if (const Value* value = match.find(*var))
               if (value->type().elementType() != element)
                 return false;
@@ -87,8 +97,12 @@ public:
     Value* key = &build.splitHeads(*parts[1], groups, width);
     Value* value = &build.splitHeads(*parts[2], groups, width);
 
+    if (match.find(queryNorm)) {
+      query = &normalized(match, *query, queryNorm, build);
+      key = &normalized(match, *key, keyNorm, build);
+    }
     Value* length = match.find(pastKey) ? &pastLength(match, build) : nullptr;
-    if (node.intAttr("do_rotary", 0) != 0) {
+    if (isOn(node, "do_rotary")) {
       Value* rows = match.find(positions);
       if (!rows)
         rows = length ? &build.positions(*length, build.extent(match[q], 1, true))
@@ -114,13 +128,16 @@ public:
     attention.scale = scale != 0 ? static_cast<double>(scale) : defaultScale(width);
     attention.causal = true;
     attention.window = std::max<int64_t>(node.intAttr("local_window_size", -1), 0);
-    attention.softcap = node.floatAttr("softcap", 0.0f);
+    attention.softcap = std::max(node.floatAttr("softcap", 0.0f), 0.0f);
     Value& output = build.mergeHeads(build.sdpa(attention, match.nodes()));
     return build.replace(node, output, {match.find(pastKey), fresh[0], key},
                          {match.find(pastValue), fresh[1], value});
   }
 
 private:
+  /// Flags are on at 1 alone; ONNX Runtime's optimizer writes -1 for "off".
+  static bool isOn(const Node& node, llvm::StringRef flag) { return node.intAttr(flag, 0) == 1; }
+
   static bool isFloat(ElementType element) {
     return element == ElementType::Float || element == ElementType::Float16 ||
            element == ElementType::BFloat16;
@@ -142,7 +159,8 @@ private:
   bool checkAttributes(const Match& match, Refusal& refusal) const {
     static constexpr llvm::StringLiteral known[] = {
         "num_heads", "kv_num_heads",       "scale",          "softcap",   "local_window_size",
-        "do_rotary", "rotary_interleaved", "smooth_softmax", "qk_output", "sliding_window_cache"};
+        "do_rotary", "rotary_interleaved", "smooth_softmax", "qk_output", "sliding_window_cache",
+        "causal",    "qk_norm_epsilon"};
     // Ways of storing the cache, at the values that mean "as it is".
     static constexpr llvm::StringLiteral neutralInts[] = {"kv_cache_bit_width"};
     static constexpr llvm::StringLiteral neutralStrings[] = {"k_quant_type", "v_quant_type"};
@@ -193,6 +211,16 @@ private:
     if ((match.find(pastKey) != nullptr) != (match.find(pastValue) != nullptr))
       return refuse(ReasonCode::PatternMismatch, "a past of keys and of values, or none",
                     "one of them");
+    if ((match.find(queryNorm) != nullptr) != (match.find(keyNorm) != nullptr))
+      return refuse(ReasonCode::PatternMismatch, "q_norm_weight and k_norm_weight, or neither",
+                    "one of them");
+    for (const Var* var : {&queryNorm, &keyNorm})
+      if (const Value* weights = match.find(*var))
+        if (weights->type().hasRank() &&
+            (weights->type().rank() != 1 ||
+             weights->type().dim(0).isKnownDifferent(Dim::fixed(*widthOf(match)))))
+          return refuse(ReasonCode::ShapeMismatch, "norm weights as long as a head is wide",
+                        weights->type().str());
     if (node.graph().opsetVersion() < 13)
       return refuse(ReasonCode::PatternMismatch, "opset 13 or later",
                     fmt::format("opset {}", node.graph().opsetVersion()));
@@ -200,7 +228,7 @@ private:
   }
 
   bool checkRotary(const Match& match, Refusal& refusal) const {
-    if (match.root().intAttr("do_rotary", 0) == 0)
+    if (!isOn(match.root(), "do_rotary"))
       return true;
     const Value* table = match.find(cosines);
     auto half = table ? table->type().dim(1).value() : std::nullopt;
@@ -236,10 +264,32 @@ private:
     return build.node("Max", {before, ints({0})}, {}, "past_length");
   }
 
+  /// Heads [B,H,S,D] divided by the root mean square of each row, times the weights, in f32.
+  Value& normalized(const Match& match, Value& heads, const Var& weights,
+                    AttentionBuilder& build) const {
+    const Node& node = match.root();
+    Value& rows = build.castTo(heads, ElementType::Float);
+    Value& squares = build.node("Mul", {rows, rows});
+    Value* mean = nullptr;
+    if (node.graph().opsetVersion() >= 18) {
+      mean = &build.node("ReduceMean", {squares, ints({-1})});
+    } else {
+      std::vector<NamedAttribute> axes;
+      axes.push_back({"axes", Attribute::ofInts({-1})});
+      mean = &build.node("ReduceMean", {squares}, std::move(axes));
+    }
+    TensorRef epsilon = floatScalar(ElementType::Float,
+                                    static_cast<double>(node.floatAttr("qk_norm_epsilon", 1e-6f)));
+    Value& root = build.node("Sqrt", {build.node("Add", {*mean, epsilon})});
+    Value& scaled = build.node(
+        "Mul", {build.node("Div", {rows, root}), build.castTo(match[weights], ElementType::Float)});
+    return build.castTo(scaled, heads.type().elementType());
+  }
+
   Value& rotated(const Match& match, Value& tensor, int64_t heads, Value& rows,
                  AttentionBuilder& build) const {
     std::vector<NamedAttribute> attributes;
-    if (match.root().intAttr("rotary_interleaved", 0) != 0)
+    if (isOn(match.root(), "rotary_interleaved"))
       attributes.push_back({"interleaved", Attribute::ofInt(1)});
     int64_t rotary = *match[cosines].type().dim(1).value() * 2;
     if (rotary != *widthOf(match)) {
@@ -255,7 +305,7 @@ private:
   Value* sinksOf(const Match& match, AttentionBuilder& build) const {
     if (Value* logits = match.find(sinks))
       return &build.castTo(*logits, ElementType::Float);
-    if (match.root().intAttr("smooth_softmax", 0) == 0)
+    if (!isOn(match.root(), "smooth_softmax"))
       return nullptr;
     llvm::SmallVector<int64_t, 8> zeros(static_cast<size_t>(match.root().intAttr("num_heads", 0)),
                                         0);

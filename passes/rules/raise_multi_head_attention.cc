@@ -6,7 +6,7 @@
 //            o = rows(ai.kvopt.Sdpa<…>(heads(q + bias), kAll, vAll, attention_bias + padding))
 //
 // Operands are rows [B,S,H*D]; or keys and values [B,H,T,D]; or packed [B,T,H,2,D], [B,S,H,3,D].
-// Hidden keys have mask_filter_value added to their score.
+// Hidden keys have mask_filter_value added to their score. unidirectional is on at 1 alone.
 #include "ir/attribute.h"
 #include "ir/format.h"
 #include "passes/attention_builder.h"
@@ -61,7 +61,7 @@ public:
         "as many new keys as query rows where later keys are hidden",
         [this](const Match& match) {
           Facts facts = factsOf(match);
-          return match.root().intAttr("unidirectional", 0) == 0 ||
+          return match.root().intAttr("unidirectional", 0) != 1 ||
                  facts.rows.isKnownEqual(facts.newKeys);
         },
         ReasonCode::MaskUnprovenCausal);
@@ -81,7 +81,7 @@ public:
     parts.mask = maskOf(match, parts, build);
     float scale = node.floatAttr("scale", 0.0f);
     parts.scale = scale != 0 ? static_cast<double>(scale) : defaultScale(*facts.width.value());
-    parts.causal = node.intAttr("unidirectional", 0) != 0;
+    parts.causal = node.intAttr("unidirectional", 0) == 1;
     Value& output = build.mergeHeads(build.sdpa(parts, match.nodes()));
     return build.replace(node, output, {match.find(pastKey), fresh[0], parts.key},
                          {match.find(pastValue), fresh[1], parts.value});

@@ -153,7 +153,9 @@ llvm::Error fusedAttention(KernelContext& context) {
   attention.value = part(widths->query + widths->key, widths->value);
   if (llvm::Error error = appendToPast(context, attention))
     return error;
+  attention.pastRows = attention.key.shape[2] - attention.query.shape[2];
   attention.paddingOperand = MaskIndex;
+  attention.hasStartPositions = true;
   attention.biasOperand = AttentionBias;
   return maskedAttentionResult(context, attention);
 }

@@ -8,14 +8,21 @@
 //   [B,G,max(P, total_sequence_length),D]: the past rows, then the new ones, then zeros, or what is
 //   there where the present is the past's own memory
 //
-// With do_rotary, query and key row s are rotated by position past length + s, or
+// With q_norm_weight and k_norm_weight [D], the rows of query and key are divided by their root
+// mean square (plus qk_norm_epsilon under the root) and multiplied by the weights first. With
+// do_rotary, query and key row s are then rotated by position past length + s, or
 // position_ids[b,s]; the present holds rotated keys. Row s sees the keys up to its own position,
-// with local_window_size w > 0 the last w of them. attention_bias [1|B,1|H,S,total] is added after
-// the softcap. smooth_softmax is a sink of logit 0 for every head; head_sink [H] gives the logits.
+// with local_window_size w > 0 the last w of them; with causal = 0 it sees all T(b) keys.
+// attention_bias [1|B,1|H,S,total] is added after the softcap. smooth_softmax is a sink of logit 0
+// for every head; head_sink [H] gives the logits.
+//
+// Flags are on at 1 alone: ONNX Runtime reads any other number as off, and its optimizer writes -1.
+// A softcap or a window below zero is off too.
 #include "ir/format.h"
 #include "runtime/attention_call.h"
 #include "runtime/attention_heads.h"
 #include "runtime/float_operand.h"
+#include "runtime/head_normalization.h"
 #include "runtime/integer_input.h"
 #include "runtime/rotary.h"
 
@@ -40,7 +47,11 @@ enum Operand : unsigned {
   HeadSink,
   KeyScale,
   ValueScale,
+  QueryNormWeight,
+  KeyNormWeight,
 };
+
+bool isOn(const Node& node, llvm::StringRef flag) { return node.intAttr(flag, 0) == 1; }
 
 /// The new rows, [B,H,S,D] and [B,G,S,D].
 struct NewRows {
@@ -81,7 +92,8 @@ llvm::Expected<NewRows> newRows(const KernelContext& context, int64_t heads, int
 
 struct Lengths {
   Extents past;        ///< valid rows of the past, per batch row
-  Extents total;       ///< and with the new ones
+  Extents total;       ///< and with the new ones, padded ones included
+  Extents valid;       ///< and without the padded ones
   int64_t longest = 0; ///< total_sequence_length
 };
 
@@ -109,6 +121,7 @@ llvm::Expected<Lengths> lengthsOf(KernelContext& context, int64_t batches, int64
       return context.error(
           fmt::format("seqlens_k {} with {} new rows leaves no past", lessOne, rows));
     lengths.total.push_back(total);
+    lengths.valid.push_back(lessOne + 1);
     lengths.past.push_back(total - rows);
   }
   return lengths;
@@ -146,7 +159,11 @@ llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned resul
   const int64_t held = past ? past->shape[2] : 0;
   for (int64_t length : lengths.past)
     if (length > held)
-      return context.error(fmt::format("a past length of {} and a past of {} rows", length, held));
+      return context.error(
+          fmt::format("a past length of {} and a past of {} rows{}", length, held,
+                      isOn(context.node(), "sliding_window_cache")
+                          ? ": sliding_window_cache is supported with a past that holds every row"
+                          : ""));
   const int64_t capacity = std::max(held, lengths.longest);
   std::optional<TensorView> present;
   if (past && held == capacity && context.wants(result)) {
@@ -183,7 +200,7 @@ llvm::Error rotate(KernelContext& context, NewRows& fresh, const TensorView& pre
                    const Lengths& lengths) {
   if (!context.has(CosineCache) || !context.has(SineCache))
     return context.error("do_rotary needs cos_cache and sin_cache");
-  const bool interleaved = context.node().intAttr("rotary_interleaved", 0) != 0;
+  const bool interleaved = isOn(context.node(), "rotary_interleaved");
   auto table = rotaryTable(context, CosineCache, SineCache, fresh.query.shape[3], interleaved);
   if (!table)
     return table.takeError();
@@ -218,7 +235,7 @@ int64_t bytesOf(const TensorView& rows) { return rows.elementCount() * *byteWidt
 /// The sinks' logits as float [H]; nothing when there are none.
 llvm::Expected<std::optional<TensorView>> sinksOf(KernelContext& context, int64_t heads) {
   const TensorView* given = context.input(HeadSink);
-  if (!given && context.node().intAttr("smooth_softmax", 0) == 0)
+  if (!given && !isOn(context.node(), "smooth_softmax"))
     return std::nullopt;
   if (given) {
     auto floats = floatsOf(context, *given);
@@ -240,9 +257,21 @@ llvm::Error checkSupported(const KernelContext& context) {
   if (context.has(KeyScale) || context.has(ValueScale) ||
       node.stringAttr("k_quant_type", "NONE") != "NONE" ||
       node.stringAttr("v_quant_type", "NONE") != "NONE")
-    return context.error("a quantised cache is not supported");
+    return context.error("a quantized cache (k_scale, v_scale, k_quant_type, v_quant_type) is not "
+                         "supported");
+  if (const int64_t bits = node.intAttr("kv_cache_bit_width", 0); bits != 0)
+    return context.error(
+        fmt::format("kv_cache_bit_width {} without a quantized cache is not supported", bits));
   if (context.wants(3))
     return context.error("the result output_qk is not supported");
+  const int64_t causal = node.intAttr("causal", 1);
+  const int64_t window = node.intAttr("local_window_size", -1);
+  if (causal != 0 && causal != 1)
+    return context.error(fmt::format("causal {} is neither 0 nor 1", causal));
+  if (causal == 0 && window != -1)
+    return context.error(fmt::format("local_window_size {} without causal", window));
+  if (window == 0)
+    return context.error("a local_window_size of 0 hides every key");
   if (context.has(PastKey) != context.has(PastValue))
     return context.error("a past of keys without one of values, or the other way round");
   const int64_t heads = node.intAttr("num_heads", 0);
@@ -266,6 +295,9 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   auto lengths = lengthsOf(context, shape[0], shape[2]);
   if (!lengths)
     return lengths.takeError();
+  if (llvm::Error error = normalizeHeads(context, fresh->query, fresh->key,
+                                         {QueryNormWeight, KeyNormWeight, "qk_norm_epsilon"}))
+    return error;
   auto key = presentWithout(context, 1, PastKey, fresh->key, *lengths);
   if (!key)
     return key.takeError();
@@ -279,10 +311,11 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   operands.query = fresh->query;
   operands.key = *key;
   operands.value = *value;
-  operands.totalLengths = lengths->total;
-  operands.causal = true;
+  operands.causal = node.intAttr("causal", 1) != 0;
+  // The rows of a prompt that are padding see more keys where that keeps the frontier in place.
+  operands.totalLengths = operands.causal ? lengths->total : lengths->valid;
   operands.window = std::max<int64_t>(0, node.intAttr("local_window_size", -1));
-  operands.softcap = node.floatAttr("softcap", 0.0f);
+  operands.softcap = std::max(0.0f, node.floatAttr("softcap", 0.0f));
   operands.scale = node.floatAttr("scale", 0.0f);
   if (operands.scale == 0.0f)
     operands.scale = 1.0f / std::sqrt(static_cast<float>(std::max<int64_t>(shape[3], 1)));
@@ -296,15 +329,16 @@ llvm::Error groupQueryAttention(KernelContext& context) {
     if (given->rank() != 4 || given->shape[3] != lengths->longest)
       return context.error("attention_bias must be [1|B,1|H,S,total_sequence_length]");
     // Batch rows may all be shorter than the bias is wide.
-    bias = slicedAxis(
-        *given, 3, 0,
-        shape[0] == 0 ? 0 : *std::max_element(lengths->total.begin(), lengths->total.end()));
+    bias = slicedAxis(*given, 3, 0,
+                      shape[0] == 0 ? 0
+                                    : *std::max_element(operands.totalLengths.begin(),
+                                                        operands.totalLengths.end()));
     operands.mask = &bias;
   }
   if (llvm::Error error = checkAttention(context, operands))
     return error;
   // Nothing is written before all is checked: the past may be overwritten.
-  if (node.intAttr("do_rotary", 0) == 0)
+  if (!isOn(node, "do_rotary"))
     append(fresh->key, *key, *lengths);
   else if (llvm::Error error = rotate(context, *fresh, *key, *lengths))
     return error;

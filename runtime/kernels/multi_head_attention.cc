@@ -149,6 +149,7 @@ llvm::Error multiHeadAttention(KernelContext& context) {
   if (!value)
     return value.takeError();
   attention.value = *value;
+  attention.pastRows = attention.key.shape[2] - heads->key.shape[2];
   attention.paddingOperand = PaddingMask;
   attention.biasOperand = AttentionBias;
   return maskedAttentionResult(context, attention);

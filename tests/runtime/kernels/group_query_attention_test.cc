@@ -14,7 +14,7 @@ struct GroupedCase {
   bool positionIds = false;
   int window = -1;
   double softcap = 0, scale = 0;
-  bool smooth = false, sinks = false, bias = false;
+  bool smooth = false, sinks = false, bias = false, causal = true;
   std::vector<int64_t> padding; ///< of a prompt: padded rows at the end, by batch row
 
   int64_t batches() const { return int64_t(past.size()); }
@@ -61,6 +61,8 @@ public:
     result.attr("rotary_interleaved", c.interleaved ? 1 : 0);
     result.attr("local_window_size", c.window).attr("softcap", c.softcap);
     result.attr("scale", c.scale).attr("smooth_softmax", c.smooth ? 1 : 0);
+    if (!c.causal)
+      result.attr("causal", 0);
     result.results(3);
     return result;
   }
@@ -193,7 +195,7 @@ private:
     if (c.sinks)
       plain.sinks = sinks.values();
     plain.bias = [this](int64_t b, int64_t, int64_t i, int64_t j) {
-      const int64_t own = c.past[size_t(b)] + i;
+      const int64_t own = c.past[size_t(b)] + (c.causal ? i : c.rows - paddingOf(b) - 1);
       if (j > own || (c.window > 0 && own - j >= c.window))
         return minusInfinity;
       return c.bias ? bias.get((b * c.rows + i) * c.longest() + j) : 0.0;
@@ -282,6 +284,88 @@ TEST(GroupQueryAttention, PromptPaddedOnTheRight) {
   expectAgreement(c);
 }
 
+/// Every row sees every valid key of its batch row, and none of the padding.
+TEST(GroupQueryAttention, NotCausal) {
+  GroupedCase c;
+  c.causal = false;
+  c.rows = 6;
+  c.past = {0, 0};
+  c.padding = {2, 1};
+  c.capacity = -1;
+  c.rotary = 8;
+  expectAgreement(c);
+  c.bias = c.sinks = true;
+  expectAgreement(c);
+  c.padding.clear();
+  c.past = {6, 3};
+  c.capacity = 12;
+  expectAgreement(c);
+}
+
+/// ONNX Runtime reads flags other than 1, and caps and windows below 0, as off; its optimizer
+/// writes smooth_softmax = -1.
+TEST(GroupQueryAttention, SentinelsAreOff) {
+  GroupedCase c;
+  c.rows = 3;
+  c.past = {4, 4};
+  const GroupedProblem problem(c);
+  const KernelResult plain = problem.call().run();
+  ASSERT_EQ(plain.error, "");
+  for (const char* flag : {"smooth_softmax", "do_rotary", "rotary_interleaved"})
+    for (int value : {-1, 2}) {
+      SCOPED_TRACE(fmt::format("{} = {}", flag, value));
+      const KernelResult result = problem.call().attr(flag, value).run();
+      ASSERT_EQ(result.error, "");
+      EXPECT_TRUE(result.outputs[0].sameBytes(plain.outputs[0]));
+    }
+  for (double cap : {-1.0, -0.0, -50.0})
+    EXPECT_TRUE(problem.call().attr("softcap", cap).run().outputs[0].sameBytes(plain.outputs[0]));
+  EXPECT_TRUE(
+      problem.call().attr("local_window_size", -2).run().outputs[0].sameBytes(plain.outputs[0]));
+}
+
+/// The weights act as if query and key had been normalized before, head by head.
+TEST(GroupQueryAttention, NormalizesHeads) {
+  for (ElementType element : {ElementType::Float, ElementType::Float16}) {
+    const int64_t heads[] = {4, 2}, width = 8;
+    TestTensor rows[2], expected[2], weights[2];
+    for (unsigned part : {0u, 1u}) {
+      rows[part] = randomTensor(element, {2, 3, heads[part] * width}, part, 2.0);
+      weights[part] = randomTensor(element, {width}, 7 + part);
+      expected[part] = TestTensor(element, rows[part].shape());
+      for (int64_t head = 0; head < rows[part].count() / width; ++head) {
+        double squares = 0;
+        for (int64_t d = 0; d < width; ++d)
+          squares += std::pow(rows[part].get(head * width + d), 2);
+        const double root = std::sqrt(squares / double(width) + 0.25);
+        for (int64_t d = 0; d < width; ++d)
+          expected[part].set(head * width + d,
+                             rows[part].get(head * width + d) / root * weights[part].get(d));
+      }
+    }
+    const TestTensor value = randomTensor(element, {2, 3, 16}, 5);
+    const TestTensor table = randomTensor(ElementType::Float, {9, 4}, 6);
+    auto call = [&](const TestTensor& query, const TestTensor& key) {
+      KernelCall result("com.microsoft::GroupQueryAttention");
+      result.in(query).in(key).in(value).absent().absent();
+      result.in(TestTensor(ElementType::Int32, {2}, {2, 2}));
+      result.in(TestTensor(ElementType::Int32, {}, {3})).in(table).in(table);
+      result.attr("num_heads", 4).attr("kv_num_heads", 2).attr("do_rotary", 1).results(3);
+      return result;
+    };
+    KernelCall inside = call(rows[0], rows[1]);
+    for (int i = 9; i < 14; ++i)
+      inside.absent();
+    inside.in(weights[0]).in(weights[1]).attr("qk_norm_epsilon", 0.25);
+    const KernelResult before = call(expected[0], expected[1]).run();
+    ASSERT_EQ(before.error, "");
+    const KernelResult result = inside.run();
+    for (unsigned i : {0u, 1u, 2u})
+      expectTensor(result, before.outputs[i].shape(), before.outputs[i].values(),
+                   2 * attentionTolerance(element), i);
+  }
+}
+
 TEST(GroupQueryAttention, WritesNewRowsOnlyWhereThePastMayBeOverwritten) {
   for (int64_t rotary : {0, 8})
     for (int64_t rows : {1, 3}) {
@@ -324,7 +408,20 @@ TEST(GroupQueryAttention, Refuses) {
   expectError(call(4, 5).attr("do_rotary", 1).run(), "cos_cache");
   expectError(call(4, 5).attr("kv_num_heads", 3).run(), "no positive multiple");
   expectError(call(4, 5).attr("num_heads", 0).run(), "no positive multiple");
-  expectError(call(4, 5).attr("k_quant_type", "PER_TENSOR").run(), "quantised");
+  expectError(call(4, 5).attr("k_quant_type", "PER_TENSOR").run(), "k_quant_type");
+  expectError(call(4, 5).attr("kv_cache_bit_width", 8).run(), "kv_cache_bit_width 8");
+  expectError(call(4, 5).attr("causal", 2).run(), "causal 2");
+  expectError(call(4, 5).attr("causal", 0).attr("local_window_size", 2).run(),
+              "local_window_size 2 without causal");
+  expectError(call(4, 5).attr("local_window_size", 0).run(), "local_window_size of 0");
+  expectError(call(5, 6).attr("sliding_window_cache", 1).run(), "sliding_window_cache");
+  KernelCall halfNormalized = call(4, 5);
+  for (int i = 7; i < 14; ++i)
+    halfNormalized.absent();
+  halfNormalized.in(past.reshaped({24}));
+  expectError(halfNormalized.run(), "without one for the key");
+  halfNormalized.in(past.reshaped({24}));
+  expectError(halfNormalized.run(), "operand 14 must be [8]");
   expectError(call(4, 5).results(4).run(), "output_qk");
   EXPECT_FALSE(call(4, 1e9).run().ok()); // more memory than there is
 }

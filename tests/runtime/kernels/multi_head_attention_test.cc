@@ -18,7 +18,7 @@ TestTensor packedParts(const std::vector<TestTensor>& parts, int64_t heads) {
   return packed;
 }
 
-enum class Padding { None, Lengths, Keys, Pairs };
+enum class Padding { None, Lengths, PackedLengths, Ranges, Keys, Pairs };
 
 struct MultiHeadCase {
   int64_t batches = 2, heads = 3, rows = 4, newKeys = 4, past = 0, width = 8, valueWidth = 8;
@@ -41,12 +41,17 @@ public:
     pastValue = randomTensor(c.element, {c.batches, c.heads, c.past, c.valueWidth}, 5);
     projection = randomTensor(c.element, {c.heads * (2 * c.width + c.valueWidth)}, 6);
     bias = randomTensor(c.element, {1, c.heads, c.rows, c.keys()}, 7);
-    const Extents shape = c.padding == Padding::Lengths ? Extents{c.batches}
-                          : c.padding == Padding::Keys  ? Extents{c.batches, c.keys()}
-                                                        : Extents{c.batches, c.rows, c.keys()};
+    const Extents shape = c.padding == Padding::Lengths         ? Extents{c.batches}
+                          : c.padding == Padding::PackedLengths ? Extents{3 * c.batches + 2}
+                          : c.padding == Padding::Ranges        ? Extents{2 * c.batches}
+                          : c.padding == Padding::Keys          ? Extents{c.batches, c.keys()}
+                                                       : Extents{c.batches, c.rows, c.keys()};
     mask = TestTensor(ElementType::Int32, shape);
     for (int64_t i = 0; i < mask.count(); ++i)
-      mask.set(i, c.padding == Padding::Lengths ? double(c.keys() - 2 * i) : double(i % 3 != 0));
+      mask.set(i, shape.size() > 1    ? double(i % 3 != 0 ? 1 : -(i % 2))
+                  : i < c.batches     ? double(c.keys() - 2 * i)
+                  : i < 2 * c.batches ? double(2 - (i - c.batches))
+                                      : double(7 * i));
   }
   MultiHeadProblem(const MultiHeadProblem&) = delete;
 
@@ -68,7 +73,7 @@ public:
     result.scale = c.scale == 0 ? 1 / std::sqrt(double(c.width)) : c.scale;
     result.bias = [this](int64_t b, int64_t h, int64_t i, int64_t j) {
       double sum = isVisible(b, i, j) ? 0 : c.hidden;
-      if (c.causal && j > i + c.keys() - c.rows)
+      if (c.causal && j > i + c.past && i + 1 < c.rows)
         sum = c.padding == Padding::None ? minusInfinity
                                          : double(std::numeric_limits<float>::lowest());
       return sum + (c.attentionBias ? bias.get((h * c.rows + i) * c.keys() + j) : 0);
@@ -100,11 +105,14 @@ private:
     case Padding::None:
       return true;
     case Padding::Lengths:
+    case Padding::PackedLengths:
       return double(j) < mask.get(b);
+    case Padding::Ranges:
+      return double(j) < mask.get(b) && double(j) >= mask.get(c.batches + b);
     case Padding::Keys:
-      return mask.get(b * c.keys() + j) != 0;
+      return mask.get(b * c.keys() + j) > 0;
     case Padding::Pairs:
-      return mask.get((b * c.rows + i) * c.keys() + j) != 0;
+      return mask.get((b * c.rows + i) * c.keys() + j) > 0;
     }
     return true;
   }
@@ -137,7 +145,8 @@ KernelCall separate(const MultiHeadProblem& problem) {
 
 TEST(MultiHeadAttention, OptionsAndPasts) {
   for (int64_t past : {0, 3})
-    for (Padding padding : {Padding::None, Padding::Lengths, Padding::Keys, Padding::Pairs})
+    for (Padding padding :
+         {Padding::None, Padding::Lengths, Padding::PackedLengths, Padding::Keys, Padding::Pairs})
       for (int options = 0; options < 8; ++options) {
         SCOPED_TRACE(fmt::format("past {} padding {} options {}", past, int(padding), options));
         MultiHeadCase c;
@@ -155,6 +164,33 @@ TEST(MultiHeadAttention, OptionsAndPasts) {
         const MultiHeadProblem problem(c);
         expectResults(problem, separate(problem).threads(2).run());
       }
+}
+
+/// The triangle starts at the first key after the past; the last row sees every key.
+TEST(MultiHeadAttention, UnidirectionalWithMoreOrFewerKeysThanRows) {
+  for (int64_t newKeys : {1, 2, 3, 6})
+    for (int64_t past : {0, 2})
+      for (Padding padding : {Padding::None, Padding::Keys})
+        for (bool biased : {false, true}) {
+          SCOPED_TRACE(fmt::format("{} new keys, past {}, padding {}, bias {}", newKeys, past,
+                                   int(padding), biased));
+          MultiHeadCase c;
+          c.rows = 3;
+          c.newKeys = newKeys;
+          c.past = past;
+          c.causal = true;
+          c.padding = padding;
+          c.attentionBias = biased;
+          c.hidden = -100;
+          const MultiHeadProblem problem(c);
+          expectResults(problem, separate(problem).threads(2).run());
+        }
+}
+
+TEST(MultiHeadAttention, UnidirectionalIsOnAtOneAlone) {
+  const MultiHeadProblem problem{MultiHeadCase()};
+  for (int value : {-1, 2})
+    expectResults(problem, separate(problem).attr("unidirectional", value).run());
 }
 
 TEST(MultiHeadAttention, HalfPrecision) {
@@ -215,8 +251,8 @@ TEST(MultiHeadAttention, Refuses) {
   expectError(alone.run(), "[B,S,H,3,D]");
   KernelCall mask("com.microsoft::MultiHeadAttention");
   mask.in(problem.query).in(problem.key).in(problem.value).absent().attr("num_heads", 3);
-  mask.in(TestTensor(ElementType::Int32, {8}, {0, 0, 0, 0, 0, 0, 0, 0}));
-  expectError(mask.run(), "neither [B], [B,T] nor [B,S,T]");
+  mask.in(TestTensor(ElementType::Int32, {4}, {0, 0, 0, 0}));
+  expectError(mask.run(), "neither [B], [3B+2], [B,T] nor [B,S,T]");
 }
 
 /// input, weights and bias whose product is problem.query, key and value side by side: the input is
@@ -257,7 +293,8 @@ KernelCall fused(const MultiHeadProblem& problem) {
 TEST(FusedAttention, OptionsAndPasts) {
   for (ElementType element : {ElementType::Float, ElementType::Float16})
     for (int64_t past : {0, 3})
-      for (Padding padding : {Padding::None, Padding::Keys})
+      for (Padding padding :
+           {Padding::None, Padding::Keys, Padding::Ranges, Padding::PackedLengths})
         for (int options = 0; options < 8; ++options) {
           SCOPED_TRACE(fmt::format("past {} padding {} options {}", past, int(padding), options));
           MultiHeadCase c;
@@ -267,6 +304,8 @@ TEST(FusedAttention, OptionsAndPasts) {
           c.causal = (options & 1) != 0;
           c.attentionBias = (options & 2) != 0;
           c.projectionBias = (options & 4) != 0;
+          // Rows may see nothing but hidden keys, whose scores keep their last digits.
+          c.hidden = -100;
           const MultiHeadProblem problem(c);
           const KernelResult result = fused(problem).results(2).run();
           const PlainAttention plain = problem.plain();

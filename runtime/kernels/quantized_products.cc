@@ -1,0 +1,226 @@
+// Products of 8-bit codes with the scales applied, of com.microsoft:
+//
+//   MatMulIntegerToFloat    Y = a_scale b_scale (A - zero of A) (B - zero of B) + bias
+//   DynamicQuantizeMatMul   the same for a float A, quantized as DynamicQuantizeLinear does it
+//
+// B, of the last two axes, has one scale and one zero point, or one for each column; A has one.
+// Batch axes broadcast. Sums of codes are exact up to 32 bits and wrap beyond.
+#include "runtime/broadcast.h"
+#include "runtime/element_dispatch.h"
+#include "runtime/float_operand.h"
+#include "runtime/integer_input.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvopt {
+namespace {
+
+/// Codes less their zero points.
+struct Codes {
+  std::vector<int32_t> values;
+  llvm::ArrayRef<int64_t> shape;
+};
+
+llvm::Expected<int64_t> countByColumn(const KernelContext& context, unsigned operand,
+                                      int64_t columns) {
+  const TensorView& numbers = context.in(operand);
+  const int64_t count = numbers.elementCount();
+  if (numbers.rank() > 1 || (count != 1 && count != columns))
+    return context.error(fmt::format("operand {} ({}) must be one number or {}", operand,
+                                     columns == 1 ? "of A" : "of B",
+                                     columns == 1 ? "[1]" : "one for each column"));
+  return count;
+}
+
+llvm::Expected<Codes> codesOf(KernelContext& context, unsigned operand, unsigned zeroOperand,
+                              int64_t columns) {
+  const TensorView& tensor = context.in(operand);
+  const TensorView* zero = context.input(zeroOperand);
+  int64_t period = 1;
+  if (zero) {
+    auto count = countByColumn(context, zeroOperand, columns);
+    if (!count)
+      return count.takeError();
+    period = *count;
+    if (zero->element != tensor.element)
+      return context.error(fmt::format("operand {} must be of the type of its codes", zeroOperand));
+  }
+  Codes codes;
+  codes.shape = tensor.shape;
+  codes.values.resize(static_cast<size_t>(tensor.elementCount()));
+  llvm::Error error = dispatch(TypeList<uint8_t, int8_t>(), context, tensor.element, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    for (size_t i = 0; i < codes.values.size(); ++i) {
+      const auto at = static_cast<int64_t>(i) % period;
+      codes.values[i] = static_cast<int32_t>(tensor.as<T>()[i]) -
+                        (zero ? static_cast<int32_t>(zero->as<T>()[at]) : 0);
+    }
+    return llvm::Error::success();
+  });
+  if (error)
+    return error;
+  return codes;
+}
+
+/// The factors of the product's columns, and what is added to them.
+struct Epilogue {
+  std::vector<float> scales;
+  const float* bias = nullptr;
+};
+
+llvm::Expected<Epilogue> epilogueOf(KernelContext& context, float aScale, unsigned bScale,
+                                    unsigned bias, int64_t columns) {
+  auto count = countByColumn(context, bScale, columns);
+  if (!count)
+    return count.takeError();
+  auto scales = floatsOf(context, context.in(bScale));
+  if (!scales)
+    return scales.takeError();
+  Epilogue epilogue;
+  for (int64_t j = 0; j < columns; ++j)
+    epilogue.scales.push_back(aScale * (*scales)[*count == 1 ? 0 : j]);
+  if (!context.has(bias))
+    return epilogue;
+  const TensorView& added = context.in(bias);
+  if (added.shape != Extents{columns})
+    return context.error(fmt::format("the bias must be [{}]", columns));
+  auto floats = floatsOf(context, added);
+  if (!floats)
+    return floats.takeError();
+  epilogue.bias = *floats;
+  return epilogue;
+}
+
+TensorView batchOf(llvm::ArrayRef<int64_t> shape) {
+  return TensorView::contiguous(ElementType::UInt8, shape.drop_back(2), nullptr);
+}
+
+/// Row `row` [K] times columns [K,N], scaled.
+void multiplyRow(const int32_t* row, const int32_t* columns, int64_t inner,
+                 const Epilogue& epilogue, float* out) {
+  const size_t n = epilogue.scales.size();
+  std::vector<uint32_t> sums(n, 0);
+  for (int64_t k = 0; k < inner; ++k) {
+    const auto factor = static_cast<uint32_t>(row[k]);
+    const int32_t* line = columns + k * static_cast<int64_t>(n);
+    for (size_t j = 0; j < n; ++j)
+      sums[j] += factor * static_cast<uint32_t>(line[j]);
+  }
+  for (size_t j = 0; j < n; ++j)
+    out[j] = static_cast<float>(static_cast<int32_t>(sums[j])) * epilogue.scales[j] +
+             (epilogue.bias ? epilogue.bias[j] : 0.0f);
+}
+
+llvm::Error scaledProduct(KernelContext& context, const Codes& a, const Codes& b,
+                          const Epilogue& epilogue, ElementType element) {
+  auto batch = broadcastShape(context, batchOf(a.shape).shape, batchOf(b.shape).shape);
+  if (!batch)
+    return batch.takeError();
+  const int64_t m = a.shape[a.shape.size() - 2], k = a.shape.back(), n = b.shape.back();
+  Extents shape = *batch;
+  shape.push_back(m);
+  shape.push_back(n);
+  auto output = context.output(0, element, shape);
+  if (!output)
+    return output.takeError();
+  if (output->elementCount() == 0)
+    return llvm::Error::success();
+  auto result = floatResult(context, *output);
+  if (!result)
+    return result.takeError();
+  float* y = *result;
+  StridedLoop<2> loop(*batch, {broadcastStrides(batchOf(a.shape), *batch),
+                               broadcastStrides(batchOf(b.shape), *batch)});
+  loop.run([&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
+    for (int64_t matrix = 0; matrix < count; ++matrix, y += m * n) {
+      const int32_t* rows = a.values.data() + (at[0] + matrix * by[0]) * m * k;
+      const int32_t* columns = b.values.data() + (at[1] + matrix * by[1]) * k * n;
+      context.parallelFor(
+          m, [&](int64_t i) { multiplyRow(rows + i * k, columns, k, epilogue, y + i * n); });
+    }
+  });
+  storeFloats(*result, *output);
+  return llvm::Error::success();
+}
+
+llvm::Error checkMatrices(const KernelContext& context) {
+  const Extents& a = context.in(0).shape;
+  const Extents& b = context.in(1).shape;
+  if (a.size() < 2 || b.size() < 2)
+    return context.error("operands must be matrices");
+  if (b[b.size() - 2] != a.back())
+    return context.error(fmt::format("inner extents {} and {} differ", a.back(), b[b.size() - 2]));
+  return llvm::Error::success();
+}
+
+llvm::Error matMulIntegerToFloat(KernelContext& context) {
+  if (llvm::Error error = checkMatrices(context))
+    return error;
+  const TensorView& scale = context.in(2);
+  if (auto count = countByColumn(context, 2, 1); !count)
+    return count.takeError();
+  auto aScale = floatsOf(context, scale);
+  if (!aScale)
+    return aScale.takeError();
+  const int64_t columns = context.in(1).shape.back();
+  auto a = codesOf(context, 0, 4, 1);
+  if (!a)
+    return a.takeError();
+  auto b = codesOf(context, 1, 5, columns);
+  if (!b)
+    return b.takeError();
+  auto epilogue = epilogueOf(context, **aScale, 3, 6, columns);
+  if (!epilogue)
+    return epilogue.takeError();
+  return scaledProduct(context, *a, *b, *epilogue, scale.element);
+}
+
+/// The operand as 8-bit codes less their zero point; their scale goes to `scale`.
+llvm::Expected<Codes> quantized(const KernelContext& context, const TensorView& x, float& scale) {
+  if (x.element != ElementType::Float)
+    return context.error("A must be of floats");
+  const float* values = x.as<float>();
+  const int64_t count = x.elementCount();
+  float low = 0, high = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    low = std::min(low, values[i]);
+    high = std::max(high, values[i]);
+  }
+  scale = high == low ? 1.0f : (high - low) / 255.0f;
+  const float zero = std::clamp(std::nearbyint(-low / scale), 0.0f, 255.0f);
+  Codes codes;
+  codes.shape = x.shape;
+  codes.values.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    const float code = std::clamp(std::nearbyint(values[i] / scale) + zero, 0.0f, 255.0f);
+    codes.values.push_back(std::isnan(code) ? 0 : static_cast<int32_t>(code - zero));
+  }
+  return codes;
+}
+
+llvm::Error dynamicQuantizeMatMul(KernelContext& context) {
+  if (llvm::Error error = checkMatrices(context))
+    return error;
+  const int64_t columns = context.in(1).shape.back();
+  float scale = 1.0f;
+  auto a = quantized(context, context.in(0), scale);
+  if (!a)
+    return a.takeError();
+  auto b = codesOf(context, 1, 3, columns);
+  if (!b)
+    return b.takeError();
+  auto epilogue = epilogueOf(context, scale, 2, 4, columns);
+  if (!epilogue)
+    return epilogue.takeError();
+  return scaledProduct(context, *a, *b, *epilogue, ElementType::Float);
+}
+
+} // namespace
+
+void register_quantized_products(KernelRegistry& registry) {
+  registry.add("com.microsoft::MatMulIntegerToFloat", 1, matMulIntegerToFloat);
+  registry.add("com.microsoft::DynamicQuantizeMatMul", 1, dynamicQuantizeMatMul);
+}
+
+} // namespace kvopt
