@@ -56,10 +56,10 @@ llvm::Expected<TensorRef> widened(const TensorRef& tensor) {
 }
 
 /// The weights of a MatMulNBits, read as its specification words it.
-class BlockWeights {
+class WidenedBlocks {
 public:
-  static llvm::Expected<BlockWeights> of(const Node& node) {
-    BlockWeights weights;
+  static llvm::Expected<WidenedBlocks> of(const Node& node) {
+    WidenedBlocks weights;
     weights.rows = node.intAttr("N", 0);
     weights.columns = node.intAttr("K", 0);
     weights.blockSize = node.intAttr("block_size", 0);
@@ -162,7 +162,7 @@ private:
 };
 
 llvm::Error expandWeights(Node& node) {
-  auto weights = BlockWeights::of(node);
+  auto weights = WidenedBlocks::of(node);
   if (!weights)
     return weights.takeError();
   auto matrix = weights->expanded();
