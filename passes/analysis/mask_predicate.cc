@@ -81,6 +81,19 @@ Parts partition(MaskExpressions& made, ExprRef seen, const Dim& frontier) {
   return parts;
 }
 
+/// Whether the part shows every row its own key, by arithmetic alone.
+bool showsOwnKey(MaskExpressions& made, ExprRef part, const Dim& own) {
+  if (part->is(Kind::Or))
+    return llvm::any_of(part->operands,
+                        [&](ExprRef alternative) { return showsOwnKey(made, alternative, own); });
+  const std::optional<std::string> key = symbolOf(IndexSpace::variable(IndexVariable::Key));
+  return part->is(Kind::AtLeastZero) &&
+         made.atLeastZero(part->dim.substitute([&](llvm::StringRef name) {
+               return name == *key ? std::optional<Dim>(own) : std::nullopt;
+             }))
+             ->is(Kind::True);
+}
+
 /// Causal, and no more than that and padding.
 bool isCausal(const MaskFacts& facts) {
   return facts.causal == Proof::Proved && facts.remaining != MaskFacts::Remaining::Other;
@@ -333,6 +346,7 @@ std::optional<MaskFacts> MaskAnalysis::Impl::factsByCases(const Question& questi
                                 ? facts.hiddenValue + merged.hiddenValue
                                 : std::max(facts.hiddenValue, merged.hiddenValue);
         facts.everyRowSeesAKey &= merged.everyRowSeesAKey;
+        facts.seesOwnKey &= merged.seesOwnKey;
         facts.remaining = std::max(facts.remaining, merged.remaining);
         if (facts.padding.empty())
           facts.padding = merged.padding;
@@ -356,6 +370,7 @@ MaskFacts MaskAnalysis::Impl::facts(const Question& question, const World& world
     bool isAlone = !question.mask;
     facts.causal = isAlone && question.causal ? Proof::Proved : Proof::Unproven;
     facts.hidesLaterKeys = question.causal;
+    facts.seesOwnKey = isAlone;
     facts.window = question.window;
     facts.remaining = isAlone ? MaskFacts::Remaining::Nothing : MaskFacts::Remaining::Other;
     facts.bias = isAlone ? MaskFacts::Bias::None : MaskFacts::Bias::Other;
@@ -374,6 +389,11 @@ MaskFacts MaskAnalysis::Impl::facts(const Question& question, const World& world
   const Parts& parts = reading.parts;
   const MaskMeaning& meaning = reading.meaning;
   facts.hidesLaterKeys = parts.hidesLaterKeys && meaning.isUnderstood;
+  const Dim own = IndexSpace::variable(IndexVariable::Row) + question.space.past();
+  facts.seesOwnKey = meaning.isUnderstood && !reading.seen->is(Kind::False) &&
+                     llvm::all_of(parts.other, [&](ExprRef part) {
+                       return showsOwnKey(reading.reader->expressions(), part, own);
+                     });
   facts.isExact = meaning.isExact;
   facts.hiddenValue = meaning.hiddenValue;
   facts.window = meaning.isUnderstood ? parts.window : 0;

@@ -31,6 +31,9 @@ struct MaskFacts {
   Proof causal = Proof::Unproven;
   /// No row i sees a key j > i + P, whatever else the mask says.
   bool hidesLaterKeys = false;
+  /// Every row i sees the key i + P, that of its own token, unless a condition of `padding` hides
+  /// it.
+  bool seesOwnKey = false;
   /// Where causal is refuted: a row that sees too much or too little.
   std::string counterExample;
   /// Where causal is unproven: it holds in those executions in which the graph input `positions`

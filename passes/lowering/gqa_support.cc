@@ -16,14 +16,19 @@ MatchFailure refusal(ReasonCode code, const AttentionSite& site, std::string exp
 
 constexpr const char* keptByKvopt = "--to kvopt can take it";
 
-/// No row may see a later key: the operator hides them all, and its bias the rest.
+/// No row may see a later key: the operator hides them all, and its bias the rest. A row that sees
+/// no key at all gets other numbers from the operator, and must be one of padding.
 std::optional<MatchFailure> checkCausal(const AttentionSite& site) {
   if (site.node->intAttr("causal", 0) != 0)
     return std::nullopt;
   if (!site.mask)
     return refusal(ReasonCode::MaskUnprovenCausal, site, "a causal mask", "one nobody read", "");
-  if (site.mask->causal == Proof::Proved || site.mask->hidesLaterKeys)
+  if (site.mask->causal == Proof::Proved || (site.mask->hidesLaterKeys && site.mask->seesOwnKey))
     return std::nullopt;
+  if (site.mask->hidesLaterKeys)
+    return refusal(ReasonCode::MaskUnprovenCausal, site,
+                   "a mask that shows every row its own key, but for padding", site.mask->text,
+                   keptByKvopt);
   if (site.mask->causalIf)
     return refusal(ReasonCode::MaskUnprovenCausal, site, "a mask that is causal for every input",
                    "causal if " + site.mask->causalIf->text, keptByKvopt);

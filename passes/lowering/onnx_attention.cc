@@ -33,6 +33,19 @@ std::optional<FilledMask> readFill(const Value& mask) {
   return std::nullopt;
 }
 
+/// The lowest finite number of a type. Engines give rows zeros whose scores are all no larger, as
+/// if every key were hidden by -inf, and use it for the keys that they hide themselves.
+double lowestNumber(ElementType element) {
+  switch (element) {
+  case ElementType::Float16:
+    return -65504.0;
+  case ElementType::BFloat16:
+    return -0x1.fep127;
+  default:
+    return static_cast<double>(std::numeric_limits<float>::lowest());
+  }
+}
+
 /// A mask of more bits than the query has cannot be its operand as it is.
 bool isTooWide(const Value& mask, const Value& query) {
   return mask.type().elementType() == ElementType::Float &&
@@ -137,7 +150,7 @@ private:
     if (isTooWide(*mask, rows()))
       mask = &booleanMask(*readFill(*mask));
     else if (mask->type().elementType() != ElementType::Bool)
-      mask = &build.castTo(*mask, rows().type().elementType());
+      mask = &build.castTo(raisedMask(*mask), rows().type().elementType());
     while (mask->type().rank() < 4)
       mask = &build.unsqueeze(*mask, 0);
     if (!mask->type().dim(2).isKnownEqual(rows().type().dim(2)) ||
@@ -150,6 +163,31 @@ private:
     if (attention.maskColumns.isKnownEqual(keys()))
       return *mask;
     return build.paddedMask(*mask, keyTotal());
+  }
+
+  /// The mask m without numbers at the lowest one of its type, for rows that see no key: those
+  /// average their keys as m says. With h, half the lowest number, max(m, m / 2 + h / 2) is m down
+  /// to h and rises more slowly below, up to 3/2 h: the order of numbers stays, -inf stays, and
+  /// scores vanish next to both.
+  Value& raisedMask(Value& mask) {
+    const ElementType element = mask.type().elementType();
+    // The lowest number of a narrower type is an ordinary one of the query's.
+    if (attention.everyRowSeesAKey || element != rows().type().elementType())
+      return mask;
+    const double half = lowestNumber(element) / 2;
+    if (std::optional<FilledMask> fill = readFill(mask)) {
+      if (std::isinf(fill->hidden) || fill->hidden >= half)
+        return mask;
+      const BuilderOperand seen = floatScalar(element, 0);
+      const BuilderOperand hidden = floatScalar(element, half);
+      return build.node("Where",
+                        {*fill->condition, fill->hidesWhereTrue ? hidden : seen,
+                         fill->hidesWhereTrue ? seen : hidden},
+                        {}, "mask");
+    }
+    Value& flat = build.node("Mul", {mask, floatScalar(element, 0.5)});
+    Value& slow = build.node("Add", {flat, floatScalar(element, half / 2)});
+    return build.node("Max", {mask, slow}, {}, "mask");
   }
 
   /// A filled mask as a boolean one. A row that hides every key with a finite number averages over

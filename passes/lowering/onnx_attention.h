@@ -34,6 +34,8 @@ struct OnnxAttention {
   Dim maskColumns;
   /// maskColumns as int64 [1], for masks that are not known to have as many.
   BuilderOperand maskColumnCount{static_cast<Value*>(nullptr)};
+  /// Whether that is proved, of `mask` and of what else hides keys.
+  bool everyRowSeesAKey = false;
 
   /// What the node has no attribute for, written into the mask.
   KeyVisibility hidden;

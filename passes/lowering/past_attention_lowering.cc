@@ -13,8 +13,10 @@ namespace {
 
 constexpr const char* ruleName = "lower-onnx23";
 
-OnnxAttention partsOf(const Node& sdpa) {
+OnnxAttention partsOf(const AttentionSite& site) {
+  const Node& sdpa = *site.node;
   OnnxAttention parts;
+  parts.everyRowSeesAKey = site.mask && site.mask->everyRowSeesAKey;
   parts.query = sdpa.operand(0);
   parts.scale = static_cast<double>(sdpa.floatAttr("scale", 1.0f));
   parts.softcap = sdpa.floatAttr("softcap", 0.0f);
@@ -114,7 +116,7 @@ llvm::Error PastAttentionLowering::lowerWithPast(AttentionSite& site) {
   Node& sdpa = *site.node;
   Rewriter rewriter(sdpa.graph(), ruleName, journal);
   AttentionBuilder build(rewriter);
-  OnnxAttention parts = partsOf(sdpa);
+  OnnxAttention parts = partsOf(site);
   parts.key = site.key->fresh;
   parts.value = site.value->fresh;
   parts.pastKey = site.key->past;
@@ -141,7 +143,7 @@ llvm::Error PastAttentionLowering::lowerJoined(AttentionSite& site) {
   Node& sdpa = *site.node;
   Rewriter rewriter(sdpa.graph(), ruleName, journal);
   AttentionBuilder build(rewriter);
-  OnnxAttention parts = partsOf(sdpa);
+  OnnxAttention parts = partsOf(site);
   parts.key = sdpa.operand(1);
   parts.value = sdpa.operand(2);
   if (parts.mask)

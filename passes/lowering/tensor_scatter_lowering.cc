@@ -58,8 +58,10 @@ Value* realMask(Value* mask) {
   return data && isFloatingPoint(data->elementType()) && scalarValue(*data) == 0.0 ? nullptr : mask;
 }
 
-OnnxAttention attributesOf(const Node& sdpa) {
+OnnxAttention attributesOf(const AttentionSite& site) {
+  const Node& sdpa = *site.node;
   OnnxAttention parts;
+  parts.everyRowSeesAKey = site.mask && site.mask->everyRowSeesAKey;
   parts.scale = static_cast<double>(sdpa.floatAttr("scale", 1.0f));
   parts.softcap = sdpa.floatAttr("softcap", 0.0f);
   parts.causal = sdpa.intAttr("causal", 0) != 0;
@@ -231,7 +233,7 @@ llvm::Error TensorScatterLowering::lowerCached(AttentionSite& site) {
   Value& query = view.query();
   const Lengths lengths = lengthsOf(view.pastLength(), query, build);
 
-  OnnxAttention parts = attributesOf(fused);
+  OnnxAttention parts = attributesOf(site);
   parts.query = &query;
   parts.totalLengths = lengths.total;
   if (parts.hidden.window != 0)
@@ -284,7 +286,7 @@ llvm::Error TensorScatterLowering::lowerUncached(AttentionSite& site) {
   AttentionBuilder build(rewriter);
   Value& query = *sdpa.operand(0);
   Value& key = *sdpa.operand(1);
-  OnnxAttention parts = attributesOf(sdpa);
+  OnnxAttention parts = attributesOf(site);
   parts.query = &query;
   parts.key = &key;
   parts.value = sdpa.operand(2);

@@ -111,6 +111,8 @@ std::string contradiction(const MaskFacts& facts, const ConcreteMask& mask) {
         seesAny |= !hidden;
         if (facts.hidesLaterKeys && distance < 0 && !hidden)
           return "a later key is seen" + place;
+        if (facts.seesOwnKey && facts.padding.empty() && distance == 0 && hidden)
+          return "a row does not see its own key" + place;
         if (facts.window > 0 && distance >= facts.window && !hidden)
           return "a key outside of the window is seen" + place;
         if (facts.causal == Proof::Proved) {

@@ -281,6 +281,26 @@ TEST(MaskFactsTest, PrefixesAreSeenAsBlocks) {
                     "bool");
   EXPECT_FALSE(rows.facts.hasBidirectionalBlocks);
   EXPECT_TRUE(rows.facts.hidesLaterKeys);
+  EXPECT_FALSE(rows.facts.seesOwnKey);
+}
+
+TEST(MaskFactsTest, RowsSeeTheirOwnKeyOrOnlyEarlierOnes) {
+  AnalysedMask padded("  mask = And (causal, pad)", "bool");
+  EXPECT_TRUE(padded.facts.seesOwnKey);
+  AnalysedMask strict("  mask = Less (j, i)", "bool");
+  EXPECT_TRUE(strict.facts.hidesLaterKeys);
+  EXPECT_FALSE(strict.facts.seesOwnKey);
+  AnalysedMask far("  first = Add (j, six)\n  a = LessOrEqual (first, i)\n  b = Equal (j, six)\n"
+                   "  c = Or (a, b)\n  mask = And (c, causal)",
+                   "bool");
+  EXPECT_TRUE(far.facts.hidesLaterKeys);
+  EXPECT_FALSE(far.facts.seesOwnKey);
+  AnalysedMask near("  first = Sub (i, six)\n  a = Greater (j, first)\n  b = Less (j, six)\n"
+                    "  c = Or (a, b)\n  mask = And (c, causal)",
+                    "bool");
+  EXPECT_NE(near.facts.causal, Proof::Proved);
+  EXPECT_TRUE(near.facts.hidesLaterKeys);
+  EXPECT_TRUE(near.facts.seesOwnKey);
 }
 
 TEST(MaskFactsTest, AttributesAndOperandCombine) {
