@@ -1,42 +1,59 @@
-// Decodes with a model that `kvopt rewrite --to ort-gqa` (or another target) wrote, in ONNX Runtime
-// for Node.js. What is fed to caches and lengths comes from the manifest beside the model.
+// Decodes with a model that `kvopt rewrite` wrote for any target, in ONNX Runtime for Node.js: takes
+// the token with the largest score, over and over. onnx_decoder.js drives the model.
 //
-//   npm install onnxruntime-node && node decode.js model.onnx 1,2,3 8     prompt, tokens to make
+//   npm install onnxruntime-node
+//   node decode.js MODEL.onnx 1,2,3 8 [--input NAME=FILE …]     prompt, number of tokens to make
+//
+// An input that is neither of tokens nor of positions nor a mask of padding (what an encoder computed,
+// for example) is read from a file of its elements, as they are in memory, for a batch of one.
 'use strict';
+// One line for every error, a missing onnxruntime-node included.
+process.on('uncaughtException', ({message}) => {
+  console.error(`decode.js: ${message.split('\n')[0]}`);
+  process.exit(1);
+});
 const fs = require('fs');
 const ort = require('onnxruntime-node');
-const arrays = {float32: Float32Array, float16: Uint16Array, int32: Int32Array, int64: BigInt64Array};
+const {Decoder, arrays, bestToken, sizeOf} = require('./onnx_decoder');
 
-async function main([model, prompt, count]) {
-  const manifest = JSON.parse(fs.readFileSync(model.replace(/\.onnx$/, '.kv.json')));
-  const session = await ort.InferenceSession.create(model);
-  let tokens = prompt.split(',').map(Number);
-  const capacity = manifest.capacity.value ?? tokens.length + Number(count);
-  const tensor = (type, dims, fill) => new ort.Tensor(type, arrays[type].from(
-    {length: dims.reduce((a, b) => a * b, 1)}, (_, i) => type === 'int64' ? BigInt(fill(i)) : fill(i)), dims);
-  const caches = new Map(manifest.caches.map((cache) => [cache, tensor(cache.dtype, cache.shape.map((extent, axis) =>
-    axis === cache.sequence_axis ? (cache.one_buffer ? capacity : 0) : extent === 'batch' || isNaN(extent) ? 1 : extent), () => 0)]));
-  const made = [];
-  for (let past = 0; made.length < count; past += tokens.length, tokens = made.slice(-1)) {
-    const [rows, total] = [tokens.length, past + tokens.length];
-    const lengths = {past_length: past, past_length_per_batch: past, total_length: total, total_length_per_batch: total,
-                     total_length_minus_one: total - 1, total_length_per_batch_minus_one: total - 1};
-    const feeds = {input_ids: tensor('int64', [1, rows], (i) => tokens[i]),
-                   attention_mask: tensor('int64', [1, total], () => 1),
-                   position_ids: tensor('int64', [1, rows], (i) => past + i)};
-    for (const {input, dtype, shape, feed} of manifest.lengths)
-      feeds[input] = tensor(dtype, shape.map(() => 1), () => lengths[feed]);
-    for (const name of Object.keys(feeds)) if (!session.inputNames.includes(name)) delete feeds[name];
-    const fetches = Object.fromEntries(session.outputNames.map((name) => [name, null]));
-    for (const [cache, buffer] of caches) {
-      feeds[cache.past] = buffer;
-      if (cache.one_buffer) fetches[cache.present] = buffer;
-    }
-    const results = await session.run(feeds, fetches);
-    for (const cache of caches.keys()) if (!cache.one_buffer) caches.set(cache, results[cache.present]);
-    const scores = results.logits.data.slice(-results.logits.dims[2]);
-    made.push(scores.indexOf(Math.max(...scores)));
+const usage = 'usage: node decode.js MODEL.onnx TOKEN,TOKEN,… COUNT [--input NAME=FILE …]';
+
+function parse(given) {
+  const files = [];
+  const positional = [];
+  for (let i = 0; i < given.length; ++i) {
+    if (given[i] !== '--input') positional.push(given[i]);
+    else if (/.=./.test(given[i + 1] ?? '')) files.push(given[++i].split(/=(.*)/s));
+    else throw new Error(usage);
   }
+  const [model, prompt = '', count = ''] = positional;
+  if (positional.length !== 3 || !/^\d+(,\d+)*$/.test(prompt) || !/^\d+$/.test(count)) throw new Error(usage);
+  return {model, prompt: prompt.split(',').map(Number), count: Number(count), files};
+}
+
+/** The tensor in a file. The model says its type and all extents but the batch's, 1, and one more. */
+function readInput(decoder, name, file) {
+  const input = decoder.ordinaryInputs.find((each) => each.name === name);
+  if (!input) throw new Error(`the model has no input '${name}' to be given`);
+  if (!arrays[input.type]) throw new Error(`input '${name}' is ${input.type}, which onnxruntime-node has no tensors of`);
+  const data = new arrays[input.type](Uint8Array.from(fs.readFileSync(file)).buffer);
+  const dims = input.shape.map((extent, axis) => typeof extent === 'number' ? extent : axis === 0 ? 1 : null);
+  const rest = data.length / sizeOf(dims.filter((extent) => extent !== null));
+  const open = dims.indexOf(null);
+  if (open >= 0) dims[open] = rest;
+  if (dims.includes(null) || !dims.every(Number.isInteger) || sizeOf(dims) !== data.length)
+    throw new Error(`${file} holds ${data.length} elements, which input '${name}' [${input.shape}] cannot have`);
+  return new ort.Tensor(input.type, data, dims);
+}
+
+async function main(args) {
+  const {model, prompt, count, files} = parse(args);
+  const decoder = await Decoder.open(model, {logSeverityLevel: 4});
+  const given = Object.fromEntries(files.map(([name, file]) => [name, readInput(decoder, name, file)]));
+  decoder.begin({room: prompt.length + count});
+  const made = [];
+  for (let next = prompt; made.length < count; next = made.slice(-1))
+    made.push(bestToken(await decoder.feed([next], given)));
   console.log(made.join(','));
 }
 

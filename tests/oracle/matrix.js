@@ -4,13 +4,15 @@
 //   node matrix.js KVOPT FOLDER… [--targets a,b] [--models substring]
 //
 // A FOLDER holds models as <model>/model.onnx with recorded steps in <model>/ref/<case>. A cell is
-// `equal`, `refused` with the reason, or `FAILED`; failures are explained below the table. Exits
-// with 1 if anything failed or nothing was equal.
+// `equal`, `refused` with the reason, or `FAILED`; failures are explained below the table.
+// `kvopt-only` is what ONNX Runtime does not load before the rewrite either, `not-run` a model that is
+// said not to run at all, and does not before the rewrite either. The first case is also decoded by
+// the example. Exits with 1 if anything failed or nothing was equal.
 'use strict';
 const fs = require('fs');
 const os = require('os');
 const path = require('path');
-const {spawnSync} = require('child_process');
+const {spawn} = require('child_process');
 
 function parse(given) {
   const options = {targets: null, models: '', positional: []};
@@ -36,9 +38,10 @@ function factsOf(folder) {
   return (fs.existsSync(file) && jsonOf(fs.readFileSync(file))) || {};
 }
 
-/** 1e-4; 2e-2 for each side of the comparison that rounds to 16 bits. */
-function toleranceOf(facts) {
-  return /16/.test(facts.dtype ?? '') ? 2e-2 * (facts.roundings ?? 1) : 1e-4;
+/** 1e-4, and 2e-2 for each side of the comparison that rounds to 16 bits, or what the model says. */
+function tolerancesOf(facts) {
+  const half = 2e-2 * (facts.roundings ?? 1);
+  return {float32: facts.tolerance ?? (/16/.test(facts.dtype ?? '') ? half : 1e-4), float16: half};
 }
 
 /** Recorded outputs are another computation's where the status says so. */
@@ -77,15 +80,66 @@ function targetOptions(target, cases) {
   return target.startsWith('blocks') ? [`${target}:5`, '--capacity', String(tokens + 3)] : [target];
 }
 
-function rewrite(kvopt, model, target, cases, output) {
-  const run = spawnSync(kvopt, ['rewrite', model, '-o', output, '--verify', 'off', '--format', 'json',
-                                '--to', ...targetOptions(target, cases)], {encoding: 'utf8'});
-  const report = jsonOf(run.stdout);
-  if (run.status === 1 && report && report.output === null)
+/** A command's exit code, signal and output. */
+function run(command, args) {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, {stdio: ['ignore', 'pipe', 'pipe']});
+    const output = {stdout: '', stderr: ''};
+    for (const name of ['stdout', 'stderr']) child[name].on('data', (data) => (output[name] += data));
+    child.on('error', (error) => resolve({...output, status: null, stderr: error.message}));
+    child.on('close', (status, signal) => resolve({...output, status, signal}));
+  });
+}
+
+/** Writes `output`; null, or the verdict of what could not be written. */
+async function rewrite(kvopt, model, target, cases, output) {
+  const {status, stdout, stderr} = await run(kvopt, ['rewrite', model, '-o', output, '--verify', 'off', '--format', 'json',
+                                                     '--to', ...targetOptions(target, cases)]);
+  const report = jsonOf(stdout);
+  if (status === 1 && report && report.output === null)
     return {verdict: 'refused', reason: report.refused?.[0]?.code ?? 'nothing-to-rewrite'};
-  if (run.status !== 0)
-    return {verdict: 'FAILED', reason: `rewrite exits with ${run.status}: ${run.stderr.trim()}`};
+  if (status !== 0) return {verdict: 'FAILED', reason: `rewrite exits with ${status}: ${stderr.trim()}`};
   return null;
+}
+
+/** ONNX Runtime in a process of its own, for one model after the other. */
+class Engine {
+  start() {
+    this.child = spawn(process.execPath, [path.join(__dirname, 'worker.js')], {stdio: ['pipe', 'pipe', 'pipe']});
+    this.output = {stdout: '', stderr: ''};
+    for (const name of ['stdout', 'stderr'])
+      this.child[name].on('data', (data) => { this.output[name] += data; this.look(); });
+    this.child.on('close', (status, signal) => this.end({error: `ONNX Runtime ends with ${status ?? signal}`}));
+  }
+
+  look() {
+    const log = this.output.stderr.split('\nend\n');
+    const line = this.output.stdout.indexOf('\n');
+    if (log.length > 1 && line >= 0) this.end({...jsonOf(this.output.stdout.slice(0, line)), log: log[0]});
+  }
+
+  end(results) {
+    const {resolve} = this;
+    if (results.log === undefined) {
+      results.log = this.output.stderr;
+      this.child = null;
+    }
+    this.output = {stdout: '', stderr: ''};
+    this.resolve = null;
+    resolve?.(results);
+  }
+
+  replay(job) {
+    if (!this.child) this.start();
+    return new Promise((resolve) => {
+      this.resolve = resolve;
+      this.child.stdin.write(`${JSON.stringify(job)}\n`);
+    });
+  }
+
+  stop() {
+    this.child?.stdin.end();
+  }
 }
 
 /** ONNX Runtime's warnings that a cache was copied, in what it logged. */
@@ -95,75 +149,122 @@ const copyWarnings = (log) => log.split('\n').filter((line) => /in-place optimiz
 const variantsIn = (manifest) =>
   (jsonOf(fs.readFileSync(manifest))?.variants ?? []).map((variant) => variant.past_blocks);
 
-function replay(model, tolerance, cases) {
+/** The verdict over a model in ONNX Runtime: the recorded steps, and the example that decodes. */
+async function replay(engine, model, source, facts, cases) {
   const manifest = model.replace(/\.onnx$/, '.kv.json');
-  const run = spawnSync(process.execPath,
-    [path.join(__dirname, 'replay.js'), model, manifest, String(tolerance), ...cases], {encoding: 'utf8'});
-  const results = run.stdout.split('\n').filter(Boolean).map((line) => jsonOf(line));
-  const wrong = results.find((result) => !result?.equal);
-  if (run.status !== 0 || results.length !== cases.length)
-    return {verdict: 'FAILED', reason: `ends with ${run.status ?? run.signal}: ${run.stderr.trim()}`};
-  if (wrong) return {verdict: 'FAILED', reason: `${wrong.case}: ${wrong.error}`};
-  const warnings = copyWarnings(run.stderr);
-  if (warnings.length) return {verdict: 'FAILED', reason: `a cache was copied: ${warnings[0]}`};
-  const unused = variantsIn(manifest).filter((blocks) => !results.some(({variants}) => variants.includes(blocks)));
-  if (unused.length) return {verdict: 'FAILED', reason: `no step took the variant of ${unused} blocks`};
-  return {verdict: 'equal', cases: results.length, maxAbs: Math.max(...results.map((result) => result.maxAbs))};
+  const results = await engine.replay({model, manifest, cases, tolerances: tolerancesOf(facts)});
+  const failed = (reason) => ({verdict: 'FAILED', reason});
+  if (results.error) {
+    const before = await engine.replay({model: path.join(source, 'model.onnx')});
+    return before.error ? {verdict: 'kvopt-only', reason: facts.dtype ?? 'no kernels'} : failed(`${results.error} ${results.log}`);
+  }
+  const all = [...results.cases, ...(results.decoded ? [results.decoded] : [])];
+  const wrong = all.find((result) => !result.equal);
+  if (wrong) return failed(`${wrong.case}: ${wrong.error}`);
+  const [warning] = copyWarnings(results.log);
+  if (warning) return failed(`a cache was copied: ${warning}`);
+  const unused = variantsIn(manifest).filter((blocks) => !results.cases.some(({variants}) => variants.includes(blocks)));
+  if (unused.length) return failed(`no step took the variant of ${unused} blocks`);
+  return {verdict: 'equal', cases: results.cases.length, decoded: Boolean(results.decoded),
+          maxAbs: Math.max(...results.cases.map((result) => result.maxAbs))};
 }
 
-/** The same steps in kvopt's runtime: null where it agrees. */
-function replayInKvopt(kvopt, model, cases) {
-  for (const folder of cases) {
-    const run = spawnSync(kvopt, ['verify', model, '--reference', folder], {encoding: 'utf8'});
-    if (run.status !== 0)
-      return {verdict: 'FAILED', reason: `kvopt, ${path.basename(folder)}: ${(run.stderr || run.stdout).trim()}`};
+/** The same steps in kvopt's runtime, of all models that were written: verdicts by folder, of those
+ *  that differ. */
+async function replayInKvopt(kvopt, folders) {
+  const models = folders.map((folder) => path.join(folder, 'model.onnx'));
+  const options = ['--references', '--forms', 'exported', '--format', 'json', '-t', '1'];
+  const {status, signal, stdout, stderr} = await run(kvopt, ['verify', ...models, ...options]);
+  const table = jsonOf(stdout);
+  // One table of several models, or nothing if one of them ends the program: then one by one.
+  if (!table && folders.length > 1)
+    return Object.assign({}, ...await Promise.all(folders.map((folder) => replayInKvopt(kvopt, [folder]))));
+  if (!table) return {[folders[0]]: {verdict: 'FAILED', reason: `kvopt ends with ${status ?? signal}: ${stderr.trim()}`}};
+  const wrong = {};
+  for (const {model, case: name, forms: {exported}} of table.cases) {
+    const folder = folders.find((each) => folders.length === 1 || path.basename(each) === model);
+    if (exported.verdict !== 'equal')
+      wrong[folder] ??= {verdict: 'FAILED', ends: exported.verdict === 'failed',
+                         reason: `kvopt, ${name}: ${exported.verdict} by ${exported.max_abs}: ${exported.reason ?? ''}`};
   }
-  return null;
+  return wrong;
 }
 
 /** The targets that keep every number: int8 rounds what it caches. */
-function targetsOf(kvopt) {
-  const listed = jsonOf(spawnSync(kvopt, ['list', 'targets', '--format', 'json'], {encoding: 'utf8'}).stdout);
+async function targetsOf(kvopt) {
+  const listed = jsonOf((await run(kvopt, ['list', 'targets', '--format', 'json'])).stdout);
   return (listed?.targets ?? []).map((entry) => entry.name).filter((name) => name !== 'int8');
 }
 
 function print(rows, targets) {
-  const text = (cell) => cell.verdict === 'refused' ? `refused (${cell.reason})`
-    : cell.verdict === 'equal' ? `equal ${cell.cases} (${cell.maxAbs.toExponential(0)})` : cell.verdict;
+  const text = (cell) => cell.verdict === 'equal' ? `equal ${cell.cases} (${cell.maxAbs.toExponential(0)})`
+    : cell.verdict === 'FAILED' ? cell.verdict : `${cell.verdict} (${cell.reason})`;
   const table = [['model', ...targets], ...rows.map((row) => [row.model, ...row.cells.map(text)])];
   const widths = table[0].map((_, column) => Math.max(...table.map((row) => row[column].length)));
   for (const row of table)
     console.log(row.map((cell, column) => cell.padEnd(widths[column])).join('  ').trimEnd());
 }
 
-function main() {
+/** The folder of a model that a rewrite writes, with what `verify --references` looks for. */
+function folderFor(work, source, target) {
+  const folder = path.join(work, path.basename(source), target.replace(/\W/g, '_'));
+  fs.mkdirSync(folder, {recursive: true});
+  fs.symlinkSync(path.resolve(source, 'ref'), path.join(folder, 'ref'));
+  const facts = path.join(source, 'model.json');
+  if (fs.existsSync(facts)) fs.copyFileSync(facts, path.join(folder, 'model.json'));
+  return folder;
+}
+
+/** The cells of one model. */
+async function rowOf(kvopt, engine, source, facts, targets, work) {
+  const cases = casesOf(source);
+  const folders = targets.map((target) => folderFor(work, source, target));
+  const cells = [];
+  for (const [i, target] of targets.entries())
+    cells.push(await rewrite(kvopt, path.join(source, 'model.onnx'), target, cases, path.join(folders[i], 'model.onnx')));
+  const written = folders.filter((_, i) => !cells[i]);
+  const wrong = written.length ? await replayInKvopt(kvopt, written) : {};
+  const isRunnable = !/does not run/.test(facts.status ?? '') || !Object.values(wrong).some(({ends}) => ends) ||
+    !Object.values(await replayInKvopt(kvopt, [source])).some(({ends}) => ends);
+  if (!isRunnable) for (const folder of Object.keys(wrong)) wrong[folder] = {verdict: 'not-run', reason: 'nor does the export'};
+  for (const [i, folder] of folders.entries())
+    cells[i] ??= wrong[folder] ?? await replay(engine, path.join(folder, 'model.onnx'), source, facts, cases);
+  fs.rmSync(path.join(work, path.basename(source)), {recursive: true});
+  return {model: path.basename(source), cells};
+}
+
+async function main() {
   const options = parse(process.argv.slice(2));
   const [kvopt, ...folders] = options.positional;
-  const targets = options.targets ?? targetsOf(kvopt);
+  const targets = options.targets ?? await targetsOf(kvopt);
   const work = fs.mkdtempSync(path.join(os.tmpdir(), 'kvopt-oracle-'));
-  const rows = [];
-  const sources = folders.flatMap((folder) =>
-    fs.readdirSync(folder).sort().map((name) => path.join(folder, name)));
-  for (const source of sources) {
-    const name = path.basename(source);
+  const names = new Set();
+  const sources = [];
+  for (const source of folders.flatMap((folder) => fs.readdirSync(folder).sort().map((name) => path.join(folder, name)))) {
     const facts = factsOf(source);
-    if (rows.some((row) => row.model === name)) continue;
-    const cases = casesOf(source);
-    if (!name.includes(options.models) || cases.length === 0 || !isComparable(facts)) continue;
-    const cells = targets.map((target) => {
-      const output = path.join(work, `${name}.${target.replace(/\W/g, '_')}.onnx`);
-      return rewrite(kvopt, path.join(source, 'model.onnx'), target, cases, output) ??
-        replayInKvopt(kvopt, output, cases) ?? replay(output, toleranceOf(facts), cases);
-    });
-    rows.push({model: name, cells});
+    const name = path.basename(source);
+    if (names.has(name) || !name.includes(options.models) || !isComparable(facts) || !casesOf(source).length) continue;
+    names.add(name);
+    sources.push({source, facts});
   }
+  const rows = [];
+  let next = 0;
+  // One lane per CPU: a model is rewritten and run while another one is.
+  await Promise.all(os.cpus().map(async () => {
+    const engine = new Engine();
+    for (let i = next++; i < sources.length; i = next++)
+      rows[i] = await rowOf(kvopt, engine, sources[i].source, sources[i].facts, targets, work);
+    engine.stop();
+  }));
   fs.rmSync(work, {recursive: true});
   print(rows, targets);
   const all = rows.flatMap((row) => row.cells.map((cell, i) => ({...cell, model: row.model, target: targets[i]})));
   for (const cell of all.filter((each) => each.verdict === 'FAILED'))
     console.log(`FAILED  ${cell.model} --to ${cell.target}: ${cell.reason}`);
   const count = (verdict) => all.filter((cell) => cell.verdict === verdict).length;
-  console.log(`${count('equal')} equal, ${count('refused')} refused, ${count('FAILED')} failed`);
+  const decoded = all.filter((cell) => cell.decoded).length;
+  console.log(`${count('equal')} equal, ${count('refused')} refused, ${count('kvopt-only')} in kvopt only, ` +
+              `${count('not-run')} that do not run, ${count('FAILED')} failed; the example decodes ${decoded}`);
   process.exitCode = count('FAILED') === 0 && count('equal') > 0 ? 0 : 1;
 }
 

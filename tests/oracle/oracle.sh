@@ -2,9 +2,9 @@
 # The outside oracle: models that kvopt wrote, run by ONNX Runtime over recorded steps, through their
 # manifests alone, against what PyTorch computed. Prints the matrix model × target.
 #   tests/oracle/oracle.sh KVOPT [OPTION OF matrix.js …]
-# The models are those of models/ and of the folder KVOPT_CORPUS, and some that are made here, whose
-# steps kvopt's runtime records of the original. Exits with 77 where ONNX Runtime
-# cannot be had, and says how many models were not run.
+# The models are those of models/, of the folder KVOPT_CORPUS and of corpus2 beside it, and some that
+# are made here, whose steps kvopt's runtime records of the original. Exits with 77 where ONNX Runtime
+# is not available, and says how many models were not run.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -14,6 +14,7 @@ shift
 folders=("$root/models")
 if [ -d "${KVOPT_CORPUS:-}" ]; then
   folders+=("$KVOPT_CORPUS")
+  [ -d "$KVOPT_CORPUS/../corpus2" ] && folders+=("$KVOPT_CORPUS/../corpus2")
 else
   echo "oracle: KVOPT_CORPUS names no folder; only the models of models/ are run" >&2
 fi
@@ -34,17 +35,59 @@ model=$root/models/llama_gqa-ts14-eager
 "$kvopt" rewrite "$model/model.onnx" -o "$work/model.onnx" --to kvopt --verify off >/dev/null
 node "$here/selfcheck.js" "$work/model.onnx" "$work/model.kv.json" "$model/ref/b1"
 
-# The example decodes what every target writes as kvopt decodes the original.
-tokens=$("$kvopt" run "$model/model.onnx" --tokens 1,2,3 --steps 8)
-for target in kvopt ort-gqa; do
-  "$kvopt" rewrite "$model/model.onnx" -o "$work/example.onnx" --to "$target" --verify off >/dev/null
-  made=$(node "$root/examples/decode.js" "$work/example.onnx" 1,2,3 8)
-  if [ "$made" != "$tokens" ]; then
-    echo "examples/decode.js makes $made of --to $target, kvopt run makes $tokens" >&2
+# decodes WHAT EXPECTED ARGUMENT…: what the example prints or, for an error, its only line
+decodes() {
+  local what=$1 expected=$2 made
+  shift 2
+  made=$(node "$root/examples/decode.js" "$@" 2>&1) || true
+  if [[ $made != $expected ]]; then
+    echo "examples/decode.js, $what: $made instead of $expected" >&2
     exit 1
   fi
-  echo "ok  examples/decode.js --to $target: $made"
+  echo "ok  examples/decode.js, $what: $made"
+}
+
+# rewritten MODEL TARGET OPTION…: writes $work/example.onnx
+rewritten() {
+  local from=$1 target=$2
+  shift 2
+  "$kvopt" rewrite "$from" -o "$work/example.onnx" --to "$target" "$@" --verify off -q >/dev/null
+}
+
+# The example decodes what targets write as kvopt decodes it.
+for kind in float32 float16 large-vocabulary encoder-decoder; do
+  options=(llama --dtype float32 --vocab 200)
+  [ "$kind" = float16 ] && options=(llama --dtype float16 --vocab 200)
+  [ "$kind" = large-vocabulary ] && options=(llama --vocab 128256 --layers 1 --hidden 32)
+  [ "$kind" = encoder-decoder ] && options=(encoder-decoder --vocab 200)
+  "$kvopt" gen "${options[@]}" -o "$work/$kind.onnx" >/dev/null
 done
+for kind in float32 float16 large-vocabulary; do
+  targets="onnx24 ort-gqa primitive"
+  # Products of bytes round in an order of their own, which decides between equal float16 scores.
+  [ "$kind" = float32 ] && targets="$targets int8 blocks"
+  [ "$kind" = large-vocabulary ] && targets=onnx24
+  for target in $targets; do
+    options=()
+    [ "$target" = blocks ] && options=(--capacity 12)
+    rewritten "$work/$kind.onnx" "$target" "${options[@]}"
+    tokens=$("$kvopt" run "$work/example.onnx" --tokens 1,2,3 --steps 8)
+    decodes "$kind --to $target" "$tokens" "$work/example.onnx" 1,2,3 8
+  done
+done
+rewritten "$work/float32.onnx" pyramid:4 --capacity 11
+decodes "pyramid" "$("$kvopt" run "$work/float32.onnx" --tokens 1,2,3 --steps 8)" "$work/example.onnx" 1,2,3 8
+decodes "a full cache" "decode.js: 12 tokens do not fit into the 11 rows of cache *" "$work/example.onnx" 1,2,3 10
+decodes "no manifest" "decode.js: *.kv.json does not exist: *" "$work/float32.onnx" 1,2,3 8
+decodes "no prompt" "decode.js: usage: *" "$work/example.onnx" x 8
+rewritten "$work/encoder-decoder.onnx" kvopt
+decodes "without what an encoder computes" "decode.js: input * must be given" "$work/example.onnx" 1,2,3 8
+given=()
+head -c 4096 /dev/zero >"$work/zeros"
+for input in $("$kvopt" inspect "$work/encoder-decoder.onnx" --format json | grep -o '"[^"]*[.]encoder[.][^"]*"' | sort -u); do
+  given+=(--input "${input//\"/}=$work/zeros")
+done
+decodes "with what an encoder computes" "*,*,*,*,*,*,*,*" "$work/example.onnx" 1,2,3 8 "${given[@]}"
 
 # record NAME DTYPE: what kvopt computes with $work/made/NAME/model.onnx, rounding as its type does
 record() {

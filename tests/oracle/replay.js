@@ -1,20 +1,21 @@
 // Replays recorded steps in ONNX Runtime through a model's manifest and compares with what PyTorch
-// computed.
-//
-//   node replay.js MODEL.onnx MANIFEST.json TOLERANCE REF/CASE…     one JSON object a line: a case
+// computed. examples/onnx_decoder.js drives the model.
 //
 // Of a cache in one buffer the caller's own array is compared, and rows behind the valid ones must
 // be as they were before the step.
 'use strict';
-const fs = require('fs');
 const path = require('path');
-const {Decoder, poison} = require('./decoder');
-const {readSteps, arrayOf, fromHalf} = require('./tensor_file');
+const ort = require('onnxruntime-node');
+const {Decoder, appended, bestToken, fromHalfBits} = require('../../examples/onnx_decoder');
+const {readSteps, arrayOf} = require('./tensor_file');
+
+// What rows that nobody wrote hold. Finite: engines multiply rows that are hidden by 0.
+const poison = {float32: 333, float16: 0x5d35, int8: 77, uint8: 77};
 
 const strides = (dims) => dims.map((_, axis) =>
   dims.slice(axis + 1).reduce((product, extent) => product * extent, 1));
 
-const reader = ({type, data}) => type === 'float16' ? (i) => fromHalf(data[i])
+const reader = ({type, data}) => type === 'float16' ? (i) => fromHalfBits(data[i])
   : data instanceof BigInt64Array ? (i) => Number(data[i]) : (i) => data[i];
 
 /** Calls `visit` with every index within `dims`. */
@@ -63,6 +64,27 @@ function exported(tensor, {permutation, sequence_axis: axis}) {
     view.strides[former] = own[i];
   });
   return {view, axis: permutation[axis]};
+}
+
+/** The axis of a cache, as exported, on which batch rows are; null where heads are on it, too. */
+function batchAxisOf({shape, sequence_axis: sequence, permutation}) {
+  const found = shape.findIndex((extent, axis) => axis !== sequence && typeof extent === 'string');
+  const axis = Math.max(found, 0);
+  if (axis === sequence || String(shape[axis]).includes('*')) return null;
+  return permutation ? permutation[axis] : axis;
+}
+
+/** A cache's whole memory: of one buffer, the array that was given; of blocks, their rows one after
+ *  the other. */
+function memoryOf(decoder, {past, blocks, sequence_axis: axis}) {
+  if (!blocks) return decoder.tensors.get(past);
+  const {block_size: size, variants} = decoder.manifest;
+  const rowsOf = (name, i) => {
+    const block = decoder.tensors.get(name);
+    if (!variants) return block;
+    return slice(block, axis, 0, Math.max(0, Math.min(size, decoder.length - i * size)));
+  };
+  return blocks.map(rowsOf).reduce((rows, block) => appended(rows, block, axis, 0, block.dims[axis]));
 }
 
 /** Whether every row from `length` on holds what it held before the first step. */
@@ -129,25 +151,40 @@ function joined(results) {
 async function run(decoder, step) {
   const {chunk_batch: most} = decoder.manifest;
   const isRefused = step.tokens > 1 && decoder.length > 0 && most !== undefined && decoder.batch > most;
-  if (!isRefused) return decoder.step(step.inputs, step.tokens);
+  const given = Object.fromEntries(decoder.ordinaryInputs.filter(({name}) => step.inputs[name])
+    .map(({name}) => [name, step.inputs[name]]));
+  const parts = isRefused ? singleTokens(given, step.tokens, decoder.length) : [given];
   const results = [];
-  const given = Object.fromEntries(decoder.callerInputs.filter((name) => step.inputs[name])
-    .map((name) => [name, step.inputs[name]]));
-  for (const inputs of singleTokens(given, step.tokens, decoder.length))
-    results.push(await decoder.step(inputs, 1));
+  for (const part of parts) {
+    const inputs = Object.fromEntries(Object.entries(part)
+      .map(([name, {type, data, dims}]) => [name, new ort.Tensor(type, data, dims)]));
+    results.push(await decoder.run(inputs, step.tokens / parts.length));
+  }
   return joined(results);
 }
 
-function check(decoder, step, before, outputs, tolerance) {
+/** The number of batch rows that a case has. */
+function batchOf([{inputs}]) {
+  const tokens = inputs.input_ids ?? inputs.decoder_input_ids ?? inputs.inputs_embeds;
+  if (!tokens) throw new Error('neither token ids nor embeddings are recorded');
+  return tokens.dims[0];
+}
+
+const toleranceOf = (tolerances, {type}) =>
+  type === 'float16' ? Math.max(tolerances.float16, tolerances.float32) : tolerances.float32;
+
+function check(decoder, step, before, outputs, tolerances) {
   let worst = {maxAbs: 0, compared: 0};
-  const note = (name, result) => {
+  const note = (name, recorded, result) => {
+    const tolerance = toleranceOf(tolerances, recorded);
+    if (!(result.maxAbs <= tolerance)) throw new Error(`${name} differs by ${result.maxAbs}, more than ${tolerance}`);
     const compared = worst.compared + result.compared;
     if (result.maxAbs >= worst.maxAbs) worst = {...result, name};
     worst.compared = compared;
   };
   const visible = visiblePositions(step);
   for (const cache of decoder.caches) {
-    const ours = decoder.cache(cache.past);
+    const ours = memoryOf(decoder, cache);
     const recorded = step.outputs[cache.present];
     if (cache.one_buffer && !isUntouched(ours, decoder.length, cache.sequence_axis))
       throw new Error(`${cache.past}: rows behind the valid ones were written`);
@@ -156,9 +193,9 @@ function check(decoder, step, before, outputs, tolerance) {
     const isHere = view.dims.length === recorded.dims.length && recorded.dims.every((extent, at) =>
       at === axis ? extent <= view.dims[at] : extent === view.dims[at]);
     if (!isHere) throw new Error(`${cache.past} is [${view.dims}], recorded is [${recorded.dims}]`);
-    const perRow = recorded.dims[0] === decoder.batch;
-    note(cache.present, compare(view, recorded, (index) =>
-      !perRow || visible.at(index[0], index[axis])));
+    const batchAxis = batchAxisOf(cache);
+    note(cache.present, recorded, compare(view, recorded, (index) =>
+      batchAxis === null || cache.policy === 'state' || visible.at(index[batchAxis], index[axis])));
   }
   for (const [name, ours] of Object.entries(outputs)) {
     const recorded = step.outputs[name];
@@ -172,29 +209,27 @@ function check(decoder, step, before, outputs, tolerance) {
     let axis = perRow && positions.length === 1 ? positions[0] : null;
     const first = axis === null ? before : 0;
     if (axis === null && perRow && dims[1] === step.tokens) axis = 1;
-    note(name, compare(ours, recorded, (index) => axis === null || visible.at(index[0], first + index[axis])));
+    note(name, recorded, compare(ours, recorded, (index) => axis === null || visible.at(index[0], first + index[axis])));
   }
-  if (!(worst.maxAbs <= tolerance))
-    throw new Error(`${worst.name} differs by ${worst.maxAbs}, more than ${tolerance}`);
   return worst;
 }
 
-async function replay(model, manifest, tolerance, folder) {
+/** One recorded case in a decoder that is open. `tolerances` are those of float32 and of float16. */
+async function replayCase(decoder, tolerances, folder) {
   const result = {case: path.basename(folder), equal: false, steps: 0, maxAbs: 0, compared: 0};
   try {
     const steps = readSteps(folder);
     const total = steps.reduce((sum, step) => sum + step.tokens, 0);
-    const ids = steps[0].inputs.input_ids ?? steps[0].inputs.decoder_input_ids;
     // A cache of static capacity has as many rows as the recorded one; others get some to spare.
-    const kept = manifest.caches.find((cache) => cache.kind !== 'cross' && cache.policy === 'static');
+    const kept = decoder.caches.find((cache) => cache.policy === 'static');
     const room = steps[0].inputs[kept?.past]?.dims[kept.sequence_axis] ?? total + 3;
-    const decoder = await Decoder.open(model, manifest, {batch: ids.dims[0], room});
+    decoder.begin({batch: batchOf(steps), room, fillFor: (type) => poison[type] ?? 0});
     for (const step of steps) {
-      const before = decoder.length;
       // Without caches every step is a whole sequence.
       if (decoder.caches.length === 0) decoder.length = 0;
+      const before = decoder.length;
       const outputs = await run(decoder, step);
-      const worst = check(decoder, step, before, outputs, tolerance);
+      const worst = check(decoder, step, before, outputs, tolerances);
       result.maxAbs = Math.max(result.maxAbs, worst.maxAbs);
       result.compared += worst.compared;
       ++result.steps;
@@ -208,11 +243,52 @@ async function replay(model, manifest, tolerance, folder) {
   return result;
 }
 
-async function main([model, manifestFile, tolerance, ...folders]) {
-  const manifest = JSON.parse(fs.readFileSync(manifestFile));
-  for (const folder of folders)
-    console.log(JSON.stringify(await replay(model, manifest, Number(tolerance), folder)));
+/** The recorded sequence of a case with one batch row, made anew as a program makes it: from its
+ *  tokens, and from what is recorded for inputs that are not made from tokens. After each step the
+ *  best token must be PyTorch's, or have a score as good as that within the tolerance. */
+async function decodeCase(decoder, tolerances, folder) {
+  const result = {case: path.basename(folder), equal: false, steps: 0};
+  try {
+    const steps = readSteps(folder);
+    if (batchOf(steps) !== 1) return null;
+    decoder.begin({room: steps.reduce((sum, step) => sum + step.tokens, 0)});
+    let taken = 0;
+    for (const step of steps) {
+      const ids = step.inputs.input_ids ?? step.inputs.decoder_input_ids;
+      let tokens = ids ? [...ids.data].map(Number) : Array(step.tokens).fill(0);
+      // Without caches a recorded step is the whole sequence so far.
+      if (decoder.caches.length === 0) tokens = tokens.slice(taken);
+      taken += tokens.length;
+      const given = Object.fromEntries(Object.entries(step.inputs)
+        .map(([name, {type, data, dims}]) => [name, new ort.Tensor(type, data, dims)])
+        .filter(([name]) => decoder.ordinaryInputs.some((input) =>
+          input.name === name && !decoder.made(input, [tokens], {}))));
+      const best = bestToken(await decoder.feed([tokens], given));
+      const [logits] = Object.values(step.outputs).filter(({type, dims}) => /^float/.test(type) && dims.length === 3);
+      const recorded = step.outputs.logits ?? logits;
+      const expected = bestToken(recorded);
+      const scoreOf = (token) => reader(recorded)(recorded.data.length - recorded.dims[2] + token);
+      if (!(scoreOf(expected) - scoreOf(best) <= 2 * toleranceOf(tolerances, recorded)))
+        throw new Error(`the example takes token ${best}, PyTorch ${expected}`);
+      ++result.steps;
+    }
+    result.equal = true;
+  } catch (error) {
+    result.error = `decoding, step ${result.steps}: ${error.message}`;
+  }
+  return result;
 }
 
-if (require.main === module) main(process.argv.slice(2));
+/** A model's recorded cases, and its first one again as a program decodes. */
+async function replay(model, manifest, tolerances, folders) {
+  // One thread: sessions are many and small. Warnings say that a cache was copied.
+  const options = {logSeverityLevel: 2, intraOpNumThreads: 1, interOpNumThreads: 1};
+  const decoder = await Decoder.open(model, options, manifest);
+  const cases = [];
+  for (const folder of folders) cases.push(await replayCase(decoder, tolerances, folder));
+  const decoded = await decodeCase(decoder, tolerances, folders[0]);
+  await decoder.close();
+  return {cases, decoded};
+}
+
 module.exports = {replay};

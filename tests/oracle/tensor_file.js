@@ -6,7 +6,8 @@ const path = require('path');
 const types = {
   1: ['float32', Float32Array], 2: ['uint8', Uint8Array], 3: ['int8', Int8Array],
   6: ['int32', Int32Array], 7: ['int64', BigInt64Array], 9: ['bool', Uint8Array],
-  10: ['float16', Uint16Array], 11: ['float64', Float64Array],
+  10: ['float16', globalThis.Float16Array ?? Uint16Array], 11: ['float64', Float64Array],
+  16: ['bfloat16', Uint16Array],
 };
 const arrayOf = Object.fromEntries(Object.values(types));
 
@@ -86,13 +87,4 @@ function readSteps(folder) {
   });
 }
 
-/** The value of 16 bits as a float16. */
-function fromHalf(bits) {
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  const sign = bits & 0x8000 ? -1 : 1;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24);
-}
-
-module.exports = {readSteps, readTensor, arrayOf, fromHalf};
+module.exports = {readSteps, readTensor, arrayOf};
