@@ -169,7 +169,8 @@ constexpr const char* slots = R"(
     valid = Slice (slot_valid, i0, longest_list, i1)
 )";
 
-/// The rows [B,G,C,D] of one cache; `side` is key or value.
+/// The rows [B,G,C,D] of one cache; `side` is key or value. C may be 0, which a shape can say for
+/// the extent at its own place only.
 std::string pastRows(const std::string& side, const CacheForm& form) {
   std::optional<CacheAxes> axes = cacheAxes(form.rank, form.sequenceAxis);
   assert(axes);
@@ -181,8 +182,9 @@ std::string pastRows(const std::string& side, const CacheForm& form) {
     {0}_past_shape = Shape (past_{0})
     {0}_capacity = Gather ({0}_past_shape, i{1})
     {0}_folded_rows = Transpose <perm = [{2}, {3}, {4}]> (past_{0})
-    {0}_rows_shape = Concat <axis = 0> (batch, groups, {0}_capacity, {0}_width)
-    {0}_past_rows = Reshape ({0}_folded_rows, {0}_rows_shape)
+    {0}_folded_column = Unsqueeze ({0}_folded_rows, i1)
+    {0}_rows_shape = Concat <axis = 0> (batch, groups, i0, {0}_width)
+    {0}_past_rows = Reshape ({0}_folded_column, {0}_rows_shape)
 )",
                      side, form.sequenceAxis, order[0], order[1], order[2]);
 }

@@ -235,9 +235,12 @@ async function rowOf(kvopt, engine, source, facts, targets, work) {
 
 async function main() {
   const options = parse(process.argv.slice(2));
-  const [kvopt, ...folders] = options.positional;
-  const targets = options.targets ?? await targetsOf(kvopt);
+  const [built, ...folders] = options.positional;
   const work = fs.mkdtempSync(path.join(os.tmpdir(), 'kvopt-oracle-'));
+  // The same program for all cells, whatever is built in the meantime.
+  const kvopt = path.join(work, 'kvopt');
+  fs.copyFileSync(built, kvopt);
+  const targets = options.targets ?? await targetsOf(kvopt);
   const names = new Set();
   const sources = [];
   for (const source of folders.flatMap((folder) => fs.readdirSync(folder).sort().map((name) => path.join(folder, name)))) {
