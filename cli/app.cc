@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
@@ -40,6 +41,47 @@ int fail(ExitCode code, const std::string& message) {
   return static_cast<int>(code);
 }
 
+llvm::StringRef kindName(Diagnostic::Kind kind) {
+  switch (kind) {
+  case Diagnostic::Kind::Invalid:
+    return "invalid";
+  case Diagnostic::Kind::Unsupported:
+    return "unsupported";
+  case Diagnostic::Kind::Io:
+    return "io";
+  case Diagnostic::Kind::Usage:
+    return "usage";
+  }
+  return "";
+}
+
+/// The JSON object of a subcommand that failed: the parts of the diagnostic, null where it has
+/// none.
+OrderedJson errorJson(const std::string& command, ExitCode code, const Diagnostic& diagnostic) {
+  auto text = [](const std::string& part) {
+    return part.empty() ? OrderedJson(nullptr) : OrderedJson(part);
+  };
+  OrderedJson json;
+  json["schema"] = command.empty() ? "kvopt/error/1" : fmt::format("kvopt/{}/1", command);
+  json["error"] = {{"exit_code", static_cast<int>(code)},
+                   {"kind", kindName(diagnostic.kind).str()},
+                   {"message", diagnostic.message},
+                   {"file", text(diagnostic.file)},
+                   {"node", text(diagnostic.node)},
+                   {"op", text(diagnostic.op)},
+                   {"value", text(diagnostic.value)},
+                   {"hint", text(diagnostic.hint)},
+                   {"notes", diagnostic.notes}};
+  return json;
+}
+
+/// Says what is wrong on stderr and, where JSON was requested, as the one object on stdout.
+int fail(const CommandContext& context, ExitCode code, const Diagnostic& diagnostic) {
+  if (context.common.json())
+    printJson(errorJson(context.command, code, diagnostic));
+  return fail(code, Style::ofErrors(context.common).bad("error:") + " " + diagnostic.str());
+}
+
 /// The exit code of a subcommand that has printed everything.
 int endOutput(ExitCode code) {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
@@ -50,9 +92,30 @@ int endOutput(ExitCode code) {
 } // namespace
 
 ExitCode CommandContext::finish(ExitCode code) const {
-  if (endsProcess)
+  if (endsProcess) {
+    detailTime();
     std::_Exit(endOutput(code));
+  }
   return code;
+}
+
+void CommandContext::error(const std::string& text) const { fmt::print(stderr, "{}\n", text); }
+
+void CommandContext::detail(const std::string& text) const {
+  if (common.verbose && !common.quiet)
+    fmt::print(stderr, "{}\n", text);
+}
+
+void CommandContext::detailPasses(llvm::ArrayRef<PassTiming> timings) const {
+  for (const PassTiming& timing : timings)
+    detail(fmt::format("kvopt: {:<24} {:>9.2f} ms{}", timing.pass, timing.milliseconds,
+                       timing.changed ? "" : "   no change"));
+}
+
+void CommandContext::detailTime() const {
+  const std::chrono::duration<double, std::milli> elapsed =
+      std::chrono::steady_clock::now() - start;
+  detail(fmt::format("kvopt: {:<24} {:>9.2f} ms", command + ", in all", elapsed.count()));
 }
 
 void CommandContext::remark(const std::string& text) const {
@@ -76,19 +139,36 @@ void addCommonOptions(CLI::App& command, CommandContext& context,
       ->check(CLI::IsMember(formats));
   command.add_option("--color", context.common.color, "auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}));
-  command.add_flag("-v,--verbose", context.common.verbose, "Say more on stderr");
+  command.add_flag("-v,--verbose", context.common.verbose,
+                   "Say on stderr what is done and how long it takes");
   command.add_flag("-q,--quiet", context.common.quiet, "Say nothing on stderr but errors");
 }
 
 namespace {
 
 int run(CommandContext& context) {
+  context.start = std::chrono::steady_clock::now();
   llvm::Expected<ExitCode> code = context.action();
+  context.detailTime();
   if (code)
     return endOutput(*code);
   std::fflush(stdout);
-  Diagnostic diagnostic = takeDiagnostic(code.takeError());
-  return fail(exitCodeFor(diagnostic.kind), "error: " + diagnostic.str());
+  const Diagnostic diagnostic = takeDiagnostic(code.takeError());
+  const ExitCode failure = exitCodeFor(diagnostic.kind);
+  fail(context, failure, diagnostic);
+  std::fflush(stdout);
+  return static_cast<int>(failure);
+}
+
+/// Whether the arguments request JSON, for those that cannot be parsed.
+bool requestsJson(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const llvm::StringRef word = argv[i];
+    if (word == "--format=json" ||
+        (word == "--format" && i + 1 < argc && llvm::StringRef(argv[i + 1]) == "json"))
+      return true;
+  }
+  return false;
 }
 
 /// A word that the parser had no place for; empty without one. Where a required argument is missing
@@ -178,12 +258,23 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&), 
     // CLI11 has exit codes of its own; help and version are no errors.
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))
       return app.exit(error);
-    std::string command;
     for (const CLI::App* sub : app.get_subcommands())
-      command = " " + sub->get_name();
-    return fail(ExitCode::Usage,
-                fmt::format("{}\nTry 'kvopt{} --help'.", parseProblem(app, error), command));
+      context.command = sub->get_name();
+    const std::string problem = parseProblem(app, error);
+    const std::string help =
+        fmt::format("kvopt {}--help", context.command.empty() ? "" : context.command + " ");
+    if (requestsJson(argc, argv)) {
+      Diagnostic diagnostic;
+      diagnostic.kind = Diagnostic::Kind::Usage;
+      diagnostic.message = problem;
+      diagnostic.hint = help;
+      printJson(errorJson(context.command, ExitCode::Usage, diagnostic));
+      std::fflush(stdout);
+    }
+    return fail(ExitCode::Usage, fmt::format("{}\nTry '{}'.", problem, help));
   }
+  for (const CLI::App* sub : app.get_subcommands())
+    context.command = sub->get_name();
   return run(context);
 }
 

@@ -29,7 +29,7 @@ bool isProduct(const Node& node) {
 /// One walk over the graph that colours what is made of each block's caches.
 class BlockWalk {
 public:
-  BlockWalk(const Graph& graph, std::vector<AttentionBlock>& found)
+  BlockWalk(const Graph& graph, std::vector<AttentionSubgraph>& found)
       : main(graph), blocks(found), origins(graph), ends(found.size()) {}
 
   void addCache(size_t block, CachePart part, llvm::StringRef past) {
@@ -100,7 +100,7 @@ private:
   }
 
   /// Keeps what leads to the attention's result or to a present.
-  void prune(AttentionBlock& block, llvm::ArrayRef<const Node*> endNodes) {
+  void prune(AttentionSubgraph& block, llvm::ArrayRef<const Node*> endNodes) {
     llvm::DenseSet<const Node*> kept(endNodes.begin(), endNodes.end());
     std::vector<const Node*> nodes;
     for (const Node* node : llvm::reverse(block.nodes)) {
@@ -119,7 +119,7 @@ private:
   }
 
   const Graph& main;
-  std::vector<AttentionBlock>& blocks;
+  std::vector<AttentionSubgraph>& blocks;
   CacheOrigins origins;
   std::vector<llvm::SmallVector<const Node*, 2>> ends;
   llvm::DenseMap<const Value*, Colour> colours;
@@ -162,11 +162,11 @@ std::vector<const Node*> aroundRoot(const Node& root) {
 }
 
 /// The block of a layer of the manifest; new ones are added as they come.
-size_t blockOfLayer(std::vector<AttentionBlock>& blocks, std::map<int64_t, size_t>& byLayer,
+size_t blockOfLayer(std::vector<AttentionSubgraph>& blocks, std::map<int64_t, size_t>& byLayer,
                     const ManifestCache& cache) {
   auto [entry, isNew] = byLayer.try_emplace(cache.layer, blocks.size());
   if (isNew) {
-    AttentionBlock& made = blocks.emplace_back();
+    AttentionSubgraph& made = blocks.emplace_back();
     made.layer = static_cast<unsigned>(cache.layer);
     made.kind = cache.kind == CacheKind::Cross ? SiteKind::Cross : SiteKind::Self;
   }
@@ -188,12 +188,12 @@ std::vector<ManifestCache> rewrittenCaches(const Model& model, const Manifest& m
   return caches;
 }
 
-std::vector<AttentionBlock> writtenBlocks(const Model& model, const Manifest& manifest) {
-  std::vector<AttentionBlock> blocks;
+std::vector<AttentionSubgraph> writtenBlocks(const Model& model, const Manifest& manifest) {
+  std::vector<AttentionSubgraph> blocks;
   std::map<int64_t, size_t> byLayer;
   const std::vector<ManifestCache> caches = rewrittenCaches(model, manifest);
   for (const ManifestCache& cache : caches) {
-    AttentionBlock& block = blocks[blockOfLayer(blocks, byLayer, cache)];
+    AttentionSubgraph& block = blocks[blockOfLayer(blocks, byLayer, cache)];
     block.pasts.push_back(cache.past);
     if (!cache.present.empty())
       block.presents.push_back(cache.present);
@@ -213,8 +213,8 @@ std::vector<AttentionBlock> writtenBlocks(const Model& model, const Manifest& ma
   return blocks;
 }
 
-AttentionBlock blockOfSite(const AttentionSite& site) {
-  AttentionBlock block;
+AttentionSubgraph blockOfSite(const AttentionSite& site) {
+  AttentionSubgraph block;
   block.layer = site.layer;
   block.kind = site.kind;
   for (const std::optional<CacheUpdate>* update : {&site.key, &site.value}) {
@@ -229,7 +229,7 @@ AttentionBlock blockOfSite(const AttentionSite& site) {
 }
 
 /// Blocks without caches: the nodes around the place where the attention was recognised.
-void findByRoots(Model& model, const PassContext& context, std::vector<AttentionBlock>& blocks) {
+void findByRoots(Model& model, const PassContext& context, std::vector<AttentionSubgraph>& blocks) {
   llvm::StringMap<const Node*> nodes;
   forEachGraph(model.graph(), [&](Graph& graph) {
     for (const Node& node : graph.nodes())
@@ -249,13 +249,13 @@ void findByRoots(Model& model, const PassContext& context, std::vector<Attention
   }
 }
 
-llvm::Expected<std::vector<AttentionBlock>> exportedBlocks(Model& model, const std::string& path,
-                                                           const Registries& registries) {
+llvm::Expected<std::vector<AttentionSubgraph>> exportedBlocks(Model& model, const std::string& path,
+                                                              const Registries& registries) {
   auto recovered = recoverModel(path, registries);
   if (!recovered)
     return recovered.takeError();
   const SiteList& sites = recovered->context->sites;
-  std::vector<AttentionBlock> blocks;
+  std::vector<AttentionSubgraph> blocks;
   for (const AttentionSite& site : sites)
     blocks.push_back(blockOfSite(site));
   BlockWalk walk(model.graph(), blocks);
@@ -273,16 +273,16 @@ llvm::Expected<std::vector<AttentionBlock>> exportedBlocks(Model& model, const s
 }
 
 /// Adds the blocks of layers that were not rewritten, under numbers that are free.
-void addRest(std::vector<AttentionBlock> rest, std::vector<AttentionBlock>& blocks) {
+void addRest(std::vector<AttentionSubgraph> rest, std::vector<AttentionSubgraph>& blocks) {
   llvm::StringSet<> known;
   llvm::DenseSet<unsigned> taken;
-  for (const AttentionBlock& block : blocks) {
+  for (const AttentionSubgraph& block : blocks) {
     taken.insert(block.layer);
     for (const std::string& past : block.pasts)
       known.insert(past);
   }
   unsigned layer = 0;
-  for (AttentionBlock& block : rest) {
+  for (AttentionSubgraph& block : rest) {
     if (llvm::any_of(block.pasts, [&](const std::string& past) { return known.count(past) != 0; }))
       continue;
     while (taken.count(layer))
@@ -294,7 +294,7 @@ void addRest(std::vector<AttentionBlock> rest, std::vector<AttentionBlock>& bloc
 
 } // namespace
 
-OpCounts AttentionBlock::ops() const {
+OpCounts AttentionSubgraph::ops() const {
   OpCounts counts;
   for (const Node* node : nodes)
     ++counts[node->op().str()];
@@ -323,7 +323,7 @@ llvm::Expected<BlockedModel> readBlocks(const std::string& path, const Registrie
     else
       found.blocks = std::move(*exported);
   }
-  llvm::stable_sort(found.blocks, [](const AttentionBlock& a, const AttentionBlock& b) {
+  llvm::stable_sort(found.blocks, [](const AttentionSubgraph& a, const AttentionSubgraph& b) {
     return a.layer < b.layer;
   });
   return found;

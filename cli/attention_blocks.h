@@ -8,7 +8,7 @@ namespace kvopt {
 
 /// One attention. A model that kvopt wrote has a block for each layer of its manifest, any other
 /// one for each attention site.
-struct AttentionBlock {
+struct AttentionSubgraph {
   unsigned layer = 0;
   SiteKind kind = SiteKind::Self;
   /// What reads the caches on the way to the attention's result and to the presents, in execution
@@ -27,7 +27,7 @@ struct AttentionBlock {
 /// A model file with its blocks.
 struct BlockedModel {
   std::unique_ptr<Model> model; ///< as it was read, with inferred types
-  std::vector<AttentionBlock> blocks;
+  std::vector<AttentionSubgraph> blocks;
 };
 
 /// Reads a model and finds its blocks. Linear in its nodes.

@@ -9,6 +9,7 @@
 
 #include "llvm/Support/Error.h"
 
+#include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -46,14 +47,27 @@ struct CommandContext {
   /// What the chosen subcommand does; set while parsing, run afterwards.
   std::function<llvm::Expected<ExitCode>()> action;
 
+  /// The name of the chosen subcommand.
+  std::string command;
+  /// When the action started.
+  std::chrono::steady_clock::time_point start;
+
   /// Whether the process may end where the subcommand is done.
   bool endsProcess = false;
 
   /// For a subcommand that is done and holds a model still: ends the process with the code, where
   /// that may be, and else returns it.
   ExitCode finish(ExitCode code) const;
+  /// An error on stderr, also with `--quiet`.
+  void error(const std::string& text) const;
   /// A remark on stderr, unless `--quiet`.
   void remark(const std::string& text) const;
+  /// A remark on stderr with `--verbose`.
+  void detail(const std::string& text) const;
+  /// The time of each pass, with `--verbose`.
+  void detailPasses(llvm::ArrayRef<PassTiming> timings) const;
+  /// The time since the start, with `--verbose`.
+  void detailTime() const;
 };
 
 using OrderedJson = nlohmann::ordered_json;

@@ -57,7 +57,8 @@ bool isShape(const Value& value) {
 /// The block of one model.
 class BlockPanel {
 public:
-  BlockPanel(const AttentionBlock* block, const AttentionBlock* other, const char* changedStyle) {
+  BlockPanel(const AttentionSubgraph* block, const AttentionSubgraph* other,
+             const char* changedStyle) {
     if (!block)
       return;
     shown.assign(block->nodes.begin(), block->nodes.begin() + static_cast<ptrdiff_t>(std::min(
@@ -217,7 +218,7 @@ std::string differenceDrawing(const std::string& pathBefore, const std::string& 
       "height=\"{:.0f}\" role=\"img\" aria-labelledby=\"t d\">\n",
       width, height, width, height);
   out += fmt::format("<title id=\"t\">{}</title>\n", xmlText(title));
-  auto described = [](const AttentionBlock* one) {
+  auto described = [](const AttentionSubgraph* one) {
     return one ? opList(one->ops()) : std::string("none");
   };
   out += fmt::format("<desc id=\"d\">Before: {}. After: {}.</desc>\n",

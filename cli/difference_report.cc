@@ -29,7 +29,7 @@ OrderedJson interfaceJson(const std::vector<InterfaceChange>& changes) {
   return json;
 }
 
-OrderedJson blockJson(const AttentionBlock* block, const AttentionBlock* other) {
+OrderedJson blockJson(const AttentionSubgraph* block, const AttentionSubgraph* other) {
   if (!block)
     return nullptr;
   OrderedJson ops = OrderedJson::object();
@@ -105,7 +105,7 @@ std::string interfaceText(const char* heading, const std::vector<InterfaceChange
 std::string blockText(const BlockChange& block) {
   if (block.change == Change::Same)
     return "unchanged";
-  auto side = [](const AttentionBlock* one) {
+  auto side = [](const AttentionSubgraph* one) {
     return !one ? std::string("none") : opList(one->ops());
   };
   std::string text = fmt::format("{}\n      → {}", side(block.before), side(block.after));

@@ -332,6 +332,7 @@ llvm::Expected<ExitCode> explain(const ExplainOptions& options, const CommandCon
   auto recovered = recoverModel(options.model, registries, recovery);
   if (!recovered)
     return recovered.takeError();
+  context.detailPasses(recovered->timings);
   size_t sites = recovered->context->sites.size();
   if (options.layer && *options.layer >= sites)
     return usageError("there is no layer {}: the model has {} attention sites", *options.layer,

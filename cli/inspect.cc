@@ -4,6 +4,7 @@
 #include "cli/recover.h"
 #include "cli/site_facts.h"
 #include "cli/site_table.h"
+#include "cli/style.h"
 #include "ir/diagnostic.h"
 #include "ir/format.h"
 
@@ -69,20 +70,17 @@ std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
   std::map<std::string, Capability> result;
   for (const std::unique_ptr<Target>& target : registries.targets.all()) {
     Capability& capability = result[target->name().str()];
-    const std::optional<MatchFailure> obstacle = target->supportsModel(*recovered.model);
-    for (const AttentionSite& site : recovered.context->sites) {
-      auto failure = target->supports(site, *recovered.model);
-      if (failure || (failure = obstacle))
+    for (const auto& failure : refusals(*target, recovered.context->sites, *recovered.model))
+      if (failure)
         ++capability.reasons[reasonName(failure->code).str()];
       else
         ++capability.can;
-    }
   }
   return result;
 }
 
 void printText(const std::string& path, const InspectOptions& options,
-               const RecoveredModel& recovered, const Registries& registries) {
+               const RecoveredModel& recovered, const Registries& registries, const Style& style) {
   const SiteList& sites = recovered.context->sites;
   std::string out = fmt::format("{}  opset {} · {} attention sites\n", path,
                                 recovered.model->graph().opsetVersion(), sites.size());
@@ -90,8 +88,8 @@ void printText(const std::string& path, const InspectOptions& options,
   bool known = true;
   for (const AttentionSite& site : sites) {
     if (!site.isMatched()) {
-      out += fmt::format("  {:<4} {:<6} MISSED   {}\n", site.id(), siteKindName(site.kind),
-                         site.failure->str());
+      out += fmt::format("  {:<4} {:<6} {}   {}\n", site.id(), siteKindName(site.kind),
+                         style.bad("MISSED"), site.failure->str());
       continue;
     }
     std::string cache = "no cache";
@@ -104,9 +102,10 @@ void printText(const std::string& path, const InspectOptions& options,
       if (!site.key->fromStart)
         total += keyBytes.value_or(0) + (site.isLatent() ? 0 : valueBytes.value_or(0));
     }
-    out += fmt::format("  {:<4} {:<6} matched  {}/{}×{}  mask {}  {}  {}\n", site.id(),
-                       siteKindName(site.kind), site.queryHeads.str(), site.keyHeads.str(),
-                       site.keyWidth.str(), maskKind(*site.node), cache, site.rule);
+    out += fmt::format("  {:<4} {:<6} {}  {}/{}×{}  mask {}  {}  {}\n", site.id(),
+                       siteKindName(site.kind), style.good("matched"), site.queryHeads.str(),
+                       site.keyHeads.str(), site.keyWidth.str(), maskKind(*site.node), cache,
+                       site.rule);
   }
   if (known && total != 0)
     out += fmt::format("  caches: {} a sequence at context {}\n", byteText(total), options.context);
@@ -126,7 +125,7 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
   json["model"] = path;
   json["ir_version"] = recovered.model->irVersion;
   json["opsets"] = OrderedJson::object();
-  for (const auto& [domain, version] : recovered.model->opsets)
+  for (const auto& [domain, version] : recovered.opsets)
     json["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
   json["sites"] = OrderedJson::array();
   for (const AttentionSite& site : recovered.context->sites)
@@ -154,8 +153,9 @@ llvm::Expected<ExitCode> inspectOne(const InspectOptions& options, const Command
   auto recovered = recover(path, context.registries);
   if (!recovered)
     return recovered.takeError();
+  context.detailPasses(recovered->timings);
   if (!context.common.json()) {
-    printText(path, options, *recovered, context.registries);
+    printText(path, options, *recovered, context.registries, Style(context.common));
     return context.finish(ExitCode::Done);
   }
   OrderedJson json;

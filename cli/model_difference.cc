@@ -65,7 +65,7 @@ std::vector<Slot> outputsOf(const Model& model) {
   return slots;
 }
 
-bool sameBlock(const AttentionBlock& a, const AttentionBlock& b) {
+bool sameBlock(const AttentionSubgraph& a, const AttentionSubgraph& b) {
   return a.pasts == b.pasts && a.presents == b.presents && a.oneBuffer == b.oneBuffer &&
          a.nodes.size() == b.nodes.size() && nodesKept(a, b).size() == a.nodes.size();
 }
@@ -75,26 +75,26 @@ std::vector<BlockChange> pairs(const BlockedModel& before, const BlockedModel& a
   llvm::StringMap<size_t> byPast;
   llvm::DenseMap<unsigned, size_t> byLayer;
   std::vector<BlockChange> found;
-  for (const AttentionBlock& block : before.blocks) {
+  for (const AttentionSubgraph& block : before.blocks) {
     for (const std::string& past : block.pasts)
       byPast.try_emplace(past, found.size());
     byLayer.try_emplace(block.layer, found.size());
     found.push_back({Change::Removed, &block, nullptr});
   }
-  auto pair = [&](const AttentionBlock& block, size_t place) {
+  auto pair = [&](const AttentionSubgraph& block, size_t place) {
     if (place >= before.blocks.size() || found[place].after)
       return false;
     found[place].after = &block;
     return true;
   };
-  std::vector<const AttentionBlock*> left;
-  for (const AttentionBlock& block : after.blocks) {
+  std::vector<const AttentionSubgraph*> left;
+  for (const AttentionSubgraph& block : after.blocks) {
     auto known = llvm::find_if(block.pasts,
                                [&](const std::string& past) { return byPast.count(past) != 0; });
     if (known == block.pasts.end() || !pair(block, byPast.lookup(*known)))
       left.push_back(&block);
   }
-  for (const AttentionBlock* block : left) {
+  for (const AttentionSubgraph* block : left) {
     auto known = byLayer.find(block->layer);
     if (known == byLayer.end() || !pair(*block, known->second))
       found.push_back({Change::Added, nullptr, block});
@@ -127,7 +127,8 @@ std::string joinedNames(const Node& node) {
 
 bool isSameNode(const Node& a, const Node& b) { return joinedNames(a) == joinedNames(b); }
 
-llvm::DenseSet<const Node*> nodesKept(const AttentionBlock& block, const AttentionBlock& other) {
+llvm::DenseSet<const Node*> nodesKept(const AttentionSubgraph& block,
+                                      const AttentionSubgraph& other) {
   llvm::StringSet<> known;
   for (const Node* node : other.nodes)
     known.insert(joinedNames(*node));

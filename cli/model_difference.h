@@ -21,10 +21,10 @@ struct InterfaceChange {
 /// One attention block in both models; null where a model has none of that layer.
 struct BlockChange {
   Change change = Change::Same;
-  const AttentionBlock* before = nullptr;
-  const AttentionBlock* after = nullptr;
+  const AttentionSubgraph* before = nullptr;
+  const AttentionSubgraph* after = nullptr;
 
-  const AttentionBlock& either() const { return before ? *before : *after; }
+  const AttentionSubgraph& either() const { return before ? *before : *after; }
 };
 
 /// Two models side by side; refers to them.
@@ -51,7 +51,8 @@ ModelDifference differenceOf(const BlockedModel& before, const BlockedModel& aft
 bool isSameNode(const Node& a, const Node& b);
 
 /// The nodes of one block that the other has, too.
-llvm::DenseSet<const Node*> nodesKept(const AttentionBlock& block, const AttentionBlock& other);
+llvm::DenseSet<const Node*> nodesKept(const AttentionSubgraph& block,
+                                      const AttentionSubgraph& other);
 
 /// kvopt/diff/1.
 OrderedJson differenceJson(const std::string& pathBefore, const std::string& pathAfter,

@@ -24,6 +24,8 @@ llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Regis
     return model.takeError();
   RecoveredModel recovered;
   recovered.model = std::move(*model);
+  for (const auto& [domain, version] : recovered.model->opsets)
+    recovered.opsets[domain] = version;
   recovered.context = std::make_unique<PassContext>(registries.rules, registries.targets);
   recovered.context->nearMisses = options.nearMisses;
   recovered.context->matcher = options.matcher;
@@ -35,6 +37,7 @@ llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Regis
     return error;
   if (llvm::Error error = manager.run(*recovered.model, *recovered.context))
     return withFile(std::move(error), path);
+  recovered.timings = manager.timings();
   return recovered;
 }
 

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "ir/manifest.h"
 
+#include <map>
 #include <memory>
 
 namespace kvopt {
@@ -17,6 +18,9 @@ inline constexpr const char* recoveryPipeline =
 struct RecoveredModel {
   std::unique_ptr<Model> model;
   std::unique_ptr<PassContext> context;
+  /// The model's operator sets, as the file imports them.
+  std::map<std::string, int64_t> opsets;
+  std::vector<PassTiming> timings;
 };
 
 struct RecoveryOptions {

@@ -2,6 +2,7 @@
 #include "cli/recover.h"
 #include "cli/rewritten_files.h"
 #include "cli/site_facts.h"
+#include "cli/style.h"
 #include "cli/variant_files.h"
 #include "cli/verification.h"
 #include "ir/format.h"
@@ -30,10 +31,11 @@ std::string pipelineFor(const RewriteOptions& options) {
          ",eliminate-dead-nodes";
 }
 
-/// Says which sites could not be rewritten, on stderr; the JSON report says the same.
+/// Says on stderr which sites could not be rewritten, `--quiet` only that and the first reason; the
+/// JSON report says the same.
 ExitCode refused(const RewriteOptions& options, const CommandContext& context,
                  const SiteList& sites, const std::string& message) {
-  context.remark("kvopt: " + message);
+  context.error("kvopt: " + message);
   OrderedJson reasons = OrderedJson::array();
   for (const AttentionSite& site : sites) {
     if (site.isMatched())
@@ -188,6 +190,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
                    fmt::format("{}: nothing to rewrite", options.model));
   if (isRestored)
     passes.exportedCaches = (*written)->caches;
+  context.detailPasses(manager.timings());
   outcome.after = countOps((*model)->graph());
   outcome.opsetAfter = (*model)->graph().opsetVersion();
   outcome.irAfter = (*model)->irVersion;
@@ -208,9 +211,9 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   if (context.common.json())
     printJson(rewriteJson(options.written(), options.target, passes, outcome));
   else
-    printOut(rewriteTable(passes, outcome));
+    printOut(rewriteTable(passes, outcome, Style(context.common)));
   if (!equal) {
-    context.remark("kvopt: the rewritten model computes something else; nothing was written");
+    context.error("kvopt: the rewritten model computes something else; nothing was written");
     return ExitCode::Different;
   }
   if (!options.dryRun && !context.common.json())

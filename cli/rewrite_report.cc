@@ -73,7 +73,9 @@ std::vector<std::string> besides(const PassContext& passes, const RewriteOutcome
   auto before = bytesPerToken(passes.exportedCaches, reportedContext);
   auto after = bytesPerToken(passes.manifest->caches, reportedContext,
                              joinsBlocks(*passes.manifest, outcome.after));
-  if (before && after) {
+  if (passes.exportedCaches.empty() && passes.manifest->caches.empty()) {
+    lines.push_back("no caches");
+  } else if (before && after) {
     lines.push_back(fmt::format("cache bytes copied per token @{}", reportedContext));
     lines.push_back(fmt::format("  before {}   after {}", byteText(*before), byteText(*after)));
   }
@@ -124,7 +126,8 @@ OrderedJson sameModelJson(const std::string& output, const std::string& target,
   return json;
 }
 
-std::string rewriteTable(const PassContext& passes, const RewriteOutcome& outcome) {
+std::string rewriteTable(const PassContext& passes, const RewriteOutcome& outcome,
+                         const Style& style) {
   std::string out = "  ";
   for (const auto& [pass, counters] : passes.statistics)
     for (const auto& [counter, count] : counters)
@@ -133,7 +136,10 @@ std::string rewriteTable(const PassContext& passes, const RewriteOutcome& outcom
   out += fmt::format("{:.0f} ms\n", outcome.milliseconds);
   out += opTable(outcome.before, outcome.after, besides(passes, outcome));
   if (outcome.verification)
-    out += "  verify  " + verificationSummary(*outcome.verification) + "\n";
+    out +=
+        "  verify  " +
+        style.verdict(verificationSummary(*outcome.verification), outcome.verification->equal()) +
+        "\n";
   return out;
 }
 

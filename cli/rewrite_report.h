@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/op_table.h"
+#include "cli/style.h"
 #include "cli/verification.h"
 #include "ir/manifest.h"
 
@@ -32,7 +33,8 @@ OrderedJson sameModelJson(const std::string& output, const std::string& target,
                           const RewriteOutcome& outcome);
 
 /// A table of what changed, and what verification found.
-std::string rewriteTable(const PassContext& passes, const RewriteOutcome& outcome);
+std::string rewriteTable(const PassContext& passes, const RewriteOutcome& outcome,
+                         const Style& style);
 /// What a program that drives the model has to do and must not do; empty where it may do all.
 std::string drivingNotes(const Manifest& manifest, const std::string& manifestPath);
 

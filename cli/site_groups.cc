@@ -66,14 +66,15 @@ std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const Target*
                                   std::optional<unsigned> layer) {
   std::vector<SiteGroup> groups;
   llvm::StringMap<size_t> byKey;
-  const std::optional<MatchFailure> obstacle =
-      target ? target->supportsModel(*recovered.model) : std::nullopt;
+  std::vector<std::optional<MatchFailure>> failures;
+  if (target)
+    failures = refusals(*target, recovered.context->sites, *recovered.model);
   for (const AttentionSite& site : recovered.context->sites) {
     if (layer && site.layer != *layer)
       continue;
     std::optional<MatchFailure> refusal;
-    if (target && !(refusal = target->supports(site, *recovered.model)))
-      refusal = obstacle;
+    if (target)
+      refusal = std::move(failures[site.layer]);
     auto [entry, isNew] = byKey.try_emplace(groupKey(site, refusal), groups.size());
     if (isNew) {
       groups.emplace_back();

@@ -1,4 +1,4 @@
-// Style: when to colour, and how.
+// Style: when to color, and how.
 #include "cli/style.h"
 
 #include "ir/format.h"
@@ -9,9 +9,13 @@
 
 namespace kvopt {
 
-Style::Style(const CommonOptions& options) {
+Style::Style(const CommonOptions& options) : Style(options, stdout) {}
+
+Style Style::ofErrors(const CommonOptions& options) { return Style(options, stderr); }
+
+Style::Style(const CommonOptions& options, std::FILE* stream) {
   const char* off = std::getenv("NO_COLOR");
-  bool isAuto = options.color == "auto" && ::isatty(::fileno(stdout)) == 1 && !(off && *off);
+  bool isAuto = options.color == "auto" && ::isatty(::fileno(stream)) == 1 && !(off && *off);
   colored = options.color == "always" || isAuto;
 }
 

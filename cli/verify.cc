@@ -1,6 +1,7 @@
 // kvopt verify: two models step by step, or one model against recorded outputs.
 #include "cli/data_set_check.h"
 #include "cli/reference_table.h"
+#include "cli/style.h"
 #include "ir/diagnostic.h"
 #include "runtime/data_sets.h"
 #include "runtime/quantized_model.h"
@@ -89,6 +90,15 @@ llvm::Expected<ExitCode> againstReferences(const VerifyOptions& options,
   return table->equal() ? ExitCode::Done : ExitCode::Different;
 }
 
+/// The largest difference of a step.
+double worstOf(const StepComparison& step) {
+  double worst = 0;
+  for (const auto* group : {&step.outputs, &step.caches})
+    for (const TensorComparison& tensor : *group)
+      worst = std::max(worst, tensor.comparison.maxAbs);
+  return worst;
+}
+
 llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandContext& context) {
   if (options.references)
     return againstReferences(options, context);
@@ -118,10 +128,13 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
   }
   if (!report)
     return withFile(report.takeError(), options.models[0]);
+  for (const StepComparison& step : report->comparison.steps)
+    context.detail(fmt::format("kvopt: {:<8} {:>4} tokens   max abs {:.1e}", step.phase,
+                               step.tokens, worstOf(step)));
   if (context.common.json())
     printJson(verificationJson(*report));
   else
-    printOut(verificationSummary(*report) + "\n");
+    printOut(Style(context.common).verdict(verificationSummary(*report), report->equal()) + "\n");
   return report->equal() ? ExitCode::Done : ExitCode::Different;
 }
 

@@ -58,6 +58,10 @@ constexpr ReasonInfo table[] = {
      "a value inside the matched sub-graph has a reader outside of it"},
     {ReasonCode::MaskFillInexact, "mask-fill-inexact",
      "masked scores are overwritten by a number that no mask operand provably reproduces"},
+    {ReasonCode::CacheNotInPlace, "cache-not-in-place",
+     "the target cannot update this form of cache in place: every step would still copy it"},
+    {ReasonCode::NoCache, "no-cache",
+     "no attention of the model appends to a cache, and the target is about caches"},
 };
 
 } // namespace

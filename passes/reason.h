@@ -40,6 +40,8 @@ enum class ReasonCode {
   StepBudget,
   ValueEscapes, ///< an interior value of a match has a reader outside of it
   MaskFillInexact,
+  CacheNotInPlace, ///< the target would leave a cache as it is, and every step would still copy it
+  NoCache,         ///< no attention of the model appends to a cache
 };
 
 struct ReasonInfo {

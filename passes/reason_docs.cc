@@ -144,6 +144,20 @@ constexpr ReasonDoc docs[] = {
      "with such a fill the rows without any allowed key depend on how the masks compare.",
      "Where (causal, scores, -10000) and a bias or padding mask of unknown values added to it.",
      "export with masks of -inf or of the lowest number"},
+    {ReasonCode::CacheNotInPlace,
+     "Export with a cache that grows by concatenation; its length can still be bounded with "
+     "`--capacity`. Targets that only change the operators (`onnx23`, `primitive`) take the model "
+     "and leave the cache as it is.",
+     "present = ScatterND (past, positions, k) over a cache of fixed extents, or present = the "
+     "last "
+     "rows of Concat<axis = 2> (past, k).",
+     "export with a cache that grows by concatenation"},
+    {ReasonCode::NoCache,
+     "Export the decoder with its past and present key/value tensors as inputs and outputs (for "
+     "example with `use_cache`). A model that computes the whole sequence at every step has no "
+     "cache to update in place.",
+     "A plain export: input_ids and attention_mask are the only inputs, logits the only output.",
+     "export with past and present keys and values as inputs and outputs"},
 };
 
 constexpr ReasonDoc undocumented = {ReasonCode::PatternMismatch, "", "", "see: kvopt list reasons"};

@@ -32,6 +32,29 @@ llvm::Expected<TargetChoice> TargetRegistry::choose(llvm::StringRef text) const 
   return choice;
 }
 
+std::vector<std::optional<MatchFailure>> refusals(const Target& target, const SiteList& sites,
+                                                  const Model& model) {
+  const std::optional<MatchFailure> obstacle = target.supportsModel(model);
+  std::vector<std::optional<MatchFailure>> failures;
+  bool updatesCaches = false;
+  for (const AttentionSite& site : sites) {
+    failures.push_back(target.supports(site, model));
+    if (!failures.back())
+      failures.back() = obstacle;
+    updatesCaches |= !failures.back() && site.grows();
+  }
+  if (updatesCaches || !target.isForCaches())
+    return failures;
+  for (size_t i = 0; i < sites.size(); ++i)
+    if (!failures[i])
+      failures[i] = MatchFailure{ReasonCode::NoCache, sites[i].node->name().str(),
+                                 "attention that appends to a cache",
+                                 sites[i].kind == SiteKind::Cross ? "keys that are only read"
+                                                                  : "attention without a cache",
+                                 ""};
+  return failures;
+}
+
 ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole role) {
   ManifestCache cache;
   cache.layer = layer;

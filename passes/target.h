@@ -27,6 +27,9 @@ public:
   virtual llvm::StringRef summary() const = 0;
   /// Whether the name may be followed by the size of blocks, as `blocks:512`.
   virtual bool takesBlockSize() const { return false; }
+  /// Whether the target serves to update caches in place, so that it has nothing to do for a model
+  /// in which no attention appends to a cache.
+  virtual bool isForCaches() const { return true; }
   /// nullopt if the target can take the model around its sites, otherwise why not.
   virtual std::optional<MatchFailure> supportsModel(const Model&) const { return std::nullopt; }
   /// Brings a supported model into the form that the target starts from; before its sites are
@@ -40,6 +43,11 @@ public:
   virtual llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
                                          const LowerOptions& options, Journal& journal) const = 0;
 };
+
+/// For each of a model's sites why `target` refuses it, or nullopt where it takes it: what the site
+/// or the model lacks, or that none of the sites the target takes appends to a cache.
+std::vector<std::optional<MatchFailure>> refusals(const Target& target, const SiteList& sites,
+                                                  const Model& model);
 
 /// What stands after `--to`.
 struct TargetChoice {

@@ -1,6 +1,8 @@
 // The forward walk.
 #include "passes/analysis/cache_origins.h"
 
+#include "passes/analysis/uniform_value.h"
+
 #include "llvm/ADT/StringSwitch.h"
 
 namespace kvopt {
@@ -81,6 +83,17 @@ void CacheOrigins::walk(const Graph& graph) {
   }
 }
 
+/// Whether the node takes elements of a cache, or of something computed that is not one number
+/// everywhere: Where(onehot, new, past).
+bool CacheOrigins::selectsNewRows(const Node& node) const {
+  if (node.op() != "Where")
+    return false;
+  auto isNew = [&](const Value* value) {
+    return value && !find(*value) && !value->constant() && !uniformValue(*value);
+  };
+  return isNew(node.operand(1)) != isNew(node.operand(2));
+}
+
 void CacheOrigins::visit(const Node& node) {
   for (const auto& [operand, result] : fusedCaches(node)) {
     const Value* past = node.operand(operand);
@@ -113,7 +126,8 @@ void CacheOrigins::visit(const Node& node) {
   }
   if (!origin)
     return;
-  if (!origin->update && mayUpdateCache(node) && node.operands().size() > 1)
+  if (!origin->update &&
+      ((mayUpdateCache(node) && node.operands().size() > 1) || selectsNewRows(node)))
     origin->update = &node;
   for (const Value& result : node.results())
     if (isFloatingPoint(result.type().elementType()) ||

@@ -33,6 +33,7 @@ public:
 private:
   void walk(const Graph& graph);
   void visit(const Node& node);
+  bool selectsNewRows(const Node& node) const;
 
   llvm::DenseMap<const Value*, CacheOrigin> origins;
 };

@@ -315,6 +315,21 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attentio
   return trace;
 }
 
+/// The value that an output is moved from, where the cache that `read` is made of leaves the model
+/// changed by an operator that is not a known update. Null where it does not leave the model, or
+/// only passes through it.
+const Value* CacheTracer::writtenOutput(const CacheOrigin& origin, Value& read) const {
+  Value* output = &read;
+  if (origin.input)
+    output = outputOf.lookup(origin.input);
+  else if (!read.isGraphOutput())
+    output = nullptr; // made of several inputs
+  if (!output)
+    return nullptr;
+  const Value* root = walkBack(*output, std::nullopt).value;
+  return root->producer() ? root : nullptr;
+}
+
 CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
   const CacheOrigin* origin = origins.find(operand);
   Root root = walkBack(operand, AxisMap::ofAttentionOperand(operand.type()));
@@ -324,6 +339,11 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
   if (origin && !origin->update) {
     if (isOwn)
       return trace;
+    if (const Value* written = writtenOutput(*origin, *root.value))
+      return refused(failureAt(ReasonCode::NotACacheConcat, *written,
+                               "a cache that is read as it came in, or joined with new rows by a "
+                               "Concat",
+                               describeProducer(*written)));
     trace.kind = SiteKind::Cross;
     if (!isModelInput(*root.value))
       return trace;

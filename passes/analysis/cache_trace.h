@@ -62,6 +62,8 @@ private:
   const Readers& readersOf(Value& updated, const AxisMap& map);
   static void collect(Readers& readers, Value& updated, const AxisMap& map);
 
+  const Value* writtenOutput(const CacheOrigin& origin, Value& read) const;
+
   CacheOrigins origins;
   llvm::DenseMap<const Node*, Readers> readers;
   /// The output that comes from an input through an update; null: several do.

@@ -6,8 +6,9 @@
 namespace kvopt {
 namespace {
 
+/// Whether the node writes new rows over some of a cache of fixed extents.
 bool isScatter(const Node& update) {
-  return update.op() == "ScatterND" || update.op() == "ScatterElements" ||
+  return update.op() == "Where" || update.op() == "ScatterND" || update.op() == "ScatterElements" ||
          update.op() == "TensorScatter";
 }
 

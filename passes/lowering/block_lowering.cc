@@ -72,12 +72,9 @@ std::vector<NamedAttribute> attributesOf(const Node& node) {
 
 std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, const Model& model,
                                            BlockAttention kind) {
-  if (!site.failure && !site.grows() &&
-      (site.policy == SitePolicy::Static || site.policy == SitePolicy::Ring))
-    return MatchFailure{ReasonCode::TargetLacksFeature, site.node->name().str(),
-                        "a cache that grows by the new rows",
-                        "the policy " + sitePolicyName(site.policy).str(),
-                        "--to kvopt keeps such caches as they are"};
+  if (!site.failure)
+    if (std::optional<MatchFailure> failure = staysCopied(site))
+      return failure;
   if (!site.failure && kind != BlockAttention::Fused)
     if (std::optional<MatchFailure> obstacle = spellingObstacle(*site.node))
       return obstacle;

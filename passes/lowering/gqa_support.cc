@@ -64,12 +64,13 @@ std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site, const Mod
     return failure;
   if (site.kind == SiteKind::Cross)
     return std::nullopt;
+  if (!site.hasCache())
+    return refusal(ReasonCode::NoCache, site, "attention that appends to a cache",
+                   "attention without a cache", "");
   if (!site.grows() || site.isLatent())
     return refusal(ReasonCode::TargetLacksFeature, site,
                    "caches of keys and of values that new rows are appended to",
-                   site.hasCache() ? fmt::format("a cache that is {}", sitePolicyName(site.policy))
-                                   : std::string("attention without a cache"),
-                   site.hasCache() ? keptByKvopt : "");
+                   fmt::format("a cache that is {}", sitePolicyName(site.policy)), keptByKvopt);
   ElementType element = site.node->operand(0)->type().elementType();
   for (const CacheUpdate* update : {&*site.key, &*site.value}) {
     ElementType cached = update->past->type().elementType();

@@ -137,9 +137,22 @@ llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites) {
 
 } // namespace
 
+std::optional<MatchFailure> staysCopied(const AttentionSite& site) {
+  if (site.policy != SitePolicy::Static && site.policy != SitePolicy::Ring)
+    return std::nullopt;
+  return MatchFailure{ReasonCode::CacheNotInPlace, site.key->past->name().str(),
+                      "a cache that grows by the new rows",
+                      site.policy == SitePolicy::Ring
+                          ? "one that keeps the last rows only"
+                          : "one of fixed extents that new rows are scattered into",
+                      ""};
+}
+
 std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site) {
   if (site.failure)
     return site.failure;
+  if (std::optional<MatchFailure> failure = staysCopied(site))
+    return failure;
   auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
     return MatchFailure{code, site.node->name().str(), std::move(expected), std::move(found), ""};
   };

@@ -5,6 +5,10 @@
 
 namespace kvopt {
 
+/// The refusal of a site whose caches are neither grown nor only read: a target that leaves them as
+/// they are would still copy them at every step. nullopt for any other site.
+std::optional<MatchFailure> staysCopied(const AttentionSite& site);
+
 /// nullopt if KvoptLowering can write the site in a model of opset 13 or newer, otherwise why not.
 std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site);
 /// The same for the model as it is.

@@ -36,9 +36,6 @@ public:
     if (site.isLatent())
       return refuse(ReasonCode::TargetLacksFeature, "separate caches of keys and values",
                     "one latent cache");
-    if (site.policy == SitePolicy::Static || site.policy == SitePolicy::Ring)
-      return refuse(ReasonCode::TargetLacksFeature, "a cache that grows by the new rows",
-                    "the policy " + sitePolicyName(site.policy).str());
     if (site.grows() && site.node->graph().parentNode())
       return refuse(ReasonCode::InSubgraph, "attention in the main graph",
                     "attention in a branch of " + site.node->graph().parentNode()->describe());

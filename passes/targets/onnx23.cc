@@ -23,6 +23,9 @@ public:
     return "Attention of opset 23 with past and present: caches that grow";
   }
 
+  /// The operators are of use without a cache too.
+  bool isForCaches() const override { return false; }
+
   std::optional<MatchFailure> supportsModel(const Model& model) const override {
     return opsetObstacle(model, opset);
   }

@@ -25,6 +25,9 @@ public:
     return "TensorScatter and Attention of opset 24: past and present in one buffer";
   }
 
+  /// The operators are of use without a cache too.
+  bool isForCaches() const override { return false; }
+
   std::optional<MatchFailure> supportsModel(const Model& model) const override {
     return opsetObstacle(model, opset);
   }

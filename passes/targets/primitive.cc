@@ -37,6 +37,9 @@ public:
     return "MatMul and Softmax: caches that grow, for every engine";
   }
 
+  /// The operators are of use without a cache too.
+  bool isForCaches() const override { return false; }
+
   std::optional<MatchFailure> supportsModel(const Model& model) const override {
     const int64_t opset = model.graph().opsetVersion();
     if (opset >= oldestOpset)

@@ -46,8 +46,7 @@ public:
     options.blockSize = choice->blockSize;
     if (llvm::Error error = checkNotInPlace(model))
       return error;
-    const std::optional<MatchFailure> obstacle = target->supportsModel(model);
-    if (!obstacle)
+    if (!target->supportsModel(model))
       if (llvm::Error error = target->prepare(model))
         return error;
     context.sites = explainedSites(model, context);
@@ -58,13 +57,11 @@ public:
       if (layer >= context.sites.size())
         return usageError("there is no layer {}: the model has {} attention sites", layer,
                           context.sites.size());
+    std::vector<std::optional<MatchFailure>> failures = refusals(*target, context.sites, model);
     for (AttentionSite& site : context.sites) {
       if (!options.layers.empty() && !llvm::is_contained(options.layers, site.layer))
         continue;
-      std::optional<MatchFailure> failure = target->supports(site, model);
-      if (!failure)
-        failure = obstacle;
-      if (failure) {
+      if (std::optional<MatchFailure>& failure = failures[site.layer]) {
         site.failure = std::move(failure);
         if (refused++ == 0)
           firstRefused = &site;

@@ -69,6 +69,52 @@ TEST(AppTest, WhatIsUnknownIsNamed) {
   }
 }
 
+TEST(AppTest, ErrorsAreJsonWhereThatIsRequested) {
+  const nlohmann::json usage = runJson({"rewrite", "x.onnx", "--to", "kvopt"}, 2);
+  EXPECT_EQ(usage["schema"], "kvopt/rewrite/1");
+  EXPECT_EQ(usage["error"]["exit_code"], 2);
+  EXPECT_EQ(usage["error"]["kind"], "usage");
+  EXPECT_NE(usage["error"]["message"].get<std::string>().find("--output"), std::string::npos);
+  const nlohmann::json missing = runJson({"inspect", "/nowhere/x.onnx"}, 3);
+  EXPECT_EQ(missing["schema"], "kvopt/inspect/1");
+  EXPECT_EQ(missing["error"]["exit_code"], 3);
+  EXPECT_EQ(missing["error"]["kind"], "io");
+  EXPECT_EQ(missing["error"]["file"], "/nowhere/x.onnx");
+  EXPECT_TRUE(missing["error"]["node"].is_null());
+  // The option may be spelled in one word, and need not come last.
+  ProgramResult spelled = runProgram({"verify", "--format=json", "--wrong"});
+  EXPECT_EQ(spelled.code, 2);
+  EXPECT_EQ(nlohmann::json::parse(spelled.out)["schema"], "kvopt/verify/1");
+  EXPECT_NE(spelled.err.find("--wrong"), std::string::npos);
+  EXPECT_EQ(runJson({"frobnicate"}, 2)["schema"], "kvopt/error/1");
+}
+
+TEST(AppTest, VerboseNamesThePassesAndTheTime) {
+  const std::string model = shippedModel("llama_gqa-ts14-eager");
+  ProgramResult plain = runProgram({"inspect", model});
+  EXPECT_EQ(plain.err, "");
+  ProgramResult verbose = runProgram({"inspect", model, "--verbose"});
+  EXPECT_EQ(verbose.out, plain.out);
+  for (const char* words : {"raise-attention", "detect-sites", "inspect, in all", " ms"})
+    EXPECT_NE(verbose.err.find(words), std::string::npos) << words;
+  EXPECT_EQ(runProgram({"inspect", model, "--verbose", "--quiet"}).err, "");
+}
+
+TEST(AppTest, ColorsOnlyOnRequestWhereThereIsNoTerminal) {
+  const std::string model = shippedModel("llama_gqa-ts14-eager");
+  const std::string escape = "\x1b[";
+  auto colored = [&](const std::string& text) { return text.find(escape) != std::string::npos; };
+  EXPECT_FALSE(colored(runProgram({"inspect", model}).out));
+  EXPECT_FALSE(colored(runProgram({"inspect", model, "--color", "never"}).out));
+  EXPECT_TRUE(colored(runProgram({"inspect", model, "--color", "always"}).out));
+  EXPECT_TRUE(
+      colored(runProgram({"verify", model, model, "--steps", "1", "--color", "always"}).out));
+  EXPECT_TRUE(colored(
+      runProgram({"rewrite", model, "--dry-run", "--to", "kvopt", "--color", "always"}).out));
+  EXPECT_TRUE(colored(runProgram({"inspect", "/nowhere.onnx", "--color", "always"}).err));
+  EXPECT_FALSE(colored(runProgram({"inspect", "/nowhere.onnx"}).err));
+}
+
 TEST(AppTest, BadInputIsOneLineAndExitsWithThree) {
   TemporaryFolder folder;
   auto write = [&](const char* name, const std::string& contents) {

@@ -38,6 +38,9 @@ TEST_P(InspectTest, EverySiteIsMatchedWithItsFacts) {
     EXPECT_EQ(site["present_value"], "present." + layer + ".value");
   }
   EXPECT_EQ(json["targets"]["kvopt"]["can"], expected.sites);
+  // What recovery adds is not in the file.
+  EXPECT_FALSE(json["opsets"].contains("ai.kvopt"));
+  EXPECT_TRUE(json["opsets"].contains("ai.onnx"));
 }
 
 INSTANTIATE_TEST_SUITE_P(

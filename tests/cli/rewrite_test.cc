@@ -44,6 +44,29 @@ TEST(RewriteTest, JsonReport) {
   EXPECT_EQ(folder.entryCount(), 2u);
 }
 
+TEST(RewriteTest, ARefusalIsSaidQuietlyToo) {
+  TemporaryFolder folder;
+  const std::string model = folder.path("plain.onnx");
+  ASSERT_EQ(
+      runProgram({"opt",
+                  std::string(KVOPT_SOURCE_DIR) + "/tests/passes/transforms/lower_no_cache.onnxtxt",
+                  "--pipeline", "infer-shapes", "-o", model})
+          .code,
+      0);
+  const std::vector<std::string> arguments = {
+      "rewrite", model, "-o", folder.path("out.onnx"), "--to", "kvopt", "--verify", "off"};
+  const ProgramResult loud = runProgram(arguments);
+  EXPECT_EQ(loud.code, 1);
+  EXPECT_NE(loud.err.find("see: kvopt explain"), std::string::npos) << loud.err;
+  std::vector<std::string> quietly = arguments;
+  quietly.push_back("--quiet");
+  const ProgramResult quiet = runProgram(quietly);
+  EXPECT_EQ(quiet.code, 1);
+  EXPECT_EQ(countLines(quiet.err), 1u) << quiet.err;
+  EXPECT_NE(quiet.err.find("no-cache"), std::string::npos) << quiet.err;
+  EXPECT_EQ(folder.entryCount(), 1u);
+}
+
 TEST(RewriteTest, BlocksAreWrittenOnce) {
   TemporaryFolder folder;
   const std::string blocks = folder.path("blocks.onnx");

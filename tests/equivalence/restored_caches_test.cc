@@ -96,8 +96,8 @@ TEST_F(RestoredCorpusTest, EveryModelGivesTheSameFormAgain) {
   Registries registries;
   unsigned compared = 0;
   for (const std::string& name : foldersWith(corpusFolder(), "model.onnx")) {
-    if (name == "c_tri_gather-ts14-custom")
-      continue; // missed
+    if (refusedInPlace().count(name) != 0)
+      continue; // there is no form in place
     if (name == "llama_gqa-merged17-eager") {
       EXPECT_THROW(
           Restored((corpusFolder() / name / "model.onnx").string(), registries).expectTheSameForm(),

@@ -252,6 +252,44 @@ TEST_F(CacheSitesTest, CrossAttention) {
             "cross none");
 }
 
+TEST_F(CacheSitesTest, ACacheThatAMaskSelectsNewRowsIntoIsNotOnlyRead) {
+  const char* signature =
+      "(float[B, 8, 1, 16] q, float[1, 16] hidden, bool[C, 1] onehot, "
+      "float[B, 8, C, 16] past) => (float[B, 8, 1, 16] o, float[B, 8, C, 16] present)";
+  EXPECT_EQ(sites(signature, R"(
+    k = Tanh (hidden)
+    present = Where (onehot, k, past)
+    o = ai.kvopt.Sdpa <scale = 0.25> (q, present, present))"),
+            "self MISSED not-a-cache-concat at present: Where");
+  // New rows that come from another input, which could be a cache as well.
+  EXPECT_EQ(sites("(float[B, 8, 1, 16] q, float[B, 8, 1, 16] hidden, bool[C, 1] onehot, "
+                  "float[B, 8, C, 16] past) => (float[B, 8, 1, 16] o, float[B, 8, C, 16] present)",
+                  R"(
+    present = Where (onehot, hidden, past)
+    o = ai.kvopt.Sdpa <scale = 0.25> (q, present, present))"),
+            "self MISSED not-a-cache-concat at present: Where");
+  // Sums of a kept and a new part, which no operator by itself shows to be an update.
+  EXPECT_EQ(sites(signature, R"(
+    k = Tanh (hidden)
+    one = Constant <value = float[1, 1] {1}> ()
+    hot = Cast <to = 1> (onehot)
+    cold = Sub (one, hot)
+    kept = Mul (past, cold)
+    new = Mul (k, hot)
+    present = Add (kept, new)
+    o = ai.kvopt.Sdpa <scale = 0.25> (q, present, present))"),
+            "self MISSED not-a-cache-concat at present: Add");
+}
+
+TEST_F(CacheSitesTest, ACacheThatLeavesTheModelAsItCameIsOnlyRead) {
+  EXPECT_EQ(sites("(float[B, 8, S, 16] q, float[B, 8, E, 16] ek) => "
+                  "(float[B, 8, S, 16] o, float[B, 8, E, 16] present)",
+                  R"(
+    present = Identity (ek)
+    o = ai.kvopt.Sdpa <scale = 0.25> (q, ek, ek))"),
+            "cross cross BHSD@2 only read BHSD@2 only read");
+}
+
 TEST_F(CacheSitesTest, HiddenStatesAreNoCache) {
   EXPECT_EQ(sites("(float[B, 8, S, 16] hidden, float[16, 16] w) => (float[B, 8, S, 16] o)", R"(
     x = Relu (hidden)
