@@ -135,7 +135,6 @@ class Decoder {
       const isOpen = typeof cache.shape[cache.sequence_axis] === 'string';
       if (cache.blocks) cache.blocks.forEach((block, i) => make(block, this.manifest.variants ? this.rowsOf(i) : 0));
       else if (cache.one_buffer) make(cache.past, this.capacity);
-      else if (cache.policy === 'fixed') make(cache.past, 0);
       else if (cache.policy === 'state' || !isOpen) make(cache.past, null);
       else make(cache.past, cache.policy === 'static' ? room : 0);
     }
