@@ -1,4 +1,5 @@
-// Operators whose state has fixed extents: ONNX's LinearAttention and CausalConvWithState.
+// Operators whose state has fixed extents: LinearAttention and CausalConvWithState, of ONNX and,
+// with more attributes, of com.microsoft.
 #include "ir/shape_rules.h"
 
 namespace kvopt {
@@ -94,30 +95,30 @@ llvm::Error inferCausalConvWithState(ShapeContext& context) {
 } // namespace
 
 void register_recurrent(OpRegistry& registry) {
-  define(registry, "LinearAttention", 27)
-      .in("query")
-      .in("key")
-      .in("value")
-      .in("past_state?")
-      .in("decay?")
-      .in("beta?")
-      .out("output")
-      .out("present_state")
-      .attr("update_rule", "gated_delta")
-      .attr("scale", 0.0f)
-      .requiredAttr("q_num_heads", AttributeKind::Int)
-      .requiredAttr("kv_num_heads", AttributeKind::Int)
-      .attr("chunk_size", int64_t{64})
-      .shape(inferLinearAttention);
-  define(registry, "CausalConvWithState", 27)
-      .in("input")
-      .in("weight")
-      .in("bias?")
-      .in("past_state?")
-      .out("output")
-      .out("present_state")
-      .attr("activation", "none")
-      .shape(inferCausalConvWithState);
+  for (bool isContrib : {false, true}) {
+    OpDefBuilder linear = isContrib ? define(registry, "com.microsoft::LinearAttention", 1)
+                                    : define(registry, "LinearAttention", 27);
+    linear.in("query").in("key").in("value").in("past_state?").in("decay?").in("beta?");
+    linear.out("output").out("present_state");
+    linear.attr("update_rule", "gated_delta")
+        .attr("scale", 0.0f)
+        .requiredAttr("q_num_heads", AttributeKind::Int)
+        .requiredAttr("kv_num_heads", AttributeKind::Int)
+        .attr("chunk_size", int64_t{64})
+        .shape(inferLinearAttention);
+    OpDefBuilder convolution = isContrib ? define(registry, "com.microsoft::CausalConvWithState", 1)
+                                         : define(registry, "CausalConvWithState", 27);
+    convolution.in("input").in("weight").in("bias?").in("past_state?");
+    convolution.out("output").out("present_state");
+    convolution.attr("activation", "none").shape(inferCausalConvWithState);
+    if (!isContrib)
+      continue;
+    linear.attr("state_window", int64_t{0});
+    convolution.attr("ndim", int64_t{1})
+        .attr("dilation", int64_t{1})
+        .attr("channels_last", int64_t{0})
+        .attr("state_window", int64_t{0});
+  }
 }
 
 } // namespace kvopt

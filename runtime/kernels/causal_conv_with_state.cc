@@ -1,11 +1,13 @@
-// CausalConvWithState (opset 27): a depthwise convolution along the sequence, with the positions
-// before the input as its state. With X = past_state, or k - 1 zeros, followed by the input:
+// CausalConvWithState (opset 27, and com.microsoft): a depthwise convolution along the sequence,
+// with the positions before the input as its state. With X = past_state, or k - 1 zeros, followed
+// by the input:
 //
 //   Y[b,c,t] = f(bias[c] + sum_i weight[c,0,i] * X[b,c,t+i])      0 <= i < k
 //   present_state = the last k - 1 positions of X
 //
 // Input and output are [B,C,L], states [B,C,k-1]. activation: f(y) = y (none) or y / (1 + e^-y)
-// (silu, swish). Computed in f32; f16 and bf16 sums are rounded before the activation.
+// (silu, swish). Computed in f32; f16 and bf16 sums are rounded before the activation. Of
+// com.microsoft, other layouts, dilations and a state_window are refused.
 #include "runtime/element_dispatch.h"
 #include "runtime/float_operand.h"
 
@@ -42,6 +44,11 @@ float rounded(float value, ElementType element) {
 }
 
 llvm::Error causalConvWithState(KernelContext& context) {
+  const std::pair<const char*, int64_t> usual[] = {
+      {"ndim", 1}, {"dilation", 1}, {"channels_last", 0}, {"state_window", 0}};
+  for (const auto& [name, value] : usual)
+    if (const int64_t given = context.node().intAttr(name, value); given != value)
+      return context.error(fmt::format("{} = {} is not supported", name, given));
   const llvm::StringRef activation = context.node().stringAttr("activation", "none");
   const bool silu = activation == "silu" || activation == "swish";
   if (!silu && activation != "none")
@@ -115,6 +122,7 @@ llvm::Error causalConvWithState(KernelContext& context) {
 
 void register_causal_conv_with_state(KernelRegistry& registry) {
   registry.add("CausalConvWithState", 27, causalConvWithState);
+  registry.add("com.microsoft::CausalConvWithState", 1, causalConvWithState);
 }
 
 } // namespace kvopt

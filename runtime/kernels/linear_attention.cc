@@ -1,5 +1,5 @@
-// LinearAttention (opset 27): attention whose state S [d_k,d_v] per key/value head does not grow.
-// For every token t, with the rows q_t, k_t [d_k] and v_t [d_v] of a head:
+// LinearAttention (opset 27, and com.microsoft): attention whose state S [d_k,d_v] per key/value
+// head does not grow. For every token t, with the rows q_t, k_t [d_k] and v_t [d_v] of a head:
 //
 //   S_t = exp(g_t) * S_{t-1} + k_t (x) u_t       g_t: decay, per key dimension or per head
 //   o_t = scale * q_t^T S_t                      scale: 1 / sqrt(d_k) where it is 0 or absent
@@ -10,7 +10,7 @@
 // linear and delta have no decay (exp(g_t) = 1), linear and gated have no beta. Query head h reads
 // the state of head h / (q_num_heads / kv_num_heads). Operands are [B,T,heads * width], states are
 // [B,kv_num_heads,d_k,d_v]; without past_state, S_0 is 0. Computed in f32. chunk_size does not
-// change the result.
+// change the result. Of com.microsoft, more states than query heads and a state_window are refused.
 #include "runtime/element_dispatch.h"
 #include "runtime/float_operand.h"
 
@@ -173,6 +173,8 @@ llvm::Expected<float*> scratchFloats(KernelContext& context, int64_t count) {
 }
 
 llvm::Error linearAttention(KernelContext& context) {
+  if (const int64_t window = context.node().intAttr("state_window", 0); window != 0)
+    return context.error(fmt::format("state_window = {} is not supported", window));
   auto rule = ruleOf(context);
   if (!rule)
     return rule.takeError();
@@ -253,6 +255,7 @@ llvm::Error linearAttention(KernelContext& context) {
 
 void register_linear_attention(KernelRegistry& registry) {
   registry.add("LinearAttention", 27, linearAttention);
+  registry.add("com.microsoft::LinearAttention", 1, linearAttention);
 }
 
 } // namespace kvopt

@@ -1,4 +1,4 @@
-// CumSum in its four directions, and its refusals.
+// CumSum and CumProd in their four directions, and their refusals.
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
@@ -32,6 +32,25 @@ TEST(CumSum, ElementTypes) {
   expectTensor(cumSum({ElementType::BFloat16, {3}, {256, 1, 1}}, 0), {3}, {256, 256, 258});
   expectTensor(cumSum(floats({2, 0}, {}), 0), {2, 0}, {});
   expectTensor(cumSum(floats({2, 0}, {}), 1), {2, 0}, {});
+}
+
+TEST(CumProd, DirectionsAndElementTypes) {
+  auto cumProd = [](TestTensor x, int axis, int exclusive = 0, int reverse = 0) {
+    return KernelCall("CumProd", 26)
+        .in(std::move(x))
+        .in(int64s({}, {double(axis)}))
+        .attr("exclusive", exclusive)
+        .attr("reverse", reverse)
+        .run();
+  };
+  const TestTensor x = floats({2, 3}, {1, 2, 3, 4, 5, 6});
+  expectTensor(cumProd(x, 1), {2, 3}, {1, 2, 6, 4, 20, 120});
+  expectTensor(cumProd(x, 1, 1), {2, 3}, {1, 1, 2, 1, 4, 20});
+  expectTensor(cumProd(x, -1, 0, 1), {2, 3}, {6, 6, 3, 120, 30, 6});
+  expectTensor(cumProd(x, 1, 1, 1), {2, 3}, {6, 3, 1, 30, 6, 1});
+  expectTensor(cumProd(x, 0), {2, 3}, {1, 2, 3, 4, 10, 18});
+  expectTensor(cumProd({ElementType::Int32, {3}, {-2, -3, 5}}, 0), {3}, {-2, 6, 30});
+  expectTensor(cumProd({ElementType::Float16, {2}, {3, 0.5}}, 0), {2}, {3, 1.5});
 }
 
 TEST(CumSum, Refuses) {

@@ -48,6 +48,29 @@ TEST(Range, Steps) {
   expectTensor(range(ElementType::Int64, least, most, step), {4}, {least, -step, 0, step});
 }
 
+/// Since opset 27 the 16-bit floats are computed in stash_type; 0.1 of float16 is not 0.1.
+TEST(Range, NarrowFloats) {
+  auto narrow = [](ElementType element, double limit, double delta, int stash, int64_t opset = 27) {
+    return KernelCall("Range", opset)
+        .in({element, {}, {0}})
+        .in({element, {}, {limit}})
+        .in({element, {}, {delta}})
+        .attr("stash_type", stash)
+        .run();
+  };
+  for (int stash : {1, 11}) {
+    expectTensor(narrow(ElementType::Float16, 1.5, 0.5, stash), {3}, {0, 0.5, 1});
+    expectTensor(narrow(ElementType::BFloat16, -3, -1, stash), {3}, {0, -1, -2});
+  }
+  const KernelResult result = narrow(ElementType::Float16, 30, 0.1, 1);
+  ASSERT_EQ(result.error, "");
+  const double delta = double{f16ToFloat(floatToF16(0.1f))};
+  for (int64_t i = 0; i < result.outputs[0].count(); ++i)
+    EXPECT_EQ(result.outputs[0].get(i), double{f16ToFloat(floatToF16(float(double(i) * delta)))});
+  expectError(narrow(ElementType::Float16, 1, 0.5, 7), "stash_type = 7");
+  expectError(narrow(ElementType::Float16, 1, 0.5, 1, 26), "element type float16");
+}
+
 TEST(Range, Refuses) {
   expectError(range(ElementType::Int64, 0, 5, 0), "delta is 0");
   expectError(range(ElementType::Float, 0, INFINITY, 1), "too many elements");
