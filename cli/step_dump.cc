@@ -19,7 +19,9 @@ llvm::Error writeTensors(const fs::path& folder, const char* kind,
     std::vector<std::byte> bytes(static_cast<size_t>(view.byteSize()));
     if (!bytes.empty())
       copyElements(view, TensorView::contiguous(view.element, view.shape, bytes.data()));
-    auto data = makeTensor(view.element, view.shape, std::move(bytes));
+    auto data =
+        makeTensor(view.element, view.shape,
+                   packedBytes(TensorView::contiguous(view.element, view.shape, bytes.data())));
     if (!data)
       return data.takeError();
     std::string path = (folder / fmt::format("{}_{}.pb", kind, i)).string();

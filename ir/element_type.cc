@@ -1,6 +1,8 @@
 // One table holds what is known of every element type.
 #include "ir/element_type.h"
 
+#include "ir/late_element_types.h"
+
 #include "llvm/ADT/ArrayRef.h"
 
 #include <iterator>
@@ -43,6 +45,9 @@ constexpr Row rows[] = {
     {ElementType::UInt4, "uint4", "uint4", 4, Family::Integer},
     {ElementType::Int4, "int4", "int4", 4, Family::Integer},
     {ElementType::Float4E2M1, "float4e2m1", "float4e2m1", 4, Family::Float},
+    {float8E8M0Type, "float8e8m0", "float8e8m0", 8, Family::Float},
+    {uint2Type, "uint2", "uint2", 2, Family::Integer},
+    {int2Type, "int2", "int2", 2, Family::Integer},
 };
 
 const Row* find(ElementType type) {

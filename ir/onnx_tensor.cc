@@ -17,7 +17,7 @@ struct FieldLayout {
   TypedField field = TypedField::None;
   /// Entries of the field for one element (2 for complex numbers).
   int64_t entriesPerElement = 1;
-  /// Elements in one entry (2 for packed four-bit numbers).
+  /// Elements in one entry (2 for packed four-bit numbers, 4 for two-bit ones).
   int64_t elementsPerEntry = 1;
 };
 
@@ -46,7 +46,7 @@ FieldLayout layoutOf(ElementType type) {
   std::optional<unsigned> bits = bitWidth(type);
   if (!bits || *bits > 32)
     return {};
-  return {TypedField::Int32, 1, *bits == 4 ? 2 : 1};
+  return {TypedField::Int32, 1, *bits < 8 ? 8 / *bits : 1};
 }
 
 int64_t entriesIn(const onnx::TensorProto& message, TypedField field) {

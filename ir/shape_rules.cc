@@ -2,6 +2,7 @@
 #include "ir/shape_rules.h"
 
 #include "ir/diagnostic.h"
+#include "ir/late_element_types.h"
 
 #include <algorithm>
 
@@ -95,7 +96,7 @@ Dim heldBy(ElementType element, const Dim& value) {
     return Dim::unknown();
   bool isUnsigned = element == ElementType::UInt8 || element == ElementType::UInt16 ||
                     element == ElementType::UInt32 || element == ElementType::UInt64 ||
-                    element == ElementType::UInt4;
+                    element == ElementType::UInt4 || element == uint2Type;
   std::optional<int64_t> constant = value.value();
   if (!constant)
     return *bits >= 32 && (!isUnsigned || value.isKnownNonNegative()) ? value : Dim::unknown();

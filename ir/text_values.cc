@@ -2,6 +2,7 @@
 #include "ir/text_values.h"
 
 #include "ir/half.h"
+#include "ir/late_element_types.h"
 #include "ir/onnx_tensor.h"
 
 #include "llvm/ADT/APFloat.h"
@@ -59,7 +60,7 @@ IntegerRange rangeOf(ElementType type, unsigned bits) {
     return {0, 1};
   bool isSigned = type == ElementType::Int8 || type == ElementType::Int16 ||
                   type == ElementType::Int32 || type == ElementType::Int64 ||
-                  type == ElementType::Int4;
+                  type == ElementType::Int4 || type == int2Type;
   uint64_t all = bits == 64 ? UINT64_MAX : (uint64_t{1} << bits) - 1;
   if (!isSigned)
     return {0, all};
@@ -187,8 +188,9 @@ std::string elementText(ElementType type, unsigned bits, std::span<const std::by
   if (bits < 8) {
     auto packed = std::to_integer<unsigned>(bytes[index * bits / 8]);
     unsigned value = (packed >> (index * bits % 8)) & ((1u << bits) - 1);
-    bool negative = type == ElementType::Int4 && value >= 8;
-    return std::to_string(negative ? static_cast<int>(value) - 16 : static_cast<int>(value));
+    bool isSigned = type == ElementType::Int4 || type == int2Type;
+    bool negative = isSigned && value >= 1u << (bits - 1);
+    return std::to_string(static_cast<int>(value) - (negative ? 1 << bits : 0));
   }
   const std::byte* at = bytes.data() + index * (bits / 8);
   switch (type) {

@@ -2,6 +2,7 @@
 #include "runtime/buffer.h"
 
 #include "ir/diagnostic.h"
+#include "runtime/narrow_codes.h"
 #include "runtime/page_memory.h"
 
 #include <cstdlib>
@@ -80,7 +81,7 @@ std::byte* nothing() { return const_cast<std::byte*>(emptyStorage); } // NOLINT
 } // namespace
 
 llvm::Expected<int64_t> checkedTensorBytes(ElementType element, llvm::ArrayRef<int64_t> shape) {
-  std::optional<unsigned> width = byteWidth(element);
+  std::optional<unsigned> width = memoryWidth(element);
   if (!width)
     return unsupported("tensors of element type {} have no form in memory", onnxName(element));
   llvm::Expected<int64_t> count = checkedElementCount(shape);
@@ -171,9 +172,56 @@ bool Tensor::movePagesTo(Tensor& target, size_t count) {
   return owner.use_count() == 1 && bufferOf(*this)->movePagesTo(*bufferOf(target), count);
 }
 
+namespace {
+
+/// A tensor with a byte for each element of a constant whose elements have 2 or 4 bits.
+llvm::Expected<Tensor> unpacked(const std::shared_ptr<Allocator>& allocator,
+                                const TensorData& constant) {
+  llvm::Expected<Tensor> tensor =
+      Tensor::create(allocator, constant.elementType(), constant.shape());
+  if (!tensor)
+    return tensor;
+  llvm::Expected<std::span<const std::byte>> bytes = constant.bytes();
+  if (!bytes)
+    return bytes.takeError();
+  const unsigned bits = *bitWidth(constant.elementType());
+  const unsigned perByte = 8 / bits;
+  const int64_t count = constant.elementCount();
+  if (static_cast<int64_t>(bytes->size()) != count / perByte + (count % perByte != 0))
+    return invalid("a constant of {} elements has {} bytes of data", count, bytes->size());
+  const std::optional<SmallRange> range = smallRangeOf(constant.elementType());
+  auto* out = tensor->view.as<int8_t>();
+  for (int64_t i = 0; i < count; ++i) {
+    const auto packed = std::to_integer<unsigned>((*bytes)[static_cast<size_t>(i / perByte)]);
+    const auto code = static_cast<int64_t>((packed >> (i % perByte * bits)) & ((1u << bits) - 1));
+    out[i] = range ? wrappedInto(*range, code) : static_cast<int8_t>(code);
+  }
+  return tensor;
+}
+
+} // namespace
+
+std::vector<std::byte> packedBytes(const TensorView& view) {
+  assert(view.isContiguous());
+  const unsigned bits = *bitWidth(view.element);
+  if (bits >= 8)
+    return {view.data, view.data + view.byteSize()};
+  const unsigned perByte = 8 / bits;
+  const int64_t count = view.elementCount();
+  std::vector<std::byte> packed(static_cast<size_t>(count / perByte + (count % perByte != 0)));
+  for (int64_t i = 0; i < count; ++i) {
+    const unsigned code = view.as<uint8_t>()[i] & ((1u << bits) - 1);
+    packed[static_cast<size_t>(i / perByte)] |=
+        static_cast<std::byte>(code << (i % perByte * bits));
+  }
+  return packed;
+}
+
 llvm::Expected<Tensor> Tensor::of(const std::shared_ptr<Allocator>& allocator,
                                   const TensorRef& constant) {
   assert(constant);
+  if (bitWidth(constant->elementType()).value_or(8) < 8)
+    return unpacked(allocator, *constant);
   llvm::Expected<int64_t> size = checkedTensorBytes(constant->elementType(), constant->shape());
   if (!size)
     return size.takeError();
@@ -217,7 +265,7 @@ void copyElements(const TensorView& from, const TensorView& to) {
   int64_t count = from.elementCount();
   if (count == 0)
     return;
-  int64_t width = *byteWidth(from.element);
+  int64_t width = *memoryWidth(from.element);
   // The longest tail of axes that is contiguous on both sides is copied in one piece.
   unsigned outer = from.rank();
   int64_t run = 1;
@@ -247,7 +295,7 @@ TensorView sliceAxis(const TensorView& view, unsigned axis, int64_t begin, int64
   TensorView part = view;
   part.shape[axis] = end - begin;
   if (begin < end)
-    part.data += begin * view.strides[axis] * int64_t{*byteWidth(view.element)};
+    part.data += begin * view.strides[axis] * int64_t{*memoryWidth(view.element)};
   return part;
 }
 

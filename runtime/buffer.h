@@ -127,7 +127,7 @@ struct Tensor {
   /// where somebody else keeps the memory alive.
   bool movePagesTo(Tensor& target, size_t count);
   /// The contents of a constant, which must not be written. Not copied when they are aligned to
-  /// their element.
+  /// their element, unless that has less than a byte.
   static llvm::Expected<Tensor> of(const std::shared_ptr<Allocator>& allocator,
                                    const TensorRef& constant);
   /// A contiguous copy of `view`.
@@ -137,7 +137,7 @@ struct Tensor {
   template <typename T>
   static llvm::Expected<Tensor> of(const std::shared_ptr<Allocator>& allocator, ElementType element,
                                    llvm::ArrayRef<int64_t> shape, std::span<const T> elements) {
-    assert(byteWidth(element) == sizeof(T));
+    assert(memoryWidth(element) == sizeof(T));
     return ofBytes(allocator, element, shape, std::as_bytes(elements));
   }
   static llvm::Expected<Tensor> ofBytes(const std::shared_ptr<Allocator>& allocator,
@@ -148,6 +148,10 @@ struct Tensor {
 /// Bytes of a contiguous tensor. Fails for element types without whole bytes, negative extents, and
 /// sizes that overflow.
 llvm::Expected<int64_t> checkedTensorBytes(ElementType element, llvm::ArrayRef<int64_t> shape);
+
+/// The elements of a contiguous view as ONNX's raw_data packs them: those of less than a byte
+/// several to a byte, the first in the lowest bits.
+std::vector<std::byte> packedBytes(const TensorView& view);
 
 /// Copies elements between views of one element type and shape that do not overlap. The target may
 /// be strided, but must not repeat elements.

@@ -4,6 +4,7 @@
 #include "ir/diagnostic.h"
 #include "ir/half.h"
 #include "runtime/input_binding.h"
+#include "runtime/narrow_codes.h"
 
 #include <bit>
 #include <cmath>
@@ -42,8 +43,19 @@ template <typename T> Element integerElement(const std::byte* data) {
   return {static_cast<double>(value), bits, std::is_signed_v<T> ? bits + middle : bits};
 }
 
-Element load(ElementType type, const std::byte* data) {
-  switch (type) {
+/// A number of 8 or 4 bits; its key counts codes.
+Element codeElement(ElementType type, const std::byte* data) {
+  const auto code = loadAs<uint8_t>(data);
+  const auto aligned =
+      static_cast<uint8_t>(type == ElementType::Float4E2M1 ? unsigned{code} << 4 : code);
+  const double number = double{numbersOfCodes(type)[code]};
+  return {number, code, type == float8E8M0Type ? code : orderedKey(aligned)};
+}
+
+Element load(ElementType stored, const std::byte* data) {
+  if (isFloatCode(stored))
+    return codeElement(stored, data);
+  switch (inMemoryAs(stored)) {
   case ElementType::Float: {
     auto bits = loadAs<uint32_t>(data);
     return {double{std::bit_cast<float>(bits)}, bits, orderedKey(bits)};
@@ -81,9 +93,7 @@ Element load(ElementType type, const std::byte* data) {
 }
 
 bool isComparable(ElementType type) {
-  return type == ElementType::Bool || type == ElementType::Float || type == ElementType::Double ||
-         type == ElementType::Float16 || type == ElementType::BFloat16 ||
-         (isInteger(type) && byteWidth(type).has_value());
+  return type == ElementType::Bool || isFloatingPoint(type) || isInteger(type);
 }
 
 /// The comparison of one pair.
@@ -144,7 +154,7 @@ compareTensors(const TensorView& a, const TensorView& b, Tolerance tolerance,
   if (!isComparable(a.element))
     return unsupported("elements of type {} cannot be compared", onnxName(a.element));
   Comparison total;
-  int64_t width = *byteWidth(a.element);
+  int64_t width = *memoryWidth(a.element);
   Extents index(a.rank(), 0);
   int64_t offsetA = 0;
   int64_t offsetB = 0;

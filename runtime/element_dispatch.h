@@ -114,7 +114,7 @@ llvm::Error dispatch(TypeList<Ts...>, KernelContext& context, ElementType elemen
 /// For operators that only move elements: calls `body` with an unsigned type of the same width.
 template <class Body>
 llvm::Error dispatchWidth(KernelContext& context, ElementType element, Body&& body) {
-  switch (byteWidth(element).value_or(0)) {
+  switch (memoryWidth(element).value_or(0)) {
   case 1:
     return body(TypeTag<uint8_t>());
   case 2:

@@ -16,7 +16,7 @@ llvm::Error checkView(const Value& input, const TensorView& view) {
   if (type.elementType() != ElementType::Undefined && view.element != type.elementType())
     return invalid("input '{}' is {}, but the graph declares {}", input.name(),
                    onnxName(view.element), onnxName(type.elementType()));
-  if (!byteWidth(view.element))
+  if (!memoryWidth(view.element))
     return unsupported("input '{}' has element type {}, which has no form in memory", input.name(),
                        onnxName(view.element));
   if (view.strides.size() != view.shape.size())

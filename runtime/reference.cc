@@ -154,9 +154,7 @@ llvm::Expected<TensorRef> constantOf(const Session& session, const TensorView& v
   auto packed = Tensor::copyOf(session.allocator(), view);
   if (!packed)
     return packed.takeError();
-  const std::byte* first = packed->view.data;
-  return makeTensor(view.element, view.shape,
-                    std::vector<std::byte>(first, first + packed->view.byteSize()));
+  return makeTensor(view.element, view.shape, packedBytes(packed->view));
 }
 
 class Replay {

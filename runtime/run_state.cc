@@ -109,7 +109,7 @@ llvm::Error RunState::measure() {
       continue;
     const ExecutionPlan::Slot& root = plan.slots[group.slots.front()];
     ElementType element = root.value->type().elementType();
-    if (!root.ranked || !byteWidth(element))
+    if (!root.ranked || !memoryWidth(element))
       continue;
     Extents shape;
     for (unsigned dim : root.shape)

@@ -30,8 +30,13 @@ int64_t TensorView::elementCount() const {
   return count;
 }
 
+std::optional<unsigned> memoryWidth(ElementType type) {
+  const std::optional<unsigned> bits = bitWidth(type);
+  return bits ? std::optional(*bits < 8 ? 1 : *bits / 8) : std::nullopt;
+}
+
 int64_t TensorView::byteSize() const {
-  std::optional<unsigned> width = byteWidth(element);
+  std::optional<unsigned> width = memoryWidth(element);
   assert(width && "views have elements of whole bytes");
   return elementCount() * int64_t{*width};
 }

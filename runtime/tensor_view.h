@@ -9,6 +9,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace kvopt {
 
@@ -17,9 +18,13 @@ using Extents = llvm::SmallVector<int64_t, 6>;
 /// Row-major strides, in elements, of a contiguous tensor.
 Extents contiguousStrides(llvm::ArrayRef<int64_t> shape);
 
+/// Bytes of one element in memory, where types of 2 and 4 bits take a byte each: integers as int8
+/// or uint8 of their value, float4e2m1 as its code. Nullopt for strings and unknown types.
+std::optional<unsigned> memoryWidth(ElementType type);
+
 /// A non-owning view: element type, extents, strides in elements, address of the first element.
 /// Extents are >= 0 and the product of extents fits in int64_t; strides are >= 0 (0 repeats).
-/// Only types of whole bytes have views.
+/// Only types with a memoryWidth have views.
 struct TensorView {
   ElementType element = ElementType::Undefined;
   Extents shape;
@@ -36,7 +41,7 @@ struct TensorView {
 
   /// The address of the first element as `T*`; asserts the size of T.
   template <typename T> T* as() const {
-    assert(byteWidth(element) == sizeof(T));
+    assert(memoryWidth(element) == sizeof(T));
     return reinterpret_cast<T*>(data);
   }
 };

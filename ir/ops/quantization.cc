@@ -6,15 +6,20 @@ namespace {
 
 llvm::Error inferDequantizeLinear(ShapeContext& context) {
   TensorType type = context.type(0);
-  type.setElementType(context.element(1));
+  const int64_t asked = context.node().intAttr("output_dtype", 0);
+  type.setElementType(asked > 0 && asked < 1000 ? static_cast<ElementType>(asked)
+                                                : context.element(1));
   context.setResult(0, std::move(type));
   return llvm::Error::success();
 }
 
-// uint8 unless a zero point says otherwise.
+// uint8 unless a zero point or output_dtype says otherwise.
 llvm::Error inferQuantizeLinear(ShapeContext& context) {
   TensorType type = context.type(0);
-  type.setElementType(context.has(2) ? context.element(2) : ElementType::UInt8);
+  const int64_t asked = context.node().intAttr("output_dtype", 0);
+  type.setElementType(context.has(2)              ? context.element(2)
+                      : asked > 0 && asked < 1000 ? static_cast<ElementType>(asked)
+                                                  : ElementType::UInt8);
   context.setResult(0, std::move(type));
   return llvm::Error::success();
 }
@@ -39,7 +44,7 @@ llvm::Error inferMatMulInteger(ShapeContext& context) {
 } // namespace
 
 void register_quantization(OpRegistry& registry) {
-  for (int64_t since : {10, 13, 21}) {
+  for (int64_t since : {10, 13, 21, 23}) {
     OpDefBuilder dequantize = define(registry, "DequantizeLinear", since);
     dequantize.in("x").in("x_scale").in("x_zero_point?").out("y").shape(inferDequantizeLinear);
     OpDefBuilder quantize = define(registry, "QuantizeLinear", since);
@@ -54,6 +59,10 @@ void register_quantization(OpRegistry& registry) {
       quantize.attr("saturate", int64_t{1});
     if (since >= 21)
       quantize.attr("output_dtype", int64_t{0});
+    if (since >= 23) {
+      quantize.attr("precision", int64_t{0});
+      dequantize.attr("output_dtype", int64_t{0});
+    }
   }
   define(registry, "DynamicQuantizeLinear", 11)
       .in("x")

@@ -36,7 +36,7 @@ llvm::Error gather(KernelContext& context) {
     return llvm::Error::success();
   llvm::ArrayRef<int64_t> extents = x.shape;
   const int64_t outer = product(extents.take_front(*axis));
-  const int64_t bytes = product(extents.drop_front(*axis + 1)) * *byteWidth(x.element);
+  const int64_t bytes = product(extents.drop_front(*axis + 1)) * *memoryWidth(x.element);
   std::byte* out = y->data;
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t index : *indices) {

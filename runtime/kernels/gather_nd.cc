@@ -39,7 +39,7 @@ llvm::Error gatherNd(KernelContext& context) {
   auto positions = integerListOf(context, 1);
   if (!positions)
     return positions.takeError();
-  auto width = static_cast<int64_t>(byteWidth(data.element).value_or(0));
+  auto width = static_cast<int64_t>(memoryWidth(data.element).value_or(0));
   int64_t sliceBytes = product(rest) * width;
   int64_t batches = product(indexShape.take_front(batchRank));
   int64_t batchElements = product(dataShape.drop_front(batchRank));

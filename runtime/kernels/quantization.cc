@@ -5,6 +5,10 @@
 //   DynamicQuantizeLinear   the same to uint8 with a scale for the range of x and 0
 //   MatMulInteger           Y = (A - zero of A) (B - zero of B) in int32
 //
+// Codes are integers, and of the first two also floating-point numbers of 8 or 4 bits, which are
+// rounded to the nearest number of their type. output_dtype is the type of the result where it is
+// not the scale's, or the zero point's.
+//
 // scale and zero are one number, one for each position of `axis`, or one for each block of
 // block_size positions of it. The zero point of A is one number, that of B one for each column too.
 //
@@ -14,6 +18,7 @@
 #include "runtime/element_dispatch.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
+#include "runtime/narrow_codes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -73,13 +78,28 @@ private:
 };
 
 /// A zero point as one for each scale; null when absent.
-template <class T> llvm::Expected<const T*> zeroPoints(KernelContext& context) {
+template <class T> llvm::Expected<const T*> zeroPoints(KernelContext& context, ElementType codes) {
   const TensorView* zero = context.input(2);
   if (!zero)
     return nullptr;
-  if (zero->element != elementOf<T>() || zero->elementCount() != context.in(1).elementCount())
+  if (zero->element != codes || zero->elementCount() != context.in(1).elementCount())
     return context.error("the zero point must be like the scale, of the codes' element type");
   return zero->as<T>();
+}
+
+/// DequantizeLinear of codes that stand for `numbers`.
+llvm::Error dequantizeCodes(KernelContext& context, const ScaleIndex& index, const float* scales,
+                            const std::array<float, 256>& numbers, float* y) {
+  const TensorView& x = context.in(0);
+  auto zeros = zeroPoints<uint8_t>(context, x.element);
+  if (!zeros)
+    return zeros.takeError();
+  for (int64_t i = 0, count = x.elementCount(); i < count; ++i) {
+    const int64_t at = index.at(i);
+    const float number = numbers[x.as<uint8_t>()[i]];
+    y[i] = (*zeros ? number - numbers[(*zeros)[at]] : number) * scales[at];
+  }
+  return llvm::Error::success();
 }
 
 llvm::Error dequantizeLinear(KernelContext& context) {
@@ -90,15 +110,17 @@ llvm::Error dequantizeLinear(KernelContext& context) {
   auto scales = floatsOf(context, context.in(1));
   if (!scales)
     return scales.takeError();
-  auto output = context.output(0, context.in(1).element, x.shape);
+  const auto asked = static_cast<ElementType>(context.node().intAttr("output_dtype", 0));
+  auto output =
+      context.output(0, asked == ElementType::Undefined ? context.in(1).element : asked, x.shape);
   if (!output)
     return output.takeError();
   auto y = floatResult(context, *output);
   if (!y)
     return y.takeError();
-  llvm::Error error = dispatch(CodeTypes(), context, x.element, [&](auto tag) -> llvm::Error {
+  auto dequantize = [&](auto tag) -> llvm::Error {
     using T = typename decltype(tag)::Type;
-    auto zeros = zeroPoints<T>(context);
+    auto zeros = zeroPoints<T>(context, x.element);
     if (!zeros)
       return zeros.takeError();
     for (int64_t i = 0, count = x.elementCount(); i < count; ++i) {
@@ -107,17 +129,44 @@ llvm::Error dequantizeLinear(KernelContext& context) {
       (*y)[i] = static_cast<float>(static_cast<int64_t>(x.as<T>()[i]) - zero) * (*scales)[at];
     }
     return llvm::Error::success();
-  });
+  };
+  llvm::Error error = isFloatCode(x.element)
+                          ? dequantizeCodes(context, *index, *scales, numbersOfCodes(x.element), *y)
+                          : dispatch(CodeTypes(), context, inMemoryAs(x.element), dequantize);
   if (!error)
     storeFloats(*y, *output);
   return error;
 }
 
-template <class T> T saturated(double value) {
+/// Clamped to the numbers of T, or to the fewer of `range`.
+template <class T> T saturated(double value, std::optional<SmallRange> range = std::nullopt) {
   if (std::isnan(value))
     return T(0);
-  return static_cast<T>(std::clamp(value, static_cast<double>(std::numeric_limits<T>::min()),
-                                   static_cast<double>(std::numeric_limits<T>::max())));
+  const double least =
+      static_cast<double>(range ? static_cast<T>(range->least) : std::numeric_limits<T>::min());
+  const double most =
+      static_cast<double>(range ? static_cast<T>(range->most) : std::numeric_limits<T>::max());
+  return static_cast<T>(std::clamp(value, least, most));
+}
+
+/// QuantizeLinear to a floating-point type of 8 or 4 bits, of which a zero point is a number, too.
+llvm::Error quantizeToCodes(KernelContext& context, const ScaleIndex& index, const float* values,
+                            const float* scales, ElementType element) {
+  CodeRounding rounding;
+  rounding.saturate = context.node().intAttr("saturate", 1) != 0;
+  auto zeros = zeroPoints<uint8_t>(context, element);
+  if (!zeros)
+    return zeros.takeError();
+  auto y = context.output(0, element, context.in(0).shape);
+  if (!y)
+    return y.takeError();
+  const std::array<float, 256>& numbers = numbersOfCodes(element);
+  for (int64_t i = 0, count = y->elementCount(); i < count; ++i) {
+    const int64_t at = index.at(i);
+    const float zero = *zeros ? numbers[(*zeros)[at]] : 0.0f;
+    y->as<uint8_t>()[i] = codeOfNumber(element, values[i] / scales[at] + zero, rounding);
+  }
+  return llvm::Error::success();
 }
 
 llvm::Error quantizeLinear(KernelContext& context) {
@@ -135,10 +184,12 @@ llvm::Error quantizeLinear(KernelContext& context) {
   const ElementType element = context.has(2)                    ? context.in(2).element
                               : asked == ElementType::Undefined ? ElementType::UInt8
                                                                 : asked;
+  if (isFloatCode(element) && element != float8E8M0Type)
+    return quantizeToCodes(context, *index, *values, *scales, element);
   using Types = TypeList<uint8_t, int8_t, uint16_t, int16_t>;
-  return dispatch(Types(), context, element, [&](auto tag) -> llvm::Error {
+  return dispatch(Types(), context, inMemoryAs(element), [&](auto tag) -> llvm::Error {
     using T = typename decltype(tag)::Type;
-    auto zeros = zeroPoints<T>(context);
+    auto zeros = zeroPoints<T>(context, element);
     if (!zeros)
       return zeros.takeError();
     auto y = context.output(0, element, x.shape);
@@ -148,7 +199,8 @@ llvm::Error quantizeLinear(KernelContext& context) {
       const int64_t at = index->at(i);
       const double zero = *zeros ? static_cast<double>((*zeros)[at]) : 0;
       y->template as<T>()[i] =
-          saturated<T>(std::nearbyint(static_cast<double>((*values)[i] / (*scales)[at])) + zero);
+          saturated<T>(std::nearbyint(static_cast<double>((*values)[i] / (*scales)[at])) + zero,
+                       smallRangeOf(element));
     }
     return llvm::Error::success();
   });

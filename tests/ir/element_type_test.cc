@@ -1,13 +1,15 @@
 // Names, widths and families of element types.
 #include "ir/element_type.h"
 
+#include "ir/late_element_types.h"
+
 #include <gtest/gtest.h>
 
 namespace kvopt {
 namespace {
 
 TEST(ElementTypeTest, NamesAreReadBack) {
-  for (int number = 1; number <= 23; ++number) {
+  for (int number = 1; number <= 26; ++number) {
     auto type = static_cast<ElementType>(number);
     EXPECT_NE(onnxName(type), "undefined") << number;
     EXPECT_EQ(elementTypeFromOnnxName(onnxName(type)), type);
@@ -24,7 +26,7 @@ TEST(ElementTypeTest, FloatAndDoubleHaveTwoNames) {
 }
 
 TEST(ElementTypeTest, UnnamedTypesHaveNoWidth) {
-  for (int number : {-1, 0, 24, 99}) {
+  for (int number : {-1, 0, 27, 99}) {
     auto type = static_cast<ElementType>(number);
     EXPECT_EQ(onnxName(type), "undefined");
     EXPECT_EQ(bitWidth(type), std::nullopt);
@@ -41,6 +43,7 @@ TEST(ElementTypeTest, WidthsInBitsAndBytes) {
   for (const Case& c : {Case{ElementType::Float, 32, 4}, Case{ElementType::BFloat16, 16, 2},
                         Case{ElementType::Int64, 64, 8}, Case{ElementType::Bool, 8, 1},
                         Case{ElementType::Complex128, 128, 16}, Case{ElementType::Int4, 4, {}},
+                        Case{uint2Type, 2, {}}, Case{float8E8M0Type, 8, 1},
                         Case{ElementType::Float8E5M2, 8, 1}, Case{ElementType::String, {}, {}}}) {
     EXPECT_EQ(bitWidth(c.type), c.bits) << onnxName(c.type).str();
     EXPECT_EQ(byteWidth(c.type), c.bytes) << onnxName(c.type).str();

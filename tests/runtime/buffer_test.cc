@@ -1,6 +1,7 @@
 // Buffers of zeros: what allocators count, and pages that change hands.
 #include "ir/diagnostic.h"
 #include "runtime/buffer.h"
+#include "runtime/narrow_codes.h"
 #include "tests/runtime/resident_pages.h"
 
 #include <gmock/gmock.h>
@@ -92,6 +93,31 @@ TEST_F(Zeros, KeepTheirPagesWhereTheyCannotGo) {
   EXPECT_EQ(to.view.as<float>()[5], 0);
   EXPECT_TRUE(from.movePagesTo(to, 8));
   EXPECT_EQ(to.view.as<float>()[5], 3);
+}
+
+TEST(TensorOfConstant, ElementsOfLessThanAByteTakeOneEach) {
+  const auto allocator = std::make_shared<Allocator>();
+  struct Row {
+    ElementType element;
+    std::vector<uint8_t> packed;
+    std::vector<int8_t> elements;
+  };
+  for (const Row& row : {Row{ElementType::Int4, {0x8F, 0x07}, {-1, -8, 7}},
+                         Row{ElementType::UInt4, {0x8F, 0x07}, {15, 8, 7}},
+                         Row{int2Type, {0xE4, 0x01}, {0, 1, -2, -1, 1}},
+                         Row{uint2Type, {0xE4, 0x01}, {0, 1, 2, 3, 1}},
+                         Row{ElementType::Float4E2M1, {0xF1}, {1, 15}}}) {
+    std::vector<std::byte> bytes;
+    for (uint8_t byte : row.packed)
+      bytes.push_back(static_cast<std::byte>(byte));
+    const auto count = static_cast<int64_t>(row.elements.size());
+    const TensorRef constant = llvm::cantFail(makeTensor(row.element, {count}, bytes));
+    const Tensor tensor = llvm::cantFail(Tensor::of(allocator, constant));
+    EXPECT_EQ(tensor.view.byteSize(), count);
+    const auto* first = tensor.view.as<int8_t>();
+    EXPECT_EQ(std::vector<int8_t>(first, first + count), row.elements);
+    EXPECT_EQ(packedBytes(tensor.view), bytes);
+  }
 }
 
 } // namespace

@@ -34,6 +34,69 @@ TEST(Cast, RoundsOnce) {
                {0.10009765625});
 }
 
+/// To the nearest integer, then its low bits.
+TEST(Cast, SmallIntegers) {
+  const TestTensor x = floats({7}, {-9, -1.5, 0.5, 1.5, 7, 8, kNan});
+  expectTensor(cast(x, ElementType::Int4), {7}, {7, -2, 0, 2, 7, -8, 0});
+  expectTensor(cast(x, ElementType::UInt4), {7}, {7, 14, 0, 2, 7, 8, 0});
+  expectTensor(cast(x, int2Type), {7}, {-1, -2, 0, -2, -1, 0, 0});
+  expectTensor(cast(x, uint2Type), {7}, {3, 2, 0, 2, 3, 0, 0});
+  expectTensor(cast(int64s({-9, 8, 300}), ElementType::Int4), {3}, {7, -8, -4});
+  expectTensor(cast(bools({2}, {0, 7}), uint2Type), {2}, {0, 1});
+  for (ElementType small : {ElementType::Int4, ElementType::UInt4, int2Type, uint2Type}) {
+    const SmallRange range = *smallRangeOf(small);
+    std::vector<double> all;
+    for (int value = range.least; value <= range.most; ++value)
+      all.push_back(value);
+    const Extents shape{static_cast<int64_t>(all.size())};
+    const TestTensor numbers(small, shape, all);
+    for (ElementType wide : {ElementType::Float, ElementType::Float16, ElementType::Int8,
+                             ElementType::Int64, ElementType::Double}) {
+      const KernelResult result = cast(numbers, wide);
+      expectTensor(result, shape, all);
+      EXPECT_TRUE(cast(result.outputs[0], small).outputs[0].sameBytes(numbers));
+    }
+  }
+}
+
+TEST(Cast, NarrowFloats) {
+  const TestTensor x = floats({4}, {0.3, -500, kInfinity, 1.0625});
+  expectTensor(cast(x, ElementType::Float8E4M3FN), {4}, {0.3125, -448, 448, 1});
+  expectTensor(cast(x, ElementType::Float8E5M2), {4}, {0.3125, -512, 57344, 1});
+  expectTensor(cast(x, ElementType::Float8E4M3FNUZ), {4}, {0.3125, -240, 240, 1});
+  expectTensor(cast(x, ElementType::Float4E2M1), {4}, {0.5, -6, 6, 1});
+  expectTensor(KernelCall("Cast", 19)
+                   .in(x)
+                   .attr("to", static_cast<int>(ElementType::Float8E5M2))
+                   .attr("saturate", 0)
+                   .run(),
+               {4}, {0.3125, -512, kInfinity, 1});
+  // Rounded once: an f32 between would be in the middle of two numbers.
+  expectTensor(cast({ElementType::Double, {1}, {1.0625 + 0x1p-40}}, ElementType::Float8E4M3FN), {1},
+               {1.125});
+  for (ElementType narrow :
+       {ElementType::Float8E4M3FN, ElementType::Float8E4M3FNUZ, ElementType::Float8E5M2,
+        ElementType::Float8E5M2FNUZ, ElementType::Float4E2M1}) {
+    const TestTensor numbers(narrow, {4}, {0.5, -1.5, 6, 0});
+    for (ElementType wide : {ElementType::Float, ElementType::Float16, ElementType::Int32})
+      expectTensor(cast(numbers, wide), {4},
+                   wide == ElementType::Int32 ? std::vector<double>{0, -1, 6, 0}
+                                              : std::vector<double>{0.5, -1.5, 6, 0});
+    expectTensor(cast(numbers, ElementType::Bool), {4}, {1, 1, 1, 0});
+  }
+  auto scale = [](const char* mode) {
+    return KernelCall("Cast", 24)
+        .in(floats({2}, {5, 0.2}))
+        .attr("to", static_cast<int>(float8E8M0Type))
+        .attr("round_mode", mode)
+        .run();
+  };
+  expectTensor(scale("up"), {2}, {8, 0.25});
+  expectTensor(scale("down"), {2}, {4, 0.125});
+  expectTensor(scale("nearest"), {2}, {4, 0.25});
+  expectError(scale("sideways"), "'sideways' is unknown");
+}
+
 TEST(Cast, LikeEmptyAndRefused) {
   expectTensor(KernelCall("CastLike").in(floats({1}, {2.5})).in(int64s({9})).run(), {1}, {2});
   expectTensor(cast(floats({0, 2}, {}), ElementType::Int64), {0, 2}, {});

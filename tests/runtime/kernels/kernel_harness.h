@@ -6,6 +6,7 @@
 #include "ir/model.h"
 #include "ir/op.h"
 #include "runtime/kernel.h"
+#include "runtime/narrow_codes.h"
 
 #include <gtest/gtest.h>
 
@@ -89,8 +90,10 @@ public:
   }
 
   double get(int64_t index) const {
-    const std::byte* at = data() + index * *byteWidth(elementType);
-    switch (elementType) {
+    const std::byte* at = data() + index * *memoryWidth(elementType);
+    if (isFloatCode(elementType))
+      return double{numbersOfCodes(elementType)[read<uint8_t>(at)]};
+    switch (const ElementType memory = inMemoryAs(elementType)) {
     case ElementType::Float:
       return double{read<float>(at)};
     case ElementType::Double:
@@ -117,13 +120,15 @@ public:
     case ElementType::Bool:
       return static_cast<double>(read<uint8_t>(at));
     default:
-      ADD_FAILURE() << "element type " << onnxName(elementType).str();
+      ADD_FAILURE() << "element type " << onnxName(memory).str();
       return 0;
     }
   }
   void set(int64_t index, double value) {
-    std::byte* at = data() + index * *byteWidth(elementType);
-    switch (elementType) {
+    std::byte* at = data() + index * *memoryWidth(elementType);
+    if (isFloatCode(elementType))
+      return write(at, codeOfNumber(elementType, static_cast<float>(value), {}));
+    switch (const ElementType memory = inMemoryAs(elementType)) {
     case ElementType::Float:
       return write(at, static_cast<float>(value));
     case ElementType::Double:
@@ -150,7 +155,7 @@ public:
     case ElementType::Bool:
       return write(at, static_cast<uint8_t>(value));
     default:
-      ADD_FAILURE() << "element type " << onnxName(elementType).str();
+      ADD_FAILURE() << "element type " << onnxName(memory).str();
     }
   }
   std::vector<double> values() const {

@@ -1,4 +1,7 @@
 // Quantisation, its inverse, and products of codes, against their formulas.
+#include "ir/shape_inference.h"
+#include "ir/text_reader.h"
+#include "runtime/executor.h"
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
@@ -59,6 +62,77 @@ TEST(Quantization, RoundsAndSaturates) {
                    .attr("axis", 1)
                    .run(),
                {2, 2}, {2, 8, 6, 16});
+}
+
+TEST(Quantization, CodesOfLessThanAByteAndOfFloats) {
+  const std::pair<ElementType, std::vector<double>> codes[] = {
+      {ElementType::Int4, {-8, -1, 0, 3, 7, 2}},
+      {ElementType::UInt4, {0, 1, 15, 3, 7, 2}},
+      {int2Type, {-2, -1, 0, 1, 1, 0}},
+      {uint2Type, {0, 1, 2, 3, 3, 0}},
+      {ElementType::Float8E4M3FN, {0.5, -448, 0, 1.125, 2, 3}},
+      {ElementType::Float8E4M3FNUZ, {0.5, -240, 0, 1.125, 2, 3}},
+      {ElementType::Float8E5M2, {0.5, -57344, 0, 1.25, 2, 3}},
+      {ElementType::Float8E5M2FNUZ, {0.5, -57344, 0, 1.25, 2, 3}},
+      {ElementType::Float4E2M1, {0.5, -6, 0, 1.5, 2, 3}}};
+  for (const auto& [element, values] : codes)
+    for (bool hasZero : {false, true}) {
+      SCOPED_TRACE(onnxName(element).str());
+      const TestTensor scale = floats({3}, {0.5, -2, 3});
+      const TestTensor zero(element, {3}, {1, 0, 1});
+      std::vector<double> expected;
+      for (size_t i = 0; i < values.size(); ++i) {
+        const auto column = static_cast<int64_t>(i % 3);
+        expected.push_back((values[i] - (hasZero ? zero.get(column) : 0)) * scale.get(column));
+      }
+      KernelCall call("DequantizeLinear", 25);
+      call.in(TestTensor(element, {2, 3}, values)).in(scale);
+      if (hasZero)
+        call.in(zero);
+      expectTensor(call.run(), {2, 3}, expected);
+      // Every number is the code of itself.
+      KernelCall back("QuantizeLinear", 25);
+      back.in(floats({6}, values)).in(floats({}, {1}));
+      const KernelResult same = back.attr("output_dtype", static_cast<int>(element)).run();
+      expectTensor(same, {6}, values);
+      EXPECT_EQ(same.outputs[0].element(), element);
+    }
+  const TestTensor wide = floats({3}, {-100, 0.75, 100});
+  auto quantized = [&](ElementType element) {
+    return KernelCall("QuantizeLinear", 21)
+        .in(wide)
+        .in(floats({}, {0.5}))
+        .in(TestTensor(element, {}, {1}))
+        .run();
+  };
+  expectTensor(quantized(ElementType::Int4), {3}, {-8, 3, 7});
+  expectTensor(quantized(ElementType::UInt4), {3}, {0, 3, 15});
+  expectTensor(quantized(int2Type), {3}, {-2, 1, 1});
+  expectTensor(quantized(ElementType::Float8E4M3FN), {3}, {-192, 2.5, 208});
+  expectTensor(KernelCall("DequantizeLinear", 23)
+                   .in({ElementType::Int4, {1}, {-3}})
+                   .in(floats({}, {0.1}))
+                   .attr("output_dtype", static_cast<int>(ElementType::Float16))
+                   .run(),
+               {1}, {double{f16ToFloat(floatToF16(-3 * 0.1f))}});
+}
+
+/// Weights of four bits are unpacked where a model is executed, moved, and dequantized.
+TEST(Quantization, WeightsOfFourBitsInAModel) {
+  auto model = llvm::cantFail(readText(R"(<ir_version: 10, opset_import: ["" : 21]>
+g () => (float[3, 2] y, int4[3, 2] codes)
+<int4[2, 3] w = {-8, 7, 1, 0, -1, 2}, float[2] scale = {0.5, 2}>
+{ codes = Transpose<perm = [1, 0]>(w) y = DequantizeLinear<axis = 1>(codes, scale) })",
+                                       testOperators()));
+  llvm::cantFail(inferShapes(model->graph()));
+  auto executor = llvm::cantFail(Executor::create(*model, testKernels()));
+  auto outputs = llvm::cantFail(executor->run(llvm::ArrayRef<TensorView>()));
+  const float expected[] = {-4, 0, 3.5, -2, 0.5, 4};
+  const int8_t codes[] = {-8, 0, 7, -1, 1, 2};
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(outputs[0].view.as<float>()[i], expected[i]);
+    EXPECT_EQ(outputs[1].view.as<int8_t>()[i], codes[i]);
+  }
 }
 
 TEST(Quantization, Dynamic) {
