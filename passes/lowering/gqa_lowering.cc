@@ -7,6 +7,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <array>
+#include <cmath>
 #include <limits>
 
 namespace kvopt {
@@ -54,6 +56,18 @@ Value& tokenRows(Value& heads, AttentionBuilder& build) {
 
 Value& asInt32(Value& value, AttentionBuilder& build) {
   return build.castTo(value, ElementType::Int32);
+}
+
+/// Whether every element is provably one of two finite numbers that `element` can hold.
+bool isFinite(const Value& mask, ElementType element) {
+  const Node* where = mask.producer();
+  if (mask.type().elementType() != element || !where || !where->is("Where"))
+    return false;
+  return llvm::all_of(std::array<unsigned, 2>{1, 2}, [&](unsigned operand) {
+    const TensorData* data = where->operand(operand)->constant();
+    const std::optional<double> number = data ? scalarValue(*data) : std::nullopt;
+    return number && std::isfinite(*number);
+  });
 }
 
 Value* findInput(Graph& graph, llvm::StringRef name) {
@@ -284,18 +298,22 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
   return llvm::Error::success();
 }
 
-/// The mask as it is added to the scores: [B or 1, H or 1, S, T]. Keys that it hides get the lowest
-/// number, so that rows that see no key come out finite.
+/// The mask as it is added to the scores: [B or 1, H or 1, S, T]. Keys that it hides get a finite
+/// number, so that rows that see no key come out finite: later rows multiply theirs by 0.
 Value* GqaLowering::biasOf(Node& fused, Value& total, AttentionBuilder& build) const {
   Value& query = *fused.operand(Query);
   Value& mask = *fused.operand(Mask);
   ElementType element = query.type().elementType();
-  double lowest = element == ElementType::Float16
-                      ? -65504.0
-                      : static_cast<double>(std::numeric_limits<float>::lowest());
-  Value& added = mask.type().elementType() == ElementType::Bool
-                     ? build.additive(mask, element, lowest)
-                     : build.castTo(mask, element);
+  // Half the lowest number of the type: no score takes the sum beyond that.
+  const double hidden = element == ElementType::Float16
+                            ? -32752.0
+                            : static_cast<double>(std::numeric_limits<float>::lowest()) / 2;
+  Value& added =
+      mask.type().elementType() == ElementType::Bool ? build.additive(mask, element, hidden)
+      : isFinite(mask, element)
+          ? mask
+          : build.node("Max", {build.castTo(mask, element), floatScalar(element, hidden)}, {},
+                       "finite_mask");
   const TensorType& type = mask.type();
   bool isWhole = type.hasRank() && type.rank() == 4 &&
                  type.dim(2).isKnownEqual(query.type().dim(2)) && !type.dim(3).isUnknown() &&

@@ -89,11 +89,14 @@ for input in $("$kvopt" inspect "$work/encoder-decoder.onnx" --format json | gre
 done
 decodes "with what an encoder computes" "*,*,*,*,*,*,*,*" "$work/example.onnx" 1,2,3 8 "${given[@]}"
 
-# record NAME DTYPE: what kvopt computes with $work/made/NAME/model.onnx, rounding as its type does
+# record NAME DTYPE: what kvopt computes with $work/made/NAME/model.onnx, rounding as its type does; for
+# a batch with padding too, if the model has a mask
 record() {
   mkdir -p "$work/made/$1/ref"
   "$kvopt" run "$work/made/$1/model.onnx" --tokens 5,6,7,8,9 --steps 9 \
     --dump "$work/made/$1/ref/recorded" >/dev/null
+  "$kvopt" run "$work/made/$1/model.onnx" --tokens 5,6,7,8,9 --tokens 3,4 --steps 4 \
+    --dump "$work/made/$1/ref/with_padding" >/dev/null 2>&1 || rm -rf "$work/made/$1/ref/with_padding"
   echo "{\"dtype\": \"$2\", \"roundings\": 2}" >"$work/made/$1/model.json"
 }
 for text in "$here"/models/*.onnxtxt; do
