@@ -4,14 +4,14 @@
 namespace kvopt {
 namespace {
 
-struct Function {
+struct ElementFunction {
   const char* op;
   double (*f)(double);
   bool positiveOnly = false;
 };
 
 TEST(Unary, AgreesWithCmath) {
-  const Function functions[] = {
+  const ElementFunction functions[] = {
       {"Neg", [](double x) { return -x; }},
       {"Abs", [](double x) { return std::abs(x); }},
       {"Sqrt", [](double x) { return std::sqrt(x); }, true},
@@ -30,7 +30,7 @@ TEST(Unary, AgreesWithCmath) {
       {"Round", [](double x) { return std::nearbyint(x); }},
       {"Sign", [](double x) { return double(x > 0) - double(x < 0); }},
       {"Softplus", [](double x) { return std::log1p(std::exp(x)); }}};
-  for (const Function& function : functions)
+  for (const ElementFunction& function : functions)
     for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::BFloat16}) {
       SCOPED_TRACE(fmt::format("{} {}", function.op, onnxName(element).str()));
       TestTensor x = randomTensor(element, {3, 37}, 1, 3);
