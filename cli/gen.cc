@@ -177,6 +177,8 @@ void addGenCommand(CLI::App& app, CommandContext& context) {
                    "torchscript, dynamo: primitive operators; attention: ONNX's operator; gqa: "
                    "com.microsoft's GroupQueryAttention, which hybrids have")
       ->check(CLI::IsMember(namesOf(spellings)));
+  command->add_flag("--transposed-weights", spec.transposedWeights,
+                    "Linear layers hold [out,in] and a Transpose node");
   command->add_flag("--merged", spec.merged, "Two branches, one of which ignores the past");
   command->add_option("--opset", spec.opset, "ONNX opset; what the spelling's exporter writes");
   command->add_option("--seed", spec.seed, "Of the weights")->capture_default_str();

@@ -39,6 +39,7 @@ struct RunOptions {
   std::optional<int64_t> crop;
   std::string dump;
   bool statistics = false;
+  int64_t foldedConstantsLimit = -1;
 
   bool isText() const { return !texts.empty(); }
   /// Whoever asks for anything random gets the model's own distribution.
@@ -149,6 +150,7 @@ llvm::Expected<Driven> openDriven(const RunOptions& options,
   settings.mode = options.mode == "stateful" ? SessionOptions::Mode::Stateful
                                              : SessionOptions::Mode::AsManifest;
   settings.threads = options.threads;
+  settings.foldedConstantsLimit = options.foldedConstantsLimit;
   settings.batch = static_cast<int64_t>(prompts.size());
   settings.capacity = options.capacity;
   if (settings.capacity == 0 && settings.mode == SessionOptions::Mode::AsManifest &&
@@ -324,6 +326,12 @@ void addRunCommand(CLI::App& app, CommandContext& context) {
                       "Folder to write inputs and outputs of every step to");
   command->add_option("-t,--threads", options->threads, "Threads; unless given, one a core")
       ->check(CLI::Range(1u, 1024u));
+  command
+      ->add_option(
+          "--folded-constants-limit", options->foldedConstantsLimit,
+          "Bytes for constants computed once, when the session starts; what exceeds them is "
+          "computed in every step; default: a quarter of the machine's memory")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 60));
   command->add_flag("--stats", options->statistics, "Speed and memory, on stderr or in the JSON");
   addCommonOptions(*command, context);
   command->callback([options, &context] {

@@ -59,7 +59,10 @@ OrderedJson statisticsJson(const RunReport& report, const Session& session) {
           {"cache_bytes_moved", counters.cacheBytesMoved},
           {"cache_reallocations", counters.cacheReallocations},
           {"temporary_peak_bytes", counters.temporaryPeak},
-          {"temporary_last_bytes", counters.lastRun.temporaryPeak()}};
+          {"temporary_last_bytes", counters.lastRun.temporaryPeak()},
+          {"folded_nodes", counters.lastRun.foldedNodes},
+          {"folded_bytes", counters.lastRun.foldedBytes},
+          {"streamed_nodes", counters.lastRun.streamedNodes}};
 }
 
 } // namespace
@@ -108,11 +111,13 @@ std::string statisticsText(const RunReport& report, const Session& session) {
       "prefill {} tokens, {:.1f} tokens/s · decode {} tokens, {:.1f} tokens/s\n"
       "cache {} bytes for {} tokens · written {} · copied in place of overwriting {} · moved by "
       "growth {} · reallocations {}\n"
-      "temporary memory: peak {} bytes, last step {} bytes",
+      "temporary memory: peak {} bytes, last step {} bytes\n"
+      "constants: {} nodes computed once, {} bytes · {} in every step",
       result.promptTokens, rate(result.promptTokens, result.prefillSeconds), result.decodedTokens,
       rate(result.decodedTokens, result.decodeSeconds), session.cacheBytes(), session.length(),
       counters.cacheBytesWritten, counters.inPlaceBytesCopied, counters.cacheBytesMoved,
-      counters.cacheReallocations, counters.temporaryPeak, counters.lastRun.temporaryPeak());
+      counters.cacheReallocations, counters.temporaryPeak, counters.lastRun.temporaryPeak(),
+      counters.lastRun.foldedNodes, counters.lastRun.foldedBytes, counters.lastRun.streamedNodes);
 }
 
 } // namespace kvopt

@@ -25,8 +25,9 @@ llvm::Error ExecutionContext::execute() {
 llvm::Error ExecutionContext::packOperands() {
   if (step.kernel->acceptsStrides)
     return llvm::Error::success();
-  for (unsigned slot : step.operands) {
-    if (slot == ExecutionPlan::none)
+  for (unsigned operand = 0; operand < step.operands.size(); ++operand) {
+    const unsigned slot = step.operands[operand];
+    if (slot == ExecutionPlan::none || weights(operand))
       continue;
     assert(state.present[slot]);
     const TensorView& view = state.tensors[slot].view;
@@ -53,6 +54,8 @@ const Tensor& ExecutionContext::operandTensor(unsigned index) const {
 const TensorView* ExecutionContext::input(unsigned index) const {
   if (index >= step.operands.size() || step.operands[index] == ExecutionPlan::none)
     return nullptr;
+  if (const ConstantWeights* constant = weights(index))
+    return &constant->described;
   return &operandTensor(index).view;
 }
 

@@ -8,13 +8,19 @@ namespace kvopt {
 /// One execution of one step.
 class ExecutionContext final : public KernelContext {
 public:
-  ExecutionContext(RunState& runState, const ExecutionPlan::Step& runStep)
-      : KernelContext(*runStep.node), state(runState), step(runStep) {}
+  /// `constantWeights` are read in place of the kernel's weight operand; null for that operand.
+  ExecutionContext(RunState& runState, const ExecutionPlan::Step& runStep,
+                   const ConstantWeights* constantWeights)
+      : KernelContext(*runStep.node), state(runState), step(runStep),
+        operandWeights(constantWeights) {}
 
   /// Makes the operands ready, runs the kernel, and checks that every wanted result is there.
   llvm::Error execute();
 
   const TensorView* input(unsigned index) const override;
+  const ConstantWeights* weights(unsigned index) const override {
+    return operandWeights && index == *step.kernel->weightOperand ? operandWeights : nullptr;
+  }
   llvm::Expected<TensorView> output(unsigned result, ElementType element,
                                     llvm::ArrayRef<int64_t> shape) override;
   llvm::Error outputView(unsigned result, unsigned operand, llvm::ArrayRef<int64_t> shape) override;
@@ -44,6 +50,7 @@ private:
 
   RunState& state;
   const ExecutionPlan::Step& step;
+  const ConstantWeights* operandWeights;
   bool hasRunBody = false;
 };
 

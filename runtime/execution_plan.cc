@@ -44,6 +44,7 @@ private:
   llvm::Error addSteps();
   llvm::Error addBranches(ExecutionPlan::Step& step);
   llvm::Error addBranch(ExecutionPlan::Step& step, llvm::StringRef attribute, const Graph& branch);
+  bool isConstantStep(const ExecutionPlan::Step& step) const;
   llvm::Error addLeavesAndOutputs();
   void groupResults(int64_t step);
   void groupBranchResults(int64_t step);
@@ -65,6 +66,8 @@ private:
   std::vector<std::string> openSymbols;
   ExecutionPlan plan;
   llvm::DenseMap<const Value*, unsigned> slotByValue;
+  /// Results of constant steps.
+  llvm::DenseSet<const Value*> computedConstants;
   std::unordered_map<Dim, unsigned, DimHash> dimByValue;
   std::vector<unsigned> classByGroup;
   std::vector<llvm::SmallVector<unsigned, 1>> classes; // groups by class
@@ -160,6 +163,35 @@ llvm::Error PlanBuilder::addBranches(ExecutionPlan::Step& step) {
   return llvm::Error::success();
 }
 
+/// Operators whose results are drawn anew in every run.
+bool isRandom(const Node& node) {
+  static constexpr llvm::StringLiteral names[] = {
+      "Bernoulli",        "Dropout",       "Multinomial",      "RandomNormal",
+      "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
+  return llvm::is_contained(names, node.op().type());
+}
+
+/// Whether a reader overwrites the value: it would copy a constant first, which takes as long as
+/// computing it where the reader may have it.
+bool isOverwrittenByReader(const Value& value) {
+  return llvm::any_of(value.uses(), [](const Use& use) {
+    const OpDef* definition = use.user().definition();
+    return definition && llvm::any_of(definition->aliases, [&](const Alias& alias) {
+             return alias.kind != Alias::Kind::View && alias.operand == use.operandIndex();
+           });
+  });
+}
+
+bool PlanBuilder::isConstantStep(const ExecutionPlan::Step& step) const {
+  return step.branches.empty() && !isRandom(*step.node) &&
+         llvm::all_of(step.node->operands(),
+                      [&](const Use& use) {
+                        return !use.value() || use.value()->constant() ||
+                               computedConstants.contains(use.value());
+                      }) &&
+         llvm::none_of(step.node->results(), isOverwrittenByReader);
+}
+
 llvm::Error PlanBuilder::addSteps() {
   for (const Node* node : liveNodes(graph)) {
     llvm::Expected<const Kernel*> kernel = kernelFor(*node, kernels);
@@ -177,6 +209,7 @@ llvm::Error PlanBuilder::addSteps() {
     }
     if (llvm::Error error = addBranches(step))
       return error;
+    step.isConstant = isConstantStep(step);
     for (ExecutionPlan::Branch& branch : step.branches)
       for (unsigned inner : branch.plan->captured) {
         unsigned slot = slotOf(*branch.plan->slots[inner].value);
@@ -189,6 +222,8 @@ llvm::Error PlanBuilder::addSteps() {
       step.results.push_back(slot);
       if (isWanted)
         plan.slots[slot].lastRead = std::max(plan.slots[slot].lastRead, index);
+      if (isWanted && step.isConstant)
+        computedConstants.insert(&result);
     }
   }
   return llvm::Error::success();
@@ -207,13 +242,13 @@ llvm::Error PlanBuilder::addLeavesAndOutputs() {
   }
   for (unsigned slot = 0; slot < plan.slots.size(); ++slot) {
     const Value& value = *plan.slots[slot].value;
-    if (&value.graph() != &graph) {
+    if (value.constant()) { // of an enclosing graph too
+      plan.groups[newGroup(Group::Kind::Constant, slot, 0)].mayBeConstant = true;
+    } else if (&value.graph() != &graph) {
       newGroup(Group::Kind::Captured, slot, 0);
       plan.captured.push_back(slot);
     } else if (value.isGraphInput()) {
       newGroup(Group::Kind::Input, slot, 0);
-    } else if (value.constant()) {
-      plan.groups[newGroup(Group::Kind::Constant, slot, 0)].mayBeConstant = true;
     } else if (!value.producer()) {
       return unsupported("the runtime does not read sparse constants").value(value.name());
     }
@@ -338,7 +373,8 @@ void PlanBuilder::groupResults(int64_t index) {
       break;
     }
     if (joined == none) {
-      newGroup(kind, slot, index);
+      const unsigned group = newGroup(step.isConstant ? Group::Kind::Constant : kind, slot, index);
+      plan.groups[group].mayBeConstant |= step.isConstant;
     } else {
       plan.groups[joined].slots.push_back(slot);
       plan.slots[slot].group = joined;

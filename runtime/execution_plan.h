@@ -17,7 +17,7 @@ struct ExecutionPlan {
   /// Tensors that share one storage: views of each other and in-place successors.
   struct Group {
     enum class Kind {
-      Constant, ///< contents of the model
+      Constant, ///< contents of the model, or computed from them alone
       Input,    ///< memory of the caller
       Captured, ///< a value of an enclosing graph, in that graph's memory
       Planned,  ///< in the arena when its size is known before the run
@@ -71,6 +71,9 @@ struct ExecutionPlan {
     /// Operands whose memory a result may overwrite as far as later readers are concerned.
     llvm::SmallVector<bool, 6> overwritable;
     std::vector<Branch> branches;
+    /// Every operand is an initializer or the result of a constant step, and so are its results in
+    /// every run: it may be computed once. Its results are in groups of constants.
+    bool isConstant = false;
     /// Groups nobody needs after this step.
     llvm::SmallVector<unsigned, 4> dying;
   };

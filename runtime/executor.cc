@@ -5,6 +5,8 @@
 #include "runtime/execution_context.h"
 #include "runtime/inline_functions.h"
 
+#include <unistd.h>
+
 namespace kvopt {
 
 class Executor::Impl {
@@ -26,6 +28,8 @@ public:
   std::unique_ptr<InlinedGraph> inlined; // when the model's functions had to be inlined
   const Graph* graph = nullptr;
   ExecutionPlan plan;
+  std::shared_ptr<ConstantMemory> constantMemory;
+  std::shared_ptr<const FoldedConstants> constants;
   std::vector<Tensor> inputDefaults; // per graph input; null data where there is none
   std::unique_ptr<InputBinding> declared;
   std::unique_ptr<RunEnvironment> environment;
@@ -33,6 +37,7 @@ public:
   std::vector<const TensorView*> given; // per graph input
 
 private:
+  llvm::Error foldConstants();
   llvm::Error loadDefaults();
   llvm::Error bind(llvm::ArrayRef<Binding> bindings);
   llvm::Error collectOutputs();
@@ -63,9 +68,35 @@ llvm::Error Executor::Impl::prepare(const Model& model, const KernelRegistry& ke
     inputIndices.try_emplace(graph->inputs()[i]->name(), i);
   for (unsigned i = 0; i < graph->outputs().size(); ++i)
     outputIndices.try_emplace(graph->outputs()[i]->name(), i);
-  if (llvm::Error error = state->loadConstants())
+  if (llvm::Error error = foldConstants())
     return error;
   return loadDefaults();
+}
+
+int64_t defaultFoldedConstantsLimit() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES);
+  const int64_t pageBytes = sysconf(_SC_PAGESIZE);
+  return pages > 0 && pageBytes > 0 ? pages / 4 * pageBytes : 0;
+}
+
+llvm::Error Executor::Impl::foldConstants() {
+  if (options.constantsOf) {
+    constantMemory = options.constantsOf->impl->constantMemory;
+    constants = options.constantsOf->impl->constants;
+    options.constantsOf = nullptr; // it may be gone before this one
+  } else {
+    const int64_t limit = options.foldedConstantsLimit < 0 ? defaultFoldedConstantsLimit()
+                                                           : options.foldedConstantsLimit;
+    constantMemory = std::make_shared<ConstantMemory>(options.allocator, limit);
+    llvm::Expected<std::unique_ptr<const FoldedConstants>> folded =
+        FoldedConstants::compute(plan, *constantMemory, *pool);
+    if (!folded)
+      return folded.takeError();
+    constants = std::move(*folded);
+  }
+  assert(constants->isFolded.size() == plan.steps.size());
+  state->takeConstants(*constants);
+  return llvm::Error::success();
 }
 
 llvm::Error Executor::Impl::loadDefaults() {
@@ -151,6 +182,9 @@ llvm::Error Executor::Impl::collectOutputs() {
 llvm::Error Executor::Impl::run(llvm::ArrayRef<Binding> bindings, std::vector<Tensor>& outputs) {
   RunStatistics& statistics = environment->statistics;
   statistics = RunStatistics();
+  statistics.foldedNodes = constants->foldedNodes;
+  statistics.foldedBytes = constantMemory->used();
+  statistics.streamedNodes = constants->streamedNodes;
   environment->pool.restartPeak();
   environment->scratch.restartPeak();
   size_t inUseBefore = environment->pool.bytesInUse();

@@ -23,6 +23,12 @@ struct ExecutorOptions {
   std::shared_ptr<Allocator> allocator;
   /// Measure the time each operator takes.
   bool timeOperators = false;
+  /// The most bytes that constants computed from other constants may take; nodes whose results
+  /// would exceed it are computed in every run. -1 stands for a quarter of the machine's memory.
+  int64_t foldedConstantsLimit = -1;
+  /// An executor of the same model with the same kernels, whose constants are used; null: the new
+  /// one computes its own.
+  const class Executor* constantsOf = nullptr;
 };
 
 /// An input of one run. The memory stays the caller's and must live until the run returns.
@@ -60,6 +66,12 @@ struct RunStatistics {
   /// Bytes of strided inputs copied for kernels that want contiguous ones.
   int64_t packedBytes = 0;
   int64_t cacheBytesWritten = 0;
+  /// Nodes whose operands are all constants: those computed once for all runs (or read in another
+  /// form by their reader), the bytes of their results, and those that every run computes because
+  /// ExecutorOptions::foldedConstantsLimit leaves no room.
+  int64_t foldedNodes = 0;
+  int64_t foldedBytes = 0;
+  int64_t streamedNodes = 0;
   /// Nanoseconds by operator, with ExecutorOptions::timeOperators.
   llvm::StringMap<int64_t> operatorNanoseconds;
 

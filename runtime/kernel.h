@@ -14,6 +14,7 @@
 
 namespace kvopt {
 
+struct ConstantWeights;
 struct Tensor;
 
 /// What a kernel sees of one execution of its node. Inputs are contiguous unless the kernel was
@@ -32,6 +33,9 @@ public:
   bool has(unsigned index) const { return input(index) != nullptr; }
   /// A required operand; asserts that it is present (the verifier has seen to it).
   const TensorView& in(unsigned index) const;
+  /// The constants that the kernel reads instead of operand `index`, its weight operand, of which
+  /// `in` then has element type and extents but no data. Null where it reads the operand.
+  virtual const ConstantWeights* weights(unsigned) const { return nullptr; }
   /// Whether anybody asked for the result.
   bool wants(unsigned result) const;
 
@@ -88,6 +92,8 @@ struct Kernel {
   int64_t until = INT64_MAX;
   KernelFunction run = nullptr;
   bool acceptsStrides = false;
+  /// The operand that the kernel reads through KernelContext::weights, if any.
+  std::optional<unsigned> weightOperand;
 };
 
 /// All kernels. Filled once, then read only.

@@ -78,23 +78,15 @@ RunState::RunState(const ExecutionPlan& executionPlan, RunEnvironment& runEnviro
     }
 }
 
-llvm::Error RunState::loadConstants() {
-  for (const ExecutionPlan::Group& group : plan.groups) {
-    if (group.kind != ExecutionPlan::Group::Kind::Constant)
-      continue;
-    unsigned slot = group.slots.front();
-    const Value& value = *plan.slots[slot].value;
-    llvm::Expected<Tensor> tensor = Tensor::of(environment.allocator, value.constantRef());
-    if (!tensor)
-      return invalid("constant '{}' cannot be used", value.name())
-          .note(takeDiagnostic(tensor.takeError()).str());
-    tensors[slot] = std::move(*tensor);
-    present[slot] = true;
-  }
-  for (const std::unique_ptr<RunState>& branch : branches)
-    if (llvm::Error error = branch->loadConstants())
-      return error;
-  return llvm::Error::success();
+void RunState::takeConstants(const FoldedConstants& folded) {
+  constants = &folded;
+  for (size_t slot = 0; slot < tensors.size(); ++slot)
+    if (folded.tensors[slot].view.data) {
+      tensors[slot] = folded.tensors[slot];
+      present[slot] = true;
+    }
+  for (size_t branch = 0; branch < branches.size(); ++branch)
+    branches[branch]->takeConstants(*folded.branches[branch]);
 }
 
 /// Fills in `extents` and `neededBytes`.
@@ -216,13 +208,17 @@ llvm::Error RunState::placeIntermediates() {
 }
 
 llvm::Error RunState::runSteps() {
-  for (const ExecutionPlan::Step& step : plan.steps) {
+  for (size_t index = 0; index < plan.steps.size(); ++index) {
+    const ExecutionPlan::Step& step = plan.steps[index];
+    if (constants->isFolded[index])
+      continue;
     // The operators of a subgraph count for themselves.
     bool isTimed = environment.timeOperators && step.branches.empty();
     auto begin = std::chrono::steady_clock::time_point();
     if (isTimed)
       begin = std::chrono::steady_clock::now();
-    if (llvm::Error error = ExecutionContext(*this, step).execute())
+    if (llvm::Error error =
+            ExecutionContext(*this, step, constants->weights[index].get()).execute())
       return error;
     if (isTimed)
       environment.statistics.operatorNanoseconds[step.node->op().str()] +=
@@ -236,11 +232,9 @@ llvm::Error RunState::runSteps() {
 }
 
 void RunState::release(unsigned group) {
-  // A constant stays for the next run; views of it are made anew.
-  bool isConstant = plan.groups[group].kind == ExecutionPlan::Group::Kind::Constant;
-  llvm::ArrayRef<unsigned> slots = plan.groups[group].slots;
-  for (unsigned slot : isConstant ? slots.drop_front() : slots) {
-    if (!present[slot])
+  for (unsigned slot : plan.groups[group].slots) {
+    // A constant stays for the next run; views that the run made of it are made anew.
+    if (!present[slot] || constants->tensors[slot].view.data)
       continue;
     // The extents stay until the next tensor brings its own.
     tensors[slot].owner = nullptr;

@@ -4,6 +4,7 @@
 #include "runtime/buffer_pool.h"
 #include "runtime/execution_plan.h"
 #include "runtime/executor.h"
+#include "runtime/folded_constants.h"
 #include "runtime/input_binding.h"
 #include "runtime/memory_plan.h"
 #include "runtime/scratch_stack.h"
@@ -59,9 +60,10 @@ struct RunState {
   std::shared_ptr<Buffer> arena;
   /// Per branch of the plan.
   std::vector<std::unique_ptr<RunState>> branches;
+  const FoldedConstants* constants = nullptr;
 
-  /// Of this graph and its subgraphs, once.
-  llvm::Error loadConstants();
+  /// Of this graph and its subgraphs, once; they must outlive the state.
+  void takeConstants(const FoldedConstants& constants);
   /// Sizes of planned groups in this run, and a new placement when the current one is too small or
   /// has been far too large for some runs.
   llvm::Error placeIntermediates();

@@ -60,10 +60,10 @@ llvm::Expected<std::unique_ptr<Session>> Session::create(const Model& model,
   return session;
 }
 
-llvm::Error Session::startExecutor() {
+llvm::Error Session::startExecutor(const Executor* constantsOf) {
   if (!options.pool)
     options.pool = std::make_shared<ThreadPool>(options.threads);
-  llvm::Expected<std::unique_ptr<Executor>> created = createExecutor(model);
+  llvm::Expected<std::unique_ptr<Executor>> created = createExecutor(model, constantsOf);
   if (!created)
     return created.takeError();
   executor = std::move(*created);

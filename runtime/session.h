@@ -28,6 +28,8 @@ struct SessionOptions {
   std::shared_ptr<ThreadPool> pool;
   std::shared_ptr<Allocator> allocator;
   bool timeOperators = false;
+  /// As in ExecutorOptions; forks use the constants of the session they come from.
+  int64_t foldedConstantsLimit = -1;
   /// Of a model with caches in blocks: how many the session and its forks may hold together; 0: as
   /// many as they need.
   int64_t blockLimit = 0;
@@ -174,9 +176,10 @@ private:
   Session(const Model& sessionModel, const KernelRegistry& sessionKernels, const Manifest& manifest,
           const SessionOptions& sessionOptions);
   llvm::Error start();
-  llvm::Error startExecutor();
+  llvm::Error startExecutor(const Executor* constantsOf = nullptr);
   llvm::Error startVariants();
-  llvm::Expected<std::unique_ptr<Executor>> createExecutor(const Model& executed) const;
+  llvm::Expected<std::unique_ptr<Executor>> createExecutor(const Model& executed,
+                                                           const Executor* constantsOf) const;
   llvm::Error checkVariant(const Graph& variant, int64_t blocks) const;
   llvm::Error chooseVariant();
   llvm::Error feedBlocks(size_t index);

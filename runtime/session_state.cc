@@ -49,7 +49,7 @@ llvm::Expected<std::unique_ptr<Session>> Session::fork() const {
   settings.batch = batch();
   settings.allocator = allocator();
   std::unique_ptr<Session> copy(new Session(model, kernels, description, settings));
-  if (llvm::Error error = copy->startExecutor())
+  if (llvm::Error error = copy->startExecutor(executor.get()))
     return error;
   llvm::Expected<CacheSet> copied = caches.clone();
   if (!copied)

@@ -19,8 +19,11 @@ llvm::Error Session::startVariants() {
   return llvm::Error::success();
 }
 
-llvm::Expected<std::unique_ptr<Executor>> Session::createExecutor(const Model& executed) const {
+llvm::Expected<std::unique_ptr<Executor>>
+Session::createExecutor(const Model& executed, const Executor* constantsOf) const {
   ExecutorOptions executorOptions;
+  executorOptions.foldedConstantsLimit = options.foldedConstantsLimit;
+  executorOptions.constantsOf = constantsOf;
   executorOptions.pool = options.pool;
   executorOptions.allocator = executor ? executor->allocator() : options.allocator;
   executorOptions.timeOperators = options.timeOperators;
@@ -72,7 +75,7 @@ llvm::Error Session::chooseVariant() {
       return opened.takeError();
     if (llvm::Error error = checkVariant((*opened)->graph(), pyramid[index].pastBlocks))
       return withFile(std::move(error), (*opened)->path);
-    llvm::Expected<std::unique_ptr<Executor>> created = createExecutor(**opened);
+    llvm::Expected<std::unique_ptr<Executor>> created = createExecutor(**opened, nullptr);
     if (!created)
       return created.takeError();
     made = std::move(*created);

@@ -74,6 +74,8 @@ llvm::Error checkSpelling(const DecoderSpec& spec) {
     return usageError("only primitive spellings of llama and window can be merged");
   if (spec.fourBit && spec.real != ElementType::Float)
     return usageError("four-bit weights go with float32 activations");
+  if (spec.fourBit && spec.transposedWeights)
+    return usageError("four-bit weights are not transposed");
   if (spec.fourBit && spec.kind == DecoderKind::MlaLatent)
     return usageError("absorbed projections have no four-bit form");
   const int64_t least = spec.spelling == DecoderSpelling::Attention ? 23 : 14;

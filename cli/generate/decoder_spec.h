@@ -41,6 +41,9 @@ struct DecoderSpec {
   ElementType real = ElementType::Float;
   /// Linear layers in blocks of 32 four-bit numbers (com.microsoft::MatMulNBits).
   bool fourBit = false;
+  /// Linear layers hold [out,in] and a Transpose of it, as PyTorch's exporter leaves weights that
+  /// it does not fold.
+  bool transposedWeights = false;
   int64_t layers = 2;
   int64_t hidden = 64;
   int64_t heads = 4;

@@ -103,9 +103,13 @@ Value& GraphBuilder::table(const std::string& name, llvm::ArrayRef<int64_t> shap
 Value& GraphBuilder::linear(Value& x, const std::string& name, int64_t in, int64_t out, double gain,
                             bool hasBias) {
   const double deviation = gain / std::sqrt(static_cast<double>(in));
-  Value& product = spec.fourBit
-                       ? fourBitProduct(x, name, in, out, deviation)
-                       : op("MatMul", {&x, &weight(name + ".weight", {in, out}, deviation)});
+  const auto floatWeight = [&]() -> Value& {
+    if (!spec.transposedWeights)
+      return weight(name + ".weight", {in, out}, deviation);
+    return transpose(weight(name + ".weight", {out, in}, deviation), {1, 0});
+  };
+  Value& product = spec.fourBit ? fourBitProduct(x, name, in, out, deviation)
+                                : op("MatMul", {&x, &floatWeight()});
   return hasBias ? op("Add", {&weight(name + ".bias", {out}, 0.1), &product}) : product;
 }
 

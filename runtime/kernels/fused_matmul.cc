@@ -77,9 +77,7 @@ llvm::Error fusedMatMul(KernelContext& context) {
   product.columns = columns;
   product.a = *left;
   product.transposeA = a->transposed;
-  product.storage = *storageOf(element);
-  product.weights = context.in(1).data;
-  product.transposeWeights = b->transposed;
+  setWeights(context, 1, b->transposed, product);
   product.out = *result;
   product.alpha = node.floatAttr("alpha", 1.0f);
   if (llvm::Error error = multiplyMatrices(context, product, matrices))
@@ -91,7 +89,7 @@ llvm::Error fusedMatMul(KernelContext& context) {
 } // namespace
 
 void register_fused_matmul(KernelRegistry& registry) {
-  registry.add("com.microsoft::FusedMatMul", 1, fusedMatMul);
+  registry.add("com.microsoft::FusedMatMul", 1, fusedMatMul).weightOperand = 1;
 }
 
 } // namespace kvopt

@@ -21,13 +21,13 @@ llvm::Error gemm(KernelContext& context) {
 
   LinearProduct product;
   product.transposeA = node.intAttr("transA", 0) != 0;
-  product.transposeWeights = node.intAttr("transB", 0) != 0;
+  const bool transposeB = node.intAttr("transB", 0) != 0;
   product.rows = a.shape[product.transposeA ? 1 : 0];
   product.inner = a.shape[product.transposeA ? 0 : 1];
-  product.columns = b.shape[product.transposeWeights ? 0 : 1];
-  if (b.shape[product.transposeWeights ? 1 : 0] != product.inner)
-    return context.error(fmt::format("inner extents {} and {} differ", product.inner,
-                                     b.shape[product.transposeWeights ? 1 : 0]));
+  product.columns = b.shape[transposeB ? 0 : 1];
+  if (b.shape[transposeB ? 1 : 0] != product.inner)
+    return context.error(
+        fmt::format("inner extents {} and {} differ", product.inner, b.shape[transposeB ? 1 : 0]));
   Extents shape{product.rows, product.columns};
   if (c && !broadcastsTo(c->shape, shape))
     return context.error("C does not broadcast to the result's shape");
@@ -52,8 +52,7 @@ llvm::Error gemm(KernelContext& context) {
   }
   product.alpha = node.floatAttr("alpha", 1.0f);
   product.a = *left;
-  product.storage = *storageOf(b.element);
-  product.weights = b.data;
+  setWeights(context, 1, transposeB, product);
   product.out = *result;
   if (llvm::Error error = multiplyMatrices(context, product))
     return error;
@@ -63,6 +62,6 @@ llvm::Error gemm(KernelContext& context) {
 
 } // namespace
 
-void register_gemm(KernelRegistry& registry) { registry.add("Gemm", 7, gemm); }
+void register_gemm(KernelRegistry& registry) { registry.add("Gemm", 7, gemm).weightOperand = 1; }
 
 } // namespace kvopt

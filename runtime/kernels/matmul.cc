@@ -59,7 +59,6 @@ llvm::Expected<Product> describe(KernelContext& context) {
 
 llvm::Error floatProduct(KernelContext& context, const Product& described,
                          const TensorView& output) {
-  const TensorView& b = context.in(1);
   auto a = floatsOf(context, context.in(0));
   if (!a)
     return a.takeError();
@@ -71,8 +70,7 @@ llvm::Error floatProduct(KernelContext& context, const Product& described,
   product.inner = described.k;
   product.columns = described.n;
   product.a = *a;
-  product.storage = *storageOf(b.element);
-  product.weights = b.data;
+  setWeights(context, 1, false, product);
   product.out = *c;
   if (llvm::Error error = multiplyMatrices(context, product, described.batch))
     return error;
@@ -121,6 +119,8 @@ llvm::Error matMul(KernelContext& context) {
 
 } // namespace
 
-void register_matmul(KernelRegistry& registry) { registry.add("MatMul", 1, matMul); }
+void register_matmul(KernelRegistry& registry) {
+  registry.add("MatMul", 1, matMul).weightOperand = 1;
+}
 
 } // namespace kvopt

@@ -10,7 +10,8 @@
 // not the scale's, or the zero point's.
 //
 // scale and zero are one number, one for each position of `axis`, or one for each block of
-// block_size positions of it. The zero point of A is one number, that of B one for each column too.
+// block_size positions of it. The zero point of A is one number or one for each row, that of B one
+// number or one for each column.
 //
 // Versions: DequantizeLinear, QuantizeLinear and MatMulInteger from opset 10, DynamicQuantizeLinear
 // from 11; axis from 13, block_size from 21.
@@ -18,6 +19,7 @@
 #include "runtime/element_dispatch.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
+#include "runtime/integer_product.h"
 #include "runtime/narrow_codes.h"
 
 #include <algorithm>
@@ -243,27 +245,24 @@ llvm::Error dynamicQuantizeLinear(KernelContext& context) {
   return llvm::Error::success();
 }
 
-/// An operand of 8-bit codes without its zero point, as int32.
-llvm::Expected<std::vector<int32_t>> shifted(KernelContext& context, unsigned operand,
-                                             unsigned zeroOperand, bool byColumn) {
+/// An operand of 8-bit codes; its zero point is one number, or one for each of `positions`.
+llvm::Expected<CodeOperand> codesOf(const KernelContext& context, unsigned operand,
+                                    unsigned zeroOperand, int64_t positions) {
   const TensorView& codes = context.in(operand);
   const TensorView* zero = context.input(zeroOperand);
-  const int64_t columns = codes.shape.back();
+  if (codes.element != ElementType::UInt8 && codes.element != ElementType::Int8)
+    return context.error(
+        fmt::format("element type {} is not supported", onnxName(codes.element).str()));
   if (zero && (zero->element != codes.element ||
-               (zero->elementCount() != 1 &&
-                !(byColumn && zero->rank() == 1 && zero->shape[0] == columns))))
+               (zero->elementCount() != 1 && (zero->rank() != 1 || zero->shape[0] != positions))))
     return context.error(fmt::format("the zero point of operand {} does not fit it", operand));
-  std::vector<int32_t> result;
-  llvm::Error error = dispatch(TypeList<uint8_t, int8_t>(), context, codes.element, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    const int64_t period = zero ? zero->elementCount() : 1;
-    for (int64_t i = 0, count = codes.elementCount(); i < count; ++i)
-      result.push_back(static_cast<int32_t>(codes.as<T>()[i]) -
-                       (zero ? static_cast<int32_t>(zero->as<T>()[i % period]) : 0));
-    return llvm::Error::success();
-  });
-  if (error)
-    return error;
+  CodeOperand result;
+  result.codes = reinterpret_cast<const uint8_t*>(codes.data);
+  result.isSigned = codes.element == ElementType::Int8;
+  if (zero) {
+    result.zeros = reinterpret_cast<const uint8_t*>(zero->data);
+    result.hasManyZeros = zero->elementCount() != 1;
+  }
   return result;
 }
 
@@ -290,28 +289,31 @@ llvm::Error matMulInteger(KernelContext& context) {
     return output.takeError();
   if (output->elementCount() == 0)
     return llvm::Error::success();
-  auto left = shifted(context, 0, 2, false);
+  IntegerProduct product;
+  product.rows = m;
+  product.inner = k;
+  product.columns = n;
+  auto left = codesOf(context, 0, 2, m);
   if (!left)
     return left.takeError();
-  auto right = shifted(context, 1, 3, true);
+  auto right = codesOf(context, 1, 3, n);
   if (!right)
     return right.takeError();
+  product.a = *left;
+  product.b = *right;
   int32_t* y = output->as<int32_t>();
+  IntegerScratch scratch;
+  llvm::Error error = llvm::Error::success();
   StridedLoop<2> loop(*batch, {broadcastStrides(aBatch, *batch), broadcastStrides(bBatch, *batch)});
   loop.run([&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
-    for (int64_t matrix = 0; matrix < count; ++matrix, y += m * n) {
-      const int32_t* rows = left->data() + (at[0] + matrix * by[0]) * m * k;
-      const int32_t* columns = right->data() + (at[1] + matrix * by[1]) * k * n;
-      context.parallelFor(m, [&](int64_t i) {
-        std::fill_n(y + i * n, n, 0);
-        for (int64_t inner = 0; inner < k; ++inner)
-          for (int64_t j = 0; j < n; ++j)
-            y[i * n + j] = wrapping<int32_t>(
-                y[i * n + j], rows[i * k + inner] * columns[inner * n + j], std::plus<>());
-      });
+    for (int64_t matrix = 0; matrix < count && !error; ++matrix, y += m * n) {
+      product.a.codes = left->codes + (at[0] + matrix * by[0]) * m * k;
+      product.b.codes = right->codes + (at[1] + matrix * by[1]) * k * n;
+      product.out = y;
+      error = multiplyIntegers(context, product, scratch);
     }
   });
-  return llvm::Error::success();
+  return error;
 }
 
 } // namespace

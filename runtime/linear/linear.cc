@@ -3,6 +3,7 @@
 
 #include "runtime/blas.h"
 #include "runtime/broadcast.h"
+#include "runtime/constant_weights.h"
 #include "runtime/kernels/simd/elementwise.h"
 #include "runtime/linear/float_product.h"
 
@@ -276,6 +277,22 @@ llvm::Error multiplyManyRows(KernelContext& context, const LinearProduct& whole,
 
 } // namespace
 
+void setWeights(const KernelContext& context, unsigned operand, bool transposed,
+                LinearProduct& product) {
+  const ConstantWeights* constant = context.weights(operand);
+  if (constant && constant->blocks) {
+    product.blocks = &*constant->blocks;
+  } else if (constant) {
+    product.storage = constant->storage;
+    product.weights = constant->data;
+    product.transposeWeights = transposed != constant->transposed;
+  } else {
+    product.storage = *storageOf(context.in(operand).element);
+    product.weights = context.in(operand).data;
+    product.transposeWeights = transposed;
+  }
+}
+
 MatrixBatch::MatrixBatch(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> aShape,
                          int64_t aMatrixElements, llvm::ArrayRef<int64_t> weightShape,
                          int64_t weightMatrixElements)
@@ -308,7 +325,7 @@ MatrixBatch::Offsets MatrixBatch::at(int64_t index) const {
 
 llvm::Error multiplyMatrices(KernelContext& context, const LinearProduct& product,
                              const MatrixBatch& batch) {
-  assert(!product.blocks || (batch.count() <= 1 && !product.transposeA));
+  assert(!product.blocks || batch.count() <= 1);
   if (product.rows == 0 || product.columns == 0 || batch.count() == 0)
     return llvm::Error::success();
   LinearProduct p = product;

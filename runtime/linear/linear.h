@@ -62,6 +62,11 @@ private:
   Extents extents, aStrides, weightStrides;
 };
 
+/// Sets W of `product` to operand `operand`, whose matrices are stored [columns,inner] if
+/// `transposed`, or to the constants that the context has in its place.
+void setWeights(const KernelContext& context, unsigned operand, bool transposed,
+                LinearProduct& product);
+
 /// Computes all products of `batch`, distributed over the context's threads. Scratch is at most the
 /// activations' size and, for more than 16 rows, 512 KiB a thread; for one row, sums of blocks of
 /// 256 inner values for at most 2048 columns a thread. `blocks` have no batch. An error of the node

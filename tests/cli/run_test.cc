@@ -77,7 +77,9 @@ TEST(RunTest, AJsonObjectSaysWhatTheTextSays) {
   // Keys and values of 4 layers, 2 heads of 32 floats.
   EXPECT_EQ(stats["cache_bytes"], 18 * 4 * 2 * 2 * 32 * 4);
   EXPECT_GT(stats["temporary_peak_bytes"], 0);
-  for (const char* words : {"prefill 7 tokens", "decode 11 tokens", "temporary memory"})
+  EXPECT_EQ(stats["streamed_nodes"], 0);
+  for (const char* words :
+       {"prefill 7 tokens", "decode 11 tokens", "temporary memory", "nodes computed once"})
     EXPECT_NE(text.err.find(words), std::string::npos) << text.err;
   run.push_back("-q");
   EXPECT_EQ(runProgram(run).err, "");

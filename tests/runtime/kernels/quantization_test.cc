@@ -170,6 +170,38 @@ TEST(MatMulInteger, Formula) {
     }
 }
 
+/// The largest codes over an inner extent whose sums no float holds, and sums beyond 2^31.
+TEST(MatMulInteger, IsExactForEveryExtent) {
+  for (int64_t rows : {1, 3, 17, 70})
+    for (int64_t inner : {0, 255, 257, 1000, 40000}) {
+      constexpr int64_t columns = 67;
+      if (inner == 40000 && rows > 1)
+        continue;
+      TestTensor a(ElementType::UInt8, {rows, inner});
+      TestTensor b(ElementType::Int8, {inner, columns});
+      for (int64_t i = 0; i < a.count(); ++i)
+        a.set(i, inner == 40000 ? 255.0 : static_cast<double>(255 - i * 7 % 11));
+      for (int64_t i = 0; i < b.count(); ++i)
+        b.set(i, inner == 40000 ? -128.0 : static_cast<double>(i * 37 % 256 - 128));
+      const TestTensor aZero = codesOf(ElementType::UInt8, {rows}, 3, 5);
+      const TestTensor bZero(ElementType::Int8, {}, {127});
+      std::vector<double> expected;
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j) {
+          uint32_t sum = 0;
+          for (int64_t k = 0; k < inner; ++k)
+            sum += static_cast<uint32_t>(static_cast<int32_t>(
+                (a.get(i * inner + k) - aZero.get(i)) * (b.get(k * columns + j) - 127)));
+          expected.push_back(static_cast<int32_t>(sum));
+        }
+      for (unsigned threads : {1u, 3u}) {
+        KernelCall call("MatMulInteger");
+        call.in(a).in(b).in(aZero).in(bZero).threads(threads);
+        expectTensor(call.run(), {rows, columns}, expected, 0);
+      }
+    }
+}
+
 TEST(Quantization, Refuses) {
   const TestTensor codes(ElementType::Int8, {2, 3}, {1, 2, 3, 4, 5, 6});
   auto run = [&](const TestTensor& scale, int block) {

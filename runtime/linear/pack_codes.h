@@ -1,0 +1,28 @@
+// Integer codes of a matrix, as DequantizeLinear reads them, brought into the order of
+// BlockWeights.
+#pragma once
+
+#include "runtime/linear/block_product.h"
+
+#include <cstdint>
+
+namespace kvopt {
+
+/// A row-major matrix of integers of 2, 4 or 8 bits. Numbers that share a byte follow each other
+/// across the ends of rows, the first in the lowest bits.
+struct CodeMatrix {
+  const uint8_t* bytes = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t bits = 8;
+  /// Two's complement. The packed numbers are 2^(bits-1) larger.
+  bool isSigned = false;
+};
+
+/// Writes rows [begin,end) of BlockWeights::numbers for `weights`, of which `columns`, `inner`,
+/// `bits`, `blockSize` and `blocks` are set: W is the matrix, or its transpose if `transposed`.
+/// `numbers` is the start of all rows.
+void packCodes(const CodeMatrix& codes, bool transposed, const BlockWeights& weights, int64_t begin,
+               int64_t end, uint8_t* numbers);
+
+} // namespace kvopt
