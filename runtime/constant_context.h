@@ -37,9 +37,9 @@ private:
 class ConstantContext final : public KernelContext {
 public:
   /// `tensors` holds the step's operands, by slot, and receives its results.
-  ConstantContext(const ExecutionPlan& executed, const ExecutionPlan::Step& runStep,
+  ConstantContext(const ExecutionPlan& executedPlan, const ExecutionPlan::Step& runStep,
                   std::vector<Tensor>& tensors, ConstantMemory& memorySource, ThreadPool& pool)
-      : KernelContext(*runStep.node), plan(executed), step(runStep), values(tensors),
+      : KernelContext(*runStep.node), plan(executedPlan), step(runStep), values(tensors),
         memory(memorySource), workers(pool) {}
 
   /// Runs the kernel. After an error none of the results is there.

@@ -9,7 +9,7 @@ packages=(
   g++ cmake ninja-build python3
   libonnx-dev libprotobuf-dev protobuf-compiler
   llvm-14-dev llvm-14-tools
-  libhwy-dev libopenblas-dev
+  libhwy-dev libopenblas-dev libdnnl-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev
 )

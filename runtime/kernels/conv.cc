@@ -4,19 +4,21 @@
 //   dilation
 //               - pad…]          g = m / (M/group); positions outside of X count 0
 //
-// f32 sums for 16-bit operands, double ones for f32.
+// Summed in f32 by oneDNN; small convolutions, and those of double or of more than three axes, by
+// loops, with f32 sums for 16-bit operands and double ones for others.
 //
 // Versions: every opset.
+#include "runtime/convolution.h"
 #include "runtime/element_dispatch.h"
+#include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
+
+#include <atomic>
 
 namespace kvopt {
 namespace {
 
-struct Axis {
-  int64_t input = 0, kernel = 0, output = 0;
-  int64_t stride = 1, dilation = 1, padBegin = 0, padEnd = 0;
-};
+using Axis = ConvolutionAxis;
 
 constexpr int64_t largest = int64_t{1} << 31;
 
@@ -30,6 +32,7 @@ llvm::Error outputExtent(const KernelContext& context, llvm::StringRef automatic
     axis.output = (axis.input + axis.stride - 1) / axis.stride;
     const int64_t pads = std::max<int64_t>(0, (axis.output - 1) * axis.stride + reach - axis.input);
     axis.padBegin = automatic == "SAME_UPPER" ? pads / 2 : pads - pads / 2;
+    axis.padEnd = pads - axis.padBegin;
     return llvm::Error::success();
   }
   const int64_t span = axis.input + axis.padBegin + axis.padEnd - reach;
@@ -112,6 +115,159 @@ SumType<T> placeSum(llvm::ArrayRef<Axis> axes, const Extents& place, const T* x,
   return sum;
 }
 
+/// A convolution whose operands fit each other.
+struct Problem {
+  const TensorView& x;
+  const TensorView& w;
+  const TensorView* bias;
+  int64_t groups;
+  llvm::SmallVector<Axis, 3> axes;
+
+  int64_t channels() const { return w.shape[1]; } ///< per group
+  int64_t features() const { return w.shape[0]; }
+};
+
+/// The formula itself.
+template <class T> void convolveByLoops(KernelContext& context, const Problem& p, TensorView& y) {
+  const int64_t features = p.features();
+  const int64_t places = y.strides[1];
+  const int64_t perGroup = features / p.groups;
+  context.parallelFor(y.shape[0] * features, [&](int64_t unit) {
+    const int64_t batch = unit / features;
+    const int64_t feature = unit % features;
+    const T* from =
+        p.x.as<T>() + batch * p.x.strides[0] + feature / perGroup * p.channels() * p.x.strides[1];
+    const T* kernel = p.w.as<T>() + feature * p.w.strides[0];
+    T* to = y.as<T>() + unit * places;
+    Extents place(p.axes.size(), 0);
+    do {
+      SumType<T> sum = p.bias ? static_cast<SumType<T>>(load(p.bias->as<T>()[feature])) : 0;
+      for (int64_t channel = 0; channel < p.channels(); ++channel)
+        sum += placeSum<T>(p.axes, place, from + channel * p.x.strides[1],
+                           kernel + channel * p.w.strides[1]);
+      *to++ = store<T>(static_cast<ArithmeticType<T>>(sum));
+    } while (advance(place, p.axes, &Axis::output));
+  });
+}
+
+/// Products below which preparing the library takes longer than the loops.
+constexpr double fewProducts = 1 << 16;
+
+/// A convolution of floats cut along its groups or features into equal parts and a smaller last
+/// one. The parts depend on the extents alone, and so do all sums.
+class Parts {
+public:
+  Parts(KernelContext& kernelContext, const Problem& problem, const TensorView& result)
+      : context(kernelContext), p(problem), y(result), batches(result.shape[0]),
+        byGroup(problem.groups > 1) {
+    // Few matrices in the batch are cut so that several threads find work.
+    constexpr int64_t wanted = 8, leastFeatures = 64;
+    const int64_t whole = byGroup ? p.groups : p.features();
+    const int64_t perUnit = byGroup ? p.features() / p.groups : 1;
+    const int64_t pieces = (wanted + batches - 1) / batches;
+    const int64_t least = std::max<int64_t>(1, leastFeatures / perUnit);
+    unit = std::clamp((whole + pieces - 1) / pieces, std::min(least, whole), whole);
+    count = (whole + unit - 1) / unit;
+    lastUnit = whole - (count - 1) * unit;
+  }
+
+  /// False where the library does not do it, and nothing has been computed.
+  llvm::Expected<bool> compute() {
+    shapes[0] = prepare(unit);
+    shapes[1] = lastUnit == unit ? nullptr : prepare(lastUnit);
+    if (!shapes[0] || (lastUnit != unit && !shapes[1]))
+      return false;
+    if (llvm::Error error = widenOperands())
+      return error;
+    weightBytes = largest(&Convolution::weightBytes);
+    auto packed = context.scratch(weightBytes * static_cast<size_t>(count));
+    if (!packed)
+      return packed.takeError();
+    const int64_t workers = std::min<int64_t>(batches * count, context.threads());
+    const size_t scratchBytes = largest(&Convolution::scratchBytes);
+    auto scratch = context.scratch(scratchBytes * static_cast<size_t>(workers));
+    if (!scratch)
+      return scratch.takeError();
+    std::atomic<bool> failed{false};
+    context.parallelFor(count, [&](int64_t part) {
+      const float* from = w + part * unit * weightsPerUnit();
+      if (!of(part).packWeights(from, packed->data() + static_cast<size_t>(part) * weightBytes))
+        failed = true;
+    });
+    std::atomic<int64_t> next{0};
+    context.parallelFor(workers, [&](int64_t worker) {
+      std::byte* memory = scratch->data() + static_cast<size_t>(worker) * scratchBytes;
+      for (int64_t i = next.fetch_add(1); i < batches * count; i = next.fetch_add(1))
+        if (!computePart(i / count, i % count, packed->data(), memory))
+          failed = true;
+    });
+    if (failed)
+      return context.error("oneDNN failed");
+    storeFloats(out, y);
+    return true;
+  }
+
+private:
+  const Convolution& of(int64_t part) const {
+    return part == count - 1 && lastUnit != unit ? *shapes[1] : *shapes[0];
+  }
+  size_t largest(size_t (Convolution::*bytes)() const) const {
+    const size_t whole = ((*shapes[0]).*bytes)();
+    return shapes[1] ? std::max(whole, ((*shapes[1]).*bytes)()) : whole;
+  }
+  int64_t featuresPerUnit() const { return byGroup ? p.features() / p.groups : 1; }
+  int64_t weightsPerUnit() const { return featuresPerUnit() * p.w.strides[0]; }
+
+  std::unique_ptr<const Convolution> prepare(int64_t units) const {
+    ConvolutionShape shape;
+    shape.groups = byGroup ? units : 1;
+    shape.channels = p.channels();
+    shape.features = byGroup ? featuresPerUnit() : units;
+    shape.axes.assign(p.axes.begin(), p.axes.end());
+    return Convolution::create(shape, p.bias != nullptr);
+  }
+
+  llvm::Error widenOperands() {
+    const TensorView* views[] = {&p.x, &p.w, p.bias};
+    const float** floats[] = {&x, &w, &bias};
+    for (size_t i = 0; i < 3; ++i) {
+      if (!views[i])
+        continue;
+      auto widened = floatsOf(context, *views[i]);
+      if (!widened)
+        return widened.takeError();
+      *floats[i] = *widened;
+    }
+    auto result = floatResult(context, y);
+    if (!result)
+      return result.takeError();
+    out = *result;
+    return llvm::Error::success();
+  }
+
+  bool computePart(int64_t batch, int64_t part, const std::byte* packed, std::byte* memory) const {
+    const int64_t feature = part * unit * featuresPerUnit();
+    const int64_t channel = byGroup ? part * unit * p.channels() : 0;
+    return of(part).run(x + batch * p.x.strides[0] + channel * p.x.strides[1],
+                        packed + static_cast<size_t>(part) * weightBytes,
+                        bias ? bias + feature : nullptr,
+                        out + batch * y.strides[0] + feature * y.strides[1], memory);
+  }
+
+  KernelContext& context;
+  const Problem& p;
+  const TensorView& y;
+  const int64_t batches;
+  const bool byGroup;
+  int64_t unit = 0, lastUnit = 0, count = 0;
+  size_t weightBytes = 0;
+  std::unique_ptr<const Convolution> shapes[2];
+  const float* x = nullptr;
+  const float* w = nullptr;
+  const float* bias = nullptr;
+  float* out = nullptr;
+};
+
 llvm::Error conv(KernelContext& context) {
   const TensorView& x = context.in(0);
   const TensorView& w = context.in(1);
@@ -128,35 +284,24 @@ llvm::Error conv(KernelContext& context) {
   auto axes = spatialAxes(context);
   if (!axes)
     return axes.takeError();
+  const Problem problem{x, w, bias, groups, std::move(*axes)};
   Extents shape{x.shape[0], w.shape[0]};
-  for (const Axis& axis : *axes)
+  for (const Axis& axis : problem.axes)
     shape.push_back(axis.output);
   auto y = context.output(0, x.element, shape);
   if (!y)
     return y.takeError();
   if (y->elementCount() == 0)
     return llvm::Error::success();
-  const int64_t channels = w.shape[1];
-  const int64_t places = y->strides[1];
-  const int64_t perGroup = w.shape[0] / groups;
+  const double products =
+      static_cast<double>(y->elementCount()) * static_cast<double>(w.strides[0]);
+  if (x.element != ElementType::Double && products > fewProducts && w.elementCount() != 0) {
+    llvm::Expected<bool> isDone = Parts(context, problem, *y).compute();
+    if (!isDone || *isDone)
+      return isDone.takeError();
+  }
   return dispatch(FloatTypes(), context, x.element, [&](auto tag) -> llvm::Error {
-    using T = typename decltype(tag)::Type;
-    context.parallelFor(shape[0] * shape[1], [&](int64_t unit) {
-      const int64_t batch = unit / shape[1];
-      const int64_t feature = unit % shape[1];
-      const T* from =
-          x.as<T>() + batch * x.strides[0] + feature / perGroup * channels * x.strides[1];
-      const T* kernel = w.as<T>() + feature * w.strides[0];
-      T* to = y->template as<T>() + unit * places;
-      Extents place(axes->size(), 0);
-      do {
-        SumType<T> sum = bias ? static_cast<SumType<T>>(load(bias->as<T>()[feature])) : 0;
-        for (int64_t channel = 0; channel < channels; ++channel)
-          sum += placeSum<T>(*axes, place, from + channel * x.strides[1],
-                             kernel + channel * w.strides[1]);
-        *to++ = store<T>(static_cast<ArithmeticType<T>>(sum));
-      } while (advance(place, *axes, &Axis::output));
-    });
+    convolveByLoops<typename decltype(tag)::Type>(context, problem, *y);
     return llvm::Error::success();
   });
 }

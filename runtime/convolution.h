@@ -1,0 +1,57 @@
+// Convolutions in f32 by oneDNN.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <cstdint>
+
+namespace kvopt {
+
+/// One spatial axis. Positions -padBegin … input + padEnd - 1 are seen; those outside of the input
+/// count 0.
+struct ConvolutionAxis {
+  int64_t input = 0, kernel = 0, output = 0;
+  int64_t stride = 1, dilation = 1, padBegin = 0, padEnd = 0;
+};
+
+/// y[m,o…] = bias[m] + sum over c, k… of w[m,c,k…] x[g * channels + c, o * stride + k * dilation -
+/// padBegin…] for m < groups * features, with g = m / features.
+struct ConvolutionShape {
+  int64_t groups = 1;
+  int64_t channels = 0; ///< of the input, per group
+  int64_t features = 0; ///< of the result, per group
+  std::vector<ConvolutionAxis> axes;
+};
+
+/// One convolution, prepared. Everything is contiguous. The calls run on the calling thread alone
+/// and may be made from several threads at once; sums do not depend on the thread.
+class Convolution {
+public:
+  /// Null where the library has no implementation: for other than one, two or three axes, say.
+  static std::unique_ptr<const Convolution> create(const ConvolutionShape& shape, bool hasBias);
+  Convolution(const Convolution&) = delete;
+  Convolution& operator=(const Convolution&) = delete;
+  ~Convolution();
+
+  /// Bytes of the weights as the library wants them, and of working memory of one `run`. Both
+  /// memories are aligned to 64 bytes.
+  size_t weightBytes() const;
+  size_t scratchBytes() const;
+
+  /// Brings weights [groups * features,channels,kernel…] into the library's order. False where the
+  /// library reports a failure.
+  bool packWeights(const float* weights, std::byte* packed) const;
+  /// x [groups * channels,input…], y [groups * features,output…]; no bias unless `hasBias`.
+  bool run(const float* x, const std::byte* packedWeights, const float* bias, float* y,
+           std::byte* scratch) const;
+
+private:
+  struct Prepared;
+  explicit Convolution(std::unique_ptr<Prepared> library);
+  std::unique_ptr<Prepared> prepared;
+};
+
+} // namespace kvopt
