@@ -1,6 +1,7 @@
 // Forms of constant weights, and what products read in their place.
 #include "runtime/weight_forms.h"
 
+#include "ir/late_element_types.h"
 #include "ir/node.h"
 #include "runtime/linear/pack_codes.h"
 
@@ -179,8 +180,7 @@ private:
     codes.columns = data.shape()[1];
     codes.bits = *bitWidth(data.elementType());
     codes.isSigned = data.elementType() == ElementType::Int8 ||
-                     data.elementType() == ElementType::Int4 ||
-                     dtypeName(data.elementType()) == "int2";
+                     data.elementType() == ElementType::Int4 || data.elementType() == int2Type;
     return static_cast<int64_t>(bytes->size()) >= (data.elementCount() * codes.bits + 7) / 8;
   }
 

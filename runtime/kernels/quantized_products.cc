@@ -9,6 +9,7 @@
 #include "runtime/element_dispatch.h"
 #include "runtime/float_operand.h"
 #include "runtime/integer_input.h"
+#include "runtime/integer_product.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,9 +17,8 @@
 namespace kvopt {
 namespace {
 
-/// Codes less their zero points.
 struct Codes {
-  std::vector<int32_t> values;
+  CodeOperand operand;
   llvm::ArrayRef<int64_t> shape;
 };
 
@@ -36,30 +36,23 @@ llvm::Expected<int64_t> countByColumn(const KernelContext& context, unsigned ope
 llvm::Expected<Codes> codesOf(KernelContext& context, unsigned operand, unsigned zeroOperand,
                               int64_t columns) {
   const TensorView& tensor = context.in(operand);
-  const TensorView* zero = context.input(zeroOperand);
-  int64_t period = 1;
-  if (zero) {
-    auto count = countByColumn(context, zeroOperand, columns);
-    if (!count)
-      return count.takeError();
-    period = *count;
-    if (zero->element != tensor.element)
-      return context.error(fmt::format("operand {} must be of the type of its codes", zeroOperand));
-  }
+  if (tensor.element != ElementType::UInt8 && tensor.element != ElementType::Int8)
+    return context.error(
+        fmt::format("element type {} is not supported", onnxName(tensor.element).str()));
   Codes codes;
   codes.shape = tensor.shape;
-  codes.values.resize(static_cast<size_t>(tensor.elementCount()));
-  llvm::Error error = dispatch(TypeList<uint8_t, int8_t>(), context, tensor.element, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    for (size_t i = 0; i < codes.values.size(); ++i) {
-      const auto at = static_cast<int64_t>(i) % period;
-      codes.values[i] = static_cast<int32_t>(tensor.as<T>()[i]) -
-                        (zero ? static_cast<int32_t>(zero->as<T>()[at]) : 0);
-    }
-    return llvm::Error::success();
-  });
-  if (error)
-    return error;
+  codes.operand.codes = reinterpret_cast<const uint8_t*>(tensor.data);
+  codes.operand.isSigned = tensor.element == ElementType::Int8;
+  const TensorView* zero = context.input(zeroOperand);
+  if (!zero)
+    return codes;
+  auto count = countByColumn(context, zeroOperand, columns);
+  if (!count)
+    return count.takeError();
+  if (zero->element != tensor.element)
+    return context.error(fmt::format("operand {} must be of the type of its codes", zeroOperand));
+  codes.operand.zeros = reinterpret_cast<const uint8_t*>(zero->data);
+  codes.operand.hasManyZeros = *count != 1;
   return codes;
 }
 
@@ -96,19 +89,10 @@ TensorView batchOf(llvm::ArrayRef<int64_t> shape) {
   return TensorView::contiguous(ElementType::UInt8, shape.drop_back(2), nullptr);
 }
 
-/// Row `row` [K] times columns [K,N], scaled.
-void multiplyRow(const int32_t* row, const int32_t* columns, int64_t inner,
-                 const Epilogue& epilogue, float* out) {
-  const size_t n = epilogue.scales.size();
-  std::vector<uint32_t> sums(n, 0);
-  for (int64_t k = 0; k < inner; ++k) {
-    const auto factor = static_cast<uint32_t>(row[k]);
-    const int32_t* line = columns + k * static_cast<int64_t>(n);
-    for (size_t j = 0; j < n; ++j)
-      sums[j] += factor * static_cast<uint32_t>(line[j]);
-  }
-  for (size_t j = 0; j < n; ++j)
-    out[j] = static_cast<float>(static_cast<int32_t>(sums[j])) * epilogue.scales[j] +
+/// A row of sums, scaled.
+void scaleRow(const int32_t* sums, const Epilogue& epilogue, float* out) {
+  for (size_t j = 0; j < epilogue.scales.size(); ++j)
+    out[j] = static_cast<float>(sums[j]) * epilogue.scales[j] +
              (epilogue.bias ? epilogue.bias[j] : 0.0f);
 }
 
@@ -129,17 +113,36 @@ llvm::Error scaledProduct(KernelContext& context, const Codes& a, const Codes& b
   auto result = floatResult(context, *output);
   if (!result)
     return result.takeError();
+  int64_t sumBytes = 0;
+  if (__builtin_mul_overflow(m * n, int64_t{sizeof(int32_t)}, &sumBytes))
+    return context.error("the sums do not fit in the address space");
+  auto sums = context.scratch(static_cast<size_t>(sumBytes));
+  if (!sums)
+    return sums.takeError();
+  IntegerProduct product;
+  product.rows = m;
+  product.inner = k;
+  product.columns = n;
+  product.a = a.operand;
+  product.b = b.operand;
+  product.out = reinterpret_cast<int32_t*>(sums->data());
+  IntegerScratch scratch;
+  llvm::Error error = llvm::Error::success();
   float* y = *result;
   StridedLoop<2> loop(*batch, {broadcastStrides(batchOf(a.shape), *batch),
                                broadcastStrides(batchOf(b.shape), *batch)});
   loop.run([&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
-    for (int64_t matrix = 0; matrix < count; ++matrix, y += m * n) {
-      const int32_t* rows = a.values.data() + (at[0] + matrix * by[0]) * m * k;
-      const int32_t* columns = b.values.data() + (at[1] + matrix * by[1]) * k * n;
-      context.parallelFor(
-          m, [&](int64_t i) { multiplyRow(rows + i * k, columns, k, epilogue, y + i * n); });
+    for (int64_t matrix = 0; matrix < count && !error; ++matrix, y += m * n) {
+      product.a.codes = a.operand.codes + (at[0] + matrix * by[0]) * m * k;
+      product.b.codes = b.operand.codes + (at[1] + matrix * by[1]) * k * n;
+      error = multiplyIntegers(context, product, scratch);
+      if (!error)
+        context.parallelFor(m,
+                            [&](int64_t i) { scaleRow(product.out + i * n, epilogue, y + i * n); });
     }
   });
+  if (error)
+    return error;
   storeFloats(*result, *output);
   return llvm::Error::success();
 }
@@ -176,27 +179,34 @@ llvm::Error matMulIntegerToFloat(KernelContext& context) {
   return scaledProduct(context, *a, *b, *epilogue, scale.element);
 }
 
-/// The operand as 8-bit codes less their zero point; their scale goes to `scale`.
-llvm::Expected<Codes> quantized(const KernelContext& context, const TensorView& x, float& scale) {
+/// The operand as 8-bit codes in scratch memory; their scale goes to `scale`.
+llvm::Expected<Codes> quantized(KernelContext& context, const TensorView& x, float& scale) {
   if (x.element != ElementType::Float)
     return context.error("A must be of floats");
   const float* values = x.as<float>();
   const int64_t count = x.elementCount();
+  auto bytes = context.scratch(static_cast<size_t>(count) + 1);
+  if (!bytes)
+    return bytes.takeError();
   float low = 0, high = 0;
   for (int64_t i = 0; i < count; ++i) {
     low = std::min(low, values[i]);
     high = std::max(high, values[i]);
   }
   scale = high == low ? 1.0f : (high - low) / 255.0f;
-  const float zero = std::clamp(std::nearbyint(-low / scale), 0.0f, 255.0f);
-  Codes codes;
-  codes.shape = x.shape;
-  codes.values.reserve(static_cast<size_t>(count));
+  const float middle = std::clamp(std::nearbyint(-low / scale), 0.0f, 255.0f);
+  const float zero = std::isnan(middle) ? 0.0f : middle; // of infinite numbers
+  auto* codes = reinterpret_cast<uint8_t*>(bytes->data());
   for (int64_t i = 0; i < count; ++i) {
     const float code = std::clamp(std::nearbyint(values[i] / scale) + zero, 0.0f, 255.0f);
-    codes.values.push_back(std::isnan(code) ? 0 : static_cast<int32_t>(code - zero));
+    codes[i] = static_cast<uint8_t>(std::isnan(code) ? zero : code);
   }
-  return codes;
+  codes[count] = static_cast<uint8_t>(zero);
+  Codes result;
+  result.shape = x.shape;
+  result.operand.codes = codes;
+  result.operand.zeros = codes + count;
+  return result;
 }
 
 llvm::Error dynamicQuantizeMatMul(KernelContext& context) {

@@ -161,15 +161,15 @@ TEST(Conv, LargeOverOneTwoAndThreeAxes) {
 
 TEST(Conv, LargeWithGroups) {
   LargeConv{{3, 96, 300}, {96, 1, 4}, 96, {1}, {1}, {3, 0}}.check();
-  LargeConv{{1, 18, 40}, {36, 2, 5}, 9, {1}, {2}, {8, 0}}.check();
-  LargeConv{{9, 6, 90}, {9, 2, 5}, 3, {2}, {1}, {0, 1}}.check();
+  LargeConv{{1, 18, 240}, {36, 2, 5}, 9, {1}, {2}, {8, 0}}.check();
+  LargeConv{{9, 6, 200}, {9, 2, 5}, 3, {2}, {1}, {0, 1}}.check();
 }
 
 TEST(Conv, LargeOfEveryTypeAndAutoPad) {
   for (ElementType element : {ElementType::Float16, ElementType::BFloat16, ElementType::Double})
     LargeConv{{1, 8, 64}, {32, 8, 5}, 1, {1}, {1}, {2, 2}, element}.check();
   for (const char* automatic : {"SAME_UPPER", "SAME_LOWER"})
-    LargeConv{{1, 6, 15, 14},     {20, 6, 4, 3}, 1,        {2, 3}, {1, 1}, {},
+    LargeConv{{2, 6, 15, 14},     {20, 6, 4, 3}, 1,        {2, 3}, {1, 1}, {},
               ElementType::Float, true,          automatic}
         .check();
 }
