@@ -252,11 +252,11 @@ llvm::Expected<std::vector<ReferenceStep>> readReference(const std::string& fold
 }
 
 llvm::Expected<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps) {
-  for (const char* name : {"input_ids", "decoder_input_ids"})
+  for (const char* name : {"input_ids", "decoder_input_ids", "inputs_embeds"})
     if (const TensorData* tokens = find(steps.front().inputs, name))
       if (!tokens->shape().empty())
         return tokens->shape()[0];
-  return invalid("the reference records no input_ids");
+  return invalid("the reference records neither input_ids nor inputs_embeds");
 }
 
 int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps) {

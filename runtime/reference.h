@@ -54,7 +54,7 @@ struct ReferenceStep {
 /// gaps in k, unreadable tensors.
 llvm::Expected<std::vector<ReferenceStep>> readReference(const std::string& folder);
 
-/// The batch size of the recorded token ids.
+/// The batch size of the recorded token ids, or of embeddings in their place.
 llvm::Expected<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps);
 /// Tokens of all steps together.
 int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps);

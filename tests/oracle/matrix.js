@@ -111,6 +111,8 @@ class Engine {
     this.output = {stdout: '', stderr: ''};
     for (const name of ['stdout', 'stderr'])
       this.child[name].on('data', (data) => { this.output[name] += data; this.look(); });
+    // A process that ended is told of by `close`.
+    this.child.stdin.on('error', () => {});
     this.child.on('close', (status, signal) => this.end({error: `ONNX Runtime ends with ${status ?? signal}`}));
   }
 

@@ -27,6 +27,21 @@ TEST(ReferenceTest, ReadsStepsInOrder) {
   EXPECT_EQ(llvm::cantFail(referenceBatch(steps)), 1);
 }
 
+TEST(ReferenceTest, TheBatchIsThatOfTokensOrEmbeddings) {
+  auto steps = llvm::cantFail(readReference(recorded()));
+  const auto rename = [&](const std::string& from, const std::string& to) {
+    for (auto& [name, tensor] : steps.front().inputs)
+      if (name == from)
+        name = to;
+  };
+  rename("input_ids", "inputs_embeds");
+  EXPECT_EQ(llvm::cantFail(referenceBatch(steps)), 1);
+  rename("inputs_embeds", "anything");
+  auto batch = referenceBatch(steps);
+  ASSERT_FALSE(batch);
+  EXPECT_NE(takeDiagnostic(batch.takeError()).str().find("inputs_embeds"), std::string::npos);
+}
+
 TEST(ReferenceTest, WrongFolders) {
   TemporaryFolder folder;
   EXPECT_NE(refusal(folder.path("missing")).find("missing"), std::string::npos);
