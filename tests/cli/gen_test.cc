@@ -209,5 +209,17 @@ TEST(Gen, ADiskWithoutRoomIsOneMessage) {
   EXPECT_EQ(folder.entryCount(), 0u);
 }
 
+/// Seven linear layers in each of two decoder layers, and the scores.
+TEST(Gen, TransposedWeightsAreReadWhereTheyAre) {
+  TemporaryFolder folder;
+  const std::string path = folder.path("model.onnx");
+  ASSERT_EQ(runProgram(genArguments("llama", path, {"--transposed-weights"})).code, 0);
+  const nlohmann::json json = runJson({"run", path, "--tokens", "1,2,3", "--steps", "3", "--stats",
+                                       "--folded-constants-limit", "0"});
+  EXPECT_EQ(json["stats"]["folded_nodes"], 15);
+  EXPECT_EQ(json["stats"]["folded_bytes"], 0);
+  EXPECT_EQ(json["stats"]["streamed_nodes"], 0);
+}
+
 } // namespace
 } // namespace kvopt
