@@ -4,10 +4,12 @@
 //   after    o = ai.kvopt.Sdpa<scale, softcap>(q, Transpose<0,1,3,2>(kt), v[, mask])
 //
 // Everything between the products is read by analysis/score_chain.h, and score_mask.h argues which
-// masks one operand can stand for. The guard is any of: casts between float types, Where(IsNaN(p),
-// 0, p) (Sdpa gives zeros to a row without any allowed key), Dropout in inference.
+// masks one operand can stand for. The guard is any of: casts between float types, Dropout in
+// inference, and zeros for a row without any allowed key, as Sdpa has them: Where(IsNaN(p), 0, p),
+// or the same for rows whose scores, or the mask added to them, are -inf throughout.
 #include "ir/attribute.h"
 #include "ir/format.h"
+#include "passes/analysis/row_guard.h"
 #include "passes/analysis/uniform_value.h"
 #include "passes/rule.h"
 #include "passes/score_mask.h"
@@ -36,7 +38,8 @@ Value* beforeWidening(Value& value, ElementType type) {
 class RaiseSpelledAttention final : public Rule {
   Var scores{"scores"}, probabilities{"probabilities"}, zero{"zero"}, v{"v"}, ratio{"ratio"},
       training{"training"}, exponentials{"exponentials"}, logits{"logits"}, sinks{"sinks"},
-      starts{"starts"}, ends{"ends"}, axes{"axes"}, steps{"steps"}, infinite{"infinite"};
+      starts{"starts"}, ends{"ends"}, axes{"axes"}, steps{"steps"}, infinite{"infinite"},
+      tested{"tested"};
 
 public:
   llvm::StringRef name() const override { return "raise-spelled-attention"; }
@@ -51,7 +54,8 @@ public:
     P softmax = oneOf("sinks", {{"none", softmaxOf(scores, scores)}, {"column", inner(cut)}});
     P narrowed = optional(softmax, inner(op("Cast", {softmax})));
     P isNaN = inner(op("IsNaN", {probabilities}));
-    P guard = oneOf("guard", {{"nan", isNaN}, {"rows", allMaskedRows()}});
+    P guard =
+        oneOf("guard", {{"nan", isNaN}, {"rows", allMaskedRows()}, {"mask", maskedMaximum()}});
     P guarded =
         optional(narrowed, inner(op("Where", {guard, zero, bind(probabilities, narrowed)})));
     P cast = optional(guarded, inner(op("Cast", {guarded})));
@@ -113,6 +117,11 @@ private:
   P allMaskedRows() const {
     P isMasked = inner(commutative("Equal", {scores, constant(infinite)}));
     return inner(op("Cast", {reduced("ReduceMin", inner(op("Cast", {isMasked})))}));
+  }
+
+  /// "The largest element of the row is -inf", of the scores or of a mask.
+  P maskedMaximum() const {
+    return inner(commutative("Equal", {reduced("ReduceMax", tested), constant(infinite)}));
   }
 
   struct Plan {
@@ -199,6 +208,9 @@ private:
     if (!chain || !nothingEscapes(match, *chain, failure))
       return std::nullopt;
     if (!keepsShape(match[scores], *chain, failure))
+      return std::nullopt;
+    const Value* guarded = match.find(tested);
+    if (guarded && !guardsHiddenRows(*guarded, match[scores], *chain, failure))
       return std::nullopt;
     Plan plan{std::move(*chain), {}};
     if (!nothingIsRounded(match, plan.chain, match[v], failure) ||
