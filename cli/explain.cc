@@ -287,10 +287,9 @@ void printTextExplanation(const std::string& path, const Explanation& explanatio
   llvm::sort(taken);
   auto matched = static_cast<size_t>(
       llvm::count_if(context.sites, [](const AttentionSite& site) { return site.isMatched(); }));
-  std::string out =
-      fmt::format("{}  opset {} · {} attention {}, {} matched\n", printable(path),
-                  explanation.recovered.model->graph().opsetVersion(), context.sites.size(),
-                  context.sites.size() == 1 ? "site" : "sites", matched);
+  std::string out = fmt::format("{}  opset {} · {} attention {}, {} matched\n", printable(path),
+                                explanation.recovered.opset, context.sites.size(),
+                                context.sites.size() == 1 ? "site" : "sites", matched);
   if (context.sites.empty())
     out += "  nothing here weighs rows by a softmax over scores, and no operator is attention\n";
   size_t shown = 0;

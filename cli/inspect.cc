@@ -82,8 +82,8 @@ std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
 void printText(const std::string& path, const InspectOptions& options,
                const RecoveredModel& recovered, const Registries& registries, const Style& style) {
   const SiteList& sites = recovered.context->sites;
-  std::string out = fmt::format("{}  opset {} · {} attention sites\n", path,
-                                recovered.model->graph().opsetVersion(), sites.size());
+  std::string out =
+      fmt::format("{}  opset {} · {} attention sites\n", path, recovered.opset, sites.size());
   int64_t total = 0;
   bool known = true;
   for (const AttentionSite& site : sites) {

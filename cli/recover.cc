@@ -26,6 +26,7 @@ llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Regis
   recovered.model = std::move(*model);
   for (const auto& [domain, version] : recovered.model->opsets)
     recovered.opsets[domain] = version;
+  recovered.opset = recovered.model->graph().opsetVersion();
   recovered.context = std::make_unique<PassContext>(registries.rules, registries.targets);
   recovered.context->nearMisses = options.nearMisses;
   recovered.context->matcher = options.matcher;

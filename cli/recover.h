@@ -11,8 +11,8 @@ namespace kvopt {
 
 /// The passes that bring any spelling to ai.kvopt::Sdpa and find the caches.
 inline constexpr const char* recoveryPipeline =
-    "infer-shapes,normalize,raise-attention,infer-shapes,normalize,strip-gqa-broadcast,prove-masks,"
-    "detect-sites";
+    "raise-old-opset,infer-shapes,normalize,raise-attention,infer-shapes,normalize,"
+    "strip-gqa-broadcast,prove-masks,detect-sites";
 
 /// A model in which attention has been raised, with its sites.
 struct RecoveredModel {
@@ -20,6 +20,8 @@ struct RecoveredModel {
   std::unique_ptr<PassContext> context;
   /// The model's operator sets, as the file imports them.
   std::map<std::string, int64_t> opsets;
+  /// The version of ONNX's own.
+  int64_t opset = 0;
   std::vector<PassTiming> timings;
 };
 

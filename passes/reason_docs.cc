@@ -129,7 +129,9 @@ constexpr ReasonDoc docs[] = {
     {ReasonCode::TargetLacksFeature,
      "Choose another target; the line says which feature is missing. `kvopt explain M --to T` asks "
      "another one.",
-     "A model of opset 11, for a target whose operators need opset 13.", "choose another target"},
+     "A model of opset 11 with an operator that kvopt cannot bring to opset 13, which the target "
+     "needs.",
+     "choose another target"},
     {ReasonCode::StepBudget,
      "Nothing was refuted: allow more with `--step-budget N`, and report the model.",
      "A sum of dozens of addends, which a rule with several commutative places tries in every "

@@ -95,6 +95,13 @@ struct AttentionSite {
   /// For a missed site that no rule raised: the rule that came furthest. `failure` is then its.
   std::optional<NearMiss> nearMiss;
 
+  /// Rows of the query, and rows that a step appends to the caches, where those are known to be two
+  /// numbers.
+  struct StepRows {
+    int64_t query;
+    int64_t appended;
+  };
+  std::optional<StepRows> stepRows;
   Dim queryHeads;
   Dim keyHeads;
   Dim keyWidth;
@@ -106,6 +113,8 @@ struct AttentionSite {
   bool grows() const {
     return hasCache() && (policy == SitePolicy::Growing || policy == SitePolicy::Latent);
   }
+  /// Whether every row that a step appends belongs to a row of the query.
+  bool addsQueryRows() const { return !stepRows; }
   /// Keys and values are one cache.
   bool isLatent() const { return policy == SitePolicy::Latent; }
   std::string id() const { return "L" + std::to_string(layer); }

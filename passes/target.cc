@@ -2,9 +2,22 @@
 #include "passes/target.h"
 
 #include "ir/diagnostic.h"
+#include "ir/shape_inference.h"
 #include "passes/analysis/driven_caches.h"
+#include "passes/opset/opset_conversion.h"
 
 namespace kvopt {
+
+std::optional<MatchFailure> Target::supportsModel(const Model& model) const {
+  return opsetObstacle(model, opset());
+}
+
+llvm::Error Target::prepare(Model& model) const {
+  if (model.graph().opsetVersion() >= opset())
+    return llvm::Error::success();
+  raiseOpset(model, opset());
+  return inferShapes(model.graph());
+}
 
 void TargetRegistry::add(std::unique_ptr<Target> target) {
   assert(!find(target->name()) && "target names are unique");

@@ -19,6 +19,9 @@ struct LowerOptions {
   static constexpr int64_t defaultBlockSize = 1024;
 };
 
+/// The opset of ONNX's own domain that every target needs at least.
+inline constexpr int64_t oldestTargetOpset = 13;
+
 class Target {
 public:
   virtual ~Target() = default;
@@ -30,11 +33,14 @@ public:
   /// Whether the target serves to update caches in place, so that it has nothing to do for a model
   /// in which no attention appends to a cache.
   virtual bool isForCaches() const { return true; }
-  /// nullopt if the target can take the model around its sites, otherwise why not.
-  virtual std::optional<MatchFailure> supportsModel(const Model&) const { return std::nullopt; }
-  /// Brings a supported model into the form that the target starts from; before its sites are
-  /// found.
-  virtual llvm::Error prepare(Model&) const { return llvm::Error::success(); }
+  /// The opset of ONNX's own domain that brought the operators which the target writes. Older
+  /// models are brought to it.
+  virtual int64_t opset() const { return oldestTargetOpset; }
+  /// nullopt if the target can take the model around its sites, otherwise why not: an operator that
+  /// cannot be brought to `opset`.
+  std::optional<MatchFailure> supportsModel(const Model& model) const;
+  /// Brings a supported model to `opset`; before its sites are found.
+  llvm::Error prepare(Model& model) const;
   /// nullopt if the target can take the site, otherwise why not.
   virtual std::optional<MatchFailure> supports(const AttentionSite& site,
                                                const Model& model) const = 0;

@@ -115,7 +115,7 @@ private:
   std::optional<MatchFailure> combineShared(const CacheUpdate& ofKeys,
                                             const CacheUpdate& ofValues) {
     if (isStacked(ofKeys) && isStacked(ofValues))
-      return std::nullopt;
+      return ofKeys.policy == SitePolicy::Growing ? checkRows(ofKeys, ofValues) : std::nullopt;
     if (ofKeys.update != ofValues.update || !(ofKeys.layout == ofValues.layout))
       return failureAt(ReasonCode::SharedReader, *ofKeys.past,
                        "one cache for the keys and one for the values", "one cache for both");
@@ -128,17 +128,24 @@ private:
     return update.layout.text().find('*') != std::string::npos;
   }
 
-  /// Each step adds one row a token, to keys and values alike.
-  std::optional<MatchFailure> checkRows(const CacheUpdate& ofKeys,
-                                        const CacheUpdate& ofValues) const {
+  static Dim rowsOf(const CacheUpdate& update) {
+    for (unsigned i = 0; i < update.freshLayout.axes.size(); ++i)
+      if (update.freshLayout.axes[i] == "S")
+        return update.fresh->type().dim(i);
+    return Dim::unknown();
+  }
+
+  /// Each step adds rows to keys and values alike: one for each row of the query, or another number
+  /// that is known.
+  std::optional<MatchFailure> checkRows(const CacheUpdate& ofKeys, const CacheUpdate& ofValues) {
     const Dim& tokens = node.operand(0)->type().dim(2);
+    const Dim ofBoth = rowsOf(ofKeys);
+    const bool isFixed = ofBoth.value() && tokens.value() && rowsOf(ofValues).isKnownEqual(ofBoth);
+    if (isFixed && !ofBoth.isKnownEqual(tokens))
+      site.stepRows = {*tokens.value(), *ofBoth.value()};
     for (const CacheUpdate* update : {&ofKeys, &ofValues}) {
-      std::optional<unsigned> axis;
-      for (unsigned i = 0; i < update->freshLayout.axes.size(); ++i)
-        if (update->freshLayout.axes[i] == "S")
-          axis = i;
-      Dim rows = axis ? update->fresh->type().dim(*axis) : Dim::unknown();
-      if (!rows.isKnownEqual(tokens))
+      const Dim rows = rowsOf(*update);
+      if (!rows.isKnownEqual(tokens) && !isFixed)
         return failureAt(ReasonCode::ShapeMismatch, *update->fresh,
                          fmt::format("one new row for each of {} query rows", tokens.str()),
                          fmt::format("{} rows", rows.str()));

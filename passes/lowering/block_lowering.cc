@@ -70,8 +70,7 @@ std::vector<NamedAttribute> attributesOf(const Node& node) {
 
 } // namespace
 
-std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, const Model& model,
-                                           BlockAttention kind) {
+std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, BlockAttention kind) {
   if (!site.failure)
     if (std::optional<MatchFailure> failure = staysCopied(site))
       return failure;
@@ -79,14 +78,11 @@ std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, const Mode
     if (std::optional<MatchFailure> obstacle = spellingObstacle(*site.node))
       return obstacle;
   if (site.failure || !site.grows())
-    return supportsKvoptForm(site, model);
+    return supportsKvoptSite(site);
   auto refuse = [&](ReasonCode code, std::string expected, std::string found, std::string hint) {
     return MatchFailure{code, site.key->past->name().str(), std::move(expected), std::move(found),
                         std::move(hint)};
   };
-  if (model.graph().opsetVersion() < 13)
-    return refuse(ReasonCode::TargetLacksFeature, "opset 13 or newer",
-                  fmt::format("opset {}", model.graph().opsetVersion()), "");
   if (site.node->graph().parentNode())
     return refuse(ReasonCode::InSubgraph, "attention in the main graph",
                   "attention in a branch of " + site.node->graph().parentNode()->describe(), "");
@@ -292,8 +288,8 @@ void BlockLowering::handOutNewRows(CacheUpdate& update, ManifestCache& cache, Re
 
 /// Whether the kernel finds the rows of all blocks, and the body is written for their layouts.
 bool BlockLowering::canFuse(const AttentionSite& site) {
-  if (kind != BlockAttention::Fused || supportsKvoptSite(site) || blocksOf.count(site.key->past) ||
-      blocksOf.count(site.value->past))
+  if (kind != BlockAttention::Fused || supportsKvoptSite(site) || !site.addsQueryRows() ||
+      blocksOf.count(site.key->past) || blocksOf.count(site.value->past))
     return false;
   if (site.isLatent()) {
     const CacheForm form = *inPlaceForm(site.key->layout, false);

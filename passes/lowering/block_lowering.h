@@ -24,8 +24,7 @@ enum class BlockAttention {
 };
 
 /// nullopt if BlockLowering can write the site, otherwise why not.
-std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, const Model& model,
-                                           BlockAttention kind);
+std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, BlockAttention kind);
 
 /// Lowers sites of one model, each of which supportsBlocks.
 class BlockLowering {

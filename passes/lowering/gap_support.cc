@@ -1,6 +1,8 @@
 // Whether an attention can do with rows that nobody sees.
 #include "passes/lowering/gap_support.h"
 
+#include "ir/format.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt {
@@ -48,6 +50,11 @@ std::optional<MatchFailure> gapObstacle(const AttentionSite& site) {
                         "shapes computed from the past and the new rows",
                         reader->describe() + " reads the shape of the present",
                         "--to blocks-plain keeps it as long as it holds tokens"};
+  if (!site.addsQueryRows())
+    return MatchFailure{ReasonCode::ShapeMismatch, site.key->fresh->name().str(),
+                        fmt::format("a new row for each of {} query rows", site.stepRows->query),
+                        fmt::format("{} rows", site.stepRows->appended),
+                        "--to blocks-plain takes any number"};
   if (site.node->operand(5))
     return MatchFailure{ReasonCode::TargetLacksFeature, site.node->name().str(),
                         "batch rows of one length", "a length for each batch row",

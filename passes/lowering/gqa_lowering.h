@@ -11,7 +11,7 @@
 namespace kvopt {
 
 /// nullopt if GqaLowering can write the site, otherwise why not.
-std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site, const Model& model);
+std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site);
 
 /// Lowers sites of one model, each of which supportsGqaForm: first to ai.kvopt's operators, then
 /// those with a cache to GroupQueryAttention. Cross-attention stays with ai.kvopt.

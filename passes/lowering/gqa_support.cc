@@ -59,8 +59,8 @@ std::optional<MatchFailure> checkWidths(const AttentionSite& site) {
 
 } // namespace
 
-std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site, const Model& model) {
-  if (std::optional<MatchFailure> failure = supportsKvoptForm(site, model))
+std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site) {
+  if (std::optional<MatchFailure> failure = supportsKvoptSite(site))
     return failure;
   if (site.kind == SiteKind::Cross)
     return std::nullopt;

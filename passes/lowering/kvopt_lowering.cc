@@ -6,6 +6,7 @@
 #include "ir/shape_inference.h"
 #include "ir/shape_rules.h"
 #include "passes/lowering/cache_rows.h"
+#include "passes/lowering/padded_query.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -69,12 +70,14 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   rewireShapeReaders(site);
   Node& sdpa = *site.node;
   Rewriter rewriter(sdpa.graph(), ruleName, journal);
-  Value& mask = operands.mask(sdpa);
+  AttentionBuilder build(rewriter);
+  PaddedQuery padded(site, build);
+  Value& mask = padded.mask(operands.mask(sdpa));
   std::vector<NamedAttribute> attributes = KvoptOperands::attributes(sdpa, mask);
   attributes.push_back({"key_axis", Attribute::ofInt(site.key->axis)});
   attributes.push_back({"value_axis", Attribute::ofInt(site.value->axis)});
   const bool isQuantized = cacheRows == CacheRows::Quantized;
-  llvm::SmallVector<Value*, 10> inputs{sdpa.operand(0),
+  llvm::SmallVector<Value*, 10> inputs{&padded.query(),
                                        &canonicalNewRows(site, *site.key, rewriter),
                                        &canonicalNewRows(site, *site.value, rewriter)};
   for (const CacheUpdate* update : {&*site.key, &*site.value}) {
@@ -93,7 +96,7 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   Node& fused =
       rewriter.create(op, inputs, std::move(attributes), isQuantized ? 5 : 3, "attention");
   if (llvm::Error error = replaceCaches(site, fused, {&*site.key, &*site.value},
-                                        {CacheRole::Key, CacheRole::Value}, rewriter))
+                                        {CacheRole::Key, CacheRole::Value}, padded, rewriter))
     return error;
   return operands.addFunction(op, [&] {
     return isQuantized ? inPlaceQuantizedKvSdpaFunctionText(form, *keyForm, *valueForm)
@@ -105,12 +108,14 @@ llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
   rewireShapeReaders(site);
   Node& sdpa = *site.node;
   Rewriter rewriter(sdpa.graph(), ruleName, journal);
-  Value& mask = operands.mask(sdpa);
+  AttentionBuilder build(rewriter);
+  PaddedQuery padded(site, build);
+  Value& mask = padded.mask(operands.mask(sdpa));
   std::vector<NamedAttribute> attributes = KvoptOperands::attributes(sdpa, mask);
   attributes.push_back({"key_axis", Attribute::ofInt(site.key->axis)});
   attributes.push_back({"v_offset", Attribute::ofInt(site.value->firstColumn)});
   attributes.push_back({"v_width", Attribute::ofInt(*site.value->columns.value())});
-  llvm::SmallVector<Value*, 8> inputs{sdpa.operand(0), &canonicalNewRows(site, *site.key, rewriter),
+  llvm::SmallVector<Value*, 8> inputs{&padded.query(), &canonicalNewRows(site, *site.key, rewriter),
                                       site.key->past, &pastLengthOf(*site.key), &mask};
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
@@ -118,7 +123,8 @@ llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
   auto cacheForm = inPlaceForm(site.key->layout, false);
   Node& fused = rewriter.create("ai.kvopt::InPlaceLatentKvSdpa", inputs, std::move(attributes), 2,
                                 "attention");
-  if (llvm::Error error = replaceCaches(site, fused, {&*site.key}, {CacheRole::Latent}, rewriter))
+  if (llvm::Error error =
+          replaceCaches(site, fused, {&*site.key}, {CacheRole::Latent}, padded, rewriter))
     return error;
   return operands.addFunction("ai.kvopt::InPlaceLatentKvSdpa",
                               [&] { return inPlaceLatentKvSdpaFunctionText(form, *cacheForm); });
@@ -126,12 +132,14 @@ llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
 
 llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
                                          llvm::ArrayRef<CacheUpdate*> updates,
-                                         llvm::ArrayRef<CacheRole> roles, Rewriter& rewriter) {
+                                         llvm::ArrayRef<CacheRole> roles, PaddedQuery& padded,
+                                         Rewriter& rewriter) {
   Node& sdpa = *site.node;
   // Not earlier than the attention: shapes of the past are read before it is overwritten.
   sdpa.graph().moveBefore(fused, &sdpa);
   recordSiteOrigin(fused, site, rewriter);
-  llvm::SmallVector<Rewriter::Replacement, 3> replacements{{&sdpa.result(), &fused.result(0)}};
+  llvm::SmallVector<Rewriter::Replacement, 3> replacements{
+      {&sdpa.result(), &padded.ownRows(fused.result(0))}};
   llvm::SmallVector<std::string, 2> names;
   for (unsigned i = 0; i < updates.size(); ++i) {
     names.push_back(updates[i]->output->name().str());

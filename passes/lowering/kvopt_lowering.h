@@ -11,13 +11,15 @@
 
 namespace kvopt {
 
+class PaddedQuery;
+
 /// How a lowered model keeps the rows of its caches.
 enum class CacheRows {
   AsDeclared, ///< as numbers of the past's own type
   Quantized,  ///< as int8, with scales beside: ai.kvopt::InPlaceQuantizedKvSdpa
 };
 
-/// Lowers sites of one model, each of which supportsKvoptForm. Quantized rows are not for latent
+/// Lowers sites of one model, each of which supportsKvoptSite. Quantized rows are not for latent
 /// caches, and not for attention in branches.
 class KvoptLowering {
 public:
@@ -45,7 +47,8 @@ private:
   const ManifestCache* describe(const CacheUpdate& update, const std::string& presentName,
                                 unsigned layer, CacheRole role);
   llvm::Error replaceCaches(AttentionSite& site, Node& fused, llvm::ArrayRef<CacheUpdate*> updates,
-                            llvm::ArrayRef<CacheRole> roles, Rewriter& rewriter);
+                            llvm::ArrayRef<CacheRole> roles, PaddedQuery& padded,
+                            Rewriter& rewriter);
   void finishManifest();
 
   Model& model;

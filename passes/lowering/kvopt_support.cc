@@ -4,6 +4,7 @@
 #include "ir/diagnostic.h"
 #include "ir/format.h"
 #include "passes/lowering/cache_rows.h"
+#include "passes/lowering/padded_query.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -51,7 +52,12 @@ std::optional<MatchFailure> dependsOnPresent(const AttentionSite& site) {
 std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
   const CacheUpdate& key = *site.key;
   const CacheUpdate& value = *site.value;
-  if (site.node->operand(5) != key.pastLength || key.pastLength != value.pastLength)
+  const bool isPadded = !site.addsQueryRows();
+  if (isPadded && !canPadQuery(site))
+    return MatchFailure{ReasonCode::ShapeMismatch, key.fresh->name().str(),
+                        fmt::format("a new row for each of {} query rows", site.stepRows->query),
+                        fmt::format("{} rows", site.stepRows->appended), "--to onnx23 can take it"};
+  if ((!isPadded && site.node->operand(5) != key.pastLength) || key.pastLength != value.pastLength)
     return MatchFailure{ReasonCode::ShapeMismatch, site.node->name().str(),
                         "one length for the cache and for attention", "two", ""};
   for (const CacheUpdate* update : {&key, &value}) {
@@ -61,6 +67,9 @@ std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
     };
     bool isKey = update == &key && !site.isLatent();
     std::string layout = update->layout.text();
+    if (layout.find('*') != std::string::npos)
+      return refuse(ReasonCode::LayoutUnsupported, "a cache for keys and another one for values",
+                    "one tensor for both, " + layout);
     if (!inPlaceForm(update->layout, isKey))
       return refuse(ReasonCode::LayoutUnsupported,
                     isKey ? "one of BHSD, BSHD, SBHD, BHDS, (BH)SD, (BH)DS, BSD, BDS"
@@ -163,14 +172,6 @@ std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site) {
     return refuse(ReasonCode::HeadCountUnproven, "a fixed number of query heads",
                   site.queryHeads.str());
   return site.grows() ? supportsCache(site) : std::nullopt;
-}
-
-std::optional<MatchFailure> supportsKvoptForm(const AttentionSite& site, const Model& model) {
-  if (!site.failure && model.graph().opsetVersion() < 13)
-    return MatchFailure{ReasonCode::TargetLacksFeature, site.node->name().str(),
-                        "opset 13 or newer", fmt::format("opset {}", model.graph().opsetVersion()),
-                        ""};
-  return supportsKvoptSite(site);
 }
 
 llvm::Error checkKvoptSites(llvm::ArrayRef<AttentionSite*> sites) {

@@ -9,10 +9,8 @@ namespace kvopt {
 /// they are would still copy them at every step. nullopt for any other site.
 std::optional<MatchFailure> staysCopied(const AttentionSite& site);
 
-/// nullopt if KvoptLowering can write the site in a model of opset 13 or newer, otherwise why not.
+/// nullopt if KvoptLowering can write the site, otherwise why not.
 std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site);
-/// The same for the model as it is.
-std::optional<MatchFailure> supportsKvoptForm(const AttentionSite& site, const Model& model);
 
 /// Fails where sites that are supported each cannot be lowered together: branches that share a
 /// cache, forms that need different function bodies.

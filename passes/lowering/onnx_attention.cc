@@ -134,13 +134,7 @@ private:
   Value* maskOperand() {
     Value* mask = attention.mask ? &completeMask() : nullptr;
     Value* visible = visibleKeys(attention.hidden, rowCount(true), keyTotal(true), build);
-    if (!mask || !visible)
-      return mask ? mask : visible;
-    if (mask->type().elementType() == ElementType::Bool)
-      return &build.node("And", {*mask, *visible}, {}, "mask");
-    constexpr double hidden = -std::numeric_limits<double>::infinity();
-    const ElementType element = mask->type().elementType();
-    return &build.node("Where", {*visible, *mask, floatScalar(element, hidden)}, {}, "mask");
+    return visible ? &withHiddenKeys(mask, *visible, build) : mask;
   }
 
   /// The mask with four axes, a row for every row and a column for every key: engines differ in

@@ -31,9 +31,23 @@ bool readsAllColumns(const CacheUpdate& update) {
   return update.firstColumn == 0 && update.columns.isKnownEqual(update.fresh->type().dim(3));
 }
 
+/// Whether positions count from the length of the past, as the node counts them.
+bool countsFromPast(const AttentionSite& site) {
+  const Node& sdpa = *site.node;
+  const bool isCausal = sdpa.intAttr("causal", 0) != 0;
+  const Value* start = sdpa.operand(5);
+  if (!start)
+    return site.addsQueryRows() || (!isCausal && sdpa.intAttr("window", 0) == 0);
+  // A length hides the keys after the query's rows as well, which causality does anyway.
+  auto known = start->knownIntegers();
+  const Dim& past = site.key->past->type().dim(site.key->axis);
+  return isCausal && !site.key->pastLength && known && known->size() == 1 &&
+         known->front().isKnownEqual(past);
+}
+
 /// Whether the node can join past and new rows, and nothing that it reads depends on that.
 bool canJoin(const AttentionSite& site) {
-  if (site.policy != SitePolicy::Growing || site.node->operand(5))
+  if (site.policy != SitePolicy::Growing || !countsFromPast(site))
     return false;
   for (const CacheUpdate* update : {&*site.key, &*site.value})
     if (update->fromStart || update->pastLength || !update->update->is("Concat") ||

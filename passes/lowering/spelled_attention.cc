@@ -5,6 +5,8 @@
 #include "passes/lowering/gapped_keys.h"
 #include "passes/lowering/key_visibility.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <limits>
 
 namespace kvopt {
@@ -125,6 +127,23 @@ private:
     return build.node("Where", {*visible, *masked, scalar(hidden)}, {}, "masked");
   }
 
+  /// Whether that is known. Lengths may be negative, and rows more than keys: the first rows then
+  /// see none.
+  bool everyRowSeesAKey() const {
+    if (sdpa.operand(Mask))
+      return false;
+    if (gapped)
+      return true; // its own
+    if (const Value* lengths = sdpa.operand(PastLength)) {
+      const auto known = lengths->knownIntegers();
+      return known && llvm::all_of(*known, [](const Dim& length) {
+               return Dim::fixed(0).isKnownLessEqual(length);
+             });
+    }
+    const bool countsPositions = sdpa.intAttr("causal", 0) != 0 || sdpa.intAttr("window", 0) != 0;
+    return !countsPositions || query.type().dim(2).isKnownLessEqual(key.type().dim(2));
+  }
+
   Value& probabilities(Value& masked) {
     const auto softmax = [&](Value& logits) -> Value& {
       return build.node("Softmax", {logits}, axisOf(-1), "probabilities");
@@ -139,8 +158,8 @@ private:
       return build.slice(softmax(build.concat(masked, expanded, 3)), 3, 0, -1);
     }
     Value& weights = softmax(masked);
-    if (!sdpa.operand(Mask))
-      return weights; // every row sees itself
+    if (everyRowSeesAKey())
+      return weights;
     Value& undefined = build.node("IsNaN", {weights}, {}, "sees_no_key");
     return build.node("Where", {undefined, scalar(0), weights}, {}, "probabilities");
   }

@@ -11,7 +11,7 @@
 namespace kvopt {
 
 /// The newest opset that the table below knows.
-inline constexpr int64_t newestKnownOpset = 24;
+inline constexpr int64_t newestKnownOpset = 28;
 
 /// A version of an operator: the opset that brought it.
 struct OpVersion {

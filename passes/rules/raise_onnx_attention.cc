@@ -4,18 +4,43 @@
 //   [B,H,S,D] after    kAll = Concat<2>(past_k, heads(k))   vAll = Concat<2>(past_v, heads(v))
 //            o = rows(ai.kvopt.Sdpa<…>(heads(q), kAll, vAll, mask))
 //
-// Row i stands at position i + offset. The offset is the past's length; without a past it is 0, and
-// with lengths nonpad_kv_seqlen it is nonpad_kv_seqlen[b] - S. Sdpa's frontier is bottom-right: the
-// two agree where as many keys as rows are new, else past_length states the offset.
+// Row i is at position p = i + offset. The offset is the past's length; without a past it is 0, and
+// with lengths nonpad_kv_seqlen it is nonpad_kv_seqlen[b] - S, which may be negative. Windows
+// (opset 25) leave the keys p - left_window_size ... p + right_window_size. Sdpa's frontier is
+// bottom-right: the two agree where as many keys as rows are new, else past_length states the
+// offset. Windows that look ahead, and offsets that past_length cannot state because it hides the
+// keys after the rows too, become part of the mask.
 #include "ir/attribute.h"
 #include "ir/format.h"
 #include "passes/attention_builder.h"
+#include "passes/lowering/key_visibility.h"
 #include "passes/rule.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt {
 namespace {
+
+/// Which keys a row sees by its position.
+struct Frame {
+  bool causal = false;
+  int64_t window = 0; ///< keys up to its own; 0: all
+  int64_t ahead = 0;  ///< later keys; only where it is not causal, and 0: all
+
+  bool countsPositions() const { return causal || window != 0 || ahead != 0; }
+};
+
+Frame frameOf(const Node& node) {
+  // Beyond any difference of positions, and small enough to add them.
+  constexpr int64_t unbounded = INT64_MAX / 4;
+  const int64_t left = node.intAttr("left_window_size", -1);
+  const int64_t right = node.intAttr("right_window_size", -1);
+  Frame frame;
+  frame.causal = node.intAttr("is_causal", 0) != 0 || right == 0;
+  frame.window = left >= 0 && left < unbounded ? left + 1 : 0;
+  frame.ahead = !frame.causal && right > 0 && right < unbounded ? right : 0;
+  return frame;
+}
 
 /// What the operands' types say; extents may be unknown.
 struct Facts {
@@ -68,24 +93,12 @@ public:
         ReasonCode::DtypeMix);
     c.check([this](const Match& m, Refusal& r) { return checkMask(m, r); });
     c.require(
-        "a window that looks back only",
+        "window sizes of -1 or more",
         [](const Match& match) {
-          const Node& node = match.root();
-          int64_t left = node.intAttr("left_window_size", -1);
-          int64_t right = node.intAttr("right_window_size", -1);
-          return left >= -1 && left < INT64_MAX && right >= -1 && (right <= 0 || isCausal(node));
+          return match.root().intAttr("left_window_size", -1) >= -1 &&
+                 match.root().intAttr("right_window_size", -1) >= -1;
         },
         ReasonCode::WindowNotRepresentable);
-    c.require(
-        "the position of the first row, from which the causal or windowed range is counted",
-        [this](const Match& match) {
-          if (!isCausal(match.root()) && windowOf(match.root()) == 0)
-            return true;
-          Facts facts = factsOf(match);
-          return match.find(lengths) || facts.rows.isKnownEqual(facts.newKeys) ||
-                 (isCausal(match.root()) && facts.rows.isKnownLessEqual(facts.newKeys));
-        },
-        ReasonCode::MaskUnprovenCausal);
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
@@ -112,10 +125,15 @@ public:
                        : &build.paddedMask(*present, build.extent(*parts.key, 2));
     parts.scale = node.attribute("scale") ? static_cast<double>(node.floatAttr("scale", 1.0f))
                                           : defaultScale(*facts.width.value());
-    parts.causal = isCausal(node);
-    parts.window = windowOf(node);
     parts.softcap = node.floatAttr("softcap", 0.0f);
     parts.pastLength = pastLength(match, facts, *parts.query, build);
+    const Frame frame = frameOf(node);
+    if (isInMask(match, facts)) {
+      parts.mask = &framedMask(parts, frame, match.find(pastKey), build);
+    } else {
+      parts.causal = frame.causal;
+      parts.window = frame.window;
+    }
     Value* output = &build.sdpa(parts, match.nodes());
     if (facts.rank == 3)
       output = &build.mergeHeads(*output);
@@ -124,11 +142,30 @@ public:
   }
 
 private:
-  static bool isCausal(const Node& node) {
-    return node.intAttr("is_causal", 0) != 0 || node.intAttr("right_window_size", -1) == 0;
+  /// Whether Sdpa's attributes cannot express the frame.
+  bool isInMask(const Match& match, const Facts& facts) const {
+    const Frame frame = frameOf(match.root());
+    if (!frame.countsPositions() || frame.ahead != 0)
+      return frame.ahead != 0;
+    if (match.find(lengths) || facts.rows.isKnownEqual(facts.newKeys))
+      return false;
+    return !(frame.causal && facts.rows.isKnownLessEqual(facts.newKeys));
   }
-  /// Keys that a row sees, itself included; 0: all.
-  static int64_t windowOf(const Node& node) { return node.intAttr("left_window_size", -1) + 1; }
+
+  /// The mask of `parts`, which may be null, without the keys outside of the frame.
+  static Value& framedMask(const AttentionBuilder::AttentionParts& parts, const Frame& frame,
+                           Value* past, AttentionBuilder& build) {
+    KeyVisibility hidden;
+    hidden.hidesLaterKeys = frame.causal || frame.ahead != 0;
+    hidden.ahead = frame.ahead;
+    hidden.window = frame.window;
+    hidden.firstPosition = parts.pastLength ? parts.pastLength
+                           : past           ? &build.value(build.extent(*past, 2))
+                                            : &build.value(ints({0}));
+    Value& visible = *visibleKeys(hidden, build.extent(*parts.query, 2, true),
+                                  build.extent(*parts.key, 2, true), build);
+    return withHiddenKeys(parts.mask, visible, build);
+  }
 
   Facts factsOf(const Match& match) const {
     const Node& node = match.root();
@@ -253,7 +290,8 @@ private:
         return before;
       return &build.node("Sub", {*total, build.extent(query, 2)}, {}, "past_length");
     }
-    if (!isCausal(match.root()) || facts.rows.isKnownEqual(facts.newKeys))
+    if (!frameOf(match.root()).causal || isInMask(match, facts) ||
+        facts.rows.isKnownEqual(facts.newKeys))
       return nullptr;
     if (Value* past = match.find(pastKey))
       return &build.value(build.extent(*past, 2));

@@ -20,9 +20,8 @@ public:
   }
   bool takesBlockSize() const override { return true; }
 
-  std::optional<MatchFailure> supports(const AttentionSite& site,
-                                       const Model& model) const override {
-    return supportsBlocks(site, model, BlockAttention::Plain);
+  std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
+    return supportsBlocks(site, BlockAttention::Plain);
   }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,

@@ -25,9 +25,8 @@ public:
            "buffer";
   }
 
-  std::optional<MatchFailure> supports(const AttentionSite& site,
-                                       const Model& model) const override {
-    if (std::optional<MatchFailure> failure = supportsKvoptForm(site, model))
+  std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
+    if (std::optional<MatchFailure> failure = supportsKvoptSite(site))
       return failure;
     auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
       return MatchFailure{code, site.node->name().str(), std::move(expected), std::move(found),

@@ -22,9 +22,8 @@ public:
     return "InPlaceKvSdpa with its function body: past and present in one buffer";
   }
 
-  std::optional<MatchFailure> supports(const AttentionSite& site,
-                                       const Model& model) const override {
-    return supportsKvoptForm(site, model);
+  std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
+    return supportsKvoptSite(site);
   }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,

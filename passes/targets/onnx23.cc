@@ -6,15 +6,11 @@
 //                Attention<is_causal = 1>(q, k, v,, past_key, past_value)
 //
 // Inputs and outputs stay what they are. The rest of the model is brought to opset 23.
-#include "ir/shape_inference.h"
 #include "passes/lowering/past_attention_lowering.h"
-#include "passes/opset/opset_conversion.h"
 #include "passes/target.h"
 
 namespace kvopt {
 namespace {
-
-constexpr int64_t opset = 23;
 
 class Onnx23Target final : public Target {
 public:
@@ -26,13 +22,7 @@ public:
   /// The operators are of use without a cache too.
   bool isForCaches() const override { return false; }
 
-  std::optional<MatchFailure> supportsModel(const Model& model) const override {
-    return opsetObstacle(model, opset);
-  }
-  llvm::Error prepare(Model& model) const override {
-    raiseOpset(model, opset);
-    return inferShapes(model.graph());
-  }
+  int64_t opset() const override { return 23; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     return supportsPastAttention(site);

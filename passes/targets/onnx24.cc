@@ -7,16 +7,12 @@
 //
 // Past inputs and present outputs get the extent `capacity` on the sequence axis. The rest of the
 // model is brought to opset 24.
-#include "ir/shape_inference.h"
 #include "passes/lowering/kvopt_support.h"
 #include "passes/lowering/tensor_scatter_lowering.h"
-#include "passes/opset/opset_conversion.h"
 #include "passes/target.h"
 
 namespace kvopt {
 namespace {
-
-constexpr int64_t opset = 24;
 
 class Onnx24Target final : public Target {
 public:
@@ -28,13 +24,7 @@ public:
   /// The operators are of use without a cache too.
   bool isForCaches() const override { return false; }
 
-  std::optional<MatchFailure> supportsModel(const Model& model) const override {
-    return opsetObstacle(model, opset);
-  }
-  llvm::Error prepare(Model& model) const override {
-    raiseOpset(model, opset);
-    return inferShapes(model.graph());
-  }
+  int64_t opset() const override { return 24; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     return supportsTensorScatter(site);

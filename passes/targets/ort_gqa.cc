@@ -24,9 +24,8 @@ public:
     return "ONNX Runtime's GroupQueryAttention: past and present in one buffer";
   }
 
-  std::optional<MatchFailure> supports(const AttentionSite& site,
-                                       const Model& model) const override {
-    return supportsGqaForm(site, model);
+  std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
+    return supportsGqaForm(site);
   }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,

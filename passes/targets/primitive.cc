@@ -4,10 +4,9 @@
 //   after    s = Where(visible, scale * MatMul(q, Transpose(present_key)) [+ mask], -inf)
 //            o = MatMul(Softmax(s), present_value)
 //
-// Runs everywhere, and takes apart models that came with fused attention. Inputs, outputs and the
-// opset stay what they are.
+// Runs everywhere, and takes apart models that came with fused attention. Inputs and outputs stay
+// what they are, and so does the opset from 13 on.
 #include "ir/diagnostic.h"
-#include "ir/format.h"
 #include "ir/shape_inference.h"
 #include "passes/lowering/kvopt_domain.h"
 #include "passes/lowering/spelled_attention.h"
@@ -17,8 +16,6 @@ namespace kvopt {
 namespace {
 
 constexpr const char* ruleName = "lower-primitive";
-/// What the operators that are written say is of this version on.
-constexpr int64_t oldestOpset = 13;
 
 /// Puts what `spell` writes in the place of the node's result, and returns the last node of it.
 llvm::Expected<Node*> replaced(Node& node, Value& (*spell)(Node&, Rewriter&), Journal& journal) {
@@ -39,15 +36,6 @@ public:
 
   /// The operators are of use without a cache too.
   bool isForCaches() const override { return false; }
-
-  std::optional<MatchFailure> supportsModel(const Model& model) const override {
-    const int64_t opset = model.graph().opsetVersion();
-    if (opset >= oldestOpset)
-      return std::nullopt;
-    return MatchFailure{ReasonCode::TargetLacksFeature, "",
-                        fmt::format("opset {} or newer", oldestOpset), fmt::format("{}", opset),
-                        "--to onnx23 raises the opset"};
-  }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     return site.failure ? site.failure : spellingObstacle(*site.node);

@@ -22,9 +22,8 @@ public:
   }
   bool takesBlockSize() const override { return true; }
 
-  std::optional<MatchFailure> supports(const AttentionSite& site,
-                                       const Model& model) const override {
-    return supportsBlocks(site, model, BlockAttention::Fixed);
+  std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
+    return supportsBlocks(site, BlockAttention::Fixed);
   }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,

@@ -1,0 +1,37 @@
+// Brings models of old opsets to the oldest one that every target writes, 13.
+//
+// Recognition then finds one form of each operator, and what rules write exists. A model with an
+// operator that cannot be taken over (passes/opset/op_history.h) stays as it is: the targets say
+// which one it is.
+#include "ir/shape_inference.h"
+#include "passes/opset/opset_conversion.h"
+#include "passes/pass.h"
+#include "passes/target.h"
+
+namespace kvopt {
+namespace {
+
+class RaiseOldOpset final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    if (model.graph().opsetVersion() >= oldestTargetOpset)
+      return llvm::Error::success();
+    // Adapters read types.
+    if (llvm::Error error = inferShapes(model.graph()))
+      return error;
+    if (!opsetObstacle(model, oldestTargetOpset))
+      context.count("raise-old-opset", "adapted", raiseOpset(model, oldestTargetOpset));
+    return llvm::Error::success();
+  }
+};
+
+} // namespace
+
+void register_raise_old_opset(PassRegistry& registry) {
+  registry.add(
+      {"raise-old-opset", "Brings a model older than opset 13 to it.", {}, [](const PassOptions&) {
+         return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<RaiseOldOpset>());
+       }});
+}
+
+} // namespace kvopt
