@@ -74,4 +74,11 @@ if [ -n "$new" ] && [ -z "$more" ]; then
   exit 1
 fi
 cp "$work/corpus_deviations.txt" "$golden/corpus_deviations.txt"
-echo "wrote $golden/corpus_sites.txt and $golden/corpus_deviations.txt"
+
+# ONNX's node cases, rewritten for every target, where they are next to the corpus.
+if [ -d "$corpus/../onnx-nodes" ]; then
+  KVOPT_CORPUS=$(realpath "$corpus") KVOPT_GOLDEN_NODES=$work/onnx_nodes.txt \
+    "$build/tests/equivalence_tests" --gtest_filter='OnnxNodeTargets.*' --gtest_brief=1
+  cp "$work/onnx_nodes.txt" "$golden/onnx_nodes.txt"
+fi
+echo "wrote $golden/corpus_sites.txt, $golden/corpus_deviations.txt and $golden/onnx_nodes.txt"
