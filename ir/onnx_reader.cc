@@ -145,34 +145,46 @@ llvm::Error GraphReader::readOutputs(const onnx::GraphProto& message, Graph& gra
   return llvm::Error::success();
 }
 
-llvm::Error GraphReader::undefinedOperand(const onnx::NodeProto& reader, llvm::StringRef name,
-                                          llvm::StringRef laterProducer) {
-  std::string op = operatorOf(reader);
-  if (laterProducer.empty())
-    return invalid("reads a value that nothing defines").node(reader.name(), op).value(name);
-  return invalid("reads a value that is defined only later, by {}", laterProducer)
-      .node(reader.name(), op)
-      .value(name)
-      .hint("nodes must stand in execution order");
+namespace {
+
+/// Whether the node reads what a node from `first` on defines, itself included.
+bool readsLaterResult(const NodeMessages& messages, int first, const onnx::NodeProto& reader,
+                      const Graph& graph) {
+  llvm::StringSet<> missing;
+  forEachOuterName(reader, [&](llvm::StringRef name) {
+    if (!visibleValue(graph, name))
+      missing.insert(name);
+  });
+  for (int i = first; i < messages.size() && !missing.empty(); ++i)
+    for (const std::string& result : messages.Get(i).output())
+      if (missing.contains(result))
+        return true;
+  return false;
 }
 
-template <typename Nodes>
-llvm::Error GraphReader::readNodes(const Nodes& messages, Graph& graph,
+} // namespace
+
+/// Files may hold nodes in any order: those that are in order already are read as they come, the
+/// others are sorted from the first node on that comes too early.
+llvm::Error GraphReader::readNodes(const NodeMessages& messages, Graph& graph,
                                    const Declarations& declared) {
-  for (auto it = messages.begin(); it != messages.end(); ++it) {
-    const onnx::NodeProto& message = *it;
-    for (const std::string& operand : message.input()) {
-      if (operand.empty() || visibleValue(graph, operand))
-        continue;
-      for (auto later = it; later != messages.end(); ++later)
-        for (const std::string& result : later->output())
-          if (result == operand)
-            return undefinedOperand(
-                message, operand,
-                later == it ? "itself"
-                            : fmt::format("node '{}' ({})", later->name(), operatorOf(*later)));
-      return undefinedOperand(message, operand, "");
+  std::vector<int> sorted;
+  int firstSorted = messages.size();
+  for (int i = 0; i < messages.size(); ++i) {
+    if (sorted.empty() && readsLaterResult(messages, i, messages.Get(i), graph)) {
+      auto order = executionOrder(messages, i);
+      if (!order)
+        return order.takeError();
+      sorted = std::move(*order);
+      firstSorted = i;
     }
+    const onnx::NodeProto& message =
+        messages.Get(i < firstSorted ? i : sorted[static_cast<size_t>(i - firstSorted)]);
+    for (const std::string& operand : message.input())
+      if (!operand.empty() && !visibleValue(graph, operand))
+        return invalid("reads a value that nothing defines")
+            .node(message.name(), operatorOf(message))
+            .value(operand);
     if (llvm::Error error = readNode(message, graph, declared))
       return withNode(std::move(error), message.name(), operatorOf(message));
   }

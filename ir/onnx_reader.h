@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/model.h"
+#include "ir/node_order.h"
 #include "ir/onnx_source.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -27,8 +28,7 @@ private:
   llvm::Error readInitializer(const onnx::TensorProto& message, Graph& graph);
   llvm::Error readSparseInitializer(const onnx::SparseTensorProto& message, Graph& graph);
   llvm::Error readOutputs(const onnx::GraphProto& message, Graph& graph);
-  template <typename Nodes>
-  llvm::Error readNodes(const Nodes& messages, Graph& graph, const Declarations& declared);
+  llvm::Error readNodes(const NodeMessages& messages, Graph& graph, const Declarations& declared);
   llvm::Error readNode(const onnx::NodeProto& message, Graph& graph, const Declarations& declared);
   llvm::Error readAttributes(const onnx::NodeProto& message, Node& node);
   llvm::Expected<Attribute> readAttribute(const onnx::AttributeProto& message, Graph& scope,
@@ -39,8 +39,6 @@ private:
                                                       Node& holder);
   llvm::Expected<TensorRef> readTensor(const onnx::TensorProto& message);
   llvm::Error checkNewName(llvm::StringRef name, const Graph& graph, llvm::StringRef what);
-  llvm::Error undefinedOperand(const onnx::NodeProto& reader, llvm::StringRef name,
-                               llvm::StringRef laterProducer);
 
   std::shared_ptr<Model::Source> source;
   unsigned depth = 0;

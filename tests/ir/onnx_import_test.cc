@@ -262,18 +262,14 @@ TEST_F(OnnxImport, RefusesUndefinedAndLateOperands) {
   EXPECT_THAT(text, HasSubstr("value 'nowhere': reads a value that nothing defines"));
 
   message.CopyFrom(smallModel());
-  graph.mutable_node()->SwapElements(0, 1);
+  graph.mutable_node(0)->set_input(1, "z");
   text = refusal(message);
-  EXPECT_THAT(text, HasSubstr("value 'sum'"));
-  EXPECT_THAT(text, HasSubstr("only later, by node 'node_sum' (Add)"));
-
-  message.CopyFrom(smallModel());
-  graph.mutable_node(0)->set_input(1, "z"); // a cycle
-  EXPECT_THAT(refusal(message), HasSubstr("only later, by node 'node_z' (Relu)"));
+  EXPECT_THAT(text, HasSubstr("a cycle through 'node_sum' (Add), 'node_z' (Relu)"));
+  EXPECT_THAT(text, HasSubstr("node 'node_sum' (Add): value 'z'"));
 
   message.CopyFrom(smallModel());
   graph.mutable_node(0)->set_input(1, "sum");
-  EXPECT_THAT(refusal(message), HasSubstr("itself"));
+  EXPECT_THAT(refusal(message), HasSubstr("value 'sum': reads what is computed from its own"));
 
   message.CopyFrom(smallModel());
   graph.add_output()->set_name("nowhere");
@@ -282,6 +278,40 @@ TEST_F(OnnxImport, RefusesUndefinedAndLateOperands) {
   message.CopyFrom(smallModel());
   addBranch(addNode(graph, "If", {"sum"}, {"chosen"}), "chosen", "negative");
   EXPECT_THAT(refusal(message), HasSubstr("value 'chosen'"));
+}
+
+TEST_F(OnnxImport, SortsNodesThatComeTooEarly) {
+  graph.mutable_node()->SwapElements(0, 1);
+  auto model = accepted(message, registry);
+  ASSERT_TRUE(model);
+  ASSERT_EQ(model->graph().nodes().size(), 2U);
+  EXPECT_EQ(model->graph().nodes().front().op(), OpName("Add"));
+  EXPECT_EQ(model->graph().nodes().back().op(), OpName("Relu"));
+
+  // A branch that reads what comes after the node it belongs to; other nodes stay in order.
+  message.CopyFrom(smallModel());
+  addBranch(addNode(graph, "If", {"sum"}, {"chosen"}), "late", "inside");
+  addNode(graph, "Neg", {"x"}, {"other"});
+  addNode(graph, "Neg", {"z"}, {"late"});
+  model = accepted(message, registry);
+  ASSERT_TRUE(model);
+  std::vector<std::string> order;
+  for (const Node& node : model->graph().nodes())
+    order.push_back(node.result().name().str());
+  EXPECT_EQ(order, (std::vector<std::string>{"sum", "z", "other", "late", "chosen"}));
+
+  // Within a branch.
+  message.CopyFrom(smallModel());
+  onnx::NodeProto& choice = addNode(graph, "If", {"sum"}, {"chosen"});
+  addBranch(choice, "sum", "inside");
+  onnx::GraphProto& branch = *choice.mutable_attribute(0)->mutable_g();
+  addNode(branch, "Neg", {"last"}, {"wanted"});
+  addNode(branch, "Abs", {"inside"}, {"last"});
+  branch.mutable_output(0)->set_name("wanted");
+  model = accepted(message, registry);
+  ASSERT_TRUE(model);
+  const Graph& inner = *model->graph().nodes().back().attribute("then_branch")->graphs().front();
+  EXPECT_EQ(inner.nodes().back().op(), OpName("Neg"));
 }
 
 TEST_F(OnnxImport, RefusesNamesDefinedTwice) {
