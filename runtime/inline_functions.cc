@@ -5,6 +5,7 @@
 #include "ir/op.h"
 #include "ir/shape_inference.h"
 #include "runtime/execution_plan.h"
+#include "runtime/static_sequences.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -18,11 +19,16 @@ constexpr size_t maxNodes = 1'000'000;
 
 using ValueMap = llvm::DenseMap<const Value*, Value*>;
 
+/// What all graphs of a copy have in common.
+struct CopyState {
+  size_t nodes = 0;
+  StaticSequences sequences;
+};
+
 class Inliner {
 public:
-  /// `copiedNodes` counts over all graphs of the copy.
-  Inliner(const Model& source, const KernelRegistry& registry, Graph& copy, size_t& copiedNodes)
-      : model(source), kernels(registry), target(copy), copied(copiedNodes) {}
+  Inliner(const Model& source, const KernelRegistry& registry, Graph& copy, CopyState& shared)
+      : model(source), kernels(registry), target(copy), state(shared) {}
 
   llvm::Error copyMain();
 
@@ -36,13 +42,15 @@ private:
                         const Function* function, unsigned depth);
   llvm::Error copyNode(const Node& node, ValueMap& values, const Node* call,
                        const Function* function, unsigned depth);
+  llvm::Expected<bool> replaceSequences(const Node& node, ValueMap& values, const Node* call,
+                                        const Function* function, unsigned depth);
   llvm::Error expand(const Node& call, const Function& function, ValueMap& values,
                      const Node* outerCall, const Function* outer, unsigned depth);
 
   const Model& model;
   const KernelRegistry& kernels;
   Graph& target;
-  size_t& copied;
+  CopyState& state;
 };
 
 bool needsBody(const Node& node, const Model& model, const KernelRegistry& kernels,
@@ -50,14 +58,15 @@ bool needsBody(const Node& node, const Model& model, const KernelRegistry& kerne
   return !kernels.find(node.op(), version) && model.findFunction(node.op());
 }
 
-/// Whether the graph or one of its subgraphs calls a function.
-bool callsFunction(const Graph& graph, const Model& model, const KernelRegistry& kernels) {
+/// Whether the graph or one of its subgraphs calls a function, or makes a sequence.
+bool needsCopy(const Graph& graph, const Model& model, const KernelRegistry& kernels) {
   for (const Node* node : liveNodes(graph)) {
-    if (needsBody(*node, model, kernels, model.graph().opsetVersion(node->op().domain())))
+    if (needsBody(*node, model, kernels, model.graph().opsetVersion(node->op().domain())) ||
+        StaticSequences::isSequenceOperator(*node))
       return true;
     for (const NamedAttribute& attribute : node->attributes())
       for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
-        if (callsFunction(*nested, model, kernels))
+        if (needsCopy(*nested, model, kernels))
           return true;
   }
   return false;
@@ -101,6 +110,8 @@ llvm::Error Inliner::copyMain() {
 
 llvm::Error Inliner::addOutputs(const Graph& source, ValueMap& values) {
   for (const Value* output : source.outputs()) {
+    if (state.sequences.find(output))
+      return unsupported("a sequence is an output of a graph").value(output->name());
     Value* given = mapped(output, values, target);
     if (!given)
       return invalid("a function returns an operand that its call leaves out as an output")
@@ -136,7 +147,7 @@ llvm::Error Inliner::copySubgraphs(const NamedAttribute& attribute, Node& copy, 
   copy.setAttribute(attribute.name, Attribute::ofGraphs(std::move(graphs), isList));
   for (size_t i = 0; i < copies.size(); ++i)
     if (llvm::Error error =
-            Inliner(model, kernels, *copies[i], copied)
+            Inliner(model, kernels, *copies[i], state)
                 .copySubgraph(*attribute.value.graphs()[i], values, call, function, depth))
       return error;
   return llvm::Error::success();
@@ -145,8 +156,13 @@ llvm::Error Inliner::copySubgraphs(const NamedAttribute& attribute, Node& copy, 
 llvm::Error Inliner::copyNodes(llvm::ArrayRef<const Node*> nodes, ValueMap& values,
                                const Node* call, const Function* function, unsigned depth) {
   for (const Node* node : nodes) {
-    if (++copied > maxNodes)
+    if (++state.nodes > maxNodes)
       return unsupported("inlining the model's functions gives more than {} nodes", maxNodes);
+    auto isReplaced = replaceSequences(*node, values, call, function, depth);
+    if (!isReplaced)
+      return isReplaced.takeError();
+    if (*isReplaced)
+      continue;
     int64_t version = target.opsetVersion(node->op().domain());
     if (needsBody(*node, model, kernels, version)) {
       if (llvm::Error error =
@@ -157,6 +173,33 @@ llvm::Error Inliner::copyNodes(llvm::ArrayRef<const Node*> nodes, ValueMap& valu
     }
   }
   return llvm::Error::success();
+}
+
+llvm::Expected<bool> Inliner::replaceSequences(const Node& node, ValueMap& values, const Node* call,
+                                               const Function* function, unsigned depth) {
+  auto copyBody = [&](const Graph& body,
+                      llvm::ArrayRef<Value*> arguments) -> llvm::Expected<std::vector<Value*>> {
+    if (depth >= maxDepth)
+      return unsupported("bodies are nested more than {} deep", maxDepth)
+          .node(node.name(), node.op().str());
+    ValueMap inner = values;
+    for (size_t i = 0; i < arguments.size(); ++i)
+      inner[body.inputs()[i].get()] = arguments[i];
+    if (llvm::Error error = copyNodes(liveNodes(body), inner, call, function, depth + 1))
+      return error;
+    std::vector<Value*> outputs;
+    for (const Value* output : body.outputs()) {
+      if (state.sequences.find(output))
+        return unsupported("a sequence is an output of a graph").value(output->name());
+      outputs.push_back(mapped(output, inner, target));
+    }
+    return outputs;
+  };
+  auto mappedValue = [&](const Value* value) { return mapped(value, values, target); };
+  // A function with a body takes sequences as they are.
+  const bool isCall = needsBody(node, model, kernels, target.opsetVersion(node.op().domain())) &&
+                      !StaticSequences::isSequenceOperator(node);
+  return isCall ? false : state.sequences.replace(node, target, values, mappedValue, copyBody);
 }
 
 /// The value an attribute has at a call: what the call says, or the function's default.
@@ -264,6 +307,10 @@ llvm::Error Inliner::expand(const Node& call, const Function& function, ValueMap
   }
   ValueMap inner;
   for (unsigned i = 0; i < formals.size(); ++i) {
+    if (const StaticSequences::Elements* sequence = state.sequences.find(call.operand(i))) {
+      state.sequences.set(*formals[i], StaticSequences::Elements(*sequence));
+      continue;
+    }
     Value* operand = mapped(call.operand(i), values, target);
     if (!operand) {
       // Readers of an absent operand see an absent operand.
@@ -275,7 +322,9 @@ llvm::Error Inliner::expand(const Node& call, const Function& function, ValueMap
   if (llvm::Error error = copyNodes(nodes, inner, &resolved, &function, depth))
     return error;
   for (unsigned i = 0; i < call.results().size(); ++i)
-    if (!call.result(i).isAbsent())
+    if (const auto* sequence = state.sequences.find(function.body.outputs()[i]))
+      state.sequences.set(call.result(i), StaticSequences::Elements(*sequence));
+    else if (!call.result(i).isAbsent())
       values[&call.result(i)] = mapped(function.body.outputs()[i], inner, target);
   return llvm::Error::success();
 }
@@ -287,15 +336,15 @@ InlinedGraph::InlinedGraph(const OpRegistry& registry, OpsetImports opsets)
 
 llvm::Expected<std::unique_ptr<InlinedGraph>> inlineFunctions(const Model& model,
                                                               const KernelRegistry& kernels) {
-  if (!callsFunction(model.graph(), model, kernels))
+  if (!needsCopy(model.graph(), model, kernels))
     return nullptr;
   OpsetImports opsets = model.opsets;
   for (const std::unique_ptr<Function>& function : model.functions)
     for (const auto& [domain, version] : function->opsets)
       opsets.try_emplace(domain, version);
   auto inlined = std::make_unique<InlinedGraph>(model.graph().context().ops(), std::move(opsets));
-  size_t copied = 0;
-  if (llvm::Error error = Inliner(model, kernels, inlined->graph(), copied).copyMain())
+  CopyState state;
+  if (llvm::Error error = Inliner(model, kernels, inlined->graph(), state).copyMain())
     return error;
   if (llvm::Error error = inferShapes(inlined->graph()))
     return error;

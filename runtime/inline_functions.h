@@ -20,7 +20,8 @@ private:
 };
 
 /// Copies the main graph with every call inlined for which there is a function but no kernel, down
-/// to a fixed depth, and infers its types. Null when there is no such call. The copy shares the
+/// to a fixed depth, with its sequences replaced by their elements (StaticSequences), and infers
+/// its types. Null when there is no such call and no sequence. The copy shares the
 /// constants' data and must not outlive the model.
 ///
 /// Fails (Unsupported) for functions nested too deeply, and for a body written for an opset version

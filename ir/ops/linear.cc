@@ -166,6 +166,20 @@ void register_linear(OpRegistry& registry) {
         .attr("transB", int64_t{0})
         .shape(inferGemm);
   }
+  define(registry, "com.microsoft::FusedGemm", 1)
+      .in("A")
+      .in("B")
+      .in("C?")
+      .out("Y")
+      .attr("alpha", 1.0f)
+      .attr("beta", 1.0f)
+      .attr("transA", int64_t{0})
+      .attr("transB", int64_t{0})
+      .attr("activation", AttributeKind::String)
+      .attr("activation_alpha", AttributeKind::Float)
+      .attr("activation_beta", AttributeKind::Float)
+      .attr("activation_gamma", AttributeKind::Float)
+      .shape(inferGemm);
   define(registry, "Einsum", 12)
       .in("Inputs*")
       .out("Output")

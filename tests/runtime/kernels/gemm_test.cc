@@ -67,5 +67,30 @@ TEST(Gemm, Refuses) {
               "C does not broadcast");
 }
 
+TEST(FusedGemm, ActivatesTheSum) {
+  const TestTensor a = floats({2, 1}, {1, -2});
+  const TestTensor b = floats({1, 2}, {2, -1});
+  const TestTensor c = floats({2}, {0.5f, 0});
+  auto fused = [&](const char* activation, const char* parameter = nullptr, double value = 0) {
+    KernelCall call("com.microsoft::FusedGemm");
+    call.in(a).in(b).in(c).attr("activation", activation);
+    if (parameter)
+      call.attr(parameter, value);
+    return call.run();
+  };
+  // The sums are 2.5, -1, -3.5, 2.
+  expectTensor(fused("Relu"), {2, 2}, {2.5, 0, 0, 2});
+  expectTensor(fused(""), {2, 2}, {2.5, -1, -3.5, 2});
+  expectTensor(fused("LeakyRelu", "activation_alpha", 0.5), {2, 2}, {2.5, -0.5, -1.75, 2});
+  expectTensor(fused("HardSigmoid", "activation_beta", 0.25), {2, 2}, {0.75, 0.05, 0, 0.65}, 1e-6);
+  expectTensor(fused("Tanh"), {2, 2},
+               {std::tanh(2.5), std::tanh(-1.0), std::tanh(-3.5), std::tanh(2.0)}, 1e-6);
+  expectTensor(fused("Sigmoid"), {2, 2},
+               {1 / (1 + std::exp(-2.5)), 1 / (1 + std::exp(1.0)), 1 / (1 + std::exp(3.5)),
+                1 / (1 + std::exp(-2.0))},
+               1e-6);
+  expectError(fused("Mish"), "the activation 'Mish' is not known");
+}
+
 } // namespace
 } // namespace kvopt
