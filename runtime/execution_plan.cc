@@ -3,6 +3,7 @@
 
 #include "ir/diagnostic.h"
 #include "ir/op.h"
+#include "runtime/known_attributes.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -120,9 +121,12 @@ llvm::Expected<const Kernel*> kernelFor(const Node& node, const KernelRegistry& 
     return unsupported("operator {} is of opset {}, and the newest that the runtime knows is {}",
                        node.op().type(), version, newestOnnxOpset)
         .node(node.name(), node.op().str());
-  if (const Kernel* kernel = kernels.find(node.op(), version))
-    return kernel;
-  return missingKernel(node);
+  const Kernel* kernel = kernels.find(node.op(), version);
+  if (!kernel)
+    return missingKernel(node);
+  if (llvm::Error error = checkKnownAttributes(node))
+    return error;
+  return kernel;
 }
 
 llvm::Error PlanBuilder::addBranch(ExecutionPlan::Step& step, llvm::StringRef attribute,

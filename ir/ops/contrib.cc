@@ -166,7 +166,7 @@ void defineNormalizations(OpRegistry& registry) {
       .out("mean?")
       .out("inv_std_var?")
       .out("input_skip_bias_sum?")
-      .attr("epsilon", 1e-5f)
+      .attr("epsilon", 1e-12f)
       .shape(inferSkipNormalization);
   define(registry, OpName(domain, "SkipLayerNormalization"), 1)
       .in("input")
@@ -178,7 +178,7 @@ void defineNormalizations(OpRegistry& registry) {
       .out("mean?")
       .out("inv_std_var?")
       .out("input_skip_bias_sum?")
-      .attr("epsilon", 1e-5f)
+      .attr("epsilon", 1e-12f)
       .shape(inferSkipNormalization);
 }
 
@@ -266,6 +266,7 @@ void register_contrib(OpRegistry& registry) {
       .attr("bits", int64_t{4})
       .requiredAttr("block_size", AttributeKind::Int)
       .attr("accuracy_level", int64_t{0})
+      .attr("weight_prepacked", int64_t{0})
       .shape(inferMatMulNBits);
   define(registry, OpName(domain, "Gelu"), 1).in("X").out("Y").shape(inferSameAsFirst);
   define(registry, OpName(domain, "FastGelu"), 1)

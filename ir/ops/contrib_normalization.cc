@@ -28,7 +28,7 @@ void register_contrib_normalization(OpRegistry& registry) {
                            "segment_embedding?", "gamma", "beta", "mask?", "position_ids?"})
     embed.in(name);
   embed.out("output").out("mask_index?").out("embedding_sum?");
-  embed.attr("epsilon", 1e-5f)
+  embed.attr("epsilon", 1e-12f)
       .attr("mask_index_type", int64_t{0})
       .shape(inferEmbedLayerNormalization);
   define(registry, OpName(domain, "QuickGelu"), 1)

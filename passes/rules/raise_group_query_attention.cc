@@ -9,9 +9,10 @@
 // seqlens_k holds each batch row's total length less one; a first prompt has it less the rows of
 // padding on its right. A window of w sees w keys, the row's own included, as ONNX Runtime does
 // since 1.21; a cache of the last tokens only (sliding_window_cache) is one that keeps them all, as
-// no row sees what such a cache drops. Norm weights are spelled out before the rotation. The past
-// is taken to be as long as the longest batch row's, that is, to grow; where past and present are
-// declared as one buffer of fixed capacity the rule does not apply.
+// no row sees what such a cache drops. Norm weights are spelled out before the rotation.
+// position_ids count from their first number in a prompt. The past is taken to be as long as the
+// longest batch row's, that is, to grow; where past and present are declared as one buffer of fixed
+// capacity the rule does not apply.
 #include "ir/attribute.h"
 #include "ir/format.h"
 #include "passes/attention_builder.h"
@@ -103,8 +104,10 @@ public:
     }
     Value* length = match.find(pastKey) ? &pastLength(match, build) : nullptr;
     if (isOn(node, "do_rotary")) {
-      Value* rows = match.find(positions);
-      if (!rows)
+      Value* rows = nullptr;
+      if (match.find(positions))
+        rows = &givenPositions(match, build);
+      else
         rows = length ? &build.positions(*length, build.extent(match[q], 1, true))
                       : &build.value(ints({0}));
       query = &rotated(match, *query, heads, *rows, build);
@@ -232,6 +235,11 @@ private:
       return true;
     const Value* table = match.find(cosines);
     auto half = table ? table->type().dim(1).value() : std::nullopt;
+    if (match.find(positions) && !match.find(total))
+      return refusal.because([&] {
+        return MatchFailure{ReasonCode::PatternMismatch, match.root().name().str(),
+                            "total_sequence_length where there are position_ids", "none", ""};
+      });
     if (half && match.find(sines) && *half > 0 && *half <= *widthOf(match) / 2)
       return true;
     return refusal.because([&] {
@@ -284,6 +292,19 @@ private:
     Value& scaled = build.node(
         "Mul", {build.node("Div", {rows, root}), build.castTo(match[weights], ElementType::Float)});
     return build.castTo(scaled, heads.type().elementType());
+  }
+
+  /// position_ids [B,S]; in a prompt, where total_sequence_length is S, its first number + s.
+  Value& givenPositions(const Match& match, AttentionBuilder& build) const {
+    BuilderOperand count = build.extent(match[q], 1, true);
+    Value& given = match[positions];
+    Value& flat = build.node("Reshape", {given, ints({-1})});
+    Value& first = build.slice(flat, 0, 0, 1);
+    Value& counted = build.unsqueeze(build.node("Add", {first, build.range(count)}), 0);
+    Value& longest =
+        build.node("Reshape", {build.castTo(match[total], ElementType::Int64), ints({1})});
+    Value& isPrompt = build.node("Equal", {longest, build.extent(match[q], 1)});
+    return build.node("Where", {isPrompt, counted, given}, {}, "positions");
   }
 
   Value& rotated(const Match& match, Value& tensor, int64_t heads, Value& rows,

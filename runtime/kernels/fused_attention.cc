@@ -133,7 +133,8 @@ llvm::Error fusedAttention(KernelContext& context) {
   if (node.intAttr("do_rotary", 0) != 0)
     return context.error("do_rotary is not supported");
   if (node.intAttr("past_present_share_buffer", 0) != 0 || context.has(PastLength))
-    return context.error("a past in a shared buffer is not supported");
+    return context.error("past_present_share_buffer and past_sequence_length, which is a past in a "
+                         "shared buffer, are not supported");
   const TensorView& input = context.in(Input);
   const TensorView& weights = context.in(Weights);
   if (input.rank() != 3 || weights.rank() != 2 || weights.shape[0] != input.shape[2])

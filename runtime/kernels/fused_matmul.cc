@@ -37,7 +37,7 @@ llvm::Expected<Matrices> matricesOf(const KernelContext& context, unsigned opera
 llvm::Error fusedMatMul(KernelContext& context) {
   const Node& node = context.node();
   if (node.intAttr("transBatchA", 0) != 0 || node.intAttr("transBatchB", 0) != 0)
-    return context.error("transposed batch axes are not supported");
+    return context.error("transBatchA and transBatchB are not supported");
   const ElementType element = context.in(0).element;
   if (element != context.in(1).element)
     return context.error("operands have different element types");

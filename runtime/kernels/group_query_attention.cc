@@ -11,10 +11,10 @@
 // With q_norm_weight and k_norm_weight [D], the rows of query and key are divided by their root
 // mean square (plus qk_norm_epsilon under the root) and multiplied by the weights first. With
 // do_rotary, query and key row s are then rotated by position past length + s, or
-// position_ids[b,s]; the present holds rotated keys. Row s sees the keys up to its own position,
-// with local_window_size w > 0 the last w of them; with causal = 0 it sees all T(b) keys.
-// attention_bias [1|B,1|H,S,total] is added after the softcap. smooth_softmax is a sink of logit 0
-// for every head; head_sink [H] gives the logits.
+// position_ids[b,s], or in a prompt position_ids[0,0] + s; the present holds rotated keys. Row s
+// sees the keys up to its own position, with local_window_size w > 0 the last w of them; with
+// causal = 0 it sees all T(b) keys. attention_bias [1|B,1|H,S,total] is added after the softcap.
+// smooth_softmax is a sink of logit 0 for every head; head_sink [H] gives the logits.
 //
 // Flags are on at 1 alone: ONNX Runtime reads any other number as off, and its optimizer writes -1.
 // A softcap or a window below zero is off too.
@@ -95,6 +95,7 @@ struct Lengths {
   Extents total;       ///< and with the new ones, padded ones included
   Extents valid;       ///< and without the padded ones
   int64_t longest = 0; ///< total_sequence_length
+  bool isPrompt = false;
 };
 
 llvm::Expected<Lengths> lengthsOf(KernelContext& context, int64_t batches, int64_t rows) {
@@ -109,14 +110,14 @@ llvm::Expected<Lengths> lengthsOf(KernelContext& context, int64_t batches, int64
   if (*longest < rows)
     return context.error(
         fmt::format("total_sequence_length {} is less than {} new rows", *longest, rows));
-  const bool isPrompt = *longest == rows;
   Lengths lengths;
   lengths.longest = *longest;
+  lengths.isPrompt = *longest == rows;
   for (int64_t lessOne : *given) {
     if (lessOne < 0 || lessOne >= *longest)
       return context.error(
           fmt::format("seqlens_k {} does not fit total_sequence_length {}", lessOne, *longest));
-    const int64_t total = isPrompt ? rows : lessOne + 1;
+    const int64_t total = lengths.isPrompt ? rows : lessOne + 1;
     if (total < rows)
       return context.error(
           fmt::format("seqlens_k {} with {} new rows leaves no past", lessOne, rows));
@@ -127,13 +128,22 @@ llvm::Expected<Lengths> lengthsOf(KernelContext& context, int64_t batches, int64
   return lengths;
 }
 
-/// The position of every [b, s].
+/// The position of every [b, s]. Those of a prompt count from the first of position_ids, as ONNX
+/// Runtime documents.
 llvm::Expected<IntegerList> positionsOf(KernelContext& context, const Lengths& lengths,
                                         int64_t rows) {
   if (context.has(PositionIds)) {
     auto given = integerListOf(context, PositionIds);
-    if (given && given->size() != lengths.past.size() * static_cast<size_t>(rows))
+    if (!given)
+      return given;
+    if (given->size() != lengths.past.size() * static_cast<size_t>(rows))
       return context.error("position_ids must be [B,S]");
+    if (lengths.isPrompt && !given->empty()) {
+      const int64_t first = given->front();
+      for (size_t i = 0; i < given->size(); ++i)
+        if (__builtin_add_overflow(first, static_cast<int64_t>(i) % rows, &(*given)[i]))
+          return context.error("a number of position_ids is too large");
+    }
     return given;
   }
   auto positions = scratchIntegers(context, lengths.past.size() * static_cast<size_t>(rows));

@@ -64,6 +64,8 @@ llvm::Expected<BlockWeights> weightsOf(KernelContext& context) {
 llvm::Error matMulNBits(KernelContext& context) {
   if (context.has(GroupIndex))
     return context.error("g_idx is not supported");
+  if (const int64_t layout = context.node().intAttr("weight_prepacked", 0); layout != 0)
+    return context.error(fmt::format("weight_prepacked {} is not supported", layout));
   auto weights = weightsOf(context);
   if (!weights)
     return weights.takeError();

@@ -4,7 +4,8 @@
 //
 //   query [B,S,H*D], key [B,L,H*D], value [B,L,H*Dv]; or query [B,S,H,3,D] alone; or query and key
 //   [B,L,H,2,D]; or query with key [B,H,L,D] and value [B,H,L,Dv], the heads of cross attention
-//   bias [H*(2D+Dv)] is added to query, key and value before anything else
+//   bias [H*(2D+Dv)] is added to query, key and value before anything else; to the query only where
+//   key and value are heads of cross attention
 //   past_key, past_value [B,H,P,D]: their rows come before the new ones; the presents hold both
 //   key_padding_mask, attention_bias, unidirectional: see PaddingMaskRequest
 #include "runtime/attention_heads.h"
@@ -114,6 +115,9 @@ llvm::Error addBias(KernelContext& context, Heads& heads) {
     return context.error("the bias must be [H*(2D+Dv)] of the query's element type");
   int64_t first = 0;
   for (TensorView* tensor : {&heads.query, &heads.key, &heads.value}) {
+    // Heads of cross attention have their part of the bias already.
+    if (tensor != &heads.query && context.has(Key) && context.in(Key).rank() == 4)
+      break;
     auto sum = biased(context, *tensor, first);
     if (!sum)
       return sum.takeError();
@@ -128,7 +132,8 @@ llvm::Error multiHeadAttention(KernelContext& context) {
   if (count <= 0)
     return context.error("num_heads must be positive");
   if (context.has(PastLength) || context.has(CacheIndirection))
-    return context.error("a past in a shared buffer, or of beams, is not supported");
+    return context.error("past_sequence_length and cache_indirection, which is a past in a shared "
+                         "buffer or of beams, are not supported");
   if (context.wants(3))
     return context.error("the result qk is not supported");
   if (context.has(PastKey) != context.has(PastValue))

@@ -103,7 +103,7 @@ llvm::Error contribRotaryEmbedding(KernelContext& context) {
   const TensorView& x = context.in(0);
   const TensorView& cosine = context.in(2);
   if (node.floatAttr("scale", 1.0f) != 1.0f)
-    return context.error("a scale is not supported");
+    return context.error("a scale other than 1 is not supported");
   if (cosine.rank() != 2 || cosine.shape[1] == 0)
     return context.error("the caches must be [positions,rotary/2]");
   int64_t heads = node.intAttr("num_heads", 0);
@@ -117,7 +117,8 @@ llvm::Error contribRotaryEmbedding(KernelContext& context) {
   const int64_t rotary = node.intAttr("rotary_embedding_dim", 0);
   if (rotary != 0 && rotary / 2 != cosine.shape[1])
     return context.error(fmt::format("the caches' rows must have {} elements", rotary / 2));
-  auto table = rotaryTable(context, 2, 3, split->shape[3], node.intAttr("interleaved", 0) != 0);
+  // ONNX Runtime reads flags other than 1 as off.
+  auto table = rotaryTable(context, 2, 3, split->shape[3], node.intAttr("interleaved", 0) == 1);
   if (!table)
     return table.takeError();
   auto positions = contribPositions(context, *split);

@@ -50,7 +50,7 @@ llvm::Error normalized(KernelContext& context, const TensorView& sum, bool centr
   auto to = floatResult(context, *output);
   if (!to)
     return to.takeError();
-  const auto epsilon = static_cast<double>(context.node().floatAttr("epsilon", 1e-5f));
+  const auto epsilon = static_cast<double>(context.node().floatAttr("epsilon", 1e-12f));
   context.parallelFor(sum.elementCount() / width, [&](int64_t row) {
     normalizeRow(*from + row * width, *to + row * width, width, epsilon, centred, *scale, *bias);
   });
@@ -62,7 +62,7 @@ llvm::Error skipNormalization(KernelContext& context, bool centred, unsigned bia
   const TensorView& input = context.in(0);
   const TensorView& skip = context.in(1);
   if (context.wants(1) || context.wants(2))
-    return context.error("mean and inverse deviation are not supported as results");
+    return context.error("the results mean and inv_std_var are not supported");
   if (input.rank() != 2 && input.rank() != 3)
     return context.error("the input must be [B,S,N] or [S,N]");
   llvm::ArrayRef<int64_t> shape = input.shape;

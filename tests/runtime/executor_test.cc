@@ -152,6 +152,23 @@ TEST_F(ExecutorTest, MissingKernelIsNamed) {
   EXPECT_THAT(diagnostic.message, HasSubstr("operator Odd (domain t, opset 1)"));
 }
 
+TEST_F(ExecutorTest, UnknownAttributeIsNamed) {
+  auto model = std::make_unique<Model>(ops);
+  model->opsets = {{"", 17}};
+  Value& x = model->graph().addInput("x", floats({"N"}));
+  Node& node = model->graph().create("Softmax", {&x}, {"y"});
+  node.setName("newer");
+  node.setAttribute("axis", Attribute::ofInt(-1));
+  node.setAttribute("base", Attribute::ofInt(2));
+  model->graph().addOutput(node.result());
+  llvm::Expected<std::unique_ptr<Executor>> executor = Executor::create(*model, kernels);
+  ASSERT_FALSE(static_cast<bool>(executor));
+  Diagnostic diagnostic = takeDiagnostic(executor.takeError());
+  EXPECT_EQ(diagnostic.kind, Diagnostic::Kind::Unsupported);
+  EXPECT_THAT(diagnostic.str(), HasSubstr("newer"));
+  EXPECT_THAT(diagnostic.message, HasSubstr("unknown attribute 'base'"));
+}
+
 TEST_F(ExecutorTest, InputsAreChecked) {
   auto model = appendModel(ops);
   auto executor = executorOf(*model);

@@ -135,8 +135,13 @@ private:
     return packed;
   }
 
+  static int64_t positionId(int64_t b, int64_t row) { return 7 + 3 * row + b; }
+
   int64_t positionOf(int64_t b, int64_t row) const {
-    return c.positionIds ? 7 + 3 * row + b : c.past[size_t(b)] + row;
+    if (!c.positionIds)
+      return c.past[size_t(b)] + row;
+    // A prompt has the first number only.
+    return c.longest() == c.rows ? positionId(0, 0) + row : positionId(b, row);
   }
 
   std::vector<double> rotated(std::vector<double> x, int64_t heads) const {
@@ -176,7 +181,7 @@ private:
   void solve() {
     positions = TestTensor(ElementType::Int64, {c.batches(), c.rows});
     for (int64_t i = 0; i < positions.count(); ++i)
-      positions.set(i, double(positionOf(i / c.rows, i % c.rows)));
+      positions.set(i, double(positionId(i / c.rows, i % c.rows)));
     presentKey = presentOf(pastKey, rotated(splitHeadsOf(key, c.groups), c.groups));
     presentValue = presentOf(pastValue, splitHeadsOf(value, c.groups));
     plain.batches = c.batches();

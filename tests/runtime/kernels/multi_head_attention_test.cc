@@ -231,6 +231,21 @@ TEST(MultiHeadAttention, Layouts) {
   expectResults(crossing, heads.results(3).run());
 }
 
+/// Heads of cross attention come with their bias; only the query's part of it is added.
+TEST(MultiHeadAttention, BiasOfHeadsOfCrossAttention) {
+  MultiHeadCase c;
+  c.projectionBias = true;
+  c.newKeys = 6;
+  const MultiHeadProblem problem(c);
+  const PlainAttention plain = problem.plain();
+  KernelCall call("com.microsoft::MultiHeadAttention");
+  call.in(problem.query);
+  call.in(TestTensor(ElementType::Float, {2, 3, 6, 8}, plain.key));
+  call.in(TestTensor(ElementType::Float, {2, 3, 6, 8}, plain.value));
+  problem.addRest(call);
+  expectResults(problem, call.results(3).run());
+}
+
 /// A row whose every key is hidden averages them: the mask is finite.
 TEST(MultiHeadAttention, NothingVisible) {
   const double lowest = double(std::numeric_limits<float>::lowest());

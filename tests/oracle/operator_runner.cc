@@ -1,0 +1,162 @@
+// Runs models on given inputs, for the operator oracle: a stream of requests on stdin, one answer
+// for each on stdout. A frame is the length of a JSON text as uint32, the text, and the bytes that
+// its numbers count:
+//
+//   request   {"model": bytes, "inputs": [{"name", "type": TensorProto.DataType, "dims", "bytes"}]}
+//   answer    {"plain": RESULT, "raised": RESULT or null}
+//   RESULT    {"error": text} or {"outputs": [the same as inputs]}
+//
+// "raised" is the model after the rules that raise fused attention, where one of them applied.
+#include "cli/command.h"
+#include "ir/diagnostic.h"
+#include "ir/format.h"
+#include "ir/onnx_import.h"
+#include "ir/shape_inference.h"
+#include "runtime/executor.h"
+
+#include <cstdio>
+
+namespace kvopt {
+namespace {
+
+constexpr const char* raise =
+    "infer-shapes,apply-rules{rules=raise-group-query-attention+raise-multi-head-attention+"
+    "raise-fused-qkv-attention+raise-onnx-attention}";
+
+using Json = nlohmann::json;
+
+/// Bytes at the alignment of tensors.
+class Bytes {
+public:
+  bool read(size_t count) {
+    memory.resize(count / sizeof(Block) + 1);
+    size = count;
+    return std::fread(memory.data(), 1, count, stdin) == count;
+  }
+  std::byte* data() { return memory.front().bytes; }
+  std::span<const std::byte> all() const { return {memory.front().bytes, size}; }
+
+private:
+  struct alignas(64) Block {
+    std::byte bytes[64];
+  };
+  std::vector<Block> memory;
+  size_t size = 0;
+};
+
+struct Request {
+  Json header;
+  Bytes model;
+  std::vector<Bytes> inputs;
+};
+
+bool read(Request& request) {
+  uint32_t length = 0;
+  if (std::fread(&length, sizeof length, 1, stdin) != 1)
+    return false;
+  std::string text(length, ' ');
+  if (std::fread(text.data(), 1, length, stdin) != length)
+    return false;
+  request.header = Json::parse(text);
+  if (!request.model.read(request.header["model"].get<size_t>()))
+    return false;
+  for (const Json& input : request.header["inputs"])
+    if (!request.inputs.emplace_back().read(input["bytes"].get<size_t>()))
+      return false;
+  return true;
+}
+
+llvm::Error raiseAttention(Model& model, const Registries& registries) {
+  PassManager manager(registries.passes, {});
+  if (llvm::Error error = manager.addPipeline(raise))
+    return error;
+  PassContext context(registries.rules, registries.targets);
+  return manager.run(model, context);
+}
+
+/// The contents of outputs go to the end of `bytes`.
+llvm::Expected<Json> outputsOf(const Model& model, Request& request, const Registries& registries,
+                               std::string& bytes) {
+  ExecutorOptions options;
+  options.threads = 1;
+  auto executor = Executor::create(model, registries.kernels, options);
+  if (!executor)
+    return executor.takeError();
+  std::vector<NamedView> views;
+  std::vector<std::string> names;
+  const Json& inputs = request.header["inputs"];
+  for (const Json& input : inputs)
+    names.push_back(input["name"]);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    views.push_back(
+        {names[i], TensorView::contiguous(static_cast<ElementType>(inputs[i]["type"].get<int>()),
+                                          inputs[i]["dims"].get<std::vector<int64_t>>(),
+                                          request.inputs[i].data())});
+  auto results = (*executor)->run(views);
+  if (!results)
+    return results.takeError();
+  Json outputs = Json::array();
+  for (size_t i = 0; i < results->size(); ++i) {
+    const TensorView& view = (*results)[i].view;
+    if (!view.isContiguous())
+      return unsupported("output {} has strides", i);
+    outputs.push_back({{"name", model.graph().outputs()[i]->name().str()},
+                       {"type", static_cast<int>(view.element)},
+                       {"dims", std::vector<int64_t>(view.shape.begin(), view.shape.end())},
+                       {"bytes", view.byteSize()}});
+    bytes.append(reinterpret_cast<const char*>(view.data), static_cast<size_t>(view.byteSize()));
+  }
+  return outputs;
+}
+
+/// Null where `raised` and no rule applied.
+llvm::Expected<Json> attempt(Request& request, const Registries& registries, bool raised,
+                             std::string& bytes) {
+  auto model = importModelBytes(request.model.all(), "", registries.ops);
+  if (!model)
+    return model.takeError();
+  if (raised) {
+    if (llvm::Error error = raiseAttention(**model, registries))
+      return error;
+    bool applied = false;
+    for (const Node& node : (*model)->graph().nodes())
+      applied |= node.op().domain() == kvoptDomain;
+    if (!applied)
+      return Json();
+  } else if (llvm::Error error = inferShapes((*model)->graph())) {
+    return error;
+  }
+  return outputsOf(**model, request, registries, bytes);
+}
+
+void answer(Request& request, const Registries& registries) {
+  Json header;
+  std::string bytes;
+  for (bool raised : {false, true}) {
+    Json& result = header[raised ? "raised" : "plain"];
+    auto outputs = attempt(request, registries, raised, bytes);
+    if (!outputs)
+      result["error"] = takeDiagnostic(outputs.takeError()).str();
+    else if (!outputs->is_null())
+      result["outputs"] = std::move(*outputs);
+  }
+  const std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const auto length = static_cast<uint32_t>(text.size());
+  std::fwrite(&length, sizeof length, 1, stdout);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+  std::fflush(stdout);
+}
+
+} // namespace
+} // namespace kvopt
+
+int main() {
+  const kvopt::Registries registries;
+  kvopt::Request request;
+  while (kvopt::read(request)) {
+    kvopt::answer(request, registries);
+    request = {};
+  }
+  return 0;
+}
