@@ -136,7 +136,8 @@ llvm::Error split(KernelContext& context) {
   return llvm::Error::success();
 }
 
-/// Python slices: starts and ends count from the end when negative and are clamped.
+/// Starts and ends count from the end when negative and are clamped: as in Python, but for a
+/// negative step's start before the first element.
 llvm::Error slice(KernelContext& context) {
   const TensorView& x = context.in(0);
   Extents lists[4];
@@ -173,7 +174,9 @@ llvm::Error slice(KernelContext& context) {
     auto clamp = [&](int64_t at, int64_t low, int64_t high) {
       return std::clamp(at < 0 ? std::max(at, -extent - 1) + extent : at, low, high);
     };
-    const int64_t start = step > 0 ? clamp(starts[i], 0, extent) : clamp(starts[i], -1, extent - 1);
+    // A start before the first element is the first one, also where the step is negative.
+    const int64_t least = step > 0 || extent > 0 ? 0 : -1;
+    const int64_t start = clamp(starts[i], least, step > 0 ? extent : extent - 1);
     const int64_t end = step > 0 ? clamp(ends[i], 0, extent) : clamp(ends[i], -1, extent - 1);
     const int64_t span = step > 0 ? end - start : start - end;
     const uint64_t stride = step > 0 ? static_cast<uint64_t>(step) : -static_cast<uint64_t>(step);

@@ -49,12 +49,12 @@ function groupQueryAttention(random) {
   if (attributes.causal?.int === 0 && random.chance(0.8)) delete attributes.local_window_size;
   const packed = random.chance(0.3);
   const rowsOf = (count) => random.floats(type, [batches, rows, count * width]);
-  const held = () => random.floats(type, [batches, groups, capacity, width]);
+  const cache = () => random.floats(type, [batches, groups, capacity, width]);
   const half = width === 8 ? 4 : random.pick([width / 2, width / 2, 8]);
   const table = () => random.floats(type, [random.pick([24, 16]), half]);
   const inputs = packed ? [rowsOf(heads + 2 * groups), null, null]
     : [rowsOf(heads), rowsOf(groups), rowsOf(groups)];
-  inputs.push(hasPast ? held() : null, hasPast ? held() : null,
+  inputs.push(hasPast ? cache() : null, hasPast ? cache() : null,
     tensorOf('int32', [batches], lengths.map((length) => length - 1)),
     tensorOf('int32', random.pick([[], [1]]), [total]));
   const rotates = attributes.do_rotary !== undefined;
@@ -72,14 +72,18 @@ function groupQueryAttention(random) {
     [0, 1].forEach((part) => { judge[part] = normalized(inputs[part], width, weights[part], epsilon); });
     inputs.push(...weights);
   }
+  const held = Math.max(hasPast ? capacity : 0, total);
   const isPadding = (b, s) => s >= lengths[b] - past[b];
   const grows = attributes.sliding_window_cache?.int === 1 && hasPast && total > capacity;
   return {attributes, inputs, judge, outputs: [type, type, type], tags: grows ? ['window-cache-grows'] : [],
     // The rule takes the past to be as long as the longest batch row's.
     unraised: hasPast && capacity !== Math.max(...past),
-    // Rows of padding may hold anything.
-    ignore: mode !== 'prompt' ? undefined : (output, index) => output === 0 &&
-      isPadding(Math.floor(index / (rows * heads * width)), Math.floor(index / (heads * width)) % rows)};
+    // Rows of padding may hold anything, and so may those after the tokens of a cache of a window.
+    ignore: (output, index) => output === 0
+      ? mode === 'prompt' &&
+        isPadding(Math.floor(index / (rows * heads * width)), Math.floor(index / (heads * width)) % rows)
+      : attributes.sliding_window_cache?.int === 1 && hasPast &&
+        Math.floor(index / width) % held >= lengths[Math.floor(index / (groups * held * width))]};
 }
 
 /** The masks that MultiHeadAttention and Attention take. */
@@ -99,10 +103,10 @@ function paddingMask(random, batches, rows, keys, forms) {
 }
 
 const filters = [undefined, float(-10000), float(-100), float(lowest)];
-/** Whether rules add a bias to the mask in float16, whose unit at 10000 is 8: rows that see nothing but
- *  hidden keys lose the bias. */
-const losesBias = (type, attributes, mask, bias) => type === 'float16' && mask !== null && bias !== null &&
-  filterTolerance(attributes, mask) !== 0;
+/** Whether rows that see nothing but hidden keys come out differently where rules make the mask in
+ *  float16: its unit at 10000 is 8, which a bias gets lost in, and the lowest float is infinite there. */
+const losesDigits = (type, attributes, mask, bias) => type === 'float16' && mask !== null &&
+  (attributes.mask_filter_value?.float === lowest || (bias !== null && filterTolerance(attributes, mask) !== 0));
 /** What scores near the value of hidden keys lose of their digits. */
 const filterTolerance = (attributes, mask) =>
   mask && (attributes.mask_filter_value?.float ?? -10000) === -10000 ? 3e-3 : 0;
@@ -136,7 +140,7 @@ function multiHeadAttention(random) {
     random.maybe(() => tensorOf('int32', [1], [0]), 0.02));
   const presents = past !== null || random.chance(0.3);
   return {attributes, inputs, atol: filterTolerance(attributes, mask),
-    unraised: losesBias(type, attributes, mask, inputs[5]),
+    unraised: losesDigits(type, attributes, mask, inputs[5]),
     outputs: presents ? [type, type, type, ...random.chance(0.05) ? [type] : []] : [type]};
 }
 
@@ -158,7 +162,7 @@ function attention(random) {
     [random.pick([1, batches]), random.pick([1, heads]), rows, past + rows]), 0.3);
   const mask = paddingMask(random, batches, rows, past + rows,
     ['none', 'none', 'lengths', 'ranges', 'ranges', 'packed', 'keys', 'pairs', 'square']);
-  return {attributes, atol: filterTolerance(attributes, mask), unraised: losesBias(type, attributes, mask, bias),
+  return {attributes, atol: filterTolerance(attributes, mask), unraised: losesDigits(type, attributes, mask, bias),
     inputs: [random.floats(type, [batches, rows, inner]), random.floats(type, [inner, columns]),
       // ONNX Runtime reads the bias without looking whether there is one.
       random.maybe(() => random.floats(type, [columns]), 0.99), mask,

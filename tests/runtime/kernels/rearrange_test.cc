@@ -85,6 +85,7 @@ TEST(Slice, StartsEndsSteps) {
   expectTensor(run(0, 5, 2), {3}, {0, 2, 4});
   expectTensor(run(most, -most, -1), {5}, {4, 3, 2, 1, 0});
   expectTensor(run(3, 0, -2), {2}, {3, 1});
+  expectTensor(run(-9, -20, -1), {1}, {0});
   expectTensor(run(0, 5, most), {1}, {0});
   expectTensor(run(4, 2, 1), {0}, {});
   expectTensor(run(9, 10, 1), {0}, {});
