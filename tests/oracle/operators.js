@@ -16,7 +16,7 @@ const {Judge} = require('./judge');
 const {disagreements} = require('./schemas');
 const {Subject} = require('./subject');
 
-const families = ['fused_attention', 'fused_arithmetic', 'onnx_attention', 'onnx_tensors'];
+const families = ['fused_attention', 'fused_arithmetic', 'onnx_attention', 'onnx_tensors', 'recurrent'];
 const table = JSON.parse(fs.readFileSync(path.join(__dirname, 'contrib_operators.json')));
 const documented = table.operators;
 const exceptions = JSON.parse(fs.readFileSync(path.join(__dirname, 'operator_exceptions.json')));
