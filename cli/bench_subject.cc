@@ -49,7 +49,7 @@ llvm::Expected<std::unique_ptr<BenchSubject>> BenchSubject::open(const std::stri
     return withFile(weights.takeError(), path);
   subject->weights = std::move(*weights);
   // Where the number of token ids is not known, all tokens are 0.
-  auto vocabulary = vocabularyOf(graph);
+  auto vocabulary = vocabularyOf(graph, subject->manifest.inputs);
   if (vocabulary)
     subject->vocabulary = std::max<int64_t>(1, *vocabulary);
   else
@@ -101,7 +101,8 @@ llvm::Expected<double> BenchSubject::step(int64_t newTokens) {
     for (int64_t position = first; position < past + newTokens; ++position)
       input.tokens.back().push_back(tokenAt(row, position, vocabulary));
   }
-  auto tensors = decoderInputs(session->callerInputs(), input, session->allocator());
+  auto tensors = decoderInputs(session->callerInputs(), input, session->allocator(),
+                               session->manifest().inputs);
   if (!tensors)
     return tensors.takeError();
   std::vector<NamedView> views;

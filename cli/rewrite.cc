@@ -119,9 +119,16 @@ llvm::Error verify(const Model& model, const Manifest& manifest, const RewriteOp
     return llvm::Error::success();
   EquivalencePlan plan = options.verify == "full" ? fullVerification() : quickVerification();
   plan.tolerance = toleranceFor(model.graph(), 2);
+  auto recipes = recipesOf(options.inputs);
+  if (!recipes)
+    return recipes.takeError();
+  plan.recipes = std::move(*recipes);
   auto report = verifyRewrite(options.model, model, manifest, plan, registries);
   if (!report)
-    return report.takeError();
+    return llvm::handleErrors(report.takeError(), [&](const OriginalRefusal& refusal) {
+      outcome.notVerified =
+          fmt::format("the model as it was read takes no step: {}", refusal.diagnostic().str());
+    });
   outcome.verification = std::move(*report);
   return llvm::Error::success();
 }
@@ -216,6 +223,9 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     context.error("kvopt: the rewritten model computes something else; nothing was written");
     return ExitCode::Different;
   }
+  if (!outcome.notVerified.empty())
+    context.remark("kvopt: not verified: " + outcome.notVerified +
+                   "; --input NAME=VALUE says what to feed an input");
   if (!options.dryRun && !context.common.json())
     printOut(fmt::format("{}wrote {}\n", drivingNotes(*passes.manifest, manifestPathFor(options)),
                          writtenText(*passes.manifest, options, outcome)));
@@ -236,6 +246,7 @@ void addRewriteCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--layers", options->layers, "Layers to rewrite, as 0-3,7");
   command->add_option("--verify", options->verify, "off, quick or full")
       ->check(CLI::IsMember({"off", "quick", "full"}));
+  addInputOption(*command, options->inputs);
   command->add_option("--manifest", options->manifest, "Where the manifest goes");
   command->add_option("--genai-config", options->genaiConfig,
                       "For ort-gqa: where ONNX Runtime GenAI's configuration goes");

@@ -16,6 +16,7 @@ struct RewriteOptions {
   std::string require = "all";
   std::string layers;
   std::string verify = "quick";
+  std::vector<std::string> inputs; ///< recipes for what the driver does not know
   std::string manifest;
   std::string genaiConfig;
   std::string externalData = "keep";

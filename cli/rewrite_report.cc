@@ -111,6 +111,8 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
   json["millis"] = outcome.milliseconds;
   json["verify"] =
       outcome.verification ? verificationJson(*outcome.verification) : OrderedJson(nullptr);
+  if (!outcome.notVerified.empty())
+    json["not_verified"] = outcome.notVerified;
   return json;
 }
 
@@ -140,6 +142,8 @@ std::string rewriteTable(const PassContext& passes, const RewriteOutcome& outcom
         "  verify  " +
         style.verdict(verificationSummary(*outcome.verification), outcome.verification->equal()) +
         "\n";
+  if (!outcome.notVerified.empty())
+    out += "  not verified: " + outcome.notVerified + "\n";
   return out;
 }
 

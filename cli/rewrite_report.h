@@ -23,6 +23,8 @@ struct RewriteOutcome {
   std::string externalPlacement;
   std::vector<std::string> externalFiles;
   std::optional<VerificationReport> verification;
+  /// Why the model could not be compared with what it was; empty where it was, or was not to be.
+  std::string notVerified;
 };
 
 /// kvopt/rewrite/1; `output` is empty where nothing is written.

@@ -3,6 +3,7 @@
 #include "cli/recover.h"
 #include "cli/run_report.h"
 #include "cli/step_dump.h"
+#include "cli/verification.h"
 #include "ir/format.h"
 #include "ir/mapped_file.h"
 #include "ir/onnx_import.h"
@@ -38,6 +39,7 @@ struct RunOptions {
   std::string save;
   std::optional<int64_t> crop;
   std::string dump;
+  std::vector<std::string> inputs;
   bool statistics = false;
   int64_t foldedConstantsLimit = -1;
 
@@ -185,6 +187,10 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
   settings.steps = options.steps;
   settings.chunk = options.chunk;
   settings.sampling = options.sampling();
+  auto recipes = recipesOf(options.inputs);
+  if (!recipes)
+    return recipes.takeError();
+  settings.recipes = std::move(*recipes);
   settings.stopTokens = options.stopTokens;
   for (const std::string& text : options.stopTexts)
     settings.stopSequences.push_back(bytesOf(text));
@@ -322,6 +328,7 @@ void addRunCommand(CLI::App& app, CommandContext& context) {
   addPromptOptions(*command, *options);
   addSamplingOptions(*command, *options);
   addCacheOptions(*command, *options);
+  addInputOption(*command, options->inputs);
   command->add_option("--dump", options->dump,
                       "Folder to write inputs and outputs of every step to");
   command->add_option("-t,--threads", options->threads, "Threads; unless given, one a core")

@@ -12,6 +12,9 @@
 #include "runtime/quantized_model.h"
 #include "runtime/widened_model.h"
 
+#include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
+
 #include <cmath>
 
 namespace kvopt {
@@ -32,8 +35,11 @@ namespace {
 EquivalencePlan shortened(EquivalencePlan plan, int64_t capacity) {
   plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, capacity / 2));
   int64_t rest = capacity - plan.prompt;
+  // Half of the rest is for decode steps.
+  int64_t restOfChunks = rest / 2;
   for (int64_t& chunk : plan.chunks) {
-    chunk = std::min(chunk, rest);
+    chunk = std::min(chunk, restOfChunks);
+    restOfChunks -= chunk;
     rest -= chunk;
   }
   plan.chunks.erase(std::remove(plan.chunks.begin(), plan.chunks.end(), 0), plan.chunks.end());
@@ -76,18 +82,50 @@ llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Regist
   return prepared;
 }
 
+namespace {
+
+/// Steps of as many tokens as the token ids, or their embeddings, have by declaration.
+void fitTokens(const Value& input, bool isEmbedded, EquivalencePlan& plan) {
+  const TensorType& type = input.type();
+  const bool hasBatch = type.hasRank() && type.rank() == (isEmbedded ? 3 : 2);
+  if (!hasBatch && !(type.hasRank() && type.rank() == 1 && !isEmbedded))
+    return;
+  plan.batch = hasBatch ? type.dim(0).value().value_or(plan.batch) : 1;
+  std::optional<int64_t> tokens = type.dim(hasBatch ? 1 : 0).value();
+  if (!tokens || *tokens < 1)
+    return;
+  plan.decodeSteps = std::max<int64_t>(1, plan.totalTokens() / *tokens) - 1;
+  plan.prompt = plan.stepTokens = *tokens;
+  plan.chunks.clear();
+}
+
+/// The rows that the caches have, whatever they hold, where they grow all the same.
+int64_t fixedPastRows(const Manifest& manifest) {
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.policy == CachePolicy::Fixed && cache.kind == CacheKind::Self && !cache.oneBuffer)
+      if (const auto* fixed =
+              std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)]))
+        return *fixed;
+  return 0;
+}
+
+void fitPast(int64_t rows, EquivalencePlan& plan) {
+  if (rows <= 0)
+    return;
+  plan.pastRows = rows;
+  plan.chunks.clear();
+  plan.decodeSteps = 0;
+  plan.padding = Padding::None;
+}
+
+} // namespace
+
 EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest) {
-  for (const std::unique_ptr<Value>& input : graph.inputs()) {
-    if (input->name() != "input_ids" && input->name() != "decoder_input_ids")
-      continue;
-    plan.batch = input->type().dim(0).value().value_or(plan.batch);
-    std::optional<int64_t> tokens = input->type().dim(1).value();
-    if (tokens && *tokens > 0) {
-      plan.decodeSteps = std::max<int64_t>(1, plan.totalTokens() / *tokens) - 1;
-      plan.prompt = plan.stepTokens = *tokens;
-      plan.chunks.clear();
-    }
-  }
+  for (const Value* tokens : tokenInputs(graph, manifest.inputs))
+    fitTokens(*tokens, false, plan);
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    if (input->name() == "inputs_embeds")
+      fitTokens(*input, true, plan);
   if (manifest.capacityValue)
     plan = shortened(std::move(plan), *manifest.capacityValue);
   for (const ManifestCache& cache : manifest.caches)
@@ -95,6 +133,16 @@ EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manif
       if (const auto* fixed =
               std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)]))
         plan = shortened(std::move(plan), *fixed);
+  // A ring takes no more tokens at a time than it has rows.
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.policy == CachePolicy::Ring)
+      if (const auto* rows =
+              std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)])) {
+        plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, *rows));
+        for (int64_t& chunk : plan.chunks)
+          chunk = std::min(chunk, std::max<int64_t>(1, *rows));
+      }
+  fitPast(fixedPastRows(manifest), plan);
   return plan;
 }
 
@@ -145,7 +193,7 @@ llvm::Expected<std::unique_ptr<Session>> openForPlan(const Model& model, const M
   options.poison = true;
   options.variants = variantsInMemory(model, manifest);
   if (!manifest.capacityValue)
-    options.capacity = plan.totalTokens();
+    options.capacity = plan.pastRows + plan.totalTokens();
   return Session::create(model, registries.kernels, manifest, options);
 }
 
@@ -195,11 +243,12 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
                ? verifyQuantized(b, manifestB, a, manifestA, std::move(plan), threads, registries)
                : verifyQuantized(a, manifestA, b, manifestB, std::move(plan), threads, registries);
   plan = fittedPlan(std::move(plan), b.graph(), manifestB);
+  fitPast(fixedPastRows(manifestA), plan);
   if (plan.vocabulary == 0) {
-    auto vocabulary = vocabularyOf(a.graph());
-    if (!vocabulary)
-      return vocabulary.takeError();
-    plan.vocabulary = *vocabulary;
+    // Where the number of token ids is not known, the first two are taken.
+    auto vocabulary = vocabularyOf(a.graph(), manifestA.inputs);
+    plan.vocabulary = vocabulary ? std::max<int64_t>(1, *vocabulary) : 2;
+    llvm::consumeError(vocabulary.takeError());
   }
   auto open = [&](const Model& model, const Manifest& manifest) {
     return openForPlan(model, manifest, plan, threads, registries);
@@ -237,6 +286,8 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
     report.tolerance = plan.tolerance;
     report.batch = plan.batch;
     report.vocabulary = plan.vocabulary;
+    report.pastRows = plan.pastRows;
+    report.guessed = guessedInputs((*sessionA)->callerInputs(), plan.recipes, manifestA.inputs);
     report.second = (*sessionB)->statistics();
     return report;
   };
@@ -248,13 +299,25 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
       llvm::consumeError(alone.takeError());
       return report;
     }
+    if (plan.pastRows > 0)
+      if (llvm::Error error = (*alone)->preset(plan.pastRows)) {
+        llvm::consumeError(std::move(error));
+        return report;
+      }
     DecoderStep prefill;
+    prefill.recipes = plan.recipes;
+    prefill.pastLength = plan.pastRows;
     prefill.tokens.assign(static_cast<size_t>(plan.batch),
                           std::vector<int64_t>(static_cast<size_t>(plan.prompt), 0));
     auto runs = stepDecoder(**alone, prefill);
-    if (runs || (plan.batch == 1 && plan.prompt == plan.stepTokens)) {
-      llvm::consumeError(runs.takeError());
+    if (runs)
       return report;
+    if (plan.batch == 1 && plan.prompt == plan.stepTokens) {
+      llvm::consumeError(report.takeError());
+      Diagnostic refusal = takeDiagnostic(runs.takeError());
+      if (refusal.kind == Diagnostic::Kind::Usage)
+        return makeError(std::move(refusal));
+      return llvm::make_error<OriginalRefusal>(std::move(refusal));
     }
     llvm::consumeError(runs.takeError());
     llvm::consumeError(report.takeError());
@@ -266,6 +329,8 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
   }
   return report;
 }
+
+const char OriginalRefusal::ID = 0;
 
 llvm::Expected<VerificationReport> verifyRewrite(const std::string& originalPath,
                                                  const Model& rewritten, const Manifest& manifest,
@@ -310,6 +375,28 @@ OrderedJson groupJson(llvm::ArrayRef<TensorComparison> tensors) {
 
 } // namespace
 
+void addInputOption(CLI::App& command, std::vector<std::string>& texts) {
+  command
+      .add_option("--input", texts,
+                  "NAME=VALUE[@EXTENTS]: what to feed an input, as in bias=additive_mask or "
+                  "kind=zeros@batch,new; may be given again")
+      ->allow_extra_args(false);
+}
+
+llvm::Expected<std::vector<InputRecipe>> recipesOf(llvm::ArrayRef<std::string> texts) {
+  std::vector<InputRecipe> recipes;
+  for (const std::string& text : texts) {
+    auto recipe = parseInputRecipe(text);
+    if (!recipe)
+      return recipe.takeError();
+    for (const InputRecipe& other : recipes)
+      if (other.input == recipe->input)
+        return usageError("--input {} is given twice", other.input);
+    recipes.push_back(std::move(*recipe));
+  }
+  return recipes;
+}
+
 OrderedJson verificationJson(const VerificationReport& report) {
   OrderedJson json;
   json["schema"] = "kvopt/verify/1";
@@ -326,6 +413,10 @@ OrderedJson verificationJson(const VerificationReport& report) {
     json["worst"]["name"] = worst->name;
   }
   json["batch"] = report.batch;
+  if (report.pastRows != 0)
+    json["past_rows"] = report.pastRows;
+  if (!report.guessed.empty())
+    json["guessed_inputs"] = report.guessed;
   json["refused_by_both"] = nullptr;
   if (report.comparison.refusedSteps != 0)
     json["refused_by_both"] = {{"steps", report.comparison.refusedSteps},
@@ -359,12 +450,15 @@ std::string comparisonSummary(const VerificationReport& report) {
   }
   const TensorComparison* worst = report.comparison.worst();
   std::string text =
-      fmt::format("{} steps   max abs {:.1e}   max ulp {}   caches {}   tokens {}",
+      fmt::format("{} steps   max abs {:.1e}   max ulp {}   caches {}",
                   report.comparison.steps.size(), worst ? worst->comparison.maxAbs : 0.0, maxUlp,
                   !anyCache     ? "none found"
                   : cachesExact ? "identical"
-                                : "compared",
-                  report.comparison.tokensEqual ? "equal" : "DIFFERENT");
+                                : "compared");
+  if (report.comparison.anyToken)
+    text += report.comparison.tokensEqual ? "   tokens equal" : "   tokens DIFFERENT";
+  if (report.pastRows != 0)
+    text += fmt::format("   after {} made-up rows, all that the model takes", report.pastRows);
   if (skipped != 0)
     text += fmt::format("   {} elements of padding left out", skipped);
   const ComparisonReport& steps = report.comparison;
@@ -374,6 +468,9 @@ std::string comparisonSummary(const VerificationReport& report) {
   if (steps.refusedSteps != 0)
     text +=
         fmt::format("   {} steps that both refuse alike: {}", steps.refusedSteps, steps.refusal);
+  if (!report.guessed.empty())
+    text += fmt::format("   inputs of unknown meaning, with numbers of any kind (see --input): {}",
+                        fmt::join(report.guessed, ", "));
   if (report.comparison.equal() && report.comparison.tokensEqual)
     return text + "   OK";
   return text + fmt::format("   DIFFERENT: worst is '{}'", worst ? worst->name : "");

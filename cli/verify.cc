@@ -19,6 +19,7 @@ struct VerifyOptions {
   std::vector<std::string> forms = {"exported", "shared", "stateful"};
   EquivalencePlan plan;
   std::string padding = "none";
+  std::vector<std::string> inputs;
   std::optional<double> atol;
   std::optional<double> rtol;
   unsigned threads = 0;
@@ -120,6 +121,10 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
       return second.takeError();
     EquivalencePlan plan = options.plan;
     plan.tolerance = options.tolerance(first->model->graph());
+    auto recipes = recipesOf(options.inputs);
+    if (!recipes)
+      return recipes.takeError();
+    plan.recipes = std::move(*recipes);
     plan.padding = options.padding == "left"    ? Padding::Left
                    : options.padding == "right" ? Padding::Right
                                                 : Padding::None;
@@ -172,6 +177,7 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   command->add_option("--pad", options->padding, "left, right or none")
       ->check(CLI::IsMember({"left", "right", "none"}));
+  addInputOption(*command, options->inputs);
   command->add_option("--atol", options->atol,
                       "Absolute tolerance; 1e-4, or 2e-2 (float16) and 1e-1 (bfloat16; data sets: "
                       "2e-2)");

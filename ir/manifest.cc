@@ -61,6 +61,15 @@ Json lengthJson(const ManifestLength& length) {
   return object;
 }
 
+Json inputJson(const ManifestInput& input) {
+  Json object = Json::object();
+  object["input"] = input.input;
+  object["dtype"] = dtypeName(input.dtype).str();
+  object["shape"] = shapeJson(input.shape);
+  object["feed"] = textOf(inputFeedWords, input.feed);
+  return object;
+}
+
 Json variantJson(const ManifestVariant& variant) {
   Json object = Json::object();
   object["file"] = variant.file;
@@ -97,6 +106,11 @@ std::string Manifest::json() const {
   root["lengths"] = Json::array();
   for (const ManifestLength& length : lengths)
     root["lengths"].push_back(lengthJson(length));
+  if (!inputs.empty()) {
+    root["inputs"] = Json::array();
+    for (const ManifestInput& input : inputs)
+      root["inputs"].push_back(inputJson(input));
+  }
   if (!variants.empty()) {
     root["variants"] = Json::array();
     for (const ManifestVariant& variant : variants)

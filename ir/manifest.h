@@ -33,6 +33,7 @@ enum class CacheRole {
   Latent,
   KeyScale, ///< what the rows of the layer's keys, which are codes, are multiplied by
   ValueScale,
+  State, ///< a recurrent or convolution state, of neither keys nor values
 };
 
 /// Whether the cache says what the codes of another one stand for.
@@ -97,6 +98,29 @@ struct ManifestLength {
   LengthFeed feed = LengthFeed::PastLength;
 };
 
+/// What to feed an input that is neither a cache nor a length, at a step that adds S tokens after P
+/// earlier ones.
+enum class InputFeed {
+  Tokens,       ///< the new tokens' ids
+  Positions,    ///< the new tokens' positions: visible tokens counted from 0
+  VisibleKeys,  ///< 1 or true where a query may see a key, else 0
+  HiddenKeys,   ///< 1 or true where a query may not see a key, else 0
+  AdditiveMask, ///< 0 where a query may see a key, else the element type's lowest finite number
+  Segments,     ///< numbers of segments: tokens see those of their own segment
+  BatchRows,    ///< 0 … batch - 1
+  Any,          ///< the analysis does not tell: whatever the model's documentation says
+};
+
+/// An input whose name is not one of the documented interface names of decoders.
+struct ManifestInput {
+  std::string input;
+  ElementType dtype = ElementType::Int64;
+  /// Fixed extents and the words `batch`, `new` (S), `past` (P) and `total` (P + S); a name of the
+  /// model's own where the analysis does not tell.
+  std::vector<ManifestExtent> shape;
+  InputFeed feed = InputFeed::Any;
+};
+
 /// A model of its own that computes the same for caches with fewer blocks.
 struct ManifestVariant {
   /// The file's name, in the folder of the model's. Empty for what was not written yet.
@@ -115,6 +139,8 @@ struct Manifest {
   int64_t blockSize = 0;
   std::vector<ManifestCache> caches;
   std::vector<ManifestLength> lengths;
+  /// Other inputs, as far as their names do not say what to feed them.
+  std::vector<ManifestInput> inputs;
   /// Where blocks have fixed extents, each of `blockSize` rows but for what the capacity leaves the
   /// last: what of them is no token may be any finite numbers. A step takes the first variant that
   /// has at least as many rows as there are tokens before it, with its blocks. In the order of

@@ -223,6 +223,18 @@ llvm::Expected<ManifestLength> readLength(const Json& json, size_t index) {
   return reader.result(std::move(length));
 }
 
+llvm::Expected<ManifestInput> readInput(const Json& json, size_t index) {
+  ObjectReader reader(json, fmt::format("inputs[{}]", index));
+  ManifestInput input;
+  reader.read("input", input.input);
+  reader.read("dtype", input.dtype);
+  reader.read("shape", input.shape);
+  reader.read("feed", inputFeedWords, input.feed);
+  if (input.input.empty())
+    reader.fail("has an empty 'input'");
+  return reader.result(std::move(input));
+}
+
 llvm::Expected<ManifestVariant> readVariant(const Json& json, size_t index) {
   ObjectReader reader(json, fmt::format("variants[{}]", index));
   ManifestVariant variant;
@@ -325,6 +337,9 @@ llvm::Error checkNames(const Manifest& manifest) {
   for (const ManifestLength& length : manifest.lengths)
     if (!inputs.insert(length.input).second)
       return invalid("manifest: the input is named twice").value(length.input);
+  for (const ManifestInput& input : manifest.inputs)
+    if (!inputs.insert(input.input).second)
+      return invalid("manifest: the input is named twice").value(input.input);
   return llvm::Error::success();
 }
 
@@ -358,6 +373,13 @@ llvm::Expected<Manifest> parseManifest(llvm::StringRef json) {
     return error;
   if (llvm::Error error = readList(*lengths, manifest.lengths, readLength))
     return error;
+  if (reader.has("inputs")) {
+    const Json* inputs = reader.array("inputs");
+    if (llvm::Error error = reader.takeError())
+      return error;
+    if (llvm::Error error = readList(*inputs, manifest.inputs, readInput))
+      return error;
+  }
   if (reader.has("variants")) {
     const Json* variants = reader.array("variants");
     if (llvm::Error error = reader.takeError())

@@ -23,7 +23,8 @@ constexpr ManifestWord<CacheRole> roleWords[] = {{CacheRole::Key, "key"},
                                                  {CacheRole::Value, "value"},
                                                  {CacheRole::Latent, "latent"},
                                                  {CacheRole::KeyScale, "key_scale"},
-                                                 {CacheRole::ValueScale, "value_scale"}};
+                                                 {CacheRole::ValueScale, "value_scale"},
+                                                 {CacheRole::State, "state"}};
 constexpr ManifestWord<CachePolicy> policyWords[] = {{CachePolicy::Fixed, "fixed"},
                                                      {CachePolicy::Ring, "ring"},
                                                      {CachePolicy::Block, "block"},
@@ -38,5 +39,10 @@ constexpr ManifestWord<LengthFeed> feedWords[] = {
     {LengthFeed::TotalLengthPerBatchMinusOne, "total_length_per_batch_minus_one"},
     {LengthFeed::HasPast, "has_past"},
     {LengthFeed::NoPast, "no_past"}};
+constexpr ManifestWord<InputFeed> inputFeedWords[] = {
+    {InputFeed::Tokens, "token_ids"},           {InputFeed::Positions, "position_ids"},
+    {InputFeed::VisibleKeys, "visible_keys"},   {InputFeed::HiddenKeys, "hidden_keys"},
+    {InputFeed::AdditiveMask, "additive_mask"}, {InputFeed::Segments, "segment_ids"},
+    {InputFeed::BatchRows, "batch_rows"},       {InputFeed::Any, "any"}};
 
 } // namespace kvopt

@@ -4,6 +4,7 @@
 #include "ir/diagnostic.h"
 #include "ir/shape_inference.h"
 #include "passes/analysis/driven_caches.h"
+#include "passes/analysis/input_roles.h"
 #include "passes/opset/opset_conversion.h"
 
 namespace kvopt {
@@ -82,6 +83,9 @@ ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole
                  : update.policy == SitePolicy::Static ? CachePolicy::Static
                  : update.policy == SitePolicy::Cross  ? CachePolicy::Static
                                                        : CachePolicy::Fixed;
+  if (update.policy == SitePolicy::Static && update.update &&
+      wrapsAround(*update.update, update.past->type().dim(update.axis)))
+    cache.policy = CachePolicy::Ring;
   cache.shape = manifestShape(update.past->type(), update.output, update.axis);
   return cache;
 }
@@ -91,8 +95,11 @@ Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites
   manifest.target = "none";
   manifest.contract = CacheContract::Growing;
   llvm::DenseSet<const Value*> known;
+  llvm::DenseSet<const Value*> presents;
   auto add = [&](const CacheUpdate& update, unsigned layer, CacheRole role) {
     bool isDriven = update.output || update.policy == SitePolicy::Cross;
+    if (update.output)
+      presents.insert(update.output);
     if (isDriven && known.insert(update.past).second && update.past->type().hasRank())
       manifest.caches.push_back(describeCache(update, layer, role));
   };
@@ -106,10 +113,11 @@ Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites
     add(*site.key, site.layer, site.isLatent() ? CacheRole::Latent : CacheRole::Key);
     add(*site.value, site.layer, CacheRole::Value);
   }
-  for (ManifestCache& cache : cachesByDataFlow(graph, known)) {
+  for (ManifestCache& cache : cachesByDataFlow(graph, known, presents)) {
     cache.layer = layers++;
     manifest.caches.push_back(std::move(cache));
   }
+  describeInputs(graph, manifest);
   return manifest;
 }
 

@@ -83,7 +83,8 @@ ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole
 
 /// How to drive a model that keeps its caches as the exporter wrote them: the caches of `sites`,
 /// and whatever else goes through a model from an input to an output as a cache does, found by data
-/// flow alone (passes/analysis/driven_caches.h).
+/// flow alone (passes/analysis/driven_caches.h); and what to feed its other inputs, as far as their
+/// names do not say (passes/analysis/input_roles.h).
 Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites);
 
 /// Adds an input that is fed whether there is a past, unless the manifest has it.

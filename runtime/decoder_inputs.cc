@@ -4,85 +4,116 @@
 #include "ir/diagnostic.h"
 #include "ir/half.h"
 #include "runtime/buffer.h"
+#include "runtime/input_binding.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/xxhash.h"
 
+#include <limits>
 #include <random>
 
 namespace kvopt {
 namespace {
 
 constexpr int64_t mostMadeUpElements = int64_t{1} << 26;
+/// Tokens of a segment.
+constexpr int64_t segmentTokens = 8;
+
+bool isTokenName(llvm::StringRef name) {
+  return name == "input_ids" || name == "decoder_input_ids";
+}
+
+bool isEncoderOutput(const Value& input) {
+  return isFloatingPoint(input.type().elementType()) && input.type().hasRank() &&
+         input.type().rank() >= 3;
+}
+
+template <class Entry> const Entry* findEntry(llvm::ArrayRef<Entry> entries, llvm::StringRef name) {
+  for (const Entry& entry : entries)
+    if (entry.input == name)
+      return &entry;
+  return nullptr;
+}
+
+bool isMaskFeed(InputFeed feed) {
+  return feed == InputFeed::VisibleKeys || feed == InputFeed::HiddenKeys ||
+         feed == InputFeed::AdditiveMask;
+}
+
+/// The lowest finite number of a floating-point type.
+double lowestOf(ElementType element) {
+  constexpr double lowestHalf = -65504;
+  constexpr double lowestBrain = -3.3895313892515355e38;
+  return element == ElementType::Float16    ? lowestHalf
+         : element == ElementType::BFloat16 ? lowestBrain
+                                            : double{std::numeric_limits<float>::lowest()};
+}
 
 class InputBuilder {
 public:
   InputBuilder(const DecoderStep& decoderStep, const TensorType* typeOfTokens,
-               std::shared_ptr<Allocator> memory)
-      : tokenType(typeOfTokens), step(decoderStep), allocator(std::move(memory)),
-        batch(static_cast<int64_t>(decoderStep.tokens.size())),
-        rows(static_cast<int64_t>(decoderStep.tokens.front().size())) {}
+               llvm::ArrayRef<ManifestInput> describedInputs, std::shared_ptr<Allocator> memory)
+      : tokenType(typeOfTokens), step(decoderStep), described(describedInputs),
+        allocator(std::move(memory)), batch(static_cast<int64_t>(decoderStep.tokens.size())),
+        rows(static_cast<int64_t>(decoderStep.tokens.front().size())),
+        total(decoderStep.pastLength + rows) {}
 
   llvm::Expected<Tensor> build(const Value& input) const {
     llvm::StringRef name = input.name();
-    if (name == "input_ids" || name == "decoder_input_ids")
-      return tokens(input);
+    const ManifestInput* description = findEntry(described, name);
+    if (const InputRecipe* recipe = findEntry(step.recipes, name))
+      return byRecipe(input, *recipe, description);
+    if (description && description->feed != InputFeed::Any)
+      return byFeed(input, description->feed, description->shape);
+    if (isTokenName(name))
+      return byFeed(input, InputFeed::Tokens, {"batch", "new"});
     if (name == "attention_mask")
-      return mask(input);
+      return byFeed(input, InputFeed::VisibleKeys, {"batch", maskExtent(input)});
     if (name == "position_ids")
-      return positions(input);
+      return byFeed(input, InputFeed::Positions, {"batch", "new"});
     if (name == "cache_position")
-      return cachePositions(input);
+      return byFeed(input, InputFeed::Positions, {"new"});
     if (name == "encoder_attention_mask")
-      return convert(input, {batch, encoderTokens},
-                     std::vector<int64_t>(static_cast<size_t>(batch * encoderTokens), 1));
-    if (isFloatingPoint(input.type().elementType()) && input.type().hasRank() &&
-        input.type().rank() >= 3)
-      return encoderOutput(input);
+      return fill(input, {batch, encoderTokens}, [](auto) { return 1.0; });
+    if (isEncoderOutput(input))
+      return madeUp(input, declaredShape(input));
+    if (input.type().hasRank())
+      return guessed(input, description ? extents(description->shape) : declaredShape(input));
     return unsupported("input '{}' is not one a decoder is usually fed", name)
-        .hint("known are input_ids, attention_mask, position_ids and cache_position");
+        .hint("--input NAME=VALUE@EXTENTS says what to feed it");
   }
 
 private:
+  using Index = llvm::ArrayRef<int64_t>;
+
   bool isVisible(int64_t row, int64_t position) const {
     return step.visible.empty() ||
            step.visible[static_cast<size_t>(row)][static_cast<size_t>(position)] != 0;
   }
 
-  llvm::Expected<Tensor> tokens(const Value& input) const {
-    std::vector<int64_t> values;
-    for (const std::vector<int64_t>& row : step.tokens)
-      values.insert(values.end(), row.begin(), row.end());
-    return convert(input, {batch, rows}, values);
+  /// Masks of static caches are as long as those.
+  static ManifestExtent maskExtent(const Value& input) {
+    if (input.type().hasRank() && input.type().rank() == 2)
+      if (std::optional<int64_t> fixed = input.type().dim(1).value())
+        return *fixed;
+    return "total";
   }
 
-  llvm::Expected<Tensor> mask(const Value& input) const {
-    std::vector<int64_t> values;
-    int64_t total = step.pastLength + rows;
-    for (int64_t row = 0; row < batch; ++row)
-      for (int64_t position = 0; position < total; ++position)
-        values.push_back(isVisible(row, position) ? 1 : 0);
-    return convert(input, {batch, total}, values);
-  }
-
-  llvm::Expected<Tensor> positions(const Value& input) const {
-    std::vector<int64_t> values;
-    for (int64_t row = 0; row < batch; ++row) {
-      int64_t seen = 0;
-      for (int64_t position = 0; position < step.pastLength + rows; ++position) {
-        bool visible = isVisible(row, position);
-        if (position >= step.pastLength)
-          values.push_back(visible ? seen : 0);
-        seen += visible ? 1 : 0;
+  Extents extents(llvm::ArrayRef<ManifestExtent> shape) const {
+    Extents result;
+    for (const ManifestExtent& extent : shape) {
+      if (const auto* fixed = std::get_if<int64_t>(&extent)) {
+        result.push_back(*fixed);
+        continue;
       }
+      const std::string& word = std::get<std::string>(extent);
+      result.push_back(word == "new"                       ? rows
+                       : word == "past"                    ? step.pastLength
+                       : word == "total"                   ? total
+                       : word == "batch" || result.empty() ? batch
+                                                           : encoderTokens);
     }
-    return convert(input, {batch, rows}, values);
-  }
-
-  llvm::Expected<Tensor> cachePositions(const Value& input) const {
-    std::vector<int64_t> values;
-    for (int64_t row = 0; row < rows; ++row)
-      values.push_back(step.pastLength + row);
-    return convert(input, {rows}, values);
+    return result;
   }
 
   /// The value of a symbol that the token ids' type fixes.
@@ -94,7 +125,7 @@ private:
     return encoderTokens;
   }
 
-  llvm::Expected<Tensor> encoderOutput(const Value& input) const {
+  Extents declaredShape(const Value& input) const {
     Extents shape;
     for (const Dim& extent : input.type().shape()) {
       // Batch rows come first, whatever they are called.
@@ -110,58 +141,196 @@ private:
           [&](llvm::StringRef symbol) -> std::optional<int64_t> { return symbolValue(symbol); });
       shape.push_back(known.value_or(encoderTokens));
     }
-    auto count = checkedElementCount(shape);
-    if (!count)
-      return count.takeError();
-    if (*count > mostMadeUpElements)
-      return unsupported("input '{}' is too large to be made up", input.name());
+    return shape;
+  }
+
+  /// What the indices of a tensor stand for.
+  struct Axes {
+    bool hasBatch = false; ///< on the first axis
+    std::optional<unsigned> query;
+    int64_t firstKey = 0; ///< the position that the last axis begins with
+
+    int64_t row(Index index) const { return hasBatch ? index.front() : 0; }
+  };
+
+  Axes axesOf(InputFeed feed, llvm::ArrayRef<ManifestExtent> shape, const Extents& extent) const {
+    auto isWord = [&](size_t axis, const char* word) {
+      const auto* text = std::get_if<std::string>(&shape[axis]);
+      return text && *text == word;
+    };
+    Axes axes;
+    const size_t rank = shape.size();
+    if (rank >= 2 && isMaskFeed(feed) &&
+        (isWord(rank - 2, "new") || (rank >= 3 && extent[rank - 2] == rows)))
+      axes.query = static_cast<unsigned>(rank - 2);
+    axes.hasBatch = rank >= 2 && axes.query != 0u && extent.front() == batch;
+    if (rank >= 1 && isWord(rank - 1, "new"))
+      axes.firstKey = step.pastLength;
+    return axes;
+  }
+
+  llvm::Expected<Tensor> byFeed(const Value& input, InputFeed feed,
+                                llvm::ArrayRef<ManifestExtent> shape) const {
+    const Extents extent = extents(shape);
+    const Axes axes = axesOf(feed, shape, extent);
+    switch (feed) {
+    case InputFeed::Tokens:
+      return fill(input, extent, [&](Index index) {
+        const auto& row = step.tokens[static_cast<size_t>(std::min(axes.row(index), batch - 1))];
+        return static_cast<double>(
+            row[static_cast<size_t>(index.empty() ? 0 : index.back()) % row.size()]);
+      });
+    case InputFeed::Positions:
+      return fill(input, extent,
+                  [&](Index index) { return static_cast<double>(positionAt(axes, index)); });
+    case InputFeed::VisibleKeys:
+      return fill(input, extent, [&](Index index) { return sees(axes, index) ? 1.0 : 0.0; });
+    case InputFeed::HiddenKeys:
+      return fill(input, extent, [&](Index index) { return sees(axes, index) ? 0.0 : 1.0; });
+    case InputFeed::AdditiveMask: {
+      const double lowest = lowestOf(input.type().elementType());
+      return fill(input, extent, [&](Index index) { return sees(axes, index) ? 0.0 : lowest; });
+    }
+    case InputFeed::Segments:
+      return fill(input, extent, [&](Index index) {
+        const int64_t position = axes.firstKey + (index.empty() ? 0 : index.back());
+        return static_cast<double>(position / segmentTokens % 2);
+      });
+    case InputFeed::BatchRows:
+      return fill(input, extent, [](Index index) {
+        return index.empty() ? 0.0 : static_cast<double>(index.back());
+      });
+    case InputFeed::Any:
+      break;
+    }
+    return guessed(input, extent);
+  }
+
+  bool sees(const Axes& axes, Index index) const {
+    const int64_t key = axes.firstKey + (index.empty() ? 0 : index.back());
+    return key < total && isVisible(axes.row(index), key) &&
+           (!axes.query || key <= step.pastLength + index[*axes.query]);
+  }
+
+  /// Of a token: without a batch axis its place, else how many visible ones there are before it.
+  int64_t positionAt(const Axes& axes, Index index) const {
+    const int64_t position = step.pastLength + (index.empty() ? 0 : index.back() % rows);
+    if (!axes.hasBatch || step.visible.empty())
+      return position;
+    const int64_t row = axes.row(index);
+    int64_t seen = 0;
+    for (int64_t earlier = 0; earlier < position; ++earlier)
+      seen += isVisible(row, earlier) ? 1 : 0;
+    return isVisible(row, position) ? seen : 0;
+  }
+
+  llvm::Expected<Tensor> byRecipe(const Value& input, const InputRecipe& recipe,
+                                  const ManifestInput* description) const {
+    std::vector<ManifestExtent> shape = recipe.shape;
+    if (!recipe.hasShape && description)
+      shape = description->shape;
+    else if (!recipe.hasShape && !input.type().hasRank())
+      return usageError("--input {}: the model does not declare the input's rank", input.name())
+          .hint("add the extents, as in --input NAME=zeros@batch,new");
+    else if (!recipe.hasShape)
+      for (int64_t extent : declaredShape(input))
+        shape.emplace_back(extent);
+    const Extents extent = extents(shape);
+    using Kind = InputRecipe::Kind;
+    switch (recipe.kind) {
+    case Kind::Feed:
+      return byFeed(input, recipe.feed, shape);
+    case Kind::Random:
+      return madeUp(input, extent);
+    case Kind::Range:
+      return fill(input, extent, [](Index index) {
+        return index.empty() ? 0.0 : static_cast<double>(index.back());
+      });
+    case Kind::Numbers: {
+      size_t next = 0;
+      return fill(input, extent,
+                  [&](Index) { return recipe.numbers[next++ % recipe.numbers.size()]; });
+    }
+    case Kind::PastLength:
+    case Kind::TotalLength:
+    case Kind::Ones:
+    case Kind::Zeros:
+      break;
+    }
+    const int64_t number = recipe.kind == Kind::PastLength    ? step.pastLength
+                           : recipe.kind == Kind::TotalLength ? total
+                           : recipe.kind == Kind::Ones        ? 1
+                                                              : 0;
+    return fill(input, extent, [&](Index) { return static_cast<double>(number); });
+  }
+
+  llvm::Expected<Tensor> guessed(const Value& input, const Extents& shape) const {
+    if (isFloatingPoint(input.type().elementType()))
+      return madeUp(input, shape);
+    const double number = input.type().elementType() == ElementType::Bool ? 1 : 0;
+    return fill(input, shape, [&](Index) { return number; });
+  }
+
+  llvm::Expected<Tensor> madeUp(const Value& input, const Extents& shape) const {
     std::mt19937_64 random(llvm::xxHash64(input.name()));
     std::uniform_real_distribution<float> any(-1.0f, 1.0f);
-    std::vector<float> values(static_cast<size_t>(*count));
-    for (float& value : values)
-      value = any(random);
-    ElementType element = input.type().elementType();
-    if (element == ElementType::Float)
-      return Tensor::of<float>(allocator, element, shape, std::span<const float>(values));
-    if (element != ElementType::Float16 && element != ElementType::BFloat16)
-      return unsupported("input '{}' has element type {}", input.name(), onnxName(element));
-    std::vector<uint16_t> halves;
-    for (float value : values)
-      halves.push_back(element == ElementType::Float16 ? floatToF16(value) : floatToBf16(value));
-    return Tensor::of<uint16_t>(allocator, element, shape, std::span<const uint16_t>(halves));
+    return fill(input, shape, [&](Index) { return double{any(random)}; });
   }
 
-  template <class T>
-  llvm::Expected<Tensor> as(ElementType element, llvm::ArrayRef<int64_t> shape,
-                            llvm::ArrayRef<int64_t> values) const {
-    std::vector<T> converted;
-    for (int64_t value : values)
-      converted.push_back(static_cast<T>(value));
-    return Tensor::of<T>(allocator, element, shape, std::span<const T>(converted));
-  }
-
-  llvm::Expected<Tensor> convert(const Value& input, llvm::ArrayRef<int64_t> shape,
-                                 llvm::ArrayRef<int64_t> values) const {
-    ElementType element = input.type().elementType();
-    switch (element) {
+  /// Calls numberAt for every index in row-major order.
+  template <class NumberAt>
+  llvm::Expected<Tensor> fill(const Value& input, const Extents& shape, NumberAt numberAt) const {
+    auto count = checkedElementCount(shape);
+    if (!count)
+      return withNode(count.takeError(), input.name());
+    if (*count > mostMadeUpElements)
+      return unsupported("input '{}' is too large to be made up", input.name());
+    switch (input.type().elementType()) {
     case ElementType::Int64:
-      return as<int64_t>(element, shape, values);
+      return fillAs<int64_t>(input, shape, *count, numberAt);
     case ElementType::Int32:
-      return as<int32_t>(element, shape, values);
+      return fillAs<int32_t>(input, shape, *count, numberAt);
     case ElementType::Bool:
-      return as<uint8_t>(element, shape, values);
+      return fillAs<uint8_t>(input, shape, *count,
+                             [&](Index index) { return numberAt(index) != 0 ? 1.0 : 0.0; });
     case ElementType::Float:
-      return as<float>(element, shape, values);
+      return fillAs<float>(input, shape, *count, numberAt);
+    case ElementType::Float16:
+      return fillAs<uint16_t>(input, shape, *count, [&](Index index) {
+        return static_cast<double>(floatToF16(static_cast<float>(numberAt(index))));
+      });
+    case ElementType::BFloat16:
+      return fillAs<uint16_t>(input, shape, *count, [&](Index index) {
+        return static_cast<double>(floatToBf16(static_cast<float>(numberAt(index))));
+      });
     default:
-      return unsupported("input '{}' has element type {}", input.name(), onnxName(element));
+      return unsupported("input '{}' has element type {}", input.name(),
+                         onnxName(input.type().elementType()));
     }
+  }
+
+  template <class T, class NumberAt>
+  llvm::Expected<Tensor> fillAs(const Value& input, const Extents& shape, int64_t count,
+                                NumberAt numberAt) const {
+    auto tensor = Tensor::create(allocator, input.type().elementType(), shape);
+    if (!tensor)
+      return tensor;
+    Extents index(shape.size(), 0);
+    for (int64_t i = 0; i < count; ++i) {
+      tensor->view.template as<T>()[i] = static_cast<T>(numberAt(Index(index)));
+      for (size_t axis = shape.size(); axis-- > 0 && ++index[axis] == shape[axis];)
+        index[axis] = 0;
+    }
+    return tensor;
   }
 
   const TensorType* tokenType; ///< null where there is no such input
   const DecoderStep& step;
+  llvm::ArrayRef<ManifestInput> described;
   std::shared_ptr<Allocator> allocator;
   int64_t batch;
   int64_t rows;
+  int64_t total;
 };
 
 llvm::Error checkStep(const DecoderStep& step) {
@@ -181,19 +350,28 @@ llvm::Error checkStep(const DecoderStep& step) {
   return llvm::Error::success();
 }
 
+bool isTokenInput(const Value& input, llvm::ArrayRef<ManifestInput> described) {
+  const ManifestInput* description = findEntry(described, input.name());
+  return description ? description->feed == InputFeed::Tokens : isTokenName(input.name());
+}
+
 } // namespace
 
-llvm::Expected<std::vector<NamedTensor>>
-decoderInputs(llvm::ArrayRef<const Value*> inputs, const DecoderStep& step,
-              const std::shared_ptr<Allocator>& allocator) {
+llvm::Expected<std::vector<NamedTensor>> decoderInputs(llvm::ArrayRef<const Value*> inputs,
+                                                       const DecoderStep& step,
+                                                       const std::shared_ptr<Allocator>& allocator,
+                                                       llvm::ArrayRef<ManifestInput> described) {
   if (llvm::Error error = checkStep(step))
     return error;
+  for (const InputRecipe& recipe : step.recipes)
+    if (llvm::none_of(inputs, [&](const Value* input) { return input->name() == recipe.input; }))
+      return usageError("--input {}: the model has no such input besides caches and lengths",
+                        recipe.input);
   const TensorType* tokenType = nullptr;
   for (const Value* input : inputs)
-    if ((input->name() == "input_ids" || input->name() == "decoder_input_ids") &&
-        input->type().hasRank())
+    if (isTokenInput(*input, described) && input->type().hasRank())
       tokenType = &input->type();
-  InputBuilder builder(step, tokenType, allocator);
+  InputBuilder builder(step, tokenType, described, allocator);
   std::vector<NamedTensor> result;
   for (const Value* input : inputs) {
     auto tensor = builder.build(*input);
@@ -204,8 +382,33 @@ decoderInputs(llvm::ArrayRef<const Value*> inputs, const DecoderStep& step,
   return result;
 }
 
+std::vector<std::string> guessedInputs(llvm::ArrayRef<const Value*> inputs,
+                                       llvm::ArrayRef<InputRecipe> recipes,
+                                       llvm::ArrayRef<ManifestInput> described) {
+  std::vector<std::string> names;
+  for (const Value* input : inputs) {
+    llvm::StringRef name = input->name();
+    const ManifestInput* description = findEntry(described, name);
+    const bool isDescribed = description && description->feed != InputFeed::Any;
+    const bool isNamed = isTokenName(name) || name == "attention_mask" || name == "position_ids" ||
+                         name == "cache_position" || name == "encoder_attention_mask";
+    if (!findEntry(recipes, name) && !isDescribed && !isNamed && !isEncoderOutput(*input))
+      names.push_back(name.str());
+  }
+  return names;
+}
+
+std::vector<const Value*> tokenInputs(const Graph& graph, llvm::ArrayRef<ManifestInput> described) {
+  std::vector<const Value*> tokens;
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    if (isTokenInput(*input, described))
+      tokens.push_back(input.get());
+  return tokens;
+}
+
 llvm::Expected<StepResult> stepDecoder(Session& session, const DecoderStep& step) {
-  auto inputs = decoderInputs(session.callerInputs(), step, session.allocator());
+  auto inputs =
+      decoderInputs(session.callerInputs(), step, session.allocator(), session.manifest().inputs);
   if (!inputs)
     return inputs.takeError();
   std::vector<NamedView> views;

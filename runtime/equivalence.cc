@@ -45,6 +45,7 @@ DecoderStep PlannedSteps::next(int64_t tokens, int64_t pastLength, bool startsAn
     for (int64_t i = 0; i < tokens; ++i)
       visible[row].push_back(isHidden(row, pastLength + i) ? 0 : 1);
   step.visible = visible;
+  step.recipes = plan.recipes;
   return step;
 }
 
@@ -151,7 +152,49 @@ public:
     return llvm::Error::success();
   }
 
+  /// Of models that remember nothing: one run for each length of the plan.
+  llvm::Error runEachLength(ComparisonReport& report) {
+    llvm::SmallVector<int64_t, 8> lengths = {plan.prompt};
+    lengths.append(plan.chunks.begin(), plan.chunks.end());
+    if (plan.decodeSteps > 0)
+      lengths.push_back(plan.stepTokens);
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      if (llvm::is_contained(llvm::ArrayRef<int64_t>(lengths).take_front(i), lengths[i]))
+        continue;
+      auto isKnown = hasKnownExtents(lengths[i]);
+      if (!isKnown)
+        return isKnown.takeError();
+      if (*isKnown)
+        continue;
+      const char* phase = i == 0                                              ? "prefill"
+                          : i + 1 == lengths.size() && i > plan.chunks.size() ? "decode"
+                                                                              : "chunk";
+      if (llvm::Error error = step(lengths[i], phase, report))
+        return error;
+    }
+    return llvm::Error::success();
+  }
+
 private:
+  /// Whether no input of `a` tells a run of so many tokens from an earlier one; else it is one from
+  /// now on.
+  llvm::Expected<bool> hasKnownExtents(int64_t tokens) {
+    DecoderStep step;
+    step.tokens.assign(static_cast<size_t>(plan.batch),
+                       std::vector<int64_t>(static_cast<size_t>(tokens), 0));
+    step.recipes = plan.recipes;
+    auto inputs = decoderInputs(a.callerInputs(), step, a.allocator(), a.manifest().inputs);
+    if (!inputs)
+      return inputs.takeError();
+    std::vector<Extents> extents;
+    for (const NamedTensor& input : *inputs)
+      extents.push_back(input.tensor.view.shape);
+    if (llvm::is_contained(extentsOfRuns, extents))
+      return true;
+    extentsOfRuns.push_back(std::move(extents));
+    return false;
+  }
+
   /// Two models within a measured budget e of each other may order scores that are closer than 2 e
   /// in either way.
   bool isNearTie(const Tensor& logits, int64_t row, int64_t one, int64_t other,
@@ -185,7 +228,7 @@ private:
   /// The step in the twin: its inputs are those of `a`, widened.
   llvm::Expected<StepResult> stepExact(const DecoderStep& step) {
     Session& twin = exact->session;
-    auto inputs = decoderInputs(a.callerInputs(), step, twin.allocator());
+    auto inputs = decoderInputs(a.callerInputs(), step, twin.allocator(), a.manifest().inputs);
     if (!inputs)
       return inputs.takeError();
     std::vector<NamedView> views;
@@ -284,8 +327,12 @@ private:
         auto tokenA = greedyToken(**logitsA, row);
         auto tokenB = greedyToken(**logitsB, row);
         const bool both = tokenA && tokenB;
-        report.tokensEqual &=
-            both && (*tokenA == *tokenB || isNearTie(**logitsA, row, *tokenA, *tokenB, compared));
+        // Where neither has a largest score there is no token to compare.
+        if (tokenA || tokenB) {
+          report.tokensEqual &=
+              both && (*tokenA == *tokenB || isNearTie(**logitsA, row, *tokenA, *tokenB, compared));
+          report.anyToken = true;
+        }
         llvm::consumeError(tokenA.takeError());
         llvm::consumeError(tokenB.takeError());
       }
@@ -317,6 +364,7 @@ private:
   std::vector<size_t> pairs;
   std::optional<ExactSession> exact;
   PlannedSteps planned;
+  std::vector<std::vector<Extents>> extentsOfRuns; ///< of models without caches
 };
 
 } // namespace
@@ -332,8 +380,21 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
     return pairs.takeError();
   if (exact && exact->session.cacheCount() != a.cacheCount())
     return invalid("the exact twin has other caches");
+  if (plan.pastRows > 0) {
+    if (plan.padding != Padding::None)
+      return invalid("a comparison that starts with made-up caches has no padding");
+    for (Session* session : {&a, &b, exact ? &exact->session : nullptr})
+      if (session)
+        if (llvm::Error error = session->preset(plan.pastRows))
+          return error;
+  }
   ComparisonReport report;
   SideBySide sessions(a, b, plan, std::move(*pairs), exact);
+  if (a.cacheCount() == 0 && b.cacheCount() == 0) {
+    if (llvm::Error error = sessions.runEachLength(report))
+      return error;
+    return report;
+  }
   if (llvm::Error error = sessions.step(plan.prompt, "prefill", report))
     return error;
   for (int64_t chunk : plan.chunks)
@@ -345,23 +406,41 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
   return report;
 }
 
-llvm::Expected<int64_t> vocabularyOf(const Graph& graph) {
-  for (const std::unique_ptr<Value>& input : graph.inputs()) {
-    if (!isInteger(input->type().elementType()))
-      continue;
-    for (const Use& use : input->uses()) {
+namespace {
+
+/// The rows of the table that the elements of an integer input index.
+std::optional<int64_t> indexedRows(const Value& input) {
+  constexpr size_t mostValues = 64;
+  llvm::SmallVector<const Value*, 8> pending = {&input};
+  for (size_t i = 0; i < pending.size() && i < mostValues; ++i)
+    for (const Use& use : pending[i]->uses()) {
       const Node& reader = use.user();
-      if (reader.op() != "Gather" || use.operandIndex() != 1 ||
-          (input->name() != "input_ids" && input->name() != "decoder_input_ids"))
+      if (reader.is("Gather") && use.operandIndex() == 1) {
+        if (std::optional<int64_t> rows = reader.operand(0)->type().dim(0).value())
+          return rows;
         continue;
-      if (std::optional<int64_t> rows = reader.operand(0)->type().dim(0).value())
-        return *rows;
+      }
+      for (const char* op : {"Cast", "Identity", "Reshape", "Flatten", "Unsqueeze", "Squeeze"})
+        if (reader.is(op) && use.operandIndex() == 0)
+          pending.push_back(&reader.result());
     }
-  }
+  return std::nullopt;
+}
+
+} // namespace
+
+llvm::Expected<int64_t> vocabularyOf(const Graph& graph, llvm::ArrayRef<ManifestInput> described) {
+  const std::vector<const Value*> tokens = tokenInputs(graph, described);
+  for (const Value* input : tokens)
+    if (isInteger(input->type().elementType()))
+      if (std::optional<int64_t> rows = indexedRows(*input))
+        return *rows;
   for (const Value* output : graph.outputs())
     if (output->type().hasRank() && output->type().rank() == 3)
       if (std::optional<int64_t> scores = output->type().dim(2).value())
         return *scores;
+  if (tokens.empty())
+    return 1;
   return unsupported("the number of token ids is not fixed in the model");
 }
 

@@ -20,6 +20,11 @@ struct EquivalencePlan {
   int64_t batch = 2;
   /// Every second batch row has its first (Left) or last (Right) prompt positions hidden.
   Padding padding = Padding::None;
+  /// Rows that every cache has before the first step, made up (`Session::preset`): of models whose
+  /// caches have a fixed extent, which take no other number. No padding then.
+  int64_t pastRows = 0;
+  /// What the user says that inputs are to be fed.
+  std::vector<InputRecipe> recipes;
   uint64_t seed = 1;
   /// Token ids are drawn from 0 … vocabulary-1.
   int64_t vocabulary = 0;
@@ -64,6 +69,9 @@ struct ExactSession {
 /// hidden are compared like all others: the two models compute the same thing there too. Only where
 /// a manifest says otherwise (hidden_rows), those of tokens that see none are left out.
 ///
+/// Models without caches remember nothing: each length of the plan is run once, and not again where
+/// all inputs have the extents of an earlier run.
+///
 /// A step after the first that both refuse is left out and counted, for lengths have limits that
 /// only show when they are reached; refusals of another kind, or by another operator, are a
 /// difference.
@@ -81,7 +89,9 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
                                                  std::optional<ExactSession> exact = {});
 
 /// The number of rows of the embedding table or, where that is not found, of the scores: how many
-/// token ids there are. An error when neither is fixed.
-llvm::Expected<int64_t> vocabularyOf(const Graph& graph);
+/// token ids there are; 1 for a model without token ids, by name or by `described`. An error when
+/// neither is fixed.
+llvm::Expected<int64_t> vocabularyOf(const Graph& graph,
+                                     llvm::ArrayRef<ManifestInput> described = {});
 
 } // namespace kvopt

@@ -180,7 +180,9 @@ private:
         step.visible.push_back(row);
         step.visible.back().resize(total, 1);
       }
-    auto inputs = decoderInputs(session.callerInputs(), step, session.allocator());
+    step.recipes = options.recipes;
+    auto inputs =
+        decoderInputs(session.callerInputs(), step, session.allocator(), session.manifest().inputs);
     if (!inputs)
       return inputs.takeError();
     std::vector<NamedView> views;

@@ -20,6 +20,8 @@ enum class StopReason {
 struct GenerationOptions {
   int64_t steps = 32; ///< most tokens to generate
   int64_t chunk = 0;  ///< tokens of a prefill step; 0: the whole prompt
+  /// What the user says that inputs are to be fed.
+  std::vector<InputRecipe> recipes;
   SamplingOptions sampling;
   std::vector<int64_t> stopTokens;
   std::vector<std::vector<int64_t>> stopSequences;

@@ -30,6 +30,8 @@ struct ComparisonReport {
   std::vector<StepComparison> steps;
   /// The most likely token, where there are scores; near ties within a measured budget are equal.
   bool tokensEqual = true;
+  /// Whether there was a most likely token at all.
+  bool anyToken = false;
   /// Steps after the first that both sides refused, and the first one's message: a table of
   /// positions has an end, an exported mask may take single tokens only.
   int64_t refusedSteps = 0;

@@ -117,6 +117,11 @@ public:
   bool hasLengthPerRow() const { return lengthPerRowObstacle.empty(); }
   /// Back to length 0.
   llvm::Error reset();
+  /// Puts `tokens` made-up tokens into the caches, in place of all that they hold: of
+  /// floating-point caches with a row for each token, numbers in [-1, 1] that 16 bits hold exactly
+  /// and that depend on the cache's name and the element's place in the exported order. States are
+  /// zeros. Fails for other caches, and where the tokens do not fit.
+  llvm::Error preset(int64_t tokens);
 
   /// A session of its own that goes on from here. Of a frozen session, one that is frozen too and
   /// shares its memory until it is thawed.
@@ -202,6 +207,7 @@ private:
   llvm::Error checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTokens) const;
   llvm::Error checkRunning() const;
   llvm::Error adopt(const CacheFileContents& contents);
+  llvm::Expected<Tensor> presetRows(size_t index, int64_t tokens) const;
   bool isShared(size_t cache) const { return caches.geometry(cache).isShared; }
   bool hasShared() const;
 

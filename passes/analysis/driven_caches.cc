@@ -2,6 +2,8 @@
 #include "passes/analysis/driven_caches.h"
 
 #include "passes/analysis/cache_origins.h"
+#include "passes/analysis/state_pairs.h"
+#include "passes/analysis/uniform_value.h"
 
 namespace kvopt {
 namespace {
@@ -31,8 +33,9 @@ std::optional<ManifestCache> describePair(const Value& past, const Value& presen
       if (axis != 0 && !open)
         open = axis;
     }
-    // A width that only one of the two declares is no growth.
-    if (from.isKnownEqual(to) || (!from.value() && to.value()))
+    // A width that only one of the two declares is no growth, and neither is an extent that shape
+    // inference lost track of.
+    if (from.isKnownEqual(to) || (from.value() ? to.isUnknown() : to.value().has_value()))
       continue;
     longer.push_back(axis);
   }
@@ -43,8 +46,10 @@ std::optional<ManifestCache> describePair(const Value& past, const Value& presen
   if (longer.size() == 1) {
     cache.sequenceAxis = longer.front();
   } else if (longer.empty() && (isScatter(update) || !anySymbol)) {
-    cache.policy = isScatter(update) ? CachePolicy::Static : CachePolicy::State;
     cache.sequenceAxis = open.value_or(before.rank() == 4 ? 2 : 1);
+    cache.policy = !isScatter(update)                                    ? CachePolicy::State
+                   : wrapsAround(update, before.dim(cache.sequenceAxis)) ? CachePolicy::Ring
+                                                                         : CachePolicy::Static;
   } else {
     return std::nullopt;
   }
@@ -52,7 +57,45 @@ std::optional<ManifestCache> describePair(const Value& past, const Value& presen
   return cache;
 }
 
+/// Of a state, whose axes are all alike but for the batch's, the last one stands for its rows.
+ManifestCache describeState(const StatePair& pair) {
+  const TensorType& type = pair.past->type();
+  ManifestCache cache;
+  cache.role = CacheRole::State;
+  cache.policy = CachePolicy::State;
+  cache.past = pair.past->name().str();
+  cache.present = pair.present->name().str();
+  cache.dtype = type.elementType();
+  unsigned axis = type.rank() - 1;
+  if (!type.shape()[axis].value() && axis > 0)
+    --axis;
+  cache.sequenceAxis = axis;
+  cache.shape = manifestShape(type, pair.present, axis);
+  return cache;
+}
+
 } // namespace
+
+bool wrapsAround(const Node& update, const Dim& rows) {
+  if (update.is("TensorScatter"))
+    return update.stringAttr("mode", "linear") == "circular";
+  if (!isScatter(update) || !rows.value())
+    return false;
+  constexpr size_t mostValues = 128;
+  llvm::SmallVector<const Value*, 16> pending = {update.operand(1)};
+  for (size_t i = 0; i < pending.size() && i < mostValues; ++i) {
+    const Node* producer = pending[i] ? pending[i]->producer() : nullptr;
+    if (!producer)
+      continue;
+    if (producer->is("Mod") && producer->operand(1) &&
+        uniformValue(*producer->operand(1)) == static_cast<double>(*rows.value()))
+      return true;
+    if (!producer->is("Shape"))
+      for (const Use& use : producer->operands())
+        pending.push_back(use.value());
+  }
+  return false;
+}
 
 std::vector<ManifestExtent> manifestShape(const TensorType& past, const Value* present,
                                           unsigned sequenceAxis) {
@@ -70,7 +113,8 @@ std::vector<ManifestExtent> manifestShape(const TensorType& past, const Value* p
 }
 
 std::vector<ManifestCache> cachesByDataFlow(const Graph& graph,
-                                            const llvm::DenseSet<const Value*>& known) {
+                                            const llvm::DenseSet<const Value*>& known,
+                                            const llvm::DenseSet<const Value*>& knownOutputs) {
   CacheOrigins origins(graph);
   // An input that comes out twice, or an output of several, is no cache.
   llvm::DenseMap<const Value*, const Value*> outputOf;
@@ -83,13 +127,22 @@ std::vector<ManifestCache> cachesByDataFlow(const Graph& graph,
       entry->second = nullptr;
   }
   std::vector<ManifestCache> caches;
+  llvm::DenseSet<const Value*> inputs = known;
+  llvm::DenseSet<const Value*> outputs = knownOutputs;
   for (const auto& input : graph.inputs()) {
     const Value* output = outputOf.lookup(input.get());
-    if (!output || known.count(input.get()))
+    if (!output || known.count(input.get()) || outputs.count(output))
       continue;
-    if (auto cache = describePair(*input, *output, *origins.find(*output)->update))
-      caches.push_back(std::move(*cache));
+    auto cache = describePair(*input, *output, *origins.find(*output)->update);
+    // Of states, what is nearest counts, not what comes out once.
+    if (!cache || cache->policy == CachePolicy::State)
+      continue;
+    caches.push_back(std::move(*cache));
+    inputs.insert(input.get());
+    outputs.insert(output);
   }
+  for (const StatePair& pair : statesByDataFlow(graph, inputs, outputs))
+    caches.push_back(describeState(pair));
   return caches;
 }
 

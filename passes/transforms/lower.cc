@@ -89,6 +89,7 @@ public:
     for (ManifestCache& cache : unrewritten.caches)
       if (!rewritten.count(cache.past))
         manifest->caches.push_back(std::move(cache));
+    addInputs(unrewritten, *manifest);
     model.setMetadata(manifestKey, manifest->json());
     noteOrigin(model, *manifest, context.exportedCaches);
     model.removeMetadata(partialKey);
@@ -110,6 +111,16 @@ private:
     return unsupported("the model was rewritten before, for '{}': the manifest drives its caches",
                        (*stored)->target)
         .hint("rewrite the model as it was exported");
+  }
+
+  /// What the model was fed before, it is fed after.
+  static void addInputs(Manifest& before, Manifest& manifest) {
+    for (ManifestLength& length : before.lengths) {
+      auto isSame = [&](const ManifestLength& other) { return other.input == length.input; };
+      if (llvm::none_of(manifest.lengths, isSame))
+        manifest.lengths.push_back(std::move(length));
+    }
+    manifest.inputs = std::move(before.inputs);
   }
 
   /// What restore-caches cannot tell from the model.

@@ -16,8 +16,13 @@ protected:
 
   /// The input's elements, or the error.
   std::string built(const char* name, ElementType element, const DecoderStep& step) {
-    Value& input = model.graph().addInput(name, TensorType(element));
-    auto made = decoderInputs({&input}, step, std::make_shared<Allocator>());
+    return built(model.graph().addInput(name, TensorType(element)), step);
+  }
+  std::string built(const Value& input, const DecoderStep& step,
+                    llvm::ArrayRef<ManifestInput> described = {}) {
+    const std::string name = input.name().str();
+    const ElementType element = input.type().elementType();
+    auto made = decoderInputs({&input}, step, std::make_shared<Allocator>(), described);
     if (!made)
       return takeDiagnostic(made.takeError()).message;
     const TensorView& view = made->front().tensor.view;
@@ -86,6 +91,78 @@ TEST_F(DecoderInputsTest, Refuses) {
   EXPECT_THAT(built("cache_position", ElementType::Int64, step), testing::HasSubstr("batch size"));
   EXPECT_THAT(built("token", ElementType::Int64, DecoderStep()),
               testing::HasSubstr("without tokens"));
+}
+
+TEST_F(DecoderInputsTest, DescribedInputs) {
+  auto described = [&](ElementType element, InputFeed feed, std::vector<ManifestExtent> shape) {
+    const std::string name = "d" + std::to_string(model.graph().inputs().size());
+    const Value& input =
+        model.graph().addInput(name, TensorType(element, Shape(shape.size(), Dim::unknown())));
+    return built(input, twoRows(), ManifestInput{name, element, std::move(shape), feed});
+  };
+  const ElementType whole = ElementType::Int64;
+  EXPECT_EQ(described(whole, InputFeed::Tokens, {"batch", "new"}), "2x2: 7 8 9 6");
+  EXPECT_EQ(described(ElementType::Int32, InputFeed::Positions, {"batch", "new"}), "2x2: 2 3 0 0");
+  EXPECT_EQ(described(whole, InputFeed::Positions, {"new"}), "2: 2 3");
+  EXPECT_EQ(described(whole, InputFeed::BatchRows, {"batch"}), "2: 0 1");
+  EXPECT_EQ(described(whole, InputFeed::Segments, {int64_t{18}}),
+            "18: 0 0 0 0 0 0 0 0 1 1 1 1 1 1 1 1 0 0");
+  // Causal where there are queries; what is padding is hidden from all.
+  EXPECT_EQ(
+      described(ElementType::Bool, InputFeed::VisibleKeys, {"batch", int64_t{1}, "new", "total"}),
+      "2x1x2x4: 1 1 1 0 1 1 1 1 0 0 0 0 0 0 0 1");
+  EXPECT_EQ(described(ElementType::Bool, InputFeed::HiddenKeys, {"new", "total"}),
+            "2x4: 0 0 0 1 0 0 0 0");
+  EXPECT_EQ(described(whole, InputFeed::VisibleKeys, {"batch", int64_t{6}}),
+            "2x6: 1 1 1 1 0 0 0 0 0 1 0 0");
+  // Of the new rows alone.
+  EXPECT_EQ(described(whole, InputFeed::VisibleKeys, {int64_t{1}, int64_t{1}, "new", "new"}),
+            "1x1x2x2: 1 0 1 1");
+}
+
+TEST_F(DecoderInputsTest, AdditiveMasksAreFinite) {
+  const ManifestInput mask{"bias", ElementType::Float16, {"new", "total"}, InputFeed::AdditiveMask};
+  const Value& input = model.graph().addInput(
+      "bias", TensorType(ElementType::Float16, {Dim::symbol("S"), Dim::symbol("T")}));
+  DecoderStep step;
+  step.tokens = {{1, 2}};
+  auto made = llvm::cantFail(decoderInputs({&input}, step, std::make_shared<Allocator>(), mask));
+  const auto* bits = made.front().tensor.view.as<uint16_t>();
+  EXPECT_EQ(std::vector<uint16_t>(bits, bits + 4), (std::vector<uint16_t>{0, 0xfbff, 0, 0}));
+}
+
+TEST_F(DecoderInputsTest, RecipesComeFirst) {
+  const Value& tokens = model.graph().addInput(
+      "input_ids", TensorType(ElementType::Int64, {Dim::symbol("B"), Dim::symbol("S")}));
+  const Value& bare = model.graph().addInput("bare", TensorType(ElementType::Int64));
+  auto with = [&](const Value& input, const std::string& recipe) {
+    const InputRecipe parsed = llvm::cantFail(parseInputRecipe(recipe));
+    DecoderStep step = twoRows();
+    step.recipes = parsed;
+    return built(input, step);
+  };
+  EXPECT_EQ(with(tokens, "input_ids=3,4,5@2,2"), "2x2: 3 4 5 3");
+  EXPECT_EQ(with(bare, "bare=past_length@"), ": 2");
+  EXPECT_EQ(with(bare, "bare=total_length@1"), "1: 4");
+  EXPECT_EQ(with(bare, "bare=range@2,past"), "2x2: 0 1 0 1");
+  EXPECT_EQ(with(bare, "bare=visible_keys@batch,total"), "2x4: 1 1 1 1 0 0 0 1");
+  EXPECT_THAT(with(bare, "bare=zeros"), testing::HasSubstr("does not declare the input's rank"));
+}
+
+TEST_F(DecoderInputsTest, GuessesAreNamed) {
+  const Value& kind = model.graph().addInput(
+      "kind", TensorType(ElementType::Int64, {Dim::symbol("B"), Dim::fixed(2)}));
+  const Value& flag = model.graph().addInput("flag", TensorType(ElementType::Bool, Shape{}));
+  EXPECT_EQ(built(kind, twoRows()), "2x2: 0 0 0 0");
+  EXPECT_EQ(built(flag, twoRows()), ": 1");
+  const Value& mask = model.graph().addInput("attention_mask", TensorType(ElementType::Int64));
+  const ManifestInput described{"kind", ElementType::Int64, {"batch"}, InputFeed::BatchRows};
+  const InputRecipe recipe = llvm::cantFail(parseInputRecipe("flag=0"));
+  EXPECT_EQ(guessedInputs({&kind, &flag, &mask}, {}, {}),
+            (std::vector<std::string>{"kind", "flag"}));
+  EXPECT_EQ(guessedInputs({&kind, &flag, &mask}, {}, described),
+            (std::vector<std::string>{"flag"}));
+  EXPECT_TRUE(guessedInputs({&kind, &flag, &mask}, recipe, described).empty());
 }
 
 TEST_F(DecoderInputsTest, StepsASession) {

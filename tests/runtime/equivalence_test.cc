@@ -85,6 +85,85 @@ TEST(Equivalence, CachesWithoutACounterpart) {
   EXPECT_THAT(refusal(*a, *b, plan()), testing::HasSubstr("no counterpart"));
 }
 
+/// A model without caches.
+class ForgetfulModel {
+public:
+  ForgetfulModel(const std::string& signature, const std::string& body) {
+    registerAll(ops);
+    registerAll(kernels);
+    model = llvm::cantFail(
+        readText("<ir_version: 8, opset_import: [\"\" : 17]>\ng " + signature +
+                     "\n<int64 depth = {8}, float[2] values = {0, 1}, float zero = {0}, "
+                     "float[3, 2] table = {0, 1, 2, 3, 4, 5}>\n{\n" +
+                     body + "\n}\n",
+                 ops));
+    llvm::cantFail(inferShapes(model->graph()));
+  }
+  ComparisonReport comparedWithItself() const {
+    SessionOptions options;
+    options.batch = 2;
+    auto a = llvm::cantFail(Session::create(*model, kernels, Manifest(), options));
+    auto b = llvm::cantFail(Session::create(*model, kernels, Manifest(), options));
+    return llvm::cantFail(compareSessions(*a, *b, plan()));
+  }
+
+  OpRegistry ops;
+  KernelRegistry kernels;
+  std::unique_ptr<Model> model;
+};
+
+TEST(Equivalence, WhatRemembersNothingIsRunOnceForEachLength) {
+  const ForgetfulModel decoder("(int64[B, S] input_ids) => (float[B, S, 8] logits)",
+                               "logits = OneHot(input_ids, depth, values)");
+  const ComparisonReport report = decoder.comparedWithItself();
+  EXPECT_TRUE(report.equal() && report.tokensEqual && report.anyToken);
+  std::vector<int64_t> lengths;
+  for (const StepComparison& step : report.steps)
+    lengths.push_back(step.tokens);
+  EXPECT_EQ(lengths, (std::vector<int64_t>{5, 2, 1}));
+}
+
+TEST(Equivalence, AnEncoderOfFixedExtentsIsRunOnce) {
+  const ForgetfulModel encoder("(float[B, 4, 6] input_features) => (float[B, 4, 6] hidden)",
+                               "hidden = Tanh(input_features)");
+  const ComparisonReport report = encoder.comparedWithItself();
+  EXPECT_TRUE(report.equal() && report.tokensEqual);
+  EXPECT_EQ(report.steps.size(), 1u);
+}
+
+// Where no score is the largest there is no token that could differ.
+TEST(Equivalence, OutputsThatAreNotNumbersHaveNoTokens) {
+  const ForgetfulModel encoder("(float[B, 4, 6] input_features) => (float[B, 4, 6] hidden)",
+                               "none = Div(zero, zero)\n  hidden = Add(input_features, none)");
+  const ComparisonReport report = encoder.comparedWithItself();
+  EXPECT_TRUE(report.equal() && report.tokensEqual);
+  EXPECT_FALSE(report.anyToken);
+}
+
+// Caches with made-up rows, the same in both sessions.
+TEST(Equivalence, AfterMadeUpRows) {
+  const test::CountingModel counting;
+  auto a = counting.session(2);
+  auto b = counting.session(2);
+  EquivalencePlan late = plan();
+  late.pastRows = 4;
+  const ComparisonReport report = llvm::cantFail(compareSessions(*a, *b, late));
+  EXPECT_TRUE(report.equal() && report.tokensEqual);
+  EXPECT_EQ(a->length(), 4 + late.totalTokens());
+  EXPECT_EQ(report.steps[0].caches[0].comparison.compared, 2 * (4 + 5));
+  late.padding = Padding::Left;
+  EXPECT_THAT(refusal(*a, *b, late), testing::HasSubstr("has no padding"));
+}
+
+TEST(Equivalence, VocabularyOfDescribedTokens) {
+  const ForgetfulModel renamed("(int64[B, S] x) => (float[B, S, 2] z)",
+                               "wide = Cast <to = 7> (x)\n  z = Gather(table, wide)");
+  const ManifestInput tokens{"x", ElementType::Int64, {"batch", "new"}, InputFeed::Tokens};
+  EXPECT_EQ(llvm::cantFail(vocabularyOf(renamed.model->graph(), tokens)), 3);
+  const ForgetfulModel encoder("(float[B, F] x) => (float[B, F] y)", "y = Tanh(x)");
+  EXPECT_EQ(llvm::cantFail(vocabularyOf(encoder.model->graph())), 1);
+}
+
 TEST(Equivalence, Vocabulary) {
   const test::CountingModel counting;
   // No embedding table: the scores say how many tokens there are.

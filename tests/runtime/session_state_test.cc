@@ -402,5 +402,46 @@ TEST(SessionGrowth, FixedCapacityIsAnErrorThatChangesNothing) {
   model.feed(*session, CachedModel::tokens(5, 6));
 }
 
+// Made-up rows are the same whatever the layout, and what came before is forgotten.
+TEST(SessionPreset, FillsEveryCacheThatHasARowForEachToken) {
+  for (test::CacheForm form : {test::CacheForm::Shared, test::CacheForm::Transposed,
+                               test::CacheForm::SequenceFirst, test::CacheForm::Growing}) {
+    const test::CachedModel cached(form);
+    auto one = cached.session();
+    auto two = cached.session();
+    cached.feed(*two, test::CachedModel::tokens(0, 5));
+    for (Session* session : {one.get(), two.get()}) {
+      llvm::cantFail(session->preset(3));
+      EXPECT_EQ(session->length(), 3);
+      EXPECT_EQ(
+          session->cacheView(0).shape[static_cast<size_t>(session->cacheInfo(0).sequenceAxis)], 3);
+    }
+    EXPECT_EQ(cached.feed(*one, test::CachedModel::tokens(3, 5)),
+              cached.feed(*two, test::CachedModel::tokens(3, 5)));
+    EXPECT_TRUE(llvm::errorToBool(one->preset(-1)));
+    if (cached.isShared()) {
+      EXPECT_TRUE(llvm::errorToBool(one->preset(test::staticRows + 1)));
+    }
+    EXPECT_EQ(one->length(), 5);
+  }
+}
+
+TEST(SessionPreset, AxesAreInTheExportedOrder) {
+  test::CachedModel cached(test::CacheForm::Growing);
+  auto plain = cached.session();
+  llvm::cantFail(plain->preset(3));
+  cached.manifest.caches[0].permutation = {0, 1, 3, 2};
+  auto permuted = cached.session();
+  llvm::cantFail(permuted->preset(3));
+  // Exported as [B, 2, 4, P]: its elements in row-major order are those of the other's memory.
+  const Tensor exported =
+      llvm::cantFail(Tensor::copyOf(permuted->allocator(), permuted->exportedCacheView(0)));
+  const Tensor rows = llvm::cantFail(Tensor::copyOf(plain->allocator(), plain->cacheView(0)));
+  ASSERT_EQ(exported.view.elementCount(), rows.view.elementCount());
+  EXPECT_TRUE(std::equal(exported.view.as<float>(),
+                         exported.view.as<float>() + exported.view.elementCount(),
+                         rows.view.as<float>()));
+}
+
 } // namespace
 } // namespace kvopt

@@ -100,10 +100,11 @@ TEST(StaticSequences, WhatIsNotKnownIsRefusedByName) {
   EXPECT_THAT(
       computed("  s = SequenceEmpty ()\n  [\"none\"] y = ConcatFromSequence <axis = 0> (s)"),
       HasSubstr("'none' (ConcatFromSequence): an empty sequence"));
-  EXPECT_THAT(computed("  b = Cast <to = 9> (x)\n  w = NonZero (b)\n"
-                       "  [\"parts\"] s = SplitToSequence (w)\n  y = SequenceAt (s, first)",
-                       "", "int64 y"),
-              HasSubstr("SplitToSequence"));
+  EXPECT_THAT(
+      computed("  b = Cast <to = 9> (x)\n  w = NonZero (b)\n"
+               "  [\"parts\"] s = SplitToSequence <axis = 1> (w)\n  y = SequenceAt (s, first)",
+               "", "int64 y"),
+      HasSubstr("SplitToSequence"));
 }
 
 } // namespace

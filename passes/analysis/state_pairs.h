@@ -1,0 +1,34 @@
+// Which outputs of a model are the next values of which recurrent or convolution states.
+#pragma once
+
+#include "ir/graph.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+namespace kvopt {
+
+/// A state of fixed extents: an input, and the output that is its value after the step.
+struct StatePair {
+  const Value* past = nullptr;
+  const Value* present = nullptr;
+};
+
+/// Pairs floating-point inputs, apart from `knownInputs`, with outputs, apart from `knownOutputs`,
+/// of the same element type and extents that are computed from them. All extents of such an input
+/// are fixed but for one at most, which is the batch: the first axis, or a symbol that the output
+/// declares as well.
+///
+/// The state of an early layer reaches the outputs of all later ones. Of several candidates the
+/// pair with the fewest operators in between is taken first, where an operator that carries a
+/// state from an operand to a result (LSTM, GRU, RNN, LinearAttention, CausalConvWithState, Loop,
+/// Scan) does not count; equally near ones in the order of declaration, unless that leaves an
+/// equally near input without a partner: then the output has none, either. Reading a state's shape
+/// is no data flow, and an output that merely repeats an input is no state.
+///
+/// Empty for a model without integer inputs: an encoder's input and output of equal extents are no
+/// state.
+std::vector<StatePair> statesByDataFlow(const Graph& graph,
+                                        const llvm::DenseSet<const Value*>& knownInputs,
+                                        const llvm::DenseSet<const Value*>& knownOutputs);
+
+} // namespace kvopt
