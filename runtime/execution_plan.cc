@@ -121,12 +121,11 @@ llvm::Expected<const Kernel*> kernelFor(const Node& node, const KernelRegistry& 
     return unsupported("operator {} is of opset {}, and the newest that the runtime knows is {}",
                        node.op().type(), version, newestOnnxOpset)
         .node(node.name(), node.op().str());
-  const Kernel* kernel = kernels.find(node.op(), version);
-  if (!kernel)
-    return missingKernel(node);
   if (llvm::Error error = checkKnownAttributes(node))
     return error;
-  return kernel;
+  if (const Kernel* kernel = kernels.find(node.op(), version))
+    return kernel;
+  return missingKernel(node);
 }
 
 llvm::Error PlanBuilder::addBranch(ExecutionPlan::Step& step, llvm::StringRef attribute,

@@ -55,6 +55,7 @@ constexpr Positions allPositions[] = {
     {"MoreNewRowsWithAMask", "", 4, 6, 5, "float[4, 11]", {-1, -1}, "ort-gqa "},
     {"MoreNewRowsWithABooleanMask", "", 4, 6, 5, "bool[2, 1, 4, 11]", {-1, -1}, "ort-gqa "},
     {"MoreNewRowsCausal", "is_causal = 1", 4, 6, 5},
+    {"MoreNewRowsCausalWithAMask", "is_causal = 1", 4, 6, 5, "float[2, 4, 4, 11]"},
     {"MoreNewRowsWithAWindow", "is_causal = 1, left_window_size = 3", 4, 6, 5},
     {"FewerNewRows", "is_causal = 1", 4, 2, 5, "", {-1, -1}, "kvopt onnx24 ort-gqa "},
     {"FewerNewRowsWithAWindow",
