@@ -24,8 +24,17 @@ public:
     if (site.hasCache())
       return MatchFailure{ReasonCode::TargetLacksFeature, site.node->name().str(),
                           "attention without a cache", "a cache", ""};
+    // What the engine's operator has no attribute for is refused, never dropped.
+    const Node& sdpa = *site.node;
+    if (sdpa.intAttr("causal", 0) != 0 || sdpa.intAttr("window", 0) != 0 ||
+        sdpa.floatAttr("softcap", 0.0f) != 0.0f)
+      return MatchFailure{ReasonCode::TargetLacksFeature, sdpa.name().str(),
+                          "attention without causal, window and softcap", "one of them", ""};
     return std::nullopt;
   }
+
+  /// The engine runs attention without a cache, too.
+  bool isForCaches() const override { return false; }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
                                  const LowerOptions&, Journal& journal) const override {

@@ -105,10 +105,12 @@ private:
           return keep(rowsOf(given.at(cache.past), cache.sequenceAxis, begin, end, end - begin));
         }
     }
+    if (auto own = given.find(name); own != given.end())
+      return own->second;
     for (const ManifestLength& length : manifest.lengths)
       if (length.input == name)
         return keep(lengthTensor(input, length));
-    return given.at(name);
+    throw std::runtime_error("nothing says what to feed '" + name + "'");
   }
 
   int64_t fed(LengthFeed feed) const {
