@@ -19,6 +19,9 @@ case "$(uname -sm)" in
 esac
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
+# Tests that run side by side install once.
+exec 9>"$folder/.lock"
+flock 9
 library=$folder/node_modules/onnxruntime-node/bin/napi-v6/$platform/libonnxruntime.so.1
 if [ ! -e "$library" ] || ! cmp -s "$source/package-lock.json" "$folder/package-lock.json"; then
   command -v npm >/dev/null || skip "npm is not installed"
