@@ -5,9 +5,8 @@
 #include "runtime/kernels/simd/elementwise.h"
 
 namespace kvopt {
-namespace {
 
-llvm::Expected<float*> scratchFloats(KernelContext& context, int64_t count) {
+llvm::Expected<float*> floatScratch(KernelContext& context, int64_t count) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<size_t>(count), sizeof(float), &bytes))
     return context.error("a working copy does not fit in the address space");
@@ -17,8 +16,6 @@ llvm::Expected<float*> scratchFloats(KernelContext& context, int64_t count) {
   return reinterpret_cast<float*>(memory->data());
 }
 
-} // namespace
-
 llvm::Expected<const float*> floatsOf(KernelContext& context, const TensorView& tensor) {
   assert(tensor.isContiguous());
   if (tensor.element == ElementType::Float)
@@ -26,7 +23,7 @@ llvm::Expected<const float*> floatsOf(KernelContext& context, const TensorView& 
   if (tensor.element != ElementType::Float16 && tensor.element != ElementType::BFloat16)
     return context.error(
         fmt::format("element type {} is not supported", onnxName(tensor.element).str()));
-  auto floats = scratchFloats(context, tensor.elementCount());
+  auto floats = floatScratch(context, tensor.elementCount());
   if (!floats)
     return floats.takeError();
   auto count = static_cast<size_t>(tensor.elementCount());
@@ -40,7 +37,7 @@ llvm::Expected<const float*> floatsOf(KernelContext& context, const TensorView& 
 llvm::Expected<float*> floatResult(KernelContext& context, const TensorView& output) {
   if (output.element == ElementType::Float)
     return output.as<float>();
-  return scratchFloats(context, output.elementCount());
+  return floatScratch(context, output.elementCount());
 }
 
 void storeFloats(const float* values, const TensorView& output) {

@@ -5,6 +5,10 @@
 
 namespace kvopt {
 
+/// Uninitialized memory for `count` floats, for the duration of this call. An error of the node
+/// when the size overflows or memory is short.
+llvm::Expected<float*> floatScratch(KernelContext& context, int64_t count);
+
 /// The elements of a contiguous f32, f16 or bf16 tensor as f32: its own memory when it is f32,
 /// scratch memory of this call otherwise. An error for other types.
 llvm::Expected<const float*> floatsOf(KernelContext& context, const TensorView& tensor);

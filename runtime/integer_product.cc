@@ -2,6 +2,7 @@
 #include "runtime/integer_product.h"
 
 #include "runtime/blas.h"
+#include "runtime/float_operand.h"
 #include "runtime/linear/float_product.h"
 
 #include <algorithm>
@@ -32,16 +33,6 @@ template <class Code>
 void widenCodes(const uint8_t* codes, const int32_t* zeros, float* out, int64_t count) {
   for (int64_t i = 0; i < count; ++i)
     out[i] = static_cast<float>(static_cast<int32_t>(static_cast<Code>(codes[i])) - zeros[i]);
-}
-
-llvm::Expected<float*> floatScratch(KernelContext& context, int64_t count) {
-  size_t bytes = 0;
-  if (__builtin_mul_overflow(static_cast<size_t>(count), sizeof(float), &bytes))
-    return context.error("a working copy does not fit in the address space");
-  auto memory = context.scratch(bytes);
-  if (!memory)
-    return memory.takeError();
-  return reinterpret_cast<float*>(memory->data());
 }
 
 /// A strip of columns for all rows.

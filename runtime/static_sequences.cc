@@ -15,7 +15,7 @@ llvm::Error notSupported(const Node& node, const char* what) {
   return unsupported("{}", what).node(node.name(), node.op().str());
 }
 
-/// The position that an operand gives, in [0, count); nullopt where it is no such constant.
+/// The position that an operand gives, in [0, count); nullopt where it is not a constant.
 std::optional<size_t> positionOf(const Value* operand, size_t count) {
   const TensorData* constant = operand ? operand->constant() : nullptr;
   auto values = constant ? integerValues(*constant, 1) : std::nullopt;

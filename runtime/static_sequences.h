@@ -17,14 +17,14 @@ class StaticSequences {
 public:
   using ValueMap = llvm::DenseMap<const Value*, Value*>;
   using Elements = std::vector<Value*>;
-  /// The copy of a value that is no sequence.
+  /// The copy of a value that is not a sequence.
   using Mapped = llvm::function_ref<Value*(const Value*)>;
   /// Copies a body with these values for its inputs; its outputs.
   using CopyBody =
       llvm::function_ref<llvm::Expected<Elements>(const Graph& body, llvm::ArrayRef<Value*>)>;
 
   static bool isSequenceOperator(const Node& node);
-  /// Null for what is no known sequence.
+  /// Null for a value that is not a known sequence.
   const Elements* find(const Value* value) const;
   void set(const Value& value, Elements elements) { known[&value] = std::move(elements); }
 

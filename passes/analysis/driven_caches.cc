@@ -33,7 +33,7 @@ std::optional<ManifestCache> describePair(const Value& past, const Value& presen
       if (axis != 0 && !open)
         open = axis;
     }
-    // A width that only one of the two declares is no growth, and neither is an extent that shape
+    // A width that only one of the two declares is not growth, and neither is an extent that shape
     // inference lost track of.
     if (from.isKnownEqual(to) || (from.value() ? to.isUnknown() : to.value().has_value()))
       continue;

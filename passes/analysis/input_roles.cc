@@ -75,7 +75,7 @@ private:
     fresh = sized->type().shape()[1];
   }
 
-  /// The extent of the last axis of the only floating-point output [B,S,V] that is no cache.
+  /// The extent of the last axis of the only floating-point output [B,S,V] that is not a cache.
   Dim scoresExtent() const {
     for (const Value* output : graph.outputs()) {
       auto isPresent = [&](const ManifestCache& cache) { return cache.present == output->name(); };

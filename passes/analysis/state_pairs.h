@@ -23,7 +23,7 @@ struct StatePair {
 /// state from an operand to a result (LSTM, GRU, RNN, LinearAttention, CausalConvWithState, Loop,
 /// Scan) does not count; equally near ones in the order of declaration, unless that leaves an
 /// equally near input without a partner: then the output has none, either. Reading a state's shape
-/// is no data flow, and an output that merely repeats an input is no state.
+/// is not data flow, and an output that merely repeats an input is not a state.
 ///
 /// Empty for a model without integer inputs: an encoder's input and output of equal extents are no
 /// state.

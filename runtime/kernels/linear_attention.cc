@@ -162,16 +162,6 @@ private:
   }
 };
 
-llvm::Expected<float*> scratchFloats(KernelContext& context, int64_t count) {
-  auto bytes = checkedByteSize(ElementType::Float, count);
-  if (!bytes)
-    return context.error(llvm::toString(bytes.takeError()));
-  auto memory = context.scratch(static_cast<size_t>(*bytes));
-  if (!memory)
-    return memory.takeError();
-  return reinterpret_cast<float*>(memory->data());
-}
-
 llvm::Error linearAttention(KernelContext& context) {
   if (const int64_t window = context.node().intAttr("state_window", 0); window != 0)
     return context.error(fmt::format("state_window = {} is not supported", window));
@@ -224,10 +214,10 @@ llvm::Error linearAttention(KernelContext& context) {
       return given.takeError();
     present = *given;
   }
-  auto state = present ? floatResult(context, *present) : scratchFloats(context, *count);
+  auto state = present ? floatResult(context, *present) : floatScratch(context, *count);
   if (!state)
     return state.takeError();
-  auto update = scratchFloats(context, *count / sizes->keyWidth);
+  auto update = floatScratch(context, *count / sizes->keyWidth);
   if (!update)
     return update.takeError();
   auto out = floatResult(context, *output);

@@ -4,6 +4,7 @@
 #include "runtime/blas.h"
 #include "runtime/broadcast.h"
 #include "runtime/constant_weights.h"
+#include "runtime/float_operand.h"
 #include "runtime/kernels/simd/elementwise.h"
 #include "runtime/linear/float_product.h"
 
@@ -90,16 +91,9 @@ FloatProduct floatProduct(const LinearProduct& p) {
   return product;
 }
 
-llvm::Expected<float*> scratchFloats(KernelContext& context, int64_t count) {
-  auto memory = context.scratch(static_cast<size_t>(count) * sizeof(float));
-  if (!memory)
-    return memory.takeError();
-  return reinterpret_cast<float*>(memory->data());
-}
-
 /// Row-major activations of matrices whose rows are few, from the columns they are stored in.
 llvm::Error transposeActivations(KernelContext& context, LinearProduct& p, int64_t matrices) {
-  auto rows = scratchFloats(context, matrices * p.rows * p.inner);
+  auto rows = floatScratch(context, matrices * p.rows * p.inner);
   if (!rows)
     return rows.takeError();
   for (int64_t matrix = 0; matrix < matrices; ++matrix)
@@ -125,7 +119,7 @@ bool isSplitByInner(const KernelContext& context, const LinearProduct& p,
 /// multiplyColumns does.
 llvm::Error multiplyBlocksOfInner(KernelContext& context, const LinearProduct& p) {
   const int64_t blocks = ceilDivide(p.inner, sumBlock);
-  auto sums = scratchFloats(context, blocks * p.columns);
+  auto sums = floatScratch(context, blocks * p.columns);
   if (!sums)
     return sums.takeError();
   const int64_t wanted = ceilDivide(context.threads() * piecesPerThread, blocks);
@@ -157,7 +151,7 @@ llvm::Error multiplyFewRows(KernelContext& context, const LinearProduct& whole,
     return multiplyBlocksOfInner(context, matrixOf(whole, batch, 0));
   const float* packed = nullptr;
   if (whole.blocks) {
-    auto floats = scratchFloats(context, packedActivationFloats(*whole.blocks, whole.rows));
+    auto floats = floatScratch(context, packedActivationFloats(*whole.blocks, whole.rows));
     if (!floats)
       return floats.takeError();
     packActivations(*whole.blocks, whole.a, whole.inner, whole.rows, *floats);
@@ -254,7 +248,7 @@ llvm::Error multiplyManyRows(KernelContext& context, const LinearProduct& whole,
   const int64_t tileFloats = isExpanded ? tileInner * mostTileColumns : 0;
   float* tiles = nullptr;
   if (isExpanded) {
-    auto scratch = scratchFloats(context, workers * tileFloats);
+    auto scratch = floatScratch(context, workers * tileFloats);
     if (!scratch)
       return scratch.takeError();
     tiles = *scratch;
