@@ -32,17 +32,21 @@ llvm::Error inferNormalization(ShapeContext& context) {
 } // namespace
 
 void register_normalization(OpRegistry& registry) {
-  define(registry, "LayerNormalization", 17)
-      .in("X")
-      .in("Scale")
-      .in("B?")
-      .out("Y")
-      .out("Mean?")
-      .out("InvStdDev?")
-      .attr("axis", int64_t{-1})
-      .attr("epsilon", 1e-5f)
-      .attr("stash_type", int64_t{1})
-      .shape(inferNormalization);
+  // ONNX Runtime has had LayerNormalization in ONNX's domain since before ONNX did: its optimizer
+  // writes it into models of any opset.
+  for (int64_t since : {1, 17}) {
+    define(registry, "LayerNormalization", since)
+        .in("X")
+        .in("Scale")
+        .in("B?")
+        .out("Y")
+        .out("Mean?")
+        .out("InvStdDev?")
+        .attr("axis", int64_t{-1})
+        .attr("epsilon", 1e-5f)
+        .attr("stash_type", int64_t{1})
+        .shape(inferNormalization);
+  }
   for (llvm::StringRef domain : {"", "com.microsoft"}) {
     define(registry, OpName(domain, "SimplifiedLayerNormalization"), 1)
         .in("X")

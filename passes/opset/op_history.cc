@@ -16,8 +16,9 @@ struct Row {
   OpVersion versions[mostVersions]; ///< those behind the last are 0
 };
 
-// OneHot begins at 11: before, a negative index was none. SimplifiedLayerNormalization is ONNX
-// Runtime's, in ONNX's domain at every opset. Scan begins at 9, where its batch axis went.
+// OneHot begins at 11: before, a negative index was none. SimplifiedLayerNormalization, and
+// LayerNormalization before 17, are ONNX Runtime's, in ONNX's domain at every opset. Scan begins at
+// 9, where its batch axis went.
 // clang-format off
 constexpr Row rows[] = {
     {"Abs", {{6}, {13}}},
@@ -86,7 +87,7 @@ constexpr Row rows[] = {
     {"InstanceNormalization", {{6}, {22}}},
     {"IsInf", {{10}, {20}}},
     {"IsNaN", {{9}, {13}, {20}}},
-    {"LayerNormalization", {{17}}},
+    {"LayerNormalization", {{1}, {17}}},
     {"LeakyRelu", {{6}, {16}}},
     {"Less", {{7}, {9}, {13}}},
     {"LessOrEqual", {{12}, {16}}},
