@@ -62,6 +62,8 @@ constexpr ReasonInfo table[] = {
      "the target cannot update this form of cache in place: every step would still copy it"},
     {ReasonCode::NoCache, "no-cache",
      "no attention of the model appends to a cache, and the target is about caches"},
+    {ReasonCode::HeadsNotGrouped, "heads-not-grouped",
+     "query heads do not read key and value heads in groups of one size"},
 };
 
 } // namespace

@@ -42,6 +42,7 @@ enum class ReasonCode {
   MaskFillInexact,
   CacheNotInPlace, ///< the target would leave a cache as it is, and every step would still copy it
   NoCache,         ///< no attention of the model appends to a cache
+  HeadsNotGrouped, ///< the table from query heads to key and value heads makes no equal groups
 };
 
 struct ReasonInfo {

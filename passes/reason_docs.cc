@@ -160,6 +160,12 @@ constexpr ReasonDoc docs[] = {
      "cache to update in place.",
      "A plain export: input_ids and attention_mask are the only inputs, logits the only output.",
      "export with past and present keys and values as inputs and outputs"},
+    {ReasonCode::HeadsNotGrouped,
+     "Permute the projections' weights so that the query heads of each key head are neighbors and "
+     "value heads follow their key heads, or export keys and values without the repetition.",
+     "Keys repeated by repeat_interleave (head h reads h / N) and values by repeat (head h reads "
+     "h mod G): no order of the query heads makes groups of both.",
+     "repeat key and value heads alike, each the same number of times"},
 };
 
 constexpr ReasonDoc undocumented = {ReasonCode::PatternMismatch, "", "", "see: kvopt list reasons"};

@@ -3,6 +3,7 @@
 #include "passes/analysis/attention_like.h"
 #include "passes/analysis/branch_caches.h"
 #include "passes/analysis/cache_trace.h"
+#include "passes/analysis/head_map.h"
 #include "passes/analysis/mask_predicate.h"
 #include "passes/rewriter.h"
 
@@ -71,6 +72,8 @@ public:
     CacheTrace valueTrace = tracer.trace(value, node);
     site.kind = keyTrace.kind == SiteKind::None ? valueTrace.kind : keyTrace.kind;
     site.failure = keyTrace.failure ? keyTrace.failure : valueTrace.failure;
+    if (site.failure)
+      explainHeads(query, key, value);
     if (!keyTrace.update || !valueTrace.update) {
       // What is computed outside needs no cache of its own to be read.
       if (!site.failure && site.kind != SiteKind::Cross && (keyTrace.update || valueTrace.update))
@@ -94,6 +97,18 @@ public:
   }
 
 private:
+  /// Heads that are read in no groups keep the caches from being found.
+  void explainHeads(const Value& query, Value& key, Value& value) {
+    if (site.failure->code != ReasonCode::AxisUnproven &&
+        site.failure->code != ReasonCode::NotACacheConcat &&
+        site.failure->code != ReasonCode::LayoutUnsupported)
+      return;
+    std::optional<MatchFailure> failure;
+    groupHeads(query, key, value, failure);
+    if (failure)
+      site.failure = std::move(failure);
+  }
+
   std::optional<MatchFailure> combine(const CacheUpdate& ofKeys, const CacheUpdate& ofValues) {
     site.policy = ofKeys.policy;
     if (ofKeys.policy != ofValues.policy)

@@ -16,7 +16,8 @@ bool isIdentity(llvm::ArrayRef<unsigned> perm) {
   return true;
 }
 
-/// The operand whose elements a node changes one by one, all in the same way; null if it does not.
+} // namespace
+
 Value* pointwiseOperand(const Node& node) {
   if (!node.op().isOnnx() || node.results().size() != 1)
     return nullptr;
@@ -36,8 +37,6 @@ Value* pointwiseOperand(const Node& node) {
   }
   return nullptr;
 }
-
-} // namespace
 
 bool HeadSource::isDirect() const { return shape.perm && isIdentity(*shape.perm); }
 

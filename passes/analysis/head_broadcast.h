@@ -28,6 +28,10 @@ std::vector<HeadSource> headSources(Value& heads, bool& interleaved);
 /// The most convenient of the sources with that many groups; null if there is none.
 const HeadSource* bestSource(llvm::ArrayRef<HeadSource> sources, const Dim& groups);
 
+/// The operand whose elements a node changes one by one, all in the same way, as a cast to another
+/// type or a constant factor does; null if the node does something else.
+Value* pointwiseOperand(const Node& node);
+
 /// [B,groups,T,D] of a source; null if an extent cannot be had.
 Value* groupedHeads(const HeadSource& source, Rewriter& rewriter);
 

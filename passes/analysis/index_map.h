@@ -20,6 +20,9 @@ class IndexMap {
 public:
   /// The map of a tensor onto itself.
   static IndexMap identity(llvm::ArrayRef<Dim> shape);
+  /// The map of the slice at `index` of `axis`, which keeps that axis with extent one, onto the
+  /// tensor it is cut from.
+  static IndexMap ofPart(llvm::ArrayRef<Dim> shape, unsigned axis, int64_t index);
 
   /// Extents of the source that the map has reached so far.
   llvm::ArrayRef<Dim> source() const { return sourceShape; }
@@ -30,6 +33,9 @@ public:
   bool through(const Node& node, unsigned result = 0);
   /// Makes the source a tensor of the same elements in the same order, of shape `shape`.
   bool throughReshape(llvm::ArrayRef<Dim> shape);
+  /// Makes the operand of a Concat that holds the target the source, and returns which one that is.
+  /// nullopt, and the map is as it was, if the elements may come from several.
+  std::optional<unsigned> throughPartOf(const Node& concat);
 
   /// Every element is itself, and the shapes are provably the same.
   bool isIdentity() const;
@@ -55,6 +61,15 @@ public:
   /// every other axis is read one to one. There may be one repetition only. nullopt where that
   /// cannot be proved.
   std::optional<Repetition> repetition(unsigned axis, Repeat order) const;
+
+  /// What `part` found.
+  struct Part {
+    llvm::SmallVector<unsigned, 4> perm;
+    int64_t index;
+  };
+  /// The target, of extent one along `axis`, as the slice at `index` of that axis of
+  /// Transpose<perm> of the source; nullopt where that cannot be proved.
+  std::optional<Part> part(unsigned axis) const;
 
   using SymbolLookup = llvm::function_ref<std::optional<int64_t>(llvm::StringRef)>;
   /// The source's index of one target index; nullopt where `lookup` lacks a symbol, or on overflow.
@@ -83,6 +98,11 @@ private:
   bool throughConcat(const Node& node, llvm::ArrayRef<Dim> shape);
   bool throughSlice(const Node& node, llvm::ArrayRef<Dim> shape);
   bool throughGather(const Node& node, llvm::ArrayRef<Dim> shape);
+  /// Gather along `axis` of entries that are in range.
+  bool throughEntries(unsigned axis, llvm::ArrayRef<int64_t> entries);
+  bool throughGatherND(const Node& node, llvm::ArrayRef<Dim> shape);
+  /// A Slice with a negative step, of an axis of which one index is read.
+  bool throughReversed(unsigned axis, const Dim& start, int64_t step, const Dim& extent);
   bool throughSplit(const Node& node, unsigned result, llvm::ArrayRef<Dim> shape);
   bool throughAny(const Node& node, unsigned result);
 
@@ -107,6 +127,8 @@ private:
   /// Equal for all indices; terms of extent one do not count.
   bool isSame(const Coordinate& a, const Coordinate& b) const;
   bool isZero(const Coordinate& form) const;
+  /// The number that a coordinate is for all indices.
+  std::optional<int64_t> fixedIndex(const Coordinate& form) const;
   /// Matches the coordinates of the source with `forms` one to one; extents of one may move freely.
   std::optional<llvm::SmallVector<unsigned, 4>> matchAxes(llvm::ArrayRef<Coordinate> forms,
                                                           llvm::ArrayRef<Dim> extents) const;

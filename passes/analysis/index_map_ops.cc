@@ -11,7 +11,14 @@ constexpr int64_t maxGatherIndices = 4096;
 using Integers = llvm::SmallVector<int64_t, 8>;
 
 std::optional<Integers> fixedIntegers(const Value* value) {
-  auto known = value ? value->knownIntegers() : std::nullopt;
+  if (!value)
+    return std::nullopt;
+  if (const TensorData* constant = value->constant()) {
+    auto elements = integerValues(*constant, maxGatherIndices);
+    return elements ? std::optional<Integers>(Integers(elements->begin(), elements->end()))
+                    : std::nullopt;
+  }
+  auto known = value->knownIntegers();
   if (!known || known->size() > maxGatherIndices)
     return std::nullopt;
   Integers list;
@@ -77,12 +84,27 @@ std::optional<Table> tableOf(llvm::ArrayRef<int64_t> entries) {
   return Table{entries[0], step, static_cast<int64_t>(run), static_cast<int64_t>(period)};
 }
 
+/// The entries of a Gather along an axis of that extent, counted from its beginning.
+std::optional<Integers> entriesOf(const Value* indices, const Dim& extent) {
+  std::optional<Integers> entries = fixedIntegers(indices);
+  if (!entries)
+    return std::nullopt;
+  for (int64_t& entry : *entries)
+    if (entry < 0) {
+      std::optional<int64_t> whole = extent.value();
+      if (!whole || entry < -*whole)
+        return std::nullopt;
+      entry += *whole;
+    }
+  return entries;
+}
+
 } // namespace
 
 bool isMovement(const Node& node) {
   static constexpr llvm::StringLiteral names[] = {
       "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Flatten",  "Expand", "Tile",
-      "Slice",     "Gather",  "Concat",    "Split",   "Identity", "Cast"};
+      "Slice",     "Gather",  "Concat",    "Split",   "Identity", "Cast",   "GatherND"};
   return node.op().isOnnx() && llvm::is_contained(names, node.op().type());
 }
 
@@ -204,9 +226,14 @@ bool IndexMap::throughSlice(const Node& node, llvm::ArrayRef<Dim> shape) {
     std::optional<int64_t> step = steps ? (*steps)[i].value() : std::optional<int64_t>(1);
     std::optional<unsigned> normalized = normalizedAxis(number.value_or(rank), rank);
     unsigned axis = normalized.value_or(0);
-    if (!normalized || seen[axis] || !step || *step <= 0)
+    if (!normalized || seen[axis] || !step || *step == 0)
       return false;
     seen[axis] = true;
+    if (*step < 0) {
+      if (!throughReversed(axis, (*starts)[i], *step, shape[axis]))
+        return false;
+      continue;
+    }
     // A start behind the end leaves nothing; one before the beginning would be moved to it.
     Dim start = (*starts)[i];
     if (start.value() && *start.value() < 0)
@@ -228,16 +255,9 @@ bool IndexMap::throughGather(const Node& node, llvm::ArrayRef<Dim> shape) {
       coordinates.size() != rank - 1 + indices->type().rank())
     return false;
   const unsigned axis = *normalized;
-  std::optional<Integers> entries = fixedIntegers(indices);
+  std::optional<Integers> entries = entriesOf(indices, shape[axis]);
   if (!entries)
     return false;
-  for (int64_t& entry : *entries)
-    if (entry < 0) {
-      std::optional<int64_t> extent = shape[axis].value();
-      if (!extent || entry < -*extent)
-        return false;
-      entry += *extent;
-    }
   if (indices->type().rank() == 0) {
     if (entries->size() != 1)
       return false;
@@ -246,7 +266,32 @@ bool IndexMap::throughGather(const Node& node, llvm::ArrayRef<Dim> shape) {
     coordinates.insert(coordinates.begin() + axis, std::move(chosen));
     return true;
   }
-  std::optional<Table> table = tableOf(*entries);
+  return throughEntries(axis, *entries);
+}
+
+bool IndexMap::throughGatherND(const Node& node, llvm::ArrayRef<Dim> shape) {
+  const Value* indices = node.operand(1);
+  if (node.intAttr("batch_dims", 0) != 0 || shape.empty() || !indices ||
+      !indices->type().hasRank() || indices->type().rank() != 2 ||
+      indices->type().dim(1).value() != 1 || coordinates.size() != shape.size())
+    return false;
+  // A column is made of a list by Unsqueeze, Reshape or Transpose, which keep the order.
+  const Node* column = indices->producer();
+  if (column && (column->is("Unsqueeze") || column->is("Reshape") || column->is("Transpose")))
+    indices = column->operand(0);
+  std::optional<Integers> entries = entriesOf(indices, shape[0]);
+  return entries && throughEntries(0, *entries);
+}
+
+bool IndexMap::throughEntries(unsigned axis, llvm::ArrayRef<int64_t> entries) {
+  if (std::optional<int64_t> index = fixedIndex(coordinates[axis])) {
+    if (*index < 0 || *index >= static_cast<int64_t>(entries.size()))
+      return false;
+    coordinates[axis] = Coordinate();
+    coordinates[axis].offset = Dim::fixed(entries[static_cast<size_t>(*index)]);
+    return true;
+  }
+  std::optional<Table> table = tableOf(entries);
   if (!table)
     return false;
   if (!reduceQuotient(axis, Dim::fixed(table->run)))
@@ -302,6 +347,8 @@ bool IndexMap::throughAny(const Node& node, unsigned result) {
     return throughSlice(node, shape);
   if (op == "Gather")
     return throughGather(node, shape);
+  if (op == "GatherND")
+    return throughGatherND(node, shape);
   return op == "Split" && throughSplit(node, result, shape);
 }
 
