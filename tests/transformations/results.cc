@@ -1,0 +1,209 @@
+// Running subjects before and after.
+#include "ir/diagnostic.h"
+#include "ir/onnx_import.h"
+#include "ir/shape_inference.h"
+#include "passes/target.h"
+#include "runtime/executor.h"
+#include "runtime/reference.h"
+#include "tests/transformations/subject.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvopt {
+
+namespace {
+
+/// How far apart two tensors may be, by the largest number of the first.
+Tolerance toleranceOf(Rounding rounding, const TensorView& expected) {
+  if (rounding == Rounding::Same)
+    return {0, 0};
+  double largest = 1;
+  if (expected.element == ElementType::Float && expected.isContiguous())
+    for (int64_t i = 0; i < expected.elementCount(); ++i)
+      if (const double number = std::abs(expected.as<float>()[i]);
+          std::isfinite(number) && number < 1e30)
+        largest = std::max(largest, number);
+  // Some ten roundings of 2^-24 or 2^-11 in a row, or of steps of a 127th of the largest number.
+  switch (rounding) {
+  case Rounding::Reordered:
+    return {1e-5 * largest, 0};
+  case Rounding::Narrow:
+    return {2e-2 * largest, 0};
+  default:
+    return {2e-1 * largest, 0};
+  }
+}
+
+struct Run {
+  std::vector<Tensor> outputs;
+  std::string error; ///< of what does not run
+};
+
+Run runStep(Executor& executor, const Graph& graph, const ReferenceStep& step,
+            const TransformedModel* transformed) {
+  Run run;
+  std::vector<Tensor> tensors;
+  std::vector<NamedView> views;
+  tensors.reserve(step.inputs.size());
+  for (const auto& [name, data] : step.inputs) {
+    const Value* input = graph.findValue(transformed ? transformed->nameOf(name) : name);
+    if (!input || !input->isGraphInput())
+      continue;
+    auto tensor = Tensor::of(executor.allocator(), data);
+    if (!tensor) {
+      run.error = takeDiagnostic(tensor.takeError()).str();
+      return run;
+    }
+    tensors.push_back(std::move(*tensor));
+    views.push_back({input->name(), tensors.back().view});
+  }
+  auto outputs = executor.run(views);
+  if (outputs)
+    run.outputs = std::move(*outputs);
+  else
+    run.error = takeDiagnostic(outputs.takeError()).str();
+  return run;
+}
+
+size_t slotOf(const Graph& graph, llvm::StringRef name) {
+  for (size_t slot = 0; slot < graph.outputs().size(); ++slot)
+    if (graph.outputs()[slot]->name() == name)
+      return slot;
+  return graph.outputs().size();
+}
+
+llvm::Expected<std::string> stepDifference(const Model& original, Executor& before,
+                                           const TransformedModel& transformed, Executor& after,
+                                           const ReferenceStep& step, Rounding rounding) {
+  const Graph& graph = transformed.model->graph();
+  Run expected = runStep(before, original.graph(), step, nullptr);
+  Run found = runStep(after, graph, step, &transformed);
+  // What a model refuses before it is transformed it may refuse after.
+  if (!expected.error.empty() || !found.error.empty())
+    return expected.error.empty() ? "does not run: " + found.error : "";
+  for (size_t slot = 0; slot < expected.outputs.size(); ++slot) {
+    const std::string name = original.graph().outputs()[slot]->name().str();
+    const size_t other = slotOf(graph, transformed.nameOf(name));
+    if (other == graph.outputs().size())
+      return fmt::format("there is no output '{}'", name);
+    const TensorView& a = expected.outputs[slot].view;
+    const TensorView& b = found.outputs[other].view;
+    auto comparison = compareTensors(b, a, toleranceOf(rounding, a));
+    if (!comparison)
+      return comparison.takeError();
+    if (!comparison->isWithin())
+      return fmt::format("output '{}' differs by {}", name, comparison->maxAbs);
+  }
+  return "";
+}
+
+llvm::Expected<Manifest> manifestFor(const Model& model, const Registries& registries) {
+  auto raised = raise(model, registries);
+  if (!raised)
+    return raised.takeError();
+  return drivingManifest(raised->model->graph(), raised->context->sites);
+}
+
+/// A few steps of each kind.
+EquivalencePlan briefPlan() {
+  EquivalencePlan plan;
+  plan.prompt = 9;
+  plan.chunks = {4};
+  plan.decodeSteps = 3;
+  plan.batch = 1;
+  return plan;
+}
+
+llvm::Expected<std::string> sessionDifference(const Model& a, const Manifest& manifestA,
+                                              const Model& b, const Manifest& manifestB,
+                                              const Registries& registries) {
+  EquivalencePlan plan = briefPlan();
+  plan.tolerance = toleranceFor(a.graph(), 2);
+  auto report = verifyModels(a, manifestA, b, manifestB, plan, 1, registries);
+  if (report)
+    return report->equal() ? "" : verificationSummary(*report);
+  // A model that takes no step by itself cannot be compared.
+  if (report.errorIsA<OriginalRefusal>()) {
+    llvm::consumeError(report.takeError());
+    return "";
+  }
+  return report.takeError();
+}
+
+} // namespace
+
+llvm::Expected<std::string> resultDifference(const Subject& subject,
+                                             const TransformedModel& transformed, Rounding rounding,
+                                             const Registries& registries) {
+  auto original = importModel(subject.file, registries.ops);
+  if (!original)
+    return original.takeError();
+  auto copy = cloneModel(*transformed.model, registries);
+  if (!copy)
+    return copy.takeError();
+  for (Model* model : {original->get(), copy->get()})
+    if (llvm::Error error = inferShapes(model->graph()))
+      return error;
+  if (subject.steps.empty()) {
+    // Sessions compare outputs by name.
+    for (Value* output : (*copy)->graph().outputs())
+      for (const auto& [name, now] : transformed.renamed)
+        if (output->name() == now && !output->isGraphInput())
+          (*copy)->graph().rename(*output, name);
+    auto manifest = manifestFor(**original, registries);
+    if (!manifest)
+      return manifest.takeError();
+    auto manifestAfter = manifestFor(**copy, registries);
+    if (!manifestAfter)
+      return manifestAfter.takeError();
+    return sessionDifference(**original, *manifest, **copy, *manifestAfter, registries);
+  }
+  ExecutorOptions options;
+  options.threads = 1;
+  auto before = Executor::create(**original, registries.kernels, options);
+  if (!before)
+    return before.takeError();
+  auto after = Executor::create(**copy, registries.kernels, options);
+  if (!after)
+    return after.takeError();
+  auto steps = readReference(subject.steps);
+  if (!steps)
+    return steps.takeError();
+  // A prefill, a decode step, and the last one, which adds several tokens to a past.
+  for (size_t step : {size_t{0}, size_t{1}, steps->size() - 1}) {
+    if (step >= steps->size())
+      continue;
+    auto difference =
+        stepDifference(**original, **before, transformed, **after, (*steps)[step], rounding);
+    if (!difference || !difference->empty())
+      return difference;
+  }
+  return "";
+}
+
+llvm::Expected<std::string> rewriteDifference(const Model& model, const Registries& registries) {
+  auto original = cloneModel(model, registries);
+  if (!original)
+    return original.takeError();
+  if (llvm::Error error = inferShapes((*original)->graph()))
+    return error;
+  auto manifest = manifestFor(model, registries);
+  if (!manifest)
+    return manifest.takeError();
+  auto rewritten = cloneModel(model, registries);
+  if (!rewritten)
+    return rewritten.takeError();
+  PassContext context(registries.rules, registries.targets);
+  PassManager manager(registries.passes, {});
+  if (llvm::Error error = manager.addPipeline("restore-caches," + std::string(recoveryPipeline) +
+                                              ",lower{to=kvopt require=any},eliminate-dead-nodes"))
+    return error;
+  if (llvm::Error error = manager.run(**rewritten, context))
+    return error;
+  if (!context.manifest)
+    return "";
+  return sessionDifference(**original, *manifest, **rewritten, *context.manifest, registries);
+}
+
+} // namespace kvopt

@@ -1,0 +1,175 @@
+// Reading, transforming and raising subjects, and the lines that describe their sites.
+#include "tests/transformations/subject.h"
+
+#include "cli/site_facts.h"
+#include "ir/onnx_import.h"
+#include "ir/shape_inference.h"
+#include "passes/reason.h"
+#include "passes/target.h"
+#include "tests/equivalence/corpus.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#include <algorithm>
+
+namespace kvopt {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void addSubjects(const fs::path& folder, std::vector<Subject>& subjects) {
+  for (const std::string& name : foldersWith(folder, "model.onnx")) {
+    Subject subject;
+    subject.name = name;
+    subject.file = (folder / name / "model.onnx").string();
+    for (const std::string& steps : foldersWith(folder / name / "ref"))
+      if (subject.steps.empty())
+        subject.steps = (folder / name / "ref" / steps).string();
+    subjects.push_back(std::move(subject));
+  }
+}
+
+/// FNV-1a: the same everywhere.
+uint64_t seedOf(const std::string& text) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  for (char letter : text)
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001B3u;
+  return hash;
+}
+
+void forgetSource(Model& model) {
+  forEachGraph(model.graph(), [](Graph& graph) {
+    graph.setSource(nullptr);
+    for (const std::unique_ptr<Value>& input : graph.inputs())
+      input->setSource(nullptr);
+  });
+  model.markEdited();
+}
+
+/// What sites are told in, independent of names.
+class Words {
+public:
+  Words(const Graph& describedGraph, const TransformedModel& transformed) : graph(describedGraph) {
+    for (const auto& [before, after] : transformed.renamed)
+      oldNames[after] = before;
+  }
+
+  /// A name after the transformation, as it was before.
+  std::string oldName(llvm::StringRef name) const {
+    auto found = oldNames.find(name.str());
+    return found == oldNames.end() ? name.str() : found->second;
+  }
+  std::string oldName(const Value* value) const { return value ? oldName(value->name()) : "-"; }
+
+  /// The words and signs of a formula, sorted: terms of a sum come in the order of their names.
+  std::string ofFormula(llvm::StringRef text) const {
+    auto isPart = [](char letter) {
+      return llvm::isAlnum(letter) || letter == '_' || letter == '.' || letter == '/';
+    };
+    std::vector<std::string> words;
+    while (!text.empty()) {
+      llvm::StringRef word = text.take_while(isPart);
+      if (!word.empty()) {
+        const Value* value = graph.findValue(word);
+        words.push_back(value && !value->isGraphInput() ? "(value)" : oldName(word));
+        text = text.drop_front(word.size());
+        continue;
+      }
+      if (text.front() != ' ' && text.front() != '+')
+        words.emplace_back(1, text.front());
+      text = text.drop_front();
+    }
+    std::sort(words.begin(), words.end());
+    return llvm::join(words, " ");
+  }
+
+private:
+  const Graph& graph;
+  std::map<std::string, std::string> oldNames;
+};
+
+} // namespace
+
+std::vector<Subject> shippedSubjects() {
+  std::vector<Subject> subjects;
+  addSubjects(fs::path(KVOPT_SOURCE_DIR) / "models", subjects);
+  return subjects;
+}
+
+std::vector<Subject> corpusSubjects() {
+  std::vector<Subject> subjects;
+  addSubjects(corpusFolder(), subjects);
+  addSubjects(corpusFolder() / ".." / "corpus2", subjects);
+  return subjects;
+}
+
+llvm::Expected<TransformedModel> transform(const Subject& subject,
+                                           const Transformation& transformation,
+                                           const Registries& registries) {
+  TransformedModel transformed;
+  transformed.random.seed(seedOf(subject.name));
+  auto model = importModel(subject.file, registries.ops);
+  if (!model)
+    return model.takeError();
+  transformed.model = std::move(*model);
+  forgetSource(*transformed.model);
+  auto applied = transformation.apply(transformed);
+  if (!applied)
+    return applied.takeError();
+  if (!*applied) {
+    transformed.model = nullptr;
+    return transformed;
+  }
+  auto written = cloneModel(*transformed.model, registries);
+  if (!written)
+    return written.takeError();
+  transformed.model = std::move(*written);
+  return transformed;
+}
+
+llvm::Expected<RaisedModel> raise(const Model& model, const Registries& registries) {
+  auto copy = cloneModel(model, registries);
+  if (!copy)
+    return copy.takeError();
+  RaisedModel raised;
+  raised.model = std::move(*copy);
+  raised.context = std::make_unique<PassContext>(registries.rules, registries.targets);
+  NearMissList misses = listenToRaising(registries);
+  raised.context->nearMisses = &misses;
+  PassManager manager(registries.passes, {});
+  if (llvm::Error error = manager.addPipeline(recoveryPipeline))
+    return error;
+  if (llvm::Error error = manager.run(*raised.model, *raised.context))
+    return error;
+  raised.context->nearMisses = nullptr;
+  return raised;
+}
+
+std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& transformed,
+                                   const Registries& registries) {
+  const Words words(raised.model->graph(), transformed);
+  const SiteList& sites = raised.context->sites;
+  auto refused = refusals(*registries.targets.find("kvopt"), sites, *raised.model);
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < sites.size(); ++i) {
+    const AttentionSite& site = sites[i];
+    std::string line = siteKindName(site.kind).str();
+    line += site.failure ? " missed: " + reasonName(site.failure->code).str() : " matched";
+    for (const auto& update : {site.key, site.value})
+      if (update)
+        line += fmt::format(" {}->{}", words.oldName(update->past),
+                            words.oldName(update->output ? update->output : update->present));
+    const OrderedJson facts = factsJson(site);
+    for (const auto& [key, value] : facts.items())
+      line += fmt::format(" {}={}", key,
+                          key == "mask_text" || key == "causal_if" ? words.ofFormula(value.dump())
+                                                                   : value.dump());
+    line += fmt::format(" kvopt={}", refused[i] ? reasonName(refused[i]->code).str() : "yes");
+    lines.push_back(std::move(line));
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+} // namespace kvopt

@@ -1,0 +1,31 @@
+// The table of transformations.
+#include "tests/transformations/transformation.h"
+
+namespace kvopt {
+
+llvm::ArrayRef<Transformation> transformations() {
+  static constexpr Transformation all[] = {
+      {"scrambled-names", "Nodes and intermediate values have meaningless names.", Rounding::Same,
+       scrambleNames},
+      {"scrambled-interface", "Inputs and outputs have meaningless names and another order.",
+       Rounding::Same, scrambleInterface},
+      {"dropped-declarations", "Only inputs and outputs have types.", Rounding::Same,
+       dropDeclarations},
+      {"renamed-extents", "Every symbolic extent has another name.", Rounding::Same, renameExtents},
+      {"constants-to-nodes", "Initializers become Constant nodes.", Rounding::Same,
+       constantsToNodes},
+      {"constants-to-initializers", "Constant nodes become initializers.", Rounding::Same,
+       constantsToInitializers},
+      {"constants-for-each-reader", "No two operands share a small constant.", Rounding::Same,
+       constantsForEachReader},
+      {"identities", "An Identity follows every node and every input.", Rounding::Same,
+       insertIdentities},
+      {"shuffled-nodes", "Nodes are in another order in which operands still come first.",
+       Rounding::Same, shuffleNodes},
+      {"newest-opset", "The newest opset that the model can be brought to.", Rounding::Reordered,
+       raiseToNewestOpset},
+  };
+  return all;
+}
+
+} // namespace kvopt

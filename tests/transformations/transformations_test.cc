@@ -1,0 +1,121 @@
+// Every transformation of every model: the same attention sites, and the same results.
+#include "ir/diagnostic.h"
+#include "ir/onnx_import.h"
+#include "tests/transformations/expected_differences.h"
+#include "tests/transformations/subject.h"
+
+#include <gtest/gtest.h>
+
+namespace kvopt {
+
+void PrintTo(const Transformation& transformation, std::ostream* out) {
+  *out << transformation.summary;
+}
+
+namespace {
+
+/// Lines of the first list that the second does not have.
+std::string missingLines(const std::vector<std::string>& lines,
+                         const std::vector<std::string>& from, const char* mark) {
+  std::vector<std::string> missing;
+  std::set_difference(lines.begin(), lines.end(), from.begin(), from.end(),
+                      std::back_inserter(missing));
+  std::string text;
+  for (const std::string& line : missing)
+    text += fmt::format("  {} {}\n", mark, line);
+  return text;
+}
+
+class Transformations : public testing::TestWithParam<Transformation> {
+protected:
+  /// What differs between the subject's sites before and after; empty for nothing.
+  llvm::Expected<std::string> siteDifference(const Subject& subject,
+                                             const TransformedModel& transformed) {
+    auto original = importModel(subject.file, registries.ops);
+    if (!original)
+      return original.takeError();
+    auto before = raise(**original, registries);
+    if (!before)
+      return before.takeError();
+    auto after = raise(*transformed.model, registries);
+    if (!after)
+      return after.takeError();
+    auto expected = siteLines(*before, TransformedModel(), registries);
+    auto found = siteLines(*after, transformed, registries);
+    return missingLines(expected, found, "-") + missingLines(found, expected, "+");
+  }
+
+  /// Transforms one subject. False where there is nothing to transform.
+  llvm::Expected<bool> check(const Subject& subject, bool runs, ExpectedDifferences& expected) {
+    auto transformed = transform(subject, GetParam(), registries);
+    if (!transformed)
+      return transformed.takeError();
+    if (!transformed->model)
+      return false;
+    auto sites = siteDifference(subject, *transformed);
+    if (!sites)
+      return sites.takeError();
+    if (!sites->empty() && !expected.takes(GetParam().name, subject.name))
+      ADD_FAILURE() << "other sites, of which - were found before and + are found after:\n"
+                    << *sites;
+    if (!runs)
+      return true;
+    auto results = resultDifference(subject, *transformed, GetParam().rounding, registries);
+    if (!results)
+      return results.takeError();
+    EXPECT_EQ(*results, "") << "before and after it is transformed";
+    auto rewritten = rewriteDifference(*transformed->model, registries);
+    if (!rewritten)
+      return rewritten.takeError();
+    EXPECT_EQ(*rewritten, "") << "before and after the transformed model is rewritten";
+    return true;
+  }
+
+  /// Checks all subjects, and runs every `oneOf`th, others for each transformation.
+  void checkAll(const std::vector<Subject>& subjects, size_t oneOf, size_t least) {
+    ExpectedDifferences expected;
+    size_t applied = 0;
+    for (size_t i = 0; i < subjects.size(); ++i) {
+      SCOPED_TRACE(subjects[i].name);
+      auto isApplied = check(subjects[i], (i + place()) % oneOf == 0, expected);
+      if (isApplied)
+        applied += *isApplied;
+      else
+        ADD_FAILURE() << takeDiagnostic(isApplied.takeError()).str();
+    }
+    EXPECT_GE(applied, least) << "of " << subjects.size() << " models are transformed";
+    for (const std::string& stale : expected.unused(GetParam().name, subjects))
+      ADD_FAILURE() << "not different any more: " << stale;
+  }
+
+  /// The transformation's place in the table.
+  static size_t place() {
+    size_t index = 0;
+    while (std::string(transformations()[index].name) != GetParam().name)
+      ++index;
+    return index;
+  }
+
+  Registries registries;
+};
+
+TEST_P(Transformations, OfShippedModelsKeepSitesAndResults) { checkAll(shippedSubjects(), 1, 1); }
+
+TEST_P(Transformations, OfTheCorpusKeepSitesAndResults) {
+  const std::vector<Subject> subjects = corpusSubjects();
+  if (subjects.empty())
+    GTEST_SKIP() << "no models; set KVOPT_CORPUS";
+  checkAll(subjects, 5, subjects.size() / 4);
+}
+
+std::string testName(const testing::TestParamInfo<Transformation>& parameter) {
+  std::string name = parameter.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Transformations, testing::ValuesIn(transformations().vec()),
+                         testName);
+
+} // namespace
+} // namespace kvopt
