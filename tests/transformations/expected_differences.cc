@@ -1,4 +1,4 @@
-// Reading expected_differences.txt.
+// Reading tables of expected differences.
 #include "tests/transformations/expected_differences.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -7,10 +7,9 @@
 
 namespace kvopt {
 
-ExpectedDifferences::ExpectedDifferences() {
-  std::ifstream file(std::string(KVOPT_SOURCE_DIR) +
-                     "/tests/transformations/expected_differences.txt");
-  for (std::string line; std::getline(file, line);) {
+ExpectedDifferences::ExpectedDifferences(const std::string& file) {
+  std::ifstream stream(std::string(KVOPT_SOURCE_DIR) + "/tests/transformations/" + file);
+  for (std::string line; std::getline(stream, line);) {
     llvm::StringRef text = llvm::StringRef(line).trim();
     if (text.empty() || text.startswith("#"))
       continue;

@@ -1,5 +1,4 @@
-// Transformations that recognition is not expected to see through, or whose result is recognized
-// otherwise for a good reason: the table in expected_differences.txt.
+// Tables of transformed models whose sites differ from those before, each with its reason.
 #pragma once
 
 #include "tests/transformations/subject.h"
@@ -11,7 +10,8 @@ namespace kvopt {
 
 class ExpectedDifferences {
 public:
-  ExpectedDifferences();
+  /// Reads a file of this folder: lines `TRANSFORMATION | MODEL | WHY`, and comments after `#`.
+  explicit ExpectedDifferences(const std::string& file);
 
   /// Whether the sites of the model may differ after the transformation.
   bool takes(const std::string& transformation, const std::string& model);

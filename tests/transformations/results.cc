@@ -25,6 +25,8 @@ Tolerance toleranceOf(Rounding rounding, const TensorView& expected) {
           std::isfinite(number) && number < 1e30)
         largest = std::max(largest, number);
   // Some ten roundings of 2^-24 or 2^-11 in a row, or of steps of a 127th of the largest number.
+  if (expected.element != ElementType::Float && rounding == Rounding::Reordered)
+    rounding = Rounding::Narrow;
   switch (rounding) {
   case Rounding::Reordered:
     return {1e-5 * largest, 0};

@@ -89,6 +89,18 @@ private:
   std::map<std::string, std::string> oldNames;
 };
 
+/// Lines of the first list that the second does not have.
+std::string missingLines(const std::vector<std::string>& lines,
+                         const std::vector<std::string>& from, const char* mark) {
+  std::vector<std::string> missing;
+  std::set_difference(lines.begin(), lines.end(), from.begin(), from.end(),
+                      std::back_inserter(missing));
+  std::string text;
+  for (const std::string& line : missing)
+    text += fmt::format("  {} {}\n", mark, line);
+  return text;
+}
+
 } // namespace
 
 std::vector<Subject> shippedSubjects() {
@@ -170,6 +182,23 @@ std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& 
   }
   std::sort(lines.begin(), lines.end());
   return lines;
+}
+
+llvm::Expected<std::string> siteDifference(const Subject& subject,
+                                           const TransformedModel& transformed,
+                                           const Registries& registries) {
+  auto original = importModel(subject.file, registries.ops);
+  if (!original)
+    return original.takeError();
+  auto before = raise(**original, registries);
+  if (!before)
+    return before.takeError();
+  auto after = raise(*transformed.model, registries);
+  if (!after)
+    return after.takeError();
+  const auto expected = siteLines(*before, TransformedModel(), registries);
+  const auto found = siteLines(*after, transformed, registries);
+  return missingLines(expected, found, "-") + missingLines(found, expected, "+");
 }
 
 } // namespace kvopt

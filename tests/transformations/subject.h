@@ -40,6 +40,12 @@ llvm::Expected<RaisedModel> raise(const Model& model, const Registries& registri
 std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& transformed,
                                    const Registries& registries);
 
+/// What differs between the subject's sites before (-) and after it was transformed (+); empty
+/// where nothing does.
+llvm::Expected<std::string> siteDifference(const Subject& subject,
+                                           const TransformedModel& transformed,
+                                           const Registries& registries);
+
 /// How the results of a transformed model differ from those before: over the recorded steps, slot
 /// by slot, or over a session where nothing is recorded. Empty where they agree.
 llvm::Expected<std::string> resultDifference(const Subject& subject,

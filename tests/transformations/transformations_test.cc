@@ -14,37 +14,8 @@ void PrintTo(const Transformation& transformation, std::ostream* out) {
 
 namespace {
 
-/// Lines of the first list that the second does not have.
-std::string missingLines(const std::vector<std::string>& lines,
-                         const std::vector<std::string>& from, const char* mark) {
-  std::vector<std::string> missing;
-  std::set_difference(lines.begin(), lines.end(), from.begin(), from.end(),
-                      std::back_inserter(missing));
-  std::string text;
-  for (const std::string& line : missing)
-    text += fmt::format("  {} {}\n", mark, line);
-  return text;
-}
-
 class Transformations : public testing::TestWithParam<Transformation> {
 protected:
-  /// What differs between the subject's sites before and after; empty for nothing.
-  llvm::Expected<std::string> siteDifference(const Subject& subject,
-                                             const TransformedModel& transformed) {
-    auto original = importModel(subject.file, registries.ops);
-    if (!original)
-      return original.takeError();
-    auto before = raise(**original, registries);
-    if (!before)
-      return before.takeError();
-    auto after = raise(*transformed.model, registries);
-    if (!after)
-      return after.takeError();
-    auto expected = siteLines(*before, TransformedModel(), registries);
-    auto found = siteLines(*after, transformed, registries);
-    return missingLines(expected, found, "-") + missingLines(found, expected, "+");
-  }
-
   /// Transforms one subject. False where there is nothing to transform.
   llvm::Expected<bool> check(const Subject& subject, bool runs, ExpectedDifferences& expected) {
     auto transformed = transform(subject, GetParam(), registries);
@@ -52,7 +23,7 @@ protected:
       return transformed.takeError();
     if (!transformed->model)
       return false;
-    auto sites = siteDifference(subject, *transformed);
+    auto sites = siteDifference(subject, *transformed, registries);
     if (!sites)
       return sites.takeError();
     if (!sites->empty() && !expected.takes(GetParam().name, subject.name))
@@ -73,7 +44,7 @@ protected:
 
   /// Checks all subjects, and runs every `oneOf`th, others for each transformation.
   void checkAll(const std::vector<Subject>& subjects, size_t oneOf, size_t least) {
-    ExpectedDifferences expected;
+    ExpectedDifferences expected("expected_differences.txt");
     size_t applied = 0;
     for (size_t i = 0; i < subjects.size(); ++i) {
       SCOPED_TRACE(subjects[i].name);
