@@ -26,9 +26,8 @@ public:
   P pattern() const override { return op("com.microsoft::FusedMatMul", {a, b}); }
 
   void constraints(Constraints& c) const override {
-    c.require("a product of two computed matrices", [this](const Match& match) {
-      return !match[a].constant() && !match[b].constant();
-    });
+    c.require("a product of two computed matrices",
+              [this](const Match& match) { return !match[a].constant() && !match[b].constant(); });
     c.check([this](const Match& match, Refusal& refusal) {
       for (const Var* var : {&a, &b}) {
         const Value& factor = match[*var];
@@ -51,8 +50,7 @@ public:
     Value* product = &rewriter.create("MatMul", {&left, &right}, {}, 1, "product").result();
     double alpha = fused.floatAttr("alpha", 1.0f);
     if (alpha != 1.0) {
-      Value& factor =
-          rewriter.constant("alpha", floatScalar(match[a].type().elementType(), alpha));
+      Value& factor = rewriter.constant("alpha", floatScalar(match[a].type().elementType(), alpha));
       product = &rewriter.create("Mul", {product, &factor}, {}, 1, "scaled").result();
     }
     return rewriter.replace(match.root().result(), *product);
