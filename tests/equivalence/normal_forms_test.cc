@@ -30,6 +30,20 @@ TEST_P(StrippedTest, ComputesTheSameBytes) {
 }
 
 const SpelledCase normalized[] = {
+    {"MaskFromTheShapeOfTheScores", R"(
+  keys = Transpose <perm = [0, 1, 3, 2]> (k8)
+  scores = MatMul (q, keys)
+  scaled = Mul (scores, scale)
+  whole = Shape (scaled)
+  last = Shape <start = -1> (scaled)
+  sized = Expand (mask, whole)
+  column = Expand (unit, last)
+  added = Add (sized, column)
+  masked = Add (scaled, added)
+  p = Softmax <axis = -1> (masked)
+  o = MatMul (p, v8)
+)",
+     ""},
     {"TransposeThatKnowsNoRank", sizes + R"(
   k_flat = Concat <axis = 0> (open, t, wk)
   kf = Reshape (k8, k_flat)
