@@ -64,6 +64,11 @@ constexpr ReasonInfo table[] = {
      "no attention of the model appends to a cache, and the target is about caches"},
     {ReasonCode::HeadsNotGrouped, "heads-not-grouped",
      "query heads do not read key and value heads in groups of one size"},
+    {ReasonCode::ScoreFunction, "score-function",
+     "between their product and the softmax the scores pass through a function that fused "
+     "attention does not have"},
+    {ReasonCode::ProbabilitiesChanged, "probabilities-changed",
+     "after the softmax the probabilities are changed in a way that fused attention does not have"},
 };
 
 } // namespace

@@ -43,6 +43,8 @@ enum class ReasonCode {
   CacheNotInPlace, ///< the target would leave a cache as it is, and every step would still copy it
   NoCache,         ///< no attention of the model appends to a cache
   HeadsNotGrouped, ///< the table from query heads to key and value heads makes no equal groups
+  ScoreFunction,   ///< the scores pass through a function that fused attention does not have
+  ProbabilitiesChanged, ///< something acts on the probabilities after the softmax
 };
 
 struct ReasonInfo {

@@ -9,9 +9,9 @@ constexpr ReasonDoc docs[] = {
      "See which rule came furthest, and where it stopped: `kvopt explain M`, and `--rule R` for "
      "one "
      "rule. A spelling that no rule knows is one rule file: docs/write-a-rule.md.",
-     "p = Softmax (scores); w = Mul (p, gate); o = MatMul (w, v), and no rule expects a gate "
-     "between "
-     "Softmax and MatMul: expected Softmax, found Mul.",
+     "p = Hardmax (scores); o = MatMul (p, v), and no rule expects Hardmax there: expected "
+     "Softmax, "
+     "found Hardmax.",
      "a spelling that no rule knows is one rule file, see docs/write-a-rule.md"},
     {ReasonCode::ShapeUnknown,
      "Export with declared input shapes (symbolic extents are enough), or run the exporter's shape "
@@ -166,6 +166,21 @@ constexpr ReasonDoc docs[] = {
      "Keys repeated by repeat_interleave (head h reads h / N) and values by repeat (head h reads "
      "h mod G): no order of the query heads makes groups of both.",
      "repeat key and value heads alike, each the same number of times"},
+    {ReasonCode::ScoreFunction,
+     "Export with a soft cap before the mask and without bounds on the scores, if the model was "
+     "trained that way. Otherwise nothing: no fused attention computes these weights, and the site "
+     "stays as it is.",
+     "Softmax (Add (Clip (scores, -1, 1), mask)), or 5 * Tanh ((scores + mask) / 5), in which "
+     "masked "
+     "keys keep some weight.",
+     "only a scale, a soft cap before the mask, and a mask can be fused"},
+    {ReasonCode::ProbabilitiesChanged,
+     "Mask the scores before the softmax, or divide by the sum of what is left, if the model was "
+     "trained that way. Otherwise nothing: the site stays as it is.",
+     "w = Mul (Softmax (scores), Cast (allowed)); o = MatMul (w, v): the denominator still counts "
+     "the "
+     "keys that the product leaves out.",
+     "mask the scores before the softmax"},
 };
 
 constexpr ReasonDoc undocumented = {ReasonCode::PatternMismatch, "", "", "see: kvopt list reasons"};

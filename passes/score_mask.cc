@@ -147,7 +147,7 @@ private:
     if (step.kind == MaskStep::Kind::Add)
       planAdd(piece);
     if (step.kind == MaskStep::Kind::Subtract)
-      needsFloat |= step.operand->type().elementType() == ElementType::Float;
+      needsFloat |= isWide(step.operand->type().elementType());
     if (step.kind == MaskStep::Kind::Clamp && isHalf(step))
       piece.number = lowestFloat;
     mask.pieces.push_back(piece);
@@ -158,6 +158,10 @@ private:
     if (std::isinf(step.number) && step.number < 0)
       return true;
     needsFloat = true;
+    if (step.number < lowestFloat) { // of double: it stays finite
+      piece.number = lowestFloat;
+      return true;
+    }
     if (isHalf(step) && step.number <= lowestHalf) {
       piece.number = lowestFloat;
       halfFill = &step;
@@ -176,6 +180,11 @@ private:
     return true;
   }
 
+  /// Masks are added in f32.
+  static bool isWide(ElementType type) {
+    return type == ElementType::Float || type == ElementType::Double;
+  }
+
   static bool isHalf(const MaskStep& step) {
     return step.node->result().type().elementType() == ElementType::Float16;
   }
@@ -183,14 +192,15 @@ private:
   void planAdd(ScoreMask::Piece& piece) {
     const MaskStep& step = piece.step;
     ElementType type = step.operand->type().elementType();
-    needsFloat |= type == ElementType::Float;
-    if (type != ElementType::Float16)
+    needsFloat |= isWide(type);
+    if (type != ElementType::Float16 && type != ElementType::Double)
       return;
+    const double lowest = type == ElementType::Double ? lowestFloat : lowestHalf;
     std::optional<TwoLevels> levels = selectedLevels(*step.operand);
     if (!levels)
       return;
-    bool keepsTrue = levels->whenTrue == 0.0 && levels->whenFalse <= lowestHalf;
-    bool keepsFalse = levels->whenFalse == 0.0 && levels->whenTrue <= lowestHalf;
+    bool keepsTrue = levels->whenTrue == 0.0 && levels->whenFalse <= lowest;
+    bool keepsFalse = levels->whenFalse == 0.0 && levels->whenTrue <= lowest;
     if (!keepsTrue && !keepsFalse)
       return;
     double low = keepsTrue ? levels->whenFalse : levels->whenTrue;
@@ -268,7 +278,7 @@ private:
     if (isBoolean)
       return ElementType::Bool;
     ElementType storage = chain.query->type().elementType();
-    return needsFloat ? ElementType::Float : storage;
+    return needsFloat || isWide(storage) ? ElementType::Float : storage;
   }
 
   const ScoreChain& chain;
@@ -322,12 +332,13 @@ private:
   Value* select(Value* condition, bool keepsTrue, Value* kept, double fill) {
     BuilderOperand keptValue = kept ? BuilderOperand(kept) : number(0.0);
     BuilderOperand fillValue = number(fill);
+    condition = &builder.castTo(*condition, ElementType::Bool);
     return keepsTrue ? node("Where", {condition, keptValue, fillValue})
                      : node("Where", {condition, fillValue, keptValue});
   }
 
   Value* allowed(const ScoreMask::Piece& piece) {
-    Value* condition = piece.step.operand;
+    Value* condition = &builder.castTo(*piece.step.operand, ElementType::Bool);
     return piece.step.keepsTrue ? condition : node("Not", {condition});
   }
 

@@ -15,7 +15,8 @@ struct MaskStep {
   enum class Kind {
     Add,      ///< x + operand
     Subtract, ///< x - operand
-    Fill,     ///< operand ? x : number (keepsTrue), or operand ? number : x
+    Fill,     ///< operand ? x : number (keepsTrue), or operand ? number : x; the operand is
+              ///< boolean, or holds zeros and ones
     Clamp,    ///< max(x, number), with a number that only masked entries are below
     Scale,    ///< x * number
     Divide,   ///< x / number
@@ -27,15 +28,24 @@ struct MaskStep {
   bool keepsTrue = true;
 };
 
+/// A factor that is one number per row of the scores, [B,H,S,1] or broadcast to it: what it does to
+/// the scores it may as well do to the queries.
+struct RowFactor {
+  Value* value = nullptr;
+  bool divides = false;
+};
+
 /// Scores = mask steps, in order, applied to
 ///   scale * (query x keysTransposed)                                    without a soft cap, or
-///   softcap * tanh(scale * (query x keysTransposed) / softcap)          with one (softcap > 0).
+///   softcap * tanh(scale * (query x keysTransposed) / softcap)          with one (softcap > 0),
+/// where each row of the query is first multiplied by the row factors.
 struct ScoreChain {
   Node* product = nullptr;
   Value* query = nullptr;          ///< [B,H,S,D]
   Value* keysTransposed = nullptr; ///< [B,G,D,T]
   double scale = 1.0;
   double softcap = 0.0;
+  llvm::SmallVector<RowFactor, 1> rowFactors;
   llvm::SmallVector<MaskStep, 4> mask;
   /// Every node of the chain, the product first.
   llvm::SmallVector<Node*, 8> nodes;

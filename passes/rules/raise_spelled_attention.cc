@@ -9,13 +9,18 @@
 // or the same for rows whose scores, or the mask added to them, are -inf throughout.
 #include "ir/attribute.h"
 #include "ir/format.h"
+#include "passes/analysis/last_axis.h"
 #include "passes/analysis/row_guard.h"
 #include "passes/analysis/uniform_value.h"
+#include "passes/attention_builder.h"
 #include "passes/rule.h"
 #include "passes/score_mask.h"
+#include "passes/spelled_operands.h"
+#include "passes/spelled_sinks.h"
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <cmath>
 #include <limits>
 
 namespace kvopt {
@@ -25,21 +30,11 @@ std::string nameOf(const Node& node) {
   return node.name().empty() ? node.result().name().str() : node.name().str();
 }
 
-/// `value` before a cast to a wider float type, also below one Transpose; null when there is none
-/// of element type `type`.
-Value* beforeWidening(Value& value, ElementType type) {
-  Node* node = value.producer();
-  if (!node || !node->is("Cast") || !node->operand(0) ||
-      node->operand(0)->type().elementType() != type)
-    return nullptr;
-  return node->operand(0);
-}
-
 class RaiseSpelledAttention final : public Rule {
   Var scores{"scores"}, probabilities{"probabilities"}, zero{"zero"}, v{"v"}, ratio{"ratio"},
       training{"training"}, exponentials{"exponentials"}, logits{"logits"}, sinks{"sinks"},
       starts{"starts"}, ends{"ends"}, axes{"axes"}, steps{"steps"}, infinite{"infinite"},
-      tested{"tested"};
+      tested{"tested"}, shift{"shift"}, one{"one"}, floor{"floor"}, pads{"pads"}, filler{"filler"};
 
 public:
   llvm::StringRef name() const override { return "raise-spelled-attention"; }
@@ -47,7 +42,9 @@ public:
 
   P pattern() const override {
     // The plain form comes first everywhere: its failure is the one to report.
-    P column = inner(bind(logits, op("Concat", {scores, sinks}, {attr("axis", -1)})));
+    P column = inner(
+        bind(logits, oneOf("column", {{"joined", op("Concat", {scores, sinks}, {attr("axis", -1)})},
+                                      {"padded", op("Pad", {scores, pads, maybe(filler)})}})));
     P logitsSoftmax = softmaxOf(column, logits);
     P cut = op("Slice", {optional(logitsSoftmax, inner(op("Cast", {logitsSoftmax}))), starts, ends,
                          maybe(axes), maybe(steps)});
@@ -77,12 +74,14 @@ public:
     std::optional<Plan> plan = planOf(match, failure);
     if (!plan)
       return failure;
-    llvm::SmallVector<Value*, 5> operands{plan->query, keys(*plan, rewriter), &match[v]};
+    const SpelledOperands& chosen = plan->operands;
+    llvm::SmallVector<Value*, 5> operands{&buildQuery(chosen, plan->chain, rewriter),
+                                          &buildKeys(chosen, rewriter), chosen.values};
     Value* mask = buildScoreMask(plan->mask, rewriter);
-    if (mask || plan->sinks)
+    if (mask || plan->sinks.exist())
       operands.push_back(mask);
-    if (plan->sinks)
-      operands.push_back(sinkPerHead(*plan->sinks, rewriter));
+    if (plan->sinks.exist())
+      operands.push_back(&buildSinks(plan->sinks, rewriter));
     std::vector<NamedAttribute> attributes;
     attributes.push_back({"scale", Attribute::ofFloat(static_cast<float>(plan->chain.scale))});
     if (plan->chain.softcap != 0.0)
@@ -92,7 +91,8 @@ public:
     llvm::SmallVector<Node*, 16> sources(match.nodes().begin(), match.nodes().end());
     sources.append(plan->chain.nodes.rbegin(), plan->chain.nodes.rend());
     rewriter.recordSources(sdpa, sources);
-    return rewriter.replace(match.root().result(), sdpa.result());
+    Value& output = AttentionBuilder(rewriter).castTo(sdpa.result(), match[v].type().elementType());
+    return rewriter.replace(match.root().result(), output);
   }
 
 private:
@@ -103,14 +103,28 @@ private:
     return optional(inner(op(name, {operand})), inner(op(name, {operand, any()})));
   }
 
-  /// A softmax of `operand`, which is `same`, also shifted by its maximum or spelled out.
+  /// A softmax of `operand`, which is `same`, also shifted by its maximum or spelled out, and the
+  /// one whose denominator is larger by one than the sum: it has a sink of 0.
   P softmaxOf(const P& operand, const Var& same) const {
-    P shifted = inner(op("Sub", {operand, reduced("ReduceMax", same)}));
+    P peak = reduced("ReduceMax", same);
+    P bound = oneOf("shift", {{"peak", peak},
+                              {"relu", inner(op("Relu", {peak}))},
+                              {"floor", inner(commutative("Max", {peak, constant(floor)}))}});
+    P shifted = inner(op("Sub", {operand, inner(bind(shift, bound))}));
     P weights = inner(bind(exponentials, op("Exp", {shifted})));
-    return oneOf("softmax",
-                 {{"operator", inner(op("Softmax", {operand}, {attr("axis", -1)}))},
-                  {"shifted", inner(op("Softmax", {shifted}, {attr("axis", -1)}))},
-                  {"spelled", inner(op("Div", {weights, reduced("ReduceSum", exponentials)}))}});
+    P unshifted = inner(bind(exponentials, op("Exp", {operand})));
+    P total = reduced("ReduceSum", exponentials);
+    P shiftedOne = inner(op("Exp", {inner(op("Neg", {shift}))}));
+    return oneOf(
+        "softmax",
+        {{"operator", inner(op("Softmax", {operand}, {attr("axis", -1)}))},
+         {"shifted", inner(op("Softmax", {shifted}, {attr("axis", -1)}))},
+         {"spelled", inner(op("Div", {weights, total}))},
+         {"unshifted", inner(op("Div", {unshifted, total}))},
+         {"off-by-one-shifted",
+          inner(op("Div", {weights, inner(commutative("Add", {total, shiftedOne}))}))},
+         {"off-by-one",
+          inner(op("Div", {unshifted, inner(commutative("Add", {total, constant(one)}))}))}});
   }
 
   /// "Every score of the row is -inf".
@@ -127,10 +141,8 @@ private:
   struct Plan {
     ScoreChain chain;
     ScoreMask mask;
-    Value* query = nullptr;
-    Value* keysTransposed = nullptr; ///< [B,G,D,T]; null when `keyRows` is set
-    Value* keyRows = nullptr;        ///< [B,G,T,D]
-    Value* sinks = nullptr;          ///< [1,H,1,1], leading axes may be missing
+    SpelledOperands operands;
+    SpelledSinks sinks;
   };
 
   /// What stands between the softmax and the product with the values changes no probability.
@@ -151,11 +163,21 @@ private:
         return refuse(*node, "all probabilities but those of the sinks", "another part");
       if (node->is("Where") && uniformValue(match[zero]) != 0.0)
         return refuse(*node, "0 in rows without any allowed key", match[zero].type().str());
+      if (node->is("Max") && !keepsPeak(*match[floor].constant()))
+        return refuse(*node, "a shift by the largest score, or by more", "another shift");
       if (node->is("Equal") &&
           scalarValue(*match[infinite].constant()) != -std::numeric_limits<double>::infinity())
         return refuse(*node, "scores of -inf", "another number");
     }
+    if (const Value* number = match.find(one); number && scalarValue(*number->constant()) != 1.0)
+      return refuse(match.root(), "a sum, or 1 more than it, in the denominator", "another number");
     return true;
+  }
+
+  /// Exponentials of what is shifted by such a number do not overflow.
+  static bool keepsPeak(const TensorData& floor) {
+    std::optional<double> number = scalarValue(floor);
+    return number && std::isfinite(*number);
   }
 
   /// Between float types, or from and to the truth values of a guard.
@@ -165,7 +187,27 @@ private:
            (cast.operand(0) && cast.operand(0)->type().elementType() == ElementType::Bool);
   }
 
-  /// The slice leaves out the last column, which Concat appended to the scores.
+  /// Sinks as a column next to the scores, or as a 1 in the denominator.
+  bool findSinks(const Match& match, const Dim& heads, SpelledSinks& found,
+                 MatchFailure& failure) const {
+    if (Value* column = match.find(sinks))
+      found = sinksOfColumn(*column, heads);
+    else if (match.find(pads))
+      found = sinksOfNumber(match.find(filler) ? uniformValue(match[filler]) : 0.0, heads);
+    else if (match.choice("softmax").startswith("off-by-one"))
+      found = sinksOfNumber(0.0, heads);
+    else
+      return true;
+    if (found.exist() && !(match.find(logits) && match.choice("softmax").startswith("off-by-one")))
+      return true;
+    const Value& at = match.find(logits) ? match[logits] : match[scores];
+    failure = {ReasonCode::SinkUnsupported, at.name().str(),
+               "one number per head, repeated over batch and rows, for a known number of heads",
+               match.find(sinks) ? match[sinks].type().str() : at.type().str(), ""};
+    return false;
+  }
+
+  /// The slice leaves out the last column, which Concat or Pad appended to the scores.
   bool cutsSinks(const Match& match, const Node& slice) const {
     auto only = [](const Value* value) -> std::optional<int64_t> {
       auto known = value ? value->knownIntegers() : std::nullopt;
@@ -174,23 +216,22 @@ private:
     std::optional<int64_t> axis = only(match.find(axes));
     const Value* stride = match.find(steps);
     return (axis == -1 || axis == 3) && only(&match[starts]) == 0 &&
-           (!stride || only(stride) == 1) && match[sinks].type().dim(-1).value() == 1 &&
+           (!stride || only(stride) == 1) && appendsOneColumn(match) &&
            (only(&match[ends]) == -1 ||
             slice.result().type().dim(-1).isKnownEqual(match[scores].type().dim(-1)));
   }
 
-  static bool reducesLastAxis(const Node& reduction) {
-    const TensorType& type = reduction.operand(0)->type();
-    llvm::SmallVector<int64_t, 4> axes;
-    if (auto written = reduction.intsAttr("axes")) {
-      axes.assign(written->begin(), written->end());
-    } else if (const Value* operand = reduction.operand(1)) {
-      for (const Dim& axis : operand->knownIntegers().value_or(llvm::SmallVector<Dim, 4>()))
-        axes.push_back(axis.value().value_or(0));
-    }
-    if (axes.size() != 1 || reduction.intAttr("keepdims", 1) != 1)
+  bool appendsOneColumn(const Match& match) const {
+    if (const Value* column = match.find(sinks))
+      return column->type().dim(-1).value() == 1;
+    auto known = match[pads].knownIntegers();
+    if (!known || known->size() != 8 ||
+        match[logits].producer()->stringAttr("mode", "constant") != "constant")
       return false;
-    return axes[0] == -1 || (type.hasRank() && axes[0] == type.rank() - 1);
+    for (size_t i = 0; i < known->size(); ++i)
+      if ((*known)[i].value() != (i + 1 == known->size() ? 1 : 0))
+        return false;
+    return true;
   }
 
   bool isInference(const Match& match, Node& dropout) const {
@@ -212,15 +253,15 @@ private:
     const Value* guarded = match.find(tested);
     if (guarded && !guardsHiddenRows(*guarded, match[scores], *chain, failure))
       return std::nullopt;
-    Plan plan{std::move(*chain), {}};
-    if (!nothingIsRounded(match, plan.chain, match[v], failure) ||
-        !chooseOperands(plan, match[v], failure) || !shapesAgree(plan, match[v], failure))
+    Plan plan{std::move(*chain), {}, {}};
+    if (!nothingIsRounded(match, plan.chain, match[v], failure))
       return std::nullopt;
-    if (Value* column = match.find(sinks)) {
-      plan.sinks = onePerHead(*column, plan.query->type().dim(1), failure);
-      if (!plan.sinks)
-        return std::nullopt;
-    }
+    std::optional<SpelledOperands> operands = planOperands(plan.chain, match[v], failure);
+    if (!operands)
+      return std::nullopt;
+    plan.operands = *operands;
+    if (!findSinks(match, plan.operands.query->type().dim(1), plan.sinks, failure))
+      return std::nullopt;
     std::optional<ScoreMask> mask = planScoreMask(plan.chain, failure);
     if (!mask)
       return std::nullopt;
@@ -281,106 +322,6 @@ private:
     failure = {type.hasRank() ? ReasonCode::ShapeMismatch : ReasonCode::DynamicRank,
                last.name().str(), "scores of the product's shape " + product.str(), type.str(), ""};
     return false;
-  }
-
-  /// Queries and keys of the values' element type: Sdpa computes in f32 whatever the storage, so
-  /// casts of narrower operands to f32 are not needed.
-  static bool chooseOperands(Plan& plan, const Value& values, MatchFailure& failure) {
-    ElementType type = values.type().elementType();
-    plan.query = plan.chain.query;
-    plan.keysTransposed = plan.chain.keysTransposed;
-    if (Node* transpose = plan.keysTransposed->producer()) {
-      auto perm = transpose->intsAttr("perm");
-      if (transpose->is("Transpose") && perm && *perm == llvm::ArrayRef<int64_t>{0, 1, 3, 2})
-        plan.keyRows = transpose->operand(0);
-    }
-    Value*& keyOperand = plan.keyRows ? plan.keyRows : plan.keysTransposed;
-    if (type != ElementType::Float && plan.query->type().elementType() == ElementType::Float)
-      for (Value** operand : {&plan.query, &keyOperand})
-        if (Value* narrow = beforeWidening(**operand, type))
-          *operand = narrow;
-    bool isSupported =
-        type == ElementType::Float || type == ElementType::Float16 || type == ElementType::BFloat16;
-    if (isSupported && plan.query->type().elementType() == type &&
-        keyOperand->type().elementType() == type)
-      return true;
-    failure = {ReasonCode::DtypeMix, nameOf(*plan.chain.product),
-               "queries, keys and values of one type: float, float16 or bfloat16",
-               plan.query->type().str() + ", " + keyOperand->type().str() + " and " +
-                   values.type().str(),
-               ""};
-    return false;
-  }
-
-  /// The products themselves demand equal widths D and lengths T; batches and heads they would
-  /// broadcast.
-  static bool shapesAgree(const Plan& plan, const Value& values, MatchFailure& failure) {
-    auto refuse = [&](ReasonCode code, const Value& at, std::string expected, std::string found) {
-      failure = {code, at.name().str(), std::move(expected), std::move(found), ""};
-      return false;
-    };
-    if (!values.type().hasRank())
-      return refuse(ReasonCode::DynamicRank, values, "values of rank 4", values.type().str());
-    if (values.type().rank() != 4)
-      return refuse(ReasonCode::ShapeMismatch, values, "values [B,G,T,Dv]", values.type().str());
-    const TensorType& query = plan.query->type();
-    const Value& keyOperand = plan.keyRows ? *plan.keyRows : *plan.keysTransposed;
-    const TensorType& key = keyOperand.type();
-    auto isUnknown = [](const Dim& a, const Dim& b) { return a.isUnknown() || b.isUnknown(); };
-    auto codeFor = [&](const Dim& a, const Dim& b) {
-      return isUnknown(a, b) ? ReasonCode::ShapeUnknown : ReasonCode::ShapeMismatch;
-    };
-    for (const Value* operand : {&keyOperand, &values})
-      if (!operand->type().dim(0).isKnownEqual(query.dim(0)))
-        return refuse(codeFor(operand->type().dim(0), query.dim(0)), *operand,
-                      fmt::format("the queries' batch {}", query.dim(0).str()),
-                      operand->type().str());
-    if (!key.dim(1).isKnownEqual(values.type().dim(1)))
-      return refuse(ReasonCode::HeadCountUnproven, keyOperand,
-                    "keys and values with one number of heads",
-                    key.str() + " and " + values.type().str());
-    if (!key.dim(1).isKnownEqual(query.dim(1)) && key.dim(1).value() != 1)
-      return refuse(ReasonCode::HeadCountUnproven, keyOperand,
-                    "keys with the query's number of heads, or one",
-                    query.str() + " and " + key.str());
-    return true;
-  }
-
-  /// The value [1,H,1,1] that is repeated over batch and rows to make the column of sinks.
-  static Value* onePerHead(Value& column, const Dim& heads, MatchFailure& failure) {
-    constexpr unsigned mostSteps = 4;
-    Value* value = &column;
-    for (unsigned step = 0; step < mostSteps && value; ++step) {
-      const TensorType& type = value->type();
-      if (type.hasRank() && type.rank() >= 3 && type.rank() <= 4 && type.dim(-1).value() == 1 &&
-          type.dim(-2).value() == 1 && type.dim(-3).isKnownEqual(heads) &&
-          (type.rank() == 3 || type.dim(0).value() == 1))
-        return value;
-      Node* producer = value->producer();
-      value = producer && producer->is("Expand") ? producer->operand(0) : nullptr;
-    }
-    failure = {ReasonCode::SinkUnsupported, column.name().str(),
-               "one number per head, repeated over batch and rows", column.type().str(), ""};
-    return nullptr;
-  }
-
-  static Value* sinkPerHead(Value& value, Rewriter& rewriter) {
-    Value& rest = rewriter.constant("rest", int64Tensor({-1}));
-    Value* list = &rewriter.create("Reshape", {&value, &rest}, {}, 1, "sinks").result();
-    if (value.type().elementType() == ElementType::Float)
-      return list;
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"to", Attribute::ofInt(static_cast<int64_t>(ElementType::Float))});
-    return &rewriter.create("Cast", {list}, std::move(attributes), 1, "sinks").result();
-  }
-
-  static Value* keys(const Plan& plan, Rewriter& rewriter) {
-    if (plan.keyRows)
-      return plan.keyRows;
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"perm", Attribute::ofInts({0, 1, 3, 2})});
-    return &rewriter.create("Transpose", {plan.keysTransposed}, std::move(attributes), 1, "keys")
-                .result();
   }
 };
 

@@ -191,12 +191,12 @@ TEST(ExplainTest, ASoftmaxThatIsSpelledOutIsShownAlthoughItIsNoSite) {
   std::string text = folder.write("m.onnxtxt", R"(<ir_version: 8, opset_import: ["" : 17]>
 g (float[B, 4, S, 16] q, float[B, 4, 16, T] kt, float[B, 4, T, 16] v, float[16, 16] w)
   => (float[B, 4, S, 16] o, float[B, 4, S, 16] scaled)
-<int64[1] last = {-1}, float one = {1.0}>
+<int64[1] last = {-1}, float one = {1.0}, float two = {2.0}>
 {
   s = MatMul (q, kt)
   e = Exp (s)
   sum = ReduceSum (e, last)
-  guarded = Add (sum, one)
+  guarded = Add (sum, two)
   p = Div (e, guarded)
   o = MatMul (p, v)
   half = Div (q, one)

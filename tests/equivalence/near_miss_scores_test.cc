@@ -63,11 +63,11 @@ std::vector<Mutation> mutations() {
         },
         "scale-not-constant");
     add(
-        "ScalePerHead",
+        "ScalePerHeadAfterMask",
         [](MutatedDecoder& d, SpelledAttention& a) {
           Value& factors = d.add("Reshape", {&d.floats({1, 2, 3, 4}), &d.integers({1, 4, 1, 1})});
-          d.wrapOperand(*a.masking, 0, [&](Value& scaled) -> Value& {
-            return d.add("Mul", {&scaled, &factors});
+          d.wrapOperand(*a.softmax, 0, [&](Value& masked) -> Value& {
+            return d.add("Mul", {&masked, &factors});
           });
         },
         "scale-not-constant");
@@ -87,14 +87,14 @@ std::vector<Mutation> mutations() {
                          {&d.add("Tanh", {&d.add("Div", {&masked, &d.number(5)})}), &d.number(5)});
           });
         },
-        "pattern-mismatch");
+        "score-function");
     add(
         "SigmoidOnScores",
         [](MutatedDecoder& d, SpelledAttention& a) {
           d.wrapOperand(*a.masking, 0,
                         [&](Value& scaled) -> Value& { return d.add("Sigmoid", {&scaled}); });
         },
-        "pattern-mismatch");
+        "score-function");
     add(
         "BiasAfterSoftmax",
         [](MutatedDecoder& d, SpelledAttention& a) {
@@ -104,10 +104,10 @@ std::vector<Mutation> mutations() {
         },
         "pattern-mismatch");
     add(
-        "ProbabilitiesScaled",
+        "ProbabilitiesSquared",
         [](MutatedDecoder& d, SpelledAttention& a) {
           d.wrapOperand(*a.weighing, 0, [&](Value& probabilities) -> Value& {
-            return d.add("Mul", {&probabilities, &d.dataDependentScalar()});
+            return d.add("Mul", {&probabilities, &probabilities});
           });
         },
         "pattern-mismatch");

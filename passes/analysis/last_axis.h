@@ -1,0 +1,11 @@
+// Reductions along the last axis.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace kvopt {
+
+/// Whether a reduction is over the last axis alone and keeps it with extent one.
+bool reducesLastAxis(const Node& reduction);
+
+} // namespace kvopt

@@ -1,0 +1,28 @@
+// Numbers that stand for truth values: tensors of zeros and ones.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace kvopt {
+
+/// Whether every element is provably 0 or 1: casts of booleans, small constants of zeros and ones,
+/// and data movement of either.
+bool isZeroOrOne(const Value& value);
+
+/// A tensor of the same shape, for which Where chooses as `value` is 1 or 0: the boolean that is
+/// cast to `value`, or else `value` itself. Requires isZeroOrOne(value).
+Value& truthOf(Value& value);
+
+/// Scores that a tensor of zeros and ones `kept` passes or overwrites:
+///   scores * kept + fill * (1 - kept)
+struct GatedScores {
+  Node* product = nullptr; ///< scores * kept
+  unsigned scoresOperand = 0;
+  Value* kept = nullptr;
+  double fill = 0.0;
+};
+
+/// `sum` (an Add or a Sub) as gated scores; nullopt if it is anything else.
+std::optional<GatedScores> gatedScores(const Node& sum);
+
+} // namespace kvopt
