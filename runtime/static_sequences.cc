@@ -90,7 +90,8 @@ llvm::Expected<bool> StaticSequences::replaceSequence(const Node& node, const El
     return true;
   }
   if (node.is("SequenceAt")) {
-    std::optional<size_t> position = positionOf(node.operand(1), elements.size());
+    // In a function's body the position may be an operand, which is constant at the call only.
+    std::optional<size_t> position = positionOf(mapped(node.operand(1)), elements.size());
     if (!position)
       return notSupported(node, "the position in the sequence is not a constant within it");
     values[&node.result()] = elements[*position];
@@ -98,7 +99,7 @@ llvm::Expected<bool> StaticSequences::replaceSequence(const Node& node, const El
   }
   if (node.is("SequenceInsert") || node.is("SequenceErase")) {
     const bool inserts = node.is("SequenceInsert");
-    const Value* place = node.operand(inserts ? 2 : 1);
+    const Value* place = mapped(node.operand(inserts ? 2 : 1));
     std::optional<size_t> position = positionOf(place, elements.size() + (inserts ? 1 : 0));
     if (!place && (inserts || !elements.empty()))
       position = elements.size() - (inserts ? 0 : 1);

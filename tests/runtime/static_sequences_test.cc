@@ -15,11 +15,11 @@ using testing::HasSubstr;
 
 /// The result `y` of a graph over x = [1, 2, 3], `extents: elements`, or the error.
 std::string computed(const std::string& body, const std::string& constants = "",
-                     const std::string& output = "float y") {
+                     const std::string& output = "float y", const std::string& functions = "") {
   auto model =
-      readOrFail("<ir_version: 8, opset_import: [\"\" : 17]>\ng (float[3] x) => (" + output +
-                 ")\n<int64 first = {0}, int64 second = {1}, int64 last = {-1}, " +
-                 "int64 far = {7}" + constants + ">\n{\n" + body + "\n}\n");
+      readOrFail("<ir_version: 8, opset_import: [\"\" : 17, \"local\" : 1]>\ng (float[3] x) => (" +
+                 output + ")\n<int64 first = {0}, int64 second = {1}, int64 last = {-1}, " +
+                 "int64 far = {7}" + constants + ">\n{\n" + body + "\n}\n" + functions);
   if (!model)
     return "unreadable";
   llvm::cantFail(inferShapes(model->graph()));
@@ -49,6 +49,17 @@ TEST(StaticSequences, ElementsByPosition) {
   EXPECT_EQ(computed(two + std::string("  t = Identity (s)\n  y = SequenceAt (t, last)")),
             "3: -1 -2 -3");
   EXPECT_EQ(computed(two + std::string("  y = SequenceLength (s)"), "", "int64 y"), ": 2");
+}
+
+TEST(StaticSequences, PositionsThatAFunctionTakesAreThoseOfTheCall) {
+  const std::string pick = "<domain: \"local\", opset_import: [\"\" : 17]>\n"
+                           "Pick (a, b, i) => (y) {\n"
+                           "  s = SequenceConstruct (a, b)\n"
+                           "  t = SequenceErase (s, i)\n  y = SequenceAt (t, i)\n}\n";
+  EXPECT_EQ(computed("  n = Neg (x)\n  y = local.Pick (x, n, first)", "", "float y", pick),
+            "3: -1 -2 -3");
+  EXPECT_THAT(computed("  n = Neg (x)\n  y = local.Pick (x, n, far)", "", "float y", pick),
+              HasSubstr("not a constant"));
 }
 
 TEST(StaticSequences, InsertedAndErased) {

@@ -1,5 +1,6 @@
 // Runs of nodes in local functions, as exporters that build on functions write them.
 #include "ir/format.h"
+#include "ir/shape_inference.h"
 #include "tests/transformations/transformation.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -111,9 +112,12 @@ Node& wrap(TransformedModel& transformed, const Run& run, bool takesAttributes) 
 }
 
 /// Cuts the main graph into runs of `shortest` to `longest` nodes, and wraps three of four.
-bool wrapRuns(TransformedModel& transformed, size_t shortest, size_t longest,
-              bool takesAttributes) {
+llvm::Expected<bool> wrapRuns(TransformedModel& transformed, size_t shortest, size_t longest,
+                              bool takesAttributes) {
   Model& model = *transformed.model;
+  // Calls have the types that their results really have: some files declare others.
+  if (llvm::Error error = inferShapes(transformed.graph()))
+    return error;
   constexpr int64_t firstVersionWithFunctions = 8;
   model.irVersion = std::max(model.irVersion, firstVersionWithFunctions);
   model.opsets.try_emplace(localDomain, 1);
@@ -145,8 +149,10 @@ llvm::Expected<bool> wrapInFunctions(TransformedModel& transformed) {
 
 llvm::Expected<bool> wrapInNestedFunctions(TransformedModel& transformed) {
   // The second round wraps calls of the first.
-  const bool any = wrapRuns(transformed, 2, 6, true);
-  return wrapRuns(transformed, 2, 4, true) || any;
+  auto any = wrapRuns(transformed, 2, 6, true);
+  if (!any || !*any)
+    return any;
+  return wrapRuns(transformed, 2, 4, true);
 }
 
 } // namespace kvopt

@@ -205,7 +205,13 @@ llvm::Expected<std::string> rewriteDifference(const Model& model, const Registri
     return error;
   if (!context.manifest)
     return "";
-  return sessionDifference(**original, *manifest, **rewritten, *context.manifest, registries);
+  // As it is written and read.
+  auto written = cloneModel(**rewritten, registries);
+  if (!written)
+    return written.takeError();
+  if (llvm::Error error = inferShapes((*written)->graph()))
+    return error;
+  return sessionDifference(**original, *manifest, **written, *context.manifest, registries);
 }
 
 } // namespace kvopt
