@@ -84,6 +84,8 @@ void printText(const std::string& path, const InspectOptions& options,
   const SiteList& sites = recovered.context->sites;
   std::string out =
       fmt::format("{}  opset {} · {} attention sites\n", path, recovered.opset, sites.size());
+  for (const std::string& assumption : recovered.context->assumptions)
+    out += fmt::format("  assumes {}\n", assumption);
   int64_t total = 0;
   bool known = true;
   for (const AttentionSite& site : sites) {
@@ -127,6 +129,7 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
   json["opsets"] = OrderedJson::object();
   for (const auto& [domain, version] : recovered.opsets)
     json["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
+  json["assumptions"] = recovered.context->assumptions;
   json["sites"] = OrderedJson::array();
   for (const AttentionSite& site : recovered.context->sites)
     json["sites"].push_back(siteJson(site));

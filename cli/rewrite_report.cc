@@ -82,6 +82,8 @@ std::vector<std::string> besides(const PassContext& passes, const RewriteOutcome
   const Manifest& manifest = *passes.manifest;
   if (manifest.ownsCaches() && manifest.capacityValue)
     lines.push_back(fmt::format("capacity {}", *manifest.capacityValue));
+  for (const std::string& assumption : passes.assumptions)
+    lines.push_back("assumes " + assumption);
   if (outcome.opsetBefore != outcome.opsetAfter)
     lines.push_back(fmt::format("opset {} → {}", outcome.opsetBefore, outcome.opsetAfter));
   if (outcome.irBefore != outcome.irAfter)
@@ -99,6 +101,7 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
   OrderedJson json = heading(output, target);
   json["sites"] = {{"rewritten", passes.statistics.at("lower").at("sites")},
                    {"total", passes.sites.size()}};
+  json["assumptions"] = passes.assumptions;
   json["ops"] = {{"before", outcome.before}, {"after", outcome.after}};
   json["cache_bytes_copied_per_token"] = {
       {"context", reportedContext},

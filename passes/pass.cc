@@ -10,6 +10,7 @@ namespace kvopt {
 void PassContext::restart() {
   journal.entries.clear();
   statistics.clear();
+  assumptions.clear();
   sites.clear();
   manifest.reset();
   lowered.clear();

@@ -41,6 +41,8 @@ struct PassContext {
   Journal journal;
   /// Counters by pass, in the order of first use.
   std::map<std::string, std::map<std::string, int64_t>> statistics;
+  /// What has to hold of the inputs beyond what the graph itself demands: `total = past + tokens`.
+  std::vector<std::string> assumptions;
   /// Set by `detect-sites`.
   SiteList sites;
   /// Set by `lower`: what drives the lowered model, and the layers of `sites` that were lowered.

@@ -27,7 +27,7 @@ TEST(RewriteTest, JsonReport) {
   std::vector<std::string> keys;
   for (const auto& item : json.items())
     keys.push_back(item.key());
-  EXPECT_EQ(keys, (std::vector<std::string>{"schema", "output", "target", "sites", "ops",
+  EXPECT_EQ(keys, (std::vector<std::string>{"schema", "output", "target", "sites", "assumptions", "ops",
                                             "cache_bytes_copied_per_token", "opset", "ir_version",
                                             "external_data", "millis", "verify"}));
   EXPECT_EQ(json["schema"], "kvopt/rewrite/1");

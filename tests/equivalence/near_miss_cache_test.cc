@@ -135,16 +135,10 @@ std::vector<Mutation> mutations() {
                            MutatedDecoder::attributeList("axis", 1));
             });
           },
-          "axis-unproven");
+          "heads-not-grouped");
       add(
           "PastOutputAsWell", [](MutatedDecoder& d, Node& concat) { d.expose(*concat.operand(0)); },
           "cache-escapes");
-      add(
-          "OtherPastLength",
-          [](MutatedDecoder&, Node& concat) {
-            setLengthSymbol(*concat.operand(0), "other_length");
-          },
-          "shape-mismatch");
     }
     auto add = [&](const char* name, std::function<void(MutatedDecoder&)> mutate,
                    const char* reason) {
@@ -191,7 +185,7 @@ std::vector<Mutation> mutations() {
             return d.add("Reshape", {&back, &d.add("Shape", {&transposed})});
           });
         },
-        "axis-unproven");
+        model == llama ? "heads-not-grouped" : "axis-unproven");
     add(
         "MaskFromTheCache",
         [](MutatedDecoder& d) {

@@ -1,0 +1,35 @@
+// What the operators of a graph say about symbolic extents: which must be equal for it to run.
+#pragma once
+
+#include "ir/graph.h"
+
+#include <optional>
+#include <vector>
+
+namespace kvopt {
+
+struct ExtentEquation {
+  Dim left;
+  Dim right;
+  /// The operator fails otherwise. If false, either extent could also be 1 and be broadcast.
+  bool isStrict = false;
+  const Node* node = nullptr;
+};
+
+/// Every pair of extents that some operator relates and that are not known to be equal; both depend
+/// on symbols. Axes that are joined or summed over are strict, axes that broadcast are not.
+std::vector<ExtentEquation> extentEquations(const Graph& graph);
+
+/// One symbol in terms of others.
+struct SolvedExtent {
+  std::string symbol;
+  Dim value;
+};
+
+/// Solves for a symbol that occurs once, in a linear term, and whose value cannot be negative. Of
+/// two bare symbols, the one that `prefers` names is kept. nullopt where no symbol is such.
+std::optional<SolvedExtent>
+solvedExtent(const ExtentEquation& equation,
+             llvm::function_ref<bool(llvm::StringRef kept, llvm::StringRef replaced)> prefers);
+
+} // namespace kvopt

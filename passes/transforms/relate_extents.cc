@@ -1,0 +1,155 @@
+// One symbol for extents that are equal, and a symbol for those that have no name.
+//
+//   before   (int64[batch, total] attention_mask, float[batch, 2, past, 16] past_key, …)
+//            masked = Add(scores[batch, 4, tokens, past + tokens], mask[batch, 1, tokens, total])
+//   after    (int64[batch, past + tokens] attention_mask, …)
+//
+// An operator that joins or multiplies extents fails unless they are equal. One that broadcasts
+// would also take 1: that no caller relies on this is an assumption, which is noted.
+#include "ir/shape_inference.h"
+#include "passes/analysis/extent_equations.h"
+#include "passes/pass.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+class RelateExtents final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    Graph& graph = model.graph();
+    bool changed = nameExtents(graph);
+    if (changed)
+      if (llvm::Error error = inferShapes(graph))
+        return error;
+    orderSymbols(graph);
+    for (unsigned round = 0; round < mostRounds && relate(graph, context); ++round)
+      if (llvm::Error error = inferShapes(graph))
+        return error;
+    return llvm::Error::success();
+  }
+
+private:
+  static constexpr unsigned mostRounds = 8;
+
+  /// `input_ids_dim_1` for the second extent of input_ids.
+  static bool nameExtents(Graph& graph) {
+    llvm::StringSet<> taken;
+    for (const std::unique_ptr<Value>& input : graph.inputs())
+      for (const Dim& extent : input->type().hasRank() ? input->type().shape() : llvm::None)
+        for (const std::string& symbol : extent.symbols())
+          taken.insert(symbol);
+    bool any = false;
+    for (const std::unique_ptr<Value>& input : graph.inputs()) {
+      if (!input->type().hasRank())
+        continue;
+      Shape shape(input->type().shape().begin(), input->type().shape().end());
+      for (unsigned axis = 0; axis < shape.size(); ++axis) {
+        if (!shape[axis].isUnknown())
+          continue;
+        std::string name = fmt::format("{}_dim_{}", input->name().str(), axis);
+        while (!taken.insert(name).second)
+          name += '_';
+        shape[axis] = Dim::symbol(name);
+        any = true;
+      }
+      input->setType(TensorType(input->type().elementType(), std::move(shape)));
+    }
+    return any;
+  }
+
+  /// Symbols of earlier inputs are kept.
+  void orderSymbols(const Graph& graph) {
+    order.clear();
+    for (const std::unique_ptr<Value>& input : graph.inputs())
+      for (const Dim& extent : input->type().hasRank() ? input->type().shape() : llvm::None)
+        for (const std::string& symbol : extent.symbols())
+          order.try_emplace(symbol, order.size());
+  }
+
+  /// Replaces symbols by what equations say of them; false when they say nothing. The strict
+  /// equations come first: what follows from them needs no assumption.
+  bool relate(Graph& graph, PassContext& context) {
+    const std::vector<ExtentEquation> equations = extentEquations(graph);
+    solved.clear();
+    for (bool isStrict : {true, false})
+      for (const ExtentEquation& equation : equations)
+        if (equation.isStrict == isStrict)
+          solve({substituted(equation.left), substituted(equation.right), isStrict, equation.node},
+                context);
+    if (!solved.empty())
+      substituteIn(graph);
+    return !solved.empty();
+  }
+
+  void solve(const ExtentEquation& equation, PassContext& context) {
+    if (equation.left.isKnownEqual(equation.right) || !isOfInputs(equation))
+      return;
+    auto found = solvedExtent(equation, [&](llvm::StringRef kept, llvm::StringRef replaced) {
+      return order.lookup(kept) < order.lookup(replaced);
+    });
+    if (!found)
+      return;
+    if (!equation.isStrict)
+      note(context, *found);
+    llvm::StringMap<Dim> last;
+    last[found->symbol] = found->value;
+    for (auto& entry : solved)
+      entry.second = substituted(entry.second, last);
+    solved[found->symbol] = found->value;
+  }
+
+  /// Once, however often the pass runs.
+  static void note(PassContext& context, const SolvedExtent& found) {
+    std::string text = fmt::format("{} = {}", found.symbol, found.value.str());
+    if (!llvm::is_contained(context.assumptions, text))
+      context.assumptions.push_back(std::move(text));
+  }
+
+  /// Extents of inputs are what callers choose; others follow from them.
+  bool isOfInputs(const ExtentEquation& equation) const {
+    return llvm::all_of((equation.left - equation.right).symbols(),
+                        [&](const std::string& symbol) { return order.count(symbol) != 0; });
+  }
+
+  static Dim substituted(const Dim& extent, const llvm::StringMap<Dim>& values) {
+    return extent.substitute([&](llvm::StringRef symbol) {
+      auto found = values.find(symbol);
+      return found == values.end() ? std::nullopt : std::optional<Dim>(found->second);
+    });
+  }
+  Dim substituted(const Dim& extent) const { return substituted(extent, solved); }
+
+  void substituteIn(Graph& graph) const {
+    auto replaceIn = [&](Value& value) {
+      if (!value.type().hasRank())
+        return;
+      Shape shape;
+      for (const Dim& extent : value.type().shape())
+        shape.push_back(substituted(extent));
+      value.setType(TensorType(value.type().elementType(), std::move(shape)));
+    };
+    forEachGraph(graph, [&](Graph& visited) {
+      for (const std::unique_ptr<Value>& input : visited.inputs())
+        replaceIn(*input);
+      for (Node& node : visited.nodes())
+        for (Value& result : node.results())
+          replaceIn(result);
+    });
+  }
+
+  llvm::StringMap<size_t> order;
+  llvm::StringMap<Dim> solved;
+};
+
+} // namespace
+
+void register_relate_extents(PassRegistry& registry) {
+  registry.add(
+      {"relate-extents", "One symbol for extents that are equal.", {}, [](const PassOptions&) {
+         return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<RelateExtents>());
+       }});
+}
+
+} // namespace kvopt
