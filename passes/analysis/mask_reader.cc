@@ -203,6 +203,13 @@ ExprRef MaskReader::elementwise(const Place& place) {
     // Before opset 11 the bounds are attributes.
     return operands == 1 && !place.node->attributes().empty() ? nullptr : element;
   }
+  if (op == "CastLike" && operands == 2) {
+    ElementType from = place.node->operand(0)->type().elementType();
+    ElementType to = place.value.type().elementType();
+    ExprRef element = operand(place, 0);
+    bool isKnown = from != ElementType::Undefined && to != ElementType::Undefined;
+    return element && isKnown ? made.cast(element, from, to) : nullptr;
+  }
   if (operands == 1)
     return unary(place, op);
   return operands == 2 ? binary(place, op) : nullptr;

@@ -89,6 +89,7 @@ private:
   ExprRef concat(const Place& place);
   ExprRef pad(const Place& place);
   ExprRef scatterND(const Place& place);
+  ExprRef scatterRows(const Place& place);
   bool countsUp(const Value& indices, unsigned axis, unsigned rank);
 
   ExprRef generated(const Place& place);

@@ -115,6 +115,11 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
   }
   if (op == "Slice")
     return isSameRank(node->operand(0)) ? slicedExtent(*node, axis, depth) : declared;
+  if (op == "Range" && node->operands().size() == 3 && holdsIndices(value.type().elementType())) {
+    auto start = integerAt(node->operand(0), 0), limit = integerAt(node->operand(1), 0);
+    auto step = integerAt(node->operand(2), 0);
+    return start && limit && step && isOne(*step) ? *limit - *start : declared;
+  }
   if (op == "CumSum" && isSameRank(node->operand(0)))
     return extentOf(*node->operand(0), axis, depth + 1);
   if (op == "Unsqueeze" && node->operand(0) && node->operand(0)->type().hasRank()) {

@@ -60,6 +60,7 @@ ExprRef MaskReader::gatherND(const Place& place) {
   return read(data, index);
 }
 
+/// An update of a whole block, whose indices count up from 0 on every axis, or of rows.
 ExprRef MaskReader::scatterND(const Place& place) {
   const Value& data = *place.node->operand(0);
   const Value* indices = place.node->operand(1);
@@ -69,6 +70,8 @@ ExprRef MaskReader::scatterND(const Place& place) {
       place.node->stringAttr("reduction", "none") != "none")
     return nullptr;
   unsigned outer = updates->type().rank();
+  if (indices->type().rank() == 2 && indices->type().dim(-1).value() == 1 && outer == rank)
+    return scatterRows(place);
   if (indices->type().rank() != outer + 1 || indices->type().dim(-1).value() != rank ||
       outer != rank)
     return nullptr;
@@ -88,6 +91,38 @@ ExprRef MaskReader::scatterND(const Place& place) {
   ExprRef update = read(*updates, place.index);
   --shifts;
   return made.select(isUpdated, update, read(data, place.index));
+}
+
+/// An update of consecutive entries of the first axis, `mask[first:first + n] = updates`, as a
+/// slice of any axis is assigned between two transpositions.
+ExprRef MaskReader::scatterRows(const Place& place) {
+  const Value& indices = *place.node->operand(1);
+  const Value& updates = *place.node->operand(2);
+  Dim count = extentOf(updates, 0);
+  if (count.isUnknown())
+    count = extentOf(indices, 0);
+  // What is read at a symbol that no model has holds at every entry.
+  const Dim entry = Dim::symbol("\x01"
+                                "entry");
+  ++shifts;
+  ExprRef position = read(indices, {made.integer(entry), made.number(0)});
+  --shifts;
+  if (!place.index[0]->is(Kind::Integer) || !position->is(Kind::Integer) || count.isUnknown())
+    return nullptr;
+  Dim first = position->dim - entry;
+  auto symbols = first.symbols();
+  // Entries before 0 would count from the end.
+  if (llvm::is_contained(symbols, entry.symbols().front()) || !space().isNonNegative(first))
+    return nullptr;
+  Dim from = place.index[0]->dim - first;
+  ExprRef isUpdated =
+      made.both(made.atLeastZero(from), made.atLeastZero(count - from - Dim::fixed(1)));
+  ExprVector index(place.index.begin(), place.index.end());
+  index[0] = made.integer(from);
+  ++shifts;
+  ExprRef update = read(updates, index);
+  --shifts;
+  return made.select(isUpdated, update, read(*place.node->operand(0), place.index));
 }
 
 /// Whether the last axis of `indices` at position `axis` holds the index on `axis` itself.

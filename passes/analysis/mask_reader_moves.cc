@@ -353,5 +353,4 @@ ExprRef MaskReader::pad(const Place& place) {
   return made.select(isInside, inside, outside);
 }
 
-/// An update of a whole block, whose indices count up from 0 on every axis.
 } // namespace kvopt

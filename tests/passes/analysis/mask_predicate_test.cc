@@ -235,6 +235,86 @@ TEST(MaskFactsTest, PackedSequencesThatCountUpAreOne) {
   EXPECT_EQ(facts.causalIf->text, "positions[i] = i"); // without a past
 }
 
+constexpr const char* assigned = R"(
+  b1 = Shape <start = 0, end = 1> (ids)
+  one1 = Constant <value = int64[1] {1}> ()
+  zero1 = Constant <value = int64[1] {0}> ()
+  three1 = Constant <value = int64[1] {3}> ()
+  t1 = Unsqueeze (t, zero1)
+  shape = Concat <axis = 0> (b1, one1, s1, t1)
+  small = Where (causal, none, low)
+  c = Expand (small, shape)
+  front = Slice (c, START, LENGTH, three1, one1)
+  small_pad = Where (pad, none, low)
+  wide_pad = Expand (small_pad, shape)
+  given_pad = Slice (wide_pad, START, LENGTH, three1, one1)
+  sum = Add (front, given_pad)
+  hidden = Less (sum, none)
+  update = Where (hidden, low, front)
+  all = Range (zero, t, one)
+  entries = Slice (all, START, LENGTH, zero1, one1)
+  column = Unsqueeze (entries, one1)
+  ct = Transpose <perm = [3, 1, 2, 0]> (c)
+  ut = Transpose <perm = [3, 1, 2, 0]> (update)
+  st = ScatterND (ct, column, ut)
+  mask = Transpose <perm = [3, 1, 2, 0]> (st)
+)";
+
+/// A slice of the mask's columns assigned as `causal_mask[..., :length] = ...` is exported.
+std::string assignedMask(std::string start, std::string length) {
+  std::string body = assigned;
+  for (auto [name, value] :
+       {std::pair<std::string, std::string>{"START", start}, {"LENGTH", length}})
+    for (size_t at = body.find(name); at != std::string::npos; at = body.find(name))
+      body.replace(at, name.size(), value);
+  return body;
+}
+
+TEST(MaskFactsTest, AssignedColumnsAreRead) {
+  AnalysedMask whole(assignedMask("zero1", "t1"), "float");
+  EXPECT_EQ(whole.facts.text, "j <= i + P and padding[b, j]");
+  EXPECT_EQ(whole.facts.causal, Proof::Proved);
+  EXPECT_EQ(whole.facts.remaining, padding);
+  // Only the first columns are padded, or all but the first.
+  AnalysedMask front(assignedMask("zero1", "s1"), "float");
+  EXPECT_EQ(front.facts.text, "(P + i - j >= 0 and padding[b, j] or -S + j >= 0) and "
+                              "(S - j - 1 >= 0 or P + i - j >= 0)");
+  AnalysedMask rest(assignedMask("one1", "t1"), "float");
+  EXPECT_EQ(rest.facts.text, "(P + i - j >= 0 and padding[b, j] or -j >= 0)");
+  // Where the length is that of another input, it may be longer than the mask.
+  AnalysedMask open("  n1 = Shape <start = 1, end = 2> (padding)\n" + assignedMask("zero1", "n1"),
+                    "float");
+  EXPECT_EQ(open.facts.causal, Proof::Unproven);
+}
+
+TEST(MaskFactsTest, ConstantsReachAComparison) {
+  const std::string window = "  d = Sub (x, y)\n  near = Less (d, w)\n  mask = And (causal, near)";
+  const std::string indices = "  x = Identity (i)\n  y = Identity (j)\n";
+  for (const std::string& body :
+       {indices + "  w = CastLike (six, j)\n",
+        indices + "  w6 = Constant <value = int32[1, 1] {6}> ()\n  w = CastLike (w6, i)\n",
+        indices + "  one1 = Constant <value = int64[1] {1}> ()\n  w1 = Reshape (six, one1)\n"
+                  "  w = CastLike (w1, i)\n",
+        indices + "  one1 = Constant <value = int64[1] {1}> ()\n  seven = Add (six, one)\n"
+                  "  r = Range (six, seven, one)\n  w = Reshape (r, one1)\n",
+        std::string("  y = Cast <to = 1> (j)\n  x = CastLike (i, y)\n"
+                    "  w = Constant <value = float {6.0}> ()\n"),
+        std::string("  f0 = CastLike (zero, none)\n  f1 = CastLike (one, none)\n"
+                    "  ft = CastLike (t, none)\n  r = Range (f0, ft, f1)\n"
+                    "  y = Unsqueeze (r, before_j)\n  x = CastLike (i, y)\n"
+                    "  w = CastLike (six, y)\n")}) {
+    AnalysedMask mask(body + window, "bool");
+    EXPECT_EQ(mask.facts.window, 6) << body;
+    EXPECT_EQ(mask.facts.text, "j <= i + P and i + P - j < 6") << body;
+  }
+  // float16 does not hold every position.
+  AnalysedMask half("  h = Constant <value = float16 {0.0}> ()\n  y = CastLike (j, h)\n"
+                    "  x = CastLike (i, h)\n  w = CastLike (six, h)\n" +
+                        window,
+                    "bool");
+  EXPECT_EQ(half.facts.window, 0);
+}
+
 TEST(MaskFactsTest, CounterExamplesNameASize) {
   AnalysedMask less("  mask = Less (j, i)", "bool");
   EXPECT_EQ(less.facts.counterExample, "row 0 does not see key 0 of S = 1, T = 1");
