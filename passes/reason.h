@@ -40,10 +40,14 @@ enum class ReasonCode {
   StepBudget,
   ValueEscapes, ///< an interior value of a match has a reader outside of it
   MaskFillInexact,
-  CacheNotInPlace, ///< the target would leave a cache as it is, and every step would still copy it
-  NoCache,         ///< no attention of the model appends to a cache
-  HeadsNotGrouped, ///< the table from query heads to key and value heads makes no equal groups
-  ScoreFunction,   ///< the scores pass through a function that fused attention does not have
+  CacheNotInPlace,  ///< the target would leave a cache as it is, and every step would still copy it
+  NoCache,          ///< no attention of the model appends to a cache
+  CacheReordered,   ///< batch rows of a cache are picked by indices, as beam search does
+  CacheStacked,     ///< one tensor holds the caches of several layers
+  CacheTransformed, ///< attention reads something computed from the cache
+  NotSoftmax,       ///< the values are weighed by something else than one softmax for each head
+  HeadsNotGrouped,  ///< the table from query heads to key and value heads makes no equal groups
+  ScoreFunction,    ///< the scores pass through a function that fused attention does not have
   ProbabilitiesChanged, ///< something acts on the probabilities after the softmax
 };
 

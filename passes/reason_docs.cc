@@ -160,6 +160,34 @@ constexpr ReasonDoc docs[] = {
      "cache to update in place.",
      "A plain export: input_ids and attention_mask are the only inputs, logits the only output.",
      "export with past and present keys and values as inputs and outputs"},
+    {ReasonCode::CacheReordered,
+     "Export without the reordering, and reorder the caches between steps instead: sessions do "
+     "that "
+     "in place (`Session::reorder`).",
+     "past = Gather<axis = 0> (past_key_values.0.key, beam_idx) before the Concat with new rows, "
+     "or "
+     "a present that is gathered by beam_idx.",
+     "export without the reordering and reorder caches between steps"},
+    {ReasonCode::CacheStacked,
+     "Export with one input and one output for each layer's keys and for its values.",
+     "past_key_values is float[layers, 2, batch, heads, past, 64]; each layer takes its part with "
+     "Gather, and the parts are joined at the end of the model.",
+     "export each layer's keys and values as inputs and outputs of their own"},
+    {ReasonCode::CacheTransformed,
+     "Apply to new rows, before they are joined with the past, what can be applied row by row: "
+     "rotation by the row's own position, normalization, a projection. What depends on later "
+     "tokens "
+     "has to be computed anew at every step.",
+     "present = Concat<axis = 2> (past, k); keys = rotary (present): all keys are rotated again at "
+     "every step.",
+     "cache what attention reads: rotate or normalize new rows before they are joined"},
+    {ReasonCode::NotSoftmax,
+     "Nothing: such an attention is computed as exported. Rewrite the other layers with `--require "
+     "any`.",
+     "w = Sigmoid (scores); o = MatMul (w, v). Or w = Sub (Softmax (a), Mul (lambda, Softmax "
+     "(b))), "
+     "or probabilities that a matrix mixes over the heads.",
+     "nothing to do: only attention with one softmax for each head is raised"},
     {ReasonCode::HeadsNotGrouped,
      "Permute the projections' weights so that the query heads of each key head are neighbors and "
      "value heads follow their key heads, or export keys and values without the repetition.",

@@ -124,10 +124,11 @@ using SiteList = std::vector<AttentionSite>;
 
 /// Finds all sites of a graph in which attention has been raised to ai.kvopt::Sdpa: one per Sdpa
 /// node, in execution order (which is the layers' order), and one missed site for every remaining
-/// softmax over attention-like scores and every attention operator that no rule raised. Caches are
-/// found by data flow: keys and values are followed back through operators that only move data to
-/// the one that joins new rows to a graph input, and from there forward to a graph output. All
-/// caches that grow do so by the same, provably equal, length.
+/// softmax over attention-like scores (several that are combined are one), every attention operator
+/// that no rule raised, and every attention without a softmax. Caches are found by data flow: keys
+/// and values are followed back through operators that only move data to the one that joins new
+/// rows to a graph input, and from there forward to a graph output. All caches that grow do so by
+/// the same, provably equal, length.
 SiteList findSites(Graph& graph);
 
 /// Gives every site of the main graph that no rule raised the furthest of the near misses at it,

@@ -33,8 +33,16 @@ bool comesFromScores(const Value& value) {
     const Node* producer = step.producer();
     if (!producer || producer->op() == "Shape")
       return false;
-    if (producer->op() == "MatMul")
-      return !producer->operand(0)->constant() && !producer->operand(1)->constant();
+    if (producer->op() == "MatMul") {
+      const Value* left = producer->operand(0);
+      const Value* right = producer->operand(1);
+      if (!left->constant() && !right->constant())
+        return true;
+      // A matrix that mixes the scores of several heads; a router's logits have fewer axes.
+      if (step.type().hasRank() && step.type().rank() >= 4)
+        expand.push_back(left->constant() ? right : left);
+      return false;
+    }
     for (const Use& use : producer->operands())
       if (use.value())
         expand.push_back(use.value());

@@ -1,11 +1,15 @@
 // The sites of a graph: every attention, with its caches found by data flow, never by names.
 #include "ir/format.h"
 #include "passes/analysis/attention_like.h"
+#include "passes/analysis/attention_weights.h"
 #include "passes/analysis/branch_caches.h"
+#include "passes/analysis/cache_reasons.h"
 #include "passes/analysis/cache_trace.h"
 #include "passes/analysis/head_map.h"
 #include "passes/analysis/mask_predicate.h"
 #include "passes/rewriter.h"
+
+#include "llvm/ADT/StringSet.h"
 
 namespace kvopt {
 
@@ -72,6 +76,7 @@ public:
     CacheTrace valueTrace = tracer.trace(value, node);
     site.kind = keyTrace.kind == SiteKind::None ? valueTrace.kind : keyTrace.kind;
     site.failure = keyTrace.failure ? keyTrace.failure : valueTrace.failure;
+    sharedWith = keyTrace.failure ? keyTrace.otherReader : valueTrace.otherReader;
     if (site.failure)
       explainHeads(query, key, value);
     if (!keyTrace.update || !valueTrace.update) {
@@ -95,6 +100,9 @@ public:
         site.keyHeads = *groups;
     return std::move(site);
   }
+
+  /// Another attention that reads the cache, where that is the site's failure.
+  const Node* otherReader() const { return sharedWith; }
 
 private:
   /// Heads that are read in no groups keep the caches from being found.
@@ -171,6 +179,7 @@ private:
   Node& node;
   CacheTracer& tracer;
   AttentionSite site;
+  const Node* sharedWith = nullptr;
 };
 
 AttentionSite missedSite(Node& node) {
@@ -180,15 +189,37 @@ AttentionSite missedSite(Node& node) {
   site.failure =
       failureAt(inside ? ReasonCode::InSubgraph : ReasonCode::PatternMismatch, node.result(),
                 "attention in a form that some rule raises", node.op().str());
+  if (inside || !isSoftmax(node))
+    return site;
+  // What no spelling makes up for comes before what a rule did not expect.
+  if (auto failure = combinedProbabilities(node))
+    site.failure = std::move(failure);
+  else if (auto mixed = mixedScores(node))
+    site.failure = std::move(mixed);
+  else if (const Value* keys = keysOfScores(node))
+    if (auto delayed = delayedCache(*keys))
+      site.failure = std::move(delayed);
+  return site;
+}
+
+/// Attention without a softmax.
+AttentionSite otherSite(Node& node, MatchFailure failure) {
+  AttentionSite site;
+  site.node = &node;
+  site.failure = std::move(failure);
   return site;
 }
 
 /// A cache that two sites append to belongs to neither.
 void refuseSharedCaches(SiteList& sites) {
   llvm::DenseMap<const Value*, AttentionSite*> owners;
-  auto refuse = [](AttentionSite& site, const Value& past) {
-    site.failure = failureAt(ReasonCode::SharedReader, past, "a cache that one attention reads",
-                             "one that several read");
+  auto refuse = [](AttentionSite& site, const CacheUpdate& update, const AttentionSite& other) {
+    // Of a stack each attention has a part of its own.
+    site.failure =
+        update.layout.text().find('*') != std::string::npos
+            ? stackedCache(*update.past)
+            : failureAt(ReasonCode::SharedReader, *update.past, "a cache that one attention reads",
+                        "one that " + other.id() + " reads as well");
   };
   for (AttentionSite& site : sites) {
     if (!site.grows())
@@ -197,9 +228,25 @@ void refuseSharedCaches(SiteList& sites) {
       auto [owner, isNew] = owners.try_emplace(update->past, &site);
       if (isNew || owner->second == &site || isExclusive(*site.node, *owner->second->node))
         continue;
-      refuse(site, *update->past);
-      refuse(*owner->second, *update->past);
+      refuse(site, *update, *owner->second);
+      refuse(*owner->second, *update, site);
     }
+  }
+}
+
+/// Says which layers read one cache.
+void nameSharedReaders(SiteList& sites,
+                       const llvm::DenseMap<const Node*, const Node*>& otherReaders) {
+  for (AttentionSite& site : sites) {
+    const Node* other = otherReaders.lookup(site.node);
+    if (!other || site.failure->code != ReasonCode::SharedReader)
+      continue;
+    auto reader =
+        llvm::find_if(sites, [&](const AttentionSite& each) { return each.node == other; });
+    if (reader == sites.end())
+      continue;
+    site.failure->expected = "a cache that one attention reads";
+    site.failure->found = reader->id() + " reads it as well";
   }
 }
 
@@ -246,19 +293,32 @@ SiteList findSites(Graph& graph) {
   SiteList sites;
   CacheTracer tracer(graph);
   MaskAnalysis masks;
+  llvm::DenseMap<const Node*, const Node*> otherReaders;
+  llvm::StringSet<> combined;
   forEachGraph(graph, [&](Graph& visited) {
     for (Node& node : visited.nodes()) {
       if (node.op() == OpName("ai.kvopt::Sdpa")) {
-        sites.push_back(SiteBuilder(node, tracer).build());
+        SiteBuilder builder(node, tracer);
+        sites.push_back(builder.build());
+        if (builder.otherReader())
+          otherReaders[&node] = builder.otherReader();
         sites.back().mask = masks.factsOf(node);
       } else if (isSoftmax(node) ? isAttentionLike(node) : isAttentionOperator(node)) {
-        sites.push_back(missedSite(node));
+        AttentionSite site = missedSite(node);
+        // Softmaxes that are combined are one attention.
+        bool isNew = site.failure->code != ReasonCode::NotSoftmax ||
+                     combined.insert(site.failure->node).second;
+        if (isNew)
+          sites.push_back(std::move(site));
+      } else if (auto failure = weighedWithoutSoftmax(node)) {
+        sites.push_back(otherSite(node, std::move(*failure)));
       }
     }
   });
   for (unsigned i = 0; i < sites.size(); ++i)
     sites[i].layer = i;
   refuseSharedCaches(sites);
+  nameSharedReaders(sites, otherReaders);
   refuseOtherLengths(sites);
   refuseOtherBranchCaches(sites);
   joinBranchCaches(sites);

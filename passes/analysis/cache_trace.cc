@@ -3,6 +3,7 @@
 
 #include "ir/format.h"
 #include "passes/analysis/branch_caches.h"
+#include "passes/analysis/cache_reasons.h"
 #include "passes/analysis/data_movement.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -73,9 +74,12 @@ CacheTracer::Root CacheTracer::walkBack(Value& start, std::optional<AxisMap> map
     if (!onlyMovesData(*producer))
       break;
     if (root.map) {
+      bool isReorder = isBatchReorder(*producer, *root.map);
       root.map = mapBefore(*root.value, std::move(*root.map));
       if (!root.map)
         root.unproved = root.value;
+      if (!root.map && isReorder)
+        root.reorder = producer;
     }
     root.value = producer->operand(0);
     root.path.push_back(root.value);
@@ -198,7 +202,8 @@ const CacheTracer::Readers& CacheTracer::readersOf(Value& updated, const AxisMap
 }
 
 std::optional<MatchFailure> CacheTracer::findPresent(CacheUpdate& update, const AxisMap& map,
-                                                     const Node& attention) {
+                                                     const Node& attention,
+                                                     const Node*& otherReader) {
   Value& updated = update.update->result();
   const Readers& found = readersOf(updated, map);
   const Readers::Output* present = nullptr;
@@ -209,6 +214,11 @@ std::optional<MatchFailure> CacheTracer::findPresent(CacheUpdate& update, const 
     if (!slot || (fits && slot->windowed && !output.windowed))
       slot = &output;
   }
+  for (Value* step = elsewhere ? elsewhere->value : nullptr;
+       !present && step && step->producer() && step != &updated;
+       step = step->producer()->operand(0))
+    if (isBatchReorder(*step->producer()))
+      return reorderedCache(*step->producer());
   if (!present)
     return elsewhere
                ? failureAt(ReasonCode::LayoutUnsupported, *elsewhere->value,
@@ -230,6 +240,7 @@ std::optional<MatchFailure> CacheTracer::findPresent(CacheUpdate& update, const 
     return failureAt(ReasonCode::CacheEscapes, updated, "one output for each cache",
                      fmt::format("{} of them", found.outputs.size()));
   const Node* other = found.attention == &attention ? found.otherAttention : found.attention;
+  otherReader = other;
   if (other)
     return failureAt(ReasonCode::SharedReader, updated, expected,
                      other->describe() + " reads it as data");
@@ -238,6 +249,8 @@ std::optional<MatchFailure> CacheTracer::findPresent(CacheUpdate& update, const 
 
 CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attention) {
   Value& updated = *root.value;
+  if (root.reorder)
+    return refused(reorderedCache(*root.reorder));
   if (!root.map)
     return refused(failureAt(ReasonCode::AxisUnproven, *root.unproved,
                              "data movement that provably keeps rows apart",
@@ -272,6 +285,8 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attentio
   Root past = walkBack(before, std::move(map));
   update.past = past.value;
   if (!isModelInput(*past.value)) {
+    if (auto failure = delayedCache(updated))
+      return refused(std::move(*failure));
     if (isConcat && isModelInput(*walkBack(*update.fresh, std::nullopt).value))
       return refused(failureAt(ReasonCode::NewBeforePast, updated,
                                "the past as the first part of the Concat",
@@ -279,7 +294,11 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attentio
     return refused(failureAt(ReasonCode::PastNotInput, *past.value, "a graph input",
                              describeProducer(*past.value)));
   }
+  if (past.reorder)
+    return refused(reorderedCache(*past.reorder));
   const TensorType& pastType = past.value->type();
+  if (past.map && stackedAxes(*past.map) > 1)
+    return refused(stackedCache(*past.value));
   if (!past.map || !pastType.hasRank() || !past.map->sequenceAxis())
     return refused(failureAt(ReasonCode::DynamicRank, *past.value,
                              "a past whose layout is provably that of the keys or values",
@@ -296,8 +315,12 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attentio
   } else {
     if (auto failure = checkPast(past, node))
       return refused(std::move(*failure));
-    if (auto failure = findPresent(update, *root.map, attention))
-      return refused(std::move(*failure));
+    const Node* otherReader = nullptr;
+    if (auto failure = findPresent(update, *root.map, attention, otherReader)) {
+      CacheTrace trace = refused(std::move(*failure));
+      trace.otherReader = otherReader;
+      return trace;
+    }
   }
   if (update.present->type().elementType() != pastType.elementType() ||
       updated.type().elementType() != pastType.elementType())
@@ -328,6 +351,25 @@ const Value* CacheTracer::writtenOutput(const CacheOrigin& origin, Value& read) 
     return nullptr;
   const Value* root = walkBack(*output, std::nullopt).value;
   return root->producer() ? root : nullptr;
+}
+
+const Value& CacheTracer::firstChange(const Value& read, const Node& update) const {
+  constexpr unsigned mostSteps = 64;
+  const Value* first = &read;
+  const Value* value = &read;
+  for (unsigned step = 0; step < mostSteps && value; ++step) {
+    const Node* node = value->producer();
+    if (!node || node == &update)
+      break;
+    if (!onlyMovesData(*node))
+      first = value;
+    value = nullptr;
+    for (const Use& use : node->operands())
+      if (const CacheOrigin* origin = use.value() ? origins.find(*use.value()) : nullptr;
+          origin && origin->update == &update && !value)
+        value = use.value();
+  }
+  return *first;
 }
 
 CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
@@ -363,10 +405,16 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
   Node* producer = root.value->producer();
   if (producer && mayUpdateCache(*producer) && (origin || root.value->isGraphOutput())) {
     trace = traceUpdate(*producer, root, attention);
+    // A Concat of rotated halves, for one: the cache was updated before.
+    if (trace.failure && trace.failure->code == ReasonCode::AxisUnproven && origin &&
+        origin->update && origin->update != producer)
+      trace.failure = transformedCache(firstChange(*root.value, *origin->update), *origin->update);
     if (trace.update)
       trace.update->columns = operand.type().dim(3);
     return trace;
   }
+  if (origin && origin->update && origin->update != producer)
+    return refused(transformedCache(firstChange(*root.value, *origin->update), *origin->update));
   if (origin)
     return refused(failureAt(ReasonCode::NotACacheConcat, *root.value,
                              "keys and values straight from a Concat of past and new rows",

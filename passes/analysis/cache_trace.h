@@ -15,6 +15,8 @@ struct CacheTrace {
   SiteKind kind = SiteKind::None;
   std::optional<CacheUpdate> update;
   std::optional<MatchFailure> failure;
+  /// The other attention that reads the cache, where that is the failure.
+  const Node* otherReader = nullptr;
 };
 
 /// Traces operands of one graph. Linear over all operands together: what is found out about a cache
@@ -36,6 +38,7 @@ private:
     Value* value = nullptr;
     std::optional<AxisMap> map;        ///< nullopt: some step cannot be told
     Value* unproved = nullptr;         ///< the result of that step
+    const Node* reorder = nullptr;     ///< that step, if it picks batch rows
     llvm::SmallVector<Value*, 4> path; ///< from the operand to `value`
   };
   /// Everything that reads what an update made.
@@ -58,10 +61,12 @@ private:
   std::optional<MatchFailure> checkPast(const Root& past, const Node& update) const;
   /// Sets the present and, where it is a window, the policy.
   std::optional<MatchFailure> findPresent(CacheUpdate& update, const AxisMap& map,
-                                          const Node& attention);
+                                          const Node& attention, const Node*& otherReader);
   const Readers& readersOf(Value& updated, const AxisMap& map);
   static void collect(Readers& readers, Value& updated, const AxisMap& map);
 
+  /// The first value on the way from the update to `read` that is computed and not only moved.
+  const Value& firstChange(const Value& read, const Node& update) const;
   const Value* writtenOutput(const CacheOrigin& origin, Value& read) const;
 
   CacheOrigins origins;

@@ -137,9 +137,12 @@ std::optional<MatchFailure> unbalanced(llvm::ArrayRef<HeadMap> keys, llvm::Array
   const HeadMap* ofValues = furthestReordered(values);
   if (!ofKeys && !ofValues)
     return std::nullopt;
-  auto ofQueries = readBy(ofKeys ? *ofKeys : keys.front(), queryHeads);
-  auto alsoRead = readBy(ofValues ? *ofValues : values.front(), queryHeads);
-  if (!ofQueries || !alsoRead)
+  const HeadMap& keyMap = ofKeys ? *ofKeys : keys.front();
+  const HeadMap& valueMap = ofValues ? *ofValues : values.front();
+  auto ofQueries = readBy(keyMap, queryHeads);
+  auto alsoRead = readBy(valueMap, queryHeads);
+  // Tables of unequal caches say that one of the two was not followed to the end.
+  if (!ofQueries || !alsoRead || !keyMap.source.groups.isKnownEqual(valueMap.source.groups))
     return std::nullopt;
   return MatchFailure{ReasonCode::HeadsNotGrouped, at.name().str(),
                       "every key head, with its value head, read by one number of query heads",

@@ -49,7 +49,7 @@ public:
   const NearMiss* furthest(const Node& site) const {
     if (const NearMiss* through = at(byNode, site))
       return through;
-    // What follows a fused operator is not its own attention's.
+    // What follows a fused operator or a product is not its own attention's.
     if (site.op() != "Softmax" && site.op() != "LogSoftmax")
       return nullptr;
     const NearMiss* best = nullptr;

@@ -116,7 +116,7 @@ std::vector<Mutation> mutations() {
             betweenCacheAndAttention(d, concat,
                                      [&](Value& all) -> Value& { return roundedToHalf(d, all); });
           },
-          "not-a-cache-concat");
+          "cache-transformed");
       add(
           "RowsReversed",
           [](MutatedDecoder& d, Node& concat) {

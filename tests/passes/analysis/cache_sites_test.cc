@@ -338,7 +338,7 @@ TEST_F(CacheSitesTest, KeysComputedFromTheCache) {
     pv = Concat <axis = 2> (past_v, v)
     rotated = Neg (pk)
     o = ai.kvopt.Sdpa <scale = 0.25> (q, rotated, pv))"),
-            "self MISSED not-a-cache-concat at rotated: Neg");
+            "self MISSED cache-transformed at rotated: Neg of what 'pk' joined");
 }
 
 TEST_F(CacheSitesTest, AttentionThatReadsAWindowOfAGrowingCache) {
@@ -359,9 +359,9 @@ TEST_F(CacheSitesTest, TwoAttentionsOverOneCache) {
     pk = Concat <axis = 2> (past_k, k)
     pv = Concat <axis = 2> (past_v, v)
     x = ai.kvopt.Sdpa <scale = 0.25> (q, pk, pv)
-    o = ai.kvopt.Sdpa <scale = 0.25> (x, pk, pv))")
-                .substr(0, 34),
-            "self MISSED shared-reader at pk: n");
+    o = ai.kvopt.Sdpa <scale = 0.25> (x, pk, pv))"),
+            "self MISSED shared-reader at pk: L1 reads it as well\n"
+            "self MISSED shared-reader at pk: L0 reads it as well");
 }
 
 /// A walk over the graph for each operand would take minutes.
