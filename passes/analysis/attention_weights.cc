@@ -108,6 +108,35 @@ bool isShapedLike(const Value& weights, const Value& scores) {
   return true;
 }
 
+bool swapsLastAxes(const Value& value) {
+  const Node* node = value.producer();
+  if (!node || !node->op().isOnnx() || !node->is("Transpose"))
+    return false;
+  auto perm = node->intsAttr("perm");
+  size_t rank = perm ? perm->size() : 0;
+  return rank >= 3 && (*perm)[rank - 1] == static_cast<int64_t>(rank) - 2 &&
+         (*perm)[rank - 2] == static_cast<int64_t>(rank) - 1;
+}
+
+/// Whether queries read a sum of products of keys and values, kt x v, perhaps added to a state that
+/// decays.
+bool readsProductOfKeysAndValues(const Node& reading) {
+  llvm::SmallVector<const Value*, 16> pending{reading.operand(1)};
+  llvm::DenseSet<const Value*> seen{reading.operand(1)};
+  for (size_t i = 0; i < pending.size() && i < mostNodes; ++i) {
+    const Node* node = pending[i]->producer();
+    if (!node)
+      continue;
+    if (isProductOfComputed(*node) && swapsLastAxes(*node->operand(0)))
+      return true;
+    if (isElementwise(*node))
+      for (const Use& use : node->operands())
+        if (use.value() && seen.insert(use.value()).second)
+          pending.push_back(use.value());
+  }
+  return false;
+}
+
 } // namespace
 
 std::optional<MatchFailure> combinedProbabilities(const Node& softmax) {
@@ -180,6 +209,8 @@ const Value* keysOfScores(const Node& softmax) {
 std::optional<MatchFailure> weighedWithoutSoftmax(const Node& weighing) {
   if (weighing.result().isUnused() || !isProductOfComputed(weighing))
     return std::nullopt;
+  if (readsProductOfKeysAndValues(weighing))
+    return notSoftmax(weighing, "a product of keys and values that queries read");
   // Everything between the products is elementwise or reshapes; the scores are found exactly once.
   const Node* scores = nullptr;
   const Node* function = nullptr;

@@ -21,7 +21,8 @@ std::optional<MatchFailure> mixedScores(const Node& softmax);
 const Value* keysOfScores(const Node& softmax);
 
 /// Attention without a softmax: f(q x kt) x v, where f is elementwise, may mask, and may divide by
-/// sums, and q, kt and v are computed from the model's inputs. `weighing` is the second product.
+/// sums, or q x f(kt x v), where f may add it to a state; q, kt and v are computed from the model's
+/// inputs. `weighing` is the second product.
 /// Says what f is; that no rule raised it where it is a softmax in several operators. nullopt if
 /// the node is another product, among them one that a Softmax weighs.
 std::optional<MatchFailure> weighedWithoutSoftmax(const Node& weighing);

@@ -52,14 +52,6 @@ void replaceOutput(MutatedDecoder& d, Value& present, llvm::function_ref<Value&(
   d.graph().setOutput(slot, other);
 }
 
-void setLengthSymbol(Value& past, const char* symbol) {
-  TensorType type = past.type();
-  Shape shape(type.shape().begin(), type.shape().end());
-  shape[2] = Dim::symbol(symbol);
-  type.setShape(std::move(shape));
-  past.setType(type);
-}
-
 std::vector<Mutation> mutations() {
   std::vector<Mutation> list;
   for (const char* model : {llama, gpt2}) {
@@ -185,7 +177,7 @@ std::vector<Mutation> mutations() {
             return d.add("Reshape", {&back, &d.add("Shape", {&transposed})});
           });
         },
-        model == llama ? "heads-not-grouped" : "axis-unproven");
+        "axis-unproven");
     add(
         "MaskFromTheCache",
         [](MutatedDecoder& d) {
