@@ -11,9 +11,9 @@ namespace kvopt {
 
 /// The passes that bring any spelling to ai.kvopt::Sdpa and find the caches.
 inline constexpr const char* recoveryPipeline =
-    "inline-functions,raise-old-opset,infer-shapes,relate-extents,normalize,relate-extents,"
-    "raise-attention,infer-shapes,normalize,infer-shapes,strip-gqa-broadcast,prove-masks,"
-    "detect-sites";
+    "inline-functions,fix-input-defaults,raise-old-opset,infer-shapes,relate-extents,normalize,"
+    "relate-extents,raise-attention,infer-shapes,normalize,infer-shapes,strip-gqa-broadcast,"
+    "prove-masks,detect-sites";
 
 /// A model in which attention has been raised, with its sites.
 struct RecoveredModel {

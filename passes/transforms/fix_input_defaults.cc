@@ -1,0 +1,61 @@
+// Makes constants of inputs that have a default.
+//
+//   before   g (float[S, 64] x, float scale = 0.125) => (y)      after   g (float[S, 64] x) => (y)
+//                                                                        constant scale = 0.125
+//
+// Before version 4 of ONNX's format every initializer had to be listed as an input, and engines do
+// not let callers override it. Since then listing says that callers may; yet many files list all
+// initializers, because their exporter can. What recognition reads (integers, booleans, single
+// numbers) is then taken to keep its default, which is told as an assumption of the context, and
+// cannot be given to a rewritten model any more. Weights stay as they are.
+#include "ir/format.h"
+#include "passes/pass.h"
+
+namespace kvopt {
+namespace {
+
+constexpr const char* passName = "fix-input-defaults";
+/// The first version in which callers may override what is listed.
+constexpr int64_t overridableSince = 4;
+
+bool isReadByRecognition(const TensorData& data) {
+  return isInteger(data.elementType()) || data.elementType() == ElementType::Bool ||
+         data.elementCount() == 1;
+}
+
+class FixInputDefaults final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    Graph& graph = model.graph();
+    const bool isOld = model.irVersion < overridableSince;
+    llvm::SmallVector<Value*, 32> chosen;
+    for (const std::unique_ptr<Value>& input : graph.inputs())
+      if (input->initializer() && !input->isGraphOutput() &&
+          (isOld || isReadByRecognition(*input->initializer())))
+        chosen.push_back(input.get());
+    for (Value* input : chosen) {
+      const std::string name = input->name().str();
+      if (!isOld)
+        context.assumptions.push_back(fmt::format("the input {} keeps its default", name));
+      Value& constant = graph.addConstant(name, input->initializer());
+      input->replaceAllUsesWith(constant);
+      graph.removeInput(*input);
+      graph.rename(constant, name);
+    }
+    if (isOld && !chosen.empty())
+      model.irVersion = overridableSince;
+    context.count(passName, "inputs", static_cast<int64_t>(chosen.size()));
+    return llvm::Error::success();
+  }
+};
+
+} // namespace
+
+void register_fix_input_defaults(PassRegistry& registry) {
+  registry.add(
+      {passName, "Makes constants of inputs that have a default.", {}, [](const PassOptions&) {
+         return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<FixInputDefaults>());
+       }});
+}
+
+} // namespace kvopt
