@@ -15,6 +15,12 @@ public:
       joined(node);
     else if (node.is("MatMul") || node.is("com.microsoft::FusedMatMul"))
       product(node);
+    else if (node.is("Expand"))
+      expanded(node);
+    else if (node.is("RotaryEmbedding"))
+      rotated(node, 3);
+    else if (node.is("com.microsoft::RotaryEmbedding"))
+      rotated(node, 1);
     else if (isElementwise(node))
       broadcast(node);
   }
@@ -61,6 +67,25 @@ private:
       relate(a->dim(-fromEnd), b->dim(-fromEnd), false, node);
   }
 
+  /// One position for each row.
+  void rotated(const Node& node, unsigned positions) {
+    const TensorType* rows = typeOf(node, 0);
+    const TensorType* type = typeOf(node, positions);
+    if (!rows || !type || type->rank() != 2 || (rows->rank() != 3 && rows->rank() != 4))
+      return;
+    relate(rows->dim(0), type->dim(0), true, node);
+    relate(rows->dim(rows->rank() == 3 ? 1 : 2), type->dim(1), true, node);
+  }
+
+  void expanded(const Node& node) {
+    const TensorType* type = typeOf(node, 0);
+    auto wanted = node.operand(1) ? node.operand(1)->knownIntegers() : std::nullopt;
+    const size_t common = type && wanted ? std::min<size_t>(type->rank(), wanted->size()) : 0;
+    for (size_t fromEnd = 1; fromEnd <= common; ++fromEnd)
+      relate(type->dim(-static_cast<int64_t>(fromEnd)), (*wanted)[wanted->size() - fromEnd], false,
+             node);
+  }
+
   void broadcast(const Node& node) {
     for (unsigned i = 0; i + 1 < node.operands().size(); ++i)
       for (unsigned j = i + 1; j < node.operands().size(); ++j) {
@@ -80,6 +105,24 @@ std::optional<Dim> withoutSymbol(const Dim& dim, llvm::StringRef symbol, int64_t
   return rest;
 }
 
+/// 4*a - 4*b as a - b.
+Dim withoutFactor(const Dim& difference) {
+  for (const std::string& symbol : difference.symbols()) {
+    auto at = [&](int64_t value) {
+      return difference.evaluate([&](llvm::StringRef name) -> std::optional<int64_t> {
+        return name == symbol ? value : 0;
+      });
+    };
+    const auto one = at(1);
+    const auto zero = at(0);
+    if (!one || !zero || *one - *zero < 2)
+      continue;
+    if (auto quotient = difference.dividedBy(Dim::fixed(*one - *zero)))
+      return *quotient;
+  }
+  return difference;
+}
+
 } // namespace
 
 std::vector<ExtentEquation> extentEquations(const Graph& graph) {
@@ -92,7 +135,7 @@ std::vector<ExtentEquation> extentEquations(const Graph& graph) {
 std::optional<SolvedExtent>
 solvedExtent(const ExtentEquation& equation,
              llvm::function_ref<bool(llvm::StringRef, llvm::StringRef)> prefers) {
-  const Dim difference = equation.left - equation.right;
+  const Dim difference = withoutFactor(equation.left - equation.right);
   if (difference.isUnknown())
     return std::nullopt;
   std::optional<SolvedExtent> best;
@@ -101,6 +144,9 @@ solvedExtent(const ExtentEquation& equation,
       std::optional<Dim> rest = withoutSymbol(difference, symbol, factor);
       Dim value = rest ? Dim::fixed(-factor) * *rest : Dim::unknown();
       if (!value.isKnownNonNegative())
+        continue;
+      // Only an operator that fails otherwise fixes an extent.
+      if (!equation.isStrict && value.value())
         continue;
       if (!best || prefers(best->symbol, symbol))
         best = SolvedExtent{symbol, value};

@@ -5,9 +5,10 @@
 //   after    (int64[batch, past + tokens] attention_mask, …)
 //
 // An operator that joins or multiplies extents fails unless they are equal. One that broadcasts
-// would also take 1: that no caller relies on this is an assumption, which is noted.
+// would also take 1: that no caller relies on this is an assumption, which is noted. So is what the
+// interface of a decoder says of inputs whose extents have names of their own.
 #include "ir/shape_inference.h"
-#include "passes/analysis/extent_equations.h"
+#include "passes/analysis/interface_extents.h"
 #include "passes/pass.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -24,6 +25,7 @@ public:
       if (llvm::Error error = inferShapes(graph))
         return error;
     orderSymbols(graph);
+    ofOneInput = symbolsOfOneInput(graph);
     for (unsigned round = 0; round < mostRounds && relate(graph, context); ++round)
       if (llvm::Error error = inferShapes(graph))
         return error;
@@ -71,7 +73,12 @@ private:
   /// Replaces symbols by what equations say of them; false when they say nothing. The strict
   /// equations come first: what follows from them needs no assumption.
   bool relate(Graph& graph, PassContext& context) {
-    const std::vector<ExtentEquation> equations = extentEquations(graph);
+    // Where operators say nothing more the interface may.
+    return relate(graph, extentEquations(graph), context) ||
+           relate(graph, interfaceEquations(graph, ofOneInput), context);
+  }
+
+  bool relate(Graph& graph, const std::vector<ExtentEquation>& equations, PassContext& context) {
     solved.clear();
     for (bool isStrict : {true, false})
       for (const ExtentEquation& equation : equations)
@@ -139,6 +146,7 @@ private:
     });
   }
 
+  llvm::StringSet<> ofOneInput;
   llvm::StringMap<size_t> order;
   llvm::StringMap<Dim> solved;
 };

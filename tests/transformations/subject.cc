@@ -11,6 +11,7 @@
 #include "llvm/ADT/StringExtras.h"
 
 #include <algorithm>
+#include <set>
 
 namespace kvopt {
 
@@ -53,6 +54,11 @@ public:
   Words(const Graph& describedGraph, const TransformedModel& transformed) : graph(describedGraph) {
     for (const auto& [before, after] : transformed.renamed)
       oldNames[after] = before;
+    for (const std::unique_ptr<Value>& input : graph.inputs())
+      if (input->type().hasRank())
+        for (const Dim& extent : input->type().shape())
+          for (const std::string& symbol : extent.symbols())
+            extents.insert(symbol);
   }
 
   /// A name after the transformation, as it was before.
@@ -72,6 +78,11 @@ public:
       llvm::StringRef word = text.take_while(isPart);
       if (!word.empty()) {
         const Value* value = graph.findValue(word);
+        if (extents.count(word.str())) {
+          words.push_back("(extent)");
+          text = text.drop_front(word.size());
+          continue;
+        }
         words.push_back(value && !value->isGraphInput() ? "(value)" : oldName(word));
         text = text.drop_front(word.size());
         continue;
@@ -87,6 +98,7 @@ public:
 private:
   const Graph& graph;
   std::map<std::string, std::string> oldNames;
+  std::set<std::string> extents;
 };
 
 /// Lines of the first list that the second does not have.
@@ -198,7 +210,11 @@ llvm::Expected<std::string> siteDifference(const Subject& subject,
     return after.takeError();
   const auto expected = siteLines(*before, TransformedModel(), registries);
   const auto found = siteLines(*after, transformed, registries);
-  return missingLines(expected, found, "-") + missingLines(found, expected, "+");
+  std::string text = missingLines(expected, found, "-") + missingLines(found, expected, "+");
+  if (!text.empty())
+    for (const std::string& assumption : after->context->assumptions)
+      text += fmt::format("  assumed: {}\n", assumption);
+  return text;
 }
 
 } // namespace kvopt
