@@ -111,8 +111,19 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
   }
   if (op == "Expand" && node->operand(1) && node->operand(1)->type().dim(0).value() == rank) {
     auto target = integerAt(node->operand(1), axis);
-    return target && target->isKnownEqual(space().extent(IndexVariable::Key)) ? *target : declared;
+    bool isMasks = target && (target->isKnownEqual(space().extent(IndexVariable::Key)) ||
+                              target->isKnownEqual(space().extent(IndexVariable::Row)));
+    return isMasks ? *target : declared;
   }
+  if (op == "Transpose" && isSameRank(node->operand(0))) {
+    auto permutation = node->intsAttr("perm");
+    auto from = permutation && permutation->size() == rank
+                    ? normalizedAxis((*permutation)[axis], rank)
+                    : std::nullopt;
+    return from ? extentOf(*node->operand(0), *from, depth + 1) : declared;
+  }
+  if (op == "ScatterND" && isSameRank(node->operand(0)))
+    return extentOf(*node->operand(0), axis, depth + 1);
   if (op == "Slice")
     return isSameRank(node->operand(0)) ? slicedExtent(*node, axis, depth) : declared;
   if (op == "Range" && node->operands().size() == 3 && holdsIndices(value.type().elementType())) {

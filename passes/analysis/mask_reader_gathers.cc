@@ -96,6 +96,8 @@ ExprRef MaskReader::scatterND(const Place& place) {
 /// An update of consecutive entries of the first axis, `mask[first:first + n] = updates`, as a
 /// slice of any axis is assigned between two transpositions.
 ExprRef MaskReader::scatterRows(const Place& place) {
+  // First, at the mask's own index: what its tables show of extents serves the updates, too.
+  ExprRef before = read(*place.node->operand(0), place.index);
   const Value& indices = *place.node->operand(1);
   const Value& updates = *place.node->operand(2);
   Dim count = extentOf(updates, 0);
@@ -122,7 +124,7 @@ ExprRef MaskReader::scatterRows(const Place& place) {
   ++shifts;
   ExprRef update = read(updates, index);
   --shifts;
-  return made.select(isUpdated, update, read(*place.node->operand(0), place.index));
+  return made.select(isUpdated, update, before);
 }
 
 /// Whether the last axis of `indices` at position `axis` holds the index on `axis` itself.

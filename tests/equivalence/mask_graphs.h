@@ -164,7 +164,7 @@ private:
       note("swapped");
       return list("LessOrEqual", {row, key});
     }
-    switch (pick(7)) {
+    switch (pick(8)) {
     case 1:
       return list("LessOrEqual", {key, row});
     case 2:
@@ -178,6 +178,10 @@ private:
     case 6: {
       std::string less = list("Less", {key, row});
       return list("Or", {less, list("Equal", {key, row})});
+    }
+    case 7: {
+      std::string a = list("CastLike", {key, number("0.0")});
+      return list("LessOrEqual", {a, list("CastLike", {row, a})});
     }
     default: {
       std::string a = node("Cast", key, "to = 1");
@@ -375,6 +379,25 @@ private:
     return mask;
   }
 
+  /// `mask[..., first:] = laid[..., first:]`: rows of the transposed masks are scattered.
+  std::string assigned(const std::string& mask, const std::string& laid) {
+    bool isWhole = !graph.isMutated || chance(2);
+    note(isWhole ? "assigned" : "assigned but for the first");
+    std::string one = vector("1", 1);
+    std::string last = at(keys, "0", 1);
+    std::string shape =
+        list("Concat", {at(batch, "0", 1), one, at(rows, "0", 1), last}, "axis = 0");
+    std::string wide = list("Expand", {mask, shape});
+    std::string first = vector(isWhole ? "0" : "1", 1);
+    std::string entries = list("Slice", {rangeTo(keys), first, last, vector("0", 1), one});
+    std::string part = list("Slice", {laid, first, last, vector("3", 1), one});
+    const char* swapped = "perm = [3, 1, 2, 0]";
+    std::string scattered =
+        list("ScatterND", {node("Transpose", wide, swapped), at(entries, "-1", 1),
+                           node("Transpose", part, swapped)});
+    return node("Transpose", scattered, swapped);
+  }
+
   std::string sumOfParts() {
     note("sum");
     std::string a = additive(causal(), hiding());
@@ -383,7 +406,8 @@ private:
       std::string sum = list("Add", {a, node("Cast", at("attention_mask", "1, 2", 2), "to = 1")});
       std::string isPadding = list("Equal", {sum, number("0.0")});
       note("laid over");
-      return list("Where", {isPadding, number("-3.4028235e+38"), a});
+      std::string laid = list("Where", {isPadding, number("-3.4028235e+38"), a});
+      return chance(2) ? laid : assigned(a, laid);
     }
     return chance(2) ? list("Add", {a, b}) : list("Min", {a, b});
   }

@@ -278,7 +278,7 @@ TEST(MaskFactsTest, AssignedColumnsAreRead) {
   // Only the first columns are padded, or all but the first.
   AnalysedMask front(assignedMask("zero1", "s1"), "float");
   EXPECT_EQ(front.facts.text, "(P + i - j >= 0 and padding[b, j] or -S + j >= 0) and "
-                              "(S - j - 1 >= 0 or P + i - j >= 0)");
+                              "(P + i - j >= 0 or S - j - 1 >= 0)");
   AnalysedMask rest(assignedMask("one1", "t1"), "float");
   EXPECT_EQ(rest.facts.text, "(P + i - j >= 0 and padding[b, j] or -j >= 0)");
   // Where the length is that of another input, it may be longer than the mask.
