@@ -44,8 +44,13 @@ bool isBatchReorder(const Node& node, const AxisMap& after) {
 }
 
 bool isBatchReorder(const Node& node) {
-  return picksEntries(node) &&
-         normalizedAxis(node.intAttr("axis", 0), node.operand(0)->type().rank()) == 0u;
+  const Value* data = node.operand(0);
+  const Value* indices = node.operand(1);
+  // past[beams] is exported as a GatherND, too.
+  if (node.op().isOnnx() && node.is("GatherND") && data && indices && !indices->constant() &&
+      indices->type().hasRank() && indices->type().rank() == 2)
+    return indices->type().dim(1).value() == 1 && node.intAttr("batch_dims", 0) == 0;
+  return picksEntries(node) && normalizedAxis(node.intAttr("axis", 0), data->type().rank()) == 0u;
 }
 
 MatchFailure reorderedCache(const Node& gather) {

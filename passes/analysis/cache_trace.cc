@@ -287,6 +287,9 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attentio
   if (!isModelInput(*past.value)) {
     if (auto failure = delayedCache(updated))
       return refused(std::move(*failure));
+    const Node* changed = past.value->producer();
+    if (changed && isBatchReorder(*changed) && isModelInput(*changed->operand(0)))
+      return refused(reorderedCache(*changed));
     if (isConcat && isModelInput(*walkBack(*update.fresh, std::nullopt).value))
       return refused(failureAt(ReasonCode::NewBeforePast, updated,
                                "the past as the first part of the Concat",

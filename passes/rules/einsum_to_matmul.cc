@@ -5,6 +5,8 @@
 //
 // Indices of both operands and the result are batch axes; of the free indices of each operand the
 // last becomes its rows or columns, earlier ones become batch axes of extent one in the other.
+// Batch axes keep the result's order, so that scores and probabilities need no Transpose between
+// products.
 #include "ir/attribute.h"
 #include "passes/rule.h"
 
@@ -47,14 +49,14 @@ std::optional<Terms> parse(llvm::StringRef equation) {
 
 bool has(llvm::StringRef term, char letter) { return term.contains(letter); }
 
-/// The axes of the product [batch…, free of a but the last…, free of b but the last…, row, column].
+/// The axes of the product: outer ones in the result's order, then row and column.
 struct Layout {
-  std::string batch, freeA, freeB;
+  std::string outer;
   char row = 0, column = 0, summed = 0;
 
-  std::string result() const { return batch + freeA + freeB + row + column; }
-  std::string left() const { return batch + freeA + freeB + row + summed; }
-  std::string right() const { return batch + freeA + freeB + summed + column; }
+  std::string result() const { return outer + row + column; }
+  std::string left() const { return outer + row + summed; }
+  std::string right() const { return outer + summed + column; }
 };
 
 std::optional<Layout> layoutOf(const Terms& terms) {
@@ -64,7 +66,11 @@ std::optional<Layout> layoutOf(const Terms& terms) {
     bool inB = has(terms.b, letter);
     if (!inA && !inB)
       return std::nullopt;
-    (inA && inB ? layout.batch : inA ? layout.freeA : layout.freeB) += letter;
+    // The last free index of each operand.
+    if (!inB)
+      layout.row = letter;
+    if (!inA)
+      layout.column = letter;
   }
   for (char letter : terms.a + terms.b) {
     if (has(terms.result, letter) || letter == layout.summed)
@@ -73,12 +79,11 @@ std::optional<Layout> layoutOf(const Terms& terms) {
       return std::nullopt;
     layout.summed = letter;
   }
-  if (!layout.summed || layout.freeA.empty() || layout.freeB.empty())
+  if (!layout.summed || !layout.row || !layout.column)
     return std::nullopt;
-  layout.row = layout.freeA.back();
-  layout.column = layout.freeB.back();
-  layout.freeA.pop_back();
-  layout.freeB.pop_back();
+  for (char letter : terms.result)
+    if (letter != layout.row && letter != layout.column)
+      layout.outer += letter;
   return layout;
 }
 

@@ -31,6 +31,19 @@ TEST_P(RecoveredTest, IsOneSdpaThatComputesTheSame) {
 }
 
 const SpelledCase recoveredSpellings[] = {
+    {"TiledGroupsInFiveAxesByEinsum", sizes + R"(
+  apart = Constant <value = int64[5] {0, 4, 2, -1, 16}> ()
+  together = Constant <value = int64[4] {0, 8, -1, 12}> ()
+  qt = Reshape (q, apart)
+  scores = Einsum <equation = "bngsd,bgtd->bngst"> (qt, k)
+  scaled = Mul (scores, scale)
+  mask5 = Unsqueeze (mask, two)
+  masked = Add (scaled, mask5)
+  p = Softmax <axis = -1> (masked)
+  ot = Einsum <equation = "bngst,bgtd->bngsd"> (p, v)
+  o = Reshape (ot, together)
+)",
+     ""},
     {"FlattenedWithTheMaskInFourAxes", sizes + flat + R"(
   scaled = Mul (scores, scale)
   scores4 = Reshape (scaled, wide)

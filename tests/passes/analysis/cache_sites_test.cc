@@ -364,6 +364,17 @@ TEST_F(CacheSitesTest, TwoAttentionsOverOneCache) {
             "self MISSED shared-reader at pk: L0 reads it as well");
 }
 
+TEST_F(CacheSitesTest, BeamsThatAreIndexed) {
+  EXPECT_EQ(sites("(float[B, 8, S, 16] q, float[B, 8, S, 16] x, float[B, 8, P, 16] past, "
+                  "int64[B, 1] beams) => (float[B, 8, S, 16] o, float[B, 8, T, 16] present)",
+                  R"(
+    k = Relu (x)
+    picked = GatherND (past, beams)
+    present = Concat <axis = 2> (picked, k)
+    o = ai.kvopt.Sdpa <scale = 0.25> (q, present, present))"),
+            "self MISSED cache-reordered at picked: rows of 'past' picked by 'beams'");
+}
+
 /// A walk over the graph for each operand would take minutes.
 TEST_F(CacheSitesTest, ThousandsOfLayers) {
   std::string signature = "(float[B, 8, S, 16] q";
