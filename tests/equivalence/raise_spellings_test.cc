@@ -195,6 +195,13 @@ constexpr Spelling spellings[] = {
       nothing = Expand (zero, shape)
       g = Where (whole_row, nothing, p)
       o = MatMul (g, v))"},
+    {"GuardSeenInHalfPrecision", R"(qk = MatMul (q, kt)
+      w = Where (allowed, qk, minus_infinity)
+      p = Softmax <axis = -1> (w)
+      narrow = Cast <to = 10> (p)
+      n = IsNaN (narrow)
+      g = Where (n, zeros, p)
+      o = MatMul (g, v))"},
     {"GuardByMask", R"(hidden_bias = Where (allowed, mask, minus_infinity)
       qk = MatMul (q, kt)
       m = Add (qk, hidden_bias)
