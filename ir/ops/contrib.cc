@@ -1,6 +1,8 @@
 // Operators of ONNX Runtime's domain com.microsoft that fused decoders consist of.
 #include "ir/shape_rules.h"
 
+#include <algorithm>
+
 namespace kvopt {
 namespace {
 
@@ -15,18 +17,20 @@ llvm::Error inferSkipNormalization(ShapeContext& context) {
 
 llvm::Error inferFusedMatMul(ShapeContext& context) {
   const Node& node = context.node();
-  if (node.intAttr("transBatchA", 0) != 0 || node.intAttr("transBatchB", 0) != 0) {
-    context.setResult(0, TensorType(context.element(0)));
-    return llvm::Error::success();
-  }
   TensorType factors[2] = {context.type(0), context.type(1)};
   const char* flags[2] = {"transA", "transB"};
-  for (unsigned i : {0u, 1u})
-    if (node.intAttr(flags[i], 0) != 0 && factors[i].hasRank() && factors[i].rank() >= 2) {
-      Shape shape = shapeOf(factors[i]);
+  const char* batchFlags[2] = {"transBatchA", "transBatchB"};
+  for (unsigned i : {0u, 1u}) {
+    if (!factors[i].hasRank() || factors[i].rank() < 2)
+      continue;
+    Shape shape = shapeOf(factors[i]);
+    // The first axis moves to the place before the last one.
+    if (node.intAttr(batchFlags[i], 0) != 0)
+      std::rotate(shape.begin(), shape.begin() + 1, shape.end() - 1);
+    if (node.intAttr(flags[i], 0) != 0)
       std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
-      factors[i].setShape(std::move(shape));
-    }
+    factors[i].setShape(std::move(shape));
+  }
   auto shape = matMulShape(context, factors[0], factors[1]);
   if (!shape)
     return shape.takeError();
@@ -275,6 +279,13 @@ void register_contrib(OpRegistry& registry) {
       .out("Y")
       .shape(inferSameAsFirst);
   define(registry, OpName(domain, "BiasGelu"), 1).in("A").in("B").out("C").shape(inferSameAsFirst);
+  define(registry, OpName(domain, "BiasSoftmax"), 1)
+      .in("data")
+      .in("bias")
+      .out("output")
+      .attr("axis", int64_t{1})
+      .requiredAttr("is_inner_broadcast", AttributeKind::Int)
+      .shape(inferSameAsFirst);
   define(registry, OpName(domain, "FusedMatMul"), 1)
       .in("A")
       .in("B")

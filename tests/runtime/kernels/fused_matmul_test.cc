@@ -42,7 +42,29 @@ TEST(FusedMatMul, Refuses) {
   expectTensor(run(x, "transA"), {3, 3}, {17, 22, 27, 22, 29, 36, 27, 36, 45});
   expectError(run(floats({2, 2}, {1, 2, 3, 4}), "transB"), "inner extents 3 and 2");
   expectError(run(floats({3}, {1, 2, 3}), "transB"), "no matrix");
-  expectError(run(x, "transBatchA"), "transBatchA");
+}
+
+TEST(FusedMatMul, RowsFirst) {
+  // a[M,batch,K] and b[N,batch,K].
+  const TestTensor a = randomTensor(ElementType::Float, {4, 3, 5}, 1);
+  const TestTensor b = randomTensor(ElementType::Float, {6, 3, 5}, 2);
+  std::vector<double> expected;
+  for (int64_t batch = 0; batch < 3; ++batch)
+    for (int64_t m = 0; m < 4; ++m)
+      for (int64_t n = 0; n < 6; ++n) {
+        double sum = 0;
+        for (int64_t k = 0; k < 5; ++k)
+          sum += a.get((m * 3 + batch) * 5 + k) * b.get((n * 3 + batch) * 5 + k);
+        expected.push_back(sum);
+      }
+  expectTensor(KernelCall("com.microsoft::FusedMatMul")
+                   .in(a)
+                   .in(b)
+                   .attr("transBatchA", 1)
+                   .attr("transBatchB", 1)
+                   .attr("transB", 1)
+                   .run(),
+               {3, 4, 6}, expected, 1e-6);
 }
 
 } // namespace
