@@ -4,6 +4,7 @@
 
 #include "ir/format.h"
 #include "passes/analysis/score_steps.h"
+#include "passes/analysis/uniform_value.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -32,9 +33,11 @@ public:
     case ScoreStep::Kind::Tanh:
       return cap(step);
     case ScoreStep::Kind::Add:
-      return broadcasts(step) && mask({MaskStep::Kind::Add, step.node, step.other});
+      return broadcasts(step) &&
+             (addsNothing(step) || mask({MaskStep::Kind::Add, step.node, step.other}));
     case ScoreStep::Kind::Subtract:
-      return broadcasts(step) && mask({MaskStep::Kind::Subtract, step.node, step.other});
+      return broadcasts(step) &&
+             (addsNothing(step) || mask({MaskStep::Kind::Subtract, step.node, step.other}));
     case ScoreStep::Kind::Fill:
       return broadcasts(step) &&
              mask({MaskStep::Kind::Fill, step.node, step.other, step.number, step.keepsTrue});
@@ -103,6 +106,9 @@ private:
     isCapped = true;
     return true;
   }
+
+  /// A mask of zeros, as functions with an optional mask are expanded to.
+  static bool addsNothing(const ScoreStep& step) { return uniformValue(*step.other) == 0.0; }
 
   bool clamp(const ScoreStep& step) {
     // Only what is masked may be below; scores of this size do not occur in f32.

@@ -56,7 +56,7 @@ TEST(ContribShapes, MatricesAndNormalizations) {
       {17, "float[B, M, 3] a, float[B, 4, N] b", "", "y = com.microsoft.FusedMatMul(a, b)",
        "error: inner extents differ: 3 and 4"},
       {17, "float[B, M, K] a, float[B, K, N] b", "",
-       "y = com.microsoft.FusedMatMul <transBatchA = 1>(a, b)", "float"},
+       "y = com.microsoft.FusedMatMul <transBatchA = 1>(a, b)", "float[?, B, N]"},
       {17, "float[B, S, 64] a, uint8[128, 2, 16] b, float[256] s", "",
        "y = com.microsoft.MatMulNBits <K = 64, N = 128, block_size = 32>(a, b, s)",
        "float[B, S, 128]"},

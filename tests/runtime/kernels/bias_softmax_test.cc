@@ -25,7 +25,7 @@ TEST(BiasSoftmax, Formula) {
       expectTensor(KernelCall("com.microsoft::BiasSoftmax")
                        .in(x)
                        .in(bias)
-                       .attr("axis", axis)
+                       .attr("axis", static_cast<int>(axis))
                        .attr("is_inner_broadcast", 1)
                        .threads(2)
                        .run(),
@@ -39,7 +39,7 @@ TEST(BiasSoftmax, Refuses) {
     return KernelCall("com.microsoft::BiasSoftmax")
         .in(x)
         .in(bias)
-        .attr("axis", axis)
+        .attr("axis", static_cast<int>(axis))
         .attr("is_inner_broadcast", 1)
         .run();
   };
