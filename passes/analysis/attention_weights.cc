@@ -137,6 +137,21 @@ bool readsProductOfKeysAndValues(const Node& reading) {
   return false;
 }
 
+/// Whether a reader of probabilities changes them from key to key: a guard does not, nor does a
+/// factor for a whole row.
+bool changesWeights(const Node& reader) {
+  if (!reader.op().isOnnx())
+    return false;
+  if (!reader.is("Mul") && !reader.is("Div"))
+    return llvm::StringSwitch<bool>(reader.op().type())
+        .Cases("Pow", "Clip", "Max", "Min", "Sqrt", "Exp", "Relu", true)
+        .Default(false);
+  return llvm::all_of(reader.operands(), [](const Use& use) {
+    return use.value() && !use.value()->type().elementCount().isKnownEqual(Dim::fixed(1)) &&
+           use.value()->type().hasRank() && use.value()->type().dim(-1).value() != 1;
+  });
+}
+
 } // namespace
 
 std::optional<MatchFailure> combinedProbabilities(const Node& softmax) {
@@ -158,6 +173,10 @@ std::optional<MatchFailure> combinedProbabilities(const Node& softmax) {
           softmaxesOf(reader.result()).size() > 1)
         return notSoftmax(reader, std::string(reader.is("Sub") ? "the difference" : "the sum") +
                                       " of several softmaxes");
+      if (changesWeights(reader))
+        return MatchFailure{ReasonCode::ProbabilitiesChanged, labelOf(reader),
+                            "probabilities that weigh the values as the softmax gives them",
+                            reader.op().str() + " of them", ""};
       if ((isElementwise(reader) || onlyMovesData(reader)) && seen.insert(&reader).second)
         reached.push_back(&reader);
     }

@@ -9,7 +9,8 @@
 namespace kvopt {
 
 /// What is done to the probabilities of a softmax before they weigh the values that no attention
-/// operator does: softmaxes that are added or subtracted, heads that a constant matrix mixes.
+/// operator does: softmaxes that are added or subtracted, heads that a constant matrix mixes,
+/// factors that differ from key to key.
 /// nullopt if there is nothing of the kind.
 std::optional<MatchFailure> combinedProbabilities(const Node& softmax);
 

@@ -252,7 +252,8 @@ private:
     if (!keepsShape(match[scores], *chain, failure))
       return std::nullopt;
     const Value* guarded = match.find(tested);
-    if (guarded && !guardsHiddenRows(*guarded, match[scores], *chain, failure))
+    if (guarded && !neverHides(*guarded) &&
+        !guardsHiddenRows(*guarded, match[scores], *chain, failure))
       return std::nullopt;
     Plan plan{std::move(*chain), {}, {}};
     if (!nothingIsRounded(match, plan.chain, match[v], failure))
@@ -268,6 +269,12 @@ private:
       return std::nullopt;
     plan.mask = std::move(*mask);
     return plan;
+  }
+
+  /// A guard that looks at a mask of one finite number leaves every row as it is.
+  static bool neverHides(const Value& mask) {
+    std::optional<double> number = uniformValue(mask);
+    return number && std::isfinite(*number);
   }
 
   /// Nothing outside may read the scores or probabilities; their extents may be read.

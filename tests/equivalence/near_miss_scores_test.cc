@@ -110,7 +110,7 @@ std::vector<Mutation> mutations() {
             return d.add("Mul", {&probabilities, &probabilities});
           });
         },
-        "pattern-mismatch");
+        "probabilities-changed");
     add(
         "SoftmaxInHalfPrecision",
         [](MutatedDecoder& d, SpelledAttention& a) {
