@@ -81,7 +81,7 @@ TEST(ExplainTest, AMissedSiteHasTheFurthestNearMissAtItsProduct) {
   EXPECT_EQ(missed["nearest"]["root"], "o_3");
   EXPECT_EQ(missed["reason"]["node"], "gated_3");
   EXPECT_NE(missed["reason"]["expected"], "");
-  EXPECT_EQ(missed["reason"]["found"], "Mul");
+  EXPECT_EQ(missed["reason"]["found"], "Mul of them");
   // The same near miss stands in the list, and nothing of the layers that matched.
   bool isListed = false;
   for (const nlohmann::json& miss : json["near_misses"]) {
