@@ -30,6 +30,25 @@ TEST_P(StrippedTest, ComputesTheSameBytes) {
 }
 
 const SpelledCase normalized[] = {
+    {"RowsThatATableLeaves", sizes + R"(
+  limit = Constant <value = int64 {64}> ()
+  zero = Constant <value = int64 {0}> ()
+  width = Constant <value = int64[1] {128}> ()
+  flat_shape = Constant <value = int64[2] {-1, 128}> ()
+  keys_now = Squeeze (t)
+  added = Squeeze (s)
+  earlier = Sub (keys_now, added)
+  last = Min (keys_now, limit)
+  first = Min (earlier, limit)
+  left = Sub (last, first)
+  rows = Max (zero, left)
+  rows1 = Reshape (rows, open)
+  shape = Concat <axis = 0> (b, rows1, width)
+  rows_of_all = Reshape (projected, flat_shape)
+  apart = Reshape <allowzero = 1> (rows_of_all, shape)
+  o = Unsqueeze (apart, three)
+)",
+     "Max Min"},
     {"MaskFromTheShapeOfTheScores", R"(
   keys = Transpose <perm = [0, 1, 3, 2]> (k8)
   scores = MatMul (q, keys)
