@@ -35,6 +35,12 @@ llvm::ArrayRef<Transformation> transformations() {
        Rounding::Same, shuffleNodes},
       {"newest-opset", "The newest opset that the model can be brought to.", Rounding::Reordered,
        raiseToNewestOpset},
+      {"dynamic-int8", "Linear layers quantize their activations as they come.",
+       Rounding::Quantized, quantizeActivations},
+      {"static-int8", "Linear layers between pairs of QuantizeLinear and DequantizeLinear.",
+       Rounding::Quantized, quantizeAroundLinear},
+      {"blocks-of-four-bits", "Linear layers are MatMulNBits.", Rounding::Quantized,
+       quantizeWeights},
   };
   return all;
 }

@@ -37,7 +37,7 @@ enum class Rounding {
   Same,      ///< the same operations on the same numbers: bit for bit
   Reordered, ///< other operators for the same sums: a few units of float32
   Narrow,    ///< float16 numbers inside
-  Quantized, ///< weights or activations of eight or four bits
+  Quantized, ///< another model: its results are compared with its rewrite's only
 };
 
 struct Transformation {
@@ -74,6 +74,10 @@ llvm::Expected<bool> wrapInNestedFunctions(TransformedModel& transformed);
 llvm::Expected<bool> insertIdentities(TransformedModel& transformed);
 llvm::Expected<bool> shuffleNodes(TransformedModel& transformed);
 llvm::Expected<bool> raiseToNewestOpset(TransformedModel& transformed);
+// quantization.cc
+llvm::Expected<bool> quantizeActivations(TransformedModel& transformed);
+llvm::Expected<bool> quantizeAroundLinear(TransformedModel& transformed);
+llvm::Expected<bool> quantizeWeights(TransformedModel& transformed);
 // narrow_numbers.cc
 llvm::Expected<bool> narrowNumbers(TransformedModel& transformed);
 
