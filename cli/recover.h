@@ -13,7 +13,7 @@ namespace kvopt {
 inline constexpr const char* recoveryPipeline =
     "inline-functions,fix-input-defaults,raise-old-opset,infer-shapes,relate-extents,normalize,"
     "relate-extents,raise-attention,infer-shapes,normalize,infer-shapes,strip-gqa-broadcast,"
-    "prove-masks,detect-sites";
+    "widen-cached-rows,prove-masks,detect-sites";
 
 /// A model in which attention has been raised, with its sites.
 struct RecoveredModel {

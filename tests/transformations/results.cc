@@ -112,9 +112,11 @@ EquivalencePlan briefPlan() {
 
 llvm::Expected<std::string> sessionDifference(const Model& a, const Manifest& manifestA,
                                               const Model& b, const Manifest& manifestB,
-                                              const Registries& registries) {
+                                              const Registries& registries,
+                                              Rounding rounding = Rounding::Same) {
   EquivalencePlan plan = briefPlan();
-  plan.tolerance = toleranceFor(a.graph(), 2);
+  plan.tolerance =
+      rounding == Rounding::Narrow ? Tolerance{5e-2, 5e-2} : toleranceFor(a.graph(), 2);
   auto report = verifyModels(a, manifestA, b, manifestB, plan, 1, registries);
   if (report)
     return report->equal() ? "" : verificationSummary(*report);
@@ -154,7 +156,7 @@ llvm::Expected<std::string> resultDifference(const Subject& subject,
     auto manifestAfter = manifestFor(**copy, registries);
     if (!manifestAfter)
       return manifestAfter.takeError();
-    return sessionDifference(**original, *manifest, **copy, *manifestAfter, registries);
+    return sessionDifference(**original, *manifest, **copy, *manifestAfter, registries, rounding);
   }
   ExecutorOptions options;
   options.threads = 1;

@@ -186,9 +186,11 @@ std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& 
                             words.oldName(update->output ? update->output : update->present));
     const OrderedJson facts = factsJson(site);
     for (const auto& [key, value] : facts.items())
+      // Other types have other neighbors of a number.
       line += fmt::format(" {}={}", key,
-                          key == "mask_text" || key == "causal_if" ? words.ofFormula(value.dump())
-                                                                   : value.dump());
+                          value.is_number_float() ? fmt::format("{:.3g}", value.get<double>())
+                          : key == "mask_text" || key == "causal_if" ? words.ofFormula(value.dump())
+                                                                     : value.dump());
     line += fmt::format(" kvopt={}", refused[i] ? reasonName(refused[i]->code).str() : "yes");
     lines.push_back(std::move(line));
   }

@@ -41,6 +41,8 @@ llvm::ArrayRef<Transformation> transformations() {
        Rounding::Quantized, quantizeAroundLinear},
       {"blocks-of-four-bits", "Linear layers are MatMulNBits.", Rounding::Quantized,
        quantizeWeights},
+      {"float16", "float16 inside, with casts at inputs and outputs, which keep their types.",
+       Rounding::Narrow, narrowNumbers},
   };
   return all;
 }
