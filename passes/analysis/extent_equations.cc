@@ -11,18 +11,17 @@ namespace {
 class Collector {
 public:
   void visit(const Node& node) {
-    if (node.is("Concat"))
-      joined(node);
-    else if (node.is("MatMul") || node.is("com.microsoft::FusedMatMul"))
-      product(node);
-    else if (node.is("Expand"))
-      expanded(node);
-    else if (node.is("RotaryEmbedding"))
-      rotated(node, 3);
-    else if (node.is("com.microsoft::RotaryEmbedding"))
-      rotated(node, 1);
-    else if (isElementwise(node))
+    const llvm::StringRef type = node.op().type();
+    if (isElementwise(node))
       broadcast(node);
+    else if (type == "Concat")
+      joined(node);
+    else if (type == "MatMul" || type == "FusedMatMul")
+      product(node);
+    else if (type == "Expand")
+      expanded(node);
+    else if (type == "RotaryEmbedding")
+      rotated(node, node.op().isOnnx() ? 3 : 1);
   }
 
   std::vector<ExtentEquation> equations;
@@ -34,10 +33,16 @@ private:
   }
 
   void relate(const Dim& left, const Dim& right, bool isStrict, const Node& node) {
-    if (left.isUnknown() || right.isUnknown() || left.value() || right.value() ||
-        left.isKnownEqual(right))
+    if (left.isUnknown() || right.isUnknown() || left.value() || right.value() || left == right)
       return;
-    equations.push_back({left, right, isStrict, &node});
+    // Layers repeat what the first one says.
+    constexpr size_t mostCompared = 16;
+    size_t compared = std::min(equations.size(), mostCompared);
+    if (llvm::none_of(
+            llvm::makeArrayRef(equations).take_back(compared), [&](const ExtentEquation& known) {
+              return known.isStrict == isStrict && known.left == left && known.right == right;
+            }))
+      equations.push_back({left, right, isStrict, &node});
   }
 
   void joined(const Node& node) {

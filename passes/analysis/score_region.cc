@@ -1,6 +1,7 @@
 // Bounded walks from a matrix product back to a softmax, and from there to the scores.
 #include "passes/analysis/score_region.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
@@ -83,13 +84,12 @@ Node* scoresOf(const Node& softmax, const Ancestors& ancestors) {
 } // namespace
 
 bool isElementwise(const Node& node) {
-  static constexpr llvm::StringLiteral names[] = {
+  static const llvm::DenseSet<llvm::StringRef> names = {
       "Add",      "Sub",  "Mul",   "Div",   "Where",       "Cast",    "Neg",
       "Tanh",     "Max",  "Min",   "IsNaN", "And",         "Or",      "Not",
       "Equal",    "Less", "Clip",  "Abs",   "Exp",         "Pow",     "Sqrt",
       "Identity", "Xor",  "IsInf", "Sign",  "LessOrEqual", "Greater", "GreaterOrEqual"};
-  return node.op().isOnnx() && node.results().size() == 1 &&
-         llvm::is_contained(names, node.op().type());
+  return node.op().isOnnx() && node.results().size() == 1 && names.contains(node.op().type());
 }
 
 bool isReshaping(const Node& node) {

@@ -28,6 +28,34 @@ class ReorderHeads final : public Rule {
     return bestSource(headSources(heads, interleaved), groups) != nullptr;
   }
 
+  /// Whether heads are taken in groups, or one by one, all the way to what no movement makes. That
+  /// takes one walk, where following every head takes one for each.
+  static bool endsInGroups(Value& heads) {
+    constexpr unsigned headAxis = 1, maxNodes = 16;
+    if (!heads.type().hasRank() || heads.type().rank() != 4)
+      return false;
+    IndexMap map = IndexMap::identity(heads.type().shape());
+    Value* value = &heads;
+    Node* node = value->producer();
+    for (unsigned passed = 0; node && passed < maxNodes; ++passed, node = value->producer()) {
+      if (map.through(*node, value->resultIndex()))
+        value = node->operand(0);
+      else if (Value* changed = pointwiseOperand(*node);
+               changed && changed->type().hasRank() &&
+               changed->type().rank() == value->type().rank())
+        value = changed;
+      else
+        break;
+    }
+    auto found = map.repetition(headAxis, IndexMap::Repeat::Entries);
+    if (!found || !node)
+      return found.has_value();
+    if (node->is("Concat"))
+      return found->perm && normalizedAxis(node->intAttr("axis", 0), value->type().rank()) !=
+                                (*found->perm)[headAxis];
+    return !isMovement(*node) && !pointwiseOperand(*node);
+  }
+
   /// The mask's axis of heads; nullopt where all heads share it. `failure` if that is not known.
   static std::optional<int64_t> headAxisOf(const Value& mask, const Dim& heads,
                                            std::optional<MatchFailure>& failure) {
@@ -52,6 +80,9 @@ public:
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& before = match.root();
     // Not a constraint: what is found out is needed here, and takes the most of this rule's time.
+    if (endsInGroups(match[k]) && endsInGroups(match[v]))
+      return MatchFailure{ReasonCode::PatternMismatch, match[k].name().str(),
+                          "heads that strip-gqa-broadcast leaves", match[k].type().str(), ""};
     std::optional<MatchFailure> failure;
     std::optional<HeadGrouping> grouping = groupHeads(match[q], match[k], match[v], failure);
     if (failure)
