@@ -7,7 +7,6 @@
 // and attention gets it as its operand.
 //
 // Facts are noted in the node's metadata, also where the operand stays.
-#include "ir/shape_inference.h"
 #include "passes/analysis/mask_predicate.h"
 #include "passes/pass.h"
 
@@ -45,9 +44,6 @@ bool keepsEveryRow(const MaskFacts& facts) {
 class ProveMasks final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
-    // Raised attention has extents where the spelled-out one lost them.
-    if (llvm::Error error = inferShapes(model.graph()))
-      return error;
     MaskAnalysis analysis;
     unsigned edits = 0;
     forEachGraph(model.graph(), [&](Graph& graph) {

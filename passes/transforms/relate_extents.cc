@@ -129,12 +129,25 @@ private:
   Dim substituted(const Dim& extent) const { return substituted(extent, solved); }
 
   void substituteIn(Graph& graph) const {
+    auto isOpen = [](const Dim& extent) { return !extent.isUnknown() && !extent.value(); };
+    // Values share a few extents.
+    llvm::SmallVector<std::pair<Dim, Dim>, 16> known;
+    auto replaced = [&](const Dim& extent) {
+      constexpr size_t mostKnown = 16;
+      for (const auto& [before, after] : known)
+        if (before == extent)
+          return after;
+      Dim after = substituted(extent);
+      if (known.size() < mostKnown)
+        known.emplace_back(extent, after);
+      return after;
+    };
     auto replaceIn = [&](Value& value) {
-      if (!value.type().hasRank())
+      if (!value.type().hasRank() || llvm::none_of(value.type().shape(), isOpen))
         return;
       Shape shape;
       for (const Dim& extent : value.type().shape())
-        shape.push_back(substituted(extent));
+        shape.push_back(isOpen(extent) ? replaced(extent) : extent);
       value.setType(TensorType(value.type().elementType(), std::move(shape)));
     };
     forEachGraph(graph, [&](Graph& visited) {

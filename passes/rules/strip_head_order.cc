@@ -13,7 +13,7 @@
 namespace kvopt {
 namespace {
 
-class ReorderHeads final : public Rule {
+class StripHeadOrder final : public Rule {
   Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, sinks{"sinks"}, pastLength{"past_length"};
 
   static Value& pick(Value& value, int64_t axis, Value& order, Rewriter& rewriter) {
@@ -70,7 +70,7 @@ class ReorderHeads final : public Rule {
   }
 
 public:
-  llvm::StringRef name() const override { return "reorder-heads"; }
+  llvm::StringRef name() const override { return "strip-head-order"; }
   RuleGroup group() const override { return RuleGroup::Strip; }
 
   P pattern() const override {
@@ -138,8 +138,8 @@ public:
 
 } // namespace
 
-void register_reorder_heads(RuleRegistry& registry) {
-  registry.add(std::make_unique<ReorderHeads>());
+void register_strip_head_order(RuleRegistry& registry) {
+  registry.add(std::make_unique<StripHeadOrder>());
 }
 
 } // namespace kvopt
