@@ -77,6 +77,8 @@ constexpr ReasonInfo table[] = {
      "attention does not have"},
     {ReasonCode::ProbabilitiesChanged, "probabilities-changed",
      "after the softmax the probabilities are changed in a way that fused attention does not have"},
+    {ReasonCode::QuantizedAttention, "quantized-attention",
+     "queries, scores or probabilities are rounded to 8-bit codes between the matrix products"},
 };
 
 } // namespace

@@ -49,6 +49,7 @@ enum class ReasonCode {
   HeadsNotGrouped,  ///< the table from query heads to key and value heads makes no equal groups
   ScoreFunction,    ///< the scores pass through a function that fused attention does not have
   ProbabilitiesChanged, ///< something acts on the probabilities after the softmax
+  QuantizedAttention,   ///< scores or probabilities are held in 8-bit codes
 };
 
 struct ReasonInfo {

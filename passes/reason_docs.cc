@@ -209,6 +209,13 @@ constexpr ReasonDoc docs[] = {
      "the "
      "keys that the product leaves out.",
      "mask the scores before the softmax"},
+    {ReasonCode::QuantizedAttention,
+     "Quantize the linear layers only: leave products of two computed matrices in floating point "
+     "(most tools have an option for that). Fused attention does not round where this one does.",
+     "qk = MatMulInteger (q_codes, k_codes), or DequantizeLinear (QuantizeLinear (Softmax (x))) "
+     "before "
+     "the product with the values.",
+     "quantize the linear layers only, not the products of attention"},
 };
 
 constexpr ReasonDoc undocumented = {ReasonCode::PatternMismatch, "", "", "see: kvopt list reasons"};

@@ -1,6 +1,8 @@
 // Walks from a softmax to the matrix products around it.
 #include "passes/analysis/attention_like.h"
 
+#include "passes/analysis/quantized_products.h"
+
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -33,9 +35,10 @@ bool comesFromScores(const Value& value) {
     const Node* producer = step.producer();
     if (!producer || producer->op() == "Shape")
       return false;
-    if (producer->op() == "MatMul") {
+    if (const Value* right = secondFactor(*producer)) {
       const Value* left = producer->operand(0);
-      const Value* right = producer->operand(1);
+      if (!left)
+        return false;
       if (!left->constant() && !right->constant())
         return true;
       // A matrix that mixes the scores of several heads; a router's logits have fewer axes.
@@ -55,7 +58,7 @@ bool weighsRows(const Value& value) {
   return reachesNearby(value, [](const Value& step, llvm::SmallVectorImpl<const Value*>& expand) {
     for (const Use& use : step.uses()) {
       const Node& user = use.user();
-      if (user.op() == "MatMul") {
+      if (secondFactor(user)) {
         if (use.operandIndex() == 0)
           return true;
         continue;

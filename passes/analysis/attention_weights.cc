@@ -3,6 +3,7 @@
 
 #include "passes/analysis/attention_like.h"
 #include "passes/analysis/data_movement.h"
+#include "passes/analysis/quantized_products.h"
 #include "passes/analysis/score_region.h"
 #include "passes/explain.h"
 
@@ -173,6 +174,10 @@ std::optional<MatchFailure> combinedProbabilities(const Node& softmax) {
           softmaxesOf(reader.result()).size() > 1)
         return notSoftmax(reader, std::string(reader.is("Sub") ? "the difference" : "the sum") +
                                       " of several softmaxes");
+      if (worksOnCodes(reader))
+        return MatchFailure{ReasonCode::QuantizedAttention, labelOf(reader),
+                            "probabilities that are floating-point numbers throughout",
+                            reader.op().str() + " of them", ""};
       if (changesWeights(reader))
         return MatchFailure{ReasonCode::ProbabilitiesChanged, labelOf(reader),
                             "probabilities that weigh the values as the softmax gives them",

@@ -2,6 +2,7 @@
 #include "passes/analysis/score_steps.h"
 
 #include "ir/format.h"
+#include "passes/analysis/quantized_products.h"
 #include "passes/analysis/truth_value.h"
 #include "passes/analysis/uniform_value.h"
 
@@ -48,6 +49,9 @@ public:
                     describe(value));
     if (node->is("MatMul"))
       return takeProduct(*node);
+    if (const Node* codes = codesBehind(*node))
+      return refuse(ReasonCode::QuantizedAttention, codes->result(),
+                    "scores that are floating-point numbers throughout", codes->op().str());
     if (node->is("Mul"))
       return walkProductWithConstant(*node);
     if (node->is("Div"))
@@ -93,6 +97,21 @@ private:
     failure = {code, producer ? nameOf(*producer) : at.name().str(), std::move(expected),
                std::move(found), std::move(hint)};
     return false;
+  }
+
+  /// The node that works on codes, if it is this one or makes, but for a cast, one of its operands;
+  /// null otherwise.
+  static const Node* codesBehind(const Node& node) {
+    if (worksOnCodes(node))
+      return &node;
+    for (const Use& use : node.operands()) {
+      const Node* producer = use.value() ? use.value()->producer() : nullptr;
+      if (producer && producer->is("Cast") && producer->operand(0))
+        producer = producer->operand(0)->producer();
+      if (producer && worksOnCodes(*producer))
+        return producer;
+    }
+    return nullptr;
   }
 
   /// Whether a node changes each score by itself.

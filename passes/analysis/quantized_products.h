@@ -1,0 +1,15 @@
+// Operators that compute with 8-bit codes of floating-point numbers.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace kvopt {
+
+/// Whether a node makes codes of numbers, numbers of codes, or computes with codes.
+bool worksOnCodes(const Node& node);
+
+/// The second factor of a matrix product, be it of numbers or of codes; null for other nodes. The
+/// first factor is operand 0.
+const Value* secondFactor(const Node& node);
+
+} // namespace kvopt
