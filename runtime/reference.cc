@@ -101,6 +101,16 @@ public:
     return found;
   }
 
+  /// The axis of batch rows: the first one with as many extents as the mask has rows that is not
+  /// the sequence's, which may come first.
+  unsigned batchAxis(llvm::ArrayRef<int64_t> shape, unsigned sequenceAxis) const {
+    const int64_t rows = columns == 0 ? 0 : static_cast<int64_t>(visible.size()) / columns;
+    for (unsigned axis = 0; axis < shape.size(); ++axis)
+      if (axis != sequenceAxis && shape[axis] == rows)
+        return axis;
+    return 0;
+  }
+
   bool operator()(int64_t row, int64_t position) const {
     int64_t index = row * columns + position;
     return columns == 0 || position >= columns || index >= static_cast<int64_t>(visible.size()) ||
@@ -119,8 +129,9 @@ compareVisible(const std::string& name, const TensorView& ours, const TensorView
                const VisiblePositions& visible, Tolerance tolerance) {
   TensorComparison result;
   result.name = name;
+  const unsigned batchAxis = sequenceAxis ? visible.batchAxis(ours.shape, *sequenceAxis) : 0;
   auto select = [&](llvm::ArrayRef<int64_t> index) {
-    return !sequenceAxis || visible(index[0], firstPosition + index[*sequenceAxis]);
+    return !sequenceAxis || visible(index[batchAxis], firstPosition + index[*sequenceAxis]);
   };
   auto comparison = compareTensors(ours, recorded, tolerance, select);
   if (!comparison)

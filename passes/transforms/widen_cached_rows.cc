@@ -12,6 +12,7 @@
 // context.
 #include "ir/format.h"
 #include "ir/op_name.h"
+#include "ir/shape_inference.h"
 #include "passes/pass.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -218,8 +219,10 @@ private:
 class WidenCachedRows final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
-    context.count(passName, "operands", CacheWidener(model.graph(), context).run());
-    return llvm::Error::success();
+    const unsigned count = CacheWidener(model.graph(), context).run();
+    context.count(passName, "operands", count);
+    // What is known of the narrow values' elements is not copied.
+    return count == 0 ? llvm::Error::success() : inferShapes(model.graph());
   }
 };
 

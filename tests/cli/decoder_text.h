@@ -8,7 +8,7 @@ namespace kvopt {
 /// What one layer does besides attending to its growing cache.
 enum class LayerSpelling {
   Plain,   ///< nothing
-  Gated,   ///< probabilities times an input, which no rule expects
+  Gated,   ///< an input taken from the probabilities, which no rule expects
   Escapes, ///< the present keys are read as data, too
 };
 
@@ -43,7 +43,7 @@ inline std::string decoderText(const std::vector<LayerSpelling>& layers) {
         "");
     if (isGated) {
       add(inputs, "float[B, 4, S, \"P + S\"] gate_#", ", ");
-      add(body, "  gated_# = Mul (p_#, gate_#)\n", "");
+      add(body, "  gated_# = Sub (p_#, gate_#)\n", "");
     }
     if (layers[i] == LayerSpelling::Escapes) {
       add(outputs, "float[B, 4, \"P + S\", 16] size_#", ", ");
