@@ -41,6 +41,15 @@ llvm::Error inferMatMulInteger(ShapeContext& context) {
   return llvm::Error::success();
 }
 
+// The result has the type of y's zero point.
+llvm::Error inferQLinearMatMul(ShapeContext& context) {
+  auto shape = matMulShape(context, context.type(0), context.type(3));
+  if (!shape)
+    return shape.takeError();
+  context.setResult(0, typeOf(context.element(7), std::move(*shape)));
+  return llvm::Error::success();
+}
+
 } // namespace
 
 void register_quantization(OpRegistry& registry) {
@@ -77,6 +86,13 @@ void register_quantization(OpRegistry& registry) {
       .in("b_zero_point?")
       .out("Y")
       .shape(inferMatMulInteger);
+  for (int64_t since : {10, 21}) {
+    OpDefBuilder product = define(registry, "QLinearMatMul", since);
+    for (const char* name : {"a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point",
+                             "y_scale", "y_zero_point"})
+      product.in(name);
+    product.out("y").shape(inferQLinearMatMul);
+  }
 }
 
 } // namespace kvopt

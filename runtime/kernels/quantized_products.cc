@@ -1,7 +1,12 @@
-// Products of 8-bit codes with the scales applied, of com.microsoft:
+// Products of 8-bit codes with the scales applied:
 //
-//   MatMulIntegerToFloat    Y = a_scale b_scale (A - zero of A) (B - zero of B) + bias
-//   DynamicQuantizeMatMul   the same for a float A, quantized as DynamicQuantizeLinear does it
+//   com.microsoft::MatMulIntegerToFloat
+//     Y = a_scale b_scale (A - zero of A) (B - zero of B) + bias
+//   com.microsoft::DynamicQuantizeMatMul
+//     the same for a float A, quantized as DynamicQuantizeLinear does it
+//   QLinearMatMul
+//     y = zero of y + a_scale b_scale / y_scale (a - zero of a) (b - zero of b), rounded to even
+//     and saturated to the codes of y
 //
 // B, of the last two axes, has one scale and one zero point, or one for each column; A has one.
 // Batch axes broadcast. Sums of codes are exact up to 32 bits and wrap beyond.
@@ -13,6 +18,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
 
 namespace kvopt {
 namespace {
@@ -96,23 +103,11 @@ void scaleRow(const int32_t* sums, const Epilogue& epilogue, float* out) {
              (epilogue.bias ? epilogue.bias[j] : 0.0f);
 }
 
-llvm::Error scaledProduct(KernelContext& context, const Codes& a, const Codes& b,
-                          const Epilogue& epilogue, ElementType element) {
-  auto batch = broadcastShape(context, batchOf(a.shape).shape, batchOf(b.shape).shape);
-  if (!batch)
-    return batch.takeError();
+/// Calls `write` with every row of the sums of products, in order over all matrices.
+llvm::Error forEachRowOfSums(KernelContext& context, const Codes& a, const Codes& b,
+                             llvm::ArrayRef<int64_t> batch,
+                             llvm::function_ref<void(int64_t row, const int32_t* sums)> write) {
   const int64_t m = a.shape[a.shape.size() - 2], k = a.shape.back(), n = b.shape.back();
-  Extents shape = *batch;
-  shape.push_back(m);
-  shape.push_back(n);
-  auto output = context.output(0, element, shape);
-  if (!output)
-    return output.takeError();
-  if (output->elementCount() == 0)
-    return llvm::Error::success();
-  auto result = floatResult(context, *output);
-  if (!result)
-    return result.takeError();
   int64_t sumBytes = 0;
   if (__builtin_mul_overflow(m * n, int64_t{sizeof(int32_t)}, &sumBytes))
     return context.error("the sums do not fit in the address space");
@@ -128,28 +123,61 @@ llvm::Error scaledProduct(KernelContext& context, const Codes& a, const Codes& b
   product.out = reinterpret_cast<int32_t*>(sums->data());
   IntegerScratch scratch;
   llvm::Error error = llvm::Error::success();
-  float* y = *result;
-  StridedLoop<2> loop(*batch, {broadcastStrides(batchOf(a.shape), *batch),
-                               broadcastStrides(batchOf(b.shape), *batch)});
+  int64_t firstRow = 0;
+  StridedLoop<2> loop(batch, {broadcastStrides(batchOf(a.shape), batch),
+                              broadcastStrides(batchOf(b.shape), batch)});
   loop.run([&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
-    for (int64_t matrix = 0; matrix < count && !error; ++matrix, y += m * n) {
+    for (int64_t matrix = 0; matrix < count && !error; ++matrix, firstRow += m) {
       product.a.codes = a.operand.codes + (at[0] + matrix * by[0]) * m * k;
       product.b.codes = b.operand.codes + (at[1] + matrix * by[1]) * k * n;
       error = multiplyIntegers(context, product, scratch);
       if (!error)
-        context.parallelFor(m,
-                            [&](int64_t i) { scaleRow(product.out + i * n, epilogue, y + i * n); });
+        context.parallelFor(m, [&](int64_t i) { write(firstRow + i, product.out + i * n); });
     }
   });
-  if (error)
+  return error;
+}
+
+/// The product's output; null for one without elements.
+llvm::Expected<std::optional<TensorView>> outputOf(KernelContext& context, const Codes& a,
+                                                   const Codes& b, ElementType element,
+                                                   Extents& batch) {
+  auto shape = broadcastShape(context, batchOf(a.shape).shape, batchOf(b.shape).shape);
+  if (!shape)
+    return shape.takeError();
+  batch = *shape;
+  shape->push_back(a.shape[a.shape.size() - 2]);
+  shape->push_back(b.shape.back());
+  auto output = context.output(0, element, *shape);
+  if (!output)
+    return output.takeError();
+  return output->elementCount() == 0 ? std::nullopt : std::optional<TensorView>(*output);
+}
+
+llvm::Error scaledProduct(KernelContext& context, const Codes& a, const Codes& b,
+                          const Epilogue& epilogue, ElementType element) {
+  Extents batch;
+  auto output = outputOf(context, a, b, element, batch);
+  if (!output)
+    return output.takeError();
+  if (!*output)
+    return llvm::Error::success();
+  auto result = floatResult(context, **output);
+  if (!result)
+    return result.takeError();
+  const int64_t n = b.shape.back();
+  auto write = [&](int64_t row, const int32_t* sums) {
+    scaleRow(sums, epilogue, *result + row * n);
+  };
+  if (llvm::Error error = forEachRowOfSums(context, a, b, batch, write))
     return error;
-  storeFloats(*result, *output);
+  storeFloats(*result, **output);
   return llvm::Error::success();
 }
 
-llvm::Error checkMatrices(const KernelContext& context) {
+llvm::Error checkMatrices(const KernelContext& context, unsigned right = 1) {
   const Extents& a = context.in(0).shape;
-  const Extents& b = context.in(1).shape;
+  const Extents& b = context.in(right).shape;
   if (a.size() < 2 || b.size() < 2)
     return context.error("operands must be matrices");
   if (b[b.size() - 2] != a.back())
@@ -226,11 +254,65 @@ llvm::Error dynamicQuantizeMatMul(KernelContext& context) {
   return scaledProduct(context, *a, *b, *epilogue, ElementType::Float);
 }
 
+/// A row of sums as codes of the type of `Code`.
+template <class Code>
+void requantizeRow(const int32_t* sums, llvm::ArrayRef<float> scales, float zero, Code* out) {
+  constexpr float low = std::numeric_limits<Code>::min(), high = std::numeric_limits<Code>::max();
+  for (size_t j = 0; j < scales.size(); ++j)
+    out[j] = static_cast<Code>(
+        std::clamp(std::nearbyint(static_cast<float>(sums[j]) * scales[j]) + zero, low, high));
+}
+
+llvm::Error qLinearMatMul(KernelContext& context) {
+  if (llvm::Error error = checkMatrices(context, 3))
+    return error;
+  for (unsigned operand : {1u, 6u, 7u})
+    if (auto count = countByColumn(context, operand, 1); !count)
+      return count.takeError();
+  auto aScale = floatsOf(context, context.in(1));
+  if (!aScale)
+    return aScale.takeError();
+  auto yScale = floatsOf(context, context.in(6));
+  if (!yScale)
+    return yScale.takeError();
+  const int64_t columns = context.in(3).shape.back();
+  auto a = codesOf(context, 0, 2, 1);
+  if (!a)
+    return a.takeError();
+  auto b = codesOf(context, 3, 5, columns);
+  if (!b)
+    return b.takeError();
+  constexpr unsigned noBias = 8;
+  auto epilogue = epilogueOf(context, **aScale, 4, noBias, columns);
+  if (!epilogue)
+    return epilogue.takeError();
+  for (float& scale : epilogue->scales)
+    scale /= **yScale;
+  const TensorView& zero = context.in(7);
+  if (zero.element != ElementType::UInt8 && zero.element != ElementType::Int8)
+    return context.error(
+        fmt::format("element type {} is not supported", onnxName(zero.element).str()));
+  Extents batch;
+  auto output = outputOf(context, *a, *b, zero.element, batch);
+  if (!output)
+    return output.takeError();
+  if (!*output)
+    return llvm::Error::success();
+  TensorView& y = **output;
+  return forEachRowOfSums(context, *a, *b, batch, [&](int64_t row, const int32_t* sums) {
+    if (zero.element == ElementType::UInt8)
+      requantizeRow(sums, epilogue->scales, zero.as<uint8_t>()[0], y.as<uint8_t>() + row * columns);
+    else
+      requantizeRow(sums, epilogue->scales, zero.as<int8_t>()[0], y.as<int8_t>() + row * columns);
+  });
+}
+
 } // namespace
 
 void register_quantized_products(KernelRegistry& registry) {
   registry.add("com.microsoft::MatMulIntegerToFloat", 1, matMulIntegerToFloat);
   registry.add("com.microsoft::DynamicQuantizeMatMul", 1, dynamicQuantizeMatMul);
+  registry.add("QLinearMatMul", 10, qLinearMatMul);
 }
 
 } // namespace kvopt

@@ -1,6 +1,9 @@
 // com.microsoft::MatMulIntegerToFloat and DynamicQuantizeMatMul against plain loops.
 #include "tests/runtime/kernels/kernel_harness.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace kvopt {
 namespace {
 
@@ -136,6 +139,50 @@ TEST(MatMulIntegerToFloat, Refuses) {
   expectError(call(one, one).absent().absent().in(one).run(), "the bias must be [3]");
   KernelCall inner("com.microsoft::MatMulIntegerToFloat");
   expectError(inner.in(b).in(b).in(one).in(one).run(), "inner extents 3 and 4 differ");
+}
+
+TEST(QLinearMatMul, RoundsToEvenAndSaturates) {
+  for (ElementType type : {ElementType::UInt8, ElementType::Int8})
+    for (bool perColumn : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", onnxName(type).str(), perColumn));
+      const int64_t n = 5, k = 7;
+      const TestTensor a = codes(type, {2, 3, k}, 1), b = codes(type, {k, n}, 2);
+      const TestTensor aScale = floats({}, {0.5}), yScale = floats({}, {16});
+      const TestTensor bScale = perColumn ? floats({n}, {0.25, 0.5, 1, 2, 4}) : floats({}, {0.25});
+      const TestTensor aZero = codes(type, {}, 4), yZero = codes(type, {}, 6);
+      const TestTensor bZero = codes(type, perColumn ? Extents{n} : Extents{}, 5);
+      std::vector<double> shifted = a.values();
+      for (double& value : shifted)
+        value -= aZero.get(0);
+      std::vector<double> expected = product(shifted, b, k, 0.5 / 16, bScale, &bZero, nullptr);
+      const double low = type == ElementType::Int8 ? -128 : 0;
+      for (double& value : expected)
+        value = std::clamp(std::nearbyint(value) + yZero.get(0), low, low + 255);
+      KernelCall call("QLinearMatMul");
+      call.in(a).in(aScale).in(aZero).in(b).in(bScale).in(bZero).in(yScale).in(yZero);
+      expectTensor(call.threads(2).run(), {2, 3, n}, expected);
+    }
+}
+
+TEST(QLinearMatMul, Refuses) {
+  const TestTensor a = codes(ElementType::UInt8, {2, 3}, 1),
+                   zero = codes(ElementType::UInt8, {}, 2);
+  const TestTensor b = codes(ElementType::UInt8, {4, 2}, 3), one = floats({}, {1});
+  const TestTensor two = floats({2}, {1, 2});
+  auto run = [&](const TestTensor& right, const TestTensor& scale) {
+    return KernelCall("QLinearMatMul")
+        .in(a)
+        .in(scale)
+        .in(zero)
+        .in(right)
+        .in(one)
+        .in(zero)
+        .in(one)
+        .in(zero)
+        .run();
+  };
+  expectError(run(b, one), "inner extents 3 and 4");
+  expectError(run(codes(ElementType::UInt8, {3, 2}, 4), two), "must be one number");
 }
 
 } // namespace
