@@ -99,6 +99,19 @@ function matMulInteger(random) {
     random.maybe(() => codes(aType, [])), random.maybe(() => codes(bType, random.pick([[], [columns]])))]};
 }
 
+function qLinearMatMul(random) {
+  const [rows, inner, columns] = [random.int(1, 5), random.int(1, 12), random.int(1, 6)];
+  const aType = random.pick(['uint8', 'uint8', 'int8']), yType = aType;
+  const bType = aType === 'int8' ? 'int8' : random.pick(['uint8', 'int8']);
+  const codes = (type, dims) => random.ints(type, dims, type === 'int8' ? -63 : 0, 63);
+  const scale = (low, high, dims = []) => random.floats('float32', dims, low, high);
+  const perColumn = random.chance(0.3) ? [columns] : [];
+  return {attributes: {}, outputs: [yType], inputs: [
+    codes(aType, [...random.pick([[], [2]]), rows, inner]), scale(0.01, 0.1), codes(aType, []),
+    codes(bType, [inner, columns]), scale(0.01, 0.1, perColumn), codes(bType, perColumn),
+    scale(0.05, 0.5), codes(yType, [])]};
+}
+
 function tensorScatter(random) {
   const type = random.floatType();
   const batches = random.int(1, 3), capacity = random.int(4, 7), rows = random.int(1, 3);
@@ -124,6 +137,6 @@ module.exports = {domain: '', opset: 24, operators: {
   QuantizeLinear: {make: (random) => quantization(random, false), share: 0.7},
   DynamicQuantizeLinear: {share: 0.3, make: (random) => ({attributes: {}, outputs: ['uint8', 'float32', 'uint8'],
     inputs: [random.floats('float32', [3, 5], random.pick([-1, 0, 0.5]), 1)]})},
-  MatMulInteger: {make: matMulInteger, share: 0.5},
+  MatMulInteger: {make: matMulInteger, share: 0.5}, QLinearMatMul: {make: qLinearMatMul, share: 0.5},
   TensorScatter: {make: tensorScatter, share: 0.5},
 }};
