@@ -121,6 +121,13 @@ bool isBefore(const Node& node, const Node& first) {
 
 } // namespace
 
+std::vector<NamedAttribute> clonedAttributes(const Node& node) {
+  std::vector<NamedAttribute> attributes;
+  for (const NamedAttribute& attribute : node.attributes())
+    attributes.push_back({attribute.name, attribute.value.clone()});
+  return attributes;
+}
+
 std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const Value*> goals) {
   const Node* first = firstProducer(goals);
   llvm::DenseMap<const Value*, const Value*> cameFrom;

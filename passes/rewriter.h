@@ -88,6 +88,9 @@ private:
   bool replacedAny = false;
 };
 
+/// Copies of a node's attributes, for a node like it.
+std::vector<NamedAttribute> clonedAttributes(const Node& node);
+
 /// A path of values from `from` back to any of `goals` along operands (captures of subgraphs
 /// included); empty when `from` does not depend on them. Costs what stands between the first of the
 /// goals and `from` in the node list.

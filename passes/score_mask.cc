@@ -5,6 +5,7 @@
 #include "passes/analysis/mask_reader.h"
 #include "passes/analysis/uniform_value.h"
 #include "passes/attention_builder.h"
+#include "passes/explain.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -112,10 +113,6 @@ bool everyRowKeepsItsBestKey(const ScoreChain& chain) {
   return false;
 }
 
-std::string nameOf(const Node& node) {
-  return node.name().empty() ? node.result().name().str() : node.name().str();
-}
-
 class Planner {
 public:
   Planner(const ScoreChain& scoreChain, MatchFailure& reason)
@@ -173,7 +170,7 @@ private:
       return refuse(step, fmt::format("a fill of at most {}", highestFill),
                     fmt::format("{}", step.number));
     if (midFill && midFill->number != step.number)
-      object(step, fmt::format("the fill of '{}', {}", nameOf(*midFill->node), midFill->number),
+      object(step, fmt::format("the fill of '{}', {}", labelOf(*midFill->node), midFill->number),
              fmt::format("{}", step.number));
     midFill = &step;
     piece.number = absorbing;
@@ -255,7 +252,7 @@ private:
   }
 
   static MatchFailure inexact(const MaskStep& step, std::string expected, std::string found) {
-    return {ReasonCode::MaskFillInexact, nameOf(*step.node), std::move(expected), std::move(found),
+    return {ReasonCode::MaskFillInexact, labelOf(*step.node), std::move(expected), std::move(found),
             ""};
   }
 

@@ -20,9 +20,8 @@ namespace kvopt {
 ///   takes and that no mask added later hides unless it hides all: then filled entries have no
 ///   weight in any row. One of the two is proved, or the chain is refused.
 /// * float16 masks end at -65504, which absorbs float16 scores but not the float32 ones of Sdpa.
-/// Where
-///   such a mask is provably "0 or -65504" it is built anew with the lowest float32; otherwise it
-///   is taken as it is, and only rows without an allowed key differ.
+///   Where such a mask is provably "0 or -65504" it is built anew with the lowest float32;
+///   otherwise it is taken as it is, and only rows without an allowed key differ.
 struct ScoreMask {
   struct Piece {
     MaskStep step;

@@ -4,13 +4,10 @@
 #include "ir/attribute.h"
 #include "ir/format.h"
 #include "passes/attention_builder.h"
+#include "passes/explain.h"
 
 namespace kvopt {
 namespace {
-
-std::string nameOf(const Node& node) {
-  return node.name().empty() ? node.result().name().str() : node.name().str();
-}
 
 /// `value` before a cast to another float type; null when there is none of element type `type`.
 Value* beforeCast(Value& value, ElementType type) {
@@ -80,7 +77,7 @@ private:
       roundsFactors |= type != ElementType::Float && factor.value->type().elementType() != type;
     if (isStorageType(type) && ofQuery == type && ofKeys == type && !roundsFactors)
       return true;
-    failure = {ReasonCode::DtypeMix, nameOf(*chain.product),
+    failure = {ReasonCode::DtypeMix, labelOf(*chain.product),
                "queries, keys and values of one type: float, float16 or bfloat16",
                roundsFactors
                    ? "a factor of the queries in " + chain.rowFactors.front().value->type().str()

@@ -214,7 +214,7 @@ AttentionSite otherSite(Node& node, MatchFailure failure) {
 void refuseSharedCaches(SiteList& sites) {
   llvm::DenseMap<const Value*, AttentionSite*> owners;
   auto refuse = [](AttentionSite& site, const CacheUpdate& update, const AttentionSite& other) {
-    // Of a stack each attention has a part of its own.
+    // Each attention reads its own part of a stacked cache.
     site.failure =
         update.layout.text().find('*') != std::string::npos
             ? stackedCache(*update.past)

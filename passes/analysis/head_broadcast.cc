@@ -104,9 +104,7 @@ Value* groupedHeads(const HeadSource& source, Rewriter& rewriter) {
     llvm::SmallVector<Value*, 2> operands;
     for (const Use& use : node->operands())
       operands.push_back(use.value() == pointwiseOperand(*node) ? value : use.value());
-    std::vector<NamedAttribute> attributes;
-    for (const NamedAttribute& attribute : node->attributes())
-      attributes.push_back({attribute.name, attribute.value.clone()});
+    std::vector<NamedAttribute> attributes = clonedAttributes(*node);
     value = &rewriter.create(node->op(), operands, std::move(attributes), 1, "grouped").result();
   }
   return value;

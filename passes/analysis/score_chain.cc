@@ -5,6 +5,7 @@
 #include "ir/format.h"
 #include "passes/analysis/score_steps.h"
 #include "passes/analysis/uniform_value.h"
+#include "passes/explain.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -12,10 +13,6 @@
 
 namespace kvopt {
 namespace {
-
-std::string nameOf(const Node& node) {
-  return node.name().empty() ? node.result().name().str() : node.name().str();
-}
 
 /// Applies the steps from the product outwards.
 class Sorter {
@@ -65,7 +62,7 @@ public:
 
 private:
   bool refuse(const Node& node, ReasonCode code, std::string expected, std::string found) {
-    failure = {code, nameOf(node), std::move(expected), std::move(found), ""};
+    failure = {code, labelOf(node), std::move(expected), std::move(found), ""};
     return false;
   }
 
@@ -101,7 +98,7 @@ private:
       return refuse(*step.node, ReasonCode::ScoreFunction, "one soft cap", "a second one");
     if (!chain.mask.empty())
       return refuse(*step.node, ReasonCode::ScoreFunction, "the soft cap before the mask",
-                    "that it comes after " + nameOf(*chain.mask.back().node) +
+                    "that it comes after " + labelOf(*chain.mask.back().node) +
                         ", so that masked keys keep some weight");
     isCapped = true;
     return true;

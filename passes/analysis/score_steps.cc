@@ -5,6 +5,7 @@
 #include "passes/analysis/quantized_products.h"
 #include "passes/analysis/truth_value.h"
 #include "passes/analysis/uniform_value.h"
+#include "passes/explain.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -15,10 +16,6 @@ std::string describe(const Value& value) {
   if (const Node* producer = value.producer())
     return producer->op().str();
   return value.isGraphInput() ? "a graph input" : "an initializer";
-}
-
-std::string nameOf(const Node& node) {
-  return node.name().empty() ? node.result().name().str() : node.name().str();
 }
 
 /// The number of a constant of one element that does not add axes to a tensor of rank 4.
@@ -94,7 +91,7 @@ private:
   bool refuse(ReasonCode code, const Value& at, std::string expected, std::string found,
               std::string hint = "") {
     const Node* producer = at.producer();
-    failure = {code, producer ? nameOf(*producer) : at.name().str(), std::move(expected),
+    failure = {code, producer ? labelOf(*producer) : at.name().str(), std::move(expected),
                std::move(found), std::move(hint)};
     return false;
   }

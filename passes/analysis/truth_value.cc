@@ -1,23 +1,16 @@
 // Walks from numbers back to the booleans that they were cast from.
 #include "passes/analysis/truth_value.h"
 
+#include "passes/analysis/data_movement.h"
 #include "passes/analysis/uniform_value.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 namespace kvopt {
 namespace {
 
 constexpr unsigned mostSteps = 8;
 constexpr int64_t mostElements = int64_t{1} << 24;
-
-bool movesElements(const Node& node) {
-  return llvm::StringSwitch<bool>(node.op().str())
-      .Cases("Identity", "Expand", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Tile", "Slice",
-             "Flatten", "Gather", true)
-      .Default(false);
-}
 
 bool holdsZerosAndOnes(const TensorData& tensor) {
   auto isTruth = [](auto number) { return number == 0 || number == 1; };
@@ -71,7 +64,7 @@ bool isZeroOrOne(const Value& value) {
     if (const TensorData* tensor = current->constant())
       return holdsZerosAndOnes(*tensor);
     const Node* producer = current->producer();
-    if (!producer || !(producer->is("Cast") || movesElements(*producer)))
+    if (!producer || !(producer->is("Cast") || onlyMovesData(*producer)))
       return false;
     current = producer->operand(0);
   }

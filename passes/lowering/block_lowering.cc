@@ -62,9 +62,7 @@ std::optional<llvm::SmallVector<Node*, 4>> nodesBefore(const CacheUpdate& update
 }
 
 std::vector<NamedAttribute> attributesOf(const Node& node) {
-  std::vector<NamedAttribute> attributes;
-  for (const NamedAttribute& attribute : node.attributes())
-    attributes.push_back({attribute.name, attribute.value.clone()});
+  std::vector<NamedAttribute> attributes = clonedAttributes(node);
   return attributes;
 }
 

@@ -51,9 +51,7 @@ void LengthInput::rewireShapeReaders(Value& past, unsigned axis, Rewriter& rewri
     llvm::SmallVector<bool, 4> isSequenceAxis;
     for (int64_t position = start; position < end; ++position)
       isSequenceAxis.push_back(position == static_cast<int64_t>(axis));
-    std::vector<NamedAttribute> attributes;
-    for (const NamedAttribute& attribute : reader->attributes())
-      attributes.push_back({attribute.name, attribute.value.clone()});
+    std::vector<NamedAttribute> attributes = clonedAttributes(*reader);
     Node& extents = rewriter.create("Shape", {&past}, std::move(attributes), 1, "capacity_shape");
     capacityReaders.insert(&extents);
     Value& selector = rewriter.constant("is_sequence_axis", boolTensor(isSequenceAxis));

@@ -1,7 +1,9 @@
 // A constant factor on the queries or keys of an Sdpa → its scale.
 //
-//   before   q = move(x * c)   o = ai.kvopt.Sdpa<scale = s>(q, k, v, …)      (k likewise; x / c
-//   too) after    o = ai.kvopt.Sdpa<scale = s * c>(move(x), k, v, …)
+//   before   q = move(x * c)   o = ai.kvopt.Sdpa<scale = s>(q, k, v, …)
+//            (k likewise; x / c too)
+//
+//   after    o = ai.kvopt.Sdpa<scale = s * c>(move(x), k, v, …)
 //
 // `move` is any chain of data movement that nothing else reads. The walk ends at a Concat, so a
 // factor that is part of what a cache holds stays where it is.
@@ -93,9 +95,7 @@ public:
     if (!std::isfinite(scale))
       return MatchFailure{ReasonCode::ScaleNotConstant, before.name().str(), "a finite scale",
                           "one beyond the range of float", ""};
-    std::vector<NamedAttribute> attributes;
-    for (const NamedAttribute& attribute : before.attributes())
-      attributes.push_back({attribute.name, attribute.value.clone()});
+    std::vector<NamedAttribute> attributes = clonedAttributes(before);
     // Where the Sdpa reads the product itself there is no movement to read it through.
     for (Value*& operand : operands)
       if (operand == factor->scaled)

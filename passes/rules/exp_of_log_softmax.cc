@@ -21,11 +21,9 @@ public:
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     // Both operators have the same versions, with the same meaning of their axis.
-    std::vector<NamedAttribute> attributes;
-    for (const NamedAttribute& attribute : match[logarithms].producer()->attributes())
-      attributes.push_back({attribute.name, attribute.value.clone()});
     Node& softmax =
-        rewriter.create("Softmax", {&match[x]}, std::move(attributes), 1, "probabilities");
+        rewriter.create("Softmax", {&match[x]}, clonedAttributes(*match[logarithms].producer()), 1,
+                        "probabilities");
     return rewriter.replace(match.root().result(), softmax.result());
   }
 };

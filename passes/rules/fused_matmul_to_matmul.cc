@@ -7,7 +7,7 @@
 // operator. A product with a constant is a linear layer and stays as it is. transBatchA and
 // transBatchB move the first axis to the place before the last one, ahead of transA and transB:
 // [M,…,K] stands for [...,M,K].
-#include "ir/attribute.h"
+#include "passes/attention_builder.h"
 #include "passes/rule.h"
 
 #include <algorithm>
@@ -68,9 +68,7 @@ private:
       std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
     if (std::is_sorted(perm.begin(), perm.end()))
       return factor;
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"perm", Attribute::ofInts(std::move(perm))});
-    return rewriter.create("Transpose", {&factor}, std::move(attributes), 1, "arranged").result();
+    return AttentionBuilder(rewriter).transpose(factor, std::move(perm));
   }
 };
 

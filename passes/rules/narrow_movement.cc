@@ -71,9 +71,7 @@ public:
       for (const Use& use : node->operands())
         operands.push_back(use.value());
       operands[0] = value;
-      std::vector<NamedAttribute> attributes;
-      for (const NamedAttribute& attribute : node->attributes())
-        attributes.push_back({attribute.name, attribute.value.clone()});
+      std::vector<NamedAttribute> attributes = clonedAttributes(*node);
       value = &rewriter.create(node->op(), operands, std::move(attributes), 1, "moved").result();
     }
     return rewriter.replace(match.root().result(), *value);

@@ -2,7 +2,7 @@
 //
 //   before   o = MatMul(vt, Transpose<0,1,3,2>(p))       vt[B,H,Dv,T], p[B,H,S,T] from a softmax
 //   after    o = Transpose<0,1,3,2>(MatMul(p, Transpose<0,1,3,2>(vt)))
-#include "ir/attribute.h"
+#include "passes/attention_builder.h"
 #include "passes/rule.h"
 
 namespace kvopt {
@@ -28,14 +28,10 @@ public:
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
-    auto transposed = [&](Value& value, const char* hint) -> Value& {
-      std::vector<NamedAttribute> attributes;
-      attributes.push_back({"perm", Attribute::ofInts({0, 1, 3, 2})});
-      return rewriter.create("Transpose", {&value}, std::move(attributes), 1, hint).result();
-    };
-    Value& values = transposed(match[vt], "values");
+    AttentionBuilder builder(rewriter);
+    Value& values = builder.transpose(match[vt], {0, 1, 3, 2});
     Value& context = rewriter.create("MatMul", {&match[p], &values}, {}, 1, "context").result();
-    return rewriter.replace(match.root().result(), transposed(context, "exchanged"));
+    return rewriter.replace(match.root().result(), builder.transpose(context, {0, 1, 3, 2}));
   }
 
 private:

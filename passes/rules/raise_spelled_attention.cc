@@ -13,6 +13,7 @@
 #include "passes/analysis/row_guard.h"
 #include "passes/analysis/uniform_value.h"
 #include "passes/attention_builder.h"
+#include "passes/explain.h"
 #include "passes/rule.h"
 #include "passes/score_mask.h"
 #include "passes/spelled_operands.h"
@@ -25,10 +26,6 @@
 
 namespace kvopt {
 namespace {
-
-std::string nameOf(const Node& node) {
-  return node.name().empty() ? node.result().name().str() : node.name().str();
-}
 
 class RaiseSpelledAttention final : public Rule {
   Var scores{"scores"}, probabilities{"probabilities"}, zero{"zero"}, v{"v"}, ratio{"ratio"},
@@ -149,7 +146,7 @@ private:
   /// What stands between the softmax and the product with the values changes no probability.
   bool checkGuard(const Match& match, MatchFailure& failure) const {
     auto refuse = [&](const Node& node, std::string expected, std::string found) {
-      failure = {ReasonCode::PatternMismatch, nameOf(node), std::move(expected), std::move(found),
+      failure = {ReasonCode::PatternMismatch, labelOf(node), std::move(expected), std::move(found),
                  ""};
       return false;
     };
@@ -290,7 +287,7 @@ private:
           reader = use.user().describe();
       if (reader.empty())
         continue;
-      failure = {ReasonCode::ValueEscapes, nameOf(*node), "no reader outside the matched nodes",
+      failure = {ReasonCode::ValueEscapes, labelOf(*node), "no reader outside the matched nodes",
                  reader, ""};
       return false;
     }
@@ -309,7 +306,7 @@ private:
       if (!node->is("Cast") || !isFloatingPoint(type) || type == storage ||
           type == ElementType::Float || type == ElementType::Double || isTestOnly(*node))
         continue;
-      failure = {ReasonCode::DtypeMix, nameOf(*node),
+      failure = {ReasonCode::DtypeMix, labelOf(*node),
                  "scores and probabilities at least as precise as the values (" +
                      onnxName(storage).str() + ")",
                  onnxName(type).str(), ""};

@@ -7,18 +7,13 @@
 // and the softmax is made anew.
 #include "ir/attribute.h"
 #include "passes/analysis/score_region.h"
+#include "passes/attention_builder.h"
 #include "passes/rule.h"
 
 #include "llvm/ADT/DenseMap.h"
 
 namespace kvopt {
 namespace {
-
-std::vector<NamedAttribute> perm() {
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"perm", Attribute::ofInts({0, 1, 3, 2})});
-  return attributes;
-}
 
 /// Values with their last two axes exchanged. Without a rewriter it only says whether a matrix
 /// product of computed operands can be reached.
@@ -75,7 +70,7 @@ private:
   }
 
   Value& transposed(Value& value) {
-    return rewriter->create("Transpose", {&value}, perm(), 1, "exchanged").result();
+    return AttentionBuilder(*rewriter).transpose(value, {0, 1, 3, 2});
   }
 
   Value* remade(Node& node) {
@@ -90,9 +85,7 @@ private:
       if (use.value() && !operands.back())
         return nullptr;
     }
-    std::vector<NamedAttribute> attributes;
-    for (const NamedAttribute& attribute : node.attributes())
-      attributes.push_back({attribute.name, attribute.value.clone()});
+    std::vector<NamedAttribute> attributes = clonedAttributes(node);
     return &rewriter->create(node.op(), operands, std::move(attributes), 1, "exchanged").result();
   }
 
@@ -130,7 +123,7 @@ public:
     attributes.push_back({"axis", Attribute::ofInt(3)});
     Value& softmax =
         rewriter.create("Softmax", {scores}, std::move(attributes), 1, "probabilities").result();
-    Value& turned = rewriter.create("Transpose", {&softmax}, perm(), 1, "exchanged").result();
+    Value& turned = AttentionBuilder(rewriter).transpose(softmax, {0, 1, 3, 2});
     return rewriter.replace(match.root().result(), turned);
   }
 };

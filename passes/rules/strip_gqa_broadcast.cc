@@ -64,9 +64,7 @@ public:
         &match[q], keys, values, match.find(mask), match.find(sinks), match.find(pastLength)};
     while (!operands.back())
       operands.pop_back();
-    std::vector<NamedAttribute> attributes;
-    for (const NamedAttribute& attribute : before.attributes())
-      attributes.push_back({attribute.name, attribute.value.clone()});
+    std::vector<NamedAttribute> attributes = clonedAttributes(before);
     Node& grouped = rewriter.create(before.op(), operands, std::move(attributes), 1, "attention");
     grouped.setMetadata(before.metadata());
     return rewriter.replace(before.result(), grouped.result());

@@ -120,9 +120,7 @@ public:
     llvm::SmallVector<Value*, 6> operands{query, keys, values, bias, sink, match.find(pastLength)};
     while (!operands.back())
       operands.pop_back();
-    std::vector<NamedAttribute> attributes;
-    for (const NamedAttribute& attribute : before.attributes())
-      attributes.push_back({attribute.name, attribute.value.clone()});
+    std::vector<NamedAttribute> attributes = clonedAttributes(before);
     Node& grouped = rewriter.create(before.op(), operands, std::move(attributes), 1, "attention");
     grouped.setMetadata(before.metadata());
     Value* output = &grouped.result();

@@ -183,9 +183,7 @@ private:
         return false;
       operands.push_back(made);
     }
-    std::vector<NamedAttribute> attributes;
-    for (const NamedAttribute& attribute : node.attributes())
-      attributes.push_back({attribute.name, attribute.value.clone()});
+    std::vector<NamedAttribute> attributes = clonedAttributes(node);
     if (node.is("Softmax")) {
       std::optional<unsigned> axis =
           normalizedAxis(node.intAttr("axis", -1), static_cast<unsigned>(shape->size()));

@@ -110,9 +110,7 @@ private:
     }
     if (!rewriter)
       return &value;
-    std::vector<NamedAttribute> attributes;
-    for (const NamedAttribute& attribute : node->attributes())
-      attributes.push_back({attribute.name, attribute.value.clone()});
+    std::vector<NamedAttribute> attributes = clonedAttributes(*node);
     return &rewriter->create(node->op(), operands, std::move(attributes), 1, "mask").result();
   }
 
@@ -183,9 +181,7 @@ public:
       if (!operands.back())
         return failure;
     }
-    std::vector<NamedAttribute> attributes;
-    for (const NamedAttribute& attribute : before.attributes())
-      attributes.push_back({attribute.name, attribute.value.clone()});
+    std::vector<NamedAttribute> attributes = clonedAttributes(before);
     Node& grouped = rewriter.create(before.op(), operands, std::move(attributes), 1, "attention");
     grouped.setMetadata(before.metadata());
     Value& heads = standTogether ? swapHeadsAndRows(grouped.result(), rewriter) : grouped.result();

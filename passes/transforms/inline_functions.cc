@@ -1,7 +1,9 @@
 // Replaces calls of model-local functions by the functions' bodies.
 //
-//   before   y = local.Scores <alpha = 0.25> (q, k)      Scores (a, b) { .. Mul(MatMul(a, bT),
-//   @alpha) } after    y = Mul(MatMul(q, kT), 0.25)
+//   before   y = local.Scores <alpha = 0.25> (q, kt)
+//            Scores (a, b) { y = Mul(MatMul(a, b), alpha) }
+//
+//   after    y = Mul(MatMul(q, kt), 0.25)
 //
 // Exporters wrap pieces of attention in functions, and recognition reads operators. Operators that
 // kvopt knows stay calls: their definition says what they do. So does a call that cannot be inlined

@@ -130,7 +130,7 @@ std::vector<std::string> linesOf(const fs::path& path) {
 TEST(CorpusFacts, SitesAreWhatTheModelsDescriptionsSay) {
   if (!fs::is_directory(corpusFolder()))
     GTEST_SKIP() << "no models; set KVOPT_CORPUS";
-  // The folder beside it has harder ones.
+  // The second corpus is in the neighboring folder.
   std::vector<fs::path> folders;
   for (const fs::path& corpus : {corpusFolder(), corpusFolder() / ".." / "corpus2"})
     if (fs::is_directory(corpus))

@@ -81,7 +81,7 @@ llvm::Expected<std::string> stepDifference(const Model& original, Executor& befo
     const std::string name = original.graph().outputs()[slot]->name().str();
     const size_t other = slotOf(graph, transformed.nameOf(name));
     if (other == graph.outputs().size())
-      return fmt::format("there is no output '{}'", name);
+      return fmt::format("no output is named '{}'", name);
     const TensorView& a = expected.outputs[slot].view;
     const TensorView& b = found.outputs[other].view;
     auto comparison = compareTensors(b, a, toleranceOf(rounding, a));

@@ -16,7 +16,7 @@ struct Subject {
 
 /// The models that ship with the project.
 std::vector<Subject> shippedSubjects();
-/// The models of the corpus and of its sibling corpus2; empty where there is no corpus.
+/// The models of both corpora; empty if KVOPT_CORPUS names none.
 std::vector<Subject> corpusSubjects();
 
 /// The subject's model after a transformation, written and read again; a null model where there is

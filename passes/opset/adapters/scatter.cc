@@ -1,5 +1,6 @@
 // Scatter is called ScatterElements since 11.
 #include "passes/opset/opset_adapter.h"
+#include "passes/rewriter.h"
 
 namespace kvopt {
 namespace {
@@ -9,9 +10,7 @@ void adapt(const OpsetEdit& edit) {
   llvm::SmallVector<Value*, 3> operands;
   for (const Use& use : node.operands())
     operands.push_back(use.value());
-  std::vector<NamedAttribute> attributes;
-  for (const NamedAttribute& attribute : node.attributes())
-    attributes.push_back({attribute.name, attribute.value.clone()});
+  std::vector<NamedAttribute> attributes = clonedAttributes(node);
   Value& result = edit.before("ScatterElements", operands, "scattered", std::move(attributes));
   result.producer()->setName(node.name().str());
   result.setType(node.result().type());
