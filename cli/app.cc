@@ -2,6 +2,8 @@
 #include "cli/app.h"
 
 #include "cli/command.h"
+#include "cli/option_values.h"
+#include "cli/process.h"
 #include "cli/style.h"
 #include "ir/format.h"
 
@@ -36,8 +38,8 @@ Registries::Registries() {
 
 namespace {
 
-int fail(ExitCode code, const std::string& message) {
-  fmt::print(stderr, "kvopt: {}\n", message);
+int fail(ExitCode code, const SafeText& message) {
+  printErr("kvopt: " + message + "\n");
   return static_cast<int>(code);
 }
 
@@ -79,13 +81,15 @@ OrderedJson errorJson(const std::string& command, ExitCode code, const Diagnosti
 int fail(const CommandContext& context, ExitCode code, const Diagnostic& diagnostic) {
   if (context.common.json())
     printJson(errorJson(context.command, code, diagnostic));
-  return fail(code, Style::ofErrors(context.common).bad("error:") + " " + diagnostic.str());
+  return fail(code, Style::ofErrors(context.common).bad("error:") + " " + diagnostic.text());
 }
 
-/// The exit code of a subcommand that has printed everything.
+/// The exit code of a subcommand that has printed everything. A verdict stays where it could not be
+/// printed; success does not.
 int endOutput(ExitCode code) {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    return fail(ExitCode::BadInput, "error: standard output could not be written");
+    return fail(code == ExitCode::Done ? ExitCode::BadInput : code,
+                "error: standard output could not be written");
   return static_cast<int>(code);
 }
 
@@ -99,36 +103,45 @@ ExitCode CommandContext::finish(ExitCode code) const {
   return code;
 }
 
-void CommandContext::error(const std::string& text) const { fmt::print(stderr, "{}\n", text); }
+void CommandContext::error(const SafeText& text) const { printErr(text + "\n"); }
 
-void CommandContext::detail(const std::string& text) const {
+void CommandContext::detail(const SafeText& text) const {
   if (common.verbose && !common.quiet)
-    fmt::print(stderr, "{}\n", text);
+    printErr(text + "\n");
 }
 
 void CommandContext::detailPasses(llvm::ArrayRef<PassTiming> timings) const {
   for (const PassTiming& timing : timings)
-    detail(fmt::format("kvopt: {:<24} {:>9.2f} ms{}", timing.pass, timing.milliseconds,
-                       timing.changed ? "" : "   no change"));
+    detail(formatText("kvopt: {:<24} {:>9.2f} ms{}", timing.pass, timing.milliseconds,
+                      timing.changed ? "" : "   no change"));
 }
 
 void CommandContext::detailTime() const {
   const std::chrono::duration<double, std::milli> elapsed =
       std::chrono::steady_clock::now() - start;
-  detail(fmt::format("kvopt: {:<24} {:>9.2f} ms", command + ", in all", elapsed.count()));
+  detail(formatText("kvopt: {:<24} {:>9.2f} ms", command + ", in all", elapsed.count()));
 }
 
-void CommandContext::remark(const std::string& text) const {
+void CommandContext::remark(const SafeText& text) const {
   if (!common.quiet)
-    fmt::print(stderr, "{}\n", text);
+    printErr(text + "\n");
 }
 
 void printJson(const OrderedJson& object) {
   // Names come from files and need not be valid UTF-8.
-  fmt::print("{}\n", object.dump(2, ' ', false, OrderedJson::error_handler_t::replace));
+  printOut(SafeText::trusted(
+      escapedJson(object.dump(2, ' ', false, OrderedJson::error_handler_t::replace)) + "\n"));
 }
 
-void printOut(const std::string& text) { fmt::print("{}", text); }
+// A failure shows in the stream's state when the command ends.
+void printOut(const SafeText& text) {
+  std::fwrite(text.str().data(), 1, text.str().size(), stdout);
+}
+
+// The work is not affected by a failure, and there is no other place to report it.
+void printErr(const SafeText& text) {
+  std::fwrite(text.str().data(), 1, text.str().size(), stderr);
+}
 
 void addCommonOptions(CLI::App& command, CommandContext& context,
                       const std::vector<std::string>& formats) {
@@ -139,6 +152,10 @@ void addCommonOptions(CLI::App& command, CommandContext& context,
       ->check(CLI::IsMember(formats));
   command.add_option("--color", context.common.color, "auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}));
+  command
+      .add_option("--max-nodes", context.registries.limits.maxNodes,
+                  "Most nodes of a model whose functions are expanded")
+      ->check(CLI::Range(uint64_t{1}, maxExpandedNodes));
   command.add_flag("-v,--verbose", context.common.verbose,
                    "Say on stderr what is done and how long it takes");
   command.add_flag("-q,--quiet", context.common.quiet, "Say nothing on stderr but errors");
@@ -221,7 +238,7 @@ std::string parseProblem(const CLI::App& app, const CLI::ParseError& error) {
                         : command == &app ? fmt::format("unknown command '{}'", word)
                                           : fmt::format("unexpected argument '{}'", word);
   std::string meant = isOption || command == &app ? nearest(word, known) : "";
-  return printable(problem) + (meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant));
+  return problem + (meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant));
 }
 
 int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&), bool endsProcess) {
@@ -252,12 +269,15 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&), 
   addOptCommand(app, context);
   addListCommand(app, context);
   addCompletionCommand(app, context);
+  checkOptionValues(app);
   try {
     app.parse(argc, argv);
+    checkLists(*app.get_subcommands().front(), argc, argv);
   } catch (const CLI::ParseError& error) {
     // CLI11 has exit codes of its own; help and version are no errors.
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))
-      return app.exit(error);
+      return app.exit(error) == 0 ? endOutput(ExitCode::Done)
+                                  : static_cast<int>(ExitCode::Internal);
     for (const CLI::App* sub : app.get_subcommands())
       context.command = sub->get_name();
     const std::string problem = parseProblem(app, error);
@@ -271,10 +291,11 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&), 
       printJson(errorJson(context.command, ExitCode::Usage, diagnostic));
       std::fflush(stdout);
     }
-    return fail(ExitCode::Usage, fmt::format("{}\nTry '{}'.", problem, help));
+    return fail(ExitCode::Usage, formatText("{}\nTry '{}'.", problem, help));
   }
   for (const CLI::App* sub : app.get_subcommands())
     context.command = sub->get_name();
+  reportTruncationAsJson(context.common.json() ? context.command : "");
   return run(context);
 }
 
@@ -285,9 +306,9 @@ int runSafely(int argc, const char* const* argv, void (*extend)(Registries&), bo
     return fail(ExitCode::BadInput, "error: out of memory");
   } catch (const std::exception& error) {
     return fail(ExitCode::Internal,
-                fmt::format("internal error: {}\nPlease report this with the command line and, if "
-                            "you can, the model.",
-                            error.what()));
+                formatText("internal error: {}\nPlease report this with the command line and, if "
+                           "you can, the model.",
+                           error.what()));
   }
 }
 

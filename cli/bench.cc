@@ -2,7 +2,9 @@
 #include "cli/bench_rounds.h"
 #include "cli/latency_plot.h"
 #include "cli/progress.h"
+#include "cli/recover.h"
 #include "ir/diagnostic.h"
+#include "ir/file_plan.h"
 #include "ir/format.h"
 #include "ir/output_file.h"
 #include "runtime/cpu_count.h"
@@ -32,10 +34,24 @@ llvm::Error writePlot(const std::string& path, const BenchReport& report) {
   return file->commit();
 }
 
+/// Refuses a plot that would replace a file of a model.
+llvm::Error checkFiles(const BenchOptions& options, const Registries& registries) {
+  FilePlan plan;
+  plan.writes(options.plot, "--plot");
+  if (!plan.hasOutputs())
+    return llvm::Error::success();
+  for (const std::string& path : options.plan.models) {
+    plan.reads(path, fmt::format("the model '{}'", path));
+    auto model = openModel(path, registries);
+    if (model)
+      plan.reads(**model);
+    else
+      llvm::consumeError(model.takeError()); // The table reports it.
+  }
+  return plan.check();
+}
+
 llvm::Error check(const BenchOptions& options) {
-  for (const std::string& model : options.plan.models)
-    if (!options.plot.empty() && sameFile(options.plot, model))
-      return usageError("--plot would overwrite a model").file(model);
   if (options.plan.promptTokens == 0 && options.plan.decodeTokens == 0)
     return usageError("with -p 0 and -n 0 there is nothing to measure");
   if (options.plan.decodeTokens == 0 && !options.plot.empty())
@@ -45,6 +61,8 @@ llvm::Error check(const BenchOptions& options) {
 
 llvm::Expected<ExitCode> bench(const BenchOptions& options, const CommandContext& context) {
   if (llvm::Error error = check(options))
+    return error;
+  if (llvm::Error error = checkFiles(options, context.registries))
     return error;
   BenchPlan plan = options.plan;
   if (plan.threads.empty()) {
@@ -71,14 +89,14 @@ llvm::Expected<ExitCode> bench(const BenchOptions& options, const CommandContext
   auto failures = std::count_if(report.rows.begin(), report.rows.end(),
                                 [](const BenchRow& row) { return !row.failure.empty(); });
   if (failures != 0)
-    context.remark(fmt::format("{} of {} rows could not be measured in full: see there", failures,
-                               report.rows.size()));
+    context.remark(formatText("{} of {} rows could not be measured in full: see there", failures,
+                              report.rows.size()));
   bool isDrawable = std::any_of(report.rows.begin(), report.rows.end(),
                                 [](const BenchRow& row) { return row.decodeMs.has_value(); });
   if (!options.plot.empty() && (isDrawable || failures == 0)) {
     if (llvm::Error error = writePlot(options.plot, report))
       return error;
-    context.remark(fmt::format("wrote {}", options.plot));
+    context.remark(formatText("wrote {}", options.plot));
   }
   return result.code;
 }

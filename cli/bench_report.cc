@@ -97,7 +97,7 @@ std::string cell(const Column& column, const BenchRow& row) {
 
 std::string machineLine(const BenchReport& report) {
   const Machine& machine = report.machine;
-  std::string line = printable(machine.cpu.empty() ? machine.microarchitecture : machine.cpu);
+  std::string line = escaped(machine.cpu.empty() ? machine.microarchitecture : machine.cpu);
   if (machine.cores != 0)
     line += fmt::format(", {} cores", machine.cores);
   line += fmt::format(", {}, {:.1f} GiB, kvopt {}", machine.simd,
@@ -115,16 +115,17 @@ size_t widthOf(const std::string& text) {
 }
 
 std::string markdownText(const std::string& text) {
-  std::string escaped;
-  for (char byte : printable(text)) {
+  std::string cellText;
+  for (char byte : escaped(text)) {
     if (byte == '|' || byte == '\\')
-      escaped += '\\';
-    escaped += byte;
+      cellText += '\\';
+    cellText += byte;
   }
-  return escaped;
+  return cellText;
 }
 
-std::string csvText(const std::string& text) {
+std::string csvText(const std::string& raw) {
+  const std::string text = escaped(raw);
   if (text.find_first_of(",\"\r\n") == std::string::npos)
     return text;
   std::string quoted = "\"";
@@ -198,7 +199,7 @@ OrderedJson benchJson(const BenchReport& report) {
   return json;
 }
 
-std::string benchMarkdown(const BenchReport& report) {
+SafeText benchMarkdown(const BenchReport& report) {
   std::vector<std::vector<std::string>> lines{{"model", "depth", "threads"}};
   for (const Column& column : columns)
     lines.front().push_back(column.title);
@@ -230,7 +231,7 @@ std::string benchMarkdown(const BenchReport& report) {
   return failures.empty() ? text : text + "\nnot measured:\n" + failures;
 }
 
-std::string benchCsv(const BenchReport& report) {
+SafeText benchCsv(const BenchReport& report) {
   std::string text = "model,depth,threads";
   for (const Column& column : columns)
     text += fmt::format(",{}", column.name);

@@ -65,8 +65,8 @@ struct BenchReport {
 /// `kvopt/bench/1`.
 OrderedJson benchJson(const BenchReport& report);
 /// A table for people, which is Markdown, too, with the machine above it.
-std::string benchMarkdown(const BenchReport& report);
+SafeText benchMarkdown(const BenchReport& report);
 /// One line a row (RFC 4180), the first one names the columns.
-std::string benchCsv(const BenchReport& report);
+SafeText benchCsv(const BenchReport& report);
 
 } // namespace kvopt

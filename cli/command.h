@@ -2,10 +2,12 @@
 #pragma once
 
 #include "cli/exit_code.h"
+#include "ir/model_gate.h"
 #include "ir/op.h"
 #include "passes/pass_manager.h"
 #include "passes/target.h"
 #include "runtime/kernel.h"
+#include "support/safe_text.h"
 
 #include "llvm/Support/Error.h"
 
@@ -28,6 +30,8 @@ struct Registries {
   PassRegistry passes;
   TargetRegistry targets;
   KernelRegistry kernels;
+  /// What models that are opened may cost.
+  ModelLimits limits;
 };
 
 /// Options that every subcommand takes.
@@ -59,11 +63,11 @@ struct CommandContext {
   /// that may be, and else returns it.
   ExitCode finish(ExitCode code) const;
   /// An error on stderr, also with `--quiet`.
-  void error(const std::string& text) const;
+  void error(const SafeText& text) const;
   /// A remark on stderr, unless `--quiet`.
-  void remark(const std::string& text) const;
+  void remark(const SafeText& text) const;
   /// A remark on stderr with `--verbose`.
-  void detail(const std::string& text) const;
+  void detail(const SafeText& text) const;
   /// The time of each pass, with `--verbose`.
   void detailPasses(llvm::ArrayRef<PassTiming> timings) const;
   /// The time since the start, with `--verbose`.
@@ -72,12 +76,15 @@ struct CommandContext {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// Prints exactly one JSON object to stdout.
+/// Prints exactly one JSON object to stdout. Characters that a terminal would interpret or hide are
+/// escaped as JSON escapes them; bytes that are not UTF-8 become U+FFFD.
 void printJson(const OrderedJson& object);
-/// Prints text to stdout.
-void printOut(const std::string& text);
+/// Prints text to stdout. Output that could not be written fails the command when it ends.
+void printOut(const SafeText& text);
+/// Prints text to stderr. Failures are ignored: they never change what a command does.
+void printErr(const SafeText& text);
 
-/// Adds `--format`, `--color`, `-v`, `-q`.
+/// Adds `--format`, `--color`, `--max-nodes`, `-v`, `-q`.
 void addCommonOptions(CLI::App& command, CommandContext& context,
                       const std::vector<std::string>& formats = {"text", "json"});
 

@@ -219,10 +219,10 @@ std::string differenceDrawing(const std::string& pathBefore, const std::string& 
       width, height, width, height);
   out += fmt::format("<title id=\"t\">{}</title>\n", xmlText(title));
   auto described = [](const AttentionSubgraph* one) {
-    return one ? opList(one->ops()) : std::string("none");
+    return one ? opList(one->ops()) : SafeText("none");
   };
   out += fmt::format("<desc id=\"d\">Before: {}. After: {}.</desc>\n",
-                     xmlText(described(block.before)), xmlText(described(block.after)));
+                     xmlMarkup(described(block.before)), xmlMarkup(described(block.after)));
   out += styleSheet;
   out += fmt::format("<rect class=\"page\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", width, height);
   out += text(margin, 28, title, "heading");

@@ -60,23 +60,21 @@ std::string withoutNumbers(llvm::StringRef text) {
   return result;
 }
 
-std::string interfaceLine(const InterfaceChange& change) {
+SafeText interfaceLine(const InterfaceChange& change) {
   switch (change.change) {
   case Change::Added:
-    return fmt::format("+ {}  {}", printable(change.after), printable(change.typeAfter));
+    return formatText("+ {}  {}", change.after, change.typeAfter);
   case Change::Removed:
-    return fmt::format("- {}  {}", printable(change.before), printable(change.typeBefore));
+    return formatText("- {}  {}", change.before, change.typeBefore);
   case Change::Renamed:
-    return fmt::format("~ {} → {}  {}", printable(change.before), printable(change.after),
-                       printable(change.typeAfter));
+    return formatText("~ {} → {}  {}", change.before, change.after, change.typeAfter);
   default:
-    return fmt::format("~ {}  {} → {}", printable(change.after), printable(change.typeBefore),
-                       printable(change.typeAfter));
+    return formatText("~ {}  {} → {}", change.after, change.typeBefore, change.typeAfter);
   }
 }
 
 /// One line for those that differ in numbers of layers only.
-std::string interfaceText(const char* heading, const std::vector<InterfaceChange>& changes) {
+SafeText interfaceText(const char* heading, const std::vector<InterfaceChange>& changes) {
   struct Group {
     const InterfaceChange* first;
     size_t count;
@@ -92,65 +90,65 @@ std::string interfaceText(const char* heading, const std::vector<InterfaceChange
       groups.push_back({&change, 0});
     ++groups[entry->second].count;
   }
-  std::string text = groups.empty() ? "" : fmt::format("  {}\n", heading);
+  SafeText text = groups.empty() ? "" : formatText("  {}\n", heading);
   for (const Group& group : groups) {
     text += "    " + interfaceLine(*group.first);
     if (group.count > 1)
-      text += fmt::format("   and {} more like it", group.count - 1);
-    text += '\n';
+      text += formatText("   and {} more like it", group.count - 1);
+    text += "\n";
   }
   return text;
 }
 
-std::string blockText(const BlockChange& block) {
+SafeText blockText(const BlockChange& block) {
   if (block.change == Change::Same)
     return "unchanged";
   auto side = [](const AttentionSubgraph* one) {
-    return !one ? std::string("none") : opList(one->ops());
+    return !one ? SafeText("none") : opList(one->ops());
   };
-  std::string text = fmt::format("{}\n      → {}", side(block.before), side(block.after));
+  SafeText text = formatText("{}\n      → {}", side(block.before), side(block.after));
   if (block.after && block.after->oneBuffer && !(block.before && block.before->oneBuffer))
     text += "; past and present in one buffer";
   return text;
 }
 
-std::string blocksText(const std::vector<BlockChange>& blocks) {
+SafeText blocksText(const std::vector<BlockChange>& blocks) {
   struct Group {
     std::string kind;
-    std::string text;
+    SafeText text;
     std::vector<unsigned> layers;
   };
   std::vector<Group> groups;
   llvm::StringMap<size_t> byKey;
   for (const BlockChange& block : blocks) {
     const std::string kind = siteKindName(block.either().kind).str();
-    const std::string text = blockText(block);
-    auto [entry, isNew] = byKey.try_emplace(kind + text, groups.size());
+    const SafeText text = blockText(block);
+    auto [entry, isNew] = byKey.try_emplace(kind + text.str(), groups.size());
     if (isNew)
       groups.push_back({kind, text, {}});
     groups[entry->second].layers.push_back(block.either().layer);
   }
-  std::string out = groups.empty() ? "" : "  attention\n";
+  SafeText out = groups.empty() ? "" : "  attention\n";
   for (const Group& group : groups)
-    out += fmt::format("    {}  {}  {}\n", layerRanges(group.layers), group.kind, group.text);
+    out += formatText("    {}  {}  {}\n", layerRanges(group.layers), group.kind, group.text);
   return out;
 }
 
-std::string opsetsText(const OpsetImports& before, const OpsetImports& after) {
-  std::string text;
+SafeText opsetsText(const OpsetImports& before, const OpsetImports& after) {
+  SafeText text;
   auto label = [](const std::string& domain) {
-    return domain.empty() ? std::string("opset") : "opset of " + printable(domain);
+    return domain.empty() ? std::string("opset") : "opset of " + domain;
   };
   for (const auto& [domain, version] : before) {
     auto now = after.find(domain);
     if (now == after.end())
-      text += fmt::format("  {} {} → none\n", label(domain), version);
+      text += formatText("  {} {} → none\n", label(domain), version);
     else if (now->second != version)
-      text += fmt::format("  {} {} → {}\n", label(domain), version, now->second);
+      text += formatText("  {} {} → {}\n", label(domain), version, now->second);
   }
   for (const auto& [domain, version] : after)
     if (!before.count(domain))
-      text += fmt::format("  {} none → {}\n", label(domain), version);
+      text += formatText("  {} none → {}\n", label(domain), version);
   return text;
 }
 
@@ -180,15 +178,15 @@ OrderedJson differenceJson(const std::string& pathBefore, const std::string& pat
   return json;
 }
 
-std::string differenceText(const std::string& pathBefore, const std::string& pathAfter,
-                           const ModelDifference& difference) {
-  std::string text = fmt::format("{} → {}\n", printable(pathBefore), printable(pathAfter));
+SafeText differenceText(const std::string& pathBefore, const std::string& pathAfter,
+                        const ModelDifference& difference) {
+  SafeText text = formatText("{} → {}\n", pathBefore, pathAfter);
   if (difference.isEmpty())
     return text + "  no difference in operators, opsets, inputs, outputs and attention\n";
   text += opTable(difference.opsBefore, difference.opsAfter);
   text += opsetsText(difference.opsetsBefore, difference.opsetsAfter);
   if (difference.irBefore != difference.irAfter)
-    text += fmt::format("  IR version {} → {}\n", difference.irBefore, difference.irAfter);
+    text += formatText("  IR version {} → {}\n", difference.irBefore, difference.irAfter);
   text += interfaceText("inputs", difference.inputs);
   text += interfaceText("outputs", difference.outputs);
   return text + blocksText(difference.blocks);

@@ -163,31 +163,31 @@ std::string shortened(std::string text) {
 }
 
 /// `expected …`, `found …`, `hint: …`, a line each.
-std::string failureLines(const MatchFailure& failure) {
-  std::string out;
+SafeText failureLines(const MatchFailure& failure) {
+  SafeText out;
   if (!failure.expected.empty())
-    out += fmt::format("{}expected  {}\n", indent, printable(failure.expected));
+    out += formatText("{}expected  {}\n", indent, failure.expected);
   if (!failure.found.empty())
-    out += fmt::format("{}found     {}\n", indent, printable(failure.found));
-  return out + fmt::format("{}hint: {}\n", indent, printable(hintFor(failure)));
+    out += formatText("{}found     {}\n", indent, failure.found);
+  return out + formatText("{}hint: {}\n", indent, hintFor(failure));
 }
 
-std::string headline(const MatchFailure& failure) {
+SafeText headline(const MatchFailure& failure) {
   std::string text = reasonName(failure.code).str();
-  return failure.node.empty() ? text : fmt::format("{} at '{}'", text, printable(failure.node));
+  return failure.node.empty() ? text : formatText("{} at '{}'", text, failure.node);
 }
 
 /// `RULE at 'ROOT': 4 nodes matched, then MatMul/0:Softmax`.
-std::string nearnessText(const NearMiss& miss) {
+SafeText nearnessText(const NearMiss& miss) {
   // A path of one place is the root's: the operators matched, and a condition on them failed.
   bool isPlace = llvm::StringRef(miss.path).contains('/');
   std::string then = miss.path.empty() ? "the rewrite" : isPlace ? miss.path : "its conditions";
-  return fmt::format("{} at '{}': {} {} matched, then {}", miss.rule, printable(miss.root),
-                     miss.matched, miss.matched == 1 ? "node" : "nodes", then);
+  return formatText("{} at '{}': {} {} matched, then {}", miss.rule, miss.root, miss.matched,
+                    miss.matched == 1 ? "node" : "nodes", then);
 }
 
 /// What came near to attention without being a site: no softmax is left there.
-std::string strayMisses(const Explanation& explanation) {
+SafeText strayMisses(const Explanation& explanation) {
   constexpr size_t mostShown = 5;
   std::vector<NearMiss> misses = attentionMisses(explanation);
   llvm::StringSet<> told;
@@ -195,13 +195,11 @@ std::string strayMisses(const Explanation& explanation) {
     if (site.nearMiss)
       told.insert(site.nearMiss->root);
   llvm::erase_if(misses, [&](const NearMiss& miss) { return told.contains(miss.root); });
-  std::string out;
+  SafeText out;
   for (size_t i = 0; i < std::min(misses.size(), mostShown); ++i)
-    out += fmt::format("    {}\n      {}\n", nearnessText(misses[i]),
-                       printable(misses[i].failure.str()));
+    out += formatText("    {}\n      {}\n", nearnessText(misses[i]), misses[i].failure.str());
   if (misses.size() > mostShown)
-    out +=
-        fmt::format("    and {} more, all of them in --format json\n", misses.size() - mostShown);
+    out += formatText("    and {} more, all of them in --format json\n", misses.size() - mostShown);
   return out.empty() ? out : "  like attention, but no site:\n" + out;
 }
 
@@ -211,14 +209,14 @@ public:
   explicit Columns(llvm::ArrayRef<SiteGroup> groups) {
     for (const SiteGroup& group : groups) {
       widen(ranges, layerRanges(group.layers));
-      widen(heads, headsText(*group.first));
-      widen(layout, layoutText(*group.first));
+      widen(heads, escaped(headsText(*group.first)));
+      widen(layout, escaped(layoutText(*group.first)));
     }
   }
-  std::string subject(const SiteGroup& group) const {
-    return fmt::format("  {:<{}}  {:<5}  {:<{}}  {:<{}}", layerRanges(group.layers), ranges,
-                       siteKindName(group.first->kind), headsText(*group.first), heads,
-                       layoutText(*group.first), layout);
+  SafeText subject(const SiteGroup& group) const {
+    return formatText("  {:<{}}  {:<5}  {:<{}}  {:<{}}", layerRanges(group.layers), ranges,
+                      siteKindName(group.first->kind), headsText(*group.first), heads,
+                      layoutText(*group.first), layout);
   }
 
 private:
@@ -232,48 +230,46 @@ private:
   size_t layout = 0;
 };
 
-std::string groupText(const SiteGroup& group, const Columns& columns,
-                      const Explanation& explanation, const Style& style) {
+SafeText groupText(const SiteGroup& group, const Columns& columns, const Explanation& explanation,
+                   const Style& style) {
   const AttentionSite& site = *group.first;
-  std::string subject = printable(columns.subject(group));
-  std::string out;
+  const SafeText subject = columns.subject(group);
+  SafeText out;
   if (site.isMatched()) {
-    out =
-        fmt::format("{}  {}  {}\n{}{}\n{}mask      {}\n", subject, style.good("matched"), site.rule,
-                    indent, attentionText(site), indent, shortened(printable(maskText(site))));
+    out = formatText("{}  {}  {}\n{}{}\n{}mask      {}\n", subject, style.good("matched"),
+                     site.rule, indent, attentionText(site), indent, shortened(maskText(site)));
   } else {
-    out = fmt::format("{}  {}   {}\n", subject, style.bad("MISSED"), headline(*site.failure));
+    out = formatText("{}  {}   {}\n", subject, style.bad("MISSED"), headline(*site.failure));
     if (site.nearMiss)
-      out += fmt::format("{}nearest   {}\n", indent, nearnessText(*site.nearMiss));
+      out += formatText("{}nearest   {}\n", indent, nearnessText(*site.nearMiss));
     out += failureLines(*site.failure);
   }
   if (!explanation.target)
     return out;
-  out += fmt::format("{}--to {}: ", indent, explanation.target->name());
+  out += formatText("{}--to {}: ", indent, explanation.target->name());
   if (!group.refusal)
     return out + style.good("taken") + "\n";
   bool same = site.failure && site.failure->str() == group.refusal->str();
-  out += fmt::format("{}, {}\n", style.bad("refused"),
-                     same ? "because it was missed" : headline(*group.refusal));
+  out += formatText("{}, {}\n", style.bad("refused"),
+                    same ? "because it was missed" : headline(*group.refusal));
   return same ? out : out + failureLines(*group.refusal);
 }
 
-std::string ruleText(const Explanation& explanation, const Style& style) {
+SafeText ruleText(const Explanation& explanation, const Style& style) {
   constexpr size_t mostShown = 20;
   const Rule& rule = *explanation.rule->rule;
   unsigned applied = explanation.recovered.context->journal.applications(rule.name());
-  std::string out = fmt::format("  rule {} ({}): applied {} times\n", rule.name(),
-                                ruleGroupName(rule.group()), applied);
+  SafeText out = formatText("  rule {} ({}): applied {} times\n", rule.name(),
+                            ruleGroupName(rule.group()), applied);
   std::vector<NearMiss> misses = missesOf(explanation, rule.name());
   for (size_t i = 0; i < std::min(misses.size(), mostShown); ++i) {
     const NearMiss& miss = misses[i];
-    out +=
-        fmt::format("    at '{}'  {} nodes{}\n      {}\n", printable(miss.root), miss.matched,
-                    miss.path.empty() ? "" : ", then " + miss.path, printable(miss.failure.str()));
+    out += formatText("    at '{}'  {} nodes{}\n      {}\n", miss.root, miss.matched,
+                      miss.path.empty() ? "" : ", then " + miss.path, miss.failure.str());
   }
   if (misses.size() > mostShown)
-    out += style.faint(fmt::format("    and {} roots more, all of them in --format json\n",
-                                   misses.size() - mostShown));
+    out += style.faint(formatText("    and {} roots more, all of them in --format json\n",
+                                  misses.size() - mostShown));
   return out;
 }
 
@@ -287,9 +283,9 @@ void printTextExplanation(const std::string& path, const Explanation& explanatio
   llvm::sort(taken);
   auto matched = static_cast<size_t>(
       llvm::count_if(context.sites, [](const AttentionSite& site) { return site.isMatched(); }));
-  std::string out = fmt::format("{}  opset {} · {} attention {}, {} matched\n", printable(path),
-                                explanation.recovered.opset, context.sites.size(),
-                                context.sites.size() == 1 ? "site" : "sites", matched);
+  SafeText out =
+      formatText("{}  opset {} · {} attention {}, {} matched\n", path, explanation.recovered.opset,
+                 context.sites.size(), context.sites.size() == 1 ? "site" : "sites", matched);
   if (context.sites.empty())
     out += "  nothing here weighs rows by a softmax over scores, and no operator is attention\n";
   size_t shown = 0;
@@ -299,13 +295,13 @@ void printTextExplanation(const std::string& path, const Explanation& explanatio
     shown += group.layers.size();
   }
   if (!taken.empty() && taken.size() < shown) {
-    out += fmt::format("  {} can be rewritten without the others: --require any\n",
-                       layerRanges(taken));
+    out +=
+        formatText("  {} can be rewritten without the others: --require any\n", layerRanges(taken));
   }
   out += strayMisses(explanation);
   for (const auto& [pass, count] : givenUp(context))
-    out += fmt::format("  {} in {}: the matcher gave up {} times; allow more with --step-budget\n",
-                       style.bad("step-budget"), pass, count);
+    out += formatText("  {} in {}: the matcher gave up {} times; allow more with --step-budget\n",
+                      style.bad("step-budget"), pass, count);
   if (explanation.rule)
     out += ruleText(explanation, style);
   printOut(out);

@@ -2,6 +2,7 @@
 #include "cli/byte_text.h"
 #include "cli/command.h"
 #include "cli/generate/decoder.h"
+#include "ir/file_plan.h"
 #include "ir/format.h"
 #include "ir/onnx_export.h"
 
@@ -113,10 +114,10 @@ void report(const GenOptions& options, const DecoderSpec& spec, const std::strin
     return;
   }
   std::string where = externalFile.empty() ? "" : fmt::format(" and {}", externalFile);
-  printOut(fmt::format("wrote {}{}: {}, {} layers of width {}, {}/{} heads of {}, {}, {} of "
-                       "weights\n",
-                       options.output, where, options.kind, spec.layers, spec.hidden, spec.heads,
-                       spec.kvHeads, spec.headWidth, options.type, byteText(bytes)));
+  printOut(formatText("wrote {}{}: {}, {} layers of width {}, {}/{} heads of {}, {}, {} of "
+                      "weights\n",
+                      options.output, where, options.kind, spec.layers, spec.hidden, spec.heads,
+                      spec.kvHeads, spec.headWidth, options.type, byteText(bytes)));
 }
 
 llvm::Expected<ExitCode> gen(const GenOptions& options, const CommandContext& context) {
@@ -137,6 +138,12 @@ llvm::Expected<ExitCode> gen(const GenOptions& options, const CommandContext& co
   if (isExternal)
     exported.externalFile = std::filesystem::path(options.output).filename().string() + ".data";
   exported.externalHole = options.isHole;
+  FilePlan files;
+  files.writes(options.output, "--output");
+  if (isExternal)
+    files.writes(pathBeside(options.output, exported.externalFile), "its external data");
+  if (llvm::Error error = files.check())
+    return error;
   if (llvm::Error error = exportModel(*model, options.output, exported))
     return error;
   report(options, *spec, exported.externalFile, *model, context);

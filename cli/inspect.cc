@@ -82,16 +82,16 @@ std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
 void printText(const std::string& path, const InspectOptions& options,
                const RecoveredModel& recovered, const Registries& registries, const Style& style) {
   const SiteList& sites = recovered.context->sites;
-  std::string out =
-      fmt::format("{}  opset {} · {} attention sites\n", path, recovered.opset, sites.size());
+  SafeText out =
+      formatText("{}  opset {} · {} attention sites\n", path, recovered.opset, sites.size());
   for (const std::string& assumption : recovered.context->assumptions)
-    out += fmt::format("  assumes {}\n", assumption);
+    out += formatText("  assumes {}\n", assumption);
   int64_t total = 0;
   bool known = true;
   for (const AttentionSite& site : sites) {
     if (!site.isMatched()) {
-      out += fmt::format("  {:<4} {:<6} {}   {}\n", site.id(), siteKindName(site.kind),
-                         style.bad("MISSED"), site.failure->str());
+      out += formatText("  {:<4} {:<6} {}   {}\n", site.id(), siteKindName(site.kind),
+                        style.bad("MISSED"), site.failure->str());
       continue;
     }
     std::string cache = "no cache";
@@ -104,18 +104,19 @@ void printText(const std::string& path, const InspectOptions& options,
       if (!site.key->fromStart)
         total += keyBytes.value_or(0) + (site.isLatent() ? 0 : valueBytes.value_or(0));
     }
-    out += fmt::format("  {:<4} {:<6} {}  {}/{}×{}  mask {}  {}  {}\n", site.id(),
-                       siteKindName(site.kind), style.good("matched"), site.queryHeads.str(),
-                       site.keyHeads.str(), site.keyWidth.str(), maskKind(*site.node), cache,
-                       site.rule);
+    out += formatText("  {:<4} {:<6} {}  {}/{}×{}  mask {}  {}  {}\n", site.id(),
+                      siteKindName(site.kind), style.good("matched"), site.queryHeads.str(),
+                      site.keyHeads.str(), site.keyWidth.str(), maskKind(*site.node), cache,
+                      site.rule);
   }
   if (known && total != 0)
-    out += fmt::format("  caches: {} a sequence at context {}\n", byteText(total), options.context);
+    out +=
+        formatText("  caches: {} per sequence at context {}\n", byteText(total), options.context);
   for (const auto& [name, capability] : capabilities(recovered, registries)) {
-    out += fmt::format("  --to {}: {} of {} sites", name, capability.can, sites.size());
+    out += formatText("  --to {}: {} of {} sites", name, capability.can, sites.size());
     for (const auto& [reason, count] : capability.reasons)
-      out += fmt::format("; {} {}", count, reason);
-    out += '\n';
+      out += formatText("; {} {}", count, reason);
+    out += "\n";
   }
   printOut(out);
 }
@@ -181,7 +182,7 @@ ExitCode inspectMany(const InspectOptions& options, const CommandContext& contex
     if (!recovered) {
       Diagnostic diagnostic = takeDiagnostic(recovered.takeError());
       code = ExitCode::BadInput;
-      fmt::print(stderr, "kvopt: error: {}\n", diagnostic.str());
+      context.error("kvopt: error: " + diagnostic.text());
       models.push_back({{"model", path}, {"error", diagnostic.str()}});
       if (!context.common.json())
         printOut(tableErrorRow(names[i]));

@@ -97,7 +97,7 @@ llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& 
     return ExitCode::Done;
   }
   for (const Row& row : rows)
-    printOut(fmt::format("{:<28} {}\n", row.name, row.text));
+    printOut(formatText("{:<28} {}\n", row.name, row.text));
   return ExitCode::Done;
 }
 

@@ -1,10 +1,8 @@
 // The kvopt program.
 #include "cli/app.h"
-
-#include <csignal>
+#include "cli/process.h"
 
 int main(int argc, char** argv) {
-  // A limit on the size of files is then an error like a full disk, and nothing is left behind.
-  std::signal(SIGXFSZ, SIG_IGN);
+  kvopt::prepareProcess();
   return kvopt::runProgram(argc, argv);
 }

@@ -58,7 +58,7 @@ llvm::DenseSet<const Node*> nodesKept(const AttentionSubgraph& block,
 OrderedJson differenceJson(const std::string& pathBefore, const std::string& pathAfter,
                            const ModelDifference& difference);
 /// The same for people.
-std::string differenceText(const std::string& pathBefore, const std::string& pathAfter,
-                           const ModelDifference& difference);
+SafeText differenceText(const std::string& pathBefore, const std::string& pathAfter,
+                        const ModelDifference& difference);
 
 } // namespace kvopt

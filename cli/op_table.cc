@@ -32,18 +32,18 @@ OpCounts countOps(Graph& graph) {
   return counts;
 }
 
-std::string opList(const OpCounts& counts) {
-  std::string text;
+SafeText opList(const OpCounts& counts) {
+  SafeText text;
   for (const auto& [name, count] : counts) {
-    text += (text.empty() ? "" : ", ") + printable(name);
+    text += formatText("{}{}", text.empty() ? "" : ", ", name);
     if (count > 1)
-      text += fmt::format(" ×{}", count);
+      text += formatText(" ×{}", count);
   }
-  return text.empty() ? "–" : text;
+  return text.empty() ? SafeText("–") : text;
 }
 
-std::string opTable(const OpCounts& before, const OpCounts& after,
-                    const std::vector<std::string>& beside) {
+SafeText opTable(const OpCounts& before, const OpCounts& after,
+                 const std::vector<SafeText>& beside) {
   OpCounts all = before;
   all.insert(after.begin(), after.end());
   std::vector<std::string> names;
@@ -51,32 +51,32 @@ std::string opTable(const OpCounts& before, const OpCounts& after,
   for (const auto& entry : all)
     if (countIn(before, entry.first) != countIn(after, entry.first)) {
       names.push_back(entry.first);
-      width = std::max(width, printable(entry.first).size());
+      width = std::max(width, escaped(entry.first).size());
     }
-  std::string out;
-  auto add = [&, row = size_t{0}](const std::string& text) mutable {
+  SafeText out;
+  auto add = [&, row = size_t{0}](const SafeText& text) mutable {
     out += "  " + text;
     if (row < beside.size() && !beside[row].empty())
       out += "   " + beside[row];
     ++row;
-    out += '\n';
+    out += "\n";
   };
   if (names.empty()) {
-    for (const std::string& text : beside)
-      out += "  " + text + '\n';
+    for (const SafeText& text : beside)
+      out += "  " + text + "\n";
     return out;
   }
   const std::string bar = line("─", width + 2);
   auto row = [&](const std::string& name, const std::string& b, const std::string& a,
                  const std::string& change) {
-    add(fmt::format("│ {:<{}} │ {:>6} │ {:>6} │ {:>6} │", name, width, b, a, change));
+    add(formatText("│ {:<{}} │ {:>6} │ {:>6} │ {:>6} │", name, width, b, a, change));
   };
   add("┌" + bar + "┬────────┬────────┬────────┐");
   row("op", "before", "after", "Δ");
   for (const std::string& name : names) {
     const int64_t b = countIn(before, name);
     const int64_t a = countIn(after, name);
-    row(printable(name), std::to_string(b), std::to_string(a), fmt::format("{:+}", a - b));
+    row(name, std::to_string(b), std::to_string(a), fmt::format("{:+}", a - b));
   }
   add("└" + bar + "┴────────┴────────┴────────┘");
   return out;

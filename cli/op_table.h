@@ -16,11 +16,11 @@ using OpCounts = std::map<std::string, int64_t>;
 OpCounts countOps(Graph& graph);
 
 /// `MatMul ×2, Softmax`, in the order of names; `–` for none.
-std::string opList(const OpCounts& counts);
+SafeText opList(const OpCounts& counts);
 
 /// Lines of a box with a row for every operator of which there are not as many as before; no lines
 /// where there is none. `beside` stands to the right of the first rows.
-std::string opTable(const OpCounts& before, const OpCounts& after,
-                    const std::vector<std::string>& beside = {});
+SafeText opTable(const OpCounts& before, const OpCounts& after,
+                 const std::vector<SafeText>& beside = {});
 
 } // namespace kvopt

@@ -1,7 +1,9 @@
 // kvopt opt: the developers' driver. Text or ONNX in, a pipeline, text out (or ONNX with -o).
 #include "cli/recover.h"
+#include "ir/file_plan.h"
 #include "ir/format.h"
 #include "ir/mapped_file.h"
+#include "ir/model_gate.h"
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
 #include "ir/text_printer.h"
@@ -31,19 +33,24 @@ struct OptOptions {
 llvm::Expected<std::unique_ptr<Model>> readModel(const std::string& path,
                                                  const Registries& registries) {
   if (llvm::StringRef(path).endswith(".onnx"))
-    return importModel(path, registries.ops);
+    return importModel(path, registries.ops, registries.limits);
   auto file = MappedFile::open(path);
   if (!file)
     return file.takeError();
   auto bytes = (*file)->bytes();
   llvm::StringRef text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return readText(text, registries.ops, path);
+  auto model = readText(text, registries.ops, path);
+  if (!model)
+    return model.takeError();
+  if (llvm::Error error = withFile(admit(**model, registries.limits), path))
+    return error;
+  return model;
 }
 
 void printNearMisses(const NearMissList& misses) {
   for (const NearMiss& miss : misses.ranked())
-    printOut(fmt::format("near-miss {} at '{}' ({} nodes): {}\n", miss.rule, miss.root,
-                         miss.matched, miss.failure.str()));
+    printOut(formatText("near-miss {} at '{}' ({} nodes): {}\n", miss.rule, miss.root, miss.matched,
+                        miss.failure.str()));
 }
 
 llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& context) {
@@ -51,13 +58,21 @@ llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& co
   if (!model)
     return model.takeError();
 
+  FilePlan files;
+  files.reads(options.input, fmt::format("the model '{}'", options.input));
+  files.reads(**model);
+  files.writes(options.output, "--output");
+  files.writes(options.reproducer, "--reproducer");
+  if (llvm::Error error = files.check())
+    return error;
+
   PassManagerOptions settings;
   settings.verifyEach = !options.noVerify;
   settings.printBefore = options.printBefore;
   settings.printAfter = options.printAfter;
   settings.reproducerPath = options.reproducer;
   settings.print = [](const std::string& header, const std::string& text) {
-    fmt::print(stderr, "// ----- {} -----\n{}", header, text);
+    printErr(formatText("// ----- {} -----\n", header) + text);
   };
   NearMissList misses;
   PassContext passContext(context.registries.rules, context.registries.targets);
@@ -82,12 +97,12 @@ llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& co
     printNearMisses(misses);
   if (options.timing)
     for (const PassTiming& timing : manager.timings())
-      context.remark(fmt::format("{:<28} {:8.2f} ms{}", timing.pass, timing.milliseconds,
-                                 timing.changed ? "" : "  (no change)"));
+      context.remark(formatText("{:<28} {:8.2f} ms{}", timing.pass, timing.milliseconds,
+                                timing.changed ? "" : "  (no change)"));
   if (options.statistics)
     for (const auto& [pass, counters] : passContext.statistics)
       for (const auto& [counter, count] : counters)
-        context.remark(fmt::format("{:<28} {:<28} {}", pass, counter, count));
+        context.remark(formatText("{:<28} {:<28} {}", pass, counter, count));
   return ExitCode::Done;
 }
 

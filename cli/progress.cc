@@ -16,7 +16,7 @@ void Progress::show(const std::string& text) {
   constexpr size_t columns = 79;
   if (!enabled)
     return;
-  fmt::print(stderr, "\r{:.{}}\x1b[K", printable(text), columns);
+  printErr(SafeText::trusted(fmt::format("\r{:.{}}\x1b[K", escaped(text), columns)));
   std::fflush(stderr);
   shown = true;
 }
@@ -24,7 +24,7 @@ void Progress::show(const std::string& text) {
 void Progress::clear() {
   if (!shown)
     return;
-  fmt::print(stderr, "\r\x1b[K");
+  printErr(SafeText::trusted("\r\x1b[K"));
   std::fflush(stderr);
   shown = false;
 }

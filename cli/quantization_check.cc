@@ -167,10 +167,12 @@ checkQuantization(const Model& original, const Manifest& originalManifest, const
   auto sites = addDefinitions(**defined);
   if (!sites)
     return sites.takeError();
-  auto first = openForPlan(original, originalManifest, plan, threads, registries);
+  auto first = openForTokens(original, originalManifest, plan.batch,
+                             plan.pastRows + plan.totalTokens(), threads, registries);
   if (!first)
     return first.takeError();
-  auto second = openForPlan(**defined, quantizedManifest, plan, threads, registries);
+  auto second = openForTokens(**defined, quantizedManifest, plan.batch,
+                              plan.pastRows + plan.totalTokens(), threads, registries);
   if (!second)
     return second.takeError();
   QuantizationReport report;

@@ -1,6 +1,7 @@
 // Recovery.
 #include "cli/recover.h"
 
+#include "cli/site_facts.h"
 #include "ir/diagnostic.h"
 #include "ir/external_check.h"
 #include "ir/onnx_import.h"
@@ -9,11 +10,14 @@ namespace kvopt {
 
 llvm::Expected<std::unique_ptr<Model>> openModel(const std::string& path,
                                                  const Registries& registries) {
-  auto model = importModel(path, registries.ops);
+  auto model = importModel(path, registries.ops, registries.limits);
   if (!model)
     return model.takeError();
   if (llvm::Error error = checkExternalData(**model))
     return withFile(std::move(error), path);
+  // Refused by every command, whether it uses the manifest or not.
+  if (auto manifest = manifestOf(**model); !manifest)
+    return withFile(manifest.takeError(), path);
   return model;
 }
 
@@ -75,7 +79,14 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const std::string& 
   auto recovered = recoverModel(path, registries);
   if (!recovered)
     return recovered.takeError();
-  return drivingManifest(recovered->model->graph(), recovered->context->sites);
+  const SiteList& sites = recovered->context->sites;
+  Manifest manifest = drivingManifest(recovered->model->graph(), sites);
+  for (ManifestCache& cache : manifest.caches)
+    for (const AttentionSite& site : sites)
+      if (site.hasCache() &&
+          (site.key->past->name() == cache.past || site.value->past->name() == cache.past))
+        cache.window = windowOf(site);
+  return manifest;
 }
 
 } // namespace kvopt

@@ -34,8 +34,8 @@ struct RecoveryOptions {
   std::vector<std::string> disabled;
 };
 
-/// Imports `path` and checks that its external data is there, in the model's folder, without
-/// reading any.
+/// Imports `path` and checks the manifest in its metadata, and that its external data is in the
+/// model's folder, without reading any.
 llvm::Expected<std::unique_ptr<Model>> openModel(const std::string& path,
                                                  const Registries& registries);
 

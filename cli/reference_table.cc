@@ -142,7 +142,7 @@ llvm::Expected<PreparedModel> rewrittenModel(const std::string& path, const std:
   if (!bytes)
     return bytes.takeError();
   auto read = importModelBytes(std::as_bytes(std::span<const char>(bytes->data(), bytes->size())),
-                               (*model)->folder, registries.ops);
+                               (*model)->folder, registries.ops, ModelLimits::none());
   if (!read)
     return read.takeError();
   PreparedModel prepared;
@@ -406,7 +406,7 @@ std::string cell(const ReferenceResult& result) {
 }
 
 /// One note a reason, with all forms that it holds for.
-void addNotes(const ReferenceRow& row, std::vector<std::string>& notes) {
+void addNotes(const ReferenceRow& row, std::vector<SafeText>& notes) {
   for (size_t i = 0; i < row.results.size(); ++i) {
     const ReferenceResult& result = row.results[i];
     auto isSame = [&](const ReferenceResult& other) { return other.reason == result.reason; };
@@ -417,41 +417,40 @@ void addNotes(const ReferenceRow& row, std::vector<std::string>& notes) {
     for (const ReferenceResult& other : row.results)
       if (isSame(other))
         forms += (forms.empty() ? "" : ", ") + formName(other.form).str();
-    notes.push_back(fmt::format("{}{}{} ({}): {}{}", row.model, row.name.empty() ? "" : " ",
-                                row.name, forms, result.reason,
-                                result.verdict == ReferenceVerdict::Different
-                                    ? fmt::format(", off by {:.1e}", result.maxAbs)
-                                    : ""));
+    notes.push_back(formatText("{}{}{} ({}): {}{}", row.model, row.name.empty() ? "" : " ",
+                               row.name, forms, result.reason,
+                               result.verdict == ReferenceVerdict::Different
+                                   ? fmt::format(", off by {:.1e}", result.maxAbs)
+                                   : ""));
   }
 }
 
 } // namespace
 
-std::string referenceTableText(const ReferenceTable& table, llvm::ArrayRef<ModelForm> forms) {
-  std::string text =
-      fmt::format("{:<42} {:<7} {:<30} {:>9}", "model", "case", "compared to", "within");
+SafeText referenceTableText(const ReferenceTable& table, llvm::ArrayRef<ModelForm> forms) {
+  SafeText text = formatText("{:<42} {:<7} {:<30} {:>9}", "model", "case", "compared to", "within");
   for (ModelForm form : forms)
-    text += fmt::format(" {:>10}", formName(form));
+    text += formatText(" {:>10}", formName(form));
   text += "\n";
-  std::vector<std::string> notes;
+  std::vector<SafeText> notes;
   for (const ReferenceRow& row : table.rows) {
-    text += fmt::format("{:<42} {:<7} {:<30} {:>9}", row.model, row.name, row.comparedTo,
-                        row.name.empty() ? "" : fmt::format("{:.0e}", row.tolerance));
+    text += formatText("{:<42} {:<7} {:<30} {:>9}", row.model, row.name, row.comparedTo,
+                       row.name.empty() ? "" : fmt::format("{:.0e}", row.tolerance));
     for (const ReferenceResult& result : row.results)
-      text += fmt::format(" {:>10}", cell(result));
+      text += formatText(" {:>10}", cell(result));
     text += "\n";
     addNotes(row, notes);
   }
-  for (const std::string& note : notes)
+  for (const SafeText& note : notes)
     text += "  " + note + "\n";
   const size_t equal = table.count(ReferenceVerdict::Equal);
   const size_t compared =
       equal + table.count(ReferenceVerdict::Different) + table.count(ReferenceVerdict::Failed);
-  text += fmt::format("{} of {} equal", equal, compared);
+  text += formatText("{} of {} equal", equal, compared);
   if (size_t refused = table.count(ReferenceVerdict::Refused))
-    text += fmt::format(", {} refused by the rewrite", refused);
+    text += formatText(", {} refused by the rewrite", refused);
   if (size_t others = table.count(ReferenceVerdict::NotCompared))
-    text += fmt::format(", {} with nothing to compare to", others);
+    text += formatText(", {} with nothing to compare to", others);
   return text + "\n";
 }
 

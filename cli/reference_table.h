@@ -70,6 +70,6 @@ llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string>
 
 /// `kvopt/verify-references/1`.
 OrderedJson referenceTableJson(const ReferenceTable& table);
-std::string referenceTableText(const ReferenceTable& table, llvm::ArrayRef<ModelForm> forms);
+SafeText referenceTableText(const ReferenceTable& table, llvm::ArrayRef<ModelForm> forms);
 
 } // namespace kvopt

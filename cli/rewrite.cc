@@ -1,5 +1,6 @@
 // kvopt rewrite: a model in the form of one target, with its manifest.
 #include "cli/recover.h"
+#include "cli/rewrite_proof.h"
 #include "cli/rewritten_files.h"
 #include "cli/site_facts.h"
 #include "cli/style.h"
@@ -35,18 +36,18 @@ std::string pipelineFor(const RewriteOptions& options) {
 /// JSON report says the same.
 ExitCode refused(const RewriteOptions& options, const CommandContext& context,
                  const SiteList& sites, const std::string& message) {
-  context.error("kvopt: " + message);
+  context.error(formatText("kvopt: {}", message));
   OrderedJson reasons = OrderedJson::array();
   for (const AttentionSite& site : sites) {
     if (site.isMatched())
       continue;
-    context.remark(fmt::format("  {}  {}", site.id(), site.failure->str()));
+    context.remark(formatText("  {}  {}", site.id(), site.failure->str()));
     OrderedJson reason = {{"id", site.id()}, {"layer", site.layer}};
     reason.update(reasonJson(*site.failure));
     reasons.push_back(std::move(reason));
   }
   if (!reasons.empty())
-    context.remark(fmt::format("  see: kvopt explain {} --to {}", options.model, options.target));
+    context.remark(formatText("  see: kvopt explain {} --to {}", options.model, options.target));
   if (context.common.json())
     printJson({{"schema", "kvopt/rewrite/1"},
                {"output", nullptr},
@@ -83,7 +84,8 @@ bool restartWithoutOthers(PassContext& passes) {
   return true;
 }
 
-/// Whether this command wrote the whole model for the same target, with room for as many tokens.
+/// Whether the manifest says that this command wrote the whole model for the same target, with room
+/// for as many tokens.
 bool isWritten(const Model& model, const Manifest& manifest, const TargetChoice& target,
                const RewriteOptions& options) {
   if (manifest.target != target.target->name() || !options.layers.empty() ||
@@ -106,9 +108,9 @@ llvm::Expected<ExitCode> writeAgain(const RewriteOptions& options, const Command
     printJson(sameModelJson(options.written(), options.target, outcome));
     return ExitCode::Done;
   }
-  printOut(fmt::format("{} is in the form of '{}' already\n", options.model, options.target));
+  printOut(formatText("{} is in the form of '{}' already\n", options.model, options.target));
   if (!options.dryRun)
-    printOut(fmt::format("wrote it again: {}\n", writtenText(manifest, options, outcome)));
+    printOut(formatText("wrote it again: {}\n", writtenText(manifest, options, outcome)));
   return ExitCode::Done;
 }
 
@@ -117,12 +119,13 @@ llvm::Error verify(const Model& model, const Manifest& manifest, const RewriteOp
                    const Registries& registries, RewriteOutcome& outcome) {
   if (options.verify == "off")
     return llvm::Error::success();
-  EquivalencePlan plan = options.verify == "full" ? fullVerification() : quickVerification();
-  plan.tolerance = toleranceFor(model.graph(), 2);
+  VerificationPlan plan =
+      options.verify == "full" ? fullVerification() : VerificationPlan(quickVerification());
+  plan.setTolerance(toleranceFor(model.graph(), 2));
   auto recipes = recipesOf(options.inputs);
   if (!recipes)
     return recipes.takeError();
-  plan.recipes = std::move(*recipes);
+  plan.setRecipes(*recipes);
   auto report = verifyRewrite(options.model, model, manifest, plan, registries);
   if (!report)
     return llvm::handleErrors(report.takeError(), [&](const OriginalRefusal& refusal) {
@@ -155,8 +158,11 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   auto written = manifestOf(**model);
   if (!written)
     return withFile(written.takeError(), options.model);
-  if (*written && isWritten(**model, **written, *target, options))
+  if (*written && isWritten(**model, **written, *target, options)) {
+    if (llvm::Error error = proveRewritten(options.model, **written, registries))
+      return error;
     return writeAgain(options, context, **model, **written, outcome);
+  }
   const bool isRestored = *written && (*written)->ownsCaches();
   if (isRestored && !options.layers.empty())
     return refused(options, context, {},
@@ -171,7 +177,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   PassManagerOptions settings;
   settings.printAfter = options.printAfter;
   settings.print = [](const std::string& header, const std::string& text) {
-    fmt::print(stderr, "// ----- {} -----\n{}", header, text);
+    printErr(formatText("// ----- {} -----\n", header) + text);
   };
   if (llvm::Error error = disable(options.disabled, registries, passes, settings))
     return error;
@@ -224,11 +230,12 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
     return ExitCode::Different;
   }
   if (!outcome.notVerified.empty())
-    context.remark("kvopt: not verified: " + outcome.notVerified +
-                   "; --input NAME=VALUE says what to feed an input");
+    context.remark(
+        formatText("kvopt: not verified: {}; --input NAME=VALUE says what to feed an input",
+                   outcome.notVerified));
   if (!options.dryRun && !context.common.json())
-    printOut(fmt::format("{}wrote {}\n", drivingNotes(*passes.manifest, manifestPathFor(options)),
-                         writtenText(*passes.manifest, options, outcome)));
+    printOut(formatText("{}wrote {}\n", drivingNotes(*passes.manifest, manifestPathFor(options)),
+                        writtenText(*passes.manifest, options, outcome)));
   return context.finish(ExitCode::Done);
 }
 

@@ -68,26 +68,26 @@ OrderedJson externalJson(const RewriteOutcome& outcome) {
 }
 
 /// What stands beside the table of operators.
-std::vector<std::string> besides(const PassContext& passes, const RewriteOutcome& outcome) {
-  std::vector<std::string> lines;
+std::vector<SafeText> besides(const PassContext& passes, const RewriteOutcome& outcome) {
+  std::vector<SafeText> lines;
   auto before = bytesPerToken(passes.exportedCaches, reportedContext);
   auto after = bytesPerToken(passes.manifest->caches, reportedContext,
                              joinsBlocks(*passes.manifest, outcome.after));
   if (passes.exportedCaches.empty() && passes.manifest->caches.empty()) {
     lines.push_back("no caches");
   } else if (before && after) {
-    lines.push_back(fmt::format("cache bytes copied per token @{}", reportedContext));
-    lines.push_back(fmt::format("  before {}   after {}", byteText(*before), byteText(*after)));
+    lines.push_back(formatText("cache bytes copied per token @{}", reportedContext));
+    lines.push_back(formatText("  before {}   after {}", byteText(*before), byteText(*after)));
   }
   const Manifest& manifest = *passes.manifest;
   if (manifest.ownsCaches() && manifest.capacityValue)
-    lines.push_back(fmt::format("capacity {}", *manifest.capacityValue));
+    lines.push_back(formatText("capacity {}", *manifest.capacityValue));
   for (const std::string& assumption : passes.assumptions)
-    lines.push_back("assumes " + assumption);
+    lines.push_back(formatText("assumes {}", assumption));
   if (outcome.opsetBefore != outcome.opsetAfter)
-    lines.push_back(fmt::format("opset {} → {}", outcome.opsetBefore, outcome.opsetAfter));
+    lines.push_back(formatText("opset {} → {}", outcome.opsetBefore, outcome.opsetAfter));
   if (outcome.irBefore != outcome.irAfter)
-    lines.push_back(fmt::format("IR version {} → {}", outcome.irBefore, outcome.irAfter));
+    lines.push_back(formatText("IR version {} → {}", outcome.irBefore, outcome.irAfter));
   return lines;
 }
 
@@ -131,14 +131,14 @@ OrderedJson sameModelJson(const std::string& output, const std::string& target,
   return json;
 }
 
-std::string rewriteTable(const PassContext& passes, const RewriteOutcome& outcome,
-                         const Style& style) {
-  std::string out = "  ";
+SafeText rewriteTable(const PassContext& passes, const RewriteOutcome& outcome,
+                      const Style& style) {
+  SafeText out = "  ";
   for (const auto& [pass, counters] : passes.statistics)
     for (const auto& [counter, count] : counters)
       if (count != 0)
-        out += fmt::format("{} {} · ", counter, count);
-  out += fmt::format("{:.0f} ms\n", outcome.milliseconds);
+        out += formatText("{} {} · ", counter, count);
+  out += formatText("{:.0f} ms\n", outcome.milliseconds);
   out += opTable(outcome.before, outcome.after, besides(passes, outcome));
   if (outcome.verification)
     out +=
@@ -146,18 +146,18 @@ std::string rewriteTable(const PassContext& passes, const RewriteOutcome& outcom
         style.verdict(verificationSummary(*outcome.verification), outcome.verification->equal()) +
         "\n";
   if (!outcome.notVerified.empty())
-    out += "  not verified: " + outcome.notVerified + "\n";
+    out += formatText("  not verified: {}\n", outcome.notVerified);
   return out;
 }
 
-std::string drivingNotes(const Manifest& manifest, const std::string& manifestPath) {
-  std::string notes;
+SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath) {
+  SafeText notes;
   if (manifest.contract == CacheContract::SharedBuffer)
-    notes += fmt::format("  bind    past and present of each cache must be ONE buffer: see {}\n",
-                         manifestPath);
+    notes += formatText("  bind    past and present of each cache must be ONE buffer: see {}\n",
+                        manifestPath);
   if (manifest.chunkBatch)
-    notes += fmt::format("  steps   several tokens behind a past in a batch of at most {}\n",
-                         *manifest.chunkBatch);
+    notes += formatText("  steps   several tokens after a past in a batch of at most {}\n",
+                        *manifest.chunkBatch);
   return notes;
 }
 

@@ -35,9 +35,8 @@ OrderedJson sameModelJson(const std::string& output, const std::string& target,
                           const RewriteOutcome& outcome);
 
 /// A table of what changed, and what verification found.
-std::string rewriteTable(const PassContext& passes, const RewriteOutcome& outcome,
-                         const Style& style);
+SafeText rewriteTable(const PassContext& passes, const RewriteOutcome& outcome, const Style& style);
 /// What a program that drives the model has to do and must not do; empty where it may do all.
-std::string drivingNotes(const Manifest& manifest, const std::string& manifestPath);
+SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath);
 
 } // namespace kvopt

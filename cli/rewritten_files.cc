@@ -5,6 +5,7 @@
 #include "cli/genai_config.h"
 #include "cli/variant_files.h"
 #include "ir/diagnostic.h"
+#include "ir/file_plan.h"
 #include "ir/format.h"
 #include "ir/onnx_export.h"
 #include "ir/output_file.h"
@@ -86,30 +87,26 @@ std::string sizeText(const RewriteOptions& options, const RewriteOutcome& outcom
 std::string manifestPathFor(const RewriteOptions& options) {
   if (!options.manifest.empty())
     return options.manifest;
-  llvm::StringRef stem = options.output;
-  stem.consume_back(".onnx");
-  return stem.str() + ".kv.json";
+  return manifestPathBeside(options.output);
 }
 
-llvm::Error checkOutputPaths(const RewriteOptions& options, const Model& model) {
-  const std::string manifestPath = manifestPathFor(options);
-  if (sameFile(options.model, options.output))
-    return usageError("the output is the input").hint("write to another file");
-  if (sameFile(options.model, manifestPath) || options.output == manifestPath)
-    return usageError("the manifest's file is the model's").hint("write it to another file");
-  if (sameFile(options.model, options.genaiConfig) || options.genaiConfig == options.output ||
-      options.genaiConfig == manifestPath)
-    return usageError("the file of --genai-config is another one's").hint("write to another file");
+llvm::Error checkOutputPaths(const RewriteOptions& options, const Model& model,
+                             const Manifest* manifest) {
   const ExportOptions exported = exportOptions(options);
-  for (const std::string& path : {manifestPath, options.genaiConfig}) {
-    if (path.empty())
-      continue;
-    if (!exported.externalFile.empty() && path == options.output + ".data")
-      return usageError("the file is that of the external data").file(path);
-    for (const std::string& data : externalFilesOf(model))
-      if (sameFile(path, data))
-        return usageError("this is the model's external data").file(path);
-  }
+  FilePlan plan;
+  plan.reads(options.model, fmt::format("the model '{}'", options.model));
+  plan.reads(model);
+  plan.writes(options.output, "--output");
+  plan.writes(manifestPathFor(options), options.manifest.empty() ? "the manifest" : "--manifest");
+  plan.writes(options.genaiConfig, "--genai-config");
+  const bool hasVariants = manifest && !manifest->variants.empty();
+  if (hasVariants || !exported.externalFile.empty())
+    plan.writes(options.output + ".data", "the external data of the output");
+  if (hasVariants)
+    for (const std::string& path : variantPaths(*manifest, options.output))
+      plan.writes(path, "a variant of the output");
+  if (llvm::Error error = plan.check())
+    return error;
   return checkExport(model, options.output, exported);
 }
 
@@ -126,6 +123,8 @@ void noteExternalData(const Model& model, const RewriteOptions& options, Rewrite
 
 llvm::Error writeFiles(Model& model, const Manifest& manifest, const RewriteOptions& options,
                        RewriteOutcome& outcome) {
+  if (llvm::Error error = checkOutputPaths(options, model, &manifest))
+    return error;
   OutputFiles files;
   if (!manifest.variants.empty()) {
     if (llvm::Error error = prepareFamily(model, manifest, options, files))

@@ -11,9 +11,10 @@ namespace kvopt {
 /// Where the manifest goes: beside the model unless asked for elsewhere.
 std::string manifestPathFor(const RewriteOptions& options);
 
-/// No file that is written may be one that is read, or another one that is written. Files of
-/// variants, which lowering names, are checked when they are written.
-llvm::Error checkOutputPaths(const RewriteOptions& options, const Model& model);
+/// Fails when a file that would be written is one that the model consists of, or another output, or
+/// cannot be created. `manifest` names the variants; null before lowering, when there are none yet.
+llvm::Error checkOutputPaths(const RewriteOptions& options, const Model& model,
+                             const Manifest* manifest = nullptr);
 
 /// Notes where the weights of `model`, as it was read, will be.
 void noteExternalData(const Model& model, const RewriteOptions& options, RewriteOutcome& outcome);

@@ -4,10 +4,10 @@
 #include "cli/run_report.h"
 #include "cli/step_dump.h"
 #include "cli/verification.h"
+#include "ir/file_plan.h"
 #include "ir/format.h"
 #include "ir/mapped_file.h"
 #include "ir/onnx_import.h"
-#include "ir/output_file.h"
 #include "ir/shape_inference.h"
 
 #include <CLI/CLI.hpp>
@@ -96,9 +96,19 @@ llvm::Error check(const RunOptions& options) {
     return usageError("--stop is for --text; use --eos");
   if (options.crop && options.load.empty())
     return usageError("--crop is for a cache that was loaded: give --load-cache");
-  if (!options.save.empty() && sameFile(options.save, options.model))
-    return usageError("--save-cache would overwrite the model").file(options.model);
   return checkSampling(options.sampling());
+}
+
+/// Refuses outputs that would replace what is read.
+llvm::Error checkFiles(const RunOptions& options, const Model& model) {
+  FilePlan plan;
+  plan.writes(options.save, "--save-cache");
+  plan.writesFolder(options.dump, "--dump");
+  if (!plan.hasOutputs())
+    return llvm::Error::success();
+  plan.reads(model);
+  plan.reads(options.load, "the cache of --load-cache");
+  return plan.check();
 }
 
 /// A model with a session that has been brought to where generation starts.
@@ -107,12 +117,12 @@ struct Driven {
   std::unique_ptr<Session> session;
 };
 
-/// Tokens of the longest sequence in a cache file, without reading what is in the caches.
+/// Tokens of the longest sequence in a cache file.
 llvm::Expected<int64_t> savedLength(const std::string& path) {
   auto file = MappedFile::open(path);
   if (!file)
     return file.takeError();
-  auto contents = parseCacheFile((*file)->bytes(), CacheFileChecks::StructureOnly);
+  auto contents = parseCacheFile((*file)->bytes());
   if (!contents)
     return withFile(contents.takeError(), path);
   return *std::max_element(contents->lengths.begin(), contents->lengths.end());
@@ -142,6 +152,8 @@ llvm::Expected<Driven> openDriven(const RunOptions& options,
   if (!model)
     return model.takeError();
   driven.model = std::move(*model);
+  if (llvm::Error error = checkFiles(options, *driven.model))
+    return error;
   if (llvm::Error error = inferShapes(driven.model->graph()))
     return withFile(std::move(error), options.model);
   auto manifest = drivingManifest(*driven.model, options.model, registries);
@@ -204,12 +216,11 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
                           const StepResult& result) { return dump->write(tokens, inputs, result); };
   }
   Progress progress(context.common);
+  LineEscaper escaper;
   int64_t count = 0;
   if (isStreamed(options, context))
     settings.onToken = [&](int64_t, int64_t token) {
-      std::string text = textOfBytes(token);
-      if (!text.empty())
-        printOut(text);
+      printOut(escaper.add(textOfBytes(token)));
       std::fflush(stdout);
     };
   else
@@ -219,7 +230,7 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
     };
   auto generated = generate(session, prompts, settings);
   if (isStreamed(options, context))
-    printOut("\n");
+    printOut(escaper.finish() + "\n");
   if (!generated)
     return withFile(generated.takeError(), options.model);
   return generated;
@@ -243,7 +254,7 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
     for (const GeneratedSequence& sequence : generated->sequences)
       for (int64_t token : sequence.tokens)
         if (textOfBytes(token).empty())
-          return usageError("token {} is no byte", token)
+          return usageError("token {} is outside 0-255", token)
               .hint("--text is for byte-level models; use --tokens");
   // First: whoever reads the output may rely on the file.
   if (!options.save.empty())
@@ -253,11 +264,11 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
     printJson(runJson(report, options.statistics ? &session : nullptr));
   else if (!isStreamed(options, context))
     printOut(runText(report));
-  for (const std::string& line : stopRemarks(report, session))
+  for (const SafeText& line : stopRemarks(report, session))
     context.remark(line);
   if (!options.save.empty())
-    context.remark(fmt::format("wrote {}: {} tokens; the last one generated is not among them",
-                               options.save, session.length()));
+    context.remark(formatText("wrote {}: {} tokens; the last one generated is not among them",
+                              options.save, session.length()));
   if (options.statistics && !context.common.json())
     context.remark(statisticsText(report, session));
   return ExitCode::Done;
@@ -274,8 +285,7 @@ void addPromptOptions(CLI::App& command, RunOptions& options) {
   command.add_option("--steps", options.steps, "Most tokens to generate")
       ->check(positive)
       ->capture_default_str();
-  command.add_option("--chunk", options.chunk, "Prefill in steps of so many tokens")
-      ->check(positive);
+  command.add_option("--chunk", options.chunk, "Prefill chunk size in tokens")->check(positive);
   command.add_option("--eos", options.stopTokens, "Token numbers to stop after")
       ->delimiter(',')
       ->allow_extra_args(false);

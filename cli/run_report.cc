@@ -85,29 +85,29 @@ OrderedJson runJson(const RunReport& report, const Session* session) {
   return json;
 }
 
-std::string runText(const RunReport& report) {
-  std::string text;
+SafeText runText(const RunReport& report) {
+  SafeText text;
   for (const GeneratedSequence& sequence : report.result.sequences)
     text += report.isText ? textOfBytes(sequence.tokens) + "\n"
                           : fmt::format("{}\n", fmt::join(sequence.tokens, ","));
   return text;
 }
 
-std::vector<std::string> stopRemarks(const RunReport& report, const Session& session) {
+std::vector<SafeText> stopRemarks(const RunReport& report, const Session& session) {
   bool isFull = llvm::any_of(report.result.sequences, [](const GeneratedSequence& sequence) {
     return sequence.stopped == StopReason::Capacity;
   });
   if (!isFull)
     return {};
-  return {fmt::format("stopped after {} tokens: the cache's capacity of {} is used up; --mode "
-                      "stateful grows, --capacity gives more",
-                      report.result.sequences.front().tokens.size(), session.capacity())};
+  return {formatText("stopped after {} tokens: the cache's capacity of {} is used up; --mode "
+                     "stateful grows, --capacity gives more",
+                     report.result.sequences.front().tokens.size(), session.capacity())};
 }
 
-std::string statisticsText(const RunReport& report, const Session& session) {
+SafeText statisticsText(const RunReport& report, const Session& session) {
   const GenerationResult& result = report.result;
   const SessionStatistics& counters = session.statistics();
-  return fmt::format(
+  return formatText(
       "prefill {} tokens, {:.1f} tokens/s · decode {} tokens, {:.1f} tokens/s\n"
       "cache {} bytes for {} tokens · written {} · copied in place of overwriting {} · moved by "
       "growth {} · reallocations {}\n"

@@ -20,9 +20,9 @@ std::string textOfBytes(llvm::ArrayRef<int64_t> tokens);
 /// `kvopt/run/1`; with the statistics of `session` unless it is null.
 OrderedJson runJson(const RunReport& report, const Session* session);
 /// Token numbers, or text, a line for each sequence.
-std::string runText(const RunReport& report);
+SafeText runText(const RunReport& report);
 /// Says where sequences ended because caches were full.
-std::vector<std::string> stopRemarks(const RunReport& report, const Session& session);
-std::string statisticsText(const RunReport& report, const Session& session);
+std::vector<SafeText> stopRemarks(const RunReport& report, const Session& session);
+SafeText statisticsText(const RunReport& report, const Session& session);
 
 } // namespace kvopt

@@ -15,15 +15,15 @@ OrderedJson number(const Dim& extent) {
 
 bool isRaised(const AttentionSite& site) { return site.node->op() == OpName("ai.kvopt::Sdpa"); }
 
+std::string extentText(const Dim& extent) { return extent.isUnknown() ? "?" : extent.str(); }
+
+} // namespace
+
 int64_t windowOf(const AttentionSite& site) {
   if (!site.mask)
     return 0;
   return site.mask->causalIf ? site.mask->causalIf->window : site.mask->window;
 }
-
-std::string extentText(const Dim& extent) { return extent.isUnknown() ? "?" : extent.str(); }
-
-} // namespace
 
 std::string maskKind(const Node& attention) {
   const Value* mask = attention.operand(3);

@@ -5,6 +5,9 @@
 
 namespace kvopt {
 
+/// Keys that a query sees at most, itself included; 0 without a window.
+int64_t windowOf(const AttentionSite& site);
+
 /// `causal`, `additive`, `boolean`, `none`: the mask of a raised attention, an ai.kvopt::Sdpa.
 std::string maskKind(const Node& attention);
 

@@ -12,16 +12,17 @@
 namespace kvopt {
 namespace {
 
-constexpr const char* columns = "{:<56}  {:>5}  {:>7}  {:<14}  {:<6}  {:<6}  {:<7}  {:<9}  {:<12}  "
-                                "{:<8}  {}";
+constexpr char columns[] = "{:<56}  {:>5}  {:>7}  {:<14}  {:<6}  {:<6}  {:<7}  {:<9}  {:<12}  "
+                           "{:<8}  {}";
 
-std::string line(const std::string& name, const std::string& sites, const std::string& matched,
-                 const std::string& kind, const std::string& causal, const std::string& window,
-                 const std::string& softcap, const std::string& scale, const std::string& heads,
-                 const std::string& layout, const std::string& missed) {
-  std::string text = fmt::format(fmt::runtime(columns), name, sites, matched, kind, causal, window,
-                                 softcap, scale, heads, layout, missed);
-  return text.erase(text.find_last_not_of(' ') + 1) + "\n";
+SafeText line(const std::string& name, const std::string& sites, const std::string& matched,
+              const std::string& kind, const std::string& causal, const std::string& window,
+              const std::string& softcap, const std::string& scale, const std::string& heads,
+              const std::string& layout, const std::string& missed) {
+  const std::string text = formatText(columns, name, sites, matched, kind, causal, window, softcap,
+                                      scale, heads, layout, missed)
+                               .str();
+  return SafeText::trusted(text.substr(0, text.find_last_not_of(' ') + 1) + "\n");
 }
 
 /// Values in the order of their first appearance, with how often they appeared.
@@ -88,17 +89,17 @@ std::vector<std::string> tableNames(llvm::ArrayRef<std::string> paths) {
     fs::path rest;
     for (size_t i = shared; i < names.size(); ++i)
       rest /= names[i];
-    result.push_back(printable(rest.string()));
+    result.push_back(rest.string());
   }
   return result;
 }
 
-std::string tableHead() {
+SafeText tableHead() {
   return line("model", "sites", "matched", "kind", "causal", "window", "softcap", "scale", "heads",
               "layout", "missed");
 }
 
-std::string tableRow(const std::string& name, const SiteList& sites) {
+SafeText tableRow(const std::string& name, const SiteList& sites) {
   unsigned matched = 0;
   Tally kinds;
   Tally causal;
@@ -135,7 +136,7 @@ std::string tableRow(const std::string& name, const SiteList& sites) {
               layouts.values(), missed.counted());
 }
 
-std::string tableErrorRow(const std::string& name) {
+SafeText tableErrorRow(const std::string& name) {
   return line(name, "-", "-", "-", "-", "-", "-", "-", "-", "-", "unreadable");
 }
 

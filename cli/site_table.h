@@ -10,11 +10,11 @@ namespace kvopt {
 std::vector<std::string> tableNames(llvm::ArrayRef<std::string> paths);
 
 /// The head line. Columns have fixed widths: a row does not depend on the other rows.
-std::string tableHead();
+SafeText tableHead();
 /// Sites, how many matched, and the facts of the matched ones: values in the order of the sites,
 /// each once.
-std::string tableRow(const std::string& name, const SiteList& sites);
+SafeText tableRow(const std::string& name, const SiteList& sites);
 /// The row of a file that could not be read.
-std::string tableErrorRow(const std::string& name);
+SafeText tableErrorRow(const std::string& name);
 
 } // namespace kvopt

@@ -1,8 +1,6 @@
 // Style: when to color, and how.
 #include "cli/style.h"
 
-#include "ir/format.h"
-
 #include <cstdio>
 #include <cstdlib>
 #include <unistd.h>
@@ -19,20 +17,8 @@ Style::Style(const CommonOptions& options, std::FILE* stream) {
   colored = options.color == "always" || isAuto;
 }
 
-std::string Style::wrap(std::string_view code, std::string_view text) const {
-  return colored ? fmt::format("{}{}\x1b[0m", code, text) : std::string(text);
-}
-
-std::string printable(std::string_view text) {
-  std::string safe;
-  for (char byte : text) {
-    auto code = static_cast<unsigned char>(byte);
-    if (code < 0x20 || code == 0x7f)
-      safe += fmt::format("\\x{:02x}", code);
-    else
-      safe += byte;
-  }
-  return safe;
+SafeText Style::wrap(const char* code, const SafeText& text) const {
+  return colored ? SafeText::trusted(code + text.str() + "\x1b[0m") : text;
 }
 
 } // namespace kvopt

@@ -42,12 +42,6 @@ private:
   std::map<int64_t, std::unique_ptr<Model>> models;
 };
 
-std::string besides(llvm::StringRef path, llvm::StringRef name) {
-  llvm::SmallString<256> file(llvm::sys::path::parent_path(path));
-  llvm::sys::path::append(file, name);
-  return file.str().str();
-}
-
 } // namespace
 
 std::shared_ptr<VariantSource> variantsInMemory(const Model& model, const Manifest& manifest) {
@@ -69,7 +63,7 @@ void nameVariants(Manifest& manifest, const std::string& output) {
 std::vector<std::string> variantPaths(const Manifest& manifest, const std::string& output) {
   std::vector<std::string> paths;
   for (size_t i = 0; i + 1 < manifest.variants.size(); ++i)
-    paths.push_back(besides(output, manifest.variants[i].file));
+    paths.push_back(pathBeside(output, manifest.variants[i].file));
   return paths;
 }
 
@@ -83,7 +77,7 @@ llvm::Error prepareVariants(Model& model, const Manifest& manifest, const std::s
     const ManifestVariant& variant = manifest.variants[i];
     if (llvm::Error error = keepPastBlocks(model, manifest, variant.pastBlocks))
       return error;
-    if (llvm::Error error = family.add(model, besides(output, variant.file)))
+    if (llvm::Error error = family.add(model, pathBeside(output, variant.file)))
       return error;
   }
   return family.finish(files);

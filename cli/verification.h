@@ -2,37 +2,48 @@
 #pragma once
 
 #include "cli/quantization_check.h"
+#include "cli/verification_plan.h"
 #include "ir/diagnostic.h"
 #include "runtime/equivalence.h"
 
 namespace kvopt {
 
+/// One run, as it was fitted to the models.
+struct VerificationRun {
+  EquivalencePlan plan;
+  size_t steps = 0; ///< that were compared
+};
+
 /// What was compared, and how it came out.
 struct VerificationReport {
+  /// The steps of all runs, one run after the other.
   ComparisonReport comparison;
+  std::vector<VerificationRun> runs;
   Tolerance tolerance;
-  int64_t batch = 0;
-  int64_t vocabulary = 0;
-  /// Rows that the caches had before the first step (EquivalencePlan::pastRows).
-  int64_t pastRows = 0;
+  /// What the defaults or the user asked for and was not compared, and what no run reached, with
+  /// the reason.
+  std::vector<std::string> notCovered;
+  /// How metadata of a model kept steps from being compared that its graph would take; empty where
+  /// none did.
+  std::string limitedByMetadata;
   /// Inputs for which nothing says what to feed (guessedInputs): both models got the same zeros,
   /// trues or made-up numbers.
   std::vector<std::string> guessed;
-  /// Of the second session: what was written to and copied in cache memory.
-  SessionStatistics second;
+  /// Of the sessions of the second model: what was written to and copied in cache memory.
+  int64_t cacheBytesWritten = 0;
+  int64_t cacheBytesCopied = 0;
   /// Where one model's caches are quantized: `comparison` is then that of the model without
   /// quantization.
   std::optional<QuantizationReport> quantization;
 
-  bool equal() const {
-    return comparison.equal() && comparison.tokensEqual && (!quantization || quantization->equal());
+  bool isDifferent() const {
+    return comparison.isDifferent() || !comparison.tokensEqual ||
+           (quantization && !quantization->equal());
   }
+  /// Enough was compared to tell.
+  bool isConclusive() const { return comparison.isConclusive() && limitedByMetadata.empty(); }
+  bool equal() const { return !isDifferent() && isConclusive(); }
 };
-
-/// Prefill 33, chunk 7, 24 decode steps.
-EquivalencePlan quickVerification();
-/// Prefill 33, chunks 16, 1 and 7, 64 decode steps, batch 2.
-EquivalencePlan fullVerification();
 
 /// A model that can be run, with how to drive it.
 struct PreparedModel {
@@ -50,27 +61,23 @@ llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Regist
 /// is measured (`compareSessions`).
 Tolerance toleranceFor(const Graph& graph, int roundings);
 
-/// The plan in the batch size and step length that the model's token ids fix, without the tokens
-/// that caches of fixed capacity have no room for. Where growing caches have a fixed extent, one
-/// step after as many made-up rows.
-EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest);
-
 /// A copy, as if it had been written and read.
 llvm::Expected<std::unique_ptr<Model>> cloneModel(const Model& model, const Registries& registries);
 
-/// A session of the plan's batch with room for its tokens; rows that nobody wrote are poisoned.
-llvm::Expected<std::unique_ptr<Session>> openForPlan(const Model& model, const Manifest& manifest,
-                                                     const EquivalencePlan& plan, unsigned threads,
-                                                     const Registries& registries);
+/// A session with room for so many tokens; rows that were not written are poisoned.
+llvm::Expected<std::unique_ptr<Session>> openForTokens(const Model& model, const Manifest& manifest,
+                                                       int64_t batch, int64_t tokens,
+                                                       unsigned threads,
+                                                       const Registries& registries);
 
-/// Runs two prepared models (shapes inferred) side by side, as far as `b` can follow the plan; with
-/// one batch row, or a shorter prompt, where `a` alone cannot start otherwise.
-/// `plan.vocabulary` 0 is taken from `a`. An OriginalRefusal is the error where `a` takes no step
-/// at all. Where the caches of one of them are quantized, the other is compared with what it is
-/// without that, and each of its attentions with its definition (QuantizationReport).
+/// Runs two prepared models (shapes inferred) side by side. Where `a` cannot take a run, it is run
+/// with one batch row, then with shorter prompts. A run's vocabulary of 0 is taken from `a`. An
+/// OriginalRefusal is the error where `a` takes no step at all. Where the caches of one of them are
+/// quantized, the other is compared with what it is without that, and each of its attentions with
+/// its definition (QuantizationReport).
 llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& manifestA,
                                                 const Model& b, const Manifest& manifestB,
-                                                EquivalencePlan plan, unsigned threads,
+                                                const VerificationPlan& plan, unsigned threads,
                                                 const Registries& registries);
 
 /// The first model of a comparison refuses its first step, however short, with one batch row:
@@ -85,7 +92,7 @@ public:
 /// The file as it is against what a rewrite made of it.
 llvm::Expected<VerificationReport> verifyRewrite(const std::string& originalPath,
                                                  const Model& rewritten, const Manifest& manifest,
-                                                 const EquivalencePlan& plan,
+                                                 const VerificationPlan& plan,
                                                  const Registries& registries);
 
 /// Adds `--input`.
@@ -95,7 +102,8 @@ llvm::Expected<std::vector<InputRecipe>> recipesOf(llvm::ArrayRef<std::string> t
 
 /// `kvopt/verify/1`.
 OrderedJson verificationJson(const VerificationReport& report);
-/// One line: steps, largest difference, whether equal; two more for quantized caches.
+/// Two lines: steps, largest difference and verdict; what was covered and what was not. Two more
+/// for quantized caches.
 std::string verificationSummary(const VerificationReport& report);
 
 } // namespace kvopt

@@ -17,13 +17,42 @@ struct VerifyOptions {
   std::string reference;
   bool references = false;
   std::vector<std::string> forms = {"exported", "shared", "stateful"};
-  EquivalencePlan plan;
-  std::string padding = "none";
+  /// What the user asked for; std::nullopt where the defaults run.
+  std::optional<int64_t> prompt;
+  std::optional<std::vector<int64_t>> chunks;
+  std::optional<int64_t> steps;
+  std::optional<int64_t> batch;
+  std::optional<std::string> padding;
+  std::optional<int64_t> depth;
+  uint64_t seed = 1;
   std::vector<std::string> inputs;
   std::optional<double> atol;
   std::optional<double> rtol;
   unsigned threads = 0;
   std::string target = "kvopt";
+
+  bool isOneRun() const { return prompt || chunks || steps || batch || padding; }
+
+  /// The defaults, or one run as the user describes it.
+  VerificationPlan plan() const {
+    VerificationPlan defaults = fullVerification();
+    if (depth)
+      defaults.deepest = *depth;
+    if (isOneRun()) {
+      EquivalencePlan run = defaults.runs.front();
+      run.prompt = prompt.value_or(run.prompt);
+      run.chunks = chunks.value_or(run.chunks);
+      run.decodeSteps = steps.value_or(run.decodeSteps);
+      run.batch = batch.value_or(run.batch);
+      run.padding = padding == "left"    ? Padding::Left
+                    : padding == "right" ? Padding::Right
+                                         : Padding::None;
+      defaults = {{run}, depth.value_or(0)};
+    }
+    for (EquivalencePlan& run : defaults.runs)
+      run.seed = seed;
+    return defaults;
+  }
 
   Tolerance tolerance(const Graph& graph) const {
     Tolerance usual = toleranceFor(graph, 2);
@@ -55,7 +84,8 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
     context.remark("kvopt: rows of the caches are rounded to int8, recordings are not: the usual "
                    "tolerance shows how far off that is; --atol says what may be");
   report.comparison = std::move(*comparison);
-  report.second = (*session)->statistics();
+  report.cacheBytesWritten = (*session)->statistics().cacheBytesWritten;
+  report.cacheBytesCopied = (*session)->statistics().inPlaceBytesCopied;
   return report;
 }
 
@@ -119,23 +149,20 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
     auto second = prepareModel(options.models[1], context.registries);
     if (!second)
       return second.takeError();
-    EquivalencePlan plan = options.plan;
-    plan.tolerance = options.tolerance(first->model->graph());
+    VerificationPlan plan = options.plan();
+    plan.setTolerance(options.tolerance(first->model->graph()));
     auto recipes = recipesOf(options.inputs);
     if (!recipes)
       return recipes.takeError();
-    plan.recipes = std::move(*recipes);
-    plan.padding = options.padding == "left"    ? Padding::Left
-                   : options.padding == "right" ? Padding::Right
-                                                : Padding::None;
+    plan.setRecipes(*recipes);
     report = verifyModels(*first->model, first->manifest, *second->model, second->manifest, plan,
                           options.threads, context.registries);
   }
   if (!report)
     return withFile(report.takeError(), options.models[0]);
   for (const StepComparison& step : report->comparison.steps)
-    context.detail(fmt::format("kvopt: {:<8} {:>4} tokens   max abs {:.1e}", step.phase,
-                               step.tokens, worstOf(step)));
+    context.detail(formatText("kvopt: {:<8} {:>4} tokens   max abs {:.1e}", step.phase, step.tokens,
+                              worstOf(step)));
   if (context.common.json())
     printJson(verificationJson(*report));
   else
@@ -167,23 +194,35 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--to", options->target,
                       "With --references: the target of rewritten forms (kvopt)");
   auto positive = CLI::Range(int64_t{1}, int64_t{1} << 32);
-  command->add_option("--prompt", options->plan.prompt, "Tokens of the prefill")->check(positive);
-  command->add_option("--chunks", options->plan.chunks, "Tokens of later chunks")
+  const char* runs = "One run of your own in place of the defaults";
+  command->add_option("--prompt", options->prompt, "Tokens of the prefill (33)")
+      ->check(positive)
+      ->group(runs);
+  command->add_option("--chunks", options->chunks, "Tokens of later chunks (16,1,7)")
       ->delimiter(',')
-      ->check(positive);
-  command->add_option("--steps", options->plan.decodeSteps, "Single-token steps")
+      ->check(positive)
+      ->group(runs);
+  command->add_option("--steps", options->steps, "Decode steps (24)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 32))
+      ->group(runs);
+  command->add_option("--batch", options->batch, "Batch size (3)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->group(runs);
+  command->add_option("--pad", options->padding, "left, right or none (none)")
+      ->check(CLI::IsMember({"left", "right", "none"}))
+      ->group(runs);
+  command
+      ->add_option("--depth", options->depth,
+                   "Tokens up to which a run is added that passes every length that masks or "
+                   "positions are compared with (8192, less for large models)")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 32));
-  command->add_option("--batch", options->plan.batch, "Batch size")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  command->add_option("--pad", options->padding, "left, right or none")
-      ->check(CLI::IsMember({"left", "right", "none"}));
   addInputOption(*command, options->inputs);
   command->add_option("--atol", options->atol,
                       "Absolute tolerance; 1e-4, or 2e-2 (float16) and 1e-1 (bfloat16; data sets: "
                       "2e-2)");
   command->add_option("--rtol", options->rtol,
                       "Relative tolerance; data sets: 1e-3, or 2e-2 for 16-bit floats");
-  command->add_option("--seed", options->plan.seed, "Seed of the random tokens");
+  command->add_option("--seed", options->seed, "Seed of the random tokens");
   command->add_option("-t,--threads", options->threads, "Threads; unless given, one a core")
       ->check(CLI::Range(1u, 1024u));
   addCommonOptions(*command, context);

@@ -1,13 +1,17 @@
 // Text of any origin inside XML documents.
 #pragma once
 
+#include "support/safe_text.h"
+
 #include <string>
 #include <string_view>
 
 namespace kvopt {
 
-/// Text as the contents of an XML element or attribute: markup is escaped, what is no character of
-/// XML 1.0, or no UTF-8, becomes U+FFFD.
+/// Text as the content of an XML element or attribute: `escaped`, and then with its markup as
+/// entities.
 std::string xmlText(std::string_view text);
+/// Text that is escaped already, with its markup as entities.
+std::string xmlMarkup(const SafeText& text);
 
 } // namespace kvopt

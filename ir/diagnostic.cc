@@ -4,7 +4,6 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cassert>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -15,19 +14,26 @@ const char DiagnosticError::ID = 0;
 
 namespace {
 
-// Names come from files: a line feed or an escape sequence must not reach the terminal.
-void appendEscaped(std::string& out, llvm::StringRef text) {
-  for (char c : text) {
-    auto byte = static_cast<unsigned char>(c);
-    if (c == '\n')
-      out += "\\n";
-    else if (c == '\t')
-      out += "\\t";
-    else if (byte < 0x20 || byte == 0x7f)
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", byte);
-    else
-      out += c;
+/// `text()` before escaping.
+std::string joined(const Diagnostic& diagnostic) {
+  std::string out;
+  auto append = [&out](llvm::StringRef before, llvm::StringRef text, llvm::StringRef after) {
+    if (!text.empty())
+      ((out += before) += text) += after;
+  };
+  append("", diagnostic.file, ": ");
+  if (!diagnostic.node.empty() || !diagnostic.op.empty()) {
+    out += "node";
+    append(" '", diagnostic.node, "'");
+    append(" (", diagnostic.op, ")");
+    out += ": ";
   }
+  append("value '", diagnostic.value, "': ");
+  append("", diagnostic.message, "");
+  for (const std::string& note : diagnostic.notes)
+    append("; note: ", note, "");
+  append("; hint: ", diagnostic.hint, "");
+  return out;
 }
 
 Diagnostic diagnosticOf(llvm::ErrorInfoBase& error) {
@@ -49,29 +55,7 @@ llvm::Error transform(llvm::Error error, llvm::function_ref<void(Diagnostic&)> e
 
 } // namespace
 
-std::string Diagnostic::str() const {
-  std::string out;
-  auto append = [&out](llvm::StringRef before, llvm::StringRef text, llvm::StringRef after) {
-    if (text.empty())
-      return;
-    out += before;
-    appendEscaped(out, text);
-    out += after;
-  };
-  append("", file, ": ");
-  if (!node.empty() || !op.empty()) {
-    out += "node";
-    append(" '", node, "'");
-    append(" (", op, ")");
-    out += ": ";
-  }
-  append("value '", value, "': ");
-  append("", message, "");
-  for (const std::string& note : notes)
-    append("; note: ", note, "");
-  append("; hint: ", hint, "");
-  return out;
-}
+SafeText Diagnostic::text() const { return SafeText::trusted(escaped(joined(*this))); }
 
 void DiagnosticError::log(llvm::raw_ostream& out) const { out << diagnostic_.str(); }
 
@@ -90,7 +74,7 @@ Diagnostic takeDiagnostic(llvm::Error error) {
   std::optional<Diagnostic> first;
   llvm::handleAllErrors(std::move(error), [&](llvm::ErrorInfoBase& info) {
     if (first)
-      first->notes.push_back(diagnosticOf(info).str());
+      first->notes.push_back(joined(diagnosticOf(info)));
     else
       first = diagnosticOf(info);
   });

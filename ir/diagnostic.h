@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/format.h"
+#include "support/safe_text.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <string>
@@ -11,8 +12,8 @@
 
 namespace kvopt {
 
-/// One problem of the user's input. All fields but `message` may be empty; they hold raw text,
-/// which may come from a hostile file: show it through `str()`.
+/// One problem with the user's input. All fields but `message` may be empty. They hold raw text,
+/// which may come from a hostile file: print it through `text()`.
 struct Diagnostic {
   enum class Kind {
     Invalid,     ///< The input breaks the rules of its format.
@@ -31,8 +32,9 @@ struct Diagnostic {
   std::vector<std::string> notes;
 
   /// One line: "file: node 'n' (Op): value 'v': message; note: a; note: b; hint: h", without the
-  /// parts that are empty. Control characters are escaped.
-  std::string str() const;
+  /// parts that are empty.
+  SafeText text() const;
+  std::string str() const { return text().str(); }
 };
 
 class DiagnosticError : public llvm::ErrorInfo<DiagnosticError> {

@@ -167,7 +167,8 @@ struct Manifest {
 /// Parses and checks a manifest: schema, known words, axes within shapes.
 llvm::Expected<Manifest> parseManifest(llvm::StringRef json);
 
-/// The manifest in the model's metadata; nullopt when there is none.
+/// The manifest in the model's metadata, which anyone may have written: it is checked against the
+/// graph (checkManifest). nullopt when there is none.
 llvm::Expected<std::optional<Manifest>> manifestOf(const Model& model);
 
 } // namespace kvopt

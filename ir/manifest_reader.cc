@@ -1,5 +1,6 @@
 // Manifests read from JSON, which may come from anyone.
 #include "ir/diagnostic.h"
+#include "ir/manifest_check.h"
 #include "ir/manifest_words.h"
 #include "ir/model.h"
 
@@ -401,6 +402,8 @@ llvm::Expected<std::optional<Manifest>> manifestOf(const Model& model) {
   llvm::Expected<Manifest> manifest = parseManifest(*text);
   if (!manifest)
     return withFile(manifest.takeError(), model.path);
+  if (llvm::Error error = checkManifest(*manifest, model.graph()))
+    return withFile(std::move(error), model.path);
   return std::optional<Manifest>(std::move(*manifest));
 }
 

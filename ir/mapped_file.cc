@@ -192,6 +192,7 @@ MappedFile::Result MappedFile::map(int descriptor, std::string path) {
 }
 
 MappedFile::~MappedFile() {
+  range_.reset();
   if (!bytes_.empty())
     ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }

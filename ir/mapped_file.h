@@ -2,11 +2,13 @@
 #pragma once
 
 #include "ir/file_descriptor.h"
+#include "ir/mapped_ranges.h"
 
 #include "llvm/Support/Error.h"
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -23,9 +25,10 @@ struct FileIdentity {
 
 /// A regular file mapped read-only. Mapping reads nothing: pages load when they are touched.
 ///
-/// The bytes are those on disk, not a copy: whoever shortens the file while it is mapped makes
-/// later reads beyond its new end raise SIGBUS, so an output must never be written over a mapped
-/// input in place (see `identity` and OutputFile).
+/// The bytes are those on disk, not a copy. When another process makes the file shorter, later
+/// reads beyond its new end raise SIGBUS. A program that handles that signal finds the file's name
+/// with `mappedFileAt`, as cli/process.cc does; without a handler, the signal ends the process. An
+/// output is never written over a mapped input in place (see FilePlan and OutputFile).
 class MappedFile {
 public:
   using Result = llvm::Expected<std::shared_ptr<const MappedFile>>;
@@ -61,12 +64,14 @@ public:
 
 private:
   MappedFile(std::string path, std::span<const std::byte> bytes, FileIdentity identity)
-      : path_(std::move(path)), bytes_(bytes), identity_(identity) {}
+      : path_(std::move(path)), bytes_(bytes), identity_(identity),
+        range_(std::in_place, bytes_, path_) {}
   static Result map(int descriptor, std::string path);
 
   std::string path_;
   std::span<const std::byte> bytes_;
   FileIdentity identity_;
+  std::optional<MappedRange> range_;
 };
 
 } // namespace kvopt

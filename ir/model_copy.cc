@@ -62,7 +62,7 @@ llvm::Expected<std::unique_ptr<Model>> copySharingConstants(const Model& model) 
   if (!(*message)->SerializePartialToString(&bytes))
     return ioError("cannot serialize");
   auto copy = importModelBytes(std::as_bytes(std::span<const char>(bytes)), model.folder,
-                               model.graph().context().ops());
+                               model.graph().context().ops(), ModelLimits::none());
   if (!copy)
     return copy;
   llvm::SmallVector<const Graph*, 4> from;

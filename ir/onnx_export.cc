@@ -2,13 +2,12 @@
 #include "ir/onnx_export.h"
 
 #include "ir/diagnostic.h"
+#include "ir/file_plan.h"
 #include "ir/onnx_writer.h"
 #include "ir/output_file.h"
 #include "ir/tensor_messages.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SmallString.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Path.h"
 
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
@@ -21,18 +20,6 @@ namespace kvopt {
 namespace fs = std::filesystem;
 
 namespace {
-
-/// Where the external data of everything in the model's source lies.
-llvm::StringSet<> externalLocations(const Model& model) {
-  llvm::StringSet<> found;
-  if (!model.source())
-    return found;
-  for (const onnx::TensorProto* tensor : model.source()->externalTensors())
-    for (const onnx::StringStringEntryProto& entry : tensor->external_data())
-      if (entry.key() == "location")
-        found.insert(entry.value());
-  return found;
-}
 
 /// Lets protobuf write into an OutputFile.
 class OutputFileStream final : public google::protobuf::io::CopyingOutputStream {
@@ -83,13 +70,6 @@ llvm::Error writeMessage(const google::protobuf::MessageLite& message, OutputFil
 
 std::string orCurrent(llvm::StringRef folder) { return folder.empty() ? "." : folder.str(); }
 
-/// The path of `name` in the folder of `path`.
-std::string besides(llvm::StringRef path, llvm::StringRef name) {
-  llvm::SmallString<256> file(llvm::sys::path::parent_path(path));
-  llvm::sys::path::append(file, name);
-  return file.str().str();
-}
-
 /// `location` beneath `from` as a location beneath `to`, where both name one file; else nullopt.
 std::optional<std::string> locationBeneath(const fs::path& from, const std::string& location,
                                            const fs::path& to) {
@@ -106,7 +86,7 @@ std::optional<std::string> locationBeneath(const fs::path& from, const std::stri
 
 /// The locations that change where a model is written into another folder than it was read from.
 llvm::Expected<llvm::StringMap<std::string>>
-movedLocations(const Model& model, const std::string& path, const llvm::StringSet<>& kept) {
+movedLocations(const Model& model, const std::string& path, llvm::ArrayRef<std::string> kept) {
   llvm::StringMap<std::string> moved;
   const std::string from = orCurrent(model.folder);
   const std::string to = orCurrent(llvm::sys::path::parent_path(path));
@@ -119,16 +99,16 @@ movedLocations(const Model& model, const std::string& path, const llvm::StringSe
   const fs::path realTo = fs::canonical(to, error);
   if (error)
     return ioError("cannot open the folder '{}': {}", to, error.message()).file(path);
-  for (const auto& entry : kept) {
-    std::optional<std::string> location = locationBeneath(realFrom, entry.getKey().str(), realTo);
+  for (const std::string& name : kept) {
+    std::optional<std::string> location = locationBeneath(realFrom, name, realTo);
     if (!location)
-      return usageError("the model's external data '{}' in '{}' does not lie beneath the folder of "
+      return usageError("the model's external data '{}' in '{}' is not beneath the folder of "
                         "the output, and would not be found from there",
-                        entry.getKey(), from)
+                        name, from)
           .file(path)
           .hint("have it copied or inlined (--external-data copy, inline), or write the model into "
                 "that folder");
-    moved[entry.getKey()] = std::move(*location);
+    moved[name] = std::move(*location);
   }
   return moved;
 }
@@ -136,15 +116,14 @@ movedLocations(const Model& model, const std::string& path, const llvm::StringSe
 /// What is written must not replace what the model consists of.
 llvm::Error checkOverwriting(const Model& model, const std::string& path,
                              const std::string& fresh) {
-  if (!model.path.empty() && (sameFile(path, model.path) ||
-                              (!fresh.empty() && sameFile(besides(path, fresh), model.path))))
-    return usageError("would overwrite the model's own file").file(path);
   if (fresh.find('/') != std::string::npos || fresh == llvm::sys::path::filename(path))
     return usageError("'{}' cannot be the name of its external data", fresh).file(path);
-  for (const std::string& location : externalFilesOf(model))
-    if (sameFile(path, location) || (!fresh.empty() && sameFile(besides(path, fresh), location)))
-      return usageError("this is the model's external data").file(path);
-  return llvm::Error::success();
+  FilePlan plan;
+  plan.reads(model);
+  plan.writes(path, "the exported model");
+  if (!fresh.empty())
+    plan.writes(pathBeside(path, fresh), "the external data of the exported model");
+  return plan.check();
 }
 
 /// Contents that nothing moves, as those of sparse tensors, would be lost.
@@ -226,20 +205,12 @@ llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOpt
   return bytes;
 }
 
-std::vector<std::string> externalFilesOf(const Model& model) {
-  std::vector<std::string> paths;
-  for (const auto& entry : externalLocations(model))
-    paths.push_back(orCurrent(model.folder) + "/" + entry.getKey().str());
-  llvm::sort(paths);
-  return paths;
-}
-
 llvm::Error checkExport(const Model& model, const std::string& path, const ExportOptions& options) {
   if (llvm::Error error = checkOverwriting(model, path, options.externalFile))
     return error;
   if (options.placement != ExternalPlacement::Keep)
     return llvm::Error::success();
-  return movedLocations(model, path, externalLocations(model)).takeError();
+  return movedLocations(model, path, externalLocationsOf(model)).takeError();
 }
 
 namespace {
@@ -247,7 +218,7 @@ namespace {
 /// What becomes of the source's external data in a model that is written to `path`.
 llvm::Error placeSource(const Model& model, const std::string& path, ExternalPlacement placement,
                         ExternalData& external) {
-  const llvm::StringSet<> kept = externalLocations(model);
+  const std::vector<std::string> kept = externalLocationsOf(model);
   if (!kept.empty())
     external.placement = placement;
   if (external.placement != ExternalPlacement::Keep)
@@ -300,7 +271,7 @@ llvm::Error prepareExport(const Model& model, const std::string& path, const Exp
     message = *made;
   }
   if (external.fileBytes() != 0) {
-    auto data = writtenExternalData(external, besides(path, external.fileName()));
+    auto data = writtenExternalData(external, pathBeside(path, external.fileName()));
     if (!data)
       return data.takeError();
     files.add(std::move(*data));
@@ -329,7 +300,7 @@ llvm::Error FamilyExport::add(Model& model, const std::string& path) {
     for (const std::unique_ptr<Value>& input : graph.inputs())
       constants.push_back(input->initializer());
   });
-  dataPath = besides(path, settings.externalFile);
+  dataPath = pathBeside(path, settings.externalFile);
   google::protobuf::Arena arena;
   auto message = messageFor(model, arena, external);
   if (!message)

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/external_data.h"
-#include "ir/model.h"
+#include "ir/model_files.h"
 
 #include "llvm/Support/Error.h"
 
@@ -31,14 +31,14 @@ struct ExportOptions {
 /// Fails for models whose inline data exceeds protobuf's 2 GiB.
 llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOptions& options = {});
 
-/// Writes to a temporary name beside `path` and renames. Refuses to overwrite the model's own file
-/// and its external data. A file of external data that is written appears together with the model.
+/// Writes a file that appears whole or not at all. Refuses to overwrite any file that the model
+/// consists of (filesOf). A file of external data that is written appears together with the model.
 /// Its tensors each start at a multiple of 4096 bytes; new ones are streamed, and where there are
 /// no others, a disk without room for all is an error before anything is written.
 ///
 /// Placement of what the source has in other files:
 /// - Keep: not a byte of it is read. Where `path` is in another folder, locations are adapted; the
-///   call fails for data that does not lie beneath that folder, as a location must.
+///   call fails for data outside that folder, because a location must be a path beneath it.
 /// - Copy: what the model uses goes to `externalFile`, by the kernel, holes staying holes.
 /// - Inline: fails before anything is read when the result exceeds 2 GiB.
 llvm::Error exportModel(const Model& model, const std::string& path,
@@ -74,9 +74,6 @@ private:
 /// What exportModel would refuse because of where it is to write: known before a model is edited.
 llvm::Error checkExport(const Model& model, const std::string& path,
                         const ExportOptions& options = {});
-
-/// Paths of the files that hold external data of the model as it was read.
-std::vector<std::string> externalFilesOf(const Model& model);
 
 /// Writes one serialized TensorProto.
 llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name,

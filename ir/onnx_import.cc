@@ -69,7 +69,7 @@ llvm::Error readFunctions(Model& model, GraphReader& reader) {
   return llvm::Error::success();
 }
 
-llvm::Error readModel(Model& model) {
+llvm::Error readModel(Model& model, const ModelLimits& limits) {
   const std::shared_ptr<Model::Source>& source = model.source();
   if (source->bytes.empty())
     return notAModel("the file is empty");
@@ -96,6 +96,8 @@ llvm::Error readModel(Model& model) {
     return error;
   if (llvm::Error error = readFunctions(model, reader))
     return error;
+  if (llvm::Error error = admit(model, limits))
+    return error;
   model.resetEdited();
   return llvm::Error::success();
 }
@@ -104,8 +106,8 @@ std::string folderOf(const std::string& path) { return llvm::sys::path::parent_p
 
 } // namespace
 
-llvm::Expected<std::unique_ptr<Model>> importModel(const std::string& path,
-                                                   const OpRegistry& registry) {
+llvm::Expected<std::unique_ptr<Model>>
+importModel(const std::string& path, const OpRegistry& registry, const ModelLimits& limits) {
   MappedFile::Result file = MappedFile::open(path);
   if (!file)
     return withFile(file.takeError(), path);
@@ -117,14 +119,15 @@ llvm::Expected<std::unique_ptr<Model>> importModel(const std::string& path,
   source->file = std::move(*file);
   source->externalFiles = std::make_shared<ExternalFiles>(model->folder);
   model->setSource(std::move(source));
-  if (llvm::Error error = readModel(*model))
+  if (llvm::Error error = readModel(*model, limits))
     return withFile(std::move(error), path);
   return model;
 }
 
 llvm::Expected<std::unique_ptr<Model>> importModelBytes(std::span<const std::byte> bytes,
                                                         const std::string& folder,
-                                                        const OpRegistry& registry) {
+                                                        const OpRegistry& registry,
+                                                        const ModelLimits& limits) {
   if (llvm::Error error = checkSize(bytes))
     return error;
   auto model = std::make_unique<Model>(registry);
@@ -134,7 +137,7 @@ llvm::Expected<std::unique_ptr<Model>> importModelBytes(std::span<const std::byt
   source->bytes = source->owned;
   source->externalFiles = std::make_shared<ExternalFiles>(folder);
   model->setSource(std::move(source));
-  if (llvm::Error error = readModel(*model))
+  if (llvm::Error error = readModel(*model, limits))
     return error;
   return model;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/model.h"
+#include "ir/model_gate.h"
 
 #include "llvm/Support/Error.h"
 
@@ -9,17 +10,18 @@
 
 namespace kvopt {
 
-/// Reads a model file. Weights are not touched: inline ones stay in the parsed message, external
-/// ones are opened when somebody asks for their bytes, beneath the model's folder only.
-/// Errors: unreadable, truncated or malformed files; a graph that names a value nobody defines or
-/// defines one twice; absurd shapes. `registry` must outlive the model.
-llvm::Expected<std::unique_ptr<Model>> importModel(const std::string& path,
-                                                   const OpRegistry& registry);
+/// Reads a model file and checks it (admit). Weights are not touched: inline ones stay in the
+/// parsed message, and external ones are opened when their bytes are needed, in the model's folder
+/// only. Errors: unreadable, truncated or malformed files; a graph that reads an undefined value or
+/// defines one twice; whatever admit() refuses. `registry` must outlive the model.
+llvm::Expected<std::unique_ptr<Model>>
+importModel(const std::string& path, const OpRegistry& registry, const ModelLimits& limits = {});
 
 /// The same from memory; `folder` is where external data is looked for.
 llvm::Expected<std::unique_ptr<Model>> importModelBytes(std::span<const std::byte> bytes,
                                                         const std::string& folder,
-                                                        const OpRegistry& registry);
+                                                        const OpRegistry& registry,
+                                                        const ModelLimits& limits = {});
 
 /// Reads one serialized TensorProto (the form of reference inputs and outputs) and its name.
 llvm::Expected<std::pair<std::string, TensorRef>> importTensorFile(const std::string& path);

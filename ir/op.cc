@@ -5,15 +5,15 @@
 
 namespace kvopt {
 
-unsigned OpDef::minOperands() const {
+namespace {
+unsigned fewestOf(llvm::ArrayRef<Formal> formals) {
   unsigned count = 0;
-  for (size_t i = 0; i < operands.size(); ++i)
-    if (operands[i].arity == Formal::Arity::Required)
+  for (size_t i = 0; i < formals.size(); ++i)
+    if (formals[i].arity == Formal::Arity::Required || formals[i].atLeastOne)
       count = static_cast<unsigned>(i + 1);
   return count;
 }
 
-namespace {
 std::optional<unsigned> mostOf(llvm::ArrayRef<Formal> formals) {
   if (!formals.empty() && formals.back().arity == Formal::Arity::Variadic)
     return std::nullopt;
@@ -25,10 +25,14 @@ Formal parseFormal(llvm::StringRef text) {
     return {text.str(), Formal::Arity::Optional};
   if (text.consume_back("*"))
     return {text.str(), Formal::Arity::Variadic};
+  if (text.consume_back("+"))
+    return {text.str(), Formal::Arity::Variadic, /*atLeastOne=*/true};
   return {text.str(), Formal::Arity::Required};
 }
 } // namespace
 
+unsigned OpDef::minOperands() const { return fewestOf(operands); }
+unsigned OpDef::minResults() const { return fewestOf(results); }
 std::optional<unsigned> OpDef::maxOperands() const { return mostOf(operands); }
 std::optional<unsigned> OpDef::maxResults() const { return mostOf(results); }
 

@@ -24,6 +24,8 @@ struct Formal {
   enum class Arity { Required, Optional, Variadic };
   std::string name;
   Arity arity = Arity::Required;
+  /// A variadic one stands for one operand at least.
+  bool atLeastOne = false;
 };
 
 /// One formal attribute. With a default, an attribute that is not written has that value.
@@ -67,6 +69,7 @@ struct OpDef {
 
   /// Fewest and most operands or results; nullopt when the last is variadic.
   unsigned minOperands() const;
+  unsigned minResults() const;
   std::optional<unsigned> maxOperands() const;
   std::optional<unsigned> maxResults() const;
   const FormalAttribute* findAttribute(llvm::StringRef attribute) const;
@@ -75,7 +78,8 @@ struct OpDef {
 /// Builds an OpDef in reading order:
 ///   define(registry, "Softmax", 13).in("input").out("output").attr("axis", int64_t{-1})
 ///       .shape(inferSoftmax);
-/// A name that ends in '?' is optional, one that ends in '*' variadic.
+/// A name that ends in '?' is optional, one that ends in '*' stands for any number of operands, and
+/// one that ends in '+' for one at least.
 class OpDefBuilder {
 public:
   OpDefBuilder(class OpRegistry& registry, OpName name, int64_t since);

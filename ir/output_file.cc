@@ -1,25 +1,21 @@
-// Temporary files, complete writes, and the final rename.
+// Anonymous files and complete writes; ir/file_placement.cc puts them in their places.
 #include "ir/output_file.h"
 
 #include "ir/diagnostic.h"
+#include "ir/mapped_ranges.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
-#include <random>
 #include <sys/stat.h>
 #include <utility>
 
 namespace kvopt {
 namespace {
 
-// Independent of the target's name, which may already be as long as the file system allows.
-std::string randomName() {
-  std::random_device random;
-  return fmt::format(".kvopt-{:08x}{:08x}.tmp", random(), random());
-}
+std::string descriptorPath(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
 
 struct Place {
   std::string folder;
@@ -35,46 +31,79 @@ Place split(const std::string& path) {
 
 llvm::Error checkTarget(const std::string& path, const std::string& name) {
   if (path.find('\0') != std::string::npos || name.empty() || name == "." || name == "..")
-    return usageError("'{}' is no name for an output file", path);
+    return usageError("'{}' is not a name for an output file", path);
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-    return usageError("exists and is not a regular file; it is not replaced").file(path);
+  if (::stat(path.c_str(), &status) == 0) {
+    if (!S_ISREG(status.st_mode))
+      return usageError("exists and is not a regular file; it is not replaced").file(path);
+  } else if (errno == ENAMETOOLONG) {
+    return ioError("cannot create: {}", errnoText(errno)).file(path);
+  }
   return llvm::Error::success();
+}
+
+llvm::Expected<FileDescriptor> openFolderOf(const std::string& path, const std::string& folder) {
+  FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.isOpen())
+    return ioError("cannot open the folder '{}': {}", folder, errnoText(errno)).file(path);
+  return opened;
 }
 
 } // namespace
 
-OutputFile::OutputFile(std::string path, std::string name, std::string temporaryName,
-                       FileDescriptor folder, FileDescriptor file)
-    : path_(std::move(path)), name_(std::move(name)), temporaryName_(std::move(temporaryName)),
-      folder_(std::move(folder)), file_(std::move(file)) {}
+OutputFile::OutputFile(std::string path, std::string name, FileDescriptor folder)
+    : path_(std::move(path)), name_(std::move(name)), folder_(std::move(folder)) {}
 
-OutputFile::OutputFile(OutputFile&& other) noexcept
-    : path_(std::move(other.path_)), name_(std::move(other.name_)),
-      temporaryName_(std::exchange(other.temporaryName_, std::string())),
-      folder_(std::move(other.folder_)), file_(std::move(other.file_)) {}
+llvm::Error OutputFile::check(const std::string& path) {
+  const Place place = split(path);
+  if (llvm::Error error = checkTarget(path, place.name))
+    return error;
+  llvm::Expected<FileDescriptor> folder = openFolderOf(path, place.folder);
+  if (!folder)
+    return folder.takeError();
+  if (::faccessat(folder->get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
+    return ioError("cannot create a file in '{}': {}", place.folder, errnoText(errno)).file(path);
+  return llvm::Error::success();
+}
 
-OutputFile::~OutputFile() { discard(); }
-
-llvm::Expected<OutputFile> OutputFile::create(const std::string& path) {
+llvm::Expected<OutputFile> OutputFile::create(const std::string& path, Naming naming) {
   Place place = split(path);
   if (llvm::Error error = checkTarget(path, place.name))
     return error;
-  FileDescriptor folder(::open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.isOpen())
-    return ioError("cannot open the folder '{}': {}", place.folder, errnoText(errno)).file(path);
+  llvm::Expected<FileDescriptor> folder = openFolderOf(path, place.folder);
+  if (!folder)
+    return folder.takeError();
+  OutputFile file(path, place.name, std::move(*folder));
+  if (int error = file.open(naming); error != 0)
+    return ioError("cannot create a file in '{}': {}", place.folder, errnoText(error)).file(path);
+  return file;
+}
 
+int OutputFile::open(Naming naming) {
+  if (naming == Naming::Anonymous) {
+    FileDescriptor file(::openat(folder_.get(), ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+    // Without /proc it would never get a name.
+    if (file.isOpen() && ::access(descriptorPath(file.get()).c_str(), F_OK) == 0) {
+      file_ = std::move(file);
+      return 0;
+    }
+  }
   constexpr int maxAttempts = 16;
   int error = EEXIST;
   for (int attempt = 0; attempt < maxAttempts && (error == EEXIST || error == EINTR); ++attempt) {
-    std::string temporary = randomName();
-    FileDescriptor file(::openat(folder.get(), temporary.c_str(),
-                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
-    if (file.isOpen())
-      return OutputFile(path, place.name, std::move(temporary), std::move(folder), std::move(file));
+    const UninterruptedSection section;
+    TemporaryName name = TemporaryName::in(folder_.get());
+    file_ = FileDescriptor(::openat(folder_.get(), name.text(),
+                                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+    if (file_.isOpen()) {
+      temporary_ = std::move(name);
+      return 0;
+    }
     error = errno;
+    if (error == EEXIST)
+      name.release(); // It is somebody else's.
   }
-  return ioError("cannot create a file in '{}': {}", place.folder, errnoText(error)).file(path);
+  return error;
 }
 
 llvm::Error OutputFile::write(std::span<const std::byte> bytes) {
@@ -86,6 +115,12 @@ llvm::Error OutputFile::write(std::span<const std::byte> bytes) {
     ssize_t written = ::write(file_.get(), bytes.data(), std::min(bytes.size(), chunk));
     if (written < 0 && errno == EINTR)
       continue;
+    // The kernel reads the bytes itself, and gives an error where a read here would raise SIGBUS.
+    if (const char* source =
+            written < 0 && errno == EFAULT ? mappedFileAt(bytes.data()) : nullptr) {
+      discard();
+      return invalid("the file became shorter while it was read").file(source);
+    }
     if (written <= 0)
       return fail("write", written < 0 ? errno : EIO);
     bytes = bytes.subspan(static_cast<size_t>(written));
@@ -194,48 +229,18 @@ llvm::Error OutputFile::copy(const FileDescriptor& file, int64_t offset, int64_t
 llvm::Error OutputFile::close() {
   if (llvm::Error error = checkOpen("close"))
     return error;
-  // Network file systems report a full disk as late as this. The descriptor is gone either way.
-  if (::close(file_.release()) != 0 && errno != EINTR)
+  // Network file systems report a full disk as late as this. An anonymous file must stay open until
+  // it has a name, so a copy of its descriptor is closed.
+  const int closed =
+      temporary_.isSet() ? file_.release() : ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0);
+  if (closed < 0 || (::close(closed) != 0 && errno != EINTR))
     return fail("close", errno);
-  return llvm::Error::success();
-}
-
-llvm::Error OutputFile::commit() {
-  if (file_.isOpen() || temporaryName_.empty())
-    if (llvm::Error error = close())
-      return error;
-  if (::renameat(folder_.get(), temporaryName_.c_str(), folder_.get(), name_.c_str()) != 0)
-    return fail("put in place", errno);
-  temporaryName_.clear();
-  return llvm::Error::success();
-}
-
-bool OutputFile::sharesPlaceWith(const OutputFile& other) const {
-  struct stat mine {
-  }, others{};
-  return name_ == other.name_ && ::fstat(folder_.get(), &mine) == 0 &&
-         ::fstat(other.folder_.get(), &others) == 0 && mine.st_dev == others.st_dev &&
-         mine.st_ino == others.st_ino;
-}
-
-llvm::Error OutputFiles::commit() {
-  for (size_t i = 1; i < files_.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (files_[i].sharesPlaceWith(files_[j]))
-        return usageError("two of the files that are written have this path")
-            .file(files_[i].path())
-            .hint("give one of them another name");
-  for (OutputFile& file : files_)
-    if (llvm::Error error = file.close())
-      return error;
-  for (OutputFile& file : files_)
-    if (llvm::Error error = file.commit())
-      return error;
+  isClosed_ = true;
   return llvm::Error::success();
 }
 
 llvm::Error OutputFile::checkOpen(llvm::StringRef action) const {
-  if (!file_.isOpen())
+  if (isClosed_ || !file_.isOpen())
     return ioError("{} after a failure or a commit", action).file(path_);
   return llvm::Error::success();
 }
@@ -247,8 +252,8 @@ llvm::Error OutputFile::fail(llvm::StringRef action, int error) {
 
 void OutputFile::discard() {
   file_.reset();
-  if (!temporaryName_.empty())
-    ::unlinkat(folder_.get(), std::exchange(temporaryName_, std::string()).c_str(), 0);
+  temporary_.remove();
+  backup_.remove();
 }
 
 bool sameFile(const std::string& a, const std::string& b) {

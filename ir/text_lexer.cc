@@ -3,6 +3,8 @@
 
 #include "ir/element_type.h"
 
+#include "support/escape.h"
+#include "support/utf8.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -12,14 +14,37 @@ namespace {
 bool isNameStart(char c) { return llvm::isAlpha(c) || c == '_'; }
 bool isNamePart(char c) { return llvm::isAlnum(c) || c == '_'; }
 
+/// The character of the escape that `text` starts with, in UTF-8, or the byte of `\xNN`; removes
+/// the escape. Any other character after a backslash stands for itself.
+std::string takeEscaped(llvm::StringRef& text) {
+  llvm::StringRef rest = text.drop_front();
+  unsigned code = 0;
+  if (rest.startswith("x") && !rest.substr(1, 2).getAsInteger(16, code) && rest.size() >= 3) {
+    text = rest.drop_front(3);
+    return std::string(1, static_cast<char>(code));
+  }
+  const size_t end = rest.find('}');
+  if (rest.startswith("u{") && end != llvm::StringRef::npos && end <= 8 &&
+      !rest.slice(2, end).getAsInteger(16, code))
+    if (std::string character = utf8Of(code); !character.empty()) {
+      text = rest.drop_front(end + 1);
+      return character;
+    }
+  text = rest.drop_front();
+  return rest.take_front().str();
+}
+
 std::string decoded(llvm::StringRef quoted) {
   std::string out;
   llvm::StringRef body = quoted.drop_front().drop_back();
   out.reserve(body.size());
-  for (size_t i = 0; i < body.size(); ++i) {
-    if (body[i] == '\\')
-      ++i; // the lexer has seen to it that a character follows
-    out += body[i];
+  while (!body.empty()) {
+    if (body.front() == '\\') { // the lexer has ensured that a character follows
+      out += takeEscaped(body);
+    } else {
+      out += body.front();
+      body = body.drop_front();
+    }
   }
   return out;
 }
@@ -56,12 +81,17 @@ bool isBareName(llvm::StringRef text) {
 
 std::string quotedText(llvm::StringRef text) {
   std::string out = "\"";
-  for (char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     if (c == '"' || c == '\\')
       out += '\\';
-    out += c;
+    const bool isLayout = llvm::StringRef(" }]").contains(text.substr(i + 1).take_front());
+    if (c == '\n' && (i + 1 == text.size() || !isLayout))
+      out += "\\x0a";
+    else
+      out += c;
   }
-  return out + '"';
+  return escapedLines(out + '"');
 }
 
 TextCursor::TextCursor(llvm::StringRef source, llvm::StringRef fileName)

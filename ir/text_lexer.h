@@ -30,8 +30,10 @@ bool isSpecialFloat(llvm::StringRef text);
 bool isBareName(llvm::StringRef text);
 /// The name of a type, or the first word of one.
 bool isTypeWord(llvm::StringRef text);
-/// In quotes. A backslash takes the next character as it is; nothing else is special, so line
-/// breaks stand for themselves.
+/// Text in quotes. A backslash comes before quotes and backslashes, and starts the escapes of
+/// support/escape.h (`\x1b`, `\u{202e}`), which ONNX's own parser reads as `x1b` and `u{202e}`.
+/// Line feeds are escaped, too, but for those of indented JSON, which spaces or closing brackets
+/// follow.
 std::string quotedText(llvm::StringRef text);
 
 /// Reads a text token by token, two ahead. The first failure is kept and everything after it fails:

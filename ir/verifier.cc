@@ -2,6 +2,7 @@
 #include "ir/verifier.h"
 
 #include "ir/diagnostic.h"
+#include "ir/node_check.h"
 #include "ir/op.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -61,7 +62,6 @@ private:
   llvm::Error verifyGraph(const Graph& graph);
   llvm::Error verifyNode(const Node& node);
   llvm::Error verifyOperands(const Node& node);
-  llvm::Error verifyDefinition(const Node& node);
   llvm::Error verifyOutputs(const Graph& graph);
   llvm::Error verifyAlias(const Node& node, const Alias& alias);
   llvm::Error verifyOverwritten(const Node& node, unsigned operand, const Value& shared);
@@ -169,7 +169,7 @@ llvm::Error Verifier::verifyNode(const Node& node) {
         return error;
     }
   if (const OpDef* definition = node.definition()) {
-    if (llvm::Error error = verifyDefinition(node))
+    if (llvm::Error error = checkDefinition(node))
       return error;
     for (const Alias& alias : definition->aliases)
       if (alias.kind == Alias::Kind::InPlace)
@@ -198,39 +198,6 @@ llvm::Error Verifier::verifyOperands(const Node& node) {
     // Values of graphs around the one that is verified have readers that are not looked at.
     if (verified.count(&value->graph()) && !unclaimed.erase(&use))
       return invalid("is missing from the list of the value's readers").value(value->name());
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error Verifier::verifyDefinition(const Node& node) {
-  const OpDef& definition = *node.definition();
-  size_t operands = node.operands().size();
-  if (operands < definition.minOperands())
-    return invalid("has {} operands, needs {}", operands, definition.minOperands());
-  if (auto most = definition.maxOperands(); most && operands > *most)
-    return invalid("has {} operands, takes at most {}", operands, *most);
-  for (size_t i = 0; i < std::min(operands, definition.operands.size()); ++i)
-    if (definition.operands[i].arity == Formal::Arity::Required &&
-        !node.operand(static_cast<unsigned>(i)))
-      return invalid("operand '{}' is missing", definition.operands[i].name);
-
-  size_t results = node.results().size();
-  size_t fewest = 0;
-  for (size_t i = 0; i < definition.results.size(); ++i)
-    if (definition.results[i].arity == Formal::Arity::Required)
-      fewest = i + 1;
-  if (results < fewest)
-    return invalid("has {} results, needs {}", results, fewest);
-  if (auto most = definition.maxResults(); most && results > *most)
-    return invalid("has {} results, gives at most {}", results, *most);
-
-  for (const FormalAttribute& formal : definition.attributes) {
-    const Attribute* written = node.attribute(formal.name);
-    if (!written && formal.required)
-      return invalid("attribute '{}' is missing", formal.name);
-    if (written && formal.kind != AttributeKind::Undefined && written->kind() != formal.kind)
-      return invalid("attribute '{}' is of kind {}, not {}", formal.name,
-                     attributeKindName(written->kind()), attributeKindName(formal.kind));
   }
   return llvm::Error::success();
 }

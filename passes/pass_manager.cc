@@ -12,6 +12,12 @@
 
 namespace kvopt {
 
+namespace {
+llvm::Error noSuchPass(const std::string& name) {
+  return usageError("there is no pass '{}'", name).hint("see: kvopt list passes");
+}
+} // namespace
+
 llvm::Error PassManager::addPipeline(llvm::StringRef text) {
   auto steps = parsePipeline(text);
   if (!steps)
@@ -20,10 +26,14 @@ llvm::Error PassManager::addPipeline(llvm::StringRef text) {
 }
 
 llvm::Error PassManager::add(llvm::ArrayRef<PipelineStep> steps) {
+  for (const std::vector<std::string>* printed : {&settings.printBefore, &settings.printAfter})
+    for (const std::string& name : *printed)
+      if (name != "all" && !passes.find(name))
+        return noSuchPass(name);
   for (const PipelineStep& step : steps) {
     const PassInfo* info = passes.find(step.pass);
     if (!info)
-      return usageError("there is no pass '{}'", step.pass).hint("see: kvopt list passes");
+      return noSuchPass(step.pass);
     for (const auto& option : step.options)
       if (!llvm::is_contained(info->optionNames, option.first))
         return usageError("pass '{}' has no option '{}'", step.pass, option.first);

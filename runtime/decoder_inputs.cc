@@ -9,6 +9,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/xxhash.h"
 
+#include <cmath>
 #include <limits>
 #include <random>
 
@@ -47,6 +48,17 @@ double lowestOf(ElementType element) {
   return element == ElementType::Float16    ? lowestHalf
          : element == ElementType::BFloat16 ? lowestBrain
                                             : double{std::numeric_limits<float>::lowest()};
+}
+
+/// Whether a number converts to an element of that type. Requires a finite number.
+bool holds(ElementType element, double number) {
+  if (!isInteger(element))
+    return true;
+  const bool isUnsigned = element == ElementType::UInt8 || element == ElementType::UInt16 ||
+                          element == ElementType::UInt32 || element == ElementType::UInt64;
+  const double limit =
+      std::ldexp(1.0, static_cast<int>(bitWidth(element).value_or(8)) - (isUnsigned ? 0 : 1));
+  return number > (isUnsigned ? -1.0 : -limit - 1.0) && number < limit;
 }
 
 class InputBuilder {
@@ -247,6 +259,10 @@ private:
         return index.empty() ? 0.0 : static_cast<double>(index.back());
       });
     case Kind::Numbers: {
+      for (double number : recipe.numbers)
+        if (!holds(input.type().elementType(), number))
+          return usageError("--input {}: {} does not fit in the input's type {}", input.name(),
+                            number, dtypeName(input.type().elementType()));
       size_t next = 0;
       return fill(input, extent,
                   [&](Index) { return recipe.numbers[next++ % recipe.numbers.size()]; });

@@ -2,8 +2,10 @@
 #include "runtime/equivalence.h"
 
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "ir/half.h"
 #include "runtime/generation.h"
+#include "runtime/interface_difference.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -11,68 +13,7 @@
 
 namespace kvopt {
 
-int64_t EquivalencePlan::totalTokens() const {
-  int64_t total = prompt + decodeSteps * stepTokens;
-  for (int64_t chunk : chunks)
-    total += chunk;
-  return total;
-}
-
-PlannedSteps::PlannedSteps(const EquivalencePlan& steps) : plan(steps), random(steps.seed) {
-  if (plan.padding != Padding::None)
-    visible.resize(static_cast<size_t>(plan.batch));
-}
-
-bool PlannedSteps::isHidden(size_t row, int64_t position) const {
-  int64_t hidden = std::min<int64_t>(plan.prompt - 1, 2);
-  if (row % 2 == 0 || position >= plan.prompt)
-    return false;
-  return plan.padding == Padding::Left ? position < hidden : position >= plan.prompt - hidden;
-}
-
-DecoderStep PlannedSteps::next(int64_t tokens, int64_t pastLength, bool startsAnew) {
-  DecoderStep step;
-  step.pastLength = pastLength;
-  std::uniform_int_distribution<int64_t> anyToken(0, plan.vocabulary - 1);
-  for (int64_t row = 0; row < plan.batch; ++row) {
-    step.tokens.emplace_back();
-    for (int64_t i = 0; i < tokens; ++i)
-      step.tokens.back().push_back(anyToken(random));
-  }
-  if (startsAnew)
-    visible.assign(visible.size(), {});
-  for (size_t row = 0; row < visible.size(); ++row)
-    for (int64_t i = 0; i < tokens; ++i)
-      visible[row].push_back(isHidden(row, pastLength + i) ? 0 : 1);
-  step.visible = visible;
-  step.recipes = plan.recipes;
-  return step;
-}
-
 namespace {
-
-/// Which cache of `b` is each cache of `a`.
-llvm::Expected<std::vector<size_t>> pairCaches(const Session& a, const Session& b) {
-  if (a.cacheCount() != b.cacheCount())
-    return invalid("one model has {} caches, the other {}", a.cacheCount(), b.cacheCount());
-  std::vector<size_t> pairs;
-  for (size_t i = 0; i < a.cacheCount(); ++i) {
-    const ManifestCache& wanted = a.cacheInfo(i);
-    size_t found = b.cacheCount();
-    // A rewrite keeps names; models of other origin have the same order.
-    for (size_t j = 0; j < b.cacheCount(); ++j)
-      if (b.cacheInfo(j).past == wanted.past)
-        found = j;
-    for (size_t j = 0; found == b.cacheCount() && j < b.cacheCount(); ++j)
-      if (b.cacheInfo(j).layer == wanted.layer && b.cacheInfo(j).role == wanted.role &&
-          b.cacheInfo(j).kind == wanted.kind)
-        found = j;
-    if (found == b.cacheCount())
-      return invalid("cache '{}' has no counterpart in the other model", wanted.past);
-    pairs.push_back(found);
-  }
-  return pairs;
-}
 
 /// A contiguous copy, of f32 where the elements are narrower floats.
 llvm::Expected<Tensor> asFloats(const TensorView& view,
@@ -112,16 +53,23 @@ double largestMagnitude(const TensorView& view) {
 class SideBySide {
 public:
   SideBySide(Session& first, Session& second, const EquivalencePlan& comparedPlan,
-             std::vector<size_t> cachePairs, std::optional<ExactSession> exactTwin)
+             std::vector<std::optional<size_t>> cachePairs, std::optional<ExactSession> exactTwin)
       : a(first), b(second), plan(comparedPlan), pairs(std::move(cachePairs)), exact(exactTwin),
         planned(comparedPlan) {}
 
   llvm::Error step(int64_t tokens, const char* phase, ComparisonReport& report) {
     const DecoderStep input = planned.next(tokens, a.length(), a.cacheCount() == 0);
-    auto fromA = stepDecoder(a, input);
-    auto fromB = stepDecoder(b, input);
-    if (!fromA && !fromB && !report.steps.empty()) {
-      noteRefusal(fromA.takeError(), fromB.takeError(), report);
+    auto inputsOfA = decoderInputs(a.callerInputs(), input, a.allocator(), a.manifest().inputs);
+    if (!inputsOfA)
+      return inputsOfA.takeError();
+    auto inputsOfB = sameInputs(*inputsOfA, input);
+    if (!inputsOfB)
+      return inputsOfB.takeError();
+    auto fromA = a.step(viewsOf(*inputsOfA), tokens);
+    auto fromB = b.step(viewsOf(*inputsOfB), tokens);
+    if (!fromA && !report.steps.empty()) {
+      llvm::Error ofB = fromB ? llvm::Error::success() : fromB.takeError();
+      noteRefusal(fromA.takeError(), std::move(ofB), report);
       return llvm::Error::success();
     }
     if (!fromA) {
@@ -129,8 +77,16 @@ public:
         llvm::consumeError(fromB.takeError());
       return fromA.takeError();
     }
-    if (!fromB)
-      return fromB.takeError();
+    if (!fromB) {
+      // Neither what the user asked for nor the state of the machine is a property of a model.
+      Diagnostic refusal = takeDiagnostic(fromB.takeError());
+      if (refusal.kind == Diagnostic::Kind::Usage || refusal.kind == Diagnostic::Kind::Io)
+        return makeError(std::move(refusal));
+      report.differences.push_back(
+          fmt::format("the second model refuses a step that the first takes: {}", refusal.str()));
+      hasEnded = true;
+      return llvm::Error::success();
+    }
     StepResult fromExact;
     if (exact) {
       if (auto computed = stepExact(input)) {
@@ -144,6 +100,7 @@ public:
     StepComparison compared;
     compared.phase = phase;
     compared.tokens = tokens;
+    compared.pastTokens = a.cacheCount() == 0 ? 0 : a.length() - tokens;
     if (llvm::Error error = compareOutputs(*fromA, *fromB, fromExact, compared, report))
       return error;
     if (llvm::Error error = compareCaches(compared))
@@ -152,7 +109,10 @@ public:
     return llvm::Error::success();
   }
 
-  /// Of models that remember nothing: one run for each length of the plan.
+  /// Whether the two have taken different steps, so that no further one can be compared.
+  bool ended() const { return hasEnded; }
+
+  /// Of models without caches: one run for each length of the plan.
   llvm::Error runEachLength(ComparisonReport& report) {
     llvm::SmallVector<int64_t, 8> lengths = {plan.prompt};
     lengths.append(plan.chunks.begin(), plan.chunks.end());
@@ -215,14 +175,50 @@ private:
     return std::fabs(double{scores[one]} - double{scores[other]}) <= 2 * budget;
   }
 
-  static void noteRefusal(llvm::Error ofA, llvm::Error ofB, ComparisonReport& report) {
+  static std::vector<NamedView> viewsOf(llvm::ArrayRef<NamedTensor> inputs) {
+    std::vector<NamedView> views;
+    for (const NamedTensor& input : inputs)
+      views.push_back({input.name, input.tensor.view});
+    return views;
+  }
+
+  /// Whether a tensor is what the input is declared to take.
+  static bool takes(const Value& input, const TensorView& tensor) {
+    const TensorType& type = input.type();
+    if (type.elementType() != tensor.element || !type.hasRank() || type.rank() != tensor.rank())
+      return type.elementType() == tensor.element && !type.hasRank();
+    for (unsigned axis = 0; axis < type.rank(); ++axis)
+      if (type.dim(axis).value().value_or(tensor.shape[axis]) != tensor.shape[axis])
+        return false;
+    return true;
+  }
+
+  /// The inputs of `b`: those of `a` where names and types agree, whatever the manifest of `b` says
+  /// about them, for a difference would not show between different inputs.
+  llvm::Expected<std::vector<NamedTensor>> sameInputs(llvm::ArrayRef<NamedTensor> inputsOfA,
+                                                      const DecoderStep& step) const {
+    auto inputs = decoderInputs(b.callerInputs(), step, b.allocator(), b.manifest().inputs);
+    if (!inputs)
+      return inputs;
+    for (size_t i = 0; i < inputs->size(); ++i)
+      for (const NamedTensor& input : inputsOfA)
+        if (input.name == (*inputs)[i].name && takes(*b.callerInputs()[i], input.tensor.view))
+          (*inputs)[i].tensor = input.tensor;
+    return inputs;
+  }
+
+  /// A step that the first model refuses. The second may take it: then the two have parted.
+  void noteRefusal(llvm::Error ofA, llvm::Error ofB, ComparisonReport& report) {
     Diagnostic first = takeDiagnostic(std::move(ofA));
-    Diagnostic second = takeDiagnostic(std::move(ofB));
     ++report.refusedSteps;
     if (report.refusal.empty())
       report.refusal = first.message;
-    if ((first.kind != second.kind || first.op != second.op) && report.refusedDifferently.empty())
-      report.refusedDifferently = first.str() + "; the other: " + second.str();
+    if (!ofB) {
+      hasEnded = true;
+      return;
+    }
+    // Neither refusal says anything about the numbers.
+    llvm::consumeError(std::move(ofB));
   }
 
   /// The step in the twin: its inputs are those of `a`, widened.
@@ -265,14 +261,27 @@ private:
     int64_t firstPosition = 0;
   };
 
-  /// Whether a model says that it computes something else for a token that sees none.
+  /// Whether what is computed for a token that sees none may differ: where a manifest says so, and
+  /// where scores of 16 bits are lost beside the finite number that hides a key.
   bool skipsPadding() const {
     return plan.padding != Padding::None &&
-           (a.manifest().hiddenRowsUndefined || b.manifest().hiddenRowsUndefined);
+           (exact || a.manifest().hiddenRowsUndefined || b.manifest().hiddenRowsUndefined);
   }
 
+  /// Whether a token sees any, itself included, in every layer.
   bool seesAToken(int64_t row, int64_t position) const {
-    return llvm::any_of(planned.shown(row, position), [](uint8_t shown) { return shown != 0; });
+    llvm::ArrayRef<uint8_t> seen = planned.shown(row, position);
+    if (plan.window > 0 && seen.size() > static_cast<size_t>(plan.window))
+      seen = seen.take_back(static_cast<size_t>(plan.window));
+    return llvm::any_of(seen, [](uint8_t shown) { return shown != 0; });
+  }
+
+  /// Whether the row of a cache, or of a result, is one that the model defines. `place` counts the
+  /// rows of a cache from its first one; `token` is its position in the sequence.
+  bool isDefined(int64_t row, int64_t place, int64_t token) const {
+    if (plan.rowsAdvanceByMask)
+      return place < llvm::count(planned.shown(row, a.length() - 1), 1);
+    return !skipsPadding() || seesAToken(row, token);
   }
 
   llvm::Expected<TensorComparison> compare(const std::string& name, const TensorView& ours,
@@ -281,13 +290,14 @@ private:
     auto tolerance = toleranceFor(ours, twin);
     if (!tolerance)
       return withNode(tolerance.takeError(), name);
-    auto isDefined = [&](llvm::ArrayRef<int64_t> index) {
-      return seesAToken(index[axes->batch], axes->firstPosition + index[axes->sequence]);
+    auto isCompared = [&](llvm::ArrayRef<int64_t> index) {
+      const int64_t place = index[axes->sequence];
+      return isDefined(index[axes->batch], place, axes->firstPosition + place);
     };
     auto comparison =
-        axes && skipsPadding()
+        axes && plan.padding != Padding::None
             ? compareTensors(theirs, ours, *tolerance,
-                             llvm::function_ref<bool(llvm::ArrayRef<int64_t>)>(isDefined))
+                             llvm::function_ref<bool(llvm::ArrayRef<int64_t>)>(isCompared))
             : compareTensors(theirs, ours, *tolerance);
     if (!comparison)
       return withNode(comparison.takeError(), name);
@@ -318,8 +328,6 @@ private:
         return comparison.takeError();
       compared.outputs.push_back(std::move(*comparison));
     }
-    if (compared.outputs.empty())
-      return invalid("the two models have no output in common");
     auto logitsA = findLogits(fromA);
     auto logitsB = findLogits(fromB);
     if (logitsA && logitsB)
@@ -343,6 +351,8 @@ private:
 
   llvm::Error compareCaches(StepComparison& compared) {
     for (size_t i = 0; i < pairs.size(); ++i) {
+      if (!pairs[i])
+        continue;
       TensorView twin = exact ? exact->session.exportedCacheView(i) : TensorView();
       std::optional<TokenAxes> axes;
       const unsigned sequence = a.exportedSequenceAxis(i);
@@ -350,7 +360,7 @@ private:
       if (batch && a.cacheInfo(i).policy == CachePolicy::Fixed)
         axes = TokenAxes{*batch, sequence, 0};
       auto comparison = compare(a.cacheInfo(i).present, a.exportedCacheView(i),
-                                b.exportedCacheView(pairs[i]), exact ? &twin : nullptr, axes);
+                                b.exportedCacheView(*pairs[i]), exact ? &twin : nullptr, axes);
       if (!comparison)
         return comparison.takeError();
       compared.caches.push_back(std::move(*comparison));
@@ -361,9 +371,10 @@ private:
   Session& a;
   Session& b;
   const EquivalencePlan& plan;
-  std::vector<size_t> pairs;
+  std::vector<std::optional<size_t>> pairs;
   std::optional<ExactSession> exact;
   PlannedSteps planned;
+  bool hasEnded = false;
   std::vector<std::vector<Extents>> extentsOfRuns; ///< of models without caches
 };
 
@@ -375,9 +386,6 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
   if (plan.vocabulary < 1 || plan.prompt < 1 || plan.batch < 1 || a.batch() != plan.batch ||
       b.batch() != plan.batch || (exact && exact->session.batch() != plan.batch))
     return invalid("a comparison needs tokens, a prompt and sessions of its batch size");
-  auto pairs = pairCaches(a, b);
-  if (!pairs)
-    return pairs.takeError();
   if (exact && exact->session.cacheCount() != a.cacheCount())
     return invalid("the exact twin has other caches");
   if (plan.pastRows > 0) {
@@ -389,20 +397,25 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
           return error;
   }
   ComparisonReport report;
-  SideBySide sessions(a, b, plan, std::move(*pairs), exact);
+  report.differences = interfaceDifferences(a, b);
+  report.hasCaches = a.cacheCount() != 0;
+  SideBySide sessions(a, b, plan, pairCaches(a, b), exact);
   if (a.cacheCount() == 0 && b.cacheCount() == 0) {
     if (llvm::Error error = sessions.runEachLength(report))
       return error;
     return report;
   }
-  if (llvm::Error error = sessions.step(plan.prompt, "prefill", report))
-    return error;
+  std::vector<std::pair<const char*, int64_t>> steps = {{"prefill", plan.prompt}};
   for (int64_t chunk : plan.chunks)
-    if (llvm::Error error = sessions.step(chunk, "chunk", report))
-      return error;
+    steps.emplace_back("chunk", chunk);
   for (int64_t i = 0; i < plan.decodeSteps; ++i)
-    if (llvm::Error error = sessions.step(plan.stepTokens, "decode", report))
+    steps.emplace_back("decode", plan.stepTokens);
+  for (const auto& [phase, tokens] : steps) {
+    if (sessions.ended())
+      break;
+    if (llvm::Error error = sessions.step(tokens, phase, report))
       return error;
+  }
   return report;
 }
 

@@ -55,11 +55,14 @@ private:
   unsigned dimIndex(const Dim& declared);
   unsigned newGroup(Group::Kind kind, unsigned slot, int64_t step);
   bool isOverwritable(int64_t step, llvm::ArrayRef<unsigned> reads, unsigned read) const;
+  bool isUnreadAfter(int64_t step, unsigned storage) const;
   const Group& groupOf(unsigned slot) const { return plan.groups[plan.slots[slot].group]; }
   /// Groups that may turn out to have one memory are a class; asked for by any member.
   unsigned classOf(unsigned group) const { return classByGroup[group]; }
   void unite(unsigned groupA, unsigned groupB);
   bool isForeign(unsigned group) const;
+  void addSlot(unsigned group, unsigned slot);
+  void setMayBeConstant(unsigned group);
 
   const Graph& graph;
   const KernelRegistry& kernels;
@@ -71,7 +74,15 @@ private:
   llvm::DenseSet<const Value*> computedConstants;
   std::unordered_map<Dim, unsigned, DimHash> dimByValue;
   std::vector<unsigned> classByGroup;
-  std::vector<llvm::SmallVector<unsigned, 1>> classes; // groups by class
+
+  /// What is known of the groups of one class together.
+  struct GroupClass {
+    llvm::SmallVector<unsigned, 1> groups;
+    int64_t lastRead = -1;
+    bool mayBeConstant = false;
+    bool isForeign = false;
+  };
+  std::vector<GroupClass> classes;
 };
 
 unsigned PlanBuilder::dimIndex(const Dim& declared) {
@@ -110,17 +121,9 @@ llvm::Error missingKernel(const Node& node) {
       .node(node.name(), node.op().str());
 }
 
-/// The newest version of ONNX's own domain that kernels are known to implement: operators of a
-/// later one may mean something else.
-constexpr int64_t newestOnnxOpset = 28;
-
 /// The kernel for a node; an error where there is none for its version.
 llvm::Expected<const Kernel*> kernelFor(const Node& node, const KernelRegistry& kernels) {
   const int64_t version = node.graph().opsetVersion(node.op().domain());
-  if (node.op().isOnnx() && version > newestOnnxOpset)
-    return unsupported("operator {} is of opset {}, and the newest that the runtime knows is {}",
-                       node.op().type(), version, newestOnnxOpset)
-        .node(node.name(), node.op().str());
   if (llvm::Error error = checkKnownAttributes(node))
     return error;
   if (const Kernel* kernel = kernels.find(node.op(), version))
@@ -246,7 +249,7 @@ llvm::Error PlanBuilder::addLeavesAndOutputs() {
   for (unsigned slot = 0; slot < plan.slots.size(); ++slot) {
     const Value& value = *plan.slots[slot].value;
     if (value.constant()) { // of an enclosing graph too
-      plan.groups[newGroup(Group::Kind::Constant, slot, 0)].mayBeConstant = true;
+      setMayBeConstant(newGroup(Group::Kind::Constant, slot, 0));
     } else if (&value.graph() != &graph) {
       newGroup(Group::Kind::Captured, slot, 0);
       plan.captured.push_back(slot);
@@ -264,11 +267,24 @@ unsigned PlanBuilder::newGroup(Group::Kind kind, unsigned slot, int64_t step) {
   Group& group = plan.groups.emplace_back();
   group.kind = kind;
   group.first = step;
-  group.slots.push_back(slot);
-  plan.slots[slot].group = index;
   classByGroup.push_back(static_cast<unsigned>(classes.size()));
-  classes.push_back({index});
+  GroupClass& own = classes.emplace_back();
+  own.groups.push_back(index);
+  own.isForeign = kind == Group::Kind::Input || kind == Group::Kind::Captured;
+  addSlot(index, slot);
   return index;
+}
+
+void PlanBuilder::addSlot(unsigned group, unsigned slot) {
+  plan.groups[group].slots.push_back(slot);
+  plan.slots[slot].group = group;
+  int64_t& lastRead = classes[classOf(group)].lastRead;
+  lastRead = std::max(lastRead, plan.slots[slot].lastRead);
+}
+
+void PlanBuilder::setMayBeConstant(unsigned group) {
+  plan.groups[group].mayBeConstant = true;
+  classes[classOf(group)].mayBeConstant = true;
 }
 
 void PlanBuilder::unite(unsigned groupA, unsigned groupB) {
@@ -276,22 +292,23 @@ void PlanBuilder::unite(unsigned groupA, unsigned groupB) {
   unsigned merged = classOf(groupB);
   if (kept == merged)
     return;
-  if (classes[kept].size() < classes[merged].size())
+  if (classes[kept].groups.size() < classes[merged].groups.size())
     std::swap(kept, merged);
-  for (unsigned member : classes[merged]) {
+  GroupClass& into = classes[kept];
+  GroupClass& from = classes[merged];
+  for (unsigned member : from.groups)
     classByGroup[member] = kept;
-    classes[kept].push_back(member);
-  }
-  classes[merged].clear();
+  into.groups.append(from.groups.begin(), from.groups.end());
+  into.lastRead = std::max(into.lastRead, from.lastRead);
+  into.mayBeConstant |= from.mayBeConstant;
+  into.isForeign |= from.isForeign;
+  from.groups.clear();
 }
 
 /// Whether the memory may belong to somebody else, who must have allowed what is written there.
 bool PlanBuilder::isForeign(unsigned group) const {
-  return llvm::any_of(classes[classOf(group)], [&](unsigned member) {
-    Group::Kind kind = plan.groups[member].kind;
-    return plan.groups[member].mayBeConstant || kind == Group::Kind::Input ||
-           kind == Group::Kind::Captured;
-  });
+  const GroupClass& storage = classes[classOf(group)];
+  return storage.isForeign || storage.mayBeConstant;
 }
 
 /// Whether nothing but this step's results will see the storage of `reads[read]` after the step,
@@ -303,12 +320,11 @@ bool PlanBuilder::isOverwritable(int64_t step, llvm::ArrayRef<unsigned> reads,
   for (unsigned other = 0; other < reads.size(); ++other)
     if (other != read && reads[other] != none && classOf(plan.slots[reads[other]].group) == storage)
       return false;
-  return llvm::all_of(classes[storage], [&](unsigned index) {
-    const Group& group = plan.groups[index];
-    return !group.mayBeConstant && llvm::all_of(group.slots, [&](unsigned member) {
-      return plan.slots[member].lastRead <= step;
-    });
-  });
+  return isUnreadAfter(step, storage);
+}
+
+bool PlanBuilder::isUnreadAfter(int64_t step, unsigned storage) const {
+  return !classes[storage].mayBeConstant && classes[storage].lastRead <= step;
 }
 
 /// Results of a step with subgraphs get the memory that the subgraph hands out.
@@ -316,10 +332,16 @@ void PlanBuilder::groupBranchResults(int64_t index) {
   ExecutionPlan::Step& step = plan.steps[static_cast<size_t>(index)];
   // Decided before the results, which one of the subgraphs may make of captured values.
   for (ExecutionPlan::Branch& branch : step.branches) {
-    llvm::SmallVector<unsigned, 16> reads(branch.captured.begin(), branch.captured.end());
-    reads.append(step.operands.begin(), step.operands.end());
-    for (unsigned i = 0; i < branch.captured.size(); ++i)
-      branch.overwritable.push_back(isOverwritable(index, reads, i));
+    llvm::DenseMap<unsigned, unsigned> reads; // how often the step reads a storage
+    for (llvm::ArrayRef<unsigned> slots :
+         {llvm::ArrayRef<unsigned>(branch.captured), llvm::ArrayRef<unsigned>(step.operands)})
+      for (unsigned slot : slots)
+        if (slot != none)
+          ++reads[classOf(plan.slots[slot].group)];
+    for (unsigned slot : branch.captured) {
+      const unsigned storage = classOf(plan.slots[slot].group);
+      branch.overwritable.push_back(reads.lookup(storage) == 1 && isUnreadAfter(index, storage));
+    }
   }
   for (unsigned slot : step.results)
     if (slot != none)
@@ -331,7 +353,8 @@ void PlanBuilder::groupBranchResults(int64_t index) {
         continue;
       const ExecutionPlan::OutputStorage& output = branch.plan->outputStorage[result];
       unsigned group = plan.slots[step.results[result]].group;
-      plan.groups[group].mayBeConstant |= output.mayBeConstant;
+      if (output.mayBeConstant)
+        setMayBeConstant(group);
       for (unsigned captured : output.captured)
         unite(group, plan.slots[branch.captured[captured]].group);
       unite(group, groupByStorage.try_emplace(output.storage, group).first->second);
@@ -377,10 +400,10 @@ void PlanBuilder::groupResults(int64_t index) {
     }
     if (joined == none) {
       const unsigned group = newGroup(step.isConstant ? Group::Kind::Constant : kind, slot, index);
-      plan.groups[group].mayBeConstant |= step.isConstant;
+      if (step.isConstant)
+        setMayBeConstant(group);
     } else {
-      plan.groups[joined].slots.push_back(slot);
-      plan.slots[slot].group = joined;
+      addSlot(joined, slot);
     }
   }
 }
@@ -389,12 +412,9 @@ void PlanBuilder::closeLifetimes() {
   auto end = static_cast<int64_t>(plan.steps.size());
   for (unsigned index = 0; index < plan.groups.size(); ++index) {
     Group& group = plan.groups[index];
-    group.last = group.first;
-    for (unsigned member : classes[classOf(index)]) {
-      group.mayBeConstant |= plan.groups[member].mayBeConstant;
-      for (unsigned slot : plan.groups[member].slots)
-        group.last = std::max(group.last, plan.slots[slot].lastRead);
-    }
+    const GroupClass& storage = classes[classOf(index)];
+    group.mayBeConstant |= storage.mayBeConstant;
+    group.last = std::max(group.first, storage.lastRead);
     if (group.last == end) {
       if (group.kind == Group::Kind::Planned)
         group.kind = Group::Kind::OnDemand;
@@ -412,7 +432,7 @@ void PlanBuilder::describeOutputs() {
     ExecutionPlan::OutputStorage& output = plan.outputStorage.emplace_back();
     output.storage = classOf(plan.slots[slot].group);
     output.mayBeConstant = groupOf(slot).mayBeConstant;
-    for (unsigned member : classes[output.storage])
+    for (unsigned member : classes[output.storage].groups)
       if (plan.groups[member].kind == Group::Kind::Captured)
         output.captured.push_back(captureBySlot.lookup(plan.groups[member].slots.front()));
   }

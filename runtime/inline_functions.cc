@@ -2,6 +2,7 @@
 #include "runtime/inline_functions.h"
 
 #include "ir/diagnostic.h"
+#include "ir/model_gate.h"
 #include "ir/op.h"
 #include "ir/shape_inference.h"
 #include "runtime/execution_plan.h"
@@ -14,8 +15,6 @@ namespace kvopt {
 namespace {
 
 constexpr unsigned maxDepth = 16;
-/// Bounds what nested functions that call each other many times can blow up to.
-constexpr size_t maxNodes = 1'000'000;
 
 using ValueMap = llvm::DenseMap<const Value*, Value*>;
 
@@ -156,8 +155,9 @@ llvm::Error Inliner::copySubgraphs(const NamedAttribute& attribute, Node& copy, 
 llvm::Error Inliner::copyNodes(llvm::ArrayRef<const Node*> nodes, ValueMap& values,
                                const Node* call, const Function* function, unsigned depth) {
   for (const Node* node : nodes) {
-    if (++state.nodes > maxNodes)
-      return unsupported("inlining the model's functions gives more than {} nodes", maxNodes);
+    if (++state.nodes > maxExpandedNodes)
+      return unsupported("inlining the model's functions gives more than {} nodes",
+                         maxExpandedNodes);
     auto isReplaced = replaceSequences(*node, values, call, function, depth);
     if (!isReplaced)
       return isReplaced.takeError();
@@ -329,6 +329,17 @@ llvm::Error Inliner::expand(const Node& call, const Function& function, ValueMap
   return llvm::Error::success();
 }
 
+/// Sparse constants have no contents that a copy could share.
+llvm::Error checkNoSparseConstant(const Graph& graph) {
+  llvm::Error problem = llvm::Error::success();
+  forEachGraph(const_cast<Graph&>(graph), [&](Graph& each) {
+    for (const std::unique_ptr<Value>& constant : each.initializers())
+      if (!problem && !constant->initializer() && !constant->isUnused())
+        problem = unsupported("the runtime does not read sparse constants").value(constant->name());
+  });
+  return problem;
+}
+
 } // namespace
 
 InlinedGraph::InlinedGraph(const OpRegistry& registry, OpsetImports opsets)
@@ -338,6 +349,11 @@ llvm::Expected<std::unique_ptr<InlinedGraph>> inlineFunctions(const Model& model
                                                               const KernelRegistry& kernels) {
   if (!needsCopy(model.graph(), model, kernels))
     return nullptr;
+  if (llvm::Error error = checkNoSparseConstant(model.graph()))
+    return error;
+  for (const std::unique_ptr<Function>& function : model.functions)
+    if (llvm::Error error = checkNoSparseConstant(function->body))
+      return error;
   OpsetImports opsets = model.opsets;
   for (const std::unique_ptr<Function>& function : model.functions)
     for (const auto& [domain, version] : function->opsets)

@@ -46,6 +46,8 @@ llvm::Error parseNumbers(llvm::StringRef text, InputRecipe& recipe) {
       return usageError("--input {}: '{}' is neither a number nor a known word", recipe.input, word)
           .hint("zeros, ones, range, random, past_length, total_length, token_ids, position_ids, "
                 "visible_keys, hidden_keys, additive_mask, segment_ids, batch_rows, or numbers");
+    if (!std::isfinite(number))
+      return usageError("--input {}: '{}' is not a finite number", recipe.input, word);
     recipe.numbers.push_back(number);
   }
   return llvm::Error::success();

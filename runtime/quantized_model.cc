@@ -2,6 +2,7 @@
 #include "runtime/quantized_model.h"
 
 #include "ir/diagnostic.h"
+#include "ir/format.h"
 #include "ir/shape_inference.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -38,6 +39,25 @@ void setElementType(Value& value, ElementType element) {
 bool hasQuantizedCaches(const Manifest& manifest) {
   return llvm::any_of(manifest.caches,
                       [](const ManifestCache& cache) { return isScale(cache.role); });
+}
+
+std::vector<std::string> miswiredCaches(const Model& model, const Manifest& manifest) {
+  constexpr unsigned firstCache = 3; // operands: keys, their scales, values, theirs
+  constexpr unsigned firstPresent = 1;
+  std::vector<std::string> found;
+  for (const Node& node : model.graph().nodes()) {
+    if (!node.is(quantizedOp))
+      continue;
+    for (unsigned i = 0; i < 4; ++i) {
+      const Value* past = node.operand(firstCache + i);
+      const llvm::StringRef written = node.result(firstPresent + i).name();
+      for (const ManifestCache& cache : manifest.caches)
+        if (past && cache.past == past->name() && written != cache.present)
+          found.push_back(fmt::format("cache '{}' continues as '{}', but its attention writes '{}'",
+                                      cache.past, cache.present, written));
+    }
+  }
+  return found;
 }
 
 llvm::Error unquantize(Model& model, Manifest& manifest) {

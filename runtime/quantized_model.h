@@ -13,6 +13,10 @@ namespace kvopt {
 /// Whether the model keeps rows as codes with scales beside.
 bool hasQuantizedCaches(const Manifest& manifest);
 
+/// Where the caches that a quantized attention writes are not those that the manifest hands on from
+/// the ones it reads, a sentence each; a model without quantization could not show it.
+std::vector<std::string> miswiredCaches(const Model& model, const Manifest& manifest);
+
 /// Makes every ai.kvopt::InPlaceQuantizedKvSdpa of the model an InPlaceKvSdpa whose caches hold new
 /// rows as they are; scales are no inputs and outputs any more. What is left of the rewrite
 /// computes what the original does, but for rounding. Types must have been inferred, and are

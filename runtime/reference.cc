@@ -12,18 +12,22 @@
 
 namespace kvopt {
 
-bool ComparisonReport::equal() const {
-  if (!refusedDifferently.empty())
-    return false;
-  bool any = false;
-  for (const StepComparison& step : steps)
-    for (const auto* group : {&step.outputs, &step.caches})
-      for (const TensorComparison& tensor : *group) {
-        any |= tensor.comparison.compared != 0;
-        if (!tensor.comparison.isWithin())
-          return false;
-      }
-  return any;
+bool ComparisonReport::isDifferent() const {
+  auto isBeyond = [](const TensorComparison& tensor) { return !tensor.comparison.isWithin(); };
+  return !differences.empty() || llvm::any_of(steps, [&](const StepComparison& step) {
+    return llvm::any_of(step.outputs, isBeyond) || llvm::any_of(step.caches, isBeyond);
+  });
+}
+
+bool ComparisonReport::isConclusive() const {
+  auto isCompared = [](const TensorComparison& tensor) { return tensor.comparison.compared != 0; };
+  return llvm::any_of(steps,
+                      [&](const StepComparison& step) {
+                        return llvm::any_of(step.outputs, isCompared) ||
+                               llvm::any_of(step.caches, isCompared);
+                      }) &&
+         (!hasCaches || refusedSteps != 0 ||
+          llvm::any_of(steps, [](const StepComparison& step) { return step.pastTokens != 0; }));
 }
 
 const TensorComparison* ComparisonReport::worst() const {

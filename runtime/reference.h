@@ -22,6 +22,7 @@ struct TensorComparison {
 struct StepComparison {
   std::string phase; ///< prefill, chunk or decode
   int64_t tokens = 0;
+  int64_t pastTokens = 0; ///< tokens that the caches held before the step
   std::vector<TensorComparison> outputs;
   std::vector<TensorComparison> caches; ///< valid regions
 };
@@ -32,15 +33,25 @@ struct ComparisonReport {
   bool tokensEqual = true;
   /// Whether there was a most likely token at all.
   bool anyToken = false;
-  /// Steps after the first that both sides refused, and the first one's message: a table of
-  /// positions has an end, an exported mask may take single tokens only.
+  /// Steps after the first that the first side refused, and why it refused the first of them: a
+  /// table of positions has an end, an exported mask may take single tokens only. They were not
+  /// compared, and say nothing about the models.
   int64_t refusedSteps = 0;
   std::string refusal;
-  /// How the two refused a step in different ways; empty: they did not.
-  std::string refusedDifferently;
-  /// At least something was compared, all of it is within the tolerance, and what one side refused
-  /// the other did as well, in the same way.
-  bool equal() const;
+  /// Differences besides those of numbers, a sentence each: other outputs, inputs or caches, and a
+  /// step that the first side takes and the second refuses.
+  std::vector<std::string> differences;
+  /// Whether the models hand anything from one step to the next.
+  bool hasCaches = false;
+
+  /// Whether something was compared and any of it differs beyond its tolerance, or the sides differ
+  /// in another way.
+  bool isDifferent() const;
+  /// Whether enough was compared to call the sides equal: some output and, where there are caches,
+  /// a step after earlier tokens, unless the first side refuses such steps.
+  bool isConclusive() const;
+  /// Nothing differs, and enough was compared.
+  bool equal() const { return isConclusive() && !isDifferent(); }
   /// The comparison with the largest difference; null when nothing was compared.
   const TensorComparison* worst() const;
 };

@@ -1,5 +1,6 @@
 // What a session can do with its state between steps: cut, copy, rearrange, keep.
 #include "ir/diagnostic.h"
+#include "ir/file_plan.h"
 #include "ir/half.h"
 #include "ir/mapped_file.h"
 #include "runtime/cache/model_fingerprint.h"
@@ -188,6 +189,11 @@ const ModelFingerprint& Session::fingerprint() const {
 llvm::Error Session::save(const std::string& path) const {
   if (caches.size() == 0)
     return usageError("the model has no caches that could be saved");
+  FilePlan plan;
+  plan.reads(model);
+  plan.writes(path, "the saved cache");
+  if (llvm::Error error = plan.check())
+    return error;
   return withFile(writeCacheFile(path, fingerprint(), rowLengths(), caches.stored()), path);
 }
 

@@ -106,8 +106,8 @@ void register_arithmetic(OpRegistry& registry) {
   define(registry, "Div", 7).in("A").in("B").out("C").shape(inferArithmetic<quotient>);
   define(registry, "Pow", 7).in("X").in("Y").out("Z").shape(inferBroadcast);
   define(registry, "Mod", 10).in("A").in("B").out("C").attr("fmod", int64_t{0}).shape(inferMod);
-  define(registry, "Min", 8).in("data_0*").out("min").shape(inferArithmetic<smaller>);
-  define(registry, "Max", 8).in("data_0*").out("max").shape(inferArithmetic<larger>);
+  define(registry, "Min", 8).in("data_0+").out("min").shape(inferArithmetic<smaller>);
+  define(registry, "Max", 8).in("data_0+").out("max").shape(inferArithmetic<larger>);
   define(registry, "Neg", 6).in("X").out("Y").shape(inferNeg);
   define(registry, "Abs", 6).in("X").out("Y").shape(inferAbs);
   for (const char* name : {"Sqrt", "Reciprocal", "Exp", "Floor", "Ceil"})

@@ -160,7 +160,7 @@ llvm::Error inferScan(ShapeContext& context) {
 void register_control_flow(OpRegistry& registry) {
   define(registry, "If", 1)
       .in("cond")
-      .out("outputs*")
+      .out("outputs+")
       .requiredAttr("then_branch", AttributeKind::Graph)
       .requiredAttr("else_branch", AttributeKind::Graph)
       .shape(inferIf);
@@ -168,12 +168,12 @@ void register_control_flow(OpRegistry& registry) {
       .in("M?")
       .in("cond?")
       .in("v_initial*")
-      .out("v_final_and_scan_outputs*")
+      .out("v_final_and_scan_outputs+")
       .requiredAttr("body", AttributeKind::Graph)
       .shape(inferLoop);
   define(registry, "Scan", 9)
-      .in("initial_state_and_scan_inputs*")
-      .out("final_state_and_scan_outputs*")
+      .in("initial_state_and_scan_inputs+")
+      .out("final_state_and_scan_outputs+")
       .requiredAttr("body", AttributeKind::Graph)
       .requiredAttr("num_scan_inputs", AttributeKind::Int)
       .attr("scan_input_axes", AttributeKind::Ints)

@@ -181,7 +181,7 @@ void register_linear(OpRegistry& registry) {
       .attr("activation_gamma", AttributeKind::Float)
       .shape(inferGemm);
   define(registry, "Einsum", 12)
-      .in("Inputs*")
+      .in("Inputs+")
       .out("Output")
       .requiredAttr("equation", AttributeKind::String)
       .shape(inferEinsum);

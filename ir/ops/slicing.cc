@@ -304,27 +304,32 @@ llvm::Error inferSlice(ShapeContext& context) {
 } // namespace
 
 void register_slicing(OpRegistry& registry) {
+  define(registry, "Concat", 1)
+      .in("inputs+")
+      .out("concat_result")
+      .attr("axis", int64_t{1})
+      .shape(inferConcat);
   define(registry, "Concat", 4)
-      .in("inputs*")
+      .in("inputs+")
       .out("concat_result")
       .requiredAttr("axis", AttributeKind::Int)
       .shape(inferConcat);
   define(registry, "Split", 2)
       .in("input")
-      .out("outputs*")
+      .out("outputs+")
       .attr("axis", int64_t{0})
       .attr("split", AttributeKind::Ints)
       .shape(inferSplit);
   define(registry, "Split", 13)
       .in("input")
       .in("split?")
-      .out("outputs*")
+      .out("outputs+")
       .attr("axis", int64_t{0})
       .shape(inferSplit);
   define(registry, "Split", 18)
       .in("input")
       .in("split?")
-      .out("outputs*")
+      .out("outputs+")
       .attr("axis", int64_t{0})
       .attr("num_outputs", AttributeKind::Int)
       .shape(inferSplit);

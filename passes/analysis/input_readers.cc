@@ -85,12 +85,18 @@ std::optional<LengthFeed> fusedLength(const Node& node, unsigned operand) {
 
 class Walk {
 public:
-  explicit Walk(const Value& from) : holdsIntegers(isInteger(from.type().elementType())) {
+  Walk(const Value& from, size_t& budget) : holdsIntegers(isInteger(from.type().elementType())) {
     push(from, {});
     while (!pending.empty()) {
       auto [value, path] = pending.pop_back_val();
-      for (const Use& use : value->uses())
+      for (const Use& use : value->uses()) {
+        if (budget == 0) {
+          found = InputReaders();
+          return;
+        }
+        --budget;
         visit(use.user(), use.operandIndex(), path);
+      }
     }
   }
 
@@ -230,6 +236,6 @@ private:
 
 } // namespace
 
-InputReaders readersOf(const Value& input) { return Walk(input).found; }
+InputReaders readersOf(const Value& input, size_t& budget) { return Walk(input, budget).found; }
 
 } // namespace kvopt

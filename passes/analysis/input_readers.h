@@ -33,7 +33,8 @@ struct InputReaders {
   }
 };
 
-/// Follows the input forward, into branches too.
-InputReaders readersOf(const Value& input);
+/// Follows the input forward, into branches too. Visits at most `budget` operands, which it
+/// decreases by those visited. Finds nothing where the budget is too small.
+InputReaders readersOf(const Value& input, size_t& budget);
 
 } // namespace kvopt

@@ -56,7 +56,7 @@ private:
         break;
       if (!isInteger(input->type().elementType()) || hasDocumentedName(*input))
         continue;
-      for (const InputReaders::Table& table : readersOf(*input).tables) {
+      for (const InputReaders::Table& table : readersOf(*input, budget).tables) {
         const bool isExact = scores.value() && scores.value() == table.rows;
         if (isExact < isLargestExact || (isExact == isLargestExact && table.elements <= largest))
           continue;
@@ -91,7 +91,7 @@ private:
     const TensorType& type = input.type();
     if (!type.hasRank())
       return;
-    const InputReaders readers = readersOf(input);
+    const InputReaders readers = readersOf(input, budget);
     if (isInteger(type.elementType()) && describeLength(input, readers))
       return;
     const InputFeed feed = feedOf(input, readers);
@@ -207,6 +207,8 @@ private:
 
   const Graph& graph;
   Manifest& manifest;
+  /// Keeps a graph with very many inputs from taking quadratic time.
+  size_t budget = size_t{1} << 24;
   llvm::StringSet<> known;
   std::vector<const Value*> open;
   const Value* tokens = nullptr;

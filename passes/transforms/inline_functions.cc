@@ -10,6 +10,7 @@
 // (functions nested too deeply, a body for another opset in which an operator means something else,
 // a subgraph as an attribute): what it hides is then missed like any unknown operator.
 #include "ir/format.h"
+#include "ir/model_gate.h"
 #include "ir/op.h"
 #include "passes/pass.h"
 
@@ -24,8 +25,6 @@ namespace {
 
 constexpr const char* passName = "inline-functions";
 constexpr unsigned maxDepth = 16;
-/// Bounds what functions that call each other many times can grow to.
-constexpr size_t maxNodes = 1'000'000;
 
 using ValueMap = llvm::DenseMap<const Value*, Value*>;
 
@@ -45,7 +44,10 @@ const Attribute* valueAtCall(const Attribute& attribute, const Node& call,
 
 class Inliner {
 public:
-  explicit Inliner(Model& changed) : model(changed) {}
+  explicit Inliner(Model& changed) : model(changed) {
+    for (const std::unique_ptr<Function>& function : model.functions)
+      byName[OpName(function->domain, function->name)].push_back(function.get());
+  }
 
   /// Returns the number of calls that were replaced.
   unsigned run() {
@@ -61,10 +63,12 @@ private:
   const Function* functionOf(const Node& node) const {
     if (node.definition())
       return nullptr;
-    for (const std::unique_ptr<Function>& function : model.functions)
-      if (OpName(function->domain, function->name) == node.op() &&
-          function->overload == node.overload())
-        return function.get();
+    auto found = byName.find(node.op());
+    if (found == byName.end())
+      return nullptr;
+    for (const Function* function : found->second)
+      if (function->overload == node.overload())
+        return function;
     return nullptr;
   }
 
@@ -98,20 +102,30 @@ private:
     });
   }
 
+  static bool hasSparseConstant(const Graph& body) {
+    bool found = false;
+    forEachGraph(const_cast<Graph&>(body), [&](Graph& graph) {
+      found |= llvm::any_of(graph.initializers(), [](const std::unique_ptr<Value>& constant) {
+        return !constant->initializer();
+      });
+    });
+    return found;
+  }
+
   bool canExpand(const Node& call, const Function& function, unsigned depth) const {
     const Graph& body = function.body;
-    if (depth > maxDepth || nodes >= maxNodes || call.operands().size() > body.inputs().size() ||
-        call.results().size() > body.outputs().size() || !hasSameOpsets(body, function))
+    if (depth > maxDepth || nodes >= maxExpandedNodes ||
+        call.operands().size() > body.inputs().size() ||
+        call.results().size() > body.outputs().size() || !hasSameOpsets(body, function) ||
+        hasSparseConstant(body))
       return false;
     for (const NamedAttribute& attribute : call.attributes())
       if (attribute.value.isReference() || !attribute.value.graphs().empty())
         return false;
-    // The body may hand out an operand that the call leaves out.
-    for (unsigned i = 0; i < call.results().size(); ++i)
-      if (body.outputs()[i]->isGraphInput() && !call.result(i).isUnused())
-        for (unsigned formal = 0; formal < body.inputs().size(); ++formal)
-          if (body.inputs()[formal].get() == body.outputs()[i] && !call.operand(formal))
-            return false;
+    // The body, or a subgraph of it, may hand out an operand that the call leaves out.
+    for (unsigned formal = 0; formal < body.inputs().size(); ++formal)
+      if (body.inputs()[formal]->isGraphOutput() && !call.operand(formal))
+        return false;
     return true;
   }
 
@@ -234,6 +248,7 @@ private:
   }
 
   Model& model;
+  llvm::DenseMap<OpName, llvm::SmallVector<const Function*, 1>> byName;
   size_t nodes = 0;
   unsigned replaced = 0;
 };

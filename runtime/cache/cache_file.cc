@@ -80,10 +80,10 @@ private:
       return broken("it ends within its header");
     std::memcpy(&header, file.data(), sizeof(header));
     if (header.version != cacheFileVersion)
-      return unsupported("cache file: its version is {}, not {}", header.version, cacheFileVersion)
+      return invalid("cache file: its version is {}, not {}", header.version, cacheFileVersion)
           .hint("save the cache again with this version of kvopt");
     if (header.byteOrder != byteOrderMark)
-      return unsupported("cache file: its numbers are not little-endian").hint(damaged);
+      return invalid("cache file: its numbers are not little-endian").hint(damaged);
     if (!matches(file.first(offsetof(Header, headerChecksum)), header.headerChecksum))
       return broken("the checksum of its header is wrong");
     if (header.fileBytes != file.size())
@@ -112,8 +112,8 @@ private:
     for (uint32_t row = 0; row < rows; ++row) {
       int64_t length = 0;
       cursor.read(length);
-      if (length < 0)
-        return broken("a length is negative");
+      if (length < 0 || length > mostStoredTokens)
+        return broken("a length is out of range");
       contents.lengths.push_back(length);
     }
     if (count > cursor.left() / smallestRecord)

@@ -16,7 +16,11 @@ namespace kvopt {
 /// What a model is recognised by; see runtime/cache/model_fingerprint.h.
 using ModelFingerprint = std::array<uint8_t, 32>;
 
-inline constexpr uint32_t cacheFileVersion = 1;
+/// Version 1 recognized models by samples of their weights.
+inline constexpr uint32_t cacheFileVersion = 2;
+
+/// More tokens than any batch row has, so that sums of lengths cannot overflow.
+inline constexpr int64_t mostStoredTokens = int64_t{1} << 48;
 
 /// What the file says of one cache.
 struct CacheFileEntry {

@@ -75,6 +75,8 @@ llvm::Expected<CacheGeometry> CacheGeometry::create(const ManifestCache& cache, 
   geometry.element = cache.dtype;
   geometry.policy = cache.policy;
   geometry.isShared = cache.oneBuffer;
+  geometry.holdsScales = isScale(cache.role);
+  geometry.window = cache.window;
   geometry.sequenceAxis = static_cast<unsigned>(cache.sequenceAxis);
   geometry.batch = batch;
   llvm::Expected<Extents> extents = manifestExtents(cache.shape, batch, geometry.sequenceAxis, 0);

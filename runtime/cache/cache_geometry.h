@@ -30,6 +30,10 @@ struct CacheGeometry {
   Extents extents;
   /// Rows before the first step, of a cache that is not shared: 0 where the cache grows.
   int64_t initialRows = 0;
+  /// Its rows are what the codes of another cache are multiplied by.
+  bool holdsScales = false;
+  /// Rows that a growing ring keeps; 0 where the manifest does not tell.
+  int64_t window = 0;
 
   /// `openRows` stands for the rows of a static cache whose number the manifest leaves open.
   static llvm::Expected<CacheGeometry> create(const ManifestCache& cache, int64_t batch,

@@ -33,6 +33,10 @@ bool isIdentity(llvm::ArrayRef<int64_t> sources) {
 
 llvm::Expected<CacheSet> CacheSet::create(llvm::ArrayRef<ManifestCache> caches,
                                           CacheSetOptions options) {
+  // Tables with an entry per batch row come before any tensor.
+  constexpr int64_t maxBatch = int64_t{1} << 24;
+  if (options.batch < 0 || options.batch > maxBatch)
+    return unsupported("a batch of {} rows; at most {} can be handled", options.batch, maxBatch);
   CacheSet set;
   set.options = std::move(options);
   set.tokens.assign(static_cast<size_t>(set.batch()), 0);

@@ -143,7 +143,7 @@ llvm::Expected<BlockTable> CacheSet::restoredBlocks(const CacheFileContents& con
     const auto stored = std::find_if(
         contents.caches.begin(), contents.caches.end(),
         [&](const CacheFileContents::Cache& cache) { return cache.entry.name == geometry.name; });
-    assert(stored != contents.caches.end() && !stored->entry.batchAxis && "checked before");
+    assert(stored != contents.caches.end() && !stored->entry.batchAxis && "by checkFits");
     // Only read.
     auto* bytes = const_cast<std::byte*>(stored->bytes.data()); // NOLINT
     const TensorView all =

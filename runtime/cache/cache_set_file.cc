@@ -7,6 +7,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace kvopt {
@@ -17,10 +18,10 @@ bool isZero(const std::byte* data, size_t bytes) {
   return bytes == 0 || (data[0] == std::byte{0} && std::memcmp(data, data + 1, bytes - 1) == 0);
 }
 
-/// Without the rows at the end that hold nothing but zeros, as they did at the start.
-TensorView withoutZeroRows(const TensorView& view, unsigned axis) {
+/// Without the rows from `tokens` on that hold nothing but zeros, as they did at the start.
+TensorView withoutZeroRows(const TensorView& view, unsigned axis, int64_t tokens) {
   int64_t rows = view.shape[axis];
-  while (rows > 0 && forEachRun(sliceAxis(view, axis, rows - 1, rows), isZero))
+  while (rows > tokens && forEachRun(sliceAxis(view, axis, rows - 1, rows), isZero))
     --rows;
   return sliceAxis(view, axis, 0, rows);
 }
@@ -56,6 +57,20 @@ const CacheFileContents::Cache* findCache(const CacheFileContents& contents, llv
   return nullptr;
 }
 
+/// The numbers that codes are multiplied by are what a row of finite numbers gives.
+llvm::Error checkScales(const CacheFileContents::Cache& stored) {
+  if (stored.entry.element != ElementType::Float)
+    return llvm::Error::success();
+  for (size_t offset = 0; offset + sizeof(float) <= stored.bytes.size(); offset += sizeof(float)) {
+    float scale = 0;
+    std::memcpy(&scale, stored.bytes.data() + offset, sizeof(scale));
+    if (!std::isfinite(scale) || std::signbit(scale))
+      return invalid("cache '{}' holds the scale {}, which no row of finite numbers has",
+                     stored.entry.name, scale);
+  }
+  return llvm::Error::success();
+}
+
 } // namespace
 
 std::vector<StoredCache> CacheSet::stored() const {
@@ -69,7 +84,7 @@ std::vector<StoredCache> CacheSet::stored() const {
     cache.entry.sequenceAxis = geometry.sequenceAxis;
     TensorView valid = view(i);
     if (geometry.policy == CachePolicy::Static)
-      valid = withoutZeroRows(valid, geometry.sequenceAxis);
+      valid = withoutZeroRows(valid, geometry.sequenceAxis, longest);
     cache.entry.shape = valid.shape;
     if (!apart) {
       cache.parts.push_back(std::move(valid));
@@ -99,15 +114,23 @@ llvm::Error CacheSet::checkEntry(const CacheFileEntry& entry, const CacheGeometr
   if (entry.sequenceAxis != cache.sequenceAxis || entry.shape != expected)
     return differs(fmt::format("with shape {}, but the session's is {}", extentsText(entry.shape),
                                extentsText(expected)));
-  int64_t length = *std::max_element(lengths.begin(), lengths.end());
-  bool rowsFit = cache.hasRowPerToken()                    ? rows == length
-                 : cache.policy == CachePolicy::Static     ? rows <= cache.initialRows
-                 : cache.initialRows != 0 || rows > length ? rows == cache.initialRows
-                                                           : true;
+  const int64_t length = *std::max_element(lengths.begin(), lengths.end());
+  const bool rowsFit = [&] {
+    if (cache.hasRowPerToken())
+      return rows == length;
+    if (cache.policy == CachePolicy::Static)
+      return rows >= std::min(length, cache.initialRows) && rows <= cache.initialRows;
+    if (cache.initialRows != 0 || cache.policy == CachePolicy::State)
+      return rows == cache.initialRows;
+    // A ring that grows to its width.
+    return cache.window > 0 ? rows == std::min(length, cache.window)
+                            : rows <= length && (rows > 0) == (length > 0);
+  }();
   if (!rowsFit)
     return differs(fmt::format("with {} rows for {} tokens", rows, length));
   bool isEven = llvm::all_of(lengths, [&](int64_t row) { return row == length; });
-  if (entry.batchAxis ? !cache.hasRowPerToken() || entry.batchAxis != cache.batchAxis : !isEven)
+  const bool areApart = cache.hasRowPerToken() && !cache.isInBlocks() && cache.batchAxis;
+  if (entry.batchAxis ? !areApart || entry.batchAxis != cache.batchAxis : !isEven)
     return differs("with batch rows that cannot be told apart");
   return llvm::Error::success();
 }
@@ -126,6 +149,9 @@ llvm::Error CacheSet::checkFits(const CacheFileContents& contents) const {
       return invalid("the file holds no cache '{}'", geometry.name);
     if (llvm::Error error = checkEntry(stored->entry, geometry, contents.lengths))
       return error;
+    if (geometry.holdsScales)
+      if (llvm::Error error = checkScales(*stored))
+        return error;
   }
   return llvm::Error::success();
 }
@@ -134,7 +160,9 @@ llvm::Error CacheSet::restore(const CacheFileContents& contents, int64_t room) {
   assert(!frozen);
   if (llvm::Error error = checkFits(contents))
     return error;
-  assert(!hasShared || room >= *std::max_element(contents.lengths.begin(), contents.lengths.end()));
+  const int64_t longestStored = *std::max_element(contents.lengths.begin(), contents.lengths.end());
+  if (hasShared && room < longestStored)
+    return invalid("{} tokens do not fit into a cache of {} rows", longestStored, room);
   bool replacesShared = room > options.room;
   std::vector<Tensor> restored = tensors;
   std::vector<const CacheFileContents::Cache*> sources;

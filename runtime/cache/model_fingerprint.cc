@@ -1,6 +1,8 @@
 // Hashing of models, independent of the names inside.
 #include "runtime/cache/model_fingerprint.h"
 
+#include "runtime/cache/checksum.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/SHA256.h"
 
@@ -14,7 +16,7 @@ namespace {
 class ModelHasher {
 public:
   ModelFingerprint run(const Model& model) {
-    text("kvopt model 1");
+    text("kvopt model 2");
     for (const auto& [domain, version] : model.opsets) {
       text(domain);
       number(version);
@@ -159,15 +161,9 @@ private:
       llvm::consumeError(all.takeError());
       return number(UINT64_MAX);
     }
-    auto size = static_cast<int64_t>(all->size());
-    if (size <= wholeConstantBytes)
+    if (all->size() <= hashedConstantBytes)
       return bytes(all->data(), all->size());
-    for (int64_t i = 0; i < constantSamples; ++i) {
-      int64_t last = size - constantSampleBytes;
-      // Without a product of size and index, which could overflow.
-      int64_t at = i == constantSamples - 1 ? last : last / (constantSamples - 1) * i;
-      bytes(all->data() + at, static_cast<size_t>(constantSampleBytes));
-    }
+    number(Checksum::of(*all));
   }
 
   llvm::SHA256 hash;

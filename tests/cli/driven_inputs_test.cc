@@ -168,9 +168,9 @@ TEST_F(DrivenInputsTest, ACacheThatGrowsFromAFixedExtent) {
   const std::string path = decoder("", unmasked, "", "int64[1, 1] input_ids", "5");
   const ProgramResult verified = runProgram({"verify", path, path});
   EXPECT_EQ(verified.code, 0) << verified.err;
-  EXPECT_THAT(verified.out, HasSubstr("after 5 made-up rows"));
+  EXPECT_THAT(verified.out, HasSubstr("5 made-up earlier rows"));
   const nlohmann::json report = runJson({"verify", path, path});
-  EXPECT_EQ(report["past_rows"], 5);
+  EXPECT_EQ(report["coverage"]["past_rows"], 5);
   EXPECT_EQ(report["steps"].size(), 1u);
   EXPECT_LE(rewrite(path).code, 1);
 }

@@ -176,7 +176,7 @@ TEST(Gen, RefusesWhatMakesNoDecoder) {
       {{"llama", "--layers", "0"}, "the number of layers is 0"},
       {{"llama", "--layers", "1000000000"}, "the number of layers is 1000000000"},
       {{"llama", "--hidden", "9223372036854775807"}, "the hidden width"},
-      {{"llama", "--vocab", "-1"}, "the vocabulary is -1"},
+      {{"llama", "--vocab", "0"}, "the vocabulary is 0"},
       {{"llama", "--window", "4"}, "a window of 4"},
       {{"mqa", "--kv-heads", "2"}, "has 1 key/value heads, not 2"},
       {{"mla", "--spelling", "gqa"}, "GroupQueryAttention cannot"},

@@ -32,11 +32,6 @@ TEST(TableNames, DoNotDependOnWhereTheModelsLie) {
   EXPECT_THAT(tableNames({}), ElementsAre());
 }
 
-TEST(Printable, EscapesControlCharactersOnly) {
-  EXPECT_EQ(printable("layer.0/×"), "layer.0/×");
-  EXPECT_EQ(printable("\x1b[2J\n\x7f"), "\\x1b[2J\\x0a\\x7f");
-}
-
 TEST(MatchFailureJson, AlwaysHasAHint) {
   MatchFailure failure;
   failure.code = ReasonCode::CacheEscapes;

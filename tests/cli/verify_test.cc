@@ -1,4 +1,6 @@
 // kvopt verify: reports and exit codes.
+#include "ir/onnx_export.h"
+#include "ir/onnx_import.h"
 #include "tests/cli/cli_fixture.h"
 
 #include <filesystem>
@@ -37,6 +39,99 @@ TEST(VerifyTest, JsonOfTwoEqualModels) {
   }
   EXPECT_EQ(phases, (std::vector<std::string>{"prefill", "chunk", "chunk", "decode", "decode"}));
   EXPECT_TRUE(json["worst"].contains("max_abs"));
+}
+
+/// Writes the model as `edit` leaves it.
+std::string edited(const TemporaryFolder& folder, const std::string& model,
+                   llvm::function_ref<void(Model&)> edit) {
+  OpRegistry operators;
+  registerAll(operators);
+  auto changed = llvm::cantFail(importModel(model, operators));
+  edit(*changed);
+  const std::string path = folder.path("edited.onnx");
+  llvm::cantFail(exportModel(*changed, path));
+  return path;
+}
+
+Value& outputOf(Model& model, llvm::StringRef name) {
+  for (Value* output : model.graph().outputs())
+    if (output->name() == name)
+      return *output;
+  throw std::runtime_error("no output " + name.str());
+}
+
+TEST(VerifyTest, TheDefaultsSayWhatTheyCover) {
+  const std::string model = shippedModel(llama);
+  const ProgramResult text = runProgram({"verify", model, model});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("covered: batch 1, 3; prompt 1, 5, 33; padding left, none, right"),
+            std::string::npos)
+      << text.out;
+  auto json = runJson({"verify", model, model});
+  EXPECT_EQ(json["verdict"], "equal");
+  EXPECT_EQ(json["differences"], nlohmann::ordered_json::array());
+  const auto& coverage = json["coverage"];
+  EXPECT_EQ(coverage["batches"], (std::vector<int>{1, 3}));
+  EXPECT_EQ(coverage["prompts"], (std::vector<int>{1, 5, 33}));
+  EXPECT_EQ(coverage["padding"], (std::vector<std::string>{"left", "none", "right"}));
+  EXPECT_EQ(coverage["outputs"], std::vector<std::string>{"logits"});
+  EXPECT_EQ(coverage["caches"].size(), 4u);
+  EXPECT_EQ(coverage["not_covered"], nlohmann::ordered_json::array());
+}
+
+TEST(VerifyTest, ExchangedPresentsAreDifferent) {
+  TemporaryFolder folder;
+  const std::string other = edited(folder, shippedModel(llama), [](Model& model) {
+    Value& key = outputOf(model, "present.0.key");
+    Value& value = outputOf(model, "present.0.value");
+    model.graph().rename(key, "aside");
+    model.graph().rename(value, "present.0.key");
+    model.graph().rename(key, "present.0.value");
+  });
+  const ProgramResult result = runProgram({"verify", shippedModel(llama), other});
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_NE(result.out.find("DIFFERENT"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("present.0.value"), std::string::npos) << result.out;
+}
+
+TEST(VerifyTest, AMissingOutputIsDifferent) {
+  TemporaryFolder folder;
+  const std::string other = edited(folder, shippedModel(llama), [](Model& model) {
+    auto outputs = model.graph().outputs();
+    for (unsigned slot = 0; slot < outputs.size(); ++slot)
+      if (outputs[slot]->name() == "logits")
+        return model.graph().removeOutput(slot);
+  });
+  const ProgramResult result = runProgram({"verify", shippedModel(llama), other});
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_NE(result.out.find("'logits' of the first model is missing"), std::string::npos)
+      << result.out;
+  // The second model may have no more than the first one either.
+  EXPECT_EQ(runProgram({"verify", other, shippedModel(llama)}).code, 1);
+}
+
+TEST(VerifyTest, ACapacityInMetadataAloneIsInconclusive) {
+  TemporaryFolder folder;
+  const std::string fused = folder.path("f.onnx");
+  ASSERT_EQ(runProgram({"rewrite", shippedModel(llama), "-o", fused, "--to", "kvopt"}).code, 0);
+  for (int64_t capacity : {1, 40}) {
+    const std::string other = edited(folder, fused, [&](Model& model) {
+      Manifest manifest = *llvm::cantFail(manifestOf(model));
+      manifest.capacityValue = capacity;
+      model.setMetadata(manifestKey, manifest.json());
+    });
+    const ProgramResult result = runProgram({"verify", shippedModel(llama), other});
+    EXPECT_EQ(result.code, 1) << capacity << result.err;
+    EXPECT_NE(result.out.find("INCONCLUSIVE"), std::string::npos) << result.out;
+    EXPECT_NE(result.out.find("metadata"), std::string::npos) << result.out;
+    EXPECT_EQ(runJson({"verify", shippedModel(llama), other}, 1)["verdict"], "inconclusive");
+  }
+  // A capacity that the graph declares is the model's own.
+  ASSERT_EQ(
+      runProgram({"rewrite", shippedModel(llama), "-o", fused, "--to", "kvopt", "--capacity", "40"})
+          .code,
+      0);
+  EXPECT_EQ(runProgram({"verify", shippedModel(llama), fused}).code, 0);
 }
 
 TEST(VerifyTest, ReferencesAgreeAndTooTightAToleranceDoesNot) {

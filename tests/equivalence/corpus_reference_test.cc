@@ -43,7 +43,7 @@ TEST_F(CorpusReferenceTest, EveryRecordedCaseAgreesInEveryForm) {
   Registries registries;
   llvm::Expected<ReferenceTable> table = compareWithReferences(paths, forms, 1, registries);
   ASSERT_TRUE(static_cast<bool>(table));
-  EXPECT_TRUE(table->equal()) << referenceTableText(*table, forms);
+  EXPECT_TRUE(table->equal()) << referenceTableText(*table, forms).str();
   EXPECT_EQ(table->rows.size(), 73u);
   EXPECT_EQ(table->count(ReferenceVerdict::Equal), 199u);
   std::set<std::string> seen;

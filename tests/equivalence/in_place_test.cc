@@ -92,7 +92,7 @@ TEST_P(InPlaceTest, EqualsTheExportedModel) {
   for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
     SCOPED_TRACE(static_cast<int>(padding));
     VerificationReport report = expectEqualsExported(exported, inPlace, padding);
-    EXPECT_EQ(report.second.inPlaceBytesCopied, 0);
+    EXPECT_EQ(report.cacheBytesCopied, 0);
   }
 }
 

@@ -164,9 +164,9 @@ protected:
         valueOrThrow(verifyModels(*growing.model, growing.manifest, *inPlace.model,
                                   inPlace.manifest, compared, 1, registries));
     EXPECT_TRUE(report.equal()) << verificationSummary(report);
-    EXPECT_EQ(report.batch, 2);
+    EXPECT_EQ(report.runs.front().plan.batch, 2);
     EXPECT_EQ(report.comparison.steps.size(), 9u);
-    EXPECT_EQ(report.second.inPlaceBytesCopied, 0);
+    EXPECT_EQ(report.cacheBytesCopied, 0);
     for (const StepComparison& step : report.comparison.steps) {
       EXPECT_EQ(step.caches.size(), growing.manifest.caches.size());
       for (const TensorComparison& cache : step.caches) {

@@ -23,13 +23,12 @@ public:
     EXPECT_EQ(again.manifest.json(), direct.manifest.json());
   }
 
-  void expectEqual(const std::string& target, const EquivalencePlan& plan) {
+  void expectEqual(const std::string& target, VerificationPlan plan) {
     SCOPED_TRACE(target);
     const DrivenModel other = rewritten(file, registries, "", target);
-    EquivalencePlan fitting = plan;
-    fitting.tolerance = toleranceFor(other.model->graph(), 2);
+    plan.setTolerance(toleranceFor(other.model->graph(), 2));
     const VerificationReport report =
-        valueOrThrow(verifyRewrite(file, *other.model, other.manifest, fitting, registries));
+        valueOrThrow(verifyRewrite(file, *other.model, other.manifest, plan, registries));
     EXPECT_TRUE(report.equal()) << verificationSummary(report);
   }
 

@@ -36,7 +36,7 @@ TEST(Diagnostic, EscapesControlCharacters) {
   Diagnostic diagnostic;
   diagnostic.message = "m";
   diagnostic.node = std::string("a\nb\x1b[31m\tc\x7f\0d\xc3\xa9", 15);
-  EXPECT_EQ(diagnostic.str(), "node 'a\\nb\\x1b[31m\\tc\\x7f\\x00d\xc3\xa9': m");
+  EXPECT_EQ(diagnostic.str(), "node 'a\\x0ab\\x1b[31m\\x09c\\x7f\\x00d\xc3\xa9': m");
 }
 
 TEST(Diagnostic, BuilderBecomesErrorAndExpected) {

@@ -97,7 +97,7 @@ TEST(ExternalData, OfASourceIsNotOverwritten) {
   ExportOptions options;
   options.externalFile = "m.onnx.data";
   EXPECT_THAT(failureOf(exportModel(*model, written.folder.path("n.onnx"), options)),
-              HasSubstr("this is the model's external data"));
+              HasSubstr("would overwrite external data of the model"));
   options.externalFile = "n.onnx.data";
   EXPECT_EQ(failureOf(exportModel(*model, written.folder.path("n.onnx"), options)), "no error");
   EXPECT_EQ(written.folder.read("n.onnx.data").size(), 2800u);
@@ -193,11 +193,11 @@ TEST(ExternalData, LocationsFollowTheModelIntoAnotherFolder) {
   // Sideways there is no location that would do.
   fs::create_directory(written.folder.path("beside"));
   const std::string beside = written.folder.path("beside/m.onnx");
-  EXPECT_THAT(failureOf(checkExport(*model, beside)), HasSubstr("does not lie beneath"));
-  EXPECT_THAT(failureOf(exportModel(*model, beside)), HasSubstr("does not lie beneath"));
+  EXPECT_THAT(failureOf(checkExport(*model, beside)), HasSubstr("is not beneath"));
+  EXPECT_THAT(failureOf(exportModel(*model, beside)), HasSubstr("is not beneath"));
   // A folder of the output's that leads elsewhere under the same name is not the model's.
   fs::create_directories(written.folder.path("beside/deep"));
-  EXPECT_THAT(failureOf(exportModel(*upper, beside)), HasSubstr("does not lie beneath"));
+  EXPECT_THAT(failureOf(exportModel(*upper, beside)), HasSubstr("is not beneath"));
   EXPECT_EQ(failureOf(exportModel(*model, beside, placed(ExternalPlacement::Copy, "d"))),
             "no error");
   expectValues(beside, written.registry);
@@ -211,13 +211,13 @@ TEST(ExternalData, ASourceIsNeverOverwritten) {
        {ExternalPlacement::Keep, ExternalPlacement::Copy, ExternalPlacement::Inline})
     EXPECT_THAT(
         failureOf(exportModel(*model, written.folder.path("m.onnx.data"), placed(placement, "x"))),
-        HasSubstr("this is the model's external data"));
+        HasSubstr("would overwrite external data of the model"));
   EXPECT_THAT(failureOf(exportModel(*model, written.folder.path("n.onnx"),
                                     placed(ExternalPlacement::Copy, "m.onnx.data"))),
-              HasSubstr("this is the model's external data"));
+              HasSubstr("would overwrite external data of the model"));
   EXPECT_THAT(failureOf(exportModel(*model, written.folder.path("n.onnx"),
                                     placed(ExternalPlacement::Copy, "m.onnx"))),
-              HasSubstr("own file"));
+              HasSubstr("would overwrite the model"));
   EXPECT_EQ(written.folder.read("m.onnx.data"), before);
   EXPECT_EQ(written.folder.entryCount(), 2u);
 }

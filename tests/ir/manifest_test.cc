@@ -310,6 +310,10 @@ TEST(Manifest, IsFoundInMetadata) {
   auto none = manifestOf(model);
   ASSERT_TRUE(static_cast<bool>(none));
   EXPECT_FALSE(*none);
+  Value& past = model.graph().addInput("past_key_values.0.key", TensorType(ElementType::Float));
+  model.graph().addInput("past_length", TensorType::fixed(ElementType::Int64, {1}));
+  Node& update = model.graph().create("Identity", {&past}, {"present.0.key"});
+  model.graph().addOutput(update.result());
   model.setMetadata(manifestKey, example().json());
   auto found = manifestOf(model);
   ASSERT_TRUE(static_cast<bool>(found));

@@ -207,5 +207,34 @@ INSTANTIATE_TEST_SUITE_P(MappedFile, Beneath, testing::Bool(), [](const auto& pa
   return std::string(parameter.param ? "ByWalk" : "ByKernel");
 });
 
+TEST(MappedFile, IsFoundByItsAddresses) {
+  TemporaryFolder folder;
+  const std::string path = folder.write("data", "0123456789");
+  const std::byte* first = nullptr;
+  {
+    auto file = MappedFile::open(path);
+    ASSERT_TRUE(static_cast<bool>(file));
+    first = (*file)->bytes().data();
+    EXPECT_EQ(mappedFileAt(first), path);
+    EXPECT_EQ(mappedFileAt(first + 9), path);
+    EXPECT_EQ(mappedFileAt(first + 10), nullptr);
+    EXPECT_EQ(mappedFileAt(first - 1), nullptr);
+  }
+  EXPECT_EQ(mappedFileAt(first), nullptr);
+  EXPECT_EQ(mappedFileAt(nullptr), nullptr);
+}
+
+TEST(MappedFile, MoreThanTheTableHoldsAreMapped) {
+  TemporaryFolder folder;
+  const std::string path = folder.write("data", "x");
+  std::vector<std::shared_ptr<const MappedFile>> files;
+  for (int i = 0; i < 5000; ++i)
+    files.push_back(llvm::cantFail(MappedFile::open(path)));
+  EXPECT_EQ(files.back()->bytes().size(), 1u);
+  files.clear();
+  const auto file = llvm::cantFail(MappedFile::open(path));
+  EXPECT_EQ(mappedFileAt(file->bytes().data()), path);
+}
+
 } // namespace
 } // namespace kvopt

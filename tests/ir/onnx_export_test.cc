@@ -410,7 +410,9 @@ TEST(OnnxExport, WritesFilesButNeverOverItsOwn) {
   std::filesystem::create_symlink(path, folder.path("link.onnx"));
   std::filesystem::create_hard_link(path, folder.path("hard.onnx"));
   for (const char* name : {"in.onnx", "./in.onnx", "link.onnx", "hard.onnx"})
-    EXPECT_THAT(failureOf(exportModel(**model, folder.path(name))), HasSubstr("own file")) << name;
+    EXPECT_THAT(failureOf(exportModel(**model, folder.path(name))),
+                HasSubstr("would overwrite the model"))
+        << name;
   EXPECT_TRUE(folder.read("in.onnx") == bytes);
   EXPECT_THAT(failureOf(exportModel(**model, folder.path("no/such/folder/out.onnx"))),
               HasSubstr("folder"));
@@ -437,7 +439,7 @@ TEST(OnnxExport, KeepsExternalDataBesideTheModelOnly) {
     EXPECT_THAT(failureOf(exportModel(**model, other.path("out.onnx"))),
                 HasSubstr("external data"));
     EXPECT_THAT(failureOf(exportModel(**model, folder.path("weights.bin"))),
-                HasSubstr("this is the model's external data"));
+                HasSubstr("would overwrite external data of the model"));
   }
   EXPECT_EQ(other.entryCount(), 0U);
   EXPECT_EQ(folder.read("weights.bin"), std::string(16, 'w'));

@@ -28,7 +28,10 @@ std::string failureOf(llvm::Expected<OutputFile> file) {
   return file ? "no error" : failureOf(file.takeError());
 }
 
-OutputFile mustCreate(const std::string& path) { return llvm::cantFail(OutputFile::create(path)); }
+OutputFile mustCreate(const std::string& path,
+                      OutputFile::Naming naming = OutputFile::Naming::Anonymous) {
+  return llvm::cantFail(OutputFile::create(path, naming));
+}
 
 TEST(OutputFile, AppearsOnCommitOnly) {
   TemporaryFolder folder;
@@ -68,10 +71,27 @@ TEST(OutputFile, WithoutCommitNothingChanges) {
   {
     OutputFile file = mustCreate(folder.path("out"));
     EXPECT_EQ(failureOf(file.write("new")), "no error");
+    EXPECT_EQ(folder.read("out"), "old");
+  }
+  {
+    OutputFile file = mustCreate(folder.path("out"), OutputFile::Naming::Temporary);
+    EXPECT_EQ(failureOf(file.write("new")), "no error");
     EXPECT_EQ(folder.entryCount(), 2u);
   }
   EXPECT_EQ(folder.read("out"), "old");
   EXPECT_EQ(folder.entryCount(), 1u);
+}
+
+TEST(OutputFile, TemporaryNamesDoWhatAnonymousFilesDo) {
+  TemporaryFolder folder;
+  for (const char* text : {"first", "second"}) {
+    OutputFile file = mustCreate(folder.path("out"), OutputFile::Naming::Temporary);
+    EXPECT_EQ(failureOf(file.write(text)), "no error");
+    EXPECT_EQ(failureOf(file.commit()), "no error");
+    EXPECT_EQ(folder.read("out"), text);
+    EXPECT_EQ(folder.entryCount(), 1u);
+    EXPECT_THAT(failureOf(file.commit()), HasSubstr("after a failure or a commit"));
+  }
 }
 
 TEST(OutputFile, MovingTransfersTheTemporary) {
@@ -97,6 +117,17 @@ TEST(OutputFile, ReplacesAMappedInputWithoutTouchingItsBytes) {
   EXPECT_EQ(folder.read("model"), "old");
   EXPECT_EQ((*input)->bytes().size(), 9u);
   EXPECT_EQ((*input)->bytes()[4], std::byte('b'));
+}
+
+TEST(OutputFile, NamesAMappedSourceThatBecameShorter) {
+  TemporaryFolder folder;
+  const std::string path = folder.write("model", std::string(1 << 16, 'x'));
+  const auto input = llvm::cantFail(MappedFile::open(path));
+  OutputFile file = mustCreate(folder.path("out"));
+  fs::resize_file(path, 0);
+  EXPECT_EQ(failureOf(file.write(input->bytes())),
+            path + ": the file became shorter while it was read");
+  EXPECT_EQ(folder.entryCount(), 1u);
 }
 
 TEST(OutputFile, ReplacesALinkAndKeepsWhatItLedTo) {
@@ -149,11 +180,12 @@ TEST(OutputFile, RefusesTargetsThatAreNoFiles) {
               HasSubstr("is not a regular file; it is not replaced"));
   EXPECT_THAT(failureOf(OutputFile::create(folder.path("null"))), HasSubstr("is not replaced"));
   EXPECT_THAT(failureOf(OutputFile::create("/dev/null")), HasSubstr("is not replaced"));
-  EXPECT_THAT(failureOf(OutputFile::create(folder.path("sub") + "/")), HasSubstr("is no name"));
-  EXPECT_THAT(failureOf(OutputFile::create(folder.path("sub") + "/..")), HasSubstr("is no name"));
-  EXPECT_THAT(failureOf(OutputFile::create("")), HasSubstr("is no name"));
+  EXPECT_THAT(failureOf(OutputFile::create(folder.path("sub") + "/")), HasSubstr("is not a name"));
+  EXPECT_THAT(failureOf(OutputFile::create(folder.path("sub") + "/..")),
+              HasSubstr("is not a name"));
+  EXPECT_THAT(failureOf(OutputFile::create("")), HasSubstr("is not a name"));
   EXPECT_THAT(failureOf(OutputFile::create(folder.path("a") + std::string("\0b", 2))),
-              HasSubstr("is no name"));
+              HasSubstr("is not a name"));
   EXPECT_EQ(failureOf(OutputFile::create(folder.path("none/out"))),
             folder.path("none/out") + ": cannot open the folder '" + folder.path("none") +
                 "': No such file or directory");
@@ -279,6 +311,46 @@ TEST(OutputFiles, AppearTogetherOrNotAtAll) {
   EXPECT_EQ(folder.entryCount(), 2u);
 }
 
+TEST(OutputFiles, ReplaceEarlierOnesTogether) {
+  for (auto naming : {OutputFile::Naming::Anonymous, OutputFile::Naming::Temporary}) {
+    TemporaryFolder folder;
+    for (const char* text : {"old", "new"}) {
+      OutputFiles files;
+      for (const char* name : {"a", "b", "c"}) {
+        OutputFile file = mustCreate(folder.path(name), naming);
+        EXPECT_EQ(failureOf(file.write(text)), "no error");
+        files.add(std::move(file));
+      }
+      EXPECT_EQ(failureOf(files.commit()), "no error");
+      EXPECT_EQ(folder.read("a") + folder.read("b") + folder.read("c"),
+                std::string(text) + text + text);
+      EXPECT_EQ(folder.entryCount(), 3u);
+    }
+  }
+}
+
+TEST(OutputFiles, ALateFailureRestoresWhatWasReplaced) {
+  for (auto naming : {OutputFile::Naming::Anonymous, OutputFile::Naming::Temporary}) {
+    TemporaryFolder folder;
+    folder.write("a", "old a");
+    fs::create_symlink("a", folder.path("b"));
+    folder.write("keeps", "kept");
+    {
+      OutputFiles files;
+      for (const char* name : {"a", "b", "fresh", "z", "last"}) {
+        OutputFile file = mustCreate(folder.path(name), naming);
+        EXPECT_EQ(failureOf(file.write("new")), "no error");
+        files.add(std::move(file));
+      }
+      fs::create_directory(folder.path("z"));
+      EXPECT_THAT(failureOf(files.commit()), HasSubstr("z: cannot put in place: Is a directory"));
+    }
+    EXPECT_TRUE(fs::is_symlink(folder.path("b")));
+    EXPECT_EQ(folder.read("a") + folder.read("keeps"), "old akept");
+    EXPECT_EQ(folder.entryCount(), 4u);
+  }
+}
+
 TEST(OutputFiles, TwoInOnePlaceAreRefused) {
   TemporaryFolder folder;
   fs::create_directory(folder.path("in"));
@@ -286,7 +358,7 @@ TEST(OutputFiles, TwoInOnePlaceAreRefused) {
   OutputFiles files;
   for (const char* name : {"in/a", "in/b", "a", "link/../in/b"})
     files.add(mustCreate(folder.path(name)));
-  EXPECT_THAT(failureOf(files.commit()), HasSubstr("link/../in/b: two of the files"));
+  EXPECT_THAT(failureOf(files.commit()), HasSubstr("link/../in/b: two outputs have this path"));
   { OutputFiles dropped = std::move(files); }
   EXPECT_TRUE(fs::is_empty(folder.path("in")));
   EXPECT_FALSE(fs::exists(folder.path("a")));

@@ -85,7 +85,7 @@ TEST(TextPrinter, PrintsTypesAsComments) {
   PrintOptions options;
   options.types = true;
   std::string text = printText(*model, options);
-  EXPECT_THAT(text, HasSubstr("t, u = F (x)  // float[N, \"a b\"], ?\n"));
+  EXPECT_THAT(text, HasSubstr("t, u = F (x)  // float[N, \"a\\x0ab\"], ?\n"));
   EXPECT_TRUE(readOrFail(text));
 }
 
@@ -105,7 +105,7 @@ TEST(TextPrinter, PrintsANodeInOneLine) {
                  "big = float[17] {1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7}> (c) }");
   ASSERT_TRUE(model);
   EXPECT_EQ(printText(model->graph().nodes().front()),
-            "[l] y = If <b = s () => () {…}, doc = \"a b\", big = float[17] {…}> (c)");
+            "[l] y = If <b = s () => () {…}, doc = \"a\\x0ab\", big = float[17] {…}> (c)");
 }
 
 TEST(TextPrinter, PrintsFloatsShortestAndAsFloats) {

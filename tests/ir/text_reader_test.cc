@@ -1,4 +1,5 @@
 // What the reader makes of each construct of the syntax, and what it refuses.
+#include "ir/text_lexer.h"
 #include "ir/text_reader.h"
 
 #include "tests/ir/text_fixture.h"
@@ -409,6 +410,21 @@ g (float[N, 2] x = {}, bool c) => (float z) <float[2] w = {1, -2e3}, string[1] s
       EXPECT_FALSE(takeDiagnostic(model.takeError()).message.empty());
   }
   EXPECT_EQ(accepted, 2u); // the model without its function, without and with the line break
+}
+
+TEST(TextReader, EscapesRoundTrip) {
+  for (const std::string& text :
+       {std::string("a\0b", 3), std::string("\x1b[2J\a\r\n\t\x7f"),
+        std::string("\u009b\u202e\u200b"), std::string("\xff\xc0\xaf\xed\xa0\x80"),
+        std::string("\\x1b \\u{41} \\\" \""), std::string("{\n  \"k\": [\n  ]\n}"),
+        std::string("\n"), std::string("é😀")}) {
+    auto model =
+        readOrFail("<ir_version: 8, doc_string: " + quotedText(text) + ">\ng (float x) => (x) {}");
+    ASSERT_TRUE(model);
+    EXPECT_EQ(model->docString, text);
+  }
+  EXPECT_EQ(quotedText("a\nkvopt: OK"), "\"a\\x0akvopt: OK\"");
+  EXPECT_EQ(quotedText("\x1b\u202e\\"), "\"\\x1b\\u{202e}\\\\\"");
 }
 
 } // namespace

@@ -50,6 +50,8 @@ TEST(InputRecipe, Refuses) {
   EXPECT_THAT(refusal("x=any"), HasSubstr("'any'"));
   EXPECT_THAT(refusal("x="), HasSubstr("neither a number"));
   EXPECT_THAT(refusal("x=1,,2"), HasSubstr("neither a number"));
+  for (const char* text : {"x=nan", "x=inf", "x=-inf", "x=1e400"})
+    EXPECT_NE(refusal(text), "") << text;
   EXPECT_THAT(refusal("x=1@rows"), HasSubstr("'rows' is not an extent"));
   EXPECT_THAT(refusal("x=1@-1"), HasSubstr("not an extent"));
 }

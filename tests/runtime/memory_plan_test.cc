@@ -1,6 +1,7 @@
 // Placement: no overlap, alignment, and how far from the lower bound.
 #include "runtime/memory_plan.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -61,6 +62,32 @@ TEST(MemoryPlan, RandomIntervalsNeverOverlapAndStayNearTheBound) {
   }
   RecordProperty("worst_ratio_to_bound", std::to_string(worst));
   EXPECT_LE(worst, 1.5);
+}
+
+/// Of the 20,000 blocks that are all live at the end, every pair would be looked at.
+TEST(MemoryPlan, ManyBlocksThatAreLiveTogether) {
+  constexpr int64_t count = 20000;
+  std::vector<StorageInterval> intervals;
+  for (int64_t i = 0; i < count; ++i)
+    intervals.push_back({64 * (1 + i % 3), i, count});
+  MemoryPlan plan = llvm::cantFail(planMemory(intervals));
+  EXPECT_EQ(plan.peak, plan.lowerBound);
+  std::vector<std::pair<int64_t, int64_t>> placed;
+  for (size_t i = 0; i < intervals.size(); ++i)
+    placed.emplace_back(plan.offsets[i], intervals[i].bytes);
+  std::sort(placed.begin(), placed.end());
+  for (size_t i = 1; i < placed.size(); ++i)
+    EXPECT_LE(placed[i - 1].first + placed[i - 1].second, placed[i].first);
+}
+
+/// The same blocks, of which every other one dies soon, are placed by time as well.
+TEST(MemoryPlan, ManyBlocksReuseTheMemoryOfTheDead) {
+  constexpr int64_t count = 30000;
+  std::vector<StorageInterval> intervals;
+  for (int64_t i = 0; i < count; ++i)
+    intervals.push_back({64, i, i % 2 == 0 ? i + 1 : count});
+  MemoryPlan plan = llvm::cantFail(planMemory(intervals));
+  EXPECT_LE(plan.peak, plan.lowerBound + 128);
 }
 
 } // namespace

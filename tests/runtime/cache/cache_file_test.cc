@@ -147,7 +147,7 @@ TEST_F(CacheFileTest, LongRunsAndShortOnesMakeTheSameFile) {
 
 TEST_F(CacheFileTest, TheFixedPartsAreWhereTheSpecificationSays) {
   Bytes file = write({3, 3}, twoCaches());
-  const uint8_t expected[] = {0x89, 'K', 'V', 'C', 0x0d, 0x0a, 0x1a, 0x0a, 1, 0, 0, 0, 4, 3, 2, 1};
+  const uint8_t expected[] = {0x89, 'K', 'V', 'C', 0x0d, 0x0a, 0x1a, 0x0a, 2, 0, 0, 0, 4, 3, 2, 1};
   EXPECT_EQ(std::memcmp(file.data(), expected, sizeof(expected)), 0);
   uint64_t bytes = 0;
   std::memcpy(&bytes, file.data() + 16, 8);
@@ -223,7 +223,7 @@ TEST_F(CacheFileTest, RefusalsSayWhatIsWrong) {
   };
   EXPECT_THAT(refusal({}), HasSubstr("this is no cache file"));
   EXPECT_THAT(refusal(Bytes(300, std::byte{7})), HasSubstr("this is no cache file"));
-  EXPECT_THAT(refusal(changed(8, 2)), HasSubstr("its version is 2, not 1"));
+  EXPECT_THAT(refusal(changed(8, 3)), HasSubstr("its version is 3, not 2"));
   EXPECT_THAT(refusal(changed(12, 1)), HasSubstr("not little-endian"));
   EXPECT_THAT(refusal(changed(40, 77)), HasSubstr("the checksum of its header is wrong"));
   EXPECT_THAT(refusal(changed(90, 77)), HasSubstr("the checksum of its index is wrong"));

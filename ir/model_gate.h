@@ -1,0 +1,41 @@
+// The gate for models: what the rest of kvopt takes for granted about a model that was opened.
+#pragma once
+
+#include "ir/model.h"
+
+#include "llvm/Support/Error.h"
+
+namespace kvopt {
+
+/// The newest version of ONNX's own operator set whose operators kvopt knows. Operators of a later
+/// one may mean something else.
+inline constexpr int64_t newestOnnxOpset = 28;
+
+/// No model is expanded to more nodes than this, whatever its limits say.
+inline constexpr uint64_t maxExpandedNodes = uint64_t{1} << 24;
+
+/// What a model may cost.
+struct ModelLimits {
+  /// The most nodes that the model has once every call of its functions is replaced by the
+  /// function's body. Does not apply to a model without functions, whose nodes are all in the file.
+  uint64_t maxNodes = 200'000;
+
+  /// For a copy of a model that was admitted.
+  static ModelLimits none() { return {UINT64_MAX}; }
+};
+
+/// Checks a model that was just read. importModel() and importModelBytes() call it; a program that
+/// opens models in text form calls it after readText(). Nothing after it checks these things again:
+/// * operator sets: versions are positive, "" and "ai.onnx" agree, ONNX's own is imported where its
+///   operators are used, and is not newer than `newestOnnxOpset`;
+/// * nodes fit their operators' definitions (checkDefinition, checkBodies), and refer to attributes
+///   of a function only inside of one;
+/// * functions do not call themselves, directly or through others, and do not expand to more nodes
+///   than `limits` allows;
+/// * declared extents describe a tensor that a process can address.
+/// Operators without a definition pass: whatever executes one reports it. Contradictory types are
+/// left to shape inference, and the manifest to manifestOf(). The cost is linear in the model.
+/// The error names the node, the value or the function.
+llvm::Error admit(const Model& model, const ModelLimits& limits = {});
+
+} // namespace kvopt
