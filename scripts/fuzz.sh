@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the libFuzzer targets and runs each for some seconds (60 unless given), starting from the models of
-# models/ and of the folder KVOPT_CORPUS. What they find lies in build/fuzz/findings, and makes the script fail;
-# what they learnt stays in build/fuzz/corpus for the next run.
+# Builds the libFuzzer targets and runs each for some seconds (60 unless given), two at a time. They start from
+# generated decoders and from the models of models/, of the folder KVOPT_CORPUS and of the folder KVOPT_ATTACK.
+# Findings are in build/fuzz/findings and make the script fail; inputs that reach new code stay in
+# build/fuzz/corpus for the next run. KVOPT_FUZZ_SEED makes the inputs the same each time.
 #   scripts/fuzz.sh [seconds [target…]]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,30 +17,42 @@ findings=build/fuzz/findings
 [ "$#" -gt 0 ] || set -- $(cd "$targets" && ls -- *_fuzz | sed 's/_fuzz$//')
 
 rm -rf build/fuzz/seeds
-mapfile -t models < <(find models ${KVOPT_CORPUS:+"$KVOPT_CORPUS"} -name '*.onnx' -size -2000k | sort)
+mapfile -t models < <(find models ${KVOPT_CORPUS:+"$KVOPT_CORPUS"} ${KVOPT_ATTACK:+"$KVOPT_ATTACK"} \
+  -name '*.onnx' -size -2000k | sort)
 "$targets/make_seeds" build/fuzz/seeds "${models[@]}"
 
 run() {
   mkdir -p "$corpus/$1" "$findings" "build/fuzz/seeds/$1"
-  UBSAN_OPTIONS=print_stacktrace=1 "$targets/$1_fuzz" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
-    -malloc_limit_mb=1024 -max_len=65536 -artifact_prefix="$findings/$1-" -print_final_stats=1 \
+  UBSAN_OPTIONS=print_stacktrace=1 "$targets/$1_fuzz" -seed="${KVOPT_FUZZ_SEED:-0}" -max_total_time="$seconds" \
+    -timeout=30 -rss_limit_mb=2048 -malloc_limit_mb=1024 -max_len=65536 -artifact_prefix="$findings/$1-" \
+    -print_final_stats=1 \
     "$corpus/$1" "build/fuzz/seeds/$1" > "build/fuzz/$1.log" 2>&1
 }
 
-failed=
-jobs=()
-for target in "$@"; do
-  run "$target" &
-  jobs+=("$!")
-done
-for target in "$@"; do
-  if wait "${jobs[0]}"; then
-    printf '%s: %s runs, no finding\n' "$target" "$(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$target.log")"
+report() {
+  if wait "$2"; then
+    printf '%s: %s runs, no finding\n' "$1" "$(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$1.log")"
   else
     failed=1
-    tail -n 40 "build/fuzz/$target.log"
-    printf '%s: a finding, see %s\n' "$target" "$findings"
+    tail -n 40 "build/fuzz/$1.log"
+    printf '%s: a finding, see %s\n' "$1" "$findings"
   fi
-  jobs=("${jobs[@]:1}")
+}
+
+failed=
+running=()
+jobs=()
+for target in "$@"; do
+  if [ "${#jobs[@]}" -eq 2 ]; then
+    report "${running[0]}" "${jobs[0]}"
+    running=("${running[@]:1}")
+    jobs=("${jobs[@]:1}")
+  fi
+  run "$target" &
+  running+=("$target")
+  jobs+=("$!")
+done
+for i in "${!jobs[@]}"; do
+  report "${running[$i]}" "${jobs[$i]}"
 done
 [ -z "$failed" ]

@@ -1,12 +1,14 @@
-// Seeds for the fuzz targets: models whose weights have become inputs, as ONNX files and as text,
-// and saved caches.
-//   make_seeds FOLDER MODEL…     writes FOLDER/importer/<n>.onnx, FOLDER/text/<n>.onnxtxt and
-//                                FOLDER/cache/<n>.kvc
+// Seeds for the fuzz targets: models whose weights have become inputs, as ONNX files and as text;
+// saved caches; manifests, caches, command lines and pairs of generated decoders.
+//   make_seeds FOLDER MODEL…     writes FOLDER/<target>/<n>
 #include "ir/output_file.h"
 #include "runtime/cache/cache_file.h"
+#include "tests/fuzz/decoders.h"
 #include "tests/fuzz/exercise.h"
 
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 namespace kvopt {
 namespace {
@@ -84,6 +86,81 @@ llvm::Error makeCacheSeeds(const std::string& folder) {
   return llvm::Error::success();
 }
 
+/// Of each decoder its manifest, the whole model, and what its session saves, after the byte that
+/// selects the decoder.
+llvm::Error makeDecoderSeeds(const std::string& folder) {
+  for (size_t i = 0; i < fuzz::decoders().size(); ++i) {
+    const fuzz::Decoder& decoder = fuzz::decoders()[i];
+    const std::string number(1, static_cast<char>(i));
+    if (llvm::Error error = writeFile(fmt::format("{}/manifest/{}.json", folder, decoder.name),
+                                      number + decoder.manifest.json()))
+      return error;
+    auto bytes = exportModelBytes(*decoder.model);
+    if (!bytes)
+      return bytes.takeError();
+    if (llvm::Error error =
+            writeFile(fmt::format("{}/manifest/{}.onnx", folder, decoder.name), '\xff' + *bytes))
+      return error;
+    auto session = Session::create(*decoder.model, fuzz::kernels(), decoder.manifest,
+                                   fuzz::smallSession(decoder.manifest));
+    if (!session)
+      return session.takeError();
+    fuzz::takeSteps(**session);
+    const std::string saved = fmt::format("{}/session_cache/{}.kvc", folder, decoder.name);
+    if (llvm::Error error = (*session)->save(saved)) {
+      std::fprintf(stderr, "%s: %s\n", decoder.name.c_str(),
+                   takeDiagnostic(std::move(error)).str().c_str());
+    } else {
+      std::ostringstream cache;
+      cache << std::ifstream(saved, std::ios::binary).rdbuf();
+      if (llvm::Error failed = writeFile(saved, number + cache.str()))
+        return failed;
+    }
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error makeCommandSeeds(const std::string& folder) {
+  constexpr const char* lines[] = {
+      "inspect\ngrowing.onnx\nshared.onnx",
+      "inspect\nint8.onnx\n--format\njson\n-v",
+      "explain\ngrowing.onnx\n--to\nkvopt\n--layer\n0\n--rule\nraise-spelled-attention",
+      "rewrite\ngrowing.onnx\n-o\nout.onnx\n--to\nkvopt\n--capacity\n16\n--verify\nquick",
+      "rewrite\ngrowing.onnx\n--dry-run\n--to\nblocks:4\n--require\nany\n--layers\n0-1",
+      "verify\ngrowing.onnx\ngrowing.onnx\n--prompt\n3\n--steps\n2\n--pad\nleft\n--batch\n2",
+      "run\nshared.onnx\n--tokens\n1,2,3\n--steps\n2\n--save-cache\na.kv\n--stats",
+      "run\nshared.onnx\n--text\nab\n--temperature\n0.8\n--top-k\n3\n--seed\n7\n--eos\n2",
+      "run\nstates.onnx\n--tokens\n1\n--load-cache\na.kv\n--crop\n1\n--mode\nstateful",
+      "diff\ngrowing.onnx\nshared.onnx\n--format\nsvg\n--layer\n0",
+      "opt\ngrowing.onnx\n--pipeline\nnormalize\n--explain\n--timing\n--print-ir-after\nall",
+      "list\nreasons\n--markdown",
+      "gen\nllama\n-o\nnew.onnx\n--layers\n1\n--hidden\n16",
+      "completion\nbash",
+      "--version",
+  };
+  int number = 0;
+  for (const char* line : lines)
+    if (llvm::Error error = writeFile(fmt::format("{}/command/{}", folder, number++), line))
+      return error;
+  return llvm::Error::success();
+}
+
+/// Of each decoder an unchanged copy, and one of each kind of change.
+llvm::Error makePairSeeds(const std::string& folder) {
+  constexpr int kinds = 6;
+  for (size_t i = 0; i < fuzz::decoders().size(); ++i)
+    for (int kind = -1; kind < kinds; ++kind) {
+      std::string choices(1, static_cast<char>(i));
+      if (kind >= 0)
+        choices += {static_cast<char>(kind), 1, 0};
+      const std::string path =
+          fmt::format("{}/verify/{}_{}", folder, fuzz::decoders()[i].name, kind + 1);
+      if (llvm::Error error = writeFile(path, choices))
+        return error;
+    }
+  return llvm::Error::success();
+}
+
 } // namespace
 } // namespace kvopt
 
@@ -93,12 +170,15 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string folder = argv[1];
-  for (const char* target : {"importer", "text", "cache"})
+  for (const char* target :
+       {"importer", "text", "cache", "manifest", "session_cache", "command", "verify"})
     std::filesystem::create_directories(folder + "/" + target);
-  if (llvm::Error error = kvopt::makeCacheSeeds(folder)) {
-    std::fprintf(stderr, "%s\n", kvopt::takeDiagnostic(std::move(error)).str().c_str());
-    return 1;
-  }
+  for (auto* make : {kvopt::makeCacheSeeds, kvopt::makeDecoderSeeds, kvopt::makeCommandSeeds,
+                     kvopt::makePairSeeds})
+    if (llvm::Error error = make(folder)) {
+      std::fprintf(stderr, "%s\n", kvopt::takeDiagnostic(std::move(error)).str().c_str());
+      return 1;
+    }
   int written = 0;
   for (int i = 2; i < argc; ++i) {
     if (llvm::Error error = kvopt::makeSeed(argv[i], folder, i))

@@ -1,4 +1,5 @@
 // Any bytes as a model in text: mutations of text reach deeper into the passes than those of bytes.
+#include "ir/model_gate.h"
 #include "ir/text_reader.h"
 #include "tests/fuzz/exercise.h"
 
@@ -8,6 +9,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto model = readText(text, fuzz::Registries::get().ops);
   if (!model)
     fuzz::refused(model.takeError());
+  else if (llvm::Error error = admit(**model))
+    fuzz::refused(std::move(error));
   else
     fuzz::exerciseModel(**model);
   return 0;
