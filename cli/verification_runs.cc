@@ -68,50 +68,63 @@ private:
     EquivalencePlan fit = fitted(plan);
     if (fit.padding != Padding::None && !takesPadding(fit))
       fit.padding = Padding::None;
-    if (isKnown(fit))
+    auto compared = compareAsFarAsTaken(fit);
+    if (!compared)
+      return compared.takeError();
+    if (!*compared)
       return llvm::Error::success();
-    auto compared = compare(fit);
-    // What a model refuses from the start with one batch row and a short prompt, it refuses.
-    while (!compared) {
+    retryWithEqualSteps(fit, **compared);
+    add(fit, std::move(**compared));
+    return llvm::Error::success();
+  }
+
+  /// What the first model refuses from the start it gets again with one batch row, then with
+  /// shorter prompts; `fit` becomes what it takes. nullopt if such a run was made before, or if it
+  /// refuses the shortest prompt after other runs.
+  llvm::Expected<std::optional<ComparisonReport>> compareAsFarAsTaken(EquivalencePlan& fit) {
+    const int64_t wantedPrompt = fit.prompt;
+    while (!isKnown(fit)) {
+      auto compared = compare(fit);
+      if (compared)
+        return std::move(*compared);
       auto refusal = refusalOfFirst(fit);
       if (!refusal)
         return compared.takeError();
       llvm::consumeError(compared.takeError());
-      if (fit.batch == 1 && fit.prompt <= fit.stepTokens) {
-        if (refusal->kind == Diagnostic::Kind::Usage)
-          return makeError(std::move(*refusal));
-        if (report.runs.empty())
-          return llvm::make_error<OriginalRefusal>(std::move(*refusal));
-        noteGap(fmt::format("a prompt of {}, which the first model refuses: {}", plan.prompt,
-                            refusal->message));
-        return llvm::Error::success();
-      }
-      if (fit.batch > 1)
+      if (fit.batch > 1) {
         mostBatch = fit.batch = 1;
-      else
+      } else if (fit.prompt > fit.stepTokens) {
         mostPrompt = fit.prompt = std::max(fit.stepTokens, fit.prompt / 2);
-      if (isKnown(fit))
-        return llvm::Error::success();
-      compared = compare(fit);
-    }
-    if (compared->hasCaches && compared->steps.size() == 1 && compared->refusedSteps != 0 &&
-        fit.prompt != fit.stepTokens) {
-      // Exported for a fixed number of new tokens, which no declaration states.
-      EquivalencePlan alike = fit;
-      alike.stepTokens = alike.prompt;
-      alike.chunks.clear();
-      alike.decodeSteps = 2;
-      if (auto again = compare(alike)) {
-        if (again->steps.size() > 1) {
-          fit = std::move(alike);
-          compared = std::move(again);
-        }
+      } else if (refusal->kind == Diagnostic::Kind::Usage) {
+        return makeError(std::move(*refusal));
+      } else if (report.runs.empty()) {
+        return llvm::make_error<OriginalRefusal>(std::move(*refusal));
       } else {
-        llvm::consumeError(again.takeError());
+        noteGap(fmt::format("a prompt of {}, which the first model refuses: {}", wantedPrompt,
+                            refusal->message));
+        break;
       }
     }
-    add(fit, std::move(*compared));
-    return llvm::Error::success();
+    return std::nullopt;
+  }
+
+  /// A model that took the prompt and nothing after it may have been exported for a fixed number of
+  /// new tokens, which no declaration states.
+  void retryWithEqualSteps(EquivalencePlan& fit, ComparisonReport& compared) {
+    if (!compared.hasCaches || compared.steps.size() != 1 || compared.refusedSteps == 0 ||
+        fit.prompt == fit.stepTokens)
+      return;
+    EquivalencePlan alike = fit;
+    alike.stepTokens = alike.prompt;
+    alike.chunks.clear();
+    alike.decodeSteps = 2;
+    auto again = compare(alike);
+    if (!again) {
+      llvm::consumeError(again.takeError());
+    } else if (again->steps.size() > 1) {
+      fit = std::move(alike);
+      compared = std::move(*again);
+    }
   }
 
   void noteGap(std::string gap) {

@@ -181,18 +181,21 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   auto* one = command->add_option("--reference", options->reference,
                                   "Folder of recorded steps, or of data sets in ONNX's own form "
                                   "(test_data_set_<k>)");
-  command
-      ->add_flag("--references", options->references,
-                 "Every case recorded beside every model, in a table")
-      ->excludes(one);
+  auto* all = command
+                  ->add_flag("--references", options->references,
+                             "Every case recorded beside every model, in a table")
+                  ->excludes(one);
   command
       ->add_option("--forms", options->forms,
                    "With --references: exported, and rewritten with caches that are shared buffers "
                    "(where the target has them) or stateful")
       ->delimiter(',')
-      ->check(CLI::IsMember({"exported", "shared", "stateful"}));
-  command->add_option("--to", options->target,
-                      "With --references: the target of rewritten forms (kvopt)");
+      ->check(CLI::IsMember({"exported", "shared", "stateful"}))
+      ->needs(all);
+  command
+      ->add_option("--to", options->target,
+                   "With --references: the target of rewritten forms (kvopt)")
+      ->needs(all);
   auto positive = CLI::Range(int64_t{1}, int64_t{1} << 32);
   const char* runs = "One run of your own in place of the defaults";
   command->add_option("--prompt", options->prompt, "Tokens of the prefill (33)")
@@ -217,6 +220,10 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
                    "positions are compared with (8192, less for large models)")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 32));
   addInputOption(*command, options->inputs);
+  // What was recorded is replayed as it was.
+  for (const char* name :
+       {"--prompt", "--chunks", "--steps", "--batch", "--pad", "--depth", "--input"})
+    command->get_option(name)->excludes(one)->excludes(all);
   command->add_option("--atol", options->atol,
                       "Absolute tolerance; 1e-4, or 2e-2 (float16) and 1e-1 (bfloat16; data sets: "
                       "2e-2)");

@@ -158,6 +158,16 @@ TEST(VerifyTest, UsageAndMissingFolders) {
   EXPECT_EQ(runProgram({"verify", shippedModel(llama)}).code, 2);
   EXPECT_EQ(
       runProgram({"verify", shippedModel(llama), shippedModel(llama), "--reference", "x"}).code, 2);
+  for (const std::vector<std::string>& ignored :
+       {std::vector<std::string>{shippedModel(llama), "--to", "onnx24"},
+        {shippedModel(llama), "--forms", "shared"},
+        {"--reference", reference(llama, "b1"), "--batch", "2"},
+        {"--references", "--pad", "left"},
+        {"--references", "--input", "x=1"}}) {
+    std::vector<std::string> arguments = {"verify", shippedModel(llama)};
+    arguments.insert(arguments.end(), ignored.begin(), ignored.end());
+    EXPECT_EQ(runProgram(arguments).code, 2) << ignored.back();
+  }
   ProgramResult missing =
       runProgram({"verify", shippedModel(llama), "--reference", "/nonexistent/folder"});
   EXPECT_EQ(missing.code, 3);

@@ -1,5 +1,6 @@
 // Real decoders, as exported and rewritten: what a session does with its state leaves no trace in
 // what the model computes.
+#include "ir/diagnostic.h"
 #include "ir/onnx_import.h"
 #include "tests/equivalence/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
@@ -255,6 +256,19 @@ TEST_P(SessionOperations, LeaveNoTrace) {
     ASSERT_TRUE(model.hasCaches());
     expectEveryOperation(model);
   }
+}
+
+TEST_P(SessionOperations, ASavedCacheReplacesNoFileOfTheModel) {
+  Folder folder;
+  const std::string copy = folder.file("m.onnx");
+  fs::copy_file(path(), copy);
+  Driven model(copy, Form::SharedBuffer, registries);
+  auto session = model.open();
+  model.stepsTo(*session, 2);
+  llvm::Error error = session->save(copy);
+  ASSERT_TRUE(static_cast<bool>(error));
+  EXPECT_EQ(takeDiagnostic(std::move(error)).kind, Diagnostic::Kind::Usage);
+  EXPECT_EQ(readAll(copy), readAll(path()));
 }
 
 TEST_P(SessionOperations, AnotherProcessGoesOnBitForBit) {

@@ -149,6 +149,22 @@ TEST_F(DecoderInputsTest, RecipesComeFirst) {
   EXPECT_THAT(with(bare, "bare=zeros"), testing::HasSubstr("does not declare the input's rank"));
 }
 
+TEST_F(DecoderInputsTest, NumbersHaveToFitTheType) {
+  const Value& small = model.graph().addInput("small", TensorType(ElementType::Int32));
+  const Value& flag = model.graph().addInput("flag", TensorType(ElementType::Bool));
+  auto with = [&](const Value& input, const std::string& recipe) {
+    const InputRecipe parsed = llvm::cantFail(parseInputRecipe(recipe));
+    DecoderStep step = twoRows();
+    step.recipes = parsed;
+    return built(input, step);
+  };
+  EXPECT_EQ(with(small, "small=2147483647,-2147483648@2"), "2: 2147483647 -2147483648");
+  for (const char* number : {"2147483648", "-2147483649", "1e300"})
+    EXPECT_THAT(with(small, fmt::format("small={}@", number)),
+                testing::HasSubstr("does not fit in the input's type int32"));
+  EXPECT_EQ(with(flag, "flag=1,0@2"), "2: 1 0");
+}
+
 TEST_F(DecoderInputsTest, GuessesAreNamed) {
   const Value& kind = model.graph().addInput(
       "kind", TensorType(ElementType::Int64, {Dim::symbol("B"), Dim::fixed(2)}));
