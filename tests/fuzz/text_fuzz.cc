@@ -1,5 +1,4 @@
 // Any bytes as a model in text: mutations of text reach deeper into the passes than those of bytes.
-#include "ir/model_gate.h"
 #include "ir/text_reader.h"
 #include "tests/fuzz/exercise.h"
 
@@ -9,7 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto model = readText(text, fuzz::Registries::get().ops);
   if (!model)
     fuzz::refused(model.takeError());
-  else if (llvm::Error error = admit(**model))
+  else if (llvm::Error error = admit(**model, fuzz::limits))
     fuzz::refused(std::move(error));
   else
     fuzz::exerciseModel(**model);
