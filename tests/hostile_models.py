@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Mutates models and runs commands on them: whatever a model says, kvopt ends with an exit code.
 
-    hostile_models.py KVOPT MODEL... [--count N] [--seed S] [--keep DIR]
+    hostile_models.py KVOPT MODEL... [--count N] [--seed S] [--keep DIR] [--against KVOPT]
 
 Each case changes one to three things of one model: operands, attributes, operator sets, extents,
 outputs, names, order, or the manifest. Every command has to end with an exit code from 0 to 4 within
-the time limit. The same seed gives the same cases. Exits with 1 where a command did not; --keep keeps
-the models of those cases.
+the time limit, and with the same one in another build if --against names it. The same seed gives the
+same cases. Exits with 1 where a command did not; --keep keeps the models of those cases.
 """
 import argparse
 import json
@@ -366,16 +366,27 @@ def limit():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def problem_of(kvopt, command):
-    """What is wrong with how the command ended, or None."""
+def end_of(kvopt, command):
+    """The exit code, and what is wrong with it or None."""
     try:
         done = subprocess.run([kvopt] + command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=SECONDS,
                               preexec_fn=limit, check=False)
     except subprocess.TimeoutExpired:
-        return "takes longer than %d s" % SECONDS
+        return None, "takes longer than %d s" % SECONDS
     if 0 <= done.returncode <= 4:
-        return None
-    return "exit code %d: %s" % (done.returncode, done.stderr.decode(errors="replace").strip()[-300:])
+        return done.returncode, None
+    return done.returncode, "exit code %d: %s" % (done.returncode, done.stderr.decode(errors="replace").strip()[-300:])
+
+
+def problem_of(kvopt, other, command):
+    """What is wrong with how the command ended, or None. Another build of kvopt has to end it alike."""
+    code, problem = end_of(kvopt, command)
+    if problem or not other:
+        return problem
+    other_code, problem = end_of(other, command)
+    if not problem and code != other_code:
+        return "exit code %d, and %d of the other build" % (code, other_code)
+    return problem
 
 
 def seeds(kvopt, paths, folder):
@@ -400,6 +411,7 @@ def main():
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep")
+    parser.add_argument("--against")
     options = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -416,7 +428,7 @@ def main():
             with open(path, "wb") as file:
                 file.write(message.bytes())
             for command in commands(rng, path, original, os.path.join(folder, "out.onnx")):
-                problem = problem_of(options.kvopt, command)
+                problem = problem_of(options.kvopt, options.against, command)
                 if not problem:
                     continue
                 failed += 1
