@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Mutates models and runs commands on them: whatever a model says, kvopt ends with an exit code.
 
-    hostile_models.py KVOPT MODEL... [--count N] [--seed S] [--keep DIR] [--against KVOPT]
+    hostile_models.py KVOPT MODEL... [--count N] [--seed S] [--keep DIR] [--against KVOPT] [--sanitized]
 
 Each case changes one to three things of one model: operands, attributes, operator sets, extents,
 outputs, names, order, or the manifest. Every command has to end with an exit code from 0 to 4 within
 the time limit, and with the same one in another build if --against names it. The same seed gives the
-same cases. Exits with 1 where a command did not; --keep keeps the models of those cases.
+same cases. Exits with 1 where a command did not; --keep keeps the models of those cases. A build with
+sanitizers, which reserve more address space than a limit would leave, is run with --sanitized.
 """
 import argparse
 import json
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 
+SANITIZED = "--sanitized" in sys.argv
 SECONDS = 60
 MEMORY = 8 << 30
 TARGETS = ["kvopt", "int8", "blocks", "blocks-plain", "pyramid:16", "ort-gqa", "onnx23", "onnx24", "primitive"]
@@ -362,7 +364,8 @@ def commands(rng, path, original, output):
 
 
 def limit():
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    if not SANITIZED:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -412,6 +415,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep")
     parser.add_argument("--against")
+    parser.add_argument("--sanitized", action="store_true")
     options = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory() as folder:

@@ -96,7 +96,7 @@ private:
   bool renameLogits() {
     const auto slot = logitsSlot();
     if (slot)
-      graph.rename(*graph.outputs()[*slot], "scores");
+      graph.rename(*graph.outputs()[*slot], graph.freshName("scores"));
     return slot.has_value();
   }
   bool exchangePresents() {
