@@ -6,7 +6,7 @@
 // Eight layers of 2048 x 2048. All forms take a step in turn; a form's ratio is the median of its
 // steps' times over those of plain weights in the same turn.
 #include "bench/measure.h"
-#include "cli/generate/random_tensor.h"
+#include "driver/generate/random_tensor.h"
 #include "ir/diagnostic.h"
 #include "ir/format.h"
 #include "ir/model.h"

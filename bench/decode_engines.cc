@@ -2,7 +2,7 @@
 #include "bench/decode_engines.h"
 
 #include "bench/measure.h"
-#include "cli/recover.h"
+#include "driver/recover.h"
 #include "ir/diagnostic.h"
 #include "ir/onnx_import.h"
 #include "ir/shape_inference.h"
@@ -142,16 +142,15 @@ private:
 
 } // namespace
 
-llvm::Expected<LoadedModel> LoadedModel::open(const std::string& path,
-                                              const Registries& registries) {
+llvm::Expected<LoadedModel> LoadedModel::open(const std::string& path, const Toolkit& toolkit) {
   LoadedModel loaded;
   loaded.path = path;
-  auto model = importModel(path, registries.ops);
+  auto model = importModel(path, toolkit.ops);
   if (!model)
     return model.takeError();
   if (llvm::Error error = inferShapes((*model)->graph()))
     return withFile(std::move(error), path);
-  auto manifest = drivingManifest(**model, path, registries);
+  auto manifest = drivingManifest(**model, toolkit);
   if (!manifest)
     return manifest.takeError();
   auto vocabulary = vocabularyOf((*model)->graph());
@@ -164,14 +163,14 @@ llvm::Expected<LoadedModel> LoadedModel::open(const std::string& path,
 }
 
 llvm::Expected<std::unique_ptr<SessionEngine>> SessionEngine::start(const LoadedModel& loaded,
-                                                                    const Registries& registries,
+                                                                    const Toolkit& toolkit,
                                                                     unsigned threads,
                                                                     int64_t depth) {
   SessionOptions options;
   options.threads = threads;
   if (!loaded.manifest.capacityValue)
     options.capacity = depth + spareRows;
-  auto session = Session::create(*loaded.model, registries.kernels, loaded.manifest, options);
+  auto session = Session::create(*loaded.model, toolkit.kernels, loaded.manifest, options);
   if (!session)
     return session.takeError();
   while ((*session)->length() < depth) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "bench/onnx_runtime.h"
-#include "cli/command.h"
+#include "driver/toolkit.h"
 #include "ir/manifest.h"
 #include "ir/model.h"
 #include "runtime/session.h"
@@ -12,7 +12,7 @@ namespace kvopt {
 
 /// A model file and how it is driven.
 struct LoadedModel {
-  static llvm::Expected<LoadedModel> open(const std::string& path, const Registries& registries);
+  static llvm::Expected<LoadedModel> open(const std::string& path, const Toolkit& toolkit);
 
   std::string path;
   std::unique_ptr<Model> model;
@@ -30,11 +30,11 @@ public:
   virtual TensorView logits() const = 0;
 };
 
-/// kvopt's session of `depth` tokens. The model and registries must outlive it.
+/// kvopt's session of `depth` tokens. The model and toolkit must outlive it.
 class SessionEngine final : public DecodeEngine {
 public:
   static llvm::Expected<std::unique_ptr<SessionEngine>>
-  start(const LoadedModel& loaded, const Registries& registries, unsigned threads, int64_t depth);
+  start(const LoadedModel& loaded, const Toolkit& toolkit, unsigned threads, int64_t depth);
 
   llvm::Expected<double> step() override;
   TensorView logits() const override;

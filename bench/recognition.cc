@@ -1,7 +1,7 @@
 // How long kvopt takes to recover attention from a decoder and to rewrite it, beside a plain load
 // and save of the same file with protobuf; and how both grow with the number of nodes.
-#include "cli/generate/decoder.h"
-#include "cli/recover.h"
+#include "driver/generate/decoder.h"
+#include "driver/recover.h"
 #include "ir/diagnostic.h"
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
@@ -65,8 +65,8 @@ llvm::Error loadAndSave(const std::string& from, const std::string& to) {
 }
 
 llvm::Error runPipeline(const char* pipeline, Model& model, PassContext& context,
-                        const Registered& registries, std::string& timings) {
-  PassManager manager(registries.passes, {});
+                        const Registered& toolkit, std::string& timings) {
+  PassManager manager(toolkit.passes, {});
   if (llvm::Error error = manager.addPipeline(pipeline))
     return error;
   if (llvm::Error error = manager.run(model, context))
@@ -76,28 +76,27 @@ llvm::Error runPipeline(const char* pipeline, Model& model, PassContext& context
   return llvm::Error::success();
 }
 
-llvm::Error measureOnce(const std::string& path, const std::string& out,
-                        const Registered& registries, Measurement& measured) {
+llvm::Error measureOnce(const std::string& path, const std::string& out, const Registered& toolkit,
+                        Measurement& measured) {
   double start = cpuSeconds();
   if (llvm::Error error = loadAndSave(path, out))
     return error;
   measured.loadAndSave = cpuSeconds() - start;
 
   start = cpuSeconds();
-  auto model = importModel(path, registries.ops);
+  auto model = importModel(path, toolkit.ops);
   if (!model)
     return model.takeError();
-  PassContext context(registries.rules, registries.targets);
+  PassContext context(toolkit.rules, toolkit.targets);
   measured.passes.clear();
-  if (llvm::Error error =
-          runPipeline(recoveryPipeline, **model, context, registries, measured.passes))
+  if (llvm::Error error = runPipeline(recoveryPipeline, **model, context, toolkit, measured.passes))
     return error;
   measured.recover = cpuSeconds() - start;
   measured.sites = context.sites.size();
 
   start = cpuSeconds();
   if (llvm::Error error =
-          runPipeline("lower{to=kvopt require=any}", **model, context, registries, measured.passes))
+          runPipeline("lower{to=kvopt require=any}", **model, context, toolkit, measured.passes))
     return error;
   if (llvm::Error error = exportModel(**model, out))
     return error;
@@ -106,20 +105,20 @@ llvm::Error measureOnce(const std::string& path, const std::string& out,
   return llvm::Error::success();
 }
 
-llvm::Expected<Measurement> measure(const Registered& registries, DecoderSpec decoder, size_t nodes,
+llvm::Expected<Measurement> measure(const Registered& toolkit, DecoderSpec decoder, size_t nodes,
                                     unsigned repetitions, const std::string& folder) {
-  decoder.layers = layersForNodes(registries.ops, decoder, nodes);
+  decoder.layers = layersForNodes(toolkit.ops, decoder, nodes);
   std::string path = folder + "/decoder.onnx";
   Measurement best;
   {
-    auto model = generateDecoder(registries.ops, decoder);
+    auto model = generateDecoder(toolkit.ops, decoder);
     best.nodes = nodeCount(*model);
     if (llvm::Error error = exportModel(*model, path))
       return error;
   }
   for (unsigned i = 0; i < repetitions; ++i) {
     Measurement one = best;
-    if (llvm::Error error = measureOnce(path, folder + "/out.onnx", registries, one))
+    if (llvm::Error error = measureOnce(path, folder + "/out.onnx", toolkit, one))
       return error;
     bool isFirst = i == 0;
     best.loadAndSave = isFirst ? one.loadAndSave : std::min(best.loadAndSave, one.loadAndSave);
@@ -137,7 +136,7 @@ double exponent(const Measurement& smaller, const Measurement& larger) {
          std::log(static_cast<double>(larger.nodes) / static_cast<double>(smaller.nodes));
 }
 
-llvm::Error measureSpelling(const Registered& registries, DecoderSpelling spelling,
+llvm::Error measureSpelling(const Registered& toolkit, DecoderSpelling spelling,
                             unsigned repetitions, llvm::ArrayRef<size_t> sizes,
                             const std::string& folder) {
   DecoderSpec decoder;
@@ -153,7 +152,7 @@ llvm::Error measureSpelling(const Registered& registries, DecoderSpelling spelli
              "load+save s", "recover s", "rewrite s", "ratio", "growth");
   std::optional<Measurement> previous;
   for (size_t size : sizes) {
-    auto one = measure(registries, decoder, size, repetitions, folder);
+    auto one = measure(toolkit, decoder, size, repetitions, folder);
     if (!one)
       return one.takeError();
     fmt::print("{:>8} {:>6} {:>8} {:>12.3f} {:>11.3f} {:>11.3f} {:>7.1f} {:>7}\n", one->nodes,
@@ -167,7 +166,7 @@ llvm::Error measureSpelling(const Registered& registries, DecoderSpelling spelli
 }
 
 llvm::Error run(llvm::ArrayRef<size_t> sizes, unsigned repetitions) {
-  Registered registries;
+  Registered toolkit;
   std::string folder =
       (std::filesystem::temp_directory_path() / fmt::format("kvopt_bench_{}", getpid())).string();
   std::error_code failure;
@@ -175,9 +174,9 @@ llvm::Error run(llvm::ArrayRef<size_t> sizes, unsigned repetitions) {
   if (failure)
     return ioError("'{}' cannot be made", folder);
   llvm::Error error =
-      measureSpelling(registries, DecoderSpelling::TorchScript, repetitions, sizes, folder);
+      measureSpelling(toolkit, DecoderSpelling::TorchScript, repetitions, sizes, folder);
   if (!error)
-    error = measureSpelling(registries, DecoderSpelling::Dynamo, repetitions, sizes, folder);
+    error = measureSpelling(toolkit, DecoderSpelling::Dynamo, repetitions, sizes, folder);
   std::filesystem::remove_all(folder, failure);
   return error;
 }

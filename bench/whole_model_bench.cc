@@ -64,11 +64,11 @@ struct PeerFile {
 
 class Bench {
 public:
-  Bench(const Options& given, const OnnxRuntime& peer, const Registries& known)
-      : options(given), runtime(peer), registries(known) {}
+  Bench(const Options& given, const OnnxRuntime& peer, const Toolkit& known)
+      : options(given), runtime(peer), toolkit(known) {}
 
   llvm::Error run() {
-    auto rewritten = LoadedModel::open(options.ours, registries);
+    auto rewritten = LoadedModel::open(options.ours, toolkit);
     if (!rewritten)
       return rewritten.takeError();
     std::vector<PeerFile> files;
@@ -104,7 +104,7 @@ private:
                   const std::string& path) const {
     if (path.empty())
       return llvm::Error::success();
-    auto loaded = LoadedModel::open(path, registries);
+    auto loaded = LoadedModel::open(path, toolkit);
     if (!loaded)
       return loaded.takeError();
     files.push_back({name, caches, std::move(*loaded)});
@@ -113,7 +113,7 @@ private:
 
   llvm::Error measure(const LoadedModel& rewritten, llvm::ArrayRef<PeerFile> files,
                       unsigned threads) {
-    auto ours = SessionEngine::start(rewritten, registries, threads, options.depth);
+    auto ours = SessionEngine::start(rewritten, toolkit, threads, options.depth);
     if (!ours)
       return ours.takeError();
     const SessionEngine& source = **ours;
@@ -190,7 +190,7 @@ private:
 
   const Options& options;
   const OnnxRuntime& runtime;
-  const Registries& registries;
+  const Toolkit& toolkit;
   std::string gains;
 };
 
@@ -241,8 +241,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "peers skipped: {}\n", llvm::toString(runtime.takeError()));
     return 77;
   }
-  const Registries registries;
-  Bench bench(options, **runtime, registries);
+  const Toolkit toolkit;
+  Bench bench(options, **runtime, toolkit);
   if (llvm::Error error = bench.run()) {
     fmt::print(stderr, "{}\n", llvm::toString(std::move(error)));
     return 1;

@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "cli/option_values.h"
 #include "cli/process.h"
-#include "cli/style.h"
+#include "cli/report/style.h"
 #include "ir/format.h"
 
 #include <CLI/CLI.hpp>
@@ -26,14 +26,6 @@ ExitCode exitCodeFor(Diagnostic::Kind kind) {
     break;
   }
   return ExitCode::BadInput;
-}
-
-Registries::Registries() {
-  registerAll(ops);
-  registerAll(rules);
-  registerAll(passes);
-  registerAll(targets);
-  registerAll(kernels);
 }
 
 namespace {
@@ -153,7 +145,7 @@ void addCommonOptions(CLI::App& command, CommandContext& context,
   command.add_option("--color", context.common.color, "auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}));
   command
-      .add_option("--max-nodes", context.registries.limits.maxNodes,
+      .add_option("--max-nodes", context.toolkit.limits.maxNodes,
                   "Most nodes of a model whose functions are expanded")
       ->check(CLI::Range(uint64_t{1}, maxExpandedNodes));
   command.add_flag("-v,--verbose", context.common.verbose,
@@ -241,7 +233,7 @@ std::string parseProblem(const CLI::App& app, const CLI::ParseError& error) {
   return problem + (meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant));
 }
 
-int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&), bool endsProcess) {
+int parseAndRun(int argc, const char* const* argv, void (*extend)(Toolkit&), bool endsProcess) {
   CLI::App app{"Recovers attention and key/value caches from exported ONNX decoders, rewrites them "
                "in place, and proves that nothing changed.",
                "kvopt"};
@@ -257,7 +249,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&), 
   CommandContext context;
   context.endsProcess = endsProcess;
   if (extend)
-    extend(context.registries);
+    extend(context.toolkit);
   addInspectCommand(app, context);
   addExplainCommand(app, context);
   addRewriteCommand(app, context);
@@ -299,7 +291,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Registries&), 
   return run(context);
 }
 
-int runSafely(int argc, const char* const* argv, void (*extend)(Registries&), bool endsProcess) {
+int runSafely(int argc, const char* const* argv, void (*extend)(Toolkit&), bool endsProcess) {
   try {
     return parseAndRun(argc, argv, extend, endsProcess);
   } catch (const std::bad_alloc&) {
@@ -314,7 +306,7 @@ int runSafely(int argc, const char* const* argv, void (*extend)(Registries&), bo
 
 } // namespace
 
-int runApp(int argc, const char* const* argv, void (*extend)(Registries& registries)) {
+int runApp(int argc, const char* const* argv, void (*extend)(Toolkit& toolkit)) {
   return runSafely(argc, argv, extend, /*endsProcess=*/false);
 }
 

@@ -3,11 +3,11 @@
 
 namespace kvopt {
 
-struct Registries;
+struct Toolkit;
 
 /// Parses the arguments, runs the subcommand and returns the exit code. Nothing escapes it.
 /// `extend`, when given, adds what a program of one's own knows beside the built-in things.
-int runApp(int argc, const char* const* argv, void (*extend)(Registries& registries) = nullptr);
+int runApp(int argc, const char* const* argv, void (*extend)(Toolkit& toolkit) = nullptr);
 
 /// The same for a process that does nothing else: a command may end it with that exit code, without
 /// taking its models apart, which takes a tenth of the time of reading and rewriting them.

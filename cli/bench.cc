@@ -1,8 +1,8 @@
 // kvopt bench: prefill and decode speed of several models side by side.
 #include "cli/bench_rounds.h"
-#include "cli/latency_plot.h"
 #include "cli/progress.h"
-#include "cli/recover.h"
+#include "cli/report/latency_plot.h"
+#include "driver/recover.h"
 #include "ir/diagnostic.h"
 #include "ir/file_plan.h"
 #include "ir/format.h"
@@ -35,14 +35,14 @@ llvm::Error writePlot(const std::string& path, const BenchReport& report) {
 }
 
 /// Refuses a plot that would replace a file of a model.
-llvm::Error checkFiles(const BenchOptions& options, const Registries& registries) {
+llvm::Error checkFiles(const BenchOptions& options, const Toolkit& toolkit) {
   FilePlan plan;
   plan.writes(options.plot, "--plot");
   if (!plan.hasOutputs())
     return llvm::Error::success();
   for (const std::string& path : options.plan.models) {
     plan.reads(path, fmt::format("the model '{}'", path));
-    auto model = openModel(path, registries);
+    auto model = openModel(path, toolkit);
     if (model)
       plan.reads(**model);
     else
@@ -62,7 +62,7 @@ llvm::Error check(const BenchOptions& options) {
 llvm::Expected<ExitCode> bench(const BenchOptions& options, const CommandContext& context) {
   if (llvm::Error error = check(options))
     return error;
-  if (llvm::Error error = checkFiles(options, context.registries))
+  if (llvm::Error error = checkFiles(options, context.toolkit))
     return error;
   BenchPlan plan = options.plan;
   if (plan.threads.empty()) {
@@ -73,8 +73,7 @@ llvm::Expected<ExitCode> bench(const BenchOptions& options, const CommandContext
   BenchResult result;
   {
     Progress progress(context.common);
-    result =
-        runBench(plan, context.registries, [&](const std::string& text) { progress.show(text); });
+    result = runBench(plan, context.toolkit, [&](const std::string& text) { progress.show(text); });
   }
   const BenchReport& report = result.report;
   std::string format = !options.output.empty() ? options.output

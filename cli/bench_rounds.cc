@@ -43,9 +43,9 @@ struct Entry {
 
 class Bench {
 public:
-  Bench(const BenchPlan& benchPlan, const Registries& registries,
+  Bench(const BenchPlan& benchPlan, const Toolkit& toolkit,
         llvm::function_ref<void(const std::string&)> tell)
-      : plan(benchPlan), known(registries), progress(tell) {}
+      : plan(benchPlan), known(toolkit), progress(tell) {}
 
   BenchResult run() {
     BenchReport& report = result.report;
@@ -218,7 +218,7 @@ private:
   }
 
   const BenchPlan& plan;
-  const Registries& known;
+  const Toolkit& known;
   llvm::function_ref<void(const std::string&)> progress;
   std::vector<Entry> entries;
   BenchResult result;
@@ -226,9 +226,9 @@ private:
 
 } // namespace
 
-BenchResult runBench(const BenchPlan& plan, const Registries& registries,
+BenchResult runBench(const BenchPlan& plan, const Toolkit& toolkit,
                      llvm::function_ref<void(const std::string&)> progress) {
-  return Bench(plan, registries, progress).run();
+  return Bench(plan, toolkit, progress).run();
 }
 
 } // namespace kvopt

@@ -1,7 +1,7 @@
 // The measurement itself: models take turns, so that what disturbs the machine disturbs all alike.
 #pragma once
 
-#include "cli/bench_report.h"
+#include "cli/report/bench_report.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
@@ -28,7 +28,7 @@ struct BenchResult {
 
 /// Measures everything that can be measured; a model that cannot be read or run, or not as far as
 /// a depth, has that said in its rows. `progress` is told what is done next.
-BenchResult runBench(const BenchPlan& plan, const Registries& registries,
+BenchResult runBench(const BenchPlan& plan, const Toolkit& toolkit,
                      llvm::function_ref<void(const std::string&)> progress);
 
 } // namespace kvopt

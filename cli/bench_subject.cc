@@ -1,7 +1,7 @@
 // Driving one model for measurements.
 #include "cli/bench_subject.h"
 
-#include "cli/recover.h"
+#include "driver/recover.h"
 #include "ir/diagnostic.h"
 #include "ir/onnx_import.h"
 #include "ir/shape_inference.h"
@@ -30,17 +30,17 @@ int64_t tokenAt(int64_t row, int64_t position, int64_t vocabulary) {
 } // namespace
 
 llvm::Expected<std::unique_ptr<BenchSubject>> BenchSubject::open(const std::string& path,
-                                                                 const Registries& registries) {
+                                                                 const Toolkit& toolkit) {
   std::unique_ptr<BenchSubject> subject(new BenchSubject);
-  subject->known = &registries;
-  auto imported = openModel(path, registries);
+  subject->known = &toolkit;
+  auto imported = openModel(path, toolkit);
   if (!imported)
     return imported.takeError();
   subject->model = std::move(*imported);
   const Graph& graph = subject->model->graph();
   if (llvm::Error error = inferShapes(subject->model->graph()))
     return withFile(std::move(error), path);
-  auto manifest = drivingManifest(*subject->model, path, registries);
+  auto manifest = drivingManifest(*subject->model, toolkit);
   if (!manifest)
     return manifest.takeError();
   subject->manifest = std::move(*manifest);

@@ -25,7 +25,7 @@ class BenchSubject {
 public:
   /// Imports the model and finds out how to drive it.
   static llvm::Expected<std::unique_ptr<BenchSubject>> open(const std::string& path,
-                                                            const Registries& registries);
+                                                            const Toolkit& toolkit);
   BenchSubject(const BenchSubject&) = delete;
   BenchSubject& operator=(const BenchSubject&) = delete;
 
@@ -60,7 +60,7 @@ private:
   llvm::Error restart();
 
   std::unique_ptr<Model> model;
-  const Registries* known = nullptr;
+  const Toolkit* known = nullptr;
   Manifest manifest;
   WeightSpans weights;
   int64_t vocabulary = 1;

@@ -1,19 +1,16 @@
-// What all subcommands share: registries, output, errors.
+// What all subcommands share: toolkit, output, errors.
 #pragma once
 
 #include "cli/exit_code.h"
-#include "ir/model_gate.h"
-#include "ir/op.h"
+#include "driver/toolkit.h"
 #include "passes/pass_manager.h"
-#include "passes/target.h"
-#include "runtime/kernel.h"
+#include "support/json.h"
 #include "support/safe_text.h"
 
 #include "llvm/Support/Error.h"
 
 #include <chrono>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 
 namespace CLI {
@@ -21,18 +18,6 @@ class App;
 }
 
 namespace kvopt {
-
-/// Everything kvopt knows, registered once per process run.
-struct Registries {
-  Registries();
-  OpRegistry ops;
-  RuleRegistry rules;
-  PassRegistry passes;
-  TargetRegistry targets;
-  KernelRegistry kernels;
-  /// What models that are opened may cost.
-  ModelLimits limits;
-};
 
 /// Options that every subcommand takes.
 struct CommonOptions {
@@ -46,7 +31,7 @@ struct CommonOptions {
 
 /// The state of one run of the program.
 struct CommandContext {
-  Registries registries;
+  Toolkit toolkit;
   CommonOptions common;
   /// What the chosen subcommand does; set while parsing, run afterwards.
   std::function<llvm::Expected<ExitCode>()> action;
@@ -73,8 +58,6 @@ struct CommandContext {
   /// The time since the start, with `--verbose`.
   void detailTime() const;
 };
-
-using OrderedJson = nlohmann::ordered_json;
 
 /// Prints exactly one JSON object to stdout. Characters that a terminal would interpret or hide are
 /// escaped as JSON escapes them; bytes that are not UTF-8 become U+FFFD.

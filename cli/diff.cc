@@ -1,5 +1,6 @@
 // kvopt diff: what changed between two models, operator by operator and attention by attention.
-#include "cli/difference_drawing.h"
+#include "cli/report/difference_drawing.h"
+#include "cli/report/difference_report.h"
 #include "ir/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -36,10 +37,10 @@ llvm::Expected<const BlockChange*> drawnBlock(const DiffOptions& options,
 }
 
 llvm::Expected<ExitCode> diff(const DiffOptions& options, const CommandContext& context) {
-  auto before = readBlocks(options.before, context.registries);
+  auto before = readBlocks(options.before, context.toolkit);
   if (!before)
     return before.takeError();
-  auto after = readBlocks(options.after, context.registries);
+  auto after = readBlocks(options.after, context.toolkit);
   if (!after)
     return after.takeError();
   ModelDifference difference = differenceOf(*before, *after);

@@ -1,9 +1,9 @@
 // kvopt explain: for every attention site the rule that matched and its facts, or why it was
 // missed.
-#include "cli/recover.h"
-#include "cli/site_facts.h"
-#include "cli/site_groups.h"
-#include "cli/style.h"
+#include "cli/report/style.h"
+#include "driver/inspect/site_facts.h"
+#include "driver/inspect/site_groups.h"
+#include "driver/recover.h"
 #include "ir/diagnostic.h"
 #include "ir/format.h"
 #include "passes/reason_docs.h"
@@ -308,23 +308,23 @@ void printTextExplanation(const std::string& path, const Explanation& explanatio
 }
 
 llvm::Expected<ExitCode> explain(const ExplainOptions& options, const CommandContext& context) {
-  const Registries& registries = context.registries;
+  const Toolkit& toolkit = context.toolkit;
   const Target* target = nullptr;
   if (!options.target.empty()) {
-    auto choice = registries.targets.choose(options.target);
+    auto choice = toolkit.targets.choose(options.target);
     if (!choice)
       return choice.takeError();
     target = choice->target;
   }
-  const RuleRegistry::Entry* rule = registries.rules.find(options.rule);
+  const RuleRegistry::Entry* rule = toolkit.rules.find(options.rule);
   if (!options.rule.empty() && !rule)
     return usageError("there is no rule '{}'", options.rule).hint("see: kvopt list rules");
 
-  NearMissList misses = listenToRaising(registries, rule ? std::vector<std::string>{options.rule}
-                                                         : std::vector<std::string>());
+  NearMissList misses = listenToRaising(toolkit, rule ? std::vector<std::string>{options.rule}
+                                                      : std::vector<std::string>());
   RecoveryOptions recovery = options.recovery;
   recovery.nearMisses = &misses;
-  auto recovered = recoverModel(options.model, registries, recovery);
+  auto recovered = recoverModel(options.model, toolkit, recovery);
   if (!recovered)
     return recovered.takeError();
   context.detailPasses(recovered->timings);

@@ -1,7 +1,7 @@
 // kvopt gen: decoders of any size with random weights.
-#include "cli/byte_text.h"
 #include "cli/command.h"
-#include "cli/generate/decoder.h"
+#include "cli/report/byte_text.h"
+#include "driver/generate/decoder.h"
 #include "ir/file_plan.h"
 #include "ir/format.h"
 #include "ir/onnx_export.h"
@@ -124,7 +124,7 @@ llvm::Expected<ExitCode> gen(const GenOptions& options, const CommandContext& co
   llvm::Expected<DecoderSpec> spec = specOf(options);
   if (!spec)
     return spec.takeError();
-  std::unique_ptr<Model> model = generateDecoder(context.registries.ops, *spec);
+  std::unique_ptr<Model> model = generateDecoder(context.toolkit.ops, *spec);
   if (options.external == "never" && weightBytes(*model) > mostFileBytes)
     return usageError("{} of weights do not fit in one ONNX file", byteText(weightBytes(*model)))
         .hint("leave out --external-data never");

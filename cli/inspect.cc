@@ -1,10 +1,10 @@
 // kvopt inspect: every cache and attention site, and what each target could do with it; for several
 // models a table with a row each.
-#include "cli/byte_text.h"
-#include "cli/recover.h"
-#include "cli/site_facts.h"
-#include "cli/site_table.h"
-#include "cli/style.h"
+#include "cli/report/byte_text.h"
+#include "cli/report/site_table.h"
+#include "cli/report/style.h"
+#include "driver/inspect/site_facts.h"
+#include "driver/recover.h"
 #include "ir/diagnostic.h"
 #include "ir/format.h"
 
@@ -66,9 +66,9 @@ struct Capability {
 };
 
 std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
-                                               const Registries& registries) {
+                                               const Toolkit& toolkit) {
   std::map<std::string, Capability> result;
-  for (const std::unique_ptr<Target>& target : registries.targets.all()) {
+  for (const std::unique_ptr<Target>& target : toolkit.targets.all()) {
     Capability& capability = result[target->name().str()];
     for (const auto& failure : refusals(*target, recovered.context->sites, *recovered.model))
       if (failure)
@@ -80,7 +80,7 @@ std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
 }
 
 void printText(const std::string& path, const InspectOptions& options,
-               const RecoveredModel& recovered, const Registries& registries, const Style& style) {
+               const RecoveredModel& recovered, const Toolkit& toolkit, const Style& style) {
   const SiteList& sites = recovered.context->sites;
   SafeText out =
       formatText("{}  opset {} · {} attention sites\n", path, recovered.opset, sites.size());
@@ -112,7 +112,7 @@ void printText(const std::string& path, const InspectOptions& options,
   if (known && total != 0)
     out +=
         formatText("  caches: {} per sequence at context {}\n", byteText(total), options.context);
-  for (const auto& [name, capability] : capabilities(recovered, registries)) {
+  for (const auto& [name, capability] : capabilities(recovered, toolkit)) {
     out += formatText("  --to {}: {} of {} sites", name, capability.can, sites.size());
     for (const auto& [reason, count] : capability.reasons)
       out += formatText("; {} {}", count, reason);
@@ -123,7 +123,7 @@ void printText(const std::string& path, const InspectOptions& options,
 
 /// The facts of one model, without the schema.
 OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
-                      const Registries& registries) {
+                      const Toolkit& toolkit) {
   OrderedJson json;
   json["model"] = path;
   json["ir_version"] = recovered.model->irVersion;
@@ -135,18 +135,18 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
   for (const AttentionSite& site : recovered.context->sites)
     json["sites"].push_back(siteJson(site));
   json["targets"] = OrderedJson::object();
-  for (const auto& [name, capability] : capabilities(recovered, registries))
+  for (const auto& [name, capability] : capabilities(recovered, toolkit))
     json["targets"][name] = {{"can", capability.can},
                              {"of", recovered.context->sites.size()},
                              {"reasons", capability.reasons}};
   return json;
 }
 
-llvm::Expected<RecoveredModel> recover(const std::string& path, const Registries& registries) {
-  NearMissList misses = listenToRaising(registries);
+llvm::Expected<RecoveredModel> recover(const std::string& path, const Toolkit& toolkit) {
+  NearMissList misses = listenToRaising(toolkit);
   RecoveryOptions options;
   options.nearMisses = &misses;
-  auto recovered = recoverModel(path, registries, options);
+  auto recovered = recoverModel(path, toolkit, options);
   if (recovered)
     recovered->context->nearMisses = nullptr;
   return recovered;
@@ -154,17 +154,17 @@ llvm::Expected<RecoveredModel> recover(const std::string& path, const Registries
 
 llvm::Expected<ExitCode> inspectOne(const InspectOptions& options, const CommandContext& context) {
   const std::string& path = options.models.front();
-  auto recovered = recover(path, context.registries);
+  auto recovered = recover(path, context.toolkit);
   if (!recovered)
     return recovered.takeError();
   context.detailPasses(recovered->timings);
   if (!context.common.json()) {
-    printText(path, options, *recovered, context.registries, Style(context.common));
+    printText(path, options, *recovered, context.toolkit, Style(context.common));
     return context.finish(ExitCode::Done);
   }
   OrderedJson json;
   json["schema"] = "kvopt/inspect/1";
-  json.update(modelJson(path, *recovered, context.registries));
+  json.update(modelJson(path, *recovered, context.toolkit));
   printJson(json);
   return context.finish(ExitCode::Done);
 }
@@ -178,7 +178,7 @@ ExitCode inspectMany(const InspectOptions& options, const CommandContext& contex
     printOut(tableHead());
   for (size_t i = 0; i < options.models.size(); ++i) {
     const std::string& path = options.models[i];
-    auto recovered = recover(path, context.registries);
+    auto recovered = recover(path, context.toolkit);
     if (!recovered) {
       Diagnostic diagnostic = takeDiagnostic(recovered.takeError());
       code = ExitCode::BadInput;
@@ -187,7 +187,7 @@ ExitCode inspectMany(const InspectOptions& options, const CommandContext& contex
       if (!context.common.json())
         printOut(tableErrorRow(names[i]));
     } else if (context.common.json()) {
-      models.push_back(modelJson(path, *recovered, context.registries));
+      models.push_back(modelJson(path, *recovered, context.toolkit));
     } else {
       printOut(tableRow(names[i], recovered->context->sites));
     }

@@ -22,22 +22,22 @@ std::string kernelVersions(const Kernel& kernel) {
              : fmt::format("{:<14} {} to {}", domain, kernel.since, kernel.until);
 }
 
-std::vector<Row> rowsOf(const std::string& what, const Registries& registries) {
+std::vector<Row> rowsOf(const std::string& what, const Toolkit& toolkit) {
   std::vector<Row> rows;
   if (what == "passes")
-    for (const PassInfo& pass : registries.passes.all())
+    for (const PassInfo& pass : toolkit.passes.all())
       rows.push_back({pass.name, pass.summary});
   if (what == "rules")
-    for (const RuleRegistry::Entry& entry : registries.rules.all())
+    for (const RuleRegistry::Entry& entry : toolkit.rules.all())
       rows.push_back({entry.rule->name().str(), ruleGroupName(entry.rule->group()).str()});
   if (what == "targets")
-    for (const std::unique_ptr<Target>& target : registries.targets.all())
+    for (const std::unique_ptr<Target>& target : toolkit.targets.all())
       rows.push_back({target->name().str(), target->summary().str()});
   if (what == "ops")
-    for (const OpDef* definition : registries.ops.all())
+    for (const OpDef* definition : toolkit.ops.all())
       rows.push_back({definition->name.str(), fmt::format("since {}", definition->since)});
   if (what == "kernels") {
-    for (const Kernel* kernel : registries.kernels.all())
+    for (const Kernel* kernel : toolkit.kernels.all())
       rows.push_back({kernel->op.str(), kernelVersions(*kernel)});
     // Behind all attention operators; of those that take a case, the first computes it.
     for (const AttentionKernel& kernel : attentionKernels().all())
@@ -86,7 +86,7 @@ llvm::Expected<ExitCode> list(const ListOptions& options, const CommandContext& 
     printReasons(context);
     return ExitCode::Done;
   }
-  std::vector<Row> rows = rowsOf(what, context.registries);
+  std::vector<Row> rows = rowsOf(what, context.toolkit);
   if (context.common.json()) {
     OrderedJson json;
     json["schema"] = "kvopt/list/1";

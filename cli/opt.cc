@@ -1,5 +1,5 @@
 // kvopt opt: the developers' driver. Text or ONNX in, a pipeline, text out (or ONNX with -o).
-#include "cli/recover.h"
+#include "driver/recover.h"
 #include "ir/file_plan.h"
 #include "ir/format.h"
 #include "ir/mapped_file.h"
@@ -30,19 +30,18 @@ struct OptOptions {
   MatcherOptions matcher;
 };
 
-llvm::Expected<std::unique_ptr<Model>> readModel(const std::string& path,
-                                                 const Registries& registries) {
+llvm::Expected<std::unique_ptr<Model>> readModel(const std::string& path, const Toolkit& toolkit) {
   if (llvm::StringRef(path).endswith(".onnx"))
-    return importModel(path, registries.ops, registries.limits);
+    return importModel(path, toolkit.ops, toolkit.limits);
   auto file = MappedFile::open(path);
   if (!file)
     return file.takeError();
   auto bytes = (*file)->bytes();
   llvm::StringRef text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  auto model = readText(text, registries.ops, path);
+  auto model = readText(text, toolkit.ops, path);
   if (!model)
     return model.takeError();
-  if (llvm::Error error = withFile(admit(**model, registries.limits), path))
+  if (llvm::Error error = withFile(admit(**model, toolkit.limits), path))
     return error;
   return model;
 }
@@ -54,7 +53,7 @@ void printNearMisses(const NearMissList& misses) {
 }
 
 llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& context) {
-  auto model = readModel(options.input, context.registries);
+  auto model = readModel(options.input, context.toolkit);
   if (!model)
     return model.takeError();
 
@@ -75,12 +74,12 @@ llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& co
     printErr(formatText("// ----- {} -----\n", header) + text);
   };
   NearMissList misses;
-  PassContext passContext(context.registries.rules, context.registries.targets);
+  PassContext passContext(context.toolkit.rules, context.toolkit.targets);
   passContext.nearMisses = options.explain ? &misses : nullptr;
   passContext.matcher = options.matcher;
-  if (llvm::Error error = disable(options.disabled, context.registries, passContext, settings))
+  if (llvm::Error error = disable(options.disabled, context.toolkit, passContext, settings))
     return error;
-  PassManager manager(context.registries.passes, settings);
+  PassManager manager(context.toolkit.passes, settings);
   if (llvm::Error error = manager.addPipeline(options.pipeline))
     return error;
   if (llvm::Error error = manager.run(**model, passContext))

@@ -1,7 +1,7 @@
 // Strict numbers and words.
 #include "cli/option_values.h"
 
-#include "cli/style.h"
+#include "cli/report/style.h"
 #include "ir/format.h"
 
 #include "llvm/ADT/STLExtras.h"

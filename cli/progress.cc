@@ -1,7 +1,7 @@
 // Carriage return, text, erase to the end of the line.
 #include "cli/progress.h"
 
-#include "cli/style.h"
+#include "cli/report/style.h"
 #include "ir/format.h"
 
 #include <cstdio>

@@ -1,9 +1,9 @@
 // kvopt run: generation with a session.
 #include "cli/progress.h"
-#include "cli/recover.h"
-#include "cli/run_report.h"
+#include "cli/report/run_report.h"
 #include "cli/step_dump.h"
-#include "cli/verification.h"
+#include "driver/recover.h"
+#include "driver/verify/verification.h"
 #include "ir/file_plan.h"
 #include "ir/format.h"
 #include "ir/mapped_file.h"
@@ -146,9 +146,9 @@ llvm::Expected<int64_t> neededCapacity(const RunOptions& options,
 
 llvm::Expected<Driven> openDriven(const RunOptions& options,
                                   llvm::ArrayRef<std::vector<int64_t>> prompts,
-                                  const Registries& registries) {
+                                  const Toolkit& toolkit) {
   Driven driven;
-  auto model = openModel(options.model, registries);
+  auto model = openModel(options.model, toolkit);
   if (!model)
     return model.takeError();
   driven.model = std::move(*model);
@@ -156,7 +156,7 @@ llvm::Expected<Driven> openDriven(const RunOptions& options,
     return error;
   if (llvm::Error error = inferShapes(driven.model->graph()))
     return withFile(std::move(error), options.model);
-  auto manifest = drivingManifest(*driven.model, options.model, registries);
+  auto manifest = drivingManifest(*driven.model, toolkit);
   if (!manifest)
     return manifest.takeError();
 
@@ -174,7 +174,7 @@ llvm::Expected<Driven> openDriven(const RunOptions& options,
       return needed.takeError();
     settings.capacity = *needed;
   }
-  auto session = Session::create(*driven.model, registries.kernels, *manifest, settings);
+  auto session = Session::create(*driven.model, toolkit.kernels, *manifest, settings);
   if (!session)
     return withFile(session.takeError(), options.model);
   driven.session = std::move(*session);
@@ -242,7 +242,7 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
   auto prompts = promptsOf(options);
   if (!prompts)
     return prompts.takeError();
-  auto driven = openDriven(options, *prompts, context.registries);
+  auto driven = openDriven(options, *prompts, context.toolkit);
   if (!driven)
     return driven.takeError();
   Session& session = *driven->session;

@@ -1,7 +1,11 @@
 // kvopt verify: two models step by step, or one model against recorded outputs.
-#include "cli/data_set_check.h"
-#include "cli/reference_table.h"
-#include "cli/style.h"
+#include "cli/input_option.h"
+#include "cli/report/data_set_report.h"
+#include "cli/report/reference_report.h"
+#include "cli/report/style.h"
+#include "driver/verify/data_sets.h"
+#include "driver/verify/references.h"
+#include "driver/verify/report.h"
 #include "ir/diagnostic.h"
 #include "runtime/data_sets.h"
 #include "runtime/quantized_model.h"
@@ -63,14 +67,14 @@ struct VerifyOptions {
 llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options,
                                                     const PreparedModel& prepared,
                                                     const CommandContext& context) {
-  const Registries& registries = context.registries;
+  const Toolkit& toolkit = context.toolkit;
   auto steps = readReference(options.reference);
   if (!steps)
     return steps.takeError();
   auto settings = referenceSession(prepared.manifest, *steps, options.threads);
   if (!settings)
     return withFile(settings.takeError(), options.reference);
-  auto session = Session::create(*prepared.model, registries.kernels, prepared.manifest, *settings);
+  auto session = Session::create(*prepared.model, toolkit.kernels, prepared.manifest, *settings);
   if (!session)
     return session.takeError();
   VerificationReport report;
@@ -93,7 +97,7 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
 llvm::Expected<ExitCode> againstDataSets(const VerifyOptions& options,
                                          const CommandContext& context) {
   auto report = verifyDataSets(options.models[0], options.reference, {options.atol, options.rtol},
-                               options.threads, context.registries);
+                               options.threads, context.toolkit);
   if (!report)
     return report.takeError();
   if (context.common.json())
@@ -110,7 +114,7 @@ llvm::Expected<ExitCode> againstReferences(const VerifyOptions& options,
     if (std::optional<ModelForm> form = formFromName(name);
         form && !llvm::is_contained(forms, *form))
       forms.push_back(*form);
-  auto table = compareWithReferences(options.models, forms, options.threads, context.registries,
+  auto table = compareWithReferences(options.models, forms, options.threads, context.toolkit,
                                      options.target);
   if (!table)
     return table.takeError();
@@ -138,7 +142,7 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
                       "--references");
   if (!options.reference.empty() && holdsDataSets(options.reference))
     return againstDataSets(options, context);
-  auto first = prepareModel(options.models[0], context.registries);
+  auto first = prepareModel(options.models[0], context.toolkit);
   if (!first)
     return first.takeError();
   llvm::Expected<VerificationReport> report = usageError("nothing to compare");
@@ -146,7 +150,7 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
   if (!options.reference.empty()) {
     report = againstReference(options, *first, context);
   } else {
-    auto second = prepareModel(options.models[1], context.registries);
+    auto second = prepareModel(options.models[1], context.toolkit);
     if (!second)
       return second.takeError();
     VerificationPlan plan = options.plan();
@@ -156,7 +160,7 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
       return recipes.takeError();
     plan.setRecipes(*recipes);
     report = verifyModels(*first->model, first->manifest, *second->model, second->manifest, plan,
-                          options.threads, context.registries);
+                          options.threads, context.toolkit);
   }
   if (!report)
     return withFile(report.takeError(), options.models[0]);

@@ -46,11 +46,17 @@ Diagnostic diagnosticOf(llvm::ErrorInfoBase& error) {
 }
 
 llvm::Error transform(llvm::Error error, llvm::function_ref<void(Diagnostic&)> edit) {
-  return llvm::handleErrors(std::move(error), [&](llvm::ErrorInfoBase& info) -> llvm::Error {
-    Diagnostic diagnostic = diagnosticOf(info);
-    edit(diagnostic);
-    return makeError(std::move(diagnostic));
-  });
+  return llvm::handleErrors(std::move(error),
+                            [&](std::unique_ptr<llvm::ErrorInfoBase> info) -> llvm::Error {
+                              // Errors of a derived type stay what they are.
+                              if (info->isA<DiagnosticError>()) {
+                                edit(static_cast<DiagnosticError&>(*info).diagnostic());
+                                return llvm::Error(std::move(info));
+                              }
+                              Diagnostic diagnostic = diagnosticOf(*info);
+                              edit(diagnostic);
+                              return makeError(std::move(diagnostic));
+                            });
 }
 
 } // namespace
@@ -86,6 +92,11 @@ llvm::Error withFile(llvm::Error error, llvm::StringRef file) {
     if (diagnostic.file.empty())
       diagnostic.file = file.str();
   });
+}
+
+llvm::Error withNote(llvm::Error error, std::string note) {
+  return transform(std::move(error),
+                   [&](Diagnostic& diagnostic) { diagnostic.notes.push_back(note); });
 }
 
 llvm::Error withNode(llvm::Error error, llvm::StringRef node, llvm::StringRef op) {

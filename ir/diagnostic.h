@@ -87,6 +87,10 @@ public:
     return std::move(*this);
   }
 
+  /// An error of a type derived from DiagnosticError.
+  template <class Derived> llvm::Error as() && {
+    return llvm::make_error<Derived>(std::move(diagnostic_));
+  }
   Diagnostic take() && { return std::move(diagnostic_); }
   operator llvm::Error() && { return makeError(std::move(diagnostic_)); }
   template <class T> operator llvm::Expected<T>() && { return makeError(std::move(diagnostic_)); }
@@ -122,6 +126,9 @@ Diagnostic takeDiagnostic(llvm::Error error);
 /// Adds the file to every joined diagnostic that names none; errors of other classes become
 /// diagnostics. Success stays success.
 llvm::Error withFile(llvm::Error error, llvm::StringRef file);
+
+/// Adds a note to every joined diagnostic.
+llvm::Error withNote(llvm::Error error, std::string note);
 
 /// The same for the node and its operator: to every diagnostic that has neither.
 llvm::Error withNode(llvm::Error error, llvm::StringRef node, llvm::StringRef op = "");

@@ -7,12 +7,15 @@
 
 namespace kvopt {
 
+const char RefusedError::ID = 0;
+
 void PassContext::restart() {
   journal.entries.clear();
   statistics.clear();
   assumptions.clear();
   sites.clear();
   manifest.reset();
+  exported.reset();
   lowered.clear();
 }
 

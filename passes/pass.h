@@ -1,6 +1,7 @@
 // Pass: one transformation of a whole model, named, with options; one file each under transforms.
 #pragma once
 
+#include "ir/diagnostic.h"
 #include "ir/manifest.h"
 #include "ir/model.h"
 #include "passes/explain.h"
@@ -20,6 +21,15 @@ class TargetRegistry;
 
 /// Options of one pass in a pipeline: `lower{to=kvopt capacity=4096}`.
 using PassOptions = std::map<std::string, std::string, std::less<>>;
+
+/// A pass does not take the model for what it is: another target, other options or another model
+/// may go through. `PassContext::sites` say why each site was refused.
+class RefusedError : public llvm::ErrorInfo<RefusedError, DiagnosticError> {
+public:
+  using Base = llvm::ErrorInfo<RefusedError, DiagnosticError>;
+  using Base::Base;
+  static const char ID;
+};
 
 /// What passes share while a pipeline runs.
 struct PassContext {
@@ -47,8 +57,8 @@ struct PassContext {
   SiteList sites;
   /// Set by `lower`: what drives the lowered model, and the layers of `sites` that were lowered.
   std::optional<Manifest> manifest;
-  /// Its caches as they were before.
-  std::vector<ManifestCache> exportedCaches;
+  /// What drove it before.
+  std::optional<Manifest> exported;
   std::vector<unsigned> lowered;
 
   /// Forgets what passes wrote, for another run from the start; keeps what the caller asked for.

@@ -80,14 +80,13 @@ llvm::Error PassManager::run(Model& model, PassContext& context) {
 }
 
 llvm::Error PassManager::fail(llvm::Error error, size_t stage, const std::string& before) const {
-  Diagnostic diagnostic = takeDiagnostic(std::move(error));
   std::string ran;
   for (size_t i = 0; i < stage; ++i)
     ran += (i ? "," : "") + stages[i].step.pass;
-  diagnostic.notes.push_back("in pass '" + stages[stage].step.pass + "'" +
-                             (ran.empty() ? "" : " after " + ran));
+  error = withNote(std::move(error), "in pass '" + stages[stage].step.pass + "'" +
+                                         (ran.empty() ? "" : " after " + ran));
   if (settings.reproducerPath.empty())
-    return makeError(std::move(diagnostic));
+    return error;
 
   std::vector<PipelineStep> rest;
   for (size_t i = stage; i < stages.size(); ++i)
@@ -102,10 +101,8 @@ llvm::Error PassManager::fail(llvm::Error error, size_t stage, const std::string
     return file->commit();
   };
   if (llvm::Error failure = write())
-    diagnostic.notes.push_back("no reproducer: " + takeDiagnostic(std::move(failure)).str());
-  else
-    diagnostic.notes.push_back("reproducer: " + settings.reproducerPath);
-  return makeError(std::move(diagnostic));
+    return withNote(std::move(error), "no reproducer: " + takeDiagnostic(std::move(failure)).str());
+  return withNote(std::move(error), "reproducer: " + settings.reproducerPath);
 }
 
 } // namespace kvopt

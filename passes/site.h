@@ -107,6 +107,12 @@ struct AttentionSite {
   Dim keyWidth;
   Dim valueWidth;
 
+  /// Keys that a query sees at most, itself included; 0 without a window.
+  int64_t window() const {
+    if (!mask)
+      return 0;
+    return mask->causalIf ? mask->causalIf->window : mask->window;
+  }
   bool isMatched() const { return !failure.has_value(); }
   bool hasCache() const { return key && value; }
   /// Whether new rows are appended to caches of its own, so that one buffer can hold them.

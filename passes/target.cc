@@ -134,4 +134,12 @@ void addFlag(const PastFlag& flag, Manifest& manifest) {
   manifest.lengths.push_back(std::move(input));
 }
 
+void addWindows(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest) {
+  for (ManifestCache& cache : manifest.caches)
+    for (const AttentionSite& site : sites)
+      if (site.hasCache() &&
+          (site.key->past->name() == cache.past || site.value->past->name() == cache.past))
+        cache.window = site.window();
+}
+
 } // namespace kvopt

@@ -87,6 +87,9 @@ ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole
 /// names do not say (passes/analysis/input_roles.h).
 Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites);
 
+/// Says in the manifest which caches are seen through a window, and how wide it is.
+void addWindows(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest);
+
 /// Adds an input that is fed whether there is a past, unless the manifest has it.
 void addFlag(const PastFlag& flag, Manifest& manifest);
 

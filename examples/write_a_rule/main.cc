@@ -9,7 +9,7 @@ void register_fuse_exp_log_softmax(RuleRegistry& registry);
 } // namespace kvopt
 
 int main(int argc, char** argv) {
-  return kvopt::runApp(argc, argv, [](kvopt::Registries& registries) {
-    kvopt::register_fuse_exp_log_softmax(registries.rules);
+  return kvopt::runApp(argc, argv, [](kvopt::Toolkit& toolkit) {
+    kvopt::register_fuse_exp_log_softmax(toolkit.rules);
   });
 }

@@ -79,7 +79,8 @@ public:
       context.lowered.push_back(site->layer);
     // Whoever drives the model must feed the caches that stay as they are too.
     Manifest unrewritten = drivingManifest(model.graph(), context.sites);
-    context.exportedCaches = unrewritten.caches;
+    context.exported = unrewritten;
+    addWindows(context.sites, *context.exported);
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
       return manifest.takeError();
@@ -91,7 +92,7 @@ public:
         manifest->caches.push_back(std::move(cache));
     addInputs(unrewritten, *manifest);
     model.setMetadata(manifestKey, manifest->json());
-    noteOrigin(model, *manifest, context.exportedCaches);
+    noteOrigin(model, *manifest, context.exported->caches);
     model.removeMetadata(partialKey);
     if (chosen.size() < context.sites.size())
       model.setMetadata(partialKey, std::to_string(context.sites.size() - chosen.size()));
@@ -110,7 +111,8 @@ private:
       return llvm::Error::success();
     return unsupported("the model was rewritten before, for '{}': the manifest drives its caches",
                        (*stored)->target)
-        .hint("rewrite the model as it was exported");
+        .hint("rewrite the model as it was exported")
+        .as<RefusedError>();
   }
 
   /// What the model was fed before, it is fed after.
@@ -137,7 +139,8 @@ private:
   llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {
     return unsupported("{} of {} sites cannot be lowered to '{}': {} {}", refused, wanted,
                        targetName, first.id(), first.failure->str())
-        .hint("--require any rewrites the others");
+        .hint("--require any rewrites the others")
+        .as<RefusedError>();
   }
 
   std::string targetName;

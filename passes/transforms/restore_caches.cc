@@ -72,7 +72,8 @@ private:
 
   llvm::Error refused(const std::string& what) const {
     return unsupported("the model was rewritten before, for '{}': {}", manifest.target, what)
-        .hint("rewrite the model as it was exported");
+        .hint("rewrite the model as it was exported")
+        .as<RefusedError>();
   }
 
   /// The input that says how many rows a cache has.

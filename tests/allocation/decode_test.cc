@@ -1,5 +1,5 @@
 // What decoding asks for once it is under way: nothing. Counted at the allocator and at the heap.
-#include "cli/generate/decoder.h"
+#include "driver/generate/decoder.h"
 #include "ir/text_reader.h"
 #include "tests/allocation/counted_session.h"
 
@@ -34,25 +34,25 @@ void expectNoRequests(const DrivenModel& inPlace, const KernelRegistry& kernels)
 }
 
 TEST_P(DecodeTest, InPlaceAllocatesNothing) {
-  expectNoRequests(rewritten(path(), registries), registries.kernels);
+  expectNoRequests(rewritten(path(), toolkit), toolkit.kernels);
 }
 
 TEST_P(DecodeTest, QuantizedCachesAllocateNothing) {
-  expectNoRequests(rewritten(path(), registries, "", "int8"), registries.kernels);
+  expectNoRequests(rewritten(path(), toolkit, "", "int8"), toolkit.kernels);
 }
 
 /// As long as no block is full.
 TEST_P(DecodeTest, BlocksAllocateNothing) {
   static_assert(prompt + settling + counted <= 128);
-  expectNoRequests(rewritten(path(), registries, "capacity=256", "blocks:128"), registries.kernels);
+  expectNoRequests(rewritten(path(), toolkit, "capacity=256", "blocks:128"), toolkit.kernels);
 }
 
 /// Growing caches need memory when they outgrow what former ones left: a number of times that is
 /// the logarithm of the length. A step that asks the allocator for nothing asks the heap for
 /// nothing.
 TEST_P(DecodeTest, GrowingCachesSeldomAllocate) {
-  DrivenModel exported = asExported(path(), registries);
-  CountedSession feeder(exported, registries.kernels, {});
+  DrivenModel exported = asExported(path(), toolkit);
+  CountedSession feeder(exported, toolkit.kernels, {});
   feeder.step(prompt);
   feeder.decode(settling);
   int64_t quiet = 0;
@@ -73,7 +73,7 @@ protected:
     SessionOptions options;
     options.capacity = 8400;
     options.threads = 2;
-    CountedSession feeder(inPlace, registries.kernels, options);
+    CountedSession feeder(inPlace, toolkit.kernels, options);
     std::array<RunStatistics, 2> used;
     for (size_t depth = 0; depth < 2; ++depth) {
       feeder.fill(depth == 0 ? 128 : 8192);
@@ -86,7 +86,7 @@ protected:
     EXPECT_GT(used[0].temporaryPeak(), 0);
     return used;
   }
-  Registries registries;
+  Toolkit toolkit;
 };
 
 /// Two layers that see the past through their caches only.
@@ -145,7 +145,7 @@ g (int64[B, S] input_ids, float[B, 2, C, 8] past_key_0, float[B, 2, C, 8] past_v
 }
 
 TEST_F(DeepContextTest, TemporaryMemoryOfAStepDoesNotDependOnThePast) {
-  auto used = atBothDepths(decoderWithoutMask(registries.ops));
+  auto used = atBothDepths(decoderWithoutMask(toolkit.ops));
   EXPECT_EQ(used[0].arenaBytes, used[1].arenaBytes);
   EXPECT_EQ(used[0].scratchBytes, used[1].scratchBytes);
   EXPECT_EQ(used[0].dynamicBytes, used[1].dynamicBytes);
@@ -160,9 +160,9 @@ TEST_F(DeepContextTest, OnlyAMaskGrowsWithThePast) {
   spec.headWidth = 8;
   spec.vocabulary = 32;
   DrivenModel driven;
-  driven.model = generateDecoder(registries.ops, valueOrThrow(resolved(spec)));
-  PassContext context(registries.rules, registries.targets);
-  PassManager manager(registries.passes, {});
+  driven.model = generateDecoder(toolkit.ops, valueOrThrow(resolved(spec)));
+  PassContext context(toolkit.rules, toolkit.targets);
+  PassManager manager(toolkit.passes, {});
   successOrThrow(
       manager.addPipeline(std::string(recoveryPipeline) + ",lower{to=kvopt},eliminate-dead-nodes"));
   successOrThrow(manager.run(*driven.model, context));

@@ -65,9 +65,9 @@ protected:
     fs::resize_file(folder.path("weights.bin"),
                     static_cast<uintmax_t>(offset + rows * columns * int64_t{sizeof(float)}));
     int64_t before = privateKilobytes();
-    auto model = valueOrThrow(importModel(folder.path("model.onnx"), registries.ops));
+    auto model = valueOrThrow(importModel(folder.path("model.onnx"), toolkit.ops));
     successOrThrow(inferShapes(model->graph()));
-    auto executor = valueOrThrow(Executor::create(*model, registries.kernels));
+    auto executor = valueOrThrow(Executor::create(*model, toolkit.kernels));
     for (int64_t row = 0; row < rows; row += 64) {
       TensorView id =
           TensorView::contiguous(ElementType::Int64, {1}, reinterpret_cast<std::byte*>(&row));
@@ -78,7 +78,7 @@ protected:
   }
 
   TemporaryFolder folder;
-  Registries registries;
+  Toolkit toolkit;
 };
 
 constexpr int64_t fewRows = 1 << 12;  // 1 MiB

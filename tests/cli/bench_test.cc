@@ -1,7 +1,7 @@
 // kvopt bench: what it measures and what it says of models that cannot be measured. Nothing here
 // looks at how long anything took.
 #include "tests/cli/cli_fixture.h"
-#include "tests/cli/xml_check.h"
+#include "tests/cli/report/xml_check.h"
 
 #include <fstream>
 #include <sstream>

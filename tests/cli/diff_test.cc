@@ -1,6 +1,6 @@
 // kvopt diff: operators, interface and attention blocks of two models, and the picture of a block.
 #include "tests/cli/cli_fixture.h"
-#include "tests/cli/xml_check.h"
+#include "tests/cli/report/xml_check.h"
 
 #include <gmock/gmock.h>
 

@@ -4,7 +4,7 @@
 #include "ir/op.h"
 #include "support/escape.h"
 #include "tests/cli/decoder_text.h"
-#include "tests/cli/xml_check.h"
+#include "tests/cli/report/xml_check.h"
 
 #include <fstream>
 #include <sstream>

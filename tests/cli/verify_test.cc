@@ -1,6 +1,8 @@
 // kvopt verify: reports and exit codes.
+#include "ir/manifest.h"
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
+#include "ir/op.h"
 #include "tests/cli/cli_fixture.h"
 
 #include <filesystem>

@@ -97,7 +97,7 @@ protected:
   }
 
   std::unique_ptr<Model> read() {
-    auto model = valueOrThrow(readText(text(), registries.ops));
+    auto model = valueOrThrow(readText(text(), toolkit.ops));
     successOrThrow(inferShapes(model->graph()));
     return model;
   }
@@ -127,7 +127,7 @@ protected:
     return views;
   }
 
-  Registries registries;
+  Toolkit toolkit;
   std::vector<TestTensor> tensors;
 };
 
@@ -137,7 +137,7 @@ TEST_P(AttentionPositions, EveryTargetComputesTheSame) {
   std::vector<NamedView> views;
   for (const auto& [name, view] : inputs)
     views.push_back({name, view});
-  auto executor = valueOrThrow(Executor::create(*original, registries.kernels));
+  auto executor = valueOrThrow(Executor::create(*original, toolkit.kernels));
   const std::vector<Tensor> results = valueOrThrow(executor->run(views));
   NamedTensors outputs;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -149,8 +149,8 @@ TEST_P(AttentionPositions, EveryTargetComputesTheSame) {
        {"kvopt", "onnx24", "onnx23", "ort-gqa", "primitive", "blocks-plain:4"}) {
     SCOPED_TRACE(target);
     auto model = read();
-    PassContext context(registries.rules, registries.targets);
-    PassManager manager(registries.passes, {});
+    PassContext context(toolkit.rules, toolkit.targets);
+    PassManager manager(toolkit.passes, {});
     successOrThrow(manager.addPipeline(
         fmt::format("{},lower{{to={} capacity={}}}", recoveryPipeline, target, capacity)));
     llvm::Error error = manager.run(*model, context);
@@ -166,7 +166,7 @@ TEST_P(AttentionPositions, EveryTargetComputesTheSame) {
     for (const Node& node : model->graph().nodes())
       EXPECT_FALSE(target == "primitive" && node.is("Attention"));
     EXPECT_TRUE(ManifestStep(inputs, outputs, capacity)
-                    .agrees(*model, *context.manifest, registries.kernels, {1e-5, 0}));
+                    .agrees(*model, *context.manifest, toolkit.kernels, {1e-5, 0}));
   }
 }
 

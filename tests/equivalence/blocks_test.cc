@@ -14,7 +14,7 @@ class BlocksTest : public ShippedModelTest {
 protected:
   /// With room for `capacity` tokens in blocks of `size`.
   DrivenModel inBlocks(int64_t size, int64_t capacity, const std::string& target = "blocks") {
-    return rewritten(path(), registries, "capacity=" + std::to_string(capacity),
+    return rewritten(path(), toolkit, "capacity=" + std::to_string(capacity),
                      target + ":" + std::to_string(size));
   }
 
@@ -35,7 +35,7 @@ protected:
 };
 
 TEST_P(BlocksTest, EqualsTheExportedModel) {
-  DrivenModel exported = asExported(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
   for (const char* target : {"blocks", "blocks-plain"})
     for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
       SCOPED_TRACE(target);
@@ -44,7 +44,7 @@ TEST_P(BlocksTest, EqualsTheExportedModel) {
 }
 
 TEST_P(BlocksTest, IsBitIdenticalToGrowingCachesUnderTheSameKernel) {
-  DrivenModel growing = raised(path(), registries);
+  DrivenModel growing = raised(path(), toolkit);
   for (int64_t size : {1, 5, 16, 64, 200})
     for (unsigned threads : {1u, 2u}) {
       SCOPED_TRACE(size);
@@ -53,7 +53,7 @@ TEST_P(BlocksTest, IsBitIdenticalToGrowingCachesUnderTheSameKernel) {
       plan.tolerance = {0, 0};
       VerificationReport report =
           valueOrThrow(verifyModels(*growing.model, growing.manifest, *blocks.model,
-                                    blocks.manifest, plan, threads, registries));
+                                    blocks.manifest, plan, threads, toolkit));
       EXPECT_TRUE(report.equal()) << verificationSummary(report);
       for (const StepComparison& step : report.comparison.steps)
         for (const auto* group : {&step.outputs, &step.caches})
@@ -78,11 +78,11 @@ TEST_P(BlocksTest, NothingIsJoinedOutsideOfFunctionBodies) {
 
 TEST_P(BlocksTest, FunctionBodiesComputeTheSame) {
   DrivenModel blocks = inBlocks(6, 40);
-  const auto standard = standardKernels(registries);
+  const auto standard = standardKernels(toolkit);
   const EquivalencePlan plan = shortPlan(*blocks.model);
   SessionOptions options;
   options.batch = plan.batch;
-  auto fused = openSession(blocks, registries.kernels, options);
+  auto fused = openSession(blocks, toolkit.kernels, options);
   auto body = valueOrThrow(Session::create(*blocks.model, *standard, blocks.manifest, options));
   EXPECT_NE(&fused->graph(), &body->graph());
   ComparisonReport report = valueOrThrow(compareSessions(*fused, *body, plan));
@@ -94,7 +94,7 @@ TEST_P(BlocksTest, ChunksThatFillBlocksAreNotCopied) {
   DrivenModel blocks = inBlocks(8, 64);
   SessionOptions options;
   options.batch = 2;
-  auto session = openSession(blocks, registries.kernels, options);
+  auto session = openSession(blocks, toolkit.kernels, options);
   stepAlike(*session, 16);
   EXPECT_EQ(session->statistics().blockBytesCopied, 0);
   stepAlike(*session, 8);
@@ -109,11 +109,11 @@ TEST_P(BlocksTest, ChunksThatFillBlocksAreNotCopied) {
 }
 
 TEST_P(BlocksTest, CroppingAdoptedBlocksDoesNotWriteIntoThem) {
-  DrivenModel growing = raised(path(), registries);
+  DrivenModel growing = raised(path(), toolkit);
   DrivenModel blocks = inBlocks(8, 64);
   SessionOptions options;
-  auto expected = openSession(growing, registries.kernels, options);
-  auto found = openSession(blocks, registries.kernels, options);
+  auto expected = openSession(growing, toolkit.kernels, options);
+  auto found = openSession(blocks, toolkit.kernels, options);
   for (Session* session : {expected.get(), found.get()}) {
     stepAlike(*session, 16);
     successOrThrow(session->crop(11));
@@ -128,10 +128,10 @@ TEST_P(BlocksTest, CroppingAdoptedBlocksDoesNotWriteIntoThem) {
 }
 
 TEST_P(BlocksTest, ForksShareBlocksUntilTheyWrite) {
-  DrivenModel growing = raised(path(), registries);
+  DrivenModel growing = raised(path(), toolkit);
   DrivenModel blocks = inBlocks(8, 64);
-  auto expected = openSession(growing, registries.kernels, {});
-  auto found = openSession(blocks, registries.kernels, {});
+  auto expected = openSession(growing, toolkit.kernels, {});
+  auto found = openSession(blocks, toolkit.kernels, {});
   stepAlike(*expected, 20);
   stepAlike(*found, 20);
   auto expectedFork = valueOrThrow(expected->fork());
@@ -155,7 +155,7 @@ TEST_P(BlocksTest, ForksMayRunAtTheSameTime) {
   DrivenModel blocks = inBlocks(4, 64);
   SessionOptions options;
   options.threads = 1;
-  auto session = openSession(blocks, registries.kernels, options);
+  auto session = openSession(blocks, toolkit.kernels, options);
   stepAlike(*session, 10);
   constexpr int64_t forks = 3;
   auto decode = [](Session& fork, int64_t seed) {
@@ -182,12 +182,12 @@ TEST_P(BlocksTest, ForksMayRunAtTheSameTime) {
 }
 
 TEST_P(BlocksTest, BeamsAreReordered) {
-  DrivenModel growing = raised(path(), registries);
+  DrivenModel growing = raised(path(), toolkit);
   DrivenModel blocks = inBlocks(8, 64);
   SessionOptions options;
   options.batch = 3;
-  auto expected = openSession(growing, registries.kernels, options);
-  auto found = openSession(blocks, registries.kernels, options);
+  auto expected = openSession(growing, toolkit.kernels, options);
+  auto found = openSession(blocks, toolkit.kernels, options);
   for (Session* session : {expected.get(), found.get()}) {
     stepAlike(*session, 11);
     successOrThrow(session->reorder({2, 0, 2}));
@@ -206,11 +206,11 @@ TEST_P(BlocksTest, SavedFrozenAndThawedSessionsGoOn) {
   DrivenModel blocks = inBlocks(8, 64);
   SessionOptions options;
   options.batch = 2;
-  auto session = openSession(blocks, registries.kernels, options);
+  auto session = openSession(blocks, toolkit.kernels, options);
   stepAlike(*session, 19);
   const std::string file = testing::TempDir() + "/" + GetParam().name + ".blocks";
   successOrThrow(session->save(file));
-  auto loaded = openSession(blocks, registries.kernels, options);
+  auto loaded = openSession(blocks, toolkit.kernels, options);
   stepAlike(*loaded, 4, 9);
   successOrThrow(loaded->load(file));
   expectSameCaches(*session, *loaded);
@@ -231,7 +231,7 @@ TEST_P(BlocksTest, ExhaustionAndCapacityAreErrorsThatChangeNothing) {
   DrivenModel blocks = inBlocks(8, 40);
   SessionOptions options;
   options.blockLimit = 3;
-  auto session = openSession(blocks, registries.kernels, options);
+  auto session = openSession(blocks, toolkit.kernels, options);
   stepAlike(*session, 20);
   DecoderStep tooMany;
   tooMany.pastLength = 20;
@@ -242,7 +242,7 @@ TEST_P(BlocksTest, ExhaustionAndCapacityAreErrorsThatChangeNothing) {
             std::string::npos);
   EXPECT_EQ(session->length(), 20);
   stepAlike(*session, 4);
-  auto roomy = openSession(blocks, registries.kernels, {});
+  auto roomy = openSession(blocks, toolkit.kernels, {});
   stepAlike(*roomy, 39);
   EXPECT_EQ(roomy->capacity(), 40);
   tooMany.pastLength = 39;
@@ -256,9 +256,9 @@ TEST_P(BlocksTest, ExhaustionAndCapacityAreErrorsThatChangeNothing) {
 TEST_P(BlocksTest, AShortPromptInALongContextTakesLittleMemory) {
   constexpr int64_t context = 8192, size = 1024;
   DrivenModel blocks = inBlocks(size, context);
-  DrivenModel contiguous = rewritten(path(), registries, "capacity=" + std::to_string(context));
-  auto inBlock = openSession(blocks, registries.kernels, {});
-  auto inPlace = openSession(contiguous, registries.kernels, {});
+  DrivenModel contiguous = rewritten(path(), toolkit, "capacity=" + std::to_string(context));
+  auto inBlock = openSession(blocks, toolkit.kernels, {});
+  auto inPlace = openSession(contiguous, toolkit.kernels, {});
   stepAlike(*inBlock, 50);
   stepAlike(*inPlace, 50);
   EXPECT_EQ(inBlock->blocks()->manager().takenBlocks(), 1);

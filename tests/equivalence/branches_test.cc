@@ -1,5 +1,5 @@
 // Decoders that are two in one: an If with a branch for the first step.
-#include "cli/generate/decoder.h"
+#include "driver/generate/decoder.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/ir/temporary_folder.h"
 
@@ -15,17 +15,17 @@ protected:
     decoder.spelling = GetParam();
     decoder.kvHeads = 2;
     decoder.merged = true;
-    auto model = generateDecoder(registries.ops, valueOrThrow(resolved(decoder)));
+    auto model = generateDecoder(toolkit.ops, valueOrThrow(resolved(decoder)));
     successOrThrow(exportModel(*model, path));
   }
 
-  Registries registries;
+  Toolkit toolkit;
   TemporaryFolder folder;
   std::string path = folder.path("merged.onnx");
 };
 
 TEST_P(MergedDecoderTest, EveryAttentionOfBothBranchesIsFound) {
-  RecoveredModel recovered = valueOrThrow(recoverModel(path, registries));
+  RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
   ASSERT_EQ(recovered.context->sites.size(), 4u);
   unsigned fromStart = 0;
   for (const AttentionSite& site : recovered.context->sites) {
@@ -39,8 +39,8 @@ TEST_P(MergedDecoderTest, EveryAttentionOfBothBranchesIsFound) {
 }
 
 TEST_P(MergedDecoderTest, BothBranchesWriteIntoOneBuffer) {
-  DrivenModel exported = asExported(path, registries);
-  DrivenModel inPlace = rewritten(path, registries);
+  DrivenModel exported = asExported(path, toolkit);
+  DrivenModel inPlace = rewritten(path, toolkit);
   ASSERT_EQ(exported.manifest.lengths.size(), 1u);
   EXPECT_EQ(exported.manifest.lengths[0].input, "use_cache_branch");
   EXPECT_EQ(exported.manifest.lengths[0].feed, LengthFeed::HasPast);
@@ -52,7 +52,7 @@ TEST_P(MergedDecoderTest, BothBranchesWriteIntoOneBuffer) {
   plan.decodeSteps = 6;
   plan.tolerance = {1e-5, 0};
   VerificationReport report = valueOrThrow(verifyModels(
-      *exported.model, exported.manifest, *inPlace.model, inPlace.manifest, plan, 1, registries));
+      *exported.model, exported.manifest, *inPlace.model, inPlace.manifest, plan, 1, toolkit));
   EXPECT_TRUE(report.equal()) << verificationSummary(report);
   EXPECT_EQ(report.cacheBytesCopied, 0);
   EXPECT_GT(report.cacheBytesWritten, 0);

@@ -20,12 +20,12 @@ std::vector<std::byte> snapshot(const TensorView& buffer) {
 }
 
 TEST_P(CacheBytesTest, AStepWritesItsOwnRowsAndNothingElse) {
-  DrivenModel inPlace = rewritten(path(), registries);
+  DrivenModel inPlace = rewritten(path(), toolkit);
   SessionOptions options;
   options.batch = batch;
   options.capacity = capacity;
   options.poison = true;
-  auto session = openSession(inPlace, registries.kernels, options);
+  auto session = openSession(inPlace, toolkit.kernels, options);
   TokenStream tokens(*inPlace.model, batch);
   std::vector<const std::byte*> places;
   for (size_t i = 0; i < session->cacheCount(); ++i)
@@ -62,11 +62,11 @@ TEST_P(CacheBytesTest, AStepWritesItsOwnRowsAndNothingElse) {
 }
 
 TEST_P(CacheBytesTest, AFullBufferRefusesAndIsUnchanged) {
-  DrivenModel inPlace = rewritten(path(), registries);
+  DrivenModel inPlace = rewritten(path(), toolkit);
   SessionOptions options;
   options.batch = batch;
   options.capacity = 8;
-  auto session = openSession(inPlace, registries.kernels, options);
+  auto session = openSession(inPlace, toolkit.kernels, options);
   TokenStream tokens(*inPlace.model, batch);
   tokens.feed(*session, 7);
   std::vector<std::vector<std::byte>> before;
@@ -81,16 +81,16 @@ TEST_P(CacheBytesTest, AFullBufferRefusesAndIsUnchanged) {
 }
 
 TEST_P(CacheBytesTest, StatefulSessionsMoveRowsOnlyWhenTheyGrow) {
-  DrivenModel inPlace = rewritten(path(), registries);
+  DrivenModel inPlace = rewritten(path(), toolkit);
   SessionOptions options;
   options.batch = batch;
   options.capacity = 8;
   options.mode = SessionOptions::Mode::Stateful;
-  auto session = openSession(inPlace, registries.kernels, options);
+  auto session = openSession(inPlace, toolkit.kernels, options);
   SessionOptions wide;
   wide.batch = batch;
   wide.capacity = capacity;
-  auto fixed = openSession(inPlace, registries.kernels, wide);
+  auto fixed = openSession(inPlace, toolkit.kernels, wide);
   TokenStream tokens(*inPlace.model, batch);
   TokenStream again(*inPlace.model, batch);
   for (int64_t added : stepTokens) {

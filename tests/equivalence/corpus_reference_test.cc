@@ -1,6 +1,7 @@
 // Exported models, as they are and after the rewrite, against what PyTorch computed for them.
-#include "cli/reference_table.h"
+#include "driver/verify/references.h"
 #include "tests/equivalence/corpus.h"
+#include "tests/equivalence/reference_rows.h"
 
 #include <fstream>
 #include <map>
@@ -40,25 +41,25 @@ TEST_F(CorpusReferenceTest, EveryRecordedCaseAgreesInEveryForm) {
     paths.push_back((corpusFolder() / model / "model.onnx").string());
   const std::vector<ModelForm> forms = {ModelForm::Exported, ModelForm::Shared,
                                         ModelForm::Stateful};
-  Registries registries;
-  llvm::Expected<ReferenceTable> table = compareWithReferences(paths, forms, 1, registries);
+  Toolkit toolkit;
+  llvm::Expected<ReferenceTable> table = compareWithReferences(paths, forms, 1, toolkit);
   ASSERT_TRUE(static_cast<bool>(table));
-  EXPECT_TRUE(table->equal()) << referenceTableText(*table, forms).str();
+  EXPECT_TRUE(table->equal()) << failuresOf(*table);
   EXPECT_EQ(table->rows.size(), 73u);
   EXPECT_EQ(table->count(ReferenceVerdict::Equal), 199u);
   std::set<std::string> seen;
   for (const ReferenceRow& row : table->rows) {
-    SCOPED_TRACE(row.model + "/" + row.name);
-    EXPECT_EQ(row.tolerance, recordedTolerance(row.model));
+    SCOPED_TRACE(folderOf(row) + "/" + row.name);
+    EXPECT_EQ(row.tolerance, recordedTolerance(folderOf(row)));
     EXPECT_GE(row.steps, 6u);
-    auto other = otherReferences().find(row.model);
+    auto other = otherReferences().find(folderOf(row));
     EXPECT_EQ(row.comparedTo, other == otherReferences().end() ? "recorded" : other->second);
     if (other != otherReferences().end())
-      seen.insert(row.model);
+      seen.insert(folderOf(row));
     ASSERT_EQ(row.results.size(), forms.size());
     for (const ReferenceResult& result : row.results) {
       const bool isRewritten = result.form != ModelForm::Exported;
-      const auto refusal = refusedInPlace().find(row.model);
+      const auto refusal = refusedInPlace().find(folderOf(row));
       const bool isRefused = isRewritten && refusal != refusedInPlace().end();
       if (isRefused) {
         EXPECT_NE(result.reason.find(refusal->second), std::string::npos) << result.reason;

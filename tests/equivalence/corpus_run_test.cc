@@ -14,10 +14,10 @@ bool isState(llvm::StringRef input) { return input.startswith("past"); }
 /// inputs.
 class StatefulRun {
 public:
-  StatefulRun(const std::string& path, const Registries& registries)
-      : model(valueOrThrow(importModel(path, registries.ops))) {
+  StatefulRun(const std::string& path, const Toolkit& toolkit)
+      : model(valueOrThrow(importModel(path, toolkit.ops))) {
     successOrThrow(inferShapes(model->graph()));
-    executor = valueOrThrow(Executor::create(*model, registries.kernels));
+    executor = valueOrThrow(Executor::create(*model, toolkit.kernels));
     allocator = executor->allocator();
   }
 
@@ -105,7 +105,7 @@ TEST_F(CorpusRunTest, SeveralRunsAreOne) {
     double tolerance;
   };
   const std::vector<int64_t> tokens = {3, 1, 4, 1, 5, 9, 2};
-  Registries registries;
+  Toolkit toolkit;
   for (const Run& run :
        {Run{"lfm2-genai-fp32-cpu/model.onnx", 1e-4}, Run{"gemma2-genai-fp32-cpu/model.onnx", 1e-4},
         Run{"llama_gqa-genai-int4-cpu/model.onnx", 1e-4},
@@ -116,8 +116,8 @@ TEST_F(CorpusRunTest, SeveralRunsAreOne) {
         Run{"real_models/hf-internal-testing_tiny-qwen35-cuda/decoder.onnx", 2e-2}}) {
     SCOPED_TRACE(run.path);
     const std::string path = (corpusFolder() / run.path).string();
-    StatefulRun whole(path, registries);
-    StatefulRun stepwise(path, registries);
+    StatefulRun whole(path, toolkit);
+    StatefulRun stepwise(path, toolkit);
     const Tensor expected = whole.feed(tokens);
     ASSERT_EQ(expected.view.rank(), 3u);
     int64_t first = 0;

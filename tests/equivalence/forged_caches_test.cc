@@ -1,5 +1,5 @@
 // Saved caches that were forged: no session takes one, whatever form its caches have.
-#include "cli/variant_files.h"
+#include "driver/rewrite/variants.h"
 #include "tests/equivalence/cache_forgeries.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/ir/temporary_folder.h"
@@ -47,19 +47,19 @@ void PrintTo(const LoweringChoice& target, std::ostream* out) { *out << target.n
 
 class ForgedTargetTest : public testing::TestWithParam<LoweringChoice> {
 protected:
-  Registries registries;
+  Toolkit toolkit;
 };
 
 TEST_P(ForgedTargetTest, IsRefused) {
-  const DrivenModel driven = rewritten(modelFolder("llama_gqa-ts14-eager") + "/model.onnx",
-                                       registries, GetParam().options, GetParam().name);
+  const DrivenModel driven = rewritten(modelFolder("llama_gqa-ts14-eager") + "/model.onnx", toolkit,
+                                       GetParam().options, GetParam().name);
   TemporaryFolder folder;
   SessionOptions options;
   options.batch = 2;
   options.variants = variantsInMemory(*driven.model, driven.manifest);
   if (!driven.manifest.capacityValue)
     options.capacity = 32;
-  auto session = openSession(driven, registries.kernels, options);
+  auto session = openSession(driven, toolkit.kernels, options);
   stepAlike(*session, 7);
   stepAlike(*session, 1);
   EXPECT_GE(test::expectForgeriesRefused(*session, folder.path("."), forgeries()), forgeries());

@@ -1,6 +1,6 @@
 // Real models whose exporter wrote fused attention operators: all of them are raised but those
 // named here, and every recorded step comes out as PyTorch computed it.
-#include "cli/recover.h"
+#include "driver/recover.h"
 #include "ir/onnx_import.h"
 #include "runtime/executor.h"
 #include "runtime/reference.h"
@@ -95,11 +95,11 @@ bool hasReference(const fs::path& folder) {
          facts.find("agree in kind") == std::string::npos;
 }
 
-std::unique_ptr<Model> raisedModel(const std::string& path, const Registries& registries,
+std::unique_ptr<Model> raisedModel(const std::string& path, const Toolkit& toolkit,
                                    bool afresh = true) {
-  auto model = valueOrThrow(importModel(path, registries.ops));
-  PassContext context(registries.rules, registries.targets);
-  PassManager manager(registries.passes, {});
+  auto model = valueOrThrow(importModel(path, toolkit.ops));
+  PassContext context(toolkit.rules, toolkit.targets);
+  PassManager manager(toolkit.passes, {});
   successOrThrow(manager.addPipeline(
       afresh ? "infer-shapes,normalize,raise-attention,normalize,eliminate-dead-nodes"
              : "infer-shapes"));
@@ -110,7 +110,7 @@ std::unique_ptr<Model> raisedModel(const std::string& path, const Registries& re
 TEST(FusedCorpus, RecordedStepsAgree) {
   if (!fs::is_directory(corpusFolder()))
     GTEST_SKIP() << "no models under " << corpusFolder().string() << "; set KVOPT_CORPUS";
-  Registries registries;
+  Toolkit toolkit;
   unsigned models = 0;
   unsigned steps = 0;
   unsigned asExported = 0;
@@ -121,14 +121,14 @@ TEST(FusedCorpus, RecordedStepsAgree) {
     std::string name = entry.path().filename().string();
     SCOPED_TRACE(name);
     try {
-      auto original = valueOrThrow(importModel(path.string(), registries.ops));
+      auto original = valueOrThrow(importModel(path.string(), toolkit.ops));
       if (fusedIn(*original) == 0)
         continue;
-      auto model = raisedModel(path.string(), registries);
+      auto model = raisedModel(path.string(), toolkit);
       EXPECT_EQ(fusedIn(*model), 0u);
       ++models;
       bool agrees = hasReference(entry.path());
-      auto exported = raisedModel(path.string(), registries, false);
+      auto exported = raisedModel(path.string(), toolkit, false);
       for (const char* batch : {"b1", "b2"}) {
         fs::path folder = entry.path() / "ref" / batch;
         if (!fs::is_directory(folder))
@@ -136,10 +136,10 @@ TEST(FusedCorpus, RecordedStepsAgree) {
         for (const ReferenceStep& step : valueOrThrow(readReference(folder.string()))) {
           SCOPED_TRACE(fmt::format("{}, step {}", batch, steps));
           if (agrees) {
-            expectStep(*model, step, registries.kernels);
+            expectStep(*model, step, toolkit.kernels);
             ++steps;
           } else {
-            asExported += expectSameStep(*model, *exported, step, registries.kernels);
+            asExported += expectSameStep(*model, *exported, step, toolkit.kernels);
           }
         }
       }
@@ -174,12 +174,12 @@ TEST(FusedCorpus, StackedPastsAgreeWithTheModelAsExported) {
       corpusFolder() / "real_models" / "hf-internal-testing_tiny-random-gpt2-fp32" / "past.onnx";
   if (!fs::exists(path))
     GTEST_SKIP() << "no models under " << corpusFolder().string() << "; set KVOPT_CORPUS";
-  Registries registries;
-  auto exported = raisedModel(path.string(), registries, false);
-  auto model = raisedModel(path.string(), registries);
+  Toolkit toolkit;
+  auto exported = raisedModel(path.string(), toolkit, false);
+  auto model = raisedModel(path.string(), toolkit);
   EXPECT_EQ(fusedIn(*exported), 5u);
   EXPECT_EQ(fusedIn(*model), 0u);
-  auto allocator = valueOrThrow(Executor::create(*exported, registries.kernels))->allocator();
+  auto allocator = valueOrThrow(Executor::create(*exported, toolkit.kernels))->allocator();
   std::vector<NamedTensor> given;
   std::mt19937 generator(3);
   for (const auto& input : exported->graph().inputs()) {
@@ -195,8 +195,8 @@ TEST(FusedCorpus, StackedPastsAgreeWithTheModelAsExported) {
         tensor.view.as<int32_t>()[i] = input->name().contains("mask") ? i != 0 : 1 + i % 5;
     given.push_back({input->name().str(), std::move(tensor)});
   }
-  std::vector<Tensor> before = run(*exported, given, registries.kernels);
-  std::vector<Tensor> after = run(*model, given, registries.kernels);
+  std::vector<Tensor> before = run(*exported, given, toolkit.kernels);
+  std::vector<Tensor> after = run(*model, given, toolkit.kernels);
   ASSERT_EQ(before.size(), after.size());
   for (size_t i = 0; i < before.size(); ++i) {
     Comparison comparison =

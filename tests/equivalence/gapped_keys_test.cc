@@ -24,7 +24,7 @@ protected:
 masks (float[1, 1, S, 4] query, {}[1, 1, S, {}] mask, int64[1] past_length) => (float[1, 1, S, 4] same)
 <int64[1] past_rows = {{{}}}> {{ same = Identity (query) }})",
                                           form.isBoolean ? "bool" : "float", form.width, pastRows),
-                              registries.ops));
+                              toolkit.ops));
     Graph& graph = model->graph();
     Journal journal;
     {
@@ -42,7 +42,7 @@ masks (float[1, 1, S, 4] query, {}[1, 1, S, {}] mask, int64[1] past_length) => (
   /// Every column of both, for a past and new rows.
   void expectColumns(const MaskForm& form, int64_t pastRows, int64_t past, int64_t newRows) {
     auto model = maskModel(form, pastRows);
-    auto executor = valueOrThrow(Executor::create(*model, registries.kernels, {}));
+    auto executor = valueOrThrow(Executor::create(*model, toolkit.kernels, {}));
     const bool isOneColumn = llvm::StringRef(form.width) == "1";
     const int64_t width = isOneColumn ? 1 : past + newRows;
     std::vector<float> query(static_cast<size_t>(newRows * 4));
@@ -87,7 +87,7 @@ masks (float[1, 1, S, 4] query, {}[1, 1, S, {}] mask, int64[1] past_length) => (
       }
   }
 
-  Registries registries;
+  Toolkit toolkit;
 };
 
 TEST_F(GappedKeysTest, EveryColumnOfPrefillAndDecode) {

@@ -26,8 +26,8 @@ bool comesFromBroadcast(const Value* value) {
 }
 
 TEST_P(InPlaceTest, NoConcatOfACacheAndNoBroadcastIsLeft) {
-  DrivenModel exported = asExported(path(), registries);
-  DrivenModel inPlace = rewritten(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
+  DrivenModel inPlace = rewritten(path(), toolkit);
   std::set<std::string> pasts;
   for (const ManifestCache& cache : inPlace.manifest.caches)
     pasts.insert(cache.past);
@@ -64,8 +64,8 @@ TEST_P(InPlaceTest, NoConcatOfACacheAndNoBroadcastIsLeft) {
 }
 
 TEST_P(InPlaceTest, KeepsEveryInputAndOutputAndAddsTheLength) {
-  DrivenModel exported = asExported(path(), registries);
-  DrivenModel inPlace = rewritten(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
+  DrivenModel inPlace = rewritten(path(), toolkit);
   auto inputs = [](const Model& model) {
     std::vector<std::string> names;
     for (const std::unique_ptr<Value>& input : model.graph().inputs())
@@ -87,8 +87,8 @@ TEST_P(InPlaceTest, KeepsEveryInputAndOutputAndAddsTheLength) {
 }
 
 TEST_P(InPlaceTest, EqualsTheExportedModel) {
-  DrivenModel exported = asExported(path(), registries);
-  DrivenModel inPlace = rewritten(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
+  DrivenModel inPlace = rewritten(path(), toolkit);
   for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
     SCOPED_TRACE(static_cast<int>(padding));
     VerificationReport report = expectEqualsExported(exported, inPlace, padding);
@@ -97,8 +97,8 @@ TEST_P(InPlaceTest, EqualsTheExportedModel) {
 }
 
 TEST_P(InPlaceTest, IsBitIdenticalToGrowingCachesUnderTheSameKernel) {
-  DrivenModel growing = raised(path(), registries);
-  DrivenModel inPlace = rewritten(path(), registries);
+  DrivenModel growing = raised(path(), toolkit);
+  DrivenModel inPlace = rewritten(path(), toolkit);
   EXPECT_EQ(growing.manifest.contract, CacheContract::Growing);
   for (Padding padding : {Padding::None, Padding::Left, Padding::Right})
     for (unsigned threads : {1u, 2u}) {
@@ -107,7 +107,7 @@ TEST_P(InPlaceTest, IsBitIdenticalToGrowingCachesUnderTheSameKernel) {
       plan.tolerance = {0, 0};
       VerificationReport report =
           valueOrThrow(verifyModels(*growing.model, growing.manifest, *inPlace.model,
-                                    inPlace.manifest, plan, threads, registries));
+                                    inPlace.manifest, plan, threads, toolkit));
       EXPECT_TRUE(report.equal()) << verificationSummary(report);
       for (const StepComparison& step : report.comparison.steps)
         for (const auto* group : {&step.outputs, &step.caches})
@@ -119,13 +119,13 @@ TEST_P(InPlaceTest, IsBitIdenticalToGrowingCachesUnderTheSameKernel) {
 }
 
 TEST_P(InPlaceTest, FunctionBodiesComputeTheSame) {
-  DrivenModel inPlace = rewritten(path(), registries);
-  const auto standard = standardKernels(registries);
+  DrivenModel inPlace = rewritten(path(), toolkit);
+  const auto standard = standardKernels(toolkit);
   const EquivalencePlan plan = shortPlan(*inPlace.model);
   SessionOptions options;
   options.batch = plan.batch;
   options.capacity = plan.totalTokens() + 3;
-  auto fused = openSession(inPlace, registries.kernels, options);
+  auto fused = openSession(inPlace, toolkit.kernels, options);
   // Zero times a poisoned row is no zero in plain matrix products; a body may read zeros there.
   auto body = valueOrThrow(Session::create(*inPlace.model, *standard, inPlace.manifest, options));
   EXPECT_NE(&fused->graph(), &body->graph());

@@ -131,7 +131,7 @@ decoder (int64[B, S] input_ids, float[B, P, 6] past, float[1, 1, 16] table,
 class LayoutsTest : public testing::Test {
 protected:
   std::string written(const std::string& text) {
-    auto model = valueOrThrow(readText(text, registries.ops));
+    auto model = valueOrThrow(readText(text, toolkit.ops));
     successOrThrow(inferShapes(model->graph()));
     successOrThrow(exportModel(*model, path));
     return path;
@@ -156,13 +156,12 @@ protected:
 
   /// Growing under the same kernel, and the function bodies of the rewritten model.
   void expectEqual(const std::string& file, Tolerance tolerance) {
-    DrivenModel growing = raised(file, registries);
-    DrivenModel inPlace = rewritten(file, registries);
+    DrivenModel growing = raised(file, toolkit);
+    DrivenModel inPlace = rewritten(file, toolkit);
     EquivalencePlan compared = plan();
     compared.tolerance = tolerance;
-    VerificationReport report =
-        valueOrThrow(verifyModels(*growing.model, growing.manifest, *inPlace.model,
-                                  inPlace.manifest, compared, 1, registries));
+    VerificationReport report = valueOrThrow(verifyModels(
+        *growing.model, growing.manifest, *inPlace.model, inPlace.manifest, compared, 1, toolkit));
     EXPECT_TRUE(report.equal()) << verificationSummary(report);
     EXPECT_EQ(report.runs.front().plan.batch, 2);
     EXPECT_EQ(report.comparison.steps.size(), 9u);
@@ -180,17 +179,17 @@ protected:
 
   void expectEqualBodies(const DrivenModel& driven) {
     EquivalencePlan compared = plan();
-    const auto standard = standardKernels(registries);
+    const auto standard = standardKernels(toolkit);
     SessionOptions options;
     options.batch = compared.batch;
     options.capacity = compared.totalTokens() + 3;
-    auto fused = openSession(driven, registries.kernels, options);
+    auto fused = openSession(driven, toolkit.kernels, options);
     auto body = valueOrThrow(Session::create(*driven.model, *standard, driven.manifest, options));
     compared.tolerance = {1e-5, 0};
     EXPECT_TRUE(valueOrThrow(compareSessions(*fused, *body, compared)).equal());
   }
 
-  Registries registries;
+  Toolkit toolkit;
   TemporaryFolder folder;
   std::string path = folder.path("model.onnx");
 };
@@ -199,12 +198,12 @@ TEST_F(LayoutsTest, GrowingAndInPlaceAreOne) {
   for (const LayoutCase& c : cases) {
     SCOPED_TRACE(c.name);
     std::string file = written(modelText(c));
-    RecoveredModel recovered = valueOrThrow(recoverModel(file, registries));
+    RecoveredModel recovered = valueOrThrow(recoverModel(file, toolkit));
     ASSERT_EQ(recovered.context->sites.size(), 1u);
     const AttentionSite& site = recovered.context->sites[0];
     ASSERT_TRUE(site.isMatched()) << site.failure->str();
     EXPECT_EQ(fmt::format("{}@{}", site.key->layout.text(), site.key->axis), c.layout);
-    DrivenModel inPlace = rewritten(file, registries);
+    DrivenModel inPlace = rewritten(file, toolkit);
     std::set<std::string> operators = operatorsOf(*inPlace.model);
     EXPECT_TRUE(operators.count("ai.kvopt::InPlaceKvSdpa"));
     EXPECT_FALSE(operators.count("ai.kvopt::Sdpa"));
@@ -219,15 +218,15 @@ TEST_F(LayoutsTest, GrowingAndInPlaceAreOne) {
 TEST_F(LayoutsTest, BodiesOfBlocksComputeTheSame) {
   for (const LayoutCase& c : cases) {
     SCOPED_TRACE(c.name);
-    expectEqualBodies(rewritten(written(modelText(c)), registries, "capacity=20", "blocks:4"));
+    expectEqualBodies(rewritten(written(modelText(c)), toolkit, "capacity=20", "blocks:4"));
   }
   SCOPED_TRACE("latent");
-  expectEqualBodies(rewritten(written(latentText), registries, "capacity=20", "blocks:4"));
+  expectEqualBodies(rewritten(written(latentText), toolkit, "capacity=20", "blocks:4"));
 }
 
 TEST_F(LayoutsTest, OneCacheForKeysAndValues) {
   std::string file = written(latentText);
-  DrivenModel inPlace = rewritten(file, registries);
+  DrivenModel inPlace = rewritten(file, toolkit);
   EXPECT_TRUE(operatorsOf(*inPlace.model).count("ai.kvopt::InPlaceLatentKvSdpa"));
   ASSERT_EQ(inPlace.manifest.caches.size(), 1u);
   EXPECT_EQ(inPlace.manifest.caches[0].role, CacheRole::Latent);

@@ -20,8 +20,8 @@ struct SpelledAttention {
 
 class MutatedDecoder {
 public:
-  MutatedDecoder(const std::string& path, const Registries& registries)
-      : model(valueOrThrow(importModel(path, registries.ops))) {
+  MutatedDecoder(const std::string& path, const Toolkit& toolkit)
+      : model(valueOrThrow(importModel(path, toolkit.ops))) {
     successOrThrow(inferShapes(model->graph()));
     for (Node& node : graph().nodes())
       if (node.op() == "Softmax")

@@ -2,11 +2,12 @@
 // reason, nothing is written, and what normalisation did to it does not change one bit.
 #pragma once
 
+#include "driver/rewrite/rewrite.h"
 #include "tests/equivalence/mutated_decoder.h"
 
 #include "passes/pass_manager.h"
 #include "runtime/executor.h"
-#include "tests/cli/cli_fixture.h"
+#include "tests/ir/temporary_folder.h"
 
 #include <functional>
 #include <map>
@@ -51,8 +52,8 @@ inline std::vector<Tensor> randomInputs(const Model& model, const Point& point,
 }
 
 inline std::vector<std::string> outputsAt(const Model& model, const Point& point,
-                                          const Registries& registries) {
-  auto executor = valueOrThrow(Executor::create(model, registries.kernels));
+                                          const Toolkit& toolkit) {
+  auto executor = valueOrThrow(Executor::create(model, toolkit.kernels));
   std::vector<Tensor> inputs = randomInputs(model, point, executor->allocator());
   std::vector<NamedView> views;
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -69,15 +70,15 @@ inline std::vector<std::string> outputsAt(const Model& model, const Point& point
 class NearMissTest : public testing::TestWithParam<Mutation> {
 protected:
   void expectRefusedAndLeftAsItWas() {
-    MutatedDecoder decoder(modelFolder(GetParam().model) + "/model.onnx", registries);
+    MutatedDecoder decoder(modelFolder(GetParam().model) + "/model.onnx", toolkit);
     GetParam().mutate(decoder);
     std::string path = write(*decoder.model);
 
-    NearMissList misses = listenToRaising(registries);
+    NearMissList misses = listenToRaising(toolkit);
     RecoveryOptions options;
     options.nearMisses = &misses;
-    RecoveredModel recovered = valueOrThrow(recoverModel(path, registries, options));
-    const Target& target = *registries.targets.find("kvopt");
+    RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit, options));
+    const Target& target = *toolkit.targets.find("kvopt");
     std::vector<std::string> reasons;
     for (const AttentionSite& site : recovered.context->sites)
       if (std::optional<MatchFailure> failure = target.supports(site, *recovered.model)) {
@@ -91,17 +92,21 @@ protected:
         << "expected " << GetParam().reason << ", got "
         << (reasons.empty() ? "no refusal" : reasons.front());
 
-    std::string output = folder.path("out.onnx");
-    ProgramResult refused = runProgram({"rewrite", path, "-o", output, "--to", "kvopt"});
-    EXPECT_EQ(refused.code, 1) << refused.err;
-    EXPECT_NE(refused.err.find(GetParam().reason), std::string::npos) << refused.err;
-    EXPECT_FALSE(std::filesystem::exists(output));
+    RewriteRequest request;
+    request.target = "kvopt";
+    const RewriteResult result =
+        valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
+    const auto* refused = std::get_if<RefusedModel>(&result);
+    ASSERT_NE(refused, nullptr);
+    EXPECT_TRUE(llvm::any_of(refused->sites, [](const RefusedSite& site) {
+      return reasonName(site.failure.code) == GetParam().reason;
+    }));
 
-    auto original = valueOrThrow(importModel(path, registries.ops));
+    auto original = valueOrThrow(importModel(path, toolkit.ops));
     successOrThrow(inferShapes(original->graph()));
-    auto normalised = valueOrThrow(importModel(path, registries.ops));
-    PassContext context(registries.rules, registries.targets);
-    PassManager manager(registries.passes, {});
+    auto normalised = valueOrThrow(importModel(path, toolkit.ops));
+    PassContext context(toolkit.rules, toolkit.targets);
+    PassManager manager(toolkit.passes, {});
     successOrThrow(manager.addPipeline("infer-shapes,normalize,eliminate-dead-nodes"));
     successOrThrow(manager.run(*normalised, context));
     for (const Point& point : {Point{{"batch_size", 2},
@@ -114,7 +119,7 @@ protected:
                                      {"past_sequence_length", 0},
                                      {"total_sequence_length", 5},
                                      {"other_length", 0}}}) {
-      EXPECT_EQ(outputsAt(*original, point, registries), outputsAt(*normalised, point, registries));
+      EXPECT_EQ(outputsAt(*original, point, toolkit), outputsAt(*normalised, point, toolkit));
     }
   }
 
@@ -125,7 +130,7 @@ protected:
   }
 
   TemporaryFolder folder;
-  Registries registries;
+  Toolkit toolkit;
 };
 
 inline std::string nearMissName(const testing::TestParamInfo<Mutation>& parameter) {

@@ -1,6 +1,6 @@
 // The ONNX project's node tests: what recovery makes of them computes the recorded outputs, every
 // Attention that Sdpa can express is raised, and nothing else is taken for one.
-#include "cli/recover.h"
+#include "driver/recover.h"
 #include "ir/diagnostic.h"
 #include "ir/onnx_import.h"
 #include "runtime/executor.h"
@@ -79,21 +79,21 @@ TEST(NodeCorpus, RaisedAttentionComputesTheRecordedOutputs) {
   std::vector<std::string> folders = nodeTests();
   if (folders.empty())
     GTEST_SKIP() << "no node tests under " << corpusFolder().string() << "; set KVOPT_CORPUS";
-  Registries registries;
+  Toolkit toolkit;
   unsigned raisedCount = 0;
   unsigned refused = 0;
   unsigned expandedRaised = 0;
   for (const std::string& folder : folders) {
     SCOPED_TRACE(fs::path(folder).filename().string());
     try {
-      auto original = valueOrThrow(importModel(folder + "/model.onnx", registries.ops));
+      auto original = valueOrThrow(importModel(folder + "/model.onnx", toolkit.ops));
       unsigned attentions = countOf(original->graph(), "Attention");
       unsigned expressible = 0;
       for (const Node& node : original->graph().nodes())
         expressible += node.is("Attention") && isExpressible(node);
       NearMissList nearMisses;
-      RecoveredModel recovered = valueOrThrow(
-          recoverModel(folder + "/model.onnx", registries, {.nearMisses = &nearMisses}));
+      RecoveredModel recovered =
+          valueOrThrow(recoverModel(folder + "/model.onnx", toolkit, {.nearMisses = &nearMisses}));
       unsigned sdpas = countOf(recovered.model->graph(), "ai.kvopt::Sdpa");
       bool isAttention = folder.find("test_attention") != std::string::npos;
       if (!isAttention) {
@@ -111,7 +111,7 @@ TEST(NodeCorpus, RaisedAttentionComputesTheRecordedOutputs) {
         ++expandedRaised;
       }
       if (sdpas != 0)
-        expectRecordedOutputs(*recovered.model, folder, registries.kernels);
+        expectRecordedOutputs(*recovered.model, folder, toolkit.kernels);
     } catch (const std::runtime_error& error) {
       ADD_FAILURE() << error.what();
     }

@@ -1,7 +1,9 @@
 // The ONNX project's node cases, rewritten for every target and run on the recorded inputs as the
 // manifest says: the table of tests/golden/onnx_nodes.txt.
+#include "driver/recover.h"
+#include "driver/rewrite/files.h"
+#include "driver/rewrite/rewrite.h"
 #include "ir/onnx_import.h"
-#include "tests/cli/cli_fixture.h"
 #include "tests/equivalence/corpus.h"
 #include "tests/equivalence/manifest_step.h"
 
@@ -19,20 +21,28 @@ constexpr const char* targets[] = {"kvopt",   "onnx24",    "onnx23",
 /// One case for one target.
 class CaseRun {
 public:
-  CaseRun(std::string caseFolder, std::string to, const Registries& given, std::string output)
-      : folder(std::move(caseFolder)), target(std::move(to)), registries(given),
+  CaseRun(std::string caseFolder, std::string to, const Toolkit& given, std::string output)
+      : folder(std::move(caseFolder)), target(std::move(to)), toolkit(given),
         written(std::move(output)) {}
 
   /// `equal`, `nothing`, `refused (code)`, or what is wrong.
   std::string verdict() {
-    const ProgramResult result =
-        runProgram({"rewrite", folder + "/model.onnx", "--to", target, "--verify", "off",
-                    "--capacity", std::to_string(capacity), "-o", written, "--format", "json"});
-    if (result.code == 1)
-      return refusal(result.out);
-    if (result.code != 0)
-      return fmt::format("exit {}: {}", result.code, result.err);
+    RewriteRequest request;
+    request.target = target;
+    request.verification = VerificationExtent::Off;
+    request.capacity = std::to_string(capacity);
+    auto model = openModel(folder + "/model.onnx", toolkit);
+    if (!model)
+      return llvm::toString(model.takeError());
+    auto result = rewrite(std::move(*model), request, toolkit);
+    if (!result)
+      return llvm::toString(result.takeError());
+    if (const auto* refused = std::get_if<RefusedModel>(&*result))
+      return refused->sites.empty()
+                 ? "nothing"
+                 : fmt::format("refused ({})", reasonName(refused->sites[0].failure.code).str());
     try {
+      write(*result);
       return isEqual() ? "equal" : "DIFFERENT";
     } catch (const std::exception& error) {
       return std::string("DIFFERENT: ") + error.what();
@@ -40,13 +50,15 @@ public:
   }
 
 private:
-  static std::string refusal(const std::string& text) {
-    auto report = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!report.is_object() || !report.contains("refused"))
-      return "exit 1 without a report";
-    if (report["refused"].empty())
-      return "nothing";
-    return fmt::format("refused ({})", report["refused"][0]["code"].get<std::string>());
+  void write(RewriteResult& result) {
+    RewrittenPaths paths;
+    paths.model = written;
+    WeightFiles weights;
+    if (auto* rewritten = std::get_if<RewrittenModel>(&result))
+      successOrThrow(writeFiles(*rewritten->model, rewritten->manifest, paths, weights));
+    else
+      successOrThrow(writeFiles(*std::get<UnchangedModel>(result).model,
+                                std::get<UnchangedModel>(result).manifest, paths, weights));
   }
 
   NamedTensors recorded(const char* kind) {
@@ -62,7 +74,7 @@ private:
   }
 
   bool isEqual() {
-    auto model = valueOrThrow(importModel(written, registries.ops));
+    auto model = valueOrThrow(importModel(written, toolkit.ops));
     successOrThrow(inferShapes(model->graph()));
     const Manifest manifest = valueOrThrow(manifestOf(*model)).value_or(Manifest());
     NamedTensors outputs = recorded("output");
@@ -70,13 +82,13 @@ private:
     for (const auto& [name, view] : outputs)
       isHalf |= view.element == ElementType::Float16;
     return ManifestStep(recorded("input"), std::move(outputs), capacity)
-        .agrees(*model, manifest, registries.kernels,
+        .agrees(*model, manifest, toolkit.kernels,
                 isHalf ? Tolerance{2e-2, 0} : Tolerance{1e-4, 1e-3});
   }
 
   std::string folder;
   std::string target;
-  const Registries& registries;
+  const Toolkit& toolkit;
   std::string written;
   std::shared_ptr<Allocator> allocator = std::make_shared<Allocator>();
   std::vector<Tensor> kept;
@@ -89,7 +101,7 @@ TEST(OnnxNodeTargets, EveryCaseIsRewrittenOrRefusedAsTheTableSays) {
   if (names.empty())
     GTEST_SKIP() << "no cases in " << nodeFolder().string() << "; set KVOPT_CORPUS";
   TemporaryFolder temporary;
-  Registries registries;
+  Toolkit toolkit;
   std::string table = "# What kvopt rewrite --to T makes of ONNX's node cases: scripts/golden.sh\n";
   table += "#";
   for (const char* target : targets)
@@ -100,7 +112,7 @@ TEST(OnnxNodeTargets, EveryCaseIsRewrittenOrRefusedAsTheTableSays) {
     std::string row = name;
     for (const char* target : targets) {
       const std::string verdict =
-          CaseRun((nodeFolder() / name).string(), target, registries, temporary.path("case.onnx"))
+          CaseRun((nodeFolder() / name).string(), target, toolkit, temporary.path("case.onnx"))
               .verdict();
       EXPECT_TRUE(verdict == "equal" || verdict == "nothing" || verdict.rfind("refused", 0) == 0)
           << name << " --to " << target << ": " << verdict;

@@ -1,5 +1,5 @@
 // The ONNX project's node tests, each run by the runtime against the outputs that come with it.
-#include "cli/command.h"
+#include "driver/toolkit.h"
 #include "ir/diagnostic.h"
 #include "ir/onnx_import.h"
 #include "ir/shape_inference.h"
@@ -33,18 +33,18 @@ const std::map<std::string, std::string>& exceptions() {
 }
 
 /// "" when every output of every data set agrees, else what went wrong.
-std::string attempt(const std::string& folder, const Registries& registries,
+std::string attempt(const std::string& folder, const Toolkit& toolkit,
                     const DataSetTolerance& tolerance) {
   auto run = [&]() -> llvm::Expected<ComparisonReport> {
     auto sets = readDataSets(folder);
     if (!sets)
       return sets.takeError();
-    auto model = importModel(folder + "/model.onnx", registries.ops);
+    auto model = importModel(folder + "/model.onnx", toolkit.ops);
     if (!model)
       return model.takeError();
     if (llvm::Error error = inferShapes((*model)->graph()))
       return error;
-    auto executor = Executor::create(**model, registries.kernels);
+    auto executor = Executor::create(**model, toolkit.kernels);
     if (!executor)
       return executor.takeError();
     return replayDataSets(**model, **executor, *sets, tolerance);
@@ -67,14 +67,14 @@ TEST_F(OnnxNodeTest, EveryOneAgreesButTheListedOnes) {
   const std::string root = (corpusFolder() / "onnx_node_tests").string();
   const std::vector<std::string> names = foldersWith(root, "model.onnx");
   EXPECT_GE(names.size(), 180u);
-  Registries registries;
+  Toolkit toolkit;
   size_t expanded = 0;
   for (const std::string& name : names) {
     const std::string folder = root + "/" + name;
     // Tighter than what the tests themselves allow.
     const bool half = llvm::StringRef(name).contains("fp16");
     const std::string message = attempt(
-        folder, registries, half ? DataSetTolerance{2e-3, 2e-3} : DataSetTolerance{2e-6, 1e-5});
+        folder, toolkit, half ? DataSetTolerance{2e-3, 2e-3} : DataSetTolerance{2e-6, 1e-5});
     expanded += llvm::StringRef(name).contains("_expanded");
     auto exception = exceptions().find(name);
     if (exception == exceptions().end())
@@ -96,10 +96,10 @@ TEST_F(OnnxNodeTest, EveryOneOfTheNewestStandardAgrees) {
   const std::vector<std::string> names = foldersWith(root, "model.onnx");
   if (names.empty())
     GTEST_SKIP() << "no folder onnx-nodes next to the corpus";
-  Registries registries;
+  Toolkit toolkit;
   size_t equal = 0;
   for (const std::string& name : names) {
-    const std::string message = attempt(root + "/" + name, registries, {});
+    const std::string message = attempt(root + "/" + name, toolkit, {});
     equal += message.empty();
     EXPECT_EQ(message, "") << name;
   }

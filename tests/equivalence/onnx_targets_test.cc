@@ -1,7 +1,8 @@
 // Models written in ONNX's own operators against the models that came in, and against what PyTorch
 // computed.
-#include "cli/reference_table.h"
+#include "driver/verify/references.h"
 #include "tests/equivalence/corpus.h"
+#include "tests/equivalence/reference_rows.h"
 #include "tests/equivalence/rewritten_model.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -23,7 +24,7 @@ std::vector<std::string> operatorsOf(const Model& model) {
 TEST_P(OnnxTargetTest, WritesOnnxOperatorsOnly) {
   for (const char* target : {"onnx24", "onnx23"}) {
     SCOPED_TRACE(target);
-    const DrivenModel driven = rewritten(path(), registries, "", target);
+    const DrivenModel driven = rewritten(path(), toolkit, "", target);
     const std::vector<std::string> names = operatorsOf(*driven.model);
     EXPECT_EQ(llvm::count(names, "Attention"), GetParam().sites);
     EXPECT_EQ(llvm::count(names, "Softmax"), 0);
@@ -37,16 +38,15 @@ TEST_P(OnnxTargetTest, WritesOnnxOperatorsOnly) {
 }
 
 TEST_P(OnnxTargetTest, KeepsTheIrVersion) {
-  const DrivenModel exported = asExported(path(), registries);
+  const DrivenModel exported = asExported(path(), toolkit);
   for (const char* target : {"onnx24", "onnx23"})
-    EXPECT_EQ(rewritten(path(), registries, "", target).model->irVersion,
-              exported.model->irVersion);
+    EXPECT_EQ(rewritten(path(), toolkit, "", target).model->irVersion, exported.model->irVersion);
 }
 
 TEST_P(OnnxTargetTest, IsWrittenAlikeEveryTime) {
   for (const char* target : {"onnx24", "onnx23"}) {
-    const DrivenModel once = rewritten(path(), registries, "capacity=64", target);
-    const DrivenModel again = rewritten(path(), registries, "capacity=64", target);
+    const DrivenModel once = rewritten(path(), toolkit, "capacity=64", target);
+    const DrivenModel again = rewritten(path(), toolkit, "capacity=64", target);
     EXPECT_TRUE(valueOrThrow(exportModelBytes(*once.model)) ==
                 valueOrThrow(exportModelBytes(*again.model)))
         << target;
@@ -57,20 +57,20 @@ TEST_P(OnnxTargetTest, IsWrittenAlikeEveryTime) {
 TEST_P(OnnxTargetTest, ComputesTheSameAsTheExportedModel) {
   for (const char* target : {"onnx24", "onnx23"}) {
     SCOPED_TRACE(target);
-    const DrivenModel driven = rewritten(path(), registries, "", target);
+    const DrivenModel driven = rewritten(path(), toolkit, "", target);
     const VerificationReport report = valueOrThrow(
-        verifyRewrite(path(), *driven.model, driven.manifest, fullVerification(), registries));
+        verifyRewrite(path(), *driven.model, driven.manifest, fullVerification(), toolkit));
     EXPECT_TRUE(report.equal()) << verificationSummary(report);
     EXPECT_EQ(report.runs.front().plan.batch, 3);
   }
 }
 
 TEST_P(OnnxTargetTest, ScattersOnlyTheNewRowsInPlace) {
-  const DrivenModel driven = rewritten(path(), registries, "", "onnx24");
+  const DrivenModel driven = rewritten(path(), toolkit, "", "onnx24");
   SessionOptions options;
   options.capacity = 40;
   options.batch = 2;
-  auto session = openSession(driven, registries.kernels, options);
+  auto session = openSession(driven, toolkit.kernels, options);
   TokenStream tokens(*driven.model, 2);
   for (int64_t count : {7, 1, 3, 1}) {
     const int64_t before = session->length();
@@ -99,7 +99,7 @@ TEST_F(OnnxTargetCorpusTest, EveryRecordedCaseAgreesOrTheModelIsRefused) {
   for (const std::string& model : models)
     paths.push_back((corpusFolder() / model / "model.onnx").string());
   const std::vector<ModelForm> forms = {ModelForm::Shared, ModelForm::Stateful};
-  Registries registries;
+  Toolkit toolkit;
   // GroupQueryAttention puts new rows behind each batch row's own.
   const char* lengths = "target-lacks-feature";
   const std::map<std::string, std::map<std::string, std::string>> refused = {
@@ -120,14 +120,13 @@ TEST_F(OnnxTargetCorpusTest, EveryRecordedCaseAgreesOrTheModelIsRefused) {
   };
   for (const auto& [target, reasons] : refused) {
     SCOPED_TRACE(target);
-    llvm::Expected<ReferenceTable> table =
-        compareWithReferences(paths, forms, 1, registries, target);
+    llvm::Expected<ReferenceTable> table = compareWithReferences(paths, forms, 1, toolkit, target);
     ASSERT_TRUE(static_cast<bool>(table));
-    EXPECT_TRUE(table->equal()) << referenceTableText(*table, forms).str();
+    EXPECT_TRUE(table->equal()) << failuresOf(*table);
     for (const ReferenceRow& row : table->rows)
       for (const ReferenceResult& result : row.results) {
-        SCOPED_TRACE(row.model + ": " + result.reason);
-        const auto expected = reasons.find(row.model);
+        SCOPED_TRACE(folderOf(row) + ": " + result.reason);
+        const auto expected = reasons.find(folderOf(row));
         const bool isRefused = expected != reasons.end();
         EXPECT_EQ(result.verdict, isRefused ? ReferenceVerdict::Refused : ReferenceVerdict::Equal);
         if (isRefused) {

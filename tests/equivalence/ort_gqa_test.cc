@@ -9,7 +9,7 @@ namespace {
 
 class OrtGqaTest : public ShippedModelTest {
 protected:
-  DrivenModel grouped() const { return rewritten(path(), registries, "", "ort-gqa"); }
+  DrivenModel grouped() const { return rewritten(path(), toolkit, "", "ort-gqa"); }
 };
 
 TEST_P(OrtGqaTest, NothingOfKvoptIsLeft) {
@@ -26,12 +26,12 @@ TEST_P(OrtGqaTest, NothingOfKvoptIsLeft) {
   EXPECT_EQ(model.manifest.chunkBatch, 1);
   // Shipped models have a padding mask, from which the lengths are computed.
   EXPECT_TRUE(model.manifest.lengths.empty());
-  DrivenModel exported = asExported(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
   EXPECT_EQ(model.model->graph().inputs().size(), exported.model->graph().inputs().size());
 }
 
 TEST_P(OrtGqaTest, EqualsTheExportedModel) {
-  DrivenModel exported = asExported(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
   DrivenModel model = grouped();
   for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
     SCOPED_TRACE(static_cast<int>(padding));
@@ -49,7 +49,7 @@ TEST_P(OrtGqaTest, AStepWritesItsOwnRowsWhereThePastLies) {
   SessionOptions options;
   options.batch = 2;
   options.capacity = 60;
-  auto session = openSession(model, registries.kernels, options);
+  auto session = openSession(model, toolkit.kernels, options);
   TokenStream tokens(*model.model, options.batch);
   std::vector<const std::byte*> places;
   for (size_t i = 0; i < session->cacheCount(); ++i)
@@ -74,8 +74,8 @@ TEST_P(OrtGqaTest, IsDeterministicAndFinal) {
   TemporaryFolder folder;
   std::string file = folder.path("rewritten.onnx");
   successOrThrow(exportModel(*first.model, file));
-  EXPECT_EQ(asExported(file, registries).manifest.json(), first.manifest.json());
-  EXPECT_THROW(rewritten(file, registries, "", "ort-gqa"), std::runtime_error);
+  EXPECT_EQ(asExported(file, toolkit).manifest.json(), first.manifest.json());
+  EXPECT_THROW(rewritten(file, toolkit, "", "ort-gqa"), std::runtime_error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shipped, OrtGqaTest, shippedModels(), shippedModelName);
@@ -132,7 +132,7 @@ decoder (int64[B, S] input_ids, float{} past_k, float[B, P, 2, 8] past_v, float[
 }
 
 TEST(OrtGqaLayouts, BecomeTheOperatorsOwn) {
-  Registries registries;
+  Toolkit toolkit;
   TemporaryFolder folder;
   const std::string file = folder.path("model.onnx");
   for (const LayoutCase& c :
@@ -141,11 +141,11 @@ TEST(OrtGqaLayouts, BecomeTheOperatorsOwn) {
         LayoutCase{"[B, 2, 8, P]", 3, {0, 2, 3, 1}, {0, 1, 3, 2}, {0, 1, 3, 2}},
         LayoutCase{"[B, 2, P, 8]", 2, {0, 2, 1, 3}, {0, 1, 2, 3}, {}}}) {
     SCOPED_TRACE(c.keys);
-    auto text = valueOrThrow(readText(layoutText(c), registries.ops));
+    auto text = valueOrThrow(readText(layoutText(c), toolkit.ops));
     successOrThrow(inferShapes(text->graph()));
     successOrThrow(exportModel(*text, file));
-    DrivenModel growing = raised(file, registries);
-    DrivenModel grouped = rewritten(file, registries, "", "ort-gqa");
+    DrivenModel growing = raised(file, toolkit);
+    DrivenModel grouped = rewritten(file, toolkit, "", "ort-gqa");
     ASSERT_EQ(grouped.manifest.caches.size(), 2u);
     EXPECT_EQ(grouped.manifest.caches[0].permutation, c.permutation);
     EXPECT_EQ(grouped.manifest.caches[1].permutation, std::vector<int64_t>({0, 2, 1, 3}));
@@ -165,7 +165,7 @@ TEST(OrtGqaLayouts, BecomeTheOperatorsOwn) {
     plan.vocabulary = 50;
     plan.tolerance = {1e-4, 0};
     VerificationReport report = valueOrThrow(verifyModels(
-        *growing.model, growing.manifest, *grouped.model, grouped.manifest, plan, 1, registries));
+        *growing.model, growing.manifest, *grouped.model, grouped.manifest, plan, 1, toolkit));
     EXPECT_TRUE(report.equal()) << verificationSummary(report);
     EXPECT_EQ(report.comparison.steps.size(), 15u);
     EXPECT_EQ(report.cacheBytesCopied, 0);

@@ -7,8 +7,8 @@ namespace {
 using PartialTest = ShippedModelTest;
 
 TEST_P(PartialTest, GrowingAndSharedCachesInOneSession) {
-  DrivenModel exported = asExported(path(), registries);
-  DrivenModel partial = rewritten(path(), registries, "layers=0");
+  DrivenModel exported = asExported(path(), toolkit);
+  DrivenModel partial = rewritten(path(), toolkit, "layers=0");
   ASSERT_EQ(partial.manifest.caches.size(), 2 * GetParam().sites);
   for (const ManifestCache& cache : partial.manifest.caches)
     EXPECT_EQ(cache.oneBuffer, cache.layer == 0) << cache.past;
@@ -16,7 +16,7 @@ TEST_P(PartialTest, GrowingAndSharedCachesInOneSession) {
   plan.batch = 2;
   plan.padding = Padding::Left;
   VerificationReport report = valueOrThrow(verifyModels(
-      *exported.model, exported.manifest, *partial.model, partial.manifest, plan, 1, registries));
+      *exported.model, exported.manifest, *partial.model, partial.manifest, plan, 1, toolkit));
   EXPECT_TRUE(report.equal()) << verificationSummary(report);
   EXPECT_EQ(report.cacheBytesCopied, 0);
 
@@ -24,11 +24,11 @@ TEST_P(PartialTest, GrowingAndSharedCachesInOneSession) {
   options.mode = SessionOptions::Mode::Stateful;
   options.capacity = 4;
   options.batch = 2;
-  auto grown = openSession(partial, registries.kernels, options);
+  auto grown = openSession(partial, toolkit.kernels, options);
   plan.vocabulary = valueOrThrow(vocabularyOf(exported.model->graph()));
   SessionOptions growing;
   growing.batch = 2;
-  auto original = openSession(exported, registries.kernels, growing);
+  auto original = openSession(exported, toolkit.kernels, growing);
   EXPECT_TRUE(valueOrThrow(compareSessions(*original, *grown, plan)).equal());
   EXPECT_GE(grown->statistics().cacheReallocations, 1);
 }

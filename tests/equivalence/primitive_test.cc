@@ -13,8 +13,8 @@ namespace {
 using PrimitiveTest = ShippedModelTest;
 
 TEST_P(PrimitiveTest, EverythingAroundAttentionStays) {
-  const DrivenModel exported = asExported(path(), registries);
-  const DrivenModel plain = rewritten(path(), registries, "", "primitive");
+  const DrivenModel exported = asExported(path(), toolkit);
+  const DrivenModel plain = rewritten(path(), toolkit, "", "primitive");
   EXPECT_EQ(plain.manifest.target, "primitive");
   EXPECT_EQ(plain.manifest.contract, CacheContract::Growing);
   EXPECT_FALSE(plain.manifest.sharesBuffers());
@@ -33,33 +33,33 @@ TEST_P(PrimitiveTest, EverythingAroundAttentionStays) {
 }
 
 TEST_P(PrimitiveTest, ComputesTheSameAsTheExportedModel) {
-  const DrivenModel plain = rewritten(path(), registries, "", "primitive");
+  const DrivenModel plain = rewritten(path(), toolkit, "", "primitive");
   const VerificationReport report = valueOrThrow(
-      verifyRewrite(path(), *plain.model, plain.manifest, fullVerification(), registries));
+      verifyRewrite(path(), *plain.model, plain.manifest, fullVerification(), toolkit));
   EXPECT_TRUE(report.equal()) << verificationSummary(report);
   EXPECT_EQ(report.runs.front().plan.batch, 3);
 }
 
 /// kvopt's own form of the model, and of what primitive made of it, have to be one.
-void expectTheSameForm(const std::string& path, const Registries& registries) {
+void expectTheSameForm(const std::string& path, const Toolkit& toolkit) {
   TemporaryFolder folder;
   const std::string plain = folder.path("plain.onnx");
-  successOrThrow(exportModel(*rewritten(path, registries, "", "primitive").model, plain));
-  const DrivenModel direct = rewritten(path, registries);
-  const DrivenModel around = rewritten(plain, registries);
+  successOrThrow(exportModel(*rewritten(path, toolkit, "", "primitive").model, plain));
+  const DrivenModel direct = rewritten(path, toolkit);
+  const DrivenModel around = rewritten(plain, toolkit);
   EXPECT_FALSE(attentionsOf(*direct.model).empty());
   EXPECT_EQ(attentionsOf(*around.model), attentionsOf(*direct.model));
   EXPECT_EQ(around.manifest.json(), direct.manifest.json());
 }
 
-TEST_P(PrimitiveTest, IsRecoveredAsWhatItWas) { expectTheSameForm(path(), registries); }
+TEST_P(PrimitiveTest, IsRecoveredAsWhatItWas) { expectTheSameForm(path(), toolkit); }
 
 TEST_P(PrimitiveTest, WhatIsPlainGetsNoPlainer) {
   TemporaryFolder folder;
   const std::string plain = folder.path("plain.onnx");
-  const DrivenModel once = rewritten(path(), registries, "", "primitive");
+  const DrivenModel once = rewritten(path(), toolkit, "", "primitive");
   successOrThrow(exportModel(*once.model, plain));
-  const DrivenModel again = rewritten(plain, registries, "", "primitive");
+  const DrivenModel again = rewritten(plain, toolkit, "", "primitive");
   EXPECT_EQ(again.model->graph().nodes().size(), once.model->graph().nodes().size());
   EXPECT_EQ(again.manifest.json(), once.manifest.json());
 }
@@ -67,13 +67,13 @@ TEST_P(PrimitiveTest, WhatIsPlainGetsNoPlainer) {
 using PrimitiveCorpusTest = CorpusTest;
 
 TEST_F(PrimitiveCorpusTest, EveryModelIsRecoveredAsWhatItWas) {
-  Registries registries;
+  Toolkit toolkit;
   unsigned compared = 0;
   for (const std::string& name : foldersWith(corpusFolder(), "model.onnx")) {
     if (refusedInPlace().count(name) != 0)
       continue; // there is no form in place
     SCOPED_TRACE(name);
-    expectTheSameForm((corpusFolder() / name / "model.onnx").string(), registries);
+    expectTheSameForm((corpusFolder() / name / "model.onnx").string(), toolkit);
     ++compared;
   }
   EXPECT_GE(compared, 54u);

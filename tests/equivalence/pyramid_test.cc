@@ -1,8 +1,8 @@
 // Models in variants for a number of past blocks each compute what the exported ones do, whichever
 // variant takes a step and whatever rows that are no tokens hold; sessions over them do what
 // sessions do.
-#include "cli/reference_table.h"
-#include "cli/variant_files.h"
+#include "driver/rewrite/variants.h"
+#include "driver/verify/references.h"
 #include "runtime/comparison.h"
 #include "tests/equivalence/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 class PyramidTest : public ShippedModelTest {
 protected:
   DrivenModel pyramidOf(int64_t size, int64_t capacity) {
-    DrivenModel driven = rewritten(path(), registries, "capacity=" + std::to_string(capacity),
+    DrivenModel driven = rewritten(path(), toolkit, "capacity=" + std::to_string(capacity),
                                    "pyramid:" + std::to_string(size));
     variants = variantsInMemory(*driven.model, driven.manifest);
     return driven;
@@ -28,7 +28,7 @@ protected:
   /// Rows that nobody wrote are large numbers.
   std::unique_ptr<Session> open(const DrivenModel& driven, SessionOptions options = {}) {
     options.variants = variants;
-    return openSession(driven, registries.kernels, options);
+    return openSession(driven, toolkit.kernels, options);
   }
 
   static void expectClose(const TensorView& expected, const TensorView& found) {
@@ -52,7 +52,7 @@ protected:
 };
 
 TEST_P(PyramidTest, EqualsTheExportedModel) {
-  DrivenModel exported = asExported(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
   DrivenModel pyramid = pyramidOf(9, 130);
   for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
     SCOPED_TRACE(static_cast<int>(padding));
@@ -62,12 +62,12 @@ TEST_P(PyramidTest, EqualsTheExportedModel) {
 
 TEST_P(PyramidTest, EveryPastTakesTheSmallestVariantInPrefillAndDecode) {
   constexpr int64_t size = 4, capacity = 11;
-  DrivenModel exported = asExported(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
   DrivenModel pyramid = pyramidOf(size, capacity);
   ASSERT_EQ(pyramid.manifest.variants.size(), 4u);
   SessionOptions options;
   options.batch = 2;
-  auto expected = openSession(exported, registries.kernels, options);
+  auto expected = openSession(exported, toolkit.kernels, options);
   auto found = open(pyramid, options);
   std::set<size_t> chosen;
   for (int64_t past = 0; past < capacity; ++past)
@@ -89,13 +89,13 @@ TEST_P(PyramidTest, EveryPastTakesTheSmallestVariantInPrefillAndDecode) {
 }
 
 TEST_P(PyramidTest, VariantsThatAreLeftOutAreReplacedByLargerOnes) {
-  DrivenModel exported = asExported(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
   DrivenModel pyramid = pyramidOf(4, 22);
   // Of 0 to 6 blocks, those with 0, 2 and all.
   auto& listed = pyramid.manifest.variants;
   listed = {listed[0], listed[2], listed[6]};
   variants = variantsInMemory(*pyramid.model, pyramid.manifest);
-  auto expected = openSession(exported, registries.kernels, {});
+  auto expected = openSession(exported, toolkit.kernels, {});
   auto found = open(pyramid);
   const int64_t blocks[] = {0, 2, 2, 6, 6};
   const int64_t counts[] = {3, 2, 4, 5, 1};
@@ -107,11 +107,11 @@ TEST_P(PyramidTest, VariantsThatAreLeftOutAreReplacedByLargerOnes) {
 }
 
 TEST_P(PyramidTest, SessionsAreCutForkedAndRearranged) {
-  DrivenModel exported = asExported(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
   DrivenModel pyramid = pyramidOf(8, 60);
   SessionOptions options;
   options.batch = 3;
-  auto expected = openSession(exported, registries.kernels, options);
+  auto expected = openSession(exported, toolkit.kernels, options);
   auto found = open(pyramid, options);
   // Whole blocks are adopted, and then cropped into.
   for (Session* session : {expected.get(), found.get()}) {
@@ -142,11 +142,11 @@ TEST_P(PyramidTest, SessionsAreCutForkedAndRearranged) {
 }
 
 TEST_P(PyramidTest, SavedFrozenAndThawedSessionsGoOn) {
-  DrivenModel exported = asExported(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
   DrivenModel pyramid = pyramidOf(8, 64);
   SessionOptions options;
   options.batch = 2;
-  auto expected = openSession(exported, registries.kernels, options);
+  auto expected = openSession(exported, toolkit.kernels, options);
   auto session = open(pyramid, options);
   stepAlike(*expected, 19);
   stepAlike(*session, 19);
@@ -192,11 +192,11 @@ protected:
                                    ExportOptions(), files));
     successOrThrow(files.commit());
   }
-  PreparedModel read() { return valueOrThrow(prepareModel(folder.path("m.onnx"), registries)); }
+  PreparedModel read() { return valueOrThrow(prepareModel(folder.path("m.onnx"), toolkit)); }
   std::unique_ptr<Session> openFiles(const PreparedModel& read) {
     SessionOptions options;
     options.poison = true;
-    return valueOrThrow(Session::create(*read.model, registries.kernels, read.manifest, options));
+    return valueOrThrow(Session::create(*read.model, toolkit.kernels, read.manifest, options));
   }
   std::string problemOfStep(Session& session) {
     DecoderStep one;
@@ -212,12 +212,12 @@ protected:
 TEST_P(WrittenPyramidTest, IsDrivenFromItsManifest) {
   write(4, 18);
   EXPECT_EQ(folder.entryCount(), 7u); // 6 variants and the constants of all
-  DrivenModel exported = asExported(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
   PreparedModel written = read();
   ASSERT_EQ(written.manifest.variants.size(), 6u);
   EXPECT_EQ(written.manifest.variants.front().file, "m.past0.onnx");
   EXPECT_EQ(written.manifest.variants.back().file, "m.onnx");
-  auto expected = openSession(exported, registries.kernels, {});
+  auto expected = openSession(exported, toolkit.kernels, {});
   auto found = openFiles(written);
   for (size_t i = 0; i < 6; ++i) {
     expectSame(stepAlike(*expected, 3), stepAlike(*found, 3));
@@ -261,7 +261,7 @@ INSTANTIATE_TEST_SUITE_P(Shipped, WrittenPyramidTest, shippedModels(), shippedMo
 /// Windows, soft caps, sinks, latent and grouped caches in blocks that hold rows which are none.
 class PyramidCorpusTest : public CorpusTest {
 protected:
-  Registries registries;
+  Toolkit toolkit;
 };
 
 TEST_F(PyramidCorpusTest, EveryModelThatTakesItEqualsItsReferences) {
@@ -270,7 +270,7 @@ TEST_F(PyramidCorpusTest, EveryModelThatTakesItEqualsItsReferences) {
     models.push_back((corpusFolder() / name / "model.onnx").string());
   ASSERT_FALSE(models.empty());
   auto compared = [&](const char* target) {
-    return valueOrThrow(compareWithReferences(models, {ModelForm::Shared}, 1, registries, target));
+    return valueOrThrow(compareWithReferences(models, {ModelForm::Shared}, 1, toolkit, target));
   };
   // A pyramid takes what blocks take.
   const ReferenceTable blocks = compared("blocks:5");

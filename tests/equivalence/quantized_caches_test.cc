@@ -12,14 +12,14 @@
 namespace kvopt {
 namespace {
 
-DrivenModel quantized(const std::string& path, const Registries& registries) {
-  return rewritten(path, registries, "", "int8");
+DrivenModel quantized(const std::string& path, const Toolkit& toolkit) {
+  return rewritten(path, toolkit, "", "int8");
 }
 
 VerificationReport verified(const DrivenModel& original, const DrivenModel& other,
-                            const EquivalencePlan& plan, const Registries& registries) {
+                            const EquivalencePlan& plan, const Toolkit& toolkit) {
   return valueOrThrow(verifyModels(*original.model, original.manifest, *other.model, other.manifest,
-                                   plan, 1, registries));
+                                   plan, 1, toolkit));
 }
 
 EquivalencePlan shortPlan() {
@@ -32,13 +32,13 @@ EquivalencePlan shortPlan() {
 using QuantizedCaches = ShippedModelTest;
 
 TEST_P(QuantizedCaches, EqualTheExportedModelButForTheRoundingOfRows) {
-  DrivenModel exported = asExported(path(), registries);
-  DrivenModel int8 = quantized(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
+  DrivenModel int8 = quantized(path(), toolkit);
   for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
     SCOPED_TRACE(static_cast<int>(padding));
     EquivalencePlan plan; // prefill 33, chunks 16, 1 and 7, 64 decode steps, batch 2
     plan.padding = padding;
-    VerificationReport report = verified(exported, int8, plan, registries);
+    VerificationReport report = verified(exported, int8, plan, toolkit);
     EXPECT_TRUE(report.equal()) << verificationSummary(report);
     ASSERT_TRUE(report.quantization);
     const QuantizationReport& quantization = *report.quantization;
@@ -53,8 +53,8 @@ TEST_P(QuantizedCaches, EqualTheExportedModelButForTheRoundingOfRows) {
 
 /// One byte an element and a float a row, where there were floats.
 TEST_P(QuantizedCaches, WriteAQuarterOfTheBytes) {
-  DrivenModel plain = rewritten(path(), registries);
-  DrivenModel int8 = quantized(path(), registries);
+  DrivenModel plain = rewritten(path(), toolkit);
+  DrivenModel int8 = quantized(path(), toolkit);
   int64_t bytes[2] = {};
   int64_t rows = 0;
   for (const ManifestCache& cache : int8.manifest.caches)
@@ -63,7 +63,7 @@ TEST_P(QuantizedCaches, WriteAQuarterOfTheBytes) {
     const DrivenModel& driven = isInt8 ? int8 : plain;
     SessionOptions options;
     options.capacity = 40;
-    auto session = openSession(driven, registries.kernels, options);
+    auto session = openSession(driven, toolkit.kernels, options);
     TokenStream tokens(*driven.model, 1);
     tokens.feed(*session, 9);
     for (int i = 0; i < 3; ++i)
@@ -75,7 +75,7 @@ TEST_P(QuantizedCaches, WriteAQuarterOfTheBytes) {
 }
 
 TEST_P(QuantizedCaches, AreDescribedByTheManifest) {
-  DrivenModel int8 = quantized(path(), registries);
+  DrivenModel int8 = quantized(path(), toolkit);
   EXPECT_EQ(int8.manifest.target, "int8");
   ASSERT_EQ(int8.manifest.caches.size(), 4 * GetParam().sites);
   Manifest again = valueOrThrow(parseManifest(int8.manifest.json()));
@@ -90,13 +90,13 @@ TEST_P(QuantizedCaches, AreDescribedByTheManifest) {
 
 /// Neither threads nor growth change a bit.
 TEST_P(QuantizedCaches, ThreadsAndCapacityDoNotMatter) {
-  DrivenModel int8 = quantized(path(), registries);
+  DrivenModel int8 = quantized(path(), toolkit);
   auto outputs = [&](unsigned threads, SessionOptions::Mode mode, int64_t capacity) {
     SessionOptions options;
     options.threads = threads;
     options.mode = mode;
     options.capacity = capacity;
-    auto session = openSession(int8, registries.kernels, options);
+    auto session = openSession(int8, toolkit.kernels, options);
     TokenStream tokens(*int8.model, 1);
     std::string bytes;
     for (int64_t count : {20, 1, 3, 1, 1}) {
@@ -115,35 +115,34 @@ TEST_P(QuantizedCaches, ThreadsAndCapacityDoNotMatter) {
 TEST_P(QuantizedCaches, SurviveWritingAndAreNotRewrittenAgain) {
   TemporaryFolder temporary;
   const std::string file = temporary.path("int8.onnx");
-  DrivenModel int8 = quantized(path(), registries);
+  DrivenModel int8 = quantized(path(), toolkit);
   successOrThrow(exportModel(*int8.model, file));
-  DrivenModel read = asExported(file, registries);
+  DrivenModel read = asExported(file, toolkit);
   EXPECT_EQ(read.manifest.json(), int8.manifest.json());
-  VerificationReport report =
-      verified(asExported(path(), registries), read, shortPlan(), registries);
+  VerificationReport report = verified(asExported(path(), toolkit), read, shortPlan(), toolkit);
   EXPECT_TRUE(report.equal()) << verificationSummary(report);
-  EXPECT_THROW(quantized(file, registries), std::runtime_error);
+  EXPECT_THROW(quantized(file, toolkit), std::runtime_error);
 }
 
 /// An edge that the rewrite got wrong, and a body that says something else, are differences.
 TEST_P(QuantizedCaches, WhatIsWrongIsFoundOut) {
-  DrivenModel exported = asExported(path(), registries);
-  DrivenModel wrongScale = quantized(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
+  DrivenModel wrongScale = quantized(path(), toolkit);
   for (Node& node : wrongScale.model->graph().nodes())
     if (node.is("ai.kvopt::InPlaceQuantizedKvSdpa"))
       node.setAttribute("scale", Attribute::ofFloat(1.1f * node.floatAttr("scale", 1.0f)));
-  VerificationReport report = verified(exported, wrongScale, shortPlan(), registries);
+  VerificationReport report = verified(exported, wrongScale, shortPlan(), toolkit);
   EXPECT_FALSE(report.equal());
   EXPECT_FALSE(report.comparison.equal());
   EXPECT_TRUE(report.quantization->equal());
 
-  DrivenModel otherBody = quantized(path(), registries);
+  DrivenModel otherBody = quantized(path(), toolkit);
   Function* body = otherBody.model->findFunction("ai.kvopt::InPlaceQuantizedKvSdpa");
   ASSERT_TRUE(body);
   for (Node& node : body->body.nodes())
     if (node.is("Constant") && node.floatAttr("value_float", 0) == 127.0f)
       node.setAttribute("value_float", Attribute::ofFloat(63.0f));
-  report = verified(exported, otherBody, shortPlan(), registries);
+  report = verified(exported, otherBody, shortPlan(), toolkit);
   EXPECT_FALSE(report.equal());
   EXPECT_TRUE(report.comparison.equal());
   EXPECT_FALSE(report.quantization->rowsIdentical);
@@ -153,14 +152,14 @@ INSTANTIATE_TEST_SUITE_P(Models, QuantizedCaches, shippedModels(), shippedModelN
 
 /// Every model that the target takes, and why it does not take the others.
 TEST_F(CorpusTest, QuantizedCachesEqualTheExportedModelsButForRounding) {
-  Registries registries;
+  Toolkit toolkit;
   unsigned verifiedModels = 0;
   for (const std::string& name : foldersWith(corpusFolder(), "model.onnx")) {
     SCOPED_TRACE(name);
     const std::string path = (corpusFolder() / name / "model.onnx").string();
     DrivenModel int8;
     try {
-      int8 = quantized(path, registries);
+      int8 = quantized(path, toolkit);
     } catch (const std::runtime_error& refusal) {
       std::cout << name << ": " << refusal.what() << '\n';
       continue;
@@ -171,9 +170,9 @@ TEST_F(CorpusTest, QuantizedCachesEqualTheExportedModelsButForRounding) {
     }
     try {
       EquivalencePlan plan = shortPlan();
-      DrivenModel exported = asExported(path, registries);
+      DrivenModel exported = asExported(path, toolkit);
       plan.tolerance = toleranceFor(exported.model->graph(), 2);
-      VerificationReport report = verified(exported, int8, plan, registries);
+      VerificationReport report = verified(exported, int8, plan, toolkit);
       EXPECT_TRUE(report.equal()) << verificationSummary(report);
       ++verifiedModels;
     } catch (const std::runtime_error& error) {

@@ -1,6 +1,6 @@
 // Fused attention operators against what is raised from them, on random operands: outputs and
 // presents, at lengths that differ by batch row.
-#include "cli/recover.h"
+#include "driver/recover.h"
 #include "ir/shape_inference.h"
 #include "ir/text_reader.h"
 #include "runtime/executor.h"
@@ -34,7 +34,7 @@ TestTensor int32s(Extents shape, llvm::ArrayRef<double> values) {
   return {ElementType::Int32, std::move(shape), values};
 }
 
-std::unique_ptr<Model> modelOf(const Case& c, const Registries& registries) {
+std::unique_ptr<Model> modelOf(const Case& c, const Toolkit& toolkit) {
   std::string inputs;
   for (const Input& input : c.inputs) {
     std::string extents;
@@ -48,13 +48,13 @@ std::unique_ptr<Model> modelOf(const Case& c, const Registries& registries) {
       fmt::format("<ir_version: 8, opset_import: [\"\" : {}, \"com.microsoft\" : 1]>\n"
                   "one ({}) => ({}) <{}> {{ {} = {} }}",
                   c.opset, inputs, c.results, c.constants, c.names, c.call);
-  auto model = valueOrThrow(readText(text, registries.ops));
+  auto model = valueOrThrow(readText(text, toolkit.ops));
   successOrThrow(inferShapes(model->graph()));
   return model;
 }
 
-std::vector<Tensor> outputsOf(const Model& model, const Case& c, const Registries& registries) {
-  auto executor = valueOrThrow(Executor::create(model, registries.kernels));
+std::vector<Tensor> outputsOf(const Model& model, const Case& c, const Toolkit& toolkit) {
+  auto executor = valueOrThrow(Executor::create(model, toolkit.kernels));
   std::vector<NamedView> views;
   for (const Input& input : c.inputs)
     views.push_back({input.name, input.tensor.view()});
@@ -67,10 +67,10 @@ protected:
   void expectSame(const Case& c) {
     SCOPED_TRACE(c.call);
     try {
-      std::vector<Tensor> before = outputsOf(*modelOf(c, registries), c, registries);
-      auto model = modelOf(c, registries);
-      PassContext context(registries.rules, registries.targets);
-      PassManager manager(registries.passes, {});
+      std::vector<Tensor> before = outputsOf(*modelOf(c, toolkit), c, toolkit);
+      auto model = modelOf(c, toolkit);
+      PassContext context(toolkit.rules, toolkit.targets);
+      PassManager manager(toolkit.passes, {});
       successOrThrow(manager.addPipeline("raise-attention,eliminate-dead-nodes"));
       successOrThrow(manager.run(*model, context));
       unsigned sdpas = 0;
@@ -80,7 +80,7 @@ protected:
                   node.is("com.microsoft::RotaryEmbedding") ? "" : "com.microsoft");
       }
       EXPECT_EQ(sdpas, 1u);
-      std::vector<Tensor> after = outputsOf(*model, c, registries);
+      std::vector<Tensor> after = outputsOf(*model, c, toolkit);
       ASSERT_EQ(before.size(), after.size());
       for (size_t i = 0; i < before.size(); ++i) {
         ASSERT_EQ(before[i].view.shape, after[i].view.shape) << "output " << i;
@@ -93,7 +93,7 @@ protected:
     }
   }
 
-  Registries registries;
+  Toolkit toolkit;
 };
 
 /// B 2, H 4, G 2, D 8; rows of past and of each batch row's own past.

@@ -123,16 +123,16 @@ private:
 class RaisedSpellingTest : public testing::TestWithParam<Spelling> {
 protected:
   std::unique_ptr<Model> read(const char* body) {
-    auto model = valueOrThrow(readText(modelText(GetParam().opset, body), registries.ops));
+    auto model = valueOrThrow(readText(modelText(GetParam().opset, body), toolkit.ops));
     successOrThrow(inferShapes(model->graph()));
     return model;
   }
 
   std::unique_ptr<Model> raisedModel() {
     auto model = read(GetParam().body);
-    PassContext context(registries.rules, registries.targets);
+    PassContext context(toolkit.rules, toolkit.targets);
     context.nearMisses = &misses;
-    PassManager manager(registries.passes, {});
+    PassManager manager(toolkit.passes, {});
     successOrThrow(manager.addPipeline(
         "infer-shapes,normalize,raise-attention,normalize,eliminate-dead-nodes"));
     successOrThrow(manager.run(*model, context));
@@ -155,8 +155,8 @@ protected:
       EXPECT_FALSE(node.is("Softmax") || node.is("Exp") || node.is("MatMul")) << node.describe();
     }
     ASSERT_EQ(attentions, 1u) << reasons();
-    auto before = valueOrThrow(Executor::create(*original, registries.kernels));
-    auto after = valueOrThrow(Executor::create(*raised, registries.kernels));
+    auto before = valueOrThrow(Executor::create(*original, toolkit.kernels));
+    auto after = valueOrThrow(Executor::create(*raised, toolkit.kernels));
     const Sizes allSizes[] = {{1, 1, 1}, {1, 1, 7}, {2, 3, 3}, {2, 5, 17}, {1, 4, 33}};
     for (const Sizes& sizes : allSizes)
       // With the larger factor scores reach about 100, where neighbouring floats are 8e-6 apart.
@@ -183,7 +183,7 @@ protected:
       }
   }
 
-  Registries registries;
+  Toolkit toolkit;
   NearMissList misses;
 };
 

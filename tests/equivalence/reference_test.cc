@@ -7,8 +7,8 @@ namespace {
 using ReferenceTest = ShippedModelTest;
 
 TEST_P(ReferenceTest, EveryRecordedCaseAgrees) {
-  DrivenModel exported = asExported(path(), registries);
-  DrivenModel inPlace = rewritten(path(), registries);
+  DrivenModel exported = asExported(path(), toolkit);
+  DrivenModel inPlace = rewritten(path(), toolkit);
   std::vector<std::string> cases = referenceCases();
   ASSERT_FALSE(cases.empty());
   for (const std::string& folder : cases) {
@@ -31,7 +31,7 @@ TEST_P(ReferenceTest, EveryRecordedCaseAgrees) {
          {Run{"as exported", &exported, shared}, Run{"shared", &inPlace, shared},
           Run{"with room to spare", &inPlace, roomy}, Run{"stateful", &inPlace, stateful}}) {
       SCOPED_TRACE(folder + ", " + run.name);
-      auto session = openSession(*run.model, registries.kernels, run.options);
+      auto session = openSession(*run.model, toolkit.kernels, run.options);
       ComparisonReport report = valueOrThrow(replayReference(*session, steps, Tolerance{1e-4, 0}));
       EXPECT_TRUE(report.equal()) << report.worst()->name << " "
                                   << report.worst()->comparison.maxAbs;

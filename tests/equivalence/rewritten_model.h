@@ -2,8 +2,9 @@
 // its caches still growing, and rewritten in place.
 #pragma once
 
-#include "cli/recover.h"
-#include "cli/verification.h"
+#include "driver/recover.h"
+#include "driver/verify/report.h"
+#include "driver/verify/verification.h"
 #include "ir/diagnostic.h"
 #include "ir/onnx_export.h"
 #include "ir/onnx_import.h"
@@ -38,27 +39,27 @@ struct DrivenModel {
   Manifest manifest;
 };
 
-inline DrivenModel asExported(const std::string& path, const Registries& registries) {
+inline DrivenModel asExported(const std::string& path, const Toolkit& toolkit) {
   DrivenModel driven;
-  driven.model = valueOrThrow(importModel(path, registries.ops));
+  driven.model = valueOrThrow(importModel(path, toolkit.ops));
   successOrThrow(inferShapes(driven.model->graph()));
-  driven.manifest = valueOrThrow(drivingManifest(*driven.model, path, registries));
+  driven.manifest = valueOrThrow(drivingManifest(*driven.model, toolkit));
   return driven;
 }
 
-inline DrivenModel raised(const std::string& path, const Registries& registries) {
-  RecoveredModel recovered = valueOrThrow(recoverModel(path, registries));
+inline DrivenModel raised(const std::string& path, const Toolkit& toolkit) {
+  RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
   Manifest manifest = drivingManifest(recovered.model->graph(), recovered.context->sites);
   return {std::move(recovered.model), std::move(manifest)};
 }
 
 /// `options` are those of the pass `lower`, as `layers=0`.
-inline DrivenModel rewritten(const std::string& path, const Registries& registries,
+inline DrivenModel rewritten(const std::string& path, const Toolkit& toolkit,
                              const std::string& options = "", const std::string& target = "kvopt") {
   DrivenModel driven;
-  driven.model = valueOrThrow(importModel(path, registries.ops));
-  PassContext context(registries.rules, registries.targets);
-  PassManager manager(registries.passes, {});
+  driven.model = valueOrThrow(importModel(path, toolkit.ops));
+  PassContext context(toolkit.rules, toolkit.targets);
+  PassManager manager(toolkit.passes, {});
   successOrThrow(manager.addPipeline("restore-caches," + std::string(recoveryPipeline) +
                                      ",lower{to=" + target + " " + options +
                                      "},eliminate-dead-nodes"));
@@ -76,9 +77,9 @@ inline std::unique_ptr<Session> openSession(const DrivenModel& driven,
 }
 
 /// All kernels but those of kvopt's own operators, whose function bodies run then.
-inline std::unique_ptr<KernelRegistry> standardKernels(const Registries& registries) {
+inline std::unique_ptr<KernelRegistry> standardKernels(const Toolkit& toolkit) {
   auto standard = std::make_unique<KernelRegistry>();
-  for (const Kernel* kernel : registries.kernels.all())
+  for (const Kernel* kernel : toolkit.kernels.all())
     if (kernel->op.domain() != kvoptDomain)
       standard->add(kernel->op, kernel->since, kernel->run, kernel->until).acceptsStrides =
           kernel->acceptsStrides;
@@ -158,7 +159,7 @@ protected:
     plan.padding = padding;
     plan.tolerance = {1e-4, 0};
     VerificationReport report = valueOrThrow(verifyModels(
-        *exported.model, exported.manifest, *found.model, found.manifest, plan, 1, registries));
+        *exported.model, exported.manifest, *found.model, found.manifest, plan, 1, toolkit));
     EXPECT_TRUE(report.equal()) << verificationSummary(report);
     EXPECT_TRUE(report.comparison.tokensEqual);
     EXPECT_EQ(report.comparison.steps.size(), 68u);
@@ -172,7 +173,7 @@ protected:
     return report;
   }
 
-  Registries registries;
+  Toolkit toolkit;
 };
 
 inline auto shippedModels() {

@@ -34,11 +34,11 @@ constexpr int64_t wholeLength = 12;
 /// A model, how it is driven, and tokens for it.
 class Driven {
 public:
-  Driven(const std::string& path, Form drivenForm, const Registries& knownRegistries)
-      : registries(knownRegistries), form(drivenForm) {
+  Driven(const std::string& path, Form drivenForm, const Toolkit& knownToolkit)
+      : toolkit(knownToolkit), form(drivenForm) {
     driven = form == Form::Exported
-                 ? asExported(path, registries)
-                 : rewritten(path, registries, "require=any", isQuantized(form) ? "int8" : "kvopt");
+                 ? asExported(path, toolkit)
+                 : rewritten(path, toolkit, "require=any", isQuantized(form) ? "int8" : "kvopt");
     for (const auto& input : driven.model->graph().inputs()) {
       if (input->name() != "input_ids" && input->name() != "decoder_input_ids")
         continue;
@@ -78,8 +78,7 @@ public:
     options.capacity = isStateful(form) && !has(CachePolicy::Static) ? 4 : 2 * wholeLength;
     if (driven.manifest.capacityValue)
       options.capacity = 0;
-    return valueOrThrow(
-        Session::create(*driven.model, registries.kernels, driven.manifest, options));
+    return valueOrThrow(Session::create(*driven.model, toolkit.kernels, driven.manifest, options));
   }
 
   /// One step; all outputs as bytes. Row r gets the tokens of `rows[r]`.
@@ -122,7 +121,7 @@ public:
     return bytes;
   }
 
-  const Registries& registries;
+  const Toolkit& toolkit;
   Form form;
   DrivenModel driven;
   int64_t batch = 1;
@@ -252,7 +251,7 @@ using SessionOperations = ShippedModelTest;
 TEST_P(SessionOperations, LeaveNoTrace) {
   for (Form form : everyForm) {
     SCOPED_TRACE(static_cast<int>(form));
-    Driven model(path(), form, registries);
+    Driven model(path(), form, toolkit);
     ASSERT_TRUE(model.hasCaches());
     expectEveryOperation(model);
   }
@@ -262,7 +261,7 @@ TEST_P(SessionOperations, ASavedCacheReplacesNoFileOfTheModel) {
   Folder folder;
   const std::string copy = folder.file("m.onnx");
   fs::copy_file(path(), copy);
-  Driven model(copy, Form::SharedBuffer, registries);
+  Driven model(copy, Form::SharedBuffer, toolkit);
   auto session = model.open();
   model.stepsTo(*session, 2);
   llvm::Error error = session->save(copy);
@@ -275,7 +274,7 @@ TEST_P(SessionOperations, AnotherProcessGoesOnBitForBit) {
   for (Form form : everyForm) {
     SCOPED_TRACE(static_cast<int>(form));
     Folder folder;
-    Driven model(path(), form, registries);
+    Driven model(path(), form, toolkit);
     auto straight = model.open();
     model.stepsTo(*straight, 9); // a prompt and four of nine steps
     successOrThrow(straight->save(folder.file("cache")));
@@ -306,8 +305,8 @@ TEST(SessionChild, GoesOn) {
   const char* folder = std::getenv(folderVariable);
   if (!path || !form || !folder)
     GTEST_SKIP() << "runs in a process that another test starts";
-  Registries registries;
-  Driven model(path, static_cast<Form>(std::atoi(form)), registries);
+  Toolkit toolkit;
+  Driven model(path, static_cast<Form>(std::atoi(form)), toolkit);
   auto session = model.open();
   successOrThrow(session->load(std::string(folder) + "/cache"));
   std::string bytes = model.stepsTo(*session, 14) + Driven::contents(*session);
@@ -316,13 +315,13 @@ TEST(SessionChild, GoesOn) {
 }
 
 TEST_F(CorpusTest, SessionOperationsLeaveNoTrace) {
-  Registries registries;
+  Toolkit toolkit;
   unsigned tested = 0;
   for (const std::string& name : foldersWith(corpusFolder(), "model.onnx"))
     for (Form form : everyForm) {
       SCOPED_TRACE(name + " " + std::to_string(static_cast<int>(form)));
       try {
-        Driven model((corpusFolder() / name / "model.onnx").string(), form, registries);
+        Driven model((corpusFolder() / name / "model.onnx").string(), form, toolkit);
         if (!model.hasCaches())
           continue;
         expectEveryOperation(model);

@@ -45,7 +45,7 @@ protected:
     std::vector<std::vector<std::byte>> expected;
     {
       auto session = valueOrThrow(
-          Session::create(*driven.model, registries.kernels, driven.manifest, options(nullptr)));
+          Session::create(*driven.model, toolkit.kernels, driven.manifest, options(nullptr)));
       for (int64_t tokens : stepTokens)
         expected.push_back(bytesOf(valueOrThrow(step(*session, tokens))));
     }
@@ -55,7 +55,7 @@ protected:
       unsigned failures = 0;
       {
         auto session =
-            Session::create(*driven.model, registries.kernels, driven.manifest, options(allocator));
+            Session::create(*driven.model, toolkit.kernels, driven.manifest, options(allocator));
         if (!session) {
           expectNamesTheSize(session.takeError());
           ASSERT_TRUE(allocator->hasFailed());
@@ -87,10 +87,10 @@ protected:
   }
 };
 
-TEST_P(ShortMemoryTest, IsAnErrorAsExported) { expectErrorsOnly(asExported(path(), registries)); }
-TEST_P(ShortMemoryTest, IsAnErrorInPlace) { expectErrorsOnly(rewritten(path(), registries)); }
+TEST_P(ShortMemoryTest, IsAnErrorAsExported) { expectErrorsOnly(asExported(path(), toolkit)); }
+TEST_P(ShortMemoryTest, IsAnErrorInPlace) { expectErrorsOnly(rewritten(path(), toolkit)); }
 TEST_P(ShortMemoryTest, IsAnErrorInBlocks) {
-  expectErrorsOnly(rewritten(path(), registries, "capacity=40", "blocks:4"));
+  expectErrorsOnly(rewritten(path(), toolkit, "capacity=40", "blocks:4"));
 }
 
 INSTANTIATE_TEST_SUITE_P(, ShortMemoryTest, shippedModels(), shippedModelName);

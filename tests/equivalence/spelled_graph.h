@@ -2,7 +2,7 @@
 // symbol.
 #pragma once
 
-#include "cli/command.h"
+#include "driver/toolkit.h"
 #include "ir/diagnostic.h"
 #include "ir/shape_inference.h"
 #include "ir/text_reader.h"
@@ -50,15 +50,15 @@ protected:
   std::unique_ptr<Model> read() {
     std::string text = "<ir_version: 8, opset_import: [\"\" : " + std::to_string(GetParam().opset) +
                        ", \"ai.kvopt\" : 1]>" + signature + "\n{" + GetParam().nodes + "}\n";
-    auto model = readText(text, registries.ops);
+    auto model = readText(text, toolkit.ops);
     if (!model)
       throw std::runtime_error(takeDiagnostic(model.takeError()).str());
     return std::move(*model);
   }
 
   void run(Model& model, const std::string& pipeline) {
-    PassContext context(registries.rules, registries.targets);
-    PassManager manager(registries.passes, {});
+    PassContext context(toolkit.rules, toolkit.targets);
+    PassManager manager(toolkit.passes, {});
     llvm::Error error = manager.addPipeline(pipeline);
     if (!error)
       error = manager.run(model, context);
@@ -89,7 +89,7 @@ protected:
       auto* bytes = reinterpret_cast<std::byte*>(data.back().data());
       inputs.push_back({input->name(), TensorView::contiguous(ElementType::Float, shape, bytes)});
     }
-    auto executor = Executor::create(model, registries.kernels);
+    auto executor = Executor::create(model, toolkit.kernels);
     if (!executor)
       throw std::runtime_error(takeDiagnostic(executor.takeError()).str());
     auto outputs = (*executor)->run(inputs);
@@ -140,7 +140,7 @@ protected:
       EXPECT_EQ(count(model, name), 0u) << name.str() << " is left";
   }
 
-  Registries registries;
+  Toolkit toolkit;
   std::vector<int64_t> shapeOfResult;
 };
 

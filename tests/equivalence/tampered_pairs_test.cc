@@ -2,7 +2,7 @@
 // find none where there is none.
 #include "tests/equivalence/rewritten_model.h"
 
-#include "cli/variant_files.h"
+#include "driver/rewrite/variants.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -245,14 +245,14 @@ protected:
     VerificationPlan plan = fullVerification();
     plan.setTolerance(toleranceFor(original.model->graph(), 2));
     auto report =
-        verifyModels(*original.model, original.manifest, other, manifest, plan, 1, registries);
+        verifyModels(*original.model, original.manifest, other, manifest, plan, 1, toolkit);
     if (report)
       return report->equal();
     llvm::consumeError(report.takeError());
     return false;
   }
 
-  Registries registries;
+  Toolkit toolkit;
 };
 
 TEST_P(TamperedPairTest, EveryChangeIsFound) {
@@ -262,12 +262,12 @@ TEST_P(TamperedPairTest, EveryChangeIsFound) {
        {std::pair("llama_gqa-ts14-eager", 600), std::pair("gpt2-dynamo18-eager", 64),
         std::pair("qwen2-dynamo23-sdpa", 600)}) {
     const std::string path = modelFolder(name) + "/model.onnx";
-    const DrivenModel original = asExported(path, registries);
-    const DrivenModel honest = rewritten(path, registries, GetParam().options, GetParam().name);
+    const DrivenModel original = asExported(path, toolkit);
+    const DrivenModel honest = rewritten(path, toolkit, GetParam().options, GetParam().name);
     EXPECT_TRUE(areEqual(original, *honest.model, honest.manifest)) << name;
     for (const char* kind : kinds)
       for (uint64_t seed = 0; seed < repetitions(); ++seed) {
-        auto copy = valueOrThrow(cloneModel(*honest.model, registries));
+        auto copy = valueOrThrow(cloneModel(*honest.model, toolkit));
         Manifest manifest = honest.manifest;
         successOrThrow(inferShapes(copy->graph()));
         if (!Tampering(copy->graph(), manifest, limit, seed).apply(kind))

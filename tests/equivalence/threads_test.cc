@@ -50,13 +50,13 @@ void expectEqualBits(const DrivenModel& driven, const KernelRegistry& kernels) {
 using ThreadsTest = ShippedModelTest;
 
 TEST_P(ThreadsTest, GiveTheSameBits) {
-  expectEqualBits(asExported(path(), registries), registries.kernels);
-  expectEqualBits(rewritten(path(), registries), registries.kernels);
+  expectEqualBits(asExported(path(), toolkit), toolkit.kernels);
+  expectEqualBits(rewritten(path(), toolkit), toolkit.kernels);
 }
 
 TEST_P(ThreadsTest, SessionsAtTheSameTimeDoNotInterfere) {
-  DrivenModel driven = rewritten(path(), registries);
-  Trace expected = traceOf(driven, registries.kernels, optionsFor(driven, 1));
+  DrivenModel driven = rewritten(path(), toolkit);
+  Trace expected = traceOf(driven, toolkit.kernels, optionsFor(driven, 1));
   auto shared = std::make_shared<ThreadPool>(2);
   for (bool isShared : {true, false}) {
     std::vector<Trace> traces(3);
@@ -66,7 +66,7 @@ TEST_P(ThreadsTest, SessionsAtTheSameTimeDoNotInterfere) {
         SessionOptions options = optionsFor(driven, 2);
         if (isShared)
           options.pool = shared;
-        trace = traceOf(driven, registries.kernels, options);
+        trace = traceOf(driven, toolkit.kernels, options);
       });
     for (std::thread& caller : callers)
       caller.join();
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(, ThreadsTest, shippedModels(), shippedModelName);
 
 class ThreadsCorpusTest : public CorpusTest {
 protected:
-  Registries registries;
+  Toolkit toolkit;
 };
 
 /// Models of every exporter and element type: fused operators, half precision, int4, branches.
@@ -89,7 +89,7 @@ TEST_F(ThreadsCorpusTest, GiveTheSameBits) {
         "gemma2-ts17-eager", "bloom-ts17-None", "deepseek_v3-ts17-sdpa", "gptneox-ts14-eager"}) {
     SCOPED_TRACE(name);
     std::string path = (corpusFolder() / name / "model.onnx").string();
-    expectEqualBits(asExported(path, registries), registries.kernels);
+    expectEqualBits(asExported(path, toolkit), toolkit.kernels);
   }
 }
 

@@ -1,7 +1,7 @@
 // Generated decoders, rewritten for several targets.
 #include "tests/fuzz/decoders.h"
 
-#include "cli/generate/decoder.h"
+#include "driver/generate/decoder.h"
 #include "ir/shape_inference.h"
 #include "runtime/generation.h"
 #include "tests/fuzz/exercise.h"
@@ -46,11 +46,10 @@ DecoderSpec specOf(DecoderKind kind) {
 }
 
 Decoder rewritten(const Form& form) {
-  const Registries& registries = Registries::get();
   // Weights are computed when they are read: written and read again, they are bytes.
-  std::unique_ptr<Model> model = copyOf(*generateDecoder(registries.ops, specOf(form.kind)));
-  PassContext context(registries.rules, registries.targets);
-  PassManager manager(registries.passes, {});
+  std::unique_ptr<Model> model = copyOf(*generateDecoder(toolkit().ops, specOf(form.kind)));
+  PassContext context(toolkit().rules, toolkit().targets);
+  PassManager manager(toolkit().passes, {});
   const std::string pipeline =
       fmt::format("{},lower{{{}}},eliminate-dead-nodes", recoveryPipeline, form.target);
   mustHold(manager.addPipeline(pipeline), form.name);
@@ -68,7 +67,7 @@ std::unique_ptr<Model> copyOf(const Model& model) {
   ExportOptions options;
   options.reserialize = true;
   const std::string bytes = must(exportModelBytes(model, options), "a copy");
-  return must(importModelBytes(asBytes(bytes), "", Registries::get().ops), "a copy");
+  return must(importModelBytes(asBytes(bytes), "", toolkit().ops), "a copy");
 }
 
 const std::vector<Decoder>& decoders() {

@@ -2,7 +2,7 @@
 // lowering, export and import.
 #pragma once
 
-#include "cli/recover.h"
+#include "driver/recover.h"
 #include "ir/diagnostic.h"
 #include "ir/model_gate.h"
 #include "ir/onnx_export.h"
@@ -16,23 +16,10 @@
 namespace kvopt::fuzz {
 
 /// What models are read and rewritten with; made once.
-struct Registries {
-  Registries() {
-    registerAll(ops);
-    registerAll(rules);
-    registerAll(passes);
-    registerAll(targets);
-  }
-  OpRegistry ops;
-  RuleRegistry rules;
-  PassRegistry passes;
-  TargetRegistry targets;
-
-  static const Registries& get() {
-    static const Registries registries;
-    return registries;
-  }
-};
+inline const Toolkit& toolkit() {
+  static const Toolkit made;
+  return made;
+}
 
 /// A refusal is an answer, but it must say something.
 inline void refused(llvm::Error error) {
@@ -60,7 +47,6 @@ inline std::span<const std::byte> asBytes(const std::string& text) {
 /// Whatever a model that was read goes through either refuses it with a message, or leaves a model
 /// that the verifier accepts and that can be written and read again.
 inline void exerciseModel(Model& model) {
-  const Registries& registries = Registries::get();
   if (llvm::Error error = verify(model))
     return refused(std::move(error));
   if (auto manifest = manifestOf(model); !manifest)
@@ -70,14 +56,14 @@ inline void exerciseModel(Model& model) {
   print.types = print.declareTypes = true;
   printText(model, print);
 
-  PassContext context(registries.rules, registries.targets);
+  PassContext context(toolkit().rules, toolkit().targets);
   NearMissList nearMisses;
   context.nearMisses = &nearMisses;
   PassManagerOptions options;
   options.verifyEach = false; // what a pass leaves is verified below: it may not be refused
   for (const char* pipeline :
        {recoveryPipeline, "lower{to=kvopt require=any}", "eliminate-dead-nodes"}) {
-    PassManager manager(registries.passes, options);
+    PassManager manager(toolkit().passes, options);
     mustHold(manager.addPipeline(pipeline), "the pipeline");
     llvm::Error error = manager.run(model, context);
     mustHold(verify(model), pipeline);
@@ -88,7 +74,7 @@ inline void exerciseModel(Model& model) {
   auto bytes = exportModelBytes(model);
   if (!bytes)
     return refused(bytes.takeError());
-  auto again = importModelBytes(asBytes(*bytes), "", registries.ops, limits);
+  auto again = importModelBytes(asBytes(*bytes), "", toolkit().ops, limits);
   if (!again)
     return mustHold(again.takeError(), "what was written cannot be read");
   mustHold(verify(**again), "what was written");

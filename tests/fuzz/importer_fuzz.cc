@@ -4,7 +4,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kvopt;
   auto model = importModelBytes(std::as_bytes(std::span<const uint8_t>(data, size)), "",
-                                fuzz::Registries::get().ops, fuzz::limits);
+                                fuzz::toolkit().ops, fuzz::limits);
   if (!model)
     fuzz::refused(model.takeError());
   else

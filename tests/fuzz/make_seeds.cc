@@ -39,7 +39,7 @@ llvm::Error writeFile(const std::string& path, llvm::StringRef contents) {
 }
 
 llvm::Error makeSeed(const std::string& path, const std::string& folder, int index) {
-  auto model = importModel(path, fuzz::Registries::get().ops);
+  auto model = importModel(path, fuzz::toolkit().ops);
   if (!model)
     return model.takeError();
   replaceWeights((*model)->graph());

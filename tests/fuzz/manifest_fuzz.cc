@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     drive(*model);
     return 0;
   }
-  auto model = importModelBytes(rest, "", fuzz::Registries::get().ops, fuzz::limits);
+  auto model = importModelBytes(rest, "", fuzz::toolkit().ops, fuzz::limits);
   if (!model)
     fuzz::refused(model.takeError());
   else

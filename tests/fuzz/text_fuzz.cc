@@ -5,7 +5,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kvopt;
   const std::string text(reinterpret_cast<const char*>(data), size);
-  auto model = readText(text, fuzz::Registries::get().ops);
+  auto model = readText(text, fuzz::toolkit().ops);
   if (!model)
     fuzz::refused(model.takeError());
   else if (llvm::Error error = admit(**model, fuzz::limits))

@@ -1,6 +1,6 @@
 // Pairs for verify: a decoder and a copy of it. A copy that somebody changed must be found
 // different, and one that nobody changed equal. The bytes choose the decoder and the changes.
-#include "cli/verification.h"
+#include "driver/verify/verification.h"
 #include "ir/shape_inference.h"
 #include "ir/tensor.h"
 #include "tests/fuzz/decoders.h"
@@ -146,8 +146,6 @@ VerificationPlan smallPlan() {
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const struct AllRegistries : kvopt::Registries {
-  } registries;
   Choices choices({data, size});
   const fuzz::Decoder& decoder = fuzz::decoders()[choices.below(fuzz::decoders().size())];
   std::unique_ptr<Model> copy = fuzz::copyOf(*decoder.model);
@@ -155,7 +153,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::mustHold(std::move(error), "a copy");
   const bool isChanged = !choices.isEmpty() && Change(copy->graph(), choices).make();
   auto report = verifyModels(*decoder.model, decoder.manifest, *copy, decoder.manifest, smallPlan(),
-                             1, registries);
+                             1, fuzz::toolkit());
   const bool isEqual = report && report->equal();
   if (!report) {
     if (!isChanged)

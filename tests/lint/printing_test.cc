@@ -12,7 +12,7 @@ void expectOnlyIn(const std::string& call, const std::vector<std::string_view>& 
   size_t found = 0;
   for (const SourceFile& file : allSources()) {
     const bool isProduct = file.isIn("support/") || file.isIn("ir/") || file.isIn("passes/") ||
-                           file.isIn("runtime/") || file.isIn("cli/");
+                           file.isIn("runtime/") || file.isIn("driver/") || file.isIn("cli/");
     if (!isProduct || file.text.find(call) == std::string::npos)
       continue;
     ++found;
@@ -32,8 +32,8 @@ TEST(Printing, OnlyTheSinksPrint) {
 
 TEST(Printing, FewFilesDeclareTextSafe) {
   expectOnlyIn("SafeText::trusted(",
-               {"cli/app.cc", "cli/progress.cc", "cli/site_table.cc", "cli/style.cc",
-                "cli/xml_text.cc", "ir/diagnostic.cc", "support/safe_text.h"});
+               {"cli/app.cc", "cli/progress.cc", "cli/report/site_table.cc", "cli/report/style.cc",
+                "cli/report/xml_text.cc", "ir/diagnostic.cc", "support/safe_text.h"});
 }
 
 // Strings that are formatted without formatText keep the line feeds of names.

@@ -59,7 +59,7 @@ inline bool isSourcePath(std::string_view path) {
 inline std::vector<SourceFile> allSources() {
   std::vector<SourceFile> all;
   for (const char* folder :
-       {"support", "ir", "passes", "runtime", "cli", "tests", "examples", "bench"}) {
+       {"support", "ir", "passes", "runtime", "driver", "cli", "tests", "examples", "bench"}) {
     std::vector<SourceFile> files = readFiles(folder, isSourcePath);
     std::move(files.begin(), files.end(), std::back_inserter(all));
   }

@@ -16,8 +16,8 @@ bool isTextPath(std::string_view path) {
 
 std::vector<SourceFile> allTexts() {
   std::vector<SourceFile> all;
-  for (const char* folder : {"support", "ir", "passes", "runtime", "cli", "tests", "examples",
-                             "bench", "cmake", "docs", "models", "scripts"}) {
+  for (const char* folder : {"support", "ir", "passes", "runtime", "driver", "cli", "tests",
+                             "examples", "bench", "cmake", "docs", "models", "scripts"}) {
     std::vector<SourceFile> files = readFiles(folder, isTextPath);
     std::move(files.begin(), files.end(), std::back_inserter(all));
   }

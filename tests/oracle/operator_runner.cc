@@ -7,12 +7,14 @@
 //   RESULT    {"error": text} or {"outputs": [the same as inputs]}
 //
 // "raised" is the model after the rules that raise fused attention, where one of them applied.
-#include "cli/command.h"
+#include "driver/toolkit.h"
 #include "ir/diagnostic.h"
 #include "ir/format.h"
 #include "ir/onnx_import.h"
 #include "ir/shape_inference.h"
+#include "passes/pass_manager.h"
 #include "runtime/executor.h"
+#include "support/json.h"
 
 #include <cstdio>
 
@@ -66,20 +68,20 @@ bool read(Request& request) {
   return true;
 }
 
-llvm::Error raiseAttention(Model& model, const Registries& registries) {
-  PassManager manager(registries.passes, {});
+llvm::Error raiseAttention(Model& model, const Toolkit& toolkit) {
+  PassManager manager(toolkit.passes, {});
   if (llvm::Error error = manager.addPipeline(raise))
     return error;
-  PassContext context(registries.rules, registries.targets);
+  PassContext context(toolkit.rules, toolkit.targets);
   return manager.run(model, context);
 }
 
 /// The contents of outputs go to the end of `bytes`.
-llvm::Expected<Json> outputsOf(const Model& model, Request& request, const Registries& registries,
+llvm::Expected<Json> outputsOf(const Model& model, Request& request, const Toolkit& toolkit,
                                std::string& bytes) {
   ExecutorOptions options;
   options.threads = 1;
-  auto executor = Executor::create(model, registries.kernels, options);
+  auto executor = Executor::create(model, toolkit.kernels, options);
   if (!executor)
     return executor.takeError();
   std::vector<NamedView> views;
@@ -110,13 +112,13 @@ llvm::Expected<Json> outputsOf(const Model& model, Request& request, const Regis
 }
 
 /// Null where `raised` and no rule applied.
-llvm::Expected<Json> attempt(Request& request, const Registries& registries, bool raised,
+llvm::Expected<Json> attempt(Request& request, const Toolkit& toolkit, bool raised,
                              std::string& bytes) {
-  auto model = importModelBytes(request.model.all(), "", registries.ops);
+  auto model = importModelBytes(request.model.all(), "", toolkit.ops);
   if (!model)
     return model.takeError();
   if (raised) {
-    if (llvm::Error error = raiseAttention(**model, registries))
+    if (llvm::Error error = raiseAttention(**model, toolkit))
       return error;
     bool applied = false;
     for (const Node& node : (*model)->graph().nodes())
@@ -126,15 +128,15 @@ llvm::Expected<Json> attempt(Request& request, const Registries& registries, boo
   } else if (llvm::Error error = inferShapes((*model)->graph())) {
     return error;
   }
-  return outputsOf(**model, request, registries, bytes);
+  return outputsOf(**model, request, toolkit, bytes);
 }
 
-void answer(Request& request, const Registries& registries) {
+void answer(Request& request, const Toolkit& toolkit) {
   Json header;
   std::string bytes;
   for (bool raised : {false, true}) {
     Json& result = header[raised ? "raised" : "plain"];
-    auto outputs = attempt(request, registries, raised, bytes);
+    auto outputs = attempt(request, toolkit, raised, bytes);
     if (!outputs)
       result["error"] = takeDiagnostic(outputs.takeError()).str();
     else if (!outputs->is_null())
@@ -152,10 +154,10 @@ void answer(Request& request, const Registries& registries) {
 } // namespace kvopt
 
 int main() {
-  const kvopt::Registries registries;
+  const kvopt::Toolkit toolkit;
   kvopt::Request request;
   while (kvopt::read(request)) {
-    kvopt::answer(request, registries);
+    kvopt::answer(request, toolkit);
     request = {};
   }
   return 0;

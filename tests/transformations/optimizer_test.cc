@@ -33,7 +33,7 @@ protected:
     const fs::path file = optimized / (subject.name + ".onnx");
     if (!fs::exists(file))
       return transformed;
-    auto model = importModel(file.string(), registries.ops);
+    auto model = importModel(file.string(), toolkit.ops);
     if (!model)
       return model.takeError();
     transformed.model = std::move(*model);
@@ -45,18 +45,18 @@ protected:
     if (!transformed || !transformed->model)
       return transformed.takeError();
     ++read;
-    auto sites = siteDifference(subject, *transformed, registries);
+    auto sites = siteDifference(subject, *transformed, toolkit);
     if (!sites)
       return sites.takeError();
     if (!sites->empty())
       differs(subject, *sites);
     if (!runs)
       return llvm::Error::success();
-    auto results = resultDifference(subject, *transformed, Rounding::Reordered, registries);
+    auto results = resultDifference(subject, *transformed, Rounding::Reordered, toolkit);
     if (!results)
       return results.takeError();
     EXPECT_EQ(*results, "") << "before and after it is optimized";
-    auto rewritten = rewriteDifference(*transformed->model, registries);
+    auto rewritten = rewriteDifference(*transformed->model, toolkit);
     if (!rewritten)
       return rewritten.takeError();
     EXPECT_EQ(*rewritten, "") << "before and after the optimized model is rewritten";
@@ -75,7 +75,7 @@ protected:
                     << sites;
   }
 
-  Registries registries;
+  Toolkit toolkit;
   fs::path optimized;
   ExpectedDifferences expected{"optimizer_differences.txt"};
   std::string table;

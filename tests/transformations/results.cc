@@ -1,4 +1,5 @@
 // Running subjects before and after.
+#include "driver/verify/report.h"
 #include "ir/diagnostic.h"
 #include "ir/onnx_import.h"
 #include "ir/shape_inference.h"
@@ -93,8 +94,8 @@ llvm::Expected<std::string> stepDifference(const Model& original, Executor& befo
   return "";
 }
 
-llvm::Expected<Manifest> manifestFor(const Model& model, const Registries& registries) {
-  auto raised = raise(model, registries);
+llvm::Expected<Manifest> manifestFor(const Model& model, const Toolkit& toolkit) {
+  auto raised = raise(model, toolkit);
   if (!raised)
     return raised.takeError();
   return drivingManifest(raised->model->graph(), raised->context->sites);
@@ -112,12 +113,12 @@ EquivalencePlan briefPlan() {
 
 llvm::Expected<std::string> sessionDifference(const Model& a, const Manifest& manifestA,
                                               const Model& b, const Manifest& manifestB,
-                                              const Registries& registries,
+                                              const Toolkit& toolkit,
                                               Rounding rounding = Rounding::Same) {
   EquivalencePlan plan = briefPlan();
   plan.tolerance =
       rounding == Rounding::Narrow ? Tolerance{5e-2, 5e-2} : toleranceFor(a.graph(), 2);
-  auto report = verifyModels(a, manifestA, b, manifestB, plan, 1, registries);
+  auto report = verifyModels(a, manifestA, b, manifestB, plan, 1, toolkit);
   if (report)
     return report->equal() ? "" : verificationSummary(*report);
   // A model that takes no step by itself cannot be compared.
@@ -132,13 +133,13 @@ llvm::Expected<std::string> sessionDifference(const Model& a, const Manifest& ma
 
 llvm::Expected<std::string> resultDifference(const Subject& subject,
                                              const TransformedModel& transformed, Rounding rounding,
-                                             const Registries& registries) {
+                                             const Toolkit& toolkit) {
   if (rounding == Rounding::Quantized)
     return "";
-  auto original = importModel(subject.file, registries.ops);
+  auto original = importModel(subject.file, toolkit.ops);
   if (!original)
     return original.takeError();
-  auto copy = cloneModel(*transformed.model, registries);
+  auto copy = cloneModel(*transformed.model, toolkit);
   if (!copy)
     return copy.takeError();
   for (Model* model : {original->get(), copy->get()})
@@ -150,20 +151,20 @@ llvm::Expected<std::string> resultDifference(const Subject& subject,
       for (const auto& [name, now] : transformed.renamed)
         if (output->name() == now && !output->isGraphInput())
           (*copy)->graph().rename(*output, name);
-    auto manifest = manifestFor(**original, registries);
+    auto manifest = manifestFor(**original, toolkit);
     if (!manifest)
       return manifest.takeError();
-    auto manifestAfter = manifestFor(**copy, registries);
+    auto manifestAfter = manifestFor(**copy, toolkit);
     if (!manifestAfter)
       return manifestAfter.takeError();
-    return sessionDifference(**original, *manifest, **copy, *manifestAfter, registries, rounding);
+    return sessionDifference(**original, *manifest, **copy, *manifestAfter, toolkit, rounding);
   }
   ExecutorOptions options;
   options.threads = 1;
-  auto before = Executor::create(**original, registries.kernels, options);
+  auto before = Executor::create(**original, toolkit.kernels, options);
   if (!before)
     return before.takeError();
-  auto after = Executor::create(**copy, registries.kernels, options);
+  auto after = Executor::create(**copy, toolkit.kernels, options);
   if (!after)
     return after.takeError();
   auto steps = readReference(subject.steps);
@@ -181,20 +182,20 @@ llvm::Expected<std::string> resultDifference(const Subject& subject,
   return "";
 }
 
-llvm::Expected<std::string> rewriteDifference(const Model& model, const Registries& registries) {
-  auto original = cloneModel(model, registries);
+llvm::Expected<std::string> rewriteDifference(const Model& model, const Toolkit& toolkit) {
+  auto original = cloneModel(model, toolkit);
   if (!original)
     return original.takeError();
   if (llvm::Error error = inferShapes((*original)->graph()))
     return error;
-  auto manifest = manifestFor(model, registries);
+  auto manifest = manifestFor(model, toolkit);
   if (!manifest)
     return manifest.takeError();
-  auto rewritten = cloneModel(model, registries);
+  auto rewritten = cloneModel(model, toolkit);
   if (!rewritten)
     return rewritten.takeError();
-  PassContext context(registries.rules, registries.targets);
-  PassManager manager(registries.passes, {});
+  PassContext context(toolkit.rules, toolkit.targets);
+  PassManager manager(toolkit.passes, {});
   if (llvm::Error error = manager.addPipeline("restore-caches," + std::string(recoveryPipeline) +
                                               ",lower{to=kvopt require=any},eliminate-dead-nodes"))
     return error;
@@ -203,12 +204,12 @@ llvm::Expected<std::string> rewriteDifference(const Model& model, const Registri
   if (!context.manifest)
     return "";
   // As it is written and read.
-  auto written = cloneModel(**rewritten, registries);
+  auto written = cloneModel(**rewritten, toolkit);
   if (!written)
     return written.takeError();
   if (llvm::Error error = inferShapes((*written)->graph()))
     return error;
-  return sessionDifference(**original, *manifest, **written, *context.manifest, registries);
+  return sessionDifference(**original, *manifest, **written, *context.manifest, toolkit);
 }
 
 } // namespace kvopt

@@ -1,7 +1,7 @@
 // Reading, transforming and raising subjects, and the lines that describe their sites.
 #include "tests/transformations/subject.h"
 
-#include "cli/site_facts.h"
+#include "driver/inspect/site_facts.h"
 #include "ir/onnx_import.h"
 #include "ir/shape_inference.h"
 #include "passes/reason.h"
@@ -128,12 +128,11 @@ std::vector<Subject> corpusSubjects() {
   return subjects;
 }
 
-llvm::Expected<TransformedModel> transform(const Subject& subject,
-                                           const Transformation& transformation,
-                                           const Registries& registries) {
+llvm::Expected<TransformedModel>
+transform(const Subject& subject, const Transformation& transformation, const Toolkit& toolkit) {
   TransformedModel transformed;
   transformed.random.seed(seedOf(subject.name));
-  auto model = importModel(subject.file, registries.ops);
+  auto model = importModel(subject.file, toolkit.ops);
   if (!model)
     return model.takeError();
   transformed.model = std::move(*model);
@@ -145,23 +144,23 @@ llvm::Expected<TransformedModel> transform(const Subject& subject,
     transformed.model = nullptr;
     return transformed;
   }
-  auto written = cloneModel(*transformed.model, registries);
+  auto written = cloneModel(*transformed.model, toolkit);
   if (!written)
     return written.takeError();
   transformed.model = std::move(*written);
   return transformed;
 }
 
-llvm::Expected<RaisedModel> raise(const Model& model, const Registries& registries) {
-  auto copy = cloneModel(model, registries);
+llvm::Expected<RaisedModel> raise(const Model& model, const Toolkit& toolkit) {
+  auto copy = cloneModel(model, toolkit);
   if (!copy)
     return copy.takeError();
   RaisedModel raised;
   raised.model = std::move(*copy);
-  raised.context = std::make_unique<PassContext>(registries.rules, registries.targets);
-  NearMissList misses = listenToRaising(registries);
+  raised.context = std::make_unique<PassContext>(toolkit.rules, toolkit.targets);
+  NearMissList misses = listenToRaising(toolkit);
   raised.context->nearMisses = &misses;
-  PassManager manager(registries.passes, {});
+  PassManager manager(toolkit.passes, {});
   if (llvm::Error error = manager.addPipeline(recoveryPipeline))
     return error;
   if (llvm::Error error = manager.run(*raised.model, *raised.context))
@@ -171,10 +170,10 @@ llvm::Expected<RaisedModel> raise(const Model& model, const Registries& registri
 }
 
 std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& transformed,
-                                   const Registries& registries) {
+                                   const Toolkit& toolkit) {
   const Words words(raised.model->graph(), transformed);
   const SiteList& sites = raised.context->sites;
-  auto refused = refusals(*registries.targets.find("kvopt"), sites, *raised.model);
+  auto refused = refusals(*toolkit.targets.find("kvopt"), sites, *raised.model);
   std::vector<std::string> lines;
   for (size_t i = 0; i < sites.size(); ++i) {
     const AttentionSite& site = sites[i];
@@ -200,18 +199,18 @@ std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& 
 
 llvm::Expected<std::string> siteDifference(const Subject& subject,
                                            const TransformedModel& transformed,
-                                           const Registries& registries) {
-  auto original = importModel(subject.file, registries.ops);
+                                           const Toolkit& toolkit) {
+  auto original = importModel(subject.file, toolkit.ops);
   if (!original)
     return original.takeError();
-  auto before = raise(**original, registries);
+  auto before = raise(**original, toolkit);
   if (!before)
     return before.takeError();
-  auto after = raise(*transformed.model, registries);
+  auto after = raise(*transformed.model, toolkit);
   if (!after)
     return after.takeError();
-  const auto expected = siteLines(*before, TransformedModel(), registries);
-  const auto found = siteLines(*after, transformed, registries);
+  const auto expected = siteLines(*before, TransformedModel(), toolkit);
+  const auto found = siteLines(*after, transformed, toolkit);
   std::string text = missingLines(expected, found, "-") + missingLines(found, expected, "+");
   if (!text.empty())
     for (const std::string& assumption : after->context->assumptions)

@@ -18,12 +18,12 @@ class Transformations : public testing::TestWithParam<Transformation> {
 protected:
   /// Transforms one subject. False where there is nothing to transform.
   llvm::Expected<bool> check(const Subject& subject, bool runs, ExpectedDifferences& expected) {
-    auto transformed = transform(subject, GetParam(), registries);
+    auto transformed = transform(subject, GetParam(), toolkit);
     if (!transformed)
       return transformed.takeError();
     if (!transformed->model)
       return false;
-    auto sites = siteDifference(subject, *transformed, registries);
+    auto sites = siteDifference(subject, *transformed, toolkit);
     if (!sites)
       return sites.takeError();
     if (!sites->empty() && !expected.takes(GetParam().name, subject.name))
@@ -31,11 +31,11 @@ protected:
                     << *sites;
     if (!runs)
       return true;
-    auto results = resultDifference(subject, *transformed, GetParam().rounding, registries);
+    auto results = resultDifference(subject, *transformed, GetParam().rounding, toolkit);
     if (!results)
       return results.takeError();
     EXPECT_EQ(*results, "") << "before and after it is transformed";
-    auto rewritten = rewriteDifference(*transformed->model, registries);
+    auto rewritten = rewriteDifference(*transformed->model, toolkit);
     if (!rewritten)
       return rewritten.takeError();
     EXPECT_EQ(*rewritten, "") << "before and after the transformed model is rewritten";
@@ -67,7 +67,7 @@ protected:
     return index;
   }
 
-  Registries registries;
+  Toolkit toolkit;
 };
 
 TEST_P(Transformations, OfShippedModelsKeepSitesAndResults) { checkAll(shippedSubjects(), 1, 1); }

@@ -1,0 +1,17 @@
+// What a comparison with data sets found, as JSON and as text.
+#pragma once
+
+#include "driver/verify/verification.h"
+#include "support/json.h"
+
+namespace kvopt {
+
+/// `kvopt/verify/1`: a step per data set, whose phase is the name of its folder. `tokens_equal` is
+/// null, since no output is known to be scores.
+OrderedJson dataSetJson(const VerificationReport& report);
+
+/// One line for all data sets: outputs, largest difference, whether equal; then one line per output
+/// of another element type or shape.
+std::string dataSetSummary(const VerificationReport& report);
+
+} // namespace kvopt

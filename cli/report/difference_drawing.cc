@@ -1,0 +1,244 @@
+// Boxes for nodes, rounded ones for values that come in or go out.
+#include "cli/report/difference_drawing.h"
+
+#include "cli/report/layered_layout.h"
+#include "cli/report/op_table.h"
+#include "cli/report/xml_text.h"
+#include "ir/format.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+
+namespace kvopt {
+namespace {
+
+constexpr size_t mostNodes = 200;
+constexpr size_t mostCharacters = 34;
+constexpr double boxHeight = 26;
+constexpr double gapX = 14;
+constexpr double gapY = 30;
+constexpr double margin = 24;
+constexpr double headHeight = 104;
+constexpr double leastWidth = 240;
+constexpr double characterWidth = 7;
+
+constexpr const char* styleSheet = R"(<style>
+.page{fill:#ffffff}.rule{stroke:#d4d8de}.edge{fill:none;stroke:#8b94a3;stroke-width:1.3}
+text{font-family:system-ui,-apple-system,"Segoe UI",sans-serif;font-size:12px;fill:#1f2937}
+.heading{font-size:15px;font-weight:600}.panel{font-weight:600}.note{fill:#6b7280}
+.box{stroke-width:1.4}.kept{fill:#e9ecf0;stroke:#8b94a3}.removed{fill:#fde0dd;stroke:#c0392b}
+.added{fill:#d9f2e1;stroke:#1e8e4e}.value{fill:#ffffff;stroke:#8b94a3;stroke-dasharray:4 3}
+@media (prefers-color-scheme:dark){
+.page{fill:#14171c}.rule{stroke:#2b313a}.edge{stroke:#8b94a3}text{fill:#e5e7eb}.note{fill:#a3abb8}
+.kept{fill:#2b313a;stroke:#8b94a3}.removed{fill:#5b1f1b;stroke:#ff8a7a}
+.added{fill:#174a2c;stroke:#5fd38d}.value{fill:#14171c;stroke:#8b94a3}
+}
+</style>
+)";
+
+/// At most so many characters; the end of a name tells more than its start. Bytes are at least as
+/// many as characters.
+std::string shortened(llvm::StringRef name) {
+  if (name.size() <= mostCharacters)
+    return name.str();
+  size_t from = name.size() - mostCharacters;
+  while (from < name.size() && (static_cast<uint8_t>(name[from]) & 0xc0) == 0x80)
+    ++from;
+  return "\xE2\x80\xA6" + name.substr(from).str();
+}
+
+/// Extents and the like, which say nothing about attention; inputs of the model do.
+bool isShape(const Value& value) {
+  return !value.isGraphInput() && isInteger(value.type().elementType()) && value.type().hasRank() &&
+         value.type().rank() <= 1;
+}
+
+/// The block of one model.
+class BlockPanel {
+public:
+  BlockPanel(const AttentionSubgraph* block, const AttentionSubgraph* other,
+             const char* changedStyle) {
+    if (!block)
+      return;
+    shown.assign(block->nodes.begin(), block->nodes.begin() + static_cast<ptrdiff_t>(std::min(
+                                                                  block->nodes.size(), mostNodes)));
+    left = block->nodes.size() - shown.size();
+    llvm::DenseSet<const Node*> kept;
+    if (other)
+      kept = nodesKept(*block, *other);
+    for (const Node* node : shown) {
+      numbers[node] = boxes.size();
+      add(node->op().str(), labelOf(*node), kept.count(node) ? "kept" : changedStyle, false);
+    }
+    for (const Node* node : shown)
+      addEdges(*node);
+    layout.place(boxHeight, gapX, gapY);
+  }
+
+  double width() const { return std::max(layout.width(), leastWidth); }
+  double height() const { return boxes.empty() ? 0 : layout.height(); }
+  size_t drawn() const { return shown.size(); }
+  size_t leftOut() const { return left; }
+
+  std::string draw(double atX, double atY) const {
+    std::string out;
+    const double shift = atX + (width() - layout.width()) / 2;
+    for (size_t edge = 0; edge < edges.size(); ++edge)
+      out += drawEdge(edge, shift, atY);
+    for (size_t i = 0; i < boxes.size(); ++i) {
+      const Box& box = boxes[i];
+      const LayeredLayout::Point place = layout.box(i);
+      out += fmt::format("<g><title>{}</title><rect class=\"box {}\" x=\"{:.1f}\" y=\"{:.1f}\" "
+                         "width=\"{:.1f}\" height=\"{:.1f}\" rx=\"{}\"/>",
+                         xmlText(box.title), box.style, shift + place.x - box.width / 2,
+                         atY + place.y, box.width, boxHeight, box.isValue ? 13 : 4);
+      out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text></g>\n",
+                         shift + place.x, atY + place.y + 17, xmlText(box.text));
+    }
+    return out;
+  }
+
+private:
+  struct Box {
+    std::string text;
+    std::string title;
+    std::string style;
+    double width;
+    bool isValue;
+  };
+
+  size_t add(llvm::StringRef text, std::string title, const char* style, bool isValue,
+             bool isHanging = false) {
+    Box box{shortened(text), std::move(title), style, 0, isValue};
+    box.width = 18 + characterWidth * static_cast<double>(std::max<size_t>(box.text.size(), 4));
+    layout.addBox(box.width, isHanging);
+    boxes.push_back(std::move(box));
+    return boxes.size() - 1;
+  }
+
+  size_t valueBox(const Value& value, bool isHanging) {
+    auto [entry, isNew] = values.try_emplace(&value, boxes.size());
+    if (isNew)
+      add(value.name(), value.name().str() + "  " + value.type().str(), "value", true, isHanging);
+    return entry->second;
+  }
+
+  void addEdge(size_t from, size_t to) {
+    if (std::find(edges.begin(), edges.end(), std::pair(from, to)) != edges.end())
+      return;
+    edges.emplace_back(from, to);
+    layout.addEdge(from, to);
+  }
+
+  void addEdges(const Node& node) {
+    for (const Use& use : node.operands()) {
+      const Value* value = use.value();
+      if (!value || value->constant() || value->isInitializer())
+        continue;
+      auto producer = value->producer() ? numbers.find(value->producer()) : numbers.end();
+      if (producer == numbers.end() && isShape(*value))
+        continue;
+      addEdge(producer != numbers.end() ? producer->second : valueBox(*value, true),
+              numbers[&node]);
+    }
+    for (const Value& result : node.results()) {
+      const bool leaves =
+          result.isGraphOutput() ||
+          llvm::any_of(result.uses(), [&](const Use& use) { return !numbers.count(&use.user()); });
+      if (!result.isAbsent() && leaves)
+        addEdge(numbers[&node], valueBox(result, false));
+    }
+  }
+
+  std::string drawEdge(size_t edge, double shift, double atY) const {
+    const auto [from, to] = edges[edge];
+    double x = shift + layout.box(from).x;
+    double y = atY + layout.box(from).y + boxHeight;
+    std::string path = fmt::format("M{:.1f} {:.1f}", x, y);
+    auto curveTo = [&](double nextX, double nextY) {
+      const double middle = (y + nextY) / 2;
+      path += fmt::format("C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", x, middle, nextX, middle,
+                          nextX, nextY);
+      x = nextX;
+      y = nextY;
+    };
+    for (const LayeredLayout::Point& bend : layout.bends(edge))
+      curveTo(shift + bend.x, atY + bend.y);
+    curveTo(shift + layout.box(to).x, atY + layout.box(to).y);
+    return fmt::format("<path class=\"edge\" d=\"{}\"/>\n", path);
+  }
+
+  std::vector<const Node*> shown;
+  size_t left = 0;
+  std::vector<Box> boxes;
+  std::vector<std::pair<size_t, size_t>> edges;
+  llvm::DenseMap<const Node*, size_t> numbers;
+  llvm::DenseMap<const Value*, size_t> values;
+  LayeredLayout layout;
+};
+
+std::string text(double x, double y, const std::string& words, const char* style) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\">{}</text>\n", x, y, style,
+                     xmlText(words));
+}
+
+std::string panelNote(const BlockPanel& panel) {
+  std::string note = fmt::format("{} node{}", panel.drawn() + panel.leftOut(),
+                                 panel.drawn() + panel.leftOut() == 1 ? "" : "s");
+  if (panel.leftOut() != 0)
+    note += fmt::format(", the first {}", panel.drawn());
+  return panel.drawn() == 0 ? "none" : note;
+}
+
+std::string legend(double x, double y) {
+  std::string out;
+  for (const auto& [style, words] :
+       {std::pair("removed", "only before"), {"added", "only after"}, {"kept", "in both"}}) {
+    out += fmt::format("<rect class=\"box {}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"16\" "
+                       "height=\"12\" rx=\"3\"/>\n",
+                       style, x, y - 10);
+    out += text(x + 22, y, words, "note");
+    x += 104;
+  }
+  return out;
+}
+
+} // namespace
+
+std::string differenceDrawing(const std::string& pathBefore, const std::string& pathAfter,
+                              const BlockChange& block) {
+  const BlockPanel before(block.before, block.after, "removed");
+  const BlockPanel after(block.after, block.before, "added");
+  const double width = 4 * margin + before.width() + after.width();
+  const double height = headHeight + std::max({before.height(), after.height(), 40.0}) + margin;
+  const std::string title = fmt::format("Attention {}: before and after", block.either().id());
+  std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" width=\"{:.0f}\" "
+      "height=\"{:.0f}\" role=\"img\" aria-labelledby=\"t d\">\n",
+      width, height, width, height);
+  out += fmt::format("<title id=\"t\">{}</title>\n", xmlText(title));
+  auto described = [](const AttentionSubgraph* one) {
+    return one ? opList(one->ops()) : SafeText("none");
+  };
+  out += fmt::format("<desc id=\"d\">Before: {}. After: {}.</desc>\n",
+                     xmlMarkup(described(block.before)), xmlMarkup(described(block.after)));
+  out += styleSheet;
+  out += fmt::format("<rect class=\"page\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", width, height);
+  out += text(margin, 28, title, "heading");
+  out += legend(margin, 50);
+  const double second = 3 * margin + before.width();
+  out += text(margin, 78, shortened(pathBefore), "panel");
+  out += text(margin, 93, panelNote(before), "note");
+  out += text(second, 78, shortened(pathAfter), "panel");
+  out += text(second, 93, panelNote(after), "note");
+  out +=
+      fmt::format("<line class=\"rule\" x1=\"{0:.1f}\" y1=\"64\" x2=\"{0:.1f}\" y2=\"{1:.1f}\"/>\n",
+                  second - margin, height - margin / 2);
+  out += before.draw(margin, headHeight);
+  out += after.draw(second, headHeight);
+  return out + "</svg>\n";
+}
+
+} // namespace kvopt

@@ -1,0 +1,19 @@
+// How often each operator occurs, before and after.
+#pragma once
+
+#include "driver/op_counts.h"
+#include "support/safe_text.h"
+
+#include <vector>
+
+namespace kvopt {
+
+/// `MatMul ×2, Softmax`, in the order of names; `–` for none.
+SafeText opList(const OpCounts& counts);
+
+/// Lines of a box with a row for every operator of which there are not as many as before; no lines
+/// where there is none. `beside` stands to the right of the first rows.
+SafeText opTable(const OpCounts& before, const OpCounts& after,
+                 const std::vector<SafeText>& beside = {});
+
+} // namespace kvopt

@@ -1,0 +1,229 @@
+// Reports of rewrites.
+#include "cli/report/rewrite_report.h"
+
+#include "cli/report/byte_text.h"
+#include "cli/report/op_table.h"
+#include "driver/inspect/site_facts.h"
+#include "driver/rewrite/variants.h"
+#include "driver/verify/report.h"
+#include "ir/format.h"
+#include "passes/pass.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Path.h"
+
+#include <filesystem>
+
+namespace kvopt {
+namespace {
+
+/// Bytes that one more token of one sequence costs with `context` rows in the caches: all rows of
+/// caches that grow, or that are joined from blocks, one row of those in one buffer and, unless
+/// they are `joined`, in blocks. nullopt when an extent is not fixed.
+std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64_t context,
+                                     bool joined = true) {
+  int64_t total = 0;
+  for (const ManifestCache& cache : caches) {
+    if (cache.kind == CacheKind::Cross)
+      continue; // only read
+    std::optional<unsigned> width = byteWidth(cache.dtype);
+    if (!width)
+      return std::nullopt;
+    const bool isInBlocks = cache.policy == CachePolicy::Block && !joined;
+    int64_t rows = cache.oneBuffer || isInBlocks ? 1 : context;
+    int64_t bytes = *width;
+    for (size_t axis = 1; axis < cache.shape.size(); ++axis) {
+      const int64_t* fixed = std::get_if<int64_t>(&cache.shape[axis]);
+      bool isSequence = static_cast<int64_t>(axis) == cache.sequenceAxis;
+      if (!isSequence && !fixed)
+        return std::nullopt;
+      if (__builtin_mul_overflow(bytes, isSequence ? rows : *fixed, &bytes))
+        return std::nullopt;
+    }
+    if (__builtin_add_overflow(total, bytes, &total))
+      return std::nullopt;
+  }
+  return total;
+}
+
+/// Whether some node joins blocks: not all are read where they lie.
+bool joinsBlocks(const Manifest& manifest, const OpCounts& after) {
+  auto nodes = [&](const char* op) {
+    const auto found = after.find(op);
+    return found == after.end() ? int64_t{0} : found->second;
+  };
+  const auto inBlocks = llvm::count_if(manifest.caches, [](const ManifestCache& cache) {
+    return cache.policy == CachePolicy::Block;
+  });
+  return 2 * nodes("ai.kvopt::BlockKvSdpa") + nodes("ai.kvopt::BlockLatentKvSdpa") != inBlocks;
+}
+
+constexpr int64_t reportedContext = 4096;
+
+OrderedJson heading(const std::string& output, const std::string& target) {
+  OrderedJson json;
+  json["schema"] = "kvopt/rewrite/1";
+  json["output"] = output.empty() ? OrderedJson(nullptr) : OrderedJson(output);
+  json["target"] = target;
+  return json;
+}
+
+const char* placementName(ExternalPlacement placement) {
+  switch (placement) {
+  case ExternalPlacement::Copy:
+    return "copy";
+  case ExternalPlacement::Inline:
+    return "inline";
+  case ExternalPlacement::Keep:
+    break;
+  }
+  return "keep";
+}
+
+OrderedJson weightsJson(const WeightFiles& weights) {
+  if (!weights.placement)
+    return nullptr;
+  return {{"placement", placementName(*weights.placement)}, {"files", weights.files}};
+}
+
+/// What stands beside the table of operators.
+std::vector<SafeText> besides(const RewrittenModel& rewritten) {
+  std::vector<SafeText> lines;
+  const Manifest& manifest = rewritten.manifest;
+  auto before = bytesPerToken(rewritten.exported.caches, reportedContext);
+  auto after =
+      bytesPerToken(manifest.caches, reportedContext, joinsBlocks(manifest, rewritten.after.ops));
+  if (rewritten.exported.caches.empty() && manifest.caches.empty()) {
+    lines.push_back("no caches");
+  } else if (before && after) {
+    lines.push_back(formatText("cache bytes copied per token @{}", reportedContext));
+    lines.push_back(formatText("  before {}   after {}", byteText(*before), byteText(*after)));
+  }
+  if (manifest.ownsCaches() && manifest.capacityValue)
+    lines.push_back(formatText("capacity {}", *manifest.capacityValue));
+  for (const std::string& assumption : rewritten.passes->assumptions)
+    lines.push_back(formatText("assumes {}", assumption));
+  const auto& [opsBefore, opsetBefore, irBefore] = rewritten.before;
+  const auto& [opsAfter, opsetAfter, irAfter] = rewritten.after;
+  if (opsetBefore != opsetAfter)
+    lines.push_back(formatText("opset {} → {}", opsetBefore, opsetAfter));
+  if (irBefore != irAfter)
+    lines.push_back(formatText("IR version {} → {}", irBefore, irAfter));
+  return lines;
+}
+
+/// `, variants …` where there are any.
+std::string variantsText(const Manifest& manifest, const RewrittenPaths& written) {
+  const std::vector<std::string> paths = variantPaths(manifest, written.model);
+  if (paths.empty())
+    return "";
+  if (paths.size() == 1)
+    return ", its variant " + paths.front();
+  return fmt::format(", its variants {} to {}", paths.front(), paths.back());
+}
+
+/// ` (3.1 MiB, weights stay in decoder.onnx.data)`.
+std::string sizeText(const RewrittenPaths& paths, const WeightFiles& weights) {
+  std::error_code unknown;
+  const uintmax_t bytes = std::filesystem::file_size(paths.model, unknown);
+  std::string text = " (" + (unknown ? "" : byteText(static_cast<int64_t>(bytes)));
+  const std::vector<std::string>& files = weights.files;
+  if (!files.empty())
+    text += weights.placement == ExternalPlacement::Keep ? ", weights stay in " : ", weights in ";
+  if (files.size() > 1)
+    text += fmt::format("{} files", files.size());
+  else if (!files.empty())
+    text += llvm::sys::path::filename(files[0]).str();
+  return text + ")";
+}
+
+} // namespace
+
+OrderedJson rewriteJson(const std::string& output, const std::string& target,
+                        const RewrittenModel& rewritten, const WeightFiles& weights) {
+  auto bytes = [](std::optional<int64_t> count) {
+    return count ? OrderedJson(*count) : OrderedJson(nullptr);
+  };
+  const PassContext& passes = *rewritten.passes;
+  const ModelSize& before = rewritten.before;
+  const ModelSize& after = rewritten.after;
+  OrderedJson json = heading(output, target);
+  json["sites"] = {{"rewritten", passes.lowered.size()}, {"total", passes.sites.size()}};
+  json["assumptions"] = passes.assumptions;
+  json["ops"] = {{"before", before.ops}, {"after", after.ops}};
+  json["cache_bytes_copied_per_token"] = {
+      {"context", reportedContext},
+      {"before", bytes(bytesPerToken(rewritten.exported.caches, reportedContext))},
+      {"after", bytes(bytesPerToken(rewritten.manifest.caches, reportedContext,
+                                    joinsBlocks(rewritten.manifest, after.ops)))}};
+  json["opset"] = {{"before", before.opset}, {"after", after.opset}};
+  json["ir_version"] = {{"before", before.irVersion}, {"after", after.irVersion}};
+  json["external_data"] = weightsJson(weights);
+  json["millis"] = rewritten.milliseconds;
+  json["verify"] =
+      rewritten.verification ? verificationJson(*rewritten.verification) : OrderedJson(nullptr);
+  if (!rewritten.notVerified.empty())
+    json["not_verified"] = rewritten.notVerified;
+  return json;
+}
+
+OrderedJson unchangedJson(const std::string& output, const std::string& target,
+                          const UnchangedModel& unchanged, const WeightFiles& weights) {
+  const ModelSize& size = unchanged.size;
+  OrderedJson json = heading(output, target);
+  json["already"] = true;
+  json["sites"] = {{"rewritten", 0}, {"total", 0}};
+  json["ops"] = {{"before", size.ops}, {"after", size.ops}};
+  json["opset"] = {{"before", size.opset}, {"after", size.opset}};
+  json["ir_version"] = {{"before", size.irVersion}, {"after", size.irVersion}};
+  json["external_data"] = weightsJson(weights);
+  return json;
+}
+
+OrderedJson refusedJson(const std::string& target, const RefusedModel& refused) {
+  OrderedJson reasons = OrderedJson::array();
+  for (const RefusedSite& site : refused.sites) {
+    OrderedJson reason = {{"id", site.id()}, {"layer", site.layer}};
+    reason.update(reasonJson(site.failure));
+    reasons.push_back(std::move(reason));
+  }
+  OrderedJson json = heading("", target);
+  json["sites"] = {{"rewritten", 0}, {"total", refused.siteCount}};
+  json["message"] = refused.message;
+  json["refused"] = std::move(reasons);
+  return json;
+}
+
+SafeText rewriteTable(const RewrittenModel& rewritten, const Style& style) {
+  SafeText out = "  ";
+  for (const auto& [pass, counters] : rewritten.passes->statistics)
+    for (const auto& [counter, count] : counters)
+      if (count != 0)
+        out += formatText("{} {} · ", counter, count);
+  out += formatText("{:.0f} ms\n", rewritten.milliseconds);
+  out += opTable(rewritten.before.ops, rewritten.after.ops, besides(rewritten));
+  if (const auto& report = rewritten.verification)
+    out += "  verify  " + style.verdict(verificationSummary(*report), report->equal()) + "\n";
+  if (!rewritten.notVerified.empty())
+    out += formatText("  not verified: {}\n", rewritten.notVerified);
+  return out;
+}
+
+SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath) {
+  SafeText notes;
+  if (manifest.contract == CacheContract::SharedBuffer)
+    notes += formatText("  bind    past and present of each cache must be ONE buffer: see {}\n",
+                        manifestPath);
+  if (manifest.chunkBatch)
+    notes += formatText("  steps   several tokens after a past in a batch of at most {}\n",
+                        *manifest.chunkBatch);
+  return notes;
+}
+
+std::string writtenText(const Manifest& manifest, const RewrittenPaths& paths,
+                        const WeightFiles& weights) {
+  return fmt::format("{}{}{} and {}", paths.model, sizeText(paths, weights),
+                     variantsText(manifest, paths), paths.manifestPath());
+}
+
+} // namespace kvopt

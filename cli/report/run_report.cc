@@ -1,0 +1,123 @@
+// Text and JSON of a run.
+#include "cli/report/run_report.h"
+
+#include "ir/format.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+
+std::string textOfBytes(llvm::ArrayRef<int64_t> tokens) {
+  std::string text;
+  for (int64_t token : tokens) {
+    if (token < 0 || token > 255)
+      return "";
+    text += static_cast<char>(token);
+  }
+  return text;
+}
+
+namespace {
+
+const char* nameOf(StopReason reason) {
+  switch (reason) {
+  case StopReason::Steps:
+    return "steps";
+  case StopReason::Token:
+    return "token";
+  case StopReason::Sequence:
+    return "sequence";
+  case StopReason::Capacity:
+    return "capacity";
+  }
+  return "";
+}
+
+double rate(int64_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
+}
+
+OrderedJson sequenceJson(const RunReport& report, size_t row) {
+  const GeneratedSequence& sequence = report.result.sequences[row];
+  return {
+      {"prompt_tokens", report.prompts[row]},
+      {"tokens", sequence.tokens},
+      {"text", report.isText ? OrderedJson(textOfBytes(sequence.tokens)) : OrderedJson(nullptr)},
+      {"stopped", nameOf(sequence.stopped)}};
+}
+
+OrderedJson statisticsJson(const RunReport& report, const Session& session) {
+  const GenerationResult& result = report.result;
+  const SessionStatistics& counters = session.statistics();
+  return {{"prefill_tokens", result.promptTokens},
+          {"prefill_tps", rate(result.promptTokens, result.prefillSeconds)},
+          {"decode_tokens", result.decodedTokens},
+          {"decode_tps", rate(result.decodedTokens, result.decodeSeconds)},
+          {"length", session.length()},
+          {"cache_bytes", session.cacheBytes()},
+          {"cache_bytes_written", counters.cacheBytesWritten},
+          {"cache_bytes_copied", counters.inPlaceBytesCopied},
+          {"cache_bytes_moved", counters.cacheBytesMoved},
+          {"cache_reallocations", counters.cacheReallocations},
+          {"temporary_peak_bytes", counters.temporaryPeak},
+          {"temporary_last_bytes", counters.lastRun.temporaryPeak()},
+          {"folded_nodes", counters.lastRun.foldedNodes},
+          {"folded_bytes", counters.lastRun.foldedBytes},
+          {"streamed_nodes", counters.lastRun.streamedNodes}};
+}
+
+} // namespace
+
+OrderedJson runJson(const RunReport& report, const Session* session) {
+  OrderedJson json;
+  json["schema"] = "kvopt/run/1";
+  json["model"] = report.model;
+  // One sequence is the usual case: it can be read without looking into the list.
+  json.update(sequenceJson(report, 0));
+  json["sampling"] = {{"temperature", report.sampling.temperature},
+                      {"top_k", report.sampling.topK},
+                      {"top_p", report.sampling.topP},
+                      {"seed", report.sampling.seed}};
+  json["sequences"] = OrderedJson::array();
+  for (size_t row = 0; row < report.prompts.size(); ++row)
+    json["sequences"].push_back(sequenceJson(report, row));
+  if (session)
+    json["stats"] = statisticsJson(report, *session);
+  return json;
+}
+
+SafeText runText(const RunReport& report) {
+  SafeText text;
+  for (const GeneratedSequence& sequence : report.result.sequences)
+    text += report.isText ? textOfBytes(sequence.tokens) + "\n"
+                          : fmt::format("{}\n", fmt::join(sequence.tokens, ","));
+  return text;
+}
+
+std::vector<SafeText> stopRemarks(const RunReport& report, const Session& session) {
+  bool isFull = llvm::any_of(report.result.sequences, [](const GeneratedSequence& sequence) {
+    return sequence.stopped == StopReason::Capacity;
+  });
+  if (!isFull)
+    return {};
+  return {formatText("stopped after {} tokens: the cache's capacity of {} is used up; --mode "
+                     "stateful grows, --capacity gives more",
+                     report.result.sequences.front().tokens.size(), session.capacity())};
+}
+
+SafeText statisticsText(const RunReport& report, const Session& session) {
+  const GenerationResult& result = report.result;
+  const SessionStatistics& counters = session.statistics();
+  return formatText(
+      "prefill {} tokens, {:.1f} tokens/s · decode {} tokens, {:.1f} tokens/s\n"
+      "cache {} bytes for {} tokens · written {} · copied in place of overwriting {} · moved by "
+      "growth {} · reallocations {}\n"
+      "temporary memory: peak {} bytes, last step {} bytes\n"
+      "constants: {} nodes computed once, {} bytes · {} in every step",
+      result.promptTokens, rate(result.promptTokens, result.prefillSeconds), result.decodedTokens,
+      rate(result.decodedTokens, result.decodeSeconds), session.cacheBytes(), session.length(),
+      counters.cacheBytesWritten, counters.inPlaceBytesCopied, counters.cacheBytesMoved,
+      counters.cacheReallocations, counters.temporaryPeak, counters.lastRun.temporaryPeak(),
+      counters.lastRun.foldedNodes, counters.lastRun.foldedBytes, counters.lastRun.streamedNodes);
+}
+
+} // namespace kvopt

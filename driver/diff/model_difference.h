@@ -1,0 +1,57 @@
+// ModelDifference: what one model has that another has not.
+#pragma once
+
+#include "driver/diff/attention_blocks.h"
+
+namespace kvopt {
+
+enum class Change { Same, Changed, Renamed, Added, Removed };
+
+/// An input or output of the model.
+struct InterfaceChange {
+  Change change = Change::Changed;
+  std::string before; ///< name; empty for one that was added
+  std::string after;  ///< name; empty for one that was removed
+  std::string typeBefore;
+  std::string typeAfter;
+
+  const std::string& name() const { return after.empty() ? before : after; }
+};
+
+/// One attention block in both models; null where a model has none of that layer.
+struct BlockChange {
+  Change change = Change::Same;
+  const AttentionSubgraph* before = nullptr;
+  const AttentionSubgraph* after = nullptr;
+
+  const AttentionSubgraph& either() const { return before ? *before : *after; }
+};
+
+/// Two models side by side; refers to them.
+struct ModelDifference {
+  OpsetImports opsetsBefore;
+  OpsetImports opsetsAfter;
+  int64_t irBefore = 0;
+  int64_t irAfter = 0;
+  OpCounts opsBefore;
+  OpCounts opsAfter;
+  std::vector<InterfaceChange> inputs;  ///< changed ones only
+  std::vector<InterfaceChange> outputs; ///< changed ones only
+  std::vector<BlockChange> blocks;      ///< all, by layer
+
+  /// Whether the models agree in all of this. They may still differ elsewhere.
+  bool isEmpty() const;
+  /// `same`, `changed`, `renamed`, `added` or `removed`.
+  static const char* name(Change change);
+};
+
+ModelDifference differenceOf(const BlockedModel& before, const BlockedModel& after);
+
+/// Whether two nodes do the same to values of the same names.
+bool isSameNode(const Node& a, const Node& b);
+
+/// The nodes of one block that the other has, too.
+llvm::DenseSet<const Node*> nodesKept(const AttentionSubgraph& block,
+                                      const AttentionSubgraph& other);
+
+} // namespace kvopt

@@ -1,0 +1,295 @@
+// Whole decoders: interface, layers, merged branches.
+#include "driver/generate/decoder.h"
+
+#include "driver/generate/decoder_parts.h"
+#include "ir/format.h"
+#include "ir/op.h"
+
+namespace kvopt {
+namespace {
+
+/// Of logits: large enough that the likeliest token leads clearly.
+constexpr double logitGain = 3.0;
+
+struct CacheNames {
+  std::string past;
+  std::string present;
+  int64_t heads;
+  int64_t width;
+  /// Of [B,heads,width]; others are [B,heads,rows,width].
+  bool isState = false;
+
+  Shape shape(const Dim& rows) const {
+    Shape extents{Dim::symbol("batch_size"), Dim::fixed(heads)};
+    if (!isState)
+      extents.push_back(rows);
+    extents.push_back(Dim::fixed(width));
+    return extents;
+  }
+};
+
+std::vector<CacheNames> cachesOfLayer(const DecoderSpec& spec, int64_t layer) {
+  const auto named = [&](const char* part, int64_t width) {
+    return CacheNames{fmt::format("past_key_values.{}.{}", layer, part),
+                      fmt::format("present.{}.{}", layer, part), spec.kvHeads, width};
+  };
+  if (isConvolution(spec, layer))
+    return {{fmt::format("past_conv.{}", layer), fmt::format("present_conv.{}", layer), spec.hidden,
+             convolutionColumns, true}};
+  switch (spec.kind) {
+  case DecoderKind::MlaLatent:
+    return {{fmt::format("past_latent.{}", layer), fmt::format("present_latent.{}", layer), 1,
+             spec.latentWidth + spec.ropeWidth}};
+  case DecoderKind::Mla:
+    return {named("key", spec.headWidth + spec.ropeWidth), named("value", spec.valueWidth)};
+  case DecoderKind::EncoderDecoder:
+    return {named("decoder.key", spec.headWidth), named("decoder.value", spec.headWidth)};
+  default:
+    return {named("key", spec.headWidth), named("value", spec.headWidth)};
+  }
+}
+
+class DecoderBuilder {
+public:
+  DecoderBuilder(Model& built, const DecoderSpec& decoder)
+      : model(built), spec(decoder), build(built, decoder) {
+    for (int64_t layer = 0; layer < spec.layers; ++layer)
+      for (CacheNames& cache : cachesOfLayer(spec, layer))
+        caches.push_back(std::move(cache));
+  }
+
+  void buildModel() {
+    const bool isScript = spec.spelling == DecoderSpelling::TorchScript;
+    model.opsets[""] = spec.opset;
+    if (spec.fourBit || spec.spelling == DecoderSpelling::GroupQueryAttention)
+      model.opsets["com.microsoft"] = 1;
+    model.irVersion = spec.opset >= 23 ? 11 : spec.opset >= 21 ? 10 : 8;
+    model.producerName = isScript ? "pytorch" : "pytorch_dynamo";
+    if (spec.spelling == DecoderSpelling::GroupQueryAttention)
+      model.producerName = "onnxruntime-genai";
+    build.graph().setName("main_graph");
+    addInputs();
+    std::vector<std::string> names{"logits"};
+    for (const CacheNames& cache : caches)
+      names.push_back(cache.present);
+    if (spec.merged)
+      addBranches(names);
+    else
+      addDecoder(names, true);
+  }
+
+private:
+  bool isContrib() const { return spec.spelling == DecoderSpelling::GroupQueryAttention; }
+  bool hasPositions() const { return !isContrib() || !spec.isRotary(); }
+
+  void addInputs() {
+    Graph& graph = build.graph();
+    const Dim batch = Dim::symbol("batch_size");
+    const Dim past = Dim::symbol("past_sequence_length");
+    const Shape tokenShape{batch, Dim::symbol("sequence_length")};
+    tokens = &graph.addInput("input_ids", {ElementType::Int64, tokenShape});
+    padding = &graph.addInput(
+        "attention_mask", {ElementType::Int64, Shape{batch, Dim::symbol("total_sequence_length")}});
+    if (hasPositions())
+      positions = &graph.addInput("position_ids", {ElementType::Int64, tokenShape});
+    for (const CacheNames& cache : caches)
+      pasts.push_back(&graph.addInput(cache.past, {spec.real, cache.shape(past)}));
+    if (spec.kind != DecoderKind::EncoderDecoder)
+      return;
+    for (int64_t layer = 0; layer < spec.layers; ++layer)
+      for (const char* role : {"key", "value"})
+        encoderRows.push_back(&graph.addInput(
+            fmt::format("past_key_values.{}.encoder.{}", layer, role),
+            {spec.real, Shape{batch, Dim::fixed(spec.heads), Dim::symbol("encoder_sequence_length"),
+                              Dim::fixed(spec.headWidth)}}));
+  }
+
+  void addBranches(llvm::ArrayRef<std::string> names) {
+    Graph& main = build.graph();
+    Value& flag = main.addInput("use_cache_branch", TensorType::fixed(ElementType::Bool, {1}));
+    llvm::SmallVector<llvm::StringRef, 8> results(names.begin(), names.end());
+    Node& choice = main.create(OpName("If"), {&flag}, results);
+    for (bool hasPast : {false, true}) {
+      std::vector<std::unique_ptr<Graph>> branch;
+      branch.push_back(std::make_unique<Graph>(model.context(), model.opsets, &choice));
+      build.enter(*branch.back());
+      build.graph().setName(hasPast ? "with_past" : "no_past");
+      std::vector<std::string> inner;
+      for (const std::string& name : names)
+        inner.push_back(build.graph().name().str() + "/" + name);
+      addDecoder(inner, hasPast);
+      choice.setAttribute(hasPast ? "then_branch" : "else_branch",
+                          Attribute::ofGraphs(std::move(branch), false));
+    }
+    build.enter(main);
+    for (Value& result : choice.results())
+      main.addOutput(result);
+  }
+
+  /// The decoder in the current graph, with its outputs.
+  void addDecoder(llvm::ArrayRef<std::string> names, bool hasPast) {
+    DecoderContext context(build, spec);
+    context.tokens = tokens;
+    context.padding = padding;
+    context.positions = positions;
+    if (hasPast)
+      context.pasts = pasts;
+    build.setScope("");
+    Value& embedded = embed();
+    if (isContrib()) {
+      addKeyCounts(context);
+    } else {
+      addLengths(context, embedded, hasPast ? firstRows() : nullptr);
+      addMask(context);
+    }
+    if (spec.isRotary())
+      addRotation(context, spec.isLatent() ? spec.ropeWidth : spec.headWidth);
+    Value& last = addLayers(context, embedded);
+    build.setScope("");
+    Value& logits = build.linear(last, "lm_head", spec.hidden, spec.vocabulary, logitGain);
+    const Dim batch = Dim::symbol("batch_size");
+    const Dim sequence = Dim::symbol("sequence_length");
+    output(logits, names.front(), {batch, sequence, Dim::fixed(spec.vocabulary)});
+    const Dim past = Dim::symbol("past_sequence_length");
+    // The shared buffer of the fused operator is as long as its caller made it.
+    const Dim rows = isContrib() ? Dim::symbol("total_sequence_length")
+                     : hasPast   ? past + sequence
+                                 : sequence;
+    for (size_t i = 0; i < context.presents.size(); ++i)
+      output(*context.presents[i], names[i + 1], caches[i].shape(rows));
+  }
+
+  /// A cache whose extent is the past's length.
+  Value* firstRows() const {
+    for (size_t i = 0; i < caches.size(); ++i)
+      if (!caches[i].isState)
+        return pasts[i];
+    return nullptr;
+  }
+
+  Value& embed() {
+    Value& words = build.weight("model.embed_tokens.weight", {spec.vocabulary, spec.hidden}, 1.0);
+    Value& embedded = build.op("Gather", {&words, tokens});
+    if (spec.isRotary())
+      return embedded;
+    Value& places =
+        build.weight("model.embed_positions.weight", {spec.maxPositions, spec.hidden}, 0.5);
+    return build.op("Add", {&embedded, &build.op("Gather", {&places, positions})});
+  }
+
+  Value& normed(Value& x, const std::string& name) {
+    return spec.isRotary() ? build.rmsNorm(x, name, spec.hidden)
+                           : build.layerNorm(x, name, spec.hidden);
+  }
+
+  /// x += delta; the norm of the sum.
+  Value& addAndNorm(Value*& x, Value& delta, const std::string& name) {
+    if (!isContrib()) {
+      x = &build.op("Add", {x, &delta});
+      return normed(*x, name);
+    }
+    Value& gamma = build.weight(name + ".weight", {spec.hidden}, 0.1, 1.0);
+    llvm::SmallVector<Value*, 4> operands{x, &delta, &gamma};
+    if (!spec.isRotary())
+      operands.push_back(&build.weight(name + ".bias", {spec.hidden}, 0.1));
+    Node& both = build.node(spec.isRotary() ? "com.microsoft::SkipSimplifiedLayerNormalization"
+                                            : "com.microsoft::SkipLayerNormalization",
+                            operands, {{"epsilon", normEpsilon}}, 0b1001);
+    x = &both.result(3);
+    return both.result(0);
+  }
+
+  /// Layer by layer; the last norm of the sum of all.
+  Value& addLayers(DecoderContext& context, Value& embedded) {
+    Value* x = &embedded;
+    Value* y = nullptr;
+    for (int64_t layer = 0; layer < spec.layers; ++layer) {
+      const std::string name = fmt::format("model.layers.{}", layer);
+      build.setScope(
+          fmt::format("layers.{}/{}/", layer, isConvolution(spec, layer) ? "conv" : "self_attn"));
+      if (!y)
+        y = &normed(*x, name + ".input_layernorm");
+      Value& attended = isConvolution(spec, layer) ? shortConvolution(context, *y, layer)
+                        : spec.isLatent()          ? latentAttention(context, *y, layer)
+                                                   : selfAttention(context, *y, layer);
+      if (spec.kind == DecoderKind::EncoderDecoder) {
+        build.setScope(fmt::format("layers.{}/encoder_attn/", layer));
+        y = &addAndNorm(x, attended, name + ".encoder_attn_layer_norm");
+        const auto cache = static_cast<size_t>(2 * layer);
+        Value& crossed =
+            crossAttention(context, *y, layer, *encoderRows[cache], *encoderRows[cache + 1]);
+        y = &addAndNorm(x, crossed, name + ".post_attention_layernorm");
+      } else {
+        y = &addAndNorm(x, attended, name + ".post_attention_layernorm");
+      }
+      build.setScope(fmt::format("layers.{}/mlp/", layer));
+      Value& fed = feedForward(*y, name + ".mlp");
+      y = &addAndNorm(x, fed,
+                      layer + 1 == spec.layers
+                          ? "model.norm"
+                          : fmt::format("model.layers.{}.input_layernorm", layer + 1));
+    }
+    return *y;
+  }
+
+  Value& feedForward(Value& x, const std::string& name) {
+    if (!spec.isRotary()) {
+      Value& wide = build.linear(x, name + ".fc1", spec.hidden, spec.intermediate, 1.0, true);
+      return build.linear(build.gelu(wide), name + ".fc2", spec.intermediate, spec.hidden,
+                          residualGain(spec), true);
+    }
+    Value& gate =
+        build.silu(build.linear(x, name + ".gate_proj", spec.hidden, spec.intermediate, 1.0));
+    Value& up = build.linear(x, name + ".up_proj", spec.hidden, spec.intermediate, 1.0);
+    return build.linear(build.op("Mul", {&gate, &up}), name + ".down_proj", spec.intermediate,
+                        spec.hidden, residualGain(spec));
+  }
+
+  void output(Value& value, const std::string& name, Shape shape) {
+    value.setType({spec.real, std::move(shape)});
+    build.graph().rename(value, name);
+    build.graph().addOutput(value);
+  }
+
+  Model& model;
+  const DecoderSpec& spec;
+  GraphBuilder build;
+  std::vector<CacheNames> caches;
+  Value* tokens = nullptr;
+  Value* padding = nullptr;
+  Value* positions = nullptr;
+  std::vector<Value*> pasts;
+  std::vector<Value*> encoderRows;
+};
+
+} // namespace
+
+std::unique_ptr<Model> generateDecoder(const OpRegistry& ops, const DecoderSpec& spec) {
+  auto model = std::make_unique<Model>(ops);
+  DecoderBuilder(*model, spec).buildModel();
+  return model;
+}
+
+int64_t weightBytes(const Model& model) {
+  int64_t total = 0;
+  for (const std::unique_ptr<Value>& value : model.graph().initializers())
+    if (value->initializer())
+      total += value->initializer()->byteSize().value_or(0);
+  return total;
+}
+
+size_t nodeCount(Model& model) {
+  size_t count = 0;
+  forEachGraph(model.graph(), [&](Graph& graph) { count += graph.nodes().size(); });
+  return count;
+}
+
+int64_t layersForNodes(const OpRegistry& ops, DecoderSpec spec, size_t nodes) {
+  spec.layers = 1;
+  const size_t one = nodeCount(*generateDecoder(ops, spec));
+  spec.layers = 2;
+  const size_t each = nodeCount(*generateDecoder(ops, spec)) - one;
+  return nodes <= one ? 1 : static_cast<int64_t>(1 + (nodes - one + each - 1) / each);
+}
+
+} // namespace kvopt

@@ -1,0 +1,22 @@
+// Sites that differ in nothing but their names, as explain prints them.
+#pragma once
+
+#include "driver/recover.h"
+
+namespace kvopt {
+
+struct SiteGroup {
+  /// Stands for all of them.
+  const AttentionSite* first = nullptr;
+  std::vector<unsigned> layers;   ///< ascending
+  std::vector<std::string> nodes; ///< the sites' nodes, one a layer
+  /// Why the target does not take them; only where a target is asked.
+  std::optional<MatchFailure> refusal;
+};
+
+/// Groups by facts, rule and reason, in the order of their first sites. `target` may be null;
+/// `layer` chooses one site.
+std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const Target* target,
+                                  std::optional<unsigned> layer);
+
+} // namespace kvopt

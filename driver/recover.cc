@@ -1,0 +1,102 @@
+// Recovery.
+#include "driver/recover.h"
+
+#include "ir/diagnostic.h"
+#include "ir/external_check.h"
+#include "ir/model_copy.h"
+#include "ir/onnx_import.h"
+
+namespace kvopt {
+
+llvm::Expected<std::unique_ptr<Model>> openModel(const std::string& path, const Toolkit& toolkit) {
+  auto model = importModel(path, toolkit.ops, toolkit.limits);
+  if (!model)
+    return model.takeError();
+  if (llvm::Error error = checkExternalData(**model))
+    return withFile(std::move(error), path);
+  // Refused by every command, whether it uses the manifest or not.
+  if (auto manifest = manifestOf(**model); !manifest)
+    return withFile(manifest.takeError(), path);
+  return model;
+}
+
+namespace {
+
+llvm::Expected<RecoveredModel> recover(std::unique_ptr<Model> model, const Toolkit& toolkit,
+                                       const RecoveryOptions& options) {
+  RecoveredModel recovered;
+  recovered.model = std::move(model);
+  for (const auto& [domain, version] : recovered.model->opsets)
+    recovered.opsets[domain] = version;
+  recovered.opset = recovered.model->graph().opsetVersion();
+  recovered.context = std::make_unique<PassContext>(toolkit.rules, toolkit.targets);
+  recovered.context->nearMisses = options.nearMisses;
+  recovered.context->matcher = options.matcher;
+  PassManagerOptions settings;
+  if (llvm::Error error = disable(options.disabled, toolkit, *recovered.context, settings))
+    return error;
+  PassManager manager(toolkit.passes, settings);
+  if (llvm::Error error = manager.addPipeline(recoveryPipeline))
+    return error;
+  if (llvm::Error error = manager.run(*recovered.model, *recovered.context))
+    return withFile(std::move(error), recovered.model->path);
+  recovered.timings = manager.timings();
+  return recovered;
+}
+
+} // namespace
+
+llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Toolkit& toolkit,
+                                            const RecoveryOptions& options) {
+  auto model = openModel(path, toolkit);
+  if (!model)
+    return model.takeError();
+  return recover(std::move(*model), toolkit, options);
+}
+
+llvm::Expected<RecoveredModel> recoverCopy(const Model& model, const Toolkit& toolkit,
+                                           const RecoveryOptions& options) {
+  auto copy = copySharingConstants(model);
+  if (!copy)
+    return copy.takeError();
+  return recover(std::move(*copy), toolkit, options);
+}
+
+NearMissList listenToRaising(const Toolkit& toolkit, std::vector<std::string> more) {
+  for (const RuleRegistry::Entry& entry : toolkit.rules.all())
+    if (entry.rule->group() == RuleGroup::Raise)
+      more.push_back(entry.rule->name().str());
+  return NearMissList(more);
+}
+
+llvm::Error disable(llvm::ArrayRef<std::string> names, const Toolkit& toolkit, PassContext& context,
+                    PassManagerOptions& settings) {
+  for (const std::string& name : names) {
+    bool isPass = toolkit.passes.find(name) != nullptr;
+    bool isRule = toolkit.rules.find(name) != nullptr;
+    if (!isPass && !isRule)
+      return usageError("--disable: there is no rule and no pass '{}'", name)
+          .hint("see: kvopt list rules, kvopt list passes");
+    if (isPass)
+      settings.disabledPasses.push_back(name);
+    if (isRule)
+      context.disabledRules.push_back(name);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& toolkit) {
+  auto stored = manifestOf(model);
+  if (!stored)
+    return withFile(stored.takeError(), model.path);
+  if (*stored)
+    return std::move(**stored);
+  auto recovered = recoverCopy(model, toolkit);
+  if (!recovered)
+    return recovered.takeError();
+  Manifest manifest = drivingManifest(recovered->model->graph(), recovered->context->sites);
+  addWindows(recovered->context->sites, manifest);
+  return manifest;
+}
+
+} // namespace kvopt

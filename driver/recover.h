@@ -1,0 +1,61 @@
+// Recovery: from a model file to its attention sites.
+#pragma once
+
+#include "driver/toolkit.h"
+#include "ir/manifest.h"
+#include "passes/pass_manager.h"
+
+#include <map>
+#include <memory>
+
+namespace kvopt {
+
+/// The passes that bring any spelling to ai.kvopt::Sdpa and find the caches.
+inline constexpr const char* recoveryPipeline =
+    "inline-functions,fix-input-defaults,raise-old-opset,infer-shapes,relate-extents,normalize,"
+    "raise-attention,infer-shapes,normalize,infer-shapes,strip-gqa-broadcast,widen-cached-rows,"
+    "prove-masks,detect-sites";
+
+/// A model in which attention has been raised, with its sites.
+struct RecoveredModel {
+  std::unique_ptr<Model> model;
+  std::unique_ptr<PassContext> context;
+  /// The model's operator sets, as the file imports them.
+  std::map<std::string, int64_t> opsets;
+  /// The version of ONNX's own.
+  int64_t opset = 0;
+  std::vector<PassTiming> timings;
+};
+
+struct RecoveryOptions {
+  /// Where near misses go; null when nobody listens.
+  NearMissList* nearMisses = nullptr;
+  MatcherOptions matcher;
+  /// Rules and passes to leave out.
+  std::vector<std::string> disabled;
+};
+
+/// Imports `path` and checks the manifest in its metadata, and that its external data is in the
+/// model's folder, without reading any.
+llvm::Expected<std::unique_ptr<Model>> openModel(const std::string& path, const Toolkit& toolkit);
+
+/// Opens `path` and runs the recovery.
+llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Toolkit& toolkit,
+                                            const RecoveryOptions& options = {});
+
+/// Runs the recovery on a copy of the model.
+llvm::Expected<RecoveredModel> recoverCopy(const Model& model, const Toolkit& toolkit,
+                                           const RecoveryOptions& options = {});
+
+/// Listens to the rules that raise attention, and to those named.
+NearMissList listenToRaising(const Toolkit& toolkit, std::vector<std::string> more = {});
+
+/// Keeps the named rules and passes from being applied; fails for a name that is neither.
+llvm::Error disable(llvm::ArrayRef<std::string> names, const Toolkit& toolkit, PassContext& context,
+                    PassManagerOptions& settings);
+
+/// How to drive the model: its own manifest, or, for one that kvopt did not write, the growing
+/// contract of the caches found in it.
+llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& toolkit);
+
+} // namespace kvopt

@@ -1,0 +1,122 @@
+// The files of a rewritten model.
+#include "driver/rewrite/files.h"
+
+#include "driver/rewrite/genai_config.h"
+#include "driver/rewrite/variants.h"
+#include "ir/diagnostic.h"
+#include "ir/file_plan.h"
+#include "ir/format.h"
+#include "ir/onnx_export.h"
+#include "ir/output_file.h"
+
+#include <filesystem>
+
+namespace kvopt {
+namespace {
+
+/// A file that appears when `commit` is called.
+llvm::Expected<OutputFile> preparedFile(const std::string& path, const std::string& text) {
+  auto file = OutputFile::create(path);
+  if (!file)
+    return file.takeError();
+  if (llvm::Error error = file->write(llvm::StringRef(text)))
+    return error;
+  return file;
+}
+
+ExportOptions exportOptions(const RewrittenPaths& paths) {
+  ExportOptions exported;
+  exported.externalBytes = INT64_MAX; // what passes make stays in the model's file
+  exported.placement = paths.weights;
+  if (exported.placement == ExternalPlacement::Copy)
+    exported.externalFile = std::filesystem::path(paths.model).filename().string() + ".data";
+  return exported;
+}
+
+/// Writes the model with its variants, which are made of it.
+llvm::Error prepareFamily(Model& model, const Manifest& manifest, const RewrittenPaths& paths,
+                          OutputFiles& files) {
+  model.setMetadata(manifestKey, manifest.json());
+  ExportOptions exported = exportOptions(paths);
+  exported.externalBytes = ExportOptions().externalBytes;
+  return prepareVariants(model, manifest, paths.model, std::move(exported), files);
+}
+
+/// Large constants of a model with variants are in one file, wherever they were.
+void noteVariantData(const Manifest& manifest, const RewrittenPaths& paths, WeightFiles& weights) {
+  const std::string data = paths.model + ".data";
+  if (manifest.variants.empty() || !weights.files.empty() || !std::filesystem::exists(data))
+    return;
+  weights = {ExternalPlacement::Copy, {data}};
+}
+
+} // namespace
+
+std::string RewrittenPaths::manifestPath() const {
+  return manifest.empty() ? manifestPathBeside(model) : manifest;
+}
+
+WeightFiles weightFilesFor(const Model& model, const RewrittenPaths& paths, bool dryRun) {
+  WeightFiles weights{std::nullopt, externalFilesOf(model)};
+  if (weights.files.empty())
+    return weights;
+  weights.placement = paths.weights;
+  if (paths.weights != ExternalPlacement::Keep)
+    weights.files.clear();
+  if (paths.weights == ExternalPlacement::Copy && !dryRun)
+    weights.files = {paths.model + ".data"};
+  return weights;
+}
+
+llvm::Error checkOutputPaths(const RewrittenPaths& paths, const Model& model,
+                             const Manifest* manifest) {
+  const ExportOptions exported = exportOptions(paths);
+  FilePlan plan;
+  plan.reads(model.path, fmt::format("the model '{}'", model.path));
+  plan.reads(model);
+  plan.writes(paths.model, "--output");
+  plan.writes(paths.manifestPath(), paths.manifest.empty() ? "the manifest" : "--manifest");
+  plan.writes(paths.genaiConfig, "--genai-config");
+  const bool hasVariants = manifest && !manifest->variants.empty();
+  if (hasVariants || !exported.externalFile.empty())
+    plan.writes(paths.model + ".data", "the external data of the output");
+  if (hasVariants)
+    for (const std::string& path : variantPaths(*manifest, paths.model))
+      plan.writes(path, "a variant of the output");
+  if (llvm::Error error = plan.check())
+    return error;
+  return checkExport(model, paths.model, exported);
+}
+
+llvm::Error writeFiles(Model& model, const Manifest& manifest, const RewrittenPaths& paths,
+                       WeightFiles& weights) {
+  if (llvm::Error error = checkOutputPaths(paths, model, &manifest))
+    return error;
+  OutputFiles files;
+  if (!manifest.variants.empty()) {
+    if (llvm::Error error = prepareFamily(model, manifest, paths, files))
+      return error;
+  } else if (llvm::Error error = prepareExport(model, paths.model, exportOptions(paths), files)) {
+    return error;
+  }
+  if (!paths.genaiConfig.empty()) {
+    auto config =
+        genaiConfig(model, manifest, std::filesystem::path(paths.model).filename().string());
+    if (!config)
+      return config.takeError();
+    auto prepared = preparedFile(paths.genaiConfig, *config + "\n");
+    if (!prepared)
+      return prepared.takeError();
+    files.add(std::move(*prepared));
+  }
+  auto file = preparedFile(paths.manifestPath(), manifest.json() + "\n");
+  if (!file)
+    return file.takeError();
+  files.add(std::move(*file));
+  if (llvm::Error error = files.commit())
+    return error;
+  noteVariantData(manifest, paths, weights);
+  return llvm::Error::success();
+}
+
+} // namespace kvopt

@@ -1,0 +1,92 @@
+// Proofs of what a manifest says was done to a model.
+#include "driver/rewrite/proof.h"
+
+#include "driver/recover.h"
+#include "ir/diagnostic.h"
+#include "ir/model_copy.h"
+#include "ir/shape_inference.h"
+#include "ir/verifier.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+llvm::Error unproved(const Manifest& manifest, llvm::StringRef cache, llvm::StringRef problem) {
+  return invalid("the manifest says that the model was rewritten for '{}', but {}", manifest.target,
+                 problem)
+      .value(cache)
+      .hint("remove the metadata entry kvopt.manifest, or rewrite the model as it was exported");
+}
+
+/// Whether `value` is `output`, or a subgraph hands it out as such.
+bool isHandedOutAs(const Value* value, const Value& output) {
+  while (value && value != &output) {
+    const Node* holder = value->graph().parentNode();
+    const auto slots = value->graph().outputs();
+    const auto slot = llvm::find(slots, value);
+    if (!holder || !holder->is("If") || slot == slots.end())
+      return false;
+    const auto index = static_cast<size_t>(slot - slots.begin());
+    value = index < holder->results().size() ? &holder->results()[index] : nullptr;
+  }
+  return value != nullptr;
+}
+
+/// Whether an operator that reads `past` is defined to return its buffer as `present`. Both may be
+/// null: a manifest may leave them out.
+bool isUpdatedInPlace(const Value* past, const Value* present) {
+  return past && present && llvm::any_of(past->uses(), [&](const Use& use) {
+           const OpDef* definition = use.user().definition();
+           return definition && llvm::any_of(definition->aliases, [&](const Alias& alias) {
+                    return alias.kind != Alias::Kind::View && alias.operand == use.operandIndex() &&
+                           alias.result < use.user().results().size() &&
+                           isHandedOutAs(&use.user().results()[alias.result], *present);
+                  });
+         });
+}
+
+llvm::Error proveOwned(const Graph& graph, const Manifest& manifest) {
+  for (const ManifestCache& cache : manifest.caches) {
+    for (const std::string& block : cache.blocks)
+      if (const Value* input = graph.findValue(block); !input || input->isUnused())
+        return unproved(manifest, block, "this block is not read");
+    if (cache.oneBuffer &&
+        !isUpdatedInPlace(graph.findValue(cache.past), graph.findValue(cache.present)))
+      return unproved(manifest, cache.past, "this cache is not updated in place");
+  }
+  return llvm::Error::success();
+}
+
+/// Caches that grow are driven as the graph alone says.
+llvm::Error proveGrowing(const Model& model, const Manifest& manifest, const Toolkit& toolkit) {
+  auto recovered = recoverCopy(model, toolkit);
+  if (!recovered)
+    return recovered.takeError();
+  const Manifest found = drivingManifest(recovered->model->graph(), recovered->context->sites);
+  for (const ManifestCache& cache : manifest.caches)
+    if (llvm::none_of(found.caches, [&](const ManifestCache& other) {
+          return other.past == cache.past && other.present == cache.present &&
+                 other.sequenceAxis == cache.sequenceAxis;
+        }))
+      return unproved(manifest, cache.past, "this cache is not found in it");
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Error proveRewritten(const Model& model, const Manifest& manifest, const Toolkit& toolkit) {
+  if (!manifest.ownsCaches())
+    return proveGrowing(model, manifest, toolkit);
+  // What is inferred is not written.
+  auto copy = copySharingConstants(model);
+  if (!copy)
+    return copy.takeError();
+  if (llvm::Error error = verify(**copy))
+    return withFile(std::move(error), model.path);
+  if (llvm::Error error = inferShapes((*copy)->graph()))
+    return withFile(std::move(error), model.path);
+  return withFile(proveOwned((*copy)->graph(), manifest), model.path);
+}
+
+} // namespace kvopt

@@ -1,0 +1,41 @@
+// What a rewrite is asked for.
+#pragma once
+
+#include "driver/verify/plan.h"
+#include "passes/matcher.h"
+#include "passes/pass_manager.h"
+#include "runtime/input_recipe.h"
+
+#include <string>
+#include <vector>
+
+namespace kvopt {
+
+/// How much of a rewritten model is compared with the model as it was read.
+enum class VerificationExtent {
+  Off,
+  Quick, ///< quickVerification()
+  Full,  ///< fullVerification()
+};
+
+struct RewriteRequest {
+  /// A target with its parameter, as `blocks:64`.
+  std::string target;
+  /// Rows of a shared buffer, or `dynamic`.
+  std::string capacity = "dynamic";
+  /// `all` sites or none, or `any`.
+  std::string require = "all";
+  /// Layers to rewrite, as `0-3,7`; empty: all.
+  std::string layers;
+  VerificationExtent verification = VerificationExtent::Quick;
+  /// What to feed inputs that nothing is known of.
+  std::vector<InputRecipe> recipes;
+  /// Rules and passes to leave out.
+  std::vector<std::string> disabled;
+  MatcherOptions matcher;
+  /// Passes after which the model is printed, and how (`PassManagerOptions`).
+  std::vector<std::string> printAfter;
+  std::function<void(const std::string& header, const std::string& text)> print;
+};
+
+} // namespace kvopt

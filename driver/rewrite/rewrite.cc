@@ -1,0 +1,215 @@
+// Recovery and lowering in one pipeline, again without the sites that stay as they are.
+#include "driver/rewrite/rewrite.h"
+
+#include "driver/recover.h"
+#include "driver/rewrite/proof.h"
+#include "ir/diagnostic.h"
+#include "ir/format.h"
+#include "ir/model_copy.h"
+#include "ir/shape_inference.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <chrono>
+
+namespace kvopt {
+
+ModelSize sizeOf(Model& model) {
+  return {countOps(model.graph()), model.graph().opsetVersion(), model.irVersion};
+}
+
+namespace {
+
+std::string pipelineFor(const RewriteRequest& request) {
+  PipelineStep lower;
+  lower.pass = "lower";
+  lower.options = {
+      {"to", request.target}, {"capacity", request.capacity}, {"require", request.require}};
+  std::string layers = request.layers;
+  std::replace(layers.begin(), layers.end(), ',', '+');
+  if (!layers.empty())
+    lower.options["layers"] = layers;
+  return "restore-caches," + std::string(recoveryPipeline) + "," + printPipeline({lower}) +
+         ",eliminate-dead-nodes";
+}
+
+/// The roots of attention that was raised and then not lowered.
+llvm::StringSet<> sitesToLeaveAlone(const PassContext& passes) {
+  llvm::StringMap<std::string> roots = raisedRoots(passes.journal, [&](llvm::StringRef name) {
+    const RuleRegistry::Entry* entry = passes.rules.find(name);
+    return entry && entry->rule->group() == RuleGroup::Raise;
+  });
+  llvm::StringSet<> names;
+  for (const AttentionSite& site : passes.sites)
+    if (site.node->op() == OpName("ai.kvopt::Sdpa") &&
+        !llvm::is_contained(passes.lowered, site.layer))
+      if (std::string root = roots.lookup(site.node->name()); !root.empty())
+        names.insert(root);
+  return names;
+}
+
+/// Whether the manifest says that kvopt wrote the whole model for the same target, with room for as
+/// many tokens.
+bool isWritten(const Model& model, const Manifest& manifest, const TargetChoice& target,
+               const RewriteRequest& request) {
+  if (manifest.target != target.target->name() || !request.layers.empty() ||
+      model.findMetadata(partialKey) ||
+      (manifest.blockSize != 0 && manifest.blockSize != target.blockSize))
+    return false;
+  const std::string room =
+      manifest.capacityValue ? std::to_string(*manifest.capacityValue) : "dynamic";
+  return !manifest.ownsCaches() || request.capacity == room;
+}
+
+RefusedModel refusal(std::string message, const SiteList& sites = {}) {
+  RefusedModel refused{std::move(message), {}, sites.size()};
+  for (const AttentionSite& site : sites)
+    if (!site.isMatched())
+      refused.sites.push_back({site.layer, *site.failure});
+  return refused;
+}
+
+class Rewrite {
+public:
+  Rewrite(std::unique_ptr<Model> readModel, const RewriteRequest& given, const Toolkit& known)
+      : model(std::move(readModel)), path(model->path), request(given), toolkit(known) {}
+
+  llvm::Expected<RewriteResult> run() {
+    const auto start = std::chrono::steady_clock::now();
+    auto target = toolkit.targets.choose(request.target);
+    if (!target)
+      return target.takeError();
+    const ModelSize before = sizeOf(*model);
+    auto written = manifestOf(*model);
+    if (!written)
+      return withFile(written.takeError(), path);
+    if (*written && isWritten(*model, **written, *target, request)) {
+      if (llvm::Error error = proveRewritten(*model, **written, toolkit))
+        return error;
+      return UnchangedModel{std::move(model), std::move(**written), before};
+    }
+    const bool isRestored = *written && (*written)->ownsCaches();
+    if (isRestored && !request.layers.empty())
+      return refusal(fmt::format("{} was rewritten before, for '{}': --layers is for models as "
+                                 "they were exported",
+                                 path, (*written)->target));
+    if (request.verification != VerificationExtent::Off) {
+      auto copy = copySharingConstants(*model);
+      if (!copy)
+        return copy.takeError();
+      original = std::move(*copy);
+    }
+    if (llvm::Error error = lower()) {
+      if (!error.isA<RefusedError>())
+        return withFile(std::move(error), path);
+      return refusal(takeDiagnostic(std::move(error)).message, passes->sites);
+    }
+    // Attention that was restored has no spelling to stay in.
+    if (!passes->manifest || (isRestored && passes->lowered.size() < passes->sites.size()))
+      return refusal(fmt::format("{}: nothing to rewrite", path), passes->sites);
+    RewrittenModel result;
+    result.before = before;
+    result.after = sizeOf(*model);
+    result.manifest = *passes->manifest;
+    result.exported = isRestored ? **written : *passes->exported;
+    result.timings = std::move(timings);
+    const std::chrono::duration<double, std::milli> elapsed =
+        std::chrono::steady_clock::now() - start;
+    result.milliseconds = elapsed.count();
+    if (llvm::Error error = verify(result))
+      return error;
+    result.model = std::move(model);
+    result.passes = std::move(passes);
+    return result;
+  }
+
+private:
+  llvm::Error lower() {
+    passes = std::make_unique<PassContext>(toolkit.rules, toolkit.targets);
+    misses = listenToRaising(toolkit);
+    passes->nearMisses = &misses;
+    passes->matcher = request.matcher;
+    PassManagerOptions settings;
+    settings.printAfter = request.printAfter;
+    settings.print = request.print;
+    if (llvm::Error error = disable(request.disabled, toolkit, *passes, settings))
+      return error;
+    PassManager manager(toolkit.passes, settings);
+    if (llvm::Error error = manager.addPipeline(pipelineFor(request)))
+      return error;
+    llvm::Error error = manager.run(*model, *passes);
+    if (!error) {
+      exported = passes->exported;
+      // Sites that are not lowered keep the spelling they came in.
+      llvm::StringSet<> others = sitesToLeaveAlone(*passes);
+      if (!others.empty() && passes->manifest) {
+        passes->restart();
+        passes->leftAlone = std::move(others);
+        auto again = openModel(path, toolkit);
+        if (!again)
+          return again.takeError();
+        model = std::move(*again);
+        error = manager.run(*model, *passes);
+      }
+    }
+    timings.assign(manager.timings().begin(), manager.timings().end());
+    passes->nearMisses = nullptr;
+    return error;
+  }
+
+  /// Compares with the model as it was read, unless that is off.
+  llvm::Error verify(RewrittenModel& result) {
+    if (request.verification == VerificationExtent::Off)
+      return llvm::Error::success();
+    VerificationPlan plan = request.verification == VerificationExtent::Full
+                                ? fullVerification()
+                                : VerificationPlan(quickVerification());
+    plan.setTolerance(toleranceFor(model->graph(), 2));
+    plan.setRecipes(request.recipes);
+    if (llvm::Error error = inferShapes(original->graph()))
+      return withFile(std::move(error), path);
+    auto driven = drivenBy();
+    if (!driven)
+      return driven.takeError();
+    auto report = verifyModels(*original, *driven, *model, *passes->manifest, plan, 1, toolkit);
+    if (!report)
+      return llvm::handleErrors(report.takeError(), [&](const OriginalRefusal& refused) {
+        result.notVerified =
+            fmt::format("the model as it was read takes no step: {}", refused.diagnostic().str());
+      });
+    result.verification = std::move(*report);
+    return llvm::Error::success();
+  }
+
+  /// What drives the model as it was read. Rules that were left out may have hidden caches.
+  llvm::Expected<Manifest> drivenBy() {
+    const bool isWhole =
+        request.disabled.empty() && request.matcher.stepBudget == MatcherOptions().stepBudget;
+    auto stored = manifestOf(*original);
+    if (!stored)
+      return withFile(stored.takeError(), path);
+    if (*stored)
+      return std::move(**stored);
+    return isWhole && exported ? *exported : drivingManifest(*original, toolkit);
+  }
+
+  std::unique_ptr<Model> model;
+  /// The model as it was read, to be compared with; null where nothing is.
+  std::unique_ptr<Model> original;
+  std::string path;
+  const RewriteRequest& request;
+  const Toolkit& toolkit;
+  std::unique_ptr<PassContext> passes;
+  NearMissList misses;
+  std::vector<PassTiming> timings;
+  std::optional<Manifest> exported;
+};
+
+} // namespace
+
+llvm::Expected<RewriteResult> rewrite(std::unique_ptr<Model> model, const RewriteRequest& request,
+                                      const Toolkit& toolkit) {
+  return Rewrite(std::move(model), request, toolkit).run();
+}
+
+} // namespace kvopt

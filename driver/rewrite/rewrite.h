@@ -1,0 +1,74 @@
+// Rewriting a model for a target.
+#pragma once
+
+#include "driver/op_counts.h"
+#include "driver/rewrite/request.h"
+#include "driver/toolkit.h"
+#include "driver/verify/verification.h"
+
+#include <variant>
+
+namespace kvopt {
+
+/// What a rewrite changes of a model as a whole.
+struct ModelSize {
+  OpCounts ops;
+  int64_t opset = 0; ///< of ONNX's own operator set
+  int64_t irVersion = 0;
+};
+ModelSize sizeOf(Model& model);
+
+/// A model in the form of the target.
+struct RewrittenModel {
+  std::unique_ptr<Model> model;
+  Manifest manifest;
+  /// What drove the model before.
+  Manifest exported;
+  /// How it came about: counters of the passes, assumptions, sites.
+  std::unique_ptr<PassContext> passes;
+  std::vector<PassTiming> timings;
+  ModelSize before;
+  ModelSize after;
+  /// Without reading and verifying.
+  double milliseconds = 0;
+  /// nullopt where verification was off or not possible.
+  std::optional<VerificationReport> verification;
+  /// Why the model could not be compared with what it was; empty where it was, or was not to be.
+  std::string notVerified;
+
+  /// What does not compute the same must not be written.
+  bool mayBeWritten() const { return !verification || verification->equal(); }
+};
+
+/// A model that was written for the same target, with room for as many tokens, as is proved.
+struct UnchangedModel {
+  std::unique_ptr<Model> model;
+  Manifest manifest;
+  ModelSize size;
+};
+
+/// A site that the target does not take, and why.
+struct RefusedSite {
+  unsigned layer = 0;
+  MatchFailure failure;
+
+  std::string id() const { return "L" + std::to_string(layer); }
+};
+
+/// A model that stays as it is.
+struct RefusedModel {
+  std::string message;
+  std::vector<RefusedSite> sites;
+  size_t siteCount = 0; ///< with those that are not refused
+};
+
+using RewriteResult = std::variant<RewrittenModel, UnchangedModel, RefusedModel>;
+
+/// Rewrites `model`, which openModel returned, for the request's target, and compares the result
+/// with the model as it was read. The file is not read again. Fails for a target that does not
+/// exist, options that it does not take, and a model that breaks the rules; a model that the target
+/// does not take is a RefusedModel.
+llvm::Expected<RewriteResult> rewrite(std::unique_ptr<Model> model, const RewriteRequest& request,
+                                      const Toolkit& toolkit);
+
+} // namespace kvopt

@@ -1,0 +1,26 @@
+// Toolkit: everything that kvopt knows.
+#pragma once
+
+#include "ir/model_gate.h"
+#include "ir/op.h"
+#include "passes/pass.h"
+#include "passes/target.h"
+#include "runtime/kernel.h"
+
+namespace kvopt {
+
+/// The operators, rules, passes, targets and kernels that are built in. A program makes one and may
+/// add its own before it opens models; the toolkit must outlive the models.
+struct Toolkit {
+  Toolkit();
+
+  OpRegistry ops;
+  RuleRegistry rules;
+  PassRegistry passes;
+  TargetRegistry targets;
+  KernelRegistry kernels;
+  /// What models that are opened may cost.
+  ModelLimits limits;
+};
+
+} // namespace kvopt

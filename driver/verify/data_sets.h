@@ -1,0 +1,15 @@
+// Verification of a model against data sets in the form of ONNX's own node tests.
+#pragma once
+
+#include "driver/verify/verification.h"
+#include "runtime/data_sets.h"
+
+namespace kvopt {
+
+/// Imports the model and runs it once per data set in `folder` (runtime/data_sets.h).
+llvm::Expected<VerificationReport> verifyDataSets(const std::string& modelPath,
+                                                  const std::string& folder,
+                                                  const DataSetTolerance& tolerance,
+                                                  unsigned threads, const Toolkit& toolkit);
+
+} // namespace kvopt

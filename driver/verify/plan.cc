@@ -1,0 +1,174 @@
+// Default runs, and their fitting to batch sizes, step lengths and capacities.
+#include "driver/verify/plan.h"
+
+#include "ir/model.h"
+
+#include <algorithm>
+
+namespace kvopt {
+namespace {
+
+EquivalencePlan run(int64_t batch, Padding padding, int64_t prompt, std::vector<int64_t> chunks,
+                    int64_t decodeSteps) {
+  EquivalencePlan plan;
+  plan.batch = batch;
+  plan.padding = padding;
+  plan.prompt = prompt;
+  plan.chunks = std::move(chunks);
+  plan.decodeSteps = decodeSteps;
+  return plan;
+}
+
+} // namespace
+
+void VerificationPlan::setTolerance(Tolerance tolerance) {
+  for (EquivalencePlan& plan : runs)
+    plan.tolerance = tolerance;
+}
+
+void VerificationPlan::setRecipes(const std::vector<InputRecipe>& recipes) {
+  for (EquivalencePlan& plan : runs)
+    plan.recipes = recipes;
+}
+
+int64_t VerificationPlan::tokens() const {
+  int64_t most = 0;
+  for (const EquivalencePlan& plan : runs)
+    most = std::max(most, plan.pastRows + plan.totalTokens());
+  return most;
+}
+
+EquivalencePlan quickVerification() { return run(3, Padding::Left, 17, {3}, 1); }
+
+VerificationPlan fullVerification(int64_t deepest) {
+  return {{run(3, Padding::None, 33, {16, 1, 7}, 24), run(3, Padding::Left, 33, {7}, 4),
+           run(3, Padding::Right, 33, {7}, 4), run(3, Padding::None, 5, {3}, 4),
+           run(3, Padding::Left, 5, {}, 3), run(3, Padding::Right, 5, {}, 3),
+           run(1, Padding::None, 1, {}, 6), run(1, Padding::None, 5, {7}, 2)},
+          deepest};
+}
+
+int64_t affordableTokens(const Graph& graph) {
+  constexpr int64_t mostProducts = int64_t{1} << 40; // of a weight and a token
+  int64_t weights = 1;
+  for (const std::unique_ptr<Value>& initializer : graph.initializers())
+    if (initializer->initializer())
+      weights += std::min(initializer->initializer()->elementCount(), mostProducts - weights);
+  return mostProducts / weights;
+}
+
+EquivalencePlan deepRun(const EquivalencePlan& like, int64_t tokens) {
+  constexpr int64_t chunkTokens = 256;
+  constexpr int64_t decodeSteps = 4;
+  EquivalencePlan plan = like;
+  plan.batch = 1;
+  plan.padding = Padding::None;
+  // The last compared length is passed while decoding.
+  const int64_t before = std::max<int64_t>(1, tokens + 2 - decodeSteps);
+  plan.prompt = std::min(before, chunkTokens);
+  plan.chunks.clear();
+  for (int64_t left = before - plan.prompt; left > 0; left -= plan.chunks.back())
+    plan.chunks.push_back(std::min(left, chunkTokens));
+  plan.decodeSteps = decodeSteps;
+  return plan;
+}
+
+const char* paddingName(Padding padding) {
+  return padding == Padding::Left ? "left" : padding == Padding::Right ? "right" : "none";
+}
+
+bool limitsByMetadata(const Graph& graph, const Manifest& manifest) {
+  if (!manifest.capacityValue)
+    return false;
+  for (const ManifestCache& cache : manifest.caches) {
+    const Value* input = cache.oneBuffer ? graph.findValue(cache.past) : nullptr;
+    const auto axis = static_cast<unsigned>(cache.sequenceAxis);
+    if (input && input->type().hasRank() && axis < input->type().rank() &&
+        !input->type().dim(axis).value())
+      return true;
+  }
+  return false;
+}
+
+namespace {
+
+/// The plan without the tokens that a cache of this capacity has no room for.
+EquivalencePlan shortened(EquivalencePlan plan, int64_t capacity) {
+  plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, capacity / 2));
+  int64_t rest = capacity - plan.prompt;
+  // Half of the rest is for decode steps.
+  int64_t restOfChunks = rest / 2;
+  for (int64_t& chunk : plan.chunks) {
+    chunk = std::min(chunk, restOfChunks);
+    restOfChunks -= chunk;
+    rest -= chunk;
+  }
+  plan.chunks.erase(std::remove(plan.chunks.begin(), plan.chunks.end(), 0), plan.chunks.end());
+  plan.decodeSteps = std::min(plan.decodeSteps, rest / plan.stepTokens);
+  return plan;
+}
+
+/// Steps of as many tokens as the token ids, or their embeddings, have by declaration.
+void fitTokens(const Value& input, bool isEmbedded, EquivalencePlan& plan) {
+  const TensorType& type = input.type();
+  const bool hasBatch = type.hasRank() && type.rank() == (isEmbedded ? 3 : 2);
+  if (!hasBatch && !(type.hasRank() && type.rank() == 1 && !isEmbedded))
+    return;
+  plan.batch = hasBatch ? type.dim(0).value().value_or(plan.batch) : 1;
+  std::optional<int64_t> tokens = type.dim(hasBatch ? 1 : 0).value();
+  if (!tokens || *tokens < 1)
+    return;
+  plan.decodeSteps = std::max<int64_t>(1, plan.totalTokens() / *tokens) - 1;
+  plan.prompt = plan.stepTokens = *tokens;
+  plan.chunks.clear();
+}
+
+/// The rows that the caches have, whatever they hold, where they grow all the same.
+int64_t fixedPastRows(const Manifest& manifest) {
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.policy == CachePolicy::Fixed && cache.kind == CacheKind::Self && !cache.oneBuffer)
+      if (const auto* fixed =
+              std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)]))
+        return *fixed;
+  return 0;
+}
+
+} // namespace
+
+void fitFixedPast(const Manifest& manifest, EquivalencePlan& plan) {
+  const int64_t rows = fixedPastRows(manifest);
+  if (rows <= 0)
+    return;
+  plan.pastRows = rows;
+  plan.chunks.clear();
+  plan.decodeSteps = 0;
+  plan.padding = Padding::None;
+}
+
+EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest) {
+  for (const Value* tokens : tokenInputs(graph, manifest.inputs))
+    fitTokens(*tokens, false, plan);
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    if (input->name() == "inputs_embeds")
+      fitTokens(*input, true, plan);
+  if (manifest.capacityValue)
+    plan = shortened(std::move(plan), *manifest.capacityValue);
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.policy == CachePolicy::Static && cache.kind != CacheKind::Cross)
+      if (const auto* fixed =
+              std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)]))
+        plan = shortened(std::move(plan), *fixed);
+  // A ring takes no more tokens at a time than it has rows.
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.policy == CachePolicy::Ring)
+      if (const auto* rows =
+              std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)])) {
+        plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, *rows));
+        for (int64_t& chunk : plan.chunks)
+          chunk = std::min(chunk, std::max<int64_t>(1, *rows));
+      }
+  fitFixedPast(manifest, plan);
+  return plan;
+}
+
+} // namespace kvopt

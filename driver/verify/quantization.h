@@ -1,0 +1,46 @@
+// What quantized caches do to a model: that every attention is what its definition says, and how
+// far the results are off those of the model without quantization.
+#pragma once
+
+#include "driver/toolkit.h"
+#include "runtime/equivalence.h"
+
+namespace kvopt {
+
+/// A model whose caches are quantized, beside the one that it was rewritten from.
+///
+/// Rounding a number to a code is no continuous operation: a difference of one unit in the last
+/// place may move a code, and by that every later number. So the two are not compared as a whole.
+/// Instead each attention and its definition, the function body in plain operators, are run on the
+/// same operands, at every step: what they write must be the same bytes, what they give within a
+/// tolerance for floating-point sums, relative to the largest value that the cache can stand for.
+/// With a model that is equal to the original where rows are not quantized (`unquantize`), that
+/// leaves nothing but the rounding of rows between the two, which `deviation` measures.
+struct QuantizationReport {
+  size_t sites = 0;
+  size_t steps = 0;
+  /// Codes and scales are those of the definition.
+  bool rowsIdentical = true;
+  /// Largest |output - definition| over the largest value, and what is allowed.
+  double siteDifference = 0;
+  double siteAllowed = 0;
+  /// Largest difference of the outputs from the original's, and largest magnitude of those.
+  double deviation = 0;
+  double magnitude = 0;
+  /// Most likely next tokens, of every row of every step, and how many of them are the original's.
+  int64_t tokens = 0;
+  int64_t tokensAlike = 0;
+
+  /// NaN is not within anything.
+  bool equal() const {
+    return sites != 0 && steps != 0 && rowsIdentical && siteDifference <= siteAllowed;
+  }
+};
+
+/// Runs both through steps of so many tokens. Types of both must have been inferred.
+llvm::Expected<QuantizationReport>
+checkQuantization(const Model& original, const Manifest& originalManifest, const Model& quantized,
+                  const Manifest& quantizedManifest, const EquivalencePlan& plan,
+                  llvm::ArrayRef<int64_t> steps, unsigned threads, const Toolkit& toolkit);
+
+} // namespace kvopt

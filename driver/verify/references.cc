@@ -1,0 +1,365 @@
+// Running recorded cases in several forms of a model.
+#include "driver/verify/references.h"
+
+#include "driver/recover.h"
+#include "driver/rewrite/variants.h"
+#include "ir/diagnostic.h"
+#include "ir/format.h"
+#include "ir/onnx_export.h"
+#include "ir/onnx_import.h"
+#include "ir/shape_inference.h"
+#include "runtime/reference.h"
+#include "runtime/widened_model.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+namespace kvopt {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct FormWord {
+  ModelForm form;
+  const char* word;
+};
+constexpr FormWord formWords[] = {{ModelForm::Exported, "exported"},
+                                  {ModelForm::Shared, "shared"},
+                                  {ModelForm::Stateful, "stateful"}};
+
+} // namespace
+
+llvm::StringRef formName(ModelForm form) {
+  return llvm::find_if(formWords, [&](const FormWord& entry) { return entry.form == form; })->word;
+}
+
+std::optional<ModelForm> formFromName(llvm::StringRef name) {
+  for (const FormWord& entry : formWords)
+    if (name == entry.word)
+      return entry.form;
+  return std::nullopt;
+}
+
+llvm::StringRef verdictName(ReferenceVerdict verdict) {
+  switch (verdict) {
+  case ReferenceVerdict::Equal:
+    return "equal";
+  case ReferenceVerdict::Different:
+    return "different";
+  case ReferenceVerdict::Failed:
+    return "failed";
+  case ReferenceVerdict::Refused:
+    return "refused";
+  case ReferenceVerdict::NotCompared:
+    break;
+  }
+  return "not-compared";
+}
+
+size_t ReferenceTable::count(ReferenceVerdict verdict) const {
+  size_t found = 0;
+  for (const ReferenceRow& row : rows)
+    found += static_cast<size_t>(llvm::count_if(
+        row.results, [&](const ReferenceResult& result) { return result.verdict == verdict; }));
+  return found;
+}
+
+bool ReferenceTable::equal() const {
+  return count(ReferenceVerdict::Equal) != 0 && count(ReferenceVerdict::Different) == 0 &&
+         count(ReferenceVerdict::Failed) == 0;
+}
+
+namespace {
+
+/// Names of the folders of `folder/ref`, sorted.
+std::vector<std::string> casesOf(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code code;
+  for (fs::directory_iterator entry(folder / "ref", code), end; !code && entry != end;
+       entry.increment(code))
+    if (std::error_code ignored; entry->is_directory(ignored))
+      names.push_back(entry->path().filename().string());
+  llvm::sort(names);
+  return names;
+}
+
+/// The "status" of the model.json beside a model; empty when there is none.
+std::string statusOf(const fs::path& folder) {
+  std::ifstream file(folder / "model.json");
+  if (!file)
+    return "";
+  auto facts = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!facts.is_object() || !facts.contains("status") || !facts["status"].is_string())
+    return "";
+  return facts["status"].get<std::string>();
+}
+
+/// The capacity that a target needs to be told: one with room for all cases that can be read. Empty
+/// where the target does without.
+std::string capacityFor(const TargetChoice& target, const fs::path& folder,
+                        llvm::ArrayRef<std::string> cases) {
+  if (!target.target->takesBlockSize())
+    return "";
+  int64_t longest = 1;
+  for (const std::string& name : cases) {
+    if (auto steps = readReference((folder / "ref" / name).string()))
+      longest = std::max(longest, referenceLength(*steps));
+    else
+      llvm::consumeError(steps.takeError());
+  }
+  // Spare rows must not be read.
+  return fmt::format(" capacity={}", longest + 3);
+}
+
+/// The model after `rewrite --to target`, written and read again; a usage error is a refusal.
+llvm::Expected<PreparedModel> rewrittenModel(const std::string& path, const std::string& target,
+                                             const std::string& capacity, const Toolkit& toolkit) {
+  auto model = openModel(path, toolkit);
+  if (!model)
+    return model.takeError();
+  PassContext context(toolkit.rules, toolkit.targets);
+  NearMissList misses = listenToRaising(toolkit);
+  context.nearMisses = &misses;
+  PassManager manager(toolkit.passes, {});
+  if (llvm::Error error = manager.addPipeline(fmt::format(
+          "{},lower{{to={}{}}},eliminate-dead-nodes", recoveryPipeline, target, capacity)))
+    return error;
+  if (llvm::Error error = manager.run(**model, context)) {
+    Diagnostic diagnostic = takeDiagnostic(std::move(error));
+    if (context.statistics["lower"]["refused"] != 0)
+      return usageError("{}", diagnostic.message);
+    return makeError(std::move(diagnostic));
+  }
+  if (!context.manifest)
+    return usageError("nothing to rewrite");
+  auto bytes = exportModelBytes(**model);
+  if (!bytes)
+    return bytes.takeError();
+  auto read = importModelBytes(std::as_bytes(std::span<const char>(bytes->data(), bytes->size())),
+                               (*model)->folder, toolkit.ops, ModelLimits::none());
+  if (!read)
+    return read.takeError();
+  PreparedModel prepared;
+  prepared.model = std::move(*read);
+  prepared.manifest = *context.manifest;
+  if (llvm::Error error = inferShapes(prepared.model->graph()))
+    return error;
+  return prepared;
+}
+
+constexpr const char* recorded = "recorded";
+
+/// Runs the cases of one model.
+class ModelCases {
+public:
+  ModelCases(const std::string& modelPath, const std::string& targetName, unsigned threadCount,
+             const Toolkit& given)
+      : path(modelPath), target(targetName), threads(threadCount), toolkit(given) {
+    prototype.model = modelPath;
+  }
+
+  void run(llvm::ArrayRef<ModelForm> forms, ReferenceTable& table) {
+    const fs::path folder = fs::path(path).parent_path();
+    const std::vector<std::string> cases = casesOf(folder);
+    if (cases.empty()) {
+      ReferenceRow row = prototype;
+      for (ModelForm form : forms)
+        row.results.push_back(
+            {form, ReferenceVerdict::NotCompared, 0, "the model has no recorded outputs"});
+      table.rows.push_back(std::move(row));
+      return;
+    }
+    status = statusOf(folder);
+    llvm::Expected<PreparedModel> exported = prepareModel(path, toolkit);
+    llvm::Expected<PreparedModel> rewritten =
+        forms == llvm::makeArrayRef(ModelForm::Exported)
+            ? llvm::Expected<PreparedModel>(usageError("no rewritten form was asked for"))
+            : rewrittenModel(
+                  path, target,
+                  capacityFor(llvm::cantFail(toolkit.targets.choose(target)), folder, cases),
+                  toolkit);
+    for (const std::string& name : cases) {
+      ReferenceRow row = prototype;
+      row.name = name;
+      if (exported)
+        runCase((folder / "ref" / name).string(), forms, *exported, rewritten, row);
+      else
+        for (ModelForm form : forms)
+          row.results.push_back({form, ReferenceVerdict::Failed, 0, message(exported)});
+      table.rows.push_back(std::move(row));
+    }
+    if (!exported)
+      llvm::consumeError(exported.takeError());
+    if (!rewritten)
+      llvm::consumeError(rewritten.takeError());
+  }
+
+private:
+  /// What a failure says; it stays a failure.
+  template <class T> static std::string message(llvm::Expected<T>& failed) {
+    Diagnostic diagnostic = takeDiagnostic(failed.takeError());
+    std::string text = diagnostic.str();
+    failed = makeError(std::move(diagnostic));
+    return text;
+  }
+
+  void runCase(const std::string& folder, llvm::ArrayRef<ModelForm> forms,
+               const PreparedModel& exported, llvm::Expected<PreparedModel>& rewritten,
+               ReferenceRow& row) {
+    row.tolerance = toleranceFor(exported.model->graph(), 1).absolute;
+    auto steps = expectedSteps(folder, exported, row);
+    for (ModelForm form : forms) {
+      ReferenceResult result;
+      result.form = form;
+      if (!steps) {
+        result.verdict = ReferenceVerdict::Failed;
+        result.reason = message(steps);
+      } else if (form == ModelForm::Exported && row.comparedTo != recorded && isStructureOnly()) {
+        result.reason = status;
+      } else if (form != ModelForm::Exported && !rewritten) {
+        Diagnostic diagnostic = takeDiagnostic(rewritten.takeError());
+        result.verdict = diagnostic.kind == Diagnostic::Kind::Usage ? ReferenceVerdict::Refused
+                                                                    : ReferenceVerdict::Failed;
+        result.reason = diagnostic.str();
+        rewritten = makeError(std::move(diagnostic));
+      } else {
+        replay(form == ModelForm::Exported ? exported : *rewritten, *steps, row.tolerance, result);
+      }
+      row.results.push_back(std::move(result));
+    }
+    if (!steps)
+      llvm::consumeError(steps.takeError());
+  }
+
+  bool isStructureOnly() const { return llvm::StringRef(status).startswith("structure only"); }
+
+  /// The recorded steps with the outputs that the forms are compared with.
+  llvm::Expected<std::vector<ReferenceStep>>
+  expectedSteps(const std::string& folder, const PreparedModel& exported, ReferenceRow& row) {
+    auto steps = readReference(folder);
+    if (!steps)
+      return steps;
+    row.steps = steps->size();
+    row.comparedTo = recorded;
+    const bool isQuantized = narrowNumbersOf(*exported.model).quantizedWeights;
+    if (!isQuantized && !isStructureOnly())
+      return steps;
+    auto source = prepareModel(path, toolkit);
+    if (!source)
+      return source.takeError();
+    if (isQuantized) {
+      row.comparedTo = "its weights in f32";
+      if (llvm::Error error = widen(*source->model, source->manifest))
+        return error;
+    } else {
+      ReferenceResult own;
+      replay(exported, *steps, row.tolerance, own);
+      if (own.verdict == ReferenceVerdict::Equal)
+        return steps;
+      row.comparedTo = "exported model";
+    }
+    auto session = open(*source, *steps, ModelForm::Exported);
+    if (!session)
+      return session.takeError();
+    std::string ended;
+    auto own = recordOutputs(**session, *steps, ended);
+    if (own && own->size() != steps->size())
+      row.comparedTo += fmt::format(", {} of {} steps", own->size(), steps->size());
+    return own;
+  }
+
+  llvm::Expected<std::unique_ptr<Session>>
+  open(const PreparedModel& prepared, llvm::ArrayRef<ReferenceStep> steps, ModelForm form) const {
+    auto settings = referenceSession(prepared.manifest, steps, threads);
+    if (!settings)
+      return settings.takeError();
+    // Spare rows in a buffer of fixed capacity must not be read; a growing one starts with none.
+    if (form == ModelForm::Shared && sharesBuffers(prepared.manifest))
+      settings->capacity += 3;
+    if (form == ModelForm::Stateful) {
+      settings->mode = SessionOptions::Mode::Stateful;
+      if (sharesBuffers(prepared.manifest))
+        settings->capacity = 1;
+    }
+    settings->variants = variantsInMemory(*prepared.model, prepared.manifest);
+    return Session::create(*prepared.model, toolkit.kernels, prepared.manifest, *settings);
+  }
+
+  /// All caches are in buffers whose capacity is the session's to choose.
+  static bool sharesBuffers(const Manifest& manifest) {
+    return !manifest.capacityValue && llvm::all_of(manifest.caches, [](const ManifestCache& cache) {
+      return cache.oneBuffer || cache.kind == CacheKind::Cross;
+    });
+  }
+
+  void replay(const PreparedModel& prepared, llvm::ArrayRef<ReferenceStep> steps, double tolerance,
+              ReferenceResult& result) const {
+    auto attempt = [&]() -> llvm::Error {
+      auto session = open(prepared, steps, result.form);
+      if (!session)
+        return session.takeError();
+      auto report = replayReference(**session, steps, {tolerance, 0});
+      if (!report)
+        return report.takeError();
+      const TensorComparison* worst = report->worst();
+      result.verdict = report->equal() ? ReferenceVerdict::Equal : ReferenceVerdict::Different;
+      result.maxAbs = worst ? worst->comparison.maxAbs : 0.0;
+      if (!report->equal())
+        result.reason = worst ? "worst is '" + worst->name + "'" : "nothing was compared";
+      return llvm::Error::success();
+    };
+    if (llvm::Error error = attempt()) {
+      result.verdict = ReferenceVerdict::Failed;
+      result.reason = takeDiagnostic(std::move(error)).str();
+    }
+  }
+
+  std::string path;
+  std::string target;
+  unsigned threads;
+  const Toolkit& toolkit;
+  ReferenceRow prototype;
+  std::string status;
+};
+
+} // namespace
+
+llvm::Expected<SessionOptions>
+referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, unsigned threads) {
+  auto batch = referenceBatch(steps);
+  if (!batch)
+    return batch.takeError();
+  SessionOptions settings;
+  settings.batch = *batch;
+  settings.threads = threads;
+  settings.poison = true;
+  if (!manifest.capacityValue)
+    settings.capacity = referenceLength(steps);
+  // Presents of a static capacity were extent whole.
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.policy == CachePolicy::Static && cache.kind != CacheKind::Cross)
+      if (auto extent = referenceExtent(steps, cache.past, cache.sequenceAxis))
+        settings.capacity = *extent;
+  return settings;
+}
+
+llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string> models,
+                                                     llvm::ArrayRef<ModelForm> forms,
+                                                     unsigned threads, const Toolkit& toolkit,
+                                                     const std::string& target) {
+  if (auto choice = toolkit.targets.choose(target); !choice)
+    return choice.takeError();
+  ReferenceTable table;
+  for (const std::string& model : models) {
+    if (std::error_code code; !fs::exists(model, code))
+      return ioError("there is no such file").file(model);
+    ModelCases(model, target, threads, toolkit).run(forms, table);
+  }
+  return table;
+}
+
+} // namespace kvopt

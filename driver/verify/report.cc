@@ -1,0 +1,244 @@
+// The report of a verification as JSON and as text.
+#include "driver/verify/report.h"
+
+#include "ir/format.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace kvopt {
+namespace {
+
+/// JSON has no infinity; a difference that is none is written as a string.
+OrderedJson finite(double value) {
+  if (std::isfinite(value))
+    return value;
+  return std::isnan(value) ? "nan" : "inf";
+}
+
+OrderedJson comparisonJson(const TensorComparison& tensor) {
+  const Comparison& comparison = tensor.comparison;
+  OrderedJson json = {{"max_abs", finite(comparison.maxAbs)}, {"max_ulp", comparison.maxUlp},
+                      {"bit_exact", comparison.bitExact},     {"allowed", finite(tensor.allowed)},
+                      {"compared", comparison.compared},      {"skipped", tensor.skipped}};
+  if (!tensor.mismatch.empty())
+    json["mismatch"] = tensor.mismatch;
+  return json;
+}
+
+OrderedJson groupJson(llvm::ArrayRef<TensorComparison> tensors) {
+  OrderedJson json = OrderedJson::object();
+  for (const TensorComparison& tensor : tensors)
+    json[tensor.name] = comparisonJson(tensor);
+  return json;
+}
+
+OrderedJson quantizationJson(const QuantizationReport& report) {
+  return {{"sites", report.sites},
+          {"steps", report.steps},
+          {"equal_to_definition", report.equal()},
+          {"rows_identical", report.rowsIdentical},
+          {"max_relative", finite(report.siteDifference)},
+          {"allowed_relative", report.siteAllowed},
+          {"deviation_from_original",
+           {{"max_abs", finite(report.deviation)},
+            {"of", report.magnitude},
+            {"tokens_compared", report.tokens},
+            {"tokens_equal", report.tokensAlike}}}};
+}
+
+std::string quantizationSummary(const QuantizationReport& report) {
+  return fmt::format("int8: {} sites × {} steps against their definition: rows {}, outputs within "
+                     "{:.1e} of the largest value (allowed {:.1e})   {}\n"
+                     "  quantization moves outputs by up to {:.1e} of {:.1e}; {} of {} most likely "
+                     "tokens stay",
+                     report.sites, report.steps, report.rowsIdentical ? "identical" : "DIFFERENT",
+                     report.siteDifference, report.siteAllowed, report.equal() ? "OK" : "DIFFERENT",
+                     report.deviation, report.magnitude, report.tokensAlike, report.tokens);
+}
+
+/// Each value that `get` finds in a run, once and in order.
+template <class Get> auto valuesOf(const VerificationReport& report, Get get) {
+  std::set<decltype(get(report.runs.front().plan))> values;
+  for (const VerificationRun& run : report.runs)
+    values.insert(get(run.plan));
+  return std::vector(values.begin(), values.end());
+}
+
+std::vector<int64_t> batchesOf(const VerificationReport& report) {
+  return valuesOf(report, [](const EquivalencePlan& plan) { return plan.batch; });
+}
+
+std::vector<int64_t> promptsOf(const VerificationReport& report) {
+  return valuesOf(report, [](const EquivalencePlan& plan) { return plan.prompt; });
+}
+
+std::vector<std::string> paddingsOf(const VerificationReport& report) {
+  return valuesOf(
+      report, [](const EquivalencePlan& plan) { return std::string(paddingName(plan.padding)); });
+}
+
+int64_t pastRowsOf(const VerificationReport& report) {
+  return report.runs.empty() ? 0 : report.runs.front().plan.pastRows;
+}
+
+int64_t tokensOf(const VerificationReport& report) {
+  int64_t most = 0;
+  for (const StepComparison& step : report.comparison.steps)
+    most = std::max(most, step.pastTokens + step.tokens);
+  return most;
+}
+
+std::vector<std::string> namesOf(llvm::ArrayRef<StepComparison> steps,
+                                 std::vector<TensorComparison> StepComparison::*group) {
+  std::vector<std::string> names;
+  if (!steps.empty())
+    for (const TensorComparison& tensor : steps.front().*group)
+      names.push_back(tensor.name);
+  return names;
+}
+
+/// equal, different or inconclusive.
+const char* verdictOf(const VerificationReport& report) {
+  return report.isDifferent() ? "different" : report.isConclusive() ? "equal" : "inconclusive";
+}
+
+OrderedJson coverageJson(const VerificationReport& report) {
+  OrderedJson json;
+  json["batches"] = batchesOf(report);
+  json["prompts"] = promptsOf(report);
+  json["padding"] = paddingsOf(report);
+  json["tokens"] = tokensOf(report);
+  if (pastRowsOf(report) != 0)
+    json["past_rows"] = pastRowsOf(report);
+  json["outputs"] = namesOf(report.comparison.steps, &StepComparison::outputs);
+  json["caches"] = namesOf(report.comparison.steps, &StepComparison::caches);
+  json["not_covered"] = report.notCovered;
+  return json;
+}
+
+} // namespace
+
+OrderedJson verificationJson(const VerificationReport& report) {
+  OrderedJson json;
+  json["schema"] = "kvopt/verify/1";
+  json["equal"] = report.equal();
+  json["verdict"] = verdictOf(report);
+  json["steps"] = OrderedJson::array();
+  size_t run = 0;
+  size_t stepsLeft = report.runs.empty() ? 0 : report.runs.front().steps;
+  for (const StepComparison& step : report.comparison.steps) {
+    while (stepsLeft == 0 && run + 1 < report.runs.size())
+      stepsLeft = report.runs[++run].steps;
+    stepsLeft -= stepsLeft == 0 ? 0 : 1;
+    json["steps"].push_back({{"run", run},
+                             {"phase", step.phase},
+                             {"past_tokens", step.pastTokens},
+                             {"tokens", step.tokens},
+                             {"outputs", groupJson(step.outputs)},
+                             {"caches", groupJson(step.caches)}});
+  }
+  json["worst"] = nullptr;
+  if (const TensorComparison* worst = report.comparison.worst()) {
+    json["worst"] = comparisonJson(*worst);
+    json["worst"]["name"] = worst->name;
+  }
+  json["differences"] = report.comparison.differences;
+  json["coverage"] = coverageJson(report);
+  if (!report.limitedByMetadata.empty())
+    json["limited_by_metadata"] = report.limitedByMetadata;
+  if (!report.guessed.empty())
+    json["guessed_inputs"] = report.guessed;
+  json["refused"] = nullptr;
+  if (report.comparison.refusedSteps != 0)
+    json["refused"] = {{"steps", report.comparison.refusedSteps},
+                       {"message", report.comparison.refusal}};
+  json["tokens_equal"] = report.comparison.tokensEqual;
+  if (report.quantization)
+    json["quantization"] = quantizationJson(*report.quantization);
+  json["tolerance"] = {{"atol", report.tolerance.absolute}, {"rtol", report.tolerance.relative}};
+  json["cache_bytes"] = {{"written", report.cacheBytesWritten},
+                         {"copied", report.cacheBytesCopied}};
+  return json;
+}
+
+namespace {
+
+std::string numbersText(const VerificationReport& report) {
+  bool anyCache = false;
+  bool cachesExact = true;
+  uint64_t maxUlp = 0;
+  for (const StepComparison& step : report.comparison.steps) {
+    anyCache |= !step.caches.empty();
+    for (const TensorComparison& cache : step.caches)
+      cachesExact &= cache.comparison.bitExact;
+    for (const auto* group : {&step.outputs, &step.caches})
+      for (const TensorComparison& tensor : *group)
+        maxUlp = std::max(maxUlp, tensor.comparison.maxUlp);
+  }
+  const TensorComparison* worst = report.comparison.worst();
+  std::string text =
+      fmt::format("{} step{}   max abs {:.1e}   max ulp {}   caches {}",
+                  report.comparison.steps.size(), report.comparison.steps.size() == 1 ? "" : "s",
+                  worst ? worst->comparison.maxAbs : 0.0, maxUlp,
+                  !anyCache     ? "none found"
+                  : cachesExact ? "identical"
+                                : "compared");
+  if (report.comparison.anyToken)
+    text += report.comparison.tokensEqual ? "   tokens equal" : "   tokens DIFFERENT";
+  return text;
+}
+
+/// The verdict, with what it rests on where that is not equality.
+std::string verdictText(const VerificationReport& report) {
+  const ComparisonReport& comparison = report.comparison;
+  if (!comparison.differences.empty())
+    return fmt::format("DIFFERENT: {}", fmt::join(comparison.differences, "; "));
+  if (comparison.isDifferent() || !comparison.tokensEqual) {
+    const TensorComparison* worst = comparison.worst();
+    return fmt::format("DIFFERENT: worst is '{}'", worst ? worst->name : "");
+  }
+  if (!report.limitedByMetadata.empty())
+    return "INCONCLUSIVE: " + report.limitedByMetadata;
+  if (!comparison.isConclusive())
+    return comparison.steps.empty() ? "INCONCLUSIVE: nothing was compared"
+                                    : "INCONCLUSIVE: no step after earlier tokens was compared";
+  return "OK";
+}
+
+std::string coverageText(const VerificationReport& report) {
+  const size_t caches = namesOf(report.comparison.steps, &StepComparison::caches).size();
+  std::string text = fmt::format(
+      "covered: batch {}; prompt {}; padding {}; up to {} tokens; {} caches; outputs {}",
+      fmt::join(batchesOf(report), ", "), fmt::join(promptsOf(report), ", "),
+      fmt::join(paddingsOf(report), ", "), tokensOf(report), caches,
+      fmt::join(namesOf(report.comparison.steps, &StepComparison::outputs), ", "));
+  if (pastRowsOf(report) != 0)
+    text += fmt::format("; {} made-up earlier rows", pastRowsOf(report));
+  if (!report.notCovered.empty())
+    text += fmt::format("   not covered: {}", fmt::join(report.notCovered, "; "));
+  if (!report.guessed.empty())
+    text += fmt::format("   made-up values for inputs of unknown meaning (see --input): {}",
+                        fmt::join(report.guessed, ", "));
+  return text;
+}
+
+std::string comparisonSummary(const VerificationReport& report) {
+  const std::string text = numbersText(report) + "   " + verdictText(report);
+  // Recordings say themselves what they cover.
+  return report.runs.empty() ? text : text + "\n  " + coverageText(report);
+}
+
+} // namespace
+
+std::string verificationSummary(const VerificationReport& report) {
+  if (!report.quantization)
+    return comparisonSummary(report);
+  return "without quantization: " + comparisonSummary(report) + "\n  " +
+         quantizationSummary(*report.quantization);
+}
+
+} // namespace kvopt

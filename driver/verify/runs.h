@@ -1,0 +1,24 @@
+// The runs of a verification, one after the other.
+#pragma once
+
+#include "driver/verify/verification.h"
+
+namespace kvopt {
+
+/// Two models with inferred shapes, and how to drive them.
+struct ComparedModels {
+  const Model& a;
+  const Manifest& manifestA;
+  const Model& b;
+  const Manifest& manifestB;
+  /// The first model with all numbers in f32, and what the first one rounds to; null without.
+  const PreparedModel* twin = nullptr;
+  double unitRoundoff = 0;
+};
+
+/// Runs the plan as far as the models take it, and says what that leaves uncovered.
+llvm::Expected<VerificationReport> runVerification(const ComparedModels& models,
+                                                   const VerificationPlan& plan, unsigned threads,
+                                                   const Toolkit& toolkit);
+
+} // namespace kvopt

@@ -1,0 +1,182 @@
+// Running comparisons.
+#include "driver/verify/verification.h"
+
+#include "driver/recover.h"
+#include "driver/rewrite/variants.h"
+#include "driver/verify/runs.h"
+#include "ir/diagnostic.h"
+#include "ir/format.h"
+#include "ir/onnx_export.h"
+#include "ir/onnx_import.h"
+#include "ir/shape_inference.h"
+#include "runtime/decoder_inputs.h"
+#include "runtime/quantized_model.h"
+#include "runtime/widened_model.h"
+
+namespace kvopt {
+
+Tolerance toleranceFor(const Graph& graph, int roundings) {
+  bool anyHalf = false;
+  bool anyBrain = false;
+  auto see = [&](const Value& value) {
+    anyHalf |= value.type().elementType() == ElementType::Float16;
+    anyBrain |= value.type().elementType() == ElementType::BFloat16;
+  };
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    see(*input);
+  for (const Value* output : graph.outputs())
+    see(*output);
+  for (const std::unique_ptr<Value>& initializer : graph.initializers())
+    see(*initializer);
+  if (anyBrain)
+    return {1e-1 * roundings, 1e-1};
+  return anyHalf ? Tolerance{2e-2 * roundings, 2e-2} : Tolerance{1e-4, 1e-4};
+}
+
+llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Toolkit& toolkit) {
+  PreparedModel prepared;
+  auto model = openModel(path, toolkit);
+  if (!model)
+    return model.takeError();
+  prepared.model = std::move(*model);
+  if (llvm::Error error = inferShapes(prepared.model->graph()))
+    return withFile(std::move(error), path);
+  auto manifest = drivingManifest(*prepared.model, toolkit);
+  if (!manifest)
+    return manifest.takeError();
+  prepared.manifest = std::move(*manifest);
+  return prepared;
+}
+
+namespace {
+
+/// Weights of larger twins would not leave memory for the models that are compared.
+constexpr int64_t mostTwinElements = int64_t{1} << 28;
+
+/// The model with all numbers in f32, for the budget of its own rounding.
+llvm::Expected<PreparedModel> twinOf(const Model& model, const Manifest& manifest,
+                                     const Toolkit& toolkit) {
+  if (!manifest.variants.empty())
+    return unsupported("there is no twin of a model in variants");
+  int64_t elements = 0;
+  for (const std::unique_ptr<Value>& initializer : model.graph().initializers())
+    if (initializer->initializer() && byteWidth(initializer->type().elementType()) == 2u)
+      elements += std::min(initializer->initializer()->elementCount(), mostTwinElements);
+  if (elements > mostTwinElements)
+    return unsupported("the twin in f32 would be too large");
+  auto copy = cloneModel(model, toolkit);
+  if (!copy)
+    return copy.takeError();
+  PreparedModel twin;
+  twin.model = std::move(*copy);
+  twin.manifest = manifest;
+  if (llvm::Error error = widen(*twin.model, twin.manifest))
+    return error;
+  return twin;
+}
+
+} // namespace
+
+llvm::Expected<std::unique_ptr<Model>> cloneModel(const Model& model, const Toolkit& toolkit) {
+  auto bytes = exportModelBytes(model);
+  if (!bytes)
+    return bytes.takeError();
+  return importModelBytes(std::as_bytes(std::span<const char>(bytes->data(), bytes->size())),
+                          model.folder, toolkit.ops, ModelLimits::none());
+}
+
+llvm::Expected<std::unique_ptr<Session>> openForTokens(const Model& model, const Manifest& manifest,
+                                                       int64_t batch, int64_t tokens,
+                                                       unsigned threads, const Toolkit& toolkit) {
+  SessionOptions options;
+  options.batch = batch;
+  options.threads = threads;
+  options.poison = true;
+  options.variants = variantsInMemory(model, manifest);
+  if (!manifest.capacityValue)
+    options.capacity = tokens;
+  return Session::create(model, toolkit.kernels, manifest, options);
+}
+
+namespace {
+
+/// `quantized` beside `original`, in two halves.
+llvm::Expected<VerificationReport>
+verifyQuantized(const Model& original, const Manifest& originalManifest, const Model& quantized,
+                const Manifest& quantizedManifest, const VerificationPlan& plan, unsigned threads,
+                const Toolkit& toolkit) {
+  auto copy = cloneModel(quantized, toolkit);
+  if (!copy)
+    return copy.takeError();
+  PreparedModel plain;
+  plain.model = std::move(*copy);
+  plain.manifest = quantizedManifest;
+  if (llvm::Error error = inferShapes(plain.model->graph()))
+    return error;
+  if (llvm::Error error = unquantize(*plain.model, plain.manifest))
+    return error;
+  auto report = verifyModels(original, originalManifest, *plain.model, plain.manifest, plan,
+                             threads, toolkit);
+  if (!report)
+    return report;
+  for (std::string& difference : miswiredCaches(quantized, quantizedManifest))
+    report->comparison.differences.push_back(std::move(difference));
+  if (report->runs.empty())
+    return report;
+  // The first run is the longest of those that every model takes.
+  llvm::SmallVector<int64_t, 16> steps;
+  for (const StepComparison& step :
+       llvm::ArrayRef<StepComparison>(report->comparison.steps).take_front(report->runs[0].steps))
+    steps.push_back(step.tokens);
+  auto quantization = checkQuantization(original, originalManifest, quantized, quantizedManifest,
+                                        report->runs[0].plan, steps, threads, toolkit);
+  if (!quantization)
+    return quantization.takeError();
+  report->quantization = *quantization;
+  return report;
+}
+
+} // namespace
+
+llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& manifestA,
+                                                const Model& b, const Manifest& manifestB,
+                                                const VerificationPlan& plan, unsigned threads,
+                                                const Toolkit& toolkit) {
+  const bool isQuantizedA = hasQuantizedCaches(manifestA);
+  if (isQuantizedA != hasQuantizedCaches(manifestB))
+    return isQuantizedA ? verifyQuantized(b, manifestB, a, manifestA, plan, threads, toolkit)
+                        : verifyQuantized(a, manifestA, b, manifestB, plan, threads, toolkit);
+  const NarrowNumbers narrow = narrowNumbersOf(a);
+  std::optional<PreparedModel> twin;
+  if (narrow.unitRoundoff() > 0) {
+    if (auto made = twinOf(a, manifestA, toolkit))
+      twin = std::move(*made);
+    else
+      llvm::consumeError(made.takeError());
+  }
+  ComparedModels models{a, manifestA, b, manifestB};
+  if (twin) {
+    models.twin = &*twin;
+    models.unitRoundoff = narrow.unitRoundoff();
+  }
+  return runVerification(models, plan, threads, toolkit);
+}
+
+const char OriginalRefusal::ID = 0;
+
+llvm::Expected<VerificationReport> verifyRewrite(const std::string& originalPath,
+                                                 const Model& rewritten, const Manifest& manifest,
+                                                 const VerificationPlan& plan,
+                                                 const Toolkit& toolkit) {
+  auto original = openModel(originalPath, toolkit);
+  if (!original)
+    return original.takeError();
+  if (llvm::Error error = inferShapes((*original)->graph()))
+    return error;
+  auto originalManifest = drivingManifest(**original, toolkit);
+  if (!originalManifest)
+    return originalManifest.takeError();
+  return verifyModels(**original, *originalManifest, rewritten, manifest, plan, 1, toolkit);
+}
+
+} // namespace kvopt

@@ -1,0 +1,97 @@
+// Verification of models by execution.
+#pragma once
+
+#include "driver/verify/plan.h"
+#include "driver/verify/quantization.h"
+#include "ir/diagnostic.h"
+#include "runtime/equivalence.h"
+
+namespace kvopt {
+
+/// One run, as it was fitted to the models.
+struct VerificationRun {
+  EquivalencePlan plan;
+  size_t steps = 0; ///< that were compared
+};
+
+/// What was compared, and how it came out.
+struct VerificationReport {
+  /// The steps of all runs, one run after the other.
+  ComparisonReport comparison;
+  std::vector<VerificationRun> runs;
+  Tolerance tolerance;
+  /// What the defaults or the user asked for and was not compared, and what no run reached, with
+  /// the reason.
+  std::vector<std::string> notCovered;
+  /// How metadata of a model kept steps from being compared that its graph would take; empty where
+  /// none did.
+  std::string limitedByMetadata;
+  /// Inputs for which nothing says what to feed (guessedInputs): both models got the same zeros,
+  /// trues or made-up numbers.
+  std::vector<std::string> guessed;
+  /// Of the sessions of the second model: what was written to and copied in cache memory.
+  int64_t cacheBytesWritten = 0;
+  int64_t cacheBytesCopied = 0;
+  /// Where one model's caches are quantized: `comparison` is then that of the model without
+  /// quantization.
+  std::optional<QuantizationReport> quantization;
+
+  bool isDifferent() const {
+    return comparison.isDifferent() || !comparison.tokensEqual ||
+           (quantization && !quantization->equal());
+  }
+  /// Enough was compared to tell.
+  bool isConclusive() const { return comparison.isConclusive() && limitedByMetadata.empty(); }
+  bool equal() const { return !isDifferent() && isConclusive(); }
+};
+
+/// A model that can be run, with how to drive it.
+struct PreparedModel {
+  std::unique_ptr<Model> model;
+  Manifest manifest;
+};
+
+/// Imports a file, infers shapes, and takes its manifest or finds out what drives it.
+llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Toolkit& toolkit);
+
+/// What a computation of the model may be off by at most: 1e-4 for 32-bit models, 2e-2 where
+/// inputs, outputs or weights are float16 and 1e-1 where they are bfloat16, whose roundings are
+/// 2^13 and 2^16 times as coarse. `roundings` is how many sides of a comparison round in 16 bits:
+/// two models, or one against recorded outputs. Between two models it is the limit of a budget that
+/// is measured (`compareSessions`).
+Tolerance toleranceFor(const Graph& graph, int roundings);
+
+/// A copy, as if it had been written and read.
+llvm::Expected<std::unique_ptr<Model>> cloneModel(const Model& model, const Toolkit& toolkit);
+
+/// A session with room for so many tokens; rows that were not written are poisoned.
+llvm::Expected<std::unique_ptr<Session>> openForTokens(const Model& model, const Manifest& manifest,
+                                                       int64_t batch, int64_t tokens,
+                                                       unsigned threads, const Toolkit& toolkit);
+
+/// Runs two prepared models (shapes inferred) side by side. Where `a` cannot take a run, it is run
+/// with one batch row, then with shorter prompts. A run's vocabulary of 0 is taken from `a`. An
+/// OriginalRefusal is the error where `a` takes no step at all. Where the caches of one of them are
+/// quantized, the other is compared with what it is without that, and each of its attentions with
+/// its definition (QuantizationReport).
+llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& manifestA,
+                                                const Model& b, const Manifest& manifestB,
+                                                const VerificationPlan& plan, unsigned threads,
+                                                const Toolkit& toolkit);
+
+/// The first model of a comparison refuses its first step, however short, with one batch row:
+/// nothing can be compared. Of a missing operator the error is another one.
+class OriginalRefusal : public llvm::ErrorInfo<OriginalRefusal, DiagnosticError> {
+public:
+  using Base = llvm::ErrorInfo<OriginalRefusal, DiagnosticError>;
+  using Base::Base;
+  static const char ID;
+};
+
+/// The file as it is against what a rewrite made of it.
+llvm::Expected<VerificationReport> verifyRewrite(const std::string& originalPath,
+                                                 const Model& rewritten, const Manifest& manifest,
+                                                 const VerificationPlan& plan,
+                                                 const Toolkit& toolkit);
+
+} // namespace kvopt

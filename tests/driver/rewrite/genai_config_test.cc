@@ -1,0 +1,103 @@
+// genai_config.json: what it says, and models that GenAI cannot run.
+#include "driver/rewrite/genai_config.h"
+
+#include "ir/diagnostic.h"
+#include "ir/op.h"
+#include "ir/text_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace kvopt {
+namespace {
+
+using testing::HasSubstr;
+
+/// Two layers of caches that nothing reads: only names and types matter here.
+class GenaiConfig : public testing::Test {
+protected:
+  GenaiConfig() {
+    registerAll(ops);
+    for (int64_t layer : {0, 1})
+      for (CacheRole role : {CacheRole::Key, CacheRole::Value}) {
+        const std::string word = role == CacheRole::Key ? "key" : "value";
+        ManifestCache cache;
+        cache.layer = layer;
+        cache.role = role;
+        cache.past = "past_key_values." + std::to_string(layer) + "." + word;
+        cache.present = "present." + std::to_string(layer) + "." + word;
+        cache.oneBuffer = true;
+        cache.shape = {std::string("batch"), int64_t{2}, std::string("capacity"), int64_t{16}};
+        manifest.caches.push_back(cache);
+      }
+  }
+
+  std::string text(const std::string& inputs, const std::string& outputs) const {
+    auto model = readText("<ir_version: 8, opset_import: [\"\" : 17]>\n"
+                          "decoder (int64[B, S] input_ids" +
+                              inputs + ") => (float[B, S, 9] " + outputs +
+                              ")\n{\n  x = Cast <to = 1> (input_ids)\n"
+                              "  logits = Identity (x)\n  other = Identity (x)\n}",
+                          ops);
+    if (!model)
+      return llvm::toString(model.takeError());
+    auto config = genaiConfig(**model, manifest, "model.onnx");
+    return config ? *config : takeDiagnostic(config.takeError()).str();
+  }
+
+  OpRegistry ops;
+  Manifest manifest;
+};
+
+TEST_F(GenaiConfig, SaysWhatTheModelDecides) {
+  manifest.capacityValue = 128;
+  auto json = nlohmann::json::parse(text(", int64[B, T] attention_mask", "logits"));
+  const auto& decoder = json["model"]["decoder"];
+  EXPECT_EQ(json["model"]["context_length"], 128);
+  EXPECT_EQ(json["model"]["vocab_size"], 9);
+  EXPECT_EQ(decoder["filename"], "model.onnx");
+  EXPECT_EQ(decoder["num_hidden_layers"], 2);
+  EXPECT_EQ(decoder["num_key_value_heads"], 2);
+  EXPECT_EQ(decoder["head_size"], 16);
+  EXPECT_EQ(decoder["inputs"],
+            nlohmann::json::parse(R"({"input_ids": "input_ids", "attention_mask": "attention_mask",
+              "past_key_names": "past_key_values.%d.key",
+              "past_value_names": "past_key_values.%d.value"})"));
+  EXPECT_EQ(decoder["outputs"]["present_value_names"], "present.%d.value");
+  EXPECT_EQ(json["search"]["past_present_share_buffer"], true);
+  EXPECT_EQ(json["search"]["max_length"], 128);
+}
+
+TEST_F(GenaiConfig, FindsTheLayersNumberAmongOthers) {
+  for (ManifestCache& cache : manifest.caches)
+    cache.past = "v0_" + cache.past + "_0";
+  auto json = nlohmann::json::parse(text("", "logits"));
+  EXPECT_EQ(json["model"]["decoder"]["inputs"]["past_key_names"], "v0_past_key_values.%d.key_0");
+}
+
+TEST_F(GenaiConfig, TheOnlyOtherOutputIsTheScores) {
+  auto json = nlohmann::json::parse(text("", "other"));
+  EXPECT_EQ(json["model"]["decoder"]["outputs"]["logits"], "other");
+}
+
+TEST_F(GenaiConfig, RefusesWhatGenaiDoesNotFeed) {
+  EXPECT_THAT(text(", int64[S] cache_position", "logits"), HasSubstr("'cache_position'"));
+  manifest.caches[2].past = "past.other";
+  EXPECT_THAT(text("", "logits"), HasSubstr("are not one name with the layer's number"));
+}
+
+TEST_F(GenaiConfig, RefusesCachesOfOtherForms) {
+  manifest.caches[3].shape[3] = int64_t{24};
+  EXPECT_THAT(text("", "logits"), HasSubstr("has other heads than the first layer's"));
+  manifest.caches[3].shape[3] = int64_t{16};
+  manifest.caches[3].kind = CacheKind::Cross;
+  EXPECT_THAT(text("", "logits"), HasSubstr("neither the keys nor the values of self-attention"));
+  manifest.caches.pop_back();
+  EXPECT_THAT(text("", "logits"), HasSubstr("2 caches of keys and 1 of values"));
+  manifest.caches.clear();
+  EXPECT_THAT(text("", "logits"), HasSubstr("0 caches of keys"));
+}
+
+} // namespace
+} // namespace kvopt

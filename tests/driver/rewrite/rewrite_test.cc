@@ -1,0 +1,133 @@
+// Rewriting a model through the library: what comes back, and what it costs.
+#include "driver/rewrite/rewrite.h"
+
+#include "driver/recover.h"
+#include "driver/rewrite/files.h"
+#include "tests/ir/temporary_folder.h"
+
+#include <gtest/gtest.h>
+
+namespace kvopt {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Matches nothing, and counts how often it was asked.
+class Counter final : public Rule {
+public:
+  explicit Counter(int& askedCount) : asked(askedCount) {}
+
+  llvm::StringRef name() const override { return "count-softmax"; }
+  RuleGroup group() const override { return RuleGroup::Normalize; }
+  P pattern() const override { return op("Softmax", {x}); }
+  void constraints(Constraints& c) const override {
+    c.require("never", [this](const Match&) {
+      ++asked;
+      return false;
+    });
+  }
+  std::optional<MatchFailure> rewrite(const Match&, Rewriter&) const override {
+    return std::nullopt;
+  }
+
+private:
+  Var x{"x"};
+  int& asked;
+};
+
+class RewriteTest : public testing::Test {
+protected:
+  std::unique_ptr<Model> open(const std::string& path) {
+    auto model = openModel(path, toolkit);
+    EXPECT_TRUE(static_cast<bool>(model));
+    return model ? std::move(*model) : nullptr;
+  }
+  RewriteResult rewritten(const std::string& path, const RewriteRequest& request) {
+    return llvm::cantFail(rewrite(open(path), request, toolkit));
+  }
+  static RewriteRequest requestFor(const std::string& target) {
+    RewriteRequest request;
+    request.target = target;
+    request.capacity = "64";
+    return request;
+  }
+
+  Toolkit toolkit;
+  TemporaryFolder folder;
+  const std::string shipped = KVOPT_SOURCE_DIR "/models/llama_gqa-ts14-eager/model.onnx";
+};
+
+TEST_F(RewriteTest, TheFileIsReadOnce) {
+  const std::string path = folder.path("m.onnx");
+  fs::copy_file(shipped, path);
+  std::unique_ptr<Model> model = open(path);
+  fs::remove(path);
+  const RewriteResult result =
+      llvm::cantFail(rewrite(std::move(model), requestFor("kvopt"), toolkit));
+  const auto* written = std::get_if<RewrittenModel>(&result);
+  ASSERT_NE(written, nullptr);
+  ASSERT_TRUE(written->verification.has_value());
+  EXPECT_TRUE(written->verification->equal());
+  EXPECT_TRUE(written->mayBeWritten());
+  EXPECT_EQ(written->manifest.target, "kvopt");
+  EXPECT_EQ(written->exported.contract, CacheContract::Growing);
+  EXPECT_EQ(written->exported.caches.size(), written->manifest.caches.size());
+}
+
+TEST_F(RewriteTest, TheModelIsRecoveredOnce) {
+  int asked = 0;
+  toolkit.rules.add(std::make_unique<Counter>(asked));
+  ASSERT_TRUE(static_cast<bool>(recoverModel(shipped, toolkit)));
+  const int once = asked;
+  ASSERT_GT(once, 0);
+  asked = 0;
+  const RewriteResult result = rewritten(shipped, requestFor("kvopt"));
+  ASSERT_TRUE(std::get<RewrittenModel>(result).verification.has_value());
+  EXPECT_EQ(asked, once);
+}
+
+TEST_F(RewriteTest, AModelInTheTargetsFormIsUnchanged) {
+  RewriteResult first = rewritten(shipped, requestFor("kvopt"));
+  auto& written = std::get<RewrittenModel>(first);
+  RewrittenPaths paths;
+  paths.model = folder.path("out.onnx");
+  WeightFiles weights = weightFilesFor(*written.model, paths, /*dryRun=*/false);
+  llvm::cantFail(writeFiles(*written.model, written.manifest, paths, weights));
+
+  const RewriteResult again = rewritten(paths.model, requestFor("kvopt"));
+  const auto* unchanged = std::get_if<UnchangedModel>(&again);
+  ASSERT_NE(unchanged, nullptr);
+  EXPECT_EQ(unchanged->manifest.json(), written.manifest.json());
+  RewriteRequest wider = requestFor("kvopt");
+  wider.capacity = "128";
+  EXPECT_TRUE(std::holds_alternative<RewrittenModel>(rewritten(paths.model, wider)));
+  RewriteRequest layers = requestFor("onnx24");
+  layers.layers = "0";
+  EXPECT_TRUE(std::holds_alternative<RefusedModel>(rewritten(paths.model, layers)));
+}
+
+TEST_F(RewriteTest, ARefusalHasItsSitesAndReasons) {
+  RewriteRequest request = requestFor("kvopt");
+  request.disabled = {"raise-spelled-attention"};
+  const RewriteResult result = rewritten(shipped, request);
+  const auto* refused = std::get_if<RefusedModel>(&result);
+  ASSERT_NE(refused, nullptr);
+  EXPECT_EQ(refused->siteCount, refused->sites.size());
+  ASSERT_FALSE(refused->sites.empty());
+  EXPECT_FALSE(refused->sites[0].failure.str().empty());
+  EXPECT_NE(refused->message.find("cannot be lowered"), std::string::npos) << refused->message;
+}
+
+TEST_F(RewriteTest, WhatCannotBeAskedForIsAnError) {
+  auto none = rewrite(open(shipped), requestFor("nosuch"), toolkit);
+  ASSERT_FALSE(static_cast<bool>(none));
+  EXPECT_EQ(takeDiagnostic(none.takeError()).kind, Diagnostic::Kind::Usage);
+  RewriteRequest request = requestFor("kvopt");
+  request.capacity = "-1";
+  auto negative = rewrite(open(shipped), request, toolkit);
+  ASSERT_FALSE(static_cast<bool>(negative));
+  EXPECT_EQ(takeDiagnostic(negative.takeError()).kind, Diagnostic::Kind::Usage);
+}
+
+} // namespace
+} // namespace kvopt

@@ -1,0 +1,27 @@
+// What tests say of recorded cases.
+#pragma once
+
+#include "driver/verify/references.h"
+
+#include <filesystem>
+
+namespace kvopt {
+
+/// The folder of the row's model, without the folders that it is in.
+inline std::string folderOf(const ReferenceRow& row) {
+  return std::filesystem::path(row.model).parent_path().filename().string();
+}
+
+/// Every form that is different or does not run, a line each.
+inline std::string failuresOf(const ReferenceTable& table) {
+  std::string text;
+  for (const ReferenceRow& row : table.rows)
+    for (const ReferenceResult& result : row.results)
+      if (result.verdict == ReferenceVerdict::Different ||
+          result.verdict == ReferenceVerdict::Failed)
+        text += fmt::format("{} {} {}: {} {}\n", folderOf(row), row.name,
+                            formName(result.form).str(), result.maxAbs, result.reason);
+  return text;
+}
+
+} // namespace kvopt
