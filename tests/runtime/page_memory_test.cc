@@ -133,6 +133,9 @@ private:
 };
 
 TEST_F(PageMemory, CopiesWhatTheKernelDoesNotMove) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer ends a process that may not make more mappings";
+#endif
   constexpr size_t count = 200;
   // Fewer than the runs, so that some move and the others do not.
   for (size_t left : {0, 40}) {
