@@ -307,6 +307,8 @@ int runSafely(int argc, const char* const* argv, void (*extend)(Toolkit&), bool 
 } // namespace
 
 int runApp(int argc, const char* const* argv, void (*extend)(Toolkit& toolkit)) {
+  // What an earlier run of this process could not write is not this run's failure.
+  std::clearerr(stdout);
   return runSafely(argc, argv, extend, /*endsProcess=*/false);
 }
 
