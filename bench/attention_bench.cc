@@ -17,10 +17,10 @@
 #include "bench/attention_peers.h"
 #include "bench/machine.h"
 #include "bench/measure.h"
-#include "ir/format.h"
-#include "runtime/kernels/simd/attention_kernel.h"
-#include "runtime/kernels/simd/simd_target.h"
-#include "runtime/thread_pool.h"
+#include "runtime/simd/attention/attention_kernel.h"
+#include "runtime/simd/simd_target.h"
+#include "runtime/threads/thread_pool.h"
+#include "support/format.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,8 +1,8 @@
 // Memory of the cases of attention_bench, and views into it.
 #include "bench/attention_case.h"
 
-#include "ir/half.h"
-#include "runtime/page_memory.h"
+#include "runtime/memory/page_memory.h"
+#include "support/half.h"
 
 #include <algorithm>
 #include <cstring>

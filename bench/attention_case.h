@@ -1,8 +1,8 @@
 // AttentionCase: one attention that is timed, with caches of as many layers as make it cold.
 #pragma once
 
-#include "runtime/buffer.h"
-#include "runtime/kernels/simd/attention.h"
+#include "runtime/memory/buffer.h"
+#include "runtime/simd/attention/attention.h"
 
 #include <string>
 #include <vector>

@@ -2,10 +2,10 @@
 #include "bench/attention_contest.h"
 
 #include "bench/bench_context.h"
-#include "ir/format.h"
-#include "ir/half.h"
-#include "runtime/attention_call.h"
-#include "runtime/page_memory.h"
+#include "runtime/attention/attention_call.h"
+#include "runtime/memory/page_memory.h"
+#include "support/format.h"
+#include "support/half.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"

@@ -5,8 +5,8 @@
 #include "bench/attention_case.h"
 #include "bench/onnx_runtime.h"
 #include "bench/peer_models.h"
-#include "runtime/buffer.h"
-#include "runtime/thread_pool.h"
+#include "runtime/memory/buffer.h"
+#include "runtime/threads/thread_pool.h"
 
 namespace kvopt {
 

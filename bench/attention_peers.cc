@@ -2,8 +2,8 @@
 #include "bench/attention_peers.h"
 
 #include "bench/machine.h"
-#include "ir/format.h"
 #include "ir/graph.h"
+#include "support/format.h"
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
 // BenchContext: memory and threads for kernels that benchmarks run outside of a graph.
 #pragma once
 
-#include "ir/diagnostic.h"
-#include "runtime/kernel.h"
-#include "runtime/thread_pool.h"
+#include "runtime/exec/kernel.h"
+#include "runtime/threads/thread_pool.h"
+#include "support/diagnostic.h"
 
 #include <memory>
 #include <vector>

@@ -7,10 +7,10 @@
 // Every call reads the caches of another layer, so that all come from memory. Ratios are over one
 // piece: of tenth percentiles in the best round, and the median of the ratios of pairs.
 #include "bench/measure.h"
-#include "ir/format.h"
-#include "runtime/buffer.h"
-#include "runtime/kernels/simd/attention.h"
-#include "runtime/thread_pool.h"
+#include "runtime/memory/buffer.h"
+#include "runtime/simd/attention/attention.h"
+#include "runtime/threads/thread_pool.h"
+#include "support/format.h"
 
 #include "llvm/ADT/StringExtras.h"
 

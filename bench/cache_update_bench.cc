@@ -15,8 +15,8 @@
 // memory that is resident before the first token and after it; and time with a prompt that fills
 // half of the room.
 #include "bench/measure.h"
-#include "ir/format.h"
 #include "runtime/cache/cache_set.h"
+#include "support/format.h"
 
 #include "llvm/ADT/StringExtras.h"
 

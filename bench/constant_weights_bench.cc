@@ -7,11 +7,11 @@
 // steps' times over those of plain weights in the same turn.
 #include "bench/measure.h"
 #include "driver/generate/random_tensor.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
 #include "ir/model.h"
-#include "ir/shape_inference.h"
-#include "runtime/executor.h"
+#include "ir/shapes/shape_inference.h"
+#include "runtime/exec/executor.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -3,12 +3,12 @@
 
 #include "bench/measure.h"
 #include "driver/recover.h"
-#include "ir/diagnostic.h"
-#include "ir/onnx_import.h"
-#include "ir/shape_inference.h"
-#include "runtime/buffer.h"
-#include "runtime/decoder_inputs.h"
-#include "runtime/equivalence.h"
+#include "ir/onnx/import.h"
+#include "ir/shapes/shape_inference.h"
+#include "runtime/equivalence/equivalence.h"
+#include "runtime/memory/buffer.h"
+#include "runtime/session/decoder_inputs.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -4,9 +4,9 @@
 
 #include "bench/onnx_runtime.h"
 #include "driver/toolkit.h"
-#include "ir/manifest.h"
+#include "ir/manifest/manifest.h"
 #include "ir/model.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 namespace kvopt {
 

@@ -9,14 +9,14 @@
 #include "bench/bench_context.h"
 #include "bench/machine.h"
 #include "bench/measure.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
 #include "ir/graph.h"
-#include "ir/half.h"
 #include "ir/op.h"
-#include "runtime/blas.h"
+#include "runtime/kernels/support/blas.h"
 #include "runtime/linear/linear.h"
-#include "runtime/thread_pool.h"
+#include "runtime/threads/thread_pool.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+#include "support/half.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // Plain reads and multiply-adds with Google Highway.
 #include "bench/machine.h"
 
-#include "runtime/kernels/simd/prefetch.h"
+#include "runtime/simd/prefetch.h"
 
 #include <cstdint>
 

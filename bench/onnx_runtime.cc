@@ -2,7 +2,7 @@
 // its end, so that places in it are as good as names, and no header of that project is needed.
 #include "bench/onnx_runtime.h"
 
-#include "ir/diagnostic.h"
+#include "support/diagnostic.h"
 
 #include <dlfcn.h>
 #include <optional>

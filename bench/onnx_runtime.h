@@ -2,7 +2,7 @@
 // with kvopt in one process and on the same memory.
 #pragma once
 
-#include "runtime/tensor_view.h"
+#include "runtime/memory/tensor_view.h"
 
 #include "llvm/Support/Error.h"
 

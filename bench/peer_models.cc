@@ -1,9 +1,9 @@
 // Models written in ONNX's text form, which kvopt's own exporter turns into files.
 #include "bench/peer_models.h"
 
-#include "ir/format.h"
-#include "ir/onnx_export.h"
-#include "ir/text_reader.h"
+#include "ir/onnx/export.h"
+#include "ir/text/reader.h"
+#include "support/format.h"
 
 #include <cmath>
 #include <fmt/ranges.h>

@@ -2,10 +2,10 @@
 // and save of the same file with protobuf; and how both grow with the number of nodes.
 #include "driver/generate/decoder.h"
 #include "driver/recover.h"
-#include "ir/diagnostic.h"
-#include "ir/onnx_export.h"
-#include "ir/onnx_import.h"
+#include "ir/onnx/export.h"
+#include "ir/onnx/import.h"
 #include "kvopt_onnx.pb.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/StringExtras.h"
 

@@ -1,9 +1,9 @@
 // How long a session's caches take to be saved and loaded, beside plain copies of the same
 // bytes: bench_session [FOLDER] (default: /dev/shm, so that the disk is not what is measured).
-#include "ir/diagnostic.h"
-#include "ir/format.h"
-#include "ir/mapped_file.h"
 #include "runtime/cache/cache_set.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+#include "support/mapped_file.h"
 
 #include <algorithm>
 #include <chrono>

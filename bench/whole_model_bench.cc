@@ -12,9 +12,9 @@
 // one.
 #include "bench/decode_engines.h"
 #include "bench/measure.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
-#include "ir/half.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+#include "support/half.h"
 
 #include "llvm/ADT/StringExtras.h"
 

@@ -2,10 +2,10 @@
 #include "cli/app.h"
 
 #include "cli/command.h"
-#include "cli/option_values.h"
+#include "cli/options/option_values.h"
 #include "cli/process.h"
 #include "cli/report/style.h"
-#include "ir/format.h"
+#include "support/format.h"
 
 #include <CLI/CLI.hpp>
 

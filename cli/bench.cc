@@ -1,13 +1,13 @@
 // kvopt bench: prefill and decode speed of several models side by side.
-#include "cli/bench_rounds.h"
+#include "cli/bench/bench_rounds.h"
 #include "cli/progress.h"
 #include "cli/report/latency_plot.h"
 #include "driver/recover.h"
-#include "ir/diagnostic.h"
-#include "ir/file_plan.h"
-#include "ir/format.h"
-#include "ir/output_file.h"
-#include "runtime/cpu_count.h"
+#include "ir/onnx/file_plan.h"
+#include "runtime/threads/cpu_count.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+#include "support/output_file.h"
 
 #include <CLI/CLI.hpp>
 

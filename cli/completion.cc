@@ -1,5 +1,5 @@
 // kvopt completion: a script for a shell, made from the options that the program has.
-#include "cli/completion_script.h"
+#include "cli/options/completion_script.h"
 
 #include "cli/command.h"
 

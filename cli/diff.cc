@@ -1,7 +1,7 @@
 // kvopt diff: what changed between two models, operator by operator and attention by attention.
 #include "cli/report/difference_drawing.h"
 #include "cli/report/difference_report.h"
-#include "ir/diagnostic.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,7 +1,7 @@
 // Exit codes of the program, as documented for scripts.
 #pragma once
 
-#include "ir/diagnostic.h"
+#include "support/diagnostic.h"
 
 namespace kvopt {
 

@@ -4,9 +4,9 @@
 #include "driver/inspect/site_facts.h"
 #include "driver/inspect/site_groups.h"
 #include "driver/recover.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
-#include "passes/reason_docs.h"
+#include "passes/pattern/reason_docs.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"

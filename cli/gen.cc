@@ -2,9 +2,9 @@
 #include "cli/command.h"
 #include "cli/report/byte_text.h"
 #include "driver/generate/decoder.h"
-#include "ir/file_plan.h"
-#include "ir/format.h"
-#include "ir/onnx_export.h"
+#include "ir/onnx/export.h"
+#include "ir/onnx/file_plan.h"
+#include "support/format.h"
 
 #include <CLI/CLI.hpp>
 

@@ -5,8 +5,8 @@
 #include "cli/report/style.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/recover.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
 
 #include <CLI/CLI.hpp>
 

@@ -1,8 +1,8 @@
 // kvopt list: passes, rules, targets, operators, kernels, reasons.
 #include "cli/command.h"
-#include "ir/format.h"
-#include "passes/reason_docs.h"
-#include "runtime/kernels/simd/attention_kernel.h"
+#include "passes/pattern/reason_docs.h"
+#include "runtime/simd/attention/attention_kernel.h"
+#include "support/format.h"
 
 #include <CLI/CLI.hpp>
 

@@ -1,13 +1,13 @@
 // kvopt opt: the developers' driver. Text or ONNX in, a pipeline, text out (or ONNX with -o).
 #include "driver/recover.h"
-#include "ir/file_plan.h"
-#include "ir/format.h"
-#include "ir/mapped_file.h"
-#include "ir/model_gate.h"
-#include "ir/onnx_export.h"
-#include "ir/onnx_import.h"
-#include "ir/text_printer.h"
-#include "ir/text_reader.h"
+#include "ir/onnx/export.h"
+#include "ir/onnx/file_plan.h"
+#include "ir/onnx/import.h"
+#include "ir/text/printer.h"
+#include "ir/text/reader.h"
+#include "ir/verify/model_gate.h"
+#include "support/format.h"
+#include "support/mapped_file.h"
 
 #include <CLI/CLI.hpp>
 

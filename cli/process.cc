@@ -2,8 +2,8 @@
 #include "cli/process.h"
 
 #include "cli/exit_code.h"
-#include "ir/mapped_ranges.h"
-#include "ir/termination.h"
+#include "support/mapped_ranges.h"
+#include "support/termination.h"
 
 #include <array>
 #include <atomic>

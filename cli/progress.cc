@@ -2,7 +2,7 @@
 #include "cli/progress.h"
 
 #include "cli/report/style.h"
-#include "ir/format.h"
+#include "support/format.h"
 
 #include <cstdio>
 #include <unistd.h>

@@ -1,11 +1,11 @@
 // kvopt rewrite: a model in the form of one target, with its manifest.
 #include "cli/command.h"
-#include "cli/input_option.h"
+#include "cli/options/input_option.h"
 #include "cli/report/rewrite_report.h"
 #include "driver/recover.h"
 #include "driver/rewrite/variants.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
 
 #include <CLI/CLI.hpp>
 

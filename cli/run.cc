@@ -1,14 +1,14 @@
 // kvopt run: generation with a session.
 #include "cli/progress.h"
 #include "cli/report/run_report.h"
-#include "cli/step_dump.h"
+#include "cli/report/step_dump.h"
 #include "driver/recover.h"
 #include "driver/verify/verification.h"
-#include "ir/file_plan.h"
-#include "ir/format.h"
-#include "ir/mapped_file.h"
-#include "ir/onnx_import.h"
-#include "ir/shape_inference.h"
+#include "ir/onnx/file_plan.h"
+#include "ir/onnx/import.h"
+#include "ir/shapes/shape_inference.h"
+#include "support/format.h"
+#include "support/mapped_file.h"
 
 #include <CLI/CLI.hpp>
 

@@ -1,15 +1,15 @@
 // kvopt verify: two models step by step, or one model against recorded outputs.
-#include "cli/input_option.h"
+#include "cli/options/input_option.h"
 #include "cli/report/data_set_report.h"
 #include "cli/report/reference_report.h"
 #include "cli/report/style.h"
 #include "driver/verify/data_sets.h"
 #include "driver/verify/references.h"
 #include "driver/verify/report.h"
-#include "ir/diagnostic.h"
-#include "runtime/data_sets.h"
-#include "runtime/quantized_model.h"
-#include "runtime/reference.h"
+#include "runtime/equivalence/data_sets.h"
+#include "runtime/equivalence/quantized_model.h"
+#include "runtime/equivalence/reference.h"
+#include "support/diagnostic.h"
 
 #include <CLI/CLI.hpp>
 

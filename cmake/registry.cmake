@@ -1,16 +1,26 @@
-# kvopt_registry(<target> <folder> <RegistryType> <header>)
+# kvopt_registry(<target> <folder> <RegistryType> <header> [<suffix>])
 #
-# Every <folder>/<stem>.cc defines `void kvopt::register_<stem>(RegistryType&)`. This function lists
-# the folder, adds the files to <target> and generates `void kvopt::registerAll(RegistryType&)`,
-# which calls them in name order. There are no static initialisers and no list to edit: a file that
-# forgets its function is a link error that names it.
+# A source file at any depth of <folder> that has no header of its own defines
+# `void kvopt::register_<stem>(RegistryType&)`; with a <suffix>, only those named `<stem><suffix>.cc` do.
+# This function adds every source file of the folder to <target> and generates
+# `void kvopt::registerAll(RegistryType&)`, which calls the functions in the order of their names. There are
+# no static initializers and no list to edit: a file that omits its function is a link error that names it.
 function(kvopt_registry target folder registry header)
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
-  list(SORT sources)
+  set(suffix "${ARGV4}")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
+  set(stems "")
+  foreach(source IN LISTS sources)
+    string(REGEX REPLACE "\\.cc$" ".h" own_header ${source})
+    if(source MATCHES "${suffix}\\.cc$" AND NOT EXISTS ${own_header})
+      get_filename_component(stem ${source} NAME_WE)
+      string(REGEX REPLACE "(.)${suffix}$" "\\1" stem ${stem})
+      list(APPEND stems ${stem})
+    endif()
+  endforeach()
+  list(SORT stems)
   set(declarations "")
   set(calls "")
-  foreach(source IN LISTS sources)
-    get_filename_component(stem ${source} NAME_WE)
+  foreach(stem IN LISTS stems)
     string(APPEND declarations "void register_${stem}(${registry}& registry);\n")
     string(APPEND calls "  register_${stem}(registry);\n")
   endforeach()

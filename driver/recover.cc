@@ -1,10 +1,10 @@
 // Recovery.
 #include "driver/recover.h"
 
-#include "ir/diagnostic.h"
-#include "ir/external_check.h"
 #include "ir/model_copy.h"
-#include "ir/onnx_import.h"
+#include "ir/onnx/external_check.h"
+#include "ir/onnx/import.h"
+#include "support/diagnostic.h"
 
 namespace kvopt {
 

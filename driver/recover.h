@@ -2,7 +2,7 @@
 #pragma once
 
 #include "driver/toolkit.h"
-#include "ir/manifest.h"
+#include "ir/manifest/manifest.h"
 #include "passes/pass_manager.h"
 
 #include <map>

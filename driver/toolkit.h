@@ -1,11 +1,11 @@
 // Toolkit: everything that kvopt knows.
 #pragma once
 
-#include "ir/model_gate.h"
 #include "ir/op.h"
+#include "ir/verify/model_gate.h"
 #include "passes/pass.h"
-#include "passes/target.h"
-#include "runtime/kernel.h"
+#include "passes/targets/target.h"
+#include "runtime/exec/kernel.h"
 
 namespace kvopt {
 

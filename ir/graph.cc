@@ -1,7 +1,7 @@
 // Graphs: creation, erasure, names, order.
 #include "ir/graph.h"
 
-#include "ir/format.h"
+#include "support/format.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
 

@@ -1,8 +1,8 @@
 // Graph: inputs, initializers, a list of nodes in execution order, outputs.
 #pragma once
 
-#include "ir/array_pool.h"
 #include "ir/node.h"
+#include "support/array_pool.h"
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"

@@ -1,9 +1,9 @@
 // Through the model's messages, without what is large in them.
 #include "ir/model_copy.h"
 
-#include "ir/diagnostic.h"
-#include "ir/onnx_import.h"
-#include "ir/onnx_writer.h"
+#include "ir/onnx/import.h"
+#include "ir/onnx/writer.h"
+#include "support/diagnostic.h"
 
 namespace kvopt {
 namespace {

@@ -1,9 +1,9 @@
 // Nodes: operands, attributes, order.
 #include "ir/node.h"
 
-#include "ir/format.h"
 #include "ir/graph.h"
 #include "ir/op.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,8 +1,8 @@
 // A stable topological sort.
 #include "ir/node_order.h"
 
-#include "ir/diagnostic.h"
 #include "ir/op_name.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"

@@ -1,8 +1,8 @@
 // TensorData: checked construction and reading of small tensors.
 #include "ir/tensor.h"
 
-#include "ir/diagnostic.h"
-#include "ir/half.h"
+#include "support/diagnostic.h"
+#include "support/half.h"
 
 #include <cstring>
 

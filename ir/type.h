@@ -1,7 +1,7 @@
 // TensorType: element type and symbolic shape of a value.
 #pragma once
 
-#include "ir/dim.h"
+#include "ir/dims/dim.h"
 #include "ir/element_type.h"
 
 #include "llvm/ADT/ArrayRef.h"

@@ -1,7 +1,7 @@
 // PassRegistry and the body that rule-applying passes share.
 #include "passes/pass.h"
 
-#include "passes/rule_driver.h"
+#include "passes/pattern/rule_driver.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,13 +1,13 @@
 // Pass: one transformation of a whole model, named, with options; one file each under transforms.
 #pragma once
 
-#include "ir/diagnostic.h"
-#include "ir/manifest.h"
+#include "ir/manifest/manifest.h"
 #include "ir/model.h"
-#include "passes/explain.h"
-#include "passes/rewriter.h"
-#include "passes/rule.h"
-#include "passes/site.h"
+#include "passes/analysis/cache/site.h"
+#include "passes/pattern/explain.h"
+#include "passes/pattern/rewriter.h"
+#include "passes/pattern/rule.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"

@@ -1,10 +1,10 @@
 // Running pipelines.
 #include "passes/pass_manager.h"
 
-#include "ir/diagnostic.h"
-#include "ir/output_file.h"
-#include "ir/text_printer.h"
-#include "ir/verifier.h"
+#include "ir/text/printer.h"
+#include "ir/verify/verifier.h"
+#include "support/diagnostic.h"
+#include "support/output_file.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,6 +1,6 @@
 // The textual form of pipelines.
-#include "ir/diagnostic.h"
 #include "passes/pass_manager.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/StringExtras.h"
 

@@ -2,7 +2,7 @@
 #include "cli/report/bench_report.h"
 
 #include "cli/report/style.h"
-#include "ir/format.h"
+#include "support/format.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,8 +1,8 @@
 // What kvopt bench found out, and how it is written down.
 #pragma once
 
+#include "cli/bench/machine.h"
 #include "cli/command.h"
-#include "cli/machine.h"
 
 #include <optional>
 #include <string>

@@ -1,7 +1,7 @@
 // Units of memory.
 #include "cli/report/byte_text.h"
 
-#include "ir/format.h"
+#include "support/format.h"
 
 #include <iterator>
 

@@ -2,7 +2,7 @@
 #include "cli/report/data_set_report.h"
 
 #include "driver/verify/report.h"
-#include "ir/format.h"
+#include "support/format.h"
 
 #include <algorithm>
 

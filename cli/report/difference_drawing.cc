@@ -4,7 +4,7 @@
 #include "cli/report/layered_layout.h"
 #include "cli/report/op_table.h"
 #include "cli/report/xml_text.h"
-#include "ir/format.h"
+#include "support/format.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"

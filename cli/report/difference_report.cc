@@ -4,7 +4,7 @@
 #include "driver/diff/model_difference.h"
 #include "driver/inspect/site_facts.h"
 
-#include "ir/format.h"
+#include "support/format.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 

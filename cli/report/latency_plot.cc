@@ -2,8 +2,8 @@
 #include "cli/report/latency_plot.h"
 
 #include "cli/report/xml_text.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 #include "cli/report/op_table.h"
 
 #include "cli/report/style.h"
-#include "ir/format.h"
+#include "support/format.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 #include "cli/report/reference_report.h"
 
 #include "cli/report/site_table.h"
-#include "ir/format.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 

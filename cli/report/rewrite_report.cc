@@ -6,8 +6,8 @@
 #include "driver/inspect/site_facts.h"
 #include "driver/rewrite/variants.h"
 #include "driver/verify/report.h"
-#include "ir/format.h"
 #include "passes/pass.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Path.h"

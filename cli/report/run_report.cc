@@ -1,7 +1,7 @@
 // Text and JSON of a run.
 #include "cli/report/run_report.h"
 
-#include "ir/format.h"
+#include "support/format.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/command.h"
-#include "runtime/generation.h"
+#include "runtime/session/generation.h"
 
 namespace kvopt {
 

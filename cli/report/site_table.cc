@@ -3,7 +3,7 @@
 
 #include "cli/report/style.h"
 #include "driver/inspect/site_facts.h"
-#include "ir/format.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,9 +2,9 @@
 #include "driver/diff/attention_blocks.h"
 
 #include "driver/recover.h"
-#include "ir/diagnostic.h"
-#include "ir/shape_inference.h"
-#include "passes/analysis/cache_origins.h"
+#include "ir/shapes/shape_inference.h"
+#include "passes/analysis/cache/cache_origins.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"

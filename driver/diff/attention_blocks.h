@@ -3,7 +3,7 @@
 
 #include "driver/op_counts.h"
 #include "driver/toolkit.h"
-#include "passes/site.h"
+#include "passes/analysis/cache/site.h"
 
 namespace kvopt {
 

@@ -1,7 +1,7 @@
 // Attention over caches of keys and values, and over an encoder's.
 #include "driver/generate/decoder_parts.h"
 
-#include "ir/format.h"
+#include "support/format.h"
 
 #include <cmath>
 

@@ -2,8 +2,8 @@
 #include "driver/generate/decoder.h"
 
 #include "driver/generate/decoder_parts.h"
-#include "ir/format.h"
 #include "ir/op.h"
+#include "support/format.h"
 
 namespace kvopt {
 namespace {

@@ -1,7 +1,7 @@
 // Defaults of decoders, and what cannot be combined.
 #include "driver/generate/decoder_spec.h"
 
-#include "ir/diagnostic.h"
+#include "support/diagnostic.h"
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 #include "driver/generate/graph_builder.h"
 
 #include "driver/generate/random_tensor.h"
-#include "ir/format.h"
-#include "ir/half.h"
+#include "support/format.h"
+#include "support/half.h"
 
 #include <cmath>
 #include <cstring>

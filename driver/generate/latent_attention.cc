@@ -2,7 +2,7 @@
 // as it is.
 #include "driver/generate/decoder_parts.h"
 
-#include "ir/format.h"
+#include "support/format.h"
 
 #include <cmath>
 

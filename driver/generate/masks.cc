@@ -1,7 +1,7 @@
 // Lengths of a step, and masks as exporters derive them from positions and padding.
 #include "driver/generate/decoder_parts.h"
 
-#include "ir/half.h"
+#include "support/half.h"
 
 #include <limits>
 

@@ -1,7 +1,7 @@
 // SplitMix64 by position, and the two kinds of contents.
 #include "driver/generate/random_tensor.h"
 
-#include "ir/half.h"
+#include "support/half.h"
 
 #include <algorithm>
 #include <array>

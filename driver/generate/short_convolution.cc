@@ -1,7 +1,7 @@
 // Gated short convolutions, whose state does not grow.
 #include "driver/generate/decoder_parts.h"
 
-#include "ir/format.h"
+#include "support/format.h"
 
 #include <cmath>
 #include <limits>

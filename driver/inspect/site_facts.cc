@@ -1,8 +1,8 @@
 // Facts of attention sites.
 #include "driver/inspect/site_facts.h"
 
-#include "ir/format.h"
-#include "passes/reason_docs.h"
+#include "passes/pattern/reason_docs.h"
+#include "support/format.h"
 
 namespace kvopt {
 namespace {

@@ -1,7 +1,7 @@
 // What is said of an attention site: its facts as JSON and as words.
 #pragma once
 
-#include "passes/site.h"
+#include "passes/analysis/cache/site.h"
 #include "support/json.h"
 
 namespace kvopt {

@@ -2,7 +2,7 @@
 #include "driver/inspect/site_groups.h"
 
 #include "driver/inspect/site_facts.h"
-#include "ir/format.h"
+#include "support/format.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"

@@ -3,11 +3,11 @@
 
 #include "driver/rewrite/genai_config.h"
 #include "driver/rewrite/variants.h"
-#include "ir/diagnostic.h"
-#include "ir/file_plan.h"
-#include "ir/format.h"
-#include "ir/onnx_export.h"
-#include "ir/output_file.h"
+#include "ir/onnx/export.h"
+#include "ir/onnx/file_plan.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+#include "support/output_file.h"
 
 #include <filesystem>
 

@@ -2,9 +2,9 @@
 // request, another program's configuration.
 #pragma once
 
-#include "ir/manifest.h"
+#include "ir/manifest/manifest.h"
 #include "ir/model.h"
-#include "ir/onnx_export.h"
+#include "ir/onnx/export.h"
 
 #include <string>
 #include <vector>

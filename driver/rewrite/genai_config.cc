@@ -1,7 +1,7 @@
 // Writing genai_config.json.
 #include "driver/rewrite/genai_config.h"
 
-#include "ir/diagnostic.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"

@@ -1,7 +1,7 @@
 // The part of ONNX Runtime GenAI's genai_config.json that a rewritten model decides.
 #pragma once
 
-#include "ir/manifest.h"
+#include "ir/manifest/manifest.h"
 #include "ir/model.h"
 
 namespace kvopt {

@@ -2,10 +2,10 @@
 #include "driver/rewrite/proof.h"
 
 #include "driver/recover.h"
-#include "ir/diagnostic.h"
 #include "ir/model_copy.h"
-#include "ir/shape_inference.h"
-#include "ir/verifier.h"
+#include "ir/shapes/shape_inference.h"
+#include "ir/verify/verifier.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 

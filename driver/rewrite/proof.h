@@ -2,7 +2,7 @@
 #pragma once
 
 #include "driver/toolkit.h"
-#include "ir/manifest.h"
+#include "ir/manifest/manifest.h"
 
 namespace kvopt {
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "driver/verify/plan.h"
-#include "passes/matcher.h"
 #include "passes/pass_manager.h"
-#include "runtime/input_recipe.h"
+#include "passes/pattern/matcher.h"
+#include "runtime/session/input_recipe.h"
 
 #include <string>
 #include <vector>

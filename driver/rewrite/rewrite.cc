@@ -3,10 +3,10 @@
 
 #include "driver/recover.h"
 #include "driver/rewrite/proof.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
 #include "ir/model_copy.h"
-#include "ir/shape_inference.h"
+#include "ir/shapes/shape_inference.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 

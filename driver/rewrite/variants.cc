@@ -1,10 +1,10 @@
 // Variants in memory and in files.
 #include "driver/rewrite/variants.h"
 
-#include "ir/diagnostic.h"
 #include "ir/model_copy.h"
-#include "ir/shape_inference.h"
-#include "passes/lowering/block_variant.h"
+#include "ir/shapes/shape_inference.h"
+#include "passes/targets/blocks/block_variant.h"
+#include "support/diagnostic.h"
 
 #include "llvm/Support/Path.h"
 

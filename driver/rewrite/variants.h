@@ -1,10 +1,10 @@
 // The variants of a model that is rewritten: where they are before and after they are written.
 #pragma once
 
-#include "ir/manifest.h"
+#include "ir/manifest/manifest.h"
 #include "ir/model.h"
-#include "ir/onnx_export.h"
-#include "runtime/pyramid.h"
+#include "ir/onnx/export.h"
+#include "runtime/session/pyramid.h"
 
 namespace kvopt {
 

@@ -2,9 +2,9 @@
 #include "driver/verify/data_sets.h"
 
 #include "driver/recover.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
-#include "ir/shape_inference.h"
+#include "ir/shapes/shape_inference.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
 
 #include <algorithm>
 

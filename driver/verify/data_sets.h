@@ -2,11 +2,11 @@
 #pragma once
 
 #include "driver/verify/verification.h"
-#include "runtime/data_sets.h"
+#include "runtime/equivalence/data_sets.h"
 
 namespace kvopt {
 
-/// Imports the model and runs it once per data set in `folder` (runtime/data_sets.h).
+/// Imports the model and runs it once per data set in `folder` (runtime/equivalence/data_sets.h).
 llvm::Expected<VerificationReport> verifyDataSets(const std::string& modelPath,
                                                   const std::string& folder,
                                                   const DataSetTolerance& tolerance,

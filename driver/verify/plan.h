@@ -1,8 +1,8 @@
 // What a verification runs: the runs of the defaults, and how they are fitted to two models.
 #pragma once
 
-#include "ir/manifest.h"
-#include "runtime/planned_steps.h"
+#include "ir/manifest/manifest.h"
+#include "runtime/equivalence/planned_steps.h"
 
 #include <string>
 #include <vector>

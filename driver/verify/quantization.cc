@@ -2,13 +2,13 @@
 #include "driver/verify/quantization.h"
 
 #include "driver/verify/verification.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
-#include "ir/half.h"
-#include "runtime/generation.h"
-#include "runtime/input_binding.h"
-#include "runtime/quantized_model.h"
-#include "runtime/widened_model.h"
+#include "runtime/equivalence/quantized_model.h"
+#include "runtime/equivalence/widened_model.h"
+#include "runtime/exec/input_binding.h"
+#include "runtime/session/generation.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+#include "support/half.h"
 
 #include <cmath>
 

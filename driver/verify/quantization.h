@@ -3,7 +3,7 @@
 #pragma once
 
 #include "driver/toolkit.h"
-#include "runtime/equivalence.h"
+#include "runtime/equivalence/equivalence.h"
 
 namespace kvopt {
 

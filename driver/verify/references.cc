@@ -3,13 +3,13 @@
 
 #include "driver/recover.h"
 #include "driver/rewrite/variants.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
-#include "ir/onnx_export.h"
-#include "ir/onnx_import.h"
-#include "ir/shape_inference.h"
-#include "runtime/reference.h"
-#include "runtime/widened_model.h"
+#include "ir/onnx/export.h"
+#include "ir/onnx/import.h"
+#include "ir/shapes/shape_inference.h"
+#include "runtime/equivalence/reference.h"
+#include "runtime/equivalence/widened_model.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,7 +1,7 @@
 // The report of a verification as JSON and as text.
 #include "driver/verify/report.h"
 
-#include "ir/format.h"
+#include "support/format.h"
 
 #include <fmt/ranges.h>
 

@@ -1,10 +1,10 @@
 // Fits runs to two models, compares them, and keeps account of what was covered.
 #include "driver/verify/runs.h"
 
-#include "ir/diagnostic.h"
-#include "ir/format.h"
-#include "passes/analysis/compared_lengths.h"
-#include "passes/analysis/row_lengths.h"
+#include "passes/analysis/cache/row_lengths.h"
+#include "passes/analysis/mask/compared_lengths.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 

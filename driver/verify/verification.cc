@@ -4,14 +4,14 @@
 #include "driver/recover.h"
 #include "driver/rewrite/variants.h"
 #include "driver/verify/runs.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
-#include "ir/onnx_export.h"
-#include "ir/onnx_import.h"
-#include "ir/shape_inference.h"
-#include "runtime/decoder_inputs.h"
-#include "runtime/quantized_model.h"
-#include "runtime/widened_model.h"
+#include "ir/onnx/export.h"
+#include "ir/onnx/import.h"
+#include "ir/shapes/shape_inference.h"
+#include "runtime/equivalence/quantized_model.h"
+#include "runtime/equivalence/widened_model.h"
+#include "runtime/session/decoder_inputs.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
 
 namespace kvopt {
 

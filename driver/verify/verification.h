@@ -3,8 +3,8 @@
 
 #include "driver/verify/plan.h"
 #include "driver/verify/quantization.h"
-#include "ir/diagnostic.h"
-#include "runtime/equivalence.h"
+#include "runtime/equivalence/equivalence.h"
+#include "support/diagnostic.h"
 
 namespace kvopt {
 

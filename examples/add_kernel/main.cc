@@ -1,10 +1,11 @@
 // An operator of one's own with its kernel: my.domain::Swish<beta>(x) = x * sigmoid(beta * x). In
-// the tree these would be the files ir/ops/swish.cc and runtime/kernels/swish.cc and nothing else.
-#include "ir/diagnostic.h"
+// the tree these would be the files ir/ops/swish.cc and runtime/kernels/elementwise/swish.cc and
+// nothing else.
 #include "ir/op.h"
-#include "ir/shape_inference.h"
-#include "ir/text_reader.h"
-#include "runtime/executor.h"
+#include "ir/shapes/shape_inference.h"
+#include "ir/text/reader.h"
+#include "runtime/exec/executor.h"
+#include "support/diagnostic.h"
 
 #include <cmath>
 #include <cstdio>

@@ -1,11 +1,11 @@
 // A rule of one's own: x + 0 → x. In the tree it would be the file passes/rules/remove_add_zero.cc
 // and nothing else; here it is registered by hand beside the built-in rules.
-#include "ir/diagnostic.h"
 #include "ir/op.h"
-#include "ir/shape_inference.h"
-#include "ir/text_printer.h"
-#include "ir/text_reader.h"
-#include "passes/rule_driver.h"
+#include "ir/shapes/shape_inference.h"
+#include "ir/text/printer.h"
+#include "ir/text/reader.h"
+#include "passes/pattern/rule_driver.h"
+#include "support/diagnostic.h"
 
 #include <cstdio>
 

@@ -1,12 +1,12 @@
 // A target of one's own: writes recovered attention as my.engine::FlashAttention and refuses what
 // that engine cannot do. In the tree it would be the file passes/targets/my_engine.cc and nothing
 // else.
-#include "ir/diagnostic.h"
 #include "ir/op.h"
-#include "ir/text_printer.h"
-#include "ir/text_reader.h"
+#include "ir/text/printer.h"
+#include "ir/text/reader.h"
 #include "passes/pass_manager.h"
-#include "passes/target.h"
+#include "passes/targets/target.h"
+#include "support/diagnostic.h"
 
 #include <cstdio>
 

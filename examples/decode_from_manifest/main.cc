@@ -2,11 +2,11 @@
 // caches and lengths from step to step is in the manifest that lies in the file.
 //
 //   decode_from_manifest model.onnx 1,2,3 8        prompt, tokens to make
-#include "ir/diagnostic.h"
-#include "ir/onnx_import.h"
+#include "ir/onnx/import.h"
 #include "ir/op.h"
-#include "ir/shape_inference.h"
-#include "runtime/generation.h"
+#include "ir/shapes/shape_inference.h"
+#include "runtime/session/generation.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/StringExtras.h"
 

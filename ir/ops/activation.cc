@@ -1,5 +1,5 @@
 // Elementwise activations and softmax.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 namespace kvopt {
 namespace {

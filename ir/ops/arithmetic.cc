@@ -1,5 +1,5 @@
 // Elementwise arithmetic, with the integer arithmetic that computes shapes.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 #include <limits>
 

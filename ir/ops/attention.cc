@@ -1,5 +1,5 @@
 // ONNX's own Attention and RotaryEmbedding.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 namespace kvopt {
 namespace {

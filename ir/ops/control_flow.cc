@@ -1,5 +1,5 @@
 // If, Loop and Scan: results are what all ways of getting there agree on.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 #include "llvm/ADT/STLExtras.h"
 

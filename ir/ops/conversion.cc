@@ -1,5 +1,5 @@
 // Casts, copies, and values that depend on nothing but shapes.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 #include <algorithm>
 

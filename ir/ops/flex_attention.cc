@@ -1,5 +1,5 @@
 // FlexAttention of the domain ai.onnx.preview, in which ONNX tries operators out.
-#include "ir/attention_shapes.h"
+#include "ir/ops/kvopt/attention_shapes.h"
 
 namespace kvopt {
 namespace {

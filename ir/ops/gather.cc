@@ -1,6 +1,6 @@
 // Operators that pick elements by index: Gather, GatherElements, GatherND, TopK, ArgMax, NonZero,
 // OneHot.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 namespace kvopt {
 namespace {

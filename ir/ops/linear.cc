@@ -1,5 +1,5 @@
 // Matrix products and convolution: MatMul, Gemm, Einsum, Conv.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 #include "llvm/ADT/StringExtras.h"
 

@@ -1,5 +1,5 @@
 // Comparisons, boolean operators and selection, with what is provable about symbolic extents.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 namespace kvopt {
 namespace {

@@ -1,5 +1,5 @@
 // Operators between numbers and their 8- or 16-bit codes.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 namespace kvopt {
 namespace {

@@ -1,6 +1,6 @@
 // Operators whose state has fixed extents: LinearAttention and CausalConvWithState, of ONNX and,
 // with more attributes, of com.microsoft.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 namespace kvopt {
 namespace {

@@ -1,5 +1,5 @@
 // Reductions over axes.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 namespace kvopt {
 namespace {

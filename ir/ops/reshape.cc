@@ -1,6 +1,6 @@
 // Operators that give a tensor another shape: Reshape, Flatten, Squeeze, Unsqueeze, Transpose,
 // Expand, Tile.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 namespace kvopt {
 namespace {

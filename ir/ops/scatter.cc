@@ -1,5 +1,5 @@
 // Operators whose result is their first operand with some elements changed.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 namespace kvopt {
 namespace {

@@ -1,5 +1,5 @@
 // Operators that cut and join along axes: Concat, Split, Slice.
-#include "ir/shape_rules.h"
+#include "ir/shapes/shape_rules.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,9 +1,9 @@
 // Finding obstacles, and applying adapters.
 #include "passes/opset/opset_conversion.h"
 
-#include "ir/format.h"
 #include "passes/opset/op_history.h"
 #include "passes/opset/opset_adapter.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/model.h"
-#include "passes/reason.h"
+#include "passes/pattern/reason.h"
 
 #include <optional>
 

@@ -1,8 +1,8 @@
 // Applies single rules by name: for tests of one rule, and for bisecting.
 //
 //   apply-rules{rules=strip-gqa-broadcast+remove-identity}
-#include "ir/diagnostic.h"
 #include "passes/pass.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/SmallVector.h"
 

@@ -1,11 +1,11 @@
 // Brings the whole model to a newer opset of ONNX's own domain.
 //
 //   convert-opset{to=24}
-#include "ir/diagnostic.h"
-#include "ir/shape_inference.h"
+#include "ir/shapes/shape_inference.h"
 #include "passes/opset/op_history.h"
 #include "passes/opset/opset_conversion.h"
 #include "passes/pass.h"
+#include "support/diagnostic.h"
 
 namespace kvopt {
 namespace {

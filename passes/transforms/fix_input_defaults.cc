@@ -8,8 +8,8 @@
 // initializers, because their exporter can. What recognition reads (integers, booleans, single
 // numbers) is then taken to keep its default, which is told as an assumption of the context, and
 // cannot be given to a rewritten model any more. Weights stay as they are.
-#include "ir/format.h"
 #include "passes/pass.h"
+#include "support/format.h"
 
 namespace kvopt {
 namespace {

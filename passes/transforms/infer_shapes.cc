@@ -1,7 +1,7 @@
 // Symbolic types of every value.
 #include "ir/op.h"
-#include "ir/shape_inference.h"
-#include "passes/attention_builder.h"
+#include "ir/shapes/shape_inference.h"
+#include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
 
 namespace kvopt {

@@ -9,10 +9,10 @@
 // kvopt knows stay calls: their definition says what they do. So does a call that cannot be inlined
 // (functions nested too deeply, a body for another opset in which an operator means something else,
 // a subgraph as an attribute): what it hides is then missed like any unknown operator.
-#include "ir/format.h"
-#include "ir/model_gate.h"
 #include "ir/op.h"
+#include "ir/verify/model_gate.h"
 #include "passes/pass.h"
+#include "support/format.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"

@@ -1,9 +1,9 @@
 // Writes the detected sites in the form of one target.
 //
 //   lower{to=kvopt capacity=4096 layers=0-3 require=any}     lower{to=blocks:512 capacity=4096}
-#include "ir/diagnostic.h"
 #include "passes/pass.h"
-#include "passes/target.h"
+#include "passes/targets/target.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"

@@ -7,7 +7,7 @@
 // and attention gets it as its operand.
 //
 // Facts are noted in the node's metadata, also where the operand stays.
-#include "passes/analysis/mask_predicate.h"
+#include "passes/analysis/mask/mask_predicate.h"
 #include "passes/pass.h"
 
 #include "llvm/ADT/STLExtras.h"

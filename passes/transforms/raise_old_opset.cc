@@ -3,10 +3,10 @@
 // Recognition then finds one form of each operator, and what rules write exists. A model with an
 // operator that cannot be taken over (passes/opset/op_history.h) stays as it is: the targets say
 // which one it is.
-#include "ir/shape_inference.h"
+#include "ir/shapes/shape_inference.h"
 #include "passes/opset/opset_conversion.h"
 #include "passes/pass.h"
-#include "passes/target.h"
+#include "passes/targets/target.h"
 
 namespace kvopt {
 namespace {

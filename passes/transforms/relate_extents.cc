@@ -7,8 +7,8 @@
 // An operator that joins or multiplies extents fails unless they are equal. One that broadcasts
 // would also take 1: that no caller relies on this is an assumption, which is noted. So is what the
 // interface of a decoder says of inputs whose extents have names of their own.
-#include "ir/shape_inference.h"
-#include "passes/analysis/interface_extents.h"
+#include "ir/shapes/shape_inference.h"
+#include "passes/analysis/interface/interface_extents.h"
 #include "passes/pass.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -10,12 +10,12 @@
 // lengths are computed in the graph, batch rows may have lengths of their own, and rows are
 // appended by ai.kvopt.AppendRows.
 #include "ir/cache_axes.h"
-#include "ir/diagnostic.h"
-#include "ir/shape_inference.h"
-#include "passes/attention_builder.h"
-#include "passes/lowering/cache_rows.h"
-#include "passes/lowering/kvopt_domain.h"
+#include "ir/shapes/shape_inference.h"
+#include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
+#include "passes/targets/support/cache_rows.h"
+#include "passes/targets/support/kvopt_domain.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"

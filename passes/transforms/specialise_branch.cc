@@ -3,10 +3,10 @@
 //
 //   specialise-branch                                  conditions that are constants
 //   specialise-branch{input=use_cache_branch value=1}  and those that this bool input decides
-#include "ir/diagnostic.h"
-#include "ir/shape_inference.h"
-#include "passes/analysis/branch_caches.h"
+#include "ir/shapes/shape_inference.h"
+#include "passes/analysis/cache/branch_caches.h"
 #include "passes/pass.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"

@@ -4,9 +4,9 @@
 //   after    joined = Concat(past_block_0, new)                                  past_rows = 16
 //
 //   specialize-blocks{past=1}
-#include "ir/diagnostic.h"
-#include "passes/lowering/block_variant.h"
 #include "passes/pass.h"
+#include "passes/targets/blocks/block_variant.h"
+#include "support/diagnostic.h"
 
 namespace kvopt {
 namespace {

@@ -10,10 +10,10 @@
 // each step casts the whole cache twice. Rows that came out of a step before are float16 numbers,
 // and casting those changes nothing. That a caller hands in no others is an assumption of the
 // context.
-#include "ir/format.h"
 #include "ir/op_name.h"
-#include "ir/shape_inference.h"
+#include "ir/shapes/shape_inference.h"
 #include "passes/pass.h"
+#include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,8 +1,8 @@
 // The pool's bookkeeping and memory.
 #include "runtime/cache/block_manager.h"
 
-#include "ir/diagnostic.h"
-#include "runtime/input_binding.h"
+#include "runtime/exec/input_binding.h"
+#include "support/diagnostic.h"
 
 #include <algorithm>
 #include <cstring>

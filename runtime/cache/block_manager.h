@@ -1,7 +1,7 @@
 // BlockManager: the pool that sequences take the blocks of their caches from.
 #pragma once
 
-#include "runtime/buffer.h"
+#include "runtime/memory/buffer.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"

@@ -1,7 +1,7 @@
 // Taking, sharing and giving back of blocks.
 #include "runtime/cache/block_table.h"
 
-#include "ir/diagnostic.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/ScopeExit.h"
 

@@ -1,10 +1,10 @@
 // Reading and checking of cache files.
 #include "runtime/cache/cache_file.h"
 
-#include "ir/diagnostic.h"
 #include "ir/tensor.h"
 #include "runtime/cache/cache_file_layout.h"
 #include "runtime/cache/checksum.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/StringSet.h"
 

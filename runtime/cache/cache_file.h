@@ -1,7 +1,7 @@
 // The file that saved caches are in; docs/cache-file.md specifies it byte by byte.
 #pragma once
 
-#include "runtime/tensor_view.h"
+#include "runtime/memory/tensor_view.h"
 
 #include "llvm/Support/Error.h"
 

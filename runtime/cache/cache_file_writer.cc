@@ -1,9 +1,9 @@
 // Writing of cache files: one pass over the caches, without a copy of them.
-#include "ir/diagnostic.h"
-#include "ir/output_file.h"
 #include "runtime/cache/cache_file_layout.h"
 #include "runtime/cache/checksum.h"
 #include "runtime/cache/contiguous_runs.h"
+#include "support/diagnostic.h"
+#include "support/output_file.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,9 +1,9 @@
 // Extents of caches, and which axis is the batch's.
 #include "runtime/cache/cache_geometry.h"
 
-#include "ir/diagnostic.h"
-#include "ir/dim.h"
-#include "runtime/buffer.h"
+#include "ir/dims/dim.h"
+#include "runtime/memory/buffer.h"
+#include "support/diagnostic.h"
 
 namespace kvopt {
 

@@ -1,8 +1,8 @@
 // CacheGeometry: what the axes of one cache of a session are.
 #pragma once
 
-#include "ir/manifest.h"
-#include "runtime/tensor_view.h"
+#include "ir/manifest/manifest.h"
+#include "runtime/memory/tensor_view.h"
 
 namespace kvopt {
 

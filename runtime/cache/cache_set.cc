@@ -1,8 +1,8 @@
 // Memory of caches: made, grown, cut, rearranged, copied.
 #include "runtime/cache/cache_set.h"
 
-#include "ir/diagnostic.h"
 #include "runtime/cache/contiguous_runs.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,11 +1,11 @@
 // CacheSet: the caches of one session and what is valid in them.
 #pragma once
 
-#include "runtime/buffer.h"
 #include "runtime/cache/block_table.h"
 #include "runtime/cache/cache_file.h"
 #include "runtime/cache/cache_geometry.h"
 #include "runtime/cache/row_moves.h"
+#include "runtime/memory/buffer.h"
 
 namespace kvopt {
 

@@ -1,6 +1,6 @@
 // Caches whose rows lie in the blocks of a pool.
-#include "ir/diagnostic.h"
 #include "runtime/cache/cache_set.h"
+#include "support/diagnostic.h"
 
 #include <algorithm>
 

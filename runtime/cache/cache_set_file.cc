@@ -1,8 +1,8 @@
 // Caches to and from a file's contents.
-#include "ir/diagnostic.h"
 #include "runtime/cache/cache_set.h"
 #include "runtime/cache/contiguous_runs.h"
-#include "runtime/input_binding.h"
+#include "runtime/exec/input_binding.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,6 +1,6 @@
 // Shared buffers that become longer: by moving pages, where rows of heads are whole pages and many.
 #include "runtime/cache/cache_set.h"
-#include "runtime/page_memory.h"
+#include "runtime/memory/page_memory.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,7 +1,7 @@
 // Walking over a strided view in pieces that are contiguous in memory.
 #pragma once
 
-#include "runtime/tensor_view.h"
+#include "runtime/memory/tensor_view.h"
 
 namespace kvopt {
 

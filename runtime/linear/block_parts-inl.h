@@ -9,8 +9,8 @@
 #define KVOPT_RUNTIME_LINEAR_BLOCK_PARTS_INL_H
 #endif
 
-#include "runtime/kernels/simd/vector-inl.h"
 #include "runtime/linear/block_product.h"
+#include "runtime/simd/vector-inl.h"
 
 #include <hwy/highway.h>
 

@@ -2,7 +2,7 @@
 // expanding the weights in memory.
 #pragma once
 
-#include "runtime/float_storage.h"
+#include "runtime/kernels/support/float_storage.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Single numbers and rows of weights stored in blocks.
 #include "runtime/linear/block_product.h"
 
-#include "ir/half.h"
+#include "support/half.h"
 
 #include <algorithm>
 

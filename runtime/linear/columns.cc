@@ -11,8 +11,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "runtime/kernels/simd/vector-inl.h"
 #include "runtime/linear/prefetch-inl.h"
+#include "runtime/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {

@@ -2,7 +2,7 @@
 // widest SIMD target of the running CPU.
 #pragma once
 
-#include "runtime/float_storage.h"
+#include "runtime/kernels/support/float_storage.h"
 
 #include <cstdint>
 

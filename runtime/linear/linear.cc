@@ -1,12 +1,12 @@
 // Distribution of matrix products over threads.
 #include "runtime/linear/linear.h"
 
-#include "runtime/blas.h"
-#include "runtime/broadcast.h"
-#include "runtime/constant_weights.h"
-#include "runtime/float_operand.h"
-#include "runtime/kernels/simd/elementwise.h"
+#include "runtime/exec/constant_weights.h"
+#include "runtime/kernels/support/blas.h"
+#include "runtime/kernels/support/broadcast.h"
+#include "runtime/kernels/support/float_operand.h"
 #include "runtime/linear/float_product.h"
+#include "runtime/simd/elementwise.h"
 
 #include <algorithm>
 #include <atomic>

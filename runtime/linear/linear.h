@@ -9,8 +9,8 @@
 // not depend on the other rows. Products are summed in f32.
 #pragma once
 
-#include "runtime/float_storage.h"
-#include "runtime/kernel.h"
+#include "runtime/exec/kernel.h"
+#include "runtime/kernels/support/float_storage.h"
 #include "runtime/linear/block_product.h"
 
 #include <array>

@@ -8,8 +8,8 @@
 #define KVOPT_RUNTIME_LINEAR_PREFETCH_INL_H
 #endif
 
-#include "runtime/kernels/simd/prefetch.h"
-#include "runtime/kernels/simd/vector-inl.h"
+#include "runtime/simd/prefetch.h"
+#include "runtime/simd/vector-inl.h"
 
 #include <hwy/highway.h>
 

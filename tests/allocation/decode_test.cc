@@ -1,6 +1,6 @@
 // What decoding asks for once it is under way: nothing. Counted at the allocator and at the heap.
 #include "driver/generate/decoder.h"
-#include "ir/text_reader.h"
+#include "ir/text/reader.h"
 #include "tests/allocation/counted_session.h"
 
 namespace kvopt {

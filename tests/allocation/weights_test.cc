@@ -1,6 +1,6 @@
 // Weights are read where they are: neither the allocator nor private memory grows with them.
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/ir/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 #include <fstream>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/app.h"
-#include "tests/ir/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // Completion: bash is asked what it would offer; the other scripts are read.
-#include "cli/completion_script.h"
+#include "cli/options/completion_script.h"
 
 #include "tests/cli/cli_fixture.h"
 

@@ -1,8 +1,8 @@
 // kvopt verify --reference with data sets of ONNX's form: text, JSON and exit codes.
-#include "ir/onnx_export.h"
+#include "ir/onnx/export.h"
 #include "ir/op.h"
 #include "ir/tensor.h"
-#include "ir/text_reader.h"
+#include "ir/text/reader.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace kvopt {

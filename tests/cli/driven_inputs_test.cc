@@ -1,7 +1,7 @@
 // Decoders whose inputs have names of their own: what kvopt feeds them, and what --input says.
-#include "ir/onnx_export.h"
+#include "ir/onnx/export.h"
 #include "ir/op.h"
-#include "ir/text_reader.h"
+#include "ir/text/reader.h"
 #include "tests/cli/cli_fixture.h"
 
 #include <gmock/gmock.h>

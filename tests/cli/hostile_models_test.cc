@@ -1,10 +1,10 @@
 // Models that are hostile in ways that once were not noticed before something relied on them.
-#include "ir/manifest.h"
-#include "ir/onnx_export.h"
-#include "ir/onnx_import.h"
+#include "ir/manifest/manifest.h"
+#include "ir/onnx/export.h"
+#include "ir/onnx/import.h"
 #include "ir/op.h"
-#include "ir/text_reader.h"
-#include "runtime/kernel.h"
+#include "ir/text/reader.h"
+#include "runtime/exec/kernel.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace kvopt {

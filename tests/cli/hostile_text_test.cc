@@ -1,6 +1,6 @@
 // Models whose every text is hostile: no command passes it to the terminal, nor into JSON or SVG.
-#include "ir/onnx_export.h"
-#include "ir/onnx_import.h"
+#include "ir/onnx/export.h"
+#include "ir/onnx/import.h"
 #include "ir/op.h"
 #include "support/escape.h"
 #include "tests/cli/decoder_text.h"

@@ -1,7 +1,7 @@
 // An operator that the runtime lacks is named, with its node, before anything runs, wherever it is.
-#include "ir/onnx_export.h"
+#include "ir/onnx/export.h"
 #include "ir/op.h"
-#include "ir/text_reader.h"
+#include "ir/text/reader.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace kvopt {

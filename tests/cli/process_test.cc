@@ -1,7 +1,7 @@
 // Streams that are closed or full, and files that become shorter while they are mapped.
 #include "cli/process.h"
 
-#include "ir/mapped_file.h"
+#include "support/mapped_file.h"
 #include "tests/cli/cli_fixture.h"
 
 #include <cerrno>

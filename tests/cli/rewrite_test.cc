@@ -1,8 +1,8 @@
 // kvopt rewrite: report, files, and all the ways in which it writes nothing.
 #include "tests/cli/cli_fixture.h"
 
-#include "ir/manifest.h"
-#include "ir/onnx_import.h"
+#include "ir/manifest/manifest.h"
+#include "ir/onnx/import.h"
 #include "ir/op.h"
 
 #include <unistd.h>

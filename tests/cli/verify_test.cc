@@ -1,7 +1,7 @@
 // kvopt verify: reports and exit codes.
-#include "ir/manifest.h"
-#include "ir/onnx_export.h"
-#include "ir/onnx_import.h"
+#include "ir/manifest/manifest.h"
+#include "ir/onnx/export.h"
+#include "ir/onnx/import.h"
 #include "ir/op.h"
 #include "tests/cli/cli_fixture.h"
 

@@ -1,7 +1,7 @@
 // What the attention operators of a rewritten model are told, for comparison.
 #pragma once
 
-#include "ir/format.h"
+#include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
 
 namespace kvopt {

@@ -1,7 +1,7 @@
 // ONNX's Attention where rows and keys are not aligned as in a decoder: causal ranges that count
 // from the first key, windows, lengths shorter than the query, steps that append more or fewer rows
 // than the query has. Rewritten for every target, and compared with what it was.
-#include "ir/text_reader.h"
+#include "ir/text/reader.h"
 #include "tests/equivalence/manifest_step.h"
 #include "tests/runtime/kernels/kernel_harness.h"
 

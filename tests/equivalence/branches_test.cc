@@ -1,7 +1,7 @@
 // Decoders that are two in one: an If with a branch for the first step.
 #include "driver/generate/decoder.h"
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/ir/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 #include <gmock/gmock.h>
 

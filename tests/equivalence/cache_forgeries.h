@@ -1,10 +1,10 @@
 // Files of saved caches that are whole by their checksums and wrong in one field.
 #pragma once
 
-#include "ir/diagnostic.h"
-#include "ir/mapped_file.h"
 #include "runtime/cache/cache_file.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
+#include "support/diagnostic.h"
+#include "support/mapped_file.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,8 +2,8 @@
 #include "driver/rewrite/variants.h"
 #include "tests/equivalence/cache_forgeries.h"
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/ir/temporary_folder.h"
-#include "tests/runtime/cached_models.h"
+#include "tests/runtime/session/cached_models.h"
+#include "tests/support/temporary_folder.h"
 
 #include <cstdlib>
 

@@ -1,9 +1,9 @@
 // Real models whose exporter wrote fused attention operators: all of them are raised but those
 // named here, and every recorded step comes out as PyTorch computed it.
 #include "driver/recover.h"
-#include "ir/onnx_import.h"
-#include "runtime/executor.h"
-#include "runtime/reference.h"
+#include "ir/onnx/import.h"
+#include "runtime/equivalence/reference.h"
+#include "runtime/exec/executor.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/ir/corpus.h"
 

@@ -1,9 +1,9 @@
 // Masks of keys with a gap, column by column.
-#include "passes/lowering/gapped_keys.h"
+#include "passes/targets/support/gapped_keys.h"
 
 #include "tests/equivalence/rewritten_model.h"
 
-#include "ir/text_reader.h"
+#include "ir/text/reader.h"
 
 namespace kvopt {
 namespace {

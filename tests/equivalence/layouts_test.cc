@@ -1,8 +1,8 @@
 // Caches of every layout: growing and in place give the same, step by step.
-#include "ir/format.h"
-#include "ir/text_reader.h"
+#include "ir/text/reader.h"
+#include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/ir/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace kvopt {
 namespace {

@@ -2,9 +2,9 @@
 // before, and compared with that model's outputs.
 #pragma once
 
-#include "ir/manifest.h"
-#include "runtime/comparison.h"
-#include "runtime/executor.h"
+#include "ir/manifest/manifest.h"
+#include "runtime/equivalence/comparison.h"
+#include "runtime/exec/executor.h"
 #include "tests/equivalence/rewritten_model.h"
 
 #include <cstring>

@@ -2,7 +2,7 @@
 // else.
 #pragma once
 
-#include "ir/format.h"
+#include "support/format.h"
 
 #include <algorithm>
 #include <random>

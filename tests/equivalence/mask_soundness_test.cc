@@ -1,10 +1,10 @@
 // Whatever is proved of a mask holds of the mask that the runtime computes, at every size tried.
-#include "passes/analysis/mask_predicate.h"
+#include "passes/analysis/mask/mask_predicate.h"
 #include "tests/equivalence/mask_graphs.h"
 #include "tests/equivalence/rewritten_model.h"
 
-#include "ir/text_reader.h"
-#include "runtime/executor.h"
+#include "ir/text/reader.h"
+#include "runtime/exec/executor.h"
 
 #include <cmath>
 

@@ -6,8 +6,8 @@
 #include "tests/equivalence/mutated_decoder.h"
 
 #include "passes/pass_manager.h"
-#include "runtime/executor.h"
-#include "tests/ir/temporary_folder.h"
+#include "runtime/exec/executor.h"
+#include "tests/support/temporary_folder.h"
 
 #include <functional>
 #include <map>

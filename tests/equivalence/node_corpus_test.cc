@@ -1,10 +1,10 @@
 // The ONNX project's node tests: what recovery makes of them computes the recorded outputs, every
 // Attention that Sdpa can express is raised, and nothing else is taken for one.
 #include "driver/recover.h"
-#include "ir/diagnostic.h"
-#include "ir/onnx_import.h"
-#include "runtime/executor.h"
-#include "runtime/reference.h"
+#include "ir/onnx/import.h"
+#include "runtime/equivalence/reference.h"
+#include "runtime/exec/executor.h"
+#include "support/diagnostic.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/ir/corpus.h"
 

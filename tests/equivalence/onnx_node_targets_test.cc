@@ -3,7 +3,7 @@
 #include "driver/recover.h"
 #include "driver/rewrite/files.h"
 #include "driver/rewrite/rewrite.h"
-#include "ir/onnx_import.h"
+#include "ir/onnx/import.h"
 #include "tests/equivalence/corpus.h"
 #include "tests/equivalence/manifest_step.h"
 

@@ -1,9 +1,9 @@
 // The ONNX project's node tests, each run by the runtime against the outputs that come with it.
 #include "driver/toolkit.h"
-#include "ir/diagnostic.h"
-#include "ir/onnx_import.h"
-#include "ir/shape_inference.h"
-#include "runtime/data_sets.h"
+#include "ir/onnx/import.h"
+#include "ir/shapes/shape_inference.h"
+#include "runtime/equivalence/data_sets.h"
+#include "support/diagnostic.h"
 #include "tests/equivalence/corpus.h"
 
 #include <map>

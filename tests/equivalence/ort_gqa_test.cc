@@ -1,8 +1,8 @@
 // Models as the target ort-gqa writes them: what is in them, what they compute, what a step writes.
-#include "ir/format.h"
-#include "ir/text_reader.h"
+#include "ir/text/reader.h"
+#include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/ir/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace kvopt {
 namespace {

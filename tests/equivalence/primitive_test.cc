@@ -3,7 +3,7 @@
 #include "tests/equivalence/attention_forms.h"
 #include "tests/equivalence/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/ir/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 #include "llvm/ADT/STLExtras.h"
 

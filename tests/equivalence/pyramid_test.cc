@@ -3,10 +3,10 @@
 // sessions do.
 #include "driver/rewrite/variants.h"
 #include "driver/verify/references.h"
-#include "runtime/comparison.h"
+#include "runtime/equivalence/comparison.h"
 #include "tests/equivalence/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/ir/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 #include <gmock/gmock.h>
 

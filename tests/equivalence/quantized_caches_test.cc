@@ -1,9 +1,9 @@
 // Models with caches of int8: that they are the exported ones but for the rounding of rows, and
 // that what is not is found out.
-#include "runtime/quantized_model.h"
+#include "runtime/equivalence/quantized_model.h"
 #include "tests/equivalence/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/ir/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 #include "llvm/ADT/STLExtras.h"
 

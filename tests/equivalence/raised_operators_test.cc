@@ -1,9 +1,9 @@
 // Fused attention operators against what is raised from them, on random operands: outputs and
 // presents, at lengths that differ by batch row.
 #include "driver/recover.h"
-#include "ir/shape_inference.h"
-#include "ir/text_reader.h"
-#include "runtime/executor.h"
+#include "ir/shapes/shape_inference.h"
+#include "ir/text/reader.h"
+#include "runtime/exec/executor.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/runtime/kernels/kernel_harness.h"
 

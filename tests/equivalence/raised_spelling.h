@@ -2,8 +2,8 @@
 // several sizes, with rows without any allowed key and with large scores.
 #pragma once
 
-#include "ir/text_reader.h"
-#include "runtime/executor.h"
+#include "ir/text/reader.h"
+#include "runtime/exec/executor.h"
 #include "tests/equivalence/rewritten_model.h"
 
 #include <cmath>

@@ -2,7 +2,7 @@
 // every other target.
 #include "tests/equivalence/attention_forms.h"
 #include "tests/equivalence/corpus.h"
-#include "tests/ir/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace kvopt {
 namespace {

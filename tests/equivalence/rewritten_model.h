@@ -5,11 +5,11 @@
 #include "driver/recover.h"
 #include "driver/verify/report.h"
 #include "driver/verify/verification.h"
-#include "ir/diagnostic.h"
-#include "ir/onnx_export.h"
-#include "ir/onnx_import.h"
-#include "ir/shape_inference.h"
-#include "runtime/decoder_inputs.h"
+#include "ir/onnx/export.h"
+#include "ir/onnx/import.h"
+#include "ir/shapes/shape_inference.h"
+#include "runtime/session/decoder_inputs.h"
+#include "support/diagnostic.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Rewritten models as files: read back they run the same, and rewriting is deterministic.
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/ir/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace kvopt {
 namespace {

@@ -1,7 +1,7 @@
 // Real decoders, as exported and rewritten: what a session does with its state leaves no trace in
 // what the model computes.
-#include "ir/diagnostic.h"
-#include "ir/onnx_import.h"
+#include "ir/onnx/import.h"
+#include "support/diagnostic.h"
 #include "tests/equivalence/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 

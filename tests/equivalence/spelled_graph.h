@@ -3,11 +3,11 @@
 #pragma once
 
 #include "driver/toolkit.h"
-#include "ir/diagnostic.h"
-#include "ir/shape_inference.h"
-#include "ir/text_reader.h"
+#include "ir/shapes/shape_inference.h"
+#include "ir/text/reader.h"
 #include "passes/pass_manager.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
+#include "support/diagnostic.h"
 
 #include <gtest/gtest.h>
 

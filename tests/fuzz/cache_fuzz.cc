@@ -1,6 +1,6 @@
 // Any bytes as a file of saved caches.
-#include "ir/diagnostic.h"
 #include "runtime/cache/cache_file.h"
+#include "support/diagnostic.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // Command lines: words from bytes, one per line, run in a folder with some models. No command ends
 // with an internal error, prints what a terminal would interpret, or changes the model it reads.
 #include "cli/app.h"
-#include "ir/diagnostic.h"
+#include "support/diagnostic.h"
 #include "support/escape.h"
 #include "tests/fuzz/decoders.h"
 #include "tests/fuzz/exercise.h"

@@ -2,8 +2,8 @@
 #include "tests/fuzz/decoders.h"
 
 #include "driver/generate/decoder.h"
-#include "ir/shape_inference.h"
-#include "runtime/generation.h"
+#include "ir/shapes/shape_inference.h"
+#include "runtime/session/generation.h"
 #include "tests/fuzz/exercise.h"
 
 namespace kvopt::fuzz {

@@ -1,10 +1,10 @@
 // Small decoders that can be run, one for each way in which caches are kept.
 #pragma once
 
-#include "ir/manifest.h"
+#include "ir/manifest/manifest.h"
 #include "ir/model.h"
-#include "runtime/kernel.h"
-#include "runtime/session.h"
+#include "runtime/exec/kernel.h"
+#include "runtime/session/session.h"
 
 #include <memory>
 #include <string>

@@ -3,12 +3,12 @@
 #pragma once
 
 #include "driver/recover.h"
-#include "ir/diagnostic.h"
-#include "ir/model_gate.h"
-#include "ir/onnx_export.h"
-#include "ir/onnx_import.h"
-#include "ir/text_printer.h"
-#include "ir/verifier.h"
+#include "ir/onnx/export.h"
+#include "ir/onnx/import.h"
+#include "ir/text/printer.h"
+#include "ir/verify/model_gate.h"
+#include "ir/verify/verifier.h"
+#include "support/diagnostic.h"
 
 #include <cstdio>
 #include <cstdlib>

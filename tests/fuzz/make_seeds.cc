@@ -1,8 +1,8 @@
 // Seeds for the fuzz targets: models whose weights have become inputs, as ONNX files and as text;
 // saved caches; manifests, caches, command lines and pairs of generated decoders.
 //   make_seeds FOLDER MODEL…     writes FOLDER/<target>/<n>
-#include "ir/output_file.h"
 #include "runtime/cache/cache_file.h"
+#include "support/output_file.h"
 #include "tests/fuzz/decoders.h"
 #include "tests/fuzz/exercise.h"
 

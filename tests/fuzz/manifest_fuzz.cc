@@ -1,7 +1,7 @@
 // A model and the manifest in its metadata, which need not fit: opened, checked, run for two steps.
 // The first byte selects a decoder, whose manifest becomes the rest; beyond the decoders, the rest
 // is a whole ONNX file.
-#include "ir/shape_inference.h"
+#include "ir/shapes/shape_inference.h"
 #include "tests/fuzz/decoders.h"
 #include "tests/fuzz/exercise.h"
 

@@ -1,5 +1,5 @@
 // Any bytes as a model in text: mutations of text reach deeper into the passes than those of bytes.
-#include "ir/text_reader.h"
+#include "ir/text/reader.h"
 #include "tests/fuzz/exercise.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

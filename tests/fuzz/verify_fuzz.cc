@@ -1,7 +1,7 @@
 // Pairs for verify: a decoder and a copy of it. A copy that somebody changed must be found
 // different, and one that nobody changed equal. The bytes choose the decoder and the changes.
 #include "driver/verify/verification.h"
-#include "ir/shape_inference.h"
+#include "ir/shapes/shape_inference.h"
 #include "ir/tensor.h"
 #include "tests/fuzz/decoders.h"
 #include "tests/fuzz/exercise.h"

@@ -2,7 +2,7 @@
 #include "ir/graph.h"
 
 #include "ir/op.h"
-#include "ir/verifier.h"
+#include "ir/verify/verifier.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,10 +1,10 @@
 // Copies that share large constants, and families of models that are written with theirs once.
 #include "ir/model_copy.h"
 
-#include "ir/onnx_export.h"
-#include "ir/onnx_import.h"
-#include "tests/ir/temporary_folder.h"
-#include "tests/ir/text_fixture.h"
+#include "ir/onnx/export.h"
+#include "ir/onnx/import.h"
+#include "tests/ir/text/text_fixture.h"
+#include "tests/support/temporary_folder.h"
 
 #include <cstring>
 

@@ -1,7 +1,7 @@
 // Checked sizes and reading of small tensors.
 #include "ir/tensor.h"
 
-#include "ir/diagnostic.h"
+#include "support/diagnostic.h"
 
 #include <gtest/gtest.h>
 

@@ -22,14 +22,14 @@ std::vector<SourceFile> productSources() {
 
 TEST(Outputs, AreWrittenThroughOutputFile) {
   for (const SourceFile& file : productSources())
-    EXPECT_FALSE(file.path != "ir/output_file.cc" &&
+    EXPECT_FALSE(file.path != "support/output_file.cc" &&
                  hasAny(file, {"std::ofstream", "std::fstream", "fopen(", "O_CREAT", "O_TRUNC"}))
         << file.path << " writes a file without OutputFile";
 }
 
 TEST(Outputs, OfCommandsAreInAFilePlan) {
   // These write what the plan of their callers names.
-  constexpr std::string_view helpers[] = {"cli/step_dump.cc", "driver/rewrite/variants.cc"};
+  constexpr std::string_view helpers[] = {"cli/report/step_dump.cc", "driver/rewrite/variants.cc"};
   size_t writers = 0;
   for (const SourceFile& file : productSources()) {
     if (!(file.isIn("cli/") || file.isIn("driver/")) || file.isHeader() ||

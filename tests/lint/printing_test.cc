@@ -33,7 +33,7 @@ TEST(Printing, OnlyTheSinksPrint) {
 TEST(Printing, FewFilesDeclareTextSafe) {
   expectOnlyIn("SafeText::trusted(",
                {"cli/app.cc", "cli/progress.cc", "cli/report/site_table.cc", "cli/report/style.cc",
-                "cli/report/xml_text.cc", "ir/diagnostic.cc", "support/safe_text.h"});
+                "cli/report/xml_text.cc", "support/diagnostic.cc", "support/safe_text.h"});
 }
 
 // Strings that are formatted without formatText keep the line feeds of names.

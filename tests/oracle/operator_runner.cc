@@ -8,12 +8,12 @@
 //
 // "raised" is the model after the rules that raise fused attention, where one of them applied.
 #include "driver/toolkit.h"
-#include "ir/diagnostic.h"
-#include "ir/format.h"
-#include "ir/onnx_import.h"
-#include "ir/shape_inference.h"
+#include "ir/onnx/import.h"
+#include "ir/shapes/shape_inference.h"
 #include "passes/pass_manager.h"
-#include "runtime/executor.h"
+#include "runtime/exec/executor.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
 #include "support/json.h"
 
 #include <cstdio>

@@ -3,7 +3,7 @@
 
 #include "ir/model.h"
 #include "ir/op.h"
-#include "passes/matcher.h"
+#include "passes/pattern/matcher.h"
 
 #include "llvm/ADT/SmallString.h"
 

@@ -1,10 +1,10 @@
 // The pass manager: names, verification, printing, timing, statistics, reproducers.
 #include "passes/pass_manager.h"
 
-#include "ir/diagnostic.h"
-#include "passes/target.h"
-#include "tests/ir/temporary_folder.h"
+#include "passes/targets/target.h"
+#include "support/diagnostic.h"
 #include "tests/passes/graph_fixture.h"
+#include "tests/support/temporary_folder.h"
 
 namespace kvopt {
 namespace {

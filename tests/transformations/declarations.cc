@@ -1,5 +1,5 @@
 // What a file declares of its values: types between, and names of extents.
-#include "ir/format.h"
+#include "support/format.h"
 #include "tests/transformations/transformation.h"
 
 namespace kvopt {

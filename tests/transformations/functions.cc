@@ -1,6 +1,6 @@
 // Runs of nodes in local functions, as exporters that build on functions write them.
-#include "ir/format.h"
-#include "ir/shape_inference.h"
+#include "ir/shapes/shape_inference.h"
+#include "support/format.h"
 #include "tests/transformations/transformation.h"
 
 #include "llvm/ADT/DenseMap.h"

@@ -1,5 +1,5 @@
 // Names without meaning.
-#include "ir/format.h"
+#include "support/format.h"
 #include "tests/transformations/transformation.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,8 +1,8 @@
 // float16 inside, float32 at the edge: what converters write that keep the types of inputs and
 // outputs.
-#include "ir/diagnostic.h"
-#include "ir/half.h"
-#include "ir/shape_inference.h"
+#include "ir/shapes/shape_inference.h"
+#include "support/diagnostic.h"
+#include "support/half.h"
 #include "tests/transformations/transformation.h"
 
 #include "llvm/ADT/STLExtras.h"

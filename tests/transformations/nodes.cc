@@ -1,5 +1,5 @@
 // The list of nodes: more of them, in another order, of another opset.
-#include "ir/shape_inference.h"
+#include "ir/shapes/shape_inference.h"
 #include "passes/opset/op_history.h"
 #include "passes/opset/opset_conversion.h"
 #include "tests/transformations/transformation.h"

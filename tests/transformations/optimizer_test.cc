@@ -3,8 +3,8 @@
 // optimizer.sh writes the optimized models to a folder that it names in KVOPT_OPTIMIZED_MODELS, a
 // subfolder for each level. With KVOPT_OPTIMIZER_OUTPUT the table of differences is written to that
 // file instead of being compared.
-#include "ir/diagnostic.h"
-#include "ir/onnx_import.h"
+#include "ir/onnx/import.h"
+#include "support/diagnostic.h"
 #include "tests/transformations/expected_differences.h"
 #include "tests/transformations/subject.h"
 

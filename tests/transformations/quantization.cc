@@ -1,5 +1,5 @@
 // Linear layers with weights, and activations, of eight or four bits.
-#include "ir/shape_inference.h"
+#include "ir/shapes/shape_inference.h"
 #include "tests/transformations/transformation.h"
 
 #include "llvm/ADT/STLExtras.h"

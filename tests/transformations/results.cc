@@ -1,11 +1,11 @@
 // Running subjects before and after.
 #include "driver/verify/report.h"
-#include "ir/diagnostic.h"
-#include "ir/onnx_import.h"
-#include "ir/shape_inference.h"
-#include "passes/target.h"
-#include "runtime/executor.h"
-#include "runtime/reference.h"
+#include "ir/onnx/import.h"
+#include "ir/shapes/shape_inference.h"
+#include "passes/targets/target.h"
+#include "runtime/equivalence/reference.h"
+#include "runtime/exec/executor.h"
+#include "support/diagnostic.h"
 #include "tests/transformations/subject.h"
 
 #include <algorithm>

@@ -2,10 +2,10 @@
 #include "tests/transformations/subject.h"
 
 #include "driver/inspect/site_facts.h"
-#include "ir/onnx_import.h"
-#include "ir/shape_inference.h"
-#include "passes/reason.h"
-#include "passes/target.h"
+#include "ir/onnx/import.h"
+#include "ir/shapes/shape_inference.h"
+#include "passes/pattern/reason.h"
+#include "passes/targets/target.h"
 #include "tests/equivalence/corpus.h"
 
 #include "llvm/ADT/StringExtras.h"

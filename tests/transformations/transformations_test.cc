@@ -1,6 +1,6 @@
 // Every transformation of every model: the same attention sites, and the same results.
-#include "ir/diagnostic.h"
-#include "ir/onnx_import.h"
+#include "ir/onnx/import.h"
+#include "support/diagnostic.h"
 #include "tests/transformations/expected_differences.h"
 #include "tests/transformations/subject.h"
 

@@ -1,6 +1,6 @@
 // Scatter is called ScatterElements since 11.
 #include "passes/opset/opset_adapter.h"
-#include "passes/rewriter.h"
+#include "passes/pattern/rewriter.h"
 
 namespace kvopt {
 namespace {

@@ -2,7 +2,7 @@
 #include "cli/report/latency_plot.h"
 
 #include "cli/report/xml_text.h"
-#include "ir/diagnostic.h"
+#include "support/diagnostic.h"
 #include "tests/cli/report/xml_check.h"
 
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include "driver/generate/decoder.h"
 
 #include "driver/recover.h"
-#include "ir/half.h"
+#include "support/half.h"
 #include "tests/equivalence/rewritten_model.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // Random weights: the published sequence, one rounding for 16-bit types, pieces that fit together.
 #include "driver/generate/random_tensor.h"
 
-#include "ir/half.h"
+#include "support/half.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // genai_config.json: what it says, and models that GenAI cannot run.
 #include "driver/rewrite/genai_config.h"
 
-#include "ir/diagnostic.h"
 #include "ir/op.h"
-#include "ir/text_reader.h"
+#include "ir/text/reader.h"
+#include "support/diagnostic.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 
 #include "driver/recover.h"
 #include "driver/rewrite/files.h"
-#include "tests/ir/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // Damaged models: import, shape inference, verification and printing refuse them or go through.
-#include "ir/shape_inference.h"
-#include "ir/text_printer.h"
-#include "ir/verifier.h"
-#include "tests/ir/onnx_fixture.h"
-#include "tests/ir/text_fixture.h"
+#include "ir/shapes/shape_inference.h"
+#include "ir/text/printer.h"
+#include "ir/verify/verifier.h"
+#include "tests/ir/onnx/onnx_fixture.h"
+#include "tests/ir/text/text_fixture.h"
 
 #include <random>
 

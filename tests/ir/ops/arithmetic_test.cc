@@ -1,5 +1,5 @@
 // Shape rules of arithmetic, and the integers that shapes are computed with.
-#include "tests/ir/shape_rule.h"
+#include "tests/ir/shapes/shape_rule.h"
 
 namespace kvopt {
 namespace {

@@ -1,6 +1,6 @@
 // Shape rules of casts, copies, constants, Shape, Range.
-#include "ir/verifier.h"
-#include "tests/ir/shape_rule.h"
+#include "ir/verify/verifier.h"
+#include "tests/ir/shapes/shape_rule.h"
 
 namespace kvopt {
 namespace {

@@ -1,6 +1,6 @@
 // Shape rules of FlexAttention.
-#include "ir/shape_inference.h"
-#include "tests/ir/text_fixture.h"
+#include "ir/shapes/shape_inference.h"
+#include "tests/ir/text/text_fixture.h"
 
 namespace kvopt {
 namespace {

@@ -1,5 +1,5 @@
 // Shape rules of kvopt's own attention operators.
-#include "tests/ir/shape_graph.h"
+#include "tests/ir/shapes/shape_graph.h"
 
 namespace kvopt {
 namespace {

@@ -1,5 +1,5 @@
 // Shape rules of reductions.
-#include "tests/ir/shape_rule.h"
+#include "tests/ir/shapes/shape_rule.h"
 
 namespace kvopt {
 namespace {

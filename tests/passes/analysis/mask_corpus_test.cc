@@ -1,11 +1,11 @@
 // What is proved of the masks of real exports, in the graphs as exporters wrote them.
-#include "ir/format.h"
+#include "support/format.h"
 #include "tests/passes/analysis/raw_masks.h"
 
-#include "ir/diagnostic.h"
-#include "ir/onnx_import.h"
+#include "ir/onnx/import.h"
 #include "ir/op.h"
-#include "ir/shape_inference.h"
+#include "ir/shapes/shape_inference.h"
+#include "support/diagnostic.h"
 #include "tests/ir/corpus.h"
 
 #include <gtest/gtest.h>

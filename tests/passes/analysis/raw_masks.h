@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
-#include "passes/analysis/mask_predicate.h"
+#include "passes/analysis/mask/mask_predicate.h"
 
 #include "llvm/ADT/DenseSet.h"
 

@@ -1,12 +1,12 @@
 // Every adapter, what is refused, and that the rest of a model stays as it is.
 #include "passes/opset/opset_conversion.h"
 
-#include "ir/diagnostic.h"
 #include "ir/op.h"
-#include "ir/shape_inference.h"
-#include "ir/text_printer.h"
-#include "ir/text_reader.h"
-#include "ir/verifier.h"
+#include "ir/shapes/shape_inference.h"
+#include "ir/text/printer.h"
+#include "ir/text/reader.h"
+#include "ir/verify/verifier.h"
+#include "support/diagnostic.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 // The pool's states, order, memory, holders and refusals.
 #include "runtime/cache/block_manager.h"
 
-#include "ir/diagnostic.h"
 #include "ir/tensor.h"
+#include "support/diagnostic.h"
 
 #include <gtest/gtest.h>
 

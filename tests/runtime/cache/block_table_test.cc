@@ -1,7 +1,7 @@
 // Sequences over a pool: growth over several blocks, truncation, shared beginnings.
 #include "runtime/cache/block_table.h"
 
-#include "ir/diagnostic.h"
+#include "support/diagnostic.h"
 
 #include <gtest/gtest.h>
 

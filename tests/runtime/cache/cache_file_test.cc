@@ -1,10 +1,10 @@
 // Cache files: what is written is read back, and nothing else is accepted.
 #include "runtime/cache/cache_file.h"
 
-#include "ir/diagnostic.h"
-#include "runtime/buffer.h"
 #include "runtime/cache/cache_file_layout.h"
 #include "runtime/cache/checksum.h"
+#include "runtime/memory/buffer.h"
+#include "support/diagnostic.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Caches of one session that become longer: what they hold, what is touched, what is copied.
-#include "ir/diagnostic.h"
 #include "runtime/cache/cache_set.h"
-#include "tests/runtime/resident_pages.h"
+#include "support/diagnostic.h"
+#include "tests/runtime/memory/resident_pages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

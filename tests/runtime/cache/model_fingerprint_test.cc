@@ -2,7 +2,7 @@
 #include "runtime/cache/model_fingerprint.h"
 
 #include "ir/op.h"
-#include "ir/text_reader.h"
+#include "ir/text/reader.h"
 
 #include <gtest/gtest.h>
 

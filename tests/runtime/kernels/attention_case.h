@@ -2,7 +2,7 @@
 // by definition, in double.
 #pragma once
 
-#include "runtime/kernels/simd/attention_reference.h"
+#include "runtime/simd/attention/attention_reference.h"
 #include "tests/runtime/kernels/kernel_harness.h"
 
 #include <algorithm>

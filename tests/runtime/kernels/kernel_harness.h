@@ -1,12 +1,12 @@
 // Harness: runs the kernel of a one-node graph on tensors that the test owns.
 #pragma once
 
-#include "ir/format.h"
-#include "ir/half.h"
 #include "ir/model.h"
 #include "ir/op.h"
-#include "runtime/kernel.h"
-#include "runtime/narrow_codes.h"
+#include "runtime/exec/kernel.h"
+#include "runtime/kernels/support/narrow_codes.h"
+#include "support/format.h"
+#include "support/half.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // double loop over the dequantised weights.
 #include "runtime/linear/block_product.h"
 
-#include "ir/half.h"
+#include "support/half.h"
 #include "tests/runtime/kernels/simd/targets.h"
 #include "tests/runtime/linear/guarded_pages.h"
 

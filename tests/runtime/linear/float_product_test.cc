@@ -1,7 +1,7 @@
 // Products of few rows with floating-point weights on every SIMD target, against a double loop.
 #include "runtime/linear/float_product.h"
 
-#include "ir/half.h"
+#include "support/half.h"
 #include "tests/runtime/kernels/simd/targets.h"
 #include "tests/runtime/linear/guarded_pages.h"
 

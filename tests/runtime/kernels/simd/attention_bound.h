@@ -1,7 +1,7 @@
 // How wrong a row of attention in float32 may be at most, by running error analysis.
 #pragma once
 
-#include "runtime/kernels/simd/attention.h"
+#include "runtime/simd/attention/attention.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 // One attention problem with poisoned surroundings, its definition in double and its error bound.
 #pragma once
 
-#include "runtime/kernels/simd/attention_kernel.h"
-#include "runtime/kernels/simd/attention_reference.h"
-#include "runtime/kernels/simd/code_products.h"
+#include "runtime/simd/attention/attention_kernel.h"
+#include "runtime/simd/attention/attention_reference.h"
+#include "runtime/simd/code_products.h"
 #include "tests/runtime/kernels/simd/attention_bound.h"
 #include "tests/runtime/kernels/simd/poisoned_array.h"
 

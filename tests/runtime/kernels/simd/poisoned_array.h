@@ -1,8 +1,8 @@
 // Memory of one storage type, poisoned where nothing was set, for attention problems.
 #pragma once
 
-#include "ir/half.h"
-#include "runtime/kernels/simd/attention.h"
+#include "runtime/simd/attention/attention.h"
+#include "support/half.h"
 
 #include <cmath>
 #include <cstdint>

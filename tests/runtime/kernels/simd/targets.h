@@ -1,8 +1,8 @@
 // Runs a test body once for every SIMD target that this CPU has and that is compiled in.
 #pragma once
 
-#include "runtime/kernels/simd/code_products.h"
-#include "runtime/kernels/simd/simd_target.h"
+#include "runtime/simd/code_products.h"
+#include "runtime/simd/simd_target.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,234 @@
+// Rounds of a few decode steps per model, each followed by readings of that model's read floor.
+#include "cli/bench/bench_rounds.h"
+
+#include "cli/bench/bench_subject.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+
+#include <algorithm>
+
+namespace kvopt {
+
+int64_t BenchPlan::longest() const {
+  int64_t deepest = depths.empty() ? 0 : *std::max_element(depths.begin(), depths.end());
+  return std::max({int64_t{1}, promptTokens, deepest + decodeTokens});
+}
+
+namespace {
+
+constexpr int64_t stepsOfARound = 8;
+constexpr int floorReadings = 3;
+
+/// What is known of one model at one depth; times in milliseconds.
+struct Samples {
+  std::vector<double> steps;
+  std::vector<double> roundSteps;  ///< medians, one a round
+  std::vector<double> roundFloors; ///< fastest readings, one a round
+  double cacheBytes = 0;           ///< summed over the rounds
+  int64_t temporaryBytes = 0;
+};
+
+struct Entry {
+  std::string name;
+  std::unique_ptr<BenchSubject> subject;
+  std::string failure;                ///< why it cannot run at all
+  std::vector<double> prefillSeconds; ///< one a repetition
+  std::string prefillFailure;
+  Samples samples;
+  std::string depthFailure;
+
+  bool runs() const { return failure.empty(); }
+  bool decodes() const { return runs() && depthFailure.empty(); }
+};
+
+class Bench {
+public:
+  Bench(const BenchPlan& benchPlan, const Toolkit& toolkit,
+        llvm::function_ref<void(const std::string&)> tell)
+      : plan(benchPlan), known(toolkit), progress(tell) {}
+
+  BenchResult run() {
+    BenchReport& report = result.report;
+    report.machine = describeMachine();
+    report.promptTokens = plan.promptTokens;
+    report.decodeTokens = plan.decodeTokens;
+    report.repetitions = plan.repetitions;
+    report.batch = plan.batch;
+    for (const std::string& model : plan.models)
+      open(model);
+    for (unsigned threads : plan.threads)
+      measure(threads);
+    return std::move(result);
+  }
+
+private:
+  void open(const std::string& model) {
+    progress(fmt::format("reading {}", model));
+    Entry entry;
+    entry.name = model;
+    auto subject = BenchSubject::open(model, known);
+    if (subject)
+      entry.subject = std::move(*subject);
+    else
+      entry.failure = textOf(subject.takeError());
+    entries.push_back(std::move(entry));
+  }
+
+  /// Keeps the exit code of the first failure.
+  std::string textOf(llvm::Error error) {
+    Diagnostic diagnostic = takeDiagnostic(std::move(error));
+    if (result.code == ExitCode::Done)
+      result.code = exitCodeFor(diagnostic.kind);
+    return diagnostic.str();
+  }
+
+  void measure(unsigned threads) {
+    auto pool = std::make_shared<ThreadPool>(threads);
+    for (Entry& entry : entries) {
+      if (!entry.subject)
+        continue;
+      entry.failure.clear();
+      if (llvm::Error error = entry.subject->start({pool, plan.batch, plan.longest()}))
+        entry.failure = textOf(std::move(error));
+    }
+    measurePrefill(threads);
+    for (int64_t depth : plan.depths) {
+      measureDepth(depth, threads);
+      for (const Entry& entry : entries)
+        result.report.rows.push_back(rowOf(entry, depth, threads));
+    }
+    for (Entry& entry : entries)
+      if (entry.subject)
+        entry.subject->stop();
+  }
+
+  void measurePrefill(unsigned threads) {
+    for (Entry& entry : entries) {
+      entry.prefillSeconds.clear();
+      entry.prefillFailure.clear();
+    }
+    if (plan.promptTokens == 0)
+      return;
+    // The first one is not counted: it meets pages and caches that nobody touched before.
+    for (int64_t repetition = -1; repetition < plan.repetitions; ++repetition)
+      for (Entry& entry : entries) {
+        if (!entry.runs() || !entry.prefillFailure.empty())
+          continue;
+        progress(fmt::format("{} threads, prefill {} of {}: {}", threads, repetition + 1,
+                             plan.repetitions, entry.name));
+        auto seconds = entry.subject->prefill(plan.promptTokens);
+        if (!seconds)
+          entry.prefillFailure = fmt::format("prefill of {} tokens: {}", plan.promptTokens,
+                                             textOf(seconds.takeError()));
+        else if (repetition >= 0)
+          entry.prefillSeconds.push_back(*seconds);
+      }
+  }
+
+  void measureDepth(int64_t depth, unsigned threads) {
+    for (Entry& entry : entries) {
+      entry.samples = Samples();
+      entry.depthFailure.clear();
+    }
+    if (plan.decodeTokens == 0)
+      return;
+    progress(fmt::format("{} threads, filling to {} tokens", threads, depth));
+    // One step that is not counted, as above.
+    forEachDecoding([&](Entry& entry) {
+      if (llvm::Error error = entry.subject->bringTo(depth))
+        return error;
+      return entry.subject->decode().takeError();
+    });
+    for (int64_t repetition = 0; repetition < plan.repetitions; ++repetition) {
+      forEachDecoding([&](Entry& entry) { return entry.subject->bringTo(depth); });
+      for (int64_t done = 0; done < plan.decodeTokens; done += stepsOfARound) {
+        progress(fmt::format("{} threads, {} tokens, repetition {} of {}, step {} of {}", threads,
+                             depth, repetition + 1, plan.repetitions, done, plan.decodeTokens));
+        int64_t steps = std::min(stepsOfARound, plan.decodeTokens - done);
+        forEachDecoding([&](Entry& entry) { return measureRound(entry, steps); });
+      }
+    }
+  }
+
+  template <class Action> void forEachDecoding(const Action& action) {
+    for (Entry& entry : entries)
+      if (entry.decodes())
+        if (llvm::Error error = action(entry))
+          entry.depthFailure = textOf(std::move(error));
+  }
+
+  static llvm::Error measureRound(Entry& entry, int64_t steps) {
+    Samples& samples = entry.samples;
+    std::vector<double> times;
+    for (int64_t i = 0; i < steps; ++i) {
+      auto seconds = entry.subject->decode();
+      if (!seconds)
+        return seconds.takeError();
+      times.push_back(*seconds * 1e3);
+    }
+    // Nothing reads faster than it can: whatever is slower was disturbed.
+    double floor = entry.subject->readFloor() * 1e3;
+    for (int i = 1; i < floorReadings; ++i)
+      floor = std::min(floor, entry.subject->readFloor() * 1e3);
+    samples.steps.insert(samples.steps.end(), times.begin(), times.end());
+    samples.roundSteps.push_back(medianOf(std::move(times)));
+    samples.roundFloors.push_back(floor);
+    samples.cacheBytes += static_cast<double>(entry.subject->cacheBytes());
+    samples.temporaryBytes = std::max(samples.temporaryBytes, entry.subject->temporaryBytes());
+    return llvm::Error::success();
+  }
+
+  BenchRow rowOf(const Entry& entry, int64_t depth, unsigned threads) const {
+    BenchRow row;
+    row.model = entry.name;
+    row.depth = depth;
+    row.threads = threads;
+    row.failure = entry.failure;
+    if (!entry.runs())
+      return row;
+    const Entry& first = entries.front();
+    row.weightBytes = entry.subject->weightBytes();
+    if (!entry.prefillFailure.empty()) {
+      row.failure = entry.prefillFailure;
+    } else if (!entry.prefillSeconds.empty()) {
+      row.prefillTokensPerSecond =
+          static_cast<double>(plan.promptTokens * plan.batch) / medianOf(entry.prefillSeconds);
+      if (first.runs() && first.prefillFailure.empty())
+        row.prefillRatioToFirst = medianRatio(entry.prefillSeconds, first.prefillSeconds);
+    }
+    if (!entry.depthFailure.empty()) {
+      row.failure += (row.failure.empty() ? "" : "; ") + entry.depthFailure;
+      return row;
+    }
+    const Samples& samples = entry.samples;
+    if (samples.steps.empty())
+      return row;
+    row.decodeMs = spreadOf(samples.steps);
+    row.floorMs = spreadOf(samples.roundFloors);
+    row.fractionOfFloor = medianRatio(samples.roundFloors, samples.roundSteps);
+    row.fractionOfFloorAtBest = row.floorMs->low / row.decodeMs->low;
+    if (first.decodes()) {
+      row.ratioToFirst = medianRatio(samples.roundSteps, first.samples.roundSteps);
+      row.ratioToFirstAtBest = row.decodeMs->low / spreadOf(first.samples.steps).low;
+    }
+    row.cacheBytes =
+        static_cast<int64_t>(samples.cacheBytes / static_cast<double>(samples.roundSteps.size()));
+    row.temporaryBytes = samples.temporaryBytes;
+    return row;
+  }
+
+  const BenchPlan& plan;
+  const Toolkit& known;
+  llvm::function_ref<void(const std::string&)> progress;
+  std::vector<Entry> entries;
+  BenchResult result;
+};
+
+} // namespace
+
+BenchResult runBench(const BenchPlan& plan, const Toolkit& toolkit,
+                     llvm::function_ref<void(const std::string&)> progress) {
+  return Bench(plan, toolkit, progress).run();
+}
+
+} // namespace kvopt

@@ -1,0 +1,127 @@
+// Manifests written as JSON.
+#include "ir/manifest/manifest.h"
+
+#include "ir/manifest/manifest_words.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <nlohmann/json.hpp>
+
+namespace kvopt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename Enum, size_t count>
+const char* textOf(const ManifestWord<Enum> (&words)[count], Enum value) {
+  for (const ManifestWord<Enum>& word : words)
+    if (word.value == value)
+      return word.text;
+  assert(false && "every value has a word");
+  return "";
+}
+
+Json shapeJson(const std::vector<ManifestExtent>& shape) {
+  Json list = Json::array();
+  for (const ManifestExtent& extent : shape) {
+    if (const auto* fixed = std::get_if<int64_t>(&extent))
+      list.push_back(*fixed);
+    else
+      list.push_back(std::get<std::string>(extent));
+  }
+  return list;
+}
+
+Json cacheJson(const ManifestCache& cache) {
+  Json object = Json::object();
+  object["layer"] = cache.layer;
+  object["kind"] = textOf(kindWords, cache.kind);
+  object["role"] = textOf(roleWords, cache.role);
+  object["past"] = cache.past;
+  object["present"] = cache.present;
+  object["one_buffer"] = cache.oneBuffer;
+  object["shape"] = shapeJson(cache.shape);
+  object["sequence_axis"] = cache.sequenceAxis;
+  object["dtype"] = dtypeName(cache.dtype).str();
+  object["policy"] = textOf(policyWords, cache.policy);
+  object["window"] = cache.window;
+  if (!cache.permutation.empty())
+    object["permutation"] = cache.permutation;
+  if (!cache.blocks.empty())
+    object["blocks"] = cache.blocks;
+  return object;
+}
+
+Json lengthJson(const ManifestLength& length) {
+  Json object = Json::object();
+  object["input"] = length.input;
+  object["dtype"] = dtypeName(length.dtype).str();
+  object["shape"] = shapeJson(length.shape);
+  object["feed"] = textOf(feedWords, length.feed);
+  return object;
+}
+
+Json inputJson(const ManifestInput& input) {
+  Json object = Json::object();
+  object["input"] = input.input;
+  object["dtype"] = dtypeName(input.dtype).str();
+  object["shape"] = shapeJson(input.shape);
+  object["feed"] = textOf(inputFeedWords, input.feed);
+  return object;
+}
+
+Json variantJson(const ManifestVariant& variant) {
+  Json object = Json::object();
+  object["file"] = variant.file;
+  object["past_blocks"] = variant.pastBlocks;
+  object["past_rows"] = variant.pastRows;
+  return object;
+}
+
+} // namespace
+
+bool Manifest::sharesBuffers() const {
+  return llvm::any_of(caches, [](const ManifestCache& cache) { return cache.oneBuffer; });
+}
+
+bool Manifest::ownsCaches() const {
+  return sharesBuffers() ||
+         llvm::any_of(caches, [](const ManifestCache& cache) { return !cache.blocks.empty(); });
+}
+
+std::string Manifest::json() const {
+  Json root = Json::object();
+  root["schema"] = manifestSchema;
+  root["target"] = target;
+  root["contract"] = textOf(contractWords, contract);
+  Json capacity = Json::object();
+  capacity["symbol"] = capacitySymbol;
+  capacity["value"] = capacityValue ? Json(*capacityValue) : Json(nullptr);
+  root["capacity"] = std::move(capacity);
+  if (blockSize != 0)
+    root["block_size"] = blockSize;
+  root["caches"] = Json::array();
+  for (const ManifestCache& cache : caches)
+    root["caches"].push_back(cacheJson(cache));
+  root["lengths"] = Json::array();
+  for (const ManifestLength& length : lengths)
+    root["lengths"].push_back(lengthJson(length));
+  if (!inputs.empty()) {
+    root["inputs"] = Json::array();
+    for (const ManifestInput& input : inputs)
+      root["inputs"].push_back(inputJson(input));
+  }
+  if (!variants.empty()) {
+    root["variants"] = Json::array();
+    for (const ManifestVariant& variant : variants)
+      root["variants"].push_back(variantJson(variant));
+  }
+  if (chunkBatch)
+    root["chunk_batch"] = *chunkBatch;
+  if (hiddenRowsUndefined)
+    root["hidden_rows"] = "undefined";
+  // Names that are no UTF-8 cannot stand in JSON; the default would be to throw.
+  return root.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+} // namespace kvopt

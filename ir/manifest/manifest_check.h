@@ -1,0 +1,16 @@
+// Whether a manifest describes the graph that it comes with.
+#pragma once
+
+#include "ir/manifest/manifest.h"
+
+namespace kvopt {
+
+class Graph;
+
+/// Checks that the inputs and outputs that the manifest names exist and have the element types,
+/// ranks and fixed extents that it says, that the capacity is that of the caches, and that the
+/// caches fit into memory. Where the graph leaves an extent open, the manifest may fix it. The
+/// error names the input or output.
+llvm::Error checkManifest(const Manifest& manifest, const Graph& graph);
+
+} // namespace kvopt

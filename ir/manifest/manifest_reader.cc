@@ -1,0 +1,410 @@
+// Manifests read from JSON, which may come from anyone.
+#include "ir/manifest/manifest_check.h"
+#include "ir/manifest/manifest_words.h"
+#include "ir/model.h"
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <nlohmann/json.hpp>
+
+namespace kvopt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Takes typed members out of one JSON object; remembers the first thing that is wrong.
+class ObjectReader {
+public:
+  ObjectReader(const Json& json, std::string where) : object(json), path(std::move(where)) {
+    if (!object.is_object())
+      fail("is no object");
+  }
+
+  const Json* member(const char* key) {
+    if (!object.is_object())
+      return nullptr;
+    auto found = object.find(key);
+    if (found == object.end()) {
+      fail(fmt::format("has no '{}'", key));
+      return nullptr;
+    }
+    return &*found;
+  }
+
+  void read(const char* key, std::string& out) {
+    const Json* value = member(key);
+    if (value && value->is_string())
+      out = *value->get_ptr<const Json::string_t*>();
+    else if (value)
+      fail(fmt::format("'{}' is no string", key));
+  }
+
+  void read(const char* key, bool& out) {
+    const Json* value = member(key);
+    if (value && value->is_boolean())
+      out = *value->get_ptr<const Json::boolean_t*>();
+    else if (value)
+      fail(fmt::format("'{}' is neither true nor false", key));
+  }
+
+  /// Numbers in a manifest are never negative.
+  void read(const char* key, int64_t& out) {
+    const Json* value = member(key);
+    if (!value)
+      return;
+    if (std::optional<int64_t> number = count(*value))
+      out = *number;
+    else
+      fail(fmt::format("'{}' is no integer in [0, 2^63)", key));
+  }
+
+  template <typename Enum, size_t size>
+  void read(const char* key, const ManifestWord<Enum> (&words)[size], Enum& out) {
+    std::string text;
+    read(key, text);
+    if (failed())
+      return;
+    for (const ManifestWord<Enum>& word : words)
+      if (text == word.text) {
+        out = word.value;
+        return;
+      }
+    fail(fmt::format("'{}' is '{}', which is not known", key, text));
+  }
+
+  void read(const char* key, ElementType& out) {
+    std::string text;
+    read(key, text);
+    if (failed())
+      return;
+    if (std::optional<ElementType> type = elementTypeFromDtypeName(text))
+      out = *type;
+    else
+      fail(fmt::format("'{}' is '{}', which is no element type", key, text));
+  }
+
+  void read(const char* key, std::vector<ManifestExtent>& out) {
+    const Json* list = array(key);
+    if (!list)
+      return;
+    for (const Json& entry : *list) {
+      const auto* symbol = entry.get_ptr<const Json::string_t*>();
+      if (std::optional<int64_t> number = count(entry))
+        out.emplace_back(*number);
+      else if (symbol && !symbol->empty())
+        out.emplace_back(*symbol);
+      else
+        fail(fmt::format("'{}' has an extent that is neither a size nor a name", key));
+    }
+  }
+
+  bool has(const char* key) const { return object.is_object() && object.contains(key); }
+
+  /// A list of the numbers 0 … size-1 in some order.
+  void readPermutation(const char* key, size_t size, std::vector<int64_t>& out) {
+    const Json* list = array(key);
+    if (!list)
+      return;
+    std::vector<bool> seen(size, false);
+    for (const Json& entry : *list) {
+      std::optional<int64_t> axis = count(entry);
+      if (!axis || static_cast<size_t>(*axis) >= size || seen[static_cast<size_t>(*axis)])
+        return fail(fmt::format("'{}' is no permutation of the {} axes", key, size));
+      seen[static_cast<size_t>(*axis)] = true;
+      out.push_back(*axis);
+    }
+    if (out.size() != size)
+      fail(fmt::format("'{}' is no permutation of the {} axes", key, size));
+  }
+
+  void readNames(const char* key, std::vector<std::string>& out) {
+    const Json* list = array(key);
+    if (!list)
+      return;
+    for (const Json& entry : *list) {
+      const auto* name = entry.get_ptr<const Json::string_t*>();
+      if (!name || name->empty())
+        return fail(fmt::format("'{}' has an entry that is no name", key));
+      out.push_back(*name);
+    }
+  }
+
+  const Json* array(const char* key) {
+    const Json* value = member(key);
+    if (value && !value->is_array()) {
+      fail(fmt::format("'{}' is no list", key));
+      return nullptr;
+    }
+    return value;
+  }
+
+  static std::optional<int64_t> count(const Json& value) {
+    if (!value.is_number_integer())
+      return std::nullopt;
+    if (value.is_number_unsigned()) {
+      uint64_t number = *value.get_ptr<const Json::number_unsigned_t*>();
+      if (number > static_cast<uint64_t>(INT64_MAX))
+        return std::nullopt;
+      return static_cast<int64_t>(number);
+    }
+    int64_t number = *value.get_ptr<const Json::number_integer_t*>();
+    return number < 0 ? std::nullopt : std::optional<int64_t>(number);
+  }
+
+  void fail(std::string problem) {
+    if (firstProblem.empty())
+      firstProblem = std::move(problem);
+  }
+  bool failed() const { return !firstProblem.empty(); }
+  llvm::Error takeError() const {
+    if (!failed())
+      return llvm::Error::success();
+    return invalid("manifest: {} {}", path, firstProblem);
+  }
+  /// What was read, if nothing is wrong.
+  template <class T> llvm::Expected<T> result(T value) const {
+    if (failed())
+      return takeError();
+    return value;
+  }
+
+private:
+  const Json& object;
+  std::string path;
+  std::string firstProblem;
+};
+
+llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheContract contract) {
+  ObjectReader reader(json, fmt::format("caches[{}]", index));
+  ManifestCache cache;
+  reader.read("layer", cache.layer);
+  reader.read("kind", kindWords, cache.kind);
+  reader.read("role", roleWords, cache.role);
+  reader.read("past", cache.past);
+  reader.read("present", cache.present);
+  reader.read("one_buffer", cache.oneBuffer);
+  reader.read("shape", cache.shape);
+  reader.read("sequence_axis", cache.sequenceAxis);
+  reader.read("dtype", cache.dtype);
+  reader.read("policy", policyWords, cache.policy);
+  reader.read("window", cache.window);
+  if (reader.has("permutation"))
+    reader.readPermutation("permutation", cache.shape.size(), cache.permutation);
+  if (reader.has("blocks"))
+    reader.readNames("blocks", cache.blocks);
+  if (!cache.blocks.empty() && cache.policy != CachePolicy::Block)
+    reader.fail("has 'blocks', but another policy");
+  // A stateful model has no cache at its edge; a static cache need not come back out.
+  bool stateful = contract == CacheContract::Stateful;
+  if (!stateful && cache.past.empty())
+    reader.fail("has an empty 'past'");
+  if (!stateful && cache.policy != CachePolicy::Static && cache.present.empty())
+    reader.fail("has an empty 'present'");
+  if (cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
+    reader.fail(fmt::format("'sequence_axis' is {}, but 'shape' has {} axes", cache.sequenceAxis,
+                            cache.shape.size()));
+  return reader.result(std::move(cache));
+}
+
+llvm::Expected<ManifestLength> readLength(const Json& json, size_t index) {
+  ObjectReader reader(json, fmt::format("lengths[{}]", index));
+  ManifestLength length;
+  reader.read("input", length.input);
+  reader.read("dtype", length.dtype);
+  reader.read("shape", length.shape);
+  reader.read("feed", feedWords, length.feed);
+  if (length.input.empty())
+    reader.fail("has an empty 'input'");
+  if (isFlag(length.feed) && length.dtype != ElementType::Bool)
+    reader.fail("has a 'dtype' that is not bool");
+  if (!isFlag(length.feed) && !isInteger(length.dtype))
+    reader.fail("has a 'dtype' that is no integer type");
+  return reader.result(std::move(length));
+}
+
+llvm::Expected<ManifestInput> readInput(const Json& json, size_t index) {
+  ObjectReader reader(json, fmt::format("inputs[{}]", index));
+  ManifestInput input;
+  reader.read("input", input.input);
+  reader.read("dtype", input.dtype);
+  reader.read("shape", input.shape);
+  reader.read("feed", inputFeedWords, input.feed);
+  if (input.input.empty())
+    reader.fail("has an empty 'input'");
+  return reader.result(std::move(input));
+}
+
+llvm::Expected<ManifestVariant> readVariant(const Json& json, size_t index) {
+  ObjectReader reader(json, fmt::format("variants[{}]", index));
+  ManifestVariant variant;
+  reader.read("file", variant.file);
+  reader.read("past_blocks", variant.pastBlocks);
+  reader.read("past_rows", variant.pastRows);
+  if (variant.file.find_first_of("/\\") != std::string::npos || variant.file == "." ||
+      variant.file == "..")
+    reader.fail(fmt::format("'file' is '{}', which is no name of a file in the manifest's folder",
+                            variant.file));
+  return reader.result(std::move(variant));
+}
+
+/// Blocks of fixed extents, all of which the last variant has.
+llvm::Error checkVariants(const Manifest& manifest) {
+  if (manifest.variants.empty())
+    return llvm::Error::success();
+  if (manifest.contract != CacheContract::Blocks || manifest.blockSize < 1 ||
+      manifest.capacityValue.value_or(0) < 1)
+    return invalid("manifest: there are variants, but no blocks of a size and a capacity");
+  int64_t blocks = -1;
+  for (const ManifestVariant& variant : manifest.variants) {
+    int64_t rows = 0;
+    if (__builtin_mul_overflow(variant.pastBlocks, manifest.blockSize, &rows))
+      rows = *manifest.capacityValue;
+    if (variant.pastBlocks <= blocks || variant.pastRows != std::min(rows, *manifest.capacityValue))
+      return invalid("manifest: a variant with {} blocks does not have {} rows, or comes too late",
+                     variant.pastBlocks, variant.pastRows);
+    blocks = variant.pastBlocks;
+  }
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.policy == CachePolicy::Block && static_cast<int64_t>(cache.blocks.size()) != blocks)
+      return invalid("manifest: the last variant has {} blocks, but cache '{}' has {}", blocks,
+                     cache.past, cache.blocks.size());
+  return llvm::Error::success();
+}
+
+/// What a manifest says only where a target is not as free as usual.
+llvm::Error readLimits(const Json& json, Manifest& manifest) {
+  ObjectReader reader(json, "the manifest");
+  if (reader.has("block_size")) {
+    reader.read("block_size", manifest.blockSize);
+    if (manifest.blockSize < 1)
+      reader.fail("'block_size' is no positive integer");
+  }
+  if (reader.has("chunk_batch")) {
+    int64_t most = 0;
+    reader.read("chunk_batch", most);
+    if (most < 1)
+      reader.fail("'chunk_batch' is no positive integer");
+    manifest.chunkBatch = most;
+  }
+  if (reader.has("hidden_rows")) {
+    std::string word;
+    reader.read("hidden_rows", word);
+    if (word != "undefined")
+      reader.fail("'hidden_rows' is not 'undefined'");
+    manifest.hiddenRowsUndefined = true;
+  }
+  return reader.takeError();
+}
+
+llvm::Error readCapacity(const Json& json, Manifest& manifest) {
+  ObjectReader reader(json, "capacity");
+  reader.read("symbol", manifest.capacitySymbol);
+  const Json* value = reader.member("value");
+  if (value && !value->is_null()) {
+    manifest.capacityValue = ObjectReader::count(*value);
+    if (!manifest.capacityValue)
+      reader.fail("'value' is neither null nor an integer in [0, 2^63)");
+  }
+  return reader.takeError();
+}
+
+/// Reads the entries of a list, each with its index.
+template <class T, class Read>
+llvm::Error readList(const Json& list, std::vector<T>& out, Read&& read) {
+  for (const Json& entry : list) {
+    llvm::Expected<T> value = read(entry, out.size());
+    if (!value)
+      return value.takeError();
+    out.push_back(std::move(*value));
+  }
+  return llvm::Error::success();
+}
+
+/// A name may stand for one cache, and be fed in one way.
+llvm::Error checkNames(const Manifest& manifest) {
+  llvm::StringSet<> inputs;
+  llvm::StringSet<> outputs;
+  for (const ManifestCache& cache : manifest.caches) {
+    if (!cache.past.empty() && !inputs.insert(cache.past).second)
+      return invalid("manifest: the input is named twice").value(cache.past);
+    for (const std::string& block : cache.blocks)
+      if (!inputs.insert(block).second)
+        return invalid("manifest: the input is named twice").value(block);
+    if (!cache.present.empty() && !outputs.insert(cache.present).second)
+      return invalid("manifest: the output is named twice").value(cache.present);
+  }
+  for (const ManifestLength& length : manifest.lengths)
+    if (!inputs.insert(length.input).second)
+      return invalid("manifest: the input is named twice").value(length.input);
+  for (const ManifestInput& input : manifest.inputs)
+    if (!inputs.insert(input.input).second)
+      return invalid("manifest: the input is named twice").value(input.input);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Expected<Manifest> parseManifest(llvm::StringRef json) {
+  Json root = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
+  if (root.is_discarded())
+    return invalid("manifest: not valid JSON");
+  ObjectReader reader(root, "the manifest");
+  std::string schema;
+  reader.read("schema", schema);
+  if (!reader.failed() && schema != manifestSchema)
+    return unsupported("manifest: the schema is '{}', not '{}'", schema, manifestSchema);
+  Manifest manifest;
+  reader.read("target", manifest.target);
+  reader.read("contract", contractWords, manifest.contract);
+  const Json* capacity = reader.member("capacity");
+  const Json* caches = reader.array("caches");
+  const Json* lengths = reader.array("lengths");
+  if (llvm::Error error = reader.takeError())
+    return error;
+  if (llvm::Error error = readCapacity(*capacity, manifest))
+    return error;
+  if (llvm::Error error = readLimits(root, manifest))
+    return error;
+  const auto cacheOfContract = [&](const Json& entry, size_t index) {
+    return readCache(entry, index, manifest.contract);
+  };
+  if (llvm::Error error = readList(*caches, manifest.caches, cacheOfContract))
+    return error;
+  if (llvm::Error error = readList(*lengths, manifest.lengths, readLength))
+    return error;
+  if (reader.has("inputs")) {
+    const Json* inputs = reader.array("inputs");
+    if (llvm::Error error = reader.takeError())
+      return error;
+    if (llvm::Error error = readList(*inputs, manifest.inputs, readInput))
+      return error;
+  }
+  if (reader.has("variants")) {
+    const Json* variants = reader.array("variants");
+    if (llvm::Error error = reader.takeError())
+      return error;
+    if (llvm::Error error = readList(*variants, manifest.variants, readVariant))
+      return error;
+  }
+  if (llvm::Error error = checkNames(manifest))
+    return error;
+  if (llvm::Error error = checkVariants(manifest))
+    return error;
+  return manifest;
+}
+
+llvm::Expected<std::optional<Manifest>> manifestOf(const Model& model) {
+  const std::string* text = model.findMetadata(manifestKey);
+  if (!text)
+    return std::optional<Manifest>();
+  llvm::Expected<Manifest> manifest = parseManifest(*text);
+  if (!manifest)
+    return withFile(manifest.takeError(), model.path);
+  if (llvm::Error error = checkManifest(*manifest, model.graph()))
+    return withFile(std::move(error), model.path);
+  return std::optional<Manifest>(std::move(*manifest));
+}
+
+} // namespace kvopt

@@ -1,0 +1,48 @@
+// How manifests spell what they enumerate.
+#pragma once
+
+#include "ir/manifest/manifest.h"
+
+namespace kvopt {
+
+constexpr const char* manifestSchema = "kvopt/manifest/1";
+
+template <typename Enum> struct ManifestWord {
+  Enum value;
+  const char* text;
+};
+
+constexpr ManifestWord<CacheContract> contractWords[] = {
+    {CacheContract::Growing, "growing"},
+    {CacheContract::SharedBuffer, "shared-buffer"},
+    {CacheContract::Stateful, "stateful"},
+    {CacheContract::Blocks, "blocks"}};
+constexpr ManifestWord<CacheKind> kindWords[] = {{CacheKind::Self, "self"},
+                                                 {CacheKind::Cross, "cross"}};
+constexpr ManifestWord<CacheRole> roleWords[] = {{CacheRole::Key, "key"},
+                                                 {CacheRole::Value, "value"},
+                                                 {CacheRole::Latent, "latent"},
+                                                 {CacheRole::KeyScale, "key_scale"},
+                                                 {CacheRole::ValueScale, "value_scale"},
+                                                 {CacheRole::State, "state"}};
+constexpr ManifestWord<CachePolicy> policyWords[] = {{CachePolicy::Fixed, "fixed"},
+                                                     {CachePolicy::Ring, "ring"},
+                                                     {CachePolicy::Block, "block"},
+                                                     {CachePolicy::Static, "static"},
+                                                     {CachePolicy::State, "state"}};
+constexpr ManifestWord<LengthFeed> feedWords[] = {
+    {LengthFeed::PastLength, "past_length"},
+    {LengthFeed::TotalLength, "total_length"},
+    {LengthFeed::PastLengthPerBatch, "past_length_per_batch"},
+    {LengthFeed::TotalLengthPerBatch, "total_length_per_batch"},
+    {LengthFeed::TotalLengthMinusOne, "total_length_minus_one"},
+    {LengthFeed::TotalLengthPerBatchMinusOne, "total_length_per_batch_minus_one"},
+    {LengthFeed::HasPast, "has_past"},
+    {LengthFeed::NoPast, "no_past"}};
+constexpr ManifestWord<InputFeed> inputFeedWords[] = {
+    {InputFeed::Tokens, "token_ids"},           {InputFeed::Positions, "position_ids"},
+    {InputFeed::VisibleKeys, "visible_keys"},   {InputFeed::HiddenKeys, "hidden_keys"},
+    {InputFeed::AdditiveMask, "additive_mask"}, {InputFeed::Segments, "segment_ids"},
+    {InputFeed::BatchRows, "batch_rows"},       {InputFeed::Any, "any"}};
+
+} // namespace kvopt

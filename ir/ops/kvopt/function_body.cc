@@ -1,0 +1,478 @@
+// The bodies, assembled from the parts that the operators share.
+//
+// A body cannot branch on an attribute: attributes enter as constants, and Where selects.
+#include "ir/ops/kvopt/function_body.h"
+
+#include "ir/cache_axes.h"
+#include "support/format.h"
+
+#include "llvm/ADT/StringRef.h"
+
+#include <cassert>
+
+namespace kvopt {
+namespace {
+
+/// Extents and small constants. Needs query, key_rows [B,G,·,D] and value_rows [B,G,·,Dv].
+constexpr const char* extents = R"(
+    i0 = Constant <value_ints = [0]> ()
+    i1 = Constant <value_ints = [1]> ()
+    i2 = Constant <value_ints = [2]> ()
+    i3 = Constant <value_ints = [3]> ()
+    rest = Constant <value_ints = [-1]> ()
+    head_axes = Constant <value_ints = [1, 3]> ()
+    row_axes = Constant <value_ints = [1, 2]> ()
+    zero_index = Constant <value_int = 0> ()
+    one_index = Constant <value_int = 1> ()
+    zero = Constant <value_float = 0.0> ()
+    one = Constant <value_float = 1.0> ()
+    infinity = Constant <value = float {inf}> ()
+    minus_infinity = Neg (infinity)
+    query_shape = Shape (query)
+    batch = Gather (query_shape, i0)
+    heads = Gather (query_shape, i1)
+    rows = Gather (query_shape, i2)
+    width = Gather (query_shape, i3)
+    rows_scalar = Squeeze (rows, i0)
+)";
+
+/// Attention over `keys` [B,G,T,D] and `values` [B,G,T,Dv]; `start` [1 or B,1] is the position of
+/// query row 0, `longest` T as a scalar, `valid` [1 or B,T] whether a row may be seen.
+constexpr const char* attention = R"(
+    length = Reshape (longest, i1)
+    valid_column = Unsqueeze (valid, head_axes)
+    keys_as_float = Cast <to = 1> (keys)
+    values_as_float = Cast <to = 1> (values)
+    keys_seen = Where (valid_column, keys_as_float, zero)
+    values_seen = Where (valid_column, values_as_float, zero)
+    query_as_float = Cast <to = 1> (query)
+    grouped_shape = Concat <axis = 0> (batch, groups, rest, width)
+    query_grouped = Reshape (query_as_float, grouped_shape)
+    keys_transposed = Transpose <perm = [0, 1, 3, 2]> (keys_seen)
+    scores_grouped = MatMul (query_grouped, keys_transposed)
+    scores_shape = Concat <axis = 0> (batch, heads, rows, length)
+    scores = Reshape (scores_grouped, scores_shape)
+    scale = Constant <value_float = @scale> ()
+    scaled = Mul (scores, scale)
+    softcap = Constant <value_float = @softcap> ()
+    uncapped = Equal (softcap, zero)
+    cap = Where (uncapped, one, softcap)
+    over_cap = Div (scaled, cap)
+    tanh_over_cap = Tanh (over_cap)
+    soft_capped = Mul (tanh_over_cap, cap)
+    capped = Where (uncapped, scaled, soft_capped)
+    mask_boolean = Constant <value_int = @mask_boolean> ()
+    mask_is_additive = Equal (mask_boolean, zero_index)
+    mask_as_float = Cast <to = 1> (mask)
+    mask_as_bool = Cast <to = 9> (mask)
+    mask_from_bool = Where (mask_as_bool, zero, minus_infinity)
+    additive_mask = Where (mask_is_additive, mask_as_float, mask_from_bool)
+    masked = Add (capped, additive_mask)
+    row = Range (zero_index, rows_scalar, one_index)
+    query_position = Add (start, row)
+    query_column = Unsqueeze (query_position, head_axes)
+    key_position = Range (zero_index, longest, one_index)
+    distance = Sub (query_column, key_position)
+    causal = Constant <value_int = @causal> ()
+    not_causal = Equal (causal, zero_index)
+    not_later = GreaterOrEqual (distance, zero_index)
+    causal_visible = Or (not_causal, not_later)
+    window = Constant <value_int = @window> ()
+    no_window = Equal (window, zero_index)
+    near = Less (distance, window)
+    window_visible = Or (no_window, near)
+    valid_row = Unsqueeze (valid, row_axes)
+    in_frame = And (causal_visible, window_visible)
+    visible = And (in_frame, valid_row)
+    seen = Where (visible, masked, minus_infinity)
+{top}
+    top_infinite = IsInf (top)
+    finite_top = Where (top_infinite, zero, top)
+    below_top = Sub (seen, finite_top)
+    weights = Exp (below_top)
+{total_weight}
+    nothing_seen = Equal (total_weight, zero)
+    divisor = Where (nothing_seen, one, total_weight)
+    probabilities = Div (weights, divisor)
+    probability_shape = Concat <axis = 0> (batch, groups, rest, length)
+    probabilities_grouped = Reshape (probabilities, probability_shape)
+    output_grouped = MatMul (probabilities_grouped, values_seen)
+    output_shape = Concat <axis = 0> (batch, heads, rows, value_width)
+    output_as_float = Reshape (output_grouped, output_shape)
+    output = Cast <to = {element}> (output_as_float)
+)";
+
+/// A sink is one more logit of a head that takes weight and has no value.
+constexpr const char* sinkTop = R"(
+    heads_rest = Constant <value_ints = [1, -1, 1, 1]> ()
+    sinks_as_float = Cast <to = 1> (sinks)
+    sink_column = Reshape (sinks_as_float, heads_rest)
+    top_score = @reduce_max (seen)
+    top = Max (top_score, sink_column))";
+
+constexpr const char* sinkWeight = R"(
+    seen_weight = ReduceSum <keepdims = 1> (weights, rest)
+    sink_below_top = Sub (sink_column, finite_top)
+    sink_weight = Exp (sink_below_top)
+    total_weight = Add (seen_weight, sink_weight))";
+
+/// The largest element of each row, for `@reduce_max (x)` in a text: the axes of ReduceMax became
+/// an operand in opset 18.
+std::string reducingMaximum(llvm::StringRef text, int64_t opset) {
+  constexpr llvm::StringLiteral placeholder = "@reduce_max (";
+  std::string result;
+  for (size_t at = text.find(placeholder); at != llvm::StringRef::npos;
+       at = text.find(placeholder)) {
+    llvm::StringRef rest = text.drop_front(at + placeholder.size());
+    llvm::StringRef operand = rest.take_until([](char c) { return c == ')'; });
+    result += text.take_front(at);
+    result += opset < 18 ? fmt::format("ReduceMax <axes = [-1], keepdims = 1> ({}", operand.str())
+                         : fmt::format("ReduceMax <keepdims = 1> ({}, rest", operand.str());
+    text = rest.drop_front(operand.size());
+  }
+  return result + text.str();
+}
+
+std::string attentionText(const BodyForm& form) {
+  std::string top = "    top = @reduce_max (seen)";
+  std::string weight = "    total_weight = ReduceSum <keepdims = 1> (weights, rest)";
+  if (form.sinks) {
+    top = sinkTop;
+    weight = sinkWeight;
+  }
+  return fmt::format(fmt::runtime(attention), fmt::arg("top", reducingMaximum(top, form.opset)),
+                     fmt::arg("total_weight", weight),
+                     fmt::arg("element", static_cast<int32_t>(form.element)));
+}
+
+/// Where new rows come to lie, as an index per slot. Needs key_past_rows [B,G,C,D].
+constexpr const char* slots = R"(
+    cache_shape = Shape (key_past_rows)
+    capacity = Gather (cache_shape, i2)
+    capacity_scalar = Squeeze (capacity, i0)
+    slot = Range (zero_index, capacity_scalar, one_index)
+    column_shape = Concat <axis = 0> (rest, i1)
+    start = Reshape (past_length, column_shape)
+    offset = Sub (slot, start)
+    after_past = GreaterOrEqual (offset, zero_index)
+    before_end = Less (offset, rows)
+    is_new = And (after_past, before_end)
+    is_new_row = Unsqueeze (is_new, head_axes)
+    last_row = Sub (rows, one_index)
+    not_above = Min (offset, last_row)
+    source_row = Max (not_above, zero_index)
+    source_column = Unsqueeze (source_row, head_axes)
+    end = Add (start, rows)
+    longest = ReduceMax <keepdims = 0> (end)
+    longest_list = Reshape (longest, i1)
+    slot_valid = Less (slot, end)
+    valid = Slice (slot_valid, i0, longest_list, i1)
+)";
+
+/// The rows [B,G,C,D] of one cache; `side` is key or value. C may be 0, which a shape can say for
+/// the extent at its own place only.
+std::string pastRows(const std::string& side, const CacheForm& form) {
+  std::optional<CacheAxes> axes = cacheAxes(form.rank, form.sequenceAxis);
+  assert(axes);
+  std::array<int64_t, 4> order = axes->rowOrder();
+  if (!axes->folded)
+    return fmt::format("    {0}_past_rows = Transpose <perm = [{1}, {2}, {3}, {4}]> (past_{0})\n",
+                       side, order[0], order[1], order[2], order[3]);
+  return fmt::format(R"(
+    {0}_past_shape = Shape (past_{0})
+    {0}_capacity = Gather ({0}_past_shape, i{1})
+    {0}_folded_rows = Transpose <perm = [{2}, {3}, {4}]> (past_{0})
+    {0}_folded_column = Unsqueeze ({0}_folded_rows, i1)
+    {0}_rows_shape = Concat <axis = 0> (batch, groups, i0, {0}_width)
+    {0}_past_rows = Reshape ({0}_folded_column, {0}_rows_shape)
+)",
+                     side, form.sequenceAxis, order[0], order[1], order[2]);
+}
+
+/// The inverse, for the present.
+std::string presentRows(const std::string& side, const CacheForm& form) {
+  std::optional<CacheAxes> axes = cacheAxes(form.rank, form.sequenceAxis);
+  std::array<int64_t, 4> order = axes->rowOrder();
+  std::array<int64_t, 4> back = {};
+  for (size_t i = 0; i < form.rank; ++i)
+    back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  if (!axes->folded)
+    return fmt::format(
+        "    present_{0} = Transpose <perm = [{1}, {2}, {3}, {4}]> ({0}_present_rows)\n", side,
+        back[0], back[1], back[2], back[3]);
+  return fmt::format(R"(
+    {0}_folded_shape = Concat <axis = 0> (rest, {0}_capacity, {0}_width)
+    {0}_folded_present = Reshape ({0}_present_rows, {0}_folded_shape)
+    present_{0} = Transpose <perm = [{1}, {2}, {3}]> ({0}_folded_present)
+)",
+                     side, back[0], back[1], back[2]);
+}
+
+/// The cache with its new rows, and the rows that attention reads.
+std::string cacheUpdate(const std::string& side, const CacheForm& form) {
+  return fmt::format(R"(
+    {0}_index_shape = Concat <axis = 0> (batch, groups, capacity, {0}_width)
+    {0}_index = Expand (source_column, {0}_index_shape)
+    {0}_new_rows = GatherElements <axis = 2> ({0}_new, {0}_index)
+    {0}_present_rows = Where (is_new_row, {0}_new_rows, {0}_past_rows)
+    {0}s = Slice ({0}_present_rows, i0, longest_list, i2)
+)",
+                     side) +
+         presentRows(side, form);
+}
+
+/// Extents of the new rows; needs nothing but them.
+std::string newExtents(const std::string& side) {
+  return fmt::format(R"(
+    {0}_new_shape = Shape ({0}_new)
+    {0}_width = Gather ({0}_new_shape, i3)
+)",
+                     side);
+}
+
+constexpr const char* groupsOfNewRows = R"(
+    groups = Gather (key_new_shape, i1)
+)";
+
+/// The codes and scales of new rows, and the past's codes, of one side.
+std::string quantized(const std::string& side) {
+  return fmt::format(R"(
+    {0}_new_as_float = Cast <to = 1> ({0}_new)
+    {0}_new_nan = IsNaN ({0}_new_as_float)
+    {0}_new_infinite = IsInf ({0}_new_as_float)
+    {0}_no_number = Or ({0}_new_nan, {0}_new_infinite)
+    {0}_numbers = Where ({0}_no_number, zero, {0}_new_as_float)
+    {0}_magnitudes = Abs ({0}_numbers)
+    {0}_no_number_as_float = Cast <to = 1> ({0}_no_number)
+    {0}_any_no_number = @reduce_max ({0}_no_number_as_float)
+    {0}_row_has_no_number = Greater ({0}_any_no_number, zero)
+    {0}_largest = @reduce_max ({0}_magnitudes)
+    {0}_finite_scale = Div ({0}_largest, largest_code)
+    {0}_scale_new = Where ({0}_row_has_no_number, not_a_number, {0}_finite_scale)
+    {0}_scale_zero = Equal ({0}_finite_scale, zero)
+    {0}_divisor = Where ({0}_scale_zero, one, {0}_finite_scale)
+    {0}_quotients = Div ({0}_numbers, {0}_divisor)
+    {0}_rounded = Round ({0}_quotients)
+    {0}_not_above = Min ({0}_rounded, largest_code)
+    {0}_codes_in_range = Max ({0}_not_above, smallest_code)
+    {0}_code_new = Where ({0}_row_has_no_number, zero, {0}_codes_in_range)
+    past_{0}_code = Cast <to = 1> (past_{0})
+)",
+                     side);
+}
+
+/// The rows that codes and scales stand for, and the present's codes, of one side.
+std::string dequantized(const std::string& side) {
+  return fmt::format(R"(
+    {0}s = Mul ({0}_codes, {0}_scales)
+    present_{0} = Cast <to = 3> (present_{0}_code)
+)",
+                     side);
+}
+
+constexpr const char* codeRange = R"(
+    largest_code = Constant <value_float = 127.0> ()
+    smallest_code = Constant <value_float = -127.0> ()
+    not_a_number = Sub (infinity, infinity)
+)";
+
+constexpr const char* latentValues = R"(
+    value_offset = Constant <value_int = @v_offset> ()
+    value_columns = Constant <value_int = @v_width> ()
+    value_offset_list = Reshape (value_offset, i1)
+    value_width = Reshape (value_columns, i1)
+    value_end = Add (value_offset_list, value_width)
+    values = Slice (keys, value_offset_list, value_end, i3)
+)";
+
+constexpr const char* wholeSequence = R"(
+    key_shape = Shape (key)
+    groups = Gather (key_shape, i1)
+    length_list = Gather (key_shape, i2)
+    longest = Squeeze (length_list, i0)
+    value_shape = Shape (value)
+    value_width = Gather (value_shape, i3)
+    column_shape = Concat <axis = 0> (rest, i1)
+    all_slots = Range (zero_index, longest, one_index)
+    slot_row = Unsqueeze (all_slots, i0)
+    keys = Identity (key)
+    values = Identity (value)
+)";
+
+constexpr const char* joinedSequence = R"(
+    key_shape = Shape (keys)
+    length_list = Gather (key_shape, i2)
+    longest = Squeeze (length_list, i0)
+    column_shape = Concat <axis = 0> (rest, i1)
+    all_slots = Range (zero_index, longest, one_index)
+    slot_row = Unsqueeze (all_slots, i0)
+)";
+
+/// The rows of all blocks and the new ones behind them; `side` is key or value.
+std::string joinedBlocks(const std::string& side, size_t blocks, const CacheForm& form) {
+  std::string text;
+  std::string parts;
+  for (size_t i = 0; i < blocks; ++i) {
+    const std::string block = fmt::format("{}_block_{}", side, i);
+    text += fmt::format("    {0}_width = Identity ({1}_width)\n", block, side);
+    text += pastRows(block, form);
+    parts += block + "_past_rows, ";
+  }
+  return text + fmt::format("    {0}s = Concat <axis = 2> ({1}{0}_new)\n", side, parts);
+}
+
+std::string blockFormals(const std::string& side, size_t blocks) {
+  std::string text;
+  for (size_t i = 0; i < blocks; ++i)
+    text += fmt::format(", past_{}_block_{}", side, i);
+  return text;
+}
+
+constexpr const char* everyKeyValid = R"(
+    earlier = Sub (length_list, rows)
+    start = Reshape (earlier, column_shape)
+    valid = GreaterOrEqual (slot_row, zero_index)
+)";
+
+constexpr const char* validByLength = R"(
+    start = Reshape (past_length, column_shape)
+    end = Add (start, rows)
+    valid = Less (slot_row, end)
+)";
+
+/// Every row of the present is a row of [past; fresh], or zero.
+constexpr const char* appendRows = R"(
+    i0 = Constant <value_ints = [0]> ()
+    i1 = Constant <value_ints = [1]> ()
+    i2 = Constant <value_ints = [2]> ()
+    rest = Constant <value_ints = [-1]> ()
+    head_axes = Constant <value_ints = [1, 3]> ()
+    zero_index = Constant <value_int = 0> ()
+    one_index = Constant <value_int = 1> ()
+    zero_float = Constant <value_float = 0.0> ()
+    zero = Cast <to = {element}> (zero_float)
+    past_shape = Shape (past)
+    capacity = Gather (past_shape, i2)
+    joined = Concat <axis = 2> (past, fresh)
+    joined_shape = Shape (joined)
+    total = Gather (joined_shape, i2)
+    total_scalar = Squeeze (total, i0)
+    slot = Range (zero_index, total_scalar, one_index)
+    column_shape = Concat <axis = 0> (rest, i1)
+    start = Reshape (past_length, column_shape)
+    offset = Sub (slot, start)
+    is_past = Less (offset, i0)
+    fresh_row = Add (offset, capacity)
+    source = Where (is_past, slot, fresh_row)
+    is_row = Less (source, total)
+    some_row = Where (is_row, source, i0)
+    source_column = Unsqueeze (some_row, head_axes)
+    index = Expand (source_column, joined_shape)
+    rows = GatherElements <axis = 2> (joined, index)
+    is_row_column = Unsqueeze (is_row, head_axes)
+    present = Where (is_row_column, rows, zero)
+)";
+
+std::string functionText(int64_t opset, const std::string& signature, const std::string& body) {
+  assert(opset >= 13);
+  return fmt::format("<domain: \"ai.kvopt\", opset_import: [\"\" : {}]>\n{} {{{}}}\n", opset,
+                     signature, body);
+}
+
+const char* sinksFormal(const BodyForm& form) { return form.sinks ? ", sinks" : ""; }
+
+} // namespace
+
+std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheForm& key,
+                                      const CacheForm& value) {
+  std::string signature =
+      fmt::format("InPlaceKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
+                  "    (query, key_new, value_new, past_key, past_value, past_length, mask{})\n"
+                  "    => (output, present_key, present_value)",
+                  sinksFormal(form));
+  return functionText(form.opset, signature,
+                      std::string(extents) + newExtents("key") + newExtents("value") +
+                          groupsOfNewRows + pastRows("key", key) + pastRows("value", value) +
+                          slots + cacheUpdate("key", key) + cacheUpdate("value", value) +
+                          attentionText(form));
+}
+
+std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const CacheForm& key,
+                                               const CacheForm& value) {
+  std::string signature = fmt::format(
+      "InPlaceQuantizedKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
+      "    (query, key_new, value_new, past_key, past_key_scale, past_value, past_value_scale,\n"
+      "     past_length, mask{})\n"
+      "    => (output, present_key, present_key_scale, present_value, present_value_scale)",
+      sinksFormal(form));
+  std::string body =
+      std::string(extents) + codeRange + newExtents("key") + newExtents("value") + groupsOfNewRows;
+  for (const char* side : {"key", "value"})
+    body += reducingMaximum(quantized(side), form.opset);
+  const std::pair<const char*, const CacheForm*> parts[] = {
+      {"key_code", &key}, {"key_scale", &key}, {"value_code", &value}, {"value_scale", &value}};
+  for (const auto& [part, cache] : parts)
+    body += newExtents(part) + pastRows(part, *cache);
+  body += "    key_past_rows = Identity (key_code_past_rows)\n";
+  body += slots;
+  for (const auto& [part, cache] : parts)
+    body += cacheUpdate(part, *cache);
+  return functionText(form.opset, signature,
+                      body + dequantized("key") + dequantized("value") + attentionText(form));
+}
+
+std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheForm& cache) {
+  std::string signature = fmt::format(
+      "InPlaceLatentKvSdpa <scale, causal, window, softcap, mask_boolean, v_offset, v_width>\n"
+      "    (query, key_new, past_key, past_length, mask{})\n"
+      "    => (output, present_key)",
+      sinksFormal(form));
+  return functionText(form.opset, signature,
+                      std::string(extents) + newExtents("key") + groupsOfNewRows +
+                          pastRows("key", cache) + slots + cacheUpdate("key", cache) +
+                          latentValues + attentionText(form));
+}
+
+std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks, const CacheForm& key,
+                                    const CacheForm& value) {
+  // The operand `sinks` has a place of its own even where it is absent.
+  std::string signature = fmt::format("BlockKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
+                                      "    (query, key_new, value_new, mask, sinks{}{})\n"
+                                      "    => (output)",
+                                      blockFormals("key", blocks), blockFormals("value", blocks));
+  return functionText(form.opset, signature,
+                      std::string(extents) + newExtents("key") + newExtents("value") +
+                          groupsOfNewRows + joinedBlocks("key", blocks, key) +
+                          joinedBlocks("value", blocks, value) + joinedSequence + everyKeyValid +
+                          attentionText(form));
+}
+
+std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
+                                          const CacheForm& cache) {
+  std::string signature = fmt::format(
+      "BlockLatentKvSdpa <scale, causal, window, softcap, mask_boolean, v_offset, v_width>\n"
+      "    (query, key_new, mask, sinks{}) => (output)",
+      blockFormals("key", blocks));
+  return functionText(form.opset, signature,
+                      std::string(extents) + newExtents("key") + groupsOfNewRows +
+                          joinedBlocks("key", blocks, cache) + latentValues + joinedSequence +
+                          everyKeyValid + attentionText(form));
+}
+
+std::string sdpaFunctionText(const BodyForm& form) {
+  const char* more = form.lengths ? ", sinks, past_length" : sinksFormal(form);
+  std::string signature = fmt::format("Sdpa <scale, causal, window, softcap, mask_boolean>\n"
+                                      "    (query, key, value, mask{}) => (output)",
+                                      more);
+  return functionText(form.opset, signature,
+                      std::string(extents) + wholeSequence +
+                          (form.lengths ? validByLength : everyKeyValid) + attentionText(form));
+}
+
+std::string appendRowsFunctionText(int64_t opset, ElementType element) {
+  return functionText(
+      opset, "AppendRows (past, fresh, past_length) => (present)",
+      fmt::format(fmt::runtime(appendRows), fmt::arg("element", static_cast<int32_t>(element))));
+}
+
+} // namespace kvopt

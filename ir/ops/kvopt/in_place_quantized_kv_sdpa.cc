@@ -1,0 +1,79 @@
+// ai.kvopt::InPlaceQuantizedKvSdpa: InPlaceKvSdpa over caches of int8, with a scale for each row.
+//
+// A row x (the key or value of one token and head, in f32) is kept as codes q and a scale s:
+//
+//   s = max_d |x[d]| / 127,   q[d] = x[d] / s to the nearest integer, halves to the even one,
+//                                    at most 127 and at least -127;   it stands for s q[d]
+//
+// Quotients are those of f32, rounded once each, so that every engine writes the same bytes.
+//   A row of zeros has the scale 0 and codes 0, as has one that is so small that s is 0.
+//   A row with a NaN or an infinity has the scale NaN and codes 0: all of it stands for NaN.
+// |x[d] - s q[d]| <= s / 2, but for two roundings of f32 and for rows below 127 * 2^-149.
+//
+// past_key and past_value are int8, laid out as ir/cache_axes.h says for key_axis and value_axis.
+// past_key_scale and past_value_scale are float and of the same extents, with one column: the scale
+// of the row beside it. New rows are of the query's type, or of another floating-point one. Only
+// rows [past_length, past_length + S) of the four are written, and no row at or after that is read.
+// Attention is that of InPlaceKvSdpa over the rows that codes and scales stand for.
+#include "ir/ops/kvopt/attention_shapes.h"
+
+namespace kvopt {
+namespace {
+
+llvm::Error inferInPlaceQuantizedKvSdpa(ShapeContext& context) {
+  if (llvm::Error error = checkAttentionOperands(context))
+    return error;
+  const CacheSide key{1, 3, "key_axis", ElementType::Int8};
+  const CacheSide value{2, 5, "value_axis", ElementType::Int8};
+  llvm::Expected<Dim> keyCapacity = checkCache(context, key);
+  if (!keyCapacity)
+    return keyCapacity.takeError();
+  llvm::Expected<Dim> valueCapacity = checkCache(context, value);
+  if (!valueCapacity)
+    return valueCapacity.takeError();
+  if (llvm::Error error = requireEqual(context, *keyCapacity, *valueCapacity, "capacities"))
+    return error;
+  if (llvm::Error error = checkCacheScales(context, key, 4))
+    return error;
+  if (llvm::Error error = checkCacheScales(context, value, 6))
+    return error;
+  if (llvm::Error error = checkPastLength(context, 7, context.type(0).dim(0)))
+    return error;
+  if (llvm::Error error = checkMaskAndSinks(context, 8))
+    return error;
+  context.setResult(0, attentionResult(context));
+  for (unsigned result = 1; result <= 4; ++result)
+    context.setResult(result, context.type(result + 2));
+  return llvm::Error::success();
+}
+
+} // namespace
+
+void register_in_place_quantized_kv_sdpa(OpRegistry& registry) {
+  OpDefBuilder definition = define(registry, OpName(kvoptDomain, "InPlaceQuantizedKvSdpa"), 1);
+  addAttentionAttributes(definition);
+  definition.in("query")
+      .in("key_new")
+      .in("value_new")
+      .in("past_key")
+      .in("past_key_scale")
+      .in("past_value")
+      .in("past_value_scale")
+      .in("past_length")
+      .in("mask?")
+      .in("sinks?")
+      .out("output")
+      .out("present_key")
+      .out("present_key_scale")
+      .out("present_value")
+      .out("present_value_scale")
+      .attr("key_axis", int64_t{2})
+      .attr("value_axis", int64_t{2})
+      .inPlace(1, 3)
+      .inPlace(2, 4)
+      .inPlace(3, 5)
+      .inPlace(4, 6)
+      .shape(inferInPlaceQuantizedKvSdpa);
+}
+
+} // namespace kvopt

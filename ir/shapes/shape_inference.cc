@@ -1,0 +1,185 @@
+// Runs the operators' shape rules over a graph and its subgraphs.
+#include "ir/shapes/shape_inference.h"
+
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+constexpr size_t maxKnownIntegers = 64;
+constexpr unsigned maxGraphNesting = 64;
+
+llvm::Error inferNodes(Graph& graph, unsigned depth);
+
+bool holdsIntegers(ElementType element) {
+  return isInteger(element) || element == ElementType::Bool;
+}
+
+// What a rule leaves open (element type, rank) stays as it was declared.
+void assignType(Value& value, TensorType type) {
+  if (type.elementType() == ElementType::Undefined)
+    type.setElementType(value.type().elementType());
+  if (!type.hasRank() && value.type().hasRank())
+    type.setShape(Shape(value.type().shape().begin(), value.type().shape().end()));
+  value.setType(std::move(type));
+}
+
+// Types of a loop's body parameters. Shapes may change between iterations, element types may not.
+void passLoopOperands(Node& node, Graph& body) {
+  const bool isScan = node.is("Scan");
+  for (size_t i = 0; i < body.inputs().size(); ++i) {
+    Value& input = *body.inputs()[i];
+    if (input.type().elementType() != ElementType::Undefined)
+      continue;
+    ElementType element = i == 0 ? ElementType::Int64 : ElementType::Bool;
+    if (i >= 2 || isScan) {
+      const Value* initial = node.operand(static_cast<unsigned>(i));
+      element = initial ? initial->type().elementType() : ElementType::Undefined;
+    }
+    TensorType type = input.type();
+    type.setElementType(element);
+    input.setType(std::move(type));
+  }
+}
+
+llvm::Error inferSubgraphs(Node& node, unsigned depth) {
+  if (node.subgraphs().empty())
+    return llvm::Error::success();
+  for (const NamedAttribute& attribute : node.attributes())
+    for (const std::unique_ptr<Graph>& subgraph : attribute.value.graphs()) {
+      if (node.is("Loop") || node.is("Scan"))
+        passLoopOperands(node, *subgraph);
+      llvm::Error error = inferNodes(*subgraph, depth + 1);
+      if (!error)
+        continue;
+      Diagnostic diagnostic = takeDiagnostic(std::move(error));
+      diagnostic.notes.push_back(fmt::format("in '{}' of {}", attribute.name, node.describe()));
+      return makeError(std::move(diagnostic));
+    }
+  return llvm::Error::success();
+}
+
+llvm::Error inferWithSubgraphs(Node& node, unsigned depth) {
+  if (llvm::Error error = inferSubgraphs(node, depth))
+    return error;
+  for (Value& result : node.results())
+    result.setKnownIntegers(std::nullopt);
+  const OpDef* definition = node.definition();
+  if (!definition || !definition->inferShapes)
+    return llvm::Error::success();
+  // The value of such an attribute is known at a call of the function only.
+  if (llvm::any_of(node.attributes(),
+                   [](const NamedAttribute& attribute) { return attribute.value.isReference(); }))
+    return llvm::Error::success();
+  ShapeContext context(node);
+  return definition->inferShapes(context);
+}
+
+llvm::Error inferNodes(Graph& graph, unsigned depth) {
+  if (depth > maxGraphNesting)
+    return unsupported("subgraphs are nested more than {} deep", maxGraphNesting);
+  for (Node& node : graph.nodes())
+    if (llvm::Error error = inferWithSubgraphs(node, depth))
+      return error;
+  return llvm::Error::success();
+}
+
+} // namespace
+
+int64_t ShapeContext::opset() const { return current.graph().opsetVersion(current.op().domain()); }
+
+const TensorType& ShapeContext::type(unsigned operand) const {
+  static const TensorType absent;
+  const Value* value = current.operand(operand);
+  return value ? value->type() : absent;
+}
+
+std::optional<llvm::SmallVector<Dim, 4>> ShapeContext::integers(unsigned operand) const {
+  const Value* value = current.operand(operand);
+  if (!value)
+    return std::nullopt;
+  auto elements = value->knownIntegers();
+  if (elements && elements->size() > maxKnownIntegers)
+    return std::nullopt;
+  return elements;
+}
+
+std::optional<llvm::SmallVector<int64_t, 8>>
+ShapeContext::constantIntegers(unsigned operand) const {
+  auto elements = integers(operand);
+  if (!elements)
+    return std::nullopt;
+  llvm::SmallVector<int64_t, 8> constants;
+  for (const Dim& element : *elements) {
+    std::optional<int64_t> constant = element.value();
+    if (!constant)
+      return std::nullopt;
+    constants.push_back(*constant);
+  }
+  return constants;
+}
+
+void ShapeContext::setResult(unsigned result, TensorType type) {
+  if (result < resultCount() && !current.result(result).isAbsent())
+    assignType(current.result(result), std::move(type));
+}
+
+void ShapeContext::setIntegers(unsigned result, std::optional<llvm::SmallVector<Dim, 4>> elements) {
+  if (result >= resultCount() || current.result(result).isAbsent())
+    return;
+  Value& value = current.result(result);
+  value.setKnownIntegers(std::nullopt);
+  const TensorType& type = value.type();
+  if (!elements || elements->size() > maxKnownIntegers || !holdsIntegers(type.elementType()) ||
+      !type.hasRank() || type.rank() > 1)
+    return;
+  int64_t count = static_cast<int64_t>(elements->size());
+  // A list of another length than the tensor's would be read as another tensor.
+  if (!type.elementCount().isKnownEqual(Dim::fixed(count)))
+    return;
+  if (count == 0 ||
+      llvm::any_of(*elements, [](const Dim& element) { return !element.isUnknown(); }))
+    value.setKnownIntegers(std::move(elements));
+}
+
+llvm::Error ShapeContext::error(const std::string& message) const {
+  llvm::StringRef name = current.name();
+  if (name.empty() && resultCount() != 0)
+    name = current.result(0).name();
+  return invalid("{}", message).node(name, current.op().str());
+}
+
+llvm::Error inferNode(Node& node) { return inferWithSubgraphs(node, 0); }
+
+llvm::Error inferShapes(Graph& graph) { return inferNodes(graph, 0); }
+
+std::optional<Shape> broadcastShapes(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> b) {
+  if (a.size() < b.size())
+    std::swap(a, b);
+  Shape result(a.begin(), a.end());
+  const Dim one = Dim::fixed(1);
+  for (size_t i = 0; i < b.size(); ++i) {
+    Dim& x = result[a.size() - b.size() + i];
+    const Dim& y = b[i];
+    if (x.isKnownEqual(one)) {
+      x = y;
+      continue;
+    }
+    if (y.isKnownEqual(one) || x.isKnownEqual(y))
+      continue;
+    // An extent that is not 1 is the result's: the other one is 1 or the same.
+    bool xWins = x.isKnownDifferent(one);
+    bool yWins = y.isKnownDifferent(one);
+    if (xWins && yWins && x.isKnownDifferent(y))
+      return std::nullopt;
+    if (yWins && (!xWins || y.value()))
+      x = y;
+    else if (!xWins)
+      x = Dim::unknown();
+  }
+  return result;
+}
+
+} // namespace kvopt

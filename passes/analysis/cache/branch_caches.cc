@@ -1,0 +1,283 @@
+// Outputs of the model, traced to the values that branches hand out for them.
+#include "passes/analysis/cache/branch_caches.h"
+
+#include "support/format.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+
+const Graph& outermostGraph(const Graph& graph) {
+  const Graph* outermost = &graph;
+  while (const Node* holder = outermost->parentNode())
+    outermost = &holder->graph();
+  return *outermost;
+}
+
+bool isExclusive(const Node& a, const Node& b) {
+  // The subgraph of each node that holds `a`.
+  llvm::DenseMap<const Node*, const Graph*> around;
+  for (const Graph* graph = &a.graph(); graph->parentNode(); graph = &graph->parentNode()->graph())
+    around[graph->parentNode()] = graph;
+  for (const Graph* graph = &b.graph(); graph->parentNode(); graph = &graph->parentNode()->graph())
+    if (auto found = around.find(graph->parentNode()); found != around.end())
+      return found->second != graph && found->first->is("If");
+  return false;
+}
+
+Condition conditionOf(const Node& choice) {
+  Condition condition;
+  condition.source = choice.operand(0);
+  while (condition.source && condition.source->producer()) {
+    const Node& producer = *condition.source->producer();
+    if (producer.op() == "Not")
+      condition.inverted = !condition.inverted;
+    else if (producer.op() != "Identity" && producer.op() != "Squeeze" &&
+             producer.op() != "Unsqueeze" && producer.op() != "Reshape")
+      break;
+    condition.source = producer.operand(0);
+  }
+  return condition;
+}
+
+namespace {
+
+/// Whether the value is a bool input of the model.
+bool isFlag(const Value* value) {
+  return value && value->isGraphInput() && !value->graph().parentNode() &&
+         value->type().elementType() == ElementType::Bool && value->type().hasRank();
+}
+
+enum class Role { Key, Value };
+
+/// An attention operand, found by the value it reads.
+struct Reader {
+  AttentionSite* site;
+  Role role;
+};
+
+std::optional<CacheUpdate>& updateOf(const Reader& reader) {
+  return reader.role == Role::Key ? reader.site->key : reader.site->value;
+}
+
+const Graph* branchOf(const Node& choice, llvm::StringRef name) {
+  const Attribute* attribute = choice.attribute(name);
+  return attribute && attribute->graphs().size() == 1 ? attribute->graphs().front().get() : nullptr;
+}
+
+/// What a graph hands out as an output.
+using Source = std::pair<Value*, const Graph*>;
+
+/// The values that may become `output` of `graph`: what branches hand out for it, through nested
+/// Ifs.
+void collectSources(Value& output, const Graph& graph, llvm::SmallVectorImpl<Source>& sources) {
+  Node* choice = output.producer();
+  if (!choice || !choice->is("If") || &choice->graph() != &graph) {
+    sources.push_back({&output, &graph});
+    return;
+  }
+  for (const char* name : {"then_branch", "else_branch"})
+    if (const Graph* branch = branchOf(*choice, name);
+        branch && output.resultIndex() < branch->outputs().size())
+      collectSources(*branch->outputs()[output.resultIndex()], *branch, sources);
+}
+
+std::string placeOf(const Value& value) {
+  const Node* producer = value.producer();
+  return producer && !producer->name().empty() ? producer->name().str() : value.name().str();
+}
+
+class Joiner {
+public:
+  explicit Joiner(SiteList& siteList) : sites(siteList) {
+    for (AttentionSite& site : sites) {
+      const Graph& graph = site.node->graph();
+      if (site.failure || !graph.parentNode())
+        continue;
+      if (site.grows()) {
+        presents[{site.key->present, &graph}] = {&site, Role::Key};
+        presents[{site.value->present, &graph}] = {&site, Role::Value};
+      } else if (site.kind == SiteKind::None) {
+        addOperand(site, 1, Role::Key);
+        addOperand(site, 2, Role::Value);
+      }
+    }
+  }
+
+  void run() {
+    if (presents.empty())
+      return;
+    const Graph& main = outermostGraph(sites.front().node->graph());
+    for (Value* output : main.outputs())
+      join(*output, main);
+    for (AttentionSite& site : sites)
+      complete(site);
+    for (AttentionSite& site : sites)
+      findFlag(site);
+    spreadFailures();
+  }
+
+private:
+  void addOperand(AttentionSite& site, unsigned operand, Role role) {
+    auto [entry, isNew] = operands.try_emplace({site.node->operand(operand), &site.node->graph()},
+                                               Reader{&site, role});
+    if (!isNew)
+      entry->second.site = nullptr; // several attentions read it
+  }
+
+  void join(Value& output, const Graph& main) {
+    llvm::SmallVector<Source, 4> sources;
+    collectSources(output, main, sources);
+    const CacheUpdate* grown = nullptr;
+    for (const Source& source : sources)
+      if (auto found = presents.find(source); found != presents.end() && !grown)
+        grown = &*updateOf(found->second);
+    if (!grown)
+      return;
+    for (const Source& source : sources)
+      if (!joinSource(source, output, *grown))
+        for (const Source& other : sources)
+          if (auto found = presents.find(other); found != presents.end())
+            refuse(
+                *found->second.site, *source.first,
+                fmt::format("that every branch updates the cache '{}'", grown->past->name().str()),
+                "one that hands out something else");
+  }
+
+  /// Whether the source updates the same cache as `grown` does.
+  bool joinSource(const Source& source, Value& output, const CacheUpdate& grown) {
+    if (auto found = presents.find(source); found != presents.end()) {
+      CacheUpdate& update = *updateOf(found->second);
+      update.output = &output;
+      return update.past == grown.past && update.axis == grown.axis;
+    }
+    // Keys and values as attention reads them are [B,H,S,D].
+    auto found = operands.find(source);
+    if (found == operands.end() || !found->second.site || grown.layout.text() != "BHSD" ||
+        !isRowsOf(*source.first, grown))
+      return false;
+    AttentionSite& site = *found->second.site;
+    // One row for each token, as the others append them.
+    if (!source.first->type().dim(grown.axis).isKnownEqual(site.node->operand(0)->type().dim(2)))
+      return false;
+    for (const Use& use : grown.past->uses())
+      if (isWithin(use.user(), *source.second) && use.user().op() != "Shape")
+        return false;
+    std::optional<CacheUpdate>& slot = updateOf(found->second);
+    if (slot)
+      return false; // two outputs
+    slot.emplace();
+    slot->past = grown.past;
+    slot->fresh = slot->present = source.first;
+    slot->output = &output;
+    slot->axis = grown.axis;
+    slot->fromStart = true;
+    slot->layout = slot->freshLayout = grown.layout;
+    slot->columns = source.first->type().dim(3);
+    site.kind = SiteKind::Self;
+    site.policy = SitePolicy::Growing;
+    return true;
+  }
+
+  static bool isWithin(const Node& node, const Graph& graph) {
+    for (const Graph* around = &node.graph();; around = &around->parentNode()->graph()) {
+      if (around == &graph)
+        return true;
+      if (!around->parentNode())
+        return false;
+    }
+  }
+
+  /// Whether the value has the cache's extents, apart from the sequence.
+  static bool isRowsOf(const Value& rows, const CacheUpdate& update) {
+    const TensorType& a = rows.type();
+    const TensorType& b = update.past->type();
+    if (!a.hasRank() || !b.hasRank() || a.rank() != b.rank() || a.elementType() != b.elementType())
+      return false;
+    for (unsigned axis = 0; axis < a.rank(); ++axis)
+      if (axis != update.axis && !a.shape()[axis].isKnownEqual(b.shape()[axis]))
+        return false;
+    return true;
+  }
+
+  /// Refuses what is left half done.
+  void complete(AttentionSite& site) {
+    if (site.failure || !site.node->graph().parentNode())
+      return;
+    if (site.key.has_value() != site.value.has_value()) {
+      refuse(site, *site.node->operand(site.key ? 2 : 1), "keys and values that are both cached",
+             site.key ? "only the keys are" : "only the values are");
+      return;
+    }
+    if (!site.grows())
+      return;
+    for (const CacheUpdate* update : {&*site.key, &*site.value})
+      if (!update->output) {
+        refuse(site, *update->present, "a present that becomes an output of the model",
+               "that it stays inside", ReasonCode::PresentNotOutput);
+        return;
+      }
+    if (site.key->fromStart != site.value->fromStart)
+      refuse(site, *site.key->present, "keys and values of one past",
+             "that only one of them reads it");
+  }
+
+  /// The bool input that decides which branch runs. A driver has to know when there is no past, so
+  /// that nothing else may decide.
+  void findFlag(AttentionSite& site) {
+    if (site.failure || !site.hasCache() || !site.key->fromStart)
+      return;
+    const Graph& graph = site.node->graph();
+    const Node& choice = *graph.parentNode();
+    Condition condition = conditionOf(choice);
+    bool startsThen = branchOf(choice, "then_branch") == &graph;
+    bool withPast = startsThen == condition.inverted;
+    if (isFlag(condition.source) &&
+        flags.try_emplace(condition.source, withPast).first->second == withPast)
+      site.pastFlag = PastFlag{condition.source, withPast};
+    else
+      refuse(site, *choice.operand(0), "a bool input that says whether there is a past",
+             "another condition");
+  }
+
+  /// A cache is updated in every branch or in none.
+  void spreadFailures() {
+    llvm::DenseMap<const Value*, llvm::SmallVector<AttentionSite*, 2>> byPast;
+    for (AttentionSite& site : sites)
+      if (site.grows() && site.node->graph().parentNode())
+        for (const CacheUpdate* update : {&*site.key, &*site.value})
+          byPast[update->past].push_back(&site);
+    for (auto& [past, users] : byPast) {
+      for (AttentionSite* site : users)
+        for (CacheUpdate* update : {&*site->key, &*site->value})
+          if (update->past == past)
+            update->updaters = static_cast<unsigned>(users.size());
+      auto refused = llvm::find_if(users, [](AttentionSite* site) { return site->failure; });
+      if (refused == users.end())
+        continue;
+      for (AttentionSite* site : users)
+        if (!site->failure)
+          refuse(
+              *site, *past, "that every branch updates the cache",
+              fmt::format("{}, which does not: {}", (*refused)->id(), (*refused)->failure->str()));
+    }
+  }
+
+  static void refuse(AttentionSite& site, const Value& at, std::string expected, std::string found,
+                     ReasonCode code = ReasonCode::InSubgraph) {
+    if (!site.failure)
+      site.failure = MatchFailure{code, placeOf(at), std::move(expected), std::move(found),
+                                  "export the decoder without branches, or each branch by itself"};
+  }
+
+  SiteList& sites;
+  llvm::DenseMap<Source, Reader> presents;
+  llvm::DenseMap<Source, Reader> operands;
+  llvm::DenseMap<const Value*, bool> flags; // whether they are true where there is a past
+};
+
+} // namespace
+
+void joinBranchCaches(SiteList& sites) { Joiner(sites).run(); }
+
+} // namespace kvopt

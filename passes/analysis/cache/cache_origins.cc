@@ -1,0 +1,138 @@
+// The forward walk.
+#include "passes/analysis/cache/cache_origins.h"
+
+#include "passes/analysis/movement/uniform_value.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+namespace kvopt {
+namespace {
+
+/// Operators that mix rows, or whose results are no longer what was put in.
+bool endsRows(const Node& node) {
+  if (node.op() == OpName("ai.kvopt::AppendRows"))
+    return false;
+  if (!node.op().isOnnx())
+    return true;
+  return llvm::StringSwitch<bool>(node.op().type())
+      .Cases("Shape", "Size", "Softmax", "LogSoftmax", "Attention", "Einsum", "Gemm", true)
+      .Cases("Conv", "ConvTranspose", "If", "Loop", "Scan", "CumSum", "TopK", true)
+      .Cases("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2", true)
+      .Cases("MaxPool", "AveragePool", "GlobalAveragePool", "LSTM", "GRU", "RNN", true)
+      .Cases("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "ArgMax", true)
+      .Case("ConstantOfShape", true)
+      .Default(false);
+}
+
+} // namespace
+
+bool mayUpdateCache(const Node& node) {
+  if (node.op() == OpName("ai.kvopt::AppendRows"))
+    return true;
+  return node.op().isOnnx() &&
+         llvm::StringSwitch<bool>(node.op().type())
+             .Cases("Concat", "ScatterND", "ScatterElements", "TensorScatter", true)
+             .Default(false);
+}
+
+bool isAttentionOperator(const Node& node) {
+  llvm::StringRef type = node.op().type();
+  return (node.op().isOnnx() && type == "Attention") ||
+         (node.op().domain() == "com.microsoft" &&
+          (type == "Attention" || type == "MultiHeadAttention" || type == "GroupQueryAttention" ||
+           type == "DecoderMaskedMultiHeadAttention" || type == "DecoderMaskedSelfAttention"));
+}
+
+llvm::ArrayRef<std::pair<unsigned, unsigned>> fusedCaches(const Node& node) {
+  using Pair = std::pair<unsigned, unsigned>;
+  static constexpr Pair onnx[] = {{4, 1}, {5, 2}};
+  static constexpr Pair grouped[] = {{3, 1}, {4, 2}};
+  static constexpr Pair multiHead[] = {{6, 1}, {7, 2}};
+  static constexpr Pair masked[] = {{5, 1}, {6, 2}};
+  static constexpr Pair stacked[] = {{4, 1}};
+  if (!isAttentionOperator(node))
+    return {};
+  llvm::StringRef type = node.op().type();
+  if (node.op().isOnnx())
+    return onnx;
+  if (type == "GroupQueryAttention")
+    return grouped;
+  if (type == "MultiHeadAttention")
+    return multiHead;
+  if (type == "DecoderMaskedMultiHeadAttention")
+    return masked;
+  return stacked;
+}
+
+CacheOrigins::CacheOrigins(const Graph& graph) {
+  for (const auto& input : graph.inputs()) {
+    const TensorType& type = input->type();
+    if (isFloatingPoint(type.elementType()) && (!type.hasRank() || type.rank() >= 3))
+      origins[input.get()] = {input.get(), nullptr};
+  }
+  if (origins.empty())
+    return;
+  walk(graph);
+}
+
+void CacheOrigins::walk(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    visit(node);
+    for (const Graph* subgraph : node.subgraphs())
+      walk(*subgraph);
+  }
+}
+
+/// Whether the node takes elements of a cache, or of something computed that is not one number
+/// everywhere: Where(onehot, new, past).
+bool CacheOrigins::selectsNewRows(const Node& node) const {
+  if (node.op() != "Where")
+    return false;
+  auto isNew = [&](const Value* value) {
+    return value && !find(*value) && !value->constant() && !uniformValue(*value);
+  };
+  return isNew(node.operand(1)) != isNew(node.operand(2));
+}
+
+void CacheOrigins::visit(const Node& node) {
+  for (const auto& [operand, result] : fusedCaches(node)) {
+    const Value* past = node.operand(operand);
+    const CacheOrigin* origin = past ? find(*past) : nullptr;
+    if (origin && result < node.results().size() && !node.result(result).isAbsent()) {
+      CacheOrigin updated{origin->input, &node};
+      origins[&node.result(result)] = updated;
+    }
+  }
+  if (endsRows(node))
+    return;
+  std::optional<CacheOrigin> origin;
+  bool isProduct = node.op() == "MatMul";
+  for (const Use& use : node.operands()) {
+    const CacheOrigin* from = use.value() ? find(*use.value()) : nullptr;
+    if (!from)
+      continue;
+    if (isProduct && (!from->update || use.operandIndex() != 0 || !node.operand(1)->constant()))
+      return;
+    if (!origin) {
+      origin = *from;
+      if (use.operandIndex() == 0 && mayUpdateCache(node))
+        break; // whatever else there is, it is written into this
+      continue;
+    }
+    if (origin->input != from->input)
+      origin->input = nullptr;
+    if (!origin->update)
+      origin->update = from->update;
+  }
+  if (!origin)
+    return;
+  if (!origin->update &&
+      ((mayUpdateCache(node) && node.operands().size() > 1) || selectsNewRows(node)))
+    origin->update = &node;
+  for (const Value& result : node.results())
+    if (isFloatingPoint(result.type().elementType()) ||
+        result.type().elementType() == ElementType::Undefined)
+      origins[&result] = *origin;
+}
+
+} // namespace kvopt

@@ -1,0 +1,115 @@
+// The failures of caches.
+#include "passes/analysis/cache/cache_reasons.h"
+
+#include "passes/analysis/movement/data_movement.h"
+#include "passes/pattern/explain.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+bool picksEntries(const Node& node) {
+  const Value* data = node.operand(0);
+  const Value* indices = node.operand(1);
+  return node.op().isOnnx() && node.is("Gather") && data && indices && !indices->constant() &&
+         data->type().hasRank() && indices->type().hasRank() && indices->type().rank() == 1;
+}
+
+bool isModelInput(const Value& value) {
+  return value.isGraphInput() && !value.graph().parentNode();
+}
+
+/// What holds the numbers of the rows: an input, if they come from one.
+const Value& indexSource(const Value& indices) {
+  constexpr unsigned mostSteps = 4;
+  const Value* value = &indices;
+  for (unsigned step = 0; step < mostSteps; ++step) {
+    const Node* node = value->producer();
+    if (!node || !node->operand(0) || !onlyMovesData(*node))
+      break;
+    value = node->operand(0);
+  }
+  return *value;
+}
+
+} // namespace
+
+bool isBatchReorder(const Node& node, const AxisMap& after) {
+  if (!picksEntries(node))
+    return false;
+  auto axis = normalizedAxis(node.intAttr("axis", 0), node.operand(0)->type().rank());
+  return axis && *axis < after.rank() &&
+         llvm::all_of(after.axis(*axis), [](const AxisPart& part) { return part.role == 'B'; });
+}
+
+bool isBatchReorder(const Node& node) {
+  const Value* data = node.operand(0);
+  const Value* indices = node.operand(1);
+  // past[beams] is exported as a GatherND, too.
+  if (node.op().isOnnx() && node.is("GatherND") && data && indices && !indices->constant() &&
+      indices->type().hasRank() && indices->type().rank() == 2)
+    return indices->type().dim(1).value() == 1 && node.intAttr("batch_dims", 0) == 0;
+  return picksEntries(node) && normalizedAxis(node.intAttr("axis", 0), data->type().rank()) == 0u;
+}
+
+MatchFailure reorderedCache(const Node& gather) {
+  return {ReasonCode::CacheReordered, labelOf(gather), "batch rows in the order that they came in",
+          "rows of '" + gather.operand(0)->name().str() + "' picked by '" +
+              indexSource(*gather.operand(1)).name().str() + "'",
+          ""};
+}
+
+MatchFailure transformedCache(const Value& read, const Node& update) {
+  const Node* last = read.producer();
+  return {ReasonCode::CacheTransformed, last ? labelOf(*last) : read.name().str(),
+          "keys and values as the cache holds them",
+          (last ? last->op().str() : std::string("a value")) + " of what '" + labelOf(update) +
+              "' joined",
+          ""};
+}
+
+MatchFailure stackedCache(const Value& past) {
+  return {ReasonCode::CacheStacked, past.name().str(),
+          "an input of its own for each layer's keys and values",
+          "one input " + past.type().str() + " that holds several caches", ""};
+}
+
+unsigned stackedAxes(const AxisMap& map) {
+  unsigned count = 0;
+  for (unsigned axis = 0; axis < map.rank(); ++axis)
+    count += static_cast<unsigned>(
+        llvm::count_if(map.axis(axis), [](const AxisPart& part) { return part.role == '*'; }));
+  return count;
+}
+
+std::optional<MatchFailure> delayedCache(const Value& keys) {
+  constexpr unsigned mostSteps = 16;
+  const Value* value = &keys;
+  for (unsigned step = 0; step < mostSteps && value->producer(); ++step) {
+    const Node& node = *value->producer();
+    if (!onlyMovesData(node))
+      break;
+    value = node.operand(0);
+  }
+  const Node* joined = value->producer();
+  if (!joined || !joined->op().isOnnx() || !joined->is("Concat") || value->isGraphOutput())
+    return std::nullopt;
+  for (const Use& part : joined->operands()) {
+    if (!part.value() || !isModelInput(*part.value()))
+      continue;
+    for (const Use& use : part.value()->uses()) {
+      const Node& other = use.user();
+      if (&other == joined || !other.op().isOnnx() || !other.is("Concat") ||
+          use.operandIndex() != 0 || !other.result().isGraphOutput())
+        continue;
+      return MatchFailure{
+          ReasonCode::CacheTransformed, labelOf(*joined),
+          "attention over the present, '" + other.result().name().str() + "'",
+          "a Concat of '" + part.value()->name().str() + "' with other rows than this step's", ""};
+    }
+  }
+  return std::nullopt;
+}
+
+} // namespace kvopt

@@ -1,0 +1,328 @@
+// The sites of a graph: every attention, with its caches found by data flow, never by names.
+#include "passes/analysis/cache/branch_caches.h"
+#include "passes/analysis/cache/cache_reasons.h"
+#include "passes/analysis/cache/cache_trace.h"
+#include "passes/analysis/mask/mask_predicate.h"
+#include "passes/analysis/movement/head_map.h"
+#include "passes/analysis/scores/attention_like.h"
+#include "passes/analysis/scores/attention_weights.h"
+#include "passes/pattern/rewriter.h"
+#include "support/format.h"
+
+#include "llvm/ADT/StringSet.h"
+
+namespace kvopt {
+
+llvm::StringRef siteKindName(SiteKind kind) {
+  switch (kind) {
+  case SiteKind::Self:
+    return "self";
+  case SiteKind::Cross:
+    return "cross";
+  case SiteKind::Recurrent:
+    return "recurrent";
+  case SiteKind::None:
+    return "none";
+  }
+  return "";
+}
+
+llvm::StringRef sitePolicyName(SitePolicy policy) {
+  switch (policy) {
+  case SitePolicy::None:
+    return "none";
+  case SitePolicy::Growing:
+    return "growing";
+  case SitePolicy::Static:
+    return "static";
+  case SitePolicy::Ring:
+    return "ring";
+  case SitePolicy::Latent:
+    return "latent";
+  case SitePolicy::Cross:
+    return "cross";
+  }
+  return "";
+}
+
+std::string CacheLayout::text() const {
+  std::string result;
+  for (const std::string& letters : axes)
+    result += letters.size() > 1 ? "(" + letters + ")" : letters.empty() ? "1" : letters;
+  return result;
+}
+
+namespace {
+
+/// Finds what the operands of one attention have to do with each other.
+class SiteBuilder {
+public:
+  SiteBuilder(Node& attention, CacheTracer& cacheTracer) : node(attention), tracer(cacheTracer) {}
+
+  AttentionSite build() {
+    site.node = &node;
+    Value& query = *node.operand(0);
+    Value& key = *node.operand(1);
+    Value& value = *node.operand(2);
+    site.queryHeads = query.type().dim(1);
+    site.keyHeads = key.type().dim(1);
+    site.keyWidth = key.type().dim(3);
+    site.valueWidth = value.type().dim(3);
+    for (const auto& [metadataKey, text] : node.metadata())
+      if (metadataKey == ruleMetadataKey)
+        site.rule = text;
+
+    CacheTrace keyTrace = tracer.trace(key, node);
+    CacheTrace valueTrace = tracer.trace(value, node);
+    site.kind = keyTrace.kind == SiteKind::None ? valueTrace.kind : keyTrace.kind;
+    site.failure = keyTrace.failure ? keyTrace.failure : valueTrace.failure;
+    sharedWith = keyTrace.failure ? keyTrace.otherReader : valueTrace.otherReader;
+    if (site.failure)
+      explainHeads(query, key, value);
+    if (!keyTrace.update || !valueTrace.update) {
+      // What is computed outside needs no cache of its own to be read.
+      if (!site.failure && site.kind != SiteKind::Cross && (keyTrace.update || valueTrace.update))
+        site.failure = failureAt(ReasonCode::NotACacheConcat, keyTrace.update ? value : key,
+                                 "keys and values that are both cached",
+                                 keyTrace.update ? "only the keys are" : "only the values are");
+      return std::move(site);
+    }
+    if (!site.failure)
+      site.failure = combine(*keyTrace.update, *valueTrace.update);
+    if (site.failure)
+      return std::move(site);
+    site.key.emplace(std::move(*keyTrace.update));
+    site.value.emplace(std::move(*valueTrace.update));
+    if (site.grows())
+      site.shapeReader = tracer.shapeReader(*site.key, *site.value);
+    if (site.key->repeats.value() != 1 && !site.keyHeads.isUnknown())
+      if (auto groups = site.keyHeads.dividedBy(site.key->repeats))
+        site.keyHeads = *groups;
+    return std::move(site);
+  }
+
+  /// Another attention that reads the cache, where that is the site's failure.
+  const Node* otherReader() const { return sharedWith; }
+
+private:
+  /// Heads that are read in no groups keep the caches from being found.
+  void explainHeads(const Value& query, Value& key, Value& value) {
+    if (site.failure->code != ReasonCode::AxisUnproven &&
+        site.failure->code != ReasonCode::NotACacheConcat &&
+        site.failure->code != ReasonCode::LayoutUnsupported)
+      return;
+    std::optional<MatchFailure> failure;
+    groupHeads(query, key, value, failure);
+    if (failure)
+      site.failure = std::move(failure);
+  }
+
+  std::optional<MatchFailure> combine(const CacheUpdate& ofKeys, const CacheUpdate& ofValues) {
+    site.policy = ofKeys.policy;
+    if (ofKeys.policy != ofValues.policy)
+      return failureAt(
+          ReasonCode::NotACacheConcat, *ofValues.past,
+          fmt::format("values cached as the keys are ({})", sitePolicyName(ofKeys.policy)),
+          sitePolicyName(ofValues.policy).str());
+    if (ofKeys.policy == SitePolicy::Cross)
+      return std::nullopt;
+    if (!ofKeys.repeats.isKnownEqual(ofValues.repeats))
+      return failureAt(ReasonCode::HeadCountUnproven, *ofValues.past,
+                       fmt::format("value heads repeated as the keys' are ({})", ofKeys.repeats),
+                       ofValues.repeats.str());
+    if (ofKeys.past == ofValues.past)
+      return combineShared(ofKeys, ofValues);
+    return ofKeys.policy == SitePolicy::Growing ? checkRows(ofKeys, ofValues) : std::nullopt;
+  }
+
+  std::optional<MatchFailure> combineShared(const CacheUpdate& ofKeys,
+                                            const CacheUpdate& ofValues) {
+    if (isStacked(ofKeys) && isStacked(ofValues))
+      return ofKeys.policy == SitePolicy::Growing ? checkRows(ofKeys, ofValues) : std::nullopt;
+    if (ofKeys.update != ofValues.update || !(ofKeys.layout == ofValues.layout))
+      return failureAt(ReasonCode::SharedReader, *ofKeys.past,
+                       "one cache for the keys and one for the values", "one cache for both");
+    if (ofKeys.policy == SitePolicy::Growing)
+      site.policy = SitePolicy::Latent;
+    return ofKeys.policy == SitePolicy::Growing ? checkRows(ofKeys, ofValues) : std::nullopt;
+  }
+
+  static bool isStacked(const CacheUpdate& update) {
+    return update.layout.text().find('*') != std::string::npos;
+  }
+
+  static Dim rowsOf(const CacheUpdate& update) {
+    for (unsigned i = 0; i < update.freshLayout.axes.size(); ++i)
+      if (update.freshLayout.axes[i] == "S")
+        return update.fresh->type().dim(i);
+    return Dim::unknown();
+  }
+
+  /// Each step adds rows to keys and values alike: one for each row of the query, or another number
+  /// that is known.
+  std::optional<MatchFailure> checkRows(const CacheUpdate& ofKeys, const CacheUpdate& ofValues) {
+    const Dim& tokens = node.operand(0)->type().dim(2);
+    const Dim ofBoth = rowsOf(ofKeys);
+    const bool isFixed = ofBoth.value() && tokens.value() && rowsOf(ofValues).isKnownEqual(ofBoth);
+    if (isFixed && !ofBoth.isKnownEqual(tokens))
+      site.stepRows = {*tokens.value(), *ofBoth.value()};
+    for (const CacheUpdate* update : {&ofKeys, &ofValues}) {
+      const Dim rows = rowsOf(*update);
+      if (!rows.isKnownEqual(tokens) && !isFixed)
+        return failureAt(ReasonCode::ShapeMismatch, *update->fresh,
+                         fmt::format("one new row for each of {} query rows", tokens.str()),
+                         fmt::format("{} rows", rows.str()));
+    }
+    return std::nullopt;
+  }
+
+  Node& node;
+  CacheTracer& tracer;
+  AttentionSite site;
+  const Node* sharedWith = nullptr;
+};
+
+AttentionSite missedSite(Node& node) {
+  AttentionSite site;
+  site.node = &node;
+  bool inside = node.graph().parentNode() != nullptr;
+  site.failure =
+      failureAt(inside ? ReasonCode::InSubgraph : ReasonCode::PatternMismatch, node.result(),
+                "attention in a form that some rule raises", node.op().str());
+  if (inside || !isSoftmax(node))
+    return site;
+  // What no spelling makes up for comes before what a rule did not expect.
+  if (auto failure = combinedProbabilities(node))
+    site.failure = std::move(failure);
+  else if (auto mixed = mixedScores(node))
+    site.failure = std::move(mixed);
+  else if (const Value* keys = keysOfScores(node))
+    if (auto delayed = delayedCache(*keys))
+      site.failure = std::move(delayed);
+  return site;
+}
+
+/// Attention without a softmax.
+AttentionSite otherSite(Node& node, MatchFailure failure) {
+  AttentionSite site;
+  site.node = &node;
+  site.failure = std::move(failure);
+  return site;
+}
+
+/// A cache that two sites append to belongs to neither.
+void refuseSharedCaches(SiteList& sites) {
+  llvm::DenseMap<const Value*, AttentionSite*> owners;
+  auto refuse = [](AttentionSite& site, const CacheUpdate& update, const AttentionSite& other) {
+    // Each attention reads its own part of a stacked cache.
+    site.failure =
+        update.layout.text().find('*') != std::string::npos
+            ? stackedCache(*update.past)
+            : failureAt(ReasonCode::SharedReader, *update.past, "a cache that one attention reads",
+                        "one that " + other.id() + " reads as well");
+  };
+  for (AttentionSite& site : sites) {
+    if (!site.grows())
+      continue;
+    for (const CacheUpdate* update : {&*site.key, &*site.value}) {
+      auto [owner, isNew] = owners.try_emplace(update->past, &site);
+      if (isNew || owner->second == &site || isExclusive(*site.node, *owner->second->node))
+        continue;
+      refuse(site, *update, *owner->second);
+      refuse(*owner->second, *update, site);
+    }
+  }
+}
+
+/// Says which layers read one cache.
+void nameSharedReaders(SiteList& sites,
+                       const llvm::DenseMap<const Node*, const Node*>& otherReaders) {
+  for (AttentionSite& site : sites) {
+    const Node* other = otherReaders.lookup(site.node);
+    if (!other || site.failure->code != ReasonCode::SharedReader)
+      continue;
+    auto reader =
+        llvm::find_if(sites, [&](const AttentionSite& each) { return each.node == other; });
+    if (reader == sites.end())
+      continue;
+    site.failure->expected = "a cache that one attention reads";
+    site.failure->found = reader->id() + " reads it as well";
+  }
+}
+
+/// One past length has to serve all caches, but for those that bring their own.
+void refuseOtherLengths(SiteList& sites) {
+  const CacheUpdate* first = nullptr;
+  for (AttentionSite& site : sites) {
+    if (!site.isMatched() || !site.grows())
+      continue;
+    for (const CacheUpdate* update : {&*site.key, &*site.value}) {
+      if (update->pastLength)
+        continue;
+      if (!first)
+        first = update;
+      const Dim& expected = first->past->type().dim(first->axis);
+      const Dim& length = update->past->type().dim(update->axis);
+      bool isFirst = update->past == first->past;
+      if (isFirst || length.isKnownEqual(expected))
+        continue;
+      bool open = length.isUnknown() || expected.isUnknown();
+      site.failure =
+          failureAt(open ? ReasonCode::AxisUnproven : ReasonCode::ShapeMismatch, *update->past,
+                    fmt::format("as many earlier rows as '{}' ({})", first->past->name().str(),
+                                expected.str()),
+                    length.str());
+      break;
+    }
+  }
+}
+
+/// In branches, only what grows is followed to the outputs of the model.
+void refuseOtherBranchCaches(SiteList& sites) {
+  for (AttentionSite& site : sites)
+    if (!site.failure && site.node->graph().parentNode() && site.hasCache() && !site.grows() &&
+        site.policy != SitePolicy::Cross)
+      site.failure =
+          failureAt(ReasonCode::InSubgraph, *site.key->past, "a cache that grows, in a branch",
+                    sitePolicyName(site.policy).str());
+}
+
+} // namespace
+
+SiteList findSites(Graph& graph) {
+  SiteList sites;
+  CacheTracer tracer(graph);
+  MaskAnalysis masks;
+  llvm::DenseMap<const Node*, const Node*> otherReaders;
+  llvm::StringSet<> combined;
+  forEachGraph(graph, [&](Graph& visited) {
+    for (Node& node : visited.nodes()) {
+      if (node.op() == OpName("ai.kvopt::Sdpa")) {
+        SiteBuilder builder(node, tracer);
+        sites.push_back(builder.build());
+        if (builder.otherReader())
+          otherReaders[&node] = builder.otherReader();
+        sites.back().mask = masks.factsOf(node);
+      } else if (isSoftmax(node) ? isAttentionLike(node) : isAttentionOperator(node)) {
+        AttentionSite site = missedSite(node);
+        // Softmaxes that are combined are one attention.
+        bool isNew = site.failure->code != ReasonCode::NotSoftmax ||
+                     combined.insert(site.failure->node).second;
+        if (isNew)
+          sites.push_back(std::move(site));
+      } else if (auto failure = weighedWithoutSoftmax(node)) {
+        sites.push_back(otherSite(node, std::move(*failure)));
+      }
+    }
+  });
+  for (unsigned i = 0; i < sites.size(); ++i)
+    sites[i].layer = i;
+  refuseSharedCaches(sites);
+  nameSharedReaders(sites, otherReaders);
+  refuseOtherLengths(sites);
+  refuseOtherBranchCaches(sites);
+  joinBranchCaches(sites);
+  return sites;
+}
+
+} // namespace kvopt

@@ -1,0 +1,340 @@
+// Tracing keys and values to their caches.
+#include "passes/analysis/cache/cache_trace.h"
+
+#include "passes/analysis/cache/branch_caches.h"
+#include "passes/analysis/cache/cache_reasons.h"
+#include "passes/analysis/movement/data_movement.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+bool isModelInput(const Value& value) {
+  return value.isGraphInput() && !value.graph().parentNode();
+}
+
+std::string describeProducer(const Value& value) {
+  if (const Node* producer = value.producer())
+    return producer->op().str();
+  return value.isGraphInput() ? "a graph input" : "an initializer";
+}
+
+CacheTrace refused(MatchFailure failure) {
+  CacheTrace trace;
+  trace.kind = SiteKind::Self;
+  trace.failure = std::move(failure);
+  return trace;
+}
+
+/// Which operand of an update is what it writes.
+unsigned freshOperand(const Node& update) {
+  return update.op() == "ScatterElements" || update.op() == "ScatterND" ? 2 : 1;
+}
+
+CacheLayout layoutOf(const AxisMap& map) {
+  CacheLayout layout;
+  if (auto letters = map.letters())
+    layout.axes = std::move(*letters);
+  return layout;
+}
+
+} // namespace
+
+MatchFailure failureAt(ReasonCode code, const Value& at, std::string expected, std::string found,
+                       std::string hint) {
+  const Node* producer = at.producer();
+  std::string node =
+      producer && !producer->name().empty() ? producer->name().str() : at.name().str();
+  return {code, std::move(node), std::move(expected), std::move(found), std::move(hint)};
+}
+
+CacheTracer::CacheTracer(const Graph& graph) : origins(graph) {
+  for (Value* output : graph.outputs())
+    if (const CacheOrigin* origin = origins.find(*output); origin && origin->input) {
+      auto [entry, isNew] = outputOf.try_emplace(origin->input, output);
+      if (!isNew && entry->second != output)
+        entry->second = nullptr;
+    }
+  for (const auto& input : graph.inputs())
+    if (const CacheOrigin* origin = origins.find(*input); origin && input->type().hasRank())
+      for (const Dim& extent : input->type().shape())
+        if (!extent.isUnknown())
+          inputExtents.insert(extent.str());
+}
+
+CacheTracer::Root CacheTracer::walkBack(Value& start, std::optional<AxisMap> map) {
+  Root root;
+  root.value = &start;
+  root.map = std::move(map);
+  root.path.push_back(&start);
+  while (Node* producer = root.value->producer()) {
+    if (!onlyMovesData(*producer))
+      break;
+    if (root.map) {
+      bool isReorder = isBatchReorder(*producer, *root.map);
+      root.map = mapBefore(*root.value, std::move(*root.map));
+      if (!root.map)
+        root.unproved = root.value;
+      if (!root.map && isReorder)
+        root.reorder = producer;
+    }
+    root.value = producer->operand(0);
+    root.path.push_back(root.value);
+  }
+  return root;
+}
+
+/// The first node that reads the past other than through its update or as a shape.
+std::optional<MatchFailure> CacheTracer::checkPast(const Root& past, const Node& update) const {
+  const char* expected = "the past to be read by its update and by Shape only";
+  if (past.value->isGraphOutput())
+    return failureAt(ReasonCode::CacheEscapes, *past.value, expected,
+                     "that it is an output of the model as well");
+  const Node* next = &update;
+  for (const Value* value : past.path) {
+    for (const Use& use : value->uses()) {
+      const Node& reader = use.user();
+      if (&reader == next && use.operandIndex() == 0)
+        continue;
+      if (reader.op() == "Shape" || reader.isUnused() || isExclusive(reader, update))
+        continue;
+      bool otherConcat = reader.op() == "Concat" && &reader != next && use.operandIndex() == 0;
+      return failureAt(otherConcat ? ReasonCode::SharedReader : ReasonCode::CacheEscapes,
+                       *past.value, expected, reader.describe() + " reads it as data",
+                       "in place it would see later tokens");
+    }
+    next = value->producer();
+  }
+  return std::nullopt;
+}
+
+std::optional<MatchFailure> CacheTracer::findPresent(CacheUpdate& update, const AxisMap& map,
+                                                     const Node& attention,
+                                                     const Node*& otherReader) {
+  Value& updated = update.update->result();
+  const Readers& found = readersOf(updated, map);
+  const Readers::Output* present = nullptr;
+  const Readers::Output* elsewhere = nullptr;
+  for (const Readers::Output& output : found.outputs) {
+    bool fits = output.map && layoutOf(*output.map) == update.layout;
+    const Readers::Output*& slot = fits ? present : elsewhere;
+    if (!slot || (fits && slot->windowed && !output.windowed))
+      slot = &output;
+  }
+  for (Value* step = elsewhere ? elsewhere->value : nullptr;
+       !present && step && step->producer() && step != &updated;
+       step = step->producer()->operand(0))
+    if (isBatchReorder(*step->producer()))
+      return reorderedCache(*step->producer());
+  if (!present)
+    return elsewhere
+               ? failureAt(ReasonCode::LayoutUnsupported, *elsewhere->value,
+                           "a present laid out as the past, " + update.layout.text(),
+                           elsewhere->map ? layoutOf(*elsewhere->map).text() : "another layout")
+               : failureAt(ReasonCode::PresentNotOutput, updated, "a graph output",
+                           "a value inside the graph");
+  update.present = present->value;
+  if (!update.present->graph().parentNode())
+    update.output = update.present;
+  if (present->windowed)
+    update.policy = SitePolicy::Ring;
+  const char* expected = "the present to be read by its attention and by Shape only";
+  if (found.escape)
+    return failureAt(isAttentionOperator(*found.escape) ? ReasonCode::SharedReader
+                                                        : ReasonCode::CacheEscapes,
+                     updated, expected, found.escape->describe() + " reads it as data");
+  if (found.outputs.size() > 1)
+    return failureAt(ReasonCode::CacheEscapes, updated, "one output for each cache",
+                     fmt::format("{} of them", found.outputs.size()));
+  const Node* other = found.attention == &attention ? found.otherAttention : found.attention;
+  otherReader = other;
+  if (other)
+    return failureAt(ReasonCode::SharedReader, updated, expected,
+                     other->describe() + " reads it as data");
+  return std::nullopt;
+}
+
+CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attention) {
+  Value& updated = *root.value;
+  if (root.reorder)
+    return refused(reorderedCache(*root.reorder));
+  if (!root.map)
+    return refused(failureAt(ReasonCode::AxisUnproven, *root.unproved,
+                             "data movement that provably keeps rows apart",
+                             describeProducer(*root.unproved)));
+  std::optional<unsigned> axis = root.map->sequenceAxis();
+  if (!axis)
+    return refused(failureAt(ReasonCode::AxisUnproven, updated,
+                             "the sequence along an axis of its own", "it shares one"));
+  bool isConcat = node.op() == "Concat";
+  bool grows = isConcat || node.op() == OpName("ai.kvopt::AppendRows");
+  if (isConcat) {
+    if (node.operands().size() != 2)
+      return refused(failureAt(ReasonCode::NotACacheConcat, updated,
+                               "a Concat of past and new rows",
+                               fmt::format("a Concat of {} parts", node.operands().size())));
+    auto joined = normalizedAxis(node.intAttr("axis", 0), root.map->rank());
+    if (joined != axis)
+      return refused(failureAt(ReasonCode::AxisUnproven, updated,
+                               fmt::format("a concatenation along the sequence axis ({})", *axis),
+                               joined ? fmt::format("axis {}", *joined) : "an unknown axis"));
+  }
+  CacheUpdate update;
+  update.update = &node;
+  update.policy = grows ? SitePolicy::Growing : SitePolicy::Static;
+  update.fresh = node.operand(freshOperand(node));
+  update.pastLength = grows && !isConcat ? node.operand(2) : nullptr;
+  update.freshLayout = layoutOf(*root.map);
+
+  Value& before = *node.operand(0);
+  AxisMap map = *root.map;
+  map.setSequenceExtent(before.type().dim(*axis));
+  Root past = walkBack(before, std::move(map));
+  update.past = past.value;
+  if (!isModelInput(*past.value)) {
+    if (auto failure = delayedCache(updated))
+      return refused(std::move(*failure));
+    const Node* changed = past.value->producer();
+    if (changed && isBatchReorder(*changed) && isModelInput(*changed->operand(0)))
+      return refused(reorderedCache(*changed));
+    if (isConcat && isModelInput(*walkBack(*update.fresh, std::nullopt).value))
+      return refused(failureAt(ReasonCode::NewBeforePast, updated,
+                               "the past as the first part of the Concat",
+                               "new rows first, then '" + update.fresh->name().str() + "'"));
+    return refused(failureAt(ReasonCode::PastNotInput, *past.value, "a graph input",
+                             describeProducer(*past.value)));
+  }
+  if (past.reorder)
+    return refused(reorderedCache(*past.reorder));
+  const TensorType& pastType = past.value->type();
+  if (past.map && stackedAxes(*past.map) > 1)
+    return refused(stackedCache(*past.value));
+  if (!past.map || !pastType.hasRank() || !past.map->sequenceAxis())
+    return refused(failureAt(ReasonCode::DynamicRank, *past.value,
+                             "a past whose layout is provably that of the keys or values",
+                             pastType.str()));
+  update.axis = *past.map->sequenceAxis();
+  update.layout = layoutOf(*past.map);
+  update.repeats = past.map->repeats();
+  update.firstColumn = past.map->firstColumn();
+  if (llvm::any_of(update.layout.axes, [](const std::string& letters) { return letters == "*"; })) {
+    update.present = update.output = outputOf.lookup(past.value);
+    if (!update.present)
+      return refused(
+          failureAt(ReasonCode::PresentNotOutput, updated, "a graph output", "no single output"));
+  } else {
+    if (auto failure = checkPast(past, node))
+      return refused(std::move(*failure));
+    const Node* otherReader = nullptr;
+    if (auto failure = findPresent(update, *root.map, attention, otherReader)) {
+      CacheTrace trace = refused(std::move(*failure));
+      trace.otherReader = otherReader;
+      return trace;
+    }
+  }
+  if (update.present->type().elementType() != pastType.elementType() ||
+      updated.type().elementType() != pastType.elementType())
+    return refused(failureAt(ReasonCode::DtypeMix, updated,
+                             "past, new rows and present of one element type",
+                             fmt::format("{}, {} and {}", onnxName(pastType.elementType()),
+                                         onnxName(updated.type().elementType()),
+                                         onnxName(update.present->type().elementType()))));
+  if (root.map->isWindow() && update.policy == SitePolicy::Growing)
+    return refused(failureAt(ReasonCode::WindowNotRepresentable, updated,
+                             "attention over all rows of the cache", "a slice of them"));
+  CacheTrace trace;
+  trace.kind = SiteKind::Self;
+  trace.update = std::move(update);
+  return trace;
+}
+
+/// The value that an output is moved from, where the cache that `read` is made of leaves the model
+/// changed by an operator that is not a known update. Null where it does not leave the model, or
+/// only passes through it.
+const Value* CacheTracer::writtenOutput(const CacheOrigin& origin, Value& read) const {
+  Value* output = &read;
+  if (origin.input)
+    output = outputOf.lookup(origin.input);
+  else if (!read.isGraphOutput())
+    output = nullptr; // made of several inputs
+  if (!output)
+    return nullptr;
+  const Value* root = walkBack(*output, std::nullopt).value;
+  return root->producer() ? root : nullptr;
+}
+
+const Value& CacheTracer::firstChange(const Value& read, const Node& update) const {
+  constexpr unsigned mostSteps = 64;
+  const Value* first = &read;
+  const Value* value = &read;
+  for (unsigned step = 0; step < mostSteps && value; ++step) {
+    const Node* node = value->producer();
+    if (!node || node == &update)
+      break;
+    if (!onlyMovesData(*node))
+      first = value;
+    value = nullptr;
+    for (const Use& use : node->operands())
+      if (const CacheOrigin* origin = use.value() ? origins.find(*use.value()) : nullptr;
+          origin && origin->update == &update && !value)
+        value = use.value();
+  }
+  return *first;
+}
+
+CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
+  const CacheOrigin* origin = origins.find(operand);
+  Root root = walkBack(operand, AxisMap::ofAttentionOperand(operand.type()));
+  CacheTrace trace;
+  const Dim& length = operand.type().dim(2);
+  bool isOwn = length.isKnownEqual(attention.operand(0)->type().dim(2)); // one for each query row
+  if (origin && !origin->update) {
+    if (isOwn)
+      return trace;
+    if (const Value* written = writtenOutput(*origin, *root.value))
+      return refused(failureAt(ReasonCode::NotACacheConcat, *written,
+                               "a cache that is read as it came in, or joined with new rows by a "
+                               "Concat",
+                               describeProducer(*written)));
+    trace.kind = SiteKind::Cross;
+    if (!isModelInput(*root.value))
+      return trace;
+    CacheUpdate update;
+    update.policy = SitePolicy::Cross;
+    update.past = root.value;
+    if (root.map) {
+      update.layout = layoutOf(*root.map);
+      update.axis = root.map->sequenceAxis().value_or(0);
+      update.repeats = root.map->repeats();
+      update.firstColumn = root.map->firstColumn();
+      update.columns = operand.type().dim(3);
+    }
+    trace.update = std::move(update);
+    return trace;
+  }
+  Node* producer = root.value->producer();
+  if (producer && mayUpdateCache(*producer) && (origin || root.value->isGraphOutput())) {
+    trace = traceUpdate(*producer, root, attention);
+    // A Concat of rotated halves, for one: the cache was updated before.
+    if (trace.failure && trace.failure->code == ReasonCode::AxisUnproven && origin &&
+        origin->update && origin->update != producer)
+      trace.failure = transformedCache(firstChange(*root.value, *origin->update), *origin->update);
+    if (trace.update)
+      trace.update->columns = operand.type().dim(3);
+    return trace;
+  }
+  if (origin && origin->update && origin->update != producer)
+    return refused(transformedCache(firstChange(*root.value, *origin->update), *origin->update));
+  if (origin)
+    return refused(failureAt(ReasonCode::NotACacheConcat, *root.value,
+                             "keys and values straight from a Concat of past and new rows",
+                             describeProducer(*root.value)));
+  // Projected outside of this model's own tokens: as long as an input is.
+  if (!length.isUnknown() && !isOwn && inputExtents.count(length.str()))
+    trace.kind = SiteKind::Cross;
+  return trace;
+}
+
+} // namespace kvopt

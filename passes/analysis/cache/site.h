@@ -1,0 +1,147 @@
+// AttentionSite: one attention computation with the caches it reads.
+#pragma once
+
+#include "ir/graph.h"
+#include "passes/analysis/mask/mask_predicate.h"
+#include "passes/pattern/explain.h"
+
+#include <vector>
+
+namespace kvopt {
+
+enum class SiteKind { Self, Cross, Recurrent, None };
+
+/// How an attention's caches change from step to step.
+enum class SitePolicy {
+  None,    ///< no cache
+  Growing, ///< present is past with the new rows behind it
+  Static,  ///< new rows are written into a present of the past's own extents
+  Ring,    ///< present keeps the last rows only
+  Latent,  ///< like Growing; values are columns of the keys' cache
+  Cross,   ///< computed outside, only read
+};
+
+llvm::StringRef siteKindName(SiteKind kind);
+llvm::StringRef sitePolicyName(SitePolicy policy);
+
+/// What lies along each axis of a cache, most significant first: B batch rows, H heads, S sequence,
+/// D width; '*' distinguishes several tensors in one. Keys as attention reads them are "BHSD".
+struct CacheLayout {
+  llvm::SmallVector<std::string, 5> axes;
+
+  /// `BSHD`, `(BH)SD`.
+  std::string text() const;
+  bool operator==(const CacheLayout&) const = default;
+};
+
+/// A cache as one operand of an attention reads it.
+struct CacheUpdate {
+  SitePolicy policy = SitePolicy::Growing;
+  Value* past = nullptr; ///< the graph input
+  /// The new rows, laid out as `freshLayout`; null for Cross.
+  Value* fresh = nullptr;
+  /// What becomes of the joined rows: an output of the graph that the attention stands in; null for
+  /// Cross.
+  Value* present = nullptr;
+  /// The output of the model that the present becomes: another value for attention in a branch.
+  Value* output = nullptr;
+  /// The operator that joins past and fresh: Concat, ai.kvopt::AppendRows, or one that scatters.
+  Node* update = nullptr;
+  /// Where each batch row's new rows begin, [1] or [B]; null: behind all rows of the past.
+  Value* pastLength = nullptr;
+  unsigned axis = 0; ///< the sequence's, in the past's own layout
+  /// The past is not read: the new rows are all there are. There is no `update` then, and `present`
+  /// is `fresh`.
+  bool fromStart = false;
+  /// How many attentions, each in a branch of its own, update this cache.
+  unsigned updaters = 1;
+  CacheLayout layout;
+  CacheLayout freshLayout;
+  /// How many query-side heads read each head of the cache through an explicit broadcast.
+  Dim repeats = Dim::fixed(1);
+  /// The columns that attention reads: [firstColumn, firstColumn + columns).
+  int64_t firstColumn = 0;
+  Dim columns;
+};
+
+/// A bool input of the model that decides whether pasts are read.
+struct PastFlag {
+  Value* input = nullptr;
+  /// What it is where there is a past.
+  bool withPast = true;
+};
+
+/// One attention (one softmax over keys, or one fused attention operator).
+struct AttentionSite {
+  unsigned layer = 0;
+  SiteKind kind = SiteKind::None;
+  SitePolicy policy = SitePolicy::None;
+  /// The ai.kvopt::Sdpa node, or for a missed site the node that would have been its root.
+  Node* node = nullptr;
+  /// The caches of a matched site; the same one twice where the policy is Latent.
+  std::optional<CacheUpdate> key;
+  std::optional<CacheUpdate> value;
+  /// For a site that updates its caches from the start in one branch of a model.
+  std::optional<PastFlag> pastFlag;
+  /// Set when the site is missed: attention not recognised, or a cache that cannot be proved.
+  std::optional<MatchFailure> failure;
+  /// Which keys a raised attention sees.
+  std::optional<MaskFacts> mask;
+  /// A node that reads the extents of the joined rows for other ends than to move them to the
+  /// attention; null if none does.
+  Node* shapeReader = nullptr;
+  /// The rule that recognised the attention.
+  std::string rule;
+  /// For a missed site that no rule raised: the rule that came furthest. `failure` is then its.
+  std::optional<NearMiss> nearMiss;
+
+  /// Rows of the query, and rows that a step appends to the caches, where those are known to be two
+  /// numbers.
+  struct StepRows {
+    int64_t query;
+    int64_t appended;
+  };
+  std::optional<StepRows> stepRows;
+  Dim queryHeads;
+  Dim keyHeads;
+  Dim keyWidth;
+  Dim valueWidth;
+
+  /// Keys that a query sees at most, itself included; 0 without a window.
+  int64_t window() const {
+    if (!mask)
+      return 0;
+    return mask->causalIf ? mask->causalIf->window : mask->window;
+  }
+  bool isMatched() const { return !failure.has_value(); }
+  bool hasCache() const { return key && value; }
+  /// Whether new rows are appended to caches of its own, so that one buffer can hold them.
+  bool grows() const {
+    return hasCache() && (policy == SitePolicy::Growing || policy == SitePolicy::Latent);
+  }
+  /// Whether every row that a step appends belongs to a row of the query.
+  bool addsQueryRows() const { return !stepRows; }
+  /// Keys and values are one cache.
+  bool isLatent() const { return policy == SitePolicy::Latent; }
+  std::string id() const { return "L" + std::to_string(layer); }
+};
+
+using SiteList = std::vector<AttentionSite>;
+
+/// Finds all sites of a graph in which attention has been raised to ai.kvopt::Sdpa: one per Sdpa
+/// node, in execution order (which is the layers' order), and one missed site for every remaining
+/// softmax over attention-like scores (several that are combined are one), every attention operator
+/// that no rule raised, and every attention without a softmax. Caches are found by data flow: keys
+/// and values are followed back through operators that only move data to the one that joins new
+/// rows to a graph input, and from there forward to a graph output. All caches that grow do so by
+/// the same, provably equal, length.
+SiteList findSites(Graph& graph);
+
+/// Gives every site of the main graph that no rule raised the furthest of the near misses at it,
+/// which then says why it is missed: those that matched the site's node, or else those rooted where
+/// its result goes next (for a softmax: through what it is moved, guarded and masked by, up to the
+/// matrix products). `counts` says which rules are asked: those that raise attention.
+void attributeNearMisses(SiteList& sites, const NearMissList& misses,
+                         llvm::function_ref<bool(llvm::StringRef rule)> counts);
+
+} // namespace kvopt

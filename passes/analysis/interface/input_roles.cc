@@ -1,0 +1,235 @@
+// From the readers of inputs to what drivers feed them.
+#include "passes/analysis/interface/input_roles.h"
+
+#include "passes/analysis/interface/input_readers.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringSwitch.h"
+
+namespace kvopt {
+namespace {
+
+bool isTokenName(llvm::StringRef name) {
+  return name == "input_ids" || name == "decoder_input_ids";
+}
+
+/// Tables of so few rows hold embeddings of kinds of tokens, not of tokens or positions.
+constexpr int64_t mostSegments = 4;
+
+class Roles {
+public:
+  Roles(const Graph& described, Manifest& target) : graph(described), manifest(target) {
+    for (const ManifestCache& cache : manifest.caches) {
+      known.insert(cache.past);
+      const ManifestExtent& rows = cache.shape[static_cast<size_t>(cache.sequenceAxis)];
+      if (const auto* symbol = std::get_if<std::string>(&rows);
+          symbol && cache.policy == CachePolicy::Fixed && cache.kind == CacheKind::Self)
+        past = Dim::parse(*symbol).value_or(Dim::symbol(*symbol));
+    }
+    for (const ManifestLength& length : manifest.lengths)
+      known.insert(length.input);
+    for (const std::unique_ptr<Value>& input : graph.inputs())
+      if (!known.contains(input->name()) && !input->isInitializer())
+        open.push_back(input.get());
+  }
+
+  void describe() {
+    findTokens();
+    for (const Value* input : open)
+      if (!hasDocumentedName(*input))
+        describe(*input);
+  }
+
+private:
+  /// Token ids by their name or else by the table that they index, and what their extents are
+  /// called.
+  void findTokens() {
+    for (const Value* input : open)
+      if (isTokenName(input->name()) && hasDocumentedName(*input))
+        tokens = input;
+    const Dim scores = scoresExtent();
+    int64_t largest = -1;
+    bool isLargestExact = false;
+    for (const Value* input : open) {
+      if (tokens && isTokenName(tokens->name()))
+        break;
+      if (!isInteger(input->type().elementType()) || hasDocumentedName(*input))
+        continue;
+      for (const InputReaders::Table& table : readersOf(*input, budget).tables) {
+        const bool isExact = scores.value() && scores.value() == table.rows;
+        if (isExact < isLargestExact || (isExact == isLargestExact && table.elements <= largest))
+          continue;
+        largest = table.elements;
+        isLargestExact = isExact;
+        tokens = input;
+      }
+    }
+    const Value* sized = tokens;
+    for (const Value* input : open)
+      if (!sized && input->name() == "inputs_embeds")
+        sized = input;
+    if (!sized || !sized->type().hasRank() || sized->type().rank() < 2)
+      return;
+    batch = sized->type().shape()[0];
+    fresh = sized->type().shape()[1];
+  }
+
+  /// The extent of the last axis of the only floating-point output [B,S,V] that is not a cache.
+  Dim scoresExtent() const {
+    for (const Value* output : graph.outputs()) {
+      auto isPresent = [&](const ManifestCache& cache) { return cache.present == output->name(); };
+      if (output->type().hasRank() && output->type().rank() == 3 &&
+          isFloatingPoint(output->type().elementType()) &&
+          llvm::none_of(manifest.caches, isPresent))
+        return output->type().dim(2);
+    }
+    return Dim::unknown();
+  }
+
+  void describe(const Value& input) {
+    const TensorType& type = input.type();
+    if (!type.hasRank())
+      return;
+    const InputReaders readers = readersOf(input, budget);
+    if (isInteger(type.elementType()) && describeLength(input, readers))
+      return;
+    const InputFeed feed = feedOf(input, readers);
+    // Drivers make up what an encoder hands over.
+    if (feed == InputFeed::Any && isFloatingPoint(type.elementType()) && type.rank() >= 3)
+      return;
+    ManifestInput described;
+    described.input = input.name().str();
+    described.dtype = type.elementType();
+    described.feed = feed;
+    for (unsigned axis = 0; axis < type.rank(); ++axis)
+      described.shape.push_back(extentOf(type, axis, feed));
+    manifest.inputs.push_back(std::move(described));
+  }
+
+  bool isBatchExtent(const Dim& extent) const {
+    return !extent.value() &&
+           (extent.isKnownEqual(batch) || (batch.isUnknown() && !extent.isKnownEqual(fresh)));
+  }
+
+  /// A number of tokens, for all batch rows or for each.
+  bool describeLength(const Value& input, const InputReaders& readers) {
+    const TensorType& type = input.type();
+    if (type.rank() > 1)
+      return false;
+    const bool isOne = type.rank() == 0 || (type.rank() == 1 && type.dim(0).value() == 1);
+    const bool isPerRow = type.rank() == 1 && !isOne && isBatchExtent(type.dim(0));
+    if ((!isOne && !isPerRow && !readers.fused) || readers.isBatchIndex || &input == tokens)
+      return false;
+    ElementType element = type.elementType();
+    if (element != ElementType::Int64 && element != ElementType::Int32)
+      return false;
+    if (!readers.any() || (isOne && readers.isMask))
+      return false;
+    ManifestLength length;
+    length.input = input.name().str();
+    length.dtype = element;
+    for (const Dim& extent : type.shape())
+      length.shape.push_back(extent.value() ? ManifestExtent(*extent.value())
+                                            : ManifestExtent(std::string("batch")));
+    const bool isTotal = readers.isEnd && !readers.isSummed;
+    length.feed = isTotal ? LengthFeed::TotalLength : LengthFeed::PastLength;
+    if (isPerRow)
+      length.feed = isTotal ? LengthFeed::TotalLengthPerBatch : LengthFeed::PastLengthPerBatch;
+    if (readers.fused)
+      length.feed = *readers.fused;
+    manifest.lengths.push_back(std::move(length));
+    return true;
+  }
+
+  InputFeed feedOf(const Value& input, const InputReaders& readers) const {
+    if (&input == tokens)
+      return InputFeed::Tokens;
+    const bool isWhole = isInteger(input.type().elementType());
+    if (isWhole && readers.isBatchIndex && input.type().rank() == 1)
+      return InputFeed::BatchRows;
+    if (isWhole && readers.isSelfCompared)
+      return InputFeed::Segments;
+    if (isWhole && !readers.tables.empty())
+      return feedOfTables(readers);
+    if (readers.isMask)
+      return readers.isAdded && isFloatingPoint(input.type().elementType())
+                 ? InputFeed::AdditiveMask
+             : readers.hidesByOne ? InputFeed::HiddenKeys
+                                  : InputFeed::VisibleKeys;
+    if (isWhole && input.type().rank() >= 1 &&
+        (readers.isAngle || readers.isSummed || readers.isCompared))
+      return InputFeed::Positions;
+    return InputFeed::Any;
+  }
+
+  static InputFeed feedOfTables(const InputReaders& readers) {
+    int64_t rows = readers.tables.front().rows;
+    for (const InputReaders::Table& table : readers.tables)
+      rows = std::min(rows, table.rows);
+    return rows > mostSegments                 ? InputFeed::Positions
+           : rows >= 2 && rows <= mostSegments ? InputFeed::Segments
+                                               : InputFeed::Any;
+  }
+
+  static bool isMaskFeed(InputFeed feed) {
+    return feed == InputFeed::VisibleKeys || feed == InputFeed::HiddenKeys ||
+           feed == InputFeed::AdditiveMask;
+  }
+
+  ManifestExtent extentOf(const TensorType& type, unsigned axis, InputFeed feed) const {
+    const Dim& extent = type.shape()[axis];
+    if (std::optional<int64_t> fixed = extent.value())
+      return *fixed;
+    if (extent.isKnownEqual(batch))
+      return "batch";
+    if (extent.isKnownEqual(fresh))
+      return "new";
+    if (extent.isKnownEqual(past))
+      return "past";
+    if (extent.isKnownEqual(past + fresh))
+      return "total";
+    const unsigned last = type.rank() - 1;
+    if (axis == last && feed == InputFeed::BatchRows)
+      return "batch";
+    if (axis == last && (isMaskFeed(feed) || feed == InputFeed::Segments))
+      return "total";
+    if (axis == last && feed != InputFeed::Any)
+      return "new";
+    if (axis == 0)
+      return "batch";
+    if (axis + 1 == last && isMaskFeed(feed))
+      return "new";
+    if (isMaskFeed(feed))
+      return int64_t{1};
+    return extent.str();
+  }
+
+  const Graph& graph;
+  Manifest& manifest;
+  /// Keeps a graph with very many inputs from taking quadratic time.
+  size_t budget = size_t{1} << 24;
+  llvm::StringSet<> known;
+  std::vector<const Value*> open;
+  const Value* tokens = nullptr;
+  Dim batch;
+  Dim fresh;
+  Dim past;
+};
+
+} // namespace
+
+bool hasDocumentedName(const Value& input) {
+  const TensorType& type = input.type();
+  const int rank = llvm::StringSwitch<int>(input.name())
+                       .Cases("input_ids", "decoder_input_ids", "position_ids", 2)
+                       .Cases("attention_mask", "encoder_attention_mask", 2)
+                       .Case("cache_position", 1)
+                       .Case("inputs_embeds", 3)
+                       .Default(-1);
+  return rank >= 0 && (!type.hasRank() || static_cast<int>(type.rank()) == rank);
+}
+
+void describeInputs(const Graph& graph, Manifest& manifest) { Roles(graph, manifest).describe(); }
+
+} // namespace kvopt

@@ -1,0 +1,139 @@
+// Finds pasts and tables among the inputs by the extents that they have.
+#include "passes/analysis/interface/interface_extents.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace kvopt {
+namespace {
+
+/// The symbol that an extent is; empty for any other.
+std::string symbolOf(const Dim& extent) {
+  auto symbols = extent.symbols();
+  return symbols.size() == 1 && extent == Dim::symbol(symbols[0]) ? symbols[0] : std::string();
+}
+
+void forEachExtent(const Graph& graph, llvm::function_ref<void(const Value&, const Dim&)> visit) {
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    if (input->type().hasRank())
+      for (const Dim& extent : input->type().shape())
+        visit(*input, extent);
+}
+
+/// An input of integers or booleans with two axes, without a default.
+bool isTable(const Value& input) {
+  const ElementType element = input.type().elementType();
+  return !input.initializer() && input.type().hasRank() && input.type().rank() == 2 &&
+         (isInteger(element) || element == ElementType::Bool);
+}
+
+class InterfaceReader {
+public:
+  InterfaceReader(const Graph& readGraph, const llvm::StringSet<>& ofOneInput)
+      : graph(readGraph), own(ofOneInput) {
+    forEachExtent(graph, [&](const Value&, const Dim& extent) {
+      for (const std::string& symbol : extent.symbols())
+        ++occurrences[symbol];
+    });
+  }
+
+  std::vector<ExtentEquation> run() {
+    readPasts();
+    if (newRows.isUnknown())
+      return {};
+    readMasks();
+    return std::move(equations);
+  }
+
+private:
+  void readPasts() {
+    for (const Node& node : graph.nodes()) {
+      const Value* past = node.is("Concat") ? node.operand(0) : nullptr;
+      const TensorType& joined = node.result().type();
+      if (!past || !past->type().hasRank() || !joined.hasRank())
+        continue;
+      auto axis = normalizedAxis(node.intAttr("axis", 0), joined.rank());
+      const Dim rows = axis ? past->type().dim(*axis) : Dim::unknown();
+      const std::string symbol = symbolOf(rows);
+      if (!occurrences.count(symbol))
+        continue;
+      if (pastRows.isUnknown()) {
+        pastRows = rows;
+        newRows = joined.dim(*axis) - rows;
+      } else if (own.contains(symbol) && !rows.isKnownEqual(pastRows)) {
+        equations.push_back({pastRows, rows, false, &node});
+      }
+    }
+  }
+
+  void readMasks() {
+    Dim batch;
+    for (const std::unique_ptr<Value>& input : graph.inputs())
+      if (batch.isUnknown() && isTable(*input) && input->type().dim(1).isKnownEqual(newRows))
+        batch = input->type().dim(0);
+    const Dim allRows = pastRows + newRows;
+    for (const std::unique_ptr<Value>& input : graph.inputs()) {
+      if (!isTable(*input) || isIndex(*input, 0))
+        continue;
+      const bool isMask = isAlone(input->type().dim(1));
+      if (isMask)
+        equations.push_back({allRows, input->type().dim(1), false, nullptr});
+      if (isAlone(input->type().dim(0)) && !batch.isUnknown() &&
+          (isMask || input->type().dim(1).isKnownEqual(allRows)))
+        equations.push_back({batch, input->type().dim(0), false, nullptr});
+    }
+  }
+
+  /// Whether the elements say where to look in a table: token ids and positions.
+  static bool isIndex(const Value& value, unsigned depth) {
+    constexpr unsigned mostOperators = 4;
+    return depth < mostOperators && llvm::any_of(value.uses(), [&](const Use& use) {
+             const Node& node = use.user();
+             if (node.is("Gather") || node.is("GatherElements") || node.is("GatherND"))
+               return use.operandIndex() == 1;
+             if (node.op().type() == "RotaryEmbedding")
+               return true;
+             const bool isMoved = node.is("Cast") || node.is("Identity") || node.is("Reshape") ||
+                                  node.is("Unsqueeze") || node.is("Squeeze");
+             return isMoved && use.operandIndex() == 0 && isIndex(node.result(), depth + 1);
+           });
+  }
+
+  /// A symbol that occurs nowhere else.
+  bool isAlone(const Dim& extent) const {
+    auto found = occurrences.find(symbolOf(extent));
+    return found != occurrences.end() && found->second == 1 && own.contains(found->first());
+  }
+
+  const Graph& graph;
+  const llvm::StringSet<>& own;
+  llvm::StringMap<unsigned> occurrences;
+  Dim pastRows;
+  Dim newRows;
+  std::vector<ExtentEquation> equations;
+};
+
+} // namespace
+
+llvm::StringSet<> symbolsOfOneInput(const Graph& graph) {
+  llvm::StringMap<const Value*> inputs;
+  forEachExtent(graph, [&](const Value& input, const Dim& extent) {
+    for (const std::string& symbol : extent.symbols()) {
+      auto [entry, isNew] = inputs.try_emplace(symbol, &input);
+      if (!isNew && entry->second != &input)
+        entry->second = nullptr;
+    }
+  });
+  llvm::StringSet<> symbols;
+  for (const auto& entry : inputs)
+    if (entry.second)
+      symbols.insert(entry.first());
+  return symbols;
+}
+
+std::vector<ExtentEquation> interfaceEquations(const Graph& graph,
+                                               const llvm::StringSet<>& ofOneInput) {
+  return InterfaceReader(graph, ofOneInput).run();
+}
+
+} // namespace kvopt

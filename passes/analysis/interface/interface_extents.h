@@ -1,0 +1,25 @@
+// What the interface of a decoder says of extents where no operator does.
+#pragma once
+
+#include "passes/analysis/interface/extent_equations.h"
+
+#include "llvm/ADT/StringSet.h"
+
+namespace kvopt {
+
+/// The symbols that occur in the type of one input only: names that a file may have given to each
+/// input by itself.
+llvm::StringSet<> symbolsOfOneInput(const Graph& graph);
+
+/// Equations that no operator demands, all of them assumptions:
+///
+/// - Rows are joined to several pasts: they are equally long, where the lengths of the others are
+///   `ofOneInput`.
+/// - A table of integers or booleans has as many columns as nothing else: it is a mask of keys, of
+///   past and new rows together, with a row for each sequence.
+///
+/// The types of values are those inferred.
+std::vector<ExtentEquation> interfaceEquations(const Graph& graph,
+                                               const llvm::StringSet<>& ofOneInput);
+
+} // namespace kvopt

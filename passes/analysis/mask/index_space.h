@@ -1,0 +1,85 @@
+// The index variables of an attention mask, [B,H,S,T], with what is known of their ranges.
+#pragma once
+
+#include "ir/dims/dim.h"
+
+#include <optional>
+#include <string>
+
+namespace kvopt {
+
+/// One index into a mask of shape [B,H,S,T].
+enum class IndexVariable : unsigned { Batch, Head, Row, Key };
+
+/// A set of index variables, one bit each.
+using IndexSet = unsigned;
+inline constexpr IndexSet noIndices = 0;
+inline constexpr IndexSet allIndices = 15;
+constexpr IndexSet indexBit(IndexVariable variable) {
+  return 1u << static_cast<unsigned>(variable);
+}
+
+/// Integers over the index variables b, h, i, j (with 0 <= b < B, 0 <= h < H, 0 <= i < S and
+/// 0 <= j < T) and the symbols of the model are `Dim` polynomials: the variables are symbols of
+/// reserved names. Every proof below may use the ranges, and that B, H, S and T are at least 1,
+/// since there is no index otherwise.
+class IndexSpace {
+public:
+  IndexSpace(Dim batch, Dim heads, Dim rows, Dim keys);
+
+  static const Dim& variable(IndexVariable variable);
+  /// The polynomial, or unknown where a model's symbol has a reserved name.
+  static Dim fromModel(const Dim& dim);
+  static IndexSet variablesOf(const Dim& dim);
+  /// With plain names b, h, i, j.
+  static std::string print(const Dim& dim);
+
+  const Dim& extent(IndexVariable variable) const {
+    return extents[static_cast<unsigned>(variable)];
+  }
+  /// The frontier of causal attention is j <= i + past(): T - S, unless batch rows have lengths of
+  /// their own.
+  Dim past() const;
+  /// The length of a batch row, as a symbol of a reserved name. Not an index variable, though it
+  /// may differ by b.
+  static const Dim& rowLength();
+  /// Makes past() the batch row's length.
+  void countFromRowLengths() { hasRowLengths = true; }
+
+  /// Adds what holds in every execution of the graph: `dim`, without index variables, is >= 0.
+  void learnNonNegative(const Dim& dim);
+
+  /// Sound and incomplete, as `Dim`'s predicates.
+  bool isNonNegative(const Dim& dim) const;
+  /// The largest value over all indices, where every factor's sign is known.
+  std::optional<Dim> largest(const Dim& dim) const;
+
+  struct Division {
+    Dim quotient;
+    Dim remainder;
+  };
+  /// dim == quotient * divisor + remainder with 0 <= remainder < divisor, where that can be proved.
+  std::optional<Division> divide(const Dim& dim, const Dim& divisor) const;
+
+  /// The space of those executions in which the symbol has that value.
+  IndexSpace where(llvm::StringRef symbol, const Dim& value) const;
+
+  /// The same extents.
+  friend bool operator==(const IndexSpace& a, const IndexSpace& b);
+
+private:
+  std::optional<Dim> atEnds(const Dim& dim, bool upper) const;
+  bool isNonNegativeAtOne(const Dim& dim) const;
+
+  Dim extents[4];
+  bool hasRowLengths = false;
+  llvm::SmallVector<Dim, 4> learned;
+};
+
+/// The name of a dim that is one symbol.
+std::optional<std::string> symbolOf(const Dim& dim);
+
+/// The factor of `variable` where `dim` is linear in it; the factor does not depend on it.
+std::optional<Dim> linearFactor(const Dim& dim, IndexVariable variable);
+
+} // namespace kvopt

@@ -1,0 +1,413 @@
+// Construction of mask expressions: uniqueness, numbers and arithmetic.
+#include "passes/analysis/mask/mask_expression.h"
+
+#include "support/half.h"
+
+#include "llvm/ADT/Hashing.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace kvopt {
+
+using Kind = MaskExpression::Kind;
+
+namespace {
+
+constexpr unsigned maxExpressionDepth = 64;
+constexpr size_t maxOperands = 32;
+constexpr unsigned maxLeaves = 16;
+
+double heldAs(double value, ElementType type) {
+  switch (type) {
+  case ElementType::Float:
+    return static_cast<double>(static_cast<float>(value));
+  case ElementType::Float16:
+    return static_cast<double>(f16ToFloat(floatToF16(static_cast<float>(value))));
+  case ElementType::BFloat16:
+    return static_cast<double>(bf16ToFloat(floatToBf16(static_cast<float>(value))));
+  default:
+    return value;
+  }
+}
+
+bool isSameNumber(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+} // namespace
+
+std::optional<double> MaskExpression::constant() const {
+  if (kind == Kind::Number)
+    return number;
+  if (kind == Kind::Integer)
+    if (std::optional<int64_t> integer = dim.value())
+      return static_cast<double>(*integer);
+  return std::nullopt;
+}
+
+bool holdsIndices(ElementType type) {
+  // Floats of 32 bits are exact up to 2^24, which bounds the lengths that a proof covers; those of
+  // 16 bits are not exact at common lengths.
+  return type == ElementType::Int32 || type == ElementType::Int64 || type == ElementType::Float ||
+         type == ElementType::Double;
+}
+
+ExprRef MaskExpressions::unique(MaskExpression expression) {
+  using namespace llvm;
+  auto hash = static_cast<unsigned>(static_cast<size_t>(hash_combine(
+      static_cast<int>(expression.kind), expression.isBoolean, hash_value(expression.dim),
+      std::bit_cast<uint64_t>(expression.number), expression.value, expression.name,
+      hash_combine_range(expression.operands.begin(), expression.operands.end()))));
+  hash &= 0x7FFFFFFF; // away from DenseMap's empty and tombstone keys
+  SmallVector<unsigned, 1>& bucket = byHash[hash];
+  for (unsigned id : bucket) {
+    const MaskExpression& other = storage[id];
+    if (other.kind == expression.kind && other.isBoolean == expression.isBoolean &&
+        other.dim == expression.dim && isSameNumber(other.number, expression.number) &&
+        other.value == expression.value && other.name == expression.name &&
+        other.operands == expression.operands)
+      return &other;
+  }
+  for (ExprRef operand : expression.operands) {
+    expression.variables |= operand->variables;
+    expression.depth = std::max(expression.depth, operand->depth + 1);
+  }
+  if (expression.depth > maxExpressionDepth || expression.operands.size() > maxOperands)
+    return opaque(expression.value, expression.isBoolean, expression.variables);
+  expression.id = static_cast<unsigned>(storage.size());
+  bucket.push_back(expression.id);
+  storage.push_back(std::move(expression));
+  return &storage.back();
+}
+
+ExprRef MaskExpressions::opaque(const Value* value, bool isBoolean, IndexSet variables) {
+  MaskExpression expression;
+  expression.value = value;
+  expression.isBoolean = isBoolean;
+  expression.variables = variables;
+  expression.id = static_cast<unsigned>(storage.size());
+  storage.push_back(std::move(expression));
+  return &storage.back();
+}
+
+ExprRef MaskExpressions::integer(const Dim& dim) {
+  if (dim.isUnknown())
+    return opaque(nullptr, false);
+  MaskExpression expression;
+  expression.kind = Kind::Integer;
+  expression.dim = dim;
+  expression.variables = IndexSpace::variablesOf(dim);
+  return unique(std::move(expression));
+}
+
+ExprRef MaskExpressions::number(double value) {
+  constexpr double exactIntegers = 9007199254740992.0; // 2^53
+  if (value == std::trunc(value) && std::abs(value) < exactIntegers)
+    return integer(Dim::fixed(static_cast<int64_t>(value)));
+  if (std::isnan(value))
+    return opaque(nullptr, false, noIndices);
+  MaskExpression expression;
+  expression.kind = Kind::Number;
+  expression.number = value;
+  return unique(std::move(expression));
+}
+
+ExprRef MaskExpressions::number(double value, ElementType type) {
+  return number(heldAs(value, type));
+}
+
+ExprRef MaskExpressions::leaf(const Value& value, ExprList index) {
+  MaskExpression expression;
+  expression.kind = Kind::Leaf;
+  expression.isBoolean = value.type().elementType() == ElementType::Bool;
+  expression.value = &value;
+  expression.operands.assign(index.begin(), index.end());
+  return unique(std::move(expression));
+}
+
+ExprRef MaskExpressions::apply(llvm::StringRef name, ExprList operands, bool isBoolean) {
+  MaskExpression expression;
+  expression.kind = Kind::Apply;
+  expression.isBoolean = isBoolean;
+  expression.name = name;
+  expression.operands.assign(operands.begin(), operands.end());
+  return unique(std::move(expression));
+}
+
+namespace {
+
+/// `b` where the condition holds, if that pins a symbol down to one value; symbols are at least 0.
+Dim whereItHolds(ExprRef condition, const Dim& b) {
+  if (!condition->is(Kind::AtLeastZero) && !condition->is(Kind::IsZero))
+    return b;
+  auto symbols = condition->dim.symbols();
+  if (symbols.size() != 1)
+    return b;
+  const Dim symbol = Dim::symbol(symbols.front());
+  std::optional<int64_t> value;
+  if (condition->dim == -symbol)
+    value = 0;
+  else if (condition->is(Kind::IsZero)) {
+    value = (symbol - condition->dim).value();
+    if (!value)
+      value = (symbol + condition->dim).value();
+  }
+  if (!value)
+    return b;
+  return b.substitute([&](llvm::StringRef name) {
+    return name == symbols.front() ? std::optional<Dim>(Dim::fixed(*value)) : std::nullopt;
+  });
+}
+
+} // namespace
+
+ExprRef MaskExpressions::select(ExprRef condition, ExprRef a, ExprRef b) {
+  if (condition->is(Kind::True) || a == b)
+    return a;
+  if (condition->is(Kind::False))
+    return b;
+  if (a->isBoolean != b->isBoolean)
+    return opaque(nullptr, a->isBoolean);
+  if (a->is(Kind::True) || b->is(Kind::False))
+    return a->is(Kind::True) ? either(condition, b) : both(condition, a);
+  if (a->is(Kind::False) || b->is(Kind::True))
+    return a->is(Kind::False) ? both(negate(condition), b) : either(negate(condition), a);
+  if (a->isBoolean)
+    return either(both(condition, a), both(negate(condition), b));
+  // One formula with its first element apart, as differences of neighbours are padded.
+  if (a->is(Kind::Integer) && b->is(Kind::Integer) && whereItHolds(condition, b->dim) == a->dim)
+    return b;
+  // Branches of branches that the condition decides.
+  auto decided = [&](ExprRef given, ExprRef tree) -> ExprRef {
+    if (implies(given, tree->operands[0]))
+      return tree->operands[1];
+    return excludes(given, tree->operands[0]) ? tree->operands[2] : nullptr;
+  };
+  if (a->is(Kind::Select))
+    if (ExprRef branch = decided(condition, a))
+      return select(condition, branch, b);
+  if (b->is(Kind::Select))
+    if (ExprRef branch = decided(negate(condition), b))
+      return select(condition, a, branch);
+  auto branches = [](ExprRef tree, ExprRef x, ExprRef y) {
+    return tree->is(Kind::Select) && tree->operands[1] == x && tree->operands[2] == y;
+  };
+  // One select where three ends are two values.
+  if (a->is(Kind::Select)) {
+    ExprRef inner = a->operands[0];
+    if (branches(a, a->operands[1], b))
+      return select(both(condition, inner), a->operands[1], b);
+    if (branches(a, b, a->operands[2]))
+      return select(both(condition, negate(inner)), a->operands[2], b);
+  }
+  if (b->is(Kind::Select)) {
+    ExprRef inner = b->operands[0];
+    if (branches(b, a, b->operands[2]))
+      return select(either(condition, inner), a, b->operands[2]);
+    if (branches(b, b->operands[1], a))
+      return select(either(condition, negate(inner)), a, b->operands[1]);
+  }
+  // Where x is not unequal 0, it is 0.
+  auto tests = [](ExprRef test, ExprRef x) {
+    return test->is(Kind::Apply) && test->name == "NonZero" && test->operands[0] == x;
+  };
+  if (tests(condition, b))
+    return select(condition, a, number(0));
+  if (condition->is(Kind::Not) && tests(condition->operands[0], a))
+    return select(condition, number(0), b);
+  MaskExpression expression;
+  expression.kind = Kind::Select;
+  expression.operands = {condition, a, b};
+  expression.leaves = a->leaves + b->leaves;
+  return unique(std::move(expression));
+}
+
+ExprRef MaskExpressions::distribute(ExprRef a, ExprRef b,
+                                    llvm::function_ref<ExprRef(ExprRef, ExprRef)> f) {
+  if (a->leaves * b->leaves > maxLeaves)
+    return nullptr;
+  if (a->is(Kind::Select))
+    return select(a->operands[0], f(a->operands[1], b), f(a->operands[2], b));
+  if (b->is(Kind::Select))
+    return select(b->operands[0], f(a, b->operands[1]), f(a, b->operands[2]));
+  return nullptr;
+}
+
+ExprRef MaskExpressions::add(ExprRef a, ExprRef b, ElementType type) {
+  if (a->is(Kind::Integer) && b->is(Kind::Integer) && holdsIndices(type))
+    if (Dim sum = a->dim + b->dim; !sum.isUnknown())
+      return integer(sum);
+  auto x = a->constant();
+  auto y = b->constant();
+  if (x && y)
+    return number(*x + *y, type);
+  if (x == 0.0)
+    return b;
+  if (y == 0.0)
+    return a;
+  if ((x && b->is(Kind::Select)) || (y && a->is(Kind::Select)))
+    if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return add(p, q, type); }))
+      return tree;
+  ExprVector terms;
+  if (!isInteger(type)) { // floating-point addition does not associate
+    terms.append({a, b});
+    return rawList(Kind::Sum, terms);
+  }
+  Dim offset = Dim::fixed(0);
+  auto take = [&](ExprRef term) {
+    if (term->is(Kind::Integer) && !(offset + term->dim).isUnknown())
+      offset = offset + term->dim;
+    else
+      terms.push_back(term);
+  };
+  for (ExprRef side : {a, b}) {
+    if (side->is(Kind::Sum))
+      llvm::for_each(side->operands, take);
+    else
+      take(side);
+  }
+  if (offset.value() != 0)
+    terms.push_back(integer(offset));
+  return terms.size() == 1 ? terms.front() : rawList(Kind::Sum, terms);
+}
+
+ExprRef MaskExpressions::subtract(ExprRef a, ExprRef b, ElementType type) {
+  return add(a, multiply(b, number(-1), type), type);
+}
+
+ExprRef MaskExpressions::multiply(ExprRef a, ExprRef b, ElementType type) {
+  if (a->is(Kind::Integer) && b->is(Kind::Integer) && holdsIndices(type))
+    if (Dim product = a->dim * b->dim; !product.isUnknown())
+      return integer(product);
+  auto x = a->constant();
+  auto y = b->constant();
+  if (x && y)
+    return number(*x * *y, type);
+  if (x == 1.0)
+    return b;
+  if (y == 1.0)
+    return a;
+  if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return multiply(p, q, type); }))
+    return tree;
+  // Sign changes go to the terms of a sum: they are exact.
+  if ((y == -1.0 && a->is(Kind::Sum)) || (x == -1.0 && b->is(Kind::Sum))) {
+    ExprRef sum = nullptr;
+    for (ExprRef term : (y == -1.0 ? a : b)->operands) {
+      ExprRef negated = multiply(term, number(-1), type);
+      sum = sum ? add(sum, negated, type) : negated;
+    }
+    return sum;
+  }
+  return apply("Mul", {a->id < b->id ? a : b, a->id < b->id ? b : a}, false);
+}
+
+ExprRef MaskExpressions::divide(ExprRef a, ExprRef b, ElementType type) {
+  if (b->constant() == 1.0)
+    return a;
+  if (isInteger(type)) {
+    if (a->is(Kind::Integer) && b->is(Kind::Integer) && range.isNonNegative(a->dim))
+      if (auto division = range.divide(a->dim, b->dim))
+        return integer(division->quotient);
+    return apply("IntDiv", {a, b}, false);
+  }
+  auto x = a->constant();
+  auto y = b->constant();
+  if (x && y && *y != 0.0)
+    return number(*x / *y, type);
+  if (y)
+    if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return divide(p, q, type); }))
+      return tree;
+  return apply("Div", {a, b}, false);
+}
+
+ExprRef MaskExpressions::remainder(ExprRef a, ExprRef b, ElementType type) {
+  if (isInteger(type) && a->is(Kind::Integer) && b->is(Kind::Integer))
+    if (auto division = range.divide(a->dim, b->dim))
+      return integer(division->remainder);
+  return apply(isInteger(type) ? "IntMod" : "Mod", {a, b}, false);
+}
+
+ExprRef MaskExpressions::smaller(ExprRef a, ExprRef b, ElementType type) {
+  auto x = a->constant();
+  auto y = b->constant();
+  if (x && y)
+    return *x < *y ? a : b;
+  if (a->is(Kind::Integer) && b->is(Kind::Integer)) {
+    if (range.isNonNegative(b->dim - a->dim))
+      return a;
+    if (range.isNonNegative(a->dim - b->dim))
+      return b;
+  }
+  if (x || y)
+    if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return smaller(p, q, type); }))
+      return tree;
+  return a == b ? a : apply("Min", {a->id < b->id ? a : b, a->id < b->id ? b : a}, false);
+}
+
+ExprRef MaskExpressions::larger(ExprRef a, ExprRef b, ElementType type) {
+  auto x = a->constant();
+  auto y = b->constant();
+  if (x && y)
+    return *x < *y ? b : a;
+  if (a->is(Kind::Integer) && b->is(Kind::Integer)) {
+    if (range.isNonNegative(b->dim - a->dim))
+      return b;
+    if (range.isNonNegative(a->dim - b->dim))
+      return a;
+  }
+  if (x || y)
+    if (ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return larger(p, q, type); }))
+      return tree;
+  return a == b ? a : apply("Max", {a->id < b->id ? a : b, a->id < b->id ? b : a}, false);
+}
+
+ExprRef MaskExpressions::expanded(ExprRef sum, ElementType type) {
+  if (!sum->is(Kind::Sum))
+    return sum;
+  ExprRef total = nullptr;
+  for (ExprRef term : sum->operands) {
+    ExprRef next = expanded(term, type);
+    total = total ? sumOfTrees(total, next, type) : next;
+  }
+  return total;
+}
+
+ExprRef MaskExpressions::sumOfTrees(ExprRef a, ExprRef b, ElementType type) {
+  ExprRef tree = distribute(a, b, [&](ExprRef p, ExprRef q) { return sumOfTrees(p, q, type); });
+  return tree ? tree : add(a, b, type);
+}
+
+ExprRef MaskExpressions::cast(ExprRef a, ElementType from, ElementType to) {
+  if (from == to)
+    return a;
+  if (to == ElementType::Bool)
+    return a->isBoolean ? a : nonZero(a);
+  if (a->isBoolean)
+    return select(a, number(1), number(0));
+  if (from == ElementType::Int32 && to == ElementType::Int64)
+    return a;
+  if (a->is(Kind::Select))
+    if (ExprRef tree =
+            distribute(a, number(0), [&](ExprRef p, ExprRef) { return cast(p, from, to); }))
+      return tree;
+  if (isFloatingPoint(to)) {
+    if (auto value = a->constant())
+      return number(*value, to);
+    if (a->is(Kind::Integer) && holdsIndices(to))
+      return a;
+    // A number stays zero or not; conversions between floats may lose that.
+    return apply(isFloatingPoint(from) ? "CastFloat" : "ToFloat",
+                 {a, integer(Dim::fixed(static_cast<int64_t>(to)))}, false);
+  }
+  if (to == ElementType::Int32 || to == ElementType::Int64) {
+    if (a->is(Kind::Integer))
+      return a;
+    if (auto value = a->constant(); value && std::abs(*value) < 1e9)
+      return number(std::trunc(*value));
+  }
+  if (auto value = a->constant(); isInteger(to) && value && *value >= 0 && *value < 128)
+    return number(std::trunc(*value));
+  return apply("Cast", {a, integer(Dim::fixed(static_cast<int64_t>(to)))}, false);
+}
+
+} // namespace kvopt

@@ -1,0 +1,156 @@
+// Reads a graph backwards: what is the element of this tensor at this index?
+#pragma once
+
+#include "ir/graph.h"
+#include "passes/analysis/mask/constant_table.h"
+#include "passes/analysis/mask/mask_expression.h"
+
+#include <map>
+
+namespace kvopt {
+
+/// Evaluates tensors of a graph at symbolic indices. Every answer holds for each index within the
+/// tensor's extents in every execution that the graph's operators admit; what is not understood is
+/// a leaf. Answers are kept, so that masks that share values share the work; work and nesting are
+/// bounded, and what lies beyond the bounds is a leaf, too.
+///
+/// Extents that a Slice of a constant may clamp are taken not to be clamped; `assumptionsHold` says
+/// whether the graph would fail otherwise.
+class MaskReader {
+public:
+  /// With `assuming` false nothing is assumed of extents.
+  explicit MaskReader(IndexSpace space, bool assuming = true)
+      : made(std::move(space)), mayAssume(assuming) {}
+
+  /// Makes this a reader of those executions only in which the symbol has that value; the space
+  /// must have it, too. Before anything is read.
+  void fix(std::string symbol, Dim value) {
+    fixedSymbol = std::move(symbol);
+    fixedValue = std::move(value);
+  }
+
+  /// Makes this a reader of those executions only in which each row of the graph input counts up:
+  /// its element at index k of the last axis is `first` + k. Before anything is read.
+  void count(const Value& input, Dim first) {
+    counting = &input;
+    countingFrom = std::move(first);
+  }
+
+  /// The elements of the tensor are the lengths of batch rows (IndexSpace::rowLength), where it is
+  /// asked for that of a mask's own row. Before anything is read.
+  void measure(const Value& lengths) { measured = &lengths; }
+
+  /// In every execution `from` is 1 or `to`: extents that were broadcast.
+  struct Choice {
+    Dim from;
+    Dim to;
+  };
+  llvm::ArrayRef<Choice> broadcastChoices() const { return choices; }
+
+  MaskExpressions& expressions() { return made; }
+  const IndexSpace& space() const { return made.space(); }
+
+  /// The element of a mask at [b,h,i,key]; the mask is broadcast to [B,H,S,T] from the right.
+  /// `key` must be within [0, T).
+  ExprRef readMask(const Value& mask, const Dim& key = IndexSpace::variable(IndexVariable::Key));
+  /// The element at `index`, one integer expression an axis.
+  ExprRef read(const Value& value, ExprList index);
+
+  /// Whether every extent assumed so far is as assumed in every execution.
+  bool assumptionsHold() const;
+
+private:
+  struct Place; // a value, its producer and the index that is asked for
+
+  ExprRef compute(const Place& place);
+  /// Whether a list is asked for the element of the mask's own batch row.
+  bool isOwnRow(const Place& place);
+  ExprRef readConstant(const Place& place, const TensorData& data);
+  ExprRef fromTable(const Place& place, const ConstantTable& table, ElementType type);
+  ExprRef known(const Place& place);
+  ExprRef leaf(const Place& place);
+
+  ExprRef elementwise(const Place& place);
+  ExprRef unary(const Place& place, llvm::StringRef op);
+  ExprRef binary(const Place& place, llvm::StringRef op);
+  /// The operand's element that an elementwise operator reads for the place's.
+  ExprRef operand(const Place& place, unsigned number);
+
+  ExprRef moved(const Place& place);
+  ExprRef transpose(const Place& place);
+  ExprRef squeeze(const Place& place, bool insert);
+  /// Of the longer shape: which axes a Squeeze removes or an Unsqueeze inserts.
+  std::optional<llvm::SmallVector<bool, 8>> extraAxes(const Node& node, bool insert);
+  ExprRef reshape(const Place& place);
+  ExprRef tile(const Place& place);
+  ExprRef slice(const Place& place);
+  ExprRef gather(const Place& place);
+  ExprRef gatherND(const Place& place);
+  ExprRef concat(const Place& place);
+  ExprRef pad(const Place& place);
+  ExprRef scatterND(const Place& place);
+  ExprRef scatterRows(const Place& place);
+  bool countsUp(const Value& indices, unsigned axis, unsigned rank);
+
+  ExprRef generated(const Place& place);
+  ExprRef range(const Place& place);
+  ExprRef triangle(const Place& place);
+  ExprRef cumulative(const Place& place);
+
+  /// IndexSpace::fromModel, in the executions that are read.
+  Dim modelDim(const Dim& dim) const;
+  /// An axis of more than one element, or of an unknown number.
+  struct LiveAxis {
+    unsigned axis;
+    Dim extent;
+  };
+  llvm::SmallVector<LiveAxis, 4> liveAxes(const TensorType& type) const;
+  ExprRef readAt(const Value* value, ExprList index);
+  /// The integer at a constant position of a list, or of a scalar at position 0.
+  std::optional<Dim> integerAt(const Value* value, int64_t position);
+  std::optional<llvm::SmallVector<int64_t, 8>> constants(const Value* value);
+  ExprRef broadcast(ExprRef index, const Dim& from, const Dim& to);
+  /// An index that ONNX counts from the end when it is negative.
+  ExprRef wrapped(ExprRef index, const Dim& extent);
+  void learnFrom(ExprRef index, const Dim& extent);
+  /// The extent of an axis, also where only assumptions give it.
+  Dim extentOf(const Value& value, unsigned axis, unsigned depth = 0);
+  Dim slicedExtent(const Node& node, unsigned axis, unsigned depth);
+  struct Window {
+    Dim start;
+    Dim end;
+    int64_t step = 1;
+    bool isWhole = false; ///< the axis is not sliced
+  };
+  /// What a Slice takes of an axis; a step of 0 where that is not known.
+  Window windowOf(const Node& slice, unsigned axis);
+
+  MaskExpressions made;
+  llvm::DenseMap<ExprRef, ExprRef> answers; ///< by the leaf of value and index
+  llvm::DenseMap<const TensorData*, std::optional<ConstantTable>> tables;
+  struct Bound {
+    Dim smaller;
+    Dim larger;
+  };
+  llvm::SmallVector<Bound, 4> assumed; ///< smaller <= larger
+  llvm::SmallVector<Bound, 4> granted;
+  llvm::SmallVector<Choice, 4> choices;
+  std::string fixedSymbol;
+  Dim fixedValue;
+  const Value* counting = nullptr;
+  Dim countingFrom;
+  const Value* measured = nullptr;
+  bool mayAssume = true;
+  /// Above 0 where the index may lie outside of the tensor, or is not one of all b, h, i, j.
+  unsigned shifts = 0;
+  unsigned nesting = 0;
+  unsigned work = 0;
+};
+
+struct MaskReader::Place {
+  const Value& value;
+  const Node* node; ///< the producer; null for inputs and initializers
+  ExprList index;
+};
+
+} // namespace kvopt

@@ -1,0 +1,42 @@
+// Where keys or values that are repeated over the query heads come from.
+#pragma once
+
+#include "passes/analysis/movement/index_map.h"
+#include "passes/builders/shape_builder.h"
+
+namespace kvopt {
+
+/// A tensor of `groups` heads that keys or values [B,H,T,D] are a repetition of: head h is head
+/// floor(h / (H / groups)) of it.
+struct HeadSource {
+  Value* value;
+  Dim groups;
+  /// How `value` becomes [B,groups,T,D].
+  IndexMap::Repetition shape;
+  /// Nodes of one data operand that change each element by itself (Cast, Mul by a constant scalar),
+  /// last first; to be applied after that.
+  llvm::SmallVector<Node*, 2> pointwise;
+
+  /// `value` is [B,groups,T,D] already.
+  bool isDirect() const;
+};
+
+/// What `heads` can be taken from, nearest first; `heads` itself is the first. Empty if its rank is
+/// not four. `interleaved` is set if heads are repeated in the order h mod groups somewhere.
+std::vector<HeadSource> headSources(Value& heads, bool& interleaved);
+
+/// The most convenient of the sources with that many groups; null if there is none.
+const HeadSource* bestSource(llvm::ArrayRef<HeadSource> sources, const Dim& groups);
+
+/// The operand whose elements a node changes one by one, all in the same way, as a cast to another
+/// type or a constant factor does; null if the node does something else.
+Value* pointwiseOperand(const Node& node);
+
+/// [B,groups,T,D] of a source; null if an extent cannot be had.
+Value* groupedHeads(const HeadSource& source, Rewriter& rewriter);
+
+/// The target's shape before the repetition, made of `value`, the map's source; null if an extent
+/// cannot be had.
+Value* beforeRepetition(Value& value, const IndexMap::Repetition& shape, Rewriter& rewriter);
+
+} // namespace kvopt

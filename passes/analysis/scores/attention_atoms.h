@@ -1,0 +1,38 @@
+// AttentionAtoms: the extents that the axes of an attention's values are products of.
+#pragma once
+
+#include "passes/analysis/scores/score_region.h"
+
+namespace kvopt {
+
+/// The axes of the scores [B,H,S,T] in their smallest parts, in row-major order: one for the batch,
+/// one or more that make the heads, one or more that make the queries, one for the keys. A value of
+/// another shape (flattened to [B*H,S,T], grouped as [B,G,N,S,T]) has axes that are products of
+/// some that follow each other.
+struct AttentionAtoms {
+  llvm::SmallVector<Dim, 6> extents;
+  unsigned headAtoms = 1;
+
+  enum Axis { Batch, Heads, Queries, Keys, axisCount };
+  /// The half-open range of the parts of an axis of [B,H,S,T].
+  std::pair<unsigned, unsigned> partsOf(Axis axis) const;
+  /// The axis that a part belongs to.
+  Axis axisOf(unsigned part) const;
+  Dim extentOf(Axis axis) const;
+  llvm::ArrayRef<Dim> batchParts() const {
+    return llvm::makeArrayRef(extents).take_front(1 + headAtoms);
+  }
+};
+
+/// For each axis of a shape the parts it is the product of; parts of extent one may be in none.
+using AtomView = llvm::SmallVector<llvm::SmallVector<unsigned, 3>, 6>;
+
+/// nullopt if the axes are not known to be products of parts that follow each other, or if a part
+/// is left over.
+std::optional<AtomView> viewOf(llvm::ArrayRef<Dim> shape, llvm::ArrayRef<Dim> parts);
+
+/// The parts of a region whose matrix products have another rank than four; nullopt where extents
+/// are not known, and for rank four.
+std::optional<AttentionAtoms> atomsOf(const ScoreRegion& region);
+
+} // namespace kvopt

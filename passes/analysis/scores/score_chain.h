@@ -1,0 +1,58 @@
+// What a spelled-out attention does between the product of queries and keys and the softmax.
+#pragma once
+
+#include "ir/graph.h"
+#include "passes/pattern/constraints.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+#include <optional>
+
+namespace kvopt {
+
+/// One step of a mask, as it acts on scores x.
+struct MaskStep {
+  enum class Kind {
+    Add,      ///< x + operand
+    Subtract, ///< x - operand
+    Fill,     ///< operand ? x : number (keepsTrue), or operand ? number : x; the operand is
+              ///< boolean, or holds zeros and ones
+    Clamp,    ///< max(x, number), with a number that only masked entries are below
+    Scale,    ///< x * number
+    Divide,   ///< x / number
+  };
+  Kind kind;
+  Node* node = nullptr;
+  Value* operand = nullptr;
+  double number = 0.0;
+  bool keepsTrue = true;
+};
+
+/// A factor that is one number per row of the scores, [B,H,S,1] or broadcast to it: what it does to
+/// the scores it may as well do to the queries.
+struct RowFactor {
+  Value* value = nullptr;
+  bool divides = false;
+};
+
+/// Scores = mask steps, in order, applied to
+///   scale * (query x keysTransposed)                                    without a soft cap, or
+///   softcap * tanh(scale * (query x keysTransposed) / softcap)          with one (softcap > 0),
+/// where each row of the query is first multiplied by the row factors.
+struct ScoreChain {
+  Node* product = nullptr;
+  Value* query = nullptr;          ///< [B,H,S,D]
+  Value* keysTransposed = nullptr; ///< [B,G,D,T]
+  double scale = 1.0;
+  double softcap = 0.0;
+  llvm::SmallVector<RowFactor, 1> rowFactors;
+  llvm::SmallVector<MaskStep, 4> mask;
+  /// Every node of the chain, the product first.
+  llvm::SmallVector<Node*, 8> nodes;
+};
+
+/// Reads the chain backwards from the operand of the softmax. The product is a MatMul of rank 4.
+/// Linear in the length of the chain; gives up with `step-budget` on one that branches too much.
+std::optional<ScoreChain> readScoreChain(Value& scores, MatchFailure& failure);
+
+} // namespace kvopt

@@ -1,0 +1,45 @@
+// The operators between the product of queries and keys and the softmax, one by one.
+#pragma once
+
+#include "ir/graph.h"
+#include "passes/pattern/constraints.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+#include <optional>
+
+namespace kvopt {
+
+/// One operator on the way, with the operand that the scores come in by.
+struct ScoreStep {
+  enum class Kind {
+    Multiply,
+    Divide,
+    MultiplyRows,
+    DivideRows,
+    Tanh,
+    Add,
+    Subtract,
+    Fill,
+    Clamp,
+    Pass
+  };
+  Kind kind = Kind::Pass;
+  Node* node = nullptr;
+  Value* other = nullptr; // the mask, the condition or the row factor
+  double number = 0.0;
+  bool keepsTrue = true;
+};
+
+/// The way from a softmax back to the product.
+struct ScoreSteps {
+  Node* product = nullptr;
+  /// The step next to the softmax comes first.
+  llvm::SmallVector<ScoreStep, 8> steps;
+};
+
+/// Reads backwards from the operand of the softmax. The product is a MatMul of rank 4. Linear in
+/// the length of the way; gives up with `step-budget` on one that branches too much.
+std::optional<ScoreSteps> readScoreSteps(Value& scores, MatchFailure& failure);
+
+} // namespace kvopt

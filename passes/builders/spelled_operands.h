@@ -1,0 +1,30 @@
+// The queries, keys and values of a spelled-out attention, as operands of ai.kvopt::Sdpa.
+#pragma once
+
+#include "passes/analysis/scores/score_chain.h"
+#include "passes/pattern/rewriter.h"
+
+namespace kvopt {
+
+/// All three have one element type. Sdpa computes in f32 whatever they are stored in, so that casts
+/// of narrower operands to f32 are left out, and casts of f32 to double as well.
+struct SpelledOperands {
+  Value* query = nullptr;          ///< [B,H,S,D], before the row factors
+  Value* keyRows = nullptr;        ///< [B,G,T,D]; null when `keysTransposed` is set
+  Value* keysTransposed = nullptr; ///< [B,G,D,T]
+  Value* values = nullptr;         ///< [B,G,T,Dv]
+
+  ElementType elementType() const { return values->type().elementType(); }
+};
+
+/// Fails with `dtype-mix` where the types differ, and with a shape's reason where the products
+/// broadcast batches or heads in a way that Sdpa does not.
+std::optional<SpelledOperands> planOperands(const ScoreChain& chain, Value& values,
+                                            MatchFailure& failure);
+
+/// [B,H,S,D], multiplied by the chain's row factors.
+Value& buildQuery(const SpelledOperands& operands, const ScoreChain& chain, Rewriter& rewriter);
+/// [B,G,T,D].
+Value& buildKeys(const SpelledOperands& operands, Rewriter& rewriter);
+
+} // namespace kvopt

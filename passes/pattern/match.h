@@ -1,0 +1,51 @@
+// Match: what a rule's pattern found in the graph.
+#pragma once
+
+#include "ir/graph.h"
+#include "passes/pattern/pattern.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace kvopt {
+
+/// A successful match. Refers to the graph; valid until the graph is edited.
+class Match {
+public:
+  Node& root() const { return *rootNode; }
+  /// The captured value; asserts that the Var is bound.
+  Value& operator[](const Var& var) const;
+  /// The captured value or null, for Vars of `maybe` and of alternatives.
+  Value* find(const Var& var) const;
+  /// Which alternative of `oneOf(tag, …)` was taken; empty if that place was not reached.
+  llvm::StringRef choice(llvm::StringRef tag) const;
+  /// The extent a shape constraint bound to `symbol`; unknown if none did.
+  Dim dim(llvm::StringRef symbol) const;
+  /// Every node of the match, root first, each once.
+  llvm::ArrayRef<Node*> nodes() const { return matchedNodes; }
+  bool contains(const Node& node) const;
+
+private:
+  friend class Matcher;
+  friend class ConstraintChecker;
+  struct Binding {
+    const Var* var;
+    Value* value;
+  };
+  struct Choice {
+    const PatternNode* place;
+    unsigned alternative;
+  };
+  struct Extent {
+    std::string symbol;
+    Dim extent;
+  };
+
+  Node* rootNode = nullptr;
+  llvm::SmallVector<Binding, 12> bindings;
+  llvm::SmallVector<Choice, 6> choices;
+  llvm::SmallVector<Node*, 12> matchedNodes;
+  llvm::SmallVector<Node*, 4> escapingNodes;
+  llvm::SmallVector<Extent, 8> extents;
+};
+
+} // namespace kvopt

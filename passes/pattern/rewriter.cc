@@ -1,0 +1,309 @@
+// Rewriter: creation, replacement with the cycle check, order.
+#include "passes/pattern/rewriter.h"
+
+#include "ir/shapes/shape_inference.h"
+#include "support/format.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <queue>
+
+namespace kvopt {
+
+unsigned Journal::applications(llvm::StringRef rule) const {
+  return static_cast<unsigned>(
+      llvm::count_if(entries, [&](const JournalEntry& entry) { return entry.rule == rule; }));
+}
+
+llvm::StringMap<std::string> raisedRoots(const Journal& journal,
+                                         llvm::function_ref<bool(llvm::StringRef rule)> isRaising) {
+  llvm::StringMap<std::string> roots;
+  for (const JournalEntry& entry : journal.entries) {
+    std::string root = roots.lookup(entry.root);
+    if (root.empty() && isRaising(entry.rule))
+      root = entry.root;
+    if (root.empty())
+      continue;
+    for (llvm::StringRef created : entry.created)
+      roots[created.split(' ').second] = root;
+  }
+  return roots;
+}
+
+Rewriter::Rewriter(Graph& graph, std::string ruleName, Journal& journalToFill,
+                   llvm::StringRef rootName)
+    : edited(graph), journal(journalToFill) {
+  entry.rule = std::move(ruleName);
+  entry.root = rootName.str();
+}
+
+Rewriter::~Rewriter() {
+  if (replacedAny)
+    journal.entries.push_back(std::move(entry));
+}
+
+Node& Rewriter::create(OpName op, llvm::ArrayRef<Value*> operands,
+                       std::vector<NamedAttribute> attributes, unsigned resultCount,
+                       llvm::StringRef hint) {
+  Node* last = nullptr;
+  for (Value* operand : operands) {
+    Node* producer = operand ? operand->producer() : nullptr;
+    if (producer && &producer->graph() == &edited && (!last || last->comesBefore(*producer)))
+      last = producer;
+  }
+  auto& nodes = edited.nodes();
+  Node* before = nullptr;
+  if (last) {
+    auto next = std::next(last->getIterator());
+    before = next == nodes.end() ? nullptr : &*next;
+  } else {
+    before = nodes.empty() ? nullptr : &nodes.front();
+  }
+  Node& node = edited.createFresh(op, operands, resultCount, before, hint);
+  for (NamedAttribute& attribute : attributes)
+    node.setAttribute(attribute.name, std::move(attribute.value));
+  node.setName(node.result().name().str());
+  // A node whose operands contradict its definition is caught by the verifier after the pass.
+  llvm::consumeError(inferNode(node));
+  entry.created.push_back(fmt::format("{} {}", op.str(), node.name().str()));
+  createdNodes.push_back(&node);
+  touchedNodes.push_back(&node);
+  return node;
+}
+
+Value& Rewriter::constant(llvm::StringRef hint, TensorRef data) {
+  Value& value = edited.addConstant(hint, std::move(data));
+  createdConstants.push_back(&value);
+  return value;
+}
+
+void Rewriter::recordSources(Node& fused, llvm::ArrayRef<Node*> sources) {
+  std::string names;
+  for (Node* source : sources) {
+    if (!names.empty())
+      names += ' ';
+    names += source->name().empty() && !source->results().empty() ? source->result().name().str()
+                                                                  : source->name().str();
+  }
+  fused.setMetadata({{ruleMetadataKey, entry.rule}, {sourceMetadataKey, names}});
+}
+
+namespace {
+
+/// The goals' producer that stands first, if all goals are computed in one graph.
+const Node* firstProducer(llvm::ArrayRef<const Value*> goals) {
+  const Node* first = nullptr;
+  for (const Value* goal : goals) {
+    const Node* producer = goal->producer();
+    if (!producer || (first && &first->graph() != &producer->graph()))
+      return nullptr;
+    if (!first || producer->comesBefore(*first))
+      first = producer;
+  }
+  return first;
+}
+
+bool encloses(const Graph& outer, const Graph& inner) {
+  for (const Node* holder = inner.parentNode(); holder; holder = holder->graph().parentNode())
+    if (&holder->graph() == &outer)
+      return true;
+  return false;
+}
+
+/// Whether nothing that the node reads can depend on a result of `first` or of what follows it:
+/// operands stand before their readers.
+bool isBefore(const Node& node, const Node& first) {
+  return &node.graph() == &first.graph() ? node.comesBefore(first)
+                                         : encloses(node.graph(), first.graph());
+}
+
+} // namespace
+
+std::vector<NamedAttribute> clonedAttributes(const Node& node) {
+  std::vector<NamedAttribute> attributes;
+  for (const NamedAttribute& attribute : node.attributes())
+    attributes.push_back({attribute.name, attribute.value.clone()});
+  return attributes;
+}
+
+std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const Value*> goals) {
+  const Node* first = firstProducer(goals);
+  llvm::DenseMap<const Value*, const Value*> cameFrom;
+  llvm::SmallVector<const Value*, 32> pending{&from};
+  cameFrom[&from] = nullptr;
+  while (!pending.empty()) {
+    const Value* value = pending.pop_back_val();
+    if (llvm::is_contained(goals, value)) {
+      std::vector<const Value*> path;
+      for (const Value* step = value; step; step = cameFrom.lookup(step))
+        path.push_back(step);
+      std::reverse(path.begin(), path.end());
+      return path;
+    }
+    const Node* producer = value->producer();
+    if (!producer || (first && isBefore(*producer, *first)))
+      continue;
+    auto visit = [&](const Value* operand) {
+      if (operand && cameFrom.try_emplace(operand, value).second)
+        pending.push_back(operand);
+    };
+    for (const Use& use : producer->operands())
+      visit(use.value());
+    for (const Value* captured : capturedValues(*producer))
+      visit(captured);
+  }
+  return {};
+}
+
+namespace {
+
+/// `preferred` with what it does not know taken from `other`; both describe one tensor.
+TensorType merged(const TensorType& preferred, const TensorType& other) {
+  TensorType type = preferred;
+  if (type.elementType() == ElementType::Undefined)
+    type.setElementType(other.elementType());
+  if (!other.hasRank() || (type.hasRank() && type.rank() != other.rank()))
+    return type;
+  if (!type.hasRank()) {
+    type.setShape(Shape(other.shape().begin(), other.shape().end()));
+    return type;
+  }
+  Shape shape(type.shape().begin(), type.shape().end());
+  for (size_t axis = 0; axis < shape.size(); ++axis)
+    if (shape[axis].isUnknown())
+      shape[axis] = other.shape()[axis];
+  type.setShape(std::move(shape));
+  return type;
+}
+
+void keepType(const Value& before, Value& after) {
+  // What holds inside a branch need not hold outside of it.
+  if (&after.graph() != &before.graph())
+    return;
+  if (after.isGraphInput() || after.isInitializer() || after.isGraphOutput())
+    return;
+  after.setType(before.isGraphOutput() ? merged(before.type(), after.type())
+                                       : merged(after.type(), before.type()));
+}
+
+} // namespace
+
+std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replacements) {
+  llvm::SmallVector<const Value*, 4> outgoing;
+  for (const Replacement& replacement : replacements) {
+    outgoing.push_back(replacement.before);
+    if (&replacement.before->graph() != &edited)
+      return MatchFailure{ReasonCode::InSubgraph, replacement.before->name().str(),
+                          "a value of the graph that is rewritten",
+                          "one of an enclosing graph, which others may read", ""};
+  }
+  // Operands stand before their readers, so what stands before all that goes out depends on none.
+  auto standsBefore = [&](const Value& value) {
+    const Node* producer = value.producer();
+    return producer && &producer->graph() == &edited &&
+           llvm::all_of(outgoing, [&](const Value* out) {
+             const Node* outProducer = out->producer();
+             return outProducer && &outProducer->graph() == &edited &&
+                    producer->comesBefore(*outProducer);
+           });
+  };
+  for (const Replacement& replacement : replacements) {
+    if (standsBefore(*replacement.after))
+      continue;
+    std::vector<const Value*> path = dependencyPath(*replacement.after, outgoing);
+    if (path.empty())
+      continue;
+    std::string text;
+    for (const Value* value : path) {
+      if (!text.empty())
+        text += " <- ";
+      text += value->name().str();
+    }
+    return MatchFailure{ReasonCode::WouldCreateCycle, path.back()->name().str(),
+                        "operands of the new node that do not depend on what it replaces", text,
+                        "compute the operand from the inputs instead"};
+  }
+
+  replacedAny = true;
+  bool outOfOrder = false;
+  for (const Replacement& replacement : replacements) {
+    entry.replaced.push_back(replacement.before->name().str());
+    Node* producer = replacement.after->producer();
+    if (producer && &producer->graph() != &edited)
+      producer = nullptr; // of an enclosing graph: defined before this one begins
+    for (Use& use : replacement.before->uses()) {
+      Node* reader = &use.user();
+      touchedNodes.push_back(reader);
+      // A reader in a subgraph stands where the node that holds the subgraph stands.
+      while (&reader->graph() != &edited && reader->graph().parentNode())
+        reader = reader->graph().parentNode();
+      outOfOrder |= producer && &reader->graph() == &edited && reader->comesBefore(*producer);
+    }
+    if (replacement.before->producer())
+      outdatedNodes.push_back(replacement.before->producer());
+    keepType(*replacement.before, *replacement.after);
+    replacement.before->replaceAllUsesWith(*replacement.after);
+  }
+  if (outOfOrder)
+    restoreOrder(edited);
+  return std::nullopt;
+}
+
+void Rewriter::discard() {
+  for (Node* node : llvm::reverse(createdNodes))
+    if (node->isUnused()) {
+      llvm::erase_value(touchedNodes, node);
+      edited.erase(*node);
+    }
+  createdNodes.clear();
+  for (Value* value : createdConstants)
+    if (value->isUnused())
+      edited.removeInitializer(*value);
+  createdConstants.clear();
+}
+
+void restoreOrder(Graph& graph) {
+  // Kahn's algorithm; among the nodes that are ready, the one that stood first goes first.
+  std::vector<Node*> nodes;
+  llvm::DenseMap<const Node*, unsigned> position;
+  for (Node& node : graph.nodes()) {
+    position[&node] = static_cast<unsigned>(nodes.size());
+    nodes.push_back(&node);
+  }
+  std::vector<unsigned> waiting(nodes.size(), 0);
+  std::vector<llvm::SmallVector<unsigned, 4>> readers(nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    auto dependOn = [&](const Value* value) {
+      const Node* producer = value ? value->producer() : nullptr;
+      auto found = producer ? position.find(producer) : position.end();
+      if (found == position.end())
+        return;
+      readers[found->second].push_back(static_cast<unsigned>(i));
+      ++waiting[i];
+    };
+    for (const Use& use : nodes[i]->operands())
+      dependOn(use.value());
+    for (const Value* captured : capturedValues(*nodes[i]))
+      dependOn(captured);
+  }
+  std::priority_queue<unsigned, std::vector<unsigned>, std::greater<>> ready;
+  for (unsigned i = 0; i < nodes.size(); ++i)
+    if (waiting[i] == 0)
+      ready.push(i);
+  size_t placed = 0;
+  while (!ready.empty()) {
+    unsigned index = ready.top();
+    ready.pop();
+    ++placed;
+    graph.moveBefore(*nodes[index], nullptr); // to the end, in the new order
+    for (unsigned reader : readers[index])
+      if (--waiting[reader] == 0)
+        ready.push(reader);
+  }
+  assert(placed == nodes.size() && "the graph has a cycle");
+  (void)placed;
+}
+
+} // namespace kvopt

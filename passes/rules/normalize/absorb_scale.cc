@@ -1,0 +1,147 @@
+// A constant factor on the queries or keys of an Sdpa → its scale.
+//
+//   before   q = move(x * c)   o = ai.kvopt.Sdpa<scale = s>(q, k, v, …)
+//            (k likewise; x / c too)
+//
+//   after    o = ai.kvopt.Sdpa<scale = s * c>(move(x), k, v, …)
+//
+// `move` is any chain of data movement that nothing else reads. The walk ends at a Concat, so a
+// factor that is part of what a cache holds stays where it is.
+#include "ir/attribute.h"
+#include "passes/pattern/rule.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+
+#include <cmath>
+
+namespace kvopt {
+namespace {
+
+bool movesElements(const Node& node) {
+  return llvm::StringSwitch<bool>(node.op().str())
+      .Cases("Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Flatten", "Identity", true)
+      .Default(false);
+}
+
+/// Readers of the shape do not mind a factor.
+bool hasOneDataReader(const Value& value) {
+  auto isData = [](const Use& use) { return !use.user().is("Shape"); };
+  return !value.isGraphOutput() && llvm::count_if(value.uses(), isData) == 1;
+}
+
+struct Factor {
+  Value* scaled = nullptr;
+  Value* unscaled = nullptr;
+  double number = 1.0;
+};
+
+/// The factor if the node is a product with, or a quotient by, one constant number.
+std::optional<Factor> scalarFactor(Node& node) {
+  bool divides = node.is("Div");
+  if (!divides && !node.is("Mul"))
+    return std::nullopt;
+  for (unsigned i : {1u, 0u}) {
+    Value* scaled = node.operand(1 - i);
+    const TensorData* tensor = node.operand(i) ? node.operand(i)->constant() : nullptr;
+    if (!tensor || !scaled || !scaled->type().hasRank() || (divides && i == 0))
+      continue;
+    std::optional<double> number =
+        tensor->shape().size() <= scaled->type().rank() ? scalarValue(*tensor) : std::nullopt;
+    if (!number)
+      continue;
+    double factor = divides ? 1.0 / *number : *number;
+    if (std::isfinite(factor))
+      return Factor{&node.result(), scaled, factor};
+  }
+  return std::nullopt;
+}
+
+class AbsorbScale final : public Rule {
+  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, sinks{"sinks"}, pastLength{"past_length"};
+
+public:
+  llvm::StringRef name() const override { return "absorb-scale"; }
+  RuleGroup group() const override { return RuleGroup::Raise; }
+
+  P pattern() const override {
+    return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask), maybe(sinks), maybe(pastLength)});
+  }
+
+  void constraints(Constraints& c) const override {
+    c.check([](const Match& match, Refusal& refusal) {
+      MatchFailure ofQuery;
+      MatchFailure ofKey;
+      if (findFactor(*match.root().operand(0), ofQuery) ||
+          findFactor(*match.root().operand(1), ofKey))
+        return true;
+      bool hasFactor = ofQuery.code != ReasonCode::PatternMismatch;
+      return refusal.because([&] { return hasFactor ? ofQuery : ofKey; });
+    });
+  }
+
+  std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
+    Node& before = match.root();
+    llvm::SmallVector<Value*, 6> operands;
+    for (const Use& use : before.operands())
+      operands.push_back(use.value());
+    MatchFailure failure;
+    std::optional<Factor> factor;
+    for (unsigned operand = 0; !factor && operand < 2; ++operand)
+      factor = findFactor(*operands[operand], failure);
+    if (!factor)
+      return failure;
+    auto scale = static_cast<float>(before.floatAttr("scale", 1.0f) * factor->number);
+    if (!std::isfinite(scale))
+      return MatchFailure{ReasonCode::ScaleNotConstant, before.name().str(), "a finite scale",
+                          "one beyond the range of float", ""};
+    std::vector<NamedAttribute> attributes = clonedAttributes(before);
+    // Where the Sdpa reads the product itself there is no movement to read it through.
+    for (Value*& operand : operands)
+      if (operand == factor->scaled)
+        operand = factor->unscaled;
+    // The movement in between has no other reader and stays as it is. Neither replacement can make
+    // a cycle: what comes in was an operand of what goes out.
+    if (std::optional<MatchFailure> refused = rewriter.replace(*factor->scaled, *factor->unscaled))
+      return refused;
+    Node& after = rewriter.create(before.op(), operands, std::move(attributes), 1, "attention");
+    after.setAttribute("scale", Attribute::ofFloat(scale));
+    after.setMetadata(before.metadata());
+    return rewriter.replace(before.result(), after.result());
+  }
+
+private:
+  static constexpr unsigned mostSteps = 16;
+
+  static std::optional<Factor> findFactor(Value& operand, MatchFailure& failure) {
+    Value* value = &operand;
+    for (unsigned step = 0;; ++step) {
+      Node* node = value->producer();
+      auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
+        failure = {code, value->name().str(), std::move(expected), std::move(found), ""};
+        return std::optional<Factor>();
+      };
+      if (!node || step == mostSteps)
+        return refuse(ReasonCode::PatternMismatch, "a product with a constant number", "none");
+      std::optional<Factor> factor = scalarFactor(*node);
+      if (!factor && !movesElements(*node))
+        return refuse(ReasonCode::PatternMismatch, "a product with a constant number",
+                      node->op().str());
+      if (!hasOneDataReader(*value))
+        return refuse(ReasonCode::ValueEscapes, "one reader", "several, or the graph's output");
+      if (factor)
+        return factor;
+      value = node->operand(0);
+      if (!value)
+        return refuse(ReasonCode::PatternMismatch, "an operand", "none");
+    }
+  }
+};
+
+} // namespace
+
+void register_absorb_scale(RuleRegistry& registry) {
+  registry.add(std::make_unique<AbsorbScale>());
+}
+
+} // namespace kvopt

@@ -1,0 +1,86 @@
+// A Reshape of a tensor that was only given another shape → a Reshape of that tensor.
+//
+//   before   y = Reshape(Unsqueeze(x, axes), shape)
+//   after    y = Reshape(x, shape)
+//
+// An entry of 0 copies an extent of the operand, whose axes are others now: entries that may be 0
+// need that extent to be the same before and after.
+#include "passes/pattern/rule.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+class ComposeReshapes final : public Rule {
+  Var x{"x"}, shape{"shape"}, between{"between"};
+
+  enum class Zeros { Keep, Allow, Unsafe };
+
+  /// What the zeros that `shape` may hold need.
+  Zeros zerosOf(const Match& match) const {
+    Node& root = match.root();
+    auto entries = match[shape].knownIntegers();
+    if (root.intAttr("allowzero", 0) != 0)
+      return Zeros::Keep;
+    if (!entries)
+      return Zeros::Unsafe;
+    bool isSafe = true, hasInferred = false, hasCopied = false;
+    for (size_t i = 0; i < entries->size(); ++i) {
+      const Dim& entry = (*entries)[i];
+      hasInferred |= entry.isUnknown() || entry.value() == -1;
+      hasCopied |= entry.isUnknown() || entry.value() == 0;
+      if (entry.isKnownPositive() || entry.value() == -1)
+        continue;
+      auto axis = static_cast<int64_t>(i);
+      isSafe &= axis < rankOf(match[x]) && axis < rankOf(match[between]) &&
+                match[x].type().dim(axis).isKnownEqual(match[between].type().dim(axis));
+    }
+    if (isSafe)
+      return Zeros::Keep;
+    bool canAllow = root.graph().opsetVersion() >= 14 && !hasInferred && !hasCopied;
+    return canAllow ? Zeros::Allow : Zeros::Unsafe;
+  }
+
+  static int64_t rankOf(const Value& value) {
+    return value.type().hasRank() ? value.type().rank() : 0;
+  }
+
+public:
+  llvm::StringRef name() const override { return "compose-reshapes"; }
+  RuleGroup group() const override { return RuleGroup::Normalize; }
+
+  P pattern() const override {
+    P reshaped = oneOf("first", {{"reshape", op("Reshape", {x, any()})},
+                                 {"unsqueeze", op("Unsqueeze", {x, any()})},
+                                 {"unsqueeze-11", op("Unsqueeze", {x})},
+                                 {"squeeze", op("Squeeze", {x, any()})},
+                                 {"squeeze-11", op("Squeeze", {x})},
+                                 {"flatten", op("Flatten", {x})}});
+    return op("Reshape", {bind(between, escaping(reshaped)), shape});
+  }
+
+  void constraints(Constraints& c) const override {
+    c.require(
+        "entries of the shape that may be 0 copy the same extent",
+        [this](const Match& match) { return zerosOf(match) != Zeros::Unsafe; },
+        ReasonCode::ShapeUnknown);
+  }
+
+  std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
+    std::vector<NamedAttribute> attributes;
+    if (match.root().intAttr("allowzero", 0) != 0 || zerosOf(match) == Zeros::Allow)
+      attributes.push_back({"allowzero", Attribute::ofInt(1)});
+    Node& reshaped = rewriter.create("Reshape", {&match[x], &match[shape]}, std::move(attributes),
+                                     1, "reshaped");
+    return rewriter.replace(match.root().result(), reshaped.result());
+  }
+};
+
+} // namespace
+
+void register_compose_reshapes(RuleRegistry& registry) {
+  registry.add(std::make_unique<ComposeReshapes>());
+}
+
+} // namespace kvopt

@@ -1,0 +1,87 @@
+// Data that is moved in a wider type than it is stored in → the same movement in its own type.
+//
+//   before   y = Cast<float16>(Expand(Cast<float>(x), shape))      x[…] of float16
+//   after    y = Expand(x, shape)
+//
+// Widening is exact, so that narrowing what was only moved gives every element back. ONNX Runtime
+// puts such casts around operators that it has no float16 kernel for.
+#include "passes/analysis/movement/index_map.h"
+#include "passes/pattern/rule.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+class NarrowMovement final : public Rule {
+  Var moved{"moved"};
+
+  struct Detour {
+    Value* stored = nullptr;
+    llvm::SmallVector<Node*, 4> movements; ///< the last comes first
+  };
+
+  static std::optional<Detour> detour(Value& moved, ElementType narrow) {
+    constexpr unsigned mostMovements = 8;
+    Detour found;
+    Value* value = &moved;
+    while (Node* node = value->producer()) {
+      Value* operand = node->operand(0);
+      if (!operand)
+        return std::nullopt;
+      if (node->is("Cast")) {
+        found.stored = operand->type().elementType() == narrow ? operand : nullptr;
+        break;
+      }
+      if (!isMovement(*node) || node->results().size() != 1 ||
+          found.movements.size() == mostMovements)
+        return std::nullopt;
+      found.movements.push_back(node);
+      value = operand;
+    }
+    return found.stored ? std::optional<Detour>(std::move(found)) : std::nullopt;
+  }
+
+  static bool isNarrow(ElementType type) {
+    return type == ElementType::Float16 || type == ElementType::BFloat16;
+  }
+
+public:
+  llvm::StringRef name() const override { return "narrow-movement"; }
+  RuleGroup group() const override { return RuleGroup::Normalize; }
+
+  P pattern() const override { return op("Cast", {moved}); }
+
+  void constraints(Constraints& c) const override {
+    c.require("a cast from float or double to a type of 16 bits", [this](const Match& match) {
+      const ElementType wide = match[moved].type().elementType();
+      return isNarrow(match.root().result().type().elementType()) &&
+             (wide == ElementType::Float || wide == ElementType::Double);
+    });
+    c.require("data movement of what is cast from that type", [this](const Match& match) {
+      return detour(match[moved], match.root().result().type().elementType()).has_value();
+    });
+  }
+
+  std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
+    Detour found = *detour(match[moved], match.root().result().type().elementType());
+    Value* value = found.stored;
+    for (Node* node : llvm::reverse(found.movements)) {
+      llvm::SmallVector<Value*, 4> operands;
+      for (const Use& use : node->operands())
+        operands.push_back(use.value());
+      operands[0] = value;
+      std::vector<NamedAttribute> attributes = clonedAttributes(*node);
+      value = &rewriter.create(node->op(), operands, std::move(attributes), 1, "moved").result();
+    }
+    return rewriter.replace(match.root().result(), *value);
+  }
+};
+
+} // namespace
+
+void register_narrow_movement(RuleRegistry& registry) {
+  registry.add(std::make_unique<NarrowMovement>());
+}
+
+} // namespace kvopt

@@ -1,0 +1,39 @@
+// Identity → its operand. An Identity that gives a graph input or another output a second output
+// name stays: that name is part of the model's interface.
+//
+//   before   y = Identity(x)
+//   after    y = x
+#include "passes/pattern/rule.h"
+
+namespace kvopt {
+namespace {
+
+class RemoveIdentity final : public Rule {
+  Var x{"x"};
+
+public:
+  llvm::StringRef name() const override { return "remove-identity"; }
+  RuleGroup group() const override { return RuleGroup::Normalize; }
+
+  P pattern() const override { return op("Identity", {x}); }
+
+  void constraints(Constraints& c) const override {
+    c.require("it is not what gives an output its name", [this](const Match& match) {
+      return !match.root().result().isGraphOutput() ||
+             (match[x].producer() && !match[x].isGraphOutput() &&
+              &match[x].graph() == &match.root().graph());
+    });
+  }
+
+  std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
+    return rewriter.replace(match.root().result(), match[x]);
+  }
+};
+
+} // namespace
+
+void register_remove_identity(RuleRegistry& registry) {
+  registry.add(std::make_unique<RemoveIdentity>());
+}
+
+} // namespace kvopt

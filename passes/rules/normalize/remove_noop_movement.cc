@@ -1,0 +1,82 @@
+// Data movement that ends where it began → its beginning.
+//
+//   before   y = Reshape(Unsqueeze(x), shape(x))    y = Expand(x, shape(x))
+//            y = Transpose<0,2,1,3>(Transpose<0,2,1,3>(x))
+//   after    y = x
+//
+// Decided by the composed index map and the shapes: how a shape operand is computed is no matter.
+#include "passes/analysis/movement/index_map.h"
+#include "passes/builders/shape_builder.h"
+#include "passes/pattern/rule.h"
+
+namespace kvopt {
+namespace {
+
+/// False only when the shapes are different for sure; cheaper than any proof.
+bool mayBeSameShape(const TensorType& a, const TensorType& b) {
+  if (!a.hasRank() || !b.hasRank() || a.rank() != b.rank())
+    return false;
+  for (unsigned axis = 0; axis < a.rank(); ++axis) {
+    std::optional<int64_t> x = a.shape()[axis].value(), y = b.shape()[axis].value();
+    if (x && y && *x != *y)
+      return false;
+  }
+  return true;
+}
+
+class RemoveNoopMovement final : public Rule {
+  static constexpr unsigned maxNodes = 12;
+
+  /// The furthest value that the root's result is, element for element.
+  static Value* origin(Node& root) {
+    Value& end = root.result();
+    unsigned worthwhile = 0, passed = 0;
+    for (const Value* value = &end; value->producer() && isMovement(*value->producer()) &&
+                                    value->producer()->operand(0) && passed < maxNodes;) {
+      value = value->producer()->operand(0);
+      ++passed;
+      if (mayBeSameShape(value->type(), end.type()))
+        worthwhile = passed;
+    }
+    if (worthwhile == 0)
+      return nullptr;
+    std::vector<MovementStop> stops = movementChain(end, worthwhile);
+    for (size_t i = stops.size(); i-- > 1;)
+      if (stops[i].map.isIdentity())
+        return stops[i].value;
+    return nullptr;
+  }
+
+public:
+  llvm::StringRef name() const override { return "remove-noop-movement"; }
+  RuleGroup group() const override { return RuleGroup::Normalize; }
+
+  P pattern() const override {
+    return oneOf("", {{"reshape", op("Reshape", {any(), any()})},
+                      {"transpose", op("Transpose", {any()})},
+                      {"expand", op("Expand", {any(), any()})},
+                      {"unsqueeze", op("Unsqueeze", {any(), any()})},
+                      {"unsqueeze-11", op("Unsqueeze", {any()})},
+                      {"squeeze", op("Squeeze", {any(), any()})},
+                      {"squeeze-11", op("Squeeze", {any()})},
+                      {"flatten", op("Flatten", {any()})},
+                      {"tile", op("Tile", {any(), any()})}});
+  }
+
+  void constraints(Constraints& c) const override {
+    c.require("the result is a value that its operand was made from",
+              [](const Match& match) { return origin(match.root()) != nullptr; });
+  }
+
+  std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
+    return rewriter.replace(match.root().result(), *origin(match.root()));
+  }
+};
+
+} // namespace
+
+void register_remove_noop_movement(RuleRegistry& registry) {
+  registry.add(std::make_unique<RemoveNoopMovement>());
+}
+
+} // namespace kvopt

@@ -1,0 +1,104 @@
+// A computed extent that only one number fits → the extent itself.
+//
+//   before   x = Max(0, …)   r = Reshape<allowzero = 1>(data[B*S,D], Concat(B, Unsqueeze(x), D))
+//   after    x replaced everywhere by S, as an input's Shape has it
+//
+// Exporters write what a Slice of a table leaves, min(64, P + S) - min(64, P), where the number of
+// rows was meant. The Reshape fails for any other number; Max with a constant of at least 0 shows
+// that it is an extent and not -1.
+#include "passes/builders/shape_builder.h"
+#include "passes/pattern/rule.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+class SolveReshapedExtent final : public Rule {
+  Var data{"data"}, shape{"shape"};
+
+  struct Plan {
+    Value* scalar; ///< int64, what the extent was computed as
+    Dim extent;
+  };
+
+  /// The scalar that a part of a Concat holds, if it is the result of Max with some constant >= 0.
+  static Value* boundedScalar(Value* part) {
+    constexpr unsigned mostSteps = 3;
+    for (unsigned step = 0; part && step < mostSteps; ++step) {
+      Node* node = part->producer();
+      if (!node || part->type().elementType() != ElementType::Int64)
+        return nullptr;
+      if (node->is("Reshape") || node->is("Unsqueeze") || node->is("Squeeze")) {
+        part = node->operand(0);
+        continue;
+      }
+      bool isExtent = node->is("Max") && llvm::any_of(node->operands(), [](const Use& use) {
+                        auto known = use.value() ? use.value()->knownIntegers() : std::nullopt;
+                        return known && known->size() == 1 && known->front().value() >= 0;
+                      });
+      return isExtent && part->type().hasRank() && part->type().rank() == 0 ? part : nullptr;
+    }
+    return nullptr;
+  }
+
+  std::optional<Plan> planOf(const Match& match) const {
+    const Node* concat = match[shape].producer();
+    if (!concat || !concat->is("Concat") || !match[data].type().hasRank() ||
+        match.root().intAttr("allowzero", 0) != 1)
+      return std::nullopt;
+    Dim rest = Dim::fixed(1);
+    for (const Dim& extent : match[data].type().shape())
+      rest = rest * extent;
+    Value* open = nullptr;
+    for (const Use& use : concat->operands()) {
+      auto known = use.value() ? use.value()->knownIntegers() : std::nullopt;
+      bool isKnown = known && llvm::none_of(*known, [](const Dim& d) { return d.isUnknown(); });
+      if (!isKnown && (open || !use.value() || use.value()->type().dim(0).value() != 1))
+        return std::nullopt;
+      if (!isKnown)
+        open = use.value();
+      else
+        for (const Dim& extent : *known) {
+          std::optional<Dim> quotient = rest.dividedBy(extent);
+          if (!quotient || !extent.isKnownNonNegative())
+            return std::nullopt;
+          rest = *quotient;
+        }
+    }
+    Value* scalar = boundedScalar(open);
+    if (!scalar || rest.isUnknown() || !rest.isKnownNonNegative())
+      return std::nullopt;
+    return Plan{scalar, rest};
+  }
+
+public:
+  llvm::StringRef name() const override { return "solve-reshaped-extent"; }
+  RuleGroup group() const override { return RuleGroup::Normalize; }
+
+  P pattern() const override { return op("Reshape", {data, shape}); }
+
+  void constraints(Constraints& c) const override {
+    c.require(
+        "one extent that is the result of Max and follows from all others",
+        [this](const Match& match) { return planOf(match).has_value(); }, ReasonCode::ShapeUnknown);
+  }
+
+  std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
+    std::optional<Plan> plan = planOf(match);
+    Value* extent = ShapeBuilder(rewriter).vector({plan->extent});
+    if (!extent)
+      return MatchFailure{ReasonCode::ShapeUnknown, match.root().result().name().str(),
+                          "an extent that a graph input has", plan->extent.str(), ""};
+    Value& scalar = rewriter.create("Squeeze", {extent}, {}, 1, "extent").result();
+    return rewriter.replace(*plan->scalar, scalar);
+  }
+};
+
+} // namespace
+
+void register_solve_reshaped_extent(RuleRegistry& registry) {
+  registry.add(std::make_unique<SolveReshapedExtent>());
+}
+
+} // namespace kvopt

@@ -1,0 +1,343 @@
+// com.microsoft.GroupQueryAttention → ai.kvopt::Sdpa.
+//
+//   before   o, kAll, vAll = GroupQueryAttention<num_heads, kv_num_heads, …>(
+//                q, k, v, past_k, past_v, seqlens_k, total_sequence_length, cos, sin, …)
+//   after    length = Max(Cast(seqlens_k) + 1 - S, 0)
+//            kAll = AppendRows(past_k, RotaryEmbedding(heads(k)), length)     (v without rotary)
+//            o = rows(Sdpa<causal>(RotaryEmbedding(heads(q)), kAll, vAll, bias, sinks, length))
+//
+// seqlens_k holds each batch row's total length less one; a first prompt has it less the rows of
+// padding on its right. A window of w sees w keys, the row's own included, as ONNX Runtime does
+// since 1.21; a cache of the last tokens only (sliding_window_cache) is one that keeps them all, as
+// no row sees what such a cache drops. Norm weights are spelled out before the rotation.
+// position_ids count from their first number in a prompt. The past is taken to be as long as the
+// longest batch row's, that is, to grow; where past and present are declared as one buffer of fixed
+// capacity the rule does not apply.
+#include "ir/attribute.h"
+#include "passes/builders/attention_builder.h"
+#include "passes/pattern/rule.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+class RaiseGroupQueryAttention final : public Rule {
+  Var q{"query"}, k{"key"}, v{"value"}, pastKey{"past_key"}, pastValue{"past_value"},
+      lengths{"seqlens_k"}, total{"total_sequence_length"}, cosines{"cos_cache"},
+      sines{"sin_cache"}, positions{"position_ids"}, bias{"attention_bias"}, sinks{"head_sink"},
+      keyScale{"k_scale"}, valueScale{"v_scale"}, queryNorm{"q_norm_weight"},
+      keyNorm{"k_norm_weight"};
+
+public:
+  llvm::StringRef name() const override { return "raise-group-query-attention"; }
+  RuleGroup group() const override { return RuleGroup::Raise; }
+
+  P pattern() const override {
+    return op("com.microsoft::GroupQueryAttention",
+              {q, maybe(k), maybe(v), maybe(pastKey), maybe(pastValue), lengths, maybe(total),
+               maybe(cosines), maybe(sines), maybe(positions), maybe(bias), maybe(sinks),
+               maybe(keyScale), maybe(valueScale), maybe(queryNorm), maybe(keyNorm)});
+  }
+
+  void constraints(Constraints& c) const override {
+    c.check([this](const Match& m, Refusal& r) { return checkAttributes(m, r); });
+    c.require(
+        "causal = 1", [](const Match& match) { return match.root().intAttr("causal", 1) == 1; },
+        ReasonCode::MaskNoncausal);
+    c.require(
+        "a cache that is not quantized, without k_scale and v_scale",
+        [this](const Match& match) { return !match.find(keyScale) && !match.find(valueScale); },
+        ReasonCode::DtypeMix);
+    c.require(
+        "the scores are not read",
+        [](const Match& match) {
+          auto results = match.root().results();
+          return results.size() < 4 || results[3].isAbsent() || results[3].isUnused();
+        },
+        ReasonCode::ValueEscapes);
+    c.check([this](const Match& m, Refusal& r) { return checkLayout(m, r); });
+    c.require(
+        "query, past and bias of one floating-point type",
+        [this](const Match& match) {
+          ElementType element = match[q].type().elementType();
+          for (const Var* var : {&k, &v, &pastKey, &pastValue, &bias, &queryNorm, &keyNorm})
+            if (const Value* value = match.find(*var))
+              if (value->type().elementType() != element)
+                return false;
+          return isFloat(element);
+        },
+        ReasonCode::DtypeMix);
+    c.require(
+        "a window of at least one key, or none (-1) and a cache of all tokens",
+        [](const Match& match) {
+          int64_t window = match.root().intAttr("local_window_size", -1);
+          return window > 0 ||
+                 (window == -1 && match.root().intAttr("sliding_window_cache", 0) == 0);
+        },
+        ReasonCode::WindowNotRepresentable);
+    c.check([this](const Match& m, Refusal& r) { return checkRotary(m, r); });
+    c.check([this](const Match& m, Refusal& r) { return checkBuffer(m, r); });
+  }
+
+  std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
+    Node& node = match.root();
+    AttentionBuilder build(rewriter);
+    int64_t heads = node.intAttr("num_heads", 0);
+    int64_t groups = node.intAttr("kv_num_heads", 0);
+    int64_t width = *widthOf(match);
+    Value* parts[3] = {&match[q], match.find(k), match.find(v)};
+    if (!parts[1]) {
+      Value& packed = match[q];
+      parts[0] = &build.slice(packed, 2, 0, heads * width);
+      parts[1] = &build.slice(packed, 2, heads * width, (heads + groups) * width);
+      parts[2] = &build.slice(packed, 2, (heads + groups) * width, (heads + 2 * groups) * width);
+    }
+    Value* query = &build.splitHeads(*parts[0], heads, width);
+    Value* key = &build.splitHeads(*parts[1], groups, width);
+    Value* value = &build.splitHeads(*parts[2], groups, width);
+
+    if (match.find(queryNorm)) {
+      query = &normalized(match, *query, queryNorm, build);
+      key = &normalized(match, *key, keyNorm, build);
+    }
+    Value* length = match.find(pastKey) ? &pastLength(match, build) : nullptr;
+    if (isOn(node, "do_rotary")) {
+      Value* rows = nullptr;
+      if (match.find(positions))
+        rows = &givenPositions(match, build);
+      else
+        rows = length ? &build.positions(*length, build.extent(match[q], 1, true))
+                      : &build.value(ints({0}));
+      query = &rotated(match, *query, heads, *rows, build);
+      key = &rotated(match, *key, groups, *rows, build);
+    }
+    Value* fresh[] = {key, value};
+    if (length) {
+      key = &build.node("ai.kvopt::AppendRows", {match[pastKey], *key, *length}, {}, "present_key");
+      value = &build.node("ai.kvopt::AppendRows", {match[pastValue], *value, *length}, {},
+                          "present_value");
+    }
+
+    AttentionBuilder::AttentionParts attention;
+    attention.query = query;
+    attention.key = key;
+    attention.value = value;
+    attention.mask = match.find(bias);
+    attention.sinks = sinksOf(match, build);
+    attention.pastLength = length;
+    float scale = node.floatAttr("scale", 0.0f);
+    attention.scale = scale != 0 ? static_cast<double>(scale) : defaultScale(width);
+    attention.causal = true;
+    attention.window = std::max<int64_t>(node.intAttr("local_window_size", -1), 0);
+    attention.softcap = std::max(node.floatAttr("softcap", 0.0f), 0.0f);
+    Value& output = build.mergeHeads(build.sdpa(attention, match.nodes()));
+    return build.replace(node, output, {match.find(pastKey), fresh[0], key},
+                         {match.find(pastValue), fresh[1], value});
+  }
+
+private:
+  /// Flags are on at 1 alone; ONNX Runtime's optimizer writes -1 for "off".
+  static bool isOn(const Node& node, llvm::StringRef flag) { return node.intAttr(flag, 0) == 1; }
+
+  static bool isFloat(ElementType element) {
+    return element == ElementType::Float || element == ElementType::Float16 ||
+           element == ElementType::BFloat16;
+  }
+
+  std::optional<int64_t> widthOf(const Match& match) const {
+    const Node& node = match.root();
+    int64_t heads = node.intAttr("num_heads", 0);
+    int64_t groups = node.intAttr("kv_num_heads", 0);
+    auto hidden = match[q].type().dim(2).value();
+    int64_t parts = match.find(k) ? heads : heads + 2 * groups;
+    if (hidden && *hidden > 0 && *hidden % parts == 0)
+      return *hidden / parts;
+    const Value* past = match.find(pastKey);
+    auto width = past ? past->type().dim(3).value() : std::nullopt;
+    return width && *width > 0 && !hidden ? width : std::nullopt;
+  }
+
+  bool checkAttributes(const Match& match, Refusal& refusal) const {
+    static constexpr llvm::StringLiteral known[] = {
+        "num_heads", "kv_num_heads",       "scale",          "softcap",   "local_window_size",
+        "do_rotary", "rotary_interleaved", "smooth_softmax", "qk_output", "sliding_window_cache",
+        "causal",    "qk_norm_epsilon"};
+    // Ways of storing the cache, at the values that mean "as it is".
+    static constexpr llvm::StringLiteral neutralInts[] = {"kv_cache_bit_width"};
+    static constexpr llvm::StringLiteral neutralStrings[] = {"k_quant_type", "v_quant_type"};
+    const Node& node = match.root();
+    for (const NamedAttribute& attribute : node.attributes()) {
+      if (llvm::is_contained(known, attribute.name) && !attribute.value.isReference())
+        continue;
+      if (llvm::is_contained(neutralInts, attribute.name) && node.intAttr(attribute.name, 1) == 0)
+        continue;
+      if (llvm::is_contained(neutralStrings, attribute.name) &&
+          node.stringAttr(attribute.name, "?") == "NONE")
+        continue;
+      return refusal.because([&] {
+        return MatchFailure{ReasonCode::PatternMismatch, node.name().str(),
+                            "only attributes that Sdpa can express",
+                            "attribute '" + attribute.name + "'", ""};
+      });
+    }
+    return true;
+  }
+
+  bool checkLayout(const Match& match, Refusal& refusal) const {
+    const Node& node = match.root();
+    auto refuse = [&](ReasonCode code, const char* expected, std::string found) {
+      return refusal.because([&] {
+        return MatchFailure{code, node.name().str(), expected, std::move(found), ""};
+      });
+    };
+    int64_t heads = node.intAttr("num_heads", 0);
+    int64_t groups = node.intAttr("kv_num_heads", 0);
+    constexpr int64_t most = 1 << 20;
+    if (heads <= 0 || groups <= 0 || heads > most || heads % groups != 0)
+      return refuse(ReasonCode::HeadCountUnproven, "num_heads, a multiple of kv_num_heads",
+                    fmt::format("{} and {}", heads, groups));
+    const Value* key = match.find(k);
+    if ((key != nullptr) != (match.find(v) != nullptr))
+      return refuse(ReasonCode::PatternMismatch, "a key and a value, or neither", "one of them");
+    for (const Var* var : {&q, &k, &v})
+      if (const Value* value = match.find(*var))
+        if (value->type().hasRank() && value->type().rank() != 3)
+          return refuse(ReasonCode::LayoutUnsupported, "operands [B,S,heads*width]",
+                        value->type().str());
+    if (!widthOf(match))
+      return refuse(ReasonCode::ShapeUnknown, "a head width that is a constant",
+                    match[q].type().str());
+    if (key && key->type().dim(1).isKnownDifferent(match[q].type().dim(1)))
+      return refuse(ReasonCode::CrossAttention, "as many keys as query rows", key->type().str());
+    if ((match.find(pastKey) != nullptr) != (match.find(pastValue) != nullptr))
+      return refuse(ReasonCode::PatternMismatch, "a past of keys and of values, or none",
+                    "one of them");
+    if ((match.find(queryNorm) != nullptr) != (match.find(keyNorm) != nullptr))
+      return refuse(ReasonCode::PatternMismatch, "q_norm_weight and k_norm_weight, or neither",
+                    "one of them");
+    for (const Var* var : {&queryNorm, &keyNorm})
+      if (const Value* weights = match.find(*var))
+        if (weights->type().hasRank() &&
+            (weights->type().rank() != 1 ||
+             weights->type().dim(0).isKnownDifferent(Dim::fixed(*widthOf(match)))))
+          return refuse(ReasonCode::ShapeMismatch, "norm weights as long as a head is wide",
+                        weights->type().str());
+    if (node.graph().opsetVersion() < 13)
+      return refuse(ReasonCode::PatternMismatch, "opset 13 or later",
+                    fmt::format("opset {}", node.graph().opsetVersion()));
+    return true;
+  }
+
+  bool checkRotary(const Match& match, Refusal& refusal) const {
+    if (!isOn(match.root(), "do_rotary"))
+      return true;
+    const Value* table = match.find(cosines);
+    auto half = table ? table->type().dim(1).value() : std::nullopt;
+    if (match.find(positions) && !match.find(total))
+      return refusal.because([&] {
+        return MatchFailure{ReasonCode::PatternMismatch, match.root().name().str(),
+                            "total_sequence_length where there are position_ids", "none", ""};
+      });
+    if (half && match.find(sines) && *half > 0 && *half <= *widthOf(match) / 2)
+      return true;
+    return refusal.because([&] {
+      return MatchFailure{ReasonCode::ShapeUnknown, match.root().name().str(),
+                          "caches of cosines and sines with rows of known width",
+                          table ? table->type().str() : "none", ""};
+    });
+  }
+
+  /// A past and present declared to be of one length are one buffer that does not grow.
+  bool checkBuffer(const Match& match, Refusal& refusal) const {
+    const Value* past = match.find(pastKey);
+    auto results = match.root().results();
+    if (!past || results.size() < 2 || results[1].isAbsent() ||
+        !results[1].type().dim(2).isKnownEqual(past->type().dim(2)))
+      return true;
+    return refusal.because([&] {
+      return MatchFailure{ReasonCode::NotACacheConcat, past->name().str(),
+                          "a past that the present outgrows",
+                          "one buffer of " + past->type().dim(2).str() + " rows", ""};
+    });
+  }
+
+  Value& pastLength(const Match& match, AttentionBuilder& build) const {
+    Value* totals = &match[lengths];
+    if (!totals->type().hasRank() || totals->type().rank() != 1)
+      totals = &build.node("Reshape", {*totals, ints({-1})});
+    Value& whole = build.node("Add", {build.castTo(*totals, ElementType::Int64), ints({1})});
+    Value& before = build.node("Sub", {whole, build.extent(match[q], 1)});
+    return build.node("Max", {before, ints({0})}, {}, "past_length");
+  }
+
+  /// Heads [B,H,S,D] divided by the root mean square of each row, times the weights, in f32.
+  Value& normalized(const Match& match, Value& heads, const Var& weights,
+                    AttentionBuilder& build) const {
+    const Node& node = match.root();
+    Value& rows = build.castTo(heads, ElementType::Float);
+    Value& squares = build.node("Mul", {rows, rows});
+    Value* mean = nullptr;
+    if (node.graph().opsetVersion() >= 18) {
+      mean = &build.node("ReduceMean", {squares, ints({-1})});
+    } else {
+      std::vector<NamedAttribute> axes;
+      axes.push_back({"axes", Attribute::ofInts({-1})});
+      mean = &build.node("ReduceMean", {squares}, std::move(axes));
+    }
+    TensorRef epsilon = floatScalar(ElementType::Float,
+                                    static_cast<double>(node.floatAttr("qk_norm_epsilon", 1e-6f)));
+    Value& root = build.node("Sqrt", {build.node("Add", {*mean, epsilon})});
+    Value& scaled = build.node(
+        "Mul", {build.node("Div", {rows, root}), build.castTo(match[weights], ElementType::Float)});
+    return build.castTo(scaled, heads.type().elementType());
+  }
+
+  /// position_ids [B,S]; in a prompt, where total_sequence_length is S, its first number + s.
+  Value& givenPositions(const Match& match, AttentionBuilder& build) const {
+    BuilderOperand count = build.extent(match[q], 1, true);
+    Value& given = match[positions];
+    Value& flat = build.node("Reshape", {given, ints({-1})});
+    Value& first = build.slice(flat, 0, 0, 1);
+    Value& counted = build.unsqueeze(build.node("Add", {first, build.range(count)}), 0);
+    Value& longest =
+        build.node("Reshape", {build.castTo(match[total], ElementType::Int64), ints({1})});
+    Value& isPrompt = build.node("Equal", {longest, build.extent(match[q], 1)});
+    return build.node("Where", {isPrompt, counted, given}, {}, "positions");
+  }
+
+  Value& rotated(const Match& match, Value& tensor, int64_t heads, Value& rows,
+                 AttentionBuilder& build) const {
+    std::vector<NamedAttribute> attributes;
+    if (isOn(match.root(), "rotary_interleaved"))
+      attributes.push_back({"interleaved", Attribute::ofInt(1)});
+    int64_t rotary = *match[cosines].type().dim(1).value() * 2;
+    if (rotary != *widthOf(match)) {
+      attributes.push_back({"rotary_embedding_dim", Attribute::ofInt(rotary)});
+      attributes.push_back({"num_heads", Attribute::ofInt(heads)});
+    }
+    return build.node("com.microsoft::RotaryEmbedding",
+                      {tensor, rows, match[cosines], match[sines]}, std::move(attributes),
+                      "rotary");
+  }
+
+  /// A smooth softmax has one more logit per head, of 0.
+  Value* sinksOf(const Match& match, AttentionBuilder& build) const {
+    if (Value* logits = match.find(sinks))
+      return &build.castTo(*logits, ElementType::Float);
+    if (!isOn(match.root(), "smooth_softmax"))
+      return nullptr;
+    llvm::SmallVector<int64_t, 8> zeros(static_cast<size_t>(match.root().intAttr("num_heads", 0)),
+                                        0);
+    return &build.castTo(build.value(ints(zeros)), ElementType::Float);
+  }
+};
+
+} // namespace
+
+void register_raise_group_query_attention(RuleRegistry& registry) {
+  registry.add(std::make_unique<RaiseGroupQueryAttention>());
+}
+
+} // namespace kvopt

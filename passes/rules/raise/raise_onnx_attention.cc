@@ -1,0 +1,308 @@
+// ONNX's own Attention (opset 23 on) → ai.kvopt::Sdpa.
+//
+//   before   o, kAll, vAll = Attention<…>(q, k, v, mask, past_k, past_v)      [B,S,H*D] or
+//   [B,H,S,D] after    kAll = Concat<2>(past_k, heads(k))   vAll = Concat<2>(past_v, heads(v))
+//            o = rows(ai.kvopt.Sdpa<…>(heads(q), kAll, vAll, mask))
+//
+// Row i is at position p = i + offset. The offset is the past's length; without a past it is 0, and
+// with lengths nonpad_kv_seqlen it is nonpad_kv_seqlen[b] - S, which may be negative. Windows
+// (opset 25) leave the keys p - left_window_size ... p + right_window_size. Sdpa's frontier is
+// bottom-right: the two agree where as many keys as rows are new, else past_length states the
+// offset. Windows that look ahead, and offsets that past_length cannot state because it hides the
+// keys after the rows too, become part of the mask.
+#include "ir/attribute.h"
+#include "passes/builders/attention_builder.h"
+#include "passes/pattern/rule.h"
+#include "passes/targets/support/key_visibility.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+/// Which keys a row sees by its position.
+struct Frame {
+  bool causal = false;
+  int64_t window = 0; ///< keys up to its own; 0: all
+  int64_t ahead = 0;  ///< later keys; only where it is not causal, and 0: all
+
+  bool countsPositions() const { return causal || window != 0 || ahead != 0; }
+};
+
+Frame frameOf(const Node& node) {
+  // Beyond any difference of positions, and small enough to add them.
+  constexpr int64_t unbounded = INT64_MAX / 4;
+  const int64_t left = node.intAttr("left_window_size", -1);
+  const int64_t right = node.intAttr("right_window_size", -1);
+  Frame frame;
+  frame.causal = node.intAttr("is_causal", 0) != 0 || right == 0;
+  frame.window = left >= 0 && left < unbounded ? left + 1 : 0;
+  frame.ahead = !frame.causal && right > 0 && right < unbounded ? right : 0;
+  return frame;
+}
+
+/// What the operands' types say; extents may be unknown.
+struct Facts {
+  unsigned rank = 0;
+  Dim heads, groups, rows, width, valueWidth;
+  Dim newKeys, tokens; ///< without and with the past
+};
+
+class RaiseOnnxAttention final : public Rule {
+  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, pastKey{"past_key"}, pastValue{"past_value"},
+      lengths{"nonpad_kv_seqlen"};
+
+public:
+  llvm::StringRef name() const override { return "raise-onnx-attention"; }
+  RuleGroup group() const override { return RuleGroup::Raise; }
+
+  P pattern() const override {
+    return op("Attention",
+              {q, k, v, maybe(mask), maybe(pastKey), maybe(pastValue), maybe(lengths)});
+  }
+
+  void constraints(Constraints& c) const override {
+    c.check([this](const Match& m, Refusal& r) { return checkAttributes(m, r); });
+    c.require(
+        "the scores are not read",
+        [](const Match& match) {
+          auto results = match.root().results();
+          return results.size() < 4 || results[3].isAbsent() || results[3].isUnused();
+        },
+        ReasonCode::ValueEscapes);
+    c.check([this](const Match& m, Refusal& r) { return checkLayout(m, r); });
+    c.require("a past of both keys and values, or none, and none beside nonpad_kv_seqlen",
+              [this](const Match& match) {
+                bool past = match.find(pastKey);
+                return past == (match.find(pastValue) != nullptr) && !(past && match.find(lengths));
+              });
+    c.require(
+        "the scale is written, or the head width is a constant",
+        [this](const Match& match) {
+          return match.root().attribute("scale") || factsOf(match).width.value().value_or(0) > 0;
+        },
+        ReasonCode::ScaleNotConstant);
+    c.require(
+        "the mask has the query's element type or is boolean",
+        [this](const Match& match) {
+          const Value* present = match.find(mask);
+          return !present || present->type().elementType() == ElementType::Bool ||
+                 present->type().elementType() == match[q].type().elementType();
+        },
+        ReasonCode::DtypeMix);
+    c.check([this](const Match& m, Refusal& r) { return checkMask(m, r); });
+    c.require(
+        "window sizes of -1 or more",
+        [](const Match& match) {
+          return match.root().intAttr("left_window_size", -1) >= -1 &&
+                 match.root().intAttr("right_window_size", -1) >= -1;
+        },
+        ReasonCode::WindowNotRepresentable);
+  }
+
+  std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
+    Node& node = match.root();
+    Facts facts = factsOf(match);
+    AttentionBuilder build(rewriter);
+    auto heads = [&](const Var& var, const Dim& count, const Dim& width) {
+      Value& value = match[var];
+      return facts.rank == 4 ? &value
+                             : &build.splitHeads(value, *count.value(), width.value().value_or(0));
+    };
+    AttentionBuilder::AttentionParts parts;
+    parts.query = heads(q, facts.heads, facts.width);
+    parts.key = heads(k, facts.groups, facts.width);
+    parts.value = heads(v, facts.groups, facts.valueWidth);
+    Value* fresh[] = {parts.key, parts.value};
+    if (Value* past = match.find(pastKey)) {
+      parts.key = &build.concat(*past, *parts.key, 2);
+      parts.value = &build.concat(match[pastValue], *parts.value, 2);
+    }
+    if (Value* present = match.find(mask))
+      parts.mask = present->type().dim(-1).isKnownEqual(facts.tokens)
+                       ? present
+                       : &build.paddedMask(*present, build.extent(*parts.key, 2));
+    parts.scale = node.attribute("scale") ? static_cast<double>(node.floatAttr("scale", 1.0f))
+                                          : defaultScale(*facts.width.value());
+    parts.softcap = node.floatAttr("softcap", 0.0f);
+    parts.pastLength = pastLength(match, facts, *parts.query, build);
+    const Frame frame = frameOf(node);
+    if (isInMask(match, facts)) {
+      parts.mask = &framedMask(parts, frame, match.find(pastKey), build);
+    } else {
+      parts.causal = frame.causal;
+      parts.window = frame.window;
+    }
+    Value* output = &build.sdpa(parts, match.nodes());
+    if (facts.rank == 3)
+      output = &build.mergeHeads(*output);
+    return build.replace(node, *output, {match.find(pastKey), fresh[0], parts.key},
+                         {match.find(pastValue), fresh[1], parts.value});
+  }
+
+private:
+  /// Whether Sdpa's attributes cannot express the frame.
+  bool isInMask(const Match& match, const Facts& facts) const {
+    const Frame frame = frameOf(match.root());
+    if (!frame.countsPositions() || frame.ahead != 0)
+      return frame.ahead != 0;
+    if (match.find(lengths) || facts.rows.isKnownEqual(facts.newKeys))
+      return false;
+    return !(frame.causal && facts.rows.isKnownLessEqual(facts.newKeys));
+  }
+
+  /// The mask of `parts`, which may be null, without the keys outside of the frame.
+  static Value& framedMask(const AttentionBuilder::AttentionParts& parts, const Frame& frame,
+                           Value* past, AttentionBuilder& build) {
+    KeyVisibility hidden;
+    hidden.hidesLaterKeys = frame.causal || frame.ahead != 0;
+    hidden.ahead = frame.ahead;
+    hidden.window = frame.window;
+    hidden.firstPosition = parts.pastLength ? parts.pastLength
+                           : past           ? &build.value(build.extent(*past, 2))
+                                            : &build.value(ints({0}));
+    Value& visible = *visibleKeys(hidden, build.extent(*parts.query, 2, true),
+                                  build.extent(*parts.key, 2, true), build);
+    return withHiddenKeys(parts.mask, visible, build);
+  }
+
+  Facts factsOf(const Match& match) const {
+    const Node& node = match.root();
+    const TensorType& query = match[q].type();
+    const TensorType& key = match[k].type();
+    const TensorType& value = match[v].type();
+    Facts facts;
+    facts.rank = query.hasRank() ? query.rank() : 0;
+    if (facts.rank == 4) {
+      facts.heads = query.dim(1);
+      facts.groups = key.dim(1);
+      facts.rows = query.dim(2);
+      facts.newKeys = key.dim(2);
+      facts.width = query.dim(3).value() ? query.dim(3) : key.dim(3);
+      facts.valueWidth = value.dim(3);
+    } else {
+      facts.heads = Dim::fixed(node.intAttr("q_num_heads", 0));
+      facts.groups = Dim::fixed(node.intAttr("kv_num_heads", 0));
+      facts.rows = query.dim(1);
+      facts.newKeys = key.dim(1);
+      facts.width = query.dim(2).dividedBy(facts.heads).value_or(Dim::unknown());
+      facts.valueWidth = value.dim(2).dividedBy(facts.groups).value_or(Dim::unknown());
+    }
+    facts.tokens = facts.newKeys;
+    if (const Value* past = match.find(pastKey))
+      facts.tokens = past->type().dim(2) + facts.newKeys;
+    return facts;
+  }
+
+  bool checkAttributes(const Match& match, Refusal& refusal) const {
+    static constexpr llvm::StringLiteral known[] = {"scale",
+                                                    "softcap",
+                                                    "is_causal",
+                                                    "qk_matmul_output_mode",
+                                                    "q_num_heads",
+                                                    "kv_num_heads",
+                                                    "left_window_size",
+                                                    "right_window_size",
+                                                    "softmax_precision"};
+    const Node& node = match.root();
+    auto refuse = [&](std::string found) {
+      return refusal.because([&] {
+        return MatchFailure{ReasonCode::PatternMismatch, node.name().str(),
+                            "only attributes that Sdpa can express", std::move(found), ""};
+      });
+    };
+    for (const NamedAttribute& attribute : node.attributes())
+      if (!llvm::is_contained(known, attribute.name) || attribute.value.isReference())
+        return refuse("attribute '" + attribute.name + "'");
+    // Sdpa computes in float: at least as precise as what these ask for.
+    auto precision = static_cast<ElementType>(
+        node.intAttr("softmax_precision", static_cast<int64_t>(ElementType::Float)));
+    if (precision != ElementType::Float && precision != ElementType::Float16 &&
+        precision != ElementType::BFloat16)
+      return refuse(fmt::format("a softmax in element type {}", static_cast<int64_t>(precision)));
+    return true;
+  }
+
+  bool checkLayout(const Match& match, Refusal& refusal) const {
+    const Node& node = match.root();
+    auto refuse = [&](ReasonCode code, const char* expected, std::string found) {
+      return refusal.because([&] {
+        return MatchFailure{code, node.name().str(), expected, std::move(found), ""};
+      });
+    };
+    for (const Var* var : {&q, &k, &v}) {
+      const TensorType& type = match[*var].type();
+      if (!type.hasRank())
+        return refuse(ReasonCode::DynamicRank, "a known rank", match[*var].name().str());
+      if ((type.rank() != 3 && type.rank() != 4) || type.rank() != match[q].type().rank())
+        return refuse(ReasonCode::LayoutUnsupported, "query, key and value of rank 3 or 4",
+                      type.str());
+    }
+    Facts facts = factsOf(match);
+    auto heads = facts.heads.value();
+    auto groups = facts.groups.value();
+    if (facts.rank == 3 && (*heads <= 0 || *groups <= 0))
+      return refuse(ReasonCode::HeadCountUnproven, "q_num_heads and kv_num_heads",
+                    fmt::format("{} and {}", *heads, *groups));
+    if (heads && groups && (*groups == 0 || *heads % *groups != 0))
+      return refuse(ReasonCode::HeadCountUnproven,
+                    "a number of heads that is a multiple of the keys' heads",
+                    fmt::format("{} and {}", *heads, *groups));
+    return true;
+  }
+
+  /// A mask shorter than the keys is padded with "masked", one of width 1 too.
+  bool checkMask(const Match& match, Refusal& refusal) const {
+    const Value* present = match.find(mask);
+    if (!present)
+      return true;
+    const TensorType& type = present->type();
+    if (type.hasRank() && type.rank() >= 1 && type.rank() <= 4)
+      return true;
+    return refusal.because([&] {
+      return MatchFailure{ReasonCode::DynamicRank, present->name().str(),
+                          "a mask of one to four axes", type.str(), ""};
+    });
+  }
+
+  /// p where `total` is p + S and p is a list; null for anything else.
+  static Value* withoutRows(Value& total, const Dim& rows) {
+    const Node* sum = total.producer();
+    if (!sum || !sum->is("Add"))
+      return nullptr;
+    for (unsigned i : {0u, 1u}) {
+      Value* part = sum->operand(i);
+      auto added = sum->operand(1 - i)->knownIntegers();
+      if (added && added->size() == 1 && added->front().isKnownEqual(rows) &&
+          part->type().elementType() == ElementType::Int64 && part->type().hasRank() &&
+          part->type().rank() == 1)
+        return part;
+    }
+    return nullptr;
+  }
+
+  /// The operand that states where the rows stand, or null where Sdpa assumes it anyway.
+  Value* pastLength(const Match& match, const Facts& facts, Value& query,
+                    AttentionBuilder& build) const {
+    if (Value* total = match.find(lengths)) {
+      if (Value* before = withoutRows(*total, facts.rows))
+        return before;
+      return &build.node("Sub", {*total, build.extent(query, 2)}, {}, "past_length");
+    }
+    if (!frameOf(match.root()).causal || isInMask(match, facts) ||
+        facts.rows.isKnownEqual(facts.newKeys))
+      return nullptr;
+    if (Value* past = match.find(pastKey))
+      return &build.value(build.extent(*past, 2));
+    return &build.value(ints({0}));
+  }
+};
+
+} // namespace
+
+void register_raise_onnx_attention(RuleRegistry& registry) {
+  registry.add(std::make_unique<RaiseOnnxAttention>());
+}
+
+} // namespace kvopt

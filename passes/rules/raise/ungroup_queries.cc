@@ -1,0 +1,200 @@
+// Query heads of one group stacked as rows, under a mask repeated for them → grouped Sdpa.
+//
+//   before   o = ai.kvopt::Sdpa(Reshape(q, [B,G,N*S,D]), k, v, mask repeated to [..,N*S,T])
+//   after    o = Reshape(ai.kvopt::Sdpa(q, k, v, mask), [B,G,N*S,Dv])          q[B,G*N,S,D]
+//
+// Row n*S + s of group g is row s of head g*N + n. With one group the rows may also stand as
+// s*N + n, q being [B,S,N,D]. The mask has to be the same for all n, which its index map shows, or
+// to have rows for each of them.
+#include "passes/analysis/movement/head_broadcast.h"
+#include "passes/analysis/scores/score_region.h"
+#include "passes/pattern/rule.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+using Repeat = IndexMap::Repeat;
+
+/// How rows of the scores stand for rows of several heads.
+struct Stacking {
+  Value* query; ///< [B,G*N,S,D], or [B,S,N,D] where a row's heads stand together, or their elements
+  Dim heads, rows;
+  /// Whole: row n*S + s. Entries: row s*N + n.
+  Repeat order;
+};
+
+llvm::SmallVector<Stacking, 2> stackingsOf(Value& query) {
+  llvm::SmallVector<Stacking, 2> found;
+  const TensorType& type = query.type();
+  if (!type.hasRank() || type.rank() != 4)
+    return found;
+  llvm::ArrayRef<Dim> own = type.shape();
+  for (const MovementStop& stop : movementChain(query)) {
+    llvm::ArrayRef<Dim> shape = stop.map.source();
+    if (shape.size() == 3 && own[1].value() == 1 && shape[0].isKnownEqual(own[0])) {
+      // A projection, of which each row holds a position's heads.
+      std::optional<Dim> together = shape[2].dividedBy(own[3]);
+      if (together && together->value() != 1 && (*together * shape[1]).isKnownEqual(own[2]) &&
+          stop.map.isReshape())
+        found.push_back({stop.value, *together, shape[1], Repeat::Entries});
+      continue;
+    }
+    if ((shape.size() != 4 && shape.size() != 5) || !shape[0].isKnownEqual(own[0]) ||
+        !shape.back().isKnownEqual(own[3]) || !stop.map.isReshape())
+      continue;
+    Dim rows = shape[shape.size() - 2];
+    Dim heads = shape.size() == 4 ? shape[1] : shape[1] * shape[2];
+    std::optional<Dim> stacked = heads.dividedBy(own[1]);
+    if (!stacked || stacked->value() == 1 || !(*stacked * rows).isKnownEqual(own[2]))
+      continue;
+    found.push_back({stop.value, heads, rows, Repeat::Whole});
+    if (own[1].value() == 1 && shape.size() == 4 && rows.value() != 1)
+      found.push_back({stop.value, rows, heads, Repeat::Entries});
+  }
+  return found;
+}
+
+/// Masks without the repetition over stacked heads. Without a rewriter it only says whether that
+/// can be had, by null or not.
+class Unstacking {
+public:
+  Unstacking(const Stacking& queryStacking, Rewriter* graphRewriter)
+      : stacking(queryStacking), rewriter(graphRewriter) {}
+
+  Value* mask(Value& value, const Dim& groups) {
+    const TensorType& type = value.type();
+    if (!type.hasRank() || type.rank() > 4)
+      return nullptr;
+    if (type.rank() < 4 || type.shape()[1].value() == 1)
+      if (Value* once = rowsOfOneHead(value, 0))
+        return once;
+    // Rows of its own for each head.
+    if (type.rank() < 4 || stacking.order != Repeat::Whole ||
+        !type.shape()[1].isKnownEqual(groups) ||
+        !(type.shape()[1] * type.shape()[2]).isKnownEqual(stacking.heads * stacking.rows))
+      return nullptr;
+    if (!rewriter)
+      return &value;
+    return ShapeBuilder(*rewriter).reshape(
+        value, {type.shape()[0], stacking.heads, stacking.rows, type.shape()[3]}, "mask");
+  }
+
+private:
+  static constexpr unsigned maxDepth = 6;
+
+  /// Of the axis before the last, what all heads have in common.
+  Value* rowsOfOneHead(Value& value, unsigned depth) {
+    const TensorType& type = value.type();
+    if (!type.hasRank() || depth > maxDepth)
+      return nullptr;
+    if (type.rank() < 2 || type.dim(-2).value() == 1)
+      return &value;
+    unsigned rowAxis = type.rank() - 2;
+    std::vector<MovementStop> stops = movementChain(value);
+    for (const MovementStop& stop : llvm::reverse(stops)) {
+      auto found = stop.map.repetition(rowAxis, stacking.order);
+      if (found && found->shape[rowAxis].isKnownEqual(stacking.rows))
+        return rewriter ? beforeRepetition(*stop.value, *found, *rewriter) : stop.value;
+    }
+    Node* node = value.producer();
+    if (!node || !isElementwise(*node) || (rewriter && &node->graph() != &rewriter->graph()))
+      return nullptr;
+    llvm::SmallVector<Value*, 3> operands;
+    for (const Use& use : node->operands()) {
+      Value* part = use.value() ? rowsOfOneHead(*use.value(), depth + 1) : nullptr;
+      if (use.value() && !part)
+        return nullptr;
+      operands.push_back(part);
+    }
+    if (!rewriter)
+      return &value;
+    std::vector<NamedAttribute> attributes = clonedAttributes(*node);
+    return &rewriter->create(node->op(), operands, std::move(attributes), 1, "mask").result();
+  }
+
+  const Stacking& stacking;
+  Rewriter* rewriter;
+};
+
+Value& swapHeadsAndRows(Value& value, Rewriter& rewriter) {
+  std::vector<NamedAttribute> attributes;
+  attributes.push_back({"perm", Attribute::ofInts({0, 2, 1, 3})});
+  return rewriter.create("Transpose", {&value}, std::move(attributes), 1, "heads").result();
+}
+
+class UngroupQueries final : public Rule {
+  Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"};
+
+  /// The first stacking under which the mask can be taken apart.
+  std::optional<Stacking> stackingOf(const Match& match) const {
+    for (const Stacking& stacking : stackingsOf(match[q])) {
+      Value* stacked = match.find(mask);
+      if (!stacked || Unstacking(stacking, nullptr).mask(*stacked, match[q].type().dim(1)))
+        return stacking;
+    }
+    return std::nullopt;
+  }
+
+public:
+  llvm::StringRef name() const override { return "ungroup-queries"; }
+  RuleGroup group() const override { return RuleGroup::Strip; }
+
+  P pattern() const override { return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask)}); }
+
+  void constraints(Constraints& c) const override {
+    c.require("queries that are several heads stacked as rows",
+              [this](const Match& match) { return !stackingsOf(match[q]).empty(); });
+    c.require("no causal mask or window, whose rows would be others", [](const Match& match) {
+      return match.root().intAttr("causal", 0) == 0 && match.root().intAttr("window", 0) == 0;
+    });
+    c.check([this](const Match& match, Refusal& refusal) {
+      if (stackingOf(match))
+        return true;
+      return refusal.because([&] {
+        return MatchFailure{ReasonCode::MaskUnprovenCausal, match[mask].name().str(),
+                            "a mask that is the same for every head of a group",
+                            match[mask].type().str(), ""};
+      });
+    });
+  }
+
+  std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
+    Node& before = match.root();
+    Stacking stacking = *stackingOf(match);
+    llvm::ArrayRef<Dim> own = match[q].type().shape();
+    MatchFailure failure{ReasonCode::ShapeUnknown, match[q].name().str(),
+                         "extents that graph inputs have", match[q].type().str(), ""};
+    ShapeBuilder shapes(rewriter);
+    bool standTogether = stacking.order == Repeat::Entries;
+    const Dim& outer = standTogether ? stacking.rows : stacking.heads;
+    const Dim& inner = standTogether ? stacking.heads : stacking.rows;
+    Value* query = shapes.reshape(*stacking.query, {own[0], outer, inner, own[3]}, "query_heads");
+    if (!query)
+      return failure;
+    if (standTogether)
+      query = &swapHeadsAndRows(*query, rewriter);
+    llvm::SmallVector<Value*, 4> operands{query, &match[k], &match[v]};
+    if (Value* stacked = match.find(mask)) {
+      operands.push_back(Unstacking(stacking, &rewriter).mask(*stacked, own[1]));
+      if (!operands.back())
+        return failure;
+    }
+    std::vector<NamedAttribute> attributes = clonedAttributes(before);
+    Node& grouped = rewriter.create(before.op(), operands, std::move(attributes), 1, "attention");
+    grouped.setMetadata(before.metadata());
+    Value& heads = standTogether ? swapHeadsAndRows(grouped.result(), rewriter) : grouped.result();
+    Value* output =
+        shapes.reshape(heads, {own[0], own[1], own[2], match[v].type().dim(3)}, "stacked");
+    return output ? rewriter.replace(before.result(), *output) : failure;
+  }
+};
+
+} // namespace
+
+void register_ungroup_queries(RuleRegistry& registry) {
+  registry.add(std::make_unique<UngroupQueries>());
+}
+
+} // namespace kvopt

@@ -1,0 +1,383 @@
+// From growing caches to blocks.
+#include "passes/targets/blocks/block_lowering.h"
+
+#include "ir/shapes/shape_inference.h"
+#include "ir/shapes/shape_rules.h"
+#include "passes/targets/blocks/block_variant.h"
+#include "passes/targets/kvopt/kvopt_support.h"
+#include "passes/targets/primitive/spelled_attention.h"
+#include "passes/targets/support/cache_rows.h"
+#include "passes/targets/support/gap_support.h"
+#include "passes/targets/support/kvopt_domain.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace kvopt {
+namespace {
+
+constexpr const char* ruleName = "lower-blocks";
+
+/// More inputs than this for one cache are a mistake.
+constexpr int64_t mostBlocks = 4096;
+/// More files than this for one model are one too.
+constexpr int64_t mostVariants = 256;
+
+/// The order of `layout`'s axes that makes rows laid out as `fresh` lie so; nullopt if none does.
+std::optional<llvm::SmallVector<int64_t, 4>> orderFor(const CacheLayout& fresh,
+                                                      const CacheLayout& layout) {
+  llvm::SmallVector<int64_t, 4> order;
+  for (const std::string& letters : layout.axes) {
+    const auto* found = llvm::find(fresh.axes, letters);
+    if (found == fresh.axes.end())
+      return std::nullopt;
+    order.push_back(found - fresh.axes.begin());
+  }
+  if (fresh.axes.size() != layout.axes.size())
+    return std::nullopt;
+  return order;
+}
+
+/// Operators that every block can go through by itself.
+bool takesPartsApart(const Node& node) {
+  return node.is("Cast") || node.is("Transpose") || node.is("Identity");
+}
+
+/// The nodes between a past and the operator that joins new rows to it, first to last; nullopt
+/// where one of them needs all rows at once.
+std::optional<llvm::SmallVector<Node*, 4>> nodesBefore(const CacheUpdate& update) {
+  llvm::SmallVector<Node*, 4> nodes;
+  for (Value* value = update.update->operand(0); value != update.past;) {
+    Node* producer = value->producer();
+    assert(producer && "the past is behind its update");
+    if (!takesPartsApart(*producer))
+      return std::nullopt;
+    nodes.push_back(producer);
+    value = producer->operand(0);
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  return nodes;
+}
+
+std::vector<NamedAttribute> attributesOf(const Node& node) {
+  std::vector<NamedAttribute> attributes = clonedAttributes(node);
+  return attributes;
+}
+
+} // namespace
+
+std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, BlockAttention kind) {
+  if (!site.failure)
+    if (std::optional<MatchFailure> failure = staysCopied(site))
+      return failure;
+  if (!site.failure && kind != BlockAttention::Fused)
+    if (std::optional<MatchFailure> obstacle = spellingObstacle(*site.node))
+      return obstacle;
+  if (site.failure || !site.grows())
+    return supportsKvoptSite(site);
+  auto refuse = [&](ReasonCode code, std::string expected, std::string found, std::string hint) {
+    return MatchFailure{code, site.key->past->name().str(), std::move(expected), std::move(found),
+                        std::move(hint)};
+  };
+  if (site.node->graph().parentNode())
+    return refuse(ReasonCode::InSubgraph, "attention in the main graph",
+                  "attention in a branch of " + site.node->graph().parentNode()->describe(), "");
+  const ElementType element = site.node->operand(0)->type().elementType();
+  if (!isFloatingPoint(element) || element == ElementType::Double)
+    return refuse(ReasonCode::DtypeMix, "a query of 16 or 32 bits", onnxName(element).str(), "");
+  if (!site.queryHeads.value())
+    return refuse(ReasonCode::HeadCountUnproven, "a fixed number of query heads",
+                  site.queryHeads.str(), "");
+  for (const CacheUpdate* update : {&*site.key, &*site.value}) {
+    if (update->fromStart || !update->update->is("Concat") || update->pastLength)
+      return refuse(ReasonCode::TargetLacksFeature, "new rows behind all rows of the past",
+                    "rows whose place differs by batch row",
+                    "--to kvopt keeps rows where the lengths say");
+    if (!orderFor(update->freshLayout, update->layout))
+      return refuse(ReasonCode::LayoutUnsupported, "new rows with the axes of the cache",
+                    fmt::format("{} for {}", update->freshLayout.text(), update->layout.text()),
+                    "");
+  }
+  return kind == BlockAttention::Fixed ? gapObstacle(site) : std::nullopt;
+}
+
+BlockLowering::BlockLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
+                             std::string targetName, BlockAttention attention)
+    : model(lowered), graph(lowered.graph()), journal(editJournal), kind(attention),
+      capacity(options.capacity), size(options.blockSize), operands(lowered) {
+  manifest.target = std::move(targetName);
+}
+
+llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
+  const bool anyCache =
+      llvm::any_of(sites, [](const AttentionSite* site) { return site->grows(); });
+  if (anyCache && !capacity)
+    return usageError("blocks need a capacity: each is an input of its own")
+        .hint("--capacity TOKENS");
+  if (anyCache && *capacity / size >= mostBlocks)
+    return usageError("a capacity of {} in blocks of {} makes more than {} inputs a cache",
+                      *capacity, size, mostBlocks)
+        .hint("--to " + manifest.target + ":SIZE makes fewer");
+  if (anyCache && kind == BlockAttention::Fixed && *capacity / size >= mostVariants)
+    return usageError("a capacity of {} in blocks of {} makes more than {} variants of the model",
+                      *capacity, size, mostVariants)
+        .hint("--to " + manifest.target + ":SIZE makes fewer");
+  const int64_t irVersion = model.irVersion;
+  model.markEdited();
+  if (kind == BlockAttention::Fused) {
+    model.opsets.try_emplace(kvoptDomain, 1);
+    // Model-local functions exist since IR version 8.
+    model.irVersion = std::max<int64_t>(model.irVersion, 8);
+  }
+  for (const AttentionSite* site : sites) {
+    operands.see(*site);
+    if (site->grows() && !length)
+      length.emplace(graph, site->key->past->type().dim(site->key->axis), capacity);
+  }
+  if (anyCache) {
+    size = std::min(size, *capacity);
+    kind == BlockAttention::Fixed ? fixRows() : nameRows();
+  }
+  for (AttentionSite* site : sites) {
+    if (!site->grows()) {
+      if (llvm::Error error = attend(*site))
+        return error;
+      continue;
+    }
+    // Decided by what the graph is like before its caches are taken apart.
+    const bool isFused = canFuse(*site);
+    const CacheRole role = site->isLatent() ? CacheRole::Latent : CacheRole::Key;
+    if (site->pastFlag)
+      addFlag(*site->pastFlag, manifest);
+    const Blocks keys = splitCache(*site, *site->key, role);
+    const Blocks values = splitCache(*site, *site->value, CacheRole::Value);
+    if (llvm::Error error = isFused ? fuse(*site, keys, values) : attend(*site))
+      return error;
+  }
+  finishManifest();
+  graph.eraseDeadNodes();
+  if (pastRows)
+    addVariants();
+  if (llvm::Error error = operands.addAppendRows())
+    return error;
+  if (kind != BlockAttention::Fused)
+    dropKvoptDomain(model, irVersion);
+  if (llvm::Error error = inferShapes(graph))
+    return error;
+  return std::move(manifest);
+}
+
+/// A symbol for the rows of each block, the same in all caches, that the model does not use.
+void BlockLowering::nameRows() {
+  llvm::StringSet<> taken;
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    if (input->type().hasRank())
+      for (const Dim& extent : input->type().shape())
+        for (const std::string& symbol : extent.symbols())
+          taken.insert(symbol);
+  const int64_t full = *capacity / size;
+  for (int64_t i = 0; i * size < *capacity; ++i) {
+    std::string symbol = i < full ? fmt::format("block_{}_rows", i) : "block_tail_rows";
+    while (!taken.insert(symbol).second)
+      symbol += "_";
+    blockRows.push_back(Dim::symbol(symbol));
+  }
+}
+
+void BlockLowering::fixRows() {
+  for (int64_t first = 0; first < *capacity; first += size)
+    blockRows.push_back(Dim::fixed(std::min(size, *capacity - first)));
+  pastRows = &graph.addConstant("past_rows", int64Tensor({*capacity}));
+  model.setMetadata(pastRowsKey, pastRows->name().str());
+}
+
+BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, CacheUpdate& update,
+                                                 CacheRole role) {
+  auto [entry, isNew] = blocksOf.try_emplace(update.past);
+  if (!isNew)
+    return entry->second;
+  Rewriter rewriter(graph, ruleName, journal);
+  length->rewireShapeReaders(*update.past, update.axis, rewriter);
+  ManifestCache cache = describeCache(update, site.layer, role);
+  cache.policy = CachePolicy::Block;
+  const TensorType whole = length->sharedType(update);
+  const auto full = static_cast<size_t>(*capacity / size);
+  Blocks blocks;
+  for (size_t i = 0; i < blockRows.size(); ++i) {
+    Shape shape(whole.shape().begin(), whole.shape().end());
+    shape[update.axis] = blockRows[i];
+    TensorType type(whole.elementType(), std::move(shape));
+    const std::string name = graph.freshName(i < full ? fmt::format("{}_block_{}", cache.past, i)
+                                                      : cache.past + "_block_tail");
+    // What else reads the past's extents finds them in the first block.
+    if (i == 0) {
+      graph.rename(*update.past, name);
+      update.past->setType(std::move(type));
+      blocks.push_back(update.past);
+    } else {
+      blocks.push_back(&graph.addInput(name, std::move(type)));
+    }
+    cache.blocks.push_back(name);
+  }
+  if (const auto fixed = blockRows.front().value())
+    cache.shape[update.axis] = *fixed;
+  else
+    cache.shape[update.axis] = blockRows.front().str();
+  joinBlocks(update, blocks, rewriter);
+  handOutNewRows(update, cache, rewriter);
+  manifest.caches.push_back(std::move(cache));
+  return entry->second = std::move(blocks);
+}
+
+/// The operator that joined past and new rows joins all blocks and the new rows.
+void BlockLowering::joinBlocks(const CacheUpdate& update, const Blocks& blocks,
+                               Rewriter& rewriter) {
+  Node& concat = *update.update;
+  llvm::SmallVector<Value*, 8> parts;
+  if (auto nodes = nodesBefore(update)) {
+    for (Value* block : blocks) {
+      Value* part = block;
+      if (block == update.past)
+        part = concat.operand(0);
+      else
+        for (const Node* node : *nodes)
+          part = &rewriter.create(node->op(), {part}, attributesOf(*node), 1, "block").result();
+      parts.push_back(part);
+    }
+  } else {
+    std::vector<NamedAttribute> attributes;
+    attributes.push_back({"axis", Attribute::ofInt(update.axis)});
+    llvm::SmallVector<Node*, 4> readers;
+    for (Use& use : update.past->uses())
+      if (use.user().op() != "Shape")
+        readers.push_back(&use.user());
+    Value& joined =
+        rewriter.create("Concat", blocks, std::move(attributes), 1, "joined_blocks").result();
+    for (Node* reader : readers)
+      for (unsigned i = 0; i < reader->operands().size(); ++i)
+        if (reader->operand(i) == update.past)
+          reader->setOperand(i, &joined);
+    parts.push_back(concat.operand(0));
+  }
+  parts.push_back(concat.operand(1));
+  concat.setOperands(parts);
+  restoreOrder(graph);
+}
+
+/// The output that was the present gives the new rows, laid out as the cache.
+void BlockLowering::handOutNewRows(CacheUpdate& update, ManifestCache& cache, Rewriter& rewriter) {
+  auto order = orderFor(update.freshLayout, update.layout);
+  assert(order && "supportsBlocks has seen to it");
+  // Another attention's result, where that is what is cached, has been replaced since it was found.
+  update.fresh = update.update->operand(update.update->operands().size() - 1);
+  Value* rows = &transposed(*update.fresh, *order, rewriter);
+  if (!rows->producer() || rows->isGraphOutput())
+    rows = &rewriter.create("Identity", {rows}, {}, 1, "new_rows").result();
+  Value& present = *update.output;
+  graph.rename(present, graph.freshName(cache.present + "_joined"));
+  graph.rename(*rows, cache.present);
+  for (unsigned slot = 0; slot < graph.outputs().size(); ++slot)
+    if (graph.outputs()[slot] == &present)
+      graph.setOutput(slot, *rows);
+  update.present = update.output = rows;
+}
+
+/// Whether the kernel finds the rows of all blocks, and the body is written for their layouts.
+bool BlockLowering::canFuse(const AttentionSite& site) {
+  if (kind != BlockAttention::Fused || supportsKvoptSite(site) || !site.addsQueryRows() ||
+      blocksOf.count(site.key->past) || blocksOf.count(site.value->past))
+    return false;
+  if (site.isLatent()) {
+    const CacheForm form = *inPlaceForm(site.key->layout, false);
+    if (!latentForm)
+      latentForm = form;
+    return *latentForm == form;
+  }
+  const std::pair<CacheForm, CacheForm> forms{*inPlaceForm(site.key->layout, true),
+                                              *inPlaceForm(site.value->layout, false)};
+  if (!fusedForms)
+    fusedForms = forms;
+  return *fusedForms == forms;
+}
+
+llvm::Error BlockLowering::attend(AttentionSite& site) {
+  Node& sdpa = *site.node;
+  Rewriter rewriter(sdpa.graph(), ruleName, journal);
+  if (kind == BlockAttention::Fused)
+    return operands.complete(sdpa, rewriter);
+  Value& spelled = pastRows && site.grows() ? spellAttention(sdpa, gappedKeys(), rewriter)
+                                            : spellAttention(sdpa, rewriter);
+  rewriter.recordSources(*spelled.producer(), {&sdpa});
+  if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), spelled))
+    return unsupported("site {}: {}", site.id(), failure->str());
+  site.node = spelled.producer();
+  return llvm::Error::success();
+}
+
+GappedKeys BlockLowering::gappedKeys() { return {&length->value(), pastRows}; }
+
+llvm::Error BlockLowering::fuse(AttentionSite& site, const Blocks& keys, const Blocks& values) {
+  Node& sdpa = *site.node;
+  Rewriter rewriter(graph, ruleName, journal);
+  Value& mask = operands.mask(sdpa);
+  std::vector<NamedAttribute> attributes = KvoptOperands::attributes(sdpa, mask);
+  attributes.push_back({"key_axis", Attribute::ofInt(site.key->axis)});
+  llvm::SmallVector<Value*, 16> inputs{sdpa.operand(0),
+                                       &canonicalNewRows(site, *site.key, rewriter)};
+  if (site.isLatent()) {
+    attributes.push_back({"v_offset", Attribute::ofInt(site.value->firstColumn)});
+    attributes.push_back({"v_width", Attribute::ofInt(*site.value->columns.value())});
+  } else {
+    attributes.push_back({"value_axis", Attribute::ofInt(site.value->axis)});
+    inputs.push_back(&canonicalNewRows(site, *site.value, rewriter));
+  }
+  inputs.push_back(&mask);
+  inputs.push_back(operands.sinks(sdpa));
+  inputs.append(keys.begin(), keys.end());
+  if (!site.isLatent())
+    inputs.append(values.begin(), values.end());
+  const OpName op = site.isLatent() ? "ai.kvopt::BlockLatentKvSdpa" : "ai.kvopt::BlockKvSdpa";
+  Node& fused = rewriter.create(op, inputs, std::move(attributes), 1, "attention");
+  recordSiteOrigin(fused, site, rewriter);
+  const BodyForm form = operands.bodyForm(sdpa);
+  if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), fused.result()))
+    return unsupported("site {}: {}", site.id(), failure->str());
+  site.node = &fused;
+  return operands.addFunction(op, [&] {
+    return site.isLatent()
+               ? blockLatentKvSdpaFunctionText(form, keys.size(), *latentForm)
+               : blockKvSdpaFunctionText(form, keys.size(), fusedForms->first, fusedForms->second);
+  });
+}
+
+void BlockLowering::finishManifest() {
+  if (!length)
+    return;
+  manifest.contract = CacheContract::Blocks;
+  manifest.capacitySymbol = "capacity";
+  manifest.capacityValue = capacity;
+  manifest.blockSize = size;
+  if (!length->isAdded())
+    return;
+  ManifestLength input;
+  input.input = length->value().name().str();
+  input.shape = {int64_t{1}};
+  input.feed = LengthFeed::PastLength;
+  manifest.lengths.push_back(std::move(input));
+}
+
+/// One for each number of blocks that hold tokens; without any where the model can do without.
+void BlockLowering::addVariants() {
+  const auto all = static_cast<int64_t>(blockRows.size());
+  const int64_t least = readerOfBlockExtents(graph, manifest) ? 1 : 0;
+  for (int64_t blocks = least; blocks <= all; ++blocks) {
+    ManifestVariant variant;
+    variant.pastBlocks = blocks;
+    variant.pastRows = std::min(blocks * size, *capacity);
+    manifest.variants.push_back(std::move(variant));
+  }
+}
+
+} // namespace kvopt

@@ -1,0 +1,234 @@
+// Removal of blocks.
+#include "passes/targets/blocks/block_variant.h"
+
+#include "ir/shapes/shape_inference.h"
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace kvopt {
+namespace {
+
+llvm::StringSet<> blockNames(const Manifest& manifest) {
+  llvm::StringSet<> names;
+  for (const ManifestCache& cache : manifest.caches)
+    for (const std::string& block : cache.blocks)
+      names.insert(block);
+  return names;
+}
+
+struct InputAxis {
+  Value* input;
+  int64_t axis;
+};
+
+/// Where to find extents: on one axis each of the inputs that are not left out.
+class InputExtents {
+public:
+  InputExtents(const Graph& graph, const llvm::StringSet<>& leftOut) {
+    for (const std::unique_ptr<Value>& input : graph.inputs()) {
+      if (leftOut.contains(input->name()) || !input->type().hasRank())
+        continue;
+      for (unsigned axis = 0; axis < input->type().rank(); ++axis)
+        if (const Dim& extent = input->type().dim(axis); !extent.isUnknown() && !extent.value())
+          axes.try_emplace(extent.str(), InputAxis{input.get(), axis});
+    }
+  }
+
+  std::optional<InputAxis> find(const Dim& extent) const {
+    const auto found = axes.find(extent.str());
+    if (extent.isUnknown() || found == axes.end())
+      return std::nullopt;
+    return found->second;
+  }
+
+private:
+  llvm::StringMap<InputAxis> axes;
+};
+
+/// The extents that a Shape node reads.
+llvm::ArrayRef<Dim> extentsRead(const Node& shape) {
+  const TensorType& type = shape.operand(0)->type();
+  if (!type.hasRank())
+    return {};
+  const auto rank = static_cast<int64_t>(type.rank());
+  auto clamp = [&](int64_t position) {
+    return std::clamp<int64_t>(position < 0 ? position + rank : position, 0, rank);
+  };
+  const int64_t start = clamp(shape.intAttr("start", 0));
+  const int64_t end = std::max(start, clamp(shape.intAttr("end", rank)));
+  return type.shape().slice(static_cast<size_t>(start), static_cast<size_t>(end - start));
+}
+
+/// Takes inputs out of a graph with everything that was only moved from them.
+class BlockRemoval {
+public:
+  BlockRemoval(Graph& edited, llvm::StringSet<> names)
+      : graph(edited), removed(std::move(names)), extents(edited, removed) {}
+
+  llvm::Error run() {
+    llvm::SmallVector<Value*, 16> inputs;
+    for (const std::unique_ptr<Value>& input : graph.inputs())
+      if (removed.contains(input->name()))
+        inputs.push_back(input.get());
+    pending.insert(inputs.begin(), inputs.end());
+    // Of a Concat that all operands are taken from nothing is left either.
+    while (!pending.empty()) {
+      while (!pending.empty())
+        if (llvm::Error error = dropReads(*pending.pop_back_val()))
+          return error;
+      shortenJoins();
+    }
+    graph.eraseDeadNodes();
+    for (Value* input : inputs) {
+      if (!input->isUnused())
+        return invalid("the block is read where it is not joined with others").value(input->name());
+      graph.removeInput(*input);
+    }
+    return llvm::Error::success();
+  }
+
+private:
+  llvm::Error dropReads(Value& value) {
+    if (!gone.insert(&value).second)
+      return llvm::Error::success();
+    if (value.isGraphOutput())
+      return invalid("the block is an output").value(value.name());
+    llvm::SetVector<Node*> readers;
+    for (const Use& use : value.uses())
+      readers.insert(&use.user());
+    for (Node* reader : readers) {
+      if (reader->is("Shape")) {
+        if (llvm::Error error = replaceExtents(*reader))
+          return error;
+      } else if (&reader->graph() == &graph && reader->is("Concat")) {
+        joins.insert(reader);
+      } else if (&reader->graph() == &graph && movesRows(*reader) && reader->operand(0) == &value) {
+        pending.insert(&reader->result());
+      } else {
+        return invalid("a block is read where it is not joined with others")
+            .node(reader->name(), reader->op().str());
+      }
+    }
+    return llvm::Error::success();
+  }
+
+  static bool movesRows(const Node& node) {
+    for (const char* op :
+         {"Cast", "Transpose", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Slice"})
+      if (node.is(op))
+        return true;
+    return false;
+  }
+
+  /// Takes what is gone out of every Concat that reads some of it.
+  void shortenJoins() {
+    for (Node* join : joins) {
+      llvm::SmallVector<Value*, 8> left;
+      for (const Use& use : join->operands())
+        if (use.value() && !gone.count(use.value()))
+          left.push_back(use.value());
+      if (left.empty()) {
+        pending.insert(&join->result());
+      } else if (left.size() == 1) {
+        join->result().replaceAllUsesWith(*left.front());
+      } else {
+        join->setOperands(left);
+      }
+    }
+    joins.clear();
+  }
+
+  /// Extents other than that of the rows are those of inputs that stay.
+  llvm::Error replaceExtents(Node& shape) {
+    Graph& where = shape.graph();
+    llvm::SmallVector<Value*, 4> parts;
+    for (const Dim& extent : extentsRead(shape)) {
+      if (const auto fixed = extent.value()) {
+        parts.push_back(&where.addConstant("extent", int64Tensor({*fixed})));
+        continue;
+      }
+      const auto source = extents.find(extent);
+      if (!source)
+        return unsupported("an extent of the block is that of no other input")
+            .node(shape.name(), shape.op().str());
+      Node& all = where.createFresh("Shape", {source->input}, 1, &shape, "extents");
+      Value& axis = where.addConstant("axis", int64Tensor({source->axis}));
+      parts.push_back(
+          &where.createFresh("Gather", {&all.result(), &axis}, 1, &shape, "extent").result());
+    }
+    if (parts.empty())
+      return invalid("an extent of the block is not known").node(shape.name(), shape.op().str());
+    Node& joined = where.createFresh("Concat", parts, 1, &shape, "extents");
+    joined.setAttribute("axis", Attribute::ofInt(0));
+    shape.result().replaceAllUsesWith(joined.result());
+    return llvm::Error::success();
+  }
+
+  Graph& graph;
+  llvm::StringSet<> removed;
+  InputExtents extents;
+  llvm::SetVector<Value*> pending;
+  llvm::SetVector<Node*> joins;
+  llvm::DenseSet<const Value*> gone;
+};
+
+/// The constant that says how many rows there are says another number.
+llvm::Error setPastRows(Model& model, int64_t rows) {
+  const std::string* name = model.findMetadata(pastRowsKey);
+  Value* before = name ? model.graph().findValue(*name) : nullptr;
+  const bool isOne = before && before->initializer() && !before->isGraphInput() &&
+                     before->initializer()->elementType() == ElementType::Int64 &&
+                     before->initializer()->shape() == llvm::makeArrayRef<int64_t>({1});
+  if (!isOne)
+    return invalid("the model does not say where it counts the rows of its blocks");
+  Value& after = model.graph().addConstant(*name, int64Tensor({rows}));
+  before->replaceAllUsesWith(after);
+  model.graph().removeInitializer(*before);
+  if (after.name() != *name)
+    model.graph().rename(after, *name);
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Node* readerOfBlockExtents(const Graph& graph, const Manifest& manifest) {
+  const llvm::StringSet<> names = blockNames(manifest);
+  const InputExtents extents(graph, names);
+  for (const std::unique_ptr<Value>& input : graph.inputs()) {
+    if (!names.contains(input->name()))
+      continue;
+    for (const Use& use : input->uses())
+      if (use.user().is("Shape"))
+        for (const Dim& extent : extentsRead(use.user()))
+          if (!extent.value() && !extents.find(extent))
+            return &use.user();
+  }
+  return nullptr;
+}
+
+llvm::Error keepPastBlocks(Model& model, const Manifest& manifest, int64_t blocks) {
+  const auto variant = llvm::find_if(manifest.variants, [&](const ManifestVariant& candidate) {
+    return candidate.pastBlocks == blocks;
+  });
+  if (variant == manifest.variants.end())
+    return usageError("the model has no variant with {} blocks", blocks);
+  llvm::StringSet<> removed;
+  for (const ManifestCache& cache : manifest.caches)
+    for (size_t i = static_cast<size_t>(blocks); i < cache.blocks.size(); ++i)
+      removed.insert(cache.blocks[i]);
+  model.markEdited();
+  if (llvm::Error error = BlockRemoval(model.graph(), std::move(removed)).run())
+    return error;
+  if (llvm::Error error = setPastRows(model, variant->pastRows))
+    return error;
+  model.removeMetadata(manifestKey);
+  model.setMetadata(pastBlocksKey, std::to_string(blocks));
+  return inferShapes(model.graph());
+}
+
+} // namespace kvopt

@@ -1,0 +1,39 @@
+// The target `blocks-plain[:SIZE]`: each cache in blocks of SIZE tokens, joined by ONNX's Concat.
+//
+//   before   present_key = Concat<2>(past_key, k)
+//            o = ai.kvopt.Sdpa(q, present_key, …)
+//   after    joined = Concat<2>(past_key_block_0, …, past_key_block_tail, k)   present_key = k
+//            o = MatMul(Softmax(… MatMul(q, Transpose(joined)) …), …)
+//
+// Standard operators only: for every engine.
+#include "passes/targets/blocks/block_lowering.h"
+
+namespace kvopt {
+namespace {
+
+class BlocksPlainTarget final : public Target {
+public:
+  llvm::StringRef name() const override { return "blocks-plain"; }
+  llvm::StringRef summary() const override {
+    return "Concat, MatMul and Softmax: caches in blocks for every engine, blocks-plain:SIZE "
+           "tokens";
+  }
+  bool takesBlockSize() const override { return true; }
+
+  std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
+    return supportsBlocks(site, BlockAttention::Plain);
+  }
+
+  llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
+                                 const LowerOptions& options, Journal& journal) const override {
+    return BlockLowering(model, options, journal, name().str(), BlockAttention::Plain).run(sites);
+  }
+};
+
+} // namespace
+
+void register_blocks_plain(TargetRegistry& registry) {
+  registry.add(std::make_unique<BlocksPlainTarget>());
+}
+
+} // namespace kvopt

@@ -1,0 +1,127 @@
+// Operands, attributes and bodies of ai.kvopt's attention.
+#include "passes/targets/kvopt/kvopt_operands.h"
+
+#include "ir/text/reader.h"
+#include "passes/targets/support/cache_rows.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <limits>
+
+namespace kvopt {
+
+void KvoptOperands::see(const AttentionSite& site) {
+  sinksSeen |= site.node->operand(4) != nullptr;
+  lengthsSeen |= !site.grows() && site.node->operand(5);
+}
+
+std::vector<NamedAttribute> KvoptOperands::attributes(const Node& sdpa, const Value& mask) {
+  std::vector<NamedAttribute> attributes;
+  attributes.push_back({"scale", Attribute::ofFloat(sdpa.floatAttr("scale", 1.0f))});
+  attributes.push_back({"causal", Attribute::ofInt(sdpa.intAttr("causal", 0))});
+  attributes.push_back({"window", Attribute::ofInt(sdpa.intAttr("window", 0))});
+  attributes.push_back({"softcap", Attribute::ofFloat(sdpa.floatAttr("softcap", 0.0f))});
+  bool isBoolean = mask.type().elementType() == ElementType::Bool;
+  attributes.push_back({"mask_boolean", Attribute::ofInt(isBoolean ? 1 : 0)});
+  return attributes;
+}
+
+Value& KvoptOperands::mask(const Node& sdpa) {
+  if (Value* mask = sdpa.operand(3))
+    return *mask;
+  if (!neutralMask)
+    neutralMask = &model.graph().addConstant(
+        "no_mask", floatScalar(sdpa.operand(0)->type().elementType(), 0.0, 4));
+  return *neutralMask;
+}
+
+Value* KvoptOperands::sinks(const Node& sdpa) {
+  if (Value* given = sdpa.operand(4))
+    return given;
+  if (!sinksSeen)
+    return nullptr;
+  // -inf takes no weight.
+  std::vector<float> none(static_cast<size_t>(*sdpa.operand(0)->type().dim(1).value()),
+                          -std::numeric_limits<float>::infinity());
+  return &model.graph().addConstant("no_sinks", floatTensor(none));
+}
+
+BodyForm KvoptOperands::bodyForm(const Node& sdpa) const {
+  return {model.graph().opsetVersion(), sdpa.operand(0)->type().elementType(), sinksSeen};
+}
+
+llvm::Error KvoptOperands::complete(Node& sdpa, Rewriter& rewriter) {
+  Value& maskTerms = mask(sdpa);
+  for (NamedAttribute& attribute : attributes(sdpa, maskTerms))
+    sdpa.setAttribute(attribute.name, std::move(attribute.value));
+  llvm::SmallVector<Value*, 6> operands{sdpa.operand(0), sdpa.operand(1), sdpa.operand(2),
+                                        &maskTerms};
+  Value* logits = sinks(sdpa);
+  if (logits || lengthsSeen)
+    operands.push_back(logits);
+  if (lengthsSeen)
+    operands.push_back(&lengths(sdpa, rewriter));
+  sdpa.setOperands(operands);
+  BodyForm form = bodyForm(sdpa);
+  form.lengths = lengthsSeen;
+  return addFunction("ai.kvopt::Sdpa", [&] { return sdpaFunctionText(form); });
+}
+
+/// Where any attention outside of caches has lengths, all bodies take them.
+Value& KvoptOperands::lengths(Node& sdpa, Rewriter& rewriter) {
+  if (Value* given = sdpa.operand(5))
+    return *given;
+  auto rows = [&](unsigned operand) -> Value& {
+    Value& shape = rewriter.create("Shape", {sdpa.operand(operand)}, {}, 1, "extents").result();
+    Value& axis = rewriter.constant("axis", int64Tensor({2}));
+    return rewriter.create("Gather", {&shape, &axis}, {}, 1, "extent").result();
+  };
+  Value& earlier = rewriter.create("Sub", {&rows(1), &rows(0)}, {}, 1, "earlier").result();
+  return earlier;
+}
+
+llvm::Error KvoptOperands::addAppendRows() {
+  const Node* first = nullptr;
+  forEachGraph(model.graph(), [&](Graph& visited) {
+    for (const Node& node : visited.nodes())
+      if (!first && node.op() == OpName("ai.kvopt::AppendRows"))
+        first = &node;
+  });
+  if (!first)
+    return llvm::Error::success();
+  return addFunction("ai.kvopt::AppendRows", [&] {
+    return appendRowsFunctionText(model.graph().opsetVersion(),
+                                  first->result().type().elementType());
+  });
+}
+
+llvm::Error KvoptOperands::addFunction(OpName op, llvm::function_ref<std::string()> text) {
+  if (model.findFunction(op))
+    return llvm::Error::success();
+  auto function = readFunctionText(text(), model);
+  return function ? llvm::Error::success() : function.takeError();
+}
+
+Value& canonicalNewRows(const AttentionSite& site, const CacheUpdate& update, Rewriter& rewriter) {
+  const Value& operand = *site.node->operand(&update == &*site.key ? 1 : 2);
+  Dim groups = operand.type().dim(1);
+  if (auto divided = groups.dividedBy(update.repeats))
+    groups = *divided;
+  return canonicalRows(*update.fresh, update.freshLayout, *site.node->operand(0), groups,
+                       operand.type().dim(3), rewriter);
+}
+
+void recordSiteOrigin(Node& fused, const AttentionSite& site, Rewriter& rewriter) {
+  llvm::SmallVector<Node*, 3> sources;
+  for (Node* update : {site.key->update, site.value->update})
+    if (update && !llvm::is_contained(sources, update))
+      sources.push_back(update);
+  sources.push_back(site.node);
+  rewriter.recordSources(fused, sources);
+  Metadata metadata = fused.metadata();
+  for (const auto& [key, text] : site.node->metadata())
+    metadata.emplace_back(key == ruleMetadataKey ? "kvopt.raised_by" : key + ".raised", text);
+  fused.setMetadata(std::move(metadata));
+}
+
+} // namespace kvopt

@@ -1,0 +1,183 @@
+// Checks of single sites, and of sites together.
+#include "passes/targets/kvopt/kvopt_support.h"
+
+#include "passes/targets/support/cache_rows.h"
+#include "passes/targets/support/padded_query.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <map>
+
+namespace kvopt {
+namespace {
+
+/// Joined rows are as wide as the new ones, whatever a past's type says.
+bool readsAllColumns(const CacheUpdate& update) {
+  const auto* columns = llvm::find(update.freshLayout.axes, "D");
+  if (columns == update.freshLayout.axes.end() || update.firstColumn != 0)
+    return false;
+  int64_t axis = columns - update.freshLayout.axes.begin();
+  return update.columns.isKnownEqual(update.fresh->type().dim(axis));
+}
+
+/// The fused node produces both presents: none of its operands may depend on them, and whoever
+/// reads their shape would see the capacity.
+std::optional<MatchFailure> dependsOnPresent(const AttentionSite& site) {
+  if (site.key->fromStart)
+    return std::nullopt;
+  const Value* presents[] = {&site.key->update->result(), &site.value->update->result()};
+  for (const Value* operand : {site.node->operand(0), site.node->operand(3), site.key->fresh,
+                               site.value->fresh, site.key->pastLength}) {
+    if (!operand)
+      continue;
+    std::vector<const Value*> path = dependencyPath(*operand, presents);
+    if (path.empty())
+      continue;
+    std::string text;
+    for (const Value* value : path)
+      text += (text.empty() ? "" : " <- ") + value->name().str();
+    return MatchFailure{ReasonCode::WouldCreateCycle, site.node->name().str(),
+                        "operands that do not depend on the present", text, "run normalize first"};
+  }
+  if (const Node* reader = site.shapeReader)
+    return MatchFailure{ReasonCode::CacheEscapes, reader->operand(0)->name().str(),
+                        "shapes computed from the past and the new rows",
+                        reader->describe() + " reads the shape of the present",
+                        "run normalize first"};
+  return std::nullopt;
+}
+
+std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
+  const CacheUpdate& key = *site.key;
+  const CacheUpdate& value = *site.value;
+  const bool isPadded = !site.addsQueryRows();
+  if (isPadded && !canPadQuery(site))
+    return MatchFailure{ReasonCode::ShapeMismatch, key.fresh->name().str(),
+                        fmt::format("a new row for each of {} query rows", site.stepRows->query),
+                        fmt::format("{} rows", site.stepRows->appended), "--to onnx23 can take it"};
+  if ((!isPadded && site.node->operand(5) != key.pastLength) || key.pastLength != value.pastLength)
+    return MatchFailure{ReasonCode::ShapeMismatch, site.node->name().str(),
+                        "one length for the cache and for attention", "two", ""};
+  for (const CacheUpdate* update : {&key, &value}) {
+    auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
+      return MatchFailure{code, update->past->name().str(), std::move(expected), std::move(found),
+                          ""};
+    };
+    bool isKey = update == &key && !site.isLatent();
+    std::string layout = update->layout.text();
+    if (layout.find('*') != std::string::npos)
+      return refuse(ReasonCode::LayoutUnsupported, "a cache for keys and another one for values",
+                    "one tensor for both, " + layout);
+    if (!inPlaceForm(update->layout, isKey))
+      return refuse(ReasonCode::LayoutUnsupported,
+                    isKey ? "one of BHSD, BSHD, SBHD, BHDS, (BH)SD, (BH)DS, BSD, BDS"
+                          : "one of BHSD, BSHD, SBHD, (BH)SD, BSD",
+                    layout.empty() ? "a layout that cannot be told" : layout);
+    if (!inPlaceForm(update->freshLayout, true))
+      return refuse(ReasonCode::LayoutUnsupported, "new rows in a layout of their own",
+                    update->freshLayout.text());
+    const Value& operand = *site.node->operand(update == &key ? 1 : 2);
+    if (update->freshLayout.axes.size() == 3 &&
+        (!operand.type().dim(1).value() || !operand.type().dim(3).value()))
+      return refuse(ReasonCode::HeadCountUnproven, "fixed heads and width", operand.type().str());
+    // Reading 16-bit rows as wider ones is exact; the other way round is not.
+    ElementType cached = update->past->type().elementType();
+    ElementType attended = site.node->operand(0)->type().elementType();
+    bool widens = attended == ElementType::Float &&
+                  (cached == ElementType::Float16 || cached == ElementType::BFloat16);
+    if (cached != attended && !widens)
+      return refuse(ReasonCode::DtypeMix, "caches of the query's element type",
+                    onnxName(cached).str());
+    if (cached != key.past->type().elementType())
+      return refuse(ReasonCode::DtypeMix, "keys and values of one element type",
+                    onnxName(cached).str());
+  }
+  auto refuseColumns = [&](const CacheUpdate& update) {
+    return MatchFailure{
+        ReasonCode::LayoutUnsupported, update.past->name().str(),
+        "all columns of the cache to be read",
+        fmt::format("{} from column {} on", update.columns.str(), update.firstColumn), ""};
+  };
+  if (!readsAllColumns(key))
+    return refuseColumns(key);
+  if (site.isLatent() ? !value.columns.value().has_value() : !readsAllColumns(value))
+    return refuseColumns(value);
+  return dependsOnPresent(site);
+}
+
+/// Past and present are one buffer in every branch or in none.
+llvm::Error checkBranches(llvm::ArrayRef<AttentionSite*> sites) {
+  std::map<const Value*, unsigned> chosen;
+  for (const AttentionSite* site : sites)
+    if (site->grows())
+      ++chosen[site->key->past];
+  for (const AttentionSite* site : sites)
+    if (site->grows() && chosen[site->key->past] < site->key->updaters)
+      return unsupported("site {}: attention in other branches updates its caches too", site->id())
+          .hint("lower the sites of all branches together");
+  return llvm::Error::success();
+}
+
+/// A model has one function body for each operator, which is written for one form of its nodes.
+llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites) {
+  const AttentionSite* attended = nullptr;
+  const AttentionSite* cached = nullptr;
+  const AttentionSite* latent = nullptr;
+  for (const AttentionSite* site : sites) {
+    if (attended && attended->node->operand(0)->type().elementType() !=
+                        site->node->operand(0)->type().elementType())
+      return unsupported("the attentions of the model have different element types")
+          .hint("lower the layers of one type only, with --layers");
+    attended = site;
+    if (!site->grows())
+      continue;
+    const AttentionSite*& first = site->isLatent() ? latent : cached;
+    if (first &&
+        (inPlaceForm(first->key->layout, true) != inPlaceForm(site->key->layout, true) ||
+         inPlaceForm(first->value->layout, true) != inPlaceForm(site->value->layout, true)))
+      return unsupported("the caches of the model have different layouts")
+          .hint("lower the layers of one layout only, with --layers");
+    first = site;
+  }
+  return llvm::Error::success();
+}
+
+} // namespace
+
+std::optional<MatchFailure> staysCopied(const AttentionSite& site) {
+  if (site.policy != SitePolicy::Static && site.policy != SitePolicy::Ring)
+    return std::nullopt;
+  return MatchFailure{ReasonCode::CacheNotInPlace, site.key->past->name().str(),
+                      "a cache that grows by the new rows",
+                      site.policy == SitePolicy::Ring
+                          ? "one that keeps the last rows only"
+                          : "one of fixed extents that new rows are scattered into",
+                      ""};
+}
+
+std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site) {
+  if (site.failure)
+    return site.failure;
+  if (std::optional<MatchFailure> failure = staysCopied(site))
+    return failure;
+  auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
+    return MatchFailure{code, site.node->name().str(), std::move(expected), std::move(found), ""};
+  };
+  ElementType element = site.node->operand(0)->type().elementType();
+  if (!isFloatingPoint(element) || element == ElementType::Double)
+    return refuse(ReasonCode::DtypeMix, "a query of 16 or 32 bits", onnxName(element).str());
+  if (!site.queryHeads.value())
+    return refuse(ReasonCode::HeadCountUnproven, "a fixed number of query heads",
+                  site.queryHeads.str());
+  return site.grows() ? supportsCache(site) : std::nullopt;
+}
+
+llvm::Error checkKvoptSites(llvm::ArrayRef<AttentionSite*> sites) {
+  if (llvm::Error error = checkBranches(sites))
+    return error;
+  return checkUniform(sites);
+}
+
+} // namespace kvopt

@@ -1,0 +1,41 @@
+// The target `kvopt`: cached attention in one operator, past and present one buffer.
+//
+//   before   present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
+//            o = ai.kvopt.Sdpa(q, present_key, present_value[, mask])
+//   after    o, present_key, present_value =
+//                ai.kvopt.InPlaceKvSdpa(q, k, v, past_key, past_value, past_length, mask)
+//
+// Past inputs and present outputs get the extent `capacity` on the sequence axis; readers of a
+// past's shape get `past_length` in that place. A latent cache becomes InPlaceLatentKvSdpa.
+// Attention without a cache, and with one that does not grow, stays ai.kvopt.Sdpa.
+#include "passes/targets/kvopt/kvopt_lowering.h"
+#include "passes/targets/kvopt/kvopt_support.h"
+#include "passes/targets/target.h"
+
+namespace kvopt {
+namespace {
+
+class KvoptTarget final : public Target {
+public:
+  llvm::StringRef name() const override { return "kvopt"; }
+  llvm::StringRef summary() const override {
+    return "InPlaceKvSdpa with its function body: past and present in one buffer";
+  }
+
+  std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
+    return supportsKvoptSite(site);
+  }
+
+  llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
+                                 const LowerOptions& options, Journal& journal) const override {
+    if (llvm::Error error = checkKvoptSites(sites))
+      return error;
+    return KvoptLowering(model, options, journal).run(sites);
+  }
+};
+
+} // namespace
+
+void register_kvopt(TargetRegistry& registry) { registry.add(std::make_unique<KvoptTarget>()); }
+
+} // namespace kvopt

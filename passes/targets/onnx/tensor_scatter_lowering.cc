@@ -1,0 +1,352 @@
+// From ai.kvopt's in-place operators to TensorScatter and Attention.
+#include "passes/targets/onnx/tensor_scatter_lowering.h"
+
+#include "ir/cache_axes.h"
+#include "ir/shapes/shape_inference.h"
+#include "passes/targets/kvopt/kvopt_lowering.h"
+#include "passes/targets/kvopt/kvopt_support.h"
+#include "passes/targets/onnx/onnx_attention.h"
+#include "passes/targets/support/cache_rows.h"
+#include "passes/targets/support/kvopt_domain.h"
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+constexpr const char* ruleName = "lower-onnx24";
+
+/// One of ai.kvopt's in-place operators, by the places of its operands.
+class FusedView {
+public:
+  explicit FusedView(Node& fused)
+      : node(fused), latent(fused.is("ai.kvopt::InPlaceLatentKvSdpa")) {}
+
+  bool isLatent() const { return latent; }
+  unsigned cacheCount() const { return latent ? 1 : 2; }
+  Value& query() const { return *node.operand(0); }
+  /// Of cache 0, the keys' or the latent one, or 1: [B,G,S,·].
+  Value& rows(unsigned cache) const { return *node.operand(1 + cache); }
+  Value& past(unsigned cache) const { return *node.operand((latent ? 2 : 3) + cache); }
+  Value& present(unsigned cache) const { return node.result(1 + cache); }
+  Value& pastLength() const { return *node.operand(latent ? 3 : 5); }
+  Value* mask() const { return node.operand(latent ? 4 : 6); }
+  int64_t sequenceAxis(unsigned cache) const {
+    return node.intAttr(cache == 0 ? "key_axis" : "value_axis", 2);
+  }
+  CacheAxes axes(unsigned cache) const {
+    return *cacheAxes(past(cache).type().rank(), sequenceAxis(cache));
+  }
+
+private:
+  Node& node;
+  bool latent;
+};
+
+/// Whether the only cache of a branch starts here: KvoptLowering's constant.
+bool isZero(const Value& lengths) {
+  auto known = lengths.knownIntegers();
+  return known && llvm::all_of(*known, [](const Dim& length) { return length.value() == 0; });
+}
+
+/// A constant that adds nothing to any score stands for no mask.
+Value* realMask(Value* mask) {
+  if (!mask)
+    return nullptr;
+  const TensorData* data = mask->constant();
+  return data && isFloatingPoint(data->elementType()) && scalarValue(*data) == 0.0 ? nullptr : mask;
+}
+
+OnnxAttention attributesOf(const AttentionSite& site) {
+  const Node& sdpa = *site.node;
+  OnnxAttention parts;
+  parts.everyRowSeesAKey = site.mask && site.mask->everyRowSeesAKey;
+  parts.scale = static_cast<double>(sdpa.floatAttr("scale", 1.0f));
+  parts.softcap = sdpa.floatAttr("softcap", 0.0f);
+  parts.causal = sdpa.intAttr("causal", 0) != 0;
+  parts.hidden.window = sdpa.intAttr("window", 0);
+  return parts;
+}
+
+void recordOrigin(Node& attention, const Node& fused) {
+  Metadata metadata{{ruleMetadataKey, ruleName}};
+  for (const auto& entry : fused.metadata())
+    if (entry.first != ruleMetadataKey)
+      metadata.push_back(entry);
+  attention.setMetadata(std::move(metadata));
+}
+
+/// New rows [B,G,S,D] as they lie in the cache.
+Value& rowsLikeCache(Value& rows, const CacheAxes& axes, Rewriter& rewriter) {
+  if (!axes.folded) {
+    llvm::SmallVector<int64_t, 4> order(4);
+    order[axes.batch] = 0;
+    order[axes.head] = 1;
+    order[axes.slot] = 2;
+    order[axes.column] = 3;
+    return transposed(rows, order, rewriter);
+  }
+  AttentionBuilder build(rewriter);
+  Value& rest = build.value(ints({-1}));
+  Value& shape = build.concat(build.concat(rest, build.value(build.extent(rows, 2)), 0),
+                              build.value(ints({*rows.type().dim(3).value()})), 0);
+  Value& folded = build.node("Reshape", {rows, shape}, {}, "folded_rows");
+  return axes.isTransposed() ? transposed(folded, {0, 2, 1}, rewriter) : folded;
+}
+
+/// The cache as [B,G,C,D]. `rows` are its new rows in that form.
+Value& cacheAsHeads(Value& cache, const CacheAxes& axes, Value& rows, Rewriter& rewriter) {
+  AttentionBuilder build(rewriter);
+  std::array<int64_t, 4> order = axes.rowOrder();
+  if (!axes.folded)
+    return transposed(cache, order, rewriter);
+  Value& slots = transposed(cache, llvm::makeArrayRef(order).take_front(3), rewriter);
+  const int64_t heads = *rows.type().dim(1).value();
+  const int64_t width = *rows.type().dim(3).value();
+  Value& shape =
+      build.concat(build.value(build.extent(rows, 0)), build.value(ints({heads, -1, width})), 0);
+  return build.node("Reshape", {slots, shape}, {}, "cache_heads");
+}
+
+std::optional<MatchFailure> cacheObstacle(const AttentionSite& site) {
+  for (const CacheUpdate* update : {&*site.key, &*site.value}) {
+    auto refuse = [&](ReasonCode code, std::string expected, std::string found, const char* hint) {
+      return MatchFailure{code, update->past->name().str(), std::move(expected), std::move(found),
+                          hint};
+    };
+    const ElementType element = site.node->operand(0)->type().elementType();
+    if (update->past->type().elementType() != element)
+      return refuse(ReasonCode::DtypeMix, "caches of the query's element type",
+                    onnxName(update->past->type().elementType()).str(),
+                    "ai.kvopt widens what it reads: --to kvopt");
+    auto axes = cacheAxes(update->past->type().rank(), update->axis);
+    if (!axes || axes->slot == 0)
+      return refuse(ReasonCode::LayoutUnsupported, "a cache whose first axis is the batch's",
+                    update->layout.text(), "TensorScatter writes along any axis but the first");
+    const Value& operand = *site.node->operand(update == &*site.key ? 1 : 2);
+    if (axes->folded && (!operand.type().dim(1).value() || !operand.type().dim(3).value()))
+      return refuse(ReasonCode::HeadCountUnproven, "fixed heads and width", operand.type().str(),
+                    "");
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+std::optional<MatchFailure> supportsTensorScatter(const AttentionSite& site) {
+  if (auto failure = supportsKvoptSite(site))
+    return failure;
+  if (auto failure = onnxAttentionObstacle(*site.node))
+    return failure;
+  return site.grows() ? cacheObstacle(site) : std::nullopt;
+}
+
+TensorScatterLowering::TensorScatterLowering(Model& lowered, const LowerOptions& lowerOptions,
+                                             Journal& editJournal)
+    : model(lowered), graph(lowered.graph()), options(lowerOptions), journal(editJournal) {}
+
+llvm::Expected<Manifest> TensorScatterLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
+  const int64_t irVersion = model.irVersion;
+  auto described = KvoptLowering(model, options, journal).run(sites);
+  if (!described)
+    return described.takeError();
+  manifest = std::move(*described);
+  manifest.target = "onnx24";
+  addLengthInputs(sites);
+  for (AttentionSite* site : sites) {
+    const bool isCached = !site->node->is("ai.kvopt::Sdpa");
+    if (llvm::Error error = isCached ? lowerCached(*site) : lowerUncached(*site))
+      return error;
+  }
+  finishLengths();
+  graph.eraseDeadNodes();
+  dropKvoptDomain(model, irVersion);
+  if (llvm::Error error = inferShapes(graph))
+    return error;
+  return std::move(manifest);
+}
+
+void TensorScatterLowering::addLengthInputs(llvm::ArrayRef<AttentionSite*> sites) {
+  for (const ManifestLength& length : manifest.lengths)
+    if (length.feed == LengthFeed::PastLength)
+      pastLength = graph.findValue(length.input);
+  if (!pastLength)
+    return;
+  Dim batch;
+  for (const AttentionSite* site : sites)
+    if (!site->node->is("ai.kvopt::Sdpa")) {
+      batch = site->node->operand(0)->type().dim(0);
+      break;
+    }
+  const TensorType type(ElementType::Int64, Shape{batch});
+  writeIndices = &graph.addInput(graph.freshName("write_indices"), type);
+  keyLengths = &graph.addInput(graph.freshName("nonpad_kv_seqlen"), type);
+}
+
+TensorScatterLowering::Lengths TensorScatterLowering::lengthsOf(Value& before, Value& query,
+                                                                AttentionBuilder& build) const {
+  if (&before == pastLength)
+    return {writeIndices, keyLengths};
+  // In a branch without a past what is fed for the other one holds too.
+  if (isZero(before) && keyLengths)
+    return {nullptr, keyLengths};
+  Value& perRow = lengthsPerRow(before, query, build);
+  return {isZero(before) ? nullptr : &perRow,
+          &build.node("Add", {perRow, build.extent(query, 2)}, {}, "nonpad_kv_seqlen")};
+}
+
+/// The present of one cache.
+Value& TensorScatterLowering::scatter(Node& fused, unsigned cache, const Lengths& lengths,
+                                      Rewriter& rewriter) const {
+  const FusedView view(fused);
+  Value& rows = view.rows(cache);
+  const CacheAxes axes = view.axes(cache);
+  AttentionBuilder build(rewriter);
+  llvm::SmallVector<Value*, 3> operands{&view.past(cache), &rowsLikeCache(rows, axes, rewriter)};
+  if (Value* places = lengths.before) {
+    // The first axis is that of heads, too.
+    if (int64_t heads = *rows.type().dim(1).value(); axes.folded && heads != 1) {
+      Value& column = build.node("Reshape", {*places, ints({-1, 1})});
+      Value& perHead = build.node("Expand", {column, ints({1, heads})}, {}, "per_head");
+      places = &build.node("Reshape", {perHead, ints({-1})}, {}, "write_indices");
+    }
+    operands.push_back(places);
+  }
+  std::vector<NamedAttribute> attributes;
+  attributes.push_back({"axis", Attribute::ofInt(view.sequenceAxis(cache))});
+  attributes.push_back({"mode", Attribute::ofString("linear")});
+  // Named after the past: the result will take the name of an output, and leave its own to others.
+  const std::string hint = (view.past(cache).name() + "_scattered").str();
+  Node& scatter = rewriter.create("TensorScatter", operands, std::move(attributes), 1, hint);
+  // Not earlier than the attention: shapes of the past are read before it is overwritten.
+  fused.graph().moveBefore(scatter, &fused);
+  recordOrigin(scatter, fused);
+  return scatter.result();
+}
+
+llvm::Error TensorScatterLowering::lowerCached(AttentionSite& site) {
+  Node& fused = *site.node;
+  const FusedView view(fused);
+  Rewriter rewriter(fused.graph(), ruleName, journal);
+  AttentionBuilder build(rewriter);
+  Value& query = view.query();
+  const Lengths lengths = lengthsOf(view.pastLength(), query, build);
+
+  OnnxAttention parts = attributesOf(site);
+  parts.query = &query;
+  parts.totalLengths = lengths.total;
+  if (parts.hidden.window != 0)
+    parts.hidden.firstPosition = lengths.before ? lengths.before : &build.value(ints({0}));
+  parts.mask = realMask(view.mask());
+  if (parts.mask) {
+    isEven |= lengths.before == writeIndices;
+    if (auto before = view.pastLength().knownIntegers(); before && before->size() == 1)
+      parts.maskColumns = before->front() + query.type().dim(2);
+    parts.maskColumnCount = &build.node("ReduceMax", {*lengths.total}, {}, "longest");
+  }
+  // Rows of all heads side by side are three axes of attention; nothing is moved.
+  const auto isTokenMajor = [&](unsigned cache) {
+    return !view.axes(cache).folded && view.sequenceAxis(cache) == 1;
+  };
+  if (!view.isLatent() && isTokenMajor(0) && isTokenMajor(1))
+    parts.heads = view.rows(0).type().dim(1).value().value_or(0);
+
+  llvm::SmallVector<Rewriter::Replacement, 3> replacements{{&fused.result(0), nullptr}};
+  Value* attended[2] = {};
+  for (unsigned cache = 0; cache < view.cacheCount(); ++cache) {
+    Value& present = scatter(fused, cache, lengths, rewriter);
+    replacements.push_back({&view.present(cache), &present});
+    Value& rows = view.rows(cache);
+    const auto width = rows.type().dim(3).value();
+    attended[cache] =
+        parts.heads == 0
+            ? &cacheAsHeads(present, view.axes(cache), rows, rewriter)
+            : &build.node("Reshape", {present, ints({0, 0, width ? parts.heads * *width : -1})}, {},
+                          "cache_rows");
+  }
+  parts.key = attended[0];
+  parts.value = attended[1];
+  if (view.isLatent()) {
+    const int64_t first = fused.intAttr("v_offset", 0);
+    parts.value = &build.slice(*parts.key, 3, first, first + fused.intAttr("v_width", 0));
+  }
+  const OnnxAttentionNode written = writeOnnxAttention(parts, rewriter);
+  recordOrigin(*written.node, fused);
+  replacements.front().after = written.output;
+  if (std::optional<MatchFailure> failure = rewriter.replace(replacements))
+    return unsupported("site {}: {}", site.id(), failure->str());
+  site.node = written.node;
+  return llvm::Error::success();
+}
+
+llvm::Error TensorScatterLowering::lowerUncached(AttentionSite& site) {
+  Node& sdpa = *site.node;
+  Rewriter rewriter(sdpa.graph(), ruleName, journal);
+  AttentionBuilder build(rewriter);
+  Value& query = *sdpa.operand(0);
+  Value& key = *sdpa.operand(1);
+  OnnxAttention parts = attributesOf(site);
+  parts.query = &query;
+  parts.key = &key;
+  parts.value = sdpa.operand(2);
+  parts.mask = realMask(sdpa.operand(3));
+  parts.maskColumns = key.type().dim(2);
+  if (parts.mask)
+    parts.maskColumnCount = build.extent(key, 2);
+  const bool isAligned = query.type().dim(2).isKnownEqual(key.type().dim(2));
+  if (Value* lengths = sdpa.operand(5)) {
+    parts.hidden.firstPosition = lengths;
+    parts.totalLengths = &build.node(
+        "Add", {lengthsPerRow(*lengths, query, build), build.extent(query, 2)}, {}, "key_lengths");
+  } else if (parts.causal && !isAligned) {
+    parts.totalLengths = &lengthsPerRow(build.value(build.extent(key, 2)), query, build);
+  }
+  if (parts.hidden.window != 0 && !parts.hidden.firstPosition)
+    parts.hidden.firstPosition =
+        isAligned ? &build.value(ints({0}))
+                  : &build.node("Sub", {build.extent(key, 2), build.extent(query, 2)}, {},
+                                "earlier_keys");
+  const OnnxAttentionNode written = writeOnnxAttention(parts, rewriter);
+  recordOrigin(*written.node, sdpa);
+  if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), *written.output))
+    return unsupported("site {}: {}", site.id(), failure->str());
+  site.node = written.node;
+  return llvm::Error::success();
+}
+
+/// The graph's own length input goes; who still computes with it gets the longest row's.
+void TensorScatterLowering::finishLengths() {
+  graph.eraseDeadNodes();
+  if (!pastLength)
+    return;
+  if (pastLength->hasUses()) {
+    isEven = true;
+    Rewriter rewriter(graph, ruleName, journal);
+    AttentionBuilder build(rewriter);
+    pastLength->replaceAllUsesWith(build.node("ReduceMax", {*writeIndices}, {}, "past_length"));
+  }
+  std::vector<ManifestLength> lengths;
+  for (ManifestLength& length : manifest.lengths) {
+    if (length.input != pastLength->name()) {
+      lengths.push_back(std::move(length));
+      continue;
+    }
+    const Dim& batch = writeIndices->type().dim(0);
+    for (Value* input : {writeIndices, keyLengths}) {
+      ManifestLength perRow;
+      perRow.input = input->name().str();
+      perRow.shape.emplace_back(batch.value() ? ManifestExtent(*batch.value())
+                                              : ManifestExtent(batch.str()));
+      const bool isTotal = input == keyLengths;
+      perRow.feed =
+          isEven ? (isTotal ? LengthFeed::TotalLength : LengthFeed::PastLength)
+                 : (isTotal ? LengthFeed::TotalLengthPerBatch : LengthFeed::PastLengthPerBatch);
+      lengths.push_back(std::move(perRow));
+    }
+  }
+  manifest.lengths = std::move(lengths);
+  graph.removeInput(*pastLength);
+}
+
+} // namespace kvopt

@@ -1,0 +1,367 @@
+// From ai.kvopt::InPlaceKvSdpa to com.microsoft::GroupQueryAttention.
+#include "passes/targets/ort_gqa/gqa_lowering.h"
+
+#include "passes/targets/kvopt/kvopt_lowering.h"
+#include "passes/targets/support/kvopt_domain.h"
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace kvopt {
+namespace {
+
+constexpr const char* ruleName = "lower-ort-gqa";
+constexpr const char* contribDomain = "com.microsoft";
+
+/// The operands of ai.kvopt::InPlaceKvSdpa.
+enum Operand : unsigned { Query, Key, Value_, PastKey, PastValue, PastLength, Mask, Sinks };
+
+std::vector<NamedAttribute> only(const char* name, int64_t value) {
+  std::vector<NamedAttribute> attributes;
+  attributes.push_back({name, Attribute::ofInt(value)});
+  return attributes;
+}
+
+bool isHeadTranspose(const Node& node) {
+  auto order = node.intsAttr("perm");
+  return node.op() == "Transpose" && order && *order == llvm::ArrayRef<int64_t>{0, 2, 1, 3};
+}
+
+/// Whether `tokens` is provably `rows` [B,S,H,D] as [B,S,H*D].
+bool isMerged(const Value& tokens, const Value& rows) {
+  const TensorType& merged = tokens.type();
+  const TensorType& split = rows.type();
+  return merged.hasRank() && merged.rank() == 3 && split.hasRank() && split.rank() == 4 &&
+         merged.dim(0).isKnownEqual(split.dim(0)) && merged.dim(1).isKnownEqual(split.dim(1)) &&
+         merged.dim(2).isKnownEqual(split.dim(2) * split.dim(3));
+}
+
+/// [B,H,S,D] as [B,S,H*D], from before it was split where it was.
+Value& tokenRows(Value& heads, AttentionBuilder& build) {
+  Node* split = heads.producer();
+  if (!split || !isHeadTranspose(*split))
+    return build.mergeHeads(heads);
+  Value& rows = *split->operand(0);
+  Node* reshape = rows.producer();
+  if (reshape && reshape->op() == "Reshape" && isMerged(*reshape->operand(0), rows))
+    return *reshape->operand(0);
+  auto count = heads.type().dim(1).value();
+  auto width = heads.type().dim(3).value();
+  return build.node("Reshape", {rows, ints({0, 0, *count * *width})}, {}, "merged_heads");
+}
+
+Value& asInt32(Value& value, AttentionBuilder& build) {
+  return build.castTo(value, ElementType::Int32);
+}
+
+/// Whether every element is provably one of two finite numbers that `element` can hold.
+bool isFinite(const Value& mask, ElementType element) {
+  const Node* where = mask.producer();
+  if (mask.type().elementType() != element || !where || !where->is("Where"))
+    return false;
+  return llvm::all_of(std::array<unsigned, 2>{1, 2}, [&](unsigned operand) {
+    const TensorData* data = where->operand(operand)->constant();
+    const std::optional<double> number = data ? scalarValue(*data) : std::nullopt;
+    return number && std::isfinite(*number);
+  });
+}
+
+Value* findInput(Graph& graph, llvm::StringRef name) {
+  for (const auto& input : graph.inputs())
+    if (input->name() == name)
+      return input.get();
+  return nullptr;
+}
+
+} // namespace
+
+GqaLowering::GqaLowering(Model& lowered, const LowerOptions& lowerOptions, Journal& editJournal)
+    : model(lowered), graph(lowered.graph()), options(lowerOptions), journal(editJournal) {}
+
+llvm::Expected<Manifest> GqaLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
+  const int64_t irVersion = model.irVersion;
+  findPadding(sites);
+  for (const AttentionSite* site : sites)
+    given[site] = {site->node->operand(3) != nullptr, site->node->operand(4) != nullptr};
+  auto inPlace = KvoptLowering(model, options, journal).run(sites);
+  if (!inPlace)
+    return inPlace;
+  manifest = std::move(*inPlace);
+  manifest.target = "ort-gqa";
+  manifest.chunkBatch = 1;
+  manifest.hiddenRowsUndefined =
+      llvm::any_of(sites, [&](const AttentionSite* site) { return given[site].mask; });
+  model.opsets.try_emplace(contribDomain, 1);
+  findLengths(sites);
+  for (AttentionSite* site : sites)
+    if (site->grows())
+      if (llvm::Error error = lowerCached(*site))
+        return error;
+  if (llvm::Error error = dropPastLength())
+    return error;
+  graph.eraseDeadNodes();
+  dropKvoptDomain(model, irVersion);
+  return std::move(manifest);
+}
+
+/// A mask that hides key j where the input's column j says so has a column for every key.
+void GqaLowering::findPadding(llvm::ArrayRef<AttentionSite*> sites) {
+  for (const AttentionSite* site : sites) {
+    if (padding || !site->grows() || !site->mask)
+      continue;
+    for (const MaskFacts::Padding& condition : site->mask->padding) {
+      if (condition.dependsOn.size() != 1)
+        continue;
+      Value* input = findInput(graph, condition.dependsOn.front()->name());
+      if (input && input->type().hasRank() && input->type().rank() == 2 &&
+          condition.text == input->name().str() + "[b, j]")
+        padding = input;
+    }
+  }
+}
+
+/// Decides where the lengths come from: the padding, inputs of their own, or `past_length`.
+void GqaLowering::findLengths(llvm::ArrayRef<AttentionSite*> sites) {
+  for (const ManifestLength& length : manifest.lengths)
+    if (length.feed == LengthFeed::PastLength)
+      pastLength = findInput(graph, length.input);
+  if (!pastLength)
+    return;
+  const Node* first = nullptr;
+  for (const AttentionSite* site : sites)
+    if (!first && site->grows() && site->node->operand(PastLength) == pastLength)
+      first = site->node;
+  if (!first)
+    return;
+  Rewriter rewriter(graph, ruleName, journal, pastLength->name());
+  AttentionBuilder build(rewriter);
+  bool others = llvm::any_of(
+      pastLength->uses(), [](const Use& use) { return !use.user().is("ai.kvopt::InPlaceKvSdpa"); });
+  // Positions follow from the past's length, which follows from the total and the new tokens: their
+  // number must be known without the positions.
+  std::optional<BuilderOperand> fresh;
+  if (others && !(fresh = newTokens(*first->operand(Query), build)))
+    return;
+  if (padding)
+    addLengthsOfPadding(build);
+  else
+    addLengthInputs(*first->operand(Query));
+  if (!others)
+    return;
+  Value& total = build.node("Reshape", {build.castTo(*totalLength, ElementType::Int64), ints({1})});
+  computedPast = &build.node("Sub", {total, *fresh}, {}, "past_length");
+  computedPast->setKnownIntegers(pastLength->knownIntegers());
+}
+
+/// The number of new tokens, int64 [1], as a constant or from a graph input.
+std::optional<BuilderOperand> GqaLowering::newTokens(const Value& query,
+                                                     AttentionBuilder& build) const {
+  const Dim& wanted = query.type().dim(2);
+  if (auto known = wanted.value())
+    return BuilderOperand(ints({*known}));
+  for (const auto& input : graph.inputs()) {
+    if (!input->type().hasRank())
+      continue;
+    llvm::ArrayRef<Dim> shape = input->type().shape();
+    const auto* found =
+        llvm::find_if(shape, [&](const Dim& extent) { return extent.isKnownEqual(wanted); });
+    if (found == shape.end())
+      continue;
+    Value& extents = build.node("Shape", {*input}, {}, "shape");
+    return BuilderOperand(
+        build.node("Gather", {extents, ints({found - shape.begin()})}, {}, "extent"));
+  }
+  return std::nullopt;
+}
+
+void GqaLowering::addLengthsOfPadding(AttentionBuilder& build) {
+  Value& extents = build.node("Shape", {*padding}, {}, "shape");
+  Value& batch = build.node("Gather", {extents, ints({0})}, {}, "extent");
+  Value& total = build.node("Gather", {extents, int64Scalar(1)}, {}, "extent");
+  totalLength = &asInt32(total, build);
+  Value& last = build.node("Sub", {total, int64Scalar(1)}, {}, "last_position");
+  lastPositions = &build.node("Expand", {asInt32(last, build), batch}, {}, "seqlens_k");
+}
+
+void GqaLowering::addLengthInputs(const Value& query) {
+  const Dim& batch = query.type().dim(0);
+  lastPositions =
+      &graph.addInput(graph.freshName("seqlens_k"), TensorType(ElementType::Int32, Shape{batch}));
+  totalLength = &graph.addInput(graph.freshName("total_sequence_length"),
+                                TensorType(ElementType::Int32, Shape{}));
+  ManifestLength last;
+  last.input = lastPositions->name().str();
+  last.dtype = ElementType::Int32;
+  last.shape = {batch.value() ? ManifestExtent(*batch.value()) : ManifestExtent(batch.str())};
+  last.feed = LengthFeed::TotalLengthPerBatchMinusOne;
+  ManifestLength total;
+  total.input = totalLength->name().str();
+  total.dtype = ElementType::Int32;
+  total.feed = LengthFeed::TotalLength;
+  manifest.lengths.push_back(std::move(last));
+  manifest.lengths.push_back(std::move(total));
+}
+
+/// Removes the input `past_length` where the lengths replace it.
+llvm::Error GqaLowering::dropPastLength() {
+  if (!pastLength || !totalLength)
+    return llvm::Error::success();
+  Rewriter rewriter(graph, ruleName, journal, pastLength->name());
+  if (computedPast)
+    if (auto failure = rewriter.replace(*pastLength, *computedPast))
+      return unsupported("the past's length cannot be computed: {}", failure->str());
+  // What was read by nodes that are dead now.
+  graph.eraseDeadNodes();
+  assert(pastLength->isUnused());
+  llvm::erase_if(manifest.lengths,
+                 [&](const ManifestLength& length) { return length.input == pastLength->name(); });
+  graph.removeInput(*pastLength);
+  return llvm::Error::success();
+}
+
+/// seqlens_k and total_sequence_length for a fused node.
+std::pair<Value*, Value*> GqaLowering::lengthsOf(Node& fused, AttentionBuilder& build) const {
+  Value& before = *fused.operand(PastLength);
+  if (&before == pastLength && totalLength)
+    return {lastPositions, totalLength};
+  Value& query = *fused.operand(Query);
+  Value& after = build.node("Add", {before, build.extent(query, 2)}, {}, "total_lengths");
+  Value& last = build.node("Sub", {after, ints({1})}, {}, "last_positions");
+  Value& total = build.node("ReduceMax", {asInt32(after, build)}, only("keepdims", 0));
+  Value& perRow =
+      build.node("Expand", {asInt32(last, build), build.extent(query, 0)}, {}, "seqlens_k");
+  return {&perRow, &total};
+}
+
+llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
+  Node& fused = *site.node;
+  Rewriter rewriter(fused.graph(), ruleName, journal, fused.name());
+  AttentionBuilder build(rewriter);
+  Value& query = *fused.operand(Query);
+  auto [last, total] = lengthsOf(fused, build);
+  llvm::SmallVector<Value*, 12> operands{&tokenRows(query, build),
+                                         &tokenRows(*fused.operand(Key), build),
+                                         &tokenRows(*fused.operand(Value_), build),
+                                         fused.operand(PastKey),
+                                         fused.operand(PastValue),
+                                         last,
+                                         total};
+  Value* bias = given[&site].mask ? biasOf(fused, *total, build) : nullptr;
+  Value* sinks = given[&site].sinks
+                     ? &build.castTo(*fused.operand(Sinks), query.type().elementType())
+                     : nullptr;
+  if (bias || sinks)
+    operands.append({nullptr, nullptr, nullptr, bias});
+  if (sinks)
+    operands.push_back(sinks);
+
+  std::vector<NamedAttribute> attributes;
+  attributes.push_back({"num_heads", Attribute::ofInt(*query.type().dim(1).value())});
+  attributes.push_back(
+      {"kv_num_heads", Attribute::ofInt(*fused.operand(Key)->type().dim(1).value())});
+  attributes.push_back({"scale", Attribute::ofFloat(fused.floatAttr("scale", 1.0f))});
+  if (float softcap = fused.floatAttr("softcap", 0.0f); softcap != 0.0f)
+    attributes.push_back({"softcap", Attribute::ofFloat(softcap)});
+  if (int64_t window = fused.intAttr("window", 0); window != 0)
+    attributes.push_back({"local_window_size", Attribute::ofInt(window)});
+  Node& grouped = rewriter.create(OpName(contribDomain, "GroupQueryAttention"), operands,
+                                  std::move(attributes), 3, "attention");
+  // Not earlier than before: shapes of the past are read before it is overwritten.
+  fused.graph().moveBefore(grouped, &fused);
+  Metadata metadata = fused.metadata();
+  for (auto& [key, text] : metadata)
+    if (key == ruleMetadataKey)
+      text = ruleName;
+  grouped.setMetadata(std::move(metadata));
+  handOutRows(fused, grouped.result(0), rewriter);
+  const TensorType keyType = fused.result(1).type();
+  const TensorType valueType = fused.result(2).type();
+  if (auto failure = rewriter.replace(
+          {{&fused.result(1), &grouped.result(1)}, {&fused.result(2), &grouped.result(2)}})) {
+    rewriter.discard();
+    return unsupported("site {}: {}", site.id(), failure->str());
+  }
+  grouped.result(1).setType(keyType);
+  grouped.result(2).setType(valueType);
+  site.node = &grouped;
+  for (auto [update, result] : {std::pair(&*site.key, 1u), std::pair(&*site.value, 2u)}) {
+    update->present = &grouped.result(result);
+    if (!grouped.graph().parentNode())
+      update->output = update->present;
+    if (llvm::Error error = normaliseLayout(*update, grouped.result(result)))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+/// The mask as it is added to the scores: [B or 1, H or 1, S, T]. Keys that it hides get a finite
+/// number, so that rows that see no key come out finite: later rows multiply theirs by 0.
+Value* GqaLowering::biasOf(Node& fused, Value& total, AttentionBuilder& build) const {
+  Value& query = *fused.operand(Query);
+  Value& mask = *fused.operand(Mask);
+  ElementType element = query.type().elementType();
+  // Half the lowest number of the type: no score takes the sum beyond that.
+  const double hidden = element == ElementType::Float16
+                            ? -32752.0
+                            : static_cast<double>(std::numeric_limits<float>::lowest()) / 2;
+  Value& added =
+      mask.type().elementType() == ElementType::Bool ? build.additive(mask, element, hidden)
+      : isFinite(mask, element)
+          ? mask
+          : build.node("Max", {build.castTo(mask, element), floatScalar(element, hidden)}, {},
+                       "finite_mask");
+  const TensorType& type = mask.type();
+  bool isWhole = type.hasRank() && type.rank() == 4 &&
+                 type.dim(2).isKnownEqual(query.type().dim(2)) && !type.dim(3).isUnknown() &&
+                 !type.dim(3).value();
+  if (isWhole)
+    return &added;
+  Value& columns = build.node("Reshape", {build.castTo(total, ElementType::Int64), ints({1})});
+  Value& rows = build.value(build.extent(query, 2));
+  Value& extents = build.concat(build.value(ints({1, 1})), build.concat(rows, columns, 0), 0);
+  return &build.node("Expand", {added, extents}, {}, "attention_bias");
+}
+
+/// Gives readers of the attention's [B,H,S,D] the operator's [B,S,H*D], without the steps that make
+/// the one of the other where they are all that reads it.
+void GqaLowering::handOutRows(Node& fused, Value& rows, Rewriter& rewriter) const {
+  Value& heads = fused.result(0);
+  AttentionBuilder build(rewriter);
+  const TensorType& type = heads.type();
+  llvm::SmallVector<Rewriter::Replacement, 4> replacements;
+  bool others = heads.isGraphOutput();
+  for (const Use& use : heads.uses()) {
+    Node& reader = use.user();
+    if (&reader.graph() != &fused.graph() || !isHeadTranspose(reader)) {
+      others = true;
+      continue;
+    }
+    Value& perToken = reader.result();
+    bool otherForms = perToken.isGraphOutput();
+    for (const Use& next : perToken.uses()) {
+      Node& merging = next.user();
+      if (&merging.graph() == &fused.graph() && merging.is("Reshape") && next.operandIndex() == 0 &&
+          isMerged(merging.result(), perToken))
+        replacements.push_back({&merging.result(), &rows});
+      else
+        otherForms = true;
+    }
+    if (otherForms)
+      replacements.push_back(
+          {&perToken, &build.node("Reshape", {rows, ints({0, 0, *type.dim(1).value(),
+                                                          *type.dim(3).value()})})});
+  }
+  if (others)
+    replacements.push_back(
+        {&heads, &build.splitHeads(rows, *type.dim(1).value(), *type.dim(3).value())});
+  // The new values depend on the attention's own operands only.
+  std::optional<MatchFailure> failure = rewriter.replace(replacements);
+  assert(!failure && "readers of attention are not what it reads");
+  (void)failure;
+}
+
+} // namespace kvopt

@@ -1,0 +1,43 @@
+// The target `ort-gqa`: cached attention in ONNX Runtime's own operator, past and present one
+// buffer.
+//
+//   before   present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
+//            o = ai.kvopt.Sdpa(q, present_key, present_value[, mask])
+//   after    rows, present_key, present_value = com.microsoft.GroupQueryAttention(
+//                q, k, v, past_key, past_value, seqlens_k, total_sequence_length, , , , bias)
+//
+// Rotary embedding stays in front of the operator. Its lengths are computed once, from the extents
+// of the padding mask where the model has one, or else are inputs. Padding, and whatever else a
+// mask says within the causal frontier, is the bias: batch rows are as long as the batch, so
+// padding may stand on either side.
+#include "passes/targets/kvopt/kvopt_support.h"
+#include "passes/targets/ort_gqa/gqa_lowering.h"
+#include "passes/targets/target.h"
+
+namespace kvopt {
+namespace {
+
+class OrtGqaTarget final : public Target {
+public:
+  llvm::StringRef name() const override { return "ort-gqa"; }
+  llvm::StringRef summary() const override {
+    return "ONNX Runtime's GroupQueryAttention: past and present in one buffer";
+  }
+
+  std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
+    return supportsGqaForm(site);
+  }
+
+  llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
+                                 const LowerOptions& options, Journal& journal) const override {
+    if (llvm::Error error = checkKvoptSites(sites))
+      return error;
+    return GqaLowering(model, options, journal).run(sites);
+  }
+};
+
+} // namespace
+
+void register_ort_gqa(TargetRegistry& registry) { registry.add(std::make_unique<OrtGqaTarget>()); }
+
+} // namespace kvopt

@@ -1,0 +1,79 @@
+// Whether an attention can do with rows that nobody sees.
+#include "passes/targets/support/gap_support.h"
+
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt {
+namespace {
+
+/// Whether the node does to rows what it does whatever their number is, which is an expression in
+/// `pastRows`.
+bool takesAnyNumberOfRows(const Node& node, const Dim& pastRows) {
+  for (const char* op : {"Cast", "Transpose", "Identity", "Unsqueeze", "Squeeze"})
+    if (node.is(op))
+      return true;
+  if (!node.is("Reshape") && !node.is("Slice"))
+    return false;
+  for (unsigned i = 1; i < node.operands().size(); ++i) {
+    if (!node.operand(i))
+      continue;
+    const auto numbers = node.operand(i)->knownIntegers();
+    if (!numbers)
+      return false;
+    for (const Dim& number : *numbers)
+      for (const std::string& symbol : number.symbols())
+        if (number.isUnknown() || llvm::is_contained(pastRows.symbols(), symbol))
+          return false;
+  }
+  return true;
+}
+
+/// The first node on the way from `from` on to `to`, backwards along first operands, that does not.
+const Node* nodeOfFixedRows(const Value& from, const Value& to, const Dim& pastRows) {
+  for (const Value* value = &from; value != &to;) {
+    const Node* producer = value->producer();
+    assert(producer && "a site's caches lie on the way back from its attention");
+    if (!takesAnyNumberOfRows(*producer, pastRows))
+      return producer;
+    value = producer->operand(0);
+  }
+  return nullptr;
+}
+
+} // namespace
+
+std::optional<MatchFailure> gapObstacle(const AttentionSite& site) {
+  if (const Node* reader = site.shapeReader)
+    return MatchFailure{ReasonCode::CacheEscapes, reader->operand(0)->name().str(),
+                        "shapes computed from the past and the new rows",
+                        reader->describe() + " reads the shape of the present",
+                        "--to blocks-plain keeps it as long as it holds tokens"};
+  if (!site.addsQueryRows())
+    return MatchFailure{ReasonCode::ShapeMismatch, site.key->fresh->name().str(),
+                        fmt::format("a new row for each of {} query rows", site.stepRows->query),
+                        fmt::format("{} rows", site.stepRows->appended),
+                        "--to blocks-plain takes any number"};
+  if (site.node->operand(5))
+    return MatchFailure{ReasonCode::TargetLacksFeature, site.node->name().str(),
+                        "batch rows of one length", "a length for each batch row",
+                        "--to kvopt keeps rows where the lengths say"};
+  const CacheUpdate* updates[] = {&*site.key, &*site.value};
+  for (unsigned i = 0; i < 2; ++i) {
+    const CacheUpdate& update = *updates[i];
+    const Dim& pastRows = update.past->type().dim(update.axis);
+    const Node* obstacle =
+        nodeOfFixedRows(*site.node->operand(1 + i), update.update->result(), pastRows);
+    if (!obstacle)
+      obstacle = nodeOfFixedRows(*update.update->operand(0), *update.past, pastRows);
+    if (obstacle)
+      return MatchFailure{ReasonCode::LayoutUnsupported, update.past->name().str(),
+                          "rows that are moved whatever their number",
+                          obstacle->describe() + " computes with it",
+                          "--to blocks-plain keeps the number that the model computes with"};
+  }
+  return std::nullopt;
+}
+
+} // namespace kvopt

@@ -1,0 +1,40 @@
+// LengthInput: the graph input that says how many rows of a cache are valid, where the cache's own
+// extent no longer does.
+#pragma once
+
+#include "passes/analysis/cache/site.h"
+#include "passes/pattern/rewriter.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+namespace kvopt {
+
+/// Gives a graph the extent `capacity` and, when somebody needs it, the input `past_length`.
+class LengthInput {
+public:
+  /// `pastRows` is what the model calls the number of earlier rows; a capacity that is not given is
+  /// a symbol of its own.
+  LengthInput(Graph& graph, Dim pastRows, std::optional<int64_t> capacity);
+
+  /// int64 [1]; added to the graph by the first call.
+  Value& value();
+  bool isAdded() const { return input != nullptr; }
+  const Dim& capacity() const { return slots; }
+
+  /// Shape(past) says the capacity from now on: its readers, in subgraphs too, get the length.
+  void rewireShapeReaders(Value& past, unsigned axis, Rewriter& rewriter);
+  /// The type of a cache with room for `capacity` rows.
+  TensorType sharedType(const CacheUpdate& update) const;
+
+private:
+  std::string freshSymbol(const std::string& base) const;
+
+  Graph& graph;
+  Dim rows;
+  Dim slots;
+  Value* input = nullptr;
+  /// Shape nodes that are meant to read the buffer's extents.
+  llvm::DenseSet<const Node*> capacityReaders;
+};
+
+} // namespace kvopt

@@ -1,0 +1,40 @@
+// PaddedQuery: attention in place whose steps append more rows than the query has.
+//
+// The in-place operators have a query row for each new row. ONNX's Attention need not: its row i is
+// at position P + i for a past of P rows, and attention without a past length has its last row at
+// the last key. Rows of zeros are added to the query, after its own or before them, and cut off the
+// output.
+#pragma once
+
+#include "passes/analysis/cache/site.h"
+#include "passes/builders/attention_builder.h"
+
+namespace kvopt {
+
+/// Whether rows added to the query of `site` leave its own rows what they are: the query has fewer
+/// rows than a step appends, and the position of its first row is known.
+bool canPadQuery(const AttentionSite& site);
+
+class PaddedQuery {
+public:
+  /// Requires a site that adds as many rows as the query has, or canPadQuery.
+  PaddedQuery(const AttentionSite& site, AttentionBuilder& builder);
+
+  /// [B,H,N,D] for N new rows.
+  Value& query();
+  /// Rows of `mask`, which broadcasts to [B,H,S,T], for those of the query.
+  Value& mask(Value& mask);
+  /// The query's own rows of an output [B,H,N,Dv].
+  Value& ownRows(Value& output);
+
+private:
+  Value& joined(Value& rows, Value& added);
+
+  const AttentionSite& site;
+  AttentionBuilder& build;
+  int64_t own = 0;
+  int64_t added = 0; ///< 0: nothing is padded
+  bool isBefore = false;
+};
+
+} // namespace kvopt

@@ -1,0 +1,145 @@
+// TargetRegistry, and the manifest of an unrewritten model.
+#include "passes/targets/target.h"
+
+#include "ir/shapes/shape_inference.h"
+#include "passes/analysis/cache/driven_caches.h"
+#include "passes/analysis/interface/input_roles.h"
+#include "passes/opset/opset_conversion.h"
+#include "support/diagnostic.h"
+
+namespace kvopt {
+
+std::optional<MatchFailure> Target::supportsModel(const Model& model) const {
+  return opsetObstacle(model, opset());
+}
+
+llvm::Error Target::prepare(Model& model) const {
+  if (model.graph().opsetVersion() >= opset())
+    return llvm::Error::success();
+  raiseOpset(model, opset());
+  return inferShapes(model.graph());
+}
+
+void TargetRegistry::add(std::unique_ptr<Target> target) {
+  assert(!find(target->name()) && "target names are unique");
+  targets.push_back(std::move(target));
+}
+
+const Target* TargetRegistry::find(llvm::StringRef name) const {
+  for (const std::unique_ptr<Target>& target : targets)
+    if (target->name() == name)
+      return target.get();
+  return nullptr;
+}
+
+llvm::Expected<TargetChoice> TargetRegistry::choose(llvm::StringRef text) const {
+  auto [name, size] = text.split(':');
+  TargetChoice choice{find(name), LowerOptions::defaultBlockSize};
+  if (!choice.target)
+    return usageError("there is no target '{}'", name).hint("see: kvopt list targets");
+  if (!text.contains(':'))
+    return choice;
+  if (!choice.target->takesBlockSize())
+    return usageError("the target '{}' takes no size", name);
+  if (size.getAsInteger(10, choice.blockSize) || choice.blockSize < 1)
+    return usageError("'{}' is no size of blocks", size);
+  return choice;
+}
+
+std::vector<std::optional<MatchFailure>> refusals(const Target& target, const SiteList& sites,
+                                                  const Model& model) {
+  const std::optional<MatchFailure> obstacle = target.supportsModel(model);
+  std::vector<std::optional<MatchFailure>> failures;
+  bool updatesCaches = false;
+  for (const AttentionSite& site : sites) {
+    failures.push_back(target.supports(site, model));
+    if (!failures.back())
+      failures.back() = obstacle;
+    updatesCaches |= !failures.back() && site.grows();
+  }
+  if (updatesCaches || !target.isForCaches())
+    return failures;
+  for (size_t i = 0; i < sites.size(); ++i)
+    if (!failures[i])
+      failures[i] = MatchFailure{ReasonCode::NoCache, sites[i].node->name().str(),
+                                 "attention that appends to a cache",
+                                 sites[i].kind == SiteKind::Cross ? "keys that are only read"
+                                                                  : "attention without a cache",
+                                 ""};
+  return failures;
+}
+
+ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole role) {
+  ManifestCache cache;
+  cache.layer = layer;
+  cache.kind = update.policy == SitePolicy::Cross ? CacheKind::Cross : CacheKind::Self;
+  cache.role = role;
+  cache.past = update.past->name().str();
+  if (update.output)
+    cache.present = update.output->name().str();
+  cache.sequenceAxis = update.axis;
+  cache.dtype = update.past->type().elementType();
+  cache.policy = update.policy == SitePolicy::Ring     ? CachePolicy::Ring
+                 : update.policy == SitePolicy::Static ? CachePolicy::Static
+                 : update.policy == SitePolicy::Cross  ? CachePolicy::Static
+                                                       : CachePolicy::Fixed;
+  if (update.policy == SitePolicy::Static && update.update &&
+      wrapsAround(*update.update, update.past->type().dim(update.axis)))
+    cache.policy = CachePolicy::Ring;
+  cache.shape = manifestShape(update.past->type(), update.output, update.axis);
+  return cache;
+}
+
+Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites) {
+  Manifest manifest;
+  manifest.target = "none";
+  manifest.contract = CacheContract::Growing;
+  llvm::DenseSet<const Value*> known;
+  llvm::DenseSet<const Value*> presents;
+  auto add = [&](const CacheUpdate& update, unsigned layer, CacheRole role) {
+    bool isDriven = update.output || update.policy == SitePolicy::Cross;
+    if (update.output)
+      presents.insert(update.output);
+    if (isDriven && known.insert(update.past).second && update.past->type().hasRank())
+      manifest.caches.push_back(describeCache(update, layer, role));
+  };
+  int64_t layers = 0;
+  for (const AttentionSite& site : sites) {
+    layers = std::max<int64_t>(layers, site.layer + 1);
+    if (!site.hasCache())
+      continue;
+    if (site.pastFlag && site.key->output)
+      addFlag(*site.pastFlag, manifest);
+    add(*site.key, site.layer, site.isLatent() ? CacheRole::Latent : CacheRole::Key);
+    add(*site.value, site.layer, CacheRole::Value);
+  }
+  for (ManifestCache& cache : cachesByDataFlow(graph, known, presents)) {
+    cache.layer = layers++;
+    manifest.caches.push_back(std::move(cache));
+  }
+  describeInputs(graph, manifest);
+  return manifest;
+}
+
+void addFlag(const PastFlag& flag, Manifest& manifest) {
+  ManifestLength input;
+  input.input = flag.input->name().str();
+  for (const ManifestLength& known : manifest.lengths)
+    if (known.input == input.input)
+      return;
+  input.dtype = ElementType::Bool;
+  for (const Dim& extent : flag.input->type().shape())
+    input.shape.emplace_back(extent.value().value_or(1));
+  input.feed = flag.withPast ? LengthFeed::HasPast : LengthFeed::NoPast;
+  manifest.lengths.push_back(std::move(input));
+}
+
+void addWindows(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest) {
+  for (ManifestCache& cache : manifest.caches)
+    for (const AttentionSite& site : sites)
+      if (site.hasCache() &&
+          (site.key->past->name() == cache.past || site.value->past->name() == cache.past))
+        cache.window = site.window();
+}
+
+} // namespace kvopt

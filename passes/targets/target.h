@@ -1,0 +1,96 @@
+// Target: writes recovered attention in the form one engine runs; one file each under targets.
+#pragma once
+
+#include "ir/manifest/manifest.h"
+#include "ir/model.h"
+#include "passes/analysis/cache/site.h"
+#include "passes/pattern/rewriter.h"
+
+namespace kvopt {
+
+struct LowerOptions {
+  /// Capacity of shared buffers; nullopt leaves it symbolic.
+  std::optional<int64_t> capacity;
+  /// Layers to lower; empty: all.
+  std::vector<unsigned> layers;
+  /// Tokens of a block, for targets that write caches in blocks.
+  int64_t blockSize = defaultBlockSize;
+
+  static constexpr int64_t defaultBlockSize = 1024;
+};
+
+/// The opset of ONNX's own domain that every target needs at least.
+inline constexpr int64_t oldestTargetOpset = 13;
+
+class Target {
+public:
+  virtual ~Target() = default;
+  /// The word after `--to`.
+  virtual llvm::StringRef name() const = 0;
+  virtual llvm::StringRef summary() const = 0;
+  /// Whether the name may be followed by the size of blocks, as `blocks:512`.
+  virtual bool takesBlockSize() const { return false; }
+  /// Whether the target serves to update caches in place, so that it has nothing to do for a model
+  /// in which no attention appends to a cache.
+  virtual bool isForCaches() const { return true; }
+  /// The opset of ONNX's own domain that brought the operators which the target writes. Older
+  /// models are brought to it.
+  virtual int64_t opset() const { return oldestTargetOpset; }
+  /// nullopt if the target can take the model around its sites, otherwise why not: an operator that
+  /// cannot be brought to `opset`.
+  std::optional<MatchFailure> supportsModel(const Model& model) const;
+  /// Brings a supported model to `opset`; before its sites are found.
+  llvm::Error prepare(Model& model) const;
+  /// nullopt if the target can take the site, otherwise why not.
+  virtual std::optional<MatchFailure> supports(const AttentionSite& site,
+                                               const Model& model) const = 0;
+  /// Lowers all given sites (each supported) and describes the result. The graph is left complete:
+  /// shape readers of caches rewired, functions and opset imports added.
+  virtual llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
+                                         const LowerOptions& options, Journal& journal) const = 0;
+};
+
+/// For each of a model's sites why `target` refuses it, or nullopt where it takes it: what the site
+/// or the model lacks, or that none of the sites the target takes appends to a cache.
+std::vector<std::optional<MatchFailure>> refusals(const Target& target, const SiteList& sites,
+                                                  const Model& model);
+
+/// What stands after `--to`.
+struct TargetChoice {
+  const Target* target;
+  int64_t blockSize;
+};
+
+/// All targets. Filled once, then read only.
+class TargetRegistry {
+public:
+  void add(std::unique_ptr<Target> target);
+  const Target* find(llvm::StringRef name) const;
+  /// Of `NAME` or, where the target takes it, `NAME:SIZE`.
+  llvm::Expected<TargetChoice> choose(llvm::StringRef text) const;
+  llvm::ArrayRef<std::unique_ptr<Target>> all() const { return targets; }
+
+private:
+  std::vector<std::unique_ptr<Target>> targets;
+};
+
+/// Every target under passes/targets (generated).
+void registerAll(TargetRegistry& registry);
+
+/// The manifest's entry of a cache as its past input is declared now: present's name and
+/// `oneBuffer` are those of an unrewritten model.
+ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole role);
+
+/// How to drive a model that keeps its caches as the exporter wrote them: the caches of `sites`,
+/// and whatever else goes through a model from an input to an output as a cache does, found by data
+/// flow alone (passes/analysis/cache/driven_caches.h); and what to feed its other inputs, as far as
+/// their names do not say (passes/analysis/interface/input_roles.h).
+Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites);
+
+/// Says in the manifest which caches are seen through a window, and how wide it is.
+void addWindows(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest);
+
+/// Adds an input that is fed whether there is a past, unless the manifest has it.
+void addFlag(const PastFlag& flag, Manifest& manifest);
+
+} // namespace kvopt

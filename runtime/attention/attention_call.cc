@@ -1,0 +1,199 @@
+// Validation, strides and distribution of one attention.
+#include "runtime/attention/attention_call.h"
+
+#include "support/format.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace kvopt {
+namespace {
+
+int64_t capacityOf(const AttentionOperands& operands) {
+  return operands.key.shape[operands.keyTransposed ? 3 : 2];
+}
+
+int64_t longestOf(const AttentionOperands& operands) {
+  if (!operands.segments.empty())
+    return operands.segmentTokens;
+  if (operands.totalLengths.empty())
+    return capacityOf(operands);
+  return *std::max_element(operands.totalLengths.begin(), operands.totalLengths.end());
+}
+
+/// The mask's extent on axis `axis` of [B,H,S,T].
+int64_t maskExtent(const TensorView& mask, unsigned axis) {
+  unsigned missing = 4 - mask.rank();
+  return axis < missing ? 1 : mask.shape[axis - missing];
+}
+
+int64_t maskStride(const TensorView& mask, unsigned axis) {
+  unsigned missing = 4 - mask.rank();
+  return axis < missing || mask.shape[axis - missing] == 1 ? 0 : mask.strides[axis - missing];
+}
+
+RowStrides rowStrides(const TensorView& tensor) {
+  return {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
+}
+
+/// Whether the products take longer than waking another thread: some microseconds.
+bool isWorthSharing(const AttentionView& view) {
+  constexpr double fewProducts = 65536;
+  double pairs = static_cast<double>(view.batches) * static_cast<double>(view.queryHeads) *
+                 static_cast<double>(view.queryRows) * static_cast<double>(view.totalLength);
+  return pairs * static_cast<double>(view.keyWidth + view.valueWidth) > fewProducts;
+}
+
+llvm::Error checkMask(const KernelContext& context, const AttentionOperands& operands) {
+  const TensorView& mask = *operands.mask;
+  if (mask.element != ElementType::Bool && !storageOf(mask.element))
+    return context.error(
+        fmt::format("a mask of element type {} is not supported", onnxName(mask.element)));
+  if (mask.rank() > 4)
+    return context.error(fmt::format("the mask has rank {}, at most 4 is possible", mask.rank()));
+  const TensorView& query = operands.query;
+  int64_t extents[] = {query.shape[0], query.shape[1], query.shape[2],
+                       operands.maskTokens.value_or(longestOf(operands))};
+  for (unsigned axis = 0; axis < 4; ++axis) {
+    int64_t extent = maskExtent(mask, axis);
+    if (extent != 1 && extent != extents[axis])
+      return context.error(fmt::format("the mask's extent {} on axis {} of [B,H,S,T] is neither 1 "
+                                       "nor {}",
+                                       extent, axis, extents[axis]));
+  }
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Error checkAttention(const KernelContext& context, const AttentionOperands& operands) {
+  const TensorView& query = operands.query;
+  const TensorView& key = operands.key;
+  const TensorView& value = operands.value;
+  if (query.rank() != 4 || key.rank() != 4 || value.rank() != 4)
+    return context.error("query, key and value must have rank 4");
+  const bool isQuantized = operands.keyScales.has_value();
+  assert(isQuantized == operands.valueScales.has_value());
+  if (!storageOf(query.element) || key.element != value.element ||
+      (isQuantized ? key.element != ElementType::Int8 : !storageOf(key.element)))
+    return context.error(fmt::format("element types {}, {} and {} of query, key and value are not "
+                                     "supported together",
+                                     onnxName(query.element), onnxName(key.element),
+                                     onnxName(value.element)));
+  int64_t keyWidth = key.shape[operands.keyTransposed ? 2 : 3];
+  if (query.shape[0] != key.shape[0] || key.shape[0] != value.shape[0])
+    return context.error(fmt::format("batch sizes {}, {} and {} of query, key and value differ",
+                                     query.shape[0], key.shape[0], value.shape[0]));
+  if (key.shape[1] != value.shape[1])
+    return context.error(
+        fmt::format("{} key heads and {} value heads", key.shape[1], value.shape[1]));
+  if (key.shape[1] == 0 ? query.shape[1] != 0 : query.shape[1] % key.shape[1] != 0)
+    return context.error(fmt::format("{} query heads are no multiple of {} key/value heads",
+                                     query.shape[1], key.shape[1]));
+  if (query.shape[3] != keyWidth)
+    return context.error(
+        fmt::format("query width {} and key width {} differ", query.shape[3], keyWidth));
+  if (keyWidth == 0)
+    return context.error("a head width of 0 is not supported");
+  if (capacityOf(operands) != value.shape[2])
+    return context.error(
+        fmt::format("{} key rows and {} value rows", capacityOf(operands), value.shape[2]));
+  if (!operands.totalLengths.empty() &&
+      operands.totalLengths.size() != static_cast<size_t>(query.shape[0]))
+    return context.error("one length per batch row is needed");
+  for (int64_t length : operands.totalLengths)
+    if (length < 0 || length > capacityOf(operands))
+      return context.error(fmt::format("a length of {} does not fit a capacity of {} rows", length,
+                                       capacityOf(operands)));
+  if (operands.window < 0)
+    return context.error(fmt::format("a window of {} rows is impossible", operands.window));
+  if (operands.sinks &&
+      (operands.sinks->element != ElementType::Float ||
+       operands.sinks->elementCount() != query.shape[1] || !operands.sinks->isContiguous()))
+    return context.error("sinks must be one float per query head");
+  return operands.mask ? checkMask(context, operands) : llvm::Error::success();
+}
+
+llvm::Error runAttention(KernelContext& context, const AttentionOperands& operands,
+                         const TensorView& output) {
+  const TensorView& query = operands.query;
+  AttentionView view;
+  view.batches = query.shape[0];
+  view.queryHeads = query.shape[1];
+  view.kvHeads = operands.key.shape[1];
+  view.queryRows = query.shape[2];
+  view.keyWidth = query.shape[3];
+  view.valueWidth = operands.value.shape[3];
+  view.totalLength = longestOf(operands);
+  view.totalLengths = operands.totalLengths.empty() ? nullptr : operands.totalLengths.data();
+  view.queryStorage = *storageOf(query.element);
+  if (operands.keyScales) {
+    view.keyScales = operands.keyScales->as<float>();
+    view.valueScales = operands.valueScales->as<float>();
+    view.keyScaleStrides = rowStrides(*operands.keyScales);
+    view.valueScaleStrides = rowStrides(*operands.valueScales);
+  } else {
+    view.cacheStorage = *storageOf(operands.key.element);
+  }
+  view.outputStorage = *storageOf(output.element);
+  view.query = query.data;
+  view.key = operands.key.data;
+  view.value = operands.value.data;
+  view.output = output.data;
+  view.queryStrides = rowStrides(query);
+  view.keyStrides = rowStrides(operands.key);
+  view.valueStrides = rowStrides(operands.value);
+  view.outputStrides = rowStrides(output);
+  view.keyTransposed = operands.keyTransposed;
+  view.segments = operands.segments;
+  view.scale = operands.scale;
+  view.causal = operands.causal;
+  view.window = operands.window;
+  view.softcap = operands.softcap;
+  if (operands.mask) {
+    const TensorView& mask = *operands.mask;
+    bool isBoolean = mask.element == ElementType::Bool;
+    view.maskKind = isBoolean ? MaskKind::boolean : MaskKind::additive;
+    if (!isBoolean)
+      view.maskStorage = *storageOf(mask.element);
+    view.mask = mask.data;
+    view.maskStrides = {maskStride(mask, 0), maskStride(mask, 1), maskStride(mask, 2),
+                        maskStride(mask, 3)};
+  }
+  view.sinks = operands.sinks ? operands.sinks->as<float>() : nullptr;
+  if (output.elementCount() == 0)
+    return llvm::Error::success();
+
+  AttentionJob job(view);
+  // Scratch memory for as many as there might be: it does not depend on the past.
+  auto mostWorkers = std::min<int64_t>(job.units(), context.threads());
+  std::optional<size_t> bytes = job.scratchBytes(mostWorkers);
+  if (!bytes)
+    return context.error("the scratch memory does not fit in the address space");
+  auto scratch = context.scratch(*bytes);
+  if (!scratch)
+    return scratch.takeError();
+  job.start(*scratch);
+  int64_t workers = isWorthSharing(view) ? mostWorkers : std::min<int64_t>(mostWorkers, 1);
+  std::atomic<int64_t> next{0};
+  context.parallelFor(workers, [&](int64_t worker) {
+    for (int64_t unit = next.fetch_add(1); unit < job.units(); unit = next.fetch_add(1))
+      job.run(unit, worker, unit + workers);
+  });
+  return llvm::Error::success();
+}
+
+llvm::Error attentionResult(KernelContext& context, const AttentionOperands& operands,
+                            unsigned result) {
+  if (llvm::Error error = checkAttention(context, operands))
+    return error;
+  const TensorView& query = operands.query;
+  auto output =
+      context.output(result, query.element,
+                     {query.shape[0], query.shape[1], query.shape[2], operands.value.shape[3]});
+  if (!output)
+    return output.takeError();
+  return runAttention(context, operands, *output);
+}
+
+} // namespace kvopt

@@ -1,0 +1,20 @@
+// Reads the lengths of the batch rows' pasts.
+#include "runtime/attention/past_lengths.h"
+
+namespace kvopt {
+
+llvm::Expected<IntegerList> pastLengths(KernelContext& context, unsigned operand, int64_t batches) {
+  const TensorView& lengths = context.in(operand);
+  if (lengths.element != ElementType::Int64 || lengths.rank() > 1 ||
+      (lengths.elementCount() != 1 && lengths.elementCount() != batches))
+    return context.error("past_length must be int64 of shape [1] or [batch]");
+  auto result = scratchIntegers(context, static_cast<size_t>(batches));
+  if (!result)
+    return result;
+  for (int64_t batch = 0; batch < batches; ++batch)
+    (*result)[static_cast<size_t>(batch)] =
+        lengths.as<int64_t>()[lengths.elementCount() == 1 ? 0 : batch];
+  return result;
+}
+
+} // namespace kvopt

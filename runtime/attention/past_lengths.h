@@ -1,0 +1,12 @@
+// pastLengths: how many tokens each batch row holds already, as operators are told.
+#pragma once
+
+#include "runtime/kernels/support/integer_input.h"
+
+namespace kvopt {
+
+/// The int64 operand of shape [1] or [batches], one number a batch row; an error of the node for
+/// anything else. The numbers themselves are not checked.
+llvm::Expected<IntegerList> pastLengths(KernelContext& context, unsigned operand, int64_t batches);
+
+} // namespace kvopt

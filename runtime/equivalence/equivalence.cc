@@ -1,0 +1,460 @@
+// Two sessions side by side.
+#include "runtime/equivalence/equivalence.h"
+
+#include "runtime/equivalence/interface_difference.h"
+#include "runtime/session/generation.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+#include "support/half.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+
+namespace kvopt {
+
+namespace {
+
+/// A contiguous copy, of f32 where the elements are narrower floats.
+llvm::Expected<Tensor> asFloats(const TensorView& view,
+                                const std::shared_ptr<Allocator>& allocator) {
+  auto packed = Tensor::copyOf(allocator, view);
+  const bool isHalf = view.element == ElementType::Float16;
+  if (!packed || (!isHalf && view.element != ElementType::BFloat16))
+    return packed;
+  auto wide = Tensor::create(allocator, ElementType::Float, view.shape);
+  if (!wide)
+    return wide;
+  for (int64_t i = 0; i < packed->view.elementCount(); ++i) {
+    const uint16_t bits = packed->view.as<uint16_t>()[i];
+    wide->view.as<float>()[i] = isHalf ? f16ToFloat(bits) : bf16ToFloat(bits);
+  }
+  return wide;
+}
+
+/// Of the finite elements of a tensor of floats. What is infinite (the scores of hidden keys) is
+/// rounded by nobody.
+double largestMagnitude(const TensorView& view) {
+  double largest = 0;
+  Extents index(view.rank(), 0);
+  for (int64_t left = view.elementCount(); left > 0; --left) {
+    int64_t offset = 0;
+    for (unsigned axis = 0; axis < view.rank(); ++axis)
+      offset += index[axis] * view.strides[axis];
+    const double magnitude = std::fabs(double{view.as<float>()[offset]});
+    if (std::isfinite(magnitude))
+      largest = std::max(largest, magnitude);
+    for (unsigned axis = view.rank(); axis-- > 0 && ++index[axis] == view.shape[axis];)
+      index[axis] = 0;
+  }
+  return largest;
+}
+
+class SideBySide {
+public:
+  SideBySide(Session& first, Session& second, const EquivalencePlan& comparedPlan,
+             std::vector<std::optional<size_t>> cachePairs, std::optional<ExactSession> exactTwin)
+      : a(first), b(second), plan(comparedPlan), pairs(std::move(cachePairs)), exact(exactTwin),
+        planned(comparedPlan) {}
+
+  llvm::Error step(int64_t tokens, const char* phase, ComparisonReport& report) {
+    const DecoderStep input = planned.next(tokens, a.length(), a.cacheCount() == 0);
+    auto inputsOfA = decoderInputs(a.callerInputs(), input, a.allocator(), a.manifest().inputs);
+    if (!inputsOfA)
+      return inputsOfA.takeError();
+    auto inputsOfB = sameInputs(*inputsOfA, input);
+    if (!inputsOfB)
+      return inputsOfB.takeError();
+    auto fromA = a.step(viewsOf(*inputsOfA), tokens);
+    auto fromB = b.step(viewsOf(*inputsOfB), tokens);
+    if (!fromA && !report.steps.empty()) {
+      llvm::Error ofB = fromB ? llvm::Error::success() : fromB.takeError();
+      noteRefusal(fromA.takeError(), std::move(ofB), report);
+      return llvm::Error::success();
+    }
+    if (!fromA) {
+      if (!fromB)
+        llvm::consumeError(fromB.takeError());
+      return fromA.takeError();
+    }
+    if (!fromB) {
+      // Neither what the user asked for nor the state of the machine is a property of a model.
+      Diagnostic refusal = takeDiagnostic(fromB.takeError());
+      if (refusal.kind == Diagnostic::Kind::Usage || refusal.kind == Diagnostic::Kind::Io)
+        return makeError(std::move(refusal));
+      report.differences.push_back(
+          fmt::format("the second model refuses a step that the first takes: {}", refusal.str()));
+      hasEnded = true;
+      return llvm::Error::success();
+    }
+    StepResult fromExact;
+    if (exact) {
+      if (auto computed = stepExact(input)) {
+        fromExact = std::move(*computed);
+      } else {
+        // What only the twin cannot do leaves the plan's tolerance.
+        llvm::consumeError(computed.takeError());
+        exact.reset();
+      }
+    }
+    StepComparison compared;
+    compared.phase = phase;
+    compared.tokens = tokens;
+    compared.pastTokens = a.cacheCount() == 0 ? 0 : a.length() - tokens;
+    if (llvm::Error error = compareOutputs(*fromA, *fromB, fromExact, compared, report))
+      return error;
+    if (llvm::Error error = compareCaches(compared))
+      return error;
+    report.steps.push_back(std::move(compared));
+    return llvm::Error::success();
+  }
+
+  /// Whether the two have taken different steps, so that no further one can be compared.
+  bool ended() const { return hasEnded; }
+
+  /// Of models without caches: one run for each length of the plan.
+  llvm::Error runEachLength(ComparisonReport& report) {
+    llvm::SmallVector<int64_t, 8> lengths = {plan.prompt};
+    lengths.append(plan.chunks.begin(), plan.chunks.end());
+    if (plan.decodeSteps > 0)
+      lengths.push_back(plan.stepTokens);
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      if (llvm::is_contained(llvm::ArrayRef<int64_t>(lengths).take_front(i), lengths[i]))
+        continue;
+      auto isKnown = hasKnownExtents(lengths[i]);
+      if (!isKnown)
+        return isKnown.takeError();
+      if (*isKnown)
+        continue;
+      const char* phase = i == 0                                              ? "prefill"
+                          : i + 1 == lengths.size() && i > plan.chunks.size() ? "decode"
+                                                                              : "chunk";
+      if (llvm::Error error = step(lengths[i], phase, report))
+        return error;
+    }
+    return llvm::Error::success();
+  }
+
+private:
+  /// Whether no input of `a` tells a run of so many tokens from an earlier one; else it is one from
+  /// now on.
+  llvm::Expected<bool> hasKnownExtents(int64_t tokens) {
+    DecoderStep step;
+    step.tokens.assign(static_cast<size_t>(plan.batch),
+                       std::vector<int64_t>(static_cast<size_t>(tokens), 0));
+    step.recipes = plan.recipes;
+    auto inputs = decoderInputs(a.callerInputs(), step, a.allocator(), a.manifest().inputs);
+    if (!inputs)
+      return inputs.takeError();
+    std::vector<Extents> extents;
+    for (const NamedTensor& input : *inputs)
+      extents.push_back(input.tensor.view.shape);
+    if (llvm::is_contained(extentsOfRuns, extents))
+      return true;
+    extentsOfRuns.push_back(std::move(extents));
+    return false;
+  }
+
+  /// Two models within a measured budget e of each other may order scores that are closer than 2 e
+  /// in either way.
+  bool isNearTie(const Tensor& logits, int64_t row, int64_t one, int64_t other,
+                 const StepComparison& compared) const {
+    if (!exact)
+      return false;
+    auto wide = asFloats(logits.view, exact->session.allocator());
+    double budget = 0;
+    for (const TensorComparison& output : compared.outputs)
+      budget = std::max(budget, output.allowed);
+    if (!wide) {
+      llvm::consumeError(wide.takeError());
+      return false;
+    }
+    const Extents& shape = wide->view.shape;
+    const float* scores =
+        wide->view.as<float>() + ((row + 1) * shape[1] - 1) * shape[2]; // of the last token
+    return std::fabs(double{scores[one]} - double{scores[other]}) <= 2 * budget;
+  }
+
+  static std::vector<NamedView> viewsOf(llvm::ArrayRef<NamedTensor> inputs) {
+    std::vector<NamedView> views;
+    for (const NamedTensor& input : inputs)
+      views.push_back({input.name, input.tensor.view});
+    return views;
+  }
+
+  /// Whether a tensor is what the input is declared to take.
+  static bool takes(const Value& input, const TensorView& tensor) {
+    const TensorType& type = input.type();
+    if (type.elementType() != tensor.element || !type.hasRank() || type.rank() != tensor.rank())
+      return type.elementType() == tensor.element && !type.hasRank();
+    for (unsigned axis = 0; axis < type.rank(); ++axis)
+      if (type.dim(axis).value().value_or(tensor.shape[axis]) != tensor.shape[axis])
+        return false;
+    return true;
+  }
+
+  /// The inputs of `b`: those of `a` where names and types agree, whatever the manifest of `b` says
+  /// about them, for a difference would not show between different inputs.
+  llvm::Expected<std::vector<NamedTensor>> sameInputs(llvm::ArrayRef<NamedTensor> inputsOfA,
+                                                      const DecoderStep& step) const {
+    auto inputs = decoderInputs(b.callerInputs(), step, b.allocator(), b.manifest().inputs);
+    if (!inputs)
+      return inputs;
+    for (size_t i = 0; i < inputs->size(); ++i)
+      for (const NamedTensor& input : inputsOfA)
+        if (input.name == (*inputs)[i].name && takes(*b.callerInputs()[i], input.tensor.view))
+          (*inputs)[i].tensor = input.tensor;
+    return inputs;
+  }
+
+  /// A step that the first model refuses. The second may take it: then the two have parted.
+  void noteRefusal(llvm::Error ofA, llvm::Error ofB, ComparisonReport& report) {
+    Diagnostic first = takeDiagnostic(std::move(ofA));
+    ++report.refusedSteps;
+    if (report.refusal.empty())
+      report.refusal = first.message;
+    if (!ofB) {
+      hasEnded = true;
+      return;
+    }
+    // Neither refusal says anything about the numbers.
+    llvm::consumeError(std::move(ofB));
+  }
+
+  /// The step in the twin: its inputs are those of `a`, widened.
+  llvm::Expected<StepResult> stepExact(const DecoderStep& step) {
+    Session& twin = exact->session;
+    auto inputs = decoderInputs(a.callerInputs(), step, twin.allocator(), a.manifest().inputs);
+    if (!inputs)
+      return inputs.takeError();
+    std::vector<NamedView> views;
+    for (NamedTensor& input : *inputs) {
+      auto wide = asFloats(input.tensor.view, twin.allocator());
+      if (!wide)
+        return wide.takeError();
+      input.tensor = std::move(*wide);
+      views.push_back({input.name, input.tensor.view});
+    }
+    return twin.step(views, static_cast<int64_t>(step.tokens.front().size()));
+  }
+
+  /// The plan's tolerance or, where a twin says so, less.
+  llvm::Expected<Tolerance> toleranceFor(const TensorView& ours, const TensorView* twin) const {
+    if (!twin)
+      return plan.tolerance;
+    auto rounded = asFloats(ours, exact->session.allocator());
+    if (!rounded)
+      return rounded.takeError();
+    if (rounded->view.element != ElementType::Float || twin->element != ElementType::Float)
+      return plan.tolerance;
+    auto comparison = compareTensors(rounded->view, *twin);
+    if (!comparison)
+      return comparison.takeError();
+    const double budget = 2 * comparison->maxAbs + exact->unitRoundoff * largestMagnitude(*twin);
+    return budget <= plan.tolerance.absolute ? Tolerance{budget, 0} : plan.tolerance;
+  }
+
+  /// Where rows of tokens lie in a tensor.
+  struct TokenAxes {
+    unsigned batch = 0;
+    unsigned sequence = 1;
+    int64_t firstPosition = 0;
+  };
+
+  /// Whether what is computed for a token that sees none may differ: where a manifest says so, and
+  /// where scores of 16 bits are lost beside the finite number that hides a key.
+  bool skipsPadding() const {
+    return plan.padding != Padding::None &&
+           (exact || a.manifest().hiddenRowsUndefined || b.manifest().hiddenRowsUndefined);
+  }
+
+  /// Whether a token sees any, itself included, in every layer.
+  bool seesAToken(int64_t row, int64_t position) const {
+    llvm::ArrayRef<uint8_t> seen = planned.shown(row, position);
+    if (plan.window > 0 && seen.size() > static_cast<size_t>(plan.window))
+      seen = seen.take_back(static_cast<size_t>(plan.window));
+    return llvm::any_of(seen, [](uint8_t shown) { return shown != 0; });
+  }
+
+  /// Whether the row of a cache, or of a result, is one that the model defines. `place` counts the
+  /// rows of a cache from its first one; `token` is its position in the sequence.
+  bool isDefined(int64_t row, int64_t place, int64_t token) const {
+    if (plan.rowsAdvanceByMask)
+      return place < llvm::count(planned.shown(row, a.length() - 1), 1);
+    return !skipsPadding() || seesAToken(row, token);
+  }
+
+  llvm::Expected<TensorComparison> compare(const std::string& name, const TensorView& ours,
+                                           const TensorView& theirs, const TensorView* twin,
+                                           std::optional<TokenAxes> axes) const {
+    auto tolerance = toleranceFor(ours, twin);
+    if (!tolerance)
+      return withNode(tolerance.takeError(), name);
+    auto isCompared = [&](llvm::ArrayRef<int64_t> index) {
+      const int64_t place = index[axes->sequence];
+      return isDefined(index[axes->batch], place, axes->firstPosition + place);
+    };
+    auto comparison =
+        axes && plan.padding != Padding::None
+            ? compareTensors(theirs, ours, *tolerance,
+                             llvm::function_ref<bool(llvm::ArrayRef<int64_t>)>(isCompared))
+            : compareTensors(theirs, ours, *tolerance);
+    if (!comparison)
+      return withNode(comparison.takeError(), name);
+    TensorComparison result;
+    result.skipped = ours.elementCount() - comparison->compared;
+    result.name = name;
+    result.comparison = std::move(*comparison);
+    result.allowed = tolerance->absolute;
+    return result;
+  }
+
+  llvm::Error compareOutputs(const StepResult& fromA, const StepResult& fromB,
+                             const StepResult& fromExact, StepComparison& compared,
+                             ComparisonReport& report) {
+    for (const NamedTensor& ours : fromA.outputs) {
+      const Tensor* theirs = fromB.find(ours.name);
+      if (!theirs)
+        continue;
+      const Tensor* twin = fromExact.find(ours.name);
+      // Outputs are [batch, tokens, …] where they are by token at all.
+      std::optional<TokenAxes> axes;
+      const Extents& shape = ours.tensor.view.shape;
+      if (shape.size() >= 2 && shape[0] == plan.batch && shape[1] == compared.tokens)
+        axes = TokenAxes{0, 1, a.length() - compared.tokens};
+      auto comparison =
+          compare(ours.name, ours.tensor.view, theirs->view, twin ? &twin->view : nullptr, axes);
+      if (!comparison)
+        return comparison.takeError();
+      compared.outputs.push_back(std::move(*comparison));
+    }
+    auto logitsA = findLogits(fromA);
+    auto logitsB = findLogits(fromB);
+    if (logitsA && logitsB)
+      for (int64_t row = 0; row < plan.batch; ++row) {
+        auto tokenA = greedyToken(**logitsA, row);
+        auto tokenB = greedyToken(**logitsB, row);
+        const bool both = tokenA && tokenB;
+        // Where neither has a largest score there is no token to compare.
+        if (tokenA || tokenB) {
+          report.tokensEqual &=
+              both && (*tokenA == *tokenB || isNearTie(**logitsA, row, *tokenA, *tokenB, compared));
+          report.anyToken = true;
+        }
+        llvm::consumeError(tokenA.takeError());
+        llvm::consumeError(tokenB.takeError());
+      }
+    llvm::consumeError(logitsA.takeError());
+    llvm::consumeError(logitsB.takeError());
+    return llvm::Error::success();
+  }
+
+  llvm::Error compareCaches(StepComparison& compared) {
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      if (!pairs[i])
+        continue;
+      TensorView twin = exact ? exact->session.exportedCacheView(i) : TensorView();
+      std::optional<TokenAxes> axes;
+      const unsigned sequence = a.exportedSequenceAxis(i);
+      const std::optional<unsigned> batch = a.exportedBatchAxis(i);
+      if (batch && a.cacheInfo(i).policy == CachePolicy::Fixed)
+        axes = TokenAxes{*batch, sequence, 0};
+      auto comparison = compare(a.cacheInfo(i).present, a.exportedCacheView(i),
+                                b.exportedCacheView(*pairs[i]), exact ? &twin : nullptr, axes);
+      if (!comparison)
+        return comparison.takeError();
+      compared.caches.push_back(std::move(*comparison));
+    }
+    return llvm::Error::success();
+  }
+
+  Session& a;
+  Session& b;
+  const EquivalencePlan& plan;
+  std::vector<std::optional<size_t>> pairs;
+  std::optional<ExactSession> exact;
+  PlannedSteps planned;
+  bool hasEnded = false;
+  std::vector<std::vector<Extents>> extentsOfRuns; ///< of models without caches
+};
+
+} // namespace
+
+llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
+                                                 const EquivalencePlan& plan,
+                                                 std::optional<ExactSession> exact) {
+  if (plan.vocabulary < 1 || plan.prompt < 1 || plan.batch < 1 || a.batch() != plan.batch ||
+      b.batch() != plan.batch || (exact && exact->session.batch() != plan.batch))
+    return invalid("a comparison needs tokens, a prompt and sessions of its batch size");
+  if (exact && exact->session.cacheCount() != a.cacheCount())
+    return invalid("the exact twin has other caches");
+  if (plan.pastRows > 0) {
+    if (plan.padding != Padding::None)
+      return invalid("a comparison that starts with made-up caches has no padding");
+    for (Session* session : {&a, &b, exact ? &exact->session : nullptr})
+      if (session)
+        if (llvm::Error error = session->preset(plan.pastRows))
+          return error;
+  }
+  ComparisonReport report;
+  report.differences = interfaceDifferences(a, b);
+  report.hasCaches = a.cacheCount() != 0;
+  SideBySide sessions(a, b, plan, pairCaches(a, b), exact);
+  if (a.cacheCount() == 0 && b.cacheCount() == 0) {
+    if (llvm::Error error = sessions.runEachLength(report))
+      return error;
+    return report;
+  }
+  std::vector<std::pair<const char*, int64_t>> steps = {{"prefill", plan.prompt}};
+  for (int64_t chunk : plan.chunks)
+    steps.emplace_back("chunk", chunk);
+  for (int64_t i = 0; i < plan.decodeSteps; ++i)
+    steps.emplace_back("decode", plan.stepTokens);
+  for (const auto& [phase, tokens] : steps) {
+    if (sessions.ended())
+      break;
+    if (llvm::Error error = sessions.step(tokens, phase, report))
+      return error;
+  }
+  return report;
+}
+
+namespace {
+
+/// The rows of the table that the elements of an integer input index.
+std::optional<int64_t> indexedRows(const Value& input) {
+  constexpr size_t mostValues = 64;
+  llvm::SmallVector<const Value*, 8> pending = {&input};
+  for (size_t i = 0; i < pending.size() && i < mostValues; ++i)
+    for (const Use& use : pending[i]->uses()) {
+      const Node& reader = use.user();
+      if (reader.is("Gather") && use.operandIndex() == 1) {
+        if (std::optional<int64_t> rows = reader.operand(0)->type().dim(0).value())
+          return rows;
+        continue;
+      }
+      for (const char* op : {"Cast", "Identity", "Reshape", "Flatten", "Unsqueeze", "Squeeze"})
+        if (reader.is(op) && use.operandIndex() == 0)
+          pending.push_back(&reader.result());
+    }
+  return std::nullopt;
+}
+
+} // namespace
+
+llvm::Expected<int64_t> vocabularyOf(const Graph& graph, llvm::ArrayRef<ManifestInput> described) {
+  const std::vector<const Value*> tokens = tokenInputs(graph, described);
+  for (const Value* input : tokens)
+    if (isInteger(input->type().elementType()))
+      if (std::optional<int64_t> rows = indexedRows(*input))
+        return *rows;
+  for (const Value* output : graph.outputs())
+    if (output->type().hasRank() && output->type().rank() == 3)
+      if (std::optional<int64_t> scores = output->type().dim(2).value())
+        return *scores;
+  if (tokens.empty())
+    return 1;
+  return unsupported("the number of token ids is not fixed in the model");
+}
+
+} // namespace kvopt

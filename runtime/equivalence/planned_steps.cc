@@ -1,0 +1,49 @@
+// Tokens and hidden positions of planned steps.
+#include "runtime/equivalence/planned_steps.h"
+
+#include <algorithm>
+
+namespace kvopt {
+
+int64_t EquivalencePlan::totalTokens() const {
+  int64_t total = prompt + decodeSteps * stepTokens;
+  for (int64_t chunk : chunks)
+    total += chunk;
+  return total;
+}
+
+PlannedSteps::PlannedSteps(const EquivalencePlan& steps) : plan(steps), random(steps.seed) {
+  if (plan.padding != Padding::None)
+    visible.resize(static_cast<size_t>(plan.batch));
+}
+
+bool PlannedSteps::isHidden(size_t row, int64_t position) const {
+  if (row % 3 == 1 || position >= plan.prompt)
+    return false;
+  const int64_t hidden = row % 3 == 0 ? std::min<int64_t>(plan.prompt - 1, 2) : plan.prompt / 3;
+  return plan.padding == Padding::Left ? position < hidden : position >= plan.prompt - hidden;
+}
+
+DecoderStep PlannedSteps::next(int64_t tokens, int64_t pastLength, bool startsAnew) {
+  DecoderStep step;
+  step.pastLength = pastLength;
+  std::uniform_int_distribution<int64_t> anyToken(0, plan.vocabulary - 1);
+  for (int64_t row = 0; row < plan.batch; ++row) {
+    step.tokens.emplace_back();
+    for (int64_t i = 0; i < tokens; ++i)
+      step.tokens.back().push_back(anyToken(random));
+  }
+  // What a model without caches, or a step that was refused, leaves behind.
+  if (startsAnew)
+    visible.assign(visible.size(), {});
+  for (size_t row = 0; row < visible.size(); ++row) {
+    visible[row].resize(std::min(visible[row].size(), static_cast<size_t>(pastLength)));
+    for (int64_t i = 0; i < tokens; ++i)
+      visible[row].push_back(isHidden(row, pastLength + i) ? 0 : 1);
+  }
+  step.visible = visible;
+  step.recipes = plan.recipes;
+  return step;
+}
+
+} // namespace kvopt

@@ -1,0 +1,40 @@
+// Models with quantized caches taken apart, so that each claim about them can be tested by itself.
+#pragma once
+
+#include "ir/manifest/manifest.h"
+#include "ir/model.h"
+
+#include "llvm/Support/Error.h"
+
+#include <array>
+
+namespace kvopt {
+
+/// Whether the model keeps rows as codes with scales beside.
+bool hasQuantizedCaches(const Manifest& manifest);
+
+/// Where the caches that a quantized attention writes are not those that the manifest hands on from
+/// the ones it reads, a sentence each; a model without quantization could not show it.
+std::vector<std::string> miswiredCaches(const Model& model, const Manifest& manifest);
+
+/// Makes every ai.kvopt::InPlaceQuantizedKvSdpa of the model an InPlaceKvSdpa whose caches hold new
+/// rows as they are; scales are no inputs and outputs any more. What is left of the rewrite
+/// computes what the original does, but for rounding. Types must have been inferred, and are
+/// inferred anew.
+llvm::Error unquantize(Model& model, Manifest& manifest);
+
+/// One attention of a model with its definition beside it: names of outputs of the model.
+struct DefinedSite {
+  std::string output;
+  std::string definedOutput;
+  /// Keys, their scales, values, their scales.
+  std::array<std::string, 4> presents;
+  std::array<std::string, 4> definedPresents;
+};
+
+/// Adds, before every ai.kvopt::InPlaceQuantizedKvSdpa, a call of its function body on the same
+/// operands, which runs as plain operators; results of both become outputs of the model. Fails
+/// where the model has no body for it.
+llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model);
+
+} // namespace kvopt

@@ -1,0 +1,338 @@
+// Reading reference folders and replaying them.
+#include "runtime/equivalence/reference.h"
+
+#include "ir/onnx/import.h"
+#include "runtime/session/dequantized_cache.h"
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <filesystem>
+#include <map>
+
+namespace kvopt {
+
+bool ComparisonReport::isDifferent() const {
+  auto isBeyond = [](const TensorComparison& tensor) { return !tensor.comparison.isWithin(); };
+  return !differences.empty() || llvm::any_of(steps, [&](const StepComparison& step) {
+    return llvm::any_of(step.outputs, isBeyond) || llvm::any_of(step.caches, isBeyond);
+  });
+}
+
+bool ComparisonReport::isConclusive() const {
+  auto isCompared = [](const TensorComparison& tensor) { return tensor.comparison.compared != 0; };
+  return llvm::any_of(steps,
+                      [&](const StepComparison& step) {
+                        return llvm::any_of(step.outputs, isCompared) ||
+                               llvm::any_of(step.caches, isCompared);
+                      }) &&
+         (!hasCaches || refusedSteps != 0 ||
+          llvm::any_of(steps, [](const StepComparison& step) { return step.pastTokens != 0; }));
+}
+
+const TensorComparison* ComparisonReport::worst() const {
+  const TensorComparison* worst = nullptr;
+  for (const StepComparison& step : steps)
+    for (const auto* group : {&step.outputs, &step.caches})
+      for (const TensorComparison& tensor : *group)
+        if (tensor.comparison.compared != 0 &&
+            (!worst || tensor.comparison.maxAbs > worst->comparison.maxAbs))
+          worst = &tensor;
+  return worst;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// `step3_q16` → (3, 16).
+std::optional<std::pair<int64_t, int64_t>> parseStepName(llvm::StringRef name) {
+  int64_t index = 0;
+  int64_t tokens = 0;
+  if (!name.consume_front("step") || name.consumeInteger(10, index) || !name.consume_front("_q") ||
+      name.getAsInteger(10, tokens) || index < 0 || tokens < 1)
+    return std::nullopt;
+  return std::make_pair(index, tokens);
+}
+
+llvm::Error readTensors(const fs::path& folder, const std::string& kind,
+                        std::vector<std::pair<std::string, TensorRef>>& tensors) {
+  for (unsigned i = 0;; ++i) {
+    fs::path path = folder / (kind + "_" + std::to_string(i) + ".pb");
+    std::error_code ignored;
+    if (!fs::exists(path, ignored))
+      return llvm::Error::success();
+    auto tensor = importTensorFile(path.string());
+    if (!tensor)
+      return tensor.takeError();
+    tensors.push_back(std::move(*tensor));
+  }
+}
+
+const TensorData* find(llvm::ArrayRef<std::pair<std::string, TensorRef>> tensors,
+                       llvm::StringRef name) {
+  for (const auto& [tensorName, data] : tensors)
+    if (tensorName == name)
+      return data.get();
+  return nullptr;
+}
+
+/// Which positions of each batch row are real tokens, by the recorded attention mask.
+class VisiblePositions {
+public:
+  explicit VisiblePositions(const ReferenceStep& step) {
+    const TensorData* mask = find(step.inputs, "attention_mask");
+    if (!mask || mask->shape().size() != 2)
+      return;
+    auto values = integerValues(*mask, INT64_MAX);
+    if (!values)
+      return;
+    columns = mask->shape()[1];
+    visible.assign(values->begin(), values->end());
+  }
+
+  /// The axis, but the first, with as many extents as the mask has positions; nullopt when there is
+  /// no mask, no such axis or several.
+  std::optional<unsigned> positionAxis(llvm::ArrayRef<int64_t> shape) const {
+    std::optional<unsigned> found;
+    for (unsigned axis = 1; axis < shape.size() && columns != 0; ++axis) {
+      if (shape[axis] != columns)
+        continue;
+      if (found)
+        return std::nullopt;
+      found = axis;
+    }
+    return found;
+  }
+
+  /// The axis of batch rows: the first one with as many extents as the mask has rows that is not
+  /// the sequence's, which may come first.
+  unsigned batchAxis(llvm::ArrayRef<int64_t> shape, unsigned sequenceAxis) const {
+    const int64_t rows = columns == 0 ? 0 : static_cast<int64_t>(visible.size()) / columns;
+    for (unsigned axis = 0; axis < shape.size(); ++axis)
+      if (axis != sequenceAxis && shape[axis] == rows)
+        return axis;
+    return 0;
+  }
+
+  bool operator()(int64_t row, int64_t position) const {
+    int64_t index = row * columns + position;
+    return columns == 0 || position >= columns || index >= static_cast<int64_t>(visible.size()) ||
+           visible[static_cast<size_t>(index)] != 0;
+  }
+
+private:
+  int64_t columns = 0;
+  std::vector<int64_t> visible;
+};
+
+/// Compares the elements at real tokens. `sequenceAxis` counts positions from `firstPosition`.
+llvm::Expected<TensorComparison>
+compareVisible(const std::string& name, const TensorView& ours, const TensorView& recorded,
+               std::optional<unsigned> sequenceAxis, int64_t firstPosition,
+               const VisiblePositions& visible, Tolerance tolerance) {
+  TensorComparison result;
+  result.name = name;
+  const unsigned batchAxis = sequenceAxis ? visible.batchAxis(ours.shape, *sequenceAxis) : 0;
+  auto select = [&](llvm::ArrayRef<int64_t> index) {
+    return !sequenceAxis || visible(index[batchAxis], firstPosition + index[*sequenceAxis]);
+  };
+  auto comparison = compareTensors(ours, recorded, tolerance, select);
+  if (!comparison)
+    return withNode(comparison.takeError(), name);
+  result.comparison = std::move(*comparison);
+  result.skipped = ours.elementCount() - result.comparison.compared;
+  result.allowed = tolerance.absolute;
+  return result;
+}
+
+/// What the session computes for the recorded inputs.
+llvm::Expected<StepResult> feed(Session& session, const ReferenceStep& step) {
+  std::vector<Tensor> kept;
+  std::vector<NamedView> views;
+  for (const Value* input : session.callerInputs()) {
+    auto recorded =
+        llvm::find_if(step.inputs, [&](const auto& entry) { return entry.first == input->name(); });
+    if (recorded == step.inputs.end())
+      return invalid("the reference has no tensor for input '{}'", input->name());
+    auto tensor = Tensor::of(session.allocator(), recorded->second);
+    if (!tensor)
+      return tensor.takeError();
+    views.push_back({input->name(), tensor->view});
+    kept.push_back(std::move(*tensor));
+  }
+  return session.step(views, step.tokens);
+}
+
+/// A constant with the elements of a view, strided or not.
+llvm::Expected<TensorRef> constantOf(const Session& session, const TensorView& view) {
+  auto packed = Tensor::copyOf(session.allocator(), view);
+  if (!packed)
+    return packed.takeError();
+  return makeTensor(view.element, view.shape, packedBytes(packed->view));
+}
+
+class Replay {
+public:
+  Replay(Session& replayed, Tolerance allowed) : session(replayed), tolerance(allowed) {}
+
+  llvm::Expected<StepComparison> run(const ReferenceStep& step) {
+    int64_t before = session.length();
+    auto outputs = feed(session, step);
+    if (!outputs)
+      return outputs.takeError();
+    StepComparison result;
+    result.tokens = step.tokens;
+    result.phase = before == 0 ? "prefill" : step.tokens == 1 ? "decode" : "chunk";
+    VisiblePositions visible(step);
+    for (const auto& [name, recorded] : step.outputs) {
+      auto expected = Tensor::of(session.allocator(), recorded);
+      if (!expected)
+        return expected.takeError();
+      if (std::optional<size_t> cache = cacheOf(name)) {
+        // Recordings are of what a model computes, not of codes.
+        Tensor numbers;
+        if (std::optional<size_t> scales = scalesOf(session, *cache)) {
+          auto dequantized = dequantizedCache(session, *cache, *scales, expected->view.element);
+          if (!dequantized)
+            return dequantized.takeError();
+          numbers = std::move(*dequantized);
+        }
+        auto compared = compareVisible(
+            name, numbers.owner ? numbers.view : session.exportedCacheView(*cache), expected->view,
+            session.exportedSequenceAxis(*cache), 0, visible, tolerance);
+        if (!compared)
+          return compared.takeError();
+        result.caches.push_back(std::move(*compared));
+        continue;
+      }
+      const Tensor* ours = outputs->find(name);
+      if (!ours)
+        continue; // not declared by this graph
+      // A present that the manifest does not know has one row per position, other outputs have one
+      // per new token on axis 1.
+      const Extents& shape = ours->view.shape;
+      bool perBatchRow = !shape.empty() && shape[0] == session.batch();
+      std::optional<unsigned> axis = perBatchRow ? visible.positionAxis(shape) : std::nullopt;
+      int64_t first = axis ? 0 : before;
+      if (!axis && perBatchRow && shape.size() >= 2 && shape[1] == step.tokens)
+        axis = 1;
+      auto compared =
+          compareVisible(name, ours->view, expected->view, axis, first, visible, tolerance);
+      if (!compared)
+        return compared.takeError();
+      result.outputs.push_back(std::move(*compared));
+    }
+    return result;
+  }
+
+private:
+  std::optional<size_t> cacheOf(llvm::StringRef present) const {
+    for (size_t i = 0; i < session.cacheCount(); ++i)
+      if (session.cacheInfo(i).present == present)
+        return i;
+    return std::nullopt;
+  }
+
+  Session& session;
+  Tolerance tolerance;
+};
+
+} // namespace
+
+llvm::Expected<std::vector<ReferenceStep>> readReference(const std::string& folder) {
+  std::map<int64_t, std::pair<fs::path, int64_t>> found;
+  std::error_code code;
+  for (fs::directory_iterator entry(folder, code), end; !code && entry != end;
+       entry.increment(code))
+    if (auto parsed = parseStepName(entry->path().filename().string()))
+      found[parsed->first] = {entry->path(), parsed->second};
+  if (code)
+    return ioError("cannot read the reference folder: {}", code.message()).file(folder);
+  if (found.empty())
+    return invalid("no step<k>_q<n> folders").file(folder);
+  std::vector<ReferenceStep> steps;
+  for (const auto& [index, place] : found) {
+    if (index != static_cast<int64_t>(steps.size()))
+      return invalid("step {} is missing", steps.size()).file(folder);
+    ReferenceStep step;
+    step.tokens = place.second;
+    if (llvm::Error error = readTensors(place.first, "input", step.inputs))
+      return error;
+    if (llvm::Error error = readTensors(place.first, "output", step.outputs))
+      return error;
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+llvm::Expected<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps) {
+  for (const char* name : {"input_ids", "decoder_input_ids", "inputs_embeds"})
+    if (const TensorData* tokens = find(steps.front().inputs, name))
+      if (!tokens->shape().empty())
+        return tokens->shape()[0];
+  return invalid("the reference records neither input_ids nor inputs_embeds");
+}
+
+int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps) {
+  int64_t total = 0;
+  for (const ReferenceStep& step : steps)
+    total += step.tokens;
+  return total;
+}
+
+std::optional<int64_t> referenceExtent(llvm::ArrayRef<ReferenceStep> steps, llvm::StringRef input,
+                                       int64_t axis) {
+  const TensorData* tensor = steps.empty() ? nullptr : kvopt::find(steps.front().inputs, input);
+  if (!tensor || axis < 0 || static_cast<size_t>(axis) >= tensor->shape().size())
+    return std::nullopt;
+  return tensor->shape()[static_cast<size_t>(axis)];
+}
+
+llvm::Expected<std::vector<ReferenceStep>>
+recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string& ended) {
+  std::vector<ReferenceStep> own;
+  for (const ReferenceStep& step : steps) {
+    auto computed = feed(session, step);
+    if (!computed) {
+      Diagnostic diagnostic = takeDiagnostic(computed.takeError());
+      if (own.empty())
+        return makeError(std::move(diagnostic));
+      ended = diagnostic.str();
+      return own;
+    }
+    ReferenceStep recorded;
+    recorded.tokens = step.tokens;
+    recorded.inputs = step.inputs;
+    auto record = [&](const std::string& name, const TensorView& view) -> llvm::Error {
+      auto constant = constantOf(session, view);
+      if (!constant)
+        return constant.takeError();
+      recorded.outputs.emplace_back(name, std::move(*constant));
+      return llvm::Error::success();
+    };
+    for (const NamedTensor& output : computed->outputs)
+      if (llvm::Error error = record(output.name, output.tensor.view))
+        return error;
+    for (size_t i = 0; i < session.cacheCount(); ++i)
+      if (llvm::Error error = record(session.cacheInfo(i).present, session.exportedCacheView(i)))
+        return error;
+    own.push_back(std::move(recorded));
+  }
+  return own;
+}
+
+llvm::Expected<ComparisonReport>
+replayReference(Session& session, llvm::ArrayRef<ReferenceStep> steps, Tolerance tolerance) {
+  ComparisonReport report;
+  Replay replay(session, tolerance);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    auto compared = replay.run(steps[i]);
+    if (!compared)
+      return withNode(compared.takeError(), "step " + std::to_string(i));
+    report.steps.push_back(std::move(*compared));
+  }
+  return report;
+}
+
+} // namespace kvopt

@@ -1,0 +1,91 @@
+// Replay of recorded steps: a model against outputs that another engine computed.
+#pragma once
+
+#include "runtime/equivalence/comparison.h"
+#include "runtime/session/session.h"
+
+#include <string>
+#include <vector>
+
+namespace kvopt {
+
+/// One tensor of one step, compared.
+struct TensorComparison {
+  std::string name;
+  Comparison comparison;
+  int64_t skipped = 0; ///< elements of padded positions, which a finite mask leaves undefined
+  double allowed = 0;  ///< the absolute tolerance that was applied
+  /// How element types or shapes differ; empty where they do not. Such a comparison is a violation.
+  std::string mismatch;
+};
+
+struct StepComparison {
+  std::string phase; ///< prefill, chunk or decode
+  int64_t tokens = 0;
+  int64_t pastTokens = 0; ///< tokens that the caches held before the step
+  std::vector<TensorComparison> outputs;
+  std::vector<TensorComparison> caches; ///< valid regions
+};
+
+struct ComparisonReport {
+  std::vector<StepComparison> steps;
+  /// The most likely token, where there are scores; near ties within a measured budget are equal.
+  bool tokensEqual = true;
+  /// Whether there was a most likely token at all.
+  bool anyToken = false;
+  /// Steps after the first that the first side refused, and why it refused the first of them: a
+  /// table of positions has an end, an exported mask may take single tokens only. They were not
+  /// compared, and say nothing about the models.
+  int64_t refusedSteps = 0;
+  std::string refusal;
+  /// Differences besides those of numbers, a sentence each: other outputs, inputs or caches, and a
+  /// step that the first side takes and the second refuses.
+  std::vector<std::string> differences;
+  /// Whether the models hand anything from one step to the next.
+  bool hasCaches = false;
+
+  /// Whether something was compared and any of it differs beyond its tolerance, or the sides differ
+  /// in another way.
+  bool isDifferent() const;
+  /// Whether enough was compared to call the sides equal: some output and, where there are caches,
+  /// a step after earlier tokens, unless the first side refuses such steps.
+  bool isConclusive() const;
+  /// Nothing differs, and enough was compared.
+  bool equal() const { return isConclusive() && !isDifferent(); }
+  /// The comparison with the largest difference; null when nothing was compared.
+  const TensorComparison* worst() const;
+};
+
+/// The recorded steps of a reference folder.
+struct ReferenceStep {
+  int64_t tokens = 0;
+  std::vector<std::pair<std::string, TensorRef>> inputs;
+  std::vector<std::pair<std::string, TensorRef>> outputs;
+};
+
+/// Reads `step<k>_q<n>/{input,output}_<i>.pb`, in the order of k. Errors: no such folder, no steps,
+/// gaps in k, unreadable tensors.
+llvm::Expected<std::vector<ReferenceStep>> readReference(const std::string& folder);
+
+/// The batch size of the recorded token ids, or of embeddings in their place.
+llvm::Expected<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps);
+/// Tokens of all steps together.
+int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps);
+
+/// The recorded extent of an input of the first step; nullopt when it is not recorded.
+std::optional<int64_t> referenceExtent(llvm::ArrayRef<ReferenceStep> steps, llvm::StringRef input,
+                                       int64_t axis);
+
+/// The same steps with what the session computes for the recorded inputs in the place of the
+/// recorded outputs. Ends, and says why in `ended`, where the session refuses a step after the
+/// first.
+llvm::Expected<std::vector<ReferenceStep>>
+recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string& ended);
+
+/// Replays the steps through a fresh session: recorded inputs that the model declares are fed,
+/// caches are the session's own. Every recorded output is compared, presents over their valid
+/// region; positions that the recorded attention_mask hides are left out and counted.
+llvm::Expected<ComparisonReport>
+replayReference(Session& session, llvm::ArrayRef<ReferenceStep> steps, Tolerance tolerance);
+
+} // namespace kvopt

@@ -1,0 +1,57 @@
+// ExecutionContext: the KernelContext of the executor.
+#pragma once
+
+#include "runtime/exec/run_state.h"
+
+namespace kvopt {
+
+/// One execution of one step.
+class ExecutionContext final : public KernelContext {
+public:
+  /// `constantWeights` are read in place of the kernel's weight operand; null for that operand.
+  ExecutionContext(RunState& runState, const ExecutionPlan::Step& runStep,
+                   const ConstantWeights* constantWeights)
+      : KernelContext(*runStep.node), state(runState), step(runStep),
+        operandWeights(constantWeights) {}
+
+  /// Makes the operands ready, runs the kernel, and checks that every wanted result is there.
+  llvm::Error execute();
+
+  const TensorView* input(unsigned index) const override;
+  const ConstantWeights* weights(unsigned index) const override {
+    return operandWeights && index == *step.kernel->weightOperand ? operandWeights : nullptr;
+  }
+  llvm::Expected<TensorView> output(unsigned result, ElementType element,
+                                    llvm::ArrayRef<int64_t> shape) override;
+  llvm::Error outputView(unsigned result, unsigned operand, llvm::ArrayRef<int64_t> shape) override;
+  llvm::Expected<TensorView> outputInPlace(unsigned result, unsigned operand) override;
+  llvm::Expected<std::span<std::byte>> scratch(size_t bytes) override;
+  void parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) override;
+  unsigned threads() const override { return state.environment.threads.threads(); }
+  void noteCacheWrite(int64_t bytes) override {
+    state.environment.statistics.cacheBytesWritten += bytes;
+  }
+  llvm::Error runBranch(llvm::StringRef attribute) override;
+  llvm::Expected<std::vector<Tensor>> runBody(llvm::StringRef attribute,
+                                              std::vector<Tensor> inputs) override;
+  Tensor share(unsigned index) const override { return operandTensor(index); }
+  llvm::Expected<Tensor> temporary(ElementType element, llvm::ArrayRef<int64_t> shape) override;
+
+private:
+  llvm::Error packOperands();
+  llvm::Error enter(const ExecutionPlan::Branch& branch, RunState& inner);
+  llvm::Error enterBody(const Graph& body, const ExecutionPlan::Branch& branch, RunState& inner,
+                        std::vector<Tensor> inputs);
+  llvm::Error takeResults(RunState& inner);
+  /// An error unless the result may be given now with this type.
+  llvm::Error checkResult(unsigned result, ElementType element, llvm::ArrayRef<int64_t> shape);
+  llvm::Error internalError(const std::string& message) const;
+  const Tensor& operandTensor(unsigned index) const;
+
+  RunState& state;
+  const ExecutionPlan::Step& step;
+  const ConstantWeights* operandWeights;
+  bool hasRunBody = false;
+};
+
+} // namespace kvopt

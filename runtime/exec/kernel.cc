@@ -1,0 +1,85 @@
+// The registry of kernels, and what every KernelContext shares.
+#include "runtime/exec/kernel.h"
+
+#include "runtime/memory/buffer.h"
+#include "support/diagnostic.h"
+
+#include <algorithm>
+
+namespace kvopt {
+
+int64_t KernelContext::opset() const {
+  return executed.graph().opsetVersion(executed.op().domain());
+}
+
+const TensorView& KernelContext::in(unsigned index) const {
+  const TensorView* view = input(index);
+  assert(view && "a required operand is present");
+  return *view;
+}
+
+bool KernelContext::wants(unsigned result) const {
+  llvm::ArrayRef<Value> results = executed.results();
+  return result < results.size() && !results[result].isAbsent() && !results[result].isUnused();
+}
+
+llvm::Error KernelContext::error(const std::string& message) const {
+  return invalid("{}", message).node(executed.name(), executed.op().str());
+}
+
+llvm::Error KernelContext::runBranch(llvm::StringRef attribute) {
+  return error(fmt::format("the subgraph '{}' cannot be run here", attribute.str()));
+}
+
+llvm::Expected<std::vector<Tensor>> KernelContext::runBody(llvm::StringRef attribute,
+                                                           std::vector<Tensor>) {
+  return error(fmt::format("the subgraph '{}' cannot be run here", attribute.str()));
+}
+
+Tensor KernelContext::share(unsigned index) const { return {nullptr, in(index)}; }
+
+llvm::Expected<Tensor> KernelContext::temporary(ElementType, llvm::ArrayRef<int64_t>) {
+  return error("no memory of its own can be had here");
+}
+
+Kernel& KernelRegistry::add(OpName op, int64_t since, KernelFunction run, int64_t until) {
+  assert(run && since <= until);
+  llvm::StringRef domain = names.emplace_back(op.domain().str());
+  llvm::StringRef type = names.emplace_back(op.type().str());
+  OpName stored(domain, type);
+  auto found = byName.find(op);
+  if (found == byName.end())
+    found = byName.insert({stored, {}}).first;
+  for ([[maybe_unused]] const Kernel* other : found->second)
+    assert((until < other->since || other->until < since) && "version ranges do not overlap");
+  Kernel& kernel = kernels.emplace_back();
+  kernel.op = stored;
+  kernel.since = since;
+  kernel.until = until;
+  kernel.run = run;
+  found->second.push_back(&kernel);
+  return kernel;
+}
+
+const Kernel* KernelRegistry::find(OpName op, int64_t version) const {
+  auto found = byName.find(op);
+  if (found == byName.end())
+    return nullptr;
+  for (const Kernel* kernel : found->second)
+    if (kernel->since <= version && version <= kernel->until)
+      return kernel;
+  return nullptr;
+}
+
+std::vector<const Kernel*> KernelRegistry::all() const {
+  std::vector<const Kernel*> sorted;
+  sorted.reserve(kernels.size());
+  for (const Kernel& kernel : kernels)
+    sorted.push_back(&kernel);
+  std::sort(sorted.begin(), sorted.end(), [](const Kernel* a, const Kernel* b) {
+    return a->op != b->op ? a->op < b->op : a->since < b->since;
+  });
+  return sorted;
+}
+
+} // namespace kvopt

@@ -1,0 +1,20 @@
+// Attributes against definitions.
+#include "runtime/exec/known_attributes.h"
+
+#include "ir/op.h"
+#include "support/diagnostic.h"
+
+namespace kvopt {
+
+llvm::Error checkKnownAttributes(const Node& node) {
+  const OpDef* definition = node.definition();
+  if (!definition)
+    return llvm::Error::success();
+  for (const NamedAttribute& attribute : node.attributes())
+    if (!definition->findAttribute(attribute.name))
+      return unsupported("unknown attribute '{}'", attribute.name)
+          .node(node.name(), node.op().str());
+  return llvm::Error::success();
+}
+
+} // namespace kvopt

@@ -1,0 +1,70 @@
+// ai.kvopt::BlockLatentKvSdpa: BlockKvSdpa over one cache whose rows are the keys; the values are
+// columns [v_offset, v_offset + v_width) of the same rows.
+#include "runtime/attention/block_rows.h"
+#include "runtime/attention/in_place_cache.h"
+#include "support/format.h"
+
+namespace kvopt {
+namespace {
+
+constexpr unsigned firstBlock = 4;
+
+llvm::Error blockLatentKvSdpa(KernelContext& context) {
+  const unsigned blocks = context.inputCount() > firstBlock ? context.inputCount() - firstBlock : 0;
+  auto operands = attentionOperands(context, 2, 3);
+  if (!operands)
+    return operands.takeError();
+  if (context.in(0).rank() != 4 || context.in(1).rank() != 4 ||
+      context.in(0).shape[2] != context.in(1).shape[2])
+    return context.error("query and new rows must have rank 4, and be as many");
+  auto query = withContiguousRows(context, context.in(0));
+  if (!query)
+    return query.takeError();
+  operands->query = std::move(*query);
+  auto newRows = withContiguousRows(context, context.in(1));
+  if (!newRows)
+    return newRows.takeError();
+  const int64_t rowWidth = newRows->shape[3];
+  const int64_t offset = context.node().intAttr("v_offset", 0);
+  const int64_t width = context.node().intAttr("v_width", 0);
+  if (offset < 0 || width < 1 || offset > rowWidth || width > rowWidth - offset)
+    return context.error(fmt::format("values in {} columns from {} on are not in rows of {}", width,
+                                     offset, rowWidth));
+  auto segments = scratchSegments(context, blocks + 1);
+  if (!segments)
+    return segments.takeError();
+  const int64_t offsetBytes = offset * static_cast<int64_t>(*byteWidth(newRows->element));
+  auto segmentOf = [&](int64_t begin, const TensorView& rows) {
+    const RowStrides strides = rowStridesOf(rows);
+    return KeyValueSegment{begin, rows.data, rows.data + offsetBytes, strides, strides};
+  };
+  int64_t total = 0;
+  for (unsigned i = 0; i < blocks; ++i) {
+    auto cache = InPlaceCache::create(context, {"keys", 1, firstBlock + i, 0, "key_axis"});
+    if (!cache)
+      return cache.takeError();
+    if (cache->isTransposed())
+      return context.error("rows with the sequence on the last axis are not supported");
+    auto rows = withContiguousRows(context, cache->pastSlots());
+    if (!rows)
+      return rows.takeError();
+    (*segments)[i] = segmentOf(total, *rows);
+    total += cache->capacity();
+  }
+  (*segments)[blocks] = segmentOf(total, *newRows);
+  operands->key = *newRows;
+  operands->value = std::move(*newRows);
+  operands->value.shape[3] = width;
+  operands->value.data += offsetBytes;
+  operands->segments = *segments;
+  operands->segmentTokens = total + operands->key.shape[2];
+  return attentionResult(context, *operands, 0);
+}
+
+} // namespace
+
+void register_block_latent_kv_sdpa(KernelRegistry& registry) {
+  registry.add("ai.kvopt::BlockLatentKvSdpa", 1, blockLatentKvSdpa).acceptsStrides = true;
+}
+
+} // namespace kvopt

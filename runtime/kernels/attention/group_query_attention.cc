@@ -1,0 +1,371 @@
+// com.microsoft::GroupQueryAttention, as ONNX Runtime's CPU kernel computes it.
+//
+//   query [B,S,H*D], key and value [B,S,G*D], or all three packed into the query [B,S,(H+2G)*D]
+//   past_key, past_value [B,G,P,D]: rows beyond a batch row's past length are unused capacity
+//   seqlens_k[b] + 1 = T(b), the tokens of batch row b with the new ones; total_sequence_length >=
+//   every T(b). With total_sequence_length = S this is a prompt: the past length is 0 for every
+//   row, and rows shorter than S are padded on the right. Else the past length is T(b) - S. present
+//   [B,G,max(P, total_sequence_length),D]: the past rows, then the new ones, then zeros, or what is
+//   there where the present is the past's own memory
+//
+// With q_norm_weight and k_norm_weight [D], the rows of query and key are divided by their root
+// mean square (plus qk_norm_epsilon under the root) and multiplied by the weights first. With
+// do_rotary, query and key row s are then rotated by position past length + s, or
+// position_ids[b,s], or in a prompt position_ids[0,0] + s; the present holds rotated keys. Row s
+// sees the keys up to its own position, with local_window_size w > 0 the last w of them; with
+// causal = 0 it sees all T(b) keys. attention_bias [1|B,1|H,S,total] is added after the softcap.
+// smooth_softmax is a sink of logit 0 for every head; head_sink [H] gives the logits.
+//
+// Flags are on at 1 alone: ONNX Runtime reads any other number as off, and its optimizer writes -1.
+// A softcap or a window below zero is off too.
+#include "runtime/attention/attention_call.h"
+#include "runtime/attention/attention_heads.h"
+#include "runtime/attention/head_normalization.h"
+#include "runtime/attention/rotary.h"
+#include "runtime/kernels/support/float_operand.h"
+#include "runtime/kernels/support/integer_input.h"
+#include "support/format.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvopt {
+namespace {
+
+enum Operand : unsigned {
+  Query,
+  Key,
+  Value,
+  PastKey,
+  PastValue,
+  SequenceLengths,
+  TotalLength,
+  CosineCache,
+  SineCache,
+  PositionIds,
+  Bias,
+  HeadSink,
+  KeyScale,
+  ValueScale,
+  QueryNormWeight,
+  KeyNormWeight,
+};
+
+bool isOn(const Node& node, llvm::StringRef flag) { return node.intAttr(flag, 0) == 1; }
+
+/// The new rows, [B,H,S,D] and [B,G,S,D].
+struct NewRows {
+  TensorView query, key, value;
+};
+
+llvm::Expected<NewRows> newRows(const KernelContext& context, int64_t heads, int64_t groups) {
+  const TensorView& query = context.in(Query);
+  if (query.rank() != 3)
+    return context.error("the query must be [B,S,width]");
+  if (context.has(Key) != context.has(Value))
+    return context.error("a key without a value, or the other way round");
+  if (!context.has(Key)) {
+    auto packed = headsOf(context, query, heads + 2 * groups, "the packed query");
+    if (!packed)
+      return packed.takeError();
+    return NewRows{slicedAxis(*packed, 1, 0, heads), slicedAxis(*packed, 1, heads, groups),
+                   slicedAxis(*packed, 1, heads + groups, groups)};
+  }
+  const TensorView& key = context.in(Key);
+  const TensorView& value = context.in(Value);
+  if (key.rank() != 3 || value.rank() != 3)
+    return context.error("key and value must be [B,S,G*D]");
+  auto queryHeads = headsOf(context, query, heads, "the query");
+  if (!queryHeads)
+    return queryHeads.takeError();
+  auto keyHeads = headsOf(context, key, groups, "the key");
+  if (!keyHeads)
+    return keyHeads.takeError();
+  auto valueHeads = headsOf(context, value, groups, "the value");
+  if (!valueHeads)
+    return valueHeads.takeError();
+  const Extents expected{query.shape[0], groups, query.shape[1], queryHeads->shape[3]};
+  if (keyHeads->shape != expected || valueHeads->shape != expected)
+    return context.error("query, key and value differ in batch size, length or width");
+  return NewRows{*queryHeads, *keyHeads, *valueHeads};
+}
+
+struct Lengths {
+  Extents past;        ///< valid rows of the past, per batch row
+  Extents total;       ///< and with the new ones, padded ones included
+  Extents valid;       ///< and without the padded ones
+  int64_t longest = 0; ///< total_sequence_length
+  bool isPrompt = false;
+};
+
+llvm::Expected<Lengths> lengthsOf(KernelContext& context, int64_t batches, int64_t rows) {
+  auto given = integerListOf(context, SequenceLengths);
+  if (!given)
+    return given.takeError();
+  auto longest = integerOf(context, TotalLength);
+  if (!longest)
+    return longest.takeError();
+  if (static_cast<int64_t>(given->size()) != batches)
+    return context.error("seqlens_k must be one number per batch row");
+  if (*longest < rows)
+    return context.error(
+        fmt::format("total_sequence_length {} is less than {} new rows", *longest, rows));
+  Lengths lengths;
+  lengths.longest = *longest;
+  lengths.isPrompt = *longest == rows;
+  for (int64_t lessOne : *given) {
+    if (lessOne < 0 || lessOne >= *longest)
+      return context.error(
+          fmt::format("seqlens_k {} does not fit total_sequence_length {}", lessOne, *longest));
+    const int64_t total = lengths.isPrompt ? rows : lessOne + 1;
+    if (total < rows)
+      return context.error(
+          fmt::format("seqlens_k {} with {} new rows leaves no past", lessOne, rows));
+    lengths.total.push_back(total);
+    lengths.valid.push_back(lessOne + 1);
+    lengths.past.push_back(total - rows);
+  }
+  return lengths;
+}
+
+/// The position of every [b, s]. Those of a prompt count from the first of position_ids, as ONNX
+/// Runtime documents.
+llvm::Expected<IntegerList> positionsOf(KernelContext& context, const Lengths& lengths,
+                                        int64_t rows) {
+  if (context.has(PositionIds)) {
+    auto given = integerListOf(context, PositionIds);
+    if (!given)
+      return given;
+    if (given->size() != lengths.past.size() * static_cast<size_t>(rows))
+      return context.error("position_ids must be [B,S]");
+    if (lengths.isPrompt && !given->empty()) {
+      const int64_t first = given->front();
+      for (size_t i = 0; i < given->size(); ++i)
+        if (__builtin_add_overflow(first, static_cast<int64_t>(i) % rows, &(*given)[i]))
+          return context.error("a number of position_ids is too large");
+    }
+    return given;
+  }
+  auto positions = scratchIntegers(context, lengths.past.size() * static_cast<size_t>(rows));
+  if (!positions)
+    return positions;
+  int64_t* next = positions->data();
+  for (int64_t past : lengths.past)
+    for (int64_t row = 0; row < rows; ++row)
+      *next++ = past + row;
+  return positions;
+}
+
+/// The present but for the new rows.
+llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned result, unsigned operand,
+                                          const TensorView& fresh, const Lengths& lengths) {
+  const TensorView* past = context.input(operand);
+  const int64_t rows = fresh.shape[2];
+  if (past &&
+      (past->rank() != 4 || past->shape[0] != fresh.shape[0] || past->shape[1] != fresh.shape[1] ||
+       past->shape[3] != fresh.shape[3] || past->element != fresh.element))
+    return context.error("a past must be [B,G,P,D] with the batch size, groups, width and element "
+                         "type of the new rows");
+  const int64_t held = past ? past->shape[2] : 0;
+  for (int64_t length : lengths.past)
+    if (length > held)
+      return context.error(
+          fmt::format("a past length of {} and a past of {} rows{}", length, held,
+                      isOn(context.node(), "sliding_window_cache")
+                          ? ": sliding_window_cache is supported with a past that holds every row"
+                          : ""));
+  const int64_t capacity = std::max(held, lengths.longest);
+  std::optional<TensorView> present;
+  if (past && held == capacity && context.wants(result)) {
+    auto storage = context.outputInPlace(result, operand);
+    if (!storage || storage->data == past->data)
+      return storage;
+    present = *storage;
+  } else {
+    auto storage = outputOrScratch(context, result, fresh.element,
+                                   {fresh.shape[0], fresh.shape[1], capacity, fresh.shape[3]});
+    if (!storage)
+      return storage;
+    present = *storage;
+  }
+  for (int64_t batch = 0; batch < fresh.shape[0]; ++batch) {
+    const int64_t valid = lengths.past[static_cast<size_t>(batch)];
+    const TensorView own = slicedAxis(*present, 0, batch, 1);
+    if (valid != 0)
+      copyRows(slicedAxis(slicedAxis(*past, 0, batch, 1), 2, 0, valid),
+               slicedAxis(own, 2, 0, valid));
+    clearRows(slicedAxis(own, 2, valid + rows, capacity - valid - rows));
+  }
+  return *present;
+}
+
+/// The new rows' places in batch row `batch` of a present.
+TensorView placeOf(const TensorView& present, const Lengths& lengths, int64_t batch, int64_t rows) {
+  return slicedAxis(slicedAxis(present, 0, batch, 1), 2, lengths.past[static_cast<size_t>(batch)],
+                    rows);
+}
+
+/// Query and key rotated: the query into scratch memory, the key into the present.
+llvm::Error rotate(KernelContext& context, NewRows& fresh, const TensorView& presentKey,
+                   const Lengths& lengths) {
+  if (!context.has(CosineCache) || !context.has(SineCache))
+    return context.error("do_rotary needs cos_cache and sin_cache");
+  const bool interleaved = isOn(context.node(), "rotary_interleaved");
+  auto table = rotaryTable(context, CosineCache, SineCache, fresh.query.shape[3], interleaved);
+  if (!table)
+    return table.takeError();
+  const int64_t rows = fresh.query.shape[2];
+  auto positions = positionsOf(context, lengths, rows);
+  if (!positions)
+    return positions.takeError();
+  if (llvm::Error error = checkPositions(context, *table, *positions))
+    return error;
+  auto rotated = scratchTensor(context, fresh.query.element, fresh.query.shape);
+  if (!rotated)
+    return rotated.takeError();
+  if (llvm::Error error = rotateHeads(context, fresh.query, *rotated, *table, *positions))
+    return error;
+  fresh.query = *rotated;
+  llvm::ArrayRef<int64_t> all = *positions;
+  for (int64_t batch = 0; batch < fresh.key.shape[0]; ++batch)
+    if (llvm::Error error = rotateHeads(
+            context, slicedAxis(fresh.key, 0, batch, 1), placeOf(presentKey, lengths, batch, rows),
+            *table, all.slice(static_cast<size_t>(batch * rows), static_cast<size_t>(rows))))
+      return error;
+  return llvm::Error::success();
+}
+
+void append(const TensorView& fresh, const TensorView& present, const Lengths& lengths) {
+  for (int64_t batch = 0; batch < fresh.shape[0]; ++batch)
+    copyRows(slicedAxis(fresh, 0, batch, 1), placeOf(present, lengths, batch, fresh.shape[2]));
+}
+
+int64_t bytesOf(const TensorView& rows) { return rows.elementCount() * *byteWidth(rows.element); }
+
+/// The sinks' logits as float [H]; nothing when there are none.
+llvm::Expected<std::optional<TensorView>> sinksOf(KernelContext& context, int64_t heads) {
+  const TensorView* given = context.input(HeadSink);
+  if (!given && !isOn(context.node(), "smooth_softmax"))
+    return std::nullopt;
+  if (given) {
+    auto floats = floatsOf(context, *given);
+    if (!floats)
+      return floats.takeError();
+    // The call only reads it.
+    return TensorView::contiguous(ElementType::Float, given->shape,
+                                  reinterpret_cast<std::byte*>(const_cast<float*>(*floats)));
+  }
+  auto zeros = scratchTensor(context, ElementType::Float, {heads});
+  if (!zeros)
+    return zeros.takeError();
+  std::fill_n(zeros->as<float>(), heads, 0.0f);
+  return *zeros;
+}
+
+llvm::Error checkSupported(const KernelContext& context) {
+  const Node& node = context.node();
+  if (context.has(KeyScale) || context.has(ValueScale) ||
+      node.stringAttr("k_quant_type", "NONE") != "NONE" ||
+      node.stringAttr("v_quant_type", "NONE") != "NONE")
+    return context.error("a quantized cache (k_scale, v_scale, k_quant_type, v_quant_type) is not "
+                         "supported");
+  if (const int64_t bits = node.intAttr("kv_cache_bit_width", 0); bits != 0)
+    return context.error(
+        fmt::format("kv_cache_bit_width {} without a quantized cache is not supported", bits));
+  if (context.wants(3))
+    return context.error("the result output_qk is not supported");
+  const int64_t causal = node.intAttr("causal", 1);
+  const int64_t window = node.intAttr("local_window_size", -1);
+  if (causal != 0 && causal != 1)
+    return context.error(fmt::format("causal {} is neither 0 nor 1", causal));
+  if (causal == 0 && window != -1)
+    return context.error(fmt::format("local_window_size {} without causal", window));
+  if (window == 0)
+    return context.error("a local_window_size of 0 hides every key");
+  if (context.has(PastKey) != context.has(PastValue))
+    return context.error("a past of keys without one of values, or the other way round");
+  const int64_t heads = node.intAttr("num_heads", 0);
+  const int64_t groups = node.intAttr("kv_num_heads", 0);
+  constexpr int64_t most = int64_t{1} << 30;
+  if (heads <= 0 || groups <= 0 || heads > most || heads % groups != 0)
+    return context.error(
+        fmt::format("num_heads {} is no positive multiple of kv_num_heads {}", heads, groups));
+  return llvm::Error::success();
+}
+
+llvm::Error groupQueryAttention(KernelContext& context) {
+  const Node& node = context.node();
+  if (llvm::Error error = checkSupported(context))
+    return error;
+  const int64_t heads = node.intAttr("num_heads", 0);
+  auto fresh = newRows(context, heads, node.intAttr("kv_num_heads", 0));
+  if (!fresh)
+    return fresh.takeError();
+  const Extents shape = fresh->query.shape;
+  auto lengths = lengthsOf(context, shape[0], shape[2]);
+  if (!lengths)
+    return lengths.takeError();
+  if (llvm::Error error = normalizeHeads(context, fresh->query, fresh->key,
+                                         {QueryNormWeight, KeyNormWeight, "qk_norm_epsilon"}))
+    return error;
+  auto key = presentWithout(context, 1, PastKey, fresh->key, *lengths);
+  if (!key)
+    return key.takeError();
+  auto value = presentWithout(context, 2, PastValue, fresh->value, *lengths);
+  if (!value)
+    return value.takeError();
+  if (key->shape != value->shape)
+    return context.error("the pasts of keys and values differ in length");
+
+  AttentionOperands operands;
+  operands.query = fresh->query;
+  operands.key = *key;
+  operands.value = *value;
+  operands.causal = node.intAttr("causal", 1) != 0;
+  // The rows of a prompt that are padding see more keys where that keeps the frontier in place.
+  operands.totalLengths = operands.causal ? lengths->total : lengths->valid;
+  operands.window = std::max<int64_t>(0, node.intAttr("local_window_size", -1));
+  operands.softcap = std::max(0.0f, node.floatAttr("softcap", 0.0f));
+  operands.scale = node.floatAttr("scale", 0.0f);
+  if (operands.scale == 0.0f)
+    operands.scale = 1.0f / std::sqrt(static_cast<float>(std::max<int64_t>(shape[3], 1)));
+  auto sinks = sinksOf(context, heads);
+  if (!sinks)
+    return sinks.takeError();
+  if (*sinks)
+    operands.sinks = &**sinks;
+  TensorView bias;
+  if (const TensorView* given = context.input(Bias)) {
+    if (given->rank() != 4 || given->shape[3] != lengths->longest)
+      return context.error("attention_bias must be [1|B,1|H,S,total_sequence_length]");
+    // Batch rows may all be shorter than the bias is wide.
+    bias = slicedAxis(*given, 3, 0,
+                      shape[0] == 0 ? 0
+                                    : *std::max_element(operands.totalLengths.begin(),
+                                                        operands.totalLengths.end()));
+    operands.mask = &bias;
+  }
+  if (llvm::Error error = checkAttention(context, operands))
+    return error;
+  // Nothing is written before all is checked: the past may be overwritten.
+  if (!isOn(node, "do_rotary"))
+    append(fresh->key, *key, *lengths);
+  else if (llvm::Error error = rotate(context, *fresh, *key, *lengths))
+    return error;
+  append(fresh->value, *value, *lengths);
+  operands.query = fresh->query;
+  if (context.has(PastKey) && context.in(PastKey).data == key->data)
+    context.noteCacheWrite(bytesOf(fresh->key) + bytesOf(fresh->value));
+  auto output = context.output(0, fresh->query.element, {shape[0], shape[2], shape[1] * shape[3]});
+  if (!output)
+    return output.takeError();
+  return runAttention(context, operands, splitHeads(*output, heads));
+}
+
+} // namespace
+
+void register_group_query_attention(KernelRegistry& registry) {
+  registry.add("com.microsoft::GroupQueryAttention", 1, groupQueryAttention);
+}
+
+} // namespace kvopt

@@ -1,0 +1,169 @@
+// com.microsoft::MultiHeadAttention:
+//
+//   output [B,S,H*Dv] = softmax(scale * Q K^T + masks) V       (formula: AttentionView)
+//
+//   query [B,S,H*D], key [B,L,H*D], value [B,L,H*Dv]; or query [B,S,H,3,D] alone; or query and key
+//   [B,L,H,2,D]; or query with key [B,H,L,D] and value [B,H,L,Dv], the heads of cross attention
+//   bias [H*(2D+Dv)] is added to query, key and value before anything else; to the query only where
+//   key and value are heads of cross attention
+//   past_key, past_value [B,H,P,D]: their rows come before the new ones; the presents hold both
+//   key_padding_mask, attention_bias, unidirectional: see PaddingMaskRequest
+#include "runtime/attention/attention_heads.h"
+#include "runtime/attention/masked_attention.h"
+#include "runtime/kernels/support/element_dispatch.h"
+
+namespace kvopt {
+namespace {
+
+enum Operand : unsigned {
+  Query,
+  Key,
+  Value,
+  ProjectionBias,
+  PaddingMask,
+  AttentionBias,
+  PastKey,
+  PastValue,
+  PastLength,
+  CacheIndirection,
+};
+
+struct Heads {
+  TensorView query, key, value;
+};
+
+/// Part `part` of [B,S,H,parts,D] as [B,H,S,D].
+TensorView unpacked(const TensorView& packed, int64_t part) {
+  TensorView view = slicedAxis(packed, 3, part, 1);
+  view.shape = {packed.shape[0], packed.shape[2], packed.shape[1], packed.shape[4]};
+  view.strides = {packed.strides[0], packed.strides[2], packed.strides[1], packed.strides[4]};
+  return view;
+}
+
+bool isPacked(const TensorView& tensor, int64_t heads, int64_t parts) {
+  return tensor.rank() == 5 && tensor.shape[2] == heads && tensor.shape[3] == parts;
+}
+
+llvm::Expected<Heads> headsOfOperands(KernelContext& context, int64_t heads) {
+  const TensorView& query = context.in(Query);
+  if (!context.has(Key) && !context.has(Value)) {
+    if (!isPacked(query, heads, 3))
+      return context.error("a query without key must be [B,S,H,3,D]");
+    return Heads{unpacked(query, 0), unpacked(query, 1), unpacked(query, 2)};
+  }
+  if (query.rank() != 3)
+    return context.error("the query must be [B,S,H*D]");
+  auto split = headsOf(context, query, heads, "the query");
+  if (!split)
+    return split.takeError();
+  if (!context.has(Key))
+    return context.error("a value without a key");
+  const TensorView& key = context.in(Key);
+  if (!context.has(Value)) {
+    if (!isPacked(key, heads, 2))
+      return context.error("a key without value must be [B,L,H,2,D]");
+    return Heads{*split, unpacked(key, 0), unpacked(key, 1)};
+  }
+  const TensorView& value = context.in(Value);
+  if (key.rank() != value.rank())
+    return context.error("key and value differ in rank");
+  auto keyHeads = headsOf(context, key, heads, "the key");
+  if (!keyHeads)
+    return keyHeads.takeError();
+  auto valueHeads = headsOf(context, value, heads, "the value");
+  if (!valueHeads)
+    return valueHeads.takeError();
+  return Heads{*split, *keyHeads, *valueHeads};
+}
+
+/// [B,H,S,D] plus its part, from element `first` on, of the projection bias, in scratch memory.
+llvm::Expected<TensorView> biased(KernelContext& context, const TensorView& tensor, int64_t first) {
+  auto sum = scratchTensor(context, tensor.element, tensor.shape);
+  if (!sum)
+    return sum;
+  const TensorView& bias = context.in(ProjectionBias);
+  const Extents& shape = tensor.shape;
+  llvm::Error error =
+      dispatch(TypeList<float, Float16, BFloat16>(), context, tensor.element, [&](auto tag) {
+        using T = typename decltype(tag)::Type;
+        T* out = sum->template as<T>();
+        if (sum->elementCount() == 0)
+          return llvm::Error::success();
+        for (int64_t batch = 0; batch < shape[0]; ++batch)
+          for (int64_t head = 0; head < shape[1]; ++head)
+            for (int64_t row = 0; row < shape[2]; ++row)
+              for (int64_t d = 0; d < shape[3]; ++d) {
+                const T x = tensor.as<T>()[batch * tensor.strides[0] + head * tensor.strides[1] +
+                                           row * tensor.strides[2] + d * tensor.strides[3]];
+                const T b = bias.as<T>()[first + head * shape[3] + d];
+                *out++ = store<T>(load(x) + load(b));
+              }
+        return llvm::Error::success();
+      });
+  if (error)
+    return error;
+  return sum;
+}
+
+llvm::Error addBias(KernelContext& context, Heads& heads) {
+  const TensorView& bias = context.in(ProjectionBias);
+  const int64_t query = heads.query.shape[1] * heads.query.shape[3];
+  const int64_t key = heads.key.shape[1] * heads.key.shape[3];
+  const int64_t value = heads.value.shape[1] * heads.value.shape[3];
+  if (bias.element != heads.query.element || heads.key.element != bias.element ||
+      heads.value.element != bias.element || bias.elementCount() != query + key + value)
+    return context.error("the bias must be [H*(2D+Dv)] of the query's element type");
+  int64_t first = 0;
+  for (TensorView* tensor : {&heads.query, &heads.key, &heads.value}) {
+    // Heads of cross attention have their part of the bias already.
+    if (tensor != &heads.query && context.has(Key) && context.in(Key).rank() == 4)
+      break;
+    auto sum = biased(context, *tensor, first);
+    if (!sum)
+      return sum.takeError();
+    first += tensor->shape[1] * tensor->shape[3];
+    *tensor = *sum;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error multiHeadAttention(KernelContext& context) {
+  const int64_t count = context.node().intAttr("num_heads", 0);
+  if (count <= 0)
+    return context.error("num_heads must be positive");
+  if (context.has(PastLength) || context.has(CacheIndirection))
+    return context.error("past_sequence_length and cache_indirection, which is a past in a shared "
+                         "buffer or of beams, are not supported");
+  if (context.wants(3))
+    return context.error("the result qk is not supported");
+  if (context.has(PastKey) != context.has(PastValue))
+    return context.error("a past of keys without one of values, or the other way round");
+  auto heads = headsOfOperands(context, count);
+  if (!heads)
+    return heads.takeError();
+  if (context.has(ProjectionBias))
+    if (llvm::Error error = addBias(context, *heads))
+      return error;
+  MaskedAttention attention;
+  attention.query = heads->query;
+  auto key = presentOf(context, 1, context.input(PastKey), heads->key);
+  if (!key)
+    return key.takeError();
+  attention.key = *key;
+  auto value = presentOf(context, 2, context.input(PastValue), heads->value);
+  if (!value)
+    return value.takeError();
+  attention.value = *value;
+  attention.pastRows = attention.key.shape[2] - heads->key.shape[2];
+  attention.paddingOperand = PaddingMask;
+  attention.biasOperand = AttentionBias;
+  return maskedAttentionResult(context, attention);
+}
+
+} // namespace
+
+void register_multi_head_attention(KernelRegistry& registry) {
+  registry.add("com.microsoft::MultiHeadAttention", 1, multiHeadAttention);
+}
+
+} // namespace kvopt

@@ -1,0 +1,217 @@
+// Elementwise arithmetic of two or more operands under broadcasting: Add, Sub, Mul, Div, Mod, Pow,
+// Min, Max.
+//
+// Versions: Add, Sub, Mul, Div and Pow from opset 7 (before, attributes asked for broadcasting),
+// Min and Max from 8, Mod from 10. Later versions add element types only.
+#include "runtime/kernels/support/broadcast.h"
+#include "runtime/kernels/support/element_dispatch.h"
+#include "runtime/kernels/support/narrow_floats.h"
+
+#include <cmath>
+
+namespace kvopt {
+namespace {
+
+/// c = f(a, b) where a, b and c have the same element type.
+template <class List, class F> llvm::Error combine(KernelContext& context, List types, F f) {
+  const TensorView& a = context.in(0);
+  const TensorView& b = context.in(1);
+  if (a.element != b.element)
+    return context.error("operands have different element types");
+  return dispatch(types, context, a.element, [&](auto tag) -> llvm::Error {
+    using T = typename decltype(tag)::Type;
+    llvm::Expected<Extents> shape = broadcastShape(context, a.shape, b.shape);
+    if (!shape)
+      return shape.takeError();
+    llvm::Expected<TensorView> c = context.output(0, a.element, *shape);
+    if (!c)
+      return c.takeError();
+    if constexpr (isNarrowFloat<T>)
+      broadcastNarrow<T>(*shape, a, b, c->as<T>(), f);
+    else
+      broadcastLoop<T, T, T>(*shape, a, b, c->as<T>(),
+                             [&](T x, T y) { return store<T>(f(load(x), load(y))); });
+    return llvm::Error::success();
+  });
+}
+
+llvm::Error add(KernelContext& context) {
+  return combine(context, NumericTypes(),
+                 [](auto a, auto b) { return wrapping<decltype(a)>(a, b, std::plus<>()); });
+}
+llvm::Error sub(KernelContext& context) {
+  return combine(context, NumericTypes(),
+                 [](auto a, auto b) { return wrapping<decltype(a)>(a, b, std::minus<>()); });
+}
+llvm::Error mul(KernelContext& context) {
+  return combine(context, NumericTypes(),
+                 [](auto a, auto b) { return wrapping<decltype(a)>(a, b, std::multiplies<>()); });
+}
+
+/// An error when an integer divisor that is used is zero.
+llvm::Error checkDivisor(KernelContext& context) {
+  const TensorView& b = context.in(1);
+  if (!isInteger(b.element) || context.in(0).elementCount() == 0)
+    return llvm::Error::success();
+  return dispatch(IntegerTypes(), context, b.element, [&](auto tag) -> llvm::Error {
+    using T = typename decltype(tag)::Type;
+    const T* data = b.as<T>();
+    for (int64_t i = 0, count = b.elementCount(); i < count; ++i)
+      if (data[i] == 0)
+        return context.error("integer division by zero");
+    return llvm::Error::success();
+  });
+}
+
+/// a / b; integers truncate towards zero, and the least integer over -1 wraps to itself.
+llvm::Error div(KernelContext& context) {
+  if (llvm::Error error = checkDivisor(context))
+    return error;
+  return combine(context, NumericTypes(), [](auto a, auto b) {
+    using T = decltype(a);
+    if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
+      if (b == T(-1))
+        return wrapping<T>(T(0), a, std::minus<>());
+    return static_cast<T>(a / b);
+  });
+}
+
+/// fmod = 0: the remainder has the divisor's sign, integers only. fmod = 1: the dividend's sign.
+llvm::Error mod(KernelContext& context) {
+  const bool truncated = context.node().intAttr("fmod", 0) != 0;
+  if (!truncated && isFloatingPoint(context.in(0).element))
+    return context.error("floating-point operands need fmod = 1");
+  if (llvm::Error error = checkDivisor(context))
+    return error;
+  return combine(context, NumericTypes(), [&](auto a, auto b) {
+    using T = decltype(a);
+    if constexpr (std::is_floating_point_v<T>) {
+      return std::fmod(a, b);
+    } else {
+      if (std::is_signed_v<T> && b == static_cast<T>(-1))
+        return T(0);
+      const T remainder = static_cast<T>(a % b);
+      const bool otherSign = remainder != 0 && (remainder < T(0)) != (b < T(0));
+      return !truncated && otherSign ? static_cast<T>(remainder + b) : remainder;
+    }
+  });
+}
+
+/// base^exponent for integers modulo 2^bits; a negative exponent truncates 1 / base^|exponent|.
+template <class T> T integerPower(T base, int64_t exponent) {
+  if (exponent < 0) {
+    if (base == T(1))
+      return T(1);
+    if (std::is_signed_v<T> && base == static_cast<T>(-1))
+      return exponent % 2 == 0 ? T(1) : static_cast<T>(-1);
+    return T(0);
+  }
+  uint64_t result = 1;
+  uint64_t square = static_cast<uint64_t>(base);
+  for (; exponent != 0; exponent >>= 1) {
+    if (exponent & 1)
+      result *= square;
+    square *= square;
+  }
+  return static_cast<T>(result);
+}
+
+/// z = x^y in the element type of x; y may have another. An integer base with a floating exponent
+/// is computed in double and truncated, saturating; 0 to a negative integer is an error.
+llvm::Error pow(KernelContext& context) {
+  const TensorView& x = context.in(0);
+  const TensorView& y = context.in(1);
+  llvm::Expected<Extents> shape = broadcastShape(context, x.shape, y.shape);
+  if (!shape)
+    return shape.takeError();
+  return dispatch(NumericTypes(), context, x.element, [&](auto baseTag) {
+    using X = typename decltype(baseTag)::Type;
+    return dispatch(NumericTypes(), context, y.element, [&](auto exponentTag) -> llvm::Error {
+      using Y = typename decltype(exponentTag)::Type;
+      using Base = ArithmeticType<X>;
+      using Exponent = ArithmeticType<Y>;
+      llvm::Expected<TensorView> z = context.output(0, x.element, *shape);
+      if (!z)
+        return z.takeError();
+      bool undefined = false;
+      broadcastLoop<X, X, Y>(*shape, x, y, z->as<X>(), [&](X stored, Y storedExponent) {
+        const Base base = load(stored);
+        const Exponent exponent = load(storedExponent);
+        if constexpr (std::is_floating_point_v<Base>) {
+          if (exponent == Exponent(2))
+            return store<X>(base * base);
+          using Wide = std::conditional_t<std::is_same_v<Exponent, float>, Base, double>;
+          return store<X>(
+              static_cast<Base>(std::pow(static_cast<Wide>(base), static_cast<Wide>(exponent))));
+        } else if constexpr (std::is_integral_v<Exponent>) {
+          if (base == 0 && exponent < Exponent(0))
+            undefined = true;
+          const bool huge =
+              std::is_same_v<Exponent, uint64_t> && exponent > static_cast<Exponent>(INT64_MAX);
+          // Modulo 2^64 the powers repeat with a period that divides 2^62 from exponent 64 on.
+          const int64_t small =
+              huge ? static_cast<int64_t>(static_cast<uint64_t>(exponent) - (uint64_t(1) << 63) +
+                                          (uint64_t(1) << 62))
+                   : static_cast<int64_t>(exponent);
+          return integerPower<X>(base, small);
+        } else {
+          const double power = std::pow(static_cast<double>(base), static_cast<double>(exponent));
+          const double lowest = static_cast<double>(std::numeric_limits<X>::min());
+          const double beyond = std::ldexp(1.0, std::numeric_limits<X>::digits);
+          if (std::isnan(power))
+            return X(0);
+          if (power >= beyond)
+            return std::numeric_limits<X>::max();
+          return power <= lowest ? std::numeric_limits<X>::min() : static_cast<X>(power);
+        }
+      });
+      if (undefined)
+        return context.error("zero to a negative power");
+      return llvm::Error::success();
+    });
+  });
+}
+
+/// Min and Max: any number of operands; NaN wins.
+template <class F> llvm::Error fold(KernelContext& context, F better) {
+  const TensorView& first = context.in(0);
+  Extents shape = first.shape;
+  for (unsigned operand = 1; operand < context.inputCount(); ++operand) {
+    if (context.in(operand).element != first.element)
+      return context.error("operands have different element types");
+    llvm::Expected<Extents> wider = broadcastShape(context, shape, context.in(operand).shape);
+    if (!wider)
+      return wider.takeError();
+    shape = *wider;
+  }
+  return dispatch(NumericTypes(), context, first.element, [&](auto tag) -> llvm::Error {
+    using T = typename decltype(tag)::Type;
+    llvm::Expected<TensorView> y = context.output(0, first.element, shape);
+    if (!y)
+      return y.takeError();
+    copyStrided(shape, broadcastStrides(first, shape), first.as<T>(), y->as<T>());
+    for (unsigned operand = 1; operand < context.inputCount(); ++operand)
+      broadcastLoop<T, T, T>(shape, *y, context.in(operand), y->as<T>(), [&](T a, T b) {
+        return load(b) != load(b) || better(load(b), load(a)) ? b : a;
+      });
+    return llvm::Error::success();
+  });
+}
+
+llvm::Error min(KernelContext& context) { return fold(context, std::less<>()); }
+llvm::Error max(KernelContext& context) { return fold(context, std::greater<>()); }
+
+} // namespace
+
+void register_binary(KernelRegistry& registry) {
+  registry.add("Add", 7, add);
+  registry.add("Sub", 7, sub);
+  registry.add("Mul", 7, mul);
+  registry.add("Div", 7, div);
+  registry.add("Mod", 10, mod);
+  registry.add("Pow", 7, pow);
+  registry.add("Min", 8, min);
+  registry.add("Max", 8, max);
+}
+
+} // namespace kvopt

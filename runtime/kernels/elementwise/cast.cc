@@ -1,0 +1,156 @@
+// Cast and CastLike: y = x in another element type.
+//
+// Versions: Cast from opset 6 (before, text named the type), CastLike from 15.
+#include "runtime/kernels/support/element_dispatch.h"
+#include "runtime/kernels/support/narrow_codes.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace kvopt {
+namespace {
+
+/// The f32 next to x, odd where x has no f32: a rounding to fewer bits then is as if it were of x.
+template <class Source> float roundedToOdd(Source x) {
+  const double wide = static_cast<double>(x);
+  float narrow = static_cast<float>(wide);
+  if (std::isfinite(narrow) && static_cast<double>(narrow) != wide &&
+      (std::bit_cast<uint32_t>(narrow) & 1u) == 0)
+    narrow = std::nextafter(narrow, static_cast<double>(narrow) < wide
+                                        ? std::numeric_limits<float>::infinity()
+                                        : -std::numeric_limits<float>::infinity());
+  return narrow;
+}
+
+/// Floating point to integer truncates towards zero; out of range saturates and NaN is 0 (both are
+/// undefined in ONNX). Integer to integer wraps. Anything but zero is true. Rounds once: 16-bit
+/// results go through f32, from double with the f32 rounded to odd.
+template <class To, class From> To convert(From stored) {
+  const ArithmeticType<From> x = load(stored);
+  using Source = ArithmeticType<From>;
+  using Target = ArithmeticType<To>;
+  if constexpr (std::is_same_v<Target, bool>) {
+    return store<To>(x != Source(0));
+  } else if constexpr (std::is_integral_v<Target> && std::is_floating_point_v<Source>) {
+    if (std::isnan(x))
+      return To(0);
+    const Source beyond = std::ldexp(Source(1), std::numeric_limits<To>::digits);
+    if (x >= beyond)
+      return std::numeric_limits<To>::max();
+    const Source lowest = std::is_signed_v<To> ? -beyond : Source(0);
+    return x <= lowest ? std::numeric_limits<To>::min() : static_cast<To>(x);
+  } else if constexpr (!std::is_same_v<To, Target> &&
+                       (std::is_same_v<Source, double> ||
+                        (std::is_integral_v<Source> && sizeof(Source) >= 4))) {
+    return store<To>(roundedToOdd(x));
+  } else {
+    return store<To>(static_cast<Target>(x));
+  }
+}
+
+/// To int4, uint4, int2 or uint2: floating point to the nearest integer, halves to even; then the
+/// low bits, also of integers (ONNX's technical pages on these types). NaN is 0.
+llvm::Error castToSmall(KernelContext& context, const TensorView& x, ElementType target,
+                        SmallRange range) {
+  return dispatch(NumericAndBoolTypes(), context, x.element, [&](auto tag) -> llvm::Error {
+    using From = typename decltype(tag)::Type;
+    llvm::Expected<TensorView> y = context.output(0, target, x.shape);
+    if (!y)
+      return y.takeError();
+    for (int64_t i = 0, count = x.elementCount(); i < count; ++i) {
+      const ArithmeticType<From> value = load(x.as<From>()[i]);
+      int64_t integer = 0;
+      if constexpr (std::is_floating_point_v<ArithmeticType<From>>)
+        integer = std::isnan(value) ? 0
+                                    : static_cast<int64_t>(std::nearbyint(
+                                          std::clamp(static_cast<double>(value), -0x1p53, 0x1p53)));
+      else
+        integer = static_cast<int64_t>(value);
+      y->template as<int8_t>()[i] = wrappedInto(range, integer);
+    }
+    return llvm::Error::success();
+  });
+}
+
+/// To a floating-point type of 8 or 4 bits.
+llvm::Error castToCodes(KernelContext& context, const TensorView& x, ElementType target) {
+  CodeRounding rounding;
+  rounding.saturate = context.node().intAttr("saturate", 1) != 0;
+  const llvm::StringRef mode = context.node().stringAttr("round_mode", "up");
+  const std::optional<ScaleRounding> scale = scaleRoundingFromName(mode);
+  if (!scale)
+    return context.error(fmt::format("round_mode '{}' is unknown", mode.str()));
+  rounding.scale = *scale;
+  return dispatch(NumericAndBoolTypes(), context, x.element, [&](auto tag) -> llvm::Error {
+    using From = typename decltype(tag)::Type;
+    llvm::Expected<TensorView> y = context.output(0, target, x.shape);
+    if (!y)
+      return y.takeError();
+    for (int64_t i = 0, count = x.elementCount(); i < count; ++i)
+      y->template as<uint8_t>()[i] =
+          codeOfNumber(target, roundedToOdd(load(x.as<From>()[i])), rounding);
+    return llvm::Error::success();
+  });
+}
+
+llvm::Error castView(KernelContext& context, const TensorView& x, ElementType target) {
+  if (const std::optional<SmallRange> range = smallRangeOf(target))
+    return castToSmall(context, x, target, *range);
+  if (isFloatCode(target))
+    return castToCodes(context, x, target);
+  return dispatch(NumericAndBoolTypes(), context, x.element, [&](auto fromTag) {
+    using From = typename decltype(fromTag)::Type;
+    return dispatch(NumericAndBoolTypes(), context, target, [&](auto toTag) -> llvm::Error {
+      using To = typename decltype(toTag)::Type;
+      llvm::Expected<TensorView> y = context.output(0, target, x.shape);
+      if (!y)
+        return y.takeError();
+      const From* in = x.as<From>();
+      To* out = y->template as<To>();
+      for (int64_t i = 0, count = x.elementCount(); i < count; ++i)
+        if constexpr (std::is_same_v<From, To> && !std::is_same_v<To, Bool>)
+          out[i] = in[i];
+        else
+          out[i] = convert<To>(in[i]);
+      return llvm::Error::success();
+    });
+  });
+}
+
+llvm::Error castTo(KernelContext& context, ElementType target) {
+  TensorView x = context.in(0);
+  if (!isFloatCode(x.element)) {
+    x.element = inMemoryAs(x.element);
+    return castView(context, x, target);
+  }
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(static_cast<size_t>(x.elementCount()), sizeof(float), &bytes))
+    return context.error("a working copy does not fit in the address space");
+  llvm::Expected<std::span<std::byte>> memory = context.scratch(bytes);
+  if (!memory)
+    return memory.takeError();
+  const std::array<float, 256>& numbers = numbersOfCodes(x.element);
+  const TensorView floats = TensorView::contiguous(ElementType::Float, x.shape, memory->data());
+  for (int64_t i = 0, count = x.elementCount(); i < count; ++i)
+    floats.as<float>()[i] = numbers[x.as<uint8_t>()[i]];
+  return castView(context, floats, target);
+}
+
+llvm::Error cast(KernelContext& context) {
+  const int64_t target = context.node().intAttr("to", 0);
+  if (target < 0 || target > INT32_MAX)
+    return context.error(fmt::format("element type number {} is not known", target));
+  return castTo(context, static_cast<ElementType>(target));
+}
+
+llvm::Error castLike(KernelContext& context) { return castTo(context, context.in(1).element); }
+
+} // namespace
+
+void register_cast(KernelRegistry& registry) {
+  registry.add("Cast", 6, cast);
+  registry.add("CastLike", 15, castLike);
+}
+
+} // namespace kvopt

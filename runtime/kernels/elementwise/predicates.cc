@@ -1,0 +1,95 @@
+// Operators with boolean results: comparisons, logic, IsNaN, IsInf.
+//
+// Versions: Not in every opset; Equal, Less, Greater, And and Or from 7 (before, attributes asked
+// for broadcasting), IsNaN from 9, IsInf from 10, LessOrEqual and GreaterOrEqual from 12.
+#include "runtime/kernels/support/broadcast.h"
+#include "runtime/kernels/support/element_dispatch.h"
+
+#include <cmath>
+
+namespace kvopt {
+namespace {
+
+/// c = f(a, b), a boolean.
+template <class List, class F> llvm::Error relate(KernelContext& context, List types, F f) {
+  const TensorView& a = context.in(0);
+  const TensorView& b = context.in(1);
+  if (a.element != b.element)
+    return context.error("operands have different element types");
+  return dispatch(types, context, a.element, [&](auto tag) -> llvm::Error {
+    using T = typename decltype(tag)::Type;
+    llvm::Expected<Extents> shape = broadcastShape(context, a.shape, b.shape);
+    if (!shape)
+      return shape.takeError();
+    llvm::Expected<TensorView> c = context.output(0, ElementType::Bool, *shape);
+    if (!c)
+      return c.takeError();
+    broadcastLoop<Bool, T, T>(*shape, a, b, c->as<Bool>(),
+                              [&](T x, T y) { return store<Bool>(f(load(x), load(y))); });
+    return llvm::Error::success();
+  });
+}
+
+llvm::Error equal(KernelContext& context) {
+  return relate(context, NumericAndBoolTypes(), std::equal_to<>());
+}
+llvm::Error less(KernelContext& context) { return relate(context, NumericTypes(), std::less<>()); }
+llvm::Error lessOrEqual(KernelContext& context) {
+  return relate(context, NumericTypes(), std::less_equal<>());
+}
+llvm::Error greater(KernelContext& context) {
+  return relate(context, NumericTypes(), std::greater<>());
+}
+llvm::Error greaterOrEqual(KernelContext& context) {
+  return relate(context, NumericTypes(), std::greater_equal<>());
+}
+llvm::Error logicalAnd(KernelContext& context) {
+  return relate(context, TypeList<Bool>(), std::logical_and<>());
+}
+llvm::Error logicalOr(KernelContext& context) {
+  return relate(context, TypeList<Bool>(), std::logical_or<>());
+}
+
+/// y[i] = f(x[i]), a boolean.
+template <class List, class F> llvm::Error test(KernelContext& context, List types, F f) {
+  const TensorView& x = context.in(0);
+  return dispatch(types, context, x.element, [&](auto tag) -> llvm::Error {
+    using T = typename decltype(tag)::Type;
+    llvm::Expected<TensorView> y = context.output(0, ElementType::Bool, x.shape);
+    if (!y)
+      return y.takeError();
+    for (int64_t i = 0, count = x.elementCount(); i < count; ++i)
+      y->as<Bool>()[i] = store<Bool>(f(load(x.as<T>()[i])));
+    return llvm::Error::success();
+  });
+}
+
+llvm::Error logicalNot(KernelContext& context) {
+  return test(context, TypeList<Bool>(), [](bool x) { return !x; });
+}
+llvm::Error isNaN(KernelContext& context) {
+  return test(context, FloatTypes(), [](auto x) { return std::isnan(x); });
+}
+llvm::Error isInf(KernelContext& context) {
+  const bool positive = context.node().intAttr("detect_positive", 1) != 0;
+  const bool negative = context.node().intAttr("detect_negative", 1) != 0;
+  return test(context, FloatTypes(),
+              [=](auto x) { return std::isinf(x) && (x > 0 ? positive : negative); });
+}
+
+} // namespace
+
+void register_predicates(KernelRegistry& registry) {
+  registry.add("Equal", 7, equal);
+  registry.add("Less", 7, less);
+  registry.add("LessOrEqual", 12, lessOrEqual);
+  registry.add("Greater", 7, greater);
+  registry.add("GreaterOrEqual", 12, greaterOrEqual);
+  registry.add("And", 7, logicalAnd);
+  registry.add("Or", 7, logicalOr);
+  registry.add("Not", 1, logicalNot);
+  registry.add("IsNaN", 9, isNaN);
+  registry.add("IsInf", 10, isInf);
+}
+
+} // namespace kvopt

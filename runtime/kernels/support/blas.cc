@@ -1,0 +1,59 @@
+// The only file that calls OpenBLAS.
+#include "runtime/kernels/support/blas.h"
+
+#include <algorithm>
+#include <cblas.h>
+#include <climits>
+
+namespace kvopt {
+namespace {
+
+/// The number of threads is a setting of the whole library; it is made once, before its first use.
+void useOneThread() {
+  static const bool done = [] {
+    openblas_set_num_threads(1);
+    return true;
+  }();
+  (void)done;
+}
+
+CBLAS_TRANSPOSE form(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
+
+/// sgemm and sgemv do not write C when there is nothing to sum.
+void scaleOnly(const MatrixProduct& product) {
+  for (int64_t row = 0; row < product.m; ++row)
+    for (int64_t column = 0; column < product.n; ++column) {
+      float& element = product.c[row * product.ldc + column];
+      element = product.beta == 0.0f ? 0.0f : product.beta * element;
+    }
+}
+
+} // namespace
+
+bool blasFits(const MatrixProduct& product) {
+  int64_t largest =
+      std::max({product.m, product.n, product.k, product.lda, product.ldb, product.ldc});
+  return largest <= INT_MAX;
+}
+
+void multiply(const MatrixProduct& product) {
+  useOneThread();
+  if (product.m == 0 || product.n == 0)
+    return;
+  if (product.k == 0)
+    return scaleOnly(product);
+  auto narrow = [](int64_t extent) { return static_cast<blasint>(extent); };
+  if (product.m == 1 && !product.transposeA) {
+    // c^T = op(B)^T a^T; B as stored is [k,n], or [n,k] when transposed.
+    bool transpose = !product.transposeB;
+    cblas_sgemv(CblasRowMajor, form(transpose), narrow(transpose ? product.k : product.n),
+                narrow(transpose ? product.n : product.k), product.alpha, product.b,
+                narrow(product.ldb), product.a, 1, product.beta, product.c, 1);
+    return;
+  }
+  cblas_sgemm(CblasRowMajor, form(product.transposeA), form(product.transposeB), narrow(product.m),
+              narrow(product.n), narrow(product.k), product.alpha, product.a, narrow(product.lda),
+              product.b, narrow(product.ldb), product.beta, product.c, narrow(product.ldc));
+}
+
+} // namespace kvopt

@@ -1,0 +1,129 @@
+// Multidirectional (NumPy) broadcasting, and loops over several strided operands at once.
+#pragma once
+
+#include "runtime/exec/kernel.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <array>
+
+namespace kvopt {
+
+/// The common shape of two shapes aligned at their last axes; an error of the node when an extent
+/// differs and neither is 1.
+llvm::Expected<Extents> broadcastShape(KernelContext& context, llvm::ArrayRef<int64_t> a,
+                                       llvm::ArrayRef<int64_t> b);
+
+/// The strides of `view` seen under `shape`: 0 along axes that it repeats. Requires that the view's
+/// shape broadcasts to `shape` without changing it.
+Extents broadcastStrides(const TensorView& view, llvm::ArrayRef<int64_t> shape);
+
+/// Whether `from` broadcasts to exactly `to`.
+bool broadcastsTo(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
+
+/// N operands under one shape. Neighbouring axes that every operand walks evenly are merged.
+template <size_t N> class StridedLoop {
+public:
+  StridedLoop(llvm::ArrayRef<int64_t> shape, const std::array<Extents, N>& strides) {
+    empty = llvm::is_contained(shape, 0);
+    for (size_t axis = 0; axis < shape.size() && !empty; ++axis) {
+      if (shape[axis] == 1)
+        continue;
+      std::array<int64_t, N> step;
+      for (size_t n = 0; n < N; ++n)
+        step[n] = strides[n][axis];
+      if (!axes.empty() && merges(step, shape[axis])) {
+        axes.back().extent *= shape[axis];
+        axes.back().step = step;
+      } else {
+        axes.push_back({shape[axis], step});
+      }
+    }
+    if (axes.empty())
+      axes.push_back({1, {}});
+  }
+
+  /// Calls `row(offsets, count, steps)` for runs of `count` elements: operand n starts at
+  /// offsets[n] and goes on by steps[n]. Runs come in row-major order.
+  template <class Row> void run(Row&& row) const {
+    if (empty)
+      return;
+    const Axis& inner = axes.back();
+    std::array<int64_t, N> offsets{};
+    llvm::SmallVector<int64_t, 6> index(axes.size() - 1, 0);
+    while (true) {
+      row(offsets, inner.extent, inner.step);
+      size_t axis = index.size();
+      for (; axis > 0; --axis) {
+        const Axis& outer = axes[axis - 1];
+        if (++index[axis - 1] < outer.extent) {
+          for (size_t n = 0; n < N; ++n)
+            offsets[n] += outer.step[n];
+          break;
+        }
+        for (size_t n = 0; n < N; ++n)
+          offsets[n] -= outer.step[n] * (outer.extent - 1);
+        index[axis - 1] = 0;
+      }
+      if (axis == 0)
+        return;
+    }
+  }
+
+private:
+  struct Axis {
+    int64_t extent;
+    std::array<int64_t, N> step;
+  };
+  bool merges(const std::array<int64_t, N>& step, int64_t extent) const {
+    for (size_t n = 0; n < N; ++n)
+      if (axes.back().step[n] != step[n] * extent)
+        return false;
+    return true;
+  }
+
+  llvm::SmallVector<Axis, 6> axes;
+  bool empty = false;
+};
+
+/// out[i] = f(a[i], b[i]) over `shape`, with `a` and `b` broadcast to it; `out` is contiguous.
+template <class Out, class A, class B, class F>
+void broadcastLoop(llvm::ArrayRef<int64_t> shape, const TensorView& a, const TensorView& b,
+                   Out* out, F f) {
+  const A* aData = a.as<A>();
+  const B* bData = b.as<B>();
+  StridedLoop<2> loop(shape, {broadcastStrides(a, shape), broadcastStrides(b, shape)});
+  loop.run([&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
+    const A* aRow = aData + at[0];
+    const B* bRow = bData + at[1];
+    // The common strides apart, so that the compiler sees constants.
+    if (by[0] == 1 && by[1] == 1)
+      for (int64_t i = 0; i < count; ++i)
+        out[i] = f(aRow[i], bRow[i]);
+    else if (by[0] == 1 && by[1] == 0)
+      for (int64_t i = 0; i < count; ++i)
+        out[i] = f(aRow[i], *bRow);
+    else
+      for (int64_t i = 0; i < count; ++i)
+        out[i] = f(aRow[i * by[0]], bRow[i * by[1]]);
+    out += count;
+  });
+}
+
+/// Copies `source`, walked by `strides` under `shape`, to contiguous `out`.
+template <class T>
+void copyStrided(llvm::ArrayRef<int64_t> shape, const Extents& strides, const T* source, T* out) {
+  StridedLoop<1> loop(shape, {strides});
+  loop.run([&](const std::array<int64_t, 1>& at, int64_t count, const std::array<int64_t, 1>& by) {
+    const T* row = source + at[0];
+    if (by[0] == 1)
+      std::copy_n(row, count, out);
+    else
+      for (int64_t i = 0; i < count; ++i)
+        out[i] = row[i * by[0]];
+    out += count;
+  });
+}
+
+} // namespace kvopt

@@ -1,0 +1,142 @@
+// From an element type known at run time to a C++ type: the one place where kernels do so.
+#pragma once
+
+#include "runtime/exec/kernel.h"
+#include "support/format.h"
+#include "support/half.h"
+
+#include <limits>
+#include <type_traits>
+
+namespace kvopt {
+
+/// Elements as stored, for the types that C++20 has no type for.
+struct Float16 {
+  uint16_t bits;
+};
+struct BFloat16 {
+  uint16_t bits;
+};
+/// One byte; every value but 0 is true.
+struct Bool {
+  uint8_t byte;
+};
+/// Sixteen bytes that are only moved.
+struct Wide {
+  uint64_t words[2];
+};
+
+/// The type that arithmetic on stored elements of type T is done in: f32 for the 16-bit floats.
+template <class T> struct Arithmetic { using Type = T; };
+template <> struct Arithmetic<Float16> { using Type = float; };
+template <> struct Arithmetic<BFloat16> { using Type = float; };
+template <> struct Arithmetic<Bool> { using Type = bool; };
+template <class T> using ArithmeticType = typename Arithmetic<T>::Type;
+
+/// The type that long sums are kept in: double for f32, f32 for the 16-bit floats.
+template <class T>
+using SumType =
+    std::conditional_t<std::is_same_v<T, float>, double,
+                       std::conditional_t<std::is_integral_v<T>, uint64_t, ArithmeticType<T>>>;
+
+template <class T> ArithmeticType<T> load(T stored) {
+  if constexpr (std::is_same_v<T, Float16>)
+    return f16ToFloat(stored.bits);
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return bf16ToFloat(stored.bits);
+  else if constexpr (std::is_same_v<T, Bool>)
+    return stored.byte != 0;
+  else
+    return stored;
+}
+
+/// Rounds once.
+template <class T> T store(ArithmeticType<T> value) {
+  if constexpr (std::is_same_v<T, Float16>)
+    return {floatToF16(value)};
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return {floatToBf16(value)};
+  else if constexpr (std::is_same_v<T, Bool>)
+    return {static_cast<uint8_t>(value)};
+  else
+    return value;
+}
+
+template <class T> constexpr ElementType elementOf();
+template <> constexpr ElementType elementOf<float>() { return ElementType::Float; }
+template <> constexpr ElementType elementOf<double>() { return ElementType::Double; }
+template <> constexpr ElementType elementOf<Float16>() { return ElementType::Float16; }
+template <> constexpr ElementType elementOf<BFloat16>() { return ElementType::BFloat16; }
+template <> constexpr ElementType elementOf<int8_t>() { return ElementType::Int8; }
+template <> constexpr ElementType elementOf<int16_t>() { return ElementType::Int16; }
+template <> constexpr ElementType elementOf<int32_t>() { return ElementType::Int32; }
+template <> constexpr ElementType elementOf<int64_t>() { return ElementType::Int64; }
+template <> constexpr ElementType elementOf<uint8_t>() { return ElementType::UInt8; }
+template <> constexpr ElementType elementOf<uint16_t>() { return ElementType::UInt16; }
+template <> constexpr ElementType elementOf<uint32_t>() { return ElementType::UInt32; }
+template <> constexpr ElementType elementOf<uint64_t>() { return ElementType::UInt64; }
+template <> constexpr ElementType elementOf<Bool>() { return ElementType::Bool; }
+
+template <class T> struct TypeTag { using Type = T; };
+template <class... Ts> struct TypeList {};
+
+template <class... As, class... Bs>
+constexpr TypeList<As..., Bs...> joined(TypeList<As...>, TypeList<Bs...>) {
+  return {};
+}
+
+using FloatTypes = TypeList<float, Float16, BFloat16, double>;
+using SignedTypes = TypeList<int8_t, int16_t, int32_t, int64_t>;
+using IntegerTypes =
+    decltype(joined(SignedTypes(), TypeList<uint8_t, uint16_t, uint32_t, uint64_t>()));
+using NumericTypes = decltype(joined(FloatTypes(), IntegerTypes()));
+using NumericAndBoolTypes = decltype(joined(NumericTypes(), TypeList<Bool>()));
+
+/// Calls `body(TypeTag<T>())`, which returns an llvm::Error, for the T of the list that stores
+/// `element`; an error of the node when the list has none.
+template <class... Ts, class Body>
+llvm::Error dispatch(TypeList<Ts...>, KernelContext& context, ElementType element, Body&& body) {
+  bool found = false;
+  llvm::Error result = llvm::Error::success();
+  auto attempt = [&](auto tag) {
+    if (found || element != elementOf<typename decltype(tag)::Type>())
+      return;
+    found = true;
+    result = body(tag);
+  };
+  (void)static_cast<bool>(result);
+  (attempt(TypeTag<Ts>()), ...);
+  if (found)
+    return result;
+  return context.error(fmt::format("element type {} is not supported", onnxName(element).str()));
+}
+
+/// For operators that only move elements: calls `body` with an unsigned type of the same width.
+template <class Body>
+llvm::Error dispatchWidth(KernelContext& context, ElementType element, Body&& body) {
+  switch (memoryWidth(element).value_or(0)) {
+  case 1:
+    return body(TypeTag<uint8_t>());
+  case 2:
+    return body(TypeTag<uint16_t>());
+  case 4:
+    return body(TypeTag<uint32_t>());
+  case 8:
+    return body(TypeTag<uint64_t>());
+  case 16:
+    return body(TypeTag<Wide>());
+  default:
+    return context.error(fmt::format("element type {} is not supported", onnxName(element).str()));
+  }
+}
+
+/// Integer arithmetic as ONNX engines do it: modulo 2^bits, where C++ would be undefined.
+template <class T, class F>
+ArithmeticType<T> wrapping(ArithmeticType<T> a, ArithmeticType<T> b, F f) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(f(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
+  else
+    return f(a, b);
+}
+
+} // namespace kvopt

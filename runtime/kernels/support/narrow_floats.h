@@ -1,0 +1,77 @@
+// Elementwise maths on 16-bit floats: blocks of elements are widened to f32, computed with, and
+// rounded together, in vectors.
+#pragma once
+
+#include "runtime/kernels/support/broadcast.h"
+#include "runtime/kernels/support/element_dispatch.h"
+#include "runtime/simd/elementwise.h"
+
+#include <algorithm>
+#include <array>
+
+namespace kvopt {
+
+template <class T>
+inline constexpr bool isNarrowFloat = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+
+/// Elements of a block; their f32 stay in the first-level cache.
+inline constexpr int64_t narrowBlock = 512;
+
+/// `count` elements `by` apart, or one element repeated (by = 0), as f32.
+template <class T> void widen(const T* in, int64_t by, float* out, int64_t count) {
+  static_assert(isNarrowFloat<T> && sizeof(T) == sizeof(uint16_t));
+  if (by == 0) {
+    std::fill_n(out, count, load(*in));
+  } else if (by != 1) {
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = load(in[i * by]);
+  } else if constexpr (std::is_same_v<T, Float16>) {
+    convertF16ToF32(&in->bits, out, static_cast<size_t>(count));
+  } else {
+    convertBf16ToF32(&in->bits, out, static_cast<size_t>(count));
+  }
+}
+
+/// Rounds to nearest, ties to even.
+template <class T> void narrow(const float* in, T* out, int64_t count) {
+  static_assert(isNarrowFloat<T> && sizeof(T) == sizeof(uint16_t));
+  if constexpr (std::is_same_v<T, Float16>)
+    convertF32ToF16(in, &out->bits, static_cast<size_t>(count));
+  else
+    convertF32ToBf16(in, &out->bits, static_cast<size_t>(count));
+}
+
+/// out[i] = f(in[i]) for 0 <= i < count, f of f32.
+template <class T, class F> void mapNarrow(const T* in, T* out, int64_t count, F f) {
+  float values[narrowBlock];
+  for (int64_t begin = 0; begin < count; begin += narrowBlock) {
+    const int64_t block = std::min(narrowBlock, count - begin);
+    widen(in + begin, 1, values, block);
+    for (int64_t i = 0; i < block; ++i)
+      values[i] = f(values[i]);
+    narrow(values, out + begin, block);
+  }
+}
+
+/// broadcastLoop() for f of f32.
+template <class T, class F>
+void broadcastNarrow(llvm::ArrayRef<int64_t> shape, const TensorView& a, const TensorView& b,
+                     T* out, F f) {
+  const T* aData = a.as<T>();
+  const T* bData = b.as<T>();
+  float x[narrowBlock], y[narrowBlock];
+  StridedLoop<2> loop(shape, {broadcastStrides(a, shape), broadcastStrides(b, shape)});
+  loop.run([&](const std::array<int64_t, 2>& at, int64_t count, const std::array<int64_t, 2>& by) {
+    for (int64_t begin = 0; begin < count; begin += narrowBlock) {
+      const int64_t block = std::min(narrowBlock, count - begin);
+      widen(aData + at[0] + begin * by[0], by[0], x, block);
+      widen(bData + at[1] + begin * by[1], by[1], y, block);
+      for (int64_t i = 0; i < block; ++i)
+        x[i] = f(x[i], y[i]);
+      narrow(x, out + begin, block);
+    }
+    out += count;
+  });
+}
+
+} // namespace kvopt

@@ -1,0 +1,63 @@
+// What a decoder is fed at its edge besides caches: token ids, attention mask, positions.
+#pragma once
+
+#include "runtime/session/input_recipe.h"
+#include "runtime/session/session.h"
+
+#include <vector>
+
+namespace kvopt {
+
+/// One step's tokens with the whole sequence's mask.
+struct DecoderStep {
+  /// [batch][new tokens]; all rows equally long.
+  std::vector<std::vector<int64_t>> tokens;
+  /// [batch][past + new]: 0 hides a position (padding). Empty: nothing is hidden.
+  std::vector<std::vector<uint8_t>> visible;
+  int64_t pastLength = 0;
+  /// What the user says; comes before everything else.
+  llvm::ArrayRef<InputRecipe> recipes = {};
+};
+
+/// Tokens of the encoder in inputs that are made up.
+inline constexpr int64_t encoderTokens = 13;
+
+/// Values for graph inputs: by the step's recipes, by `described` (Manifest::inputs), and else by
+/// the documented interface names of exported decoders (recognition never looks at names):
+///
+///   input_ids, decoder_input_ids   the tokens, [B,S]
+///   attention_mask                 1 where visible, else 0, [B,P+S]; behind that 0, where the
+///                                  declared extent is fixed
+///   position_ids                   visible positions counted from 0, hidden ones 0, [B,S]
+///   cache_position                 P … P+S-1, [S]
+///   encoder_attention_mask         1 everywhere
+///   inputs_embeds                  made up like an encoder's output, [B,S,·]
+///
+/// Masks that are described are causal as well where they have an axis of queries. Segments change
+/// every eight tokens.
+///
+/// Element types are those declared (int64, int32, bool, float, float16, bfloat16). Floating-point
+/// inputs of three or more axes are what an encoder hands over (its states, caches of
+/// cross-attention): they get numbers in [-1, 1) that depend on the input's name and the element
+/// only, the same at every step, with `encoderTokens` for extents that no other input fixes. So do
+/// all other inputs of a known rank, but that integers are 0 and bools true (`guessedInputs`). An
+/// input without a declared rank is an error that names it, and so is a recipe for none of them.
+llvm::Expected<std::vector<NamedTensor>>
+decoderInputs(llvm::ArrayRef<const Value*> inputs, const DecoderStep& step,
+              const std::shared_ptr<Allocator>& allocator,
+              llvm::ArrayRef<ManifestInput> described = {});
+
+/// Names of inputs for which nothing says what to feed: neither a recipe nor the description nor
+/// the name.
+std::vector<std::string> guessedInputs(llvm::ArrayRef<const Value*> inputs,
+                                       llvm::ArrayRef<InputRecipe> recipes,
+                                       llvm::ArrayRef<ManifestInput> described);
+
+/// The inputs that are token ids, by name or description.
+std::vector<const Value*> tokenInputs(const Graph& graph,
+                                      llvm::ArrayRef<ManifestInput> described = {});
+
+/// Feeds a session one step; DecoderStep::pastLength is the session's length.
+llvm::Expected<StepResult> stepDecoder(Session& session, const DecoderStep& step);
+
+} // namespace kvopt

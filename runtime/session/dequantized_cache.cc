@@ -1,0 +1,61 @@
+// Codes times scales.
+#include "runtime/session/dequantized_cache.h"
+
+#include "runtime/kernels/support/float_storage.h"
+#include "support/diagnostic.h"
+#include "support/half.h"
+
+namespace kvopt {
+
+std::optional<size_t> scalesOf(const Session& session, size_t cache) {
+  const ManifestCache& codes = session.cacheInfo(cache);
+  if (codes.dtype != ElementType::Int8 || isScale(codes.role))
+    return std::nullopt;
+  for (size_t i = 0; i < session.cacheCount(); ++i) {
+    const ManifestCache& other = session.cacheInfo(i);
+    if (other.layer == codes.layer && other.kind == codes.kind &&
+        other.role == (codes.role == CacheRole::Key ? CacheRole::KeyScale : CacheRole::ValueScale))
+      return i;
+  }
+  return std::nullopt;
+}
+
+llvm::Expected<Tensor> dequantizedCache(const Session& session, size_t cache, size_t scales,
+                                        ElementType element) {
+  const TensorView codes = session.cacheView(cache);
+  TensorView factors = session.cacheView(scales);
+  if (!storageOf(element) || factors.element != ElementType::Float ||
+      factors.rank() != codes.rank())
+    return invalid("the scales of cache '{}' do not fit it", session.cacheInfo(cache).past);
+  for (unsigned axis = 0; axis < codes.rank(); ++axis) {
+    if (factors.shape[axis] == 1)
+      factors.strides[axis] = 0;
+    else if (factors.shape[axis] != codes.shape[axis])
+      return invalid("the scales of cache '{}' do not fit it", session.cacheInfo(cache).past);
+  }
+  auto result = Tensor::create(session.allocator(), element, codes.shape);
+  if (!result)
+    return result;
+  Extents index(codes.rank(), 0);
+  const int64_t count = codes.elementCount();
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t codeAt = 0;
+    int64_t factorAt = 0;
+    for (unsigned axis = 0; axis < codes.rank(); ++axis) {
+      codeAt += index[axis] * codes.strides[axis];
+      factorAt += index[axis] * factors.strides[axis];
+    }
+    const float value =
+        static_cast<float>(codes.as<int8_t>()[codeAt]) * factors.as<float>()[factorAt];
+    if (element == ElementType::Float)
+      result->view.as<float>()[i] = value;
+    else
+      result->view.as<uint16_t>()[i] =
+          element == ElementType::Float16 ? floatToF16(value) : floatToBf16(value);
+    for (unsigned axis = codes.rank(); axis-- > 0 && ++index[axis] == codes.shape[axis];)
+      index[axis] = 0;
+  }
+  return result;
+}
+
+} // namespace kvopt

@@ -1,0 +1,73 @@
+// Generation: prompts in, tokens out, one by one, the most likely ones or drawn at random.
+#pragma once
+
+#include "runtime/session/decoder_inputs.h"
+#include "runtime/session/sampling.h"
+#include "runtime/session/session.h"
+
+#include <functional>
+
+namespace kvopt {
+
+/// Why a sequence ended.
+enum class StopReason {
+  Steps,    ///< as many tokens as were asked for
+  Token,    ///< the last one is a stop token
+  Sequence, ///< the last ones are a stop sequence
+  Capacity, ///< the caches are full, and the last token is not in them
+};
+
+struct GenerationOptions {
+  int64_t steps = 32; ///< most tokens to generate
+  int64_t chunk = 0;  ///< tokens of a prefill step; 0: the whole prompt
+  /// What the user says that inputs are to be fed.
+  std::vector<InputRecipe> recipes;
+  SamplingOptions sampling;
+  std::vector<int64_t> stopTokens;
+  std::vector<std::vector<int64_t>> stopSequences;
+
+  /// Told of every token as soon as it is known.
+  std::function<void(int64_t row, int64_t token)> onToken;
+  /// Told of every step of the session, of how many tokens a row it was, what it was fed and gave;
+  /// an error ends generation.
+  std::function<llvm::Error(int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
+                            const StepResult& result)>
+      onStep;
+};
+
+struct GeneratedSequence {
+  std::vector<int64_t> tokens; ///< without the prompt; with what it stopped at
+  StopReason stopped = StopReason::Steps;
+};
+
+struct GenerationResult {
+  std::vector<GeneratedSequence> sequences; ///< one a prompt
+  int64_t promptTokens = 0;                 ///< of all prompts
+  int64_t decodedTokens = 0;                ///< of all sequences, without the first of each
+  double prefillSeconds = 0;                ///< until the first token of each is known
+  double decodeSeconds = 0;
+};
+
+/// The output that holds one row of scores per token: the only floating-point output [B,S,V] that
+/// is no cache. An error when there is none or several.
+llvm::Expected<const Tensor*> findLogits(const StepResult& result);
+
+/// Scores of the last token of batch row `row`, [V]; an error when there are none.
+llvm::Expected<TensorView> lastScores(const Tensor& logits, int64_t row);
+
+/// Index of the largest score of the last token of batch row `batch`; the first of equal ones. An
+/// error when a score is NaN.
+llvm::Expected<int64_t> greedyToken(const Tensor& logits, int64_t batch);
+
+/// Appends the prompts, one a batch row, to what the session holds, and generates. Shorter prompts
+/// are padded on the left, which the model's attention_mask hides: an error for a model without
+/// one, or that counts tokens by it (GroupQueryAttention). The session's length grows by the
+/// longest prompt and by all steps but the last, whose tokens are not in the caches yet. A sequence
+/// that has ended is fed its last token until the others end, too.
+///
+/// Caches that become full end generation; a prompt that does not fit is an error.
+llvm::Expected<GenerationResult> generate(Session& session,
+                                          llvm::ArrayRef<std::vector<int64_t>> prompts,
+                                          const GenerationOptions& options);
+
+} // namespace kvopt

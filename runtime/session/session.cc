@@ -1,0 +1,491 @@
+// Steps of a session: what is fed, what is handed on.
+#include "runtime/session/session.h"
+
+#include "runtime/exec/input_binding.h"
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
+
+namespace kvopt {
+
+namespace {
+constexpr int64_t firstStatefulCapacity = 64;
+
+const Value* findInput(const Graph& graph, llvm::StringRef name) {
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    if (input->name() == name)
+      return input.get();
+  return nullptr;
+}
+
+/// Caches that are only read are inputs like others: the caller gives them with every step.
+Manifest withoutReadOnlyCaches(Manifest manifest) {
+  llvm::erase_if(manifest.caches,
+                 [](const ManifestCache& cache) { return cache.kind == CacheKind::Cross; });
+  return manifest;
+}
+
+/// What an axis was before the rewrite.
+unsigned exportedAxis(const ManifestCache& cache, unsigned axis) {
+  return cache.permutation.empty() ? axis : static_cast<unsigned>(cache.permutation[axis]);
+}
+
+template <class T> void fillWith(const TensorView& view, int64_t value) {
+  std::fill_n(view.as<T>(), view.elementCount(), static_cast<T>(value));
+}
+} // namespace
+
+const Tensor* StepResult::find(llvm::StringRef name) const {
+  for (const NamedTensor& output : outputs)
+    if (output.name == name)
+      return &output.tensor;
+  return nullptr;
+}
+
+Session::Session(const Model& sessionModel, const KernelRegistry& sessionKernels,
+                 const Manifest& manifest, const SessionOptions& sessionOptions)
+    : model(sessionModel), kernels(sessionKernels), description(withoutReadOnlyCaches(manifest)),
+      options(sessionOptions) {}
+
+llvm::Expected<std::unique_ptr<Session>> Session::create(const Model& model,
+                                                         const KernelRegistry& kernels,
+                                                         const Manifest& manifest,
+                                                         const SessionOptions& options) {
+  std::unique_ptr<Session> session(new Session(model, kernels, manifest, options));
+  if (llvm::Error error = session->startExecutor())
+    return error;
+  if (llvm::Error error = session->start())
+    return withFile(std::move(error), model.path);
+  return session;
+}
+
+llvm::Error Session::startExecutor(const Executor* constantsOf) {
+  if (!options.pool)
+    options.pool = std::make_shared<ThreadPool>(options.threads);
+  llvm::Expected<std::unique_ptr<Executor>> created = createExecutor(model, constantsOf);
+  if (!created)
+    return created.takeError();
+  executor = std::move(*created);
+  listInputs();
+  return startVariants();
+}
+
+llvm::Error Session::checkInterface() const {
+  if (description.contract == CacheContract::Stateful)
+    return unsupported("sessions drive models only whose caches are inputs and outputs");
+  llvm::StringSet<> names;
+  for (const ManifestCache& cache : description.caches) {
+    if (cache.policy == CachePolicy::Block) {
+      if (llvm::Error error = checkBlocks(cache, names))
+        return error;
+      continue;
+    }
+    if (cache.oneBuffer && cache.policy != CachePolicy::Fixed)
+      return unsupported("cache '{}' is one buffer, but no row of it stays in place", cache.past);
+    if (!findInput(graph(), cache.past))
+      return invalid("the manifest's cache '{}' is no input of the model", cache.past);
+    if (cache.sequenceAxis < 0 || cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
+      return invalid("cache '{}' has no axis {}", cache.past, cache.sequenceAxis);
+    // A model rewritten in part has caches of both kinds.
+    if (cache.oneBuffer && description.contract != CacheContract::SharedBuffer)
+      return invalid("cache '{}' contradicts the manifest's contract", cache.past);
+    if (!names.insert(cache.past).second || !names.insert(cache.present).second)
+      return invalid("the manifest lists cache '{}' twice", cache.past);
+  }
+  for (const ManifestLength& length : description.lengths) {
+    if (!findInput(graph(), length.input))
+      return invalid("the manifest's length '{}' is no input of the model", length.input);
+    if (!names.insert(length.input).second)
+      return invalid("the manifest lists input '{}' twice", length.input);
+    bool isFitting = isFlag(length.feed)
+                         ? length.dtype == ElementType::Bool
+                         : length.dtype == ElementType::Int64 || length.dtype == ElementType::Int32;
+    if (!isFitting)
+      return unsupported("length '{}' is {}", length.input, onnxName(length.dtype));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Session::checkBlocks(const ManifestCache& cache, llvm::StringSet<>& names) const {
+  if (description.contract != CacheContract::Blocks || cache.oneBuffer)
+    return invalid("cache '{}' contradicts the manifest's contract", cache.past);
+  if (description.blockSize < 1 || !description.capacityValue)
+    return invalid("cache '{}' is in blocks, but the manifest does not tell their size, or the "
+                   "capacity",
+                   cache.past);
+  const int64_t wanted = (*description.capacityValue - 1) / description.blockSize + 1;
+  if (static_cast<int64_t>(cache.blocks.size()) != wanted)
+    return invalid("cache '{}' has {} blocks, but {} tokens in blocks of {} need {}", cache.past,
+                   cache.blocks.size(), *description.capacityValue, description.blockSize, wanted);
+  for (const std::string& block : cache.blocks) {
+    if (!findInput(graph(), block))
+      return invalid("the block '{}' is no input of the model", block);
+    if (!names.insert(block).second)
+      return invalid("the manifest lists block '{}' twice", block);
+  }
+  if (cache.sequenceAxis < 0 || cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
+    return invalid("cache '{}' has no axis {}", cache.past, cache.sequenceAxis);
+  if (!names.insert(cache.present).second)
+    return invalid("the manifest lists cache '{}' twice", cache.past);
+  return llvm::Error::success();
+}
+
+llvm::Error Session::findOutputs() {
+  llvm::ArrayRef<Value*> outputs = graph().outputs();
+  for (const ManifestCache& cache : description.caches) {
+    const auto* found =
+        llvm::find_if(outputs, [&](const Value* value) { return value->name() == cache.present; });
+    if (found == outputs.end())
+      return invalid("the manifest's cache '{}' is no output of the model", cache.present);
+    presentOutputs.push_back(static_cast<unsigned>(found - outputs.begin()));
+  }
+  for (unsigned i = 0; i < outputs.size(); ++i)
+    if (!llvm::is_contained(presentOutputs, i))
+      resultOutputs.push_back(i);
+  return llvm::Error::success();
+}
+
+void Session::listInputs() {
+  given.clear();
+  takenInputs.clear();
+  llvm::StringSet<> ours;
+  for (const ManifestCache& cache : description.caches) {
+    ours.insert(cache.past);
+    for (const std::string& block : cache.blocks)
+      ours.insert(block);
+  }
+  for (const ManifestLength& length : description.lengths)
+    ours.insert(length.input);
+  for (const std::unique_ptr<Value>& input : graph().inputs()) {
+    if (ours.contains(input->name()))
+      continue;
+    takenInputs.insert(input->name());
+    if (!input->initializer())
+      given.push_back(input.get());
+  }
+}
+
+llvm::Error Session::start() {
+  if (llvm::Error error = checkInterface())
+    return error;
+  if (options.batch < 1 || options.capacity < 0 || options.blockLimit < 0)
+    return usageError("a session needs a batch of at least 1, and a capacity and a limit of blocks "
+                      "that are not negative");
+  if (llvm::Error error = findOutputs())
+    return error;
+  llvm::Expected<int64_t> room = firstRoom();
+  if (!room)
+    return room.takeError();
+  CacheSetOptions settings;
+  settings.batch = options.batch;
+  settings.room = *room;
+  settings.openRows = options.capacity;
+  settings.poison = options.poison;
+  settings.allocator = allocator();
+  if (description.blockSize != 0) {
+    settings.blockTokens = description.blockSize;
+    settings.readsWholeBlocks = !pyramid.empty();
+    settings.blockRoom = description.capacityValue.value_or(0);
+    if (options.blockLimit != 0)
+      settings.blockLimit = options.blockLimit;
+  }
+  llvm::Expected<CacheSet> created = CacheSet::create(description.caches, std::move(settings));
+  if (!created)
+    return created.takeError();
+  caches = std::move(*created);
+  llvm::Expected<std::vector<Tensor>> tensors = lengthTensors(options.batch);
+  if (!tensors)
+    return tensors.takeError();
+  lengths = std::move(*tensors);
+  findLengthPerRowObstacle();
+  return llvm::Error::success();
+}
+
+bool Session::hasShared() const {
+  return llvm::any_of(description.caches,
+                      [](const ManifestCache& cache) { return cache.oneBuffer; });
+}
+
+llvm::Expected<int64_t> Session::firstRoom() const {
+  if (!hasShared())
+    return 0;
+  bool canGrow = options.mode == SessionOptions::Mode::Stateful && !description.capacityValue;
+  int64_t room = options.capacity != 0       ? options.capacity
+                 : description.capacityValue ? *description.capacityValue
+                 : canGrow                   ? firstStatefulCapacity
+                                             : 0;
+  if (room <= 0)
+    return usageError("the model's cache capacity is open: the session must be given one");
+  if (description.capacityValue && room != *description.capacityValue)
+    return usageError("the model's cache capacity is {}, not {}", *description.capacityValue, room);
+  return room;
+}
+
+llvm::Expected<int64_t> Session::roomFor(int64_t tokens) const {
+  auto tooMany = [&](int64_t room) {
+    return usageError("{} tokens do not fit into the cache's capacity of {} ({} are in it)", tokens,
+                      room, length());
+  };
+  if (tokens > caches.staticRoom())
+    return tooMany(caches.staticRoom());
+  int64_t room = caches.room();
+  if (tokens <= room)
+    return room;
+  if (options.mode != SessionOptions::Mode::Stateful || description.capacityValue)
+    return tooMany(room);
+  return room > INT64_MAX / 2 ? tokens : std::max(tokens, 2 * room);
+}
+
+llvm::Expected<std::vector<Tensor>> Session::lengthTensors(int64_t batch) const {
+  std::vector<Tensor> tensors;
+  for (const ManifestLength& length : description.lengths) {
+    llvm::Expected<Extents> shape = manifestExtents(length.shape, batch);
+    if (!shape)
+      return shape.takeError();
+    llvm::Expected<Tensor> tensor = Tensor::create(allocator(), length.dtype, *shape);
+    if (!tensor)
+      return tensor.takeError();
+    tensors.push_back(std::move(*tensor));
+  }
+  return tensors;
+}
+
+/// Rows of different lengths need to be told apart by every length there is.
+void Session::findLengthPerRowObstacle() {
+  lengthPerRowObstacle.clear();
+  if (const CacheGeometry* even = caches.evenOnly()) {
+    lengthPerRowObstacle = fmt::format("the rows of cache '{}' are of one length", even->name);
+    return;
+  }
+  bool isTold = false;
+  for (size_t i = 0; i < description.lengths.size(); ++i) {
+    const ManifestLength& length = description.lengths[i];
+    bool perRow = length.feed == LengthFeed::PastLengthPerBatch ||
+                  length.feed == LengthFeed::TotalLengthPerBatch ||
+                  length.feed == LengthFeed::TotalLengthPerBatchMinusOne;
+    // The longest row's total and whether there is any past are numbers of the whole batch.
+    if (length.feed == LengthFeed::TotalLength || isFlag(length.feed))
+      continue;
+    if (!perRow || lengths[i].view.elementCount() != batch()) {
+      lengthPerRowObstacle =
+          fmt::format("input '{}' tells the model one length for all rows", length.input);
+      return;
+    }
+    isTold = true;
+  }
+  if (!isTold)
+    lengthPerRowObstacle = "no input of the manifest tells the model how long each row is";
+}
+
+llvm::Error Session::fillLengths(int64_t newTokens) {
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const ManifestLength& length = description.lengths[i];
+    const TensorView& view = lengths[i].view;
+    auto valueOf = [&](int64_t past) -> int64_t {
+      switch (length.feed) {
+      case LengthFeed::PastLength:
+      case LengthFeed::PastLengthPerBatch:
+        return past;
+      case LengthFeed::TotalLength:
+      case LengthFeed::TotalLengthPerBatch:
+        return past + newTokens;
+      case LengthFeed::TotalLengthMinusOne:
+      case LengthFeed::TotalLengthPerBatchMinusOne:
+        return past + newTokens - 1;
+      case LengthFeed::HasPast:
+        return past > 0 ? 1 : 0;
+      case LengthFeed::NoPast:
+        return past > 0 ? 0 : 1;
+      }
+      return 0;
+    };
+    int64_t longest = valueOf(this->length());
+    if (length.dtype == ElementType::Int32 && longest > INT32_MAX)
+      return unsupported("length '{}' does not hold {}", length.input, longest);
+    if (length.dtype == ElementType::Bool)
+      fillWith<uint8_t>(view, longest);
+    else if (length.dtype == ElementType::Int32)
+      fillWith<int32_t>(view, longest);
+    else
+      fillWith<int64_t>(view, longest);
+    if (isFlag(length.feed) || length.feed == LengthFeed::TotalLength || !caches.isRagged())
+      continue;
+    for (size_t row = 0; row < rowLengths().size(); ++row)
+      if (length.dtype == ElementType::Int32)
+        view.as<int32_t>()[row] = static_cast<int32_t>(valueOf(rowLengths()[row]));
+      else
+        view.as<int64_t>()[row] = valueOf(rowLengths()[row]);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Session::checkInputs(llvm::ArrayRef<NamedView> inputs) const {
+  for (const NamedView& input : inputs)
+    if (!takenInputs.contains(input.name))
+      return usageError("'{}' is no input that a session's caller gives", input.name);
+  return llvm::Error::success();
+}
+
+llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTokens) const {
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const CacheGeometry& geometry = caches.geometry(i);
+    const TensorView& present = outputs[presentOutputs[i]].view;
+    unsigned axis = geometry.sequenceAxis;
+    int64_t rows = geometry.isInBlocks() ? newTokens : length() + newTokens;
+    if (geometry.isShared || geometry.policy == CachePolicy::Static ||
+        geometry.policy == CachePolicy::State)
+      rows = caches.buffer(i).shape[axis];
+    else if (geometry.policy == CachePolicy::Ring && axis < present.rank())
+      rows = present.shape[axis]; // as many as the model keeps
+    Extents expected = geometry.shape(rows);
+    if (present.shape != expected || present.element != geometry.element)
+      return invalid("output '{}' has shape {}, but the manifest makes it {}",
+                     description.caches[i].present, extentsText(present.shape),
+                     extentsText(expected));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<StepResult> Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens) {
+  StepResult result;
+  if (llvm::Error error = step(inputs, newTokens, result))
+    return error;
+  return result;
+}
+
+llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, StepResult& result) {
+  int64_t total = 0;
+  if (newTokens < 1 || __builtin_add_overflow(length(), newTokens, &total))
+    return usageError("a step needs at least one token, not {}", newTokens);
+  if (llvm::Error error = checkRunning())
+    return error;
+  if (llvm::Error error = checkInputs(inputs))
+    return error;
+  if (llvm::Error error = makeRoom(total))
+    return error;
+  if (llvm::Error error = fillLengths(newTokens))
+    return error;
+
+  if (llvm::Error error = caches.reserve(newTokens))
+    return error;
+  auto cancel = llvm::make_scope_exit([&] { caches.cancel(); });
+
+  if (llvm::Error error = chooseVariant())
+    return error;
+  stepInputs.assign(inputs.begin(), inputs.end());
+  if (llvm::Error error = feedCaches())
+    return error;
+  if (llvm::Error error = running->run(stepInputs, stepBindings, stepOutputs))
+    return error;
+  auto forget = llvm::make_scope_exit([&] { stepOutputs.clear(); });
+  if (llvm::Error error = checkPresents(stepOutputs, newTokens))
+    return error;
+  if (llvm::Error error = writeBlocks())
+    return error;
+  forget.release();
+  cancel.release();
+
+  for (size_t i = 0; i < caches.size(); ++i)
+    if (!isShared(i) && !caches.geometry(i).isInBlocks())
+      caches.replace(i, std::move(stepOutputs[presentOutputs[i]]));
+  // Without caches nothing is remembered: every step is a whole sequence.
+  if (caches.size() != 0)
+    caches.advance(newTokens);
+  noteRun();
+  takeResult(result);
+  return llvm::Error::success();
+}
+
+/// Adds lengths and caches to what the caller gives.
+llvm::Error Session::feedCaches() {
+  stepBindings.clear();
+  for (size_t i = 0; i < lengths.size(); ++i)
+    stepInputs.push_back({description.lengths[i].input, lengths[i].view});
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const ManifestCache& cache = description.caches[i];
+    if (isShared(i))
+      stepBindings.push_back({cache.past, cache.present});
+    if (!caches.geometry(i).isInBlocks()) {
+      stepInputs.push_back({cache.past, isShared(i) ? caches.buffer(i) : caches.view(i)});
+      continue;
+    }
+    if (llvm::Error error = feedBlocks(i))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Session::writeBlocks() {
+  for (size_t i = 0; i < caches.size(); ++i) {
+    if (!caches.geometry(i).isInBlocks())
+      continue;
+    Tensor& rows = stepOutputs[presentOutputs[i]];
+    llvm::Expected<int64_t> written = caches.writeRows(i, rows);
+    if (!written)
+      return written.takeError();
+    counters.blockBytesCopied += *written;
+    counters.cacheBytesWritten += *written;
+    // A block may have taken it over.
+    if (*written != rows.view.byteSize())
+      rows = Tensor();
+  }
+  return llvm::Error::success();
+}
+
+TensorView Session::exportedCacheView(size_t index) const {
+  TensorView view = cacheView(index);
+  llvm::ArrayRef<int64_t> permutation = cacheInfo(index).permutation;
+  TensorView exported = view;
+  for (size_t axis = 0; axis < permutation.size(); ++axis) {
+    exported.shape[static_cast<size_t>(permutation[axis])] = view.shape[axis];
+    exported.strides[static_cast<size_t>(permutation[axis])] = view.strides[axis];
+  }
+  return exported;
+}
+
+unsigned Session::exportedSequenceAxis(size_t index) const {
+  return exportedAxis(cacheInfo(index), static_cast<unsigned>(cacheInfo(index).sequenceAxis));
+}
+
+std::optional<unsigned> Session::exportedBatchAxis(size_t index) const {
+  const CacheGeometry& geometry = caches.geometry(index);
+  if (!geometry.batchAxis || geometry.slicesPerRow != 1)
+    return std::nullopt;
+  return exportedAxis(cacheInfo(index), *geometry.batchAxis);
+}
+
+llvm::Error Session::makeRoom(int64_t tokens) {
+  llvm::Expected<int64_t> room = roomFor(tokens);
+  if (!room)
+    return room.takeError();
+  if (*room <= caches.room())
+    return llvm::Error::success();
+  llvm::Expected<int64_t> moved = caches.grow(*room);
+  if (!moved)
+    return moved.takeError();
+  counters.cacheBytesMoved += *moved;
+  ++counters.cacheReallocations;
+  return llvm::Error::success();
+}
+
+void Session::noteRun() {
+  counters.lastRun = running->statistics();
+  ++counters.steps;
+  counters.inPlaceBytesCopied += counters.lastRun.inPlaceBytesCopied;
+  counters.cacheBytesWritten += counters.lastRun.cacheBytesWritten;
+  counters.temporaryPeak = std::max(counters.temporaryPeak, counters.lastRun.temporaryPeak());
+}
+
+void Session::takeResult(StepResult& result) {
+  result.outputs.resize(resultOutputs.size());
+  for (size_t i = 0; i < resultOutputs.size(); ++i) {
+    NamedTensor& output = result.outputs[i];
+    llvm::StringRef name = graph().outputs()[resultOutputs[i]]->name();
+    if (output.name != name)
+      output.name = name.str();
+    output.tensor = std::move(stepOutputs[resultOutputs[i]]);
+  }
+}
+
+} // namespace kvopt

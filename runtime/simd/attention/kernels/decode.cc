@@ -1,0 +1,166 @@
+// Attention of few query rows over keys in rows: K and V are read once, by all queries of a
+// key/value head together, while what comes next is on its way from memory. A long past is divided
+// into segments that run at the same time and are merged by the last to finish, always in the same
+// order.
+#include "runtime/simd/attention/attention_block.h"
+#include "runtime/simd/attention/attention_kernel.h"
+#include "runtime/simd/attention/decode_order.h"
+#include "runtime/simd/attention/decode_segments.h"
+
+#include <algorithm>
+
+// Highway compiles this file once per SIMD target: foreach_target.h includes it again and again
+// with another HWY_NAMESPACE; the part under HWY_ONCE, at the end, is compiled once.
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS                                                                       \
+  (KVOPT_DISABLED_TARGETS | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/simd/attention/kernels/decode.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "runtime/simd/attention/decode_rows-inl.h"
+#include "runtime/simd/attention/decode_straight-inl.h"
+#include "runtime/simd/attention/decode_turns-inl.h"
+#include "runtime/simd/attention/softmax-inl.h"
+#include "runtime/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvopt::HWY_NAMESPACE {
+namespace {
+
+/// `following` is what is read after `range`.
+template <class Cache>
+void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange range,
+                const LocatedKeys& following) {
+  const Rows<Cache> keys(rows.key, rows.keyStride, block.view.keyWidth);
+  const Rows<Cache> values(rows.value, rows.valueStride, block.view.valueWidth);
+  if (decodesStraight(block.view, kHas512Bits))
+    attendStraight(block, keys, values, range);
+  else
+    attendInTurns(block, keys, values, range, following);
+}
+
+template <class Cache>
+void attendKeys(const AttentionBlock& block, KeyRange range, const LocatedKeys& following) {
+  if (block.view.segments.empty())
+    return attendRows<Cache>(block, block.allRows(), range, following);
+  while (range.begin < range.end) {
+    const auto [rows, end] = block.nextRows(range);
+    const KeyRange rest{end, range.end};
+    attendRows<Cache>(block, rows, {range.begin, end},
+                      rest.begin < rest.end ? block.firstKeys(rest) : following);
+    range.begin = end;
+  }
+}
+
+} // namespace
+
+/// Packs the queries and attends to `range`, a part of the keys that the block sees. Only where
+/// `withSink`, a sink counts. `following` is what is probably read after that.
+void attendRange(const AttentionBlock& block, KeyRange range, bool withSink,
+                 const LocatedKeys& following) {
+  packQueries(block, [&](int64_t query) { return packedPlace(block, query); });
+  startRows(block, withSink);
+  if (block.view.isQuantized()) {
+    AttentionBlock quantized = block;
+    if (decodesStraight(block.view, kHas512Bits) || !writeDigits(block))
+      quantized.digits = nullptr;
+    return attendKeys<I8Storage>(quantized, range, following);
+  }
+  switch (block.view.cacheStorage) {
+  case FloatStorage::f32:
+    return attendKeys<F32Storage>(block, range, following);
+  case FloatStorage::f16:
+    return attendKeys<F16Storage>(block, range, following);
+  case FloatStorage::bf16:
+    return attendKeys<Bf16Storage>(block, range, following);
+  }
+}
+
+void storeBlock(const AttentionBlock& block) { storeOutput(block); }
+
+} // namespace kvopt::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvopt {
+
+HWY_EXPORT(attendRange);
+HWY_EXPORT(storeBlock);
+
+namespace {
+
+/// Fewer query rows than this are for this kernel, however many heads share a key/value head: which
+/// kernel computes a step, and so its bits, must not depend on whether a model repeats its heads.
+constexpr int64_t kFewRows = 8;
+/// With more rows, fewer queries than this.
+constexpr int64_t kFewQueries = 32;
+
+bool takes(const AttentionView& view) {
+  return !view.keyTransposed && view.kvHeads > 0 &&
+         (view.queryRows < kFewRows ||
+          view.queryRows * (view.queryHeads / view.kvHeads) < kFewQueries);
+}
+
+int64_t units(const AttentionView& view) {
+  const int64_t blocks = attentionBlocks(view);
+  return blocks * decodeSegments(view, blocks);
+}
+
+size_t scratchBytes(const AttentionView& view) {
+  return attentionBlockBytes(view, decodeTiles(view));
+}
+
+size_t sharedBytes(const AttentionView& view) {
+  return DecodePartials::bytes(view, attentionBlocks(view));
+}
+
+/// A unit's block, and the keys that it attends to.
+struct Unit {
+  AttentionBlock block;
+  KeyRange range;
+
+  Unit(const AttentionView& view, int64_t unit, int64_t segments, std::span<std::byte> scratch)
+      : block(view, unit / segments, scratch, decodeTiles(view)),
+        range(decodeSegment(block.visibleKeys(), unit % segments, segments)) {}
+};
+
+void run(const AttentionView& view, int64_t unit, int64_t upcoming, std::span<std::byte> scratch,
+         std::span<std::byte> shared) {
+  const int64_t blocks = attentionBlocks(view);
+  const int64_t segments = decodeSegments(view, blocks);
+  const int64_t index = unit / segments;
+  const auto [block, range] = Unit(view, unit, segments, scratch);
+  LocatedKeys following;
+  if (upcoming < blocks * segments) {
+    const auto [nextBlock, nextRange] = Unit(view, upcoming, segments, scratch);
+    if (nextRange.begin < nextRange.end)
+      following = nextBlock.firstKeys(nextRange);
+  }
+  HWY_DYNAMIC_DISPATCH(attendRange)(block, range, unit % segments == 0, following);
+  if (segments > 1) {
+    DecodePartials partials(view, blocks, shared);
+    partials.put(block, unit);
+    if (!partials.isLast(index, segments))
+      return;
+    partials.merge(block, index * segments, segments);
+  }
+  HWY_DYNAMIC_DISPATCH(storeBlock)(block);
+}
+
+} // namespace
+
+void register_decode(AttentionKernelRegistry& registry) {
+  registry.add({.name = "decode",
+                .use = "few query rows, keys in rows",
+                .rank = 10,
+                .takes = takes,
+                .units = units,
+                .scratchBytes = scratchBytes,
+                .sharedBytes = sharedBytes,
+                .run = run});
+}
+
+} // namespace kvopt
+#endif // HWY_ONCE

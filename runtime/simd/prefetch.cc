@@ -1,0 +1,20 @@
+// Whose prefetchers bring the lines between those that were asked for was measured: decision 18.
+#include "runtime/simd/prefetch.h"
+
+namespace kvopt {
+namespace {
+
+bool isOfIntel() {
+#if HWY_ARCH_X86
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
+} // namespace
+
+const bool asksForEachLine = isOfIntel();
+
+} // namespace kvopt

@@ -1,0 +1,77 @@
+// Read-only, lazily paged views of files, and opening of files that a model names.
+#pragma once
+
+#include "support/file_descriptor.h"
+#include "support/mapped_ranges.h"
+
+#include "llvm/Support/Error.h"
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace kvopt {
+
+/// What makes two open files the same file.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  friend bool operator==(const FileIdentity& a, const FileIdentity& b) {
+    return a.device == b.device && a.inode == b.inode;
+  }
+};
+
+/// A regular file mapped read-only. Mapping reads nothing: pages load when they are touched.
+///
+/// The bytes are those on disk, not a copy. When another process makes the file shorter, later
+/// reads beyond its new end raise SIGBUS. A program that handles that signal finds the file's name
+/// with `mappedFileAt`, as cli/process.cc does; without a handler, the signal ends the process. An
+/// output is never written over a mapped input in place (see FilePlan and OutputFile).
+class MappedFile {
+public:
+  using Result = llvm::Expected<std::shared_ptr<const MappedFile>>;
+
+  /// Maps `path`, following symbolic links. Fails for anything but a regular file; never blocks on
+  /// a pipe.
+  static Result open(const std::string& path);
+
+  /// Maps `folder`/`relativePath` for a name out of an untrusted file: an absolute path, a ".."
+  /// component, or a symbolic link that leads out of `folder` is an error. An empty `folder` is the
+  /// current one. Kernels without openat2 take `openBeneathByWalk`.
+  static Result openBeneath(const std::string& folder, const std::string& relativePath);
+
+  /// The same, opening one component after the other. Stricter: refuses every symbolic link below
+  /// `folder`.
+  static Result openBeneathByWalk(const std::string& folder, const std::string& relativePath);
+
+  /// What openBeneath maps, as a descriptor to read from.
+  static llvm::Expected<FileDescriptor> openDescriptorBeneath(const std::string& folder,
+                                                              const std::string& relativePath);
+
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  /// The whole file, valid as long as this object.
+  std::span<const std::byte> bytes() const { return bytes_; }
+  /// `length` bytes from `offset` on; an error that names the file when it does not have them.
+  llvm::Expected<std::span<const std::byte>> slice(uint64_t offset, uint64_t length) const;
+
+  const std::string& path() const { return path_; }
+  FileIdentity identity() const { return identity_; }
+
+private:
+  MappedFile(std::string path, std::span<const std::byte> bytes, FileIdentity identity)
+      : path_(std::move(path)), bytes_(bytes), identity_(identity),
+        range_(std::in_place, bytes_, path_) {}
+  static Result map(int descriptor, std::string path);
+
+  std::string path_;
+  std::span<const std::byte> bytes_;
+  FileIdentity identity_;
+  std::optional<MappedRange> range_;
+};
+
+} // namespace kvopt

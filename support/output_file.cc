@@ -1,0 +1,266 @@
+// Anonymous files and complete writes; support/file_placement.cc puts them in their places.
+#include "support/output_file.h"
+
+#include "support/diagnostic.h"
+#include "support/mapped_ranges.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <utility>
+
+namespace kvopt {
+namespace {
+
+std::string descriptorPath(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
+
+struct Place {
+  std::string folder;
+  std::string name;
+};
+
+Place split(const std::string& path) {
+  size_t slash = path.rfind('/');
+  if (slash == std::string::npos)
+    return {".", path};
+  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+}
+
+llvm::Error checkTarget(const std::string& path, const std::string& name) {
+  if (path.find('\0') != std::string::npos || name.empty() || name == "." || name == "..")
+    return usageError("'{}' is not a name for an output file", path);
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) {
+    if (!S_ISREG(status.st_mode))
+      return usageError("exists and is not a regular file; it is not replaced").file(path);
+  } else if (errno == ENAMETOOLONG) {
+    return ioError("cannot create: {}", errnoText(errno)).file(path);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<FileDescriptor> openFolderOf(const std::string& path, const std::string& folder) {
+  FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.isOpen())
+    return ioError("cannot open the folder '{}': {}", folder, errnoText(errno)).file(path);
+  return opened;
+}
+
+} // namespace
+
+OutputFile::OutputFile(std::string path, std::string name, FileDescriptor folder)
+    : path_(std::move(path)), name_(std::move(name)), folder_(std::move(folder)) {}
+
+llvm::Error OutputFile::check(const std::string& path) {
+  const Place place = split(path);
+  if (llvm::Error error = checkTarget(path, place.name))
+    return error;
+  llvm::Expected<FileDescriptor> folder = openFolderOf(path, place.folder);
+  if (!folder)
+    return folder.takeError();
+  if (::faccessat(folder->get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
+    return ioError("cannot create a file in '{}': {}", place.folder, errnoText(errno)).file(path);
+  return llvm::Error::success();
+}
+
+llvm::Expected<OutputFile> OutputFile::create(const std::string& path, Naming naming) {
+  Place place = split(path);
+  if (llvm::Error error = checkTarget(path, place.name))
+    return error;
+  llvm::Expected<FileDescriptor> folder = openFolderOf(path, place.folder);
+  if (!folder)
+    return folder.takeError();
+  OutputFile file(path, place.name, std::move(*folder));
+  if (int error = file.open(naming); error != 0)
+    return ioError("cannot create a file in '{}': {}", place.folder, errnoText(error)).file(path);
+  return file;
+}
+
+int OutputFile::open(Naming naming) {
+  if (naming == Naming::Anonymous) {
+    FileDescriptor file(::openat(folder_.get(), ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+    // Without /proc it would never get a name.
+    if (file.isOpen() && ::access(descriptorPath(file.get()).c_str(), F_OK) == 0) {
+      file_ = std::move(file);
+      return 0;
+    }
+  }
+  constexpr int maxAttempts = 16;
+  int error = EEXIST;
+  for (int attempt = 0; attempt < maxAttempts && (error == EEXIST || error == EINTR); ++attempt) {
+    const UninterruptedSection section;
+    TemporaryName name = TemporaryName::in(folder_.get());
+    file_ = FileDescriptor(::openat(folder_.get(), name.text(),
+                                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+    if (file_.isOpen()) {
+      temporary_ = std::move(name);
+      return 0;
+    }
+    error = errno;
+    if (error == EEXIST)
+      name.release(); // It is somebody else's.
+  }
+  return error;
+}
+
+llvm::Error OutputFile::write(std::span<const std::byte> bytes) {
+  if (llvm::Error error = checkOpen("write"))
+    return error;
+  // Linux writes at most 2 GiB less a page in one call.
+  constexpr size_t chunk = size_t(1) << 30;
+  while (!bytes.empty()) {
+    ssize_t written = ::write(file_.get(), bytes.data(), std::min(bytes.size(), chunk));
+    if (written < 0 && errno == EINTR)
+      continue;
+    // The kernel reads the bytes itself, and gives an error where a read here would raise SIGBUS.
+    if (const char* source =
+            written < 0 && errno == EFAULT ? mappedFileAt(bytes.data()) : nullptr) {
+      discard();
+      return invalid("the file became shorter while it was read").file(source);
+    }
+    if (written <= 0)
+      return fail("write", written < 0 ? errno : EIO);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::write(llvm::StringRef text) {
+  return write(std::as_bytes(std::span<const char>(text.data(), text.size())));
+}
+
+llvm::Error OutputFile::reserve(int64_t bytes) {
+  if (llvm::Error error = checkOpen("reserve"))
+    return error;
+  if (bytes <= 0)
+    return llvm::Error::success();
+  int result = 0;
+  do
+    result = ::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, bytes);
+  while (result != 0 && errno == EINTR);
+  // Not every file system can; then writing will tell.
+  if (result != 0 && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
+    return fail(fmt::format("make room for {} bytes", bytes), errno);
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::skip(int64_t bytes) {
+  if (llvm::Error error = checkOpen("skip"))
+    return error;
+  if (bytes == 0)
+    return llvm::Error::success();
+  const off_t end = ::lseek(file_.get(), bytes, SEEK_CUR);
+  if (end < 0 || ::ftruncate(file_.get(), end) != 0)
+    return fail("extend", errno);
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::copyData(int source, int64_t& offset, int64_t end,
+                                 const std::string& name) {
+  // Linux copies at most 2 GiB less a page in one call.
+  constexpr int64_t most = int64_t(1) << 30;
+  std::vector<std::byte> buffer;
+  while (offset < end) {
+    const auto wanted = static_cast<size_t>(std::min(end - offset, most));
+    ssize_t copied = -1;
+    if (buffer.empty()) {
+      off_t from = offset;
+      copied = ::copy_file_range(source, &from, file_.get(), nullptr, wanted, 0);
+      // Between some file systems, and in some sandboxes, the bytes have to come this way.
+      if (copied < 0 && (errno == EXDEV || errno == EINVAL || errno == ENOSYS ||
+                         errno == EOPNOTSUPP || errno == EPERM)) {
+        buffer.resize(size_t{1} << 20);
+        continue;
+      }
+    } else {
+      copied = ::pread(source, buffer.data(), std::min(wanted, buffer.size()), offset);
+      if (copied > 0)
+        if (llvm::Error error =
+                write(std::span<const std::byte>(buffer).first(static_cast<size_t>(copied))))
+          return error;
+    }
+    if (copied < 0 && errno == EINTR)
+      continue;
+    if (copied < 0)
+      return fail(fmt::format("copy from '{}'", name), errno);
+    if (copied == 0) {
+      discard();
+      return invalid("ends before its contents do").file(name);
+    }
+    offset += copied;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::copy(const FileDescriptor& file, int64_t offset, int64_t length,
+                             const std::string& source) {
+  if (llvm::Error error = checkOpen("copy"))
+    return error;
+  const int64_t end = offset + length;
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0)
+    return fail(fmt::format("inspect '{}'", source), errno);
+  if (status.st_size < end) {
+    discard();
+    return invalid("ends before its contents do").file(source);
+  }
+  while (offset < end) {
+    // A file system that knows no holes says that all is data.
+    int64_t data = ::lseek(file.get(), offset, SEEK_DATA);
+    if (data < 0)
+      data = errno == ENXIO ? end : offset;
+    data = std::min(data, end);
+    if (data > offset)
+      if (llvm::Error error = skip(data - offset))
+        return error;
+    offset = data;
+    int64_t hole = offset < end ? ::lseek(file.get(), offset, SEEK_HOLE) : end;
+    if (hole <= offset)
+      hole = end;
+    if (llvm::Error error = copyData(file.get(), offset, std::min(hole, end), source))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::close() {
+  if (llvm::Error error = checkOpen("close"))
+    return error;
+  // Network file systems report a full disk as late as this. An anonymous file must stay open until
+  // it has a name, so a copy of its descriptor is closed.
+  const int closed =
+      temporary_.isSet() ? file_.release() : ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0);
+  if (closed < 0 || (::close(closed) != 0 && errno != EINTR))
+    return fail("close", errno);
+  isClosed_ = true;
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::checkOpen(llvm::StringRef action) const {
+  if (isClosed_ || !file_.isOpen())
+    return ioError("{} after a failure or a commit", action).file(path_);
+  return llvm::Error::success();
+}
+
+llvm::Error OutputFile::fail(llvm::StringRef action, int error) {
+  discard();
+  return ioError("cannot {}: {}", action, errnoText(error)).file(path_);
+}
+
+void OutputFile::discard() {
+  file_.reset();
+  temporary_.remove();
+  backup_.remove();
+}
+
+bool sameFile(const std::string& a, const std::string& b) {
+  struct stat first {
+  }, second{};
+  return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+} // namespace kvopt

@@ -1,0 +1,330 @@
+// Manifests: the exact JSON, and what is refused.
+#include "ir/manifest/manifest.h"
+
+#include "ir/model.h"
+#include "ir/op.h"
+#include "support/diagnostic.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace kvopt {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* exampleJson = R"({
+  "schema": "kvopt/manifest/1",
+  "target": "ort-gqa",
+  "contract": "shared-buffer",
+  "capacity": {
+    "symbol": "capacity",
+    "value": null
+  },
+  "caches": [
+    {
+      "layer": 0,
+      "kind": "self",
+      "role": "key",
+      "past": "past_key_values.0.key",
+      "present": "present.0.key",
+      "one_buffer": true,
+      "shape": [
+        "batch",
+        2,
+        "capacity",
+        16
+      ],
+      "sequence_axis": 2,
+      "dtype": "float32",
+      "policy": "fixed",
+      "window": 0
+    }
+  ],
+  "lengths": [
+    {
+      "input": "past_length",
+      "dtype": "int64",
+      "shape": [
+        1
+      ],
+      "feed": "past_length"
+    }
+  ]
+})";
+
+Manifest example() {
+  Manifest manifest;
+  manifest.target = "ort-gqa";
+  manifest.contract = CacheContract::SharedBuffer;
+  manifest.capacitySymbol = "capacity";
+  ManifestCache cache;
+  cache.past = "past_key_values.0.key";
+  cache.present = "present.0.key";
+  cache.oneBuffer = true;
+  cache.shape = {std::string("batch"), int64_t{2}, std::string("capacity"), int64_t{16}};
+  manifest.caches.push_back(cache);
+  ManifestLength length;
+  length.input = "past_length";
+  length.shape = {int64_t{1}};
+  manifest.lengths.push_back(length);
+  return manifest;
+}
+
+/// The example with one text replaced by another, as parseManifest sees it: "" when it is accepted.
+std::string refusal(const std::string& from, const std::string& to) {
+  std::string json = exampleJson;
+  size_t place = json.find(from);
+  if (place == std::string::npos) {
+    ADD_FAILURE() << from << " is not in the example";
+    return "";
+  }
+  json.replace(place, from.size(), to);
+  auto manifest = parseManifest(json);
+  if (manifest)
+    return "";
+  return takeDiagnostic(manifest.takeError()).str();
+}
+
+TEST(Manifest, IsWrittenAsDocumented) { EXPECT_EQ(example().json(), exampleJson); }
+
+TEST(Manifest, IsReadBack) {
+  auto manifest = parseManifest(exampleJson);
+  ASSERT_TRUE(static_cast<bool>(manifest));
+  EXPECT_EQ(manifest->json(), exampleJson);
+  EXPECT_EQ(manifest->contract, CacheContract::SharedBuffer);
+  EXPECT_EQ(std::get<int64_t>(manifest->caches[0].shape[1]), 2);
+  EXPECT_FALSE(manifest->capacityValue);
+}
+
+TEST(Manifest, EveryWordSurvives) {
+  for (auto contract : {CacheContract::Growing, CacheContract::SharedBuffer,
+                        CacheContract::Stateful, CacheContract::Blocks})
+    for (auto policy : {CachePolicy::Fixed, CachePolicy::Ring, CachePolicy::Block,
+                        CachePolicy::Static, CachePolicy::State})
+      for (auto role : {CacheRole::Key, CacheRole::Value, CacheRole::Latent, CacheRole::KeyScale,
+                        CacheRole::ValueScale})
+        for (auto feed :
+             {LengthFeed::PastLength, LengthFeed::TotalLength, LengthFeed::PastLengthPerBatch,
+              LengthFeed::TotalLengthPerBatch, LengthFeed::TotalLengthMinusOne,
+              LengthFeed::TotalLengthPerBatchMinusOne}) {
+          Manifest manifest = example();
+          manifest.contract = contract;
+          manifest.capacityValue = 4096;
+          manifest.caches[0].policy = policy;
+          manifest.caches[0].role = role;
+          manifest.caches[0].kind = CacheKind::Cross;
+          manifest.caches[0].window = 128;
+          manifest.caches[0].dtype = ElementType::Float16;
+          manifest.lengths[0].feed = feed;
+          auto again = parseManifest(manifest.json());
+          ASSERT_TRUE(static_cast<bool>(again)) << manifest.json();
+          EXPECT_EQ(again->json(), manifest.json());
+          EXPECT_EQ(again->contract, contract);
+          EXPECT_EQ(again->caches[0].policy, policy);
+          EXPECT_EQ(again->caches[0].role, role);
+          EXPECT_EQ(again->caches[0].kind, CacheKind::Cross);
+          EXPECT_EQ(again->caches[0].dtype, ElementType::Float16);
+          EXPECT_EQ(again->lengths[0].feed, feed);
+          EXPECT_EQ(again->capacityValue, 4096);
+        }
+}
+
+TEST(Manifest, WhatOnlySomeTargetsSaySurvives) {
+  Manifest manifest = example();
+  manifest.caches[0].permutation = {0, 2, 1, 3};
+  manifest.chunkBatch = 1;
+  manifest.hiddenRowsUndefined = true;
+  auto read = parseManifest(manifest.json());
+  ASSERT_TRUE(bool(read)) << llvm::toString(read.takeError());
+  EXPECT_EQ(read->caches[0].permutation, manifest.caches[0].permutation);
+  EXPECT_EQ(read->chunkBatch, manifest.chunkBatch);
+  EXPECT_TRUE(read->hiddenRowsUndefined);
+  EXPECT_EQ(read->json(), manifest.json());
+  EXPECT_THAT(refusal("\"target\"", "\"hidden_rows\": \"kept\", \"target\""),
+              HasSubstr("'hidden_rows'"));
+  for (const char* wrong : {"[0, 2, 1]", "[0, 2, 2, 3]", "[0, 2, 1, 4]", "[0, 2, 1, -1]", "3"})
+    EXPECT_THAT(refusal("\"window\": 0", std::string("\"window\": 0, \"permutation\": ") + wrong),
+                HasSubstr("'permutation'"))
+        << wrong;
+  EXPECT_THAT(refusal("\"target\"", "\"chunk_batch\": 0, \"target\""), HasSubstr("chunk_batch"));
+}
+
+TEST(Manifest, FlagsAreBool) {
+  for (auto feed : {LengthFeed::HasPast, LengthFeed::NoPast}) {
+    Manifest manifest = example();
+    manifest.lengths[0].feed = feed;
+    auto number = parseManifest(manifest.json());
+    ASSERT_FALSE(static_cast<bool>(number));
+    EXPECT_THAT(takeDiagnostic(number.takeError()).str(), HasSubstr("not bool"));
+    manifest.lengths[0].dtype = ElementType::Bool;
+    auto flag = parseManifest(manifest.json());
+    ASSERT_TRUE(static_cast<bool>(flag));
+    EXPECT_EQ(flag->lengths[0].feed, feed);
+    EXPECT_EQ(flag->json(), manifest.json());
+  }
+  EXPECT_THAT(refusal("int64", "bool"), HasSubstr("integer type"));
+}
+
+TEST(Manifest, RefusesWhatItDoesNotKnow) {
+  EXPECT_THAT(refusal("kvopt/manifest/1", "kvopt/manifest/2"), HasSubstr("schema"));
+  EXPECT_THAT(refusal("shared-buffer", "shared"), HasSubstr("'contract' is 'shared'"));
+  EXPECT_THAT(refusal("\"self\"", "\"both\""), HasSubstr("caches[0] 'kind' is 'both'"));
+  EXPECT_THAT(refusal("\"key\",", "\"keys\","), HasSubstr("'role'"));
+  EXPECT_THAT(refusal("\"fixed\"", "\"free\""), HasSubstr("'policy'"));
+  EXPECT_THAT(refusal("float32", "float31"), HasSubstr("no element type"));
+  EXPECT_THAT(refusal("\"feed\": \"past_length\"", "\"feed\": \"length\""),
+              HasSubstr("lengths[0] 'feed'"));
+  EXPECT_EQ(refusal("\"window\": 0", "\"window\": 0, \"later\": 1"), "");
+}
+
+TEST(Manifest, RefusesValuesThatMakeNoSense) {
+  EXPECT_THAT(refusal("\"sequence_axis\": 2", "\"sequence_axis\": 4"), HasSubstr("4 axes"));
+  EXPECT_THAT(refusal("\"sequence_axis\": 2", "\"sequence_axis\": -1"), HasSubstr("integer"));
+  EXPECT_THAT(refusal("\"sequence_axis\": 2", "\"sequence_axis\": 2.5"), HasSubstr("integer"));
+  EXPECT_THAT(refusal("\"window\": 0", "\"window\": 18446744073709551615"), HasSubstr("integer"));
+  EXPECT_THAT(refusal("\"layer\": 0", "\"layer\": \"0\""), HasSubstr("'layer'"));
+  EXPECT_THAT(refusal("\"layer\": 0,", ""), HasSubstr("has no 'layer'"));
+  EXPECT_THAT(refusal("\"batch\"", "-2"), HasSubstr("extent"));
+  EXPECT_THAT(refusal("\"batch\"", "\"\""), HasSubstr("extent"));
+  EXPECT_THAT(refusal("\"present.0.key\"", "\"\""), HasSubstr("'present'"));
+  EXPECT_THAT(refusal("\"one_buffer\": true", "\"one_buffer\": 1"), HasSubstr("'one_buffer'"));
+  EXPECT_THAT(refusal("\"value\": null", "\"value\": \"x\""), HasSubstr("capacity"));
+  EXPECT_THAT(refusal("\"input\": \"past_length\"", "\"input\": \"past_key_values.0.key\""),
+              HasSubstr("named twice"));
+  EXPECT_THAT(refusal("int64", "float32"), HasSubstr("integer type"));
+}
+
+TEST(Manifest, RefusesWhatIsNoManifest) {
+  for (const char* text : {"", "{", "[]", "null", "{}", "\"text\"", "\xff\xfe", "{\"schema\":1}"}) {
+    auto manifest = parseManifest(text);
+    ASSERT_FALSE(static_cast<bool>(manifest)) << text;
+    EXPECT_THAT(takeDiagnostic(manifest.takeError()).str(), HasSubstr("manifest"));
+  }
+  for (const char* key : {"target", "contract", "capacity", "caches", "lengths"})
+    EXPECT_THAT(refusal(std::string("\"") + key + "\":", "\"x\":"), HasSubstr(key));
+  auto deep = parseManifest(std::string(100000, '['));
+  ASSERT_FALSE(static_cast<bool>(deep));
+  llvm::consumeError(deep.takeError());
+}
+
+TEST(Manifest, NamesThatAreNoUtf8DoNotThrow) {
+  Manifest manifest = example();
+  manifest.caches[0].past = "bad\xff";
+  EXPECT_THAT(manifest.json(), HasSubstr("bad\xef\xbf\xbd"));
+}
+
+TEST(Manifest, OneCacheInOneBufferIsEnoughToShareBuffers) {
+  Manifest manifest = example();
+  for (ManifestCache& cache : manifest.caches)
+    cache.oneBuffer = false;
+  EXPECT_FALSE(manifest.sharesBuffers());
+  manifest.caches.back().oneBuffer = true;
+  EXPECT_TRUE(manifest.sharesBuffers());
+}
+
+TEST(Manifest, BlocksSurvive) {
+  Manifest manifest = example();
+  for (ManifestCache& cache : manifest.caches)
+    cache.oneBuffer = false;
+  EXPECT_FALSE(manifest.ownsCaches());
+  manifest.contract = CacheContract::Blocks;
+  manifest.capacityValue = 70;
+  manifest.blockSize = 64;
+  manifest.caches[0].policy = CachePolicy::Block;
+  manifest.caches[0].blocks = {"key_block_0", "key_block_tail"};
+  EXPECT_TRUE(manifest.ownsCaches());
+  EXPECT_FALSE(manifest.sharesBuffers());
+  auto again = parseManifest(manifest.json());
+  ASSERT_TRUE(static_cast<bool>(again)) << manifest.json();
+  EXPECT_EQ(again->json(), manifest.json());
+  EXPECT_EQ(again->blockSize, 64);
+  EXPECT_EQ(again->caches[0].blocks, manifest.caches[0].blocks);
+
+  auto problemOf = [](const Manifest& wrong) {
+    auto parsed = parseManifest(wrong.json());
+    return parsed ? "" : takeDiagnostic(parsed.takeError()).str();
+  };
+  Manifest wrong = manifest;
+  wrong.blockSize = -1;
+  EXPECT_THAT(problemOf(wrong), HasSubstr("block_size"));
+  wrong = manifest;
+  wrong.caches[0].blocks[1] = "";
+  EXPECT_THAT(problemOf(wrong), HasSubstr("no name"));
+  wrong.caches[0].blocks[1] = "key_block_0";
+  EXPECT_THAT(problemOf(wrong), HasSubstr("named twice"));
+  wrong = manifest;
+  wrong.caches[0].policy = CachePolicy::Fixed;
+  EXPECT_THAT(problemOf(wrong), HasSubstr("another policy"));
+}
+
+TEST(Manifest, VariantsSurvive) {
+  Manifest manifest = example();
+  manifest.contract = CacheContract::Blocks;
+  manifest.capacityValue = 70;
+  manifest.blockSize = 64;
+  manifest.caches[0].oneBuffer = false;
+  manifest.caches[0].policy = CachePolicy::Block;
+  manifest.caches[0].blocks = {"key_block_0", "key_block_tail"};
+  manifest.variants = {{"m.past0.onnx", 0, 0}, {"m.past1.onnx", 1, 64}, {"m.onnx", 2, 70}};
+  auto again = parseManifest(manifest.json());
+  ASSERT_TRUE(static_cast<bool>(again)) << manifest.json();
+  EXPECT_EQ(again->json(), manifest.json());
+  ASSERT_EQ(again->variants.size(), 3u);
+  EXPECT_EQ(again->variants[1].file, "m.past1.onnx");
+  EXPECT_EQ(again->variants[1].pastBlocks, 1);
+  EXPECT_EQ(again->variants[2].pastRows, 70);
+
+  auto problemOf = [](const Manifest& wrong) {
+    auto parsed = parseManifest(wrong.json());
+    return parsed ? "" : takeDiagnostic(parsed.takeError()).str();
+  };
+  for (const char* file : {"../m.onnx", "/etc/passwd", "a/b.onnx", "..", "a\\b.onnx"}) {
+    Manifest wrong = manifest;
+    wrong.variants[0].file = file;
+    EXPECT_THAT(problemOf(wrong), HasSubstr("no name of a file"));
+  }
+  Manifest wrong = manifest;
+  wrong.variants[1].pastRows = 63;
+  EXPECT_THAT(problemOf(wrong), HasSubstr("does not have 63 rows"));
+  wrong = manifest;
+  wrong.variants[1].pastBlocks = INT64_MAX;
+  EXPECT_NE(problemOf(wrong), "");
+  wrong = manifest;
+  std::swap(wrong.variants[0], wrong.variants[1]);
+  EXPECT_THAT(problemOf(wrong), HasSubstr("comes too late"));
+  wrong = manifest;
+  wrong.variants.pop_back();
+  EXPECT_THAT(problemOf(wrong), HasSubstr("the last variant has 1 blocks"));
+  wrong = manifest;
+  wrong.contract = CacheContract::Growing;
+  EXPECT_THAT(problemOf(wrong), HasSubstr("no blocks of a size"));
+  wrong = manifest;
+  wrong.capacityValue.reset();
+  EXPECT_THAT(problemOf(wrong), HasSubstr("no blocks of a size"));
+}
+
+TEST(Manifest, IsFoundInMetadata) {
+  OpRegistry registry;
+  Model model(registry);
+  auto none = manifestOf(model);
+  ASSERT_TRUE(static_cast<bool>(none));
+  EXPECT_FALSE(*none);
+  Value& past = model.graph().addInput("past_key_values.0.key", TensorType(ElementType::Float));
+  model.graph().addInput("past_length", TensorType::fixed(ElementType::Int64, {1}));
+  Node& update = model.graph().create("Identity", {&past}, {"present.0.key"});
+  model.graph().addOutput(update.result());
+  model.setMetadata(manifestKey, example().json());
+  auto found = manifestOf(model);
+  ASSERT_TRUE(static_cast<bool>(found));
+  ASSERT_TRUE(*found);
+  EXPECT_EQ((*found)->json(), exampleJson);
+  model.path = "some.onnx";
+  model.setMetadata(manifestKey, "broken");
+  auto broken = manifestOf(model);
+  ASSERT_FALSE(static_cast<bool>(broken));
+  EXPECT_EQ(takeDiagnostic(broken.takeError()).file, "some.onnx");
+}
+
+} // namespace
+} // namespace kvopt

@@ -1,0 +1,169 @@
+// What inputs are fed, by what reads them; no name says it.
+#include "passes/analysis/interface/input_roles.h"
+
+#include "ir/manifest/manifest_words.h"
+#include "ir/shapes/shape_inference.h"
+#include "tests/ir/text/text_fixture.h"
+
+namespace kvopt {
+namespace {
+
+std::string extentsOf(const std::vector<ManifestExtent>& shape) {
+  std::string text;
+  for (const ManifestExtent& extent : shape) {
+    const auto* fixed = std::get_if<int64_t>(&extent);
+    text += (text.empty() ? "" : ",") +
+            (fixed ? std::to_string(*fixed) : std::get<std::string>(extent));
+  }
+  return "[" + text + "]";
+}
+
+template <class Words, class Word> std::string wordOf(const Words& words, Word wanted) {
+  for (const auto& word : words)
+    if (word.value == wanted)
+      return word.text;
+  return "?";
+}
+
+/// `name[extents] feed`, lengths first.
+std::string rolesOf(const std::string& inputs, const std::string& body,
+                    const std::string& constants = "") {
+  auto model =
+      readOrFail("<ir_version: 10, opset_import: [\"\" : 23, \"com.microsoft\" : 1]>\ng "
+                 "(" +
+                 inputs + ") => (float[B, S, 8] scores)\n<float[8, 2] tokens = {" +
+                 "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, " +
+                 "float[6, 2] places = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, " +
+                 "float[3, 2] kinds = {0, 1, 2, 3, 4, 5}, float lowest = {-1e30}, " +
+                 "float zero = {0}, float one = {1}, int64 none = {0}, int64 unit = {1}, " +
+                 "float[2] rates = {1, 0.5}" + constants + ">\n{\n" + body + "\n}\n");
+  if (!model)
+    return "unreadable";
+  llvm::cantFail(inferShapes(model->graph()));
+  Manifest manifest;
+  describeInputs(model->graph(), manifest);
+  std::string text;
+  auto add = [&](const std::string& name, const std::vector<ManifestExtent>& shape,
+                 const std::string& feed) {
+    text += (text.empty() ? "" : "; ") + name + extentsOf(shape) + " " + feed;
+  };
+  for (const ManifestLength& length : manifest.lengths)
+    add(length.input, length.shape, wordOf(feedWords, length.feed));
+  for (const ManifestInput& input : manifest.inputs)
+    add(input.input, input.shape, wordOf(inputFeedWords, input.feed));
+  return text;
+}
+
+TEST(InputRoles, TokensPositionsAndKindsByTheirTables) {
+  EXPECT_EQ(rolesOf("int64[B, S] a, int64[B, S] b, int64[B, S] c", R"(
+  x = Gather (tokens, a)
+  y = Gather (places, b)
+  z = Gather (kinds, c)
+  xy = Add (x, y)
+  scores = Add (xy, z)
+)"),
+            "a[batch,new] token_ids; b[batch,new] position_ids; c[batch,new] segment_ids");
+}
+
+TEST(InputRoles, DocumentedNamesAreLeftOut) {
+  EXPECT_EQ(rolesOf("int64[B, S] input_ids, int64[B, S] position_ids, int64[B, T] attention_mask",
+                    R"(
+  x = Gather (tokens, input_ids)
+  y = Gather (places, position_ids)
+  scores = Add (x, y)
+)"),
+            "");
+  // But not where the rank is another one.
+  EXPECT_EQ(rolesOf("int64[B, S] input_ids, float[B, 1, S, T] attention_mask, "
+                    "float[B, H, S, D] l, float[B, H, D, T] r",
+                    R"(
+  q = MatMul (l, r)
+  masked = Add (q, attention_mask)
+  p = Softmax (masked)
+  scores = Gather (tokens, input_ids)
+)"),
+            "attention_mask[batch,1,new,total] additive_mask");
+}
+
+TEST(InputRoles, RotaryPositionsAndLengths) {
+  EXPECT_EQ(rolesOf("int64[B, S] input_ids, int64[S] at, int64[1] before, int64[1] behind, "
+                    "int64[B] each, float[B, 2, C, 4] rows, float[B, 2, S, 4] fresh",
+                    R"(
+  float_at = Cast <to = 1> (at)
+  column = Unsqueeze (float_at, axis)
+  angles = Mul (column, rates)
+  first = Squeeze (before)
+  last = Squeeze (behind)
+  steps = Range (none, last, unit)
+  moved = Add (steps, first)
+  written = TensorScatter (rows, fresh, each)
+  scores = Gather (tokens, input_ids)
+)",
+                    ", int64[1] axis = {1}"),
+            "before[1] past_length; behind[1] total_length; each[batch] past_length_per_batch; "
+            "at[new] position_ids");
+}
+
+TEST(InputRoles, MasksByWhatTheySelect) {
+  // Visible where true, hidden where true, complemented, compared, multiplied in.
+  EXPECT_EQ(rolesOf("int64[B, S] input_ids, float[B, H, S, D] l, float[B, H, D, T] r, "
+                    "bool[B, 1, S, T] a, "
+                    "bool[1, 1, S, T] b, bool[B, 1, 1, T] c, int64[B, T] d, float[S, T] e, "
+                    "float[B, T] f, bool[B, 1, S, T] g",
+                    R"(
+  q = MatMul (l, r)
+  qa = Where (a, q, lowest)
+  qb = Where (b, lowest, qa)
+  not_c = Not (c)
+  qc = Where (not_c, qb, lowest)
+  d_float = Cast <to = 1> (d)
+  d_hidden = Sub (one, d_float)
+  d_added = Mul (d_hidden, lowest)
+  d_wide = Unsqueeze (d_added, axes)
+  qd = Add (qc, d_wide)
+  qe = Add (qd, e)
+  f_shown = Greater (f, zero)
+  f_wide = Unsqueeze (f_shown, axes)
+  qf = Where (f_wide, qe, lowest)
+  g_bias = Where (g, zero, lowest)
+  qg = Add (qf, g_bias)
+  p = Softmax (qg)
+  scores = Gather (tokens, input_ids)
+)",
+                    ", int64[2] axes = {1, 2}"),
+            "a[batch,1,new,total] visible_keys; b[1,1,new,total] hidden_keys; "
+            "c[batch,1,1,total] hidden_keys; d[batch,total] visible_keys; "
+            "e[new,total] additive_mask; f[batch,total] visible_keys; "
+            "g[batch,1,new,total] visible_keys");
+}
+
+TEST(InputRoles, FusedOperators) {
+  EXPECT_EQ(rolesOf("int64[B, S] input_ids, float[B, S, 8] q, float[B, 2, P, 4] k, "
+                    "float[B, 2, P, 4] v, int32[B] last, int32 all, bool[B, 1, S, T] seen, "
+                    "float[B, 2, S, 4] q4, float[B, 2, S, 4] k4, float[B, 2, S, 4] v4",
+                    R"(
+  o, pk, pv = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 2> (q, q, q, k, v, last, all)
+  y = Attention (q4, k4, v4, seen)
+  scores = Gather (tokens, input_ids)
+)"),
+            "last[batch] total_length_per_batch_minus_one; all[] total_length; "
+            "seen[batch,1,new,total] visible_keys");
+}
+
+TEST(InputRoles, SegmentsBeamsAndTheUnknown) {
+  EXPECT_EQ(rolesOf("int64[B, S] input_ids, int64[B, T] s, int64[B] beam, float[B, 2, P, 4] past, "
+                    "int64[B, S] idle, float[B] heat, bool flag, float[B, F, 4] encoded",
+                    R"(
+  rows = Unsqueeze (s, first)
+  columns = Unsqueeze (s, second)
+  same = Equal (rows, columns)
+  chosen = Gather (past, beam)
+  scores = Gather (tokens, input_ids)
+)",
+                    ", int64[1] first = {1}, int64[1] second = {2}"),
+            "s[batch,total] segment_ids; beam[batch] batch_rows; idle[batch,new] any; "
+            "heat[batch] any; flag[] any");
+}
+
+} // namespace
+} // namespace kvopt

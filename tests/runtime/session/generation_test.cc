@@ -1,0 +1,178 @@
+// Scores, the most likely token, and generation with a counting model.
+#include "runtime/session/generation.h"
+
+#include "support/diagnostic.h"
+#include "support/half.h"
+#include "tests/runtime/session/counting_model.h"
+
+#include <cmath>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace kvopt {
+namespace {
+
+Tensor scores(Extents shape, const std::vector<float>& values) {
+  return llvm::cantFail(Tensor::of<float>(std::make_shared<Allocator>(), ElementType::Float, shape,
+                                          std::span<const float>(values)));
+}
+
+template <class T> std::string errorOf(llvm::Expected<T> value) {
+  return value ? "" : takeDiagnostic(value.takeError()).message;
+}
+
+TEST(Generation, TheFirstLargestScoreOfTheLastToken) {
+  const Tensor logits = scores({2, 2, 3}, {9, 0, 0, 1, 5, 5, 0, 0, 9, -3, -2, -4});
+  EXPECT_EQ(llvm::cantFail(greedyToken(logits, 0)), 1);
+  EXPECT_EQ(llvm::cantFail(greedyToken(logits, 1)), 1);
+  EXPECT_EQ(errorOf(greedyToken(logits, 2)), "there are no scores of batch row 2");
+  EXPECT_EQ(errorOf(greedyToken(scores({1, 0, 3}, {}), 0)), "there are no scores of batch row 0");
+  EXPECT_EQ(errorOf(greedyToken(scores({1, 1, 2}, {0, NAN}), 0)),
+            "the score of token 1 is not a number");
+  const std::vector<uint16_t> halves = {floatToF16(1), floatToF16(3), floatToF16(2)};
+  const Tensor half =
+      llvm::cantFail(Tensor::of<uint16_t>(std::make_shared<Allocator>(), ElementType::Float16,
+                                          {1, 1, 3}, std::span<const uint16_t>(halves)));
+  EXPECT_EQ(llvm::cantFail(greedyToken(half, 0)), 1);
+}
+
+TEST(Generation, OneOutputHoldsTheScores) {
+  StepResult result;
+  EXPECT_NE(errorOf(findLogits(result)), "");
+  result.outputs.push_back({"other", scores({1, 2}, {0, 0})});
+  EXPECT_NE(errorOf(findLogits(result)), "");
+  result.outputs.push_back({"scores", scores({1, 1, 2}, {0, 0})});
+  EXPECT_EQ(llvm::cantFail(findLogits(result)), &result.outputs[1].tensor);
+  result.outputs.push_back({"more", scores({1, 1, 2}, {0, 0})});
+  EXPECT_THAT(errorOf(findLogits(result)), testing::HasSubstr("several outputs"));
+}
+
+TEST(Generation, ScoresOfTheLastToken) {
+  const Tensor logits = scores({2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(llvm::cantFail(readScores(llvm::cantFail(lastScores(logits, 1)))),
+            (std::vector<float>{7, 8}));
+  EXPECT_EQ(errorOf(lastScores(logits, 2)), "there are no scores of batch row 2");
+  EXPECT_EQ(errorOf(lastScores(logits, -1)), "there are no scores of batch row -1");
+}
+
+using Prompts = std::vector<std::vector<int64_t>>;
+
+TEST(Generation, CountsOn) {
+  const test::CountingModel counting;
+  for (int64_t chunk : {0, 1, 2}) {
+    auto session = counting.session();
+    GenerationOptions options;
+    options.steps = 5;
+    options.chunk = chunk;
+    std::vector<int64_t> told;
+    options.onToken = [&](int64_t row, int64_t token) {
+      EXPECT_EQ(row, 0);
+      told.push_back(token);
+    };
+    std::vector<int64_t> stepTokens;
+    options.onStep = [&](int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
+                         const StepResult& result) {
+      EXPECT_EQ(inputs.front().tensor.view.shape[1], tokens);
+      EXPECT_NE(result.find("logits"), nullptr);
+      stepTokens.push_back(tokens);
+      return llvm::Error::success();
+    };
+    const GenerationResult result = llvm::cantFail(generate(*session, Prompts{{2, 3, 4}}, options));
+    ASSERT_EQ(result.sequences.size(), 1u);
+    EXPECT_EQ(result.sequences[0].tokens, (std::vector<int64_t>{5, 6, 7, 0, 1}));
+    EXPECT_EQ(result.sequences[0].stopped, StopReason::Steps);
+    EXPECT_EQ(told, result.sequences[0].tokens);
+    EXPECT_EQ(result.promptTokens, 3);
+    EXPECT_EQ(result.decodedTokens, 4);
+    EXPECT_EQ(session->length(), 7);
+    std::vector<int64_t> prefill = chunk == 0   ? std::vector<int64_t>{3}
+                                   : chunk == 1 ? std::vector<int64_t>{1, 1, 1}
+                                                : std::vector<int64_t>{2, 1};
+    prefill.insert(prefill.end(), 4, 1);
+    EXPECT_EQ(stepTokens, prefill);
+  }
+}
+
+TEST(Generation, GoesOnWhereASessionIs) {
+  const test::CountingModel counting;
+  auto session = counting.session();
+  GenerationOptions options;
+  options.steps = 2;
+  llvm::cantFail(generate(*session, Prompts{{1}}, options));
+  EXPECT_EQ(session->length(), 2);
+  const GenerationResult more = llvm::cantFail(generate(*session, Prompts{{3}}, options));
+  EXPECT_EQ(more.sequences[0].tokens, (std::vector<int64_t>{4, 5}));
+  EXPECT_EQ(session->length(), 4);
+}
+
+TEST(Generation, StopsAtTokensAndSequences) {
+  const test::CountingModel counting;
+  GenerationOptions options;
+  options.steps = 20;
+  options.stopTokens = {5, 1};
+  auto session = counting.session();
+  GenerationResult result = llvm::cantFail(generate(*session, Prompts{{2}}, options));
+  EXPECT_EQ(result.sequences[0].tokens, (std::vector<int64_t>{3, 4, 5}));
+  EXPECT_EQ(result.sequences[0].stopped, StopReason::Token);
+
+  options.stopTokens.clear();
+  options.stopSequences = {{7, 1}, {}, {7, 0}};
+  session = counting.session();
+  result = llvm::cantFail(generate(*session, Prompts{{4}}, options));
+  EXPECT_EQ(result.sequences[0].tokens, (std::vector<int64_t>{5, 6, 7, 0}));
+  EXPECT_EQ(result.sequences[0].stopped, StopReason::Sequence);
+}
+
+TEST(Generation, SequencesOfABatchEndApart) {
+  const test::CountingModel counting;
+  auto session = counting.session(3);
+  GenerationOptions options;
+  options.steps = 4;
+  options.stopTokens = {4};
+  // The second prompt is padded on the left.
+  const GenerationResult result =
+      llvm::cantFail(generate(*session, Prompts{{1, 2}, {6}, {0, 3}}, options));
+  EXPECT_EQ(result.sequences[0].tokens, (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(result.sequences[0].stopped, StopReason::Token);
+  EXPECT_EQ(result.sequences[1].tokens, (std::vector<int64_t>{7, 0, 1, 2}));
+  EXPECT_EQ(result.sequences[1].stopped, StopReason::Steps);
+  EXPECT_EQ(result.sequences[2].tokens, (std::vector<int64_t>{4}));
+  EXPECT_EQ(result.promptTokens, 5);
+  EXPECT_EQ(result.decodedTokens, 1 + 3);
+  EXPECT_EQ(session->length(), 5);
+}
+
+TEST(Generation, PaddingIsHidden) {
+  const test::CountingModel counting;
+  auto session = counting.session(2);
+  GenerationOptions options;
+  options.steps = 2;
+  std::vector<std::vector<int64_t>> masks;
+  options.onStep = [&](int64_t, llvm::ArrayRef<NamedTensor> inputs, const StepResult&) {
+    const TensorView& mask = inputs[1].tensor.view;
+    EXPECT_EQ(inputs[1].name, "attention_mask");
+    masks.emplace_back(mask.as<int64_t>(), mask.as<int64_t>() + mask.elementCount());
+    return llvm::Error::success();
+  };
+  llvm::cantFail(generate(*session, Prompts{{1, 2, 3}, {6}}, options));
+  EXPECT_EQ(masks,
+            (std::vector<std::vector<int64_t>>{{1, 1, 1, 0, 0, 1}, {1, 1, 1, 1, 0, 0, 1, 1}}));
+}
+
+TEST(Generation, RequestsThatMakeNoSense) {
+  const test::CountingModel counting;
+  auto session = counting.session();
+  GenerationOptions options;
+  EXPECT_NE(errorOf(generate(*session, Prompts{}, options)), "");
+  EXPECT_NE(errorOf(generate(*session, Prompts{{1}, {2}}, options)), "");
+  EXPECT_NE(errorOf(generate(*session, Prompts{{}}, options)), "");
+  options.steps = 0;
+  EXPECT_NE(errorOf(generate(*session, Prompts{{1}}, options)), "");
+  options.steps = 1;
+  options.sampling.topP = 2;
+  EXPECT_NE(errorOf(generate(*session, Prompts{{1}}, options)), "");
+  EXPECT_EQ(session->length(), 0);
+}
+
+} // namespace
+} // namespace kvopt
