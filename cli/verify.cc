@@ -138,7 +138,7 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
   if (options.references)
     return againstReferences(options, context);
   if (options.models.size() + (options.reference.empty() ? 0 : 1) != 2)
-    return usageError("verify takes two models, a model and --reference DIR, or models and "
+    return usageError("verify takes two models, a model and --reference PATH, or models and "
                       "--references");
   if (!options.reference.empty() && holdsDataSets(options.reference))
     return againstDataSets(options, context);
@@ -183,8 +183,8 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   command->add_option("models", options->models, "One ONNX file, two, or more with --references")
       ->required();
   auto* one = command->add_option("--reference", options->reference,
-                                  "Folder of recorded steps, or of data sets in ONNX's own form "
-                                  "(test_data_set_<k>)");
+                                  "Recorded steps, a file or a folder, or a folder of data sets in "
+                                  "ONNX's own form (test_data_set_<k>)");
   auto* all = command
                   ->add_flag("--references", options->references,
                              "Every case recorded beside every model, in a table")

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 namespace kvopt {
 
@@ -75,18 +76,6 @@ bool ReferenceTable::equal() const {
 
 namespace {
 
-/// Names of the folders of `folder/ref`, sorted.
-std::vector<std::string> casesOf(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code code;
-  for (fs::directory_iterator entry(folder / "ref", code), end; !code && entry != end;
-       entry.increment(code))
-    if (std::error_code ignored; entry->is_directory(ignored))
-      names.push_back(entry->path().filename().string());
-  llvm::sort(names);
-  return names;
-}
-
 /// The "status" of the model.json beside a model; empty when there is none.
 std::string statusOf(const fs::path& folder) {
   std::ifstream file(folder / "model.json");
@@ -100,13 +89,12 @@ std::string statusOf(const fs::path& folder) {
 
 /// The capacity that a target needs to be told: one with room for all cases that can be read. Empty
 /// where the target does without.
-std::string capacityFor(const TargetChoice& target, const fs::path& folder,
-                        llvm::ArrayRef<std::string> cases) {
+std::string capacityFor(const TargetChoice& target, llvm::ArrayRef<ReferenceCase> cases) {
   if (!target.target->takesBlockSize())
     return "";
   int64_t longest = 1;
-  for (const std::string& name : cases) {
-    if (auto steps = readReference((folder / "ref" / name).string()))
+  for (const ReferenceCase& recordedCase : cases) {
+    if (auto steps = readReference(recordedCase.path))
       longest = std::max(longest, referenceLength(*steps));
     else
       llvm::consumeError(steps.takeError());
@@ -164,7 +152,7 @@ public:
 
   void run(llvm::ArrayRef<ModelForm> forms, ReferenceTable& table) {
     const fs::path folder = fs::path(path).parent_path();
-    const std::vector<std::string> cases = casesOf(folder);
+    const std::vector<ReferenceCase> cases = referenceCases(folder.string());
     if (cases.empty()) {
       ReferenceRow row = prototype;
       for (ModelForm form : forms)
@@ -178,15 +166,14 @@ public:
     llvm::Expected<PreparedModel> rewritten =
         forms == llvm::makeArrayRef(ModelForm::Exported)
             ? llvm::Expected<PreparedModel>(usageError("no rewritten form was asked for"))
-            : rewrittenModel(
-                  path, target,
-                  capacityFor(llvm::cantFail(toolkit.targets.choose(target)), folder, cases),
-                  toolkit);
-    for (const std::string& name : cases) {
+            : rewrittenModel(path, target,
+                             capacityFor(llvm::cantFail(toolkit.targets.choose(target)), cases),
+                             toolkit);
+    for (const ReferenceCase& recordedCase : cases) {
       ReferenceRow row = prototype;
-      row.name = name;
+      row.name = recordedCase.name;
       if (exported)
-        runCase((folder / "ref" / name).string(), forms, *exported, rewritten, row);
+        runCase(recordedCase.path, forms, *exported, rewritten, row);
       else
         for (ModelForm form : forms)
           row.results.push_back({form, ReferenceVerdict::Failed, 0, message(exported)});
@@ -207,11 +194,11 @@ private:
     return text;
   }
 
-  void runCase(const std::string& folder, llvm::ArrayRef<ModelForm> forms,
+  void runCase(const std::string& casePath, llvm::ArrayRef<ModelForm> forms,
                const PreparedModel& exported, llvm::Expected<PreparedModel>& rewritten,
                ReferenceRow& row) {
     row.tolerance = toleranceFor(exported.model->graph(), 1).absolute;
-    auto steps = expectedSteps(folder, exported, row);
+    auto steps = expectedSteps(casePath, exported, row);
     for (ModelForm form : forms) {
       ReferenceResult result;
       result.form = form;
@@ -239,8 +226,8 @@ private:
 
   /// The recorded steps with the outputs that the forms are compared with.
   llvm::Expected<std::vector<ReferenceStep>>
-  expectedSteps(const std::string& folder, const PreparedModel& exported, ReferenceRow& row) {
-    auto steps = readReference(folder);
+  expectedSteps(const std::string& casePath, const PreparedModel& exported, ReferenceRow& row) {
+    auto steps = readReference(casePath);
     if (!steps)
       return steps;
     row.steps = steps->size();

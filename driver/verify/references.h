@@ -53,8 +53,8 @@ struct ReferenceTable {
 llvm::Expected<SessionOptions>
 referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, unsigned threads);
 
-/// Runs every case of every model, `<folder of the model>/ref/<case>`, in each form; rewritten
-/// forms are those of `target`.
+/// Runs every case of every model (referenceCases()) in each form; rewritten forms are those of
+/// `target`.
 ///
 /// What is compared to:
 ///  * the recorded outputs;

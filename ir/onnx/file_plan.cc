@@ -2,6 +2,7 @@
 #include "ir/onnx/file_plan.h"
 
 #include "support/diagnostic.h"
+#include "support/mapped_file.h"
 #include "support/output_file.h"
 
 #include <map>

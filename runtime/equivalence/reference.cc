@@ -1,14 +1,10 @@
-// Reading reference folders and replaying them.
+// Replaying recorded steps.
 #include "runtime/equivalence/reference.h"
 
-#include "ir/onnx/import.h"
 #include "runtime/session/dequantized_cache.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <filesystem>
-#include <map>
 
 namespace kvopt {
 
@@ -43,45 +39,11 @@ const TensorComparison* ComparisonReport::worst() const {
 
 namespace {
 
-namespace fs = std::filesystem;
-
-/// `step3_q16` → (3, 16).
-std::optional<std::pair<int64_t, int64_t>> parseStepName(llvm::StringRef name) {
-  int64_t index = 0;
-  int64_t tokens = 0;
-  if (!name.consume_front("step") || name.consumeInteger(10, index) || !name.consume_front("_q") ||
-      name.getAsInteger(10, tokens) || index < 0 || tokens < 1)
-    return std::nullopt;
-  return std::make_pair(index, tokens);
-}
-
-llvm::Error readTensors(const fs::path& folder, const std::string& kind,
-                        std::vector<std::pair<std::string, TensorRef>>& tensors) {
-  for (unsigned i = 0;; ++i) {
-    fs::path path = folder / (kind + "_" + std::to_string(i) + ".pb");
-    std::error_code ignored;
-    if (!fs::exists(path, ignored))
-      return llvm::Error::success();
-    auto tensor = importTensorFile(path.string());
-    if (!tensor)
-      return tensor.takeError();
-    tensors.push_back(std::move(*tensor));
-  }
-}
-
-const TensorData* find(llvm::ArrayRef<std::pair<std::string, TensorRef>> tensors,
-                       llvm::StringRef name) {
-  for (const auto& [tensorName, data] : tensors)
-    if (tensorName == name)
-      return data.get();
-  return nullptr;
-}
-
 /// Which positions of each batch row are real tokens, by the recorded attention mask.
 class VisiblePositions {
 public:
   explicit VisiblePositions(const ReferenceStep& step) {
-    const TensorData* mask = find(step.inputs, "attention_mask");
+    const TensorData* mask = findTensor(step.inputs, "attention_mask");
     if (!mask || mask->shape().size() != 2)
       return;
     auto values = integerValues(*mask, INT64_MAX);
@@ -239,55 +201,6 @@ private:
 };
 
 } // namespace
-
-llvm::Expected<std::vector<ReferenceStep>> readReference(const std::string& folder) {
-  std::map<int64_t, std::pair<fs::path, int64_t>> found;
-  std::error_code code;
-  for (fs::directory_iterator entry(folder, code), end; !code && entry != end;
-       entry.increment(code))
-    if (auto parsed = parseStepName(entry->path().filename().string()))
-      found[parsed->first] = {entry->path(), parsed->second};
-  if (code)
-    return ioError("cannot read the reference folder: {}", code.message()).file(folder);
-  if (found.empty())
-    return invalid("no step<k>_q<n> folders").file(folder);
-  std::vector<ReferenceStep> steps;
-  for (const auto& [index, place] : found) {
-    if (index != static_cast<int64_t>(steps.size()))
-      return invalid("step {} is missing", steps.size()).file(folder);
-    ReferenceStep step;
-    step.tokens = place.second;
-    if (llvm::Error error = readTensors(place.first, "input", step.inputs))
-      return error;
-    if (llvm::Error error = readTensors(place.first, "output", step.outputs))
-      return error;
-    steps.push_back(std::move(step));
-  }
-  return steps;
-}
-
-llvm::Expected<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps) {
-  for (const char* name : {"input_ids", "decoder_input_ids", "inputs_embeds"})
-    if (const TensorData* tokens = find(steps.front().inputs, name))
-      if (!tokens->shape().empty())
-        return tokens->shape()[0];
-  return invalid("the reference records neither input_ids nor inputs_embeds");
-}
-
-int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps) {
-  int64_t total = 0;
-  for (const ReferenceStep& step : steps)
-    total += step.tokens;
-  return total;
-}
-
-std::optional<int64_t> referenceExtent(llvm::ArrayRef<ReferenceStep> steps, llvm::StringRef input,
-                                       int64_t axis) {
-  const TensorData* tensor = steps.empty() ? nullptr : kvopt::find(steps.front().inputs, input);
-  if (!tensor || axis < 0 || static_cast<size_t>(axis) >= tensor->shape().size())
-    return std::nullopt;
-  return tensor->shape()[static_cast<size_t>(axis)];
-}
 
 llvm::Expected<std::vector<ReferenceStep>>
 recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string& ended) {

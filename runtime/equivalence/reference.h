@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/equivalence/comparison.h"
+#include "runtime/equivalence/reference_steps.h"
 #include "runtime/session/session.h"
 
 #include <string>
@@ -55,26 +56,6 @@ struct ComparisonReport {
   /// The comparison with the largest difference; null when nothing was compared.
   const TensorComparison* worst() const;
 };
-
-/// The recorded steps of a reference folder.
-struct ReferenceStep {
-  int64_t tokens = 0;
-  std::vector<std::pair<std::string, TensorRef>> inputs;
-  std::vector<std::pair<std::string, TensorRef>> outputs;
-};
-
-/// Reads `step<k>_q<n>/{input,output}_<i>.pb`, in the order of k. Errors: no such folder, no steps,
-/// gaps in k, unreadable tensors.
-llvm::Expected<std::vector<ReferenceStep>> readReference(const std::string& folder);
-
-/// The batch size of the recorded token ids, or of embeddings in their place.
-llvm::Expected<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps);
-/// Tokens of all steps together.
-int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps);
-
-/// The recorded extent of an input of the first step; nullopt when it is not recorded.
-std::optional<int64_t> referenceExtent(llvm::ArrayRef<ReferenceStep> steps, llvm::StringRef input,
-                                       int64_t axis);
 
 /// The same steps with what the session computes for the recorded inputs in the place of the
 /// recorded outputs. Ends, and says why in `ended`, where the session refuses a step after the

@@ -4,6 +4,7 @@
 #include "ir/onnx/import.h"
 #include "ir/op.h"
 #include "tests/cli/cli_fixture.h"
+#include "tests/runtime/reference_files.h"
 
 #include <filesystem>
 #include <fstream>
@@ -14,7 +15,7 @@ namespace {
 const std::string llama = "llama_gqa-ts14-eager";
 
 std::string reference(const std::string& model, const std::string& name) {
-  return std::string(KVOPT_SOURCE_DIR) + "/models/" + model + "/ref/" + name;
+  return std::string(KVOPT_SOURCE_DIR) + "/models/" + model + "/ref/" + name + ".onnx";
 }
 
 TEST(VerifyTest, JsonOfTwoEqualModels) {
@@ -146,6 +147,59 @@ TEST(VerifyTest, ReferencesAgreeAndTooTightAToleranceDoesNot) {
   EXPECT_NE(tight.out.find("DIFFERENT"), std::string::npos);
 }
 
+TEST(VerifyTest, FoldersOfStepsCountAsFilesDo) {
+  TemporaryFolder folder;
+  namespace fs = std::filesystem;
+  fs::create_directories(folder.path("m/ref"));
+  fs::copy(shippedModel(llama), folder.path("m/model.onnx"));
+  fs::copy(reference(llama, "b2"), folder.path("m/ref/b2.onnx"));
+  const std::string steps = writeReferenceFolder(
+      folder.path("m/ref/b1"), llvm::cantFail(readReference(reference(llama, "b1"))));
+  EXPECT_EQ(runJson({"verify", shippedModel(llama), "--reference", steps}),
+            runJson({"verify", shippedModel(llama), "--reference", reference(llama, "b1")}));
+  auto table = runJson({"verify", folder.path("m/model.onnx"), "--references"});
+  ASSERT_EQ(table["cases"].size(), 2u);
+  EXPECT_EQ(table["cases"][0]["case"], "b1");
+  EXPECT_EQ(table["cases"][1]["case"], "b2");
+  EXPECT_EQ(table["counts"]["equal"], 6);
+}
+
+TEST(VerifyTest, FilesThatAreNoRecordings) {
+  TemporaryFolder folder;
+  const TensorRef tensor = floatTensor({1, 2});
+  auto recorded = [&](const std::string& name, const NamedTensors& tensors) {
+    return writeReferenceFile(folder.path(name), tensors);
+  };
+  const std::string good =
+      recorded("good.onnx", {{"step0_q1/input/x", tensor}, {"step0_q1/input/y", tensor}});
+  auto patched = [&](const std::string& name, const std::string& from, const std::string& to) {
+    std::string bytes = folder.read("good.onnx");
+    return folder.write(name, bytes.replace(bytes.rfind(from), from.size(), to));
+  };
+  for (const std::string& file :
+       {folder.write("text.onnx", "step0_q1"), folder.write("empty.onnx", ""), shippedModel(llama),
+        recorded("gap.onnx", {{"step1_q1/input/x", tensor}}),
+        recorded("name.onnx", {{"step0_q1/x", tensor}}), recorded("nothing.onnx", {}),
+        patched("twice.onnx", "input/y", "input/x"),
+        patched("size.onnx", std::string("\x08\x02\x10\x01", 4),
+                std::string("\x08\x03\x10\x01", 4)),
+        // Well-formed, but no steps of a decoder.
+        good}) {
+    ProgramResult result = runProgram({"verify", shippedModel(llama), "--reference", file});
+    EXPECT_EQ(result.code, 3) << file;
+    EXPECT_NE(result.err.find(file), std::string::npos) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+  // In the table, one that cannot be read fails, and the others are compared.
+  std::filesystem::create_directories(folder.path("m/ref"));
+  std::filesystem::copy(shippedModel(llama), folder.path("m/model.onnx"));
+  std::filesystem::copy(reference(llama, "b1"), folder.path("m/ref/b1.onnx"));
+  folder.write("m/ref/b2.onnx", "text");
+  auto table = runJson({"verify", folder.path("m/model.onnx"), "--references"}, 1);
+  EXPECT_EQ(table["counts"]["equal"], 3);
+  EXPECT_EQ(table["counts"]["failed"], 3);
+}
+
 TEST(VerifyTest, OtherModelsAreDifferentOrNotComparable) {
   ProgramResult other =
       runProgram({"verify", shippedModel(llama), shippedModel("qwen2-dynamo23-sdpa"), "--prompt",
@@ -156,7 +210,7 @@ TEST(VerifyTest, OtherModelsAreDifferentOrNotComparable) {
   EXPECT_EQ(wrong.code, 1) << wrong.err;
 }
 
-TEST(VerifyTest, UsageAndMissingFolders) {
+TEST(VerifyTest, UsageAndMissingReferences) {
   EXPECT_EQ(runProgram({"verify", shippedModel(llama)}).code, 2);
   EXPECT_EQ(
       runProgram({"verify", shippedModel(llama), shippedModel(llama), "--reference", "x"}).code, 2);
@@ -209,7 +263,7 @@ TEST(VerifyTest, ReferencesOfAnotherModelAreDifferentUnlessTheFactsSaySo) {
   const fs::path other = fs::path(shippedModel("qwen2-dynamo23-sdpa"));
   fs::create_directories(folder.path("m/ref"));
   fs::copy(other, folder.path("m/model.onnx"));
-  fs::copy(reference(llama, "b1"), folder.path("m/ref/b1"), fs::copy_options::recursive);
+  fs::copy(reference(llama, "b1"), folder.path("m/ref/b1.onnx"));
   auto different = runJson({"verify", folder.path("m/model.onnx"), "--references"}, 1);
   EXPECT_EQ(different["equal"], false);
   EXPECT_EQ(different["counts"]["different"], 3);

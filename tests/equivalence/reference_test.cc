@@ -11,9 +11,9 @@ TEST_P(ReferenceTest, EveryRecordedCaseAgrees) {
   DrivenModel inPlace = rewritten(path(), toolkit);
   std::vector<std::string> cases = referenceCases();
   ASSERT_FALSE(cases.empty());
-  for (const std::string& folder : cases) {
-    auto steps = valueOrThrow(readReference(folder));
-    ASSERT_GE(steps.size(), 6u) << folder;
+  for (const std::string& recorded : cases) {
+    auto steps = valueOrThrow(readReference(recorded));
+    ASSERT_GE(steps.size(), 6u) << recorded;
     SessionOptions shared;
     shared.batch = valueOrThrow(referenceBatch(steps));
     shared.capacity = referenceLength(steps);
@@ -30,7 +30,7 @@ TEST_P(ReferenceTest, EveryRecordedCaseAgrees) {
     for (const Run& run :
          {Run{"as exported", &exported, shared}, Run{"shared", &inPlace, shared},
           Run{"with room to spare", &inPlace, roomy}, Run{"stateful", &inPlace, stateful}}) {
-      SCOPED_TRACE(folder + ", " + run.name);
+      SCOPED_TRACE(recorded + ", " + run.name);
       auto session = openSession(*run.model, toolkit.kernels, run.options);
       ComparisonReport report = valueOrThrow(replayReference(*session, steps, Tolerance{1e-4, 0}));
       EXPECT_TRUE(report.equal()) << report.worst()->name << " "

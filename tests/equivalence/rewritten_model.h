@@ -8,6 +8,7 @@
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
+#include "runtime/equivalence/reference_steps.h"
 #include "runtime/session/decoder_inputs.h"
 #include "support/diagnostic.h"
 
@@ -146,8 +147,8 @@ protected:
   std::string path() const { return folder() + "/model.onnx"; }
   std::vector<std::string> referenceCases() const {
     std::vector<std::string> cases;
-    for (const auto& entry : std::filesystem::directory_iterator(folder() + "/ref"))
-      cases.push_back(entry.path().string());
+    for (const ReferenceCase& each : kvopt::referenceCases(folder()))
+      cases.push_back(each.path);
     return cases;
   }
 

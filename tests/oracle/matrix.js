@@ -3,7 +3,8 @@
 //
 //   node matrix.js KVOPT FOLDER… [--targets a,b] [--models substring]
 //
-// A FOLDER holds models as <model>/model.onnx with recorded steps in <model>/ref/<case>. A cell is
+// A FOLDER holds models as <model>/model.onnx with recorded steps in <model>/ref/<case>.onnx or
+// the folder <model>/ref/<case>. A cell is
 // `equal`, `refused` with the reason, or `FAILED`; failures are explained below the table.
 // `kvopt-only` is what ONNX Runtime does not load before the rewrite either, `not-run` a model that is
 // said not to run at all, and does not before the rewrite either, and `as-export` one that is equal in
@@ -15,6 +16,7 @@ const fs = require('fs');
 const os = require('os');
 const path = require('path');
 const {spawn} = require('child_process');
+const {tokensOfSteps} = require('./tensor_file');
 
 function parse(given) {
   const options = {targets: null, models: '', positional: []};
@@ -57,18 +59,16 @@ function casesOf(folder) {
 }
 
 /** How many tokens there are before each step of a case, and in the end. */
-function lengthsOf(folder) {
-  const steps = fs.readdirSync(folder).map((name) => /^step(\d+)_q(\d+)$/.exec(name)).filter(Boolean)
-    .sort((a, b) => a[1] - b[1]);
-  return steps.reduce((lengths, step) => [...lengths, lengths.at(-1) + Number(step[2])], [0]);
+function lengthsOf(place) {
+  return tokensOfSteps(place).reduce((lengths, tokens) => [...lengths, lengths.at(-1) + tokens], [0]);
 }
 
 /** How many tokens the longest case has. */
-const tokensOf = (cases) => Math.max(...cases.map((folder) => lengthsOf(folder).at(-1)));
+const tokensOf = (cases) => Math.max(...cases.map((place) => lengthsOf(place).at(-1)));
 
 /** The smallest blocks of which every number that `capacity` needs holds the tokens before a step. */
 function blocksForEveryStep(cases, capacity) {
-  const pasts = cases.flatMap((folder) => lengthsOf(folder).slice(0, -1));
+  const pasts = cases.flatMap((place) => lengthsOf(place).slice(0, -1));
   for (let size = 1; size < capacity; ++size)
     if (new Set(pasts.map((past) => Math.ceil(past / size))).size === Math.ceil(capacity / size) + 1) return size;
   return capacity;

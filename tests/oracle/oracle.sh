@@ -33,7 +33,7 @@ work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 model=$root/models/llama_gqa-ts14-eager
 "$kvopt" rewrite "$model/model.onnx" -o "$work/model.onnx" --to kvopt --verify off >/dev/null
-node "$here/selfcheck.js" "$work/model.onnx" "$work/model.kv.json" "$model/ref/b1"
+node "$here/selfcheck.js" "$work/model.onnx" "$work/model.kv.json" "$model/ref/b1.onnx"
 
 # decodes WHAT EXPECTED ARGUMENT…: what the example prints or, for an error, its only line
 decodes() {

@@ -215,10 +215,10 @@ function check(decoder, step, before, outputs, tolerances) {
 }
 
 /** One recorded case in a decoder that is open. `tolerances` are those of float32 and of float16. */
-async function replayCase(decoder, tolerances, folder) {
-  const result = {case: path.basename(folder), equal: false, steps: 0, maxAbs: 0, compared: 0};
+async function replayCase(decoder, tolerances, place) {
+  const result = {case: path.basename(place, '.onnx'), equal: false, steps: 0, maxAbs: 0, compared: 0};
   try {
-    const steps = readSteps(folder);
+    const steps = readSteps(place);
     const total = steps.reduce((sum, step) => sum + step.tokens, 0);
     // A cache of static capacity has as many rows as the recorded one; others get some to spare.
     const kept = decoder.caches.find((cache) => cache.policy === 'static');
@@ -246,10 +246,10 @@ async function replayCase(decoder, tolerances, folder) {
 /** The recorded sequence of a case with one batch row, made anew as a program makes it: from its
  *  tokens, and from what is recorded for inputs that are not made from tokens. After each step the
  *  best token must be PyTorch's, or have a score as good as that within the tolerance. */
-async function decodeCase(decoder, tolerances, folder) {
-  const result = {case: path.basename(folder), equal: false, steps: 0};
+async function decodeCase(decoder, tolerances, place) {
+  const result = {case: path.basename(place, '.onnx'), equal: false, steps: 0};
   try {
-    const steps = readSteps(folder);
+    const steps = readSteps(place);
     if (batchOf(steps) !== 1) return null;
     decoder.begin({room: steps.reduce((sum, step) => sum + step.tokens, 0)});
     let taken = 0;
@@ -280,13 +280,13 @@ async function decodeCase(decoder, tolerances, folder) {
 }
 
 /** A model's recorded cases, and its first one again as a program decodes. */
-async function replay(model, manifest, tolerances, folders) {
+async function replay(model, manifest, tolerances, places) {
   // One thread: sessions are many and small. Warnings say that a cache was copied.
   const options = {logSeverityLevel: 2, intraOpNumThreads: 1, interOpNumThreads: 1};
   const decoder = await Decoder.open(model, options, manifest);
   const cases = [];
-  for (const folder of folders) cases.push(await replayCase(decoder, tolerances, folder));
-  const decoded = await decodeCase(decoder, tolerances, folders[0]);
+  for (const place of places) cases.push(await replayCase(decoder, tolerances, place));
+  const decoded = await decodeCase(decoder, tolerances, places[0]);
   await decoder.close();
   return {cases, decoded};
 }

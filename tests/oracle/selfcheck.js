@@ -1,26 +1,27 @@
 // The oracle must notice what is wrong: a length fed wrongly, a recorded number that is another.
 //
-//   node selfcheck.js MODEL.onnx MANIFEST.json REF/CASE       exits with 1 if it does not
+//   node selfcheck.js MODEL.onnx MANIFEST.json REF/CASE.onnx       exits with 1 if it does not
 'use strict';
 const fs = require('fs');
 const os = require('os');
 const path = require('path');
 const {replay} = require('./replay');
+const {initializersIn, fields} = require('./tensor_file');
 
-/** A copy of the case in which the first of an output's numbers is larger by one, in the last step. */
-function damaged(folder, work) {
-  const copy = path.join(work, 'damaged');
-  fs.cpSync(folder, copy, {recursive: true});
-  const last = fs.readdirSync(copy).sort((a, b) => parseInt(a.slice(4)) - parseInt(b.slice(4))).pop();
-  const file = path.join(copy, last, 'output_0.pb');
+/** A copy of the case in which the last of the logits is larger by one, in the last step. */
+function damaged(file, work) {
   const bytes = fs.readFileSync(file);
-  // The numbers are the end of the file.
-  bytes.writeFloatLE(bytes.readFloatLE(bytes.length - 4) + 1, bytes.length - 4);
-  fs.writeFileSync(file, bytes);
+  const logits = initializersIn(bytes).filter(({name}) => name.endsWith('/output/logits')).pop();
+  const [, , numbers] = [...fields(logits.bytes)].find(([number]) => number === 9);
+  const last = numbers.length - 4;
+  // These are the bytes of the file, not a copy.
+  numbers.writeFloatLE(numbers.readFloatLE(last) + 1, last);
+  const copy = path.join(work, 'damaged.onnx');
+  fs.writeFileSync(copy, bytes);
   return copy;
 }
 
-async function main([model, manifestFile, folder]) {
+async function main([model, manifestFile, file]) {
   const manifest = JSON.parse(fs.readFileSync(manifestFile));
   const work = fs.mkdtempSync(path.join(os.tmpdir(), 'kvopt-selfcheck-'));
   const run = async (driven, steps) => {
@@ -29,9 +30,9 @@ async function main([model, manifestFile, folder]) {
   };
   const lengths = manifest.lengths.map((length) => ({...length, feed: 'total_length'}));
   const runs = {
-    'as it is': [true, await run(manifest, folder)],
-    'a length fed wrongly': [false, await run({...manifest, lengths}, folder)],
-    'another number recorded': [false, await run(manifest, damaged(folder, work))],
+    'as it is': [true, await run(manifest, file)],
+    'a length fed wrongly': [false, await run({...manifest, lengths}, file)],
+    'another number recorded': [false, await run(manifest, damaged(file, work))],
   };
   fs.rmSync(work, {recursive: true});
   for (const [what, [expected, result]] of Object.entries(runs)) {

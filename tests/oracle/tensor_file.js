@@ -1,4 +1,4 @@
-// Reads ONNX TensorProto files: the recorded inputs and outputs of reference folders.
+// Reads recorded steps: an ONNX file whose initializers they are, or a folder of TensorProto files.
 'use strict';
 const fs = require('fs');
 const path = require('path');
@@ -36,8 +36,8 @@ function* fields(bytes) {
   }
 }
 
-/** {name, type, dims, data} of a file that holds one tensor. */
-function readTensor(file) {
+/** {name, type, dims, data} of a TensorProto; `place` is for errors. */
+function parseTensor(bytes, place) {
   const dims = [];
   const listed = [];
   let name = '', type = 0, raw = null;
@@ -53,7 +53,7 @@ function readTensor(file) {
     }
     return all;
   };
-  for (const [number, wire, value] of fields(fs.readFileSync(file))) {
+  for (const [number, wire, value] of fields(bytes)) {
     if (number === 1) dims.push(...integers(wire, value).map(Number));
     else if (number === 2) type = Number(value);
     else if (number === 4) for (let at = 0; at < value.length; at += 4) listed.push(value.readFloatLE(at));
@@ -62,29 +62,63 @@ function readTensor(file) {
     else if (number === 8) name = value.toString();
     else if (number === 9) raw = value;
   }
-  if (!types[type]) throw new Error(`${file}: element type ${type} is not known`);
+  if (!types[type]) throw new Error(`${place}: element type ${type} is not known`);
   const [typeName, Array] = types[type];
   const count = dims.reduce((product, extent) => product * extent, 1);
   const data = raw ? new Array(Uint8Array.from(raw).buffer) : Array.from(listed);
-  if (data.length !== count) throw new Error(`${file}: ${data.length} elements of ${count}`);
+  if (data.length !== count) throw new Error(`${place}: ${data.length} elements of ${count}`);
   return {name, type: typeName, dims, data};
 }
 
-/** The steps of one case, in order: {tokens, inputs, outputs}, the latter by tensor name. */
-function readSteps(folder) {
-  const steps = fs.readdirSync(folder).map((name) => /^step(\d+)_q(\d+)$/.exec(name))
-    .filter(Boolean).sort((a, b) => a[1] - b[1]);
-  if (steps.length === 0) throw new Error(`${folder}: no step<k>_q<n> folders`);
-  return steps.map((match) => {
-    const step = {tokens: Number(match[2]), inputs: {}, outputs: {}};
-    for (const file of fs.readdirSync(path.join(folder, match[0]))) {
-      const tensor = /^(input|output)_\d+\.pb$/.exec(file);
-      if (!tensor) continue;
-      const read = readTensor(path.join(folder, match[0], file));
-      step[tensor[1] + 's'][read.name] = read;
+/** Name and bytes of every initializer in the bytes of an ONNX file. */
+function initializersIn(bytes) {
+  const member = (message, wanted) => [...fields(message)].filter(([number]) => number === wanted).map(([, , value]) => value);
+  return member(bytes, 7).flatMap((graph) => member(graph, 5))
+    .map((tensor) => ({name: member(tensor, 8).join(), bytes: tensor}));
+}
+
+/** Every tensor of a case, {step, kind, read}. */
+function recordsOf(place) {
+  if (!fs.statSync(place).isDirectory())
+    return initializersIn(fs.readFileSync(place)).map(({name, bytes}) => {
+      const found = /^(step\d+_q\d+)\/(input|output)\/(.+)$/s.exec(name);
+      if (!found) throw new Error(`${place}: ${name} is not the name of a recorded tensor`);
+      const [, step, kind, own] = found;
+      return {step, kind, read: () => ({...parseTensor(bytes, place), name: own})};
+    });
+  return fs.readdirSync(place).filter((step) => /^step\d+_q\d+$/.test(step)).flatMap((step) =>
+    fs.readdirSync(path.join(place, step)).filter((file) => /^(input|output)_\d+\.pb$/.test(file)).map((file) => {
+      const whole = path.join(place, step, file);
+      return {step, kind: file.split('_')[0], read: () => parseTensor(fs.readFileSync(whole), whole)};
+    }));
+}
+
+/** The steps of a case, in order: {tokens, records}. */
+function stepsOf(place) {
+  const steps = {};
+  for (const record of recordsOf(place)) {
+    const [, index, tokens] = /^step(\d+)_q(\d+)$/.exec(record.step);
+    (steps[Number(index)] ??= {tokens: Number(tokens), records: []}).records.push(record);
+  }
+  // Keys that are integers come in their order.
+  const all = Object.values(steps);
+  if (all.length === 0) throw new Error(`${place}: no recorded steps`);
+  return all;
+}
+
+/** The number of tokens of each step of a case. */
+const tokensOfSteps = (place) => stepsOf(place).map(({tokens}) => tokens);
+
+/** The steps of a case, in order: {tokens, inputs, outputs}, the latter by tensor name. */
+function readSteps(place) {
+  return stepsOf(place).map(({tokens, records}) => {
+    const step = {tokens, inputs: {}, outputs: {}};
+    for (const {kind, read} of records) {
+      const tensor = read();
+      step[`${kind}s`][tensor.name] = tensor;
     }
     return step;
   });
 }
 
-module.exports = {readSteps, readTensor, arrayOf};
+module.exports = {readSteps, tokensOfSteps, initializersIn, fields, arrayOf};

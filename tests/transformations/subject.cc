@@ -6,6 +6,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "passes/pattern/reason.h"
 #include "passes/targets/target.h"
+#include "runtime/equivalence/reference_steps.h"
 #include "tests/equivalence/corpus.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -24,9 +25,8 @@ void addSubjects(const fs::path& folder, std::vector<Subject>& subjects) {
     Subject subject;
     subject.name = name;
     subject.file = (folder / name / "model.onnx").string();
-    for (const std::string& steps : foldersWith(folder / name / "ref"))
-      if (subject.steps.empty())
-        subject.steps = (folder / name / "ref" / steps).string();
+    if (auto cases = referenceCases((folder / name).string()); !cases.empty())
+      subject.steps = cases.front().path;
     subjects.push_back(std::move(subject));
   }
 }

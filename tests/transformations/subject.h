@@ -11,7 +11,7 @@ namespace kvopt {
 struct Subject {
   std::string name; ///< of its folder
   std::string file;
-  std::string steps; ///< a folder of recorded steps; empty without
+  std::string steps; ///< the path of a recorded case; empty without
 };
 
 /// The models that ship with the project.
