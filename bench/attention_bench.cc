@@ -1,20 +1,21 @@
-// How fast attention runs, beside a plain read of exactly the step's valid K and V bytes (decode)
-// or the multiply-adds of the visible pairs at the speed of registers (prefill), taken in turns.
+// How fast attention runs compared with a plain read of exactly the step's valid K and V bytes
+// (decode) or the multiply-adds of the visible pairs at the speed of registers (prefill), in turns.
 //
 //   attention_bench [--shape S1,S2,S3,latent,separate] [--dtype f32,f16,bf16,int8] [--threads 1,2]
 //                   [--phase decode,prefill] [--cache cold,warm] [--length N,…] [--rounds N]
-//                   [--calls N] [--quick] [--json] [--peers LIBRARY [--peers-spin]]
+//                   [--calls N] [--quick] [--json] [--baselines LIBRARY [--baselines-spin]]
 //                   [--simd TARGET]
 //
 // Cold: every step takes the next of the layers' caches, 320 MB together; warm: one layer's. The
-// floor of a decode step is the larger of the read and of the multiply-adds. With --simd it is as
+// bound of a decode step is the larger of the read and of the multiply-adds. With --simd it is as
 // on a CPU that has no better SIMD target.
 //
-// With --peers, it is instead kvopt's runtime beside ONNX Runtime (attention_peers.h); LIBRARY is
-// what bench/peers/install.sh prints. A step also appends its rows, and a turn is a step of every
-// layer, which an engine runs as one graph: the cost of calling it is spread over them.
+// With --baselines, it instead compares kvopt's runtime with ONNX Runtime (attention_baselines.h);
+// LIBRARY is what bench/baselines/install.sh prints. A step also appends its rows, and a turn is a
+// step of every layer, which an engine runs as one graph: the cost of calling it is spread over
+// them.
+#include "bench/attention_baselines.h"
 #include "bench/attention_case.h"
-#include "bench/attention_peers.h"
 #include "bench/machine.h"
 #include "bench/measure.h"
 #include "runtime/simd/attention/attention_kernel.h"
@@ -49,8 +50,8 @@ struct Options {
   int calls = 0; ///< of a round; 0: as many as fit into a fraction of a second
   bool quick = false;
   bool json = false;
-  std::string peers; ///< the library of ONNX Runtime
-  bool peersSpin = false;
+  std::string baselines; ///< the library of ONNX Runtime
+  bool baselinesSpin = false;
   std::string simd; ///< empty: the best that the CPU has
 };
 
@@ -120,9 +121,9 @@ public:
     for (int round = 0; round < options.rounds; ++round) {
       row.times.startRound();
       for (int call = 0; call < calls; ++call) {
-        const double floor =
+        const double bound =
             attentionCase.isDecode() ? std::max(read(pool), row.peakSeconds) : row.peakSeconds;
-        row.times.add(floor, attend(pool, row));
+        row.times.add(bound, attend(pool, row));
       }
     }
     return row;
@@ -175,7 +176,7 @@ const char* phaseName(const AttentionCase& c) { return c.isDecode() ? "decode" :
 
 void printHeader() {
   fmt::print(
-      "| shape | dtype | phase | cache | T | threads | kernel | us | floor us | p10 | median "
+      "| shape | dtype | phase | cache | T | threads | kernel | us | bound us | p10 | median "
       "| of peak | temporary bytes |\n|---|---|---|---|--:|--:|---|--:|--:|--:|--:|--:|--:|\n");
 }
 
@@ -188,7 +189,7 @@ void print(const Row& row) {
       "| {} | {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.2f} | {:.2f}{} | {:.2f} | {} "
       "|\n",
       c.shape.name, name(c.cache), phaseName(c), cacheName(c), c.totalLength, row.threads,
-      row.kernel, 1e6 * row.times.time(), 1e6 * row.times.floor(), p10, median, doubt,
+      row.kernel, 1e6 * row.times.time(), 1e6 * row.times.reference(), p10, median, doubt,
       row.peakSeconds / row.times.time(), row.temporaryBytes);
   std::fflush(stdout);
 }
@@ -203,16 +204,16 @@ nlohmann::json toJson(const Row& row) {
           {"threads", row.threads},
           {"kernel", row.kernel},
           {"us", 1e6 * row.times.time()},
-          {"floor_us", 1e6 * row.times.floor()},
+          {"bound_us", 1e6 * row.times.reference()},
           {"ratio_p10", row.times.ratioP10()},
           {"ratio_median", row.times.ratioMedian()},
           {"temp_bytes", row.temporaryBytes},
           {"of_fma_peak", row.peakSeconds / row.times.time()}};
 }
 
-/// The cases whose keys and values have rows of their own, in types that peers have.
-PeerComparison comparisonOf(const Options& options) {
-  PeerComparison comparison;
+/// The cases whose keys and values have rows of their own, in types that baselines have.
+BaselineComparison comparisonOf(const Options& options) {
+  BaselineComparison comparison;
   for (const AttentionCase& c : casesOf(options))
     if (c.shape.valueOffset < 0 && c.cache != CacheType::bf16 && c.cache != CacheType::int8 &&
         c.totalLength > 1)
@@ -222,11 +223,11 @@ PeerComparison comparisonOf(const Options& options) {
   comparison.threads = options.threads;
   comparison.rounds = options.rounds;
   comparison.turns = options.quick ? 3 : 5;
-  comparison.spins = options.peersSpin;
+  comparison.spins = options.baselinesSpin;
   return comparison;
 }
 
-nlohmann::json toJson(const PeerResult& result) {
+nlohmann::json toJson(const BaselineResult& result) {
   if (!result.missing.empty())
     return {{"skipped", result.missing}};
   return {{"us", 1e6 * result.time},
@@ -235,7 +236,7 @@ nlohmann::json toJson(const PeerResult& result) {
           {"over_kvopt", result.overOurs}};
 }
 
-nlohmann::json toJson(const PeerRow& row) {
+nlohmann::json toJson(const BaselineRow& row) {
   nlohmann::json json = toJson(row.ours);
   json["shape"] = row.given.shape.name;
   json["dtype"] = name(row.given.cache());
@@ -243,30 +244,31 @@ nlohmann::json toJson(const PeerRow& row) {
   json["phase"] = row.given.isDecode() ? "decode" : "prefill";
   json["T"] = row.given.rows;
   json["threads"] = row.threads;
-  json["floor_us"] = 1e6 * row.floor;
-  for (size_t i = 0; i < row.peers.size(); ++i)
-    json["peers"][spellingName(peerSpellings[i])] = toJson(row.peers[i]);
+  json["bound_us"] = 1e6 * row.bound;
+  for (size_t i = 0; i < row.baselines.size(); ++i)
+    json["baselines"][spellingName(baselineSpellings[i])] = toJson(row.baselines[i]);
   return json;
 }
 
-/// 77 where the peers cannot be had.
-int runPeers(const Options& options) {
-  auto runtime = OnnxRuntime::load(options.peers);
+/// 77 where the baselines are not available.
+int runBaselines(const Options& options) {
+  auto runtime = OnnxRuntime::load(options.baselines);
   if (!runtime) {
-    fmt::print(stderr, "peers skipped: {}\n", llvm::toString(runtime.takeError()));
+    fmt::print(stderr, "baselines skipped: {}\n", llvm::toString(runtime.takeError()));
     return 77;
   }
   nlohmann::json rows = nlohmann::json::array();
   if (!options.json)
-    fmt::print("{}", peerTableHeading(**runtime));
-  llvm::Error error = comparePeers(comparisonOf(options), **runtime, [&](const PeerRow& row) {
-    fmt::print(stderr, "{}", missingPeers(row));
-    if (options.json)
-      rows.push_back(toJson(row));
-    else
-      fmt::print("{}", peerTableRow(row));
-    std::fflush(stdout);
-  });
+    fmt::print("{}", baselineTableHeading(**runtime));
+  llvm::Error error =
+      compareBaselines(comparisonOf(options), **runtime, [&](const BaselineRow& row) {
+        fmt::print(stderr, "{}", missingBaselines(row));
+        if (options.json)
+          rows.push_back(toJson(row));
+        else
+          fmt::print("{}", baselineTableRow(row));
+        std::fflush(stdout);
+      });
   if (error) {
     fmt::print(stderr, "{}\n", llvm::toString(std::move(error)));
     return 1;
@@ -298,7 +300,7 @@ void runAll(const Options& options) {
 
 int main(int argc, char** argv) {
   kvopt::Options options;
-  CLI::App app("Attention beside the floor of its memory and arithmetic", "attention_bench");
+  CLI::App app("Attention compared with the bound of its memory and arithmetic", "attention_bench");
   const auto list = [&](const char* flag, std::vector<std::string>& values,
                         std::vector<std::string> known) {
     app.add_option(flag, values)->delimiter(',')->check(CLI::IsMember(std::move(known)));
@@ -316,16 +318,16 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 100000));
   app.add_flag("--quick", options.quick, "fewer lengths, shorter rounds");
   app.add_flag("--json", options.json);
-  const CLI::Option* peers =
-      app.add_option("--peers", options.peers, "ONNX Runtime's library: compare with it instead");
-  app.add_flag("--peers-spin", options.peersSpin, "its threads wait at full speed");
+  const CLI::Option* baselines = app.add_option("--baselines", options.baselines,
+                                                "ONNX Runtime's library: compare with it instead");
+  app.add_flag("--baselines-spin", options.baselinesSpin, "its threads wait at full speed");
   app.add_option("--simd", options.simd, "one of the CPU's SIMD targets, in place of the best")
       ->check(CLI::IsMember(kvopt::simdTargets()));
   CLI11_PARSE(app, argc, argv);
   if (!options.simd.empty())
     kvopt::useSimdTarget(options.simd);
-  if (peers->count() != 0)
-    return kvopt::runPeers(options);
+  if (baselines->count() != 0)
+    return kvopt::runBaselines(options);
   kvopt::runAll(options);
   return 0;
 }

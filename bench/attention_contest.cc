@@ -95,14 +95,14 @@ private:
   std::vector<int64_t> rows;
 };
 
-class Peer final : public Contestant {
+class Baseline final : public Contestant {
 public:
-  explicit Peer(OnnxRuntimeSession opened) : session(std::move(opened)) {}
+  explicit Baseline(OnnxRuntimeSession opened) : session(std::move(opened)) {}
 
   llvm::Error turn() override { return session.run(); }
 
-  llvm::Error bind(const PeerModel& model, const ContestMemory& memory) {
-    const PeerExtents extents = extentsOf(model);
+  llvm::Error bind(const BaselineModel& model, const ContestMemory& memory) {
+    const BaselineExtents extents = extentsOf(model);
     llvm::Error error = llvm::Error::success();
     const auto input = [&](const std::string& name, const TensorView& tensor) {
       if (!error)
@@ -119,7 +119,7 @@ public:
     input("key", as(memory.key, extents.key));
     input("value", as(memory.value, extents.value));
     if (isInPlace(model.spelling)) {
-      const bool isNarrow = model.spelling == PeerSpelling::GroupQuery;
+      const bool isNarrow = model.spelling == BaselineSpelling::GroupQuery;
       const ElementType element = isNarrow ? ElementType::Int32 : ElementType::Int64;
       const auto number = [&](const char* name, int64_t content, std::vector<int64_t> shape) {
         lengths.emplace_back(element, shape);
@@ -150,7 +150,7 @@ public:
 
   /// Runs all layers once; the last row must be where it belongs, and the results must be those
   /// that are there already.
-  llvm::Error check(const PeerModel& model, const ContestMemory& memory) {
+  llvm::Error check(const BaselineModel& model, const ContestMemory& memory) {
     std::vector<float> expected;
     for (const OwnedTensor& out : memory.outs)
       for (int64_t i = 0; i < out.view().elementCount(); ++i)
@@ -229,7 +229,7 @@ ContestMemory::ContestMemory(const ContestCase& description) : given(description
     for (OwnedTensor CachePair::*side : {&CachePair::key, &CachePair::value}) {
       fillWithNumbers((caches.back().*side).view(), seed++);
       copyRows(caches.back().*side, pasts.back().*side, given.rows - given.newRows);
-      // Pages that nobody touched would be the first turn's to pay for.
+      // The first turn would pay for pages that are untouched.
       copyRows(caches.back().*side, presents.back().*side, given.rows);
     }
   }
@@ -240,30 +240,29 @@ std::unique_ptr<Contestant> makeOurs(const ContestMemory& memory, const Node& no
   return std::make_unique<Ours>(memory, node, pool);
 }
 
-llvm::Expected<std::unique_ptr<Contestant>> makePeer(const OnnxRuntime& runtime,
-                                                     PeerSpelling spelling,
-                                                     const ContestMemory& memory, unsigned threads,
-                                                     bool spins, const OpRegistry& ops) {
+llvm::Expected<std::unique_ptr<Contestant>>
+makeBaseline(const OnnxRuntime& runtime, BaselineSpelling spelling, const ContestMemory& memory,
+             unsigned threads, bool spins, const OpRegistry& ops) {
   const ContestCase& given = memory.given;
-  const PeerModel model{spelling,   given.shape,   given.element,   given.layers(),
-                        given.rows, given.newRows, given.capacity()};
+  const BaselineModel model{spelling,   given.shape,   given.element,   given.layers(),
+                            given.rows, given.newRows, given.capacity()};
   if (std::string why = whyImpossible(model); !why.empty())
     return unsupported("{}", why);
   llvm::SmallString<128> path;
-  if (std::error_code code = llvm::sys::fs::createTemporaryFile("kvopt-peer", "onnx", path))
+  if (std::error_code code = llvm::sys::fs::createTemporaryFile("kvopt-baseline", "onnx", path))
     return ioError("cannot make a temporary file: {}", code.message());
   const llvm::FileRemover remover(path);
-  if (llvm::Error error = writePeerModel(model, ops, path.str().str()))
+  if (llvm::Error error = writeBaselineModel(model, ops, path.str().str()))
     return error;
   auto session = runtime.open(path.str().str(), threads, spins);
   if (!session)
     return session.takeError();
-  auto peer = std::make_unique<Peer>(std::move(*session));
-  if (llvm::Error error = peer->bind(model, memory))
+  auto baseline = std::make_unique<Baseline>(std::move(*session));
+  if (llvm::Error error = baseline->bind(model, memory))
     return error;
-  if (llvm::Error error = peer->check(model, memory))
+  if (llvm::Error error = baseline->check(model, memory))
     return error;
-  return peer;
+  return baseline;
 }
 
 } // namespace kvopt

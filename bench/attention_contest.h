@@ -3,8 +3,8 @@
 #pragma once
 
 #include "bench/attention_case.h"
+#include "bench/baseline_models.h"
 #include "bench/onnx_runtime.h"
-#include "bench/peer_models.h"
 #include "runtime/memory/buffer.h"
 #include "runtime/threads/thread_pool.h"
 
@@ -90,9 +90,8 @@ std::unique_ptr<Contestant> makeOurs(const ContestMemory& memory, const Node& no
 /// ONNX Runtime on one graph of all layers. It fails where the engine does, where a new row is
 /// not in the memory of the cache after a turn, and where the results are not what `memory.outs`
 /// held before.
-llvm::Expected<std::unique_ptr<Contestant>> makePeer(const OnnxRuntime& runtime,
-                                                     PeerSpelling spelling,
-                                                     const ContestMemory& memory, unsigned threads,
-                                                     bool spins, const OpRegistry& ops);
+llvm::Expected<std::unique_ptr<Contestant>>
+makeBaseline(const OnnxRuntime& runtime, BaselineSpelling spelling, const ContestMemory& memory,
+             unsigned threads, bool spins, const OpRegistry& ops);
 
 } // namespace kvopt

@@ -10,7 +10,7 @@
 
 namespace kvopt {
 
-/// Results are the benchmark's own: nobody may ask this context for them.
+/// Results belong to the benchmark: this context does not return them.
 class BenchContext final : public KernelContext {
 public:
   BenchContext(const Node& node, ThreadPool& threadPool) : KernelContext(node), pool(threadPool) {}

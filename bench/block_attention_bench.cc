@@ -1,6 +1,6 @@
-// What it costs decode attention that keys and values lie in blocks: one query row behind T - 1
+// What decode attention over blocks of keys and values costs: one query row after T - 1
 // tokens, of 32 query heads and 8 key/value heads of 128, over one piece of memory and over blocks,
-// in turns. The last block is not full, and the new row lies in memory of its own.
+// in turns. The last block is not full, and the new row is in memory of its own.
 //
 //   bench_block_attention [--size 1024,512,1000] [--length 8192] [--threads 1,2] [--rounds 7]
 //
@@ -142,7 +142,7 @@ void measure(int64_t length, int64_t size, FloatStorage storage, unsigned thread
   }
   fmt::print("| {} | {} | {} | {} | {:.0f} | {:.0f} | {:.3f} | {:.3f} |\n",
              storage == FloatStorage::f32 ? "f32" : "f16", length, size, threads,
-             1e6 * times.floor(), 1e6 * times.time(), times.ratioP10(), times.ratioMedian());
+             1e6 * times.reference(), 1e6 * times.time(), times.ratioP10(), times.ratioMedian());
   std::fflush(stdout);
 }
 

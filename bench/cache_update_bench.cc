@@ -263,7 +263,7 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  fmt::print("| T | way | append ms | times faster | first ms | times faster | MiB beside |\n"
+  fmt::print("| T | way | append ms | times faster | first ms | times faster | MiB extra |\n"
              "|--:|---|--:|--:|--:|--:|--:|\n");
   std::vector<Costs> costs;
   for (const int64_t count : tokens) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What weights cost that exporters leave behind a Transpose, Cast or DequantizeLinear node:
+# What weights cost that exporters leave after a Transpose, Cast or DequantizeLinear node:
 #   bash bench/constant_weights.sh [BUILD [STEPS]]
 # First eight layers of 2048 x 2048 in each form, as ratios to plain float32 weights, once the
 # session has started; then how long an 80-layer decoder with a Transpose on every weight takes to

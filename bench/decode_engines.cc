@@ -45,9 +45,9 @@ void copyRows(const TensorView& from, const TensorView& to, int64_t rows) {
   }
 }
 
-class PeerEngine final : public DecodeEngine {
+class BaselineEngine final : public DecodeEngine {
 public:
-  explicit PeerEngine(OnnxRuntimeSession opened) : session(std::move(opened)) {}
+  explicit BaselineEngine(OnnxRuntimeSession opened) : session(std::move(opened)) {}
 
   llvm::Expected<double> step() override {
     const double start = seconds();
@@ -58,9 +58,9 @@ public:
 
   TensorView logits() const override { return logitsView; }
 
-  llvm::Error bindCaches(const Manifest& manifest, PeerCaches caches, int64_t depth,
+  llvm::Error bindCaches(const Manifest& manifest, BaselineCaches caches, int64_t depth,
                          const SessionEngine& source) {
-    const bool isShared = caches == PeerCaches::Shared;
+    const bool isShared = caches == BaselineCaches::Shared;
     for (const ManifestCache& cache : manifest.caches) {
       const std::optional<TensorView> rows = source.cache(cache.past);
       if (!rows || rows->rank() != 4 || cache.sequenceAxis != 2 || rows->shape[2] < depth)
@@ -209,17 +209,17 @@ std::optional<TensorView> SessionEngine::cache(llvm::StringRef past) const {
 }
 
 llvm::Expected<std::unique_ptr<DecodeEngine>>
-startPeer(const OnnxRuntime& runtime, const LoadedModel& loaded, PeerCaches caches,
-          unsigned threads, bool spins, int64_t depth, const SessionEngine& source) {
+startBaseline(const OnnxRuntime& runtime, const LoadedModel& loaded, BaselineCaches caches,
+              unsigned threads, bool spins, int64_t depth, const SessionEngine& source) {
   auto session = runtime.open(loaded.path, threads, spins);
   if (!session)
     return session.takeError();
-  auto peer = std::make_unique<PeerEngine>(std::move(*session));
-  if (llvm::Error error = peer->bindCaches(loaded.manifest, caches, depth, source))
+  auto baseline = std::make_unique<BaselineEngine>(std::move(*session));
+  if (llvm::Error error = baseline->bindCaches(loaded.manifest, caches, depth, source))
     return error;
-  if (llvm::Error error = peer->bindOthers(loaded, depth))
+  if (llvm::Error error = baseline->bindOthers(loaded, depth))
     return error;
-  return peer;
+  return baseline;
 }
 
 } // namespace kvopt

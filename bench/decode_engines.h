@@ -52,12 +52,12 @@ private:
 };
 
 /// Whether past and present are tensors of their own, or one buffer with room for more rows.
-enum class PeerCaches { Apart, Shared };
+enum class BaselineCaches { Apart, Shared };
 
 /// ONNX Runtime on `loaded`, with what is in `source`'s caches of the same names. It writes
-/// presents to memory that is there already, and nobody moves them to the next step's past.
+/// presents to memory that exists already, and does not move them to the next step's past.
 llvm::Expected<std::unique_ptr<DecodeEngine>>
-startPeer(const OnnxRuntime& runtime, const LoadedModel& loaded, PeerCaches caches,
-          unsigned threads, bool spins, int64_t depth, const SessionEngine& source);
+startBaseline(const OnnxRuntime& runtime, const LoadedModel& loaded, BaselineCaches caches,
+              unsigned threads, bool spins, int64_t depth, const SessionEngine& source);
 
 } // namespace kvopt

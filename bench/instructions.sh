@@ -1,18 +1,20 @@
 #!/bin/bash
-# Prints the instructions of decode attention for each key and key/value head, which, unlike times,
-# are the same on a busy machine:
+# Prints the instructions of decode attention per key and key/value head, which, unlike times, are
+# the same on a busy machine:
 #
 #   bench/instructions.sh [BUILD]
 #
 # They are counted by callgrind, which knows instruction sets up to AVX2, in the vector code alone.
+# Exits with 77 where valgrind is not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bench=${1:-build/release}/bench/attention_bench
 length=1024
 calls=4
+command -v valgrind >/dev/null || exit 77
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
-echo '| shape | dtype | T | instructions a key and kv head |'
+echo '| shape | dtype | T | instructions per key and kv head |'
 echo '|---|---|--:|--:|'
 while read -r shape heads; do
   for dtype in f32 f16 bf16; do

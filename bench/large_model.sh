@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How long a model of 20,000 nodes with 6 GB of weights beside it takes to be rewritten, and how
-# much memory: wall-clock seconds and peak resident memory of the process.
+# How long a model of 20,000 nodes with 6 GB of external weights takes to be rewritten, and how much
+# memory: wall-clock seconds and peak resident memory of the process.
 #   bash bench/large_model.sh [KVOPT [ROUNDS]]
 # The weights are a hole in a file, which takes no room on the disk.
 set -euo pipefail

@@ -1,11 +1,11 @@
-// How fast linear layers run, beside a plain read of exactly the weights' bytes in the same run.
+// How fast linear layers run compared with a plain read of exactly the weights' bytes, in one run.
 //
 //   bench_linear [--quick] [--threads 1,2] [--rounds N] [--only TEXT]
 //
 // Weights are cold: every call takes the next of copies that together are larger than any cache.
-// The floor of a case is the larger of that read and of the multiply-adds at the speed at which
+// The bound of a case is the larger of that read and of the multiply-adds at the speed at which
 // registers can do them. Ratios are of times taken one after the other: the 10th percentile of
-// times over that of floors, and the median of the pairs' ratios, each in the best of the rounds.
+// times over that of bounds, and the median of the pairs' ratios, each in the best of the rounds.
 #include "bench/bench_context.h"
 #include "bench/machine.h"
 #include "bench/measure.h"
@@ -136,7 +136,7 @@ public:
 
 private:
   struct Times {
-    std::vector<double> floors, ours, theirs;
+    std::vector<double> bounds, ours, theirs;
   };
 
   void multiplyBy(const Case& c, const std::byte* weights, BenchContext& context, bool openBlas) {
@@ -209,7 +209,7 @@ private:
           const size_t each = c.bytes() / parts / 64 * 64;
           total += readAll(read + static_cast<size_t>(part) * each, each);
         });
-        const double floor = std::max(seconds() - start, arithmetic);
+        const double bound = std::max(seconds() - start, arithmetic);
         const std::byte* weights = nextCopy();
         const double before = seconds();
         multiplyBy(c, weights, context, false);
@@ -220,16 +220,16 @@ private:
           multiplyBy(c, others, context, true);
           times.theirs.push_back(seconds() - blasStart);
         }
-        times.floors.push_back(floor);
+        times.bounds.push_back(bound);
         times.ours.push_back(time);
-        ratios.push_back(time / floor);
+        ratios.push_back(time / bound);
       }
-      const double floor = percentile(times.floors, 0.1);
-      bestP10 = std::min(bestP10, percentile(times.ours, 0.1) / floor);
+      const double bound = percentile(times.bounds, 0.1);
+      bestP10 = std::min(bestP10, percentile(times.ours, 0.1) / bound);
       bestMedian = std::min(bestMedian, percentile(ratios, 0.5));
       bestTime = std::min(bestTime, percentile(times.ours, 0.1));
       if (!times.theirs.empty())
-        bestTheirs = std::min(bestTheirs, percentile(times.theirs, 0.1) / floor);
+        bestTheirs = std::min(bestTheirs, percentile(times.theirs, 0.1) / bound);
     }
     fmt::print("{:<34} {:>3}  {:>9.1f} {:>7.2f} {:>7.2f}  {:>8.2f} {:>8}\n", c.name(), threads,
                1e6 * bestTime, bestP10, bestMedian, arithmetic / bestTime,

@@ -1,4 +1,4 @@
-// What the machine can do at best: the floors that benchmarks are compared with.
+// What the machine can do at best: the bounds that benchmarks are compared with.
 #pragma once
 
 #include <cstddef>

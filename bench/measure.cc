@@ -29,12 +29,12 @@ double secondsPerOperation() {
 }
 
 void PairedTimes::startRound() {
-  floors.emplace_back();
+  references.emplace_back();
   times.emplace_back();
 }
 
-void PairedTimes::add(double floor, double time) {
-  floors.back().push_back(floor);
+void PairedTimes::add(double reference, double time) {
+  references.back().push_back(reference);
   times.back().push_back(time);
 }
 
@@ -48,7 +48,7 @@ double PairedTimes::bestTime(const Rounds& rounds) {
 double PairedTimes::ratioP10() const {
   double best = std::numeric_limits<double>::infinity();
   for (size_t round = 0; round < times.size(); ++round)
-    best = std::min(best, percentile(times[round], 0.1) / percentile(floors[round], 0.1));
+    best = std::min(best, percentile(times[round], 0.1) / percentile(references[round], 0.1));
   return best;
 }
 
@@ -57,7 +57,7 @@ double PairedTimes::ratioMedian() const {
   for (size_t round = 0; round < times.size(); ++round) {
     std::vector<double> ratios;
     for (size_t i = 0; i < times[round].size(); ++i)
-      ratios.push_back(times[round][i] / floors[round][i]);
+      ratios.push_back(times[round][i] / references[round][i]);
     best = std::min(best, percentile(ratios, 0.5));
   }
   return best;

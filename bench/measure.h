@@ -16,16 +16,16 @@ double percentile(std::vector<double> values, double fraction);
 /// Seconds per floating-point operation of one thread, at best.
 double secondsPerOperation();
 
-/// A yardstick and what is measured by it, timed in turns, in several rounds.
+/// A reference and what is compared with it, timed in turns, in several rounds.
 class PairedTimes {
 public:
   void startRound();
-  void add(double floor, double time);
+  void add(double reference, double time);
 
-  /// The least over the rounds of the tenth percentile of times, and of floors.
+  /// The least over the rounds of the tenth percentile of times, and of reference times.
   double time() const { return bestTime(times); }
-  double floor() const { return bestTime(floors); }
-  /// Tenth percentile of times over tenth percentile of floors, in the round where that is least.
+  double reference() const { return bestTime(references); }
+  /// Tenth percentile of times over that of references, in the round where that is least.
   double ratioP10() const;
   /// The median of the ratios of pairs, in the round where that is least.
   double ratioMedian() const;
@@ -33,7 +33,7 @@ public:
 private:
   using Rounds = std::vector<std::vector<double>>;
   static double bestTime(const Rounds& rounds);
-  Rounds floors, times;
+  Rounds references, times;
 };
 
 } // namespace kvopt

@@ -1,5 +1,5 @@
-// ONNX Runtime, loaded at run time from its own library, as a peer that benchmarks run side by side
-// with kvopt in one process and on the same memory.
+// ONNX Runtime, loaded at run time from its own library, as a baseline that benchmarks run side by
+// side with kvopt in one process and on the same memory.
 #pragma once
 
 #include "runtime/memory/tensor_view.h"

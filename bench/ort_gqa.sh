@@ -3,14 +3,14 @@
 # export, after 4096 tokens, in one run, with 1 and 2 threads: a llama of 4 layers of width 1024 with
 # the attention of Llama 3 8B (32 query and 8 kv heads of 128).
 #   bash bench/ort_gqa.sh [BUILD [OPTION OF bench_whole_model …]]
-# The models are made in the temporary folder, which needs 1 GB. Exits with 77 where ONNX Runtime
-# cannot be had.
+# The models are written to the temporary folder, which needs 1 GB. Exits with 77 where ONNX Runtime
+# is not available.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build=${1:-build/release}
 shift $(($# < 1 ? $# : 1))
-library=$(bash bench/peers/install.sh)
+library=$(bash bench/baselines/install.sh)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 

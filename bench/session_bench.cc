@@ -1,4 +1,4 @@
-// How long a session's caches take to be saved and loaded, beside plain copies of the same
+// How long a session's caches take to be saved and loaded, compared with plain copies of the same
 // bytes: bench_session [FOLDER] (default: /dev/shm, so that the disk is not what is measured).
 #include "runtime/cache/cache_set.h"
 #include "support/diagnostic.h"

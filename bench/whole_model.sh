@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # Decode speed of a llama of 0.3 G weights (float32, float16, or int4 with caches in float32) after
-# 4096 tokens, kvopt's runtime beside ONNX Runtime's, which runs the original export, the same
+# 4096 tokens: kvopt's runtime compared with ONNX Runtime's, which runs the original export, the same
 # weights with GroupQueryAttention and caches in one buffer, and what `kvopt rewrite --to ort-gqa`
 # makes of the original export:
 #   bash bench/whole_model.sh [BUILD [DTYPE [OPTION OF bench_whole_model …]]]
-# The models are made in the temporary folder, which needs 4 GB. Exits with 77 where ONNX Runtime
-# cannot be had.
+# The models are written to the temporary folder, which needs 4 GB. Exits with 77 where ONNX Runtime
+# is not available.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build=${1:-build/release}
 dtype=${2:-float32}
 shift $(($# < 2 ? $# : 2))
-library=$(bash bench/peers/install.sh)
+library=$(bash bench/baselines/install.sh)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 

@@ -1,11 +1,12 @@
-// Decode speed of a whole model: kvopt's runtime on the rewritten model beside ONNX Runtime on the
-// original export, on the same weights with caches in one buffer, and on what kvopt makes of the
-// original export for ONNX Runtime (--rewritten), in turns, in one process.
+// Decode speed of a whole model: compares kvopt's runtime on the rewritten model with ONNX Runtime
+// on the original export, on the same weights with caches in one buffer, and on what kvopt makes of
+// the original export for ONNX Runtime (--rewritten), in turns, in one process.
 //
 //   bench_whole_model --library PATH --kvopt M [--growing M] [--shared M] [--rewritten M]
 //                     [--depth 4096] [--threads 1,2] [--steps N] [--turns N] [--spin 0|1]
 //
-// PATH is what bench/peers/install.sh prints; bench/whole_model.sh makes the models and calls this.
+// PATH is what bench/baselines/install.sh prints; bench/whole_model.sh makes the models and calls
+// this.
 // All start from the caches that kvopt's prefill made, and their first logits must agree. A turn is
 // N steps of each, all of them after `--depth` tokens, so that nothing but the model's run is
 // timed: ONNX Runtime never pays for moving a present to the next step's past, and never allocates
@@ -56,28 +57,28 @@ llvm::Error checkLogits(const TensorView& ours, const TensorView& theirs) {
   return llvm::Error::success();
 }
 
-struct PeerFile {
+struct BaselineFile {
   const char* name;
-  PeerCaches caches;
+  BaselineCaches caches;
   LoadedModel loaded;
 };
 
 class Bench {
 public:
-  Bench(const Options& given, const OnnxRuntime& peer, const Toolkit& known)
-      : options(given), runtime(peer), toolkit(known) {}
+  Bench(const Options& given, const OnnxRuntime& baseline, const Toolkit& known)
+      : options(given), runtime(baseline), toolkit(known) {}
 
   llvm::Error run() {
     auto rewritten = LoadedModel::open(options.ours, toolkit);
     if (!rewritten)
       return rewritten.takeError();
-    std::vector<PeerFile> files;
-    if (llvm::Error error = add(files, growingName, PeerCaches::Apart, options.growing))
+    std::vector<BaselineFile> files;
+    if (llvm::Error error = add(files, growingName, BaselineCaches::Apart, options.growing))
       return error;
     if (llvm::Error error = add(files, "ONNX Runtime, GroupQueryAttention, one buffer",
-                                PeerCaches::Shared, options.shared))
+                                BaselineCaches::Shared, options.shared))
       return error;
-    if (llvm::Error error = add(files, rewrittenName, PeerCaches::Shared, options.rewritten))
+    if (llvm::Error error = add(files, rewrittenName, BaselineCaches::Shared, options.rewritten))
       return error;
     fmt::print(
         "ONNX Runtime {}; decode after {} tokens; the fastest tenth of steps and the median\n\n",
@@ -100,7 +101,7 @@ private:
     std::vector<double> medians; ///< of turns
   };
 
-  llvm::Error add(std::vector<PeerFile>& files, const char* name, PeerCaches caches,
+  llvm::Error add(std::vector<BaselineFile>& files, const char* name, BaselineCaches caches,
                   const std::string& path) const {
     if (path.empty())
       return llvm::Error::success();
@@ -111,7 +112,7 @@ private:
     return llvm::Error::success();
   }
 
-  llvm::Error measure(const LoadedModel& rewritten, llvm::ArrayRef<PeerFile> files,
+  llvm::Error measure(const LoadedModel& rewritten, llvm::ArrayRef<BaselineFile> files,
                       unsigned threads) {
     auto ours = SessionEngine::start(rewritten, toolkit, threads, options.depth);
     if (!ours)
@@ -121,16 +122,16 @@ private:
     entries.push_back({"kvopt, rewritten", std::move(*ours), {}, {}});
     if (llvm::Error error = entries[0].engine->step().takeError())
       return error;
-    for (const PeerFile& file : files) {
-      auto peer = startPeer(runtime, file.loaded, file.caches, threads, options.spins,
-                            options.depth, source);
-      if (!peer)
-        return withFile(peer.takeError(), file.loaded.path);
-      if (llvm::Error error = (*peer)->step().takeError())
+    for (const BaselineFile& file : files) {
+      auto baseline = startBaseline(runtime, file.loaded, file.caches, threads, options.spins,
+                                    options.depth, source);
+      if (!baseline)
+        return withFile(baseline.takeError(), file.loaded.path);
+      if (llvm::Error error = (*baseline)->step().takeError())
         return error;
-      if (llvm::Error error = checkLogits(source.logits(), (*peer)->logits()))
+      if (llvm::Error error = checkLogits(source.logits(), (*baseline)->logits()))
         return withFile(std::move(error), file.loaded.path);
-      entries.push_back({file.name, std::move(*peer), {}, {}});
+      entries.push_back({file.name, std::move(*baseline), {}, {}});
     }
     for (int turn = 0; turn < options.turns; ++turn)
       for (Entry& entry : entries)
@@ -238,7 +239,7 @@ int main(int argc, char** argv) {
   }
   auto runtime = OnnxRuntime::load(options.library);
   if (!runtime) {
-    fmt::print(stderr, "peers skipped: {}\n", llvm::toString(runtime.takeError()));
+    fmt::print(stderr, "baselines skipped: {}\n", llvm::toString(runtime.takeError()));
     return 77;
   }
   const Toolkit toolkit;

@@ -10,7 +10,7 @@ struct Toolkit;
 int runApp(int argc, const char* const* argv, void (*extend)(Toolkit& toolkit) = nullptr);
 
 /// The same for a process that does nothing else: a command may end it with that exit code, without
-/// taking its models apart, which takes a tenth of the time of reading and rewriting them.
+/// the time that it takes to destroy its models.
 int runProgram(int argc, const char* const* argv);
 
 } // namespace kvopt

@@ -36,7 +36,7 @@ RowStrides rowStrides(const TensorView& tensor) {
   return {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
 }
 
-/// Whether the products take longer than waking another thread: some microseconds.
+/// Whether the products take longer than waking another thread.
 bool isWorthSharing(const AttentionView& view) {
   constexpr double fewProducts = 65536;
   double pairs = static_cast<double>(view.batches) * static_cast<double>(view.queryHeads) *

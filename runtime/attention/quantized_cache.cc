@@ -76,7 +76,7 @@ QuantizedCache::append(KernelContext& context, llvm::ArrayRef<int64_t> lengths) 
           to[static_cast<int64_t>(column) * columnStride] = apart[column];
     }
   };
-  // Waking another thread takes as long as a few thousand elements.
+  // Fewer elements are not worth waking another thread.
   constexpr int64_t fewElements = 32768;
   if (fresh.elementCount() > fewElements)
     context.parallelFor(units, writeRows);

@@ -11,7 +11,7 @@ namespace {
 
 static_assert(largePageBytes >= leastPagedBytes);
 
-/// Moving the pages of a run takes as long as copying some 20 KiB to pages not yet touched.
+/// Shorter runs are copied: a system call for each would cost more.
 constexpr int64_t leastMovedBytes = 64 << 10;
 /// Every run that moves is a mapping of its own from then on. Linux gives a process 65530 of them.
 constexpr int64_t mostMovedRuns = 8192;

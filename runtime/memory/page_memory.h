@@ -16,8 +16,8 @@ void unmapPages(std::byte* data, size_t bytes);
 
 /// Bytes of the pages that the kernel finds at once where `preferLargePages` allows it.
 inline constexpr size_t largePageBytes = size_t{2} << 20;
-/// From now on, the first byte that is written may bring a large page along: eight times faster
-/// than as many small ones. For mappings that will be written almost everywhere.
+/// From now on, the first byte that is written may bring a large page along, which costs less than
+/// the small pages that it replaces. For mappings that will be written almost everywhere.
 void preferLargePages(std::byte* data, size_t bytes);
 
 /// The equal parts of one mapping that become the beginnings of the equal, longer parts of another:

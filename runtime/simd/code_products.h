@@ -1,5 +1,5 @@
 // Dot products of f32 rows with rows of int8 codes, in whole numbers, where the CPU multiplies
-// bytes: in a third less time than with multiply-adds, and as exact.
+// bytes: faster than multiply-adds, and as exact.
 #pragma once
 
 #include "runtime/simd/attention/attention_block.h"

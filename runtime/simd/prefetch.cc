@@ -1,4 +1,4 @@
-// Whose prefetchers bring the lines between those that were asked for was measured: decision 18.
+// Decides by the CPU's vendor whether unit-stride loops prefetch every line (decision 18).
 #include "runtime/simd/prefetch.h"
 
 namespace kvopt {

@@ -18,9 +18,9 @@ HWY_INLINE void prefetchLine(const void* address) {
 /// Who goes straight on through memory asks once in so many bytes.
 inline constexpr int64_t straightBytes = 256;
 
-/// Whether all lines of these bytes are to be asked for. Other cores' own prefetchers bring the
-/// rest when told of the first, sooner than alone, and faster than one who asks for every line;
-/// those of Intel's do not (decision 18).
+/// Whether to prefetch all lines of these bytes. The prefetchers of other vendors' cores fetch the
+/// rest once the first is requested, and further requests compete with them; those of Intel's do
+/// not (decision 18).
 extern const bool asksForEachLine;
 
 /// Asks for the straightBytes around an address, or for their first line: others' neighbours would

@@ -9,7 +9,7 @@
 namespace kvopt {
 
 namespace {
-/// Rounds of looking for work, or for the end of it, before a thread sleeps: some microseconds.
+/// Rounds of looking for work, or for the end of it, before a thread sleeps.
 constexpr int spinRounds = 2000;
 /// Pieces that a loop is cut into for each thread, where it has so many indices.
 constexpr int64_t piecesPerThread = 8;

@@ -13,6 +13,6 @@ skip() {
   exit 77
 }
 command -v node >/dev/null || skip "node is not installed"
-bash "$root/bench/peers/install.sh" >/dev/null || skip "ONNX Runtime cannot be installed"
-export NODE_PATH=$root/build/peers/node_modules
+bash "$root/bench/baselines/install.sh" >/dev/null || skip "ONNX Runtime cannot be installed"
+export NODE_PATH=$root/build/baselines/node_modules
 node "$here/operators.js" "$runner" "$@"

@@ -26,8 +26,8 @@ skip() {
   exit 77
 }
 command -v node >/dev/null || skip "node is not installed"
-bash "$root/bench/peers/install.sh" >/dev/null || skip "ONNX Runtime cannot be installed"
-export NODE_PATH=$root/build/peers/node_modules
+bash "$root/bench/baselines/install.sh" >/dev/null || skip "ONNX Runtime cannot be installed"
+export NODE_PATH=$root/build/baselines/node_modules
 
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT

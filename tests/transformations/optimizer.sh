@@ -15,8 +15,8 @@ skip() {
   exit 77
 }
 command -v node >/dev/null || skip "node is not installed"
-bash "$root/bench/peers/install.sh" >/dev/null || skip "ONNX Runtime cannot be installed"
-export NODE_PATH=$root/build/peers/node_modules
+bash "$root/bench/baselines/install.sh" >/dev/null || skip "ONNX Runtime cannot be installed"
+export NODE_PATH=$root/build/baselines/node_modules
 
 folders=("$root/models")
 for corpus in "${KVOPT_CORPUS:-}" "${KVOPT_CORPUS:-}/../corpus2"; do

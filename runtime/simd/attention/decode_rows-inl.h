@@ -21,8 +21,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
 
-/// How far ahead of its use memory is asked for: with less a core that computes has too few reads
-/// under way; with more it is slower again.
+/// How far ahead of its use memory is prefetched: far enough to keep reads in flight while the core
+/// computes, near enough that lines are still cached when they are used.
 inline constexpr int64_t kAheadBytes = 16384;
 
 /// Whether rows of usual numbers of vectors have loops of their own. Of vectors of 128 bits rows

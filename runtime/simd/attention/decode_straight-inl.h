@@ -96,8 +96,8 @@ HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys
   const Cache cache;
   const size_t lanes = hn::Lanes(f32), width = keys.width;
   const float* HWY_RESTRICT packed = packedQueries(block, 0);
-  // On the stack: with other addresses rows are read a third slower (measured; probably loads by
-  // the stack pointer do not disturb what a core's prefetcher learns of the others: decision 19).
+  // On the stack: loads relative to the stack pointer do not disturb what a core's prefetcher
+  // learns of the others (decision 19).
   constexpr bool kOnStack = Vectors > 0;
   HWY_ALIGN float local[kOnStack ? Queries * Vectors * hn::MaxLanes(f32) : 1];
   if constexpr (kOnStack) {

@@ -1,5 +1,5 @@
 // Engines in turns, and the table of what they took.
-#include "bench/attention_peers.h"
+#include "bench/attention_baselines.h"
 
 #include "bench/machine.h"
 #include "ir/graph.h"
@@ -18,27 +18,28 @@ struct Entry {
 
 class Comparison {
 public:
-  Comparison(const PeerComparison& given, const OnnxRuntime& peer) : plan(given), runtime(peer) {
+  Comparison(const BaselineComparison& given, const OnnxRuntime& baseline)
+      : plan(given), runtime(baseline) {
     registerAll(ops);
   }
 
-  llvm::Expected<PeerRow> measure(const ContestMemory& memory, unsigned threads) {
-    PeerRow row;
+  llvm::Expected<BaselineRow> measure(const ContestMemory& memory, unsigned threads) {
+    BaselineRow row;
     row.given = memory.given;
     row.threads = threads;
     ThreadPool pool(threads);
     std::vector<Entry> entries(1);
     entries[0].contestant = makeOurs(memory, anyNode, pool);
-    for (const PeerSpelling spelling : peerSpellings) {
+    for (const BaselineSpelling spelling : baselineSpellings) {
       entries.emplace_back();
-      row.peers.emplace_back();
-      if (llvm::Error error = entries[0].contestant->turn()) // what the peer is compared with
+      row.baselines.emplace_back();
+      if (llvm::Error error = entries[0].contestant->turn()) // what the baseline is compared with
         return error;
-      auto peer = makePeer(runtime, spelling, memory, threads, plan.spins, ops);
-      if (peer)
-        entries.back().contestant = std::move(*peer);
+      auto baseline = makeBaseline(runtime, spelling, memory, threads, plan.spins, ops);
+      if (baseline)
+        entries.back().contestant = std::move(*baseline);
       else
-        row.peers.back().missing = llvm::toString(peer.takeError());
+        row.baselines.back().missing = llvm::toString(baseline.takeError());
     }
     for (int round = 0; round < plan.rounds; ++round) {
       for (Entry& entry : entries)
@@ -48,10 +49,10 @@ public:
           return error;
     }
     const auto each = 1 / static_cast<double>(row.given.layers());
-    row.floor = each * entries[0].times.floor();
+    row.bound = each * entries[0].times.reference();
     for (size_t i = 0; i < entries.size(); ++i)
       if (entries[i].contestant) {
-        PeerResult& result = i == 0 ? row.ours : row.peers[i - 1];
+        BaselineResult& result = i == 0 ? row.ours : row.baselines[i - 1];
         const PairedTimes& times = entries[i].times;
         result.time = each * times.time();
         result.ratioP10 = times.ratioP10();
@@ -63,7 +64,7 @@ public:
 
 private:
   llvm::Error takeTurn(const ContestMemory& memory, ThreadPool& pool, std::vector<Entry>& entries) {
-    const double floor = floorOf(memory, pool);
+    const double bound = boundOf(memory, pool);
     double ours = 0;
     for (Entry& entry : entries) {
       if (!entry.contestant)
@@ -74,7 +75,7 @@ private:
       const double time = seconds() - start;
       if (&entry == &entries.front())
         ours = time;
-      entry.times.add(floor, time);
+      entry.times.add(bound, time);
       entry.overOurs.push_back(time / ours);
     }
     return llvm::Error::success();
@@ -82,7 +83,7 @@ private:
 
   /// Reads the valid rows of every layer; no less than their multiply-adds take. Of a prefill only
   /// those. Seconds.
-  double floorOf(const ContestMemory& memory, ThreadPool& pool) {
+  double boundOf(const ContestMemory& memory, ThreadPool& pool) {
     const ContestCase& given = memory.given;
     const double arithmetic = given.operations() * static_cast<double>(given.layers()) *
                               perOperation / static_cast<double>(pool.threads());
@@ -99,7 +100,7 @@ private:
     return std::max(seconds() - start, arithmetic);
   }
 
-  const PeerComparison& plan;
+  const BaselineComparison& plan;
   const OnnxRuntime& runtime;
   OpRegistry ops;
   // Kernels want a node to name in their errors.
@@ -113,8 +114,8 @@ private:
 
 } // namespace
 
-llvm::Error comparePeers(const PeerComparison& comparison, const OnnxRuntime& runtime,
-                         llvm::function_ref<void(const PeerRow&)> tell) {
+llvm::Error compareBaselines(const BaselineComparison& comparison, const OnnxRuntime& runtime,
+                             llvm::function_ref<void(const BaselineRow&)> tell) {
   Comparison engines(comparison, runtime);
   for (const ContestCase& given : comparison.cases) {
     const ContestMemory memory(given);
@@ -128,42 +129,43 @@ llvm::Error comparePeers(const PeerComparison& comparison, const OnnxRuntime& ru
   return llvm::Error::success();
 }
 
-std::string peerTableHeading(const OnnxRuntime& runtime) {
+std::string baselineTableHeading(const OnnxRuntime& runtime) {
   std::string text =
-      fmt::format("Peers: ONNX Runtime {}.\n\n"
-                  "| shape | dtype | phase | cache | T | threads | floor us | kvopt us | "
+      fmt::format("Baselines: ONNX Runtime {}.\n\n"
+                  "| shape | dtype | phase | cache | T | threads | bound us | kvopt us | "
                   "kvopt: p10 median |",
                   runtime.version());
-  for (const PeerSpelling spelling : peerSpellings)
+  for (const BaselineSpelling spelling : baselineSpellings)
     text += fmt::format(" {} |", spellingName(spelling));
   text += "\n|---|---|---|---|--:|--:|--:|--:|--:|";
-  for (size_t i = 0; i < std::size(peerSpellings); ++i)
+  for (size_t i = 0; i < std::size(baselineSpellings); ++i)
     text += "--:|";
   return text + "\n";
 }
 
-std::string peerTableRow(const PeerRow& row) {
+std::string baselineTableRow(const BaselineRow& row) {
   const double p10 = row.ours.ratioP10, median = row.ours.ratioMedian;
   // Where the two disagree, the machine did other work.
   const char* doubt = median > 1.15 * p10 || p10 > 1.15 * median ? " ?" : "";
   std::string text = fmt::format(
       "| {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.2f} {:.2f}{} |", row.given.shape.name,
       name(row.given.cache()), row.given.isDecode() ? "decode" : "prefill",
-      row.given.warm ? "warm" : "cold", row.given.rows, row.threads, 1e6 * row.floor,
+      row.given.warm ? "warm" : "cold", row.given.rows, row.threads, 1e6 * row.bound,
       1e6 * row.ours.time, p10, median, doubt);
-  for (const PeerResult& peer : row.peers)
-    text += peer.missing.empty() ? fmt::format(" {:.2f} ({:.2f}) |", peer.ratioP10, peer.overOurs)
-                                 : std::string(" – |");
+  for (const BaselineResult& baseline : row.baselines)
+    text += baseline.missing.empty()
+                ? fmt::format(" {:.2f} ({:.2f}) |", baseline.ratioP10, baseline.overOurs)
+                : std::string(" – |");
   return text + "\n";
 }
 
-std::string missingPeers(const PeerRow& row) {
+std::string missingBaselines(const BaselineRow& row) {
   std::string text;
-  for (size_t i = 0; i < row.peers.size(); ++i)
-    if (!row.peers[i].missing.empty())
-      text += fmt::format("peer skipped: {}, {} {} T {}: {}\n", spellingName(peerSpellings[i]),
-                          row.given.shape.name, name(row.given.cache()), row.given.rows,
-                          row.peers[i].missing);
+  for (size_t i = 0; i < row.baselines.size(); ++i)
+    if (!row.baselines[i].missing.empty())
+      text += fmt::format("baseline skipped: {}, {} {} T {}: {}\n",
+                          spellingName(baselineSpellings[i]), row.given.shape.name,
+                          name(row.given.cache()), row.given.rows, row.baselines[i].missing);
   return text;
 }
 

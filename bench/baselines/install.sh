@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Installs the libraries that benchmarks compare kvopt with into a folder (build/peers), from npm's
-# registry, at the versions of package-lock.json, and prints the path of ONNX Runtime's library:
-#   library=$(bash bench/peers/install.sh [FOLDER])
-# Without npm or the registry it says "peers skipped: …" on stderr and exits with 77.
+# Installs the libraries that benchmarks compare kvopt with into a folder (build/baselines), from
+# npm's registry, at the versions of package-lock.json, and prints the path of ONNX Runtime's library:
+#   library=$(bash bench/baselines/install.sh [FOLDER])
+# Without npm or the registry it says "baselines skipped: …" on stderr and exits with 77.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-folder=${1:-$source/../../build/peers}
+folder=${1:-$source/../../build/baselines}
 
 skip() {
-  echo "peers skipped: $*" >&2
+  echo "baselines skipped: $*" >&2
   exit 77
 }
 

@@ -1,5 +1,5 @@
 // Models written in ONNX's text form, which kvopt's own exporter turns into files.
-#include "bench/peer_models.h"
+#include "bench/baseline_models.h"
 
 #include "ir/onnx/export.h"
 #include "ir/text/reader.h"
@@ -10,29 +10,30 @@
 
 namespace kvopt {
 
-const char* spellingName(PeerSpelling spelling) {
+const char* spellingName(BaselineSpelling spelling) {
   switch (spelling) {
-  case PeerSpelling::GroupQuery:
+  case BaselineSpelling::GroupQuery:
     return "GroupQueryAttention, one buffer";
-  case PeerSpelling::Scatter:
+  case BaselineSpelling::Scatter:
     return "TensorScatter + Attention-24";
-  case PeerSpelling::PastPresent:
+  case BaselineSpelling::PastPresent:
     return "Attention-23";
-  case PeerSpelling::Concat:
+  case BaselineSpelling::Concat:
     return "Concat graph";
   }
   return "";
 }
 
-bool isInPlace(PeerSpelling spelling) {
-  return spelling == PeerSpelling::GroupQuery || spelling == PeerSpelling::Scatter;
+bool isInPlace(BaselineSpelling spelling) {
+  return spelling == BaselineSpelling::GroupQuery || spelling == BaselineSpelling::Scatter;
 }
 
-std::string whyImpossible(const PeerModel& model) {
-  if (model.spelling == PeerSpelling::GroupQuery && model.shape.keyWidth != model.shape.valueWidth)
+std::string whyImpossible(const BaselineModel& model) {
+  if (model.spelling == BaselineSpelling::GroupQuery &&
+      model.shape.keyWidth != model.shape.valueWidth)
     return "keys and values must be of one width";
-  const bool isCausal =
-      model.spelling == PeerSpelling::GroupQuery || model.spelling == PeerSpelling::PastPresent;
+  const bool isCausal = model.spelling == BaselineSpelling::GroupQuery ||
+                        model.spelling == BaselineSpelling::PastPresent;
   if (model.newRows != 1 && !isCausal)
     return "it would need a mask";
   return "";
@@ -41,22 +42,22 @@ std::string whyImpossible(const PeerModel& model) {
 namespace {
 
 /// Rows of all heads side by side. With one row, heads may as well be an axis.
-bool hasHeadsInColumns(const PeerModel& model) {
-  return model.spelling == PeerSpelling::GroupQuery || model.newRows != 1;
+bool hasHeadsInColumns(const BaselineModel& model) {
+  return model.spelling == BaselineSpelling::GroupQuery || model.newRows != 1;
 }
 
 } // namespace
 
-PeerExtents extentsOf(const PeerModel& model) {
+BaselineExtents extentsOf(const BaselineModel& model) {
   const AttentionShape& shape = model.shape;
   const int64_t heads = shape.queryHeads, groups = shape.kvHeads;
   const int64_t keys = shape.keyWidth, values = shape.valueWidth;
   const int64_t past = isInPlace(model.spelling) ? model.capacity : model.rows - model.newRows;
   const int64_t present = isInPlace(model.spelling) ? model.capacity : model.rows;
-  PeerExtents extents{{1, heads, 1, keys},        {1, groups, 1, keys},
-                      {1, groups, 1, values},     {1, heads, 1, values},
-                      {1, groups, past, keys},    {1, groups, past, values},
-                      {1, groups, present, keys}, {1, groups, present, values}};
+  BaselineExtents extents{{1, heads, 1, keys},        {1, groups, 1, keys},
+                          {1, groups, 1, values},     {1, heads, 1, values},
+                          {1, groups, past, keys},    {1, groups, past, values},
+                          {1, groups, present, keys}, {1, groups, present, values}};
   if (hasHeadsInColumns(model)) {
     extents.query = {1, model.newRows, heads * keys};
     extents.key = {1, model.newRows, groups * keys};
@@ -68,16 +69,17 @@ PeerExtents extentsOf(const PeerModel& model) {
 
 namespace {
 
-class PeerText {
+class BaselineText {
 public:
-  explicit PeerText(const PeerModel& peer) : model(peer), extents(extentsOf(peer)) {}
+  explicit BaselineText(const BaselineModel& baseline)
+      : model(baseline), extents(extentsOf(baseline)) {}
 
   std::string text() const {
     std::string inputs = fmt::format("{} query, {} key, {} value", type(extents.query),
                                      type(extents.key), type(extents.value));
-    if (model.spelling == PeerSpelling::GroupQuery)
+    if (model.spelling == BaselineSpelling::GroupQuery)
       inputs += ", int32[1] row, int32 rows";
-    else if (model.spelling == PeerSpelling::Scatter)
+    else if (model.spelling == BaselineSpelling::Scatter)
       inputs += ", int64[1] row, int64[1] rows";
     std::string outputs, nodes;
     for (int64_t layer = 0; layer < model.layers; ++layer) {
@@ -102,9 +104,9 @@ private:
 
   int opset() const {
     switch (model.spelling) {
-    case PeerSpelling::Scatter:
+    case BaselineSpelling::Scatter:
       return 24;
-    case PeerSpelling::PastPresent:
+    case BaselineSpelling::PastPresent:
       return 23;
     default:
       return 21;
@@ -112,7 +114,7 @@ private:
   }
 
   std::string constants() const {
-    if (model.spelling != PeerSpelling::Concat)
+    if (model.spelling != BaselineSpelling::Concat)
       return "";
     const AttentionShape& shape = model.shape;
     const int64_t times = shape.queryHeads / shape.kvHeads;
@@ -129,27 +131,27 @@ private:
 
   std::string nodesOf(int64_t layer) const {
     switch (model.spelling) {
-    case PeerSpelling::GroupQuery:
+    case BaselineSpelling::GroupQuery:
       return fmt::format(
           "  out_{i}, present_key_{i}, present_value_{i} = com.microsoft.GroupQueryAttention\n"
           "    <num_heads = {heads}, kv_num_heads = {groups}, scale = {scale}>\n"
           "    (query, key, value, past_key_{i}, past_value_{i}, row, rows)\n",
           fmt::arg("i", layer), fmt::arg("heads", model.shape.queryHeads),
           fmt::arg("groups", model.shape.kvHeads), fmt::arg("scale", scale()));
-    case PeerSpelling::Scatter:
+    case BaselineSpelling::Scatter:
       return fmt::format("  present_key_{i} = TensorScatter <axis = 2> (past_key_{i}, key, row)\n"
                          "  present_value_{i} = TensorScatter <axis = 2> (past_value_{i}, value, "
                          "row)\n"
                          "  out_{i} = Attention <scale = {scale}>\n"
                          "    (query, present_key_{i}, present_value_{i}, , , , rows)\n",
                          fmt::arg("i", layer), fmt::arg("scale", scale()));
-    case PeerSpelling::PastPresent:
+    case BaselineSpelling::PastPresent:
       return fmt::format("  out_{i}, present_key_{i}, present_value_{i} = Attention\n"
                          "    <scale = {scale}{more}> (query, key, value, , past_key_{i}, "
                          "past_value_{i})\n",
                          fmt::arg("i", layer), fmt::arg("scale", scale()),
                          fmt::arg("more", headsAndOrder()));
-    case PeerSpelling::Concat:
+    case BaselineSpelling::Concat:
       return concatNodes(layer);
     }
     return "";
@@ -183,14 +185,15 @@ private:
                                layer, source, suffix);
   }
 
-  const PeerModel& model;
-  PeerExtents extents;
+  const BaselineModel& model;
+  BaselineExtents extents;
 };
 
 } // namespace
 
-llvm::Error writePeerModel(const PeerModel& model, const OpRegistry& ops, const std::string& path) {
-  auto read = readText(PeerText(model).text(), ops, spellingName(model.spelling));
+llvm::Error writeBaselineModel(const BaselineModel& model, const OpRegistry& ops,
+                               const std::string& path) {
+  auto read = readText(BaselineText(model).text(), ops, spellingName(model.spelling));
   if (!read)
     return read.takeError();
   return exportModel(**read, path);

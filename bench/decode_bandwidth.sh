@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Decode speed of a llama of 1.1 G weights in float32 and float16, with one and two threads, as tokens
-# a second and as a fraction of the time to read the weights: bash bench/decode_floor.sh [KVOPT
-# [OPTION OF kvopt bench …]]. The models are made in the temporary folder, which needs 7 GB.
+# a second and as a fraction of the bandwidth bound, the time to read the weights:
+#   bash bench/decode_bandwidth.sh [KVOPT [OPTION OF kvopt bench …]]
+# The models are written to the temporary folder, which needs 7 GB.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
