@@ -8,6 +8,10 @@
 #include <algorithm>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+using namespace simd;
+
 namespace {
 
 struct Entry {

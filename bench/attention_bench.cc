@@ -29,6 +29,10 @@
 #include <nlohmann/json.hpp>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+using namespace simd;
+
 namespace {
 
 const std::vector<AttentionShape>& shapes() {
@@ -322,10 +326,10 @@ int main(int argc, char** argv) {
                                                 "ONNX Runtime's library: compare with it instead");
   app.add_flag("--baselines-spin", options.baselinesSpin, "its threads wait at full speed");
   app.add_option("--simd", options.simd, "one of the CPU's SIMD targets, in place of the best")
-      ->check(CLI::IsMember(kvopt::simdTargets()));
+      ->check(CLI::IsMember(kvopt::simd::simdTargets()));
   CLI11_PARSE(app, argc, argv);
   if (!options.simd.empty())
-    kvopt::useSimdTarget(options.simd);
+    kvopt::simd::useSimdTarget(options.simd);
   if (baselines->count() != 0)
     return kvopt::runBaselines(options);
   kvopt::runAll(options);

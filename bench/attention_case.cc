@@ -9,6 +9,9 @@
 #include <random>
 
 namespace kvopt {
+using namespace runtime;
+using namespace simd;
+
 namespace {
 
 /// More than any last-level cache, for every case's layers together.

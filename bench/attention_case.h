@@ -45,7 +45,7 @@ public:
   void set(const AttentionCase& attentionCase);
 
   /// The view of the next layer's attention.
-  AttentionView nextLayer();
+  simd::AttentionView nextLayer();
 
   /// The bytes of K, or V, or of their scales, of one head, of the layer that nextLayer gave last.
   struct Plane {
@@ -56,7 +56,7 @@ public:
 
 private:
   AttentionCase current;
-  std::shared_ptr<Buffer> caches; ///< aligned as the runtime's are
+  std::shared_ptr<runtime::Buffer> caches; ///< aligned as the runtime's are
   std::vector<float> query, output;
   size_t elementBytes = 4;
   size_t layerBytes = 0, valueBase = 0;

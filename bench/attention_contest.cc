@@ -15,6 +15,9 @@
 #include <cstring>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 constexpr int64_t coldBytes = 300'000'000;

@@ -13,14 +13,14 @@ namespace kvopt {
 /// A step appends rows to a cache and attends to all of its rows that they may see, in every layer.
 struct ContestCase {
   AttentionShape shape;
-  ElementType element = ElementType::Float; ///< or Float16
-  int64_t rows = 0;                         ///< T, with the new ones; >= 2
-  bool warm = false;                        ///< all layers share one cache
-  int64_t newRows = 1;                      ///< S
+  ir::ElementType element = ir::ElementType::Float; ///< or Float16
+  int64_t rows = 0;                                 ///< T, with the new ones; >= 2
+  bool warm = false;                                ///< all layers share one cache
+  int64_t newRows = 1;                              ///< S
 
   bool isDecode() const { return newRows == 1; }
   CacheType cache() const {
-    return element == ElementType::Float ? CacheType::f32 : CacheType::f16;
+    return element == ir::ElementType::Float ? CacheType::f32 : CacheType::f16;
   }
   int64_t elementBytes() const { return *byteWidth(element); }
   /// Of keys and values, in one layer.
@@ -40,9 +40,9 @@ struct ContestCase {
 class OwnedTensor {
 public:
   OwnedTensor() = default;
-  OwnedTensor(ElementType element, llvm::ArrayRef<int64_t> shape);
+  OwnedTensor(ir::ElementType element, llvm::ArrayRef<int64_t> shape);
 
-  const TensorView& view() const { return tensor; }
+  const runtime::TensorView& view() const { return tensor; }
   /// Of a tensor [1,G,T,D]: row `index` of head `head`.
   std::byte* row(int64_t head, int64_t index) const {
     return tensor.data + (head * tensor.shape[2] + index) * rowBytes();
@@ -52,8 +52,8 @@ public:
   float number(int64_t index) const;
 
 private:
-  std::shared_ptr<Buffer> memory;
-  TensorView tensor;
+  std::shared_ptr<runtime::Buffer> memory;
+  runtime::TensorView tensor;
 };
 
 struct CachePair {
@@ -84,14 +84,14 @@ public:
 };
 
 /// kvopt's attention as its runtime calls it. `node` may be any.
-std::unique_ptr<Contestant> makeOurs(const ContestMemory& memory, const Node& node,
-                                     ThreadPool& pool);
+std::unique_ptr<Contestant> makeOurs(const ContestMemory& memory, const ir::Node& node,
+                                     runtime::ThreadPool& pool);
 
 /// ONNX Runtime on one graph of all layers. It fails where the engine does, where a new row is
 /// not in the memory of the cache after a turn, and where the results are not what `memory.outs`
 /// held before.
 llvm::Expected<std::unique_ptr<Contestant>>
 makeBaseline(const OnnxRuntime& runtime, BaselineSpelling spelling, const ContestMemory& memory,
-             unsigned threads, bool spins, const OpRegistry& ops);
+             unsigned threads, bool spins, const ir::OpRegistry& ops);
 
 } // namespace kvopt

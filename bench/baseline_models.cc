@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 namespace kvopt {
+using namespace ir;
 
 const char* spellingName(BaselineSpelling spelling) {
   switch (spelling) {

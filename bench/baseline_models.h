@@ -24,7 +24,7 @@ bool isInPlace(BaselineSpelling spelling);
 struct BaselineModel {
   BaselineSpelling spelling = BaselineSpelling::GroupQuery;
   AttentionShape shape;
-  ElementType element = ElementType::Float;
+  ir::ElementType element = ir::ElementType::Float;
   int64_t layers = 1;
   int64_t rows = 0;     ///< T: valid keys after the step
   int64_t newRows = 1;  ///< S; several are causal
@@ -43,7 +43,7 @@ BaselineExtents extentsOf(const BaselineModel& model);
 
 /// Writes the model to a file. In place, it also has inputs `row` (T - 1) and `rows` (T), int32 of
 /// shapes [1] and [] for GroupQuery, and int64 [1] each for Scatter.
-llvm::Error writeBaselineModel(const BaselineModel& model, const OpRegistry& ops,
+llvm::Error writeBaselineModel(const BaselineModel& model, const ir::OpRegistry& ops,
                                const std::string& path);
 
 } // namespace kvopt

@@ -11,17 +11,19 @@
 namespace kvopt {
 
 /// Results belong to the benchmark: this context does not return them.
-class BenchContext final : public KernelContext {
+class BenchContext final : public runtime::KernelContext {
 public:
-  BenchContext(const Node& node, ThreadPool& threadPool) : KernelContext(node), pool(threadPool) {}
-  const TensorView* input(unsigned) const override { return nullptr; }
-  llvm::Expected<TensorView> output(unsigned, ElementType, llvm::ArrayRef<int64_t>) override {
+  BenchContext(const ir::Node& node, runtime::ThreadPool& threadPool)
+      : runtime::KernelContext(node), pool(threadPool) {}
+  const runtime::TensorView* input(unsigned) const override { return nullptr; }
+  llvm::Expected<runtime::TensorView> output(unsigned, ir::ElementType,
+                                             llvm::ArrayRef<int64_t>) override {
     return error("no results");
   }
   llvm::Error outputView(unsigned, unsigned, llvm::ArrayRef<int64_t>) override {
     return error("no results");
   }
-  llvm::Expected<TensorView> outputInPlace(unsigned, unsigned) override {
+  llvm::Expected<runtime::TensorView> outputInPlace(unsigned, unsigned) override {
     return error("no results");
   }
   llvm::Expected<std::span<std::byte>> scratch(size_t bytes) override {
@@ -39,7 +41,7 @@ public:
   void noteCacheWrite(int64_t) override {}
 
 private:
-  ThreadPool& pool;
+  runtime::ThreadPool& pool;
   std::vector<std::byte> memory;
 };
 

@@ -19,6 +19,10 @@
 #include <vector>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 constexpr int64_t width = 2048;

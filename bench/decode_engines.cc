@@ -16,6 +16,12 @@
 #include <cstring>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+using namespace targets;
+
 namespace {
 
 constexpr int64_t chunkTokens = 512; // of a prefill step

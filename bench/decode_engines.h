@@ -12,11 +12,11 @@ namespace kvopt {
 
 /// A model file and how it is driven.
 struct LoadedModel {
-  static llvm::Expected<LoadedModel> open(const std::string& path, const Toolkit& toolkit);
+  static llvm::Expected<LoadedModel> open(const std::string& path, const driver::Toolkit& toolkit);
 
   std::string path;
-  std::unique_ptr<Model> model;
-  Manifest manifest;
+  std::unique_ptr<ir::Model> model;
+  ir::Manifest manifest;
   int64_t vocabulary = 0;
 };
 
@@ -27,28 +27,28 @@ public:
   /// Seconds of the model's run: not of making its inputs, nor of going back.
   virtual llvm::Expected<double> step() = 0;
   /// Of the latest step, one row, until the next one.
-  virtual TensorView logits() const = 0;
+  virtual runtime::TensorView logits() const = 0;
 };
 
 /// kvopt's session of `depth` tokens. The model and toolkit must outlive it.
 class SessionEngine final : public DecodeEngine {
 public:
   static llvm::Expected<std::unique_ptr<SessionEngine>>
-  start(const LoadedModel& loaded, const Toolkit& toolkit, unsigned threads, int64_t depth);
+  start(const LoadedModel& loaded, const driver::Toolkit& toolkit, unsigned threads, int64_t depth);
 
   llvm::Expected<double> step() override;
-  TensorView logits() const override;
+  runtime::TensorView logits() const override;
   /// The valid rows of the cache that the model calls so; nullopt if there is none.
-  std::optional<TensorView> cache(llvm::StringRef past) const;
+  std::optional<runtime::TensorView> cache(llvm::StringRef past) const;
 
 private:
-  SessionEngine(const LoadedModel& model, std::unique_ptr<Session> started, int64_t tokens)
+  SessionEngine(const LoadedModel& model, std::unique_ptr<runtime::Session> started, int64_t tokens)
       : loaded(model), session(std::move(started)), depth(tokens) {}
 
   const LoadedModel& loaded;
-  std::unique_ptr<Session> session;
+  std::unique_ptr<runtime::Session> session;
   int64_t depth;
-  StepResult result;
+  runtime::StepResult result;
 };
 
 /// Whether past and present are tensors of their own, or one buffer with room for more rows.

@@ -12,7 +12,7 @@
 #include "ir/graph.h"
 #include "ir/op.h"
 #include "runtime/kernels/support/blas.h"
-#include "runtime/linear/linear.h"
+#include "runtime/kernels/support/linear.h"
 #include "runtime/threads/thread_pool.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
@@ -26,6 +26,12 @@
 #include <vector>
 
 namespace kvopt {
+using namespace ir;
+using namespace kernels;
+using namespace linear;
+using namespace runtime;
+using namespace simd;
+
 namespace {
 
 enum class Weights { F32, F16, Bf16, Int4, Int8 };
@@ -298,12 +304,12 @@ int main(int argc, char** argv) {
   kvopt::Options options;
   if (const int code = kvopt::parse(argc, argv, options))
     return code;
-  kvopt::OpRegistry ops;
+  kvopt::ir::OpRegistry ops;
   registerAll(ops);
-  kvopt::GraphContext graphContext(ops);
-  kvopt::OpsetImports imports{{"", 18}};
-  kvopt::Graph graph(graphContext, imports);
-  kvopt::Node& node = graph.createFresh("MatMul", {}, 1);
+  kvopt::ir::GraphContext graphContext(ops);
+  kvopt::ir::OpsetImports imports{{"", 18}};
+  kvopt::ir::Graph graph(graphContext, imports);
+  kvopt::ir::Node& node = graph.createFresh("MatMul", {}, 1);
   kvopt::Bench bench(options, node);
   if (llvm::Error error = bench.run(kvopt::allCases(options.quick))) {
     fmt::print(stderr, "{}\n", llvm::toString(std::move(error)));

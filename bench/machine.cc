@@ -71,6 +71,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace kvopt {
+using namespace simd;
 
 HWY_EXPORT(readAll);
 HWY_EXPORT(multiplyAdds);

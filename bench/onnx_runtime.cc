@@ -8,6 +8,8 @@
 #include <optional>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
 
 /// Places in OrtApi, as onnxruntime_c_api.h lists them.
 enum OnnxRuntime::Slot : unsigned {

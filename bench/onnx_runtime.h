@@ -23,8 +23,8 @@ public:
   OnnxRuntimeSession(const OnnxRuntimeSession&) = delete;
 
   /// The view must be contiguous.
-  llvm::Error bindInput(const std::string& name, const TensorView& tensor);
-  llvm::Error bindOutput(const std::string& name, const TensorView& tensor);
+  llvm::Error bindInput(const std::string& name, const runtime::TensorView& tensor);
+  llvm::Error bindOutput(const std::string& name, const runtime::TensorView& tensor);
   llvm::Error run();
 
 private:
@@ -36,7 +36,7 @@ private:
   };
   OnnxRuntimeSession(const OnnxRuntime& onnxRuntime, Handle handle)
       : runtime(&onnxRuntime), session(std::move(handle)) {}
-  llvm::Error bind(Values& values, const std::string& name, const TensorView& tensor);
+  llvm::Error bind(Values& values, const std::string& name, const runtime::TensorView& tensor);
 
   const OnnxRuntime* runtime;
   Handle session;
@@ -69,7 +69,7 @@ private:
   /// The same for functions that make something, which is returned.
   template <class... Parameters, class... Arguments>
   llvm::Expected<Handle> make(Slot creator, Slot releaser, Arguments... arguments) const;
-  template <class Function> Function* function(Slot slot) const;
+  template <class Function> ir::Function* function(Slot slot) const;
 
   void* const* table = nullptr;
   std::string versionText;

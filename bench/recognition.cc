@@ -18,6 +18,13 @@
 #include <unistd.h>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace runtime;
+using namespace targets;
+
 namespace {
 
 /// What recovery and rewriting need; nothing is executed.

@@ -24,6 +24,10 @@
 #include <map>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 constexpr const char* growingName = "ONNX Runtime, original export";

@@ -1,10 +1,11 @@
 // Parsing, dispatch and the mapping of errors to exit codes.
 #include "cli/app.h"
 
-#include "cli/command.h"
-#include "cli/options/option_values.h"
 #include "cli/process.h"
-#include "cli/report/style.h"
+#include "cli/support/command.h"
+#include "cli/support/option_values.h"
+#include "cli/support/style.h"
+#include "ir/verify/model_gate.h"
 #include "support/format.h"
 
 #include <CLI/CLI.hpp>
@@ -13,7 +14,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
 
 ExitCode exitCodeFor(Diagnostic::Kind kind) {
   switch (kind) {
@@ -321,4 +326,4 @@ int runProgram(int argc, const char* const* argv) {
   return runSafely(argc, argv, nullptr, endsProcess);
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

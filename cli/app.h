@@ -1,16 +1,18 @@
 // The command line: subcommands, common options, exit codes.
 #pragma once
 
-namespace kvopt {
-
+namespace kvopt::driver {
 struct Toolkit;
+} // namespace kvopt::driver
+
+namespace kvopt::cli {
 
 /// Parses the arguments, runs the subcommand and returns the exit code. Nothing escapes it.
 /// `extend`, when given, adds what a program of one's own knows beside the built-in things.
-int runApp(int argc, const char* const* argv, void (*extend)(Toolkit& toolkit) = nullptr);
+int runApp(int argc, const char* const* argv, void (*extend)(driver::Toolkit& toolkit) = nullptr);
 
 /// The same for a process that does nothing else: a command may end it with that exit code, without
 /// the time that it takes to destroy its models.
 int runProgram(int argc, const char* const* argv);
 
-} // namespace kvopt
+} // namespace kvopt::cli

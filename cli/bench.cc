@@ -1,7 +1,8 @@
 // kvopt bench: prefill and decode speed of several models side by side.
 #include "cli/bench/bench_rounds.h"
-#include "cli/progress.h"
 #include "cli/report/latency_plot.h"
+#include "cli/support/command.h"
+#include "cli/support/progress.h"
 #include "driver/recover.h"
 #include "ir/onnx/file_plan.h"
 #include "runtime/threads/cpu_count.h"
@@ -13,7 +14,11 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 struct BenchOptions {
@@ -152,4 +157,4 @@ void addBenchCommand(CLI::App& app, CommandContext& context) {
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

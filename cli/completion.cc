@@ -1,14 +1,14 @@
 // kvopt completion: a script for a shell, made from the options that the program has.
-#include "cli/options/completion_script.h"
+#include "cli/support/completion_script.h"
 
-#include "cli/command.h"
+#include "cli/support/command.h"
 
 #include <CLI/CLI.hpp>
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
 
-namespace kvopt {
+namespace kvopt::cli {
 namespace {
 
 /// The values that IsMember allows, which CLI11 tells in the name of the type: TEXT:{a,b,c}.
@@ -70,4 +70,4 @@ void addCompletionCommand(CLI::App& app, CommandContext& context) {
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -1,13 +1,17 @@
 // kvopt diff: what changed between two models, operator by operator and attention by attention.
 #include "cli/report/difference_drawing.h"
 #include "cli/report/difference_report.h"
+#include "cli/support/command.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <CLI/CLI.hpp>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace pattern;
+
 namespace {
 
 struct DiffOptions {
@@ -78,4 +82,4 @@ void addDiffCommand(CLI::App& app, CommandContext& context) {
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -1,6 +1,7 @@
 // kvopt explain: for every attention site the rule that matched and its facts, or why it was
 // missed.
-#include "cli/report/style.h"
+#include "cli/support/command.h"
+#include "cli/support/style.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/inspect/site_groups.h"
 #include "driver/recover.h"
@@ -15,7 +16,15 @@
 
 #include <map>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace analysis;
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace runtime;
+using namespace targets;
+
 namespace {
 
 struct ExplainOptions {
@@ -360,4 +369,4 @@ void addExplainCommand(CLI::App& app, CommandContext& context) {
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -1,6 +1,6 @@
 // kvopt gen: decoders of any size with random weights.
-#include "cli/command.h"
 #include "cli/report/byte_text.h"
+#include "cli/support/command.h"
 #include "driver/generate/decoder.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/file_plan.h"
@@ -10,7 +10,10 @@
 
 #include <filesystem>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace ir;
+
 namespace {
 
 /// Weights above this many bytes go to a file beside the model.
@@ -201,4 +204,4 @@ void addGenCommand(CLI::App& app, CommandContext& context) {
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

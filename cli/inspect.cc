@@ -2,7 +2,8 @@
 // models a table with a row each.
 #include "cli/report/byte_text.h"
 #include "cli/report/site_table.h"
-#include "cli/report/style.h"
+#include "cli/support/command.h"
+#include "cli/support/style.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/recover.h"
 #include "support/diagnostic.h"
@@ -12,7 +13,13 @@
 
 #include <map>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace analysis;
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace targets;
+
 namespace {
 
 struct InspectOptions {
@@ -221,4 +228,4 @@ void addInspectCommand(CLI::App& app, CommandContext& context) {
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

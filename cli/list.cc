@@ -1,12 +1,20 @@
 // kvopt list: passes, rules, targets, operators, kernels, reasons.
-#include "cli/command.h"
+#include "cli/support/command.h"
 #include "passes/pattern/reason_docs.h"
 #include "runtime/simd/attention/attention_kernel.h"
 #include "support/format.h"
 
 #include <CLI/CLI.hpp>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace runtime;
+using namespace simd;
+using namespace targets;
+
 namespace {
 
 struct Row {
@@ -116,4 +124,4 @@ void addListCommand(CLI::App& app, CommandContext& context) {
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

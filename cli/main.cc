@@ -3,6 +3,6 @@
 #include "cli/process.h"
 
 int main(int argc, char** argv) {
-  kvopt::prepareProcess();
-  return kvopt::runProgram(argc, argv);
+  kvopt::cli::prepareProcess();
+  return kvopt::cli::runProgram(argc, argv);
 }

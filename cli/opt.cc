@@ -1,4 +1,5 @@
 // kvopt opt: the developers' driver. Text or ONNX in, a pipeline, text out (or ONNX with -o).
+#include "cli/support/command.h"
 #include "driver/recover.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/file_plan.h"
@@ -11,7 +12,12 @@
 
 #include <CLI/CLI.hpp>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
 namespace {
 
 struct OptOptions {
@@ -130,4 +136,4 @@ void addOptCommand(CLI::App& app, CommandContext& context) {
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -1,7 +1,7 @@
 // Standard streams and signal handlers.
 #include "cli/process.h"
 
-#include "cli/exit_code.h"
+#include "cli/support/exit_code.h"
 #include "support/mapped_ranges.h"
 #include "support/termination.h"
 
@@ -15,7 +15,7 @@
 #include <string_view>
 #include <unistd.h>
 
-namespace kvopt {
+namespace kvopt::cli {
 namespace {
 
 void openClosedStreams() {
@@ -120,4 +120,4 @@ void prepareProcess() {
   ::sigaction(SIGBUS, &action, nullptr);
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace kvopt {
+namespace kvopt::cli {
 
 /// Prepares a process that does nothing but run kvopt; for `main`, before anything else.
 /// - Closed standard streams are opened on /dev/null, so that no file that is opened later becomes
@@ -20,4 +20,4 @@ void prepareProcess();
 /// empty command means that errors are text only.
 void reportTruncationAsJson(const std::string& command);
 
-} // namespace kvopt
+} // namespace kvopt::cli

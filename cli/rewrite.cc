@@ -1,15 +1,18 @@
 // kvopt rewrite: a model in the form of one target, with its manifest.
-#include "cli/command.h"
-#include "cli/options/input_option.h"
 #include "cli/report/rewrite_report.h"
+#include "cli/support/command.h"
+#include "cli/support/input_option.h"
 #include "driver/recover.h"
-#include "driver/rewrite/variants.h"
+#include "driver/variants.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
 #include <CLI/CLI.hpp>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace ir;
+
 namespace {
 
 struct RewriteOptions {
@@ -177,4 +180,4 @@ void addRewriteCommand(CLI::App& app, CommandContext& context) {
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -1,7 +1,9 @@
 // kvopt run: generation with a session.
-#include "cli/progress.h"
 #include "cli/report/run_report.h"
 #include "cli/report/step_dump.h"
+#include "cli/support/command.h"
+#include "cli/support/input_option.h"
+#include "cli/support/progress.h"
 #include "driver/recover.h"
 #include "driver/verify/verification.h"
 #include "ir/onnx/file_plan.h"
@@ -17,7 +19,13 @@
 #include <algorithm>
 #include <optional>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+using namespace targets;
+
 namespace {
 
 struct RunOptions {
@@ -356,4 +364,4 @@ void addRunCommand(CLI::App& app, CommandContext& context) {
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -1,8 +1,9 @@
 // kvopt verify: two models step by step, or one model against recorded outputs.
-#include "cli/options/input_option.h"
 #include "cli/report/data_set_report.h"
 #include "cli/report/reference_report.h"
-#include "cli/report/style.h"
+#include "cli/support/command.h"
+#include "cli/support/input_option.h"
+#include "cli/support/style.h"
 #include "driver/verify/data_sets.h"
 #include "driver/verify/references.h"
 #include "driver/verify/report.h"
@@ -13,7 +14,12 @@
 
 #include <CLI/CLI.hpp>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 struct VerifyOptions {
@@ -242,4 +248,4 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -1,12 +1,13 @@
-# kvopt_registry(<target> <folder> <RegistryType> <header> [<suffix>])
+# kvopt_registry(<target> <folder> <namespace> <ns::RegistryType> <header> [<suffix>])
 #
 # A source file at any depth of <folder> that has no header of its own defines
-# `void kvopt::register_<stem>(RegistryType&)`; with a <suffix>, only those named `<stem><suffix>.cc` do.
-# This function adds every source file of the folder to <target> and generates
-# `void kvopt::registerAll(RegistryType&)`, which calls the functions in the order of their names. There are
+# `void kvopt::<namespace>::register_<stem>(ns::RegistryType&)`; with a <suffix>, only those named
+# `<stem><suffix>.cc` do. This function adds every source file of the folder to <target> and generates
+# `void kvopt::ns::registerAll(RegistryType&)`, which calls the functions in the order of their names. There are
 # no static initializers and no list to edit: a file that omits its function is a link error that names it.
-function(kvopt_registry target folder registry header)
-  set(suffix "${ARGV4}")
+function(kvopt_registry target folder namespace registry header)
+  set(suffix "${ARGV5}")
+  string(REGEX REPLACE "::.*" "" owner ${registry})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
   set(stems "")
   foreach(source IN LISTS sources)
@@ -22,7 +23,7 @@ function(kvopt_registry target folder registry header)
   set(calls "")
   foreach(stem IN LISTS stems)
     string(APPEND declarations "void register_${stem}(${registry}& registry);\n")
-    string(APPEND calls "  register_${stem}(registry);\n")
+    string(APPEND calls "  ${namespace}::register_${stem}(registry);\n")
   endforeach()
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
              OUTPUT_VARIABLE layer)
@@ -31,12 +32,14 @@ function(kvopt_registry target folder registry header)
 "// Generated from the files of ${layer}/${folder}; do not edit.
 #include \"${header}\"
 
-namespace kvopt {
-${declarations}
+namespace kvopt::${namespace} {
+${declarations}} // namespace kvopt::${namespace}
+
+namespace kvopt::${owner} {
 void registerAll(${registry}& registry) {
   (void)registry;
 ${calls}}
-} // namespace kvopt
+} // namespace kvopt::${owner}
 ")
   target_sources(${target} PRIVATE ${sources} ${generated})
 endfunction()

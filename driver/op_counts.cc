@@ -1,7 +1,8 @@
 // Counting operators.
 #include "driver/op_counts.h"
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
 
 OpCounts countOps(Graph& graph) {
   OpCounts counts;
@@ -12,4 +13,4 @@ OpCounts countOps(Graph& graph) {
   return counts;
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

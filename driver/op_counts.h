@@ -7,11 +7,11 @@
 #include <map>
 #include <string>
 
-namespace kvopt {
+namespace kvopt::driver {
 
 using OpCounts = std::map<std::string, int64_t>;
 
 /// The nodes of every operator, in subgraphs too.
-OpCounts countOps(Graph& graph);
+OpCounts countOps(ir::Graph& graph);
 
-} // namespace kvopt
+} // namespace kvopt::driver

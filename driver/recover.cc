@@ -1,12 +1,16 @@
 // Recovery.
 #include "driver/recover.h"
 
-#include "ir/model_copy.h"
 #include "ir/onnx/external_check.h"
 #include "ir/onnx/import.h"
+#include "ir/onnx/model_copy.h"
 #include "support/diagnostic.h"
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace targets;
 
 llvm::Expected<std::unique_ptr<Model>> openModel(const std::string& path, const Toolkit& toolkit) {
   auto model = importModel(path, toolkit.ops, toolkit.limits);
@@ -94,9 +98,10 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& tool
   auto recovered = recoverCopy(model, toolkit);
   if (!recovered)
     return recovered.takeError();
-  Manifest manifest = drivingManifest(recovered->model->graph(), recovered->context->sites);
+  Manifest manifest =
+      targets::drivingManifest(recovered->model->graph(), recovered->context->sites);
   addWindows(recovered->context->sites, manifest);
   return manifest;
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -8,7 +8,7 @@
 #include <map>
 #include <memory>
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// The passes that bring any spelling to ai.kvopt::Sdpa and find the caches.
 inline constexpr const char* recoveryPipeline =
@@ -18,44 +18,45 @@ inline constexpr const char* recoveryPipeline =
 
 /// A model in which attention has been raised, with its sites.
 struct RecoveredModel {
-  std::unique_ptr<Model> model;
-  std::unique_ptr<PassContext> context;
+  std::unique_ptr<ir::Model> model;
+  std::unique_ptr<passes::PassContext> context;
   /// The model's operator sets, as the file imports them.
   std::map<std::string, int64_t> opsets;
   /// The version of ONNX's own.
   int64_t opset = 0;
-  std::vector<PassTiming> timings;
+  std::vector<passes::PassTiming> timings;
 };
 
 struct RecoveryOptions {
   /// Where near misses go; null when nobody listens.
-  NearMissList* nearMisses = nullptr;
-  MatcherOptions matcher;
+  pattern::NearMissList* nearMisses = nullptr;
+  pattern::MatcherOptions matcher;
   /// Rules and passes to leave out.
   std::vector<std::string> disabled;
 };
 
 /// Imports `path` and checks the manifest in its metadata, and that its external data is in the
 /// model's folder, without reading any.
-llvm::Expected<std::unique_ptr<Model>> openModel(const std::string& path, const Toolkit& toolkit);
+llvm::Expected<std::unique_ptr<ir::Model>> openModel(const std::string& path,
+                                                     const Toolkit& toolkit);
 
 /// Opens `path` and runs the recovery.
 llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Toolkit& toolkit,
                                             const RecoveryOptions& options = {});
 
 /// Runs the recovery on a copy of the model.
-llvm::Expected<RecoveredModel> recoverCopy(const Model& model, const Toolkit& toolkit,
+llvm::Expected<RecoveredModel> recoverCopy(const ir::Model& model, const Toolkit& toolkit,
                                            const RecoveryOptions& options = {});
 
 /// Listens to the rules that raise attention, and to those named.
-NearMissList listenToRaising(const Toolkit& toolkit, std::vector<std::string> more = {});
+pattern::NearMissList listenToRaising(const Toolkit& toolkit, std::vector<std::string> more = {});
 
 /// Keeps the named rules and passes from being applied; fails for a name that is neither.
-llvm::Error disable(llvm::ArrayRef<std::string> names, const Toolkit& toolkit, PassContext& context,
-                    PassManagerOptions& settings);
+llvm::Error disable(llvm::ArrayRef<std::string> names, const Toolkit& toolkit,
+                    passes::PassContext& context, passes::PassManagerOptions& settings);
 
 /// How to drive the model: its own manifest, or, for one that kvopt did not write, the growing
 /// contract of the caches found in it.
-llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& toolkit);
+llvm::Expected<ir::Manifest> drivingManifest(const ir::Model& model, const Toolkit& toolkit);
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -1,7 +1,12 @@
 // Filling the registries.
 #include "driver/toolkit.h"
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace runtime;
+using namespace targets;
 
 Toolkit::Toolkit() {
   registerAll(ops);
@@ -11,4 +16,4 @@ Toolkit::Toolkit() {
   registerAll(kernels);
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

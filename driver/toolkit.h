@@ -7,20 +7,20 @@
 #include "passes/targets/target.h"
 #include "runtime/exec/kernel.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// The operators, rules, passes, targets and kernels that are built in. A program makes one and may
 /// add its own before it opens models; the toolkit must outlive the models.
 struct Toolkit {
   Toolkit();
 
-  OpRegistry ops;
-  RuleRegistry rules;
-  PassRegistry passes;
-  TargetRegistry targets;
-  KernelRegistry kernels;
+  ir::OpRegistry ops;
+  pattern::RuleRegistry rules;
+  passes::PassRegistry passes;
+  targets::TargetRegistry targets;
+  runtime::KernelRegistry kernels;
   /// What models that are opened may cost.
-  ModelLimits limits;
+  ir::ModelLimits limits;
 };
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -3,7 +3,7 @@
 
 #include "ir/graph.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 namespace {
 constexpr const char* kindNames[] = {"undefined",      "float",      "int",        "string",
@@ -123,4 +123,4 @@ Attribute Attribute::clone() const {
   return copy;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

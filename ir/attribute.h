@@ -12,11 +12,11 @@
 #include <variant>
 #include <vector>
 
-namespace kvopt {
-
-namespace onnx {
+namespace kvopt::onnx {
 class AttributeProto;
-}
+} // namespace kvopt::onnx
+
+namespace kvopt::ir {
 
 class Graph;
 
@@ -107,4 +107,4 @@ struct NamedAttribute {
   Attribute value;
 };
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// The axes of a cache of C slots. Rank 4: [C,B,G,D], [B,C,G,D], [B,G,C,D] or [B,G,D,C] for the
 /// sequence axes 0 to 3. Rank 3, heads folded into the batch: [B*G,C,D] or [B*G,D,C] for 1 and 2.
@@ -43,4 +43,4 @@ inline std::optional<CacheAxes> cacheAxes(unsigned rank, int64_t sequenceAxis) {
   return std::nullopt;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

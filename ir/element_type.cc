@@ -7,7 +7,7 @@
 
 #include <iterator>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 enum class Family { Float, Integer, Other };
@@ -113,4 +113,4 @@ bool isInteger(ElementType type) {
   return row && row->family == Family::Integer;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

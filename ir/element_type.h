@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// `TensorProto.DataType`. A number this list does not name (a dtype newer than kvopt) is carried
 /// through import and export unchanged; `bitWidth` is then unknown.
@@ -56,4 +56,4 @@ std::optional<ElementType> elementTypeFromDtypeName(llvm::StringRef name);
 bool isFloatingPoint(ElementType type);
 bool isInteger(ElementType type);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -5,7 +5,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 OpName GraphContext::intern(OpName name) {
   return OpName(strings.save(name.domain()), strings.save(name.type()));
@@ -316,4 +316,4 @@ llvm::SmallVector<Value*, 4> capturedValues(const Node& node) {
   return captured;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

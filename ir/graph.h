@@ -12,11 +12,11 @@
 
 #include <map>
 
-namespace kvopt {
-
-namespace onnx {
+namespace kvopt::onnx {
 class GraphProto;
-}
+} // namespace kvopt::onnx
+
+namespace kvopt::ir {
 
 class OpRegistry;
 
@@ -159,4 +159,4 @@ void forEachGraph(Graph& graph, llvm::function_ref<void(Graph&)> visit);
 /// The values of enclosing graphs that the node's subgraphs read; empty for a node without any.
 llvm::SmallVector<Value*, 4> capturedValues(const Node& node);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -3,7 +3,7 @@
 
 #include "ir/element_type.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Powers of two: eight bits of exponent, no sign.
 inline constexpr auto float8E8M0Type = static_cast<ElementType>(24);
@@ -11,4 +11,4 @@ inline constexpr auto float8E8M0Type = static_cast<ElementType>(24);
 inline constexpr auto uint2Type = static_cast<ElementType>(25);
 inline constexpr auto int2Type = static_cast<ElementType>(26);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 Model::Model(const OpRegistry& registry)
     : sharedContext(registry), mainGraph(std::make_unique<Graph>(sharedContext, opsets)) {}
@@ -49,4 +49,4 @@ void Model::resetEdited() {
   sharedContext.resetEdits();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -3,12 +3,12 @@
 
 #include "ir/graph.h"
 
-namespace kvopt {
-
-namespace onnx {
+namespace kvopt::onnx {
 class FunctionProto;
 class ModelProto;
-} // namespace onnx
+} // namespace kvopt::onnx
+
+namespace kvopt::ir {
 
 /// A model-local function. Its body's inputs and outputs are the function's; they have no types.
 /// Attribute references in the body (`Attribute::isReference`) name the function's attributes.
@@ -81,4 +81,4 @@ private:
   bool edited = false;
 };
 
-} // namespace kvopt
+} // namespace kvopt::ir

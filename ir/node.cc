@@ -7,13 +7,13 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-void llvm::ilist_alloc_traits<kvopt::Node>::deleteNode(kvopt::Node* node) {
-  kvopt::GraphContext& context = node->graph().context();
+void llvm::ilist_alloc_traits<kvopt::ir::Node>::deleteNode(kvopt::ir::Node* node) {
+  kvopt::ir::GraphContext& context = node->graph().context();
   node->~Node();
   context.nodePool.deallocate(node, 1);
 }
 
-namespace kvopt {
+namespace kvopt::ir {
 
 Node::Node(Graph& graph, OpName op) : parent(&graph), opName(graph.context().intern(op)) {
   refreshDefinition();
@@ -200,4 +200,4 @@ std::string Node::describe() const {
   return fmt::format("node ({})", opName.str());
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -10,20 +10,20 @@
 #include <memory>
 #include <utility>
 
-namespace kvopt {
+namespace kvopt::onnx {
+class NodeProto;
+} // namespace kvopt::onnx
+
+namespace kvopt::ir {
 class Node;
 }
 
 /// A graph owns its nodes: removing one from the list destroys it.
-template <> struct llvm::ilist_alloc_traits<kvopt::Node> {
-  static void deleteNode(kvopt::Node* node);
+template <> struct llvm::ilist_alloc_traits<kvopt::ir::Node> {
+  static void deleteNode(kvopt::ir::Node* node);
 };
 
-namespace kvopt {
-
-namespace onnx {
-class NodeProto;
-}
+namespace kvopt::ir {
 
 struct OpDef;
 
@@ -131,4 +131,4 @@ private:
   const onnx::NodeProto* sourceMessage = nullptr;
 };
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -12,7 +12,7 @@
 #include <functional>
 #include <queue>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 std::vector<llvm::StringRef> outerNames(const onnx::NodeProto& node);
@@ -170,4 +170,4 @@ llvm::Expected<std::vector<int>> executionOrder(const NodeMessages& messages, in
   return Sorter(messages, first).sort();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -10,7 +10,7 @@
 
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 using NodeMessages = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 
@@ -23,4 +23,4 @@ void forEachOuterName(const onnx::NodeProto& node, llvm::function_ref<void(llvm:
 /// these nodes defines do not matter. A cycle is an error that names its nodes.
 llvm::Expected<std::vector<int>> executionOrder(const NodeMessages& messages, int first);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -3,7 +3,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 namespace {
 unsigned fewestOf(llvm::ArrayRef<Formal> formals) {
@@ -141,4 +141,4 @@ std::vector<const OpDef*> OpRegistry::all() const {
   return sorted;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

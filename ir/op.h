@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 class Graph;
 class Node;
@@ -128,4 +128,4 @@ inline OpDefBuilder define(OpRegistry& registry, OpName name, int64_t since) {
 /// Every definition under ir/ops (generated).
 void registerAll(OpRegistry& registry);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 OpName::OpName(llvm::StringRef text) {
   // Patterns and rules ask for operators by literals all the time, and most have no domain.
@@ -20,4 +20,4 @@ std::string OpName::str() const {
   return isOnnx() ? typeName.str() : (domainName.str() + "::" + typeName.str());
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

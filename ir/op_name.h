@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// The domain of kvopt's own operators.
 inline constexpr const char* kvoptDomain = "ai.kvopt";
@@ -46,20 +46,20 @@ private:
   llvm::StringRef typeName;
 };
 
-} // namespace kvopt
+} // namespace kvopt::ir
 
 namespace llvm {
-template <> struct DenseMapInfo<kvopt::OpName> {
-  static kvopt::OpName getEmptyKey() {
+template <> struct DenseMapInfo<kvopt::ir::OpName> {
+  static kvopt::ir::OpName getEmptyKey() {
     return {StringRef(), DenseMapInfo<StringRef>::getEmptyKey()};
   }
-  static kvopt::OpName getTombstoneKey() {
+  static kvopt::ir::OpName getTombstoneKey() {
     return {StringRef(), DenseMapInfo<StringRef>::getTombstoneKey()};
   }
-  static unsigned getHashValue(const kvopt::OpName& name) {
+  static unsigned getHashValue(const kvopt::ir::OpName& name) {
     return static_cast<unsigned>(static_cast<size_t>(hash_value(name)));
   }
-  static bool isEqual(const kvopt::OpName& a, const kvopt::OpName& b) {
+  static bool isEqual(const kvopt::ir::OpName& a, const kvopt::ir::OpName& b) {
     return DenseMapInfo<StringRef>::isEqual(a.type(), b.type()) && a.domain() == b.domain();
   }
 };

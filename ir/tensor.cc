@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// A tensor that owns its bytes.
@@ -221,4 +221,4 @@ std::optional<double> scalarValue(const TensorData& tensor) {
   return std::nullopt;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Takes the bytes of a tensor, piece by piece and in order.
 using ByteSink = llvm::function_ref<llvm::Error(std::span<const std::byte>)>;
@@ -85,4 +85,4 @@ std::optional<llvm::SmallVector<double, 8>> floatValues(const TensorData& tensor
 /// The one element of a tensor of exactly one element, whatever its rank.
 std::optional<double> scalarValue(const TensorData& tensor);
 
-} // namespace kvopt
+} // namespace kvopt::ir

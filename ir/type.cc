@@ -3,7 +3,7 @@
 
 #include <cassert>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 TensorType TensorType::fixed(ElementType element, llvm::ArrayRef<int64_t> extents) {
   Shape dims;
@@ -71,4 +71,4 @@ std::optional<unsigned> normalizedAxis(int64_t axis, unsigned rank) {
   return static_cast<unsigned>(normalized);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

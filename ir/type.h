@@ -9,7 +9,7 @@
 
 #include <string>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 using Shape = llvm::SmallVector<Dim, 4>;
 
@@ -53,4 +53,4 @@ private:
 /// An axis in [0, rank), negative ones counted from the end; nullopt when out of range.
 std::optional<unsigned> normalizedAxis(int64_t axis, unsigned rank);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -5,7 +5,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 void Use::link(Value* newTarget) {
   unlink();
@@ -118,4 +118,4 @@ void Value::replaceOwnOutputs(Value& replacement) {
   std::swap(output->sourceMessage, sourceMessage);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -10,11 +10,11 @@
 #include <iterator>
 #include <optional>
 
-namespace kvopt {
-
-namespace onnx {
+namespace kvopt::onnx {
 class ValueInfoProto;
-}
+} // namespace kvopt::onnx
+
+namespace kvopt::ir {
 
 class Graph;
 class Node;
@@ -155,4 +155,4 @@ private:
   const onnx::ValueInfoProto* sourceMessage = nullptr;
 };
 
-} // namespace kvopt
+} // namespace kvopt::ir

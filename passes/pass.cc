@@ -5,7 +5,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::passes {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
 
 const char RefusedError::ID = 0;
 
@@ -105,4 +108,4 @@ void addRuleGroupPass(PassRegistry& registry, std::string name, std::string summ
   registry.add({std::move(name), std::move(summary), {}, make});
 }
 
-} // namespace kvopt
+} // namespace kvopt::passes

@@ -15,9 +15,11 @@
 #include <functional>
 #include <map>
 
-namespace kvopt {
-
+namespace kvopt::targets {
 class TargetRegistry;
+} // namespace kvopt::targets
+
+namespace kvopt::passes {
 
 /// Options of one pass in a pipeline: `lower{to=kvopt capacity=4096}`.
 using PassOptions = std::map<std::string, std::string, std::less<>>;
@@ -33,32 +35,33 @@ public:
 
 /// What passes share while a pipeline runs.
 struct PassContext {
-  PassContext(const RuleRegistry& ruleRegistry, const TargetRegistry& targetRegistry)
+  PassContext(const pattern::RuleRegistry& ruleRegistry,
+              const targets::TargetRegistry& targetRegistry)
       : rules(ruleRegistry), targets(targetRegistry) {}
 
-  const RuleRegistry& rules;
-  const TargetRegistry& targets;
+  const pattern::RuleRegistry& rules;
+  const targets::TargetRegistry& targets;
   /// Rules by name that no pass may apply.
   std::vector<std::string> disabledRules;
   /// How long the matcher searches at one root.
-  MatcherOptions matcher;
+  pattern::MatcherOptions matcher;
   /// Where near misses go; null when nobody listens.
-  NearMissList* nearMisses = nullptr;
+  pattern::NearMissList* nearMisses = nullptr;
 
   /// Nodes, as the journal calls them, that stay in the model's own spelling.
   llvm::StringSet<> leftAlone;
 
-  Journal journal;
+  pattern::Journal journal;
   /// Counters by pass, in the order of first use.
   std::map<std::string, std::map<std::string, int64_t>> statistics;
   /// What has to hold of the inputs beyond what the graph itself demands: `total = past + tokens`.
   std::vector<std::string> assumptions;
   /// Set by `detect-sites`.
-  SiteList sites;
+  analysis::SiteList sites;
   /// Set by `lower`: what drives the lowered model, and the layers of `sites` that were lowered.
-  std::optional<Manifest> manifest;
+  std::optional<ir::Manifest> manifest;
   /// What drove it before.
-  std::optional<Manifest> exported;
+  std::optional<ir::Manifest> exported;
   std::vector<unsigned> lowered;
 
   /// Forgets what passes wrote, for another run from the start; keeps what the caller asked for.
@@ -72,7 +75,7 @@ struct PassContext {
 class Pass {
 public:
   virtual ~Pass() = default;
-  virtual llvm::Error run(Model& model, PassContext& context) = 0;
+  virtual llvm::Error run(ir::Model& model, PassContext& context) = 0;
 };
 
 /// A pass that pipelines can name.
@@ -100,14 +103,15 @@ void registerAll(PassRegistry& registry);
 
 /// Registers a pass that applies the rules of one group; what most rewriting passes are.
 void addRuleGroupPass(PassRegistry& registry, std::string name, std::string summary,
-                      RuleGroup group);
+                      pattern::RuleGroup group);
 
 /// Finds the sites of the main graph, and what the near misses that were listened for say of those
 /// that no rule raised.
-SiteList explainedSites(Model& model, const PassContext& context);
+analysis::SiteList explainedSites(ir::Model& model, const PassContext& context);
 
 /// Applies the given rules to the main graph.
-llvm::Error applyRuleList(Model& model, llvm::ArrayRef<const RuleRegistry::Entry*> rules,
+llvm::Error applyRuleList(ir::Model& model,
+                          llvm::ArrayRef<const pattern::RuleRegistry::Entry*> rules,
                           llvm::StringRef passName, PassContext& context);
 
-} // namespace kvopt
+} // namespace kvopt::passes

@@ -10,7 +10,8 @@
 
 #include <chrono>
 
-namespace kvopt {
+namespace kvopt::passes {
+using namespace ir;
 
 namespace {
 llvm::Error noSuchPass(const std::string& name) {
@@ -105,4 +106,4 @@ llvm::Error PassManager::fail(llvm::Error error, size_t stage, const std::string
   return withNote(std::move(error), "reproducer: " + settings.reproducerPath);
 }
 
-} // namespace kvopt
+} // namespace kvopt::passes

@@ -3,7 +3,7 @@
 
 #include "passes/pass.h"
 
-namespace kvopt {
+namespace kvopt::passes {
 
 /// One step of a pipeline: a pass's name and options.
 struct PipelineStep {
@@ -46,7 +46,7 @@ public:
   /// Checks names and option names, and makes the passes.
   llvm::Error add(llvm::ArrayRef<PipelineStep> steps);
   llvm::Error addPipeline(llvm::StringRef text);
-  llvm::Error run(Model& model, PassContext& context);
+  llvm::Error run(ir::Model& model, PassContext& context);
 
   /// Of the last run.
   llvm::ArrayRef<PassTiming> timings() const { return measured; }
@@ -64,4 +64,4 @@ private:
   std::vector<PassTiming> measured;
 };
 
-} // namespace kvopt
+} // namespace kvopt::passes

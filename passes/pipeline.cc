@@ -4,7 +4,7 @@
 
 #include "llvm/ADT/StringExtras.h"
 
-namespace kvopt {
+namespace kvopt::passes {
 namespace {
 
 /// Reads one pipeline text from left to right.
@@ -119,4 +119,4 @@ std::string printPipeline(llvm::ArrayRef<PipelineStep> steps) {
   return text;
 }
 
-} // namespace kvopt
+} // namespace kvopt::passes

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace runtime;
 
 int64_t BenchPlan::longest() const {
   int64_t deepest = depths.empty() ? 0 : *std::max_element(depths.begin(), depths.end());
@@ -231,4 +233,4 @@ BenchResult runBench(const BenchPlan& plan, const Toolkit& toolkit,
   return Bench(plan, toolkit, progress).run();
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -5,7 +5,7 @@
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
-namespace kvopt {
+namespace kvopt::cli {
 
 struct BenchPlan {
   std::vector<std::string> models;
@@ -28,7 +28,7 @@ struct BenchResult {
 
 /// Measures everything that can be measured; a model that cannot be read or run, or not as far as
 /// a depth, has that said in its rows. `progress` is told what is done next.
-BenchResult runBench(const BenchPlan& plan, const Toolkit& toolkit,
+BenchResult runBench(const BenchPlan& plan, const driver::Toolkit& toolkit,
                      llvm::function_ref<void(const std::string&)> progress);
 
-} // namespace kvopt
+} // namespace kvopt::cli

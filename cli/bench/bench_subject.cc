@@ -11,7 +11,14 @@
 
 #include <chrono>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace ir;
+using namespace kernels;
+using namespace pattern;
+using namespace runtime;
+using namespace targets;
+
 namespace {
 
 constexpr int64_t chunkTokens = 512; // bounds the temporary memory of bringing to a depth
@@ -160,4 +167,4 @@ int64_t BenchSubject::temporaryBytes() const {
   return session->statistics().lastRun.temporaryPeak();
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

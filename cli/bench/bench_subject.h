@@ -1,7 +1,7 @@
 // One model under measurement: brought to a depth of context, stepped, and timed.
 #pragma once
 
-#include "cli/command.h"
+#include "cli/support/command.h"
 #include "ir/model.h"
 #include "runtime/equivalence/read_floor.h"
 #include "runtime/session/session.h"
@@ -9,10 +9,10 @@
 #include <memory>
 #include <string>
 
-namespace kvopt {
+namespace kvopt::cli {
 
 struct SubjectSettings {
-  std::shared_ptr<ThreadPool> pool; ///< that all models and the readings of memory share
+  std::shared_ptr<runtime::ThreadPool> pool; ///< that all models and the readings of memory share
   int64_t batch = 1;
   /// Tokens that caches whose capacity is open get room for.
   int64_t capacity = 0;
@@ -25,7 +25,7 @@ class BenchSubject {
 public:
   /// Imports the model and finds out how to drive it.
   static llvm::Expected<std::unique_ptr<BenchSubject>> open(const std::string& path,
-                                                            const Toolkit& toolkit);
+                                                            const driver::Toolkit& toolkit);
   BenchSubject(const BenchSubject&) = delete;
   BenchSubject& operator=(const BenchSubject&) = delete;
 
@@ -49,7 +49,7 @@ public:
   int64_t length() const;
   int64_t weightBytes() const { return weights.spans.bytes(); }
   /// Of the valid rows.
-  int64_t cacheBytes() const { return cacheSpans(*session).bytes(); }
+  int64_t cacheBytes() const { return runtime::cacheSpans(*session).bytes(); }
   /// That the latest step needed beside weights and caches.
   int64_t temporaryBytes() const;
 
@@ -59,15 +59,15 @@ private:
   bool hasCaches() const { return session->cacheCount() != 0; }
   llvm::Error restart();
 
-  std::unique_ptr<Model> model;
-  const Toolkit* known = nullptr;
-  Manifest manifest;
-  WeightSpans weights;
+  std::unique_ptr<ir::Model> model;
+  const driver::Toolkit* known = nullptr;
+  ir::Manifest manifest;
+  runtime::WeightSpans weights;
   int64_t vocabulary = 1;
   bool isSingleStep = false;   ///< takes one token at a time
   int64_t cachelessLength = 0; ///< of the sequence of a model without caches
-  std::shared_ptr<ThreadPool> pool;
-  std::unique_ptr<Session> session;
+  std::shared_ptr<runtime::ThreadPool> pool;
+  std::unique_ptr<runtime::Session> session;
 };
 
-} // namespace kvopt
+} // namespace kvopt::cli

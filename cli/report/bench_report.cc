@@ -1,13 +1,15 @@
 // Medians, and a report as JSON, Markdown and CSV.
 #include "cli/report/bench_report.h"
 
-#include "cli/report/style.h"
+#include "cli/support/style.h"
 #include "support/format.h"
 
 #include <algorithm>
 #include <cassert>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace pattern;
 
 namespace {
 double medianOfSorted(const std::vector<double>& values) {
@@ -246,4 +248,4 @@ SafeText benchCsv(const BenchReport& report) {
   return text;
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

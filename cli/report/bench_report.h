@@ -1,14 +1,14 @@
 // What kvopt bench found out, and how it is written down.
 #pragma once
 
-#include "cli/bench/machine.h"
-#include "cli/command.h"
+#include "cli/report/machine.h"
+#include "cli/support/command.h"
 
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::cli {
 
 struct Spread {
   double min = 0;
@@ -69,4 +69,4 @@ SafeText benchMarkdown(const BenchReport& report);
 /// One line a row (RFC 4180), the first one names the columns.
 SafeText benchCsv(const BenchReport& report);
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -5,7 +5,7 @@
 
 #include <iterator>
 
-namespace kvopt {
+namespace kvopt::cli {
 
 std::string byteText(int64_t bytes) {
   static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -18,4 +18,4 @@ std::string byteText(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", scaled, units[unit]);
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

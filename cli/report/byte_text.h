@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-namespace kvopt {
+namespace kvopt::cli {
 
 /// `812 B`, `3.1 MiB`: in the largest unit of 1024 that leaves at least one.
 std::string byteText(int64_t bytes);
 
-} // namespace kvopt
+} // namespace kvopt::cli

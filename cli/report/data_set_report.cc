@@ -6,7 +6,9 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace runtime;
 
 OrderedJson dataSetJson(const VerificationReport& report) {
   OrderedJson json = verificationJson(report);
@@ -39,4 +41,4 @@ std::string dataSetSummary(const VerificationReport& report) {
   return text + fmt::format("   DIFFERENT: worst is '{}'", worst->name) + mismatches;
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -4,14 +4,14 @@
 #include "driver/verify/verification.h"
 #include "support/json.h"
 
-namespace kvopt {
+namespace kvopt::cli {
 
 /// `kvopt/verify/1`: a step per data set, whose phase is the name of its folder. `tokens_equal` is
 /// null, since no output is known to be scores.
-OrderedJson dataSetJson(const VerificationReport& report);
+OrderedJson dataSetJson(const driver::VerificationReport& report);
 
 /// One line for all data sets: outputs, largest difference, whether equal; then one line per output
 /// of another element type or shape.
-std::string dataSetSummary(const VerificationReport& report);
+std::string dataSetSummary(const driver::VerificationReport& report);
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -11,7 +11,11 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr size_t mostNodes = 200;
@@ -241,4 +245,4 @@ std::string differenceDrawing(const std::string& pathBefore, const std::string& 
   return out + "</svg>\n";
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

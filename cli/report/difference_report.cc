@@ -1,6 +1,6 @@
 // Differences of models as JSON and as text.
 #include "cli/report/op_table.h"
-#include "cli/report/style.h"
+#include "cli/support/style.h"
 #include "driver/diff/model_difference.h"
 #include "driver/inspect/site_facts.h"
 
@@ -8,7 +8,12 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace analysis;
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 OrderedJson opsetsJson(const OpsetImports& opsets) {
@@ -193,4 +198,4 @@ SafeText differenceText(const std::string& pathBefore, const std::string& pathAf
   return text + blocksText(difference.blocks);
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -5,13 +5,13 @@
 #include "support/json.h"
 #include "support/safe_text.h"
 
-namespace kvopt {
+namespace kvopt::cli {
 
 /// kvopt/diff/1.
 OrderedJson differenceJson(const std::string& pathBefore, const std::string& pathAfter,
-                           const ModelDifference& difference);
+                           const driver::ModelDifference& difference);
 /// The same for people.
 SafeText differenceText(const std::string& pathBefore, const std::string& pathAfter,
-                        const ModelDifference& difference);
+                        const driver::ModelDifference& difference);
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::cli {
 
 std::vector<double> axisMarks(double top, unsigned most) {
   assert(std::isfinite(top) && top > 0 && most >= 1);
@@ -351,4 +351,4 @@ llvm::Expected<std::string> latencyPlot(const BenchReport& report) {
   return plot.draw();
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -3,7 +3,7 @@
 
 #include "cli/report/bench_report.h"
 
-namespace kvopt {
+namespace kvopt::cli {
 
 /// An SVG document: a panel for each number of threads, all with the same axes; a line with the
 /// spread for each model, and the read floors dashed. It follows the reader's preference for a dark
@@ -15,4 +15,4 @@ llvm::Expected<std::string> latencyPlot(const BenchReport& report);
 /// ten. Requires a finite top > 0 and most >= 1.
 std::vector<double> axisMarks(double top, unsigned most);
 
-} // namespace kvopt
+} // namespace kvopt::cli

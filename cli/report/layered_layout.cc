@@ -5,7 +5,7 @@
 #include <cassert>
 #include <cstdint>
 
-namespace kvopt {
+namespace kvopt::cli {
 namespace {
 
 constexpr double bendWidth = 6;
@@ -149,4 +149,4 @@ void LayeredLayout::place(double boxHeight, double gapX, double gapY) {
   places.resize(boxes);
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

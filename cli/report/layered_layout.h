@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::cli {
 
 /// Boxes stand in rows so that every edge leads downwards; edges across several rows are led
 /// through places of their own between the boxes. In the manner of Sugiyama, Tagawa and Toda
@@ -54,4 +54,4 @@ private:
   double totalHeight = 0;
 };
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -1,12 +1,14 @@
 // Counting and drawing boxes.
 #include "cli/report/op_table.h"
 
-#include "cli/report/style.h"
+#include "cli/support/style.h"
 #include "support/format.h"
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+
 namespace {
 
 int64_t countIn(const OpCounts& counts, const std::string& name) {
@@ -73,4 +75,4 @@ SafeText opTable(const OpCounts& before, const OpCounts& after,
   return out;
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -6,14 +6,14 @@
 
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::cli {
 
 /// `MatMul ×2, Softmax`, in the order of names; `–` for none.
-SafeText opList(const OpCounts& counts);
+SafeText opList(const driver::OpCounts& counts);
 
 /// Lines of a box with a row for every operator of which there are not as many as before; no lines
 /// where there is none. `beside` stands to the right of the first rows.
-SafeText opTable(const OpCounts& before, const OpCounts& after,
+SafeText opTable(const driver::OpCounts& before, const driver::OpCounts& after,
                  const std::vector<SafeText>& beside = {});
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -9,7 +9,9 @@
 #include <cmath>
 #include <map>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+
 namespace {
 
 /// What every model is called in tables.
@@ -119,4 +121,4 @@ SafeText referenceTableText(const ReferenceTable& table, llvm::ArrayRef<ModelFor
   return text + "\n";
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -5,10 +5,11 @@
 #include "support/json.h"
 #include "support/safe_text.h"
 
-namespace kvopt {
+namespace kvopt::cli {
 
 /// `kvopt/verify-references/1`.
-OrderedJson referenceTableJson(const ReferenceTable& table);
-SafeText referenceTableText(const ReferenceTable& table, llvm::ArrayRef<ModelForm> forms);
+OrderedJson referenceTableJson(const driver::ReferenceTable& table);
+SafeText referenceTableText(const driver::ReferenceTable& table,
+                            llvm::ArrayRef<driver::ModelForm> forms);
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -4,7 +4,7 @@
 #include "cli/report/byte_text.h"
 #include "cli/report/op_table.h"
 #include "driver/inspect/site_facts.h"
-#include "driver/rewrite/variants.h"
+#include "driver/variants.h"
 #include "driver/verify/report.h"
 #include "passes/pass.h"
 #include "support/format.h"
@@ -14,7 +14,12 @@
 
 #include <filesystem>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
 namespace {
 
 /// Bytes that one more token of one sequence costs with `context` rows in the caches: all rows of
@@ -226,4 +231,4 @@ std::string writtenText(const Manifest& manifest, const RewrittenPaths& paths,
                      variantsText(manifest, paths), paths.manifestPath());
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -1,29 +1,31 @@
 // What kvopt rewrite says of a model that it wrote.
 #pragma once
 
-#include "cli/report/style.h"
+#include "cli/support/style.h"
 #include "driver/rewrite/files.h"
 #include "driver/rewrite/rewrite.h"
 #include "support/json.h"
 
-namespace kvopt {
+namespace kvopt::cli {
 
 /// kvopt/rewrite/1; `output` is empty where nothing is written.
 OrderedJson rewriteJson(const std::string& output, const std::string& target,
-                        const RewrittenModel& rewritten, const WeightFiles& weights);
+                        const driver::RewrittenModel& rewritten,
+                        const driver::WeightFiles& weights);
 /// The same of a model that has the target's form already: it is written as it is.
 OrderedJson unchangedJson(const std::string& output, const std::string& target,
-                          const UnchangedModel& unchanged, const WeightFiles& weights);
+                          const driver::UnchangedModel& unchanged,
+                          const driver::WeightFiles& weights);
 /// The same of a model that is not rewritten.
-OrderedJson refusedJson(const std::string& target, const RefusedModel& refused);
+OrderedJson refusedJson(const std::string& target, const driver::RefusedModel& refused);
 
 /// A table of what changed, and what verification found.
-SafeText rewriteTable(const RewrittenModel& rewritten, const Style& style);
+SafeText rewriteTable(const driver::RewrittenModel& rewritten, const Style& style);
 /// What a program that drives the model has to do and must not do; empty where it may do all.
-SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath);
+SafeText drivingNotes(const ir::Manifest& manifest, const std::string& manifestPath);
 
 /// `OUT.onnx (3.1 MiB), its variants A to B and OUT.kv.json` of files that were written.
-std::string writtenText(const Manifest& manifest, const RewrittenPaths& paths,
-                        const WeightFiles& weights);
+std::string writtenText(const ir::Manifest& manifest, const driver::RewrittenPaths& paths,
+                        const driver::WeightFiles& weights);
 
-} // namespace kvopt
+} // namespace kvopt::cli

@@ -4,7 +4,9 @@
 #include "support/format.h"
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace ir;
+using namespace runtime;
 
 std::string textOfBytes(llvm::ArrayRef<int64_t> tokens) {
   std::string text;
@@ -120,4 +122,4 @@ SafeText statisticsText(const RunReport& report, const Session& session) {
       counters.lastRun.foldedNodes, counters.lastRun.foldedBytes, counters.lastRun.streamedNodes);
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

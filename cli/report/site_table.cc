@@ -1,7 +1,7 @@
 // The table of several models.
 #include "cli/report/site_table.h"
 
-#include "cli/report/style.h"
+#include "cli/support/style.h"
 #include "driver/inspect/site_facts.h"
 #include "support/format.h"
 
@@ -9,7 +9,11 @@
 
 #include <filesystem>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace analysis;
+using namespace driver;
+using namespace pattern;
+
 namespace {
 
 constexpr char columns[] = "{:<56}  {:>5}  {:>7}  {:<14}  {:<6}  {:<6}  {:<7}  {:<9}  {:<12}  "
@@ -140,4 +144,4 @@ SafeText tableErrorRow(const std::string& name) {
   return line(name, "-", "-", "-", "-", "-", "-", "-", "-", "-", "unreadable");
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

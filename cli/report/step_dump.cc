@@ -7,7 +7,10 @@
 #include <cstring>
 #include <filesystem>
 
-namespace kvopt {
+namespace kvopt::cli {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,4 +67,4 @@ llvm::Error StepDump::write(int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
   return writeTensors(step, "output", result.outputs);
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

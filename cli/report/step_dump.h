@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace kvopt {
+namespace kvopt::cli {
 
 /// Writes `step<k>_q<n>/{input,output}_<i>.pb` into a folder, k counting from 0 and n the tokens of
 /// the step: everything a session was fed by its caller and every output that is no cache. What was
@@ -15,7 +15,8 @@ public:
   /// Creates the folder, or takes an empty one; fails for any other.
   static llvm::Expected<StepDump> create(const std::string& folder);
 
-  llvm::Error write(int64_t tokens, llvm::ArrayRef<NamedTensor> inputs, const StepResult& result);
+  llvm::Error write(int64_t tokens, llvm::ArrayRef<runtime::NamedTensor> inputs,
+                    const runtime::StepResult& result);
 
 private:
   explicit StepDump(std::string path) : folder(std::move(path)) {}
@@ -23,4 +24,4 @@ private:
   int64_t steps = 0;
 };
 
-} // namespace kvopt
+} // namespace kvopt::cli

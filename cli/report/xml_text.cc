@@ -1,7 +1,7 @@
 // Escaping for XML.
 #include "cli/report/xml_text.h"
 
-namespace kvopt {
+namespace kvopt::cli {
 
 std::string xmlText(std::string_view text) { return xmlMarkup(SafeText::trusted(escaped(text))); }
 
@@ -23,4 +23,4 @@ std::string xmlMarkup(const SafeText& text) {
   return markup;
 }
 
-} // namespace kvopt
+} // namespace kvopt::cli

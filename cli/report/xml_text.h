@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace kvopt {
+namespace kvopt::cli {
 
 /// Text as the content of an XML element or attribute: `escaped`, and then with its markup as
 /// entities.
@@ -14,4 +14,4 @@ std::string xmlText(std::string_view text);
 /// Text that is escaped already, with its markup as entities.
 std::string xmlMarkup(const SafeText& text);
 
-} // namespace kvopt
+} // namespace kvopt::cli

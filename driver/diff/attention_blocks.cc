@@ -12,7 +12,12 @@
 
 #include <map>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
 namespace {
 
 /// What one block holds of a cache input.
@@ -329,4 +334,4 @@ llvm::Expected<BlockedModel> readBlocks(const std::string& path, const Toolkit& 
   return found;
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

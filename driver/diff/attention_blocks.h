@@ -5,17 +5,17 @@
 #include "driver/toolkit.h"
 #include "passes/analysis/cache/site.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// One attention. A model that kvopt wrote has a block for each layer of its manifest, any other
 /// one for each attention site.
 struct AttentionSubgraph {
   unsigned layer = 0;
-  SiteKind kind = SiteKind::Self;
+  analysis::SiteKind kind = analysis::SiteKind::Self;
   /// What reads the caches on the way to the attention's result and to the presents, in execution
   /// order; what masks and queries are made of is left out. Without caches, the nodes around the
   /// softmax.
-  std::vector<const Node*> nodes;
+  std::vector<const ir::Node*> nodes;
   std::vector<std::string> pasts;    ///< inputs that hold its caches
   std::vector<std::string> presents; ///< the outputs that they become
   /// Each present is to be written into its past.
@@ -27,11 +27,11 @@ struct AttentionSubgraph {
 
 /// A model file with its blocks.
 struct BlockedModel {
-  std::unique_ptr<Model> model; ///< as it was read, with inferred types
+  std::unique_ptr<ir::Model> model; ///< as it was read, with inferred types
   std::vector<AttentionSubgraph> blocks;
 };
 
 /// Reads a model and finds its blocks. Linear in its nodes.
 llvm::Expected<BlockedModel> readBlocks(const std::string& path, const Toolkit& toolkit);
 
-} // namespace kvopt
+} // namespace kvopt::driver

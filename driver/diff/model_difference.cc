@@ -4,7 +4,10 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// `name\0type` of one side of an interface.
@@ -176,4 +179,4 @@ ModelDifference differenceOf(const BlockedModel& before, const BlockedModel& aft
   return difference;
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -3,7 +3,7 @@
 
 #include "driver/diff/attention_blocks.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 enum class Change { Same, Changed, Renamed, Added, Removed };
 
@@ -29,8 +29,8 @@ struct BlockChange {
 
 /// Two models side by side; refers to them.
 struct ModelDifference {
-  OpsetImports opsetsBefore;
-  OpsetImports opsetsAfter;
+  ir::OpsetImports opsetsBefore;
+  ir::OpsetImports opsetsAfter;
   int64_t irBefore = 0;
   int64_t irAfter = 0;
   OpCounts opsBefore;
@@ -48,10 +48,10 @@ struct ModelDifference {
 ModelDifference differenceOf(const BlockedModel& before, const BlockedModel& after);
 
 /// Whether two nodes do the same to values of the same names.
-bool isSameNode(const Node& a, const Node& b);
+bool isSameNode(const ir::Node& a, const ir::Node& b);
 
 /// The nodes of one block that the other has, too.
-llvm::DenseSet<const Node*> nodesKept(const AttentionSubgraph& block,
-                                      const AttentionSubgraph& other);
+llvm::DenseSet<const ir::Node*> nodesKept(const AttentionSubgraph& block,
+                                          const AttentionSubgraph& other);
 
-} // namespace kvopt
+} // namespace kvopt::driver

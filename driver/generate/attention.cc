@@ -5,7 +5,9 @@
 
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+
 namespace {
 
 /// [B,G,T,D] → [B,G·repeats,T,D] as PyTorch's repeat_kv is exported.
@@ -202,4 +204,4 @@ Value& crossAttention(DecoderContext& context, Value& x, int64_t layer, Value& k
                               residualGain(spec), true);
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

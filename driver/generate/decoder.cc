@@ -5,7 +5,9 @@
 #include "ir/op.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+
 namespace {
 
 /// Of logits: large enough that the likeliest token leads clearly.
@@ -292,4 +294,4 @@ int64_t layersForNodes(const OpRegistry& ops, DecoderSpec spec, size_t nodes) {
   return nodes <= one ? 1 : static_cast<int64_t>(1 + (nodes - one + each - 1) / each);
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -4,7 +4,7 @@
 #include "driver/generate/decoder_spec.h"
 #include "ir/model.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// A causal decoder with caches; names of inputs and outputs are those that transformers gives:
 ///
@@ -19,15 +19,15 @@ namespace kvopt {
 /// Weights are random and depend on the seed and their name only. Activations stay near 1 through
 /// all layers and scores have a deviation near 2, so that attention is far from even. They are
 /// computed when they are read. `spec` is a resolved one; `ops` must outlive the model.
-std::unique_ptr<Model> generateDecoder(const OpRegistry& ops, const DecoderSpec& spec);
+std::unique_ptr<ir::Model> generateDecoder(const ir::OpRegistry& ops, const DecoderSpec& spec);
 
 /// Bytes of all initializers.
-int64_t weightBytes(const Model& model);
+int64_t weightBytes(const ir::Model& model);
 
 /// The number of nodes, those of subgraphs too.
-size_t nodeCount(Model& model);
+size_t nodeCount(ir::Model& model);
 
 /// The fewest layers that give at least `nodes` nodes. `spec` is a resolved one.
-int64_t layersForNodes(const OpRegistry& ops, DecoderSpec spec, size_t nodes);
+int64_t layersForNodes(const ir::OpRegistry& ops, DecoderSpec spec, size_t nodes);
 
-} // namespace kvopt
+} // namespace kvopt::driver

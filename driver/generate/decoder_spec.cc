@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+
 namespace {
 
 constexpr int64_t mostLayers = 4096;
@@ -143,4 +145,4 @@ llvm::Expected<DecoderSpec> resolved(DecoderSpec spec) {
   return spec;
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

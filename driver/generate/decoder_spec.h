@@ -5,7 +5,7 @@
 
 #include "llvm/Support/Error.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// The family of a generated decoder.
 enum class DecoderKind {
@@ -38,7 +38,7 @@ struct DecoderSpec {
   DecoderKind kind = DecoderKind::Llama;
   DecoderSpelling spelling = DecoderSpelling::TorchScript;
   /// Of activations, caches and weights: float32, float16 or bfloat16.
-  ElementType real = ElementType::Float;
+  ir::ElementType real = ir::ElementType::Float;
   /// Linear layers in blocks of 32 four-bit numbers (com.microsoft::MatMulNBits).
   bool fourBit = false;
   /// Linear layers hold [out,in] and a Transpose of it, as PyTorch's exporter leaves weights that
@@ -77,4 +77,4 @@ struct DecoderSpec {
 /// extents that are negative or absurd, and for combinations that make no decoder.
 llvm::Expected<DecoderSpec> resolved(DecoderSpec spec);
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+
 namespace {
 
 Attribute attributeOf(const AttributeSpec& spec) {
@@ -186,4 +188,4 @@ Value& GraphBuilder::extent(Value& tensor, int64_t axis) {
   return op("Shape", {&tensor}, {{"start", axis}, {"end", axis + 1}});
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

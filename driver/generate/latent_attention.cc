@@ -6,7 +6,9 @@
 
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+
 namespace {
 
 struct LatentParts {
@@ -106,4 +108,4 @@ Value& latentAttention(DecoderContext& context, Value& x, int64_t layer) {
                               spec.hidden, residualGain(spec));
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

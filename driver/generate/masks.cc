@@ -5,7 +5,9 @@
 
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+
 namespace {
 
 /// 0 … length-1.
@@ -101,4 +103,4 @@ void addKeyCounts(DecoderContext& context) {
   context.maskLength = &build.cast(length, ElementType::Int32);
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -9,7 +9,9 @@
 #include <cstring>
 #include <mutex>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+
 namespace {
 
 constexpr uint64_t splitMixStep = 0x9E3779B97F4A7C15u;
@@ -167,4 +169,4 @@ uint64_t keyOf(uint64_t seed, llvm::StringRef name) {
   return mixed(hash ^ mixed(seed + splitMixStep));
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

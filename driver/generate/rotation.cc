@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+
 namespace {
 
 double frequency(int64_t pair, int64_t width) {
@@ -69,4 +71,4 @@ Value& rotated(const DecoderContext& context, Value& x, int64_t heads, int64_t w
   return build.op("Add", {&straight, &build.op("Mul", {&turned, context.sine})});
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

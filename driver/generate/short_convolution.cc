@@ -6,7 +6,8 @@
 #include <cmath>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
 
 Value& shortConvolution(DecoderContext& context, Value& x, int64_t layer) {
   const DecoderSpec& spec = context.spec;
@@ -34,4 +35,4 @@ Value& shortConvolution(DecoderContext& context, Value& x, int64_t layer) {
                       spec.hidden, residualGain(spec));
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

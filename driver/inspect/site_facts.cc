@@ -4,7 +4,11 @@
 #include "passes/pattern/reason_docs.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 OrderedJson number(const Dim& extent) {
@@ -165,4 +169,4 @@ std::string layerRanges(llvm::ArrayRef<unsigned> layers) {
   return text;
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -7,7 +7,11 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace analysis;
+using namespace pattern;
+using namespace targets;
+
 namespace {
 
 bool endsLikeAType(llvm::StringRef text) {
@@ -87,4 +91,4 @@ std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const Target*
   return groups;
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

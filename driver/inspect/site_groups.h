@@ -3,20 +3,20 @@
 
 #include "driver/recover.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 struct SiteGroup {
   /// Stands for all of them.
-  const AttentionSite* first = nullptr;
+  const analysis::AttentionSite* first = nullptr;
   std::vector<unsigned> layers;   ///< ascending
   std::vector<std::string> nodes; ///< the sites' nodes, one a layer
   /// Why the target does not take them; only where a target is asked.
-  std::optional<MatchFailure> refusal;
+  std::optional<pattern::MatchFailure> refusal;
 };
 
 /// Groups by facts, rule and reason, in the order of their first sites. `target` may be null;
 /// `layer` chooses one site.
-std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const Target* target,
+std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const targets::Target* target,
                                   std::optional<unsigned> layer);
 
-} // namespace kvopt
+} // namespace kvopt::driver

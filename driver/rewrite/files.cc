@@ -2,7 +2,7 @@
 #include "driver/rewrite/files.h"
 
 #include "driver/rewrite/genai_config.h"
-#include "driver/rewrite/variants.h"
+#include "driver/variants.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/file_plan.h"
 #include "support/diagnostic.h"
@@ -11,7 +11,9 @@
 
 #include <filesystem>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+
 namespace {
 
 /// A file that appears when `commit` is called.
@@ -119,4 +121,4 @@ llvm::Error writeFiles(Model& model, const Manifest& manifest, const RewrittenPa
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// Where a rewritten model goes.
 struct RewrittenPaths {
@@ -19,7 +19,7 @@ struct RewrittenPaths {
   /// ONNX Runtime GenAI's configuration; empty: none.
   std::string genaiConfig;
   /// Weights that are in files beside the model as it was read.
-  ExternalPlacement weights = ExternalPlacement::Keep;
+  ir::ExternalPlacement weights = ir::ExternalPlacement::Keep;
 
   std::string manifestPath() const;
 };
@@ -27,21 +27,21 @@ struct RewrittenPaths {
 /// Where the weights of a model are.
 struct WeightFiles {
   /// nullopt without external data.
-  std::optional<ExternalPlacement> placement;
+  std::optional<ir::ExternalPlacement> placement;
   std::vector<std::string> files;
 };
 
 /// Where the weights of `model`, as it was read, will be. With `dryRun`, copies have no file.
-WeightFiles weightFilesFor(const Model& model, const RewrittenPaths& paths, bool dryRun);
+WeightFiles weightFilesFor(const ir::Model& model, const RewrittenPaths& paths, bool dryRun);
 
 /// Fails when a file that would be written is one that the model consists of, or another output, or
 /// cannot be created. `manifest` names the variants; null before lowering, when there are none yet.
-llvm::Error checkOutputPaths(const RewrittenPaths& paths, const Model& model,
-                             const Manifest* manifest = nullptr);
+llvm::Error checkOutputPaths(const RewrittenPaths& paths, const ir::Model& model,
+                             const ir::Manifest* manifest = nullptr);
 
 /// Writes all files, or none when one of them cannot be written. Variants, which `manifest` names,
 /// are made of the model; `weights` is completed with the file that holds their large constants.
-llvm::Error writeFiles(Model& model, const Manifest& manifest, const RewrittenPaths& paths,
+llvm::Error writeFiles(ir::Model& model, const ir::Manifest& manifest, const RewrittenPaths& paths,
                        WeightFiles& weights);
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -8,7 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -190,4 +192,4 @@ llvm::Expected<std::string> genaiConfig(const Model& model, const Manifest& mani
   return root.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -4,7 +4,7 @@
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// The JSON of `model.decoder`, `model.vocab_size` (where it is fixed) and `search`, with caches in
 /// one buffer; the context's length where the manifest fixes the capacity. What a model file does
@@ -13,7 +13,7 @@ namespace kvopt {
 ///
 /// Fails, naming it, for an input that GenAI does not feed, for names of caches that are not one
 /// template with the layer's number in it, and for layers whose heads differ.
-llvm::Expected<std::string> genaiConfig(const Model& model, const Manifest& manifest,
+llvm::Expected<std::string> genaiConfig(const ir::Model& model, const ir::Manifest& manifest,
                                         const std::string& fileName);
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -2,14 +2,17 @@
 #include "driver/rewrite/proof.h"
 
 #include "driver/recover.h"
-#include "ir/model_copy.h"
+#include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/verify/verifier.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+using namespace targets;
+
 namespace {
 
 llvm::Error unproved(const Manifest& manifest, llvm::StringRef cache, llvm::StringRef problem) {
@@ -63,7 +66,8 @@ llvm::Error proveGrowing(const Model& model, const Manifest& manifest, const Too
   auto recovered = recoverCopy(model, toolkit);
   if (!recovered)
     return recovered.takeError();
-  const Manifest found = drivingManifest(recovered->model->graph(), recovered->context->sites);
+  const Manifest found =
+      targets::drivingManifest(recovered->model->graph(), recovered->context->sites);
   for (const ManifestCache& cache : manifest.caches)
     if (llvm::none_of(found.caches, [&](const ManifestCache& other) {
           return other.past == cache.past && other.present == cache.present &&
@@ -89,4 +93,4 @@ llvm::Error proveRewritten(const Model& model, const Manifest& manifest, const T
   return withFile(proveOwned((*copy)->graph(), manifest), model.path);
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

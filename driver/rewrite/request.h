@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// How much of a rewritten model is compared with the model as it was read.
 enum class VerificationExtent {
@@ -29,13 +29,13 @@ struct RewriteRequest {
   std::string layers;
   VerificationExtent verification = VerificationExtent::Quick;
   /// What to feed inputs that nothing is known of.
-  std::vector<InputRecipe> recipes;
+  std::vector<runtime::InputRecipe> recipes;
   /// Rules and passes to leave out.
   std::vector<std::string> disabled;
-  MatcherOptions matcher;
+  pattern::MatcherOptions matcher;
   /// Passes after which the model is printed, and how (`PassManagerOptions`).
   std::vector<std::string> printAfter;
   std::function<void(const std::string& header, const std::string& text)> print;
 };
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -3,7 +3,7 @@
 
 #include "driver/recover.h"
 #include "driver/rewrite/proof.h"
-#include "ir/model_copy.h"
+#include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
@@ -12,7 +12,12 @@
 
 #include <chrono>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace targets;
 
 ModelSize sizeOf(Model& model) {
   return {countOps(model.graph()), model.graph().opsetVersion(), model.irVersion};
@@ -212,4 +217,4 @@ llvm::Expected<RewriteResult> rewrite(std::unique_ptr<Model> model, const Rewrit
   return Rewrite(std::move(model), request, toolkit).run();
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

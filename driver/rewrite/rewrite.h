@@ -8,7 +8,7 @@
 
 #include <variant>
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// What a rewrite changes of a model as a whole.
 struct ModelSize {
@@ -16,17 +16,17 @@ struct ModelSize {
   int64_t opset = 0; ///< of ONNX's own operator set
   int64_t irVersion = 0;
 };
-ModelSize sizeOf(Model& model);
+ModelSize sizeOf(ir::Model& model);
 
 /// A model in the form of the target.
 struct RewrittenModel {
-  std::unique_ptr<Model> model;
-  Manifest manifest;
+  std::unique_ptr<ir::Model> model;
+  ir::Manifest manifest;
   /// What drove the model before.
-  Manifest exported;
+  ir::Manifest exported;
   /// How it came about: counters of the passes, assumptions, sites.
-  std::unique_ptr<PassContext> passes;
-  std::vector<PassTiming> timings;
+  std::unique_ptr<passes::PassContext> passes;
+  std::vector<passes::PassTiming> timings;
   ModelSize before;
   ModelSize after;
   /// Without reading and verifying.
@@ -42,15 +42,15 @@ struct RewrittenModel {
 
 /// A model that was written for the same target, with room for as many tokens, as is proved.
 struct UnchangedModel {
-  std::unique_ptr<Model> model;
-  Manifest manifest;
+  std::unique_ptr<ir::Model> model;
+  ir::Manifest manifest;
   ModelSize size;
 };
 
 /// A site that the target does not take, and why.
 struct RefusedSite {
   unsigned layer = 0;
-  MatchFailure failure;
+  pattern::MatchFailure failure;
 
   std::string id() const { return "L" + std::to_string(layer); }
 };
@@ -68,7 +68,7 @@ using RewriteResult = std::variant<RewrittenModel, UnchangedModel, RefusedModel>
 /// with the model as it was read. The file is not read again. Fails for a target that does not
 /// exist, options that it does not take, and a model that breaks the rules; a model that the target
 /// does not take is a RefusedModel.
-llvm::Expected<RewriteResult> rewrite(std::unique_ptr<Model> model, const RewriteRequest& request,
-                                      const Toolkit& toolkit);
+llvm::Expected<RewriteResult> rewrite(std::unique_ptr<ir::Model> model,
+                                      const RewriteRequest& request, const Toolkit& toolkit);
 
-} // namespace kvopt
+} // namespace kvopt::driver

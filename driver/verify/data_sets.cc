@@ -8,7 +8,9 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+using namespace runtime;
 
 llvm::Expected<VerificationReport> verifyDataSets(const std::string& modelPath,
                                                   const std::string& folder,
@@ -40,4 +42,4 @@ llvm::Expected<VerificationReport> verifyDataSets(const std::string& modelPath,
   return report;
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

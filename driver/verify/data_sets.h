@@ -4,12 +4,12 @@
 #include "driver/verify/verification.h"
 #include "runtime/equivalence/data_sets.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// Imports the model and runs it once per data set in `folder` (runtime/equivalence/data_sets.h).
 llvm::Expected<VerificationReport> verifyDataSets(const std::string& modelPath,
                                                   const std::string& folder,
-                                                  const DataSetTolerance& tolerance,
+                                                  const runtime::DataSetTolerance& tolerance,
                                                   unsigned threads, const Toolkit& toolkit);
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 EquivalencePlan run(int64_t batch, Padding padding, int64_t prompt, std::vector<int64_t> chunks,
@@ -171,4 +174,4 @@ EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manif
   return plan;
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

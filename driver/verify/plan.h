@@ -7,28 +7,29 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// Runs of two models side by side, each from empty caches.
 struct VerificationPlan {
-  VerificationPlan(EquivalencePlan run) : runs{std::move(run)} {} // NOLINT: one run is a plan
-  VerificationPlan(std::vector<EquivalencePlan> allRuns, int64_t deepestTokens)
+  VerificationPlan(runtime::EquivalencePlan run)
+      : runs{std::move(run)} {} // NOLINT: one run is a plan
+  VerificationPlan(std::vector<runtime::EquivalencePlan> allRuns, int64_t deepestTokens)
       : runs(std::move(allRuns)), deepest(deepestTokens) {}
 
   /// Applies to every run.
-  void setTolerance(Tolerance tolerance);
-  void setRecipes(const std::vector<InputRecipe>& recipes);
+  void setTolerance(runtime::Tolerance tolerance);
+  void setRecipes(const std::vector<runtime::InputRecipe>& recipes);
   /// Tokens of the longest run.
   int64_t tokens() const;
 
-  std::vector<EquivalencePlan> runs;
+  std::vector<runtime::EquivalencePlan> runs;
   /// A run is added that passes every number of tokens that masks or positions are compared with,
   /// up to this one (`comparedLengths`); 0 adds none.
   int64_t deepest = 0;
 };
 
 /// Three steps: a padded prefill of 17 tokens in three batch rows, a chunk and a decode step.
-EquivalencePlan quickVerification();
+runtime::EquivalencePlan quickVerification();
 
 /// Batches of 3 and 1; prompts of 1, 5 and 33; no, left and right padding; chunks of several sizes
 /// and decode steps after each; and as many tokens as it takes to pass every compared length up to
@@ -37,24 +38,25 @@ VerificationPlan fullVerification(int64_t deepest = 8192);
 
 /// The most tokens that a run of the defaults takes of a model with as many weights: what is worth
 /// a minute or so of an ordinary processor.
-int64_t affordableTokens(const Graph& graph);
+int64_t affordableTokens(const ir::Graph& graph);
 
 /// A run of one batch row that passes `tokens`, in chunks that keep scores and logits small, and
 /// ends with decode steps.
-EquivalencePlan deepRun(const EquivalencePlan& like, int64_t tokens);
+runtime::EquivalencePlan deepRun(const runtime::EquivalencePlan& like, int64_t tokens);
 
 /// The run in the batch size and step length that the model's token ids fix, without the tokens
 /// that caches of fixed capacity have no room for. Where growing caches have a fixed extent, one
 /// step after as many made-up rows.
-EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest);
+runtime::EquivalencePlan fittedPlan(runtime::EquivalencePlan plan, const ir::Graph& graph,
+                                    const ir::Manifest& manifest);
 
 /// The same for the fixed extents of growing caches alone.
-void fitFixedPast(const Manifest& manifest, EquivalencePlan& plan);
+void fitFixedPast(const ir::Manifest& manifest, runtime::EquivalencePlan& plan);
 
 /// Whether the capacity is the manifest's word alone: caches in one buffer whose extent the graph
 /// leaves open. A manifest may then keep steps from being compared that the model would take.
-bool limitsByMetadata(const Graph& graph, const Manifest& manifest);
+bool limitsByMetadata(const ir::Graph& graph, const ir::Manifest& manifest);
 
-const char* paddingName(Padding padding);
+const char* paddingName(runtime::Padding padding);
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -12,7 +12,11 @@
 
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 /// What sums of a few thousand f32 terms may be off by, relative to their largest term; results of
@@ -185,4 +189,4 @@ checkQuantization(const Model& original, const Manifest& originalManifest, const
   return report;
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -5,7 +5,7 @@
 #include "driver/toolkit.h"
 #include "runtime/equivalence/equivalence.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// A model whose caches are quantized, beside the one that it was rewritten from.
 ///
@@ -39,8 +39,9 @@ struct QuantizationReport {
 
 /// Runs both through steps of so many tokens. Types of both must have been inferred.
 llvm::Expected<QuantizationReport>
-checkQuantization(const Model& original, const Manifest& originalManifest, const Model& quantized,
-                  const Manifest& quantizedManifest, const EquivalencePlan& plan,
-                  llvm::ArrayRef<int64_t> steps, unsigned threads, const Toolkit& toolkit);
+checkQuantization(const ir::Model& original, const ir::Manifest& originalManifest,
+                  const ir::Model& quantized, const ir::Manifest& quantizedManifest,
+                  const runtime::EquivalencePlan& plan, llvm::ArrayRef<int64_t> steps,
+                  unsigned threads, const Toolkit& toolkit);
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -2,7 +2,7 @@
 #include "driver/verify/references.h"
 
 #include "driver/recover.h"
-#include "driver/rewrite/variants.h"
+#include "driver/variants.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
@@ -18,7 +18,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace runtime;
+using namespace targets;
 
 namespace {
 
@@ -349,4 +354,4 @@ llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string>
   return table;
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

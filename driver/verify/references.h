@@ -3,7 +3,7 @@
 
 #include "driver/verify/verification.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// The forms in which a model is run.
 enum class ModelForm {
@@ -50,8 +50,9 @@ struct ReferenceTable {
 
 /// How a session for the recorded steps is opened: their batch, room for their tokens, rows that
 /// nobody wrote poisoned.
-llvm::Expected<SessionOptions>
-referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, unsigned threads);
+llvm::Expected<runtime::SessionOptions>
+referenceSession(const ir::Manifest& manifest, llvm::ArrayRef<runtime::ReferenceStep> steps,
+                 unsigned threads);
 
 /// Runs every case of every model (referenceCases()) in each form; rewritten forms are those of
 /// `target`.
@@ -68,4 +69,4 @@ llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string>
                                                      unsigned threads, const Toolkit& toolkit,
                                                      const std::string& target = "kvopt");
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -9,7 +9,9 @@
 #include <cmath>
 #include <set>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace runtime;
+
 namespace {
 
 /// JSON has no infinity; a difference that is none is written as a string.
@@ -241,4 +243,4 @@ std::string verificationSummary(const VerificationReport& report) {
          quantizationSummary(*report.quantization);
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -4,7 +4,7 @@
 #include "driver/verify/verification.h"
 #include "support/json.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// `kvopt/verify/1`.
 OrderedJson verificationJson(const VerificationReport& report);
@@ -12,4 +12,4 @@ OrderedJson verificationJson(const VerificationReport& report);
 /// for quantized caches.
 std::string verificationSummary(const VerificationReport& report);
 
-} // namespace kvopt
+} // namespace kvopt::driver

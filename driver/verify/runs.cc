@@ -14,7 +14,12 @@
 #include <cstring>
 #include <set>
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 bool isSameRun(const EquivalencePlan& one, const EquivalencePlan& other) {
@@ -367,4 +372,4 @@ llvm::Expected<VerificationReport> runVerification(const ComparedModels& models,
   return Verification(models, plan, threads, toolkit).run();
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

@@ -3,14 +3,14 @@
 
 #include "driver/verify/verification.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// Two models with inferred shapes, and how to drive them.
 struct ComparedModels {
-  const Model& a;
-  const Manifest& manifestA;
-  const Model& b;
-  const Manifest& manifestB;
+  const ir::Model& a;
+  const ir::Manifest& manifestA;
+  const ir::Model& b;
+  const ir::Manifest& manifestB;
   /// The first model with all numbers in f32, and what the first one rounds to; null without.
   const PreparedModel* twin = nullptr;
   double unitRoundoff = 0;
@@ -21,4 +21,4 @@ llvm::Expected<VerificationReport> runVerification(const ComparedModels& models,
                                                    const VerificationPlan& plan, unsigned threads,
                                                    const Toolkit& toolkit);
 
-} // namespace kvopt
+} // namespace kvopt::driver

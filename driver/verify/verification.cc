@@ -2,7 +2,7 @@
 #include "driver/verify/verification.h"
 
 #include "driver/recover.h"
-#include "driver/rewrite/variants.h"
+#include "driver/variants.h"
 #include "driver/verify/runs.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
@@ -13,7 +13,11 @@
 #include "support/diagnostic.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::driver {
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+using namespace targets;
 
 Tolerance toleranceFor(const Graph& graph, int roundings) {
   bool anyHalf = false;
@@ -179,4 +183,4 @@ llvm::Expected<VerificationReport> verifyRewrite(const std::string& originalPath
   return verifyModels(**original, *originalManifest, rewritten, manifest, plan, 1, toolkit);
 }
 
-} // namespace kvopt
+} // namespace kvopt::driver

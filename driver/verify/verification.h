@@ -6,20 +6,20 @@
 #include "runtime/equivalence/equivalence.h"
 #include "support/diagnostic.h"
 
-namespace kvopt {
+namespace kvopt::driver {
 
 /// One run, as it was fitted to the models.
 struct VerificationRun {
-  EquivalencePlan plan;
+  runtime::EquivalencePlan plan;
   size_t steps = 0; ///< that were compared
 };
 
 /// What was compared, and how it came out.
 struct VerificationReport {
   /// The steps of all runs, one run after the other.
-  ComparisonReport comparison;
+  runtime::ComparisonReport comparison;
   std::vector<VerificationRun> runs;
-  Tolerance tolerance;
+  runtime::Tolerance tolerance;
   /// What the defaults or the user asked for and was not compared, and what no run reached, with
   /// the reason.
   std::vector<std::string> notCovered;
@@ -47,8 +47,8 @@ struct VerificationReport {
 
 /// A model that can be run, with how to drive it.
 struct PreparedModel {
-  std::unique_ptr<Model> model;
-  Manifest manifest;
+  std::unique_ptr<ir::Model> model;
+  ir::Manifest manifest;
 };
 
 /// Imports a file, infers shapes, and takes its manifest or finds out what drives it.
@@ -59,23 +59,24 @@ llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Toolki
 /// 2^13 and 2^16 times as coarse. `roundings` is how many sides of a comparison round in 16 bits:
 /// two models, or one against recorded outputs. Between two models it is the limit of a budget that
 /// is measured (`compareSessions`).
-Tolerance toleranceFor(const Graph& graph, int roundings);
+runtime::Tolerance toleranceFor(const ir::Graph& graph, int roundings);
 
 /// A copy, as if it had been written and read.
-llvm::Expected<std::unique_ptr<Model>> cloneModel(const Model& model, const Toolkit& toolkit);
+llvm::Expected<std::unique_ptr<ir::Model>> cloneModel(const ir::Model& model,
+                                                      const Toolkit& toolkit);
 
 /// A session with room for so many tokens; rows that were not written are poisoned.
-llvm::Expected<std::unique_ptr<Session>> openForTokens(const Model& model, const Manifest& manifest,
-                                                       int64_t batch, int64_t tokens,
-                                                       unsigned threads, const Toolkit& toolkit);
+llvm::Expected<std::unique_ptr<runtime::Session>>
+openForTokens(const ir::Model& model, const ir::Manifest& manifest, int64_t batch, int64_t tokens,
+              unsigned threads, const Toolkit& toolkit);
 
 /// Runs two prepared models (shapes inferred) side by side. Where `a` cannot take a run, it is run
 /// with one batch row, then with shorter prompts. A run's vocabulary of 0 is taken from `a`. An
 /// OriginalRefusal is the error where `a` takes no step at all. Where the caches of one of them are
 /// quantized, the other is compared with what it is without that, and each of its attentions with
 /// its definition (QuantizationReport).
-llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& manifestA,
-                                                const Model& b, const Manifest& manifestB,
+llvm::Expected<VerificationReport> verifyModels(const ir::Model& a, const ir::Manifest& manifestA,
+                                                const ir::Model& b, const ir::Manifest& manifestB,
                                                 const VerificationPlan& plan, unsigned threads,
                                                 const Toolkit& toolkit);
 
@@ -89,9 +90,8 @@ public:
 };
 
 /// The file as it is against what a rewrite made of it.
-llvm::Expected<VerificationReport> verifyRewrite(const std::string& originalPath,
-                                                 const Model& rewritten, const Manifest& manifest,
-                                                 const VerificationPlan& plan,
-                                                 const Toolkit& toolkit);
+llvm::Expected<VerificationReport>
+verifyRewrite(const std::string& originalPath, const ir::Model& rewritten,
+              const ir::Manifest& manifest, const VerificationPlan& plan, const Toolkit& toolkit);
 
-} // namespace kvopt
+} // namespace kvopt::driver

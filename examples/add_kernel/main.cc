@@ -11,6 +11,9 @@
 #include <cstdio>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 llvm::Error inferSwish(ShapeContext& context) {

@@ -10,6 +10,9 @@
 #include <cstdio>
 
 namespace kvopt {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 // before   y = Add(x, 0)   (0 a scalar; in either order)

@@ -11,6 +11,12 @@
 #include <cstdio>
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace targets;
+
 namespace {
 
 class MyEngine final : public Target {

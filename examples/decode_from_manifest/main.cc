@@ -13,6 +13,9 @@
 #include <cstdio>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 llvm::Error decode(const std::string& path, std::vector<int64_t> tokens, size_t count) {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 // Holds any sum of 4096 int64_t.
@@ -464,4 +464,4 @@ llvm::hash_code hash_value(const Dim& dim) {
   return llvm::hash_combine(static_cast<int>(dim.kind_), dim.constant_);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// An integer polynomial in symbols, or unknown. Symbols stand for tensor extents: integers >= 0.
 ///
@@ -99,10 +99,10 @@ private:
   std::shared_ptr<const Polynomial> polynomial_;
 };
 
-} // namespace kvopt
+} // namespace kvopt::ir
 
-template <> struct fmt::formatter<kvopt::Dim> : fmt::formatter<std::string_view> {
-  template <class Context> auto format(const kvopt::Dim& dim, Context& context) const {
+template <> struct fmt::formatter<kvopt::ir::Dim> : fmt::formatter<std::string_view> {
+  template <class Context> auto format(const kvopt::ir::Dim& dim, Context& context) const {
     return fmt::formatter<std::string_view>::format(dim.str(), context);
   }
 };

@@ -3,9 +3,9 @@
 
 #include "llvm/ADT/StringExtras.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 inline bool isDimNameStart(char c) { return llvm::isAlpha(c) || c == '_'; }
 inline bool isDimNamePart(char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == ':'; }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -2,7 +2,7 @@
 #include "ir/dims/dim.h"
 #include "ir/dims/dim_names.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 // A recursive-descent parser of
@@ -105,4 +105,4 @@ std::optional<Dim> Dim::parse(llvm::StringRef text) {
   return DimParser(text).run();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -124,4 +124,4 @@ std::string Manifest::json() const {
   return root.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 class Model;
 
@@ -171,4 +171,4 @@ llvm::Expected<Manifest> parseManifest(llvm::StringRef json);
 /// graph (checkManifest). nullopt when there is none.
 llvm::Expected<std::optional<Manifest>> manifestOf(const Model& model);
 
-} // namespace kvopt
+} // namespace kvopt::ir

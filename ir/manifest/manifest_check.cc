@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// A process addresses at most 2^47 bytes.
@@ -134,4 +134,4 @@ llvm::Error checkManifest(const Manifest& manifest, const Graph& graph) {
   return Check(manifest, graph).run();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -3,7 +3,7 @@
 
 #include "ir/manifest/manifest.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 class Graph;
 
@@ -13,4 +13,4 @@ class Graph;
 /// error names the input or output.
 llvm::Error checkManifest(const Manifest& manifest, const Graph& graph);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -407,4 +407,4 @@ llvm::Expected<std::optional<Manifest>> manifestOf(const Model& model) {
   return std::optional<Manifest>(std::move(*manifest));
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -3,7 +3,7 @@
 
 #include "ir/manifest/manifest.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 constexpr const char* manifestSchema = "kvopt/manifest/1";
 
@@ -45,4 +45,4 @@ constexpr ManifestWord<InputFeed> inputFeedWords[] = {
     {InputFeed::AdditiveMask, "additive_mask"}, {InputFeed::Segments, "segment_ids"},
     {InputFeed::BatchRows, "batch_rows"},       {InputFeed::Any, "any"}};
 
-} // namespace kvopt
+} // namespace kvopt::ir

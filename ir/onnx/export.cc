@@ -15,7 +15,7 @@
 #include <filesystem>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 namespace fs = std::filesystem;
 
@@ -351,4 +351,4 @@ llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name,
   return file->commit();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -8,7 +8,7 @@
 
 #include <string>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 struct ExportOptions {
   /// Serialize anew even if nothing was edited (the bytes must come out the same).
@@ -79,4 +79,4 @@ llvm::Error checkExport(const Model& model, const std::string& path,
 llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name,
                              const std::string& path);
 
-} // namespace kvopt
+} // namespace kvopt::ir

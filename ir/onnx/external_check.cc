@@ -6,7 +6,7 @@
 
 #include <map>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 struct Range {
@@ -87,4 +87,4 @@ llvm::Error checkExternalData(const Model& model) {
   return check.checkDisjoint();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

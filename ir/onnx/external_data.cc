@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 llvm::Expected<int64_t> ExternalData::append(const TensorData& tensor, int64_t bytes, bool isCopy) {
   int64_t padded = 0;
@@ -74,4 +74,4 @@ llvm::Error ExternalData::write(OutputFile& file) const {
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// What becomes, in a model that is written, of contents that its source has in other files.
 enum class ExternalPlacement {
@@ -76,4 +76,4 @@ private:
   llvm::StringMap<int64_t> copiedRanges;
 };
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <tuple>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 std::optional<FileIdentity> identityOf(const std::string& path) {
@@ -89,4 +89,4 @@ llvm::Error FilePlan::check() const {
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

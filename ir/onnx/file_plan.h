@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Ensures that no output replaces an input, or another output. A command fills the plan and checks
 /// it before its work, so that a refusal costs nothing and leaves every file as it was.
@@ -47,4 +47,4 @@ private:
   std::vector<Output> outputs;
 };
 
-} // namespace kvopt
+} // namespace kvopt::ir

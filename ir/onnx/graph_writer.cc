@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <climits>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// Whether the type is still the one that the file gave the value, which may have declared it more
@@ -215,4 +215,4 @@ void ModelWriter::writeQuantization(const Graph& graph, onnx::GraphProto& out) {
     shareOne(annotation, *out.mutable_quantization_annotation());
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

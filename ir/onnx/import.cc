@@ -12,7 +12,7 @@
 #include <cstring>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// Messages within messages; a graph within a graph takes three.
@@ -159,4 +159,4 @@ llvm::Expected<std::pair<std::string, TensorRef>> importTensorFile(const std::st
   return std::make_pair(message->name(), std::move(*tensor));
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

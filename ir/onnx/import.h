@@ -8,7 +8,7 @@
 
 #include <span>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Reads a model file and checks it (admit). Weights are not touched: inline ones stay in the
 /// parsed message, and external ones are opened when their bytes are needed, in the model's folder
@@ -26,4 +26,4 @@ llvm::Expected<std::unique_ptr<Model>> importModelBytes(std::span<const std::byt
 /// Reads one serialized TensorProto (the form of reference inputs and outputs) and its name.
 llvm::Expected<std::pair<std::string, TensorRef>> importTensorFile(const std::string& path);
 
-} // namespace kvopt
+} // namespace kvopt::ir

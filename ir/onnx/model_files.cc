@@ -16,7 +16,7 @@
 #include <limits>
 #include <set>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 constexpr const char* genaiConfigName = "genai_config.json";
@@ -170,4 +170,4 @@ std::vector<ModelFile> filesOf(const Model& model) {
   return files;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

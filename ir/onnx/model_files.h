@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// A file that a model consists of.
 struct ModelFile {
@@ -38,4 +38,4 @@ std::string manifestPathBeside(llvm::StringRef modelPath);
 /// Returns the path of `name` in the folder of `path`.
 std::string pathBeside(llvm::StringRef path, llvm::StringRef name);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -4,7 +4,7 @@
 #include "ir/onnx/types.h"
 #include "support/diagnostic.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// Graphs within graphs.
@@ -382,4 +382,4 @@ llvm::Error GraphReader::read(const onnx::FunctionProto& message, Function& func
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -7,7 +7,7 @@
 
 #include "llvm/ADT/StringSet.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Reads the graphs of one model. Errors name node and value, not the file.
 class GraphReader {
@@ -50,4 +50,4 @@ private:
 /// results.
 Value* visibleValue(const Graph& graph, llvm::StringRef name);
 
-} // namespace kvopt
+} // namespace kvopt::ir

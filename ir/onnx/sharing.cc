@@ -1,7 +1,7 @@
 // Copies of messages without their large parts.
 #include "ir/onnx/sharing.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// Empties a repeated field for as long as it lives.
@@ -84,4 +84,4 @@ void copyShell(const onnx::AttributeProto& message, google::protobuf::Arena* are
     original.unsafe_arena_set_allocated_g(graph);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -6,7 +6,7 @@
 
 #include <google/protobuf/arena.h>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Appends `message` itself, without taking it over. `out` belongs to an arena and must go before
 /// the message does.
@@ -37,4 +37,4 @@ void copyShell(const onnx::NodeProto& message, google::protobuf::Arena* arena,
 void copyShell(const onnx::AttributeProto& message, google::protobuf::Arena* arena,
                onnx::AttributeProto& out);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -11,7 +11,7 @@
 
 #include "llvm/ADT/DenseSet.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// The parsed messages, which values, nodes and attributes point into, and the bytes they came
 /// from.
@@ -36,4 +36,4 @@ private:
   std::vector<const onnx::TensorProto*> external;
 };
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// The typed field that holds elements of a type where `raw_data` is not used.
@@ -335,4 +335,4 @@ void writeExternalTensor(const TensorData& tensor, const std::string& location, 
   setExternalRange(location, offset, *tensor.byteSize(), message);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

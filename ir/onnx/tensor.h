@@ -12,7 +12,7 @@
 
 #include <mutex>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// The external data files of one model, each opened once, when first asked for. Thread-safe.
 class ExternalFiles {
@@ -73,4 +73,4 @@ void setExternalRange(const std::string& location, int64_t offset, int64_t lengt
 void writeExternalTensor(const TensorData& tensor, const std::string& location, int64_t offset,
                          onnx::TensorProto& message);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -3,7 +3,7 @@
 
 #include "ir/onnx/source.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// Graphs nest no deeper than the parser lets them.
@@ -94,4 +94,4 @@ bool holdsExternalTensor(const onnx::AttributeProto& attribute) {
   return found;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

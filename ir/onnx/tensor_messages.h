@@ -5,7 +5,7 @@
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 using TensorMessageVisitor = llvm::function_ref<void(const onnx::TensorProto&)>;
 
@@ -18,4 +18,4 @@ bool isExternal(const onnx::TensorProto& message);
 /// Whether a tensor of the attribute itself, not of graphs within, has external data.
 bool holdsExternalTensor(const onnx::AttributeProto& attribute);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -1,7 +1,7 @@
 // Reading and writing of TypeProto.
 #include "ir/onnx/types.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// Names that exporters write for "not known": two of them need not be equal.
@@ -76,4 +76,4 @@ void declareType(onnx::ValueInfoProto& message, const TensorType& type) {
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

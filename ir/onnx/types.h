@@ -5,7 +5,7 @@
 
 #include "kvopt_onnx.pb.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Whether the message declares something that is no tensor: a sequence, a map, an optional value,
 /// a sparse tensor.
@@ -19,4 +19,4 @@ TensorType declaredType(const onnx::ValueInfoProto& message);
 /// the ranks agree.
 void declareType(onnx::ValueInfoProto& message, const TensorType& type);
 
-} // namespace kvopt
+} // namespace kvopt::ir

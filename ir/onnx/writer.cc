@@ -10,7 +10,7 @@
 
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 template <typename Names, typename Values, typename NameOf>
@@ -409,4 +409,4 @@ llvm::Error ModelWriter::writeTensorNamed(llvm::StringRef name, const TensorData
   return error;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -8,7 +8,7 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Error.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Builds the message of one model. Messages that still say what the model says are shared by
 /// pointer with the model's source; the others start as a copy of their source without its repeated
@@ -83,4 +83,4 @@ private:
 /// of these are not counted by the graphs.
 bool headerMatchesSource(const Model& model);
 
-} // namespace kvopt
+} // namespace kvopt::ir

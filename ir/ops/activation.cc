@@ -1,7 +1,7 @@
 // Elementwise activations and softmax.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error inferSoftmax(ShapeContext& context) {
@@ -57,4 +57,4 @@ void register_activation(OpRegistry& registry) {
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

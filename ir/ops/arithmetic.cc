@@ -3,7 +3,7 @@
 
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 using Combine = Dim (*)(const Dim&, const Dim&);
@@ -132,4 +132,4 @@ void register_arithmetic(OpRegistry& registry) {
       .shape(inferSameAsFirst);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -1,7 +1,7 @@
 // ONNX's own Attention and RotaryEmbedding.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 // Extents of the four-axis form of one operand, which may be given as [B, tokens, heads * width].
@@ -89,4 +89,4 @@ void register_attention(OpRegistry& registry) {
       .shape(inferSameAsFirst);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -3,7 +3,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 TensorType commonType(const TensorType& a, const TensorType& b) {
@@ -183,4 +183,4 @@ void register_control_flow(OpRegistry& registry) {
       .shape(inferScan);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 // A cast between integer types keeps what the new type holds; any other one loses the contents.
@@ -284,4 +284,4 @@ void register_conversion(OpRegistry& registry) {
       .shape(inferRange);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

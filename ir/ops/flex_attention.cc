@@ -1,7 +1,7 @@
 // FlexAttention of the domain ai.onnx.preview, in which ONNX tries operators out.
 #include "ir/ops/kvopt/attention_shapes.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error inferFlexAttention(ShapeContext& context) {
@@ -34,4 +34,4 @@ void register_flex_attention(OpRegistry& registry) {
       .shape(inferFlexAttention);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

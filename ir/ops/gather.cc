@@ -2,7 +2,7 @@
 // OneHot.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 // The elements of a list that constant or unknown indices pick.
@@ -213,4 +213,4 @@ void register_gather(OpRegistry& registry) {
       .shape(inferOneHot);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -5,7 +5,7 @@
 
 #include <map>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error inferMatMul(ShapeContext& context) {
@@ -199,4 +199,4 @@ void register_linear(OpRegistry& registry) {
       .shape(inferConv);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

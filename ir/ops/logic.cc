@@ -1,7 +1,7 @@
 // Comparisons, boolean operators and selection, with what is provable about symbolic extents.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 using Combine = Dim (*)(const Dim&, const Dim&);
@@ -145,4 +145,4 @@ void register_logic(OpRegistry& registry) {
   define(registry, "Where", 9).in("condition").in("X").in("Y").out("output").shape(inferWhere);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -1,7 +1,7 @@
 // Normalizations over trailing axes.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 // Results: the normalized tensor, then statistics with the normalized axes as extent 1. The root
@@ -68,4 +68,4 @@ void register_normalization(OpRegistry& registry) {
       .shape(inferNormalization);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

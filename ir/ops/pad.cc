@@ -1,7 +1,7 @@
 // Pad.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error inferPad(ShapeContext& context) {
@@ -71,4 +71,4 @@ void register_pad(OpRegistry& registry) {
       .shape(inferPad);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

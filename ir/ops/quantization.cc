@@ -1,7 +1,7 @@
 // Operators between numbers and their 8- or 16-bit codes.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error inferDequantizeLinear(ShapeContext& context) {
@@ -95,4 +95,4 @@ void register_quantization(OpRegistry& registry) {
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

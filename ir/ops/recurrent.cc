@@ -2,7 +2,7 @@
 // with more attributes, of com.microsoft.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 // An extent of heads side by side, divided among them.
@@ -121,4 +121,4 @@ void register_recurrent(OpRegistry& registry) {
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

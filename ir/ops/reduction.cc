@@ -1,7 +1,7 @@
 // Reductions over axes.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 using Combine = Dim (*)(const Dim&, const Dim&);
@@ -98,4 +98,4 @@ void register_reduction(OpRegistry& registry) {
     defineReduction(registry, name, 18, inferMean);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

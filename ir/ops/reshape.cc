@@ -2,7 +2,7 @@
 // Expand, Tile.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 bool isConstant(const Dim& dim, int64_t value) { return dim.value() == value; }
@@ -316,4 +316,4 @@ void register_reshape(OpRegistry& registry) {
   define(registry, "Tile", 6).in("input").in("repeats").out("output").shape(inferTile);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

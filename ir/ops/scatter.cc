@@ -1,7 +1,7 @@
 // Operators whose result is their first operand with some elements changed.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error inferScatterElements(ShapeContext& context) {
@@ -92,4 +92,4 @@ void register_scatter(OpRegistry& registry) {
       .shape(inferSameAsFirst);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

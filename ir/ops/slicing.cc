@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 void joinElements(ShapeContext& context, unsigned count) {
@@ -350,4 +350,4 @@ void register_slicing(OpRegistry& registry) {
       .shape(inferSlice);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

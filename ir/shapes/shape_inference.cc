@@ -5,7 +5,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 constexpr size_t maxKnownIntegers = 64;
@@ -182,4 +182,4 @@ std::optional<Shape> broadcastShapes(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> 
   return result;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

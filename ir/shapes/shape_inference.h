@@ -5,7 +5,7 @@
 #include "ir/graph.h"
 #include "ir/op.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// What a shape rule sees of its node. Operands that are absent have no type and no contents.
 class ShapeContext {
@@ -49,4 +49,4 @@ llvm::Error inferShapes(Graph& graph);
 /// equal to the other. nullopt when two known extents contradict each other.
 std::optional<Shape> broadcastShapes(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> b);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 TensorType typeOf(ElementType element, std::optional<Shape> dims) {
   return dims ? TensorType(element, std::move(*dims)) : TensorType(element);
@@ -164,4 +164,4 @@ llvm::Error requireRank(const ShapeContext& context, unsigned operand, unsigned 
       fmt::format("operand {} is {}, its rank should be {}", operand, type.str(), rank));
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

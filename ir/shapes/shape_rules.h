@@ -4,7 +4,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Elements of an integer or bool tensor of rank 0 or 1, each of which may be unknown.
 using Integers = llvm::SmallVector<Dim, 4>;
@@ -62,4 +62,4 @@ llvm::Error requireEqual(const ShapeContext& context, const Dim& a, const Dim& b
 /// Fails when the operand's rank is known and another.
 llvm::Error requireRank(const ShapeContext& context, unsigned operand, unsigned rank);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -7,7 +7,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// Nodes look attributes up one after the other.
@@ -251,4 +251,4 @@ bool TextParser::readSubgraph(Node* holder, Elements& elements) {
   return readGraph(*elements.graphs.back());
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

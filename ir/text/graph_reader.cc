@@ -4,7 +4,7 @@
 #include "ir/text/values.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// Graphs within graphs.
@@ -267,4 +267,4 @@ bool TextParser::nameResults(Node& node, const std::vector<Name>& results) {
   return true;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -8,7 +8,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 bool isNameStart(char c) { return llvm::isAlpha(c) || c == '_'; }
@@ -273,4 +273,4 @@ std::string TextCursor::position(size_t place) const {
   return fmt::format("{}:{}", before.count('\n') + 1, column);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// One token; `text` is as written, quotes included.
 struct Token {
@@ -87,4 +87,4 @@ private:
   std::optional<Diagnostic> problem;
 };
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -7,7 +7,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 std::string nameText(llvm::StringRef name) {
   return isBareName(name) ? name.str() : quotedText(name);
@@ -55,4 +55,4 @@ std::string commentText(std::string text) {
   return text;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

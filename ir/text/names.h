@@ -3,7 +3,7 @@
 
 #include "ir/graph.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// The name, quoted where it cannot stand bare.
 std::string nameText(llvm::StringRef name);
@@ -16,4 +16,4 @@ std::string opsetsText(const OpsetImports& opsets);
 /// For a comment, which must not contain the end of its line: line breaks become spaces.
 std::string commentText(std::string text);
 
-} // namespace kvopt
+} // namespace kvopt::ir

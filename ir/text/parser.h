@@ -7,7 +7,7 @@
 
 #include "llvm/ADT/SmallVector.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Reads one text. Functions return false after a failure, which the cursor keeps.
 class TextParser {
@@ -92,4 +92,4 @@ private:
   unsigned depth = 0;
 };
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -9,7 +9,7 @@
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringExtras.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 constexpr const char* leftOut = "{…}";
@@ -395,4 +395,4 @@ std::string printText(const Node& node) {
   return commentText(printer.take());
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

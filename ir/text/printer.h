@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 struct PrintOptions {
   /// Tensors with more elements are printed as `{…}` placeholders, which cannot be read back.
@@ -25,4 +25,4 @@ std::string printText(const Graph& graph, const PrintOptions& options = {});
 /// One line: subgraphs and tensors of more than 16 elements are `{…}`.
 std::string printText(const Node& node);
 
-} // namespace kvopt
+} // namespace kvopt::ir

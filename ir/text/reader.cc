@@ -6,7 +6,7 @@
 
 #include "llvm/ADT/StringSet.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 llvm::Error TextParser::readModel() {
   bool read = readModelHeader() && readGraph(model.graph());
@@ -171,4 +171,4 @@ llvm::Expected<Function*> readFunctionText(llvm::StringRef text, Model& model) {
   return TextParser(model, text, "<function>").readOnlyFunction();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

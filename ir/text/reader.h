@@ -5,7 +5,7 @@
 
 #include "llvm/Support/Error.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Parses a model: optional `<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1], …>` header, a
 /// graph, and functions. As published, `float` is a scalar and `float[]` a tensor of unknown rank,
@@ -32,4 +32,4 @@ llvm::Expected<std::unique_ptr<Model>> readText(llvm::StringRef text, const OpRe
 /// Parses one function in the same syntax and adds it to `model`, which stays as it was on error.
 llvm::Expected<Function*> readFunctionText(llvm::StringRef text, Model& model);
 
-} // namespace kvopt
+} // namespace kvopt::ir

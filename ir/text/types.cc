@@ -2,7 +2,7 @@
 #include "ir/text/types.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 std::optional<ElementType> elementTypeOf(llvm::StringRef word) {
@@ -106,4 +106,4 @@ std::string typeText(const TensorType& type) {
   return type.rank() == 0 ? text : text + ']';
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

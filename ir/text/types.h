@@ -4,7 +4,7 @@
 #include "ir/text/lexer.h"
 #include "ir/type.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Whether the cursor stands at the first word of a type.
 bool atType(const TextCursor& cursor);
@@ -15,4 +15,4 @@ bool readType(TextCursor& cursor, TensorType& type);
 /// `dtype_<number>`.
 std::string typeText(const TensorType& type);
 
-} // namespace kvopt
+} // namespace kvopt::ir

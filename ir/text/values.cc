@@ -9,7 +9,7 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 const llvm::fltSemantics* semanticsOf(ElementType type) {
@@ -313,4 +313,4 @@ std::string floatText(float value) {
   return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -5,7 +5,7 @@
 #include "ir/text/lexer.h"
 #include "ir/type.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// `{1, 2}` of a type with fixed extents that was read at `typeOffset`. The number of elements is
 /// compared with the rest of the text before anything is allocated.
@@ -20,4 +20,4 @@ std::optional<float> floatFromText(llvm::StringRef number);
 /// A number that reads back as a float and as the same one.
 std::string floatText(float value);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// A process addresses at most 2^47 bytes on every processor that kvopt supports.
@@ -246,4 +246,4 @@ llvm::Error admit(const Model& model, const ModelLimits& limits) {
   return CallGraph(model).check(model, limits.maxNodes);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -5,7 +5,7 @@
 
 #include "llvm/Support/Error.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// The newest version of ONNX's own operator set whose operators kvopt knows. Operators of a later
 /// one may mean something else.
@@ -38,4 +38,4 @@ struct ModelLimits {
 /// The error names the node, the value or the function.
 llvm::Error admit(const Model& model, const ModelLimits& limits = {});
 
-} // namespace kvopt
+} // namespace kvopt::ir

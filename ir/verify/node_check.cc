@@ -5,7 +5,7 @@
 #include "ir/op.h"
 #include "support/diagnostic.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error checkOperands(const Node& node, const OpDef& definition) {
@@ -95,4 +95,4 @@ llvm::Error checkBodies(const Node& node) {
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

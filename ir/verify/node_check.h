@@ -3,7 +3,7 @@
 
 #include "llvm/Support/Error.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 class Node;
 
@@ -16,4 +16,4 @@ llvm::Error checkDefinition(const Node& node);
 /// and results call for. The error does not name the node.
 llvm::Error checkBodies(const Node& node);
 
-} // namespace kvopt
+} // namespace kvopt::ir

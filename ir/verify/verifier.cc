@@ -9,7 +9,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 DiagnosticBuilder nodeError(const Node& node, DiagnosticBuilder&& error) {
@@ -287,4 +287,4 @@ llvm::Error verify(const Model& model) {
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -3,7 +3,7 @@
 
 #include "ir/model.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Operands are defined before they are read and visible from the reader; names are unique and hide
 /// nothing; counts of operands and results, required attributes and the kinds of attributes are
@@ -15,4 +15,4 @@ namespace kvopt {
 llvm::Error verify(const Graph& graph);
 llvm::Error verify(const Model& model);
 
-} // namespace kvopt
+} // namespace kvopt::ir

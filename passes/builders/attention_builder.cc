@@ -6,7 +6,10 @@
 #include <cmath>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::builders {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// Readers looked at for a node to use again.
@@ -265,4 +268,4 @@ Value& AttentionBuilder::sdpa(const AttentionParts& parts, llvm::ArrayRef<Node*>
   return sdpa.result();
 }
 
-} // namespace kvopt
+} // namespace kvopt::builders

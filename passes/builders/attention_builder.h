@@ -4,101 +4,101 @@
 
 #include "passes/pattern/rewriter.h"
 
-namespace kvopt {
+namespace kvopt::builders {
 
 /// An operand of a node to be: a value, or a small int64 constant that is made when it is needed.
 struct BuilderOperand {
-  BuilderOperand(Value& present) : value(&present) {} // NOLINT(google-explicit-constructor)
-  BuilderOperand(Value* maybe) : value(maybe) {}      // NOLINT(google-explicit-constructor)
-  BuilderOperand(TensorRef data) : constant(std::move(data)) {} // NOLINT
+  BuilderOperand(ir::Value& present) : value(&present) {} // NOLINT(google-explicit-constructor)
+  BuilderOperand(ir::Value* maybe) : value(maybe) {}      // NOLINT(google-explicit-constructor)
+  BuilderOperand(ir::TensorRef data) : constant(std::move(data)) {} // NOLINT
 
-  Value* value = nullptr; ///< null, without a constant either: absent
-  TensorRef constant;
+  ir::Value* value = nullptr; ///< null, without a constant either: absent
+  ir::TensorRef constant;
 };
 
 /// Creates nodes through a Rewriter. Letters: B batch, S tokens, H heads, W head width.
 class AttentionBuilder {
 public:
-  explicit AttentionBuilder(Rewriter& edits) : rewriter(edits) {}
+  explicit AttentionBuilder(pattern::Rewriter& edits) : rewriter(edits) {}
 
   /// The first result of a node with these operands and attributes. A node that says the same is
   /// used again (found among the readers of the operands), so that layers share what they share.
-  Value& node(OpName op, llvm::ArrayRef<BuilderOperand> operands,
-              std::vector<NamedAttribute> attributes = {}, llvm::StringRef hint = "");
+  ir::Value& node(ir::OpName op, llvm::ArrayRef<BuilderOperand> operands,
+                  std::vector<ir::NamedAttribute> attributes = {}, llvm::StringRef hint = "");
 
   /// [B,S,H*W] → [B,H,S,W]; `width` is W, or 0 when it is not known.
-  Value& splitHeads(Value& tokens, int64_t heads, int64_t width);
+  ir::Value& splitHeads(ir::Value& tokens, int64_t heads, int64_t width);
   /// [B,H,S,W] → [B,S,H*W].
-  Value& mergeHeads(Value& heads);
-  Value& transpose(Value& value, std::vector<int64_t> permutation);
-  Value& concat(Value& first, Value& second, int64_t axis);
+  ir::Value& mergeHeads(ir::Value& heads);
+  ir::Value& transpose(ir::Value& value, std::vector<int64_t> permutation);
+  ir::Value& concat(ir::Value& first, ir::Value& second, int64_t axis);
   /// Elements [begin, end) of one axis.
-  Value& slice(Value& value, int64_t axis, int64_t begin, int64_t end);
+  ir::Value& slice(ir::Value& value, int64_t axis, int64_t begin, int64_t end);
   /// An axis of extent one inserted at `axis`.
-  Value& unsqueeze(Value& value, int64_t axis);
+  ir::Value& unsqueeze(ir::Value& value, int64_t axis);
 
   /// The extent of an axis as int64 [1], or as a scalar: a constant where it is known, and taken
   /// from a graph input where one has the same extent, so that all layers agree on it.
-  BuilderOperand extent(Value& value, int64_t axis, bool scalar = false);
+  BuilderOperand extent(ir::Value& value, int64_t axis, bool scalar = false);
   /// The operand as a value; a constant is made, or a recent equal one used again.
-  Value& value(const BuilderOperand& operand);
+  ir::Value& value(const BuilderOperand& operand);
   /// int64 [n]: 0 … n-1 for a scalar n.
-  Value& range(const BuilderOperand& count);
+  ir::Value& range(const BuilderOperand& count);
   /// int64 [B,S]: past_length[b] + s, for past_length [1 or B].
-  Value& positions(Value& pastLength, const BuilderOperand& rowCount);
+  ir::Value& positions(ir::Value& pastLength, const BuilderOperand& rowCount);
 
   /// 0 where `kept` (bool) holds and `otherwise` elsewhere, of a floating-point type.
-  Value& additive(Value& kept, ElementType type, double otherwise);
+  ir::Value& additive(ir::Value& kept, ir::ElementType type, double otherwise);
   /// The additive mask [B,1,1,T] or [B,1,S,T] of an integer mask [B,T] or [B,S,T] whose positive
   /// elements are kept.
-  Value& keptMask(Value& mask, ElementType type, double otherwise);
+  ir::Value& keptMask(ir::Value& mask, ir::ElementType type, double otherwise);
   /// The additive mask [B,1,1,T] that keeps the first lengths[b] (int [B]) of T (a scalar) keys.
-  Value& lengthMask(Value& lengths, const BuilderOperand& tokens, ElementType type,
-                    double otherwise);
-  Value& castTo(Value& value, ElementType type);
+  ir::Value& lengthMask(ir::Value& lengths, const BuilderOperand& tokens, ir::ElementType type,
+                        double otherwise);
+  ir::Value& castTo(ir::Value& value, ir::ElementType type);
   /// The mask with its last axis extended to `tokens` (int64 [1]) by "masked"; for masks that may
   /// be shorter. Boolean, or additive floating point.
-  Value& paddedMask(Value& mask, const BuilderOperand& tokens);
+  ir::Value& paddedMask(ir::Value& mask, const BuilderOperand& tokens);
 
   struct AttentionParts {
-    Value* query = nullptr; ///< [B,H,S,D]
-    Value* key = nullptr;
-    Value* value = nullptr;
-    Value* mask = nullptr;
-    Value* sinks = nullptr;
-    Value* pastLength = nullptr;
+    ir::Value* query = nullptr; ///< [B,H,S,D]
+    ir::Value* key = nullptr;
+    ir::Value* value = nullptr;
+    ir::Value* mask = nullptr;
+    ir::Value* sinks = nullptr;
+    ir::Value* pastLength = nullptr;
     double scale = 1;
     bool causal = false;
     int64_t window = 0;
     float softcap = 0;
   };
   /// The ai.kvopt::Sdpa; `sources` are recorded as what it stands for.
-  Value& sdpa(const AttentionParts& parts, llvm::ArrayRef<Node*> sources);
+  ir::Value& sdpa(const AttentionParts& parts, llvm::ArrayRef<ir::Node*> sources);
 
   /// A cache of the operator that is replaced.
   struct RaisedCache {
-    Value* past = nullptr; ///< null if there is none
-    Value* fresh = nullptr;
-    Value* present = nullptr; ///< past and fresh joined
+    ir::Value* past = nullptr; ///< null if there is none
+    ir::Value* fresh = nullptr;
+    ir::Value* present = nullptr; ///< past and fresh joined
   };
   /// Puts `output` and the presents (of keys, then values) in the place of the results of `fused`,
   /// and gives the caches the extents of the new rows. Takes everything back on a failure.
-  std::optional<MatchFailure> replace(Node& fused, Value& output, const RaisedCache& keys,
-                                      const RaisedCache& values);
+  std::optional<pattern::MatchFailure> replace(ir::Node& fused, ir::Value& output,
+                                               const RaisedCache& keys, const RaisedCache& values);
 
 private:
-  Rewriter& rewriter;
+  pattern::Rewriter& rewriter;
 };
 
 /// Writes the fixed extents of new rows into the type of the past or present that has to share all
 /// but the sequence's, where that names them only. Exporters do: "kv_cache_dim". Returns whether
 /// there was something to write.
-bool refineCacheType(Value& cache, const Value& rows, unsigned sequenceAxis = 2);
+bool refineCacheType(ir::Value& cache, const ir::Value& rows, unsigned sequenceAxis = 2);
 
 /// int64 constants for BuilderOperand.
-inline TensorRef ints(llvm::ArrayRef<int64_t> values) { return int64Tensor(values); }
+inline ir::TensorRef ints(llvm::ArrayRef<int64_t> values) { return ir::int64Tensor(values); }
 
 /// 1 / sqrt(width).
 double defaultScale(int64_t width);
 
-} // namespace kvopt
+} // namespace kvopt::builders

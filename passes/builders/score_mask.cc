@@ -13,7 +13,11 @@
 #include <cmath>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::builders {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr double absorbing = -1e30;      // absorbs every score below 1e22 in f32
@@ -364,4 +368,4 @@ Value* buildScoreMask(const ScoreMask& plan, Rewriter& rewriter) {
   return Builder(plan, rewriter).build();
 }
 
-} // namespace kvopt
+} // namespace kvopt::builders

@@ -4,7 +4,7 @@
 #include "passes/analysis/scores/score_chain.h"
 #include "passes/pattern/rewriter.h"
 
-namespace kvopt {
+namespace kvopt::builders {
 
 /// What the mask operand will be. Adding it to the scores gives the softmax the same input as the
 /// chain's own steps, or one with the same softmax:
@@ -24,21 +24,22 @@ namespace kvopt {
 ///   otherwise it is taken as it is, and only rows without an allowed key differ.
 struct ScoreMask {
   struct Piece {
-    MaskStep step;
+    analysis::MaskStep step;
     double number = 0.0; ///< of Fill and of a rebuilt Add
     /// Add: the operand is Where(condition, 0, low) or Where(condition, low, 0).
-    Value* condition = nullptr;
+    ir::Value* condition = nullptr;
     bool keepsTrue = true;
   };
   /// Bool for a boolean mask; Undefined when there is none.
-  ElementType element = ElementType::Undefined;
+  ir::ElementType element = ir::ElementType::Undefined;
   llvm::SmallVector<Piece, 4> pieces;
 };
 
 /// Fails with `mask-fill-inexact`.
-std::optional<ScoreMask> planScoreMask(const ScoreChain& chain, MatchFailure& failure);
+std::optional<ScoreMask> planScoreMask(const analysis::ScoreChain& chain,
+                                       pattern::MatchFailure& failure);
 
 /// The operand, with new nodes where needed; null when there is no mask.
-Value* buildScoreMask(const ScoreMask& plan, Rewriter& rewriter);
+ir::Value* buildScoreMask(const ScoreMask& plan, pattern::Rewriter& rewriter);
 
-} // namespace kvopt
+} // namespace kvopt::builders

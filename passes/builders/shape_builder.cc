@@ -3,7 +3,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::builders {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// Deeper polynomials are not worth the nodes.
@@ -208,4 +211,4 @@ Value* ShapeBuilder::expand(Value& data, llvm::ArrayRef<Dim> extents, llvm::Stri
   return shape ? &rewriter.create("Expand", {&data, shape}, {}, 1, hint).result() : nullptr;
 }
 
-} // namespace kvopt
+} // namespace kvopt::builders

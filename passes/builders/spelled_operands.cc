@@ -6,7 +6,11 @@
 #include "passes/pattern/explain.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::builders {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// `value` before a cast to another float type; null when there is none of element type `type`.
@@ -153,4 +157,4 @@ Value& buildKeys(const SpelledOperands& operands, Rewriter& rewriter) {
       .result();
 }
 
-} // namespace kvopt
+} // namespace kvopt::builders

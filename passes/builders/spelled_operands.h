@@ -4,27 +4,28 @@
 #include "passes/analysis/scores/score_chain.h"
 #include "passes/pattern/rewriter.h"
 
-namespace kvopt {
+namespace kvopt::builders {
 
 /// All three have one element type. Sdpa computes in f32 whatever they are stored in, so that casts
 /// of narrower operands to f32 are left out, and casts of f32 to double as well.
 struct SpelledOperands {
-  Value* query = nullptr;          ///< [B,H,S,D], before the row factors
-  Value* keyRows = nullptr;        ///< [B,G,T,D]; null when `keysTransposed` is set
-  Value* keysTransposed = nullptr; ///< [B,G,D,T]
-  Value* values = nullptr;         ///< [B,G,T,Dv]
+  ir::Value* query = nullptr;          ///< [B,H,S,D], before the row factors
+  ir::Value* keyRows = nullptr;        ///< [B,G,T,D]; null when `keysTransposed` is set
+  ir::Value* keysTransposed = nullptr; ///< [B,G,D,T]
+  ir::Value* values = nullptr;         ///< [B,G,T,Dv]
 
-  ElementType elementType() const { return values->type().elementType(); }
+  ir::ElementType elementType() const { return values->type().elementType(); }
 };
 
 /// Fails with `dtype-mix` where the types differ, and with a shape's reason where the products
 /// broadcast batches or heads in a way that Sdpa does not.
-std::optional<SpelledOperands> planOperands(const ScoreChain& chain, Value& values,
-                                            MatchFailure& failure);
+std::optional<SpelledOperands> planOperands(const analysis::ScoreChain& chain, ir::Value& values,
+                                            pattern::MatchFailure& failure);
 
 /// [B,H,S,D], multiplied by the chain's row factors.
-Value& buildQuery(const SpelledOperands& operands, const ScoreChain& chain, Rewriter& rewriter);
+ir::Value& buildQuery(const SpelledOperands& operands, const analysis::ScoreChain& chain,
+                      pattern::Rewriter& rewriter);
 /// [B,G,T,D].
-Value& buildKeys(const SpelledOperands& operands, Rewriter& rewriter);
+ir::Value& buildKeys(const SpelledOperands& operands, pattern::Rewriter& rewriter);
 
-} // namespace kvopt
+} // namespace kvopt::builders

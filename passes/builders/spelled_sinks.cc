@@ -4,7 +4,10 @@
 #include "passes/analysis/movement/uniform_value.h"
 #include "passes/builders/attention_builder.h"
 
-namespace kvopt {
+namespace kvopt::builders {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
 
 SpelledSinks sinksOfNumber(std::optional<double> number, const Dim& heads) {
   constexpr int64_t mostHeads = 4096;
@@ -39,4 +42,4 @@ Value& buildSinks(const SpelledSinks& sinks, Rewriter& rewriter) {
                         ElementType::Float);
 }
 
-} // namespace kvopt
+} // namespace kvopt::builders

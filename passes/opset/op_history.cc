@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::opset {
 namespace {
 
 constexpr OpVersion changed(int64_t since) { return {since, true}; }
@@ -210,4 +210,4 @@ std::vector<OpHistory> opHistories() {
   return histories;
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

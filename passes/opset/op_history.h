@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::opset {
 
 /// The newest opset that the table below knows.
 inline constexpr int64_t newestKnownOpset = 28;
@@ -37,4 +37,4 @@ std::optional<OpHistory> findHistory(llvm::StringRef op);
 /// The whole table, sorted by name.
 std::vector<OpHistory> opHistories();
 
-} // namespace kvopt
+} // namespace kvopt::opset

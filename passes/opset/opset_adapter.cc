@@ -1,7 +1,8 @@
 // OpsetEdit and OpsetAdapterRegistry.
 #include "passes/opset/opset_adapter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
 
 Value& OpsetEdit::constant(llvm::StringRef hint, TensorRef data) const {
   if (!inFunction)
@@ -66,4 +67,4 @@ const OpsetAdapter* OpsetAdapterRegistry::find(llvm::StringRef op, int64_t since
   return nullptr;
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

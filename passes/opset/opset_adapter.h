@@ -9,34 +9,34 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::opset {
 
 /// Edits around one node. What is created is in the form of the opset that the model is brought to.
 class OpsetEdit {
 public:
-  OpsetEdit(Node& node, bool isInFunction) : adapted(node), inFunction(isInFunction) {}
+  OpsetEdit(ir::Node& node, bool isInFunction) : adapted(node), inFunction(isInFunction) {}
 
-  Node& node() const { return adapted; }
+  ir::Node& node() const { return adapted; }
   /// A constant for operands of new and adapted nodes; a Constant node in a function's body, which
   /// has no initializers.
-  Value& constant(llvm::StringRef hint, TensorRef data) const;
+  ir::Value& constant(llvm::StringRef hint, ir::TensorRef data) const;
   /// A node before the adapted one.
-  Value& before(OpName op, llvm::ArrayRef<Value*> operands, llvm::StringRef hint,
-                std::vector<NamedAttribute> attributes = {}) const;
+  ir::Value& before(ir::OpName op, llvm::ArrayRef<ir::Value*> operands, llvm::StringRef hint,
+                    std::vector<ir::NamedAttribute> attributes = {}) const;
   /// A node behind the adapted one, over its first result and `more`: whoever read that result
   /// reads the new one.
-  void after(OpName op, llvm::ArrayRef<Value*> more, llvm::StringRef hint,
-             std::vector<NamedAttribute> attributes = {}) const;
+  void after(ir::OpName op, llvm::ArrayRef<ir::Value*> more, llvm::StringRef hint,
+             std::vector<ir::NamedAttribute> attributes = {}) const;
   /// Makes an operand of the list attribute `name` (int64), at place `operand`; without the
   /// attribute, or if it is empty, the operand is absent.
   void intsToOperand(llvm::StringRef name, unsigned operand) const;
   /// Puts `value` at place `operand`, with absent operands before it where there are none.
-  void setOperand(unsigned operand, Value& value) const;
+  void setOperand(unsigned operand, ir::Value& value) const;
 
 private:
-  Graph& graph() const { return adapted.graph(); }
+  ir::Graph& graph() const { return adapted.graph(); }
 
-  Node& adapted;
+  ir::Node& adapted;
   bool inFunction;
 };
 
@@ -46,7 +46,7 @@ struct OpsetAdapter {
   int64_t since = 0;
   /// Why it cannot take this node, as `found` of a refusal: "attribute 'spatial' = 0". nullopt if
   /// it can. Types of values may be unknown (function bodies).
-  std::optional<std::string> (*obstacle)(const Node& node) = nullptr;
+  std::optional<std::string> (*obstacle)(const ir::Node& node) = nullptr;
   /// Rewrites a node without obstacle. Attributes still have their old defaults. May replace the
   /// node by another and erase it.
   void (*adapt)(const OpsetEdit& edit) = nullptr;
@@ -68,4 +68,4 @@ private:
 /// Every adapter under passes/opset/adapters (generated).
 void registerAll(OpsetAdapterRegistry& registry);
 
-} // namespace kvopt
+} // namespace kvopt::opset

@@ -7,7 +7,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// The adapters that take a node of one operator from one opset to another, oldest change first.
@@ -149,4 +152,4 @@ unsigned raiseOpset(Model& model, int64_t version) {
   return adapted;
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

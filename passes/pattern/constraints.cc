@@ -2,7 +2,8 @@
 #include "passes/pattern/constraints.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::pattern {
+using namespace ir;
 
 namespace {
 std::string nameForMessages(const Node& node) {
@@ -89,4 +90,4 @@ bool ConstraintChecker::unify(const Constraints::ShapeDemand& demand, Match& mat
   return true;
 }
 
-} // namespace kvopt
+} // namespace kvopt::pattern

@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::pattern {
 
 /// Where a refusal goes. Building the reason costs nothing unless somebody listens.
 class Refusal {
@@ -66,4 +66,4 @@ private:
   static bool unify(const Constraints::ShapeDemand& demand, Match& match, Refusal& refusal);
 };
 
-} // namespace kvopt
+} // namespace kvopt::pattern

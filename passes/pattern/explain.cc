@@ -6,7 +6,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::pattern {
+using namespace ir;
 
 std::string labelOf(const Node& node) {
   if (!node.name().empty() || node.results().empty())
@@ -64,4 +65,4 @@ void NearMissList::forget(const std::string& root) {
   byRoot.erase(found);
 }
 
-} // namespace kvopt
+} // namespace kvopt::pattern

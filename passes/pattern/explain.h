@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
-
+namespace kvopt::ir {
 class Node;
+} // namespace kvopt::ir
+
+namespace kvopt::pattern {
 
 /// The furthest that one attempt came before it failed.
 struct NearMiss {
@@ -26,7 +28,7 @@ struct NearMiss {
 };
 
 /// What reasons and near misses call a node: its name or, where it has none, its first result's.
-std::string labelOf(const Node& node);
+std::string labelOf(const ir::Node& node);
 
 /// Near misses of a run of rules, one per rule and root: the furthest. Ranked by how far they came.
 class NearMissList {
@@ -52,4 +54,4 @@ private:
   llvm::StringMap<llvm::SmallVector<size_t, 2>> byRoot; // places in `misses`
 };
 
-} // namespace kvopt
+} // namespace kvopt::pattern

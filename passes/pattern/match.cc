@@ -3,7 +3,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::pattern {
+using namespace ir;
 
 Value* Match::find(const Var& var) const {
   for (const Binding& binding : bindings)
@@ -34,4 +35,4 @@ Dim Match::dim(llvm::StringRef symbol) const {
 
 bool Match::contains(const Node& node) const { return llvm::is_contained(matchedNodes, &node); }
 
-} // namespace kvopt
+} // namespace kvopt::pattern

@@ -6,30 +6,30 @@
 
 #include "llvm/ADT/StringMap.h"
 
-namespace kvopt {
+namespace kvopt::pattern {
 
 /// A successful match. Refers to the graph; valid until the graph is edited.
 class Match {
 public:
-  Node& root() const { return *rootNode; }
+  ir::Node& root() const { return *rootNode; }
   /// The captured value; asserts that the Var is bound.
-  Value& operator[](const Var& var) const;
+  ir::Value& operator[](const Var& var) const;
   /// The captured value or null, for Vars of `maybe` and of alternatives.
-  Value* find(const Var& var) const;
+  ir::Value* find(const Var& var) const;
   /// Which alternative of `oneOf(tag, …)` was taken; empty if that place was not reached.
   llvm::StringRef choice(llvm::StringRef tag) const;
   /// The extent a shape constraint bound to `symbol`; unknown if none did.
-  Dim dim(llvm::StringRef symbol) const;
+  ir::Dim dim(llvm::StringRef symbol) const;
   /// Every node of the match, root first, each once.
-  llvm::ArrayRef<Node*> nodes() const { return matchedNodes; }
-  bool contains(const Node& node) const;
+  llvm::ArrayRef<ir::Node*> nodes() const { return matchedNodes; }
+  bool contains(const ir::Node& node) const;
 
 private:
   friend class Matcher;
   friend class ConstraintChecker;
   struct Binding {
     const Var* var;
-    Value* value;
+    ir::Value* value;
   };
   struct Choice {
     const PatternNode* place;
@@ -37,15 +37,15 @@ private:
   };
   struct Extent {
     std::string symbol;
-    Dim extent;
+    ir::Dim extent;
   };
 
-  Node* rootNode = nullptr;
+  ir::Node* rootNode = nullptr;
   llvm::SmallVector<Binding, 12> bindings;
   llvm::SmallVector<Choice, 6> choices;
-  llvm::SmallVector<Node*, 12> matchedNodes;
-  llvm::SmallVector<Node*, 4> escapingNodes;
+  llvm::SmallVector<ir::Node*, 12> matchedNodes;
+  llvm::SmallVector<ir::Node*, 4> escapingNodes;
   llvm::SmallVector<Extent, 8> extents;
 };
 
-} // namespace kvopt
+} // namespace kvopt::pattern

@@ -10,7 +10,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::pattern {
+using namespace ir;
 
 CompiledPattern::CompiledPattern(P pattern, Constraints constraints)
     : rootPattern(std::move(pattern)), demands(std::move(constraints)) {
@@ -404,4 +405,4 @@ std::optional<Match> matchAt(const CompiledPattern& pattern, Node& root,
   return match;
 }
 
-} // namespace kvopt
+} // namespace kvopt::pattern

@@ -7,7 +7,7 @@
 
 #include "llvm/ADT/DenseMap.h"
 
-namespace kvopt {
+namespace kvopt::pattern {
 
 /// A pattern with its constraints, ready to be tried at many roots. Immutable.
 class CompiledPattern {
@@ -17,7 +17,7 @@ public:
   const PatternNode& root() const { return rootPattern.node(); }
   const Constraints& constraints() const { return demands; }
   /// The operators a match can be rooted at.
-  llvm::ArrayRef<OpName> rootOps() const { return roots; }
+  llvm::ArrayRef<ir::OpName> rootOps() const { return roots; }
   /// `MatMul/0:Softmax/0:Add`: the way from the root to a place, for messages.
   llvm::StringRef path(const PatternNode& place) const;
 
@@ -26,7 +26,7 @@ private:
 
   P rootPattern;
   Constraints demands;
-  llvm::SmallVector<OpName, 2> roots;
+  llvm::SmallVector<ir::OpName, 2> roots;
   llvm::DenseMap<const PatternNode*, std::string> paths;
 };
 
@@ -39,8 +39,8 @@ struct MatcherOptions {
 /// included, re-opens every earlier choice. Never edits the graph. When `nearMiss` is given, it
 /// receives the furthest failure of a failed attempt. `gaveUp`, when given, is set to whether the
 /// step budget ended the search; nothing is known of the root then.
-std::optional<Match> matchAt(const CompiledPattern& pattern, Node& root,
+std::optional<Match> matchAt(const CompiledPattern& pattern, ir::Node& root,
                              const MatcherOptions& options = {}, NearMiss* nearMiss = nullptr,
                              bool* gaveUp = nullptr);
 
-} // namespace kvopt
+} // namespace kvopt::pattern

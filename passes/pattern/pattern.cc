@@ -3,7 +3,9 @@
 
 #include <cassert>
 
-namespace kvopt {
+namespace kvopt::pattern {
+using namespace ir;
+
 namespace {
 
 std::shared_ptr<PatternNode> make(PatternNode::Kind kind) {
@@ -79,4 +81,4 @@ P escaping(P pattern) {
   return P(std::move(node));
 }
 
-} // namespace kvopt
+} // namespace kvopt::pattern

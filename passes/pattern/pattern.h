@@ -22,7 +22,7 @@
 #include <variant>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::pattern {
 
 /// A capture: the value that a place of the pattern matched, read back as `match[var]`. Vars are
 /// members of their rule and are identified by address. One Var used at two places matches the same
@@ -79,10 +79,10 @@ struct Alternative {
 
 /// The result `result` of a node with this operator and these operands. The node has no further
 /// operands (absent ones apart).
-P op(OpName name, std::vector<P> operands, std::vector<AttributeDemand> attributes = {},
+P op(ir::OpName name, std::vector<P> operands, std::vector<AttributeDemand> attributes = {},
      unsigned result = 0);
 /// The same with the two operands in either order.
-P commutative(OpName name, std::vector<P> operands);
+P commutative(ir::OpName name, std::vector<P> operands);
 /// Any of the alternatives, tried in order; `match.choice(tag)` says which.
 P oneOf(std::string tag, std::vector<Alternative> alternatives);
 /// `with` or, when that cannot be part of a match, `without`.
@@ -104,7 +104,7 @@ struct PatternNode {
   enum class Kind { Var, Op, OneOf, Bind, Constant, Any, Maybe, Escaping };
   Kind kind = Kind::Any;
   const Var* var = nullptr;
-  OpName name;
+  ir::OpName name;
   std::string nameText; // owns what `name` points to
   bool isCommutative = false;
   unsigned result = 0;
@@ -114,4 +114,4 @@ struct PatternNode {
   std::vector<std::string> alternativeNames;
 };
 
-} // namespace kvopt
+} // namespace kvopt::pattern

@@ -3,7 +3,7 @@
 
 #include <cassert>
 
-namespace kvopt {
+namespace kvopt::pattern {
 namespace {
 
 constexpr ReasonInfo table[] = {
@@ -104,4 +104,4 @@ std::string MatchFailure::str() const {
   return text;
 }
 
-} // namespace kvopt
+} // namespace kvopt::pattern

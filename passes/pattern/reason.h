@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace kvopt {
+namespace kvopt::pattern {
 
 /// The stable, documented set of reasons. The order is that of `reasonTable`.
 enum class ReasonCode {
@@ -74,4 +74,4 @@ struct MatchFailure {
   std::string str() const;
 };
 
-} // namespace kvopt
+} // namespace kvopt::pattern

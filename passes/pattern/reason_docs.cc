@@ -1,7 +1,7 @@
 // The documentation of the reason codes.
 #include "passes/pattern/reason_docs.h"
 
-namespace kvopt {
+namespace kvopt::pattern {
 namespace {
 
 constexpr ReasonDoc docs[] = {
@@ -251,4 +251,4 @@ std::string reasonsMarkdown() {
   return page;
 }
 
-} // namespace kvopt
+} // namespace kvopt::pattern

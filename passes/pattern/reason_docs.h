@@ -3,7 +3,7 @@
 
 #include "passes/pattern/reason.h"
 
-namespace kvopt {
+namespace kvopt::pattern {
 
 struct ReasonDoc {
   ReasonCode code;
@@ -26,4 +26,4 @@ std::string hintFor(const MatchFailure& failure);
 /// The page docs/reasons.md.
 std::string reasonsMarkdown();
 
-} // namespace kvopt
+} // namespace kvopt::pattern

@@ -10,7 +10,8 @@
 
 #include <queue>
 
-namespace kvopt {
+namespace kvopt::pattern {
+using namespace ir;
 
 unsigned Journal::applications(llvm::StringRef rule) const {
   return static_cast<unsigned>(
@@ -306,4 +307,4 @@ void restoreOrder(Graph& graph) {
   (void)placed;
 }
 
-} // namespace kvopt
+} // namespace kvopt::pattern

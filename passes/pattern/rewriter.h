@@ -9,7 +9,7 @@
 
 #include <functional>
 
-namespace kvopt {
+namespace kvopt::pattern {
 
 /// One application of a rule.
 struct JournalEntry {
@@ -37,34 +37,34 @@ inline constexpr const char* sourceMetadataKey = "kvopt.from";
 class Rewriter {
 public:
   /// `rootName` is what the journal calls the place.
-  Rewriter(Graph& graph, std::string ruleName, Journal& journal, llvm::StringRef rootName = "");
+  Rewriter(ir::Graph& graph, std::string ruleName, Journal& journal, llvm::StringRef rootName = "");
   Rewriter(const Rewriter&) = delete;
   Rewriter& operator=(const Rewriter&) = delete;
   ~Rewriter();
 
-  Graph& graph() const { return edited; }
+  ir::Graph& graph() const { return edited; }
 
   /// A new node after the last of its operands' producers, with inferred result types. Its results
   /// get fresh names from `hint`.
-  Node& create(OpName op, llvm::ArrayRef<Value*> operands,
-               std::vector<NamedAttribute> attributes = {}, unsigned resultCount = 1,
-               llvm::StringRef hint = "");
+  ir::Node& create(ir::OpName op, llvm::ArrayRef<ir::Value*> operands,
+                   std::vector<ir::NamedAttribute> attributes = {}, unsigned resultCount = 1,
+                   llvm::StringRef hint = "");
   /// A new constant.
-  Value& constant(llvm::StringRef hint, TensorRef data);
+  ir::Value& constant(llvm::StringRef hint, ir::TensorRef data);
 
   /// Names the nodes that `fused` stands for in its metadata, with the rule.
-  void recordSources(Node& fused, llvm::ArrayRef<Node*> sources);
+  void recordSources(ir::Node& fused, llvm::ArrayRef<ir::Node*> sources);
 
   struct Replacement {
-    Value* before;
-    Value* after;
+    ir::Value* before;
+    ir::Value* after;
   };
   /// Makes all readers of each `before` read its `after`. Refuses, without an edit, if a value that
   /// is to come in would depend on one that goes out: the reason is `would-create-cycle` with the
   /// path. Readers that stand too early in the node list are moved. What is known of the type of
   /// `before` is kept where the type of `after` says less; outputs keep their declared type.
   std::optional<MatchFailure> replace(llvm::ArrayRef<Replacement> replacements);
-  std::optional<MatchFailure> replace(Value& before, Value& after) {
+  std::optional<MatchFailure> replace(ir::Value& before, ir::Value& after) {
     return replace({{&before, &after}});
   }
 
@@ -73,31 +73,32 @@ public:
   void discard();
 
   /// Nodes created by this rewriter, and readers of what it replaced: where rules may match anew.
-  llvm::ArrayRef<Node*> touched() const { return touchedNodes; }
+  llvm::ArrayRef<ir::Node*> touched() const { return touchedNodes; }
   /// Producers of what this rewriter replaced: dead where nobody else reads them.
-  llvm::ArrayRef<Node*> outdated() const { return outdatedNodes; }
+  llvm::ArrayRef<ir::Node*> outdated() const { return outdatedNodes; }
 
 private:
-  Graph& edited;
+  ir::Graph& edited;
   Journal& journal;
   JournalEntry entry;
-  llvm::SmallVector<Node*, 8> createdNodes;
-  llvm::SmallVector<Value*, 4> createdConstants;
-  llvm::SmallVector<Node*, 16> touchedNodes;
-  llvm::SmallVector<Node*, 4> outdatedNodes;
+  llvm::SmallVector<ir::Node*, 8> createdNodes;
+  llvm::SmallVector<ir::Value*, 4> createdConstants;
+  llvm::SmallVector<ir::Node*, 16> touchedNodes;
+  llvm::SmallVector<ir::Node*, 4> outdatedNodes;
   bool replacedAny = false;
 };
 
 /// Copies of a node's attributes, for a node like it.
-std::vector<NamedAttribute> clonedAttributes(const Node& node);
+std::vector<ir::NamedAttribute> clonedAttributes(const ir::Node& node);
 
 /// A path of values from `from` back to any of `goals` along operands (captures of subgraphs
 /// included); empty when `from` does not depend on them. Costs what stands between the first of the
 /// goals and `from` in the node list.
-std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const Value*> goals);
+std::vector<const ir::Value*> dependencyPath(const ir::Value& from,
+                                             llvm::ArrayRef<const ir::Value*> goals);
 
 /// Restores "operands before readers" with the fewest surprises: nodes keep their relative order
 /// where dependencies allow. Requires an acyclic graph.
-void restoreOrder(Graph& graph);
+void restoreOrder(ir::Graph& graph);
 
-} // namespace kvopt
+} // namespace kvopt::pattern

@@ -1,7 +1,7 @@
 // RuleRegistry.
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::pattern {
 
 llvm::StringRef ruleGroupName(RuleGroup group) {
   switch (group) {
@@ -30,4 +30,4 @@ const RuleRegistry::Entry* RuleRegistry::find(llvm::StringRef name) const {
   return nullptr;
 }
 
-} // namespace kvopt
+} // namespace kvopt::pattern

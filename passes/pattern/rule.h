@@ -6,7 +6,7 @@
 #include "passes/pattern/pattern.h"
 #include "passes/pattern/rewriter.h"
 
-namespace kvopt {
+namespace kvopt::pattern {
 
 /// What a rule is for; passes run the rules of one group.
 enum class RuleGroup {
@@ -50,4 +50,4 @@ private:
 /// Every rule under passes/rules (generated).
 void registerAll(RuleRegistry& registry);
 
-} // namespace kvopt
+} // namespace kvopt::pattern

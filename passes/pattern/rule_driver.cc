@@ -6,7 +6,9 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::pattern {
+using namespace ir;
+
 namespace {
 
 class Driver {
@@ -196,4 +198,4 @@ applyRulesWithSubgraphs(Graph& graph, llvm::ArrayRef<const RuleRegistry::Entry*>
   return result;
 }
 
-} // namespace kvopt
+} // namespace kvopt::pattern

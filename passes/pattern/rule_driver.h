@@ -6,7 +6,7 @@
 
 #include "llvm/ADT/StringSet.h"
 
-namespace kvopt {
+namespace kvopt::pattern {
 
 struct RuleDriverOptions {
   MatcherOptions matcher;
@@ -29,7 +29,7 @@ struct RuleDriverResult {
 /// and tried in the given order; after an application the nodes around it are tried again. Matched
 /// nodes that nobody reads any more are erased. Subgraphs are not entered. Fails when the bound is
 /// reached; the error names the rules that kept being applied.
-llvm::Expected<RuleDriverResult> applyRules(Graph& graph,
+llvm::Expected<RuleDriverResult> applyRules(ir::Graph& graph,
                                             llvm::ArrayRef<const RuleRegistry::Entry*> rules,
                                             Journal& journal,
                                             const RuleDriverOptions& options = {});
@@ -37,7 +37,7 @@ llvm::Expected<RuleDriverResult> applyRules(Graph& graph,
 /// The same for the graph and then, depth first, for every subgraph. In a subgraph a rule also sees
 /// what the enclosing graphs compute; new nodes stand in the subgraph.
 llvm::Expected<RuleDriverResult>
-applyRulesWithSubgraphs(Graph& graph, llvm::ArrayRef<const RuleRegistry::Entry*> rules,
+applyRulesWithSubgraphs(ir::Graph& graph, llvm::ArrayRef<const RuleRegistry::Entry*> rules,
                         Journal& journal, const RuleDriverOptions& options = {});
 
-} // namespace kvopt
+} // namespace kvopt::pattern

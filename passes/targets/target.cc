@@ -7,7 +7,11 @@
 #include "passes/opset/opset_conversion.h"
 #include "support/diagnostic.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace opset;
+using namespace pattern;
 
 std::optional<MatchFailure> Target::supportsModel(const Model& model) const {
   return opsetObstacle(model, opset());
@@ -142,4 +146,4 @@ void addWindows(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest) {
         cache.window = site.window();
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -6,7 +6,7 @@
 #include "passes/analysis/cache/site.h"
 #include "passes/pattern/rewriter.h"
 
-namespace kvopt {
+namespace kvopt::targets {
 
 struct LowerOptions {
   /// Capacity of shared buffers; nullopt leaves it symbolic.
@@ -38,22 +38,24 @@ public:
   virtual int64_t opset() const { return oldestTargetOpset; }
   /// nullopt if the target can take the model around its sites, otherwise why not: an operator that
   /// cannot be brought to `opset`.
-  std::optional<MatchFailure> supportsModel(const Model& model) const;
+  std::optional<pattern::MatchFailure> supportsModel(const ir::Model& model) const;
   /// Brings a supported model to `opset`; before its sites are found.
-  llvm::Error prepare(Model& model) const;
+  llvm::Error prepare(ir::Model& model) const;
   /// nullopt if the target can take the site, otherwise why not.
-  virtual std::optional<MatchFailure> supports(const AttentionSite& site,
-                                               const Model& model) const = 0;
+  virtual std::optional<pattern::MatchFailure> supports(const analysis::AttentionSite& site,
+                                                        const ir::Model& model) const = 0;
   /// Lowers all given sites (each supported) and describes the result. The graph is left complete:
   /// shape readers of caches rewired, functions and opset imports added.
-  virtual llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
-                                         const LowerOptions& options, Journal& journal) const = 0;
+  virtual llvm::Expected<ir::Manifest> lower(ir::Model& model,
+                                             llvm::ArrayRef<analysis::AttentionSite*> sites,
+                                             const LowerOptions& options,
+                                             pattern::Journal& journal) const = 0;
 };
 
 /// For each of a model's sites why `target` refuses it, or nullopt where it takes it: what the site
 /// or the model lacks, or that none of the sites the target takes appends to a cache.
-std::vector<std::optional<MatchFailure>> refusals(const Target& target, const SiteList& sites,
-                                                  const Model& model);
+std::vector<std::optional<pattern::MatchFailure>>
+refusals(const Target& target, const analysis::SiteList& sites, const ir::Model& model);
 
 /// What stands after `--to`.
 struct TargetChoice {
@@ -79,18 +81,19 @@ void registerAll(TargetRegistry& registry);
 
 /// The manifest's entry of a cache as its past input is declared now: present's name and
 /// `oneBuffer` are those of an unrewritten model.
-ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole role);
+ir::ManifestCache describeCache(const analysis::CacheUpdate& update, unsigned layer,
+                                ir::CacheRole role);
 
 /// How to drive a model that keeps its caches as the exporter wrote them: the caches of `sites`,
 /// and whatever else goes through a model from an input to an output as a cache does, found by data
 /// flow alone (passes/analysis/cache/driven_caches.h); and what to feed its other inputs, as far as
 /// their names do not say (passes/analysis/interface/input_roles.h).
-Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites);
+ir::Manifest drivingManifest(const ir::Graph& graph, llvm::ArrayRef<analysis::AttentionSite> sites);
 
 /// Says in the manifest which caches are seen through a window, and how wide it is.
-void addWindows(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest);
+void addWindows(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& manifest);
 
 /// Adds an input that is fed whether there is a past, unless the manifest has it.
-void addFlag(const PastFlag& flag, Manifest& manifest);
+void addFlag(const analysis::PastFlag& flag, ir::Manifest& manifest);
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -6,7 +6,11 @@
 
 #include "llvm/ADT/SmallVector.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
 namespace {
 
 class ApplyRules final : public Pass {
@@ -44,4 +48,4 @@ void register_apply_rules(PassRegistry& registry) {
                 }});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

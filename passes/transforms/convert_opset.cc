@@ -7,7 +7,12 @@
 #include "passes/pass.h"
 #include "support/diagnostic.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace ir;
+using namespace opset;
+using namespace passes;
+using namespace pattern;
+
 namespace {
 
 class ConvertOpset final : public Pass {
@@ -43,4 +48,4 @@ void register_convert_opset(PassRegistry& registry) {
                 makeConvertOpset});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

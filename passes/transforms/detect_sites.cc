@@ -1,7 +1,11 @@
 // Finds attention sites and their caches, and notes them for later passes.
 #include "passes/pass.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+
 namespace {
 
 class DetectSites final : public Pass {
@@ -23,4 +27,4 @@ void register_detect_sites(PassRegistry& registry) {
        }});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

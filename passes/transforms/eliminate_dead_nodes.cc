@@ -1,7 +1,10 @@
 // Nodes and initializers that nobody reads are removed.
 #include "passes/pass.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace ir;
+using namespace passes;
+
 namespace {
 
 class EliminateDeadNodes final : public Pass {
@@ -24,4 +27,4 @@ void register_eliminate_dead_nodes(PassRegistry& registry) {
                 }});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

@@ -11,7 +11,11 @@
 #include "passes/pass.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
 namespace {
 
 constexpr const char* passName = "fix-input-defaults";
@@ -58,4 +62,4 @@ void register_fix_input_defaults(PassRegistry& registry) {
        }});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

@@ -4,7 +4,12 @@
 #include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace builders;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
 namespace {
 
 class InferShapes final : public Pass {
@@ -46,4 +51,4 @@ void register_infer_shapes(PassRegistry& registry) {
                 }});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

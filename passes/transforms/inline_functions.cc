@@ -20,7 +20,11 @@
 
 #include <set>
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
 namespace {
 
 constexpr const char* passName = "inline-functions";
@@ -272,4 +276,4 @@ void register_inline_functions(PassRegistry& registry) {
                 }});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

@@ -8,7 +8,13 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace targets;
+
 namespace {
 
 /// `0-3` or `7` or `0-3+7`.
@@ -183,4 +189,4 @@ void register_lower(PassRegistry& registry) {
                 makeLower});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

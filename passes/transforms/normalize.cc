@@ -1,7 +1,9 @@
 // Fewer spellings of the same thing: no-op casts, identities, shapes of concatenations.
 #include "passes/pass.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace passes;
+using namespace pattern;
 
 void register_normalize(PassRegistry& registry) {
   addRuleGroupPass(
@@ -10,4 +12,4 @@ void register_normalize(PassRegistry& registry) {
       RuleGroup::Normalize);
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

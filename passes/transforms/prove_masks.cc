@@ -12,7 +12,12 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
 namespace {
 
 constexpr const char* maskMetadataKey = "kvopt.mask";
@@ -128,4 +133,4 @@ void register_prove_masks(PassRegistry& registry) {
                 }});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

@@ -1,11 +1,13 @@
 // Attention in any spelling becomes ai.kvopt::Sdpa.
 #include "passes/pass.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace passes;
+using namespace pattern;
 
 void register_raise_attention(PassRegistry& registry) {
   addRuleGroupPass(registry, "raise-attention", "Attention in any spelling becomes ai.kvopt::Sdpa.",
                    RuleGroup::Raise);
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

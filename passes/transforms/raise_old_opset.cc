@@ -8,7 +8,12 @@
 #include "passes/pass.h"
 #include "passes/targets/target.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace ir;
+using namespace opset;
+using namespace passes;
+using namespace targets;
+
 namespace {
 
 class RaiseOldOpset final : public Pass {
@@ -34,4 +39,4 @@ void register_raise_old_opset(PassRegistry& registry) {
        }});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

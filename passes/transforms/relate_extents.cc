@@ -13,7 +13,12 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
 namespace {
 
 class RelateExtents final : public Pass {
@@ -173,4 +178,4 @@ void register_relate_extents(PassRegistry& registry) {
        }});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

@@ -20,7 +20,13 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace builders;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace targets;
+
 namespace {
 
 constexpr const char* passName = "restore-caches";
@@ -304,4 +310,4 @@ void register_restore_caches(PassRegistry& registry) {
                 }});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

@@ -11,7 +11,12 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
 namespace {
 
 /// Copies a branch's nodes in front of the If and lets them give its results.
@@ -156,4 +161,4 @@ void register_specialise_branch(PassRegistry& registry) {
                 }});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

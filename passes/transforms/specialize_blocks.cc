@@ -8,7 +8,11 @@
 #include "passes/targets/blocks/block_variant.h"
 #include "support/diagnostic.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace ir;
+using namespace passes;
+using namespace targets;
+
 namespace {
 
 class SpecializeBlocks final : public Pass {
@@ -47,4 +51,4 @@ void register_specialize_blocks(PassRegistry& registry) {
                 makePass});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

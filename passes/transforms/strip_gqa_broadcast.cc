@@ -1,11 +1,13 @@
 // Sdpa reads grouped keys and values without their broadcast.
 #include "passes/pass.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace passes;
+using namespace pattern;
 
 void register_strip_gqa_broadcast(PassRegistry& registry) {
   addRuleGroupPass(registry, "strip-gqa-broadcast",
                    "Sdpa reads grouped keys and values without their broadcast.", RuleGroup::Strip);
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

@@ -17,7 +17,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::transforms {
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
 namespace {
 
 constexpr const char* passName = "widen-cached-rows";
@@ -237,4 +241,4 @@ void register_widen_cached_rows(PassRegistry& registry) {
                 }});
 }
 
-} // namespace kvopt
+} // namespace kvopt::transforms

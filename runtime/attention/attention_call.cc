@@ -1,12 +1,16 @@
 // Validation, strides and distribution of one attention.
 #include "runtime/attention/attention_call.h"
+#include "runtime/memory/element_storage.h"
 
 #include "support/format.h"
 
 #include <algorithm>
 #include <atomic>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+using namespace simd;
+
 namespace {
 
 int64_t capacityOf(const AttentionOperands& operands) {
@@ -196,4 +200,4 @@ llvm::Error attentionResult(KernelContext& context, const AttentionOperands& ope
   return runAttention(context, operands, *output);
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -7,7 +7,7 @@
 
 #include <optional>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Operands of one attention in layout BHSD; strides are honoured, the last axis is contiguous.
 struct AttentionOperands {
@@ -17,7 +17,7 @@ struct AttentionOperands {
   bool keyTransposed = false;
   /// Where not empty, all keys and values, `segmentTokens` of them, in segments: the last is `key`
   /// and `value`, which stand for the extents and the element type of all.
-  std::span<const KeyValueSegment> segments;
+  std::span<const simd::KeyValueSegment> segments;
   int64_t segmentTokens = 0;
   /// float [B,G,C], the scales of key's and value's rows, which are then int8; both or neither.
   std::optional<TensorView> keyScales;
@@ -52,4 +52,4 @@ llvm::Error runAttention(KernelContext& context, const AttentionOperands& operan
 llvm::Error attentionResult(KernelContext& context, const AttentionOperands& operands,
                             unsigned result);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

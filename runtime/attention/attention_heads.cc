@@ -6,7 +6,10 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+using namespace kernels;
+
 namespace {
 
 /// Calls `row(position)` with the index of every row of [B,H,S,D].
@@ -125,4 +128,4 @@ llvm::Expected<TensorView> presentOf(KernelContext& context, unsigned result,
   return present;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

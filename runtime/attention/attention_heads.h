@@ -3,7 +3,7 @@
 
 #include "runtime/exec/kernel.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// [B,S,H*D] seen as [B,H,S,D]; `heads` > 0 divides the last extent.
 TensorView splitHeads(const TensorView& tensor, int64_t heads);
@@ -24,10 +24,10 @@ void clearRows(const TensorView& to);
 
 /// Contiguous memory for a result, or scratch memory when nobody wants the result.
 llvm::Expected<TensorView> outputOrScratch(KernelContext& context, unsigned result,
-                                           ElementType element, llvm::ArrayRef<int64_t> shape);
+                                           ir::ElementType element, llvm::ArrayRef<int64_t> shape);
 
 /// Contiguous scratch memory.
-llvm::Expected<TensorView> scratchTensor(KernelContext& context, ElementType element,
+llvm::Expected<TensorView> scratchTensor(KernelContext& context, ir::ElementType element,
                                          llvm::ArrayRef<int64_t> shape);
 
 /// [B,G,P+S,D]: the rows of `past` [B,G,P,D] (null: none), then those of `fresh` [B,G,S,D], as
@@ -35,4 +35,4 @@ llvm::Expected<TensorView> scratchTensor(KernelContext& context, ElementType ele
 llvm::Expected<TensorView> presentOf(KernelContext& context, unsigned result,
                                      const TensorView* past, const TensorView& fresh);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+using namespace kernels;
+
 namespace {
 
 constexpr float minusInfinity = -std::numeric_limits<float>::infinity();
@@ -122,4 +125,4 @@ llvm::Error attentionScoresResult(KernelContext& context, const AttentionOperand
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -3,7 +3,7 @@
 
 #include "runtime/attention/attention_call.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Where in  weights = softmax(softcap(scale * Q K^T) + mask)  the matrix is taken.
 /// In the order of Attention's qk_matmul_output_mode.
@@ -20,4 +20,4 @@ enum class ScoreStage {
 llvm::Error attentionScoresResult(KernelContext& context, const AttentionOperands& operands,
                                   ScoreStage stage, unsigned result);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

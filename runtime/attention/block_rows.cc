@@ -5,7 +5,8 @@
 
 #include <new>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace simd;
 
 llvm::Expected<TensorView> withContiguousRows(KernelContext& context, const TensorView& view) {
   if (view.shape.back() <= 1 || view.strides.back() == 1)
@@ -29,4 +30,4 @@ llvm::Expected<std::span<KeyValueSegment>> scratchSegments(KernelContext& contex
   return std::span(new (memory->data()) KeyValueSegment[count], count);
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

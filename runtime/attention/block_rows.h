@@ -3,15 +3,16 @@
 
 #include "runtime/attention/attention_call.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// The tensor or, where the elements of its rows lie apart, a copy in scratch memory.
 llvm::Expected<TensorView> withContiguousRows(KernelContext& context, const TensorView& view);
 
 /// Distances in a tensor of rank 4, without those within rows.
-RowStrides rowStridesOf(const TensorView& view);
+simd::RowStrides rowStridesOf(const TensorView& view);
 
 /// `count` segments in scratch memory.
-llvm::Expected<std::span<KeyValueSegment>> scratchSegments(KernelContext& context, size_t count);
+llvm::Expected<std::span<simd::KeyValueSegment>> scratchSegments(KernelContext& context,
+                                                                 size_t count);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

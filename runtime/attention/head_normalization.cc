@@ -8,7 +8,10 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+using namespace kernels;
+
 namespace {
 
 llvm::Expected<TensorView> normalized(KernelContext& context, const TensorView& heads,
@@ -38,7 +41,8 @@ llvm::Expected<TensorView> normalized(KernelContext& context, const TensorView& 
           const int64_t head = line / shape[2];
           const T* in = heads.as<T>() + head / shape[1] * heads.strides[0] +
                         head % shape[1] * heads.strides[1] + line % shape[2] * heads.strides[2];
-          std::transform(in, in + width, values, [](T element) { return kvopt::load(element); });
+          std::transform(in, in + width, values,
+                         [](T element) { return kvopt::kernels::load(element); });
           normalizeRow(values, values, width, epsilon, false, *scale, nullptr);
           out = std::transform(values, values + width, out,
                                [](float value) { return store<T>(value); });
@@ -70,4 +74,4 @@ llvm::Error normalizeHeads(KernelContext& context, TensorView& query, TensorView
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

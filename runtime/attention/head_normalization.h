@@ -3,7 +3,7 @@
 
 #include "runtime/exec/kernel.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 struct HeadNormalization {
   unsigned queryWeights = 0; ///< operand [D]
@@ -21,4 +21,4 @@ struct HeadNormalization {
 llvm::Error normalizeHeads(KernelContext& context, TensorView& query, TensorView& key,
                            const HeadNormalization& request);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -6,7 +6,10 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+using namespace kernels;
+
 llvm::Expected<TensorView> presentStorage(KernelContext& context, unsigned result,
                                           unsigned operand) {
   if (context.wants(result))
@@ -29,7 +32,7 @@ llvm::Expected<InPlaceCache> InPlaceCache::create(const KernelContext& context,
   const TensorView& fresh = *cache.fresh;
   const TensorView& past = *cache.past;
   int64_t axis = context.node().intAttr(operands.axisName, 2);
-  auto axes = kvopt::cacheAxes(past.rank(), axis);
+  auto axes = kvopt::ir::cacheAxes(past.rank(), axis);
   if (fresh.rank() != 4 || !axes)
     return context.error(fmt::format("new rows of rank {} and a cache of rank {} of the {}, {} {}, "
                                      "are not supported",
@@ -148,4 +151,4 @@ llvm::Expected<AttentionOperands> attentionOperands(const KernelContext& context
   return operands;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -6,7 +6,7 @@
 #include "runtime/attention/attention_call.h"
 #include "runtime/kernels/support/integer_input.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// One cache of a node and the rows that are written into it.
 class InPlaceCache {
@@ -18,7 +18,7 @@ public:
     unsigned present;     ///< result
     const char* axisName; ///< the attribute that says where the sequence lies
     /// What the cache holds; Undefined: what the new rows are of.
-    ElementType held = ElementType::Undefined;
+    ir::ElementType held = ir::ElementType::Undefined;
   };
 
   /// Fails where new rows and cache do not fit each other. Nothing is written.
@@ -30,7 +30,7 @@ public:
   int64_t capacity() const { return past->shape[axes.slot]; }
   bool isTransposed() const { return axes.isTransposed(); }
   const TensorView& freshRows() const { return *fresh; }
-  const CacheAxes& cacheAxes() const { return axes; }
+  const ir::CacheAxes& cacheAxes() const { return axes; }
 
   /// A tensor of the cache's form as [B,G,C,W] or, transposed, [B,G,W,C].
   TensorView slots(const TensorView& cache) const;
@@ -45,7 +45,7 @@ private:
   Operands operands;
   const TensorView* fresh = nullptr;
   const TensorView* past = nullptr;
-  CacheAxes axes;
+  ir::CacheAxes axes;
 };
 
 /// The storage of a present: the past's own where it may be overwritten. One that nobody reads
@@ -55,8 +55,8 @@ llvm::Expected<TensorView> presentStorage(KernelContext& context, unsigned resul
 
 /// What each batch row holds before and after the new rows, in scratch memory.
 struct CacheLengths {
-  IntegerList before;
-  IntegerList after;
+  kernels::IntegerList before;
+  kernels::IntegerList after;
 };
 
 /// Reads past_length (int64, [1] or [B]); fails where the new rows exceed the capacity.
@@ -68,4 +68,4 @@ llvm::Expected<CacheLengths> cacheLengths(KernelContext& context, unsigned opera
 llvm::Expected<AttentionOperands> attentionOperands(const KernelContext& context, unsigned mask,
                                                     unsigned sinks);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

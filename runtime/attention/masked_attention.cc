@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+using namespace kernels;
 
 llvm::Error maskedAttentionResult(KernelContext& context, const MaskedAttention& attention) {
   const Node& node = context.node();
@@ -66,4 +68,4 @@ llvm::Error maskedAttentionResult(KernelContext& context, const MaskedAttention&
   return runAttention(context, operands, splitHeads(*output, shape[1]));
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

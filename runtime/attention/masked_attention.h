@@ -3,7 +3,7 @@
 
 #include "runtime/attention/attention_call.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// What the two operators make of their operands.
 struct MaskedAttention {
@@ -25,4 +25,4 @@ struct MaskedAttention {
 /// numbers than 1 are off, as they are there.
 llvm::Error maskedAttentionResult(KernelContext& context, const MaskedAttention& attention);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -8,7 +8,10 @@
 
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+using namespace kernels;
+
 namespace {
 
 enum class Form { None, Lengths, Ranges, Keys, Pairs };
@@ -90,4 +93,4 @@ llvm::Expected<TensorView> paddingMask(KernelContext& context, const PaddingMask
   return mask;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

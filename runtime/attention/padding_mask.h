@@ -3,7 +3,7 @@
 
 #include "runtime/exec/kernel.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 struct PaddingMaskRequest {
   /// Integers: 0 and less hides. [B,T] hides keys, [B,S,T] pairs of row and key; [B] gives the
@@ -31,4 +31,4 @@ struct PaddingMaskRequest {
 llvm::Expected<TensorView> paddingMask(KernelContext& context, const PaddingMaskRequest& request,
                                        llvm::ArrayRef<int64_t> visible);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

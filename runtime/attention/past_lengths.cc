@@ -1,7 +1,9 @@
 // Reads the lengths of the batch rows' pasts.
 #include "runtime/attention/past_lengths.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+using namespace kernels;
 
 llvm::Expected<IntegerList> pastLengths(KernelContext& context, unsigned operand, int64_t batches) {
   const TensorView& lengths = context.in(operand);
@@ -17,4 +19,4 @@ llvm::Expected<IntegerList> pastLengths(KernelContext& context, unsigned operand
   return result;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

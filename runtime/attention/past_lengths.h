@@ -3,10 +3,11 @@
 
 #include "runtime/kernels/support/integer_input.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// The int64 operand of shape [1] or [batches], one number a batch row; an error of the node for
 /// anything else. The numbers themselves are not checked.
-llvm::Expected<IntegerList> pastLengths(KernelContext& context, unsigned operand, int64_t batches);
+llvm::Expected<kernels::IntegerList> pastLengths(KernelContext& context, unsigned operand,
+                                                 int64_t batches);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -1,11 +1,14 @@
 // Checking and writing of quantized caches.
 #include "runtime/attention/quantized_cache.h"
+#include "runtime/memory/element_storage.h"
 
 #include "runtime/exec/input_binding.h"
 #include "runtime/simd/quantize_row.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+using namespace simd;
 
 llvm::Expected<QuantizedCache> QuantizedCache::create(const KernelContext& context,
                                                       const Operands& operands) {
@@ -88,4 +91,4 @@ QuantizedCache::append(KernelContext& context, llvm::ArrayRef<int64_t> lengths) 
   return present;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -3,7 +3,7 @@
 
 #include "runtime/attention/in_place_cache.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// One cache of a node, its scales and the rows that are written into them.
 class QuantizedCache {
@@ -40,4 +40,4 @@ private:
   const TensorView* pastScale;
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

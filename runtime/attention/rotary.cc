@@ -6,7 +6,9 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace kernels;
+
 namespace {
 
 template <class T>
@@ -82,4 +84,4 @@ llvm::Error rotateHeads(KernelContext& context, const TensorView& from, const Te
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -3,7 +3,7 @@
 
 #include "runtime/exec/kernel.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Tables of cosines and sines, [rows, half] each: entry [p, i] belongs to pair i at position p.
 struct RotaryTable {
@@ -33,4 +33,4 @@ llvm::Error checkPositions(const KernelContext& context, const RotaryTable& tabl
 llvm::Error rotateHeads(KernelContext& context, const TensorView& from, const TensorView& to,
                         const RotaryTable& table, llvm::ArrayRef<int64_t> positions);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+
 namespace {
 
 template <class T> void fillWith(const TensorView& view, T value) {
@@ -272,4 +274,4 @@ void BlockManager::trim(int64_t warmBlocks) {
       part = Tensor();
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Names a block of one BlockManager. Ids say nothing about the order of tokens: that is the order
 /// of a BlockTable.
@@ -19,7 +19,7 @@ using BlockId = int64_t;
 
 /// What a block holds of one cache: a tensor whose axis `tokenAxis` has one row a token.
 struct BlockPart {
-  ElementType element = ElementType::Float;
+  ir::ElementType element = ir::ElementType::Float;
   Extents shape; ///< that of the token axis is the number of tokens of a block
   unsigned tokenAxis = 0;
 };
@@ -120,4 +120,4 @@ private:
   std::vector<BlockId> freeStack; ///< of those
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 namespace {
 
@@ -155,4 +155,4 @@ llvm::Expected<TensorView> BlockTable::rows(size_t position, size_t index) const
   return sliceAxis(*memory, pool->part(index).tokenAxis, 0, tokensAt(position));
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -3,7 +3,7 @@
 
 #include "runtime/cache/block_manager.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Holds blocks of a pool, all but the last of which are full. Sequences that have a beginning in
 /// common share its blocks; who writes into a shared one gets a copy of it first.
@@ -56,4 +56,4 @@ private:
   int64_t count = 0;
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

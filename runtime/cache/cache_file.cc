@@ -10,7 +10,8 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 using namespace cache_file;
 
@@ -240,4 +241,4 @@ llvm::Expected<int64_t> storedBytes(const CacheFileEntry& entry, llvm::ArrayRef<
   return bytes;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// What a model is recognised by; see runtime/cache/model_fingerprint.h.
 using ModelFingerprint = std::array<uint8_t, 32>;
@@ -25,7 +25,7 @@ inline constexpr int64_t mostStoredTokens = int64_t{1} << 48;
 /// What the file says of one cache.
 struct CacheFileEntry {
   std::string name; ///< of the model's input
-  ElementType element = ElementType::Float;
+  ir::ElementType element = ir::ElementType::Float;
   unsigned sequenceAxis = 0;
   /// Along the sequence axis the rows that are stored; those of the longest batch row where batch
   /// rows are stored apart.
@@ -75,4 +75,4 @@ llvm::Error writeCacheFile(const std::string& path, const ModelFingerprint& fing
 /// Bytes of an entry's elements; an error where its extents make no sense.
 llvm::Expected<int64_t> storedBytes(const CacheFileEntry& entry, llvm::ArrayRef<int64_t> lengths);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace kvopt::cache_file {
+namespace kvopt::runtime::cache_file {
 
 // Structures are written as they are in memory.
 static_assert(std::endian::native == std::endian::little);
@@ -54,4 +54,4 @@ inline constexpr size_t alignedUp(size_t offset) {
   return (offset + sectionAlignment - 1) / sectionAlignment * sectionAlignment;
 }
 
-} // namespace kvopt::cache_file
+} // namespace kvopt::runtime::cache_file

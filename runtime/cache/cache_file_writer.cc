@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 using namespace cache_file;
 
@@ -176,4 +176,4 @@ llvm::Error writeCacheFile(const std::string& path, const ModelFingerprint& fing
   return file->commit();
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

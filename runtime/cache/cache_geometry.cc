@@ -5,7 +5,8 @@
 #include "runtime/memory/buffer.h"
 #include "support/diagnostic.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 
@@ -107,4 +108,4 @@ TensorView CacheGeometry::batchRow(const TensorView& tensor, int64_t row) const 
   return sliceAxis(tensor, *batchAxis, row * slicesPerRow, (row + 1) * slicesPerRow);
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -4,20 +4,20 @@
 #include "ir/manifest/manifest.h"
 #include "runtime/memory/tensor_view.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Extents of a tensor of a manifest for `batch` rows. Whatever is symbolic counts batch rows:
 /// `batch`, or `batch*heads` where the two are folded. Extents that cannot be resolved are an
 /// error. The axis `rowsAxis`, if given, gets `rows`.
-llvm::Expected<Extents> manifestExtents(llvm::ArrayRef<ManifestExtent> shape, int64_t batch,
+llvm::Expected<Extents> manifestExtents(llvm::ArrayRef<ir::ManifestExtent> shape, int64_t batch,
                                         std::optional<unsigned> rowsAxis = std::nullopt,
                                         int64_t rows = 0);
 
 /// The place of tokens and of batch rows in a cache.
 struct CacheGeometry {
   std::string name; ///< of the model's input
-  ElementType element = ElementType::Float;
-  CachePolicy policy = CachePolicy::Fixed;
+  ir::ElementType element = ir::ElementType::Float;
+  ir::CachePolicy policy = ir::CachePolicy::Fixed;
   /// Past and present are one buffer with room for more rows than are used.
   bool isShared = false;
   unsigned sequenceAxis = 0;
@@ -36,17 +36,17 @@ struct CacheGeometry {
   int64_t window = 0;
 
   /// `openRows` stands for the rows of a static cache whose number the manifest leaves open.
-  static llvm::Expected<CacheGeometry> create(const ManifestCache& cache, int64_t batch,
+  static llvm::Expected<CacheGeometry> create(const ir::ManifestCache& cache, int64_t batch,
                                               int64_t openRows);
 
   Extents shape(int64_t rows) const;
   /// Row i along the sequence axis belongs to token i, and rows beyond the last token mean nothing.
-  bool hasRowPerToken() const { return policy == CachePolicy::Fixed || isInBlocks(); }
+  bool hasRowPerToken() const { return policy == ir::CachePolicy::Fixed || isInBlocks(); }
   /// Its rows lie in the blocks of a pool.
-  bool isInBlocks() const { return policy == CachePolicy::Block; }
+  bool isInBlocks() const { return policy == ir::CachePolicy::Block; }
   /// The part of a tensor of this geometry that is one batch row's. The batch axis must be known,
   /// unless there is one row only.
   TensorView batchRow(const TensorView& tensor, int64_t row) const;
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -10,7 +10,8 @@
 #include <cstring>
 #include <numeric>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 
@@ -402,4 +403,4 @@ llvm::Error CacheSet::thaw(int64_t room) {
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -7,7 +7,7 @@
 #include "runtime/cache/row_moves.h"
 #include "runtime/memory/buffer.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 struct CacheSetOptions {
   int64_t batch = 1;
@@ -41,7 +41,7 @@ public:
   /// Requires that shared caches have the policy Fixed. Nothing is valid; shared buffers have
   /// `room` rows, other caches what their manifest says, in zeros. Of large ones no page is touched
   /// before its rows are written.
-  static llvm::Expected<CacheSet> create(llvm::ArrayRef<ManifestCache> caches,
+  static llvm::Expected<CacheSet> create(llvm::ArrayRef<ir::ManifestCache> caches,
                                          CacheSetOptions options);
 
   size_t size() const { return tensors.size(); }
@@ -101,7 +101,7 @@ public:
   llvm::Error reorder(llvm::ArrayRef<int64_t> sources);
   /// A running set of its own with as many batch rows as there are sources; `caches` are those of
   /// `create`.
-  llvm::Expected<CacheSet> gathered(llvm::ArrayRef<ManifestCache> caches,
+  llvm::Expected<CacheSet> gathered(llvm::ArrayRef<ir::ManifestCache> caches,
                                     llvm::ArrayRef<int64_t> sources) const;
   /// A set of its own; of a frozen set one that shares its memory.
   llvm::Expected<CacheSet> clone() const;
@@ -163,4 +163,4 @@ private:
   bool usesLargePages = false; ///< as far as shared buffers are large enough
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

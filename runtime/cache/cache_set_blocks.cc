@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 llvm::Error CacheSet::makePool() {
   BlockManagerOptions pool;
@@ -176,4 +176,4 @@ llvm::Expected<Tensor> CacheSet::joinedRows(size_t index) const {
   return rows;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

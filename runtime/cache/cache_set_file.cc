@@ -10,7 +10,8 @@
 #include <cmath>
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 
@@ -202,4 +203,4 @@ llvm::Error CacheSet::restore(const CacheFileContents& contents, int64_t room) {
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

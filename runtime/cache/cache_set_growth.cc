@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 
@@ -106,4 +107,4 @@ void CacheSet::prepareRows(int64_t count) {
   usesLargePages = true;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

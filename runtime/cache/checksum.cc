@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::runtime {
 namespace {
 
 constexpr uint64_t prime1 = 0x9E3779B185EBCA87;
@@ -95,4 +95,4 @@ uint64_t Checksum::value() const {
   return hash ^ hash >> 32;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

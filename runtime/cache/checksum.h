@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// XXH64 as its author specifies it (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), seed 0. The
 /// value does not depend on how the bytes are cut into pieces.
@@ -32,4 +32,4 @@ private:
   static constexpr uint64_t prime2 = 0xC2B2AE3D27D4EB4F;
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -3,7 +3,7 @@
 
 #include "runtime/memory/tensor_view.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Calls `visit(data, bytes)` for the elements in row-major order, in the longest pieces that the
 /// strides allow, until it returns false. Whether it never did.
@@ -32,4 +32,4 @@ template <class Visit> bool forEachRun(const TensorView& view, const Visit& visi
   return true;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -9,7 +9,8 @@
 #include <algorithm>
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 
@@ -174,4 +175,4 @@ private:
 
 ModelFingerprint modelFingerprint(const Model& model) { return ModelHasher().run(model); }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -4,7 +4,7 @@
 #include "ir/model.h"
 #include "runtime/cache/cache_file.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// SHA-256 over what decides what a model computes: names and element types of inputs and outputs,
 /// opsets, operators with their attributes and how they are connected (subgraphs and functions
@@ -15,8 +15,8 @@ namespace kvopt {
 /// Not covered, so that files that differ in nothing else are one model: names of nodes and of
 /// values inside the graph, constants that nobody reads, where weights are stored, types that
 /// inference finds, doc strings, metadata, producer.
-ModelFingerprint modelFingerprint(const Model& model);
+ModelFingerprint modelFingerprint(const ir::Model& model);
 
 inline constexpr size_t hashedConstantBytes = 4096;
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -3,7 +3,7 @@
 
 #include <cassert>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 std::vector<RowMove> rowMoves(llvm::ArrayRef<int64_t> sources) {
   auto count = static_cast<int64_t>(sources.size());
@@ -46,4 +46,4 @@ std::vector<RowMove> rowMoves(llvm::ArrayRef<int64_t> sources) {
   return moves;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

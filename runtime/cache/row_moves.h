@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 struct RowMove {
   /// Stands for one row's worth of memory beside the rows.
@@ -21,4 +21,4 @@ struct RowMove {
 /// that the sources are rows.
 std::vector<RowMove> rowMoves(llvm::ArrayRef<int64_t> sources);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

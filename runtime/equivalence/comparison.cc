@@ -2,7 +2,7 @@
 #include "runtime/equivalence/comparison.h"
 
 #include "runtime/exec/input_binding.h"
-#include "runtime/kernels/support/narrow_codes.h"
+#include "runtime/memory/narrow_codes.h"
 #include "support/diagnostic.h"
 #include "support/half.h"
 
@@ -11,7 +11,8 @@
 #include <cstring>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 
@@ -180,4 +181,4 @@ compareTensors(const TensorView& a, const TensorView& b, Tolerance tolerance,
   return total;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -6,7 +6,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Two elements agree when |a - b| <= absolute + relative * |b|.
 struct Tolerance {
@@ -42,4 +42,4 @@ llvm::Expected<Comparison>
 compareTensors(const TensorView& a, const TensorView& b, Tolerance tolerance = {},
                llvm::function_ref<bool(llvm::ArrayRef<int64_t>)> select = nullptr);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -11,7 +11,9 @@
 #include <limits>
 #include <map>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -286,4 +288,4 @@ llvm::Expected<ComparisonReport> replayDataSets(const Model& model, Executor& ex
   return report;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

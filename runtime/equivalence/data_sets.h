@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// One recorded tensor, with the name that it was stored under (often empty).
 struct RecordedTensor {
   std::string name;
-  TensorRef data;
+  ir::TensorRef data;
 };
 
 /// The contents of one folder `test_data_set_<k>`: entry i is input_<i>.pb or output_<i>.pb, or
@@ -40,7 +40,7 @@ struct DataSetTolerance {
   std::optional<double> absolute;
   std::optional<double> relative; ///< default with `absolute`: 0
 
-  Tolerance of(ElementType element) const;
+  Tolerance of(ir::ElementType element) const;
 };
 
 /// Runs `model` once per data set and compares every declared output with the recorded one.
@@ -52,8 +52,8 @@ struct DataSetTolerance {
 ///
 /// Errors: an input without default contents, or an output, that is not recorded; recorded tensors
 /// that belong to none; inputs that are not tensors; and those of the executor.
-llvm::Expected<ComparisonReport> replayDataSets(const Model& model, Executor& executor,
+llvm::Expected<ComparisonReport> replayDataSets(const ir::Model& model, Executor& executor,
                                                 llvm::ArrayRef<DataSet> sets,
                                                 const DataSetTolerance& tolerance);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

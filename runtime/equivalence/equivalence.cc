@@ -11,7 +11,8 @@
 
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 
@@ -457,4 +458,4 @@ llvm::Expected<int64_t> vocabularyOf(const Graph& graph, llvm::ArrayRef<Manifest
   return unsupported("the number of token ids is not fixed in the model");
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -5,7 +5,7 @@
 #include "runtime/equivalence/planned_steps.h"
 #include "runtime/equivalence/reference.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// The original's twin whose numbers are all f32 (`widen`), and what the original rounds to.
 struct ExactSession {
@@ -44,7 +44,7 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
 /// The number of rows of the embedding table or, where that is not found, of the scores: how many
 /// token ids there are; 1 for a model without token ids, by name or by `described`. An error when
 /// neither is fixed.
-llvm::Expected<int64_t> vocabularyOf(const Graph& graph,
-                                     llvm::ArrayRef<ManifestInput> described = {});
+llvm::Expected<int64_t> vocabularyOf(const ir::Graph& graph,
+                                     llvm::ArrayRef<ir::ManifestInput> described = {});
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -7,7 +7,9 @@
 
 #include <fmt/ranges.h>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+
 namespace {
 
 using Names = std::vector<std::string>;
@@ -140,4 +142,4 @@ std::vector<std::string> interfaceDifferences(const Session& a, const Session& b
   return std::move(differences.found);
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

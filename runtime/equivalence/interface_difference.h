@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// For each cache of `a`, the index of the cache of `b` that it is compared with: the one of the
 /// same name or, where there is none, the one of the same layer, kind and role. nullopt where there
@@ -20,4 +20,4 @@ std::vector<std::optional<size_t>> pairCaches(const Session& a, const Session& b
 /// cache or a length are compared as such. Inputs that nothing in `a` reads are not missed.
 std::vector<std::string> interfaceDifferences(const Session& a, const Session& b);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 int64_t EquivalencePlan::totalTokens() const {
   int64_t total = prompt + decodeSteps * stepTokens;
@@ -46,4 +46,4 @@ DecoderStep PlannedSteps::next(int64_t tokens, int64_t pastLength, bool startsAn
   return step;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -6,7 +6,7 @@
 
 #include <random>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 enum class Padding { None, Left, Right };
 
@@ -66,4 +66,4 @@ private:
   std::vector<std::vector<uint8_t>> visible;
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

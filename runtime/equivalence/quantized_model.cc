@@ -8,7 +8,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+
 namespace {
 
 constexpr const char* quantizedOp = "ai.kvopt::InPlaceQuantizedKvSdpa";
@@ -133,4 +135,4 @@ llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
   return sites;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -8,20 +8,20 @@
 
 #include <array>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Whether the model keeps rows as codes with scales beside.
-bool hasQuantizedCaches(const Manifest& manifest);
+bool hasQuantizedCaches(const ir::Manifest& manifest);
 
 /// Where the caches that a quantized attention writes are not those that the manifest hands on from
 /// the ones it reads, a sentence each; a model without quantization could not show it.
-std::vector<std::string> miswiredCaches(const Model& model, const Manifest& manifest);
+std::vector<std::string> miswiredCaches(const ir::Model& model, const ir::Manifest& manifest);
 
 /// Makes every ai.kvopt::InPlaceQuantizedKvSdpa of the model an InPlaceKvSdpa whose caches hold new
 /// rows as they are; scales are no inputs and outputs any more. What is left of the rewrite
 /// computes what the original does, but for rounding. Types must have been inferred, and are
 /// inferred anew.
-llvm::Error unquantize(Model& model, Manifest& manifest);
+llvm::Error unquantize(ir::Model& model, ir::Manifest& manifest);
 
 /// One attention of a model with its definition beside it: names of outputs of the model.
 struct DefinedSite {
@@ -35,6 +35,6 @@ struct DefinedSite {
 /// Adds, before every ai.kvopt::InPlaceQuantizedKvSdpa, a call of its function body on the same
 /// operands, which runs as plain operators; results of both become outputs of the model. Fails
 /// where the model has no body for it.
-llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model);
+llvm::Expected<std::vector<DefinedSite>> addDefinitions(ir::Model& model);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

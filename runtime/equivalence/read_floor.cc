@@ -11,7 +11,9 @@
 #include <atomic>
 #include <chrono>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+using namespace simd;
 
 int64_t MemorySpans::bytes() const {
   int64_t total = 0;
@@ -143,4 +145,4 @@ double readSeconds(llvm::ArrayRef<const MemorySpans*> spans, ThreadPool& pool) {
   return elapsed.count();
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

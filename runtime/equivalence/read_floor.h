@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Pieces of memory that do not overlap.
 struct MemorySpans {
@@ -22,10 +22,10 @@ struct MemorySpans {
 /// least. Constants that share memory count once. `constants` keeps the memory alive.
 struct WeightSpans {
   MemorySpans spans;
-  std::vector<TensorRef> constants;
+  std::vector<ir::TensorRef> constants;
 };
 /// Fails where contents cannot be had.
-llvm::Expected<WeightSpans> weightSpans(const Graph& graph);
+llvm::Expected<WeightSpans> weightSpans(const ir::Graph& graph);
 
 /// The valid rows of a session's caches, as they lie in memory: of a window its latest rows only,
 /// of a cache of static capacity the rows up to the session's length. Valid until the next step.
@@ -34,4 +34,4 @@ MemorySpans cacheSpans(const Session& session);
 /// Reads all of it once, spread over the pool's threads in pieces of equal size. Seconds.
 double readSeconds(llvm::ArrayRef<const MemorySpans*> spans, ThreadPool& pool);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -6,7 +6,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 bool ComparisonReport::isDifferent() const {
   auto isBeyond = [](const TensorComparison& tensor) { return !tensor.comparison.isWithin(); };
@@ -248,4 +249,4 @@ replayReference(Session& session, llvm::ArrayRef<ReferenceStep> steps, Tolerance
   return report;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// One tensor of one step, compared.
 struct TensorComparison {
@@ -69,4 +69,4 @@ recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string
 llvm::Expected<ComparisonReport>
 replayReference(Session& session, llvm::ArrayRef<ReferenceStep> steps, Tolerance tolerance);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -11,7 +11,9 @@
 #include <map>
 #include <tuple>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -200,4 +202,4 @@ std::optional<int64_t> referenceExtent(llvm::ArrayRef<ReferenceStep> steps, llvm
   return tensor->shape()[static_cast<size_t>(axis)];
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

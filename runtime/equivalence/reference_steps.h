@@ -12,14 +12,14 @@
 #include <utility>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// One recorded step: the tensors that were fed and computed, by name, in the order in which they
 /// were recorded.
 struct ReferenceStep {
   int64_t tokens = 0;
-  std::vector<std::pair<std::string, TensorRef>> inputs;
-  std::vector<std::pair<std::string, TensorRef>> outputs;
+  std::vector<std::pair<std::string, ir::TensorRef>> inputs;
+  std::vector<std::pair<std::string, ir::TensorRef>> outputs;
 };
 
 /// Reads the steps of one case in the order of their numbers k, which count from 0. `path` is
@@ -42,8 +42,8 @@ struct ReferenceCase {
 std::vector<ReferenceCase> referenceCases(const std::string& modelFolder);
 
 /// The recorded tensor of that name; null if there is none.
-const TensorData* findTensor(llvm::ArrayRef<std::pair<std::string, TensorRef>> tensors,
-                             llvm::StringRef name);
+const ir::TensorData* findTensor(llvm::ArrayRef<std::pair<std::string, ir::TensorRef>> tensors,
+                                 llvm::StringRef name);
 
 /// The batch size of the recorded token ids, or of embeddings in their place.
 llvm::Expected<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps);
@@ -54,4 +54,4 @@ int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps);
 std::optional<int64_t> referenceExtent(llvm::ArrayRef<ReferenceStep> steps, llvm::StringRef input,
                                        int64_t axis);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

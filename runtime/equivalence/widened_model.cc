@@ -9,7 +9,8 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 
@@ -296,4 +297,4 @@ llvm::Error widen(Model& model, Manifest& manifest) {
   return inferShapes(model.graph());
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

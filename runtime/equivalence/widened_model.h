@@ -6,7 +6,7 @@
 
 #include "llvm/Support/Error.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// What a model rounds that `widen` does not.
 struct NarrowNumbers {
@@ -20,12 +20,12 @@ struct NarrowNumbers {
 };
 
 /// Of inputs, outputs, constants and casts of all graphs of the model.
-NarrowNumbers narrowNumbersOf(const Model& model);
+NarrowNumbers narrowNumbersOf(const ir::Model& model);
 
 /// Makes every float16 and bfloat16 number of the model, its functions and the manifest a float,
 /// with the value it has, and every MatMulNBits a MatMul with the values that its weights stand
 /// for. Types are inferred anew. Fails when a quantised weight is no constant, has a form that is
 /// not known, or cannot be read; the model must not be used then.
-llvm::Error widen(Model& model, Manifest& manifest);
+llvm::Error widen(ir::Model& model, ir::Manifest& manifest);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

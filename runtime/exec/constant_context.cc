@@ -4,7 +4,8 @@
 #include "support/diagnostic.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 llvm::Expected<ConstantMemory::Block> ConstantMemory::take(int64_t bytes) {
   if (bytes > limit || used() > limit - bytes)
@@ -112,4 +113,4 @@ llvm::Expected<std::span<std::byte>> ConstantContext::scratch(size_t bytes) {
   return std::span<std::byte>(block->data, bytes);
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Memory for computed constants, up to a limit. One thread takes memory; any thread may give it
 /// back.
@@ -46,7 +46,7 @@ public:
   llvm::Error execute();
 
   const TensorView* input(unsigned index) const override;
-  llvm::Expected<TensorView> output(unsigned result, ElementType element,
+  llvm::Expected<TensorView> output(unsigned result, ir::ElementType element,
                                     llvm::ArrayRef<int64_t> shape) override;
   llvm::Error outputView(unsigned result, unsigned operand, llvm::ArrayRef<int64_t> shape) override;
   llvm::Expected<TensorView> outputInPlace(unsigned result, unsigned operand) override;
@@ -57,10 +57,10 @@ public:
   unsigned threads() const override { return workers.threads(); }
   void noteCacheWrite(int64_t) override {}
   Tensor share(unsigned index) const override { return values[step.operands[index]]; }
-  llvm::Expected<Tensor> temporary(ElementType element, llvm::ArrayRef<int64_t> shape) override;
+  llvm::Expected<Tensor> temporary(ir::ElementType element, llvm::ArrayRef<int64_t> shape) override;
 
 private:
-  llvm::Error checkResult(unsigned result, ElementType element,
+  llvm::Error checkResult(unsigned result, ir::ElementType element,
                           llvm::ArrayRef<int64_t> shape) const;
 
   const ExecutionPlan& plan;
@@ -71,4 +71,4 @@ private:
   std::vector<std::shared_ptr<const void>> scratchMemory;
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -9,7 +9,7 @@
 #include <memory>
 #include <optional>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// A constant operand of a matrix product that was never computed: its transposes, casts and
 /// dequantizations are left to the product, which reads the constant they start from.
@@ -18,13 +18,13 @@ struct ConstantWeights {
   TensorView described;
   /// Floating-point weights: `data` holds the operand's matrices one after the other, each with its
   /// axes swapped if `transposed`.
-  FloatStorage storage = FloatStorage::f32;
+  simd::FloatStorage storage = simd::FloatStorage::f32;
   const void* data = nullptr;
   bool transposed = false;
   /// Weights of small integers: the matrix W of the product, [columns,inner].
-  std::optional<BlockWeights> blocks;
+  std::optional<linear::BlockWeights> blocks;
   /// Keep the memory alive.
   llvm::SmallVector<std::shared_ptr<const void>, 3> owners;
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

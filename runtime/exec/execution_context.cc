@@ -6,7 +6,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 llvm::Error ExecutionContext::execute() {
   if (llvm::Error error = packOperands())
@@ -308,4 +309,4 @@ llvm::Error ExecutionContext::runBranch(llvm::StringRef attribute) {
   return inBranch(std::move(failure), attribute, node());
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -3,7 +3,7 @@
 
 #include "runtime/exec/run_state.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// One execution of one step.
 class ExecutionContext final : public KernelContext {
@@ -21,7 +21,7 @@ public:
   const ConstantWeights* weights(unsigned index) const override {
     return operandWeights && index == *step.kernel->weightOperand ? operandWeights : nullptr;
   }
-  llvm::Expected<TensorView> output(unsigned result, ElementType element,
+  llvm::Expected<TensorView> output(unsigned result, ir::ElementType element,
                                     llvm::ArrayRef<int64_t> shape) override;
   llvm::Error outputView(unsigned result, unsigned operand, llvm::ArrayRef<int64_t> shape) override;
   llvm::Expected<TensorView> outputInPlace(unsigned result, unsigned operand) override;
@@ -35,16 +35,16 @@ public:
   llvm::Expected<std::vector<Tensor>> runBody(llvm::StringRef attribute,
                                               std::vector<Tensor> inputs) override;
   Tensor share(unsigned index) const override { return operandTensor(index); }
-  llvm::Expected<Tensor> temporary(ElementType element, llvm::ArrayRef<int64_t> shape) override;
+  llvm::Expected<Tensor> temporary(ir::ElementType element, llvm::ArrayRef<int64_t> shape) override;
 
 private:
   llvm::Error packOperands();
   llvm::Error enter(const ExecutionPlan::Branch& branch, RunState& inner);
-  llvm::Error enterBody(const Graph& body, const ExecutionPlan::Branch& branch, RunState& inner,
+  llvm::Error enterBody(const ir::Graph& body, const ExecutionPlan::Branch& branch, RunState& inner,
                         std::vector<Tensor> inputs);
   llvm::Error takeResults(RunState& inner);
   /// An error unless the result may be given now with this type.
-  llvm::Error checkResult(unsigned result, ElementType element, llvm::ArrayRef<int64_t> shape);
+  llvm::Error checkResult(unsigned result, ir::ElementType element, llvm::ArrayRef<int64_t> shape);
   llvm::Error internalError(const std::string& message) const;
   const Tensor& operandTensor(unsigned index) const;
 
@@ -54,4 +54,4 @@ private:
   bool hasRunBody = false;
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -11,7 +11,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 
@@ -475,4 +476,4 @@ llvm::Expected<ExecutionPlan> ExecutionPlan::build(const Graph& graph,
   return PlanBuilder(graph, kernels, 0, {}).build();
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

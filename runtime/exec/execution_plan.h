@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 struct ExecutionPlan {
   static constexpr unsigned none = UINT_MAX;
@@ -35,7 +35,7 @@ struct ExecutionPlan {
   };
 
   struct Slot {
-    const Value* value = nullptr;
+    const ir::Value* value = nullptr;
     unsigned group = none;
     /// The last step that reads it, or the number of steps for a graph output.
     int64_t lastRead = 0;
@@ -64,7 +64,7 @@ struct ExecutionPlan {
     Step(Step&&) = default;
     Step& operator=(Step&&) = default;
 
-    const Node* node = nullptr;
+    const ir::Node* node = nullptr;
     const Kernel* kernel = nullptr;
     llvm::SmallVector<unsigned, 6> operands; // slots, `none` when absent
     llvm::SmallVector<unsigned, 3> results;  // slots, `none` when nobody asked
@@ -82,7 +82,7 @@ struct ExecutionPlan {
   std::vector<Slot> slots;
   std::vector<Group> groups;
   /// Distinct extents of all slots.
-  std::vector<Dim> dims;
+  std::vector<ir::Dim> dims;
   std::vector<unsigned> inputs;  // slot per graph input, `none` where nobody reads it
   std::vector<unsigned> outputs; // slot per graph output
   /// Slots of values of enclosing graphs.
@@ -102,13 +102,13 @@ struct ExecutionPlan {
   /// operator, domain, version and node. That holds for every subgraph of such a node, whether a
   /// run would enter it or not. Fails too for subgraphs nested too deeply and for those with fewer
   /// outputs than their node has results. The graph must outlive the plan.
-  static llvm::Expected<ExecutionPlan> build(const Graph& graph, const KernelRegistry& kernels);
+  static llvm::Expected<ExecutionPlan> build(const ir::Graph& graph, const KernelRegistry& kernels);
 };
 
 /// Notes which subgraph of which node an error comes from.
-llvm::Error inBranch(llvm::Error error, llvm::StringRef attribute, const Node& node);
+llvm::Error inBranch(llvm::Error error, llvm::StringRef attribute, const ir::Node& node);
 
 /// The nodes that the graph's outputs depend on, through subgraphs too, in execution order.
-std::vector<const Node*> liveNodes(const Graph& graph);
+std::vector<const ir::Node*> liveNodes(const ir::Graph& graph);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -7,7 +7,8 @@
 
 #include <unistd.h>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 class Executor::Impl {
 public:
@@ -280,4 +281,4 @@ const std::shared_ptr<Allocator>& Executor::allocator() const {
 }
 const Graph& Executor::graph() const { return *impl->graph; }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

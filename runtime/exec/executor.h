@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 struct ExecutorOptions {
   /// Of a pool of the executor's own: the caller and its helpers; 0 stands for usableCores().
@@ -89,8 +89,9 @@ public:
   /// Fails, before anything runs, when an operator has no kernel (and no function body): an
   /// Unsupported diagnostic that names operator, domain, version and node. Fails too when a
   /// constant's data cannot be had.
-  static llvm::Expected<std::unique_ptr<Executor>>
-  create(const Model& model, const KernelRegistry& kernels, const ExecutorOptions& options = {});
+  static llvm::Expected<std::unique_ptr<Executor>> create(const ir::Model& model,
+                                                          const KernelRegistry& kernels,
+                                                          const ExecutorOptions& options = {});
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -118,7 +119,7 @@ public:
   const RunStatistics& statistics() const;
   const std::shared_ptr<Allocator>& allocator() const;
   /// The graph that is executed: the model's, or a copy with functions inlined.
-  const Graph& graph() const;
+  const ir::Graph& graph() const;
 
 private:
   class Impl;
@@ -126,4 +127,4 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -5,7 +5,9 @@
 
 #include <map>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+
 namespace {
 
 class Folder {
@@ -179,4 +181,4 @@ FoldedConstants::compute(const ExecutionPlan& plan, ConstantMemory& memory, Thre
   return std::unique_ptr<const FoldedConstants>(std::move(folded));
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

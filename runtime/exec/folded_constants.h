@@ -3,7 +3,7 @@
 
 #include "runtime/exec/weight_forms.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// The constants of one plan and of the plans of its subgraphs. Immutable, so that any number of
 /// executions may share it.
@@ -30,4 +30,4 @@ struct FoldedConstants {
   compute(const ExecutionPlan& plan, ConstantMemory& memory, ThreadPool& pool);
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

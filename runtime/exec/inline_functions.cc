@@ -10,7 +10,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 
@@ -367,4 +368,4 @@ llvm::Expected<std::unique_ptr<InlinedGraph>> inlineFunctions(const Model& model
   return inlined;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

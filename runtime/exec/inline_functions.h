@@ -4,19 +4,19 @@
 #include "ir/model.h"
 #include "runtime/exec/kernel.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// A copy of a model's main graph in which calls, in subgraphs too, are replaced by the bodies of
 /// the functions.
 class InlinedGraph {
 public:
-  InlinedGraph(const OpRegistry& registry, OpsetImports opsets);
-  Graph& graph() { return copy; }
+  InlinedGraph(const ir::OpRegistry& registry, ir::OpsetImports opsets);
+  ir::Graph& graph() { return copy; }
 
 private:
-  GraphContext context;
-  OpsetImports imports;
-  Graph copy;
+  ir::GraphContext context;
+  ir::OpsetImports imports;
+  ir::Graph copy;
 };
 
 /// Copies the main graph with every call inlined for which there is a function but no kernel, down
@@ -26,7 +26,7 @@ private:
 ///
 /// Fails (Unsupported) for functions nested too deeply, and for a body written for an opset version
 /// in which an operator means something else than in the model's.
-llvm::Expected<std::unique_ptr<InlinedGraph>> inlineFunctions(const Model& model,
+llvm::Expected<std::unique_ptr<InlinedGraph>> inlineFunctions(const ir::Model& model,
                                                               const KernelRegistry& kernels);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -7,7 +7,8 @@
 
 #include <fmt/ranges.h>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 
@@ -125,4 +126,4 @@ llvm::Error InputBinding::bind(llvm::ArrayRef<const TensorView*> views) {
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Symbols of extents and what they are in the current run.
 class SymbolValues {
 public:
   /// Nullopt for a name that no input declares, and for one that the run leaves open.
   std::optional<int64_t> find(llvm::StringRef name) const;
-  std::optional<int64_t> evaluate(const Dim& dim) const;
+  std::optional<int64_t> evaluate(const ir::Dim& dim) const;
   /// Another number whenever a value is another one than in the run before.
   uint64_t version() const { return changes; }
 
@@ -30,7 +30,7 @@ private:
 class InputBinding {
 public:
   /// The graph must outlive it.
-  explicit InputBinding(const Graph& graph);
+  explicit InputBinding(const ir::Graph& graph);
 
   /// Checks one view per graph input (null where the default contents are to be used) and collects
   /// the symbols' values. An extent that is a symbol fixes its value; one that is an expression is
@@ -46,7 +46,7 @@ private:
   };
   llvm::Error bindSymbol(unsigned symbol, size_t input, unsigned axis, int64_t extent);
 
-  const Graph& graph;
+  const ir::Graph& graph;
   std::vector<std::vector<Axis>> axes; // per input, as far as its rank is declared
   SymbolValues bound;
   std::vector<std::optional<int64_t>> fresh; // values in the making
@@ -56,4 +56,4 @@ private:
 /// `[2, 3, 4]`
 std::string extentsText(llvm::ArrayRef<int64_t> shape);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -6,7 +6,8 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 int64_t KernelContext::opset() const {
   return executed.graph().opsetVersion(executed.op().domain());
@@ -82,4 +83,4 @@ std::vector<const Kernel*> KernelRegistry::all() const {
   return sorted;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 struct ConstantWeights;
 struct Tensor;
@@ -24,7 +24,7 @@ class KernelContext {
 public:
   virtual ~KernelContext() = default;
 
-  const Node& node() const { return executed; }
+  const ir::Node& node() const { return executed; }
   /// The version of the node's domain.
   int64_t opset() const;
   unsigned inputCount() const { return executed.operands().size(); }
@@ -41,7 +41,7 @@ public:
 
   /// Contiguous, uninitialised storage for a result. Fails when the size overflows or memory is
   /// short. Each wanted result must be given exactly once, by this or one of the next two.
-  virtual llvm::Expected<TensorView> output(unsigned result, ElementType element,
+  virtual llvm::Expected<TensorView> output(unsigned result, ir::ElementType element,
                                             llvm::ArrayRef<int64_t> shape) = 0;
   /// The result is operand `operand`'s storage under `shape` (an Alias::View of the operator).
   virtual llvm::Error outputView(unsigned result, unsigned operand,
@@ -71,22 +71,22 @@ public:
   /// A required operand with what keeps it alive.
   virtual Tensor share(unsigned index) const;
   /// Contiguous, uninitialised memory of its own.
-  virtual llvm::Expected<Tensor> temporary(ElementType element, llvm::ArrayRef<int64_t> shape);
+  virtual llvm::Expected<Tensor> temporary(ir::ElementType element, llvm::ArrayRef<int64_t> shape);
 
   /// An error that names the node.
   llvm::Error error(const std::string& message) const;
 
 protected:
-  explicit KernelContext(const Node& node) : executed(node) {}
+  explicit KernelContext(const ir::Node& node) : executed(node) {}
 
 private:
-  const Node& executed;
+  const ir::Node& executed;
 };
 
 using KernelFunction = llvm::Error (*)(KernelContext&);
 
 struct Kernel {
-  OpName op;
+  ir::OpName op;
   /// First and last version of the operator's domain that it implements.
   int64_t since = 1;
   int64_t until = INT64_MAX;
@@ -104,17 +104,17 @@ public:
   KernelRegistry& operator=(const KernelRegistry&) = delete;
 
   /// `op` text is copied. Version ranges of one operator must not overlap (asserted).
-  Kernel& add(OpName op, int64_t since, KernelFunction run, int64_t until = INT64_MAX);
-  const Kernel* find(OpName op, int64_t version) const;
+  Kernel& add(ir::OpName op, int64_t since, KernelFunction run, int64_t until = INT64_MAX);
+  const Kernel* find(ir::OpName op, int64_t version) const;
   std::vector<const Kernel*> all() const;
 
 private:
   std::deque<std::string> names;
   std::deque<Kernel> kernels;
-  llvm::DenseMap<OpName, llvm::SmallVector<Kernel*, 2>> byName;
+  llvm::DenseMap<ir::OpName, llvm::SmallVector<Kernel*, 2>> byName;
 };
 
 /// Every kernel under runtime/kernels (generated).
 void registerAll(KernelRegistry& registry);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

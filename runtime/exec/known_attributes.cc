@@ -4,7 +4,8 @@
 #include "ir/op.h"
 #include "support/diagnostic.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 llvm::Error checkKnownAttributes(const Node& node) {
   const OpDef* definition = node.definition();
@@ -17,4 +18,4 @@ llvm::Error checkKnownAttributes(const Node& node) {
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

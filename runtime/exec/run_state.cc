@@ -9,7 +9,8 @@
 #include <algorithm>
 #include <chrono>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 /// Runs that a placement may be far too large for before another one is made: a prompt between
@@ -263,4 +264,4 @@ int64_t RunState::arenaBytes() const {
   return total;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -12,7 +12,7 @@
 
 #include "llvm/ADT/StringSet.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// What the graphs of one execution share.
 struct RunEnvironment {
@@ -30,7 +30,7 @@ struct RunEnvironment {
   ScratchStack scratch;
   RunStatistics statistics;
 
-  llvm::Expected<Tensor> allocate(ElementType element, llvm::ArrayRef<int64_t> shape);
+  llvm::Expected<Tensor> allocate(ir::ElementType element, llvm::ArrayRef<int64_t> shape);
   llvm::Expected<std::span<std::byte>> takeScratch(size_t bytes);
 };
 
@@ -93,4 +93,4 @@ private:
   unsigned runsTooLarge = 0;           // one after the other
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -6,7 +6,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+
 namespace {
 
 constexpr int64_t mostElements = 4096;
@@ -194,4 +196,4 @@ llvm::Expected<bool> StaticSequences::split(const Node& node, Graph& target, Map
   return true;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -1,5 +1,6 @@
 // Forms of constant weights, and what products read in their place.
 #include "runtime/exec/weight_forms.h"
+#include "runtime/memory/element_storage.h"
 
 #include "ir/late_element_types.h"
 #include "ir/node.h"
@@ -9,7 +10,10 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+using namespace linear;
+
 namespace {
 
 using Kind = WeightForm::Kind;
@@ -335,4 +339,4 @@ std::shared_ptr<const ConstantWeights> weightsOf(const WeightForm& form, const N
   return weights;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -19,7 +19,9 @@
 #include <cstring>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::linear::HWY_NAMESPACE {
+using namespace simd;
+using namespace simd::HWY_NAMESPACE;
 
 /// Numbers whose products are summed before they are added to the result: whole vectors of words
 /// for all widths of numbers and vectors.
@@ -89,9 +91,9 @@ struct Part {
 };
 
 /// Elements [begin,begin+count) as floats.
-inline void readFloats(const void* base, FloatStorage storage, size_t begin, size_t count,
+inline void readFloats(const void* base, simd::FloatStorage storage, size_t begin, size_t count,
                        float* to) {
-  if (storage == FloatStorage::f32) {
+  if (storage == simd::FloatStorage::f32) {
     std::memcpy(to, static_cast<const float*>(base) + begin, count * sizeof(float));
     return;
   }
@@ -99,12 +101,12 @@ inline void readFloats(const void* base, FloatStorage storage, size_t begin, siz
   const size_t lanes = hn::Lanes(F32Tag());
   size_t i = 0;
   for (; i + lanes <= count; i += lanes)
-    hn::StoreU(storage == FloatStorage::f16 ? load(F16Storage(), from + i)
-                                            : load(Bf16Storage(), from + i),
+    hn::StoreU(storage == simd::FloatStorage::f16 ? load(F16Storage(), from + i)
+                                                  : load(Bf16Storage(), from + i),
                F32Tag(), to + i);
   for (; i < count; ++i)
-    to[i] = storage == FloatStorage::f16 ? toFloat(F16Storage(), from[i])
-                                         : toFloat(Bf16Storage(), from[i]);
+    to[i] = storage == simd::FloatStorage::f16 ? toFloat(F16Storage(), from[i])
+                                               : toFloat(Bf16Storage(), from[i]);
 }
 
 /// Zero points of blocks [begin,begin+count) of row `n`.
@@ -153,7 +155,7 @@ inline void readPart(const BlockWeights& w, const Layout& layout, size_t n, cons
   part.scale = part.scaleValues;
   if (layout.spread == Spread::equal) {
     const size_t count = range.vectors * layout.valuesPerVector;
-    if (w.scaleStorage == FloatStorage::f32 && count == range.blocks &&
+    if (w.scaleStorage == simd::FloatStorage::f32 && count == range.blocks &&
         index + count + layout.lanes <= static_cast<size_t>(w.columns * w.blocks)) {
       part.scale = static_cast<const float*>(w.scales) + index;
     } else {
@@ -175,7 +177,7 @@ inline void readPart(const BlockWeights& w, const Layout& layout, size_t n, cons
   }
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::linear::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

@@ -2,12 +2,12 @@
 // expanding the weights in memory.
 #pragma once
 
-#include "runtime/kernels/support/float_storage.h"
+#include "runtime/simd/float_storage.h"
 
 #include <cstddef>
 #include <cstdint>
 
-namespace kvopt {
+namespace kvopt::linear {
 
 /// W [columns,inner] in 2, 4 or 8 bits: W[n,k] = (q[n,k] - z[n,b]) * s[n,b] with b = k / blockSize.
 /// A row of q holds `blocks` blocks of blockSize numbers, the last filled up with numbers of no
@@ -25,10 +25,10 @@ struct BlockWeights {
   int64_t blockSize = 0; ///< a multiple of 16
   int64_t blocks = 0;    ///< ceil(inner / blockSize)
   const uint8_t* numbers = nullptr;
-  FloatStorage scaleStorage = FloatStorage::f32;
+  simd::FloatStorage scaleStorage = simd::FloatStorage::f32;
   const void* scales = nullptr; ///< [columns,blocks]
   Zeros zeroKind = Zeros::middle;
-  FloatStorage zeroStorage = FloatStorage::f32;
+  simd::FloatStorage zeroStorage = simd::FloatStorage::f32;
   const void* zeros = nullptr;
 
   int64_t rowBytes() const { return blocks * blockSize * bits / 8; }
@@ -59,4 +59,4 @@ void packActivations(const BlockWeights& weights, const float* a, int64_t aStrid
 void multiplyBlocks(const BlockWeights& weights, const float* packed, int64_t rows, int64_t begin,
                     int64_t end, float* out, int64_t outStride);
 
-} // namespace kvopt
+} // namespace kvopt::linear

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::linear {
+using namespace simd;
+
 namespace {
 
 float element(const void* base, int64_t index, FloatStorage storage) {
@@ -74,4 +76,4 @@ void BlockWeights::expand(int64_t column, int64_t begin, int64_t end, float* out
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::linear

@@ -19,7 +19,9 @@
 #include "runtime/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::linear::HWY_NAMESPACE {
+using namespace simd;
+using namespace simd::HWY_NAMESPACE;
 namespace {
 
 using U32Vec = hn::Vec<U32Tag>;
@@ -289,11 +291,11 @@ void multiplyBlocks(const BlockWeights& weights, const float* packed, int64_t ro
     multiplyRange<8>(p, from, to);
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::linear::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kvopt {
+namespace kvopt::linear {
 
 HWY_EXPORT(packedFloats);
 HWY_EXPORT(packRow);
@@ -317,5 +319,5 @@ void multiplyBlocks(const BlockWeights& weights, const float* packed, int64_t ro
     HWY_DYNAMIC_DISPATCH(multiplyBlocks)(weights, packed, rows, begin, end, out, outStride);
 }
 
-} // namespace kvopt
+} // namespace kvopt::linear
 #endif // HWY_ONCE

@@ -15,7 +15,9 @@
 #include "runtime/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::linear::HWY_NAMESPACE {
+using namespace simd;
+using namespace simd::HWY_NAMESPACE;
 namespace {
 
 /// Rows of W that are read side by side. Each is loaded by instructions of its own and followed by
@@ -305,11 +307,12 @@ void multiplyColumns(const FloatProduct& p, int64_t begin, int64_t end) {
   }
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::linear::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kvopt {
+namespace kvopt::linear {
+using namespace simd;
 
 HWY_EXPORT(multiplyColumns);
 
@@ -326,5 +329,5 @@ void multiplyColumns(const FloatProduct& product, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(multiplyColumns)(product, begin, end);
 }
 
-} // namespace kvopt
+} // namespace kvopt::linear
 #endif // HWY_ONCE

@@ -2,11 +2,11 @@
 // widest SIMD target of the running CPU.
 #pragma once
 
-#include "runtime/kernels/support/float_storage.h"
+#include "runtime/simd/float_storage.h"
 
 #include <cstdint>
 
-namespace kvopt {
+namespace kvopt::linear {
 
 /// out[m,n] = sum_k a[m,k] W[k,n] for 0 <= m < rows <= fewRows, 0 <= k < inner, 0 <= n < columns.
 /// Distances of rows are in elements; elements within a row are contiguous.
@@ -16,7 +16,7 @@ struct FloatProduct {
   int64_t columns = 0;
   const float* a = nullptr; ///< [rows,inner]
   int64_t aStride = 0;
-  FloatStorage storage = FloatStorage::f32;
+  simd::FloatStorage storage = simd::FloatStorage::f32;
   const void* weights = nullptr; ///< [inner,columns] or [columns,inner]
   int64_t weightStride = 0;
   float* out = nullptr; ///< [rows,columns], no part of the operands
@@ -44,4 +44,4 @@ void multiplyColumns(const FloatProduct& product, int64_t begin, int64_t end);
 /// each of which is summed from left to right in f32. Again its bits are its own affair.
 void multiplyRows(const FloatProduct& product, int64_t begin, int64_t end);
 
-} // namespace kvopt
+} // namespace kvopt::linear

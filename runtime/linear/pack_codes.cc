@@ -5,7 +5,7 @@
 #include <cassert>
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::linear {
 namespace {
 
 /// Rows of W that are written together, so that a cache line of a transposed matrix is read once.
@@ -52,4 +52,4 @@ void packCodes(const CodeMatrix& codes, bool transposed, const BlockWeights& wei
     pack(codes, transposed, weights, row, std::min(row + stripRows, end), numbers);
 }
 
-} // namespace kvopt
+} // namespace kvopt::linear

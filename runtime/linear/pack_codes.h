@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace kvopt {
+namespace kvopt::linear {
 
 /// A row-major matrix of integers of 2, 4 or 8 bits. Numbers that share a byte follow each other
 /// across the ends of rows, the first in the lowest bits.
@@ -25,4 +25,4 @@ struct CodeMatrix {
 void packCodes(const CodeMatrix& codes, bool transposed, const BlockWeights& weights, int64_t begin,
                int64_t end, uint8_t* numbers);
 
-} // namespace kvopt
+} // namespace kvopt::linear

@@ -17,7 +17,9 @@
 #include <cstdint>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::linear::HWY_NAMESPACE {
+using namespace simd;
+using namespace simd::HWY_NAMESPACE;
 
 /// How far ahead of its use a cache line is asked for where every one is.
 inline constexpr size_t kPrefetchBytes = 2048;
@@ -38,7 +40,7 @@ HWY_INLINE void prefetchStraightAhead(const void* address, size_t offset) {
     prefetchStraight(reinterpret_cast<intptr_t>(address) + kStraightAhead);
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::linear::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

@@ -14,7 +14,9 @@
 #include "runtime/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::linear::HWY_NAMESPACE {
+using namespace simd;
+using namespace simd::HWY_NAMESPACE;
 namespace {
 
 /// Values of k whose products are summed before they are added to the result.
@@ -166,11 +168,12 @@ void multiplyRows(const FloatProduct& p, int64_t begin, int64_t end) {
   }
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::linear::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kvopt {
+namespace kvopt::linear {
+using namespace simd;
 
 HWY_EXPORT(multiplyRows);
 
@@ -187,5 +190,5 @@ void multiplyRows(const FloatProduct& product, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(multiplyRows)(product, begin, end);
 }
 
-} // namespace kvopt
+} // namespace kvopt::linear
 #endif // HWY_ONCE

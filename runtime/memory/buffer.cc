@@ -1,14 +1,15 @@
 // Allocation of buffers and tensors, and copies between views.
 #include "runtime/memory/buffer.h"
 
-#include "runtime/kernels/support/narrow_codes.h"
+#include "runtime/memory/narrow_codes.h"
 #include "runtime/memory/page_memory.h"
 #include "support/diagnostic.h"
 
 #include <cstdlib>
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 std::byte* Allocator::allocate(size_t bytes) {
   assert(bytes > 0);
@@ -299,4 +300,4 @@ TensorView sliceAxis(const TensorView& view, unsigned axis, int64_t begin, int64
   return part;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

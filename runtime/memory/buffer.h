@@ -10,7 +10,7 @@
 #include <memory>
 #include <span>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Every buffer starts at a multiple of this many bytes.
 inline constexpr size_t bufferAlignment = 64;
@@ -118,10 +118,10 @@ struct Tensor {
   /// Uninitialised and contiguous. Fails for element types without whole bytes, negative extents,
   /// sizes that overflow, and when memory is short.
   static llvm::Expected<Tensor> create(const std::shared_ptr<Allocator>& allocator,
-                                       ElementType element, llvm::ArrayRef<int64_t> shape);
+                                       ir::ElementType element, llvm::ArrayRef<int64_t> shape);
   /// Contiguous, and zeros as `Buffer::zeros` makes them. Fails as `create` does.
   static llvm::Expected<Tensor> zeros(const std::shared_ptr<Allocator>& allocator,
-                                      ElementType element, llvm::ArrayRef<int64_t> shape);
+                                      ir::ElementType element, llvm::ArrayRef<int64_t> shape);
   /// Hands the memory of this tensor to `target`, as Buffer::movePagesTo does. Requires that
   /// `zeros` or `create` made both and that `target` is zeros. False too, and nothing has changed,
   /// where somebody else keeps the memory alive.
@@ -129,25 +129,26 @@ struct Tensor {
   /// The contents of a constant, which must not be written. Not copied when they are aligned to
   /// their element, unless that has less than a byte.
   static llvm::Expected<Tensor> of(const std::shared_ptr<Allocator>& allocator,
-                                   const TensorRef& constant);
+                                   const ir::TensorRef& constant);
   /// A contiguous copy of `view`.
   static llvm::Expected<Tensor> copyOf(const std::shared_ptr<Allocator>& allocator,
                                        const TensorView& view);
   /// A copy of elements of a trivially copyable type that is as wide as `element`.
   template <typename T>
-  static llvm::Expected<Tensor> of(const std::shared_ptr<Allocator>& allocator, ElementType element,
-                                   llvm::ArrayRef<int64_t> shape, std::span<const T> elements) {
+  static llvm::Expected<Tensor> of(const std::shared_ptr<Allocator>& allocator,
+                                   ir::ElementType element, llvm::ArrayRef<int64_t> shape,
+                                   std::span<const T> elements) {
     assert(memoryWidth(element) == sizeof(T));
     return ofBytes(allocator, element, shape, std::as_bytes(elements));
   }
   static llvm::Expected<Tensor> ofBytes(const std::shared_ptr<Allocator>& allocator,
-                                        ElementType element, llvm::ArrayRef<int64_t> shape,
+                                        ir::ElementType element, llvm::ArrayRef<int64_t> shape,
                                         std::span<const std::byte> bytes);
 };
 
 /// Bytes of a contiguous tensor. Fails for element types without whole bytes, negative extents, and
 /// sizes that overflow.
-llvm::Expected<int64_t> checkedTensorBytes(ElementType element, llvm::ArrayRef<int64_t> shape);
+llvm::Expected<int64_t> checkedTensorBytes(ir::ElementType element, llvm::ArrayRef<int64_t> shape);
 
 /// The elements of a contiguous view as ONNX's raw_data packs them: those of less than a byte
 /// several to a byte, the first in the lowest bits.
@@ -160,4 +161,4 @@ void copyElements(const TensorView& from, const TensorView& to);
 /// The part [begin, end) of an axis, as a view of the same memory.
 TensorView sliceAxis(const TensorView& view, unsigned axis, int64_t begin, int64_t end);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

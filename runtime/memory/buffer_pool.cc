@@ -7,7 +7,7 @@
 #include <mutex>
 #include <new>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 namespace {
 
@@ -226,4 +226,4 @@ void BufferPool::restartPeak() { core->restartPeak(); }
 void BufferPool::endRound() { core->endRound(); }
 void BufferPool::releaseFree() { core->releaseFree(false); }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

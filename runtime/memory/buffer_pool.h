@@ -3,7 +3,7 @@
 
 #include "runtime/memory/buffer.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Hands out memory in classes of sizes and keeps what comes back, so that steps that repeat each
 /// other, or grow by little, allocate nothing: neither tensor memory nor anything on the heap.
@@ -49,4 +49,4 @@ private:
   std::shared_ptr<Core> core;
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

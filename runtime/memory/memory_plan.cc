@@ -12,7 +12,7 @@
 #include <numeric>
 #include <set>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 namespace {
 
@@ -247,4 +247,4 @@ llvm::Expected<MemoryPlan> planMemory(llvm::ArrayRef<StorageInterval> intervals)
   return plan;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// A block that is needed from execution step `firstUse` to `lastUse`, both inclusive. All tensors
 /// that share one storage (views of each other) are one interval.
@@ -31,4 +31,4 @@ struct MemoryPlan {
 /// firstUse <= lastUse. Fails when the sizes overflow int64_t.
 llvm::Expected<MemoryPlan> planMemory(llvm::ArrayRef<StorageInterval> intervals);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 namespace {
 
@@ -122,4 +122,4 @@ void forgetMovedPages(std::byte* data, size_t bytes) {
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

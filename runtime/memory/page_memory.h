@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Bytes of a page; a power of two.
 size_t pageBytes();
@@ -40,4 +40,4 @@ void movePages(const PageRuns& runs);
 /// Instead of `unmapPages`, for a mapping whose pages have been moved.
 void forgetMovedPages(std::byte* data, size_t bytes);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 llvm::Expected<ScratchStack::Memory> ScratchStack::take(size_t bytes) {
   Memory memory;
@@ -36,4 +36,4 @@ size_t ScratchStack::reservedBytes() const {
   return total;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Memory that is taken while an operator runs and given back, last taken first, when it is done.
 /// A request that is no larger than the ones at its depth before allocates nothing.
@@ -44,4 +44,4 @@ private:
   size_t peak = 0;
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -1,7 +1,8 @@
 // TensorView: sizes and strides.
 #include "runtime/memory/tensor_view.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 Extents contiguousStrides(llvm::ArrayRef<int64_t> shape) {
   Extents strides(shape.size(), 1);
@@ -56,4 +57,4 @@ bool TensorView::isContiguous() const {
   return true;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 using Extents = llvm::SmallVector<int64_t, 6>;
 
@@ -20,18 +20,19 @@ Extents contiguousStrides(llvm::ArrayRef<int64_t> shape);
 
 /// Bytes of one element in memory, where types of 2 and 4 bits take a byte each: integers as int8
 /// or uint8 of their value, float4e2m1 as its code. Nullopt for strings and unknown types.
-std::optional<unsigned> memoryWidth(ElementType type);
+std::optional<unsigned> memoryWidth(ir::ElementType type);
 
 /// A non-owning view: element type, extents, strides in elements, address of the first element.
 /// Extents are >= 0 and the product of extents fits in int64_t; strides are >= 0 (0 repeats).
 /// Only types with a memoryWidth have views.
 struct TensorView {
-  ElementType element = ElementType::Undefined;
+  ir::ElementType element = ir::ElementType::Undefined;
   Extents shape;
   Extents strides;
   std::byte* data = nullptr;
 
-  static TensorView contiguous(ElementType element, llvm::ArrayRef<int64_t> shape, std::byte* data);
+  static TensorView contiguous(ir::ElementType element, llvm::ArrayRef<int64_t> shape,
+                               std::byte* data);
 
   unsigned rank() const { return shape.size(); }
   int64_t elementCount() const;
@@ -46,4 +47,4 @@ struct TensorView {
   }
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -13,7 +13,9 @@
 #include <limits>
 #include <random>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+
 namespace {
 
 constexpr int64_t mostMadeUpElements = int64_t{1} << 26;
@@ -433,4 +435,4 @@ llvm::Expected<StepResult> stepDecoder(Session& session, const DecoderStep& step
   return session.step(views, static_cast<int64_t>(step.tokens.front().size()));
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

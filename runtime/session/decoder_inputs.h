@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// One step's tokens with the whole sequence's mask.
 struct DecoderStep {
@@ -43,21 +43,21 @@ inline constexpr int64_t encoderTokens = 13;
 /// all other inputs of a known rank, but that integers are 0 and bools true (`guessedInputs`). An
 /// input without a declared rank is an error that names it, and so is a recipe for none of them.
 llvm::Expected<std::vector<NamedTensor>>
-decoderInputs(llvm::ArrayRef<const Value*> inputs, const DecoderStep& step,
+decoderInputs(llvm::ArrayRef<const ir::Value*> inputs, const DecoderStep& step,
               const std::shared_ptr<Allocator>& allocator,
-              llvm::ArrayRef<ManifestInput> described = {});
+              llvm::ArrayRef<ir::ManifestInput> described = {});
 
 /// Names of inputs for which nothing says what to feed: neither a recipe nor the description nor
 /// the name.
-std::vector<std::string> guessedInputs(llvm::ArrayRef<const Value*> inputs,
+std::vector<std::string> guessedInputs(llvm::ArrayRef<const ir::Value*> inputs,
                                        llvm::ArrayRef<InputRecipe> recipes,
-                                       llvm::ArrayRef<ManifestInput> described);
+                                       llvm::ArrayRef<ir::ManifestInput> described);
 
 /// The inputs that are token ids, by name or description.
-std::vector<const Value*> tokenInputs(const Graph& graph,
-                                      llvm::ArrayRef<ManifestInput> described = {});
+std::vector<const ir::Value*> tokenInputs(const ir::Graph& graph,
+                                          llvm::ArrayRef<ir::ManifestInput> described = {});
 
 /// Feeds a session one step; DecoderStep::pastLength is the session's length.
 llvm::Expected<StepResult> stepDecoder(Session& session, const DecoderStep& step);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -1,11 +1,12 @@
 // Codes times scales.
 #include "runtime/session/dequantized_cache.h"
 
-#include "runtime/kernels/support/float_storage.h"
+#include "runtime/memory/element_storage.h"
 #include "support/diagnostic.h"
 #include "support/half.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 std::optional<size_t> scalesOf(const Session& session, size_t cache) {
   const ManifestCache& codes = session.cacheInfo(cache);
@@ -58,4 +59,4 @@ llvm::Expected<Tensor> dequantizedCache(const Session& session, size_t cache, si
   return result;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

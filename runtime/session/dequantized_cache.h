@@ -3,7 +3,7 @@
 
 #include "runtime/session/session.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Which cache of the session has the scales of cache `cache`; nullopt if its rows are no codes.
 std::optional<size_t> scalesOf(const Session& session, size_t cache);
@@ -11,6 +11,6 @@ std::optional<size_t> scalesOf(const Session& session, size_t cache);
 /// What the valid rows of cache `cache`, whose scales are cache `scales`, stand for: a contiguous
 /// tensor of float, or of float16 or bfloat16, to which the products of f32 are rounded.
 llvm::Expected<Tensor> dequantizedCache(const Session& session, size_t cache, size_t scales,
-                                        ElementType element);
+                                        ir::ElementType element);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

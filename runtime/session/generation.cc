@@ -7,7 +7,9 @@
 
 #include <chrono>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+
 namespace {
 
 bool holdsScores(const TensorView& view) {
@@ -275,4 +277,4 @@ llvm::Expected<GenerationResult> generate(Session& session,
   return Generator(session, options).run(prompts);
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -7,7 +7,7 @@
 
 #include <functional>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Why a sequence ended.
 enum class StopReason {
@@ -70,4 +70,4 @@ llvm::Expected<GenerationResult> generate(Session& session,
                                           llvm::ArrayRef<std::vector<int64_t>> prompts,
                                           const GenerationOptions& options);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -8,7 +8,9 @@
 
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+
 namespace {
 
 using Kind = InputRecipe::Kind;
@@ -87,4 +89,4 @@ llvm::Expected<InputRecipe> parseInputRecipe(llvm::StringRef text) {
   return recipe;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -3,7 +3,7 @@
 
 #include "ir/manifest/manifest.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// `NAME=VALUE` or `NAME=VALUE@EXTENTS`, as `--input` takes it.
 ///
@@ -17,13 +17,13 @@ struct InputRecipe {
 
   std::string input;
   Kind kind = Kind::Zeros;
-  std::vector<double> numbers;     ///< of Kind::Numbers; not empty
-  InputFeed feed = InputFeed::Any; ///< of Kind::Feed; not Any
+  std::vector<double> numbers;             ///< of Kind::Numbers; not empty
+  ir::InputFeed feed = ir::InputFeed::Any; ///< of Kind::Feed; not Any
   bool hasShape = false;
-  std::vector<ManifestExtent> shape; ///< if `hasShape`
+  std::vector<ir::ManifestExtent> shape; ///< if `hasShape`
 };
 
 /// A usage error says what is wrong with the text.
 llvm::Expected<InputRecipe> parseInputRecipe(llvm::StringRef text);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

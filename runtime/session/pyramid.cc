@@ -12,7 +12,8 @@
 #include <algorithm>
 #include <mutex>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 llvm::Expected<Pyramid> Pyramid::create(const Manifest& manifest) {
   Pyramid pyramid;
@@ -86,4 +87,4 @@ std::shared_ptr<VariantSource> variantFiles(std::string folder, const OpRegistry
   return std::make_shared<VariantFiles>(std::move(folder), ops);
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

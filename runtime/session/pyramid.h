@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// The variants of a model in blocks of fixed extents, smallest first. Empty for other models.
 class Pyramid {
@@ -15,18 +15,18 @@ public:
   Pyramid() = default;
   /// Fails unless the variants have more blocks and more rows from one to the next, and the last
   /// one has room for the manifest's capacity in all blocks of each cache.
-  static llvm::Expected<Pyramid> create(const Manifest& manifest);
+  static llvm::Expected<Pyramid> create(const ir::Manifest& manifest);
 
   bool empty() const { return variants.empty(); }
   size_t size() const { return variants.size(); }
-  const ManifestVariant& operator[](size_t index) const { return variants[index]; }
+  const ir::ManifestVariant& operator[](size_t index) const { return variants[index]; }
 
   /// The smallest variant that has rows for `past` tokens, of which there are no more than the last
   /// one has.
   size_t variantFor(int64_t past) const;
 
 private:
-  std::vector<ManifestVariant> variants;
+  std::vector<ir::ManifestVariant> variants;
 };
 
 /// Where sessions get the variants of a model from. Several sessions may ask at the same time.
@@ -35,11 +35,11 @@ public:
   virtual ~VariantSource() = default;
   /// The model of a variant that is not the last one, with its shapes inferred. It lives as long as
   /// this object; opened once.
-  virtual llvm::Expected<const Model*> open(const ManifestVariant& variant) = 0;
+  virtual llvm::Expected<const ir::Model*> open(const ir::ManifestVariant& variant) = 0;
 };
 
 /// The files that variants are named after, in `folder`, which no name leads out of. `ops` must
 /// outlive it.
-std::shared_ptr<VariantSource> variantFiles(std::string folder, const OpRegistry& ops);
+std::shared_ptr<VariantSource> variantFiles(std::string folder, const ir::OpRegistry& ops);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -8,7 +8,10 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
+using namespace kernels;
+
 namespace {
 
 constexpr unsigned weightBits = 40; // of the most likely token
@@ -173,4 +176,4 @@ int64_t sampleToken(llvm::ArrayRef<float> scores, const SamplingOptions& options
   return candidates.back().token;
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 struct SamplingOptions {
   /// Scores are divided by it; 0 takes the most likely token, the first of equal ones.
@@ -49,4 +49,4 @@ int64_t sampleToken(llvm::ArrayRef<float> scores, const SamplingOptions& options
 /// round(2^40 * 2^-x) for x = units / 2^32, to within 2^9 units of 2^-40. For tests.
 uint64_t powerOfHalf(uint64_t units);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

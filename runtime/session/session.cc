@@ -7,7 +7,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/ScopeExit.h"
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 namespace {
 constexpr int64_t firstStatefulCapacity = 64;
@@ -488,4 +489,4 @@ void Session::takeResult(StepResult& result) {
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <string>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 struct SessionOptions {
   enum class Mode {
@@ -82,9 +82,9 @@ class Session {
 public:
   /// Fails for the contract that it does not drive (stateful), for a manifest that does not
   /// fit the model, and where Executor::create fails.
-  static llvm::Expected<std::unique_ptr<Session>> create(const Model& model,
+  static llvm::Expected<std::unique_ptr<Session>> create(const ir::Model& model,
                                                          const KernelRegistry& kernels,
-                                                         const Manifest& manifest,
+                                                         const ir::Manifest& manifest,
                                                          const SessionOptions& options = {});
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -147,8 +147,8 @@ public:
   const ModelFingerprint& fingerprint() const;
 
   size_t cacheCount() const { return caches.size(); }
-  const ManifestCache& cacheInfo(size_t index) const { return description.caches[index]; }
-  const Manifest& manifest() const { return description; }
+  const ir::ManifestCache& cacheInfo(size_t index) const { return description.caches[index]; }
+  const ir::Manifest& manifest() const { return description; }
   /// The valid region of a cache, strided; all of a cache that the model itself keeps in place. It
   /// is overwritten or invalid after the next step. Where rows are of different lengths, what
   /// shorter ones hold beyond theirs means nothing.
@@ -172,24 +172,24 @@ public:
   size_t latestVariant() const { return runningVariant; }
 
   /// Graph inputs that a caller must give.
-  llvm::ArrayRef<const Value*> callerInputs() const { return given; }
-  const Graph& graph() const { return executor->graph(); }
+  llvm::ArrayRef<const ir::Value*> callerInputs() const { return given; }
+  const ir::Graph& graph() const { return executor->graph(); }
   const SessionStatistics& statistics() const { return counters; }
   const std::shared_ptr<Allocator>& allocator() const { return executor->allocator(); }
 
 private:
-  Session(const Model& sessionModel, const KernelRegistry& sessionKernels, const Manifest& manifest,
-          const SessionOptions& sessionOptions);
+  Session(const ir::Model& sessionModel, const KernelRegistry& sessionKernels,
+          const ir::Manifest& manifest, const SessionOptions& sessionOptions);
   llvm::Error start();
   llvm::Error startExecutor(const Executor* constantsOf = nullptr);
   llvm::Error startVariants();
-  llvm::Expected<std::unique_ptr<Executor>> createExecutor(const Model& executed,
+  llvm::Expected<std::unique_ptr<Executor>> createExecutor(const ir::Model& executed,
                                                            const Executor* constantsOf) const;
-  llvm::Error checkVariant(const Graph& variant, int64_t blocks) const;
+  llvm::Error checkVariant(const ir::Graph& variant, int64_t blocks) const;
   llvm::Error chooseVariant();
   llvm::Error feedBlocks(size_t index);
   llvm::Error checkInterface() const;
-  llvm::Error checkBlocks(const ManifestCache& cache, llvm::StringSet<>& names) const;
+  llvm::Error checkBlocks(const ir::ManifestCache& cache, llvm::StringSet<>& names) const;
   llvm::Error findOutputs();
   void listInputs();
   void findLengthPerRowObstacle();
@@ -211,9 +211,9 @@ private:
   bool isShared(size_t cache) const { return caches.geometry(cache).isShared; }
   bool hasShared() const;
 
-  const Model& model;
+  const ir::Model& model;
   const KernelRegistry& kernels;
-  Manifest description;
+  ir::Manifest description;
   SessionOptions options;
   std::unique_ptr<Executor> executor;
   Pyramid pyramid;
@@ -223,7 +223,7 @@ private:
   size_t runningVariant = 0;
   CacheSet caches;
   std::vector<Tensor> lengths;          ///< one for each of the manifest's
-  std::vector<const Value*> given;      ///< inputs that are the caller's
+  std::vector<const ir::Value*> given;  ///< inputs that are the caller's
   llvm::StringSet<> takenInputs;        ///< those, and those that have a default
   std::vector<unsigned> presentOutputs; ///< index of the graph output, per cache
   std::vector<unsigned> resultOutputs;  ///< indices of the others
@@ -237,4 +237,4 @@ private:
   std::vector<Tensor> stepOutputs;
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -11,7 +11,8 @@
 
 #include <random>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 llvm::Error Session::checkRunning() const {
   if (isFrozen())
@@ -222,4 +223,4 @@ llvm::Error Session::adopt(const CacheFileContents& contents) {
   return caches.restore(contents, hasShared() ? *room : 0);
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::runtime {
+using namespace ir;
 
 llvm::Error Session::startVariants() {
   llvm::Expected<Pyramid> created = Pyramid::create(description);
@@ -103,4 +104,4 @@ llvm::Error Session::feedBlocks(size_t index) {
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -13,7 +13,7 @@
 #include "runtime/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 namespace {
 
 /// Up to a vector of elements, the missing ones `filler`.
@@ -123,11 +123,11 @@ void convertF32ToBf16(const float* in, uint16_t* out, size_t count) {
     out[i] = floatToBf16(in[i]);
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kvopt {
+namespace kvopt::simd {
 
 HWY_EXPORT(softmaxRow);
 HWY_EXPORT(dot);
@@ -160,5 +160,5 @@ void convertF32ToBf16(const float* in, uint16_t* out, size_t count) {
   HWY_DYNAMIC_DISPATCH(convertF32ToBf16)(in, out, count);
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd
 #endif // HWY_ONCE

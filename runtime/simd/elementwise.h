@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace kvopt {
+namespace kvopt::simd {
 
 /// out[i] = exp(in[i] - max) / sum_j exp(in[j] - max); `out` may be `in`. A row of -inf gives NaN,
 /// as the formula does. Exponentials below the smallest normal f32 are 0.
@@ -19,4 +19,4 @@ void convertBf16ToF32(const uint16_t* in, float* out, size_t count);
 void convertF32ToF16(const float* in, uint16_t* out, size_t count);
 void convertF32ToBf16(const float* in, uint16_t* out, size_t count);
 
-} // namespace kvopt
+} // namespace kvopt::simd

@@ -1,7 +1,7 @@
 // Decides by the CPU's vendor whether unit-stride loops prefetch every line (decision 18).
 #include "runtime/simd/prefetch.h"
 
-namespace kvopt {
+namespace kvopt::simd {
 namespace {
 
 bool isOfIntel() {
@@ -17,4 +17,4 @@ bool isOfIntel() {
 
 const bool asksForEachLine = isOfIntel();
 
-} // namespace kvopt
+} // namespace kvopt::simd

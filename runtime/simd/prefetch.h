@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace kvopt {
+namespace kvopt::simd {
 
 /// Asks for a cache line, into the second-level cache: the first level can wait for few lines at a
 /// time, and those are of the work. A prefetch never faults, so the address may lie outside of any
@@ -34,4 +34,4 @@ HWY_INLINE void prefetchStraight(intptr_t address, bool eachLine = asksForEachLi
       prefetchLine(first + at);
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd

@@ -14,7 +14,7 @@
 #include "runtime/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 namespace {
 
 constexpr float kLargestCode = 127.0f;
@@ -85,11 +85,11 @@ float quantizeRowOf(const void* row, FloatStorage storage, size_t width, int8_t*
   return 0;
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kvopt {
+namespace kvopt::simd {
 
 HWY_EXPORT(quantizeRowOf);
 
@@ -97,5 +97,5 @@ float quantizeRow(const void* row, FloatStorage storage, size_t width, int8_t* c
   return HWY_DYNAMIC_DISPATCH(quantizeRowOf)(row, storage, width, codes);
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd
 #endif // HWY_ONCE

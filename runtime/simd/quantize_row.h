@@ -1,11 +1,11 @@
 // Quantization of one row to int8 with a scale, as ai.kvopt::InPlaceQuantizedKvSdpa defines it.
 #pragma once
 
-#include "runtime/kernels/support/float_storage.h"
+#include "runtime/simd/float_storage.h"
 
 #include <cstddef>
 
-namespace kvopt {
+namespace kvopt::simd {
 
 /// Writes `width` codes and returns the scale:
 ///
@@ -15,4 +15,4 @@ namespace kvopt {
 /// with a NaN or an infinity has codes 0 and the scale NaN.
 float quantizeRow(const void* row, FloatStorage storage, size_t width, int8_t* codes);
 
-} // namespace kvopt
+} // namespace kvopt::simd

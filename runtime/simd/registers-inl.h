@@ -19,7 +19,7 @@
 #include <utility>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 
 template <int N> struct Registers {
   /// Zero. Not left to the compiler, which would forget the instruction set.
@@ -125,7 +125,7 @@ template <int N> HWY_INLINE void sumLanes(const Registers<N>& v, float* HWY_REST
 #endif
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

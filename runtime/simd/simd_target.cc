@@ -1,14 +1,14 @@
 // The choice is Highway's, which all kernels ask; products of bytes ask the CPU themselves.
 #include "runtime/simd/simd_target.h"
 
-#include "runtime/simd/code_products.h"
+#include "runtime/simd/attention/code_products.h"
 
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <cassert>
 
-namespace kvopt {
+namespace kvopt::simd {
 namespace {
 
 std::vector<int64_t> available() {
@@ -41,4 +41,4 @@ void useBestSimdTarget() {
   hideByteProducts(false);
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::simd {
 
 /// Highway's names of the targets that this CPU has and kernels are compiled for, the best first.
 std::vector<std::string> simdTargets();
@@ -16,4 +16,4 @@ void useSimdTarget(std::string_view name);
 /// From now on they run with the best that this CPU has.
 void useBestSimdTarget();
 
-} // namespace kvopt
+} // namespace kvopt::simd

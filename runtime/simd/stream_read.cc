@@ -11,7 +11,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -49,11 +49,11 @@ uint64_t streamRead(const std::byte* data, size_t bytes) {
 int64_t compiledTarget() { return HWY_TARGET; }
 
 } // namespace
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kvopt {
+namespace kvopt::simd {
 
 HWY_EXPORT(streamRead);
 HWY_EXPORT(compiledTarget);
@@ -64,5 +64,5 @@ uint64_t streamRead(const std::byte* data, size_t bytes) {
 
 std::string_view simdTarget() { return hwy::TargetName(HWY_DYNAMIC_DISPATCH(compiledTarget)()); }
 
-} // namespace kvopt
+} // namespace kvopt::simd
 #endif // HWY_ONCE

@@ -17,7 +17,7 @@
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -195,7 +195,7 @@ HWY_INLINE void sumLanes4(F32Vec a, F32Vec b, F32Vec c, F32Vec d, float* HWY_RES
 #endif
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

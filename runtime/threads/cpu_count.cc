@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 namespace {
 
 /// The contents without white space at the ends; nullopt when the file cannot be read.
@@ -119,4 +119,4 @@ unsigned usableCores() {
   return usableCores(cpus, "");
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// Physical cores that this process may use, at least 1: the hardware threads of one core count
 /// once, those outside the affinity mask do not count, and a CPU quota of the control groups the
@@ -16,4 +16,4 @@ unsigned usableCores();
 /// machine's own). What cannot be read limits nothing.
 unsigned usableCores(llvm::ArrayRef<unsigned> cpus, const std::string& root);
 
-} // namespace kvopt
+} // namespace kvopt::runtime

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <system_error>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 namespace {
 /// Rounds of looking for work, or for the end of it, before a thread sleeps.
@@ -142,4 +142,4 @@ void ThreadPool::work() {
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::runtime

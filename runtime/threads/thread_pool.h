@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::runtime {
 
 /// A fixed number of worker threads. Several executors may use one pool from several threads at the
 /// same time: whoever runs a loop works on it, and idle workers join the loops that are open, so
@@ -53,4 +53,4 @@ private:
   std::atomic<bool> stopping{false};
 };
 
-} // namespace kvopt
+} // namespace kvopt::runtime

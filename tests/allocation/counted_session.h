@@ -15,22 +15,24 @@ struct Requests {
 /// Feeds a session through one StepResult.
 class CountedSession {
 public:
-  CountedSession(const DrivenModel& driven, const KernelRegistry& kernels, SessionOptions options)
-      : session(valueOrThrow(Session::create(*driven.model, kernels, driven.manifest, options))),
-        vocabulary(valueOrThrow(vocabularyOf(driven.model->graph()))) {}
+  CountedSession(const DrivenModel& driven, const runtime::KernelRegistry& kernels,
+                 runtime::SessionOptions options)
+      : session(valueOrThrow(
+            runtime::Session::create(*driven.model, kernels, driven.manifest, options))),
+        vocabulary(valueOrThrow(runtime::vocabularyOf(driven.model->graph()))) {}
 
   void step(int64_t tokens) {
-    DecoderStep input;
+    runtime::DecoderStep input;
     input.pastLength = session->length();
     for (int64_t row = 0; row < session->batch(); ++row) {
       input.tokens.emplace_back();
       for (int64_t i = 0; i < tokens; ++i)
         input.tokens.back().push_back((input.pastLength + i + row) % vocabulary);
     }
-    std::vector<NamedTensor> inputs =
-        valueOrThrow(decoderInputs(session->callerInputs(), input, inputMemory));
-    std::vector<NamedView> views;
-    for (const NamedTensor& given : inputs)
+    std::vector<runtime::NamedTensor> inputs =
+        valueOrThrow(runtime::decoderInputs(session->callerInputs(), input, inputMemory));
+    std::vector<runtime::NamedView> views;
+    for (const runtime::NamedTensor& given : inputs)
       views.push_back({given.name, given.tensor.view});
     uint64_t allocatorBefore = session->allocator()->allocations();
     uint64_t heapBefore = heapRequests();
@@ -50,14 +52,14 @@ public:
     while (session->length() < tokens)
       step(std::min<int64_t>(64, tokens - session->length()));
   }
-  const RunStatistics& last() const { return session->statistics().lastRun; }
+  const runtime::RunStatistics& last() const { return session->statistics().lastRun; }
 
-  std::unique_ptr<Session> session;
+  std::unique_ptr<runtime::Session> session;
 
 private:
-  std::shared_ptr<Allocator> inputMemory = std::make_shared<Allocator>();
+  std::shared_ptr<runtime::Allocator> inputMemory = std::make_shared<runtime::Allocator>();
   int64_t vocabulary;
-  StepResult result;
+  runtime::StepResult result;
   Requests requests;
 };
 

@@ -4,6 +4,11 @@
 #include "tests/allocation/counted_session.h"
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace runtime;
+
 namespace {
 
 /// Steps until whatever is sized, placed and started at first use is there. What depends on the

@@ -5,6 +5,10 @@
 #include <fstream>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -7,6 +7,8 @@
 #include <sstream>
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 std::string contentsOf(const std::string& path) {

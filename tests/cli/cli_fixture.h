@@ -26,7 +26,7 @@ inline ProgramResult runProgram(const std::vector<std::string>& arguments) {
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   ProgramResult result;
-  result.code = runApp(static_cast<int>(argv.size()), argv.data());
+  result.code = cli::runApp(static_cast<int>(argv.size()), argv.data());
   result.out = testing::internal::GetCapturedStdout();
   result.err = testing::internal::GetCapturedStderr();
   return result;
@@ -35,7 +35,7 @@ inline ProgramResult runProgram(const std::vector<std::string>& arguments) {
 /// The one JSON object a run with `--format json` printed.
 inline nlohmann::json runJson(std::vector<std::string> arguments, int expectedCode = 0) {
   arguments.insert(arguments.end(), {"--format", "json"});
-  ProgramResult result = runProgram(arguments);
+  ProgramResult result = cli::runProgram(arguments);
   EXPECT_EQ(result.code, expectedCode) << result.err;
   nlohmann::json parsed = nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
   EXPECT_TRUE(parsed.is_object()) << result.out;

@@ -1,5 +1,5 @@
 // Completion: bash is asked what it would offer; the other scripts are read.
-#include "cli/options/completion_script.h"
+#include "cli/support/completion_script.h"
 
 #include "tests/cli/cli_fixture.h"
 
@@ -7,6 +7,8 @@
 #include <cstdio>
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 /// What `bash script arguments…` prints.

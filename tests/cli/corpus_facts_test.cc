@@ -10,6 +10,8 @@
 #include <set>
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 namespace fs = std::filesystem;

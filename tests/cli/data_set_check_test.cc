@@ -6,6 +6,9 @@
 #include "tests/cli/cli_fixture.h"
 
 namespace kvopt {
+using namespace cli;
+using namespace ir;
+
 namespace {
 
 class DataSetCheckTest : public testing::Test {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 using testing::HasSubstr;

@@ -9,6 +9,9 @@
 #include <fstream>
 
 namespace kvopt {
+using namespace cli;
+using namespace ir;
+
 namespace {
 
 using testing::HasSubstr;

@@ -2,6 +2,8 @@
 #include "tests/cli/decoder_text.h"
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 constexpr LayerSpelling plain = LayerSpelling::Plain;

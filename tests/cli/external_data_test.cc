@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 using testing::HasSubstr;

@@ -6,6 +6,8 @@
 #include <map>
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -8,6 +8,10 @@
 #include "tests/cli/cli_fixture.h"
 
 namespace kvopt {
+using namespace cli;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 class HostileModelsTest : public testing::Test {

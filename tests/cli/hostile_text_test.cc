@@ -10,6 +10,9 @@
 #include <sstream>
 
 namespace kvopt {
+using namespace cli;
+using namespace ir;
+
 namespace {
 
 /// Window title, bell, carriage return, a line that looks like ours, C1, bidirectional and

@@ -4,6 +4,8 @@
 #include <fstream>
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 struct Expectation {

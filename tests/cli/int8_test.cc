@@ -4,6 +4,8 @@
 #include <filesystem>
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 class Int8CliTest : public testing::Test {

@@ -5,6 +5,9 @@
 #include "tests/cli/cli_fixture.h"
 
 namespace kvopt {
+using namespace cli;
+using namespace ir;
+
 namespace {
 
 class MissingOperatorTest : public testing::Test {

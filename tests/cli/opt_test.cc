@@ -2,6 +2,8 @@
 #include "tests/cli/decoder_text.h"
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 constexpr const char* identities = R"(<ir_version: 8, opset_import: ["" : 17]>

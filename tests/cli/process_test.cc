@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 namespace kvopt {
+using namespace cli;
+using namespace ir;
+
 namespace {
 
 std::vector<std::string> rewriteTo(const std::string& output, std::vector<std::string> more = {}) {

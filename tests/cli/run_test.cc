@@ -5,6 +5,8 @@
 #include <fstream>
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 TEST(RunTest, GreedyTextIsTheRecordedOneInEveryMode) {

@@ -10,6 +10,10 @@
 #include <fstream>
 
 namespace kvopt {
+using namespace cli;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 const std::string llama = "llama_gqa-ts14-eager";

@@ -7,11 +7,11 @@
 namespace kvopt {
 
 /// One line for each of kvopt's operators: its operands, attributes and the inputs that it reads.
-inline std::vector<std::string> attentionsOf(Model& model) {
+inline std::vector<std::string> attentionsOf(ir::Model& model) {
   std::vector<std::string> told;
-  auto collect = [&](Graph& graph) {
-    for (const Node& node : graph.nodes()) {
-      if (node.op().domain() != kvoptDomain)
+  auto collect = [&](ir::Graph& graph) {
+    for (const ir::Node& node : graph.nodes()) {
+      if (node.op().domain() != ir::kvoptDomain)
         continue;
       std::string text = node.op().str();
       for (unsigned operand = 0; operand < node.operands().size(); ++operand)
@@ -20,7 +20,7 @@ inline std::vector<std::string> attentionsOf(Model& model) {
         text += fmt::format(" {} {}", name, node.intAttr(name, 0));
       for (const char* name : {"scale", "softcap"})
         text += fmt::format(" {} {:.6g}", name, node.floatAttr(name, 0));
-      for (const Use& use : node.operands())
+      for (const ir::Use& use : node.operands())
         if (use.value() && use.value()->isGraphInput())
           text += " " + use.value()->name().str();
       told.push_back(std::move(text));

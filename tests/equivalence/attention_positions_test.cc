@@ -8,6 +8,11 @@
 #include <cmath>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace runtime;
+
 namespace {
 
 struct Positions {

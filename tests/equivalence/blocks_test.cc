@@ -8,6 +8,11 @@
 #include <thread>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 class BlocksTest : public ShippedModelTest {

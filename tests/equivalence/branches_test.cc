@@ -6,6 +6,11 @@
 #include <gmock/gmock.h>
 
 namespace kvopt {
+using namespace analysis;
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 class MergedDecoderTest : public testing::TestWithParam<DecoderSpelling> {

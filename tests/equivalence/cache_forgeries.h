@@ -22,16 +22,16 @@ class SavedCaches {
 public:
   explicit SavedCaches(const std::string& path) {
     const auto file = llvm::cantFail(MappedFile::open(path));
-    CacheFileContents contents = llvm::cantFail(parseCacheFile(file->bytes()));
+    runtime::CacheFileContents contents = llvm::cantFail(runtime::parseCacheFile(file->bytes()));
     fingerprint = contents.fingerprint;
     lengths = contents.lengths;
-    for (const CacheFileContents::Cache& cache : contents.caches)
+    for (const runtime::CacheFileContents::Cache& cache : contents.caches)
       caches.push_back({cache.entry, {cache.bytes.begin(), cache.bytes.end()}});
   }
 
   /// Changes one field so that the file fits no session of the model that it was saved from, and
   /// says which; empty where the field cannot be changed in that way.
-  std::string forge(std::mt19937_64& random, const Manifest& manifest) {
+  std::string forge(std::mt19937_64& random, const ir::Manifest& manifest) {
     auto below = [&](size_t limit) { return static_cast<size_t>(random() % limit); };
     Cache& cache = caches[below(caches.size())];
     switch (below(10)) {
@@ -54,10 +54,11 @@ public:
           (cache.entry.sequenceAxis + 1) % static_cast<unsigned>(cache.entry.shape.size());
       return "sequence axis";
     case 6:
-      cache.entry.element = cache.entry.element == ElementType::Float  ? ElementType::Int32
-                            : cache.entry.element == ElementType::Int8 ? ElementType::UInt8
-                                                                       : ElementType::Float;
-      cache.bytes.resize(static_cast<size_t>(llvm::cantFail(storedBytes(cache.entry, lengths))));
+      cache.entry.element = cache.entry.element == ir::ElementType::Float  ? ir::ElementType::Int32
+                            : cache.entry.element == ir::ElementType::Int8 ? ir::ElementType::UInt8
+                                                                           : ir::ElementType::Float;
+      cache.bytes.resize(
+          static_cast<size_t>(llvm::cantFail(runtime::storedBytes(cache.entry, lengths))));
       return "element type";
     case 7:
       cache.entry.name += "x";
@@ -73,37 +74,37 @@ public:
   }
 
   void write(const std::string& path) const {
-    std::vector<StoredCache> stored;
+    std::vector<runtime::StoredCache> stored;
     for (const Cache& cache : caches) {
-      StoredCache part;
+      runtime::StoredCache part;
       part.entry = cache.entry;
       auto* bytes = const_cast<std::byte*>(cache.bytes.data()); // NOLINT: only read
-      part.parts.push_back(TensorView::contiguous(
-          ElementType::UInt8, {static_cast<int64_t>(cache.bytes.size())}, bytes));
+      part.parts.push_back(runtime::TensorView::contiguous(
+          ir::ElementType::UInt8, {static_cast<int64_t>(cache.bytes.size())}, bytes));
       stored.push_back(std::move(part));
     }
-    llvm::cantFail(writeCacheFile(path, fingerprint, lengths, stored));
+    llvm::cantFail(runtime::writeCacheFile(path, fingerprint, lengths, stored));
   }
 
 private:
   struct Cache {
-    CacheFileEntry entry;
+    runtime::CacheFileEntry entry;
     std::vector<std::byte> bytes;
   };
 
-  static const ManifestCache* describe(const Cache& cache, const Manifest& manifest) {
-    for (const ManifestCache& each : manifest.caches)
+  static const ir::ManifestCache* describe(const Cache& cache, const ir::Manifest& manifest) {
+    for (const ir::ManifestCache& each : manifest.caches)
       if (each.past == cache.entry.name)
         return &each;
     return nullptr;
   }
 
   /// A number of tokens that the stored rows are not those of.
-  std::string forgeLength(std::mt19937_64& random, const Manifest& manifest) {
+  std::string forgeLength(std::mt19937_64& random, const ir::Manifest& manifest) {
     const bool countsTokens = llvm::any_of(caches, [&](const Cache& cache) {
-      const ManifestCache* described = describe(cache, manifest);
-      return described &&
-             (described->policy == CachePolicy::Fixed || described->policy == CachePolicy::Block);
+      const ir::ManifestCache* described = describe(cache, manifest);
+      return described && (described->policy == ir::CachePolicy::Fixed ||
+                           described->policy == ir::CachePolicy::Block);
     });
     const int64_t others[] = {0, lengths.front() - 1, lengths.front() + 1, int64_t{1} << 40,
                               mostStoredTokens};
@@ -111,9 +112,9 @@ private:
     // a few tokens more or less.
     const int64_t length = countsTokens ? others[random() % 5] : others[3 + random() % 2];
     const bool onlyStates = llvm::all_of(caches, [&](const Cache& cache) {
-      const ManifestCache* described = describe(cache, manifest);
-      return described &&
-             (described->policy == CachePolicy::State || described->policy == CachePolicy::Ring);
+      const ir::ManifestCache* described = describe(cache, manifest);
+      return described && (described->policy == ir::CachePolicy::State ||
+                           described->policy == ir::CachePolicy::Ring);
     });
     if (onlyStates || length == lengths.front())
       return "";
@@ -124,29 +125,31 @@ private:
     return "length " + std::to_string(length);
   }
 
-  std::string resize(Cache& cache, size_t axis, const Manifest& manifest,
+  std::string resize(Cache& cache, size_t axis, const ir::Manifest& manifest,
                      std::mt19937_64& random) const {
-    const ManifestCache* described = describe(cache, manifest);
+    const ir::ManifestCache* described = describe(cache, manifest);
     const int64_t extent = cache.entry.shape[axis];
     int64_t other = random() % 2 == 0 ? extent + 1 : std::max<int64_t>(0, extent - 1);
     if (axis == cache.entry.sequenceAxis && described) {
       // Rows of zeros at the end of a static cache may be stored or not.
-      if (described->policy == CachePolicy::Static)
+      if (described->policy == ir::CachePolicy::Static)
         other = 0;
       // Between its first row and its width a ring has any number of rows.
-      if (described->policy == CachePolicy::Ring)
+      if (described->policy == ir::CachePolicy::Ring)
         other = lengths.front() + 1000;
     }
     if (other == extent || cache.entry.batchAxis)
       return "";
     cache.entry.shape[axis] = other;
-    cache.bytes.resize(static_cast<size_t>(llvm::cantFail(storedBytes(cache.entry, lengths))));
+    cache.bytes.resize(
+        static_cast<size_t>(llvm::cantFail(runtime::storedBytes(cache.entry, lengths))));
     return "extent of axis " + std::to_string(axis);
   }
 
-  static std::string forgeScale(Cache& cache, const Manifest& manifest, std::mt19937_64& random) {
-    const ManifestCache* described = describe(cache, manifest);
-    if (!described || !isScale(described->role) || cache.bytes.size() < sizeof(float))
+  static std::string forgeScale(Cache& cache, const ir::Manifest& manifest,
+                                std::mt19937_64& random) {
+    const ir::ManifestCache* described = describe(cache, manifest);
+    if (!described || !ir::isScale(described->role) || cache.bytes.size() < sizeof(float))
       return "";
     const float scales[] = {-1.0f, std::numeric_limits<float>::quiet_NaN(),
                             std::numeric_limits<float>::infinity()};
@@ -156,14 +159,15 @@ private:
     return "scale";
   }
 
-  ModelFingerprint fingerprint{};
+  runtime::ModelFingerprint fingerprint{};
   std::vector<int64_t> lengths;
   std::vector<Cache> caches;
 };
 
 /// Saves the session, forges that many files from it, and expects of each that the session refuses
 /// it and stays as it was. Returns how many were forged.
-inline size_t expectForgeriesRefused(Session& session, const std::string& folder, size_t count) {
+inline size_t expectForgeriesRefused(runtime::Session& session, const std::string& folder,
+                                     size_t count) {
   const std::string saved = folder + "/saved.kv";
   const std::string forged = folder + "/forged.kv";
   llvm::cantFail(session.save(saved));

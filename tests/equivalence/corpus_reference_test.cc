@@ -9,6 +9,8 @@
 #include <set>
 
 namespace kvopt {
+using namespace driver;
+
 namespace {
 
 /// Half precision is recorded to 2e-2, everything else to 1e-4.

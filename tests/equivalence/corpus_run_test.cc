@@ -6,6 +6,10 @@
 #include <numeric>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 bool isState(llvm::StringRef input) { return input.startswith("past"); }

@@ -1,5 +1,5 @@
 // Saved caches that were forged: no session takes one, whatever form its caches have.
-#include "driver/rewrite/variants.h"
+#include "driver/variants.h"
 #include "tests/equivalence/cache_forgeries.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/runtime/session/cached_models.h"
@@ -8,6 +8,10 @@
 #include <cstdlib>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// Forgeries of each form; KVOPT_FORGERIES says how many.

@@ -10,6 +10,12 @@
 #include <fstream>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -6,6 +6,13 @@
 #include "ir/text/reader.h"
 
 namespace kvopt {
+using namespace builders;
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+using namespace targets;
+
 namespace {
 
 struct MaskForm {

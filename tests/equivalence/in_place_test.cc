@@ -6,6 +6,11 @@
 #include <set>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 using InPlaceTest = ShippedModelTest;

@@ -5,6 +5,12 @@
 #include "tests/support/temporary_folder.h"
 
 namespace kvopt {
+using namespace analysis;
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 struct LayoutCase {

@@ -15,23 +15,23 @@ namespace kvopt {
 /// A tensor with memory of its own.
 struct StoredTensor {
   std::vector<std::byte> bytes;
-  TensorView view;
+  runtime::TensorView view;
 
-  StoredTensor(ElementType element, Extents shape) {
+  StoredTensor(ir::ElementType element, runtime::Extents shape) {
     size_t count = *bitWidth(element) / 8;
     for (int64_t extent : shape)
       count *= static_cast<size_t>(extent);
     bytes.resize(std::max<size_t>(count, 1));
-    view = TensorView::contiguous(element, std::move(shape), bytes.data());
+    view = runtime::TensorView::contiguous(element, std::move(shape), bytes.data());
   }
 };
 
 /// Rows [begin, end) of a contiguous tensor along an axis, in a tensor of `room` rows. The others
 /// are NaN: no reader may take them for numbers.
-inline std::unique_ptr<StoredTensor> rowsOf(const TensorView& from, int64_t axis, int64_t begin,
-                                            int64_t end, int64_t room) {
+inline std::unique_ptr<StoredTensor> rowsOf(const runtime::TensorView& from, int64_t axis,
+                                            int64_t begin, int64_t end, int64_t room) {
   const auto sequence = static_cast<size_t>(axis);
-  Extents shape = from.shape;
+  runtime::Extents shape = from.shape;
   shape[sequence] = room;
   auto to = std::make_unique<StoredTensor>(from.element, shape);
   std::memset(to->bytes.data(), 0xff, to->bytes.size());
@@ -49,7 +49,7 @@ inline std::unique_ptr<StoredTensor> rowsOf(const TensorView& from, int64_t axis
   return to;
 }
 
-using NamedTensors = std::map<std::string, TensorView>;
+using NamedTensors = std::map<std::string, runtime::TensorView>;
 
 class ManifestStep {
 public:
@@ -60,20 +60,20 @@ public:
 
   /// Whether every output agrees; of presents the rows that the contract promises. Throws where the
   /// model cannot be run.
-  bool agrees(const Model& model, const Manifest& manifest, const KernelRegistry& kernels,
-              Tolerance tolerance) {
-    for (const ManifestCache& cache : manifest.caches) {
-      if (cache.kind == CacheKind::Cross)
+  bool agrees(const ir::Model& model, const ir::Manifest& manifest,
+              const runtime::KernelRegistry& kernels, runtime::Tolerance tolerance) {
+    for (const ir::ManifestCache& cache : manifest.caches) {
+      if (cache.kind == ir::CacheKind::Cross)
         continue; // only read
       const auto axis = static_cast<size_t>(cache.sequenceAxis);
       past = given.at(cache.past).shape[axis];
       total = expected.at(cache.present).shape[axis];
     }
-    auto executor = valueOrThrow(Executor::create(model, kernels));
-    std::vector<NamedView> inputs;
+    auto executor = valueOrThrow(runtime::Executor::create(model, kernels));
+    std::vector<runtime::NamedView> inputs;
     for (const auto& input : model.graph().inputs())
       inputs.push_back({input->name(), inputFor(*input, manifest)});
-    const std::vector<Tensor> outputs = valueOrThrow(executor->run(inputs));
+    const std::vector<runtime::Tensor> outputs = valueOrThrow(executor->run(inputs));
     size_t compared = 0;
     bool isEqual = true;
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -88,14 +88,14 @@ public:
   }
 
 private:
-  TensorView keep(std::unique_ptr<StoredTensor> tensor) {
+  runtime::TensorView keep(std::unique_ptr<StoredTensor> tensor) {
     kept.push_back(std::move(tensor));
     return kept.back()->view;
   }
 
-  TensorView inputFor(const Value& input, const Manifest& manifest) {
+  runtime::TensorView inputFor(const ir::Value& input, const ir::Manifest& manifest) {
     const std::string name = input.name().str();
-    for (const ManifestCache& cache : manifest.caches) {
+    for (const ir::ManifestCache& cache : manifest.caches) {
       if (cache.past == name && cache.oneBuffer)
         return keep(rowsOf(given.at(name), cache.sequenceAxis, 0, past, room));
       for (size_t i = 0; i < cache.blocks.size(); ++i)
@@ -107,39 +107,39 @@ private:
     }
     if (auto own = given.find(name); own != given.end())
       return own->second;
-    for (const ManifestLength& length : manifest.lengths)
+    for (const ir::ManifestLength& length : manifest.lengths)
       if (length.input == name)
         return keep(lengthTensor(input, length));
     throw std::runtime_error("nothing says what to feed '" + name + "'");
   }
 
-  int64_t fed(LengthFeed feed) const {
+  int64_t fed(ir::LengthFeed feed) const {
     switch (feed) {
-    case LengthFeed::PastLength:
-    case LengthFeed::PastLengthPerBatch:
+    case ir::LengthFeed::PastLength:
+    case ir::LengthFeed::PastLengthPerBatch:
       return past;
-    case LengthFeed::TotalLength:
-    case LengthFeed::TotalLengthPerBatch:
+    case ir::LengthFeed::TotalLength:
+    case ir::LengthFeed::TotalLengthPerBatch:
       return total;
-    case LengthFeed::TotalLengthMinusOne:
-    case LengthFeed::TotalLengthPerBatchMinusOne:
+    case ir::LengthFeed::TotalLengthMinusOne:
+    case ir::LengthFeed::TotalLengthPerBatchMinusOne:
       return total - 1;
-    case LengthFeed::HasPast:
-    case LengthFeed::NoPast:
+    case ir::LengthFeed::HasPast:
+    case ir::LengthFeed::NoPast:
       break;
     }
     throw std::runtime_error("a flag is no length");
   }
 
-  std::unique_ptr<StoredTensor> lengthTensor(const Value& input,
-                                             const ManifestLength& length) const {
-    Extents shape;
-    for (const Dim& extent : input.type().shape())
+  std::unique_ptr<StoredTensor> lengthTensor(const ir::Value& input,
+                                             const ir::ManifestLength& length) const {
+    runtime::Extents shape;
+    for (const ir::Dim& extent : input.type().shape())
       shape.push_back(*extent.value());
     auto tensor = std::make_unique<StoredTensor>(length.dtype, shape);
     const int64_t number = fed(length.feed);
     for (int64_t i = 0; i < tensor->view.elementCount(); ++i) {
-      if (length.dtype == ElementType::Int32)
+      if (length.dtype == ir::ElementType::Int32)
         tensor->view.as<int32_t>()[i] = static_cast<int32_t>(number);
       else
         tensor->view.as<int64_t>()[i] = number;
@@ -147,9 +147,9 @@ private:
     return tensor;
   }
 
-  bool agrees(const std::string& name, TensorView found, TensorView wanted,
-              const Manifest& manifest, Tolerance tolerance) {
-    for (const ManifestCache& cache : manifest.caches) {
+  bool agrees(const std::string& name, runtime::TensorView found, runtime::TensorView wanted,
+              const ir::Manifest& manifest, runtime::Tolerance tolerance) {
+    for (const ir::ManifestCache& cache : manifest.caches) {
       if (cache.present != name)
         continue;
       if (cache.oneBuffer)
@@ -157,7 +157,7 @@ private:
       else if (!cache.blocks.empty())
         wanted = keep(rowsOf(wanted, cache.sequenceAxis, past, total, total - past));
     }
-    return valueOrThrow(compareTensors(found, wanted, tolerance)).isWithin();
+    return valueOrThrow(runtime::compareTensors(found, wanted, tolerance)).isWithin();
   }
 
   NamedTensors given;

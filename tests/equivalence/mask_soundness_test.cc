@@ -9,6 +9,13 @@
 #include <cmath>
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace runtime;
+using namespace targets;
+
 namespace {
 
 struct Sizes {

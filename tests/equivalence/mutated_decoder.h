@@ -9,130 +9,132 @@ namespace kvopt {
 
 /// One attention as the exporter spelled it.
 struct SpelledAttention {
-  Node* softmax = nullptr;
-  Node* masking = nullptr;     ///< Add(scores, mask)
-  Node* scaling = nullptr;     ///< Mul or Div of the scores
-  Node* scores = nullptr;      ///< MatMul(q, k transposed)
-  Node* weighing = nullptr;    ///< MatMul(probabilities, v)
-  Node* keyConcat = nullptr;   ///< Concat(past, new)
-  Node* valueConcat = nullptr; ///< Concat(past, new)
+  ir::Node* softmax = nullptr;
+  ir::Node* masking = nullptr;     ///< Add(scores, mask)
+  ir::Node* scaling = nullptr;     ///< Mul or Div of the scores
+  ir::Node* scores = nullptr;      ///< MatMul(q, k transposed)
+  ir::Node* weighing = nullptr;    ///< MatMul(probabilities, v)
+  ir::Node* keyConcat = nullptr;   ///< Concat(past, new)
+  ir::Node* valueConcat = nullptr; ///< Concat(past, new)
 };
 
 class MutatedDecoder {
 public:
-  MutatedDecoder(const std::string& path, const Toolkit& toolkit)
-      : model(valueOrThrow(importModel(path, toolkit.ops))) {
-    successOrThrow(inferShapes(model->graph()));
-    for (Node& node : graph().nodes())
+  MutatedDecoder(const std::string& path, const driver::Toolkit& toolkit)
+      : model(valueOrThrow(ir::importModel(path, toolkit.ops))) {
+    successOrThrow(ir::inferShapes(model->graph()));
+    for (ir::Node& node : graph().nodes())
       if (node.op() == "Softmax")
         attentions.push_back(locate(node));
   }
 
-  Graph& graph() { return model->graph(); }
+  ir::Graph& graph() { return model->graph(); }
 
   /// A node after the producer of its first operand, or before all others.
-  Value& add(OpName op, std::vector<Value*> operands, std::vector<NamedAttribute> attributes = {}) {
-    Node* last = nullptr;
-    for (Value* operand : operands)
-      if (Node* producer = operand ? operand->producer() : nullptr)
+  ir::Value& add(ir::OpName op, std::vector<ir::Value*> operands,
+                 std::vector<ir::NamedAttribute> attributes = {}) {
+    ir::Node* last = nullptr;
+    for (ir::Value* operand : operands)
+      if (ir::Node* producer = operand ? operand->producer() : nullptr)
         if (!last || last->comesBefore(*producer))
           last = producer;
     auto& nodes = graph().nodes();
     auto next = last ? std::next(last->getIterator()) : nodes.begin();
-    Node& node = graph().createFresh(op, operands, 1, next == nodes.end() ? nullptr : &*next);
-    for (NamedAttribute& attribute : attributes)
+    ir::Node& node = graph().createFresh(op, operands, 1, next == nodes.end() ? nullptr : &*next);
+    for (ir::NamedAttribute& attribute : attributes)
       node.setAttribute(attribute.name, std::move(attribute.value));
-    llvm::cantFail(inferNode(node));
+    llvm::cantFail(ir::inferNode(node));
     return node.result();
   }
 
-  Value& number(double value) {
-    return graph().addConstant("number", floatScalar(ElementType::Float, value));
+  ir::Value& number(double value) {
+    return graph().addConstant("number", ir::floatScalar(ir::ElementType::Float, value));
   }
-  Value& integers(llvm::ArrayRef<int64_t> values) {
-    return graph().addConstant("integers", int64Tensor(values));
+  ir::Value& integers(llvm::ArrayRef<int64_t> values) {
+    return graph().addConstant("integers", ir::int64Tensor(values));
   }
-  Value& floats(llvm::ArrayRef<int64_t> values) {
+  ir::Value& floats(llvm::ArrayRef<int64_t> values) {
     return add("Cast", {&integers(values)}, attributeList("to", static_cast<int64_t>(1)));
   }
-  Value& input(llvm::StringRef name) {
-    for (const std::unique_ptr<Value>& candidate : graph().inputs())
+  ir::Value& input(llvm::StringRef name) {
+    for (const std::unique_ptr<ir::Value>& candidate : graph().inputs())
       if (candidate->name() == name)
         return *candidate;
     throw std::runtime_error("no input " + name.str());
   }
   /// A positive float scalar that depends on what the model is fed.
-  Value& dataDependentScalar() {
-    Value& positions =
+  ir::Value& dataDependentScalar() {
+    ir::Value& positions =
         add("Cast", {&input("position_ids")}, attributeList("to", static_cast<int64_t>(1)));
-    Value& flat = add("Reshape", {&positions, &integers({-1})});
-    Value& most = add("ReduceMax", {&flat}, attributeList("keepdims", static_cast<int64_t>(0)));
+    ir::Value& flat = add("Reshape", {&positions, &integers({-1})});
+    ir::Value& most = add("ReduceMax", {&flat}, attributeList("keepdims", static_cast<int64_t>(0)));
     return add("Add", {&most, &number(1.0)});
   }
-  static std::vector<NamedAttribute> attributeList(const char* name, int64_t value) {
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({name, Attribute::ofInt(value)});
+  static std::vector<ir::NamedAttribute> attributeList(const char* name, int64_t value) {
+    std::vector<ir::NamedAttribute> attributes;
+    attributes.push_back({name, ir::Attribute::ofInt(value)});
     return attributes;
   }
-  static std::vector<NamedAttribute> permutation(std::vector<int64_t> axes) {
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"perm", Attribute::ofInts(std::move(axes))});
+  static std::vector<ir::NamedAttribute> permutation(std::vector<int64_t> axes) {
+    std::vector<ir::NamedAttribute> attributes;
+    attributes.push_back({"perm", ir::Attribute::ofInts(std::move(axes))});
     return attributes;
   }
 
   /// Puts `build(old)` in the place of one operand.
-  void wrapOperand(Node& node, unsigned index, llvm::function_ref<Value&(Value&)> build) {
-    Value& replacement = build(*node.operand(index));
+  void wrapOperand(ir::Node& node, unsigned index,
+                   llvm::function_ref<ir::Value&(ir::Value&)> build) {
+    ir::Value& replacement = build(*node.operand(index));
     node.setOperand(index, &replacement);
     restoreOrder(graph());
   }
   /// Puts `build(result)` in the place of a node's result, for all its readers.
-  void wrapResult(Node& node, llvm::function_ref<Value&(Value&)> build) {
-    Value& result = node.result();
-    std::vector<std::pair<Node*, unsigned>> readers;
-    for (const Use& use : result.uses())
+  void wrapResult(ir::Node& node, llvm::function_ref<ir::Value&(ir::Value&)> build) {
+    ir::Value& result = node.result();
+    std::vector<std::pair<ir::Node*, unsigned>> readers;
+    for (const ir::Use& use : result.uses())
       readers.emplace_back(&use.user(), use.operandIndex());
-    Value& replacement = build(result);
+    ir::Value& replacement = build(result);
     for (auto [reader, index] : readers)
       reader->setOperand(index, &replacement);
     restoreOrder(graph());
   }
-  void expose(Value& value) {
-    Value& copy = add("Identity", {&value});
+  void expose(ir::Value& value) {
+    ir::Value& copy = add("Identity", {&value});
     graph().addOutput(copy);
   }
   /// The nodes of an operator, in order.
-  std::vector<Node*> all(OpName op) {
-    std::vector<Node*> found;
-    for (Node& node : graph().nodes())
+  std::vector<ir::Node*> all(ir::OpName op) {
+    std::vector<ir::Node*> found;
+    for (ir::Node& node : graph().nodes())
       if (node.op() == op)
         found.push_back(&node);
     return found;
   }
 
-  std::unique_ptr<Model> model;
+  std::unique_ptr<ir::Model> model;
   std::vector<SpelledAttention> attentions;
 
 private:
-  static Node* above(Value* value, llvm::ArrayRef<llvm::StringRef> wanted) {
+  static ir::Node* above(ir::Value* value, llvm::ArrayRef<llvm::StringRef> wanted) {
     for (unsigned steps = 0; value && value->producer() && steps < 12; ++steps) {
-      Node* producer = value->producer();
+      ir::Node* producer = value->producer();
       if (llvm::is_contained(wanted, producer->op().type()))
         return producer;
       value = producer->operand(0);
     }
     throw std::runtime_error("the model does not spell its attention as expected");
   }
-  static Node* below(Value* value, llvm::StringRef wanted) {
+  static ir::Node* below(ir::Value* value, llvm::StringRef wanted) {
     for (unsigned steps = 0; value && steps < 6; ++steps) {
-      Node* reader = &value->uses().begin()->user();
+      ir::Node* reader = &value->uses().begin()->user();
       if (reader->op().type() == wanted)
         return reader;
       value = &reader->result();
     }
     throw std::runtime_error("the model does not spell its attention as expected");
   }
-  static SpelledAttention locate(Node& softmax) {
+  static SpelledAttention locate(ir::Node& softmax) {
     SpelledAttention attention;
     attention.softmax = &softmax;
     attention.masking = above(softmax.operand(0), {"Add"});

@@ -27,22 +27,24 @@ using Point = std::map<std::string, int64_t>;
 
 /// Random contents for every input: integers are 0 or 1, which any vocabulary, mask and position
 /// table takes.
-inline std::vector<Tensor> randomInputs(const Model& model, const Point& point,
-                                        const std::shared_ptr<Allocator>& allocator) {
+inline std::vector<runtime::Tensor>
+randomInputs(const ir::Model& model, const Point& point,
+             const std::shared_ptr<runtime::Allocator>& allocator) {
   std::mt19937_64 random(11);
   std::normal_distribution<float> normal;
-  std::vector<Tensor> tensors;
-  for (const std::unique_ptr<Value>& input : model.graph().inputs()) {
-    Extents shape;
-    for (const Dim& extent : input->type().shape())
+  std::vector<runtime::Tensor> tensors;
+  for (const std::unique_ptr<ir::Value>& input : model.graph().inputs()) {
+    runtime::Extents shape;
+    for (const ir::Dim& extent : input->type().shape())
       shape.push_back(*extent.evaluate([&](llvm::StringRef symbol) -> std::optional<int64_t> {
         auto found = point.find(symbol.str());
         return found == point.end() ? std::optional<int64_t>() : found->second;
       }));
-    tensors.push_back(valueOrThrow(Tensor::create(allocator, input->type().elementType(), shape)));
-    const TensorView& view = tensors.back().view;
+    tensors.push_back(
+        valueOrThrow(runtime::Tensor::create(allocator, input->type().elementType(), shape)));
+    const runtime::TensorView& view = tensors.back().view;
     for (int64_t i = 0; i < view.elementCount(); ++i) {
-      if (view.element == ElementType::Float)
+      if (view.element == ir::ElementType::Float)
         view.as<float>()[i] = normal(random);
       else
         view.as<int64_t>()[i] = static_cast<int64_t>(random() % 2);
@@ -51,16 +53,16 @@ inline std::vector<Tensor> randomInputs(const Model& model, const Point& point,
   return tensors;
 }
 
-inline std::vector<std::string> outputsAt(const Model& model, const Point& point,
-                                          const Toolkit& toolkit) {
-  auto executor = valueOrThrow(Executor::create(model, toolkit.kernels));
-  std::vector<Tensor> inputs = randomInputs(model, point, executor->allocator());
-  std::vector<NamedView> views;
+inline std::vector<std::string> outputsAt(const ir::Model& model, const Point& point,
+                                          const driver::Toolkit& toolkit) {
+  auto executor = valueOrThrow(runtime::Executor::create(model, toolkit.kernels));
+  std::vector<runtime::Tensor> inputs = randomInputs(model, point, executor->allocator());
+  std::vector<runtime::NamedView> views;
   for (size_t i = 0; i < inputs.size(); ++i)
     views.push_back({model.graph().inputs()[i]->name(), inputs[i].view});
   std::vector<std::string> outputs;
-  for (const Tensor& tensor : valueOrThrow(executor->run(views))) {
-    const TensorView& view = tensor.view;
+  for (const runtime::Tensor& tensor : valueOrThrow(executor->run(views))) {
+    const runtime::TensorView& view = tensor.view;
     outputs.emplace_back(reinterpret_cast<const char*>(view.data),
                          static_cast<size_t>(view.byteSize()));
   }
@@ -74,15 +76,15 @@ protected:
     GetParam().mutate(decoder);
     std::string path = write(*decoder.model);
 
-    NearMissList misses = listenToRaising(toolkit);
-    RecoveryOptions options;
+    pattern::NearMissList misses = driver::listenToRaising(toolkit);
+    driver::RecoveryOptions options;
     options.nearMisses = &misses;
-    RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit, options));
-    const Target& target = *toolkit.targets.find("kvopt");
+    driver::RecoveredModel recovered = valueOrThrow(driver::recoverModel(path, toolkit, options));
+    const targets::Target& target = *toolkit.targets.find("kvopt");
     std::vector<std::string> reasons;
-    for (const AttentionSite& site : recovered.context->sites)
-      if (std::optional<MatchFailure> failure = target.supports(site, *recovered.model)) {
-        reasons.push_back(reasonName(failure->code).str());
+    for (const analysis::AttentionSite& site : recovered.context->sites)
+      if (std::optional<pattern::MatchFailure> failure = target.supports(site, *recovered.model)) {
+        reasons.push_back(pattern::reasonName(failure->code).str());
         EXPECT_FALSE(failure->node.empty());
         EXPECT_FALSE(failure->expected.empty());
         EXPECT_FALSE(failure->found.empty());
@@ -92,21 +94,21 @@ protected:
         << "expected " << GetParam().reason << ", got "
         << (reasons.empty() ? "no refusal" : reasons.front());
 
-    RewriteRequest request;
+    driver::RewriteRequest request;
     request.target = "kvopt";
-    const RewriteResult result =
-        valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
-    const auto* refused = std::get_if<RefusedModel>(&result);
+    const driver::RewriteResult result = valueOrThrow(
+        driver::rewrite(valueOrThrow(driver::openModel(path, toolkit)), request, toolkit));
+    const auto* refused = std::get_if<driver::RefusedModel>(&result);
     ASSERT_NE(refused, nullptr);
-    EXPECT_TRUE(llvm::any_of(refused->sites, [](const RefusedSite& site) {
-      return reasonName(site.failure.code) == GetParam().reason;
+    EXPECT_TRUE(llvm::any_of(refused->sites, [](const driver::RefusedSite& site) {
+      return pattern::reasonName(site.failure.code) == GetParam().reason;
     }));
 
-    auto original = valueOrThrow(importModel(path, toolkit.ops));
-    successOrThrow(inferShapes(original->graph()));
-    auto normalised = valueOrThrow(importModel(path, toolkit.ops));
-    PassContext context(toolkit.rules, toolkit.targets);
-    PassManager manager(toolkit.passes, {});
+    auto original = valueOrThrow(ir::importModel(path, toolkit.ops));
+    successOrThrow(ir::inferShapes(original->graph()));
+    auto normalised = valueOrThrow(ir::importModel(path, toolkit.ops));
+    passes::PassContext context(toolkit.rules, toolkit.targets);
+    passes::PassManager manager(toolkit.passes, {});
     successOrThrow(manager.addPipeline("infer-shapes,normalize,eliminate-dead-nodes"));
     successOrThrow(manager.run(*normalised, context));
     for (const Point& point : {Point{{"batch_size", 2},
@@ -123,14 +125,14 @@ protected:
     }
   }
 
-  std::string write(const Model& model) {
+  std::string write(const ir::Model& model) {
     std::string path = folder.path("mutated.onnx");
-    successOrThrow(exportModel(model, path));
+    successOrThrow(ir::exportModel(model, path));
     return path;
   }
 
   TemporaryFolder folder;
-  Toolkit toolkit;
+  driver::Toolkit toolkit;
 };
 
 inline std::string nearMissName(const testing::TestParamInfo<Mutation>& parameter) {

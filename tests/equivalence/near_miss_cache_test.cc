@@ -2,6 +2,9 @@
 #include "tests/equivalence/near_miss.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace targets;
+
 namespace {
 
 constexpr const char* llama = "llama_gqa-ts14-eager";

@@ -9,6 +9,11 @@
 #include "tests/ir/corpus.h"
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 namespace fs = std::filesystem;

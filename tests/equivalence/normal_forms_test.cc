@@ -3,6 +3,8 @@
 #include "tests/equivalence/spelled_graph.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 using NormalizedTest = SpelledGraphTest;

@@ -8,6 +8,11 @@
 #include "tests/equivalence/manifest_step.h"
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 namespace fs = std::filesystem;

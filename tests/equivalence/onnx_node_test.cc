@@ -9,6 +9,10 @@
 #include <map>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// Tests of the corpus that cannot pass, and why.

@@ -10,6 +10,11 @@
 #include <map>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 using OnnxTargetTest = ShippedModelTest;

@@ -2,6 +2,8 @@
 #include "tests/equivalence/spelled_graph.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 using OpsetAdapterTest = SpelledGraphTest;

@@ -5,6 +5,11 @@
 #include "tests/support/temporary_folder.h"
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 class OrtGqaTest : public ShippedModelTest {

@@ -2,6 +2,10 @@
 #include "tests/equivalence/rewritten_model.h"
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 using PartialTest = ShippedModelTest;

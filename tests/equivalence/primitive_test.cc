@@ -8,6 +8,10 @@
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 using PrimitiveTest = ShippedModelTest;

@@ -1,7 +1,7 @@
 // Models in variants for a number of past blocks each compute what the exported ones do, whichever
 // variant takes a step and whatever rows that are no tokens hold; sessions over them do what
 // sessions do.
-#include "driver/rewrite/variants.h"
+#include "driver/variants.h"
 #include "driver/verify/references.h"
 #include "runtime/equivalence/comparison.h"
 #include "tests/equivalence/corpus.h"
@@ -13,6 +13,10 @@
 #include <set>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 using testing::HasSubstr;

@@ -10,6 +10,10 @@
 #include <iostream>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 DrivenModel quantized(const std::string& path, const Toolkit& toolkit) {

@@ -8,6 +8,12 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 struct Input {

@@ -78,16 +78,16 @@ public:
       bit = draw() < 0.7;
   }
 
-  std::vector<NamedView> views() {
-    std::vector<NamedView> list;
+  std::vector<runtime::NamedView> views() {
+    std::vector<runtime::NamedView> list;
     for (auto& [name, tensor] : realTensors)
-      list.push_back(
-          {name, TensorView::contiguous(ElementType::Float, tensor.first,
-                                        reinterpret_cast<std::byte*>(tensor.second.data()))});
+      list.push_back({name, runtime::TensorView::contiguous(
+                                ir::ElementType::Float, tensor.first,
+                                reinterpret_cast<std::byte*>(tensor.second.data()))});
     for (auto& [name, tensor] : booleanTensors)
-      list.push_back(
-          {name, TensorView::contiguous(ElementType::Bool, tensor.first,
-                                        reinterpret_cast<std::byte*>(tensor.second.data()))});
+      list.push_back({name, runtime::TensorView::contiguous(
+                                ir::ElementType::Bool, tensor.first,
+                                reinterpret_cast<std::byte*>(tensor.second.data()))});
     return list;
   }
 
@@ -122,17 +122,17 @@ private:
 
 class RaisedSpellingTest : public testing::TestWithParam<Spelling> {
 protected:
-  std::unique_ptr<Model> read(const char* body) {
-    auto model = valueOrThrow(readText(modelText(GetParam().opset, body), toolkit.ops));
-    successOrThrow(inferShapes(model->graph()));
+  std::unique_ptr<ir::Model> read(const char* body) {
+    auto model = valueOrThrow(ir::readText(modelText(GetParam().opset, body), toolkit.ops));
+    successOrThrow(ir::inferShapes(model->graph()));
     return model;
   }
 
-  std::unique_ptr<Model> raisedModel() {
+  std::unique_ptr<ir::Model> raisedModel() {
     auto model = read(GetParam().body);
-    PassContext context(toolkit.rules, toolkit.targets);
+    passes::PassContext context(toolkit.rules, toolkit.targets);
     context.nearMisses = &misses;
-    PassManager manager(toolkit.passes, {});
+    passes::PassManager manager(toolkit.passes, {});
     successOrThrow(manager.addPipeline(
         "infer-shapes,normalize,raise-attention,normalize,eliminate-dead-nodes"));
     successOrThrow(manager.run(*model, context));
@@ -141,7 +141,7 @@ protected:
 
   std::string reasons() const {
     std::string text;
-    for (const NearMiss& miss : misses.ranked())
+    for (const pattern::NearMiss& miss : misses.ranked())
       text += miss.rule + " at " + miss.root + ": " + miss.failure.str() + "\n";
     return text;
   }
@@ -150,13 +150,13 @@ protected:
     auto original = read(GetParam().reference ? GetParam().reference : GetParam().body);
     auto raised = raisedModel();
     unsigned attentions = 0;
-    for (const Node& node : raised->graph().nodes()) {
+    for (const ir::Node& node : raised->graph().nodes()) {
       attentions += node.is("ai.kvopt::Sdpa");
       EXPECT_FALSE(node.is("Softmax") || node.is("Exp") || node.is("MatMul")) << node.describe();
     }
     ASSERT_EQ(attentions, 1u) << reasons();
-    auto before = valueOrThrow(Executor::create(*original, toolkit.kernels));
-    auto after = valueOrThrow(Executor::create(*raised, toolkit.kernels));
+    auto before = valueOrThrow(runtime::Executor::create(*original, toolkit.kernels));
+    auto after = valueOrThrow(runtime::Executor::create(*raised, toolkit.kernels));
     const Sizes allSizes[] = {{1, 1, 1}, {1, 1, 7}, {2, 3, 3}, {2, 5, 17}, {1, 4, 33}};
     for (const Sizes& sizes : allSizes)
       // With the larger factor scores reach about 100, where neighbouring floats are 8e-6 apart.
@@ -183,8 +183,8 @@ protected:
       }
   }
 
-  Toolkit toolkit;
-  NearMissList misses;
+  driver::Toolkit toolkit;
+  pattern::NearMissList misses;
 };
 
 } // namespace kvopt

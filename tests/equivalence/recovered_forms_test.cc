@@ -3,6 +3,9 @@
 #include "tests/equivalence/spelled_graph.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 using RecoveredTest = SpelledGraphTest;

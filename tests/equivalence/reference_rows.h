@@ -8,19 +8,19 @@
 namespace kvopt {
 
 /// The folder of the row's model, without the folders that it is in.
-inline std::string folderOf(const ReferenceRow& row) {
+inline std::string folderOf(const driver::ReferenceRow& row) {
   return std::filesystem::path(row.model).parent_path().filename().string();
 }
 
 /// Every form that is different or does not run, a line each.
-inline std::string failuresOf(const ReferenceTable& table) {
+inline std::string failuresOf(const driver::ReferenceTable& table) {
   std::string text;
-  for (const ReferenceRow& row : table.rows)
-    for (const ReferenceResult& result : row.results)
-      if (result.verdict == ReferenceVerdict::Different ||
-          result.verdict == ReferenceVerdict::Failed)
+  for (const driver::ReferenceRow& row : table.rows)
+    for (const driver::ReferenceResult& result : row.results)
+      if (result.verdict == driver::ReferenceVerdict::Different ||
+          result.verdict == driver::ReferenceVerdict::Failed)
         text += fmt::format("{} {} {}: {} {}\n", folderOf(row), row.name,
-                            formName(result.form).str(), result.maxAbs, result.reason);
+                            driver::formName(result.form).str(), result.maxAbs, result.reason);
   return text;
 }
 

@@ -2,6 +2,8 @@
 #include "tests/equivalence/rewritten_model.h"
 
 namespace kvopt {
+using namespace runtime;
+
 namespace {
 
 using ReferenceTest = ShippedModelTest;

@@ -5,6 +5,9 @@
 #include "tests/support/temporary_folder.h"
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+
 namespace {
 
 /// Writes kvopt's form of a model into a folder and rewrites that.

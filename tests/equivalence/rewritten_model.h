@@ -36,32 +36,32 @@ inline std::string modelFolder(const std::string& name) {
 
 /// A model with how to drive it.
 struct DrivenModel {
-  std::unique_ptr<Model> model;
-  Manifest manifest;
+  std::unique_ptr<ir::Model> model;
+  ir::Manifest manifest;
 };
 
-inline DrivenModel asExported(const std::string& path, const Toolkit& toolkit) {
+inline DrivenModel asExported(const std::string& path, const driver::Toolkit& toolkit) {
   DrivenModel driven;
-  driven.model = valueOrThrow(importModel(path, toolkit.ops));
-  successOrThrow(inferShapes(driven.model->graph()));
+  driven.model = valueOrThrow(ir::importModel(path, toolkit.ops));
+  successOrThrow(ir::inferShapes(driven.model->graph()));
   driven.manifest = valueOrThrow(drivingManifest(*driven.model, toolkit));
   return driven;
 }
 
-inline DrivenModel raised(const std::string& path, const Toolkit& toolkit) {
-  RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
-  Manifest manifest = drivingManifest(recovered.model->graph(), recovered.context->sites);
+inline DrivenModel raised(const std::string& path, const driver::Toolkit& toolkit) {
+  driver::RecoveredModel recovered = valueOrThrow(driver::recoverModel(path, toolkit));
+  ir::Manifest manifest = drivingManifest(recovered.model->graph(), recovered.context->sites);
   return {std::move(recovered.model), std::move(manifest)};
 }
 
 /// `options` are those of the pass `lower`, as `layers=0`.
-inline DrivenModel rewritten(const std::string& path, const Toolkit& toolkit,
+inline DrivenModel rewritten(const std::string& path, const driver::Toolkit& toolkit,
                              const std::string& options = "", const std::string& target = "kvopt") {
   DrivenModel driven;
-  driven.model = valueOrThrow(importModel(path, toolkit.ops));
-  PassContext context(toolkit.rules, toolkit.targets);
-  PassManager manager(toolkit.passes, {});
-  successOrThrow(manager.addPipeline("restore-caches," + std::string(recoveryPipeline) +
+  driven.model = valueOrThrow(ir::importModel(path, toolkit.ops));
+  passes::PassContext context(toolkit.rules, toolkit.targets);
+  passes::PassManager manager(toolkit.passes, {});
+  successOrThrow(manager.addPipeline("restore-caches," + std::string(driver::recoveryPipeline) +
                                      ",lower{to=" + target + " " + options +
                                      "},eliminate-dead-nodes"));
   successOrThrow(manager.run(*driven.model, context));
@@ -71,48 +71,49 @@ inline DrivenModel rewritten(const std::string& path, const Toolkit& toolkit,
   return driven;
 }
 
-inline std::unique_ptr<Session> openSession(const DrivenModel& driven,
-                                            const KernelRegistry& kernels, SessionOptions options) {
+inline std::unique_ptr<runtime::Session> openSession(const DrivenModel& driven,
+                                                     const runtime::KernelRegistry& kernels,
+                                                     runtime::SessionOptions options) {
   options.poison = true;
-  return valueOrThrow(Session::create(*driven.model, kernels, driven.manifest, options));
+  return valueOrThrow(runtime::Session::create(*driven.model, kernels, driven.manifest, options));
 }
 
 /// All kernels but those of kvopt's own operators, whose function bodies run then.
-inline std::unique_ptr<KernelRegistry> standardKernels(const Toolkit& toolkit) {
-  auto standard = std::make_unique<KernelRegistry>();
-  for (const Kernel* kernel : toolkit.kernels.all())
-    if (kernel->op.domain() != kvoptDomain)
+inline std::unique_ptr<runtime::KernelRegistry> standardKernels(const driver::Toolkit& toolkit) {
+  auto standard = std::make_unique<runtime::KernelRegistry>();
+  for (const runtime::Kernel* kernel : toolkit.kernels.all())
+    if (kernel->op.domain() != ir::kvoptDomain)
       standard->add(kernel->op, kernel->since, kernel->run, kernel->until).acceptsStrides =
           kernel->acceptsStrides;
   return standard;
 }
 
 /// A short session of padded batch rows.
-inline EquivalencePlan shortPlan(const Model& model) {
-  EquivalencePlan plan;
+inline runtime::EquivalencePlan shortPlan(const ir::Model& model) {
+  runtime::EquivalencePlan plan;
   plan.prompt = 9;
   plan.chunks = {4, 1};
   plan.decodeSteps = 5;
-  plan.padding = Padding::Left;
-  plan.vocabulary = valueOrThrow(vocabularyOf(model.graph()));
+  plan.padding = runtime::Padding::Left;
+  plan.vocabulary = valueOrThrow(runtime::vocabularyOf(model.graph()));
   return plan;
 }
 
 /// Feeds random tokens, the same for every stream of one seed.
 class TokenStream {
 public:
-  TokenStream(const Model& model, int64_t batchSize)
-      : any(0, valueOrThrow(vocabularyOf(model.graph())) - 1), batch(batchSize) {}
+  TokenStream(const ir::Model& model, int64_t batchSize)
+      : pattern::any(0, valueOrThrow(runtime::vocabularyOf(model.graph())) - 1), batch(batchSize) {}
 
-  StepResult feed(Session& session, int64_t count) {
-    DecoderStep step;
+  runtime::StepResult feed(runtime::Session& session, int64_t count) {
+    runtime::DecoderStep step;
     step.pastLength = session.length();
     for (int64_t row = 0; row < batch; ++row) {
       step.tokens.emplace_back();
       for (int64_t i = 0; i < count; ++i)
-        step.tokens.back().push_back(any(random));
+        step.tokens.back().push_back(pattern::any(random));
     }
-    return valueOrThrow(stepDecoder(session, step));
+    return valueOrThrow(runtime::stepDecoder(session, step));
   }
 
 private:
@@ -122,15 +123,15 @@ private:
 };
 
 /// The same tokens for every session of one length.
-inline StepResult stepAlike(Session& session, int64_t count, int64_t seed = 1) {
-  DecoderStep step;
+inline runtime::StepResult stepAlike(runtime::Session& session, int64_t count, int64_t seed = 1) {
+  runtime::DecoderStep step;
   step.pastLength = session.length();
   for (int64_t row = 0; row < session.batch(); ++row) {
     step.tokens.emplace_back();
     for (int64_t i = 0; i < count; ++i)
       step.tokens.back().push_back((seed * 7 + row * 3 + (session.length() + i) * 5) % 60);
   }
-  return valueOrThrow(stepDecoder(session, step));
+  return valueOrThrow(runtime::stepDecoder(session, step));
 }
 
 struct ShippedModel {
@@ -147,34 +148,35 @@ protected:
   std::string path() const { return folder() + "/model.onnx"; }
   std::vector<std::string> referenceCases() const {
     std::vector<std::string> cases;
-    for (const ReferenceCase& each : kvopt::referenceCases(folder()))
+    for (const runtime::ReferenceCase& each : kvopt::runtime::referenceCases(folder()))
       cases.push_back(each.path);
     return cases;
   }
 
   /// Expects that a prefill of 33 tokens, chunks of 16, 1 and 7 and 64 decode steps of two batch
   /// rows leave the same outputs and caches as in the exported model.
-  VerificationReport expectEqualsExported(const DrivenModel& exported, const DrivenModel& found,
-                                          Padding padding) {
-    EquivalencePlan plan;
+  driver::VerificationReport expectEqualsExported(const DrivenModel& exported,
+                                                  const DrivenModel& found,
+                                                  runtime::Padding padding) {
+    runtime::EquivalencePlan plan;
     plan.padding = padding;
     plan.tolerance = {1e-4, 0};
-    VerificationReport report = valueOrThrow(verifyModels(
+    driver::VerificationReport report = valueOrThrow(driver::verifyModels(
         *exported.model, exported.manifest, *found.model, found.manifest, plan, 1, toolkit));
-    EXPECT_TRUE(report.equal()) << verificationSummary(report);
+    EXPECT_TRUE(report.equal()) << driver::verificationSummary(report);
     EXPECT_TRUE(report.comparison.tokensEqual);
     EXPECT_EQ(report.comparison.steps.size(), 68u);
-    for (const StepComparison& step : report.comparison.steps) {
+    for (const runtime::StepComparison& step : report.comparison.steps) {
       EXPECT_EQ(step.outputs.size(), 1u);
       EXPECT_EQ(step.caches.size(), 2 * GetParam().sites);
       for (const auto* group : {&step.outputs, &step.caches})
-        for (const TensorComparison& tensor : *group)
+        for (const runtime::TensorComparison& tensor : *group)
           EXPECT_GT(tensor.comparison.compared, 0) << step.phase << " " << tensor.name;
     }
     return report;
   }
 
-  Toolkit toolkit;
+  driver::Toolkit toolkit;
 };
 
 inline auto shippedModels() {

@@ -3,6 +3,10 @@
 #include "tests/support/temporary_folder.h"
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 using RoundTripTest = ShippedModelTest;

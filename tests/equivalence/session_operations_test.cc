@@ -13,6 +13,10 @@
 #include <unistd.h>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -3,6 +3,8 @@
 #include "tests/equivalence/rewritten_model.h"
 
 namespace kvopt {
+using namespace runtime;
+
 namespace {
 
 std::vector<std::byte> bytesOf(const StepResult& result) {

@@ -47,18 +47,18 @@ spelling (float[B, 8, S, 16] q, float[B, 2, T, 16] k, float[B, 2, T, 12] v, floa
 
 class SpelledGraphTest : public testing::TestWithParam<SpelledCase> {
 protected:
-  std::unique_ptr<Model> read() {
+  std::unique_ptr<ir::Model> read() {
     std::string text = "<ir_version: 8, opset_import: [\"\" : " + std::to_string(GetParam().opset) +
                        ", \"ai.kvopt\" : 1]>" + signature + "\n{" + GetParam().nodes + "}\n";
-    auto model = readText(text, toolkit.ops);
+    auto model = ir::readText(text, toolkit.ops);
     if (!model)
       throw std::runtime_error(takeDiagnostic(model.takeError()).str());
     return std::move(*model);
   }
 
-  void run(Model& model, const std::string& pipeline) {
-    PassContext context(toolkit.rules, toolkit.targets);
-    PassManager manager(toolkit.passes, {});
+  void run(ir::Model& model, const std::string& pipeline) {
+    passes::PassContext context(toolkit.rules, toolkit.targets);
+    passes::PassManager manager(toolkit.passes, {});
     llvm::Error error = manager.addPipeline(pipeline);
     if (!error)
       error = manager.run(model, context);
@@ -66,16 +66,16 @@ protected:
       throw std::runtime_error(takeDiagnostic(std::move(error)).str());
   }
 
-  std::vector<std::byte> execute(const Model& model, const SymbolValues& sizes) {
+  std::vector<std::byte> execute(const ir::Model& model, const SymbolValues& sizes) {
     std::mt19937_64 random{5};
     std::normal_distribution<float> normal;
     std::vector<std::vector<float>> data;
-    std::vector<NamedView> inputs;
+    std::vector<runtime::NamedView> inputs;
     data.reserve(model.graph().inputs().size());
-    for (const std::unique_ptr<Value>& input : model.graph().inputs()) {
-      Extents shape;
+    for (const std::unique_ptr<ir::Value>& input : model.graph().inputs()) {
+      runtime::Extents shape;
       size_t count = 1;
-      for (const Dim& extent : input->type().shape()) {
+      for (const ir::Dim& extent : input->type().shape()) {
         shape.push_back(extent
                             .evaluate([&](llvm::StringRef name) {
                               return std::optional<int64_t>(sizes.find(name.str())->second);
@@ -87,21 +87,22 @@ protected:
       for (float& element : data.back())
         element = normal(random);
       auto* bytes = reinterpret_cast<std::byte*>(data.back().data());
-      inputs.push_back({input->name(), TensorView::contiguous(ElementType::Float, shape, bytes)});
+      inputs.push_back(
+          {input->name(), runtime::TensorView::contiguous(ir::ElementType::Float, shape, bytes)});
     }
-    auto executor = Executor::create(model, toolkit.kernels);
+    auto executor = runtime::Executor::create(model, toolkit.kernels);
     if (!executor)
       throw std::runtime_error(takeDiagnostic(executor.takeError()).str());
     auto outputs = (*executor)->run(inputs);
     if (!outputs)
       throw std::runtime_error(takeDiagnostic(outputs.takeError()).str());
-    const TensorView& view = outputs->front().view;
+    const runtime::TensorView& view = outputs->front().view;
     shapeOfResult.assign(view.shape.begin(), view.shape.end());
     return {view.data, view.data + view.byteSize()};
   }
 
   /// Bit for bit with a tolerance of 0.
-  void expectSame(const Model& a, const Model& b, float tolerance = 0) {
+  void expectSame(const ir::Model& a, const ir::Model& b, float tolerance = 0) {
     for (const SymbolValues& sizes :
          {SymbolValues{{"B", 1}, {"S", 1}, {"T", 1}}, // no past
           SymbolValues{{"B", 2}, {"S", 1}, {"T", 5}}, SymbolValues{{"B", 2}, {"S", 3}, {"T", 3}},
@@ -126,21 +127,21 @@ protected:
     }
   }
 
-  static unsigned count(const Model& model, llvm::StringRef op) {
+  static unsigned count(const ir::Model& model, llvm::StringRef op) {
     unsigned found = 0;
-    for (const Node& node : model.graph().nodes())
+    for (const ir::Node& node : model.graph().nodes())
       found += node.op().str() == op ? 1 : 0;
     return found;
   }
 
-  void expectGone(const Model& model) {
+  void expectGone(const ir::Model& model) {
     llvm::SmallVector<llvm::StringRef, 4> names;
     llvm::StringRef(GetParam().gone).split(names, ' ', -1, false);
     for (llvm::StringRef name : names)
       EXPECT_EQ(count(model, name), 0u) << name.str() << " is left";
   }
 
-  Toolkit toolkit;
+  driver::Toolkit toolkit;
   std::vector<int64_t> shapeOfResult;
 };
 

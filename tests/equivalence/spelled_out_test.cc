@@ -2,6 +2,9 @@
 #include "tests/equivalence/spelled_graph.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 using SpelledOutTest = SpelledGraphTest;

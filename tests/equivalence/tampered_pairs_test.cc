@@ -2,7 +2,7 @@
 // find none where there is none.
 #include "tests/equivalence/rewritten_model.h"
 
-#include "driver/rewrite/variants.h"
+#include "driver/variants.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -10,6 +10,10 @@
 #include <map>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// Edits the results of a model that has a float output `logits` [B,S,V].

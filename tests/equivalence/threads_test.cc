@@ -5,6 +5,10 @@
 #include <thread>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// Everything a session showed: outputs and valid cache contents of every step.

@@ -15,7 +15,7 @@ void mustHold(bool holds, const char* what) {
 }
 
 /// What was accepted is in bounds, and all of its numbers agree.
-void exercise(std::span<const std::byte> file, const kvopt::CacheFileContents& contents) {
+void exercise(std::span<const std::byte> file, const kvopt::runtime::CacheFileContents& contents) {
   using namespace kvopt;
   mustHold(!contents.lengths.empty(), "no batch row");
   for (const CacheFileContents::Cache& cache : contents.caches) {

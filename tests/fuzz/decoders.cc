@@ -7,6 +7,9 @@
 #include "tests/fuzz/exercise.h"
 
 namespace kvopt::fuzz {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
 namespace {
 
 struct Form {

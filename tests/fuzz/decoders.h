@@ -14,27 +14,27 @@ namespace kvopt::fuzz {
 
 struct Decoder {
   std::string name;
-  std::unique_ptr<Model> model; ///< shapes inferred, with its manifest in the metadata
-  Manifest manifest;
+  std::unique_ptr<ir::Model> model; ///< shapes inferred, with its manifest in the metadata
+  ir::Manifest manifest;
 };
 
 /// Growing caches, shared buffers, int8 rows, blocks, and states. Made once.
 const std::vector<Decoder>& decoders();
 
 /// A copy, as if it had been written and read.
-std::unique_ptr<Model> copyOf(const Model& model);
+std::unique_ptr<ir::Model> copyOf(const ir::Model& model);
 
 /// Refuses memory beyond a limit, so that a model's extents cannot exhaust the machine.
-class LimitedAllocator : public Allocator {
+class LimitedAllocator : public runtime::Allocator {
 public:
   explicit LimitedAllocator(size_t mostBytes) : most(mostBytes) {}
 
 protected:
   std::byte* obtain(size_t bytes) override {
-    return fits(bytes) ? Allocator::obtain(bytes) : nullptr;
+    return fits(bytes) ? runtime::Allocator::obtain(bytes) : nullptr;
   }
   std::byte* obtainPages(size_t bytes) override {
-    return fits(bytes) ? Allocator::obtainPages(bytes) : nullptr;
+    return fits(bytes) ? runtime::Allocator::obtainPages(bytes) : nullptr;
   }
 
 private:
@@ -42,13 +42,13 @@ private:
   size_t most;
 };
 
-const KernelRegistry& kernels();
+const runtime::KernelRegistry& kernels();
 
 /// One thread, a batch of one row, at most 4 MiB, and room for 16 tokens unless the manifest says
 /// how many.
-SessionOptions smallSession(const Manifest& manifest);
+runtime::SessionOptions smallSession(const ir::Manifest& manifest);
 
 /// Generates two tokens from a prompt of one. A refusal must have a message.
-void takeSteps(Session& session);
+void takeSteps(runtime::Session& session);
 
 } // namespace kvopt::fuzz

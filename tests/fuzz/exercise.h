@@ -16,8 +16,8 @@
 namespace kvopt::fuzz {
 
 /// What models are read and rewritten with; made once.
-inline const Toolkit& toolkit() {
-  static const Toolkit made;
+inline const driver::Toolkit& toolkit() {
+  static const driver::Toolkit made;
   return made;
 }
 
@@ -38,7 +38,7 @@ inline void mustHold(llvm::Error error, const char* what) {
 }
 
 /// Expanding functions to the usual limit takes seconds, which other inputs are worth more.
-inline constexpr ModelLimits limits{5000};
+inline constexpr ir::ModelLimits limits{5000};
 
 inline std::span<const std::byte> asBytes(const std::string& text) {
   return std::as_bytes(std::span<const char>(text.data(), text.size()));
@@ -46,38 +46,38 @@ inline std::span<const std::byte> asBytes(const std::string& text) {
 
 /// Whatever a model that was read goes through either refuses it with a message, or leaves a model
 /// that the verifier accepts and that can be written and read again.
-inline void exerciseModel(Model& model) {
-  if (llvm::Error error = verify(model))
+inline void exerciseModel(ir::Model& model) {
+  if (llvm::Error error = ir::verify(model))
     return refused(std::move(error));
-  if (auto manifest = manifestOf(model); !manifest)
+  if (auto manifest = ir::manifestOf(model); !manifest)
     refused(manifest.takeError());
-  PrintOptions print;
+  ir::PrintOptions print;
   print.maxTensorElements = 64;
   print.types = print.declareTypes = true;
   printText(model, print);
 
-  PassContext context(toolkit().rules, toolkit().targets);
-  NearMissList nearMisses;
+  passes::PassContext context(toolkit().rules, toolkit().targets);
+  pattern::NearMissList nearMisses;
   context.nearMisses = &nearMisses;
-  PassManagerOptions options;
+  passes::PassManagerOptions options;
   options.verifyEach = false; // what a pass leaves is verified below: it may not be refused
   for (const char* pipeline :
        {recoveryPipeline, "lower{to=kvopt require=any}", "eliminate-dead-nodes"}) {
-    PassManager manager(toolkit().passes, options);
+    passes::PassManager manager(toolkit().passes, options);
     mustHold(manager.addPipeline(pipeline), "the pipeline");
     llvm::Error error = manager.run(model, context);
-    mustHold(verify(model), pipeline);
+    mustHold(ir::verify(model), pipeline);
     if (error)
       return refused(std::move(error));
   }
 
-  auto bytes = exportModelBytes(model);
+  auto bytes = ir::exportModelBytes(model);
   if (!bytes)
     return refused(bytes.takeError());
-  auto again = importModelBytes(asBytes(*bytes), "", toolkit().ops, limits);
+  auto again = ir::importModelBytes(asBytes(*bytes), "", toolkit().ops, limits);
   if (!again)
     return mustHold(again.takeError(), "what was written cannot be read");
-  mustHold(verify(**again), "what was written");
+  mustHold(ir::verify(**again), "what was written");
 }
 
 } // namespace kvopt::fuzz

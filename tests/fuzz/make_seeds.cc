@@ -11,6 +11,10 @@
 #include <sstream>
 
 namespace kvopt {
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 /// Larger tensors are weights; smaller ones are shapes, axes and scalars, which passes look into.

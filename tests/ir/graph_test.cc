@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 class GraphTest : public testing::Test {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 class NodeTest : public testing::Test {

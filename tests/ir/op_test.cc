@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 TEST(OpTest, NamesParseAndCompare) {

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 std::string failureOf(llvm::Error error) {

@@ -32,8 +32,9 @@ TEST(Printing, OnlyTheSinksPrint) {
 
 TEST(Printing, FewFilesDeclareTextSafe) {
   expectOnlyIn("SafeText::trusted(",
-               {"cli/app.cc", "cli/progress.cc", "cli/report/site_table.cc", "cli/report/style.cc",
-                "cli/report/xml_text.cc", "support/diagnostic.cc", "support/safe_text.h"});
+               {"cli/app.cc", "cli/support/progress.cc", "cli/report/site_table.cc",
+                "cli/support/style.cc", "cli/report/xml_text.cc", "support/diagnostic.cc",
+                "support/safe_text.h"});
 }
 
 // Strings that are formatted without formatText keep the line feeds of names.

@@ -19,6 +19,12 @@
 #include <cstdio>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace runtime;
+
 namespace {
 
 constexpr const char* raise =
@@ -154,7 +160,7 @@ void answer(Request& request, const Toolkit& toolkit) {
 } // namespace kvopt
 
 int main() {
-  const kvopt::Toolkit toolkit;
+  const kvopt::driver::Toolkit toolkit;
   kvopt::Request request;
   while (kvopt::read(request)) {
     kvopt::answer(request, toolkit);

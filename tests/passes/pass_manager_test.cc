@@ -7,6 +7,11 @@
 #include "tests/support/temporary_folder.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace targets;
+
 namespace {
 
 using ::testing::ElementsAre;

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace passes;
+
 namespace {
 
 std::vector<PipelineStep> parsed(llvm::StringRef text) {

@@ -10,28 +10,28 @@
 
 namespace kvopt {
 
-using NamedTensors = std::vector<std::pair<std::string, TensorRef>>;
+using NamedTensors = std::vector<std::pair<std::string, ir::TensorRef>>;
 
 /// Writes an ONNX file whose initializers are the tensors, and nothing else.
 inline std::string writeReferenceFile(const std::string& path, const NamedTensors& tensors) {
-  const OpRegistry noOperators;
-  Model model(noOperators);
+  const ir::OpRegistry noOperators;
+  ir::Model model(noOperators);
   for (const auto& [name, tensor] : tensors)
     model.graph().addInitializer(name, tensor);
-  llvm::cantFail(exportModel(model, path));
+  llvm::cantFail(ir::exportModel(model, path));
   return path;
 }
 
 /// Writes a folder with one file per tensor.
 inline std::string writeReferenceFolder(const std::string& path,
-                                        llvm::ArrayRef<ReferenceStep> steps) {
+                                        llvm::ArrayRef<runtime::ReferenceStep> steps) {
   for (size_t k = 0; k < steps.size(); ++k) {
     const std::string step = fmt::format("{}/step{}_q{}", path, k, steps[k].tokens);
     std::filesystem::create_directories(step);
     auto write = [&](const char* kind, const NamedTensors& tensors) {
       for (size_t i = 0; i < tensors.size(); ++i)
-        llvm::cantFail(exportTensorFile(*tensors[i].second, tensors[i].first,
-                                        fmt::format("{}/{}_{}.pb", step, kind, i)));
+        llvm::cantFail(ir::exportTensorFile(*tensors[i].second, tensors[i].first,
+                                            fmt::format("{}/{}_{}.pb", step, kind, i)));
     };
     write("input", steps[k].inputs);
     write("output", steps[k].outputs);

@@ -4,6 +4,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt {
+using namespace ir;
 
 namespace {
 

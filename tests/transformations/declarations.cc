@@ -3,6 +3,7 @@
 #include "tests/transformations/transformation.h"
 
 namespace kvopt {
+using namespace ir;
 
 namespace {
 

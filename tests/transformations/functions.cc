@@ -9,6 +9,7 @@
 #include "llvm/ADT/SmallPtrSet.h"
 
 namespace kvopt {
+using namespace ir;
 
 namespace {
 

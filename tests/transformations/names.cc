@@ -7,6 +7,7 @@
 #include <algorithm>
 
 namespace kvopt {
+using namespace ir;
 
 namespace {
 

@@ -12,6 +12,7 @@
 #include <cstring>
 
 namespace kvopt {
+using namespace ir;
 
 namespace {
 

@@ -8,6 +8,8 @@
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace opset;
 
 namespace {
 

@@ -15,6 +15,9 @@
 #include <fstream>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+
 namespace {
 
 namespace fs = std::filesystem;

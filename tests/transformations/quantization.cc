@@ -9,6 +9,7 @@
 #include <cstring>
 
 namespace kvopt {
+using namespace ir;
 
 namespace {
 

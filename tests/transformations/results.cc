@@ -12,6 +12,11 @@
 #include <cmath>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace runtime;
+using namespace targets;
 
 namespace {
 

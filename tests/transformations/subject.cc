@@ -15,6 +15,13 @@
 #include <set>
 
 namespace kvopt {
+using namespace analysis;
+using namespace driver;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace runtime;
+using namespace targets;
 
 namespace {
 

@@ -16,13 +16,13 @@ namespace kvopt {
 /// A model while it is transformed. What it was read from is forgotten: everything that is written
 /// of it later is what the graph says.
 struct TransformedModel {
-  std::unique_ptr<Model> model;
+  std::unique_ptr<ir::Model> model;
   /// Names of inputs, outputs and extents that changed: before, after.
   std::map<std::string, std::string> renamed;
   /// The same for every model and transformation, whatever else is run.
   std::mt19937_64 random;
 
-  Graph& graph() const { return model->graph(); }
+  ir::Graph& graph() const { return model->graph(); }
   /// Uniform in [0, bound).
   size_t below(size_t bound) { return std::uniform_int_distribution<size_t>(0, bound - 1)(random); }
   /// What an input or output of that name is called now.

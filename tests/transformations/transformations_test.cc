@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace driver;
+using namespace pattern;
 
 void PrintTo(const Transformation& transformation, std::ostream* out) {
   *out << transformation.summary;

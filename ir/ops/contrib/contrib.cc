@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 constexpr const char* domain = "com.microsoft";
@@ -298,4 +298,4 @@ void register_contrib(OpRegistry& registry) {
       .shape(inferFusedMatMul);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -1,7 +1,7 @@
 // Embedding, normalisation and activation operators of ONNX Runtime's domain com.microsoft.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 constexpr const char* domain = "com.microsoft";
@@ -38,4 +38,4 @@ void register_contrib_normalization(OpRegistry& registry) {
       .shape(inferSameAsFirst);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

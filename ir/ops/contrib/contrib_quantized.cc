@@ -1,7 +1,7 @@
 // Products of 8-bit codes of ONNX Runtime's domain com.microsoft.
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 constexpr const char* domain = "com.microsoft";
@@ -37,4 +37,4 @@ void register_contrib_quantized(OpRegistry& registry) {
   dynamic.out("Y").shape(inferDynamicQuantizeMatMul);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

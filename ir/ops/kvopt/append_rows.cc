@@ -9,7 +9,7 @@
 // is negative or above P is an error.
 #include "ir/ops/kvopt/attention_shapes.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 struct ExtentPair {
@@ -58,4 +58,4 @@ void register_append_rows(OpRegistry& registry) {
       .shape(inferAppendRows);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

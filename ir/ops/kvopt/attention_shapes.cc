@@ -3,7 +3,7 @@
 
 #include "ir/cache_axes.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 struct ExtentPair {
@@ -203,4 +203,4 @@ llvm::Error checkPastLength(const ShapeContext& context, unsigned operand, const
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

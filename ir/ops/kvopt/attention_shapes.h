@@ -3,7 +3,7 @@
 
 #include "ir/shapes/shape_rules.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// Fails when Q[B,H,S,D], K[B,G,T,D] and V[B,G,T,Dv] (operands 0, 1 and 2) provably contradict each
 /// other: another rank, unequal B, D, G or T, or heads that groups do not divide.
@@ -57,4 +57,4 @@ void addAttentionAttributes(OpDefBuilder& definition);
 /// Fails when the operand is not int64 of shape [1] or [B]; `batch` is B.
 llvm::Error checkPastLength(const ShapeContext& context, unsigned operand, const Dim& batch);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -4,7 +4,7 @@
 #include "ir/ops/kvopt/attention_shapes.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error inferBlockKvSdpa(ShapeContext& context) {
@@ -52,4 +52,4 @@ void register_block_kv_sdpa(OpRegistry& registry) {
       .shape(inferBlockKvSdpa);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -2,7 +2,7 @@
 // are keys, with values among their columns.
 #include "ir/ops/kvopt/attention_shapes.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error inferBlockLatentKvSdpa(ShapeContext& context) {
@@ -38,4 +38,4 @@ void register_block_latent_kv_sdpa(OpRegistry& registry) {
       .shape(inferBlockLatentKvSdpa);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

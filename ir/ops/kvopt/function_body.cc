@@ -10,7 +10,7 @@
 
 #include <cassert>
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 /// Extents and small constants. Needs query, key_rows [B,G,·,D] and value_rows [B,G,·,Dv].
@@ -475,4 +475,4 @@ std::string appendRowsFunctionText(int64_t opset, ElementType element) {
       fmt::format(fmt::runtime(appendRows), fmt::arg("element", static_cast<int32_t>(element))));
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

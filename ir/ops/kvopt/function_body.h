@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-namespace kvopt {
+namespace kvopt::ir {
 
 /// How a cache lies in memory (ir/cache_axes.h).
 struct CacheForm {
@@ -58,4 +58,4 @@ std::string sdpaFunctionText(const BodyForm& form);
 /// The text of a function for `ai.kvopt::AppendRows`; `element` is the type of the rows.
 std::string appendRowsFunctionText(int64_t opset, ElementType element);
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -2,7 +2,7 @@
 // values are written into.
 #include "ir/ops/kvopt/attention_shapes.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error inferInPlaceKvSdpa(ShapeContext& context) {
@@ -50,4 +50,4 @@ void register_in_place_kv_sdpa(OpRegistry& registry) {
       .shape(inferInPlaceKvSdpa);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

@@ -2,7 +2,7 @@
 // among their columns.
 #include "ir/ops/kvopt/attention_shapes.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error inferInPlaceLatentKvSdpa(ShapeContext& context) {
@@ -43,4 +43,4 @@ void register_in_place_latent_kv_sdpa(OpRegistry& registry) {
       .shape(inferInPlaceLatentKvSdpa);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

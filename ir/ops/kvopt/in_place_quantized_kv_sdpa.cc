@@ -17,7 +17,7 @@
 // Attention is that of InPlaceKvSdpa over the rows that codes and scales stand for.
 #include "ir/ops/kvopt/attention_shapes.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error inferInPlaceQuantizedKvSdpa(ShapeContext& context) {
@@ -76,4 +76,4 @@ void register_in_place_quantized_kv_sdpa(OpRegistry& registry) {
       .shape(inferInPlaceQuantizedKvSdpa);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

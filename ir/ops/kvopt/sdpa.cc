@@ -4,7 +4,7 @@
 // position past_length[b] + i; keys beyond are never read. Without it there are T - S before row 0.
 #include "ir/ops/kvopt/attention_shapes.h"
 
-namespace kvopt {
+namespace kvopt::ir {
 namespace {
 
 llvm::Error inferSdpa(ShapeContext& context) {
@@ -41,4 +41,4 @@ void register_sdpa(OpRegistry& registry) {
       .shape(inferSdpa);
 }
 
-} // namespace kvopt
+} // namespace kvopt::ir

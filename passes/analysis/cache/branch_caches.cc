@@ -5,7 +5,9 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+using namespace pattern;
 
 const Graph& outermostGraph(const Graph& graph) {
   const Graph* outermost = &graph;
@@ -280,4 +282,4 @@ private:
 
 void joinBranchCaches(SiteList& sites) { Joiner(sites).run(); }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -4,21 +4,21 @@
 
 #include "passes/analysis/cache/site.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// Whether at most one of the two nodes runs: they stand in different branches of one If.
-bool isExclusive(const Node& a, const Node& b);
+bool isExclusive(const ir::Node& a, const ir::Node& b);
 
 /// The graph that holds the graph that … holds `graph`.
-const Graph& outermostGraph(const Graph& graph);
+const ir::Graph& outermostGraph(const ir::Graph& graph);
 
 /// What decides between the branches of an If: the value that its condition is, or is the opposite
 /// of, seen through operators that keep a bool.
 struct Condition {
-  Value* source = nullptr;
+  ir::Value* source = nullptr;
   bool inverted = false;
 };
-Condition conditionOf(const Node& choice);
+Condition conditionOf(const ir::Node& choice);
 
 /// Completes the sites that stand in branches, of which `update->output` is not set: follows each
 /// present through the results of the Ifs around it to the output of the model that it becomes, and
@@ -27,4 +27,4 @@ Condition conditionOf(const Node& choice);
 /// presents, updates the others' caches from the start. What cannot be completed is refused.
 void joinBranchCaches(SiteList& sites);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -5,7 +5,9 @@
 
 #include "llvm/ADT/StringSwitch.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 /// Operators that mix rows, or whose results are no longer what was put in.
@@ -135,4 +137,4 @@ void CacheOrigins::visit(const Node& node) {
       origins[&result] = *origin;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -5,13 +5,13 @@
 
 #include "llvm/ADT/DenseMap.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// A value that is made of the elements of a graph input, element by element.
 struct CacheOrigin {
-  const Value* input = nullptr; ///< null: of several
+  const ir::Value* input = nullptr; ///< null: of several
   /// The operator that joined new rows to the input's or wrote them over some; null: none so far.
-  const Node* update = nullptr;
+  const ir::Node* update = nullptr;
 };
 
 /// Follows every floating-point graph input that could be a cache (three axes or more) forward
@@ -22,31 +22,31 @@ struct CacheOrigin {
 /// hand out is not followed.
 class CacheOrigins {
 public:
-  explicit CacheOrigins(const Graph& graph);
+  explicit CacheOrigins(const ir::Graph& graph);
 
   /// Null if the value does not come from such an input.
-  const CacheOrigin* find(const Value& value) const {
+  const CacheOrigin* find(const ir::Value& value) const {
     auto found = origins.find(&value);
     return found == origins.end() ? nullptr : &found->second;
   }
 
 private:
-  void walk(const Graph& graph);
-  void visit(const Node& node);
-  bool selectsNewRows(const Node& node) const;
+  void walk(const ir::Graph& graph);
+  void visit(const ir::Node& node);
+  bool selectsNewRows(const ir::Node& node) const;
 
-  llvm::DenseMap<const Value*, CacheOrigin> origins;
+  llvm::DenseMap<const ir::Value*, CacheOrigin> origins;
 };
 
 /// Whether the node adds rows to a cache, or writes them into it: Concat, AppendRows, ScatterND,
 /// ScatterElements, TensorScatter.
-bool mayUpdateCache(const Node& node);
+bool mayUpdateCache(const ir::Node& node);
 
 /// The results of a fused attention operator that are its caches after the step, with the operand
 /// that each was before: (operand, result).
-llvm::ArrayRef<std::pair<unsigned, unsigned>> fusedCaches(const Node& node);
+llvm::ArrayRef<std::pair<unsigned, unsigned>> fusedCaches(const ir::Node& node);
 
 /// Whether the node is a fused attention operator of ONNX or of com.microsoft.
-bool isAttentionOperator(const Node& node);
+bool isAttentionOperator(const ir::Node& node);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -4,7 +4,10 @@
 
 #include "llvm/ADT/DenseSet.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// Whether extents that `shape` reads serve but to direct `movers`, which are done for when nobody
@@ -95,4 +98,4 @@ const CacheTracer::Readers& CacheTracer::readersOf(Value& updated, const AxisMap
   return entry->second;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -6,7 +6,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 bool picksEntries(const Node& node) {
@@ -112,4 +115,4 @@ std::optional<MatchFailure> delayedCache(const Value& keys) {
   return std::nullopt;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -6,22 +6,22 @@
 
 #include "ir/node.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// Whether the node picks batch rows by indices that are not constant, as beam search does; `after`
 /// says what lies along the axes of its result.
-bool isBatchReorder(const Node& node, const AxisMap& after);
+bool isBatchReorder(const ir::Node& node, const AxisMap& after);
 /// The same for a tensor of which only the batch rows can be picked so: those of axis 0.
-bool isBatchReorder(const Node& node);
+bool isBatchReorder(const ir::Node& node);
 
 /// The batch rows of a cache are reordered by `gather`.
-MatchFailure reorderedCache(const Node& gather);
+pattern::MatchFailure reorderedCache(const ir::Node& gather);
 
 /// Attention reads `read`, which is computed from the rows that `update` joined.
-MatchFailure transformedCache(const Value& read, const Node& update);
+pattern::MatchFailure transformedCache(const ir::Value& read, const ir::Node& update);
 
 /// `past` holds the caches of several layers, or of keys and values.
-MatchFailure stackedCache(const Value& past);
+pattern::MatchFailure stackedCache(const ir::Value& past);
 
 /// How many axes distinguish tensors in one.
 unsigned stackedAxes(const AxisMap& map);
@@ -29,6 +29,6 @@ unsigned stackedAxes(const AxisMap& map);
 /// Attention reads what a Concat makes of other rows and a past, while another Concat makes the
 /// present of that past: the rows of this step are not among the keys. `keys` are followed back
 /// through data movement.
-std::optional<MatchFailure> delayedCache(const Value& keys);
+std::optional<pattern::MatchFailure> delayedCache(const ir::Value& keys);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

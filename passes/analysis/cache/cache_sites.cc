@@ -11,7 +11,9 @@
 
 #include "llvm/ADT/StringSet.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+using namespace pattern;
 
 llvm::StringRef siteKindName(SiteKind kind) {
   switch (kind) {
@@ -325,4 +327,4 @@ SiteList findSites(Graph& graph) {
   return sites;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -8,7 +8,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 bool isModelInput(const Value& value) {
@@ -337,4 +340,4 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
   return trace;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -5,7 +5,9 @@
 #include "passes/analysis/cache/state_pairs.h"
 #include "passes/analysis/movement/uniform_value.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 /// Whether the node writes new rows over some of a cache of fixed extents.
@@ -146,4 +148,4 @@ std::vector<ManifestCache> cachesByDataFlow(const Graph& graph,
   return caches;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -4,7 +4,10 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// How far a result is followed; attention has a handful of nodes between its two products.
@@ -99,4 +102,4 @@ void attributeNearMisses(SiteList& sites, const NearMissList& misses,
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

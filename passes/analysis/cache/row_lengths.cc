@@ -4,7 +4,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 /// Of GroupQueryAttention: the tokens of each batch row, less one.
@@ -40,4 +42,4 @@ bool countsRowsByInput(const Graph& graph) {
   return false;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

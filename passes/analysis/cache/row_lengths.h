@@ -3,11 +3,11 @@
 
 #include "ir/graph.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// Whether some GroupQueryAttention computes how many rows are valid in each batch row from the
 /// elements of an input, as the sum of an attention mask, and not from extents alone. Rows of a
 /// padded batch are then of different lengths, and what is beyond them is not defined.
-bool countsRowsByInput(const Graph& graph);
+bool countsRowsByInput(const ir::Graph& graph);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 enum class SiteKind { Self, Cross, Recurrent, None };
 
@@ -37,18 +37,18 @@ struct CacheLayout {
 /// A cache as one operand of an attention reads it.
 struct CacheUpdate {
   SitePolicy policy = SitePolicy::Growing;
-  Value* past = nullptr; ///< the graph input
+  ir::Value* past = nullptr; ///< the graph input
   /// The new rows, laid out as `freshLayout`; null for Cross.
-  Value* fresh = nullptr;
+  ir::Value* fresh = nullptr;
   /// What becomes of the joined rows: an output of the graph that the attention stands in; null for
   /// Cross.
-  Value* present = nullptr;
+  ir::Value* present = nullptr;
   /// The output of the model that the present becomes: another value for attention in a branch.
-  Value* output = nullptr;
+  ir::Value* output = nullptr;
   /// The operator that joins past and fresh: Concat, ai.kvopt::AppendRows, or one that scatters.
-  Node* update = nullptr;
+  ir::Node* update = nullptr;
   /// Where each batch row's new rows begin, [1] or [B]; null: behind all rows of the past.
-  Value* pastLength = nullptr;
+  ir::Value* pastLength = nullptr;
   unsigned axis = 0; ///< the sequence's, in the past's own layout
   /// The past is not read: the new rows are all there are. There is no `update` then, and `present`
   /// is `fresh`.
@@ -58,15 +58,15 @@ struct CacheUpdate {
   CacheLayout layout;
   CacheLayout freshLayout;
   /// How many query-side heads read each head of the cache through an explicit broadcast.
-  Dim repeats = Dim::fixed(1);
+  ir::Dim repeats = ir::Dim::fixed(1);
   /// The columns that attention reads: [firstColumn, firstColumn + columns).
   int64_t firstColumn = 0;
-  Dim columns;
+  ir::Dim columns;
 };
 
 /// A bool input of the model that decides whether pasts are read.
 struct PastFlag {
-  Value* input = nullptr;
+  ir::Value* input = nullptr;
   /// What it is where there is a past.
   bool withPast = true;
 };
@@ -77,23 +77,23 @@ struct AttentionSite {
   SiteKind kind = SiteKind::None;
   SitePolicy policy = SitePolicy::None;
   /// The ai.kvopt::Sdpa node, or for a missed site the node that would have been its root.
-  Node* node = nullptr;
+  ir::Node* node = nullptr;
   /// The caches of a matched site; the same one twice where the policy is Latent.
   std::optional<CacheUpdate> key;
   std::optional<CacheUpdate> value;
   /// For a site that updates its caches from the start in one branch of a model.
   std::optional<PastFlag> pastFlag;
   /// Set when the site is missed: attention not recognised, or a cache that cannot be proved.
-  std::optional<MatchFailure> failure;
+  std::optional<pattern::MatchFailure> failure;
   /// Which keys a raised attention sees.
   std::optional<MaskFacts> mask;
   /// A node that reads the extents of the joined rows for other ends than to move them to the
   /// attention; null if none does.
-  Node* shapeReader = nullptr;
+  ir::Node* shapeReader = nullptr;
   /// The rule that recognised the attention.
   std::string rule;
   /// For a missed site that no rule raised: the rule that came furthest. `failure` is then its.
-  std::optional<NearMiss> nearMiss;
+  std::optional<pattern::NearMiss> nearMiss;
 
   /// Rows of the query, and rows that a step appends to the caches, where those are known to be two
   /// numbers.
@@ -102,10 +102,10 @@ struct AttentionSite {
     int64_t appended;
   };
   std::optional<StepRows> stepRows;
-  Dim queryHeads;
-  Dim keyHeads;
-  Dim keyWidth;
-  Dim valueWidth;
+  ir::Dim queryHeads;
+  ir::Dim keyHeads;
+  ir::Dim keyWidth;
+  ir::Dim valueWidth;
 
   /// Keys that a query sees at most, itself included; 0 without a window.
   int64_t window() const {
@@ -135,13 +135,13 @@ using SiteList = std::vector<AttentionSite>;
 /// and values are followed back through operators that only move data to the one that joins new
 /// rows to a graph input, and from there forward to a graph output. All caches that grow do so by
 /// the same, provably equal, length.
-SiteList findSites(Graph& graph);
+SiteList findSites(ir::Graph& graph);
 
 /// Gives every site of the main graph that no rule raised the furthest of the near misses at it,
 /// which then says why it is missed: those that matched the site's node, or else those rooted where
 /// its result goes next (for a softmax: through what it is moved, guarded and masked by, up to the
 /// matrix products). `counts` says which rules are asked: those that raise attention.
-void attributeNearMisses(SiteList& sites, const NearMissList& misses,
+void attributeNearMisses(SiteList& sites, const pattern::NearMissList& misses,
                          llvm::function_ref<bool(llvm::StringRef rule)> counts);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

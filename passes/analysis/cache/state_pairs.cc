@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <deque>
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 /// The node of the main graph that is or holds the reader.
@@ -178,4 +180,4 @@ std::vector<StatePair> statesByDataFlow(const Graph& graph,
   return pairs;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

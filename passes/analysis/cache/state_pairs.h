@@ -5,12 +5,12 @@
 
 #include "llvm/ADT/DenseSet.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// A state of fixed extents: an input, and the output that is its value after the step.
 struct StatePair {
-  const Value* past = nullptr;
-  const Value* present = nullptr;
+  const ir::Value* past = nullptr;
+  const ir::Value* present = nullptr;
 };
 
 /// Pairs floating-point inputs, apart from `knownInputs`, with outputs, apart from `knownOutputs`,
@@ -27,8 +27,8 @@ struct StatePair {
 ///
 /// Empty for a model without integer inputs: an encoder's input and output of equal extents are no
 /// state.
-std::vector<StatePair> statesByDataFlow(const Graph& graph,
-                                        const llvm::DenseSet<const Value*>& knownInputs,
-                                        const llvm::DenseSet<const Value*>& knownOutputs);
+std::vector<StatePair> statesByDataFlow(const ir::Graph& graph,
+                                        const llvm::DenseSet<const ir::Value*>& knownInputs,
+                                        const llvm::DenseSet<const ir::Value*>& knownOutputs);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

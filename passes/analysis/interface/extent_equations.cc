@@ -5,7 +5,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 class Collector {
@@ -159,4 +161,4 @@ solvedExtent(const ExtentEquation& equation,
   return best;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -6,24 +6,24 @@
 #include <optional>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 struct ExtentEquation {
-  Dim left;
-  Dim right;
+  ir::Dim left;
+  ir::Dim right;
   /// The operator fails otherwise. If false, either extent could also be 1 and be broadcast.
   bool isStrict = false;
-  const Node* node = nullptr;
+  const ir::Node* node = nullptr;
 };
 
 /// Every pair of extents that some operator relates and that are not known to be equal; both depend
 /// on symbols. Axes that are joined or summed over are strict, axes that broadcast are not.
-std::vector<ExtentEquation> extentEquations(const Graph& graph);
+std::vector<ExtentEquation> extentEquations(const ir::Graph& graph);
 
 /// One symbol in terms of others.
 struct SolvedExtent {
   std::string symbol;
-  Dim value;
+  ir::Dim value;
 };
 
 /// Solves for a symbol that occurs once, in a linear term, and whose value cannot be negative. Of
@@ -32,4 +32,4 @@ std::optional<SolvedExtent>
 solvedExtent(const ExtentEquation& equation,
              llvm::function_ref<bool(llvm::StringRef kept, llvm::StringRef replaced)> prefers);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -6,7 +6,9 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringSwitch.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 /// How the elements of a value follow from those of the input.
@@ -238,4 +240,4 @@ private:
 
 InputReaders readersOf(const Value& input, size_t& budget) { return Walk(input, budget).found; }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -4,7 +4,7 @@
 #include "ir/graph.h"
 #include "ir/manifest/manifest.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// What was found on the ways from an input through operators that keep its elements.
 struct InputReaders {
@@ -21,7 +21,7 @@ struct InputReaders {
   bool isSummed = false; ///< added to an index, or where a Range or Slice starts
   bool isEnd = false;    ///< where a Range or Slice ends
   /// What a fused operator takes it as.
-  std::optional<LengthFeed> fused;
+  std::optional<ir::LengthFeed> fused;
 
   bool isMask = false;     ///< reaches scores
   bool isAdded = false;    ///< to scores, as it is
@@ -35,6 +35,6 @@ struct InputReaders {
 
 /// Follows the input forward, into branches too. Visits at most `budget` operands, which it
 /// decreases by those visited. Finds nothing where the budget is too small.
-InputReaders readersOf(const Value& input, size_t& budget);
+InputReaders readersOf(const ir::Value& input, size_t& budget);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

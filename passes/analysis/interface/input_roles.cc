@@ -7,7 +7,9 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 bool isTokenName(llvm::StringRef name) {
@@ -232,4 +234,4 @@ bool hasDocumentedName(const Value& input) {
 
 void describeInputs(const Graph& graph, Manifest& manifest) { Roles(graph, manifest).describe(); }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

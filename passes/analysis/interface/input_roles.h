@@ -4,12 +4,12 @@
 #include "ir/graph.h"
 #include "ir/manifest/manifest.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// Whether exporters document what an input of this name and rank is fed: `input_ids`,
 /// `decoder_input_ids`, `attention_mask`, `encoder_attention_mask`, `position_ids` and
 /// `cache_position` of their usual ranks. Drivers know those by name.
-bool hasDocumentedName(const Value& input);
+bool hasDocumentedName(const ir::Value& input);
 
 /// Adds to `lengths` and `inputs` of the manifest what to feed the inputs of the graph that it does
 /// not mention, that have no default, and that have no documented name. By data flow from each
@@ -28,6 +28,6 @@ bool hasDocumentedName(const Value& input);
 /// Floating-point inputs of three or more axes that are nothing of this are left out: they are what
 /// an encoder hands over. All others are InputFeed::Any. Extents are told by the symbols of token
 /// ids and caches, and otherwise by their place.
-void describeInputs(const Graph& graph, Manifest& manifest);
+void describeInputs(const ir::Graph& graph, ir::Manifest& manifest);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -4,7 +4,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 /// The symbol that an extent is; empty for any other.
@@ -136,4 +138,4 @@ std::vector<ExtentEquation> interfaceEquations(const Graph& graph,
   return InterfaceReader(graph, ofOneInput).run();
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -5,11 +5,11 @@
 
 #include "llvm/ADT/StringSet.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// The symbols that occur in the type of one input only: names that a file may have given to each
 /// input by itself.
-llvm::StringSet<> symbolsOfOneInput(const Graph& graph);
+llvm::StringSet<> symbolsOfOneInput(const ir::Graph& graph);
 
 /// Equations that no operator demands, all of them assumptions:
 ///
@@ -19,7 +19,7 @@ llvm::StringSet<> symbolsOfOneInput(const Graph& graph);
 ///   past and new rows together, with a row for each sequence.
 ///
 /// The types of values are those inferred.
-std::vector<ExtentEquation> interfaceEquations(const Graph& graph,
+std::vector<ExtentEquation> interfaceEquations(const ir::Graph& graph,
                                                const llvm::StringSet<>& ofOneInput);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

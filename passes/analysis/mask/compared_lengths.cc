@@ -11,7 +11,10 @@
 #include <cmath>
 #include <map>
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// No sequence is as long; "to the end" and "nothing" are spelled by such numbers.
@@ -161,4 +164,4 @@ std::vector<ComparedLength> comparedLengths(const Model& model,
   return finder.take();
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

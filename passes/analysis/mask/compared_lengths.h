@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// A constant that positions, lengths or mask entries are compared with: the width of a window, the
 /// length from which rotary frequencies change, the largest relative position.
@@ -25,7 +25,7 @@ struct ComparedLength {
 ///
 /// The list errs on the side of too many entries. A length that is not compared but built into
 /// the data, such as the extent of a table of positions, is not in it.
-std::vector<ComparedLength> comparedLengths(const Model& model,
+std::vector<ComparedLength> comparedLengths(const ir::Model& model,
                                             const std::vector<std::string>& tokens);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 constexpr int64_t maxTableElements = int64_t{1} << 24;
@@ -161,4 +163,4 @@ std::optional<ConstantTable> recognizeTable(const TensorData& tensor) {
   return axes.size() == 2 ? bandedTable(elements, axes[0], axes[1]) : std::nullopt;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -7,7 +7,7 @@
 
 #include <optional>
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// A constant tensor as a function of its index, exact at every index within its extents.
 struct ConstantTable {
@@ -31,6 +31,6 @@ struct ConstantTable {
 
 /// Recognises a constant of any numeric or boolean type by reading all of it; nullopt when it has
 /// no such form, more than three bands or more than 2^24 elements.
-std::optional<ConstantTable> recognizeTable(const TensorData& tensor);
+std::optional<ConstantTable> recognizeTable(const ir::TensorData& tensor);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -3,7 +3,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 constexpr const char* reservedNames[] = {"\x01"
@@ -192,4 +194,4 @@ std::optional<Dim> linearFactor(const Dim& dim, IndexVariable variable) {
   return factor;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// One index into a mask of shape [B,H,S,T].
 enum class IndexVariable : unsigned { Batch, Head, Row, Key };
@@ -25,61 +25,61 @@ constexpr IndexSet indexBit(IndexVariable variable) {
 /// since there is no index otherwise.
 class IndexSpace {
 public:
-  IndexSpace(Dim batch, Dim heads, Dim rows, Dim keys);
+  IndexSpace(ir::Dim batch, ir::Dim heads, ir::Dim rows, ir::Dim keys);
 
-  static const Dim& variable(IndexVariable variable);
+  static const ir::Dim& variable(IndexVariable variable);
   /// The polynomial, or unknown where a model's symbol has a reserved name.
-  static Dim fromModel(const Dim& dim);
-  static IndexSet variablesOf(const Dim& dim);
+  static ir::Dim fromModel(const ir::Dim& dim);
+  static IndexSet variablesOf(const ir::Dim& dim);
   /// With plain names b, h, i, j.
-  static std::string print(const Dim& dim);
+  static std::string print(const ir::Dim& dim);
 
-  const Dim& extent(IndexVariable variable) const {
+  const ir::Dim& extent(IndexVariable variable) const {
     return extents[static_cast<unsigned>(variable)];
   }
   /// The frontier of causal attention is j <= i + past(): T - S, unless batch rows have lengths of
   /// their own.
-  Dim past() const;
+  ir::Dim past() const;
   /// The length of a batch row, as a symbol of a reserved name. Not an index variable, though it
   /// may differ by b.
-  static const Dim& rowLength();
+  static const ir::Dim& rowLength();
   /// Makes past() the batch row's length.
   void countFromRowLengths() { hasRowLengths = true; }
 
   /// Adds what holds in every execution of the graph: `dim`, without index variables, is >= 0.
-  void learnNonNegative(const Dim& dim);
+  void learnNonNegative(const ir::Dim& dim);
 
   /// Sound and incomplete, as `Dim`'s predicates.
-  bool isNonNegative(const Dim& dim) const;
+  bool isNonNegative(const ir::Dim& dim) const;
   /// The largest value over all indices, where every factor's sign is known.
-  std::optional<Dim> largest(const Dim& dim) const;
+  std::optional<ir::Dim> largest(const ir::Dim& dim) const;
 
   struct Division {
-    Dim quotient;
-    Dim remainder;
+    ir::Dim quotient;
+    ir::Dim remainder;
   };
   /// dim == quotient * divisor + remainder with 0 <= remainder < divisor, where that can be proved.
-  std::optional<Division> divide(const Dim& dim, const Dim& divisor) const;
+  std::optional<Division> divide(const ir::Dim& dim, const ir::Dim& divisor) const;
 
   /// The space of those executions in which the symbol has that value.
-  IndexSpace where(llvm::StringRef symbol, const Dim& value) const;
+  IndexSpace where(llvm::StringRef symbol, const ir::Dim& value) const;
 
   /// The same extents.
   friend bool operator==(const IndexSpace& a, const IndexSpace& b);
 
 private:
-  std::optional<Dim> atEnds(const Dim& dim, bool upper) const;
-  bool isNonNegativeAtOne(const Dim& dim) const;
+  std::optional<ir::Dim> atEnds(const ir::Dim& dim, bool upper) const;
+  bool isNonNegativeAtOne(const ir::Dim& dim) const;
 
-  Dim extents[4];
+  ir::Dim extents[4];
   bool hasRowLengths = false;
-  llvm::SmallVector<Dim, 4> learned;
+  llvm::SmallVector<ir::Dim, 4> learned;
 };
 
 /// The name of a dim that is one symbol.
-std::optional<std::string> symbolOf(const Dim& dim);
+std::optional<std::string> symbolOf(const ir::Dim& dim);
 
 /// The factor of `variable` where `dim` is linear in it; the factor does not depend on it.
-std::optional<Dim> linearFactor(const Dim& dim, IndexVariable variable);
+std::optional<ir::Dim> linearFactor(const ir::Dim& dim, IndexVariable variable);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

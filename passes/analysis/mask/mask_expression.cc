@@ -9,7 +9,8 @@
 #include <cmath>
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 using Kind = MaskExpression::Kind;
 
@@ -410,4 +411,4 @@ ExprRef MaskExpressions::cast(ExprRef a, ElementType from, ElementType to) {
   return apply("Cast", {a, integer(Dim::fixed(static_cast<int64_t>(to)))}, false);
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

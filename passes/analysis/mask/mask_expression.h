@@ -9,7 +9,7 @@
 
 #include <deque>
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// One scalar, boolean or numeric. Expressions are unique: equal ones have one address, and one
 /// address is one value at one index.
@@ -41,9 +41,9 @@ struct MaskExpression {
   unsigned id = 0;                ///< in order of creation
   unsigned depth = 0;
   unsigned leaves = 1; ///< of a tree of Selects
-  Dim dim;
+  ir::Dim dim;
   double number = 0;
-  const Value* value = nullptr;
+  const ir::Value* value = nullptr;
   llvm::StringRef name;
   llvm::SmallVector<const MaskExpression*, 3> operands;
 
@@ -66,22 +66,22 @@ public:
 
   const IndexSpace& space() const { return range; }
   /// See IndexSpace. Expressions made before stay as they are.
-  void learnNonNegative(const Dim& dim) { range.learnNonNegative(dim); }
+  void learnNonNegative(const ir::Dim& dim) { range.learnNonNegative(dim); }
   size_t size() const { return storage.size(); }
   unsigned comparisons() const { return effort; }
 
-  ExprRef integer(const Dim& dim);
+  ExprRef integer(const ir::Dim& dim);
   ExprRef number(double value);
   /// The number as a value of `type` holds it.
-  ExprRef number(double value, ElementType type);
-  ExprRef leaf(const Value& value, ExprList index);
+  ExprRef number(double value, ir::ElementType type);
+  ExprRef leaf(const ir::Value& value, ExprList index);
   /// Something unknown that depends on `value`, if any.
-  ExprRef opaque(const Value* value, bool isBoolean, IndexSet variables = allIndices);
+  ExprRef opaque(const ir::Value* value, bool isBoolean, IndexSet variables = allIndices);
   ExprRef apply(llvm::StringRef name, ExprList operands, bool isBoolean);
 
   ExprRef boolean(bool value);
-  ExprRef atLeastZero(const Dim& dim);
-  ExprRef isZero(const Dim& dim);
+  ExprRef atLeastZero(const ir::Dim& dim);
+  ExprRef isZero(const ir::Dim& dim);
   ExprRef negate(ExprRef predicate);
   ExprRef both(ExprRef a, ExprRef b) { return conjunction({a, b}); }
   ExprRef either(ExprRef a, ExprRef b) { return disjunction({a, b}); }
@@ -95,23 +95,23 @@ public:
 
   /// Arithmetic in `type`. Division and remainder are ONNX's: integers divide towards zero, the
   /// remainder has the divisor's sign.
-  ExprRef add(ExprRef a, ExprRef b, ElementType type);
-  ExprRef subtract(ExprRef a, ExprRef b, ElementType type);
-  ExprRef multiply(ExprRef a, ExprRef b, ElementType type);
-  ExprRef divide(ExprRef a, ExprRef b, ElementType type);
-  ExprRef remainder(ExprRef a, ExprRef b, ElementType type);
-  ExprRef smaller(ExprRef a, ExprRef b, ElementType type);
-  ExprRef larger(ExprRef a, ExprRef b, ElementType type);
+  ExprRef add(ExprRef a, ExprRef b, ir::ElementType type);
+  ExprRef subtract(ExprRef a, ExprRef b, ir::ElementType type);
+  ExprRef multiply(ExprRef a, ExprRef b, ir::ElementType type);
+  ExprRef divide(ExprRef a, ExprRef b, ir::ElementType type);
+  ExprRef remainder(ExprRef a, ExprRef b, ir::ElementType type);
+  ExprRef smaller(ExprRef a, ExprRef b, ir::ElementType type);
+  ExprRef larger(ExprRef a, ExprRef b, ir::ElementType type);
 
   ExprRef less(ExprRef a, ExprRef b);
   ExprRef lessOrEqual(ExprRef a, ExprRef b);
   ExprRef equal(ExprRef a, ExprRef b);
-  ExprRef cast(ExprRef a, ElementType from, ElementType to);
+  ExprRef cast(ExprRef a, ir::ElementType from, ir::ElementType to);
 
 private:
   ExprRef unique(MaskExpression expression);
   ExprRef rawList(MaskExpression::Kind kind, llvm::SmallVectorImpl<ExprRef>& parts);
-  ExprRef isNotZero(const Dim& dim);
+  ExprRef isNotZero(const ir::Dim& dim);
   /// a >= b for two numbers, where that can be proved.
   bool isAtLeast(ExprRef a, ExprRef b) const;
   bool impliesAt(ExprRef a, ExprRef b, unsigned depth) const;
@@ -121,8 +121,8 @@ private:
   bool simplify(llvm::SmallVectorImpl<ExprRef>& parts);
   ExprRef under(ExprList given, ExprRef predicate, unsigned depth);
   /// A sum of selects as a select of sums.
-  ExprRef expanded(ExprRef sum, ElementType type);
-  ExprRef sumOfTrees(ExprRef a, ExprRef b, ElementType type);
+  ExprRef expanded(ExprRef sum, ir::ElementType type);
+  ExprRef sumOfTrees(ExprRef a, ExprRef b, ir::ElementType type);
   /// f of every end of the Select trees a and b, if that stays small; null otherwise.
   ExprRef distribute(ExprRef a, ExprRef b, llvm::function_ref<ExprRef(ExprRef, ExprRef)> f);
   ExprRef nonZero(ExprRef a);
@@ -136,6 +136,6 @@ private:
 };
 
 /// Whether a numeric value is an extent-sized integer in every element type that holds it.
-bool holdsIndices(ElementType type);
+bool holdsIndices(ir::ElementType type);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -3,7 +3,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 using Kind = MaskExpression::Kind;
 
@@ -371,4 +372,4 @@ ExprRef MaskExpressions::equal(ExprRef a, ExprRef b) {
   return compare("Equal", a, b);
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -7,7 +7,8 @@
 
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 using Kind = MaskExpression::Kind;
 
@@ -330,4 +331,4 @@ std::string causalCounterExample(const IndexSpace& space, ExprRef predicate) {
   return "";
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -3,7 +3,7 @@
 
 #include "passes/analysis/mask/mask_expression.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// The largest number that hides a key: a softmax in f32 gives 0 to what lies more than 104 below
 /// the largest score, so that scores would have to differ by thousands to show through it.
@@ -31,11 +31,11 @@ bool dependsOnDistanceOnly(ExprRef expression);
 std::string printExpression(ExprRef expression);
 
 /// The tensors that the expression's leaves are elements of, each once, in order of appearance.
-llvm::SmallVector<const Value*, 4> leafValues(ExprList expressions);
+llvm::SmallVector<const ir::Value*, 4> leafValues(ExprList expressions);
 
 /// Where row `i` of S sees the key `j` although the frontier j <= i + T - S says otherwise, or the
 /// other way round, in some assignment of small numbers to the symbols of S and T; "" when there is
 /// none among those that were tried. What `predicate` leaves open is no counter-example.
 std::string causalCounterExample(const IndexSpace& space, ExprRef predicate);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

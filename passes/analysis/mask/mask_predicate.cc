@@ -8,7 +8,8 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 using Kind = MaskExpression::Kind;
 
@@ -496,4 +497,4 @@ Value* MaskAnalysis::paddingValue(const Question& question) {
   return nullptr;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 enum class Proof {
   Proved,
@@ -41,7 +41,7 @@ struct MaskFacts {
   /// a cache of static capacity is not T - S. The mask may have to be as long as the keys, too. All
   /// other facts hold without the condition.
   struct IfCounting {
-    const Value* positions = nullptr;
+    const ir::Value* positions = nullptr;
     std::string text;   ///< `position_ids[b, i] = P + i and total = past + sequence`
     int64_t window = 0; ///< as below
   };
@@ -51,8 +51,8 @@ struct MaskFacts {
 
   /// A condition on the batch row and the key that hides keys.
   struct Padding {
-    std::string text;                    ///< `attention_mask[b, j]`
-    std::vector<const Value*> dependsOn; ///< graph inputs
+    std::string text;                        ///< `attention_mask[b, j]`
+    std::vector<const ir::Value*> dependsOn; ///< graph inputs
   };
   std::vector<Padding> padding;
   /// Some keys beyond the frontier are seen where a condition holds (prefixes, image blocks).
@@ -65,7 +65,7 @@ struct MaskFacts {
     Other
   };
   Bias bias = Bias::None;
-  std::vector<const Value*> biasDependsOn; ///< graph inputs
+  std::vector<const ir::Value*> biasDependsOn; ///< graph inputs
 
   /// Hidden keys get -inf or false; otherwise finite numbers, the largest of which is
   /// `hiddenValue`. True where nothing is hidden.
@@ -91,23 +91,23 @@ public:
   MaskAnalysis& operator=(const MaskAnalysis&) = delete;
 
   /// Requires an ai.kvopt::Sdpa.
-  MaskFacts factsOf(const Node& sdpa);
+  MaskFacts factsOf(const ir::Node& sdpa);
 
   /// The facts of one mask (null for none) of an attention with these extents and attributes.
   struct Question {
-    const Value* mask = nullptr;
+    const ir::Value* mask = nullptr;
     IndexSpace space;
     bool causal = false;
     int64_t window = 0;
     /// int64 [1] or [B]: how many keys lie before row 0; null: T - S.
-    const Value* lengths = nullptr;
+    const ir::Value* lengths = nullptr;
   };
   MaskFacts facts(const Question& question);
 
   /// A boolean tensor of the graph, with the extents [B or 1, 1, 1, T], that is the padding that
   /// the mask holds, no more and no less; null where the graph has none. It stands where the mask
   /// can be read.
-  Value* paddingValue(const Question& question);
+  ir::Value* paddingValue(const Question& question);
 
 private:
   class Impl;
@@ -115,9 +115,9 @@ private:
 };
 
 /// The question that an ai.kvopt::Sdpa's operand and attributes put.
-MaskAnalysis::Question maskQuestion(const Node& sdpa);
+MaskAnalysis::Question maskQuestion(const ir::Node& sdpa);
 /// The question that they would put if the operand past_length were `lengths`, over all keys: those
 /// behind a row's length and its new rows as well.
-MaskAnalysis::Question maskQuestion(const Node& sdpa, const Value& lengths);
+MaskAnalysis::Question maskQuestion(const ir::Node& sdpa, const ir::Value& lengths);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

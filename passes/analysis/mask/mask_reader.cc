@@ -4,7 +4,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 using Kind = MaskExpression::Kind;
 
@@ -360,4 +361,4 @@ std::optional<llvm::SmallVector<int64_t, 8>> MaskReader::constants(const Value* 
   return numbers;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -7,7 +7,7 @@
 
 #include <map>
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// Evaluates tensors of a graph at symbolic indices. Every answer holds for each index within the
 /// tensor's extents in every execution that the graph's operators admit; what is not understood is
@@ -24,26 +24,26 @@ public:
 
   /// Makes this a reader of those executions only in which the symbol has that value; the space
   /// must have it, too. Before anything is read.
-  void fix(std::string symbol, Dim value) {
+  void fix(std::string symbol, ir::Dim value) {
     fixedSymbol = std::move(symbol);
     fixedValue = std::move(value);
   }
 
   /// Makes this a reader of those executions only in which each row of the graph input counts up:
   /// its element at index k of the last axis is `first` + k. Before anything is read.
-  void count(const Value& input, Dim first) {
+  void count(const ir::Value& input, ir::Dim first) {
     counting = &input;
     countingFrom = std::move(first);
   }
 
   /// The elements of the tensor are the lengths of batch rows (IndexSpace::rowLength), where it is
   /// asked for that of a mask's own row. Before anything is read.
-  void measure(const Value& lengths) { measured = &lengths; }
+  void measure(const ir::Value& lengths) { measured = &lengths; }
 
   /// In every execution `from` is 1 or `to`: extents that were broadcast.
   struct Choice {
-    Dim from;
-    Dim to;
+    ir::Dim from;
+    ir::Dim to;
   };
   llvm::ArrayRef<Choice> broadcastChoices() const { return choices; }
 
@@ -52,9 +52,10 @@ public:
 
   /// The element of a mask at [b,h,i,key]; the mask is broadcast to [B,H,S,T] from the right.
   /// `key` must be within [0, T).
-  ExprRef readMask(const Value& mask, const Dim& key = IndexSpace::variable(IndexVariable::Key));
+  ExprRef readMask(const ir::Value& mask,
+                   const ir::Dim& key = IndexSpace::variable(IndexVariable::Key));
   /// The element at `index`, one integer expression an axis.
-  ExprRef read(const Value& value, ExprList index);
+  ExprRef read(const ir::Value& value, ExprList index);
 
   /// Whether every extent assumed so far is as assumed in every execution.
   bool assumptionsHold() const;
@@ -65,8 +66,8 @@ private:
   ExprRef compute(const Place& place);
   /// Whether a list is asked for the element of the mask's own batch row.
   bool isOwnRow(const Place& place);
-  ExprRef readConstant(const Place& place, const TensorData& data);
-  ExprRef fromTable(const Place& place, const ConstantTable& table, ElementType type);
+  ExprRef readConstant(const Place& place, const ir::TensorData& data);
+  ExprRef fromTable(const Place& place, const ConstantTable& table, ir::ElementType type);
   ExprRef known(const Place& place);
   ExprRef leaf(const Place& place);
 
@@ -80,7 +81,7 @@ private:
   ExprRef transpose(const Place& place);
   ExprRef squeeze(const Place& place, bool insert);
   /// Of the longer shape: which axes a Squeeze removes or an Unsqueeze inserts.
-  std::optional<llvm::SmallVector<bool, 8>> extraAxes(const Node& node, bool insert);
+  std::optional<llvm::SmallVector<bool, 8>> extraAxes(const ir::Node& node, bool insert);
   ExprRef reshape(const Place& place);
   ExprRef tile(const Place& place);
   ExprRef slice(const Place& place);
@@ -90,7 +91,7 @@ private:
   ExprRef pad(const Place& place);
   ExprRef scatterND(const Place& place);
   ExprRef scatterRows(const Place& place);
-  bool countsUp(const Value& indices, unsigned axis, unsigned rank);
+  bool countsUp(const ir::Value& indices, unsigned axis, unsigned rank);
 
   ExprRef generated(const Place& place);
   ExprRef range(const Place& place);
@@ -98,48 +99,48 @@ private:
   ExprRef cumulative(const Place& place);
 
   /// IndexSpace::fromModel, in the executions that are read.
-  Dim modelDim(const Dim& dim) const;
+  ir::Dim modelDim(const ir::Dim& dim) const;
   /// An axis of more than one element, or of an unknown number.
   struct LiveAxis {
     unsigned axis;
-    Dim extent;
+    ir::Dim extent;
   };
-  llvm::SmallVector<LiveAxis, 4> liveAxes(const TensorType& type) const;
-  ExprRef readAt(const Value* value, ExprList index);
+  llvm::SmallVector<LiveAxis, 4> liveAxes(const ir::TensorType& type) const;
+  ExprRef readAt(const ir::Value* value, ExprList index);
   /// The integer at a constant position of a list, or of a scalar at position 0.
-  std::optional<Dim> integerAt(const Value* value, int64_t position);
-  std::optional<llvm::SmallVector<int64_t, 8>> constants(const Value* value);
-  ExprRef broadcast(ExprRef index, const Dim& from, const Dim& to);
+  std::optional<ir::Dim> integerAt(const ir::Value* value, int64_t position);
+  std::optional<llvm::SmallVector<int64_t, 8>> constants(const ir::Value* value);
+  ExprRef broadcast(ExprRef index, const ir::Dim& from, const ir::Dim& to);
   /// An index that ONNX counts from the end when it is negative.
-  ExprRef wrapped(ExprRef index, const Dim& extent);
-  void learnFrom(ExprRef index, const Dim& extent);
+  ExprRef wrapped(ExprRef index, const ir::Dim& extent);
+  void learnFrom(ExprRef index, const ir::Dim& extent);
   /// The extent of an axis, also where only assumptions give it.
-  Dim extentOf(const Value& value, unsigned axis, unsigned depth = 0);
-  Dim slicedExtent(const Node& node, unsigned axis, unsigned depth);
+  ir::Dim extentOf(const ir::Value& value, unsigned axis, unsigned depth = 0);
+  ir::Dim slicedExtent(const ir::Node& node, unsigned axis, unsigned depth);
   struct Window {
-    Dim start;
-    Dim end;
+    ir::Dim start;
+    ir::Dim end;
     int64_t step = 1;
     bool isWhole = false; ///< the axis is not sliced
   };
   /// What a Slice takes of an axis; a step of 0 where that is not known.
-  Window windowOf(const Node& slice, unsigned axis);
+  Window windowOf(const ir::Node& slice, unsigned axis);
 
   MaskExpressions made;
   llvm::DenseMap<ExprRef, ExprRef> answers; ///< by the leaf of value and index
-  llvm::DenseMap<const TensorData*, std::optional<ConstantTable>> tables;
+  llvm::DenseMap<const ir::TensorData*, std::optional<ConstantTable>> tables;
   struct Bound {
-    Dim smaller;
-    Dim larger;
+    ir::Dim smaller;
+    ir::Dim larger;
   };
   llvm::SmallVector<Bound, 4> assumed; ///< smaller <= larger
   llvm::SmallVector<Bound, 4> granted;
   llvm::SmallVector<Choice, 4> choices;
   std::string fixedSymbol;
-  Dim fixedValue;
-  const Value* counting = nullptr;
-  Dim countingFrom;
-  const Value* measured = nullptr;
+  ir::Dim fixedValue;
+  const ir::Value* counting = nullptr;
+  ir::Dim countingFrom;
+  const ir::Value* measured = nullptr;
   bool mayAssume = true;
   /// Above 0 where the index may lie outside of the tensor, or is not one of all b, h, i, j.
   unsigned shifts = 0;
@@ -148,9 +149,9 @@ private:
 };
 
 struct MaskReader::Place {
-  const Value& value;
-  const Node* node; ///< the producer; null for inputs and initializers
+  const ir::Value& value;
+  const ir::Node* node; ///< the producer; null for inputs and initializers
   ExprList index;
 };
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -4,7 +4,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 using Kind = MaskExpression::Kind;
 
@@ -189,4 +190,4 @@ bool MaskReader::assumptionsHold() const {
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -3,7 +3,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 using Kind = MaskExpression::Kind;
 
@@ -143,4 +144,4 @@ bool MaskReader::countsUp(const Value& indices, unsigned axis, unsigned rank) {
   return isOwn;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

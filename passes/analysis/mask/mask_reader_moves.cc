@@ -4,7 +4,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 using Kind = MaskExpression::Kind;
 
@@ -353,4 +354,4 @@ ExprRef MaskReader::pad(const Place& place) {
   return made.select(isInside, inside, outside);
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -1,7 +1,8 @@
 // Reading of masks: operators that generate elements from their position.
 #include "passes/analysis/mask/mask_reader.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 using Kind = MaskExpression::Kind;
 
@@ -89,4 +90,4 @@ ExprRef MaskReader::cumulative(const Place& place) {
   return made.integer(element->dim * (place.index[*normal]->dim + Dim::fixed(1)));
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -6,7 +6,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 constexpr unsigned mostSteps = 8;
@@ -108,4 +110,4 @@ std::optional<GatedScores> gatedScores(const Node& sum) {
   return std::nullopt;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -3,26 +3,26 @@
 
 #include "ir/graph.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// Whether every element is provably 0 or 1: casts of booleans, small constants of zeros and ones,
 /// and data movement of either.
-bool isZeroOrOne(const Value& value);
+bool isZeroOrOne(const ir::Value& value);
 
 /// A tensor of the same shape, for which Where chooses as `value` is 1 or 0: the boolean that is
 /// cast to `value`, or else `value` itself. Requires isZeroOrOne(value).
-Value& truthOf(Value& value);
+ir::Value& truthOf(ir::Value& value);
 
 /// Scores that a tensor of zeros and ones `kept` passes or overwrites:
 ///   scores * kept + fill * (1 - kept)
 struct GatedScores {
-  Node* product = nullptr; ///< scores * kept
+  ir::Node* product = nullptr; ///< scores * kept
   unsigned scoresOperand = 0;
-  Value* kept = nullptr;
+  ir::Value* kept = nullptr;
   double fill = 0.0;
 };
 
 /// `sum` (an Add or a Sub) as gated scores; nullopt if it is anything else.
-std::optional<GatedScores> gatedScores(const Node& sum);
+std::optional<GatedScores> gatedScores(const ir::Node& sum);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

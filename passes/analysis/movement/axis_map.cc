@@ -3,7 +3,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 bool isOne(const Dim& extent) { return extent.value() == 1; }
@@ -205,4 +207,4 @@ std::optional<llvm::SmallVector<std::string, 5>> AxisMap::letters() const {
   return result;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -4,15 +4,15 @@
 
 #include "ir/type.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// A part of one logical axis of keys or values [B,H,S,D]: 'B', 'H', 'S' (the sequence), 'D', or
 /// '*' for an axis of several tensors in one, of which one is taken.
 struct AxisPart {
   char role = '*';
-  Dim extent;
+  ir::Dim extent;
   /// The product of the extents of all less significant parts of the same logical axis.
-  Dim stride = Dim::fixed(1);
+  ir::Dim stride = ir::Dim::fixed(1);
 };
 
 /// For each axis of a tensor the parts that lie along it, most significant first; none where the
@@ -23,7 +23,7 @@ public:
   using Parts = llvm::SmallVector<AxisPart, 2>;
 
   /// Of keys or values as attention reads them; nullopt unless the rank is 4.
-  static std::optional<AxisMap> ofAttentionOperand(const TensorType& type);
+  static std::optional<AxisMap> ofAttentionOperand(const ir::TensorType& type);
 
   unsigned rank() const { return axes.size(); }
   const Parts& axis(unsigned index) const { return axes[index]; }
@@ -31,24 +31,24 @@ public:
   std::optional<unsigned> sequenceAxis() const;
   /// Requires sequenceAxis().
 
-  const Dim& sequenceExtent() const;
-  void setSequenceExtent(const Dim& extent);
+  const ir::Dim& sequenceExtent() const;
+  void setSequenceExtent(const ir::Dim& extent);
 
   /// Axis i of the result is axis `order[i]` of this.
   AxisMap permuted(llvm::ArrayRef<int64_t> order) const;
   AxisMap permutedBack(llvm::ArrayRef<int64_t> order) const;
   /// Merges and splits axes in row-major order; splits of the sequence fail.
-  bool reshape(llvm::ArrayRef<Dim> shape);
+  bool reshape(llvm::ArrayRef<ir::Dim> shape);
   void insertAxis(unsigned position);
   /// Fails if anything but a single head or batch row lies along it.
   bool removeAxis(unsigned position);
   /// The tensor before it was repeated along `axis`: what lies there were repeated heads.
   bool undoRepeat(unsigned axis);
   /// The tensor before `[start, start + extent)` of an axis of extent `whole` was taken.
-  bool undoSlice(unsigned axis, int64_t start, const Dim& whole);
+  bool undoSlice(unsigned axis, int64_t start, const ir::Dim& whole);
 
   /// How often each head was repeated for the heads of a group.
-  const Dim& repeats() const { return headRepeats; }
+  const ir::Dim& repeats() const { return headRepeats; }
   /// The first column (of D) that was taken.
   int64_t firstColumn() const { return columnOffset; }
   /// Which of the tensors along an axis '*' was taken.
@@ -61,10 +61,10 @@ public:
 
 private:
   llvm::SmallVector<Parts, 5> axes;
-  Dim headRepeats = Dim::fixed(1);
+  ir::Dim headRepeats = ir::Dim::fixed(1);
   int64_t columnOffset = 0;
   int64_t selection = 0;
   bool windowed = false;
 };
 
-} // namespace kvopt
+} // namespace kvopt::analysis

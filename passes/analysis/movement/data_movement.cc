@@ -6,7 +6,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 enum class Mover {
@@ -254,4 +256,4 @@ std::optional<AxisMap> mapAfter(const Node& node, AxisMap map) {
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <numeric>
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr unsigned maxNodes = 16;
@@ -216,4 +220,4 @@ std::optional<HeadGrouping> groupHeads(const Value& query, Value& keys, Value& v
   return std::nullopt;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

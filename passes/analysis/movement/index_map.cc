@@ -3,7 +3,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 IndexMap IndexMap::identity(llvm::ArrayRef<Dim> shape) {
   IndexMap map;
@@ -381,4 +382,4 @@ std::vector<MovementStop> movementChain(Value& end, unsigned limit) {
   return stops;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// The function from the indices of a target tensor to the indices of a source tensor: element
 /// [i0..in] of the target is element [f0(i)..fm(i)] of the source.
@@ -19,23 +19,23 @@ namespace kvopt {
 class IndexMap {
 public:
   /// The map of a tensor onto itself.
-  static IndexMap identity(llvm::ArrayRef<Dim> shape);
+  static IndexMap identity(llvm::ArrayRef<ir::Dim> shape);
   /// The map of the slice at `index` of `axis`, which keeps that axis with extent one, onto the
   /// tensor it is cut from.
-  static IndexMap ofPart(llvm::ArrayRef<Dim> shape, unsigned axis, int64_t index);
+  static IndexMap ofPart(llvm::ArrayRef<ir::Dim> shape, unsigned axis, int64_t index);
 
   /// Extents of the source that the map has reached so far.
-  llvm::ArrayRef<Dim> source() const { return sourceShape; }
-  llvm::ArrayRef<Dim> target() const { return targetShape; }
+  llvm::ArrayRef<ir::Dim> source() const { return sourceShape; }
+  llvm::ArrayRef<ir::Dim> target() const { return targetShape; }
 
   /// Makes operand 0 of `node` the source, which up to now is the node's result `result`. False,
   /// and the map is as it was, if the node is no data movement or its map cannot be proved.
-  bool through(const Node& node, unsigned result = 0);
+  bool through(const ir::Node& node, unsigned result = 0);
   /// Makes the source a tensor of the same elements in the same order, of shape `shape`.
-  bool throughReshape(llvm::ArrayRef<Dim> shape);
+  bool throughReshape(llvm::ArrayRef<ir::Dim> shape);
   /// Makes the operand of a Concat that holds the target the source, and returns which one that is.
   /// nullopt, and the map is as it was, if the elements may come from several.
-  std::optional<unsigned> throughPartOf(const Node& concat);
+  std::optional<unsigned> throughPartOf(const ir::Node& concat);
 
   /// Every element is itself, and the shapes are provably the same.
   bool isIdentity() const;
@@ -47,7 +47,7 @@ public:
   /// What `repetition` found.
   struct Repetition {
     /// The target's shape before the repetition.
-    llvm::SmallVector<Dim, 4> shape;
+    llvm::SmallVector<ir::Dim, 4> shape;
     /// How the source becomes a tensor of that shape: by Transpose<perm> (the identity included) …
     std::optional<llvm::SmallVector<unsigned, 4>> perm;
     /// … or by Reshape. At least one of the two.
@@ -80,48 +80,48 @@ private:
   static constexpr size_t maxFactors = 32;
   struct Term {
     unsigned factor;
-    Dim stride;
+    ir::Dim stride;
   };
   /// offset + the sum of stride * factor.
   struct Coordinate {
-    Dim offset = Dim::fixed(0);
+    ir::Dim offset = ir::Dim::fixed(0);
     llvm::SmallVector<Term, 4> terms;
   };
   using Coordinates = llvm::SmallVector<Coordinate, 4>;
   enum class Division { Done, Split, Unproven };
 
-  bool throughTranspose(const Node& node);
-  bool throughUnsqueeze(const Node& node, llvm::ArrayRef<Dim> shape);
-  bool throughSqueeze(const Node& node, llvm::ArrayRef<Dim> shape);
-  bool throughExpand(llvm::ArrayRef<Dim> shape);
-  bool throughTile(const Node& node, llvm::ArrayRef<Dim> shape);
-  bool throughConcat(const Node& node, llvm::ArrayRef<Dim> shape);
-  bool throughSlice(const Node& node, llvm::ArrayRef<Dim> shape);
-  bool throughGather(const Node& node, llvm::ArrayRef<Dim> shape);
+  bool throughTranspose(const ir::Node& node);
+  bool throughUnsqueeze(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
+  bool throughSqueeze(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
+  bool throughExpand(llvm::ArrayRef<ir::Dim> shape);
+  bool throughTile(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
+  bool throughConcat(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
+  bool throughSlice(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
+  bool throughGather(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
   /// Gather along `axis` of entries that are in range.
   bool throughEntries(unsigned axis, llvm::ArrayRef<int64_t> entries);
-  bool throughGatherND(const Node& node, llvm::ArrayRef<Dim> shape);
+  bool throughGatherND(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
   /// A Slice with a negative step, of an axis of which one index is read.
-  bool throughReversed(unsigned axis, const Dim& start, int64_t step, const Dim& extent);
-  bool throughSplit(const Node& node, unsigned result, llvm::ArrayRef<Dim> shape);
-  bool throughAny(const Node& node, unsigned result);
+  bool throughReversed(unsigned axis, const ir::Dim& start, int64_t step, const ir::Dim& extent);
+  bool throughSplit(const ir::Node& node, unsigned result, llvm::ArrayRef<ir::Dim> shape);
+  bool throughAny(const ir::Node& node, unsigned result);
 
-  void setSource(llvm::ArrayRef<Dim> shape) { sourceShape.assign(shape.begin(), shape.end()); }
+  void setSource(llvm::ArrayRef<ir::Dim> shape) { sourceShape.assign(shape.begin(), shape.end()); }
   bool isUnit(unsigned factor) const { return factors[factor].value() == 1; }
   /// Cuts `factor` into one of extent factors[factor] / inner, outside, and one of extent `inner`.
-  void split(unsigned factor, const Dim& outer, const Dim& inner);
+  void split(unsigned factor, const ir::Dim& outer, const ir::Dim& inner);
   /// form = quotient * divisor + remainder with 0 <= remainder < divisor. May cut a factor instead;
   /// forms taken from the map before are stale then.
-  Division divide(const Coordinate& form, const Dim& divisor, Coordinate& quotient,
+  Division divide(const Coordinate& form, const ir::Dim& divisor, Coordinate& quotient,
                   Coordinate& remainder);
   /// Replaces the coordinate of `axis` by its remainder (or quotient).
-  bool reduceModulo(unsigned axis, const Dim& divisor);
-  bool reduceQuotient(unsigned axis, const Dim& divisor);
-  static Coordinate scaled(const Coordinate& form, const Dim& by);
+  bool reduceModulo(unsigned axis, const ir::Dim& divisor);
+  bool reduceQuotient(unsigned axis, const ir::Dim& divisor);
+  static Coordinate scaled(const Coordinate& form, const ir::Dim& by);
   static void add(Coordinate& sum, const Coordinate& form);
   /// Row-major position of coordinates in a shape; nullopt when an extent it needs is unknown.
   static std::optional<Coordinate> linear(llvm::ArrayRef<Coordinate> coordinates,
-                                          llvm::ArrayRef<Dim> shape);
+                                          llvm::ArrayRef<ir::Dim> shape);
   /// The coordinate that the listed factors, outermost first, make up.
   std::optional<Coordinate> formOf(llvm::ArrayRef<unsigned> list) const;
   /// Equal for all indices; terms of extent one do not count.
@@ -131,7 +131,7 @@ private:
   std::optional<int64_t> fixedIndex(const Coordinate& form) const;
   /// Matches the coordinates of the source with `forms` one to one; extents of one may move freely.
   std::optional<llvm::SmallVector<unsigned, 4>> matchAxes(llvm::ArrayRef<Coordinate> forms,
-                                                          llvm::ArrayRef<Dim> extents) const;
+                                                          llvm::ArrayRef<ir::Dim> extents) const;
 
   /// `repetition`, or with no axis the demand that nothing is repeated.
   std::optional<Repetition> repetitionOf(std::optional<unsigned> repeatedAxis, Repeat order) const;
@@ -139,20 +139,20 @@ private:
   static std::optional<llvm::SmallVector<unsigned, 4>>
   readFactors(llvm::ArrayRef<unsigned> axis, const std::vector<bool>& isRead, Repeat order);
 
-  llvm::SmallVector<Dim, 4> targetShape, sourceShape;
+  llvm::SmallVector<ir::Dim, 4> targetShape, sourceShape;
   /// Only whole axes were moved so far: matched axes have equal extents, also unknown ones.
   bool keepsExtents = true;
-  std::vector<Dim> factors;                                  // extents
+  std::vector<ir::Dim> factors;                              // extents
   llvm::SmallVector<llvm::SmallVector<unsigned, 4>, 4> axes; // of the target: its factors
   Coordinates coordinates;                                   // of the source
 };
 
 /// Whether `through` knows the operator (it may still fail to prove anything about a node).
-bool isMovement(const Node& node);
+bool isMovement(const ir::Node& node);
 
 /// A value from which another one is made by data movement alone.
 struct MovementStop {
-  Value* value;
+  ir::Value* value;
   IndexMap map;
   unsigned nodes; ///< how many lie between
 };
@@ -160,6 +160,6 @@ struct MovementStop {
 /// The values that `end` is made from by data movement, nearest first, `end` itself (with the
 /// identity) being the first; in a branch also values of the graphs around it. At most `limit`
 /// nodes are passed. Empty if the rank of `end` is unknown.
-std::vector<MovementStop> movementChain(Value& end, unsigned limit = 12);
+std::vector<MovementStop> movementChain(ir::Value& end, unsigned limit = 12);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

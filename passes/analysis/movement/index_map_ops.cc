@@ -3,7 +3,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 constexpr int64_t maxGatherIndices = 4096;
@@ -371,4 +373,4 @@ bool IndexMap::through(const Node& node, unsigned result) {
   return true;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

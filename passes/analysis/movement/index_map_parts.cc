@@ -5,7 +5,8 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 IndexMap IndexMap::ofPart(llvm::ArrayRef<Dim> shape, unsigned axis, int64_t index) {
   IndexMap map = identity(shape);
@@ -89,4 +90,4 @@ std::optional<IndexMap::Part> IndexMap::part(unsigned axis) const {
   return std::nullopt;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -5,7 +5,9 @@
 
 #include "llvm/ADT/StringSwitch.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 constexpr unsigned mostSteps = 8;
@@ -89,4 +91,4 @@ std::optional<double> uniformValue(const Value& value) {
   return number;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

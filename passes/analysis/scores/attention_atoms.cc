@@ -5,7 +5,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 constexpr unsigned maxMovements = 4;
@@ -129,4 +131,4 @@ std::optional<AttentionAtoms> atomsOf(const ScoreRegion& region) {
   return atoms;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

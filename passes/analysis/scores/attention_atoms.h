@@ -3,14 +3,14 @@
 
 #include "passes/analysis/scores/score_region.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// The axes of the scores [B,H,S,T] in their smallest parts, in row-major order: one for the batch,
 /// one or more that make the heads, one or more that make the queries, one for the keys. A value of
 /// another shape (flattened to [B*H,S,T], grouped as [B,G,N,S,T]) has axes that are products of
 /// some that follow each other.
 struct AttentionAtoms {
-  llvm::SmallVector<Dim, 6> extents;
+  llvm::SmallVector<ir::Dim, 6> extents;
   unsigned headAtoms = 1;
 
   enum Axis { Batch, Heads, Queries, Keys, axisCount };
@@ -18,8 +18,8 @@ struct AttentionAtoms {
   std::pair<unsigned, unsigned> partsOf(Axis axis) const;
   /// The axis that a part belongs to.
   Axis axisOf(unsigned part) const;
-  Dim extentOf(Axis axis) const;
-  llvm::ArrayRef<Dim> batchParts() const {
+  ir::Dim extentOf(Axis axis) const;
+  llvm::ArrayRef<ir::Dim> batchParts() const {
     return llvm::makeArrayRef(extents).take_front(1 + headAtoms);
   }
 };
@@ -29,10 +29,10 @@ using AtomView = llvm::SmallVector<llvm::SmallVector<unsigned, 3>, 6>;
 
 /// nullopt if the axes are not known to be products of parts that follow each other, or if a part
 /// is left over.
-std::optional<AtomView> viewOf(llvm::ArrayRef<Dim> shape, llvm::ArrayRef<Dim> parts);
+std::optional<AtomView> viewOf(llvm::ArrayRef<ir::Dim> shape, llvm::ArrayRef<ir::Dim> parts);
 
 /// The parts of a region whose matrix products have another rank than four; nullopt where extents
 /// are not known, and for rank four.
 std::optional<AttentionAtoms> atomsOf(const ScoreRegion& region);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -7,7 +7,9 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 /// Walks breadth first from `start`, so that a long chain of mask arithmetic does not hide a matrix
@@ -82,4 +84,4 @@ bool isAttentionLike(const Node& softmax) {
          weighsRows(softmax.result()) && comesFromScores(*softmax.operand(0));
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -3,13 +3,13 @@
 
 #include "ir/graph.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// Whichever way its probabilities are written.
-bool isSoftmax(const Node& node);
+bool isSoftmax(const ir::Node& node);
 
 /// Whether a softmax normalises scores that come from a product of two computed matrices and go
 /// into another. Routers and samplers do not.
-bool isAttentionLike(const Node& softmax);
+bool isAttentionLike(const ir::Node& softmax);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

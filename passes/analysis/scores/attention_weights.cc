@@ -11,7 +11,10 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr size_t mostNodes = 48;
@@ -276,4 +279,4 @@ std::optional<MatchFailure> weighedWithoutSoftmax(const Node& weighing) {
                                   : std::string(isMasked ? "a factor" : "nothing at all")));
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

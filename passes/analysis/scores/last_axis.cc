@@ -3,7 +3,8 @@
 
 #include "ir/attribute.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 bool reducesLastAxis(const Node& reduction) {
   if (!reduction.operand(0) || reduction.intAttr("keepdims", 1) != 1)
@@ -21,4 +22,4 @@ bool reducesLastAxis(const Node& reduction) {
   return axes[0] == -1 || (type.hasRank() && axes[0] == static_cast<int64_t>(type.rank()) - 1);
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -3,9 +3,9 @@
 
 #include "ir/graph.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// Whether a reduction is over the last axis alone and keeps it with extent one.
-bool reducesLastAxis(const Node& reduction);
+bool reducesLastAxis(const ir::Node& reduction);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -3,7 +3,8 @@
 
 #include "llvm/ADT/StringSwitch.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
 
 bool worksOnCodes(const Node& node) {
   return llvm::StringSwitch<bool>(node.op().type())
@@ -23,4 +24,4 @@ const Value* secondFactor(const Node& node) {
   return operand < 0 ? nullptr : node.operand(static_cast<unsigned>(operand));
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -3,13 +3,13 @@
 
 #include "ir/graph.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// Whether a node makes codes of numbers, numbers of codes, or computes with codes.
-bool worksOnCodes(const Node& node);
+bool worksOnCodes(const ir::Node& node);
 
 /// The second factor of a matrix product, be it of numbers or of codes; null for other nodes. The
 /// first factor is operand 0.
-const Value* secondFactor(const Node& node);
+const ir::Value* secondFactor(const ir::Node& node);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -11,7 +11,10 @@
 
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// Applies the steps from the product outwards.
@@ -169,4 +172,4 @@ std::optional<ScoreChain> readScoreChain(Value& scores, MatchFailure& failure) {
   return chain;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

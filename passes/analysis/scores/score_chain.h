@@ -8,7 +8,7 @@
 
 #include <optional>
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// One step of a mask, as it acts on scores x.
 struct MaskStep {
@@ -22,8 +22,8 @@ struct MaskStep {
     Divide,   ///< x / number
   };
   Kind kind;
-  Node* node = nullptr;
-  Value* operand = nullptr;
+  ir::Node* node = nullptr;
+  ir::Value* operand = nullptr;
   double number = 0.0;
   bool keepsTrue = true;
 };
@@ -31,7 +31,7 @@ struct MaskStep {
 /// A factor that is one number per row of the scores, [B,H,S,1] or broadcast to it: what it does to
 /// the scores it may as well do to the queries.
 struct RowFactor {
-  Value* value = nullptr;
+  ir::Value* value = nullptr;
   bool divides = false;
 };
 
@@ -40,19 +40,19 @@ struct RowFactor {
 ///   softcap * tanh(scale * (query x keysTransposed) / softcap)          with one (softcap > 0),
 /// where each row of the query is first multiplied by the row factors.
 struct ScoreChain {
-  Node* product = nullptr;
-  Value* query = nullptr;          ///< [B,H,S,D]
-  Value* keysTransposed = nullptr; ///< [B,G,D,T]
+  ir::Node* product = nullptr;
+  ir::Value* query = nullptr;          ///< [B,H,S,D]
+  ir::Value* keysTransposed = nullptr; ///< [B,G,D,T]
   double scale = 1.0;
   double softcap = 0.0;
   llvm::SmallVector<RowFactor, 1> rowFactors;
   llvm::SmallVector<MaskStep, 4> mask;
   /// Every node of the chain, the product first.
-  llvm::SmallVector<Node*, 8> nodes;
+  llvm::SmallVector<ir::Node*, 8> nodes;
 };
 
 /// Reads the chain backwards from the operand of the softmax. The product is a MatMul of rank 4.
 /// Linear in the length of the chain; gives up with `step-budget` on one that branches too much.
-std::optional<ScoreChain> readScoreChain(Value& scores, MatchFailure& failure);
+std::optional<ScoreChain> readScoreChain(ir::Value& scores, pattern::MatchFailure& failure);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

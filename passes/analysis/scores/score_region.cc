@@ -5,7 +5,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+
 namespace {
 
 constexpr unsigned maxVisited = 64;
@@ -117,4 +119,4 @@ std::optional<ScoreRegion> scoreRegion(Node& context) {
   return region;
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -5,25 +5,25 @@
 
 #include <optional>
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// Works element by element on operands that broadcast, in ONNX's own domain.
-bool isElementwise(const Node& node);
+bool isElementwise(const ir::Node& node);
 /// Gives operand 0 another shape and keeps the order of its elements.
-bool isReshaping(const Node& node);
+bool isReshaping(const ir::Node& node);
 
 /// Scores = MatMul(q, k), then elementwise operators, changes of shape and one softmax, then
 /// MatMul(probabilities, v).
 struct ScoreRegion {
-  Node* scores;
-  Node* softmax;
-  Node* context; ///< reads the probabilities as its operand 0
+  ir::Node* scores;
+  ir::Node* softmax;
+  ir::Node* context; ///< reads the probabilities as its operand 0
   /// What lies on a way from `scores` to `context`, `softmax` included, in execution order.
-  llvm::SmallVector<Node*, 16> inner;
+  llvm::SmallVector<ir::Node*, 16> inner;
 };
 
 /// The region that ends in the matrix product `context`; nullopt if there is no softmax or no first
 /// product within a fixed number of nodes, or if it is not clear which one it is.
-std::optional<ScoreRegion> scoreRegion(Node& context);
+std::optional<ScoreRegion> scoreRegion(ir::Node& context);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -9,7 +9,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::analysis {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 std::string describe(const Value& value) {
@@ -257,4 +260,4 @@ std::optional<ScoreSteps> readScoreSteps(Value& scores, MatchFailure& failure) {
   return ScoreSteps{reader.product, std::move(reader.steps)};
 }
 
-} // namespace kvopt
+} // namespace kvopt::analysis

@@ -8,7 +8,7 @@
 
 #include <optional>
 
-namespace kvopt {
+namespace kvopt::analysis {
 
 /// One operator on the way, with the operand that the scores come in by.
 struct ScoreStep {
@@ -25,21 +25,21 @@ struct ScoreStep {
     Pass
   };
   Kind kind = Kind::Pass;
-  Node* node = nullptr;
-  Value* other = nullptr; // the mask, the condition or the row factor
+  ir::Node* node = nullptr;
+  ir::Value* other = nullptr; // the mask, the condition or the row factor
   double number = 0.0;
   bool keepsTrue = true;
 };
 
 /// The way from a softmax back to the product.
 struct ScoreSteps {
-  Node* product = nullptr;
+  ir::Node* product = nullptr;
   /// The step next to the softmax comes first.
   llvm::SmallVector<ScoreStep, 8> steps;
 };
 
 /// Reads backwards from the operand of the softmax. The product is a MatMul of rank 4. Linear in
 /// the length of the way; gives up with `step-budget` on one that branches too much.
-std::optional<ScoreSteps> readScoreSteps(Value& scores, MatchFailure& failure);
+std::optional<ScoreSteps> readScoreSteps(ir::Value& scores, pattern::MatchFailure& failure);
 
-} // namespace kvopt
+} // namespace kvopt::analysis

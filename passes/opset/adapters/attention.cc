@@ -2,7 +2,9 @@
 // column stood for all.
 #include "passes/opset/opset_adapter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
+
 namespace {
 
 std::optional<std::string> obstacle(const Node& node) {
@@ -23,4 +25,4 @@ void register_attention(OpsetAdapterRegistry& registry) {
   registry.add({"Attention", 24, obstacle, adapt, {}});
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

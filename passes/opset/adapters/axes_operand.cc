@@ -2,7 +2,7 @@
 // reductions since 18.
 #include "passes/opset/opset_adapter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
 namespace {
 
 constexpr const char* attributes[] = {"axes"};
@@ -19,4 +19,4 @@ void register_axes_operand(OpsetAdapterRegistry& registry) {
     registry.add({op, 18, nullptr, adapt, attributes});
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

@@ -2,7 +2,9 @@
 // an attribute, not the number of results, says that a model is being trained.
 #include "passes/opset/opset_adapter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
+
 namespace {
 
 constexpr const char* attributes[] = {"spatial"};
@@ -31,4 +33,4 @@ void register_batch_normalization(OpsetAdapterRegistry& registry) {
   registry.add({"BatchNormalization", 14, obstacleTo14, adaptTo14, {}});
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

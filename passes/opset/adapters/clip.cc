@@ -1,7 +1,9 @@
 // Clip: the bounds are operands since 11, of the tensor's element type.
 #include "passes/opset/opset_adapter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
+
 namespace {
 
 constexpr const char* attributes[] = {"min", "max"};
@@ -33,4 +35,4 @@ void register_clip(OpsetAdapterRegistry& registry) {
   registry.add({"Clip", 11, obstacle, adapt, attributes});
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

@@ -2,7 +2,9 @@
 // that it is not, as in a model for inference before. What the mask was then, nobody said.
 #include "passes/opset/opset_adapter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
+
 namespace {
 
 constexpr const char* attributes[] = {"ratio"};
@@ -29,4 +31,4 @@ void register_dropout(OpsetAdapterRegistry& registry) {
   registry.add({"Dropout", 12, obstacle, adapt, attributes});
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

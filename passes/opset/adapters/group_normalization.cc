@@ -6,7 +6,9 @@
 //            perChannel(v) = Reshape(Expand(Reshape(v, [-1,1]), [1, channels / G]), [-1])
 #include "passes/opset/opset_adapter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
+
 namespace {
 
 constexpr const char* attributes[] = {"num_groups"};
@@ -50,4 +52,4 @@ void register_group_normalization(OpsetAdapterRegistry& registry) {
   registry.add({"GroupNormalization", 21, obstacle, adapt, attributes});
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

@@ -1,7 +1,9 @@
 // Pad: how much is added, and what, are operands since 11.
 #include "passes/opset/opset_adapter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
+
 namespace {
 
 constexpr const char* attributes[] = {"pads", "value"};
@@ -33,4 +35,4 @@ void register_pad(OpsetAdapterRegistry& registry) {
   registry.add({"Pad", 11, obstacle, adapt, attributes});
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

@@ -2,7 +2,10 @@
 #include "passes/opset/opset_adapter.h"
 #include "passes/pattern/rewriter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 void adapt(const OpsetEdit& edit) {
@@ -24,4 +27,4 @@ void register_scatter(OpsetAdapterRegistry& registry) {
   registry.add({"Scatter", 11, nullptr, adapt, {}});
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

@@ -1,7 +1,9 @@
 // Slice: starts, ends and axes are operands since 10.
 #include "passes/opset/opset_adapter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
+
 namespace {
 
 constexpr const char* attributes[] = {"starts", "ends", "axes"};
@@ -26,4 +28,4 @@ void register_slice(OpsetAdapterRegistry& registry) {
   registry.add({"Slice", 10, obstacle, adapt, attributes});
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

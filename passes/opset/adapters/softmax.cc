@@ -7,7 +7,9 @@
 // Where a is the last axis only the attribute is written out.
 #include "passes/opset/opset_adapter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
+
 namespace {
 
 constexpr const char* attributes[] = {"axis"};
@@ -40,4 +42,4 @@ void register_softmax(OpsetAdapterRegistry& registry) {
     registry.add({op, 13, nullptr, adapt, attributes});
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

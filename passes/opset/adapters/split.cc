@@ -2,7 +2,9 @@
 // number of parts has to be.
 #include "passes/opset/opset_adapter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
+
 namespace {
 
 constexpr const char* attributes[] = {"split"};
@@ -22,4 +24,4 @@ void register_split(OpsetAdapterRegistry& registry) {
   registry.add({"Split", 18, nullptr, adaptTo18, {}});
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

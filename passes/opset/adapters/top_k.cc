@@ -1,7 +1,9 @@
 // TopK: the number of elements is an operand since 10.
 #include "passes/opset/opset_adapter.h"
 
-namespace kvopt {
+namespace kvopt::opset {
+using namespace ir;
+
 namespace {
 
 constexpr const char* attributes[] = {"k"};
@@ -25,4 +27,4 @@ void register_top_k(OpsetAdapterRegistry& registry) {
   registry.add({"TopK", 10, obstacle, adapt, attributes});
 }
 
-} // namespace kvopt
+} // namespace kvopt::opset

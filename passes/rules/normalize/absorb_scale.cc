@@ -15,7 +15,10 @@
 
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 bool movesElements(const Node& node) {
@@ -144,4 +147,4 @@ void register_absorb_scale(RuleRegistry& registry) {
   registry.add(std::make_unique<AbsorbScale>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

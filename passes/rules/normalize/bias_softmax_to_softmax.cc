@@ -7,7 +7,10 @@
 #include "ir/attribute.h"
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class BiasSoftmaxToSoftmax final : public Rule {
@@ -46,4 +49,4 @@ void register_bias_softmax_to_softmax(RuleRegistry& registry) {
   registry.add(std::make_unique<BiasSoftmaxToSoftmax>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

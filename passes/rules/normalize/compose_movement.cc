@@ -6,7 +6,11 @@
 #include "passes/analysis/movement/index_map.h"
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class ComposeMovement final : public Rule {
@@ -76,4 +80,4 @@ void register_compose_movement(RuleRegistry& registry) {
   registry.add(std::make_unique<ComposeMovement>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

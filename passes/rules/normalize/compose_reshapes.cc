@@ -9,7 +9,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class ComposeReshapes final : public Rule {
@@ -83,4 +86,4 @@ void register_compose_reshapes(RuleRegistry& registry) {
   registry.add(std::make_unique<ComposeReshapes>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

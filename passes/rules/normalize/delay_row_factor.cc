@@ -7,7 +7,11 @@
 #include "passes/analysis/scores/score_region.h"
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class DelayRowFactor final : public Rule {
@@ -63,4 +67,4 @@ void register_delay_row_factor(RuleRegistry& registry) {
   registry.add(std::make_unique<DelayRowFactor>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -13,7 +13,10 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 struct Terms {
@@ -181,4 +184,4 @@ void register_einsum_to_matmul(RuleRegistry& registry) {
   registry.add(std::make_unique<EinsumToMatmul>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -5,7 +5,10 @@
 #include "ir/attribute.h"
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class ExpOfLogSoftmax final : public Rule {
@@ -34,4 +37,4 @@ void register_exp_of_log_softmax(RuleRegistry& registry) {
   registry.add(std::make_unique<ExpOfLogSoftmax>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

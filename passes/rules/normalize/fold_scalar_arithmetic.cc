@@ -16,7 +16,11 @@
 #include <bit>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr int64_t mostElements = 16;
@@ -190,4 +194,4 @@ void register_fold_scalar_arithmetic(RuleRegistry& registry) {
   registry.add(std::make_unique<FoldScalarArithmetic>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -13,7 +13,11 @@
 #include <algorithm>
 #include <numeric>
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class FusedMatmulToMatmul final : public Rule {
@@ -78,4 +82,4 @@ void register_fused_matmul_to_matmul(RuleRegistry& registry) {
   registry.add(std::make_unique<FusedMatmulToMatmul>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

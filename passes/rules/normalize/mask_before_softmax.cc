@@ -15,7 +15,12 @@
 
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class MaskBeforeSoftmax final : public Rule {
@@ -79,4 +84,4 @@ void register_mask_before_softmax(RuleRegistry& registry) {
   registry.add(std::make_unique<MaskBeforeSoftmax>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

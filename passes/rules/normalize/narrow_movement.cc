@@ -10,7 +10,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class NarrowMovement final : public Rule {
@@ -84,4 +88,4 @@ void register_narrow_movement(RuleRegistry& registry) {
   registry.add(std::make_unique<NarrowMovement>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -5,7 +5,11 @@
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class ProbabilitiesFirst final : public Rule {
@@ -62,4 +66,4 @@ void register_probabilities_first(RuleRegistry& registry) {
   registry.add(std::make_unique<ProbabilitiesFirst>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -5,7 +5,9 @@
 //   after    y = x
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace pattern;
+
 namespace {
 
 class RemoveIdentity final : public Rule {
@@ -36,4 +38,4 @@ void register_remove_identity(RuleRegistry& registry) {
   registry.add(std::make_unique<RemoveIdentity>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

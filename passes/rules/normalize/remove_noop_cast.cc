@@ -4,7 +4,10 @@
 //   after    y = x
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class RemoveNoopCast final : public Rule {
@@ -35,4 +38,4 @@ void register_remove_noop_cast(RuleRegistry& registry) {
   registry.add(std::make_unique<RemoveNoopCast>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

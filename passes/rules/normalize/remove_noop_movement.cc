@@ -9,7 +9,11 @@
 #include "passes/builders/shape_builder.h"
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// False only when the shapes are different for sure; cheaper than any proof.
@@ -79,4 +83,4 @@ void register_remove_noop_movement(RuleRegistry& registry) {
   registry.add(std::make_unique<RemoveNoopMovement>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

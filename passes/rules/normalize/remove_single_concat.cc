@@ -4,7 +4,9 @@
 //   after    y = x
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace pattern;
+
 namespace {
 
 class RemoveSingleConcat final : public Rule {
@@ -27,4 +29,4 @@ void register_remove_single_concat(RuleRegistry& registry) {
   registry.add(std::make_unique<RemoveSingleConcat>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

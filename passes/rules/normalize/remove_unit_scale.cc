@@ -8,7 +8,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class RemoveUnitScale final : public Rule {
@@ -55,4 +58,4 @@ void register_remove_unit_scale(RuleRegistry& registry) {
   registry.add(std::make_unique<RemoveUnitScale>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -6,7 +6,10 @@
 //            (p keeps its other readers; Shape's start and end are kept on both parts)
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class ShapeOfConcat final : public Rule {
@@ -82,4 +85,4 @@ void register_shape_of_concat(RuleRegistry& registry) {
   registry.add(std::make_unique<ShapeOfConcat>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -15,7 +15,12 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr unsigned mostSteps = 12;
@@ -139,4 +144,4 @@ void register_shape_of_scores(RuleRegistry& registry) {
   registry.add(std::make_unique<ShapeOfScores>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -12,7 +12,12 @@
 
 #include "llvm/ADT/DenseMap.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// Values with their last two axes exchanged. Without a rewriter it only says whether a matrix
@@ -134,4 +139,4 @@ void register_softmax_over_last_axis(RuleRegistry& registry) {
   registry.add(std::make_unique<SoftmaxOverLastAxis>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -11,7 +11,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class SolveReshapedExtent final : public Rule {
@@ -101,4 +105,4 @@ void register_solve_reshaped_extent(RuleRegistry& registry) {
   registry.add(std::make_unique<SolveReshapedExtent>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -6,10 +6,14 @@
 //
 // Decided by the index map of whatever lies before K and V: Expand, Tile, Gather with fixed
 // indices, repeated Concat, in any layout. A repetition in the order h mod G is another attention.
-#include "passes/analysis/movement/head_broadcast.h"
+#include "passes/builders/head_broadcast.h"
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class StripGqaBroadcast final : public Rule {
@@ -77,4 +81,4 @@ void register_strip_gqa_broadcast(RuleRegistry& registry) {
   registry.add(std::make_unique<StripGqaBroadcast>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

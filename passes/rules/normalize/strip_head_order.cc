@@ -10,7 +10,12 @@
 #include "passes/analysis/movement/head_map.h"
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class StripHeadOrder final : public Rule {
@@ -140,4 +145,4 @@ void register_strip_head_order(RuleRegistry& registry) {
   registry.add(std::make_unique<StripHeadOrder>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -14,7 +14,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// Columns of the projection.
@@ -222,4 +226,4 @@ void register_raise_fused_qkv_attention(RuleRegistry& registry) {
   registry.add(std::make_unique<RaiseFusedQkvAttention>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -20,7 +20,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class RaiseGroupQueryAttention final : public Rule {
@@ -340,4 +344,4 @@ void register_raise_group_query_attention(RuleRegistry& registry) {
   registry.add(std::make_unique<RaiseGroupQueryAttention>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

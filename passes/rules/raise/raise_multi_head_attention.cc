@@ -14,7 +14,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 struct Facts {
@@ -257,4 +261,4 @@ void register_raise_multi_head_attention(RuleRegistry& registry) {
   registry.add(std::make_unique<RaiseMultiHeadAttention>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -18,7 +18,12 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+using namespace targets;
+
 namespace {
 
 /// Which keys a row sees by its position.
@@ -305,4 +310,4 @@ void register_raise_onnx_attention(RuleRegistry& registry) {
   registry.add(std::make_unique<RaiseOnnxAttention>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -9,7 +9,11 @@
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// Int64 0 or a float 0 of any type.
@@ -114,4 +118,4 @@ void register_raise_spelled_append(RuleRegistry& registry) {
   registry.add(std::make_unique<RaiseSpelledAppend>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

@@ -8,9 +8,9 @@
 // inference, and zeros for a row without any allowed key, as Sdpa has them: Where(IsNaN(p), 0, p),
 // or the same for rows whose scores, or the mask added to them, are -inf throughout.
 #include "ir/attribute.h"
-#include "passes/analysis/mask/row_guard.h"
 #include "passes/analysis/movement/uniform_value.h"
 #include "passes/analysis/scores/last_axis.h"
+#include "passes/analysis/scores/row_guard.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/builders/score_mask.h"
 #include "passes/builders/spelled_operands.h"
@@ -24,7 +24,12 @@
 #include <cmath>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class RaiseSpelledAttention final : public Rule {
@@ -342,4 +347,4 @@ void register_raise_spelled_attention(RuleRegistry& registry) {
   registry.add(std::make_unique<RaiseSpelledAttention>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

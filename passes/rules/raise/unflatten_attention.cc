@@ -15,7 +15,12 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::rules {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 using Extents = llvm::SmallVector<Dim, 6>;
@@ -341,4 +346,4 @@ void register_unflatten_attention(RuleRegistry& registry) {
   registry.add(std::make_unique<UnflattenAttention>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::rules

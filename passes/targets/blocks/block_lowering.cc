@@ -15,7 +15,11 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr const char* ruleName = "lower-blocks";
@@ -380,4 +384,4 @@ void BlockLowering::addVariants() {
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

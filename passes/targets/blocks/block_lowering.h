@@ -10,7 +10,7 @@
 
 #include "llvm/ADT/DenseSet.h"
 
-namespace kvopt {
+namespace kvopt::targets {
 
 /// What attends over the blocks.
 enum class BlockAttention {
@@ -24,51 +24,55 @@ enum class BlockAttention {
 };
 
 /// nullopt if BlockLowering can write the site, otherwise why not.
-std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, BlockAttention kind);
+std::optional<pattern::MatchFailure> supportsBlocks(const analysis::AttentionSite& site,
+                                                    BlockAttention kind);
 
 /// Lowers sites of one model, each of which supportsBlocks.
 class BlockLowering {
 public:
-  BlockLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
+  BlockLowering(ir::Model& lowered, const LowerOptions& options, pattern::Journal& editJournal,
                 std::string targetName, BlockAttention kind);
 
   /// Fails without a capacity: it says how many blocks there are.
-  llvm::Expected<Manifest> run(llvm::ArrayRef<AttentionSite*> sites);
+  llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
 private:
   /// The inputs that one cache has become.
-  using Blocks = std::vector<Value*>;
+  using Blocks = std::vector<ir::Value*>;
 
   void nameRows();
   void fixRows();
-  Blocks& splitCache(const AttentionSite& site, CacheUpdate& update, CacheRole role);
-  void joinBlocks(const CacheUpdate& update, const Blocks& blocks, Rewriter& rewriter);
-  void handOutNewRows(CacheUpdate& update, ManifestCache& cache, Rewriter& rewriter);
-  bool canFuse(const AttentionSite& site);
+  Blocks& splitCache(const analysis::AttentionSite& site, analysis::CacheUpdate& update,
+                     ir::CacheRole role);
+  void joinBlocks(const analysis::CacheUpdate& update, const Blocks& blocks,
+                  pattern::Rewriter& rewriter);
+  void handOutNewRows(analysis::CacheUpdate& update, ir::ManifestCache& cache,
+                      pattern::Rewriter& rewriter);
+  bool canFuse(const analysis::AttentionSite& site);
   /// Writes attention over keys and values in one piece.
-  llvm::Error attend(AttentionSite& site);
+  llvm::Error attend(analysis::AttentionSite& site);
   GappedKeys gappedKeys();
-  llvm::Error fuse(AttentionSite& site, const Blocks& keys, const Blocks& values);
+  llvm::Error fuse(analysis::AttentionSite& site, const Blocks& keys, const Blocks& values);
   void finishManifest();
   void addVariants();
 
-  Model& model;
-  Graph& graph;
-  Journal& journal;
+  ir::Model& model;
+  ir::Graph& graph;
+  pattern::Journal& journal;
   BlockAttention kind;
   std::optional<int64_t> capacity;
   int64_t size;
   KvoptOperands operands;
-  Manifest manifest;
+  ir::Manifest manifest;
   std::optional<LengthInput> length;
   /// The rows of each block: what the model calls them, or how many there are.
-  std::vector<Dim> blockRows;
+  std::vector<ir::Dim> blockRows;
   /// int64 [1]: the rows of all blocks, where they are fixed.
-  Value* pastRows = nullptr;
-  llvm::DenseMap<const Value*, Blocks> blocksOf;
+  ir::Value* pastRows = nullptr;
+  llvm::DenseMap<const ir::Value*, Blocks> blocksOf;
   /// The layouts that the function body is written for.
-  std::optional<std::pair<CacheForm, CacheForm>> fusedForms;
-  std::optional<CacheForm> latentForm;
+  std::optional<std::pair<ir::CacheForm, ir::CacheForm>> fusedForms;
+  std::optional<ir::CacheForm> latentForm;
 };
 
-} // namespace kvopt
+} // namespace kvopt::targets

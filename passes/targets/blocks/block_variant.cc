@@ -10,7 +10,9 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace ir;
+
 namespace {
 
 llvm::StringSet<> blockNames(const Manifest& manifest) {
@@ -231,4 +233,4 @@ llvm::Error keepPastBlocks(Model& model, const Manifest& manifest, int64_t block
   return inferShapes(model.graph());
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

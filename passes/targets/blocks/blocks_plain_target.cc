@@ -8,7 +8,11 @@
 // Standard operators only: for every engine.
 #include "passes/targets/blocks/block_lowering.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class BlocksPlainTarget final : public Target {
@@ -36,4 +40,4 @@ void register_blocks_plain(TargetRegistry& registry) {
   registry.add(std::make_unique<BlocksPlainTarget>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -11,7 +11,11 @@
 // layouts that it does not take: those get one Concat, and ai.kvopt.Sdpa.
 #include "passes/targets/blocks/block_lowering.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class BlocksTarget final : public Target {
@@ -36,4 +40,4 @@ public:
 
 void register_blocks(TargetRegistry& registry) { registry.add(std::make_unique<BlocksTarget>()); }
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -11,7 +11,11 @@
 // specialize-blocks makes the others of it.
 #include "passes/targets/blocks/block_lowering.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class PyramidTarget final : public Target {
@@ -36,4 +40,4 @@ public:
 
 void register_pyramid(TargetRegistry& registry) { registry.add(std::make_unique<PyramidTarget>()); }
 
-} // namespace kvopt
+} // namespace kvopt::targets

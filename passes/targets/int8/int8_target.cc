@@ -14,7 +14,11 @@
 #include "passes/targets/target.h"
 #include "support/diagnostic.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class Int8Target final : public Target {
@@ -53,4 +57,4 @@ public:
 
 void register_int8(TargetRegistry& registry) { registry.add(std::make_unique<Int8Target>()); }
 
-} // namespace kvopt
+} // namespace kvopt::targets

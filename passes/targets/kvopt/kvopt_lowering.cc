@@ -10,7 +10,12 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr const char* ruleName = "lower-kvopt";
@@ -253,4 +258,4 @@ void KvoptLowering::finishManifest() {
   manifest.lengths.push_back(std::move(input));
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

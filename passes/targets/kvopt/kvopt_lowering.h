@@ -9,7 +9,7 @@
 
 #include <set>
 
-namespace kvopt {
+namespace kvopt::targets {
 
 class PaddedQuery;
 
@@ -23,46 +23,48 @@ enum class CacheRows {
 /// caches, and not for attention in branches.
 class KvoptLowering {
 public:
-  KvoptLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
+  KvoptLowering(ir::Model& lowered, const LowerOptions& options, pattern::Journal& editJournal,
                 CacheRows keptAs = CacheRows::AsDeclared);
 
-  llvm::Expected<Manifest> run(llvm::ArrayRef<AttentionSite*> sites);
+  llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
 private:
-  llvm::Error lowerCached(AttentionSite& site);
-  llvm::Error lowerLatent(AttentionSite& site);
-  Value& pastLengthOf(const CacheUpdate& update);
-  void rewireShapeReaders(const AttentionSite& site);
-  static void handOut(const Value& rows, Value& present);
-  void makeShared(const CacheUpdate& update, Value& present);
+  llvm::Error lowerCached(analysis::AttentionSite& site);
+  llvm::Error lowerLatent(analysis::AttentionSite& site);
+  ir::Value& pastLengthOf(const analysis::CacheUpdate& update);
+  void rewireShapeReaders(const analysis::AttentionSite& site);
+  static void handOut(const ir::Value& rows, ir::Value& present);
+  void makeShared(const analysis::CacheUpdate& update, ir::Value& present);
   /// A new input for the scales of the cache's rows, of the shared extents with one column.
-  Value& addScale(const CacheUpdate& update);
+  ir::Value& addScale(const analysis::CacheUpdate& update);
   /// The result of a fused node that is the present of its `index`-th cache.
   unsigned presentResult(unsigned index) const {
     return cacheRows == CacheRows::Quantized ? 2 * index + 1 : index + 1;
   }
   /// The present beside it is the scales' one: an output, and a cache of the manifest.
-  void handOutScale(const ManifestCache& cache, Value& past, Value& present);
+  void handOutScale(const ir::ManifestCache& cache, ir::Value& past, ir::Value& present);
   /// The cache's entry of the manifest; null where another branch has made it.
-  const ManifestCache* describe(const CacheUpdate& update, const std::string& presentName,
-                                unsigned layer, CacheRole role);
-  llvm::Error replaceCaches(AttentionSite& site, Node& fused, llvm::ArrayRef<CacheUpdate*> updates,
-                            llvm::ArrayRef<CacheRole> roles, PaddedQuery& padded,
-                            Rewriter& rewriter);
+  const ir::ManifestCache* describe(const analysis::CacheUpdate& update,
+                                    const std::string& presentName, unsigned layer,
+                                    ir::CacheRole role);
+  llvm::Error replaceCaches(analysis::AttentionSite& site, ir::Node& fused,
+                            llvm::ArrayRef<analysis::CacheUpdate*> updates,
+                            llvm::ArrayRef<ir::CacheRole> roles, PaddedQuery& padded,
+                            pattern::Rewriter& rewriter);
   void finishManifest();
 
-  Model& model;
-  Graph& graph;
+  ir::Model& model;
+  ir::Graph& graph;
   std::optional<int64_t> fixedCapacity;
-  Journal& journal;
+  pattern::Journal& journal;
   CacheRows cacheRows;
   KvoptOperands operands;
-  Manifest manifest;
+  ir::Manifest manifest;
   std::optional<LengthInput> length;
-  Value* zeroLength = nullptr;
+  ir::Value* zeroLength = nullptr;
   /// Pasts whose caches the manifest names.
-  llvm::DenseSet<const Value*> described;
-  std::vector<std::pair<Value*, TensorType>> presentTypes;
+  llvm::DenseSet<const ir::Value*> described;
+  std::vector<std::pair<ir::Value*, ir::TensorType>> presentTypes;
 };
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -8,7 +8,10 @@
 
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
 
 void KvoptOperands::see(const AttentionSite& site) {
   sinksSeen |= site.node->operand(4) != nullptr;
@@ -124,4 +127,4 @@ void recordSiteOrigin(Node& fused, const AttentionSite& site, Rewriter& rewriter
   fused.setMetadata(std::move(metadata));
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

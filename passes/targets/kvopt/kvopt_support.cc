@@ -10,7 +10,11 @@
 
 #include <map>
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// Joined rows are as wide as the new ones, whatever a past's type says.
@@ -180,4 +184,4 @@ llvm::Error checkKvoptSites(llvm::ArrayRef<AttentionSite*> sites) {
   return checkUniform(sites);
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -12,7 +12,11 @@
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/target.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class KvoptTarget final : public Target {
@@ -38,4 +42,4 @@ public:
 
 void register_kvopt(TargetRegistry& registry) { registry.add(std::make_unique<KvoptTarget>()); }
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -9,7 +9,11 @@
 #include "passes/targets/onnx/past_attention_lowering.h"
 #include "passes/targets/target.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class Onnx23Target final : public Target {
@@ -38,4 +42,4 @@ public:
 
 void register_onnx23(TargetRegistry& registry) { registry.add(std::make_unique<Onnx23Target>()); }
 
-} // namespace kvopt
+} // namespace kvopt::targets

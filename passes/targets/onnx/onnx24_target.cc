@@ -11,7 +11,11 @@
 #include "passes/targets/onnx/tensor_scatter_lowering.h"
 #include "passes/targets/target.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class Onnx24Target final : public Target {
@@ -42,4 +46,4 @@ public:
 
 void register_onnx24(TargetRegistry& registry) { registry.add(std::make_unique<Onnx24Target>()); }
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -6,7 +6,11 @@
 #include <cmath>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// A mask that is 0 or one other number: Where(condition, 0, hidden), or the other way round.
@@ -250,4 +254,4 @@ Value& lengthsPerRow(Value& lengths, Value& like, AttentionBuilder& build) {
   return build.node("Expand", {lengths, build.extent(like, 0)}, {}, "lengths");
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -4,23 +4,23 @@
 
 #include "passes/targets/support/key_visibility.h"
 
-namespace kvopt {
+namespace kvopt::targets {
 
 /// What attends to what. Letters: B batch, H query heads, G key heads, S rows, T keys.
 struct OnnxAttention {
-  Value* query = nullptr; ///< [B,H,S,D]
+  ir::Value* query = nullptr; ///< [B,H,S,D]
   /// [B,G,T,D] and [B,G,T,Dv]; with `past` the new rows only. If `heads` is not 0, with that many
   /// heads side by side: [B,T,G*D].
-  Value* key = nullptr;
-  Value* value = nullptr;
+  ir::Value* key = nullptr;
+  ir::Value* value = nullptr;
   int64_t heads = 0;
 
   /// Rows that stand before `key` and `value`, [B,G,P,·]; the node then gives the presents.
-  Value* pastKey = nullptr;
-  Value* pastValue = nullptr;
+  ir::Value* pastKey = nullptr;
+  ir::Value* pastValue = nullptr;
   /// int64 [B]: how many keys of each batch row there are; since opset 24. Row i then stands at
   /// position totalLengths[b] - S + i.
-  Value* totalLengths = nullptr;
+  ir::Value* totalLengths = nullptr;
 
   double scale = 1;
   float softcap = 0;
@@ -30,10 +30,10 @@ struct OnnxAttention {
 
   /// Boolean, or additive of the query's type or a narrower one, [B,H,S,C] or what broadcasts to
   /// that; null: none. C is `maskColumns`: T at most, and the keys behind are hidden.
-  Value* mask = nullptr;
-  Dim maskColumns;
+  ir::Value* mask = nullptr;
+  ir::Dim maskColumns;
   /// maskColumns as int64 [1], for masks that are not known to have as many.
-  BuilderOperand maskColumnCount{static_cast<Value*>(nullptr)};
+  builders::BuilderOperand maskColumnCount{static_cast<ir::Value*>(nullptr)};
   /// Whether that is proved, of `mask` and of what else hides keys.
   bool everyRowSeesAKey = false;
 
@@ -44,15 +44,15 @@ struct OnnxAttention {
 /// The node; its results are the output in [B,H,S,Dv] (which may be another node's) and, with a
 /// past, the presents.
 struct OnnxAttentionNode {
-  Node* node = nullptr;
-  Value* output = nullptr;
+  ir::Node* node = nullptr;
+  ir::Value* output = nullptr;
 };
-OnnxAttentionNode writeOnnxAttention(const OnnxAttention& attention, Rewriter& rewriter);
+OnnxAttentionNode writeOnnxAttention(const OnnxAttention& attention, pattern::Rewriter& rewriter);
 
 /// Why ai.kvopt::Sdpa `sdpa` cannot be written so, whatever its caches are; nullopt if it can.
-std::optional<MatchFailure> onnxAttentionObstacle(const Node& sdpa);
+std::optional<pattern::MatchFailure> onnxAttentionObstacle(const ir::Node& sdpa);
 
 /// Lengths, int64 [1] or [B], as [B], for the batch of `like`.
-Value& lengthsPerRow(Value& lengths, Value& like, AttentionBuilder& build);
+ir::Value& lengthsPerRow(ir::Value& lengths, ir::Value& like, builders::AttentionBuilder& build);
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -8,7 +8,12 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr const char* ruleName = "lower-onnx23";
@@ -187,4 +192,4 @@ llvm::Error PastAttentionLowering::lowerJoined(AttentionSite& site) {
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

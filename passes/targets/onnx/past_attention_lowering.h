@@ -5,30 +5,30 @@
 #include "ir/model.h"
 #include "passes/targets/target.h"
 
-namespace kvopt {
+namespace kvopt::targets {
 
 /// nullopt if PastAttentionLowering can write the site, otherwise why not. Says nothing of the rest
 /// of the model.
-std::optional<MatchFailure> supportsPastAttention(const AttentionSite& site);
+std::optional<pattern::MatchFailure> supportsPastAttention(const analysis::AttentionSite& site);
 
 /// Lowers sites of one model of opset 23 or newer, each of which supportsPastAttention. A cache
 /// [B,G,P,D] that grows by concatenation goes into the node; others are joined before it, and keys
 /// behind a row's position are hidden by a mask.
 class PastAttentionLowering {
 public:
-  PastAttentionLowering(Model& lowered, Journal& editJournal);
+  PastAttentionLowering(ir::Model& lowered, pattern::Journal& editJournal);
 
-  llvm::Expected<Manifest> run(llvm::ArrayRef<AttentionSite*> sites);
+  llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
 private:
-  llvm::Error lowerWithPast(AttentionSite& site);
-  llvm::Error lowerJoined(AttentionSite& site);
-  void describe(const AttentionSite& site);
+  llvm::Error lowerWithPast(analysis::AttentionSite& site);
+  llvm::Error lowerJoined(analysis::AttentionSite& site);
+  void describe(const analysis::AttentionSite& site);
 
-  Model& model;
-  Graph& graph;
-  Journal& journal;
-  Manifest manifest;
+  ir::Model& model;
+  ir::Graph& graph;
+  pattern::Journal& journal;
+  ir::Manifest manifest;
 };
 
-} // namespace kvopt
+} // namespace kvopt::targets

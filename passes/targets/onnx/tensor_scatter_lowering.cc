@@ -12,7 +12,12 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr const char* ruleName = "lower-onnx24";
@@ -349,4 +354,4 @@ void TensorScatterLowering::finishLengths() {
   graph.removeInput(*pastLength);
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

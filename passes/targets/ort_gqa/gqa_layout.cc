@@ -6,7 +6,12 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// Where the axes B, H, S, D lie in a layout; empty where these are not its axes.
@@ -77,4 +82,4 @@ llvm::Error GqaLowering::normaliseLayout(const CacheUpdate& update, Value& prese
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

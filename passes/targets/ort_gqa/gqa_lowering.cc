@@ -11,7 +11,12 @@
 #include <cmath>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr const char* ruleName = "lower-ort-gqa";
@@ -364,4 +369,4 @@ void GqaLowering::handOutRows(Node& fused, Value& rows, Rewriter& rewriter) cons
   (void)failure;
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

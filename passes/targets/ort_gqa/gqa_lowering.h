@@ -8,18 +8,18 @@
 
 #include "llvm/ADT/DenseMap.h"
 
-namespace kvopt {
+namespace kvopt::targets {
 
 /// nullopt if GqaLowering can write the site, otherwise why not.
-std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site);
+std::optional<pattern::MatchFailure> supportsGqaForm(const analysis::AttentionSite& site);
 
 /// Lowers sites of one model, each of which supportsGqaForm: first to ai.kvopt's operators, then
 /// those with a cache to GroupQueryAttention. Cross-attention stays with ai.kvopt.
 class GqaLowering {
 public:
-  GqaLowering(Model& lowered, const LowerOptions& lowerOptions, Journal& editJournal);
+  GqaLowering(ir::Model& lowered, const LowerOptions& lowerOptions, pattern::Journal& editJournal);
 
-  llvm::Expected<Manifest> run(llvm::ArrayRef<AttentionSite*> sites);
+  llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
 private:
   /// What a site's attention had before it was completed for ai.kvopt.
@@ -28,34 +28,36 @@ private:
     bool sinks = false;
   };
 
-  void findPadding(llvm::ArrayRef<AttentionSite*> sites);
-  void findLengths(llvm::ArrayRef<AttentionSite*> sites);
-  std::optional<BuilderOperand> newTokens(const Value& query, AttentionBuilder& build) const;
-  void addLengthsOfPadding(AttentionBuilder& build);
-  void addLengthInputs(const Value& query);
+  void findPadding(llvm::ArrayRef<analysis::AttentionSite*> sites);
+  void findLengths(llvm::ArrayRef<analysis::AttentionSite*> sites);
+  std::optional<builders::BuilderOperand> newTokens(const ir::Value& query,
+                                                    builders::AttentionBuilder& build) const;
+  void addLengthsOfPadding(builders::AttentionBuilder& build);
+  void addLengthInputs(const ir::Value& query);
   llvm::Error dropPastLength();
-  std::pair<Value*, Value*> lengthsOf(Node& fused, AttentionBuilder& build) const;
+  std::pair<ir::Value*, ir::Value*> lengthsOf(ir::Node& fused,
+                                              builders::AttentionBuilder& build) const;
 
-  llvm::Error lowerCached(AttentionSite& site);
-  Value* biasOf(Node& fused, Value& total, AttentionBuilder& build) const;
-  void handOutRows(Node& fused, Value& rows, Rewriter& rewriter) const;
-  llvm::Error normaliseLayout(const CacheUpdate& update, Value& present);
+  llvm::Error lowerCached(analysis::AttentionSite& site);
+  ir::Value* biasOf(ir::Node& fused, ir::Value& total, builders::AttentionBuilder& build) const;
+  void handOutRows(ir::Node& fused, ir::Value& rows, pattern::Rewriter& rewriter) const;
+  llvm::Error normaliseLayout(const analysis::CacheUpdate& update, ir::Value& present);
 
-  Model& model;
-  Graph& graph;
+  ir::Model& model;
+  ir::Graph& graph;
   const LowerOptions& options;
-  Journal& journal;
-  Manifest manifest;
-  llvm::DenseMap<const AttentionSite*, Given> given;
+  pattern::Journal& journal;
+  ir::Manifest manifest;
+  llvm::DenseMap<const analysis::AttentionSite*, Given> given;
   /// int [B,T] of which some mask reads column j for key j; null if there is none.
-  Value* padding = nullptr;
+  ir::Value* padding = nullptr;
   /// The input that ai.kvopt's operators got; null if none did.
-  Value* pastLength = nullptr;
+  ir::Value* pastLength = nullptr;
   /// Of the sites whose length is `pastLength`; null where they compute their own from it.
-  Value* lastPositions = nullptr; ///< int32 [B], seqlens_k
-  Value* totalLength = nullptr;   ///< int32 scalar
+  ir::Value* lastPositions = nullptr; ///< int32 [B], seqlens_k
+  ir::Value* totalLength = nullptr;   ///< int32 scalar
   /// What its other readers get instead of `pastLength`; null where nobody reads it.
-  Value* computedPast = nullptr;
+  ir::Value* computedPast = nullptr;
 };
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -6,7 +6,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 MatchFailure refusal(ReasonCode code, const AttentionSite& site, std::string expected,
@@ -90,4 +94,4 @@ std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site) {
   return checkCausal(site);
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -14,7 +14,11 @@
 #include "passes/targets/ort_gqa/gqa_lowering.h"
 #include "passes/targets/target.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class OrtGqaTarget final : public Target {
@@ -40,4 +44,4 @@ public:
 
 void register_ort_gqa(TargetRegistry& registry) { registry.add(std::make_unique<OrtGqaTarget>()); }
 
-} // namespace kvopt
+} // namespace kvopt::targets

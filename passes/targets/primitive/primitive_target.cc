@@ -12,7 +12,11 @@
 #include "passes/targets/target.h"
 #include "support/diagnostic.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr const char* ruleName = "lower-primitive";
@@ -82,4 +86,4 @@ void register_primitive(TargetRegistry& registry) {
   registry.add(std::make_unique<PrimitiveTarget>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -9,7 +9,11 @@
 
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// Operands of ai.kvopt::Sdpa.
@@ -228,4 +232,4 @@ Value& spellAppendRows(Node& append, Rewriter& rewriter) {
                     "present");
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -3,7 +3,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 constexpr std::pair<const char*, CacheForm> forms[] = {
@@ -73,4 +77,4 @@ Value& canonicalRows(Value& fresh, const CacheLayout& layout, Value& like, const
   return rewriter.create("Reshape", {&rows, &shape}, {}, 1, "new_rows").result();
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -5,18 +5,18 @@
 #include "passes/analysis/cache/site.h"
 #include "passes/pattern/rewriter.h"
 
-namespace kvopt {
+namespace kvopt::targets {
 
 /// How the cache lies in memory, if kvopt's in-place operators can find its rows; `transposable`
 /// says whether columns, not rows, may be far apart.
-std::optional<CacheForm> inPlaceForm(const CacheLayout& layout, bool transposable);
+std::optional<ir::CacheForm> inPlaceForm(const analysis::CacheLayout& layout, bool transposable);
 
 /// The new rows as [B,G,S,D]. `like` is an attention's query [B,H,S,·]; `groups` and `width` are G
 /// and D, needed (and fixed) where the layout folds heads into the batch.
-Value& canonicalRows(Value& fresh, const CacheLayout& layout, Value& like, const Dim& groups,
-                     const Dim& width, Rewriter& rewriter);
+ir::Value& canonicalRows(ir::Value& fresh, const analysis::CacheLayout& layout, ir::Value& like,
+                         const ir::Dim& groups, const ir::Dim& width, pattern::Rewriter& rewriter);
 
 /// The axes of a value in another order; a transposition before it is taken into account.
-Value& transposed(Value& value, llvm::ArrayRef<int64_t> order, Rewriter& rewriter);
+ir::Value& transposed(ir::Value& value, llvm::ArrayRef<int64_t> order, pattern::Rewriter& rewriter);
 
-} // namespace kvopt
+} // namespace kvopt::targets

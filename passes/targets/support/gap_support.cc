@@ -5,7 +5,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 /// Whether the node does to rows what it does whatever their number is, which is an expression in
@@ -76,4 +80,4 @@ std::optional<MatchFailure> gapObstacle(const AttentionSite& site) {
   return std::nullopt;
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

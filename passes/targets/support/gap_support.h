@@ -3,10 +3,10 @@
 
 #include "passes/analysis/cache/site.h"
 
-namespace kvopt {
+namespace kvopt::targets {
 
 /// Why rows that are no tokens cannot stand between those of the past and the new ones of a site
 /// that grows; nullopt where they can. Everything else is BlockLowering's business.
-std::optional<MatchFailure> gapObstacle(const AttentionSite& site);
+std::optional<pattern::MatchFailure> gapObstacle(const analysis::AttentionSite& site);
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -3,7 +3,10 @@
 
 #include "passes/targets/support/key_visibility.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace builders;
+using namespace ir;
+
 namespace {
 
 /// What stands in each column: all [past_rows+S].
@@ -67,4 +70,4 @@ Value& spreadMask(const GappedKeys& keys, Value& mask, const Dim& columns, Value
   return build.node("Gather", {*full, source}, std::move(attributes), "spread_mask");
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

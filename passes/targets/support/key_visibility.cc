@@ -3,7 +3,9 @@
 
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace builders;
+using namespace ir;
 
 Value& bothHold(Value* first, Value& second, AttentionBuilder& build) {
   return first ? build.node("And", {*first, second}, {}, "visible") : second;
@@ -43,4 +45,4 @@ Value& withHiddenKeys(Value* mask, Value& visible, AttentionBuilder& build) {
   return build.node("Where", {visible, *mask, floatScalar(element, hidden)}, {}, "mask");
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

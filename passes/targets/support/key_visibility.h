@@ -3,26 +3,26 @@
 
 #include "passes/builders/attention_builder.h"
 
-namespace kvopt {
+namespace kvopt::targets {
 
 /// What hides keys. Row i of batch row b stands at position firstPosition[b] + i.
 struct KeyVisibility {
-  bool hidesLaterKeys = false;    ///< keys after the row's position
-  int64_t ahead = 0;              ///< how many of those it sees all the same, the next ones
-  int64_t window = 0;             ///< keys that many positions or more before it; 0: none
-  Value* firstPosition = nullptr; ///< int64 [1] or [B]
-  Value* keyCount = nullptr;      ///< int64 [1] or [B]: keys from there on; null: none
+  bool hidesLaterKeys = false;        ///< keys after the row's position
+  int64_t ahead = 0;                  ///< how many of those it sees all the same, the next ones
+  int64_t window = 0;                 ///< keys that many positions or more before it; 0: none
+  ir::Value* firstPosition = nullptr; ///< int64 [1] or [B]
+  ir::Value* keyCount = nullptr;      ///< int64 [1] or [B]: keys from there on; null: none
 };
 
 /// bool [1|B,1,S,T] or [1|B,1,1,T]: whether a row sees a key; null where no key is hidden. S and T
 /// are `rows` and `keys`, int64 scalars.
-Value* visibleKeys(const KeyVisibility& hidden, const BuilderOperand& rows,
-                   const BuilderOperand& keys, AttentionBuilder& build);
+ir::Value* visibleKeys(const KeyVisibility& hidden, const builders::BuilderOperand& rows,
+                       const builders::BuilderOperand& keys, builders::AttentionBuilder& build);
 
 /// `mask` (boolean or additive; null: none) which hides what is not `visible` as well.
-Value& withHiddenKeys(Value* mask, Value& visible, AttentionBuilder& build);
+ir::Value& withHiddenKeys(ir::Value* mask, ir::Value& visible, builders::AttentionBuilder& build);
 
 /// Both conditions; `first` may be null.
-Value& bothHold(Value* first, Value& second, AttentionBuilder& build);
+ir::Value& bothHold(ir::Value* first, ir::Value& second, builders::AttentionBuilder& build);
 
-} // namespace kvopt
+} // namespace kvopt::targets

@@ -4,7 +4,8 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace ir;
 
 void dropKvoptDomain(Model& model, int64_t irVersion) {
   llvm::DenseSet<OpName> used;
@@ -25,4 +26,4 @@ void dropKvoptDomain(Model& model, int64_t irVersion) {
     model.irVersion = irVersion;
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

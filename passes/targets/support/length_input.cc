@@ -4,7 +4,10 @@
 #include "support/format.h"
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
 
 LengthInput::LengthInput(Graph& lowered, Dim pastRows, std::optional<int64_t> capacity)
     : graph(lowered), rows(std::move(pastRows)) {
@@ -73,4 +76,4 @@ TensorType LengthInput::sharedType(const CacheUpdate& update) const {
   return type;
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

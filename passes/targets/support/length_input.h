@@ -7,34 +7,34 @@
 
 #include "llvm/ADT/DenseSet.h"
 
-namespace kvopt {
+namespace kvopt::targets {
 
 /// Gives a graph the extent `capacity` and, when somebody needs it, the input `past_length`.
 class LengthInput {
 public:
   /// `pastRows` is what the model calls the number of earlier rows; a capacity that is not given is
   /// a symbol of its own.
-  LengthInput(Graph& graph, Dim pastRows, std::optional<int64_t> capacity);
+  LengthInput(ir::Graph& graph, ir::Dim pastRows, std::optional<int64_t> capacity);
 
   /// int64 [1]; added to the graph by the first call.
-  Value& value();
+  ir::Value& value();
   bool isAdded() const { return input != nullptr; }
-  const Dim& capacity() const { return slots; }
+  const ir::Dim& capacity() const { return slots; }
 
   /// Shape(past) says the capacity from now on: its readers, in subgraphs too, get the length.
-  void rewireShapeReaders(Value& past, unsigned axis, Rewriter& rewriter);
+  void rewireShapeReaders(ir::Value& past, unsigned axis, pattern::Rewriter& rewriter);
   /// The type of a cache with room for `capacity` rows.
-  TensorType sharedType(const CacheUpdate& update) const;
+  ir::TensorType sharedType(const analysis::CacheUpdate& update) const;
 
 private:
   std::string freshSymbol(const std::string& base) const;
 
-  Graph& graph;
-  Dim rows;
-  Dim slots;
-  Value* input = nullptr;
+  ir::Graph& graph;
+  ir::Dim rows;
+  ir::Dim slots;
+  ir::Value* input = nullptr;
   /// Shape nodes that are meant to read the buffer's extents.
-  llvm::DenseSet<const Node*> capacityReaders;
+  llvm::DenseSet<const ir::Node*> capacityReaders;
 };
 
-} // namespace kvopt
+} // namespace kvopt::targets

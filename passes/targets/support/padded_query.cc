@@ -1,7 +1,11 @@
 // Rows of zeros, and masks that hide nothing from them.
 #include "passes/targets/support/padded_query.h"
 
-namespace kvopt {
+namespace kvopt::targets {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+
 namespace {
 
 /// Whether the attention's first row comes right after the past's rows.
@@ -80,4 +84,4 @@ Value& PaddedQuery::ownRows(Value& output) {
   return build.slice(output, 2, begin, begin + own);
 }
 
-} // namespace kvopt
+} // namespace kvopt::targets

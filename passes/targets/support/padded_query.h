@@ -9,32 +9,32 @@
 #include "passes/analysis/cache/site.h"
 #include "passes/builders/attention_builder.h"
 
-namespace kvopt {
+namespace kvopt::targets {
 
 /// Whether rows added to the query of `site` leave its own rows what they are: the query has fewer
 /// rows than a step appends, and the position of its first row is known.
-bool canPadQuery(const AttentionSite& site);
+bool canPadQuery(const analysis::AttentionSite& site);
 
 class PaddedQuery {
 public:
   /// Requires a site that adds as many rows as the query has, or canPadQuery.
-  PaddedQuery(const AttentionSite& site, AttentionBuilder& builder);
+  PaddedQuery(const analysis::AttentionSite& site, builders::AttentionBuilder& builder);
 
   /// [B,H,N,D] for N new rows.
-  Value& query();
+  ir::Value& query();
   /// Rows of `mask`, which broadcasts to [B,H,S,T], for those of the query.
-  Value& mask(Value& mask);
+  ir::Value& mask(ir::Value& mask);
   /// The query's own rows of an output [B,H,N,Dv].
-  Value& ownRows(Value& output);
+  ir::Value& ownRows(ir::Value& output);
 
 private:
-  Value& joined(Value& rows, Value& added);
+  ir::Value& joined(ir::Value& rows, ir::Value& added);
 
-  const AttentionSite& site;
-  AttentionBuilder& build;
+  const analysis::AttentionSite& site;
+  builders::AttentionBuilder& build;
   int64_t own = 0;
   int64_t added = 0; ///< 0: nothing is padded
   bool isBefore = false;
 };
 
-} // namespace kvopt
+} // namespace kvopt::targets

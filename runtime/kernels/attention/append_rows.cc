@@ -4,7 +4,10 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 llvm::Error check(const KernelContext& context, const TensorView& past, const TensorView& fresh) {
@@ -63,4 +66,4 @@ void register_append_rows(KernelRegistry& registry) {
   registry.add("ai.kvopt::AppendRows", 1, appendRows);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -35,7 +35,10 @@
 #include <cmath>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// What the positions of query rows hide: keys before p - left and keys after p + right.
@@ -338,4 +341,4 @@ llvm::Error attention(KernelContext& context) {
 
 void register_attention(KernelRegistry& registry) { registry.add("Attention", 23, attention); }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -7,7 +7,10 @@
 #include "runtime/attention/in_place_cache.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 constexpr unsigned firstBlock = 5;
@@ -88,4 +91,4 @@ void register_block_kv_sdpa(KernelRegistry& registry) {
   registry.add("ai.kvopt::BlockKvSdpa", 1, blockKvSdpa).acceptsStrides = true;
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

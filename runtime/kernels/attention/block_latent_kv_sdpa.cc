@@ -4,7 +4,11 @@
 #include "runtime/attention/in_place_cache.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+using namespace simd;
+
 namespace {
 
 constexpr unsigned firstBlock = 4;
@@ -67,4 +71,4 @@ void register_block_latent_kv_sdpa(KernelRegistry& registry) {
   registry.add("ai.kvopt::BlockLatentKvSdpa", 1, blockLatentKvSdpa).acceptsStrides = true;
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -14,7 +14,10 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 llvm::Error checkShapes(const KernelContext& context) {
@@ -125,4 +128,4 @@ void register_causal_conv_with_state(KernelRegistry& registry) {
   registry.add("com.microsoft::CausalConvWithState", 1, causalConvWithState);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

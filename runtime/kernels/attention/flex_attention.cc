@@ -14,7 +14,10 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 struct Sizes {
@@ -263,4 +266,4 @@ void register_flex_attention(KernelRegistry& registry) {
   registry.add("ai.onnx.preview::FlexAttention", 1, flexAttention);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

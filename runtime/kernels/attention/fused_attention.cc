@@ -15,7 +15,10 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 enum Operand : unsigned { Input, Weights, Bias, MaskIndex, Past, AttentionBias, PastLength };
@@ -167,4 +170,4 @@ void register_fused_attention(KernelRegistry& registry) {
   registry.add("com.microsoft::Attention", 1, fusedAttention);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

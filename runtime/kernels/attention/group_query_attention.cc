@@ -29,7 +29,10 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 enum Operand : unsigned {
@@ -368,4 +371,4 @@ void register_group_query_attention(KernelRegistry& registry) {
   registry.add("com.microsoft::GroupQueryAttention", 1, groupQueryAttention);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -8,7 +8,9 @@
 #include "runtime/attention/in_place_cache.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
+
 namespace {
 
 llvm::Error inPlaceKvSdpa(KernelContext& context) {
@@ -60,4 +62,4 @@ void register_in_place_kv_sdpa(KernelRegistry& registry) {
   registry.add("ai.kvopt::InPlaceKvSdpa", 1, inPlaceKvSdpa);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

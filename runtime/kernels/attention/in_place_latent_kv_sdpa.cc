@@ -3,7 +3,10 @@
 #include "runtime/attention/in_place_cache.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 llvm::Error inPlaceLatentKvSdpa(KernelContext& context) {
@@ -55,4 +58,4 @@ void register_in_place_latent_kv_sdpa(KernelRegistry& registry) {
   registry.add("ai.kvopt::InPlaceLatentKvSdpa", 1, inPlaceLatentKvSdpa);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -11,7 +11,10 @@
 #include "runtime/attention/quantized_cache.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 void attendTo(AttentionOperands& operands, const QuantizedCache::Slots& key,
@@ -72,4 +75,4 @@ void register_in_place_quantized_kv_sdpa(KernelRegistry& registry) {
   registry.add("ai.kvopt::InPlaceQuantizedKvSdpa", 1, inPlaceQuantizedKvSdpa);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -17,7 +17,10 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 struct Rule {
@@ -248,4 +251,4 @@ void register_linear_attention(KernelRegistry& registry) {
   registry.add("com.microsoft::LinearAttention", 1, linearAttention);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -12,7 +12,10 @@
 #include "runtime/attention/masked_attention.h"
 #include "runtime/kernels/support/element_dispatch.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 enum Operand : unsigned {
@@ -166,4 +169,4 @@ void register_multi_head_attention(KernelRegistry& registry) {
   registry.add("com.microsoft::MultiHeadAttention", 1, multiHeadAttention);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

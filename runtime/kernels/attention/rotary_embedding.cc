@@ -12,7 +12,10 @@
 
 #include <numeric>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// X rotated, as result 0.
@@ -134,4 +137,4 @@ void register_rotary_embedding(KernelRegistry& registry) {
   registry.add("com.microsoft::RotaryEmbedding", 1, contribRotaryEmbedding);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

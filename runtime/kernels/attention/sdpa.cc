@@ -4,7 +4,10 @@
 #include "runtime/attention/past_lengths.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// Keys of each batch row: past_length[b] + S, in [0, T].
@@ -57,4 +60,4 @@ llvm::Error sdpa(KernelContext& context) {
 
 void register_sdpa(KernelRegistry& registry) { registry.add("ai.kvopt::Sdpa", 1, sdpa); }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

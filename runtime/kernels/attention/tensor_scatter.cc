@@ -10,7 +10,10 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// The first place of every batch row, checked against the mode.
@@ -90,4 +93,4 @@ void register_tensor_scatter(KernelRegistry& registry) {
   registry.add("TensorScatter", 24, tensorScatter);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

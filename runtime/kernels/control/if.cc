@@ -3,7 +3,10 @@
 // Versions: every opset.
 #include "runtime/exec/kernel.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 llvm::Error runIf(KernelContext& context) {
@@ -18,4 +21,4 @@ llvm::Error runIf(KernelContext& context) {
 
 void register_if(KernelRegistry& registry) { registry.add("If", 1, runIf); }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

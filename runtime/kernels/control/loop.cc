@@ -19,7 +19,10 @@
 #include "runtime/memory/buffer.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// A file may ask for iterations without end.
@@ -322,4 +325,4 @@ void register_loop(KernelRegistry& registry) {
   registry.add("Scan", 9, runScan);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -9,7 +9,10 @@
 
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// c = f(a, b) where a, b and c have the same element type.
@@ -214,4 +217,4 @@ void register_binary(KernelRegistry& registry) {
   registry.add("Max", 8, max);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -2,13 +2,16 @@
 //
 // Versions: Cast from opset 6 (before, text named the type), CastLike from 15.
 #include "runtime/kernels/support/element_dispatch.h"
-#include "runtime/kernels/support/narrow_codes.h"
+#include "runtime/memory/narrow_codes.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// The f32 next to x, odd where x has no f32: a rounding to fewer bits then is as if it were of x.
@@ -153,4 +156,4 @@ void register_cast(KernelRegistry& registry) {
   registry.add("CastLike", 15, castLike);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -3,7 +3,9 @@
 // Versions: bounds are attributes in opsets 6 to 10, optional operands from 11.
 #include "runtime/kernels/support/element_dispatch.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
+
 namespace {
 
 /// An absent bound does not bound. When low > high, the result is high.
@@ -59,4 +61,4 @@ void register_clip(KernelRegistry& registry) {
   registry.add("Clip", 11, clip);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -7,7 +7,9 @@
 
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
+
 namespace {
 
 template <class F> llvm::Error activate(KernelContext& context, bool biased, F f) {
@@ -70,4 +72,4 @@ void register_contrib_activation(KernelRegistry& registry) {
   registry.add("com.microsoft::QuickGelu", 1, quickGelu);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -7,7 +7,10 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 template <class T> void fillOnes(const TensorView& view) {
@@ -56,4 +59,4 @@ llvm::Error dropout(KernelContext& context) {
 
 void register_dropout(KernelRegistry& registry) { registry.add("Dropout", 7, dropout); }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

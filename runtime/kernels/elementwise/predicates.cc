@@ -7,7 +7,10 @@
 
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// c = f(a, b), a boolean.
@@ -92,4 +95,4 @@ void register_predicates(KernelRegistry& registry) {
   registry.add("IsInf", 10, isInf);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

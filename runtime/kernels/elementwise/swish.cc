@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
+
 namespace {
 
 llvm::Error gated(KernelContext& context, bool hasFactor) {
@@ -50,4 +52,4 @@ void register_swish(KernelRegistry& registry) {
   registry.add("SwiGLU", 28, swiGlu);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

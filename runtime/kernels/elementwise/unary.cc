@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
+
 namespace {
 
 /// y[i] = f(x[i]), for the types of the list.
@@ -165,4 +167,4 @@ void register_unary(KernelRegistry& registry) {
   registry.add("Softplus", 1, softplus);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -4,7 +4,10 @@
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/element_dispatch.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 llvm::Error where(KernelContext& context) {
@@ -43,4 +46,4 @@ llvm::Error where(KernelContext& context) {
 
 void register_where(KernelRegistry& registry) { registry.add("Where", 9, where); }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -4,7 +4,10 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 llvm::Error bitCast(KernelContext& context) {
@@ -29,4 +32,4 @@ llvm::Error bitCast(KernelContext& context) {
 
 void register_bit_cast(KernelRegistry& registry) { registry.add("BitCast", 26, bitCast); }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

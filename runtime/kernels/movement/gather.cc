@@ -7,7 +7,9 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
+
 namespace {
 
 /// y[o.., j.., i..] = x[o.., indices[j..], i..]
@@ -71,4 +73,4 @@ void register_gather(KernelRegistry& registry) {
   registry.add("GatherElements", 11, gatherElements);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

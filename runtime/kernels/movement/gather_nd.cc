@@ -8,7 +8,9 @@
 
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
+
 namespace {
 
 llvm::Error gatherNd(KernelContext& context) {
@@ -67,4 +69,4 @@ llvm::Error gatherNd(KernelContext& context) {
 
 void register_gather_nd(KernelRegistry& registry) { registry.add("GatherND", 11, gatherNd); }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -13,7 +13,10 @@
 #include <cmath>
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 llvm::Error constantOfShape(KernelContext& context) {
@@ -141,4 +144,4 @@ void register_generate(KernelRegistry& registry) {
   registry.add("Range", 11, range);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

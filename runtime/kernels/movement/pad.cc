@@ -11,7 +11,10 @@
 #include <cstring>
 #include <numeric>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 enum class Mode { Constant, Edge, Reflect, Wrap };
@@ -153,4 +156,4 @@ llvm::Error pad(KernelContext& context) {
 
 void register_pad(KernelRegistry& registry) { registry.add("Pad", 2, pad); }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -11,7 +11,9 @@
 #include <cstring>
 #include <numeric>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
+
 namespace {
 
 /// y = the elements from `first` on, walked by `strides` under `shape`.
@@ -279,4 +281,4 @@ void register_rearrange(KernelRegistry& registry) {
   registry.add("Trilu", 14, trilu);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

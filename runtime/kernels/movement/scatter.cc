@@ -14,7 +14,9 @@
 #include <algorithm>
 #include <cstring>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
+
 namespace {
 
 enum class Reduction { None, Add, Multiply, Max, Min };
@@ -135,4 +137,4 @@ void register_scatter(KernelRegistry& registry) {
   registry.add("ScatterND", 11, scatterNd);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

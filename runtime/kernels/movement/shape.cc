@@ -10,7 +10,10 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// The extents of axes [start, end), both clamped to the rank after counting from the end.
@@ -170,4 +173,4 @@ void register_shape(KernelRegistry& registry) {
   registry.add("Unsqueeze", 1, unsqueeze);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -15,7 +15,10 @@
 
 #include <atomic>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 using Axis = ConvolutionAxis;
@@ -310,4 +313,4 @@ llvm::Error conv(KernelContext& context) {
 
 void register_conv(KernelRegistry& registry) { registry.add("Conv", 1, conv); }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

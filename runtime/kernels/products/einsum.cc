@@ -16,7 +16,10 @@
 
 #include <map>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// A letter, or an axis of the ellipsis: `ellipsisAxis` + its distance from the ellipsis' end.
@@ -299,4 +302,4 @@ llvm::Error einsum(KernelContext& context) {
 
 void register_einsum(KernelRegistry& registry) { registry.add("Einsum", 12, einsum); }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -4,12 +4,15 @@
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
-#include "runtime/linear/linear.h"
+#include "runtime/kernels/support/linear.h"
 #include "support/format.h"
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// One operand: batch axes and the extents as stored.
@@ -126,4 +129,4 @@ void register_fused_matmul(KernelRegistry& registry) {
   registry.add("com.microsoft::FusedMatMul", 1, fusedMatMul).weightOperand = 1;
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -7,7 +7,7 @@
 // attribute is absent or empty. Others are refused by name.
 #include "runtime/kernels/support/broadcast.h"
 #include "runtime/kernels/support/float_operand.h"
-#include "runtime/linear/linear.h"
+#include "runtime/kernels/support/linear.h"
 #include "support/format.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -15,7 +15,10 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 using Activation = float (*)(float x, float alpha, float beta);
@@ -113,4 +116,4 @@ void register_gemm(KernelRegistry& registry) {
   registry.add("com.microsoft::FusedGemm", 1, fusedGemm).weightOperand = 1;
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

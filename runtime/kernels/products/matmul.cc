@@ -6,9 +6,13 @@
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
-#include "runtime/linear/linear.h"
+#include "runtime/kernels/support/linear.h"
+#include "runtime/memory/element_storage.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 struct Product {
@@ -39,9 +43,9 @@ llvm::Expected<Product> describe(KernelContext& context) {
   const llvm::ArrayRef<int64_t> aBatch = llvm::makeArrayRef(a).drop_back(2);
   const llvm::ArrayRef<int64_t> bBatch = llvm::makeArrayRef(b).drop_back(2);
   // One matrix on the right: the rows of all left matrices are rows of one product.
-  if (kvopt::product(bBatch) == 1 && bBatch.size() <= aBatch.size() && !aBatch.empty()) {
+  if (kvopt::kernels::product(bBatch) == 1 && bBatch.size() <= aBatch.size() && !aBatch.empty()) {
     product.resultShape = Extents(a.begin(), a.end() - 1);
-    product.m = kvopt::product(product.resultShape);
+    product.m = kvopt::kernels::product(product.resultShape);
   } else {
     auto batch = broadcastShape(context, aBatch, bBatch);
     if (!batch)
@@ -123,4 +127,4 @@ void register_matmul(KernelRegistry& registry) {
   registry.add("MatMul", 1, matMul).weightOperand = 1;
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

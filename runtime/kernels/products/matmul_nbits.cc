@@ -7,10 +7,16 @@
 // [N,blocks], or packed like B into ⌈blocks * bits / 8⌉ bytes a row.
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
-#include "runtime/linear/linear.h"
+#include "runtime/kernels/support/linear.h"
+#include "runtime/memory/element_storage.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace linear;
+using namespace runtime;
+using namespace simd;
+
 namespace {
 
 enum Operand : unsigned { A, B, Scales, ZeroPoints, GroupIndex, Bias };
@@ -113,4 +119,4 @@ void register_matmul_nbits(KernelRegistry& registry) {
   registry.add("com.microsoft::MatMulNBits", 1, matMulNBits);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -20,12 +20,15 @@
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
 #include "runtime/kernels/support/integer_product.h"
-#include "runtime/kernels/support/narrow_codes.h"
+#include "runtime/memory/narrow_codes.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 using CodeTypes = TypeList<uint8_t, int8_t, uint16_t, int16_t, int32_t>;
@@ -325,4 +328,4 @@ void register_quantization(KernelRegistry& registry) {
   registry.add("MatMulInteger", 10, matMulInteger);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -21,7 +21,10 @@
 #include <limits>
 #include <optional>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 struct Codes {
@@ -315,4 +318,4 @@ void register_quantized_products(KernelRegistry& registry) {
   registry.add("QLinearMatMul", 10, qLinearMatMul);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -6,7 +6,10 @@
 #include "runtime/kernels/support/integer_input.h"
 #include "runtime/simd/elementwise.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
+using namespace simd;
+
 namespace {
 
 llvm::Error biasSoftmax(KernelContext& context) {
@@ -55,4 +58,4 @@ void register_bias_softmax(KernelRegistry& registry) {
   registry.add("com.microsoft::BiasSoftmax", 1, biasSoftmax);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

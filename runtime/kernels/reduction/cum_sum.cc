@@ -10,7 +10,9 @@
 #include "runtime/kernels/support/element_dispatch.h"
 #include "runtime/kernels/support/integer_input.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
+
 namespace {
 
 template <class Combine>
@@ -60,4 +62,4 @@ void register_cum_sum(KernelRegistry& registry) {
   registry.add("CumProd", 26, cumProd);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -12,7 +12,10 @@
 #include "runtime/kernels/support/normalize_row.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// Elements as the numbers that are computed with, which are doubles for doubles and else floats.
@@ -133,4 +136,4 @@ void register_normalization(KernelRegistry& registry) {
   registry.add("SimplifiedLayerNormalization", 1, rmsNormalization);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

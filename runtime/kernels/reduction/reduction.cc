@@ -8,7 +8,10 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 enum class Reduction { Sum, Mean, Max, Min, Product, SumSquare, L1, L2 };
@@ -161,4 +164,4 @@ void register_reduction(KernelRegistry& registry) {
   registry.add("ReduceL2", 1, reduction<Reduction::L2>);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

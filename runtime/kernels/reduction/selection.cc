@@ -17,7 +17,10 @@
 #include <cmath>
 #include <numeric>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// The lines of a tensor along one axis.
@@ -234,4 +237,4 @@ void register_selection(KernelRegistry& registry) {
   registry.add("OneHot", 9, oneHot);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

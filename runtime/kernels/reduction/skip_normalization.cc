@@ -16,7 +16,10 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// A vector of the sum's width; null when absent.
@@ -227,4 +230,4 @@ void register_skip_normalization(KernelRegistry& registry) {
   registry.add("com.microsoft::EmbedLayerNormalization", 1, embedLayerNormalization);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

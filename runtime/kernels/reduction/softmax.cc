@@ -9,7 +9,11 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+using namespace simd;
+
 namespace {
 
 void logSoftmaxRow(const float* in, float* out, size_t count) {
@@ -112,4 +116,4 @@ void register_softmax(KernelRegistry& registry) {
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

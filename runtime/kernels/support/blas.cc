@@ -5,7 +5,7 @@
 #include <cblas.h>
 #include <climits>
 
-namespace kvopt {
+namespace kvopt::kernels {
 namespace {
 
 /// The number of threads is a setting of the whole library; it is made once, before its first use.
@@ -56,4 +56,4 @@ void multiply(const MatrixProduct& product) {
               product.b, narrow(product.ldb), product.beta, product.c, narrow(product.ldc));
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

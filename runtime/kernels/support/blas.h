@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace kvopt {
+namespace kvopt::kernels {
 
 /// C[m,n] = alpha * op(A) op(B) + beta * C, row-major, where op(A) is [m,k] and op(B) [k,n] and a
 /// transposed operand is stored as [k,m] or [n,k]. lda, ldb and ldc are the distances of rows as
@@ -30,4 +30,4 @@ bool blasFits(const MatrixProduct& product);
 /// The same sums in the same order whatever thread calls it.
 void multiply(const MatrixProduct& product);
 
-} // namespace kvopt
+} // namespace kvopt::kernels

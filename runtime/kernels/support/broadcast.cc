@@ -7,7 +7,8 @@
 
 #include <algorithm>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
 
 llvm::Expected<Extents> broadcastShape(KernelContext& context, llvm::ArrayRef<int64_t> a,
                                        llvm::ArrayRef<int64_t> b) {
@@ -44,4 +45,4 @@ Extents broadcastStrides(const TensorView& view, llvm::ArrayRef<int64_t> shape) 
   return strides;
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -8,16 +8,17 @@
 #include <algorithm>
 #include <array>
 
-namespace kvopt {
+namespace kvopt::kernels {
 
 /// The common shape of two shapes aligned at their last axes; an error of the node when an extent
 /// differs and neither is 1.
-llvm::Expected<Extents> broadcastShape(KernelContext& context, llvm::ArrayRef<int64_t> a,
-                                       llvm::ArrayRef<int64_t> b);
+llvm::Expected<runtime::Extents> broadcastShape(runtime::KernelContext& context,
+                                                llvm::ArrayRef<int64_t> a,
+                                                llvm::ArrayRef<int64_t> b);
 
 /// The strides of `view` seen under `shape`: 0 along axes that it repeats. Requires that the view's
 /// shape broadcasts to `shape` without changing it.
-Extents broadcastStrides(const TensorView& view, llvm::ArrayRef<int64_t> shape);
+runtime::Extents broadcastStrides(const runtime::TensorView& view, llvm::ArrayRef<int64_t> shape);
 
 /// Whether `from` broadcasts to exactly `to`.
 bool broadcastsTo(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
@@ -25,7 +26,7 @@ bool broadcastsTo(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
 /// N operands under one shape. Neighbouring axes that every operand walks evenly are merged.
 template <size_t N> class StridedLoop {
 public:
-  StridedLoop(llvm::ArrayRef<int64_t> shape, const std::array<Extents, N>& strides) {
+  StridedLoop(llvm::ArrayRef<int64_t> shape, const std::array<runtime::Extents, N>& strides) {
     empty = llvm::is_contained(shape, 0);
     for (size_t axis = 0; axis < shape.size() && !empty; ++axis) {
       if (shape[axis] == 1)
@@ -89,8 +90,8 @@ private:
 
 /// out[i] = f(a[i], b[i]) over `shape`, with `a` and `b` broadcast to it; `out` is contiguous.
 template <class Out, class A, class B, class F>
-void broadcastLoop(llvm::ArrayRef<int64_t> shape, const TensorView& a, const TensorView& b,
-                   Out* out, F f) {
+void broadcastLoop(llvm::ArrayRef<int64_t> shape, const runtime::TensorView& a,
+                   const runtime::TensorView& b, Out* out, F f) {
   const A* aData = a.as<A>();
   const B* bData = b.as<B>();
   StridedLoop<2> loop(shape, {broadcastStrides(a, shape), broadcastStrides(b, shape)});
@@ -113,7 +114,8 @@ void broadcastLoop(llvm::ArrayRef<int64_t> shape, const TensorView& a, const Ten
 
 /// Copies `source`, walked by `strides` under `shape`, to contiguous `out`.
 template <class T>
-void copyStrided(llvm::ArrayRef<int64_t> shape, const Extents& strides, const T* source, T* out) {
+void copyStrided(llvm::ArrayRef<int64_t> shape, const runtime::Extents& strides, const T* source,
+                 T* out) {
   StridedLoop<1> loop(shape, {strides});
   loop.run([&](const std::array<int64_t, 1>& at, int64_t count, const std::array<int64_t, 1>& by) {
     const T* row = source + at[0];
@@ -126,4 +128,4 @@ void copyStrided(llvm::ArrayRef<int64_t> shape, const Extents& strides, const T*
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

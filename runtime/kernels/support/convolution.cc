@@ -8,7 +8,7 @@
 // From the OpenMP runtime that oneDNN is built with; its header is another compiler's for clang.
 extern "C" void omp_set_num_threads(int threads);
 
-namespace kvopt {
+namespace kvopt::kernels {
 
 using Tag = dnnl::memory::format_tag;
 
@@ -167,4 +167,4 @@ bool Convolution::run(const float* x, const std::byte* packedWeights, const floa
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

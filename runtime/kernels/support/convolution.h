@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace kvopt {
+namespace kvopt::kernels {
 
 /// One spatial axis. Positions -padBegin … input + padEnd - 1 are seen; those outside of the input
 /// count 0.
@@ -54,4 +54,4 @@ private:
   std::unique_ptr<Prepared> prepared;
 };
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace kvopt {
+namespace kvopt::kernels {
 
 /// Elements as stored, for the types that C++20 has no type for.
 struct Float16 {
@@ -62,20 +62,20 @@ template <class T> T store(ArithmeticType<T> value) {
     return value;
 }
 
-template <class T> constexpr ElementType elementOf();
-template <> constexpr ElementType elementOf<float>() { return ElementType::Float; }
-template <> constexpr ElementType elementOf<double>() { return ElementType::Double; }
-template <> constexpr ElementType elementOf<Float16>() { return ElementType::Float16; }
-template <> constexpr ElementType elementOf<BFloat16>() { return ElementType::BFloat16; }
-template <> constexpr ElementType elementOf<int8_t>() { return ElementType::Int8; }
-template <> constexpr ElementType elementOf<int16_t>() { return ElementType::Int16; }
-template <> constexpr ElementType elementOf<int32_t>() { return ElementType::Int32; }
-template <> constexpr ElementType elementOf<int64_t>() { return ElementType::Int64; }
-template <> constexpr ElementType elementOf<uint8_t>() { return ElementType::UInt8; }
-template <> constexpr ElementType elementOf<uint16_t>() { return ElementType::UInt16; }
-template <> constexpr ElementType elementOf<uint32_t>() { return ElementType::UInt32; }
-template <> constexpr ElementType elementOf<uint64_t>() { return ElementType::UInt64; }
-template <> constexpr ElementType elementOf<Bool>() { return ElementType::Bool; }
+template <class T> constexpr ir::ElementType elementOf();
+template <> constexpr ir::ElementType elementOf<float>() { return ir::ElementType::Float; }
+template <> constexpr ir::ElementType elementOf<double>() { return ir::ElementType::Double; }
+template <> constexpr ir::ElementType elementOf<Float16>() { return ir::ElementType::Float16; }
+template <> constexpr ir::ElementType elementOf<BFloat16>() { return ir::ElementType::BFloat16; }
+template <> constexpr ir::ElementType elementOf<int8_t>() { return ir::ElementType::Int8; }
+template <> constexpr ir::ElementType elementOf<int16_t>() { return ir::ElementType::Int16; }
+template <> constexpr ir::ElementType elementOf<int32_t>() { return ir::ElementType::Int32; }
+template <> constexpr ir::ElementType elementOf<int64_t>() { return ir::ElementType::Int64; }
+template <> constexpr ir::ElementType elementOf<uint8_t>() { return ir::ElementType::UInt8; }
+template <> constexpr ir::ElementType elementOf<uint16_t>() { return ir::ElementType::UInt16; }
+template <> constexpr ir::ElementType elementOf<uint32_t>() { return ir::ElementType::UInt32; }
+template <> constexpr ir::ElementType elementOf<uint64_t>() { return ir::ElementType::UInt64; }
+template <> constexpr ir::ElementType elementOf<Bool>() { return ir::ElementType::Bool; }
 
 template <class T> struct TypeTag { using Type = T; };
 template <class... Ts> struct TypeList {};
@@ -95,7 +95,8 @@ using NumericAndBoolTypes = decltype(joined(NumericTypes(), TypeList<Bool>()));
 /// Calls `body(TypeTag<T>())`, which returns an llvm::Error, for the T of the list that stores
 /// `element`; an error of the node when the list has none.
 template <class... Ts, class Body>
-llvm::Error dispatch(TypeList<Ts...>, KernelContext& context, ElementType element, Body&& body) {
+llvm::Error dispatch(TypeList<Ts...>, runtime::KernelContext& context, ir::ElementType element,
+                     Body&& body) {
   bool found = false;
   llvm::Error result = llvm::Error::success();
   auto attempt = [&](auto tag) {
@@ -108,13 +109,14 @@ llvm::Error dispatch(TypeList<Ts...>, KernelContext& context, ElementType elemen
   (attempt(TypeTag<Ts>()), ...);
   if (found)
     return result;
-  return context.error(fmt::format("element type {} is not supported", onnxName(element).str()));
+  return context.error(
+      fmt::format("element type {} is not supported", ir::onnxName(element).str()));
 }
 
 /// For operators that only move elements: calls `body` with an unsigned type of the same width.
 template <class Body>
-llvm::Error dispatchWidth(KernelContext& context, ElementType element, Body&& body) {
-  switch (memoryWidth(element).value_or(0)) {
+llvm::Error dispatchWidth(runtime::KernelContext& context, ir::ElementType element, Body&& body) {
+  switch (runtime::memoryWidth(element).value_or(0)) {
   case 1:
     return body(TypeTag<uint8_t>());
   case 2:
@@ -126,7 +128,8 @@ llvm::Error dispatchWidth(KernelContext& context, ElementType element, Body&& bo
   case 16:
     return body(TypeTag<Wide>());
   default:
-    return context.error(fmt::format("element type {} is not supported", onnxName(element).str()));
+    return context.error(
+        fmt::format("element type {} is not supported", ir::onnxName(element).str()));
   }
 }
 
@@ -139,4 +142,4 @@ ArithmeticType<T> wrapping(ArithmeticType<T> a, ArithmeticType<T> b, F f) {
     return f(a, b);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -4,7 +4,8 @@
 #include "runtime/kernels/support/integer_input.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace runtime;
 
 llvm::Expected<IntegerList> elementOffsets(KernelContext& context, const TensorView& data) {
   llvm::Expected<unsigned> axis = axisOf(context, context.node().intAttr("axis", 0), data.rank());
@@ -37,4 +38,4 @@ llvm::Expected<IntegerList> elementOffsets(KernelContext& context, const TensorV
   return indices;
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -4,7 +4,10 @@
 #include "runtime/simd/elementwise.h"
 #include "support/format.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+using namespace simd;
 
 llvm::Expected<float*> floatScratch(KernelContext& context, int64_t count) {
   size_t bytes = 0;
@@ -50,4 +53,4 @@ void storeFloats(const float* values, const TensorView& output) {
     assert(values == output.as<float>());
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

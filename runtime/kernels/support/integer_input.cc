@@ -3,7 +3,9 @@
 
 #include "runtime/kernels/support/element_dispatch.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
 
 namespace {
 
@@ -102,4 +104,4 @@ int64_t product(llvm::ArrayRef<int64_t> extents) {
   return static_cast<int64_t>(count);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

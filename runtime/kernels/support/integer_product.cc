@@ -9,7 +9,10 @@
 #include <atomic>
 #include <climits>
 
-namespace kvopt {
+namespace kvopt::kernels {
+using namespace linear;
+using namespace runtime;
+
 namespace {
 
 /// 256 * 255 * 255 < 2^24.
@@ -145,4 +148,4 @@ llvm::Error multiplyIntegers(KernelContext& context, const IntegerProduct& produ
   return llvm::Error::success();
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

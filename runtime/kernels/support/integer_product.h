@@ -3,7 +3,7 @@
 
 #include "runtime/exec/kernel.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
 
 /// One operand: 8-bit codes, of which a zero point is taken away first.
 struct CodeOperand {
@@ -39,7 +39,7 @@ struct IntegerScratch {
 /// Codes without their zero points are at most 255 in magnitude, so that the sum of 256 products is
 /// below 2^24 and exact in f32, in whatever order it is added. OpenBLAS and float_product.h compute
 /// these sums, and int32 adds them.
-llvm::Error multiplyIntegers(KernelContext& context, const IntegerProduct& product,
+llvm::Error multiplyIntegers(runtime::KernelContext& context, const IntegerProduct& product,
                              IntegerScratch& scratch);
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <array>
 
-namespace kvopt {
+namespace kvopt::kernels {
 
 template <class T>
 inline constexpr bool isNarrowFloat = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
@@ -26,9 +26,9 @@ template <class T> void widen(const T* in, int64_t by, float* out, int64_t count
     for (int64_t i = 0; i < count; ++i)
       out[i] = load(in[i * by]);
   } else if constexpr (std::is_same_v<T, Float16>) {
-    convertF16ToF32(&in->bits, out, static_cast<size_t>(count));
+    simd::convertF16ToF32(&in->bits, out, static_cast<size_t>(count));
   } else {
-    convertBf16ToF32(&in->bits, out, static_cast<size_t>(count));
+    simd::convertBf16ToF32(&in->bits, out, static_cast<size_t>(count));
   }
 }
 
@@ -36,9 +36,9 @@ template <class T> void widen(const T* in, int64_t by, float* out, int64_t count
 template <class T> void narrow(const float* in, T* out, int64_t count) {
   static_assert(isNarrowFloat<T> && sizeof(T) == sizeof(uint16_t));
   if constexpr (std::is_same_v<T, Float16>)
-    convertF32ToF16(in, &out->bits, static_cast<size_t>(count));
+    simd::convertF32ToF16(in, &out->bits, static_cast<size_t>(count));
   else
-    convertF32ToBf16(in, &out->bits, static_cast<size_t>(count));
+    simd::convertF32ToBf16(in, &out->bits, static_cast<size_t>(count));
 }
 
 /// out[i] = f(in[i]) for 0 <= i < count, f of f32.
@@ -55,8 +55,8 @@ template <class T, class F> void mapNarrow(const T* in, T* out, int64_t count, F
 
 /// broadcastLoop() for f of f32.
 template <class T, class F>
-void broadcastNarrow(llvm::ArrayRef<int64_t> shape, const TensorView& a, const TensorView& b,
-                     T* out, F f) {
+void broadcastNarrow(llvm::ArrayRef<int64_t> shape, const runtime::TensorView& a,
+                     const runtime::TensorView& b, T* out, F f) {
   const T* aData = a.as<T>();
   const T* bData = b.as<T>();
   float x[narrowBlock], y[narrowBlock];
@@ -74,4 +74,4 @@ void broadcastNarrow(llvm::ArrayRef<int64_t> shape, const TensorView& a, const T
   });
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

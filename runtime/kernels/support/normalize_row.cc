@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::kernels {
 namespace {
 
 template <class T>
@@ -47,4 +47,4 @@ RowStatistics normalizeRow(const double* x, double* y, int64_t length, double ep
   return normalize(x, y, length, epsilon, centred, scale, bias);
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

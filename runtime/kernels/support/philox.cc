@@ -1,7 +1,7 @@
 // Ten rounds of two 32-bit multiplications each.
 #include "runtime/kernels/support/philox.h"
 
-namespace kvopt {
+namespace kvopt::kernels {
 
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   constexpr int rounds = 10;
@@ -19,4 +19,4 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
   return {c0, c1, c2, c3};
 }
 
-} // namespace kvopt
+} // namespace kvopt::kernels

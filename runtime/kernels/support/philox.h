@@ -5,10 +5,10 @@
 #include <array>
 #include <cstdint>
 
-namespace kvopt {
+namespace kvopt::kernels {
 
 /// 128 random bits. There is no state: the same counter and key give the same bits on every
 /// machine, whatever was drawn before.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-} // namespace kvopt
+} // namespace kvopt::kernels

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cassert>
 
-namespace kvopt {
+namespace kvopt::simd {
 namespace {
 
 /// Parts of the scratch memory start on cache lines of their own, as far as the memory itself does.
@@ -50,4 +50,4 @@ void AttentionJob::run(int64_t unit, int64_t worker, int64_t upcoming) {
                scratch_.first(sharedBytes_));
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd

@@ -1,14 +1,14 @@
 // Attention over strided memory, vectorised for the widest SIMD target of the running CPU.
 #pragma once
 
-#include "runtime/kernels/support/float_storage.h"
+#include "runtime/simd/float_storage.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
-namespace kvopt {
+namespace kvopt::simd {
 
 enum class MaskKind : uint8_t { none, additive, boolean };
 
@@ -141,4 +141,4 @@ private:
   std::span<std::byte> scratch_;
 };
 
-} // namespace kvopt
+} // namespace kvopt::simd

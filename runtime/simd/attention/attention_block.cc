@@ -1,7 +1,7 @@
 // Division of attention into blocks, their scratch, and the reading of masks.
 #include "runtime/simd/attention/attention_block.h"
 
-#include "runtime/simd/code_products.h"
+#include "runtime/simd/attention/code_products.h"
 #include "support/half.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <limits>
 
-namespace kvopt {
+namespace kvopt::simd {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
@@ -186,7 +186,7 @@ AttentionBlock AttentionBlock::withScores(int64_t index) const {
 }
 
 KeyRange AttentionBlock::visibleKeys(int64_t row) const {
-  return kvopt::visibleKeys(view, total, row);
+  return simd::visibleKeys(view, total, row);
 }
 
 KeyRange AttentionBlock::visibleKeys() const {
@@ -288,4 +288,4 @@ bool AttentionBlock::fillBias(int64_t row, int64_t head, int64_t tile) const {
   return true;
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace kvopt {
+namespace kvopt::simd {
 
 /// Keys are taken in tiles that start at multiples of this, so that the order of every sum is a
 /// property of the key's position alone.
@@ -131,4 +131,4 @@ private:
   KeyValueRows gather(KeyRange keys) const;
 };
 
-} // namespace kvopt
+} // namespace kvopt::simd

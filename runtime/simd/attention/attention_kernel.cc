@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cassert>
 
-namespace kvopt {
+namespace kvopt::simd {
 
 void AttentionKernelRegistry::add(const AttentionKernel& kernel) {
   const auto place =
@@ -32,4 +32,4 @@ const AttentionKernelRegistry& attentionKernels() {
   return registry;
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::simd {
 
 struct AttentionKernel {
   std::string_view name;
@@ -46,4 +46,4 @@ void registerAll(AttentionKernelRegistry& registry);
 /// Every kernel of the folder.
 const AttentionKernelRegistry& attentionKernels();
 
-} // namespace kvopt
+} // namespace kvopt::simd

@@ -12,7 +12,7 @@
 #include <limits>
 #include <vector>
 
-namespace kvopt {
+namespace kvopt::simd {
 namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
@@ -148,4 +148,4 @@ void attentionReference(const AttentionView& view, std::span<double> output) {
         attend({view, batch, head, row}, next);
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd

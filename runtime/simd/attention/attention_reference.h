@@ -3,10 +3,10 @@
 
 #include "runtime/simd/attention/attention.h"
 
-namespace kvopt {
+namespace kvopt::simd {
 
 /// The formula of AttentionView, evaluated in double; `view.output` is not touched.
 /// Writes [B,H,S,Dv], dense, to `output`, which has that many elements.
 void attentionReference(const AttentionView& view, std::span<double> output);
 
-} // namespace kvopt
+} // namespace kvopt::simd

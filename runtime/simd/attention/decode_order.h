@@ -3,7 +3,7 @@
 
 #include "runtime/simd/attention/attention_block.h"
 
-namespace kvopt {
+namespace kvopt::simd {
 
 /// The most queries of blocks that read rows one after the other, kStraightTiles tiles of K and
 /// then their V, in caches of elements that are f32, that are wider than a byte, or neither. Memory
@@ -29,4 +29,4 @@ inline int64_t decodeTiles(const AttentionView& view) {
   return decodesStraight(view, /*has512Bits*/ true) ? kStraightTiles : 1;
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd

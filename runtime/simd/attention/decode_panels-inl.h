@@ -20,7 +20,7 @@
 #include <cstddef>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 
 /// All columns for all queries. What the work with the values of the range is to bring is granted
 /// panel by panel.
@@ -41,7 +41,7 @@ void accumulatePanels(const AttentionBlock& block, const Rows<Cache>& values, in
       });
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

@@ -19,7 +19,7 @@
 #include <cstring>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 
 /// How far ahead of its use memory is prefetched: far enough to keep reads in flight while the core
 /// computes, near enough that lines are still cached when they are used.
@@ -116,7 +116,7 @@ HWY_INLINE void storeScores(const Registers<Queries * kKeys<Queries>>& products,
     std::memcpy(scores + q * kAttentionTileKeys, sums + q * kCount, kCount * sizeof(float));
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cmath>
 
-namespace kvopt {
+namespace kvopt::simd {
 namespace {
 
 /// Units of work that are wanted where heads alone are fewer.
@@ -100,4 +100,4 @@ void DecodePartials::merge(const AttentionBlock& block, int64_t first, int64_t c
   }
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd

@@ -6,7 +6,7 @@
 
 #include <span>
 
-namespace kvopt {
+namespace kvopt::simd {
 
 /// Segments of each of `blocks` blocks of the view: more than one where blocks alone are few and
 /// the past is long. They depend on neither threads nor capacity.
@@ -42,4 +42,4 @@ private:
   float* numbers;
 };
 
-} // namespace kvopt
+} // namespace kvopt::simd

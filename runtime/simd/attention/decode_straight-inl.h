@@ -24,7 +24,7 @@
 #include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 
 inline constexpr bool kHas512Bits = hn::MaxLanes(F32Tag()) >= 16;
 
@@ -291,7 +291,7 @@ void attendStraight(const AttentionBlock& block, const Rows<Cache>& keys, const 
   }
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

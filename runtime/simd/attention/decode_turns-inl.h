@@ -10,12 +10,12 @@
 #endif
 
 #include "runtime/simd/attention/attention_block.h"
+#include "runtime/simd/attention/code_products.h"
 #include "runtime/simd/attention/decode_panels-inl.h"
 #include "runtime/simd/attention/decode_rows-inl.h"
 #include "runtime/simd/attention/decode_values-inl.h"
 #include "runtime/simd/attention/read_ahead.h"
 #include "runtime/simd/attention/softmax-inl.h"
-#include "runtime/simd/code_products.h"
 
 #include <hwy/highway.h>
 
@@ -23,7 +23,7 @@
 #include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 
 /// Rows that several passes go over are taken in turns of about so many bytes.
 inline constexpr int64_t kTurnBytes = 16384;
@@ -239,7 +239,7 @@ void attendInTurns(const AttentionBlock& block, const Rows<Cache>& keys, const R
   }
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

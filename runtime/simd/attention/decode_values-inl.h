@@ -17,7 +17,7 @@
 #include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 
 /// Adds weights times V for `Queries` queries and `Vectors` vectors of columns from `column` on;
 /// with Tail, the last `tail` columns, right-aligned. `isFirst` are a tile's first keys, which
@@ -140,7 +140,7 @@ void accumulateQueries(const AttentionBlock& block, const Rows<Cache>& values, i
       });
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

@@ -16,7 +16,7 @@
 #include <cstddef>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 
 /// Rows of a register block: with three vectors of lanes and one vector of factors, what 32 or 16
 /// registers hold.
@@ -224,7 +224,7 @@ HWY_INLINE void transpose(const float* const* rows, size_t n, size_t count, floa
 #endif
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cassert>
 
-namespace kvopt {
+namespace kvopt::simd {
 namespace {
 
 /// Queries of a block: as many as amortise the conversion of a tile of K and V, as few as leave the
@@ -143,4 +143,4 @@ int64_t PrefillBlock::keyBlockStride(int64_t n) const { return paddedStride(view
 
 int64_t PrefillBlock::valueBlockStride(int64_t n) const { return paddedStride(tileKeys * n); }
 
-} // namespace kvopt
+} // namespace kvopt::simd

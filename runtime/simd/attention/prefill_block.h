@@ -4,7 +4,7 @@
 
 #include "runtime/simd/attention/attention_block.h"
 
-namespace kvopt {
+namespace kvopt::simd {
 
 /// Left operands of a product are taken this many rows at a time, at most.
 inline constexpr int64_t kPanelMaxRows = 8;
@@ -70,4 +70,4 @@ private:
   int64_t firstQuery;
 };
 
-} // namespace kvopt
+} // namespace kvopt::simd

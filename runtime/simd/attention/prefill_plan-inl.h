@@ -19,7 +19,7 @@
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 
 inline constexpr float kLargest = std::numeric_limits<float>::max();
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
@@ -253,7 +253,7 @@ inline PanelTile planTile(const PrefillBlock& block, const Panel& panel, int64_t
   return part;
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

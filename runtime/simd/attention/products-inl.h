@@ -16,7 +16,7 @@
 #include <cstddef>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 
 /// A packed row holds a row's elements as f32 in ceil(width / lanes) vectors, the last
 /// right-aligned as loadLast gives it, one after the other or with `between` vectors of others.
@@ -199,7 +199,7 @@ template <class Storage> void multiply(const Product<Storage>& p) {
     multiplyColumns<Storage, 1, true>(p, column, p.columns - column);
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace kvopt {
+namespace kvopt::simd {
 
 /// Rows of one head's keys or values, in bytes.
 struct CachePlane {
@@ -180,4 +180,4 @@ private:
   const std::byte* settled = nullptr; ///< what lies before it in the row has been counted
 };
 
-} // namespace kvopt
+} // namespace kvopt::simd

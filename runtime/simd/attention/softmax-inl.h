@@ -19,7 +19,7 @@
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 
 inline constexpr float kLargest = std::numeric_limits<float>::max();
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
@@ -201,7 +201,7 @@ inline void storeOutput(const AttentionBlock& block) {
   }
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif // per-target guard

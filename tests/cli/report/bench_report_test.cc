@@ -4,6 +4,9 @@
 #include "tests/cli/cli_fixture.h"
 
 namespace kvopt {
+using namespace cli;
+using namespace driver;
+
 namespace {
 
 TEST(BenchReport, MediansAndSpreads) {

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 BenchRow row(const std::string& model, int64_t depth, unsigned threads, double ms, double floor) {

@@ -7,6 +7,8 @@
 #include <random>
 
 namespace kvopt {
+using namespace cli;
+
 namespace {
 
 TEST(LayeredLayout, AChainAndAShortCut) {

@@ -11,6 +11,10 @@
 #include <cmath>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 double numberAt(const TensorView& view, int64_t index) {

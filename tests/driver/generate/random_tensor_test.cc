@@ -9,6 +9,9 @@
 #include <cstring>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+
 namespace {
 
 std::vector<std::byte> bytesOf(const TensorData& tensor) {

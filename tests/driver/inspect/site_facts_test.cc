@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace driver;
+using namespace pattern;
+
 namespace {
 
 TEST(LayerRanges, AreConsecutiveOrRegular) {

@@ -10,6 +10,9 @@
 #include <nlohmann/json.hpp>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+
 namespace {
 
 using testing::HasSubstr;

@@ -8,6 +8,10 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 namespace fs = std::filesystem;

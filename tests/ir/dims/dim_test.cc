@@ -9,6 +9,8 @@
 #include <vector>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 constexpr int64_t int64Max = std::numeric_limits<int64_t>::max();

@@ -8,6 +8,8 @@
 #include <random>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 using Random = std::mt19937_64;

@@ -3,6 +3,8 @@
 #include "tests/ir/text/text_fixture.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 constexpr const char* drivenDecoder = R"(<ir_version: 8, opset_import: ["" : 18]>

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 using testing::HasSubstr;

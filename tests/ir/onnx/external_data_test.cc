@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 using testing::HasSubstr;

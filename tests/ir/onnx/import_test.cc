@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 using testing::HasSubstr;

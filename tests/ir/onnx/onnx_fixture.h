@@ -23,14 +23,16 @@ inline std::string readWhole(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-inline llvm::Expected<std::unique_ptr<Model>>
-importText(const std::string& bytes, const OpRegistry& registry, const std::string& folder = "") {
-  return importModelBytes(std::as_bytes(std::span(bytes.data(), bytes.size())), folder, registry);
+inline llvm::Expected<std::unique_ptr<ir::Model>> importText(const std::string& bytes,
+                                                             const ir::OpRegistry& registry,
+                                                             const std::string& folder = "") {
+  return ir::importModelBytes(std::as_bytes(std::span(bytes.data(), bytes.size())), folder,
+                              registry);
 }
 
 /// What import says about a model that it must refuse; "" (and a failure) if it does not.
 inline std::string refusal(const std::string& bytes) {
-  OpRegistry registry;
+  ir::OpRegistry registry;
   auto model = importText(bytes, registry);
   if (model) {
     ADD_FAILURE() << "the model was accepted";

@@ -3,6 +3,8 @@
 #include "tests/ir/shapes/shape_rule.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 TEST(ConversionShapes, Casts) {

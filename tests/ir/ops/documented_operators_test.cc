@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 using Json = nlohmann::json;

@@ -3,6 +3,8 @@
 #include "tests/ir/text/text_fixture.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 std::string inferred(const char* attributes, const char* value = "float16[B, 2, T, 5] v") {

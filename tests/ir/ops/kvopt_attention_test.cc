@@ -2,6 +2,8 @@
 #include "tests/ir/shapes/shape_graph.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 class KvoptAttentionTest : public ShapeGraphTest {

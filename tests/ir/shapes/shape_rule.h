@@ -25,10 +25,10 @@ inline std::string inferredText(const ShapeCase& shape) {
       shape.opset, shape.inputs, shape.constants, shape.nodes));
   if (!model)
     return "unreadable";
-  if (llvm::Error error = inferShapes(model->graph()))
+  if (llvm::Error error = ir::inferShapes(model->graph()))
     return "error: " + takeDiagnostic(std::move(error)).message;
   std::string text;
-  for (const Value& result : model->graph().nodes().back().results()) {
+  for (const ir::Value& result : model->graph().nodes().back().results()) {
     text += (text.empty() ? "" : "; ") + result.type().str();
     auto known = result.knownIntegers();
     if (!known)

@@ -10,6 +10,8 @@
 #include <cstring>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 using testing::ElementsAre;

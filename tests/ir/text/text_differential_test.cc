@@ -12,6 +12,8 @@
 #include <cstring>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 /// ONNX's reading of the text.

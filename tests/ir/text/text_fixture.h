@@ -11,9 +11,9 @@
 namespace kvopt {
 
 /// Every definition of the tree.
-inline const OpRegistry& textRegistry() {
-  static const OpRegistry* registry = [] {
-    auto* filled = new OpRegistry();
+inline const ir::OpRegistry& textRegistry() {
+  static const ir::OpRegistry* registry = [] {
+    auto* filled = new ir::OpRegistry();
     registerAll(*filled);
     return filled;
   }();
@@ -21,8 +21,8 @@ inline const OpRegistry& textRegistry() {
 }
 
 /// The model, or null and a failure that shows the error.
-inline std::unique_ptr<Model> readOrFail(llvm::StringRef text) {
-  auto model = readText(text, textRegistry());
+inline std::unique_ptr<ir::Model> readOrFail(llvm::StringRef text) {
+  auto model = ir::readText(text, textRegistry());
   if (model)
     return std::move(*model);
   ADD_FAILURE() << takeDiagnostic(model.takeError()).str() << "\nin\n" << text.str();
@@ -31,7 +31,7 @@ inline std::unique_ptr<Model> readOrFail(llvm::StringRef text) {
 
 /// What the reader says about a text that it must refuse; "" (and a failure) if it does not.
 inline std::string textRefusal(llvm::StringRef text) {
-  auto model = readText(text, textRegistry(), "m.onnxtxt");
+  auto model = ir::readText(text, textRegistry(), "m.onnxtxt");
   if (model) {
     ADD_FAILURE() << "the text was accepted:\n" << text.take_front(400).str();
     return "";

@@ -4,6 +4,8 @@
 #include "tests/ir/text/text_fixture.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 /// What the gate says about the text; "" where it admits the model.

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 using testing::HasSubstr;

@@ -14,6 +14,9 @@
 #include <nlohmann/json.hpp>
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+
 namespace {
 
 struct Seen {

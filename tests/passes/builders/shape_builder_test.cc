@@ -6,6 +6,10 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class ShapeBuilderTest : public testing::Test {

@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+using namespace opset;
+
 namespace {
 
 TEST(OpHistoryTest, IsSortedAndEndsAtTheNewestKnownOpset) {

@@ -12,6 +12,10 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+using namespace opset;
+using namespace pattern;
+
 namespace {
 
 using testing::HasSubstr;

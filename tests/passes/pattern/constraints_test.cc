@@ -2,6 +2,9 @@
 #include "tests/passes/graph_fixture.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 using ::testing::HasSubstr;

@@ -6,6 +6,8 @@
 #include <set>
 
 namespace kvopt {
+using namespace pattern;
+
 namespace {
 
 NearMiss made(const char* rule, const char* root, unsigned matched, const char* expected = "") {

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 TEST(Pattern, OwnsTheOperatorsName) {

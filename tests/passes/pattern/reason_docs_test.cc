@@ -10,6 +10,8 @@
 #include <set>
 
 namespace kvopt {
+using namespace pattern;
+
 namespace {
 
 TEST(ReasonDocs, EveryCodeHasARemedyAnExampleAndAHintOfItsOwn) {

@@ -7,6 +7,9 @@
 #include <functional>
 
 namespace kvopt {
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 using ::testing::HasSubstr;

@@ -2,6 +2,9 @@
 #include "tests/runtime/kernels/attention_case.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 TestTensor random(Extents shape, ElementType element = ElementType::Float) {

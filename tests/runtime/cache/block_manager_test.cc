@@ -11,6 +11,9 @@
 #include <thread>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 template <class T> T valueOf(llvm::Expected<T> value) {

@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 template <class T> T valueOf(llvm::Expected<T> value) {

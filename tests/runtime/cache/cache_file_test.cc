@@ -18,6 +18,9 @@
 #include <unistd.h>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 namespace fs = std::filesystem;

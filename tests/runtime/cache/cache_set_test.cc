@@ -9,6 +9,9 @@
 #include <cmath>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 using test::residentPages;

@@ -9,6 +9,8 @@
 #include <vector>
 
 namespace kvopt {
+using namespace runtime;
+
 namespace {
 
 std::vector<std::byte> randomBytes(size_t count) {

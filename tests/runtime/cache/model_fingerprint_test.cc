@@ -9,6 +9,9 @@
 #include <set>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 class FingerprintTest : public testing::Test {

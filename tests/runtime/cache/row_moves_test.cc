@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace runtime;
+
 namespace {
 
 TEST(RowMoves, NothingToDo) { EXPECT_TRUE(rowMoves({0, 1, 2}).empty()); }

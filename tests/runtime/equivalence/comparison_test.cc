@@ -10,6 +10,9 @@
 #include <limits>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();

@@ -9,6 +9,9 @@
 #include "tests/support/temporary_folder.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// y = a - b + bias, z = a * 2 as integers; bias has default contents.

@@ -8,6 +8,9 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 EquivalencePlan plan(Padding padding = Padding::None) {

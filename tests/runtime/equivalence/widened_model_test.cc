@@ -12,6 +12,9 @@
 #include <cmath>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 class WidenedModelTest : public testing::Test {

@@ -13,6 +13,10 @@
 #include <numeric>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+using namespace simd;
+
 namespace {
 
 using namespace test;

@@ -4,6 +4,9 @@
 #include "tests/ir/text/text_fixture.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 std::string modelText(const std::string& node, const std::string& functions) {

@@ -9,6 +9,10 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+using namespace simd;
+
 namespace {
 
 using namespace test;

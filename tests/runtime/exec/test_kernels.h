@@ -11,18 +11,18 @@
 
 namespace kvopt::test {
 
-inline llvm::Error sameShape(ShapeContext& context) {
+inline llvm::Error sameShape(ir::ShapeContext& context) {
   context.setResult(0, context.type(0));
   return llvm::Error::success();
 }
 
 /// sum(x, y), all of one shape.
-inline llvm::Error runAdd(KernelContext& context) {
-  const TensorView& a = context.in(0);
-  const TensorView& b = context.in(1);
+inline llvm::Error runAdd(runtime::KernelContext& context) {
+  const runtime::TensorView& a = context.in(0);
+  const runtime::TensorView& b = context.in(1);
   if (a.shape != b.shape)
     return context.error("shapes differ");
-  llvm::Expected<TensorView> sum = context.output(0, a.element, a.shape);
+  llvm::Expected<runtime::TensorView> sum = context.output(0, a.element, a.shape);
   if (!sum)
     return sum.takeError();
   llvm::Expected<std::span<std::byte>> scratch = context.scratch(100);
@@ -36,17 +36,17 @@ inline llvm::Error runAdd(KernelContext& context) {
 
 /// (cache[B,C], rows[B,S], length[1]) → cache with rows at [length, length + S), in place, and the
 /// sum of the first length + S of each row.
-inline llvm::Error runAppend(KernelContext& context) {
-  const TensorView rows = context.in(1);
+inline llvm::Error runAppend(runtime::KernelContext& context) {
+  const runtime::TensorView rows = context.in(1);
   int64_t past = *context.in(2).as<int64_t>();
   int64_t batch = rows.shape[0];
   int64_t added = rows.shape[1];
   if (past < 0 || past + added > context.in(0).shape[1])
     return context.error("the cache is full");
-  llvm::Expected<TensorView> cache = context.outputInPlace(0, 0);
+  llvm::Expected<runtime::TensorView> cache = context.outputInPlace(0, 0);
   if (!cache)
     return cache.takeError();
-  llvm::Expected<TensorView> sums = context.output(1, rows.element, {batch});
+  llvm::Expected<runtime::TensorView> sums = context.output(1, rows.element, {batch});
   if (!sums)
     return sums.takeError();
   for (int64_t row = 0; row < batch; ++row) {
@@ -62,22 +62,22 @@ inline llvm::Error runAppend(KernelContext& context) {
   return llvm::Error::success();
 }
 
-inline llvm::Error inferAppend(ShapeContext& context) {
+inline llvm::Error inferAppend(ir::ShapeContext& context) {
   context.setResult(0, context.type(0));
-  context.setResult(1, TensorType(context.element(1), Shape{context.type(1).dim(0)}));
+  context.setResult(1, ir::TensorType(context.element(1), ir::Shape{context.type(1).dim(0)}));
   return llvm::Error::success();
 }
 
 /// Flattens, as a view.
-inline llvm::Error runFlat(KernelContext& context) {
+inline llvm::Error runFlat(runtime::KernelContext& context) {
   return context.outputView(0, 0, {context.in(0).elementCount()});
 }
 
 /// (past[B,P], rows[B,S]) → concatenation.
-inline llvm::Error runJoin(KernelContext& context) {
-  const TensorView a = context.in(0);
-  const TensorView b = context.in(1);
-  llvm::Expected<TensorView> joined =
+inline llvm::Error runJoin(runtime::KernelContext& context) {
+  const runtime::TensorView a = context.in(0);
+  const runtime::TensorView b = context.in(1);
+  llvm::Expected<runtime::TensorView> joined =
       context.output(0, a.element, {a.shape[0], a.shape[1] + b.shape[1]});
   if (!joined)
     return joined.takeError();
@@ -89,7 +89,7 @@ inline llvm::Error runJoin(KernelContext& context) {
   return llvm::Error::success();
 }
 
-inline void addTestOps(OpRegistry& ops) {
+inline void addTestOps(ir::OpRegistry& ops) {
   define(ops, "t::Add", 1).in("x").in("y").out("sum").shape(sameShape);
   define(ops, "t::Append", 1)
       .in("cache")
@@ -104,32 +104,32 @@ inline void addTestOps(OpRegistry& ops) {
   define(ops, "t::Odd", 1).in("x").out("y");
 }
 
-inline void addTestKernels(KernelRegistry& kernels) {
+inline void addTestKernels(runtime::KernelRegistry& kernels) {
   kernels.add("t::Add", 1, runAdd);
   kernels.add("t::Append", 1, runAppend);
   kernels.add("t::Flat", 1, runFlat);
   kernels.add("t::Join", 1, runJoin);
 }
 
-inline TensorType floats(std::initializer_list<const char*> extents) {
-  Shape shape;
+inline ir::TensorType floats(std::initializer_list<const char*> extents) {
+  ir::Shape shape;
   for (const char* extent : extents)
-    shape.push_back(*Dim::parse(extent));
-  return {ElementType::Float, shape};
+    shape.push_back(*ir::Dim::parse(extent));
+  return {ir::ElementType::Float, shape};
 }
 
 /// cache[B,C], rows[B,S], length[1] → present, sum.
-inline std::unique_ptr<Model> appendModel(const OpRegistry& ops) {
-  auto model = std::make_unique<Model>(ops);
+inline std::unique_ptr<ir::Model> appendModel(const ir::OpRegistry& ops) {
+  auto model = std::make_unique<ir::Model>(ops);
   model->opsets = {{"", 17}, {"t", 1}};
-  Graph& graph = model->graph();
-  Value& cache = graph.addInput("past", floats({"B", "C"}));
-  Value& rows = graph.addInput("rows", floats({"B", "S"}));
-  Value& length = graph.addInput("length", TensorType::fixed(ElementType::Int64, {1}));
-  Node& node = graph.create("t::Append", {&cache, &rows, &length}, {"present", "sum"});
+  ir::Graph& graph = model->graph();
+  ir::Value& cache = graph.addInput("past", floats({"B", "C"}));
+  ir::Value& rows = graph.addInput("rows", floats({"B", "S"}));
+  ir::Value& length = graph.addInput("length", ir::TensorType::fixed(ir::ElementType::Int64, {1}));
+  ir::Node& node = graph.create("t::Append", {&cache, &rows, &length}, {"present", "sum"});
   graph.addOutput(node.result(1));
   graph.addOutput(node.result(0));
-  llvm::cantFail(inferShapes(graph));
+  llvm::cantFail(ir::inferShapes(graph));
   return model;
 }
 

@@ -15,7 +15,7 @@ enum class MaskForm { none, additive, boolean };
 struct AttentionCase {
   int64_t batches = 1, kvHeads = 1, group = 1, rows = 1, width = 8, valueWidth = 8, capacity = 8;
   std::vector<int64_t> past = {0}; ///< one number, or one per batch row
-  ElementType element = ElementType::Float;
+  ir::ElementType element = ir::ElementType::Float;
   bool keyTransposed = false;
   float scale = 0.5f, softcap = 0;
   bool causal = false, sinks = false;
@@ -49,7 +49,7 @@ struct AttentionProblem {
     if (c.mask != MaskForm::none)
       makeMask();
     if (c.sinks)
-      sinks = randomTensor(ElementType::Float, {c.heads()}, 6);
+      sinks = randomTensor(ir::ElementType::Float, {c.heads()}, 6);
     presentKey = appended(pastKey, keyNew, c.keyTransposed);
     presentValue = appended(pastValue, valueNew, false);
   }
@@ -82,7 +82,7 @@ struct AttentionProblem {
     const std::vector<int64_t> totals = totalLengths();
     return outputOf(view(totals));
   }
-  std::vector<double> outputOf(const AttentionView& attention) const {
+  std::vector<double> outputOf(const simd::AttentionView& attention) const {
     std::vector<double> result(static_cast<size_t>(c.batches * c.heads() * c.rows * c.valueWidth));
     attentionReference(attention, result);
     return result;
@@ -94,8 +94,8 @@ struct AttentionProblem {
     return totals;
   }
   /// Attention over the present, which holds `totals` rows.
-  AttentionView view(const std::vector<int64_t>& totals) const {
-    AttentionView view;
+  simd::AttentionView view(const std::vector<int64_t>& totals) const {
+    simd::AttentionView view;
     view.batches = c.batches;
     view.queryHeads = c.heads();
     view.kvHeads = c.kvHeads;
@@ -104,10 +104,10 @@ struct AttentionProblem {
     view.valueWidth = c.valueWidth;
     view.totalLength = c.longest();
     view.totalLengths = totals.data();
-    view.queryStorage = view.cacheStorage = c.element == ElementType::Float ? FloatStorage::f32
-                                            : c.element == ElementType::Float16
-                                                ? FloatStorage::f16
-                                                : FloatStorage::bf16;
+    view.queryStorage = view.cacheStorage =
+        c.element == ir::ElementType::Float     ? simd::FloatStorage::f32
+        : c.element == ir::ElementType::Float16 ? simd::FloatStorage::f16
+                                                : simd::FloatStorage::bf16;
     view.query = query.data();
     view.key = presentKey.data();
     view.value = presentValue.data();
@@ -122,9 +122,10 @@ struct AttentionProblem {
     view.window = c.window;
     view.softcap = c.softcap;
     if (c.mask != MaskForm::none) {
-      view.maskKind = c.mask == MaskForm::boolean ? MaskKind::boolean : MaskKind::additive;
+      view.maskKind =
+          c.mask == MaskForm::boolean ? simd::MaskKind::boolean : simd::MaskKind::additive;
       view.mask = mask.data();
-      const Extents strides = contiguousStrides(mask.shape());
+      const runtime::Extents strides = runtime::contiguousStrides(mask.shape());
       auto stride = [&](unsigned axis) { return mask.shape()[axis] == 1 ? 0 : strides[axis]; };
       view.maskStrides = {stride(0), stride(1), stride(2), stride(3)};
     }
@@ -142,15 +143,15 @@ struct AttentionProblem {
     const double s = std::abs(double{c.scale}) * static_cast<double>(c.width);
     const double e =
         ((static_cast<double>(c.width) + 8) * s + 2 * (s + 4) + 16 * double{c.softcap}) * u;
-    const double rounding = c.element == ElementType::Float     ? u
-                            : c.element == ElementType::Float16 ? 0x1p-11
-                                                                : 0x1p-8;
+    const double rounding = c.element == ir::ElementType::Float     ? u
+                            : c.element == ir::ElementType::Float16 ? 0x1p-11
+                                                                    : 0x1p-8;
     return 2 * (2 * e + 108 * u + static_cast<double>(c.longest()) * u) + rounding;
   }
 
 private:
   TestTensor poisonedCache(int64_t width, bool transposed, unsigned seed) const {
-    Extents shape{c.batches, c.kvHeads, c.capacity, width};
+    runtime::Extents shape{c.batches, c.kvHeads, c.capacity, width};
     if (transposed)
       std::swap(shape[2], shape[3]);
     TestTensor cache = randomTensor(c.element, shape, seed);
@@ -180,10 +181,10 @@ private:
   }
 
   void makeMask() {
-    const Extents shape{c.maskBatch ? c.batches : 1, c.maskHead ? c.heads() : 1,
-                        c.maskRow ? c.rows : 1, c.maskColumn ? c.longest() : 1};
+    const runtime::Extents shape{c.maskBatch ? c.batches : 1, c.maskHead ? c.heads() : 1,
+                                 c.maskRow ? c.rows : 1, c.maskColumn ? c.longest() : 1};
     const bool boolean = c.mask == MaskForm::boolean;
-    mask = randomTensor(boolean ? ElementType::Bool : ElementType::Float, shape, 7, 1.0);
+    mask = randomTensor(boolean ? ir::ElementType::Bool : ir::ElementType::Float, shape, 7, 1.0);
     std::mt19937 generator(8);
     for (int64_t i = 0; i < mask.count(); ++i) {
       const bool firstRow = i / shape[3] % shape[2] == 0;

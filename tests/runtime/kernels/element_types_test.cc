@@ -5,6 +5,8 @@
 #include <functional>
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 using Element = ElementType;

@@ -4,7 +4,7 @@
 #include "ir/model.h"
 #include "ir/op.h"
 #include "runtime/exec/kernel.h"
-#include "runtime/kernels/support/narrow_codes.h"
+#include "runtime/memory/narrow_codes.h"
 #include "support/format.h"
 #include "support/half.h"
 
@@ -51,28 +51,29 @@ private:
 class TestTensor {
 public:
   TestTensor() = default;
-  TestTensor(ElementType element, Extents shape) : elementType(element), extents(std::move(shape)) {
+  TestTensor(ir::ElementType element, runtime::Extents shape)
+      : elementType(element), extents(std::move(shape)) {
     memory = std::make_shared<GuardedMemory>(bytes());
   }
   /// `values` in row-major order, rounded to the element type.
-  TestTensor(ElementType element, Extents shape, llvm::ArrayRef<double> values)
+  TestTensor(ir::ElementType element, runtime::Extents shape, llvm::ArrayRef<double> values)
       : TestTensor(element, std::move(shape)) {
     EXPECT_EQ(static_cast<int64_t>(values.size()), count());
     for (int64_t i = 0; i < count(); ++i)
       set(i, values[static_cast<size_t>(i)]);
   }
 
-  ElementType element() const { return elementType; }
-  const Extents& shape() const { return extents; }
-  TensorView view() const {
-    return TensorView::contiguous(elementType, extents, memory ? memory->data() : nullptr);
+  ir::ElementType element() const { return elementType; }
+  const runtime::Extents& shape() const { return extents; }
+  runtime::TensorView view() const {
+    return runtime::TensorView::contiguous(elementType, extents, memory ? memory->data() : nullptr);
   }
   std::byte* data() const { return memory->data(); }
   size_t bytes() const { return static_cast<size_t>(view().byteSize()); }
   int64_t count() const { return view().elementCount(); }
 
   /// The same memory under another shape.
-  TestTensor reshaped(Extents shape) const {
+  TestTensor reshaped(runtime::Extents shape) const {
     TestTensor result = *this;
     result.extents = std::move(shape);
     EXPECT_EQ(result.count(), count());
@@ -91,71 +92,71 @@ public:
 
   double get(int64_t index) const {
     const std::byte* at = data() + index * *memoryWidth(elementType);
-    if (isFloatCode(elementType))
+    if (runtime::isFloatCode(elementType))
       return double{numbersOfCodes(elementType)[read<uint8_t>(at)]};
-    switch (const ElementType memory = inMemoryAs(elementType)) {
-    case ElementType::Float:
+    switch (const ir::ElementType memory = runtime::inMemoryAs(elementType)) {
+    case ir::ElementType::Float:
       return double{read<float>(at)};
-    case ElementType::Double:
+    case ir::ElementType::Double:
       return read<double>(at);
-    case ElementType::Float16:
+    case ir::ElementType::Float16:
       return double{f16ToFloat(read<uint16_t>(at))};
-    case ElementType::BFloat16:
+    case ir::ElementType::BFloat16:
       return double{bf16ToFloat(read<uint16_t>(at))};
-    case ElementType::Int64:
+    case ir::ElementType::Int64:
       return static_cast<double>(read<int64_t>(at));
-    case ElementType::UInt64:
+    case ir::ElementType::UInt64:
       return static_cast<double>(read<uint64_t>(at));
-    case ElementType::Int32:
+    case ir::ElementType::Int32:
       return static_cast<double>(read<int32_t>(at));
-    case ElementType::UInt32:
+    case ir::ElementType::UInt32:
       return static_cast<double>(read<uint32_t>(at));
-    case ElementType::Int16:
+    case ir::ElementType::Int16:
       return static_cast<double>(read<int16_t>(at));
-    case ElementType::UInt16:
+    case ir::ElementType::UInt16:
       return static_cast<double>(read<uint16_t>(at));
-    case ElementType::Int8:
+    case ir::ElementType::Int8:
       return static_cast<double>(read<int8_t>(at));
-    case ElementType::UInt8:
-    case ElementType::Bool:
+    case ir::ElementType::UInt8:
+    case ir::ElementType::Bool:
       return static_cast<double>(read<uint8_t>(at));
     default:
-      ADD_FAILURE() << "element type " << onnxName(memory).str();
+      ADD_FAILURE() << "element type " << ir::onnxName(memory).str();
       return 0;
     }
   }
   void set(int64_t index, double value) {
     std::byte* at = data() + index * *memoryWidth(elementType);
-    if (isFloatCode(elementType))
-      return write(at, codeOfNumber(elementType, static_cast<float>(value), {}));
-    switch (const ElementType memory = inMemoryAs(elementType)) {
-    case ElementType::Float:
+    if (runtime::isFloatCode(elementType))
+      return write(at, runtime::codeOfNumber(elementType, static_cast<float>(value), {}));
+    switch (const ir::ElementType memory = runtime::inMemoryAs(elementType)) {
+    case ir::ElementType::Float:
       return write(at, static_cast<float>(value));
-    case ElementType::Double:
+    case ir::ElementType::Double:
       return write(at, value);
-    case ElementType::Float16:
+    case ir::ElementType::Float16:
       return write(at, floatToF16(static_cast<float>(value)));
-    case ElementType::BFloat16:
+    case ir::ElementType::BFloat16:
       return write(at, floatToBf16(static_cast<float>(value)));
-    case ElementType::Int64:
+    case ir::ElementType::Int64:
       return write(at, static_cast<int64_t>(value));
-    case ElementType::UInt64:
+    case ir::ElementType::UInt64:
       return write(at, static_cast<uint64_t>(value));
-    case ElementType::Int32:
+    case ir::ElementType::Int32:
       return write(at, static_cast<int32_t>(value));
-    case ElementType::UInt32:
+    case ir::ElementType::UInt32:
       return write(at, static_cast<uint32_t>(value));
-    case ElementType::Int16:
+    case ir::ElementType::Int16:
       return write(at, static_cast<int16_t>(value));
-    case ElementType::UInt16:
+    case ir::ElementType::UInt16:
       return write(at, static_cast<uint16_t>(value));
-    case ElementType::Int8:
+    case ir::ElementType::Int8:
       return write(at, static_cast<int8_t>(value));
-    case ElementType::UInt8:
-    case ElementType::Bool:
+    case ir::ElementType::UInt8:
+    case ir::ElementType::Bool:
       return write(at, static_cast<uint8_t>(value));
     default:
-      ADD_FAILURE() << "element type " << onnxName(memory).str();
+      ADD_FAILURE() << "element type " << ir::onnxName(memory).str();
     }
   }
   std::vector<double> values() const {
@@ -175,27 +176,27 @@ private:
     std::memcpy(at, &value, sizeof value);
   }
 
-  ElementType elementType = ElementType::Undefined;
-  Extents extents;
+  ir::ElementType elementType = ir::ElementType::Undefined;
+  runtime::Extents extents;
   std::shared_ptr<GuardedMemory> memory;
 };
 
-inline TestTensor floats(Extents shape, llvm::ArrayRef<double> values) {
-  return {ElementType::Float, std::move(shape), values};
+inline TestTensor floats(runtime::Extents shape, llvm::ArrayRef<double> values) {
+  return {ir::ElementType::Float, std::move(shape), values};
 }
-inline TestTensor int64s(Extents shape, llvm::ArrayRef<double> values) {
-  return {ElementType::Int64, std::move(shape), values};
+inline TestTensor int64s(runtime::Extents shape, llvm::ArrayRef<double> values) {
+  return {ir::ElementType::Int64, std::move(shape), values};
 }
 /// A list of int64.
 inline TestTensor int64s(llvm::ArrayRef<double> values) {
   return int64s({static_cast<int64_t>(values.size())}, values);
 }
-inline TestTensor bools(Extents shape, llvm::ArrayRef<double> values) {
-  return {ElementType::Bool, std::move(shape), values};
+inline TestTensor bools(runtime::Extents shape, llvm::ArrayRef<double> values) {
+  return {ir::ElementType::Bool, std::move(shape), values};
 }
 
 /// Numbers in [-magnitude, magnitude), the same for the same seed.
-inline TestTensor randomTensor(ElementType element, Extents shape, unsigned seed,
+inline TestTensor randomTensor(ir::ElementType element, runtime::Extents shape, unsigned seed,
                                double magnitude = 1.0) {
   TestTensor result(element, std::move(shape));
   std::mt19937 generator(seed);
@@ -205,18 +206,18 @@ inline TestTensor randomTensor(ElementType element, Extents shape, unsigned seed
   return result;
 }
 
-inline const OpRegistry& testOperators() {
-  static const std::unique_ptr<const OpRegistry> registry = [] {
-    auto filled = std::make_unique<OpRegistry>();
+inline const ir::OpRegistry& testOperators() {
+  static const std::unique_ptr<const ir::OpRegistry> registry = [] {
+    auto filled = std::make_unique<ir::OpRegistry>();
     registerAll(*filled);
     return filled;
   }();
   return *registry;
 }
 
-inline const KernelRegistry& testKernels() {
-  static const std::unique_ptr<const KernelRegistry> registry = [] {
-    auto filled = std::make_unique<KernelRegistry>();
+inline const runtime::KernelRegistry& testKernels() {
+  static const std::unique_ptr<const runtime::KernelRegistry> registry = [] {
+    auto filled = std::make_unique<runtime::KernelRegistry>();
     registerAll(*filled);
     return filled;
   }();
@@ -252,19 +253,19 @@ public:
     operands[index] = {std::move(tensor), true, true};
     return *this;
   }
-  KernelCall& attr(const char* name, Attribute value) {
+  KernelCall& attr(const char* name, ir::Attribute value) {
     attributes.push_back({name, std::move(value)});
     return *this;
   }
-  KernelCall& attr(const char* name, int value) { return attr(name, Attribute::ofInt(value)); }
+  KernelCall& attr(const char* name, int value) { return attr(name, ir::Attribute::ofInt(value)); }
   KernelCall& attr(const char* name, double value) {
-    return attr(name, Attribute::ofFloat(static_cast<float>(value)));
+    return attr(name, ir::Attribute::ofFloat(static_cast<float>(value)));
   }
   KernelCall& attr(const char* name, const char* value) {
-    return attr(name, Attribute::ofString(value));
+    return attr(name, ir::Attribute::ofString(value));
   }
   KernelCall& attr(const char* name, std::vector<int64_t> value) {
-    return attr(name, Attribute::ofInts(std::move(value)));
+    return attr(name, ir::Attribute::ofInts(std::move(value)));
   }
   KernelCall& results(unsigned count) {
     wanted.assign(count, true);
@@ -286,7 +287,7 @@ public:
   KernelResult run() const;
 
 private:
-  void expectErrorsWithoutMemory(const Kernel& kernel, const Node& node) const;
+  void expectErrorsWithoutMemory(const runtime::Kernel& kernel, const ir::Node& node) const;
 
   struct Operand {
     TestTensor tensor;
@@ -296,44 +297,45 @@ private:
   class Context;
 
   const char* opName;
-  OpsetImports imports;
+  ir::OpsetImports imports;
   std::vector<Operand> operands;
-  std::vector<NamedAttribute> attributes;
+  std::vector<ir::NamedAttribute> attributes;
   std::vector<bool> wanted = {true};
   unsigned threadCount = 1;
 };
 
-class KernelCall::Context final : public KernelContext {
+class KernelCall::Context final : public runtime::KernelContext {
 public:
   /// Refuses the `refusedRequest`-th request for memory.
-  Context(const Node& node, const KernelCall& kernelCall, int64_t refusedRequest = -1)
-      : KernelContext(node), call(kernelCall), refused(refusedRequest) {
+  Context(const ir::Node& node, const KernelCall& kernelCall, int64_t refusedRequest = -1)
+      : runtime::KernelContext(node), call(kernelCall), refused(refusedRequest) {
     for (const Operand& operand : call.operands)
       views.push_back(operand.tensor.view());
     given.resize(call.wanted.size());
     result.outputs.resize(call.wanted.size());
   }
 
-  const TensorView* input(unsigned index) const override {
+  const runtime::TensorView* input(unsigned index) const override {
     return index < views.size() && call.operands[index].present ? &views[index] : nullptr;
   }
-  llvm::Expected<TensorView> output(unsigned index, ElementType element,
-                                    llvm::ArrayRef<int64_t> shape) override {
-    llvm::Expected<int64_t> count = checkedElementCount(shape);
+  llvm::Expected<runtime::TensorView> output(unsigned index, ir::ElementType element,
+                                             llvm::ArrayRef<int64_t> shape) override {
+    llvm::Expected<int64_t> count = ir::checkedElementCount(shape);
     if (!count)
       return error(llvm::toString(count.takeError()));
-    llvm::Expected<int64_t> bytes = checkedByteSize(element, *count);
+    llvm::Expected<int64_t> bytes = ir::checkedByteSize(element, *count);
     if (!bytes)
       return error(llvm::toString(bytes.takeError()));
     if (*bytes > maxBytes || isRefused())
       return error("memory is short");
-    return give(index, TestTensor(element, Extents(shape.begin(), shape.end())));
+    return give(index, TestTensor(element, runtime::Extents(shape.begin(), shape.end())));
   }
   llvm::Error outputView(unsigned index, unsigned operand, llvm::ArrayRef<int64_t> shape) override {
-    give(index, call.operands[operand].tensor.reshaped(Extents(shape.begin(), shape.end())));
+    give(index,
+         call.operands[operand].tensor.reshaped(runtime::Extents(shape.begin(), shape.end())));
     return llvm::Error::success();
   }
-  llvm::Expected<TensorView> outputInPlace(unsigned index, unsigned operand) override {
+  llvm::Expected<runtime::TensorView> outputInPlace(unsigned index, unsigned operand) override {
     const Operand& source = call.operands[operand];
     if (isRefused())
       return error("memory is short");
@@ -370,7 +372,7 @@ private:
 
   bool isRefused() { return requests++ == refused; }
 
-  TensorView give(unsigned index, TestTensor tensor) {
+  runtime::TensorView give(unsigned index, TestTensor tensor) {
     EXPECT_LT(index, given.size());
     EXPECT_FALSE(given[index]) << "result " << index << " was given twice";
     given[index] = true;
@@ -381,13 +383,14 @@ private:
   const KernelCall& call;
   const int64_t refused;
   int64_t requests = 0;
-  std::vector<TensorView> views;
+  std::vector<runtime::TensorView> views;
   std::vector<bool> given;
   std::vector<std::unique_ptr<GuardedMemory>> temporary;
   KernelResult result;
 };
 
-inline void KernelCall::expectErrorsWithoutMemory(const Kernel& kernel, const Node& node) const {
+inline void KernelCall::expectErrorsWithoutMemory(const runtime::Kernel& kernel,
+                                                  const ir::Node& node) const {
   for (int64_t request = 0;; ++request) {
     Context context(node, *this, request);
     llvm::Error error = kernel.run(context);
@@ -400,22 +403,23 @@ inline void KernelCall::expectErrorsWithoutMemory(const Kernel& kernel, const No
 }
 
 inline KernelResult KernelCall::run() const {
-  GraphContext graphContext(testOperators());
-  Graph graph(graphContext, imports);
-  llvm::SmallVector<Value*, 8> values;
+  ir::GraphContext graphContext(testOperators());
+  ir::Graph graph(graphContext, imports);
+  llvm::SmallVector<ir::Value*, 8> values;
   for (const Operand& operand : operands)
-    values.push_back(operand.present ? &graph.addInput(fmt::format("x{}", values.size()),
-                                                       TensorType::fixed(operand.tensor.element(),
-                                                                         operand.tensor.shape()))
-                                     : nullptr);
-  OpName name(opName);
-  Node& node = graph.createFresh(name, values, static_cast<unsigned>(wanted.size()));
-  for (const NamedAttribute& attribute : attributes)
+    values.push_back(operand.present
+                         ? &graph.addInput(fmt::format("x{}", values.size()),
+                                           ir::TensorType::fixed(operand.tensor.element(),
+                                                                 operand.tensor.shape()))
+                         : nullptr);
+  ir::OpName name(opName);
+  ir::Node& node = graph.createFresh(name, values, static_cast<unsigned>(wanted.size()));
+  for (const ir::NamedAttribute& attribute : attributes)
     node.setAttribute(attribute.name, attribute.value.clone());
   for (unsigned i = 0; i < wanted.size(); ++i)
     if (wanted[i])
       graph.addOutput(node.result(i));
-  const Kernel* kernel = testKernels().find(name, graph.opsetVersion(name.domain()));
+  const runtime::Kernel* kernel = testKernels().find(name, graph.opsetVersion(name.domain()));
   KernelResult result;
   if (!kernel) {
     ADD_FAILURE() << "no kernel for " << name.str();
@@ -433,7 +437,7 @@ inline void expectTensor(const KernelResult& result, llvm::ArrayRef<int64_t> sha
                          unsigned index = 0) {
   ASSERT_EQ(result.error, "");
   const TestTensor& tensor = result.outputs.at(index);
-  ASSERT_EQ(tensor.shape(), Extents(shape.begin(), shape.end()));
+  ASSERT_EQ(tensor.shape(), runtime::Extents(shape.begin(), shape.end()));
   ASSERT_EQ(static_cast<size_t>(tensor.count()), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     double value = tensor.get(static_cast<int64_t>(i));

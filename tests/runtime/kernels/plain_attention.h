@@ -119,8 +119,10 @@ struct PlainAttention {
 };
 
 /// How far results of one element type may lie from those of double loops, operands below 1.
-inline double attentionTolerance(ElementType element) {
-  return element == ElementType::Float ? 1e-5 : element == ElementType::Float16 ? 2e-3 : 2e-2;
+inline double attentionTolerance(ir::ElementType element) {
+  return element == ir::ElementType::Float     ? 1e-5
+         : element == ir::ElementType::Float16 ? 2e-3
+                                               : 2e-2;
 }
 
 } // namespace kvopt

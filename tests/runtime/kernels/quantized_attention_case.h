@@ -39,7 +39,7 @@ struct QuantizedProblem {
 
   std::vector<double> expected() const {
     const std::vector<int64_t> totals = plain.totalLengths();
-    AttentionView view = plain.view(totals);
+    simd::AttentionView view = plain.view(totals);
     view.key = key.presentCodes.data();
     view.value = value.presentCodes.data();
     view.keyScales = reinterpret_cast<const float*>(key.presentScales.data());
@@ -54,15 +54,15 @@ struct QuantizedProblem {
 private:
   Side side(const TestTensor& fresh, bool transposed, unsigned seed) const {
     const int64_t width = fresh.shape()[3];
-    Extents shape{c().batches, c().kvHeads, c().capacity, width};
-    Extents scaleShape{c().batches, c().kvHeads, c().capacity, 1};
+    runtime::Extents shape{c().batches, c().kvHeads, c().capacity, width};
+    runtime::Extents scaleShape{c().batches, c().kvHeads, c().capacity, 1};
     if (transposed) {
       std::swap(shape[2], shape[3]);
       std::swap(scaleShape[2], scaleShape[3]);
     }
     Side made;
-    made.codes = randomTensor(ElementType::Int8, shape, seed, 127);
-    made.scales = randomTensor(ElementType::Float, scaleShape, seed + 1);
+    made.codes = randomTensor(ir::ElementType::Int8, shape, seed, 127);
+    made.scales = randomTensor(ir::ElementType::Float, scaleShape, seed + 1);
     made.presentCodes = made.codes.clone();
     made.presentScales = made.scales.clone();
     for (int64_t batch = 0; batch < c().batches; ++batch)

@@ -12,6 +12,9 @@
 #include <vector>
 
 namespace kvopt {
+using namespace linear;
+using namespace simd;
+
 namespace {
 
 using Zeros = BlockWeights::Zeros;

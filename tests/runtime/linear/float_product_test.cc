@@ -12,6 +12,9 @@
 #include <vector>
 
 namespace kvopt {
+using namespace linear;
+using namespace simd;
+
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();

@@ -6,6 +6,8 @@
 #include <vector>
 
 namespace kvopt {
+using namespace linear;
+
 namespace {
 
 int64_t codeAt(const CodeMatrix& codes, int64_t index) {

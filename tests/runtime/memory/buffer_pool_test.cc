@@ -9,6 +9,8 @@
 #include <thread>
 
 namespace kvopt {
+using namespace runtime;
+
 namespace {
 
 class BufferPoolTest : public testing::Test {

@@ -1,6 +1,6 @@
 // Buffers of zeros: what allocators count, and pages that change hands.
-#include "runtime/kernels/support/narrow_codes.h"
 #include "runtime/memory/buffer.h"
+#include "runtime/memory/narrow_codes.h"
 #include "support/diagnostic.h"
 #include "tests/runtime/memory/resident_pages.h"
 
@@ -8,6 +8,9 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 using test::residentPages;

@@ -6,6 +6,8 @@
 #include <random>
 
 namespace kvopt {
+using namespace runtime;
+
 namespace {
 
 void checkPlan(llvm::ArrayRef<StorageInterval> intervals, const MemoryPlan& plan) {

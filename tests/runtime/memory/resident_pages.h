@@ -23,9 +23,9 @@ public:
 
 /// Pages in which `bytes` bytes from `data` lie, and which are resident.
 inline int64_t residentPages(const std::byte* data, size_t bytes) {
-  auto first = reinterpret_cast<uintptr_t>(data) & ~(pageBytes() - 1);
+  auto first = reinterpret_cast<uintptr_t>(data) & ~(runtime::pageBytes() - 1);
   auto length = reinterpret_cast<uintptr_t>(data) + bytes - first;
-  std::vector<unsigned char> there((length + pageBytes() - 1) / pageBytes());
+  std::vector<unsigned char> there((length + runtime::pageBytes() - 1) / pageBytes());
   if (::mincore(reinterpret_cast<void*>(first), length, there.data()) != 0)
     return -1;
   int64_t count = 0;

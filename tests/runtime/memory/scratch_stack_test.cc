@@ -8,6 +8,8 @@
 #include <cstring>
 
 namespace kvopt {
+using namespace runtime;
+
 namespace {
 
 TEST(ScratchStack, KeepsMemoryForTheNext) {

@@ -32,29 +32,31 @@ public:
   explicit CachedModel(CacheForm cacheForm, const std::string& scale = "0.25") : form(cacheForm) {
     registerAll(ops);
     registerAll(kernels);
-    model = llvm::cantFail(readText(text(scale), ops));
-    llvm::cantFail(inferShapes(model->graph()));
+    model = llvm::cantFail(ir::readText(text(scale), ops));
+    llvm::cantFail(ir::inferShapes(model->graph()));
     describe();
   }
   CachedModel(const CachedModel&) = delete;
 
   bool isShared() const { return form <= CacheForm::SequenceFirst; }
 
-  SessionOptions options(int64_t batch = 2) const {
-    SessionOptions options;
+  runtime::SessionOptions options(int64_t batch = 2) const {
+    runtime::SessionOptions options;
     options.batch = batch;
     options.threads = 1;
     options.poison = true;
     options.capacity = isShared() ? staticRows : 0;
     return options;
   }
-  std::unique_ptr<Session> session(const SessionOptions& options) const {
-    return llvm::cantFail(Session::create(*model, kernels, manifest, options));
+  std::unique_ptr<runtime::Session> session(const runtime::SessionOptions& options) const {
+    return llvm::cantFail(runtime::Session::create(*model, kernels, manifest, options));
   }
-  std::unique_ptr<Session> session(int64_t batch = 2) const { return session(options(batch)); }
+  std::unique_ptr<runtime::Session> session(int64_t batch = 2) const {
+    return session(options(batch));
+  }
 
   /// The scores of the new tokens, [B,S,4].
-  llvm::Expected<std::vector<float>> step(Session& session, const Tokens& tokens) const {
+  llvm::Expected<std::vector<float>> step(runtime::Session& session, const Tokens& tokens) const {
     auto rows = static_cast<int64_t>(tokens.front().size());
     std::vector<int64_t> ids;
     for (const std::vector<int64_t>& row : tokens)
@@ -64,21 +66,22 @@ public:
     std::fill_n(seen.begin(), std::min(staticRows, session.length() + rows), 1.0f);
     auto bytes = [](auto& values) { return reinterpret_cast<std::byte*>(values.data()); };
     auto batch = static_cast<int64_t>(tokens.size());
-    llvm::SmallVector<NamedView, 3> inputs = {
-        {"input_ids", TensorView::contiguous(ElementType::Int64, {batch, rows}, bytes(ids))}};
+    llvm::SmallVector<runtime::NamedView, 3> inputs = {
+        {"input_ids",
+         runtime::TensorView::contiguous(ir::ElementType::Int64, {batch, rows}, bytes(ids))}};
     if (form == CacheForm::Static) {
-      inputs.push_back(
-          {"place", TensorView::contiguous(ElementType::Int64, {batch}, bytes(places))});
-      inputs.push_back(
-          {"seen", TensorView::contiguous(ElementType::Float, {1, 1, staticRows, 1}, bytes(seen))});
+      inputs.push_back({"place", runtime::TensorView::contiguous(ir::ElementType::Int64, {batch},
+                                                                 bytes(places))});
+      inputs.push_back({"seen", runtime::TensorView::contiguous(
+                                    ir::ElementType::Float, {1, 1, staticRows, 1}, bytes(seen))});
     }
-    llvm::Expected<StepResult> result = session.step(inputs, rows);
+    llvm::Expected<runtime::StepResult> result = session.step(inputs, rows);
     if (!result)
       return result.takeError();
-    const TensorView& scores = result->find("scores")->view;
+    const runtime::TensorView& scores = result->find("scores")->view;
     return std::vector<float>(scores.as<float>(), scores.as<float>() + scores.elementCount());
   }
-  std::vector<float> feed(Session& session, const Tokens& tokens) const {
+  std::vector<float> feed(runtime::Session& session, const Tokens& tokens) const {
     return llvm::cantFail(step(session, tokens));
   }
 
@@ -94,7 +97,7 @@ public:
     return result;
   }
   /// Five tokens, two, and then one by one up to `to`.
-  std::vector<float> feedUpTo(Session& session, int64_t to,
+  std::vector<float> feedUpTo(runtime::Session& session, int64_t to,
                               const std::vector<int64_t>& rows = {0, 1}) const {
     std::vector<float> last;
     while (session.length() < to) {
@@ -106,10 +109,10 @@ public:
   }
 
   CacheForm form;
-  OpRegistry ops;
-  KernelRegistry kernels;
-  std::unique_ptr<Model> model;
-  Manifest manifest;
+  ir::OpRegistry ops;
+  runtime::KernelRegistry kernels;
+  std::unique_ptr<ir::Model> model;
+  ir::Manifest manifest;
 
 private:
   /// The cache as the graph declares it; B rows, two heads, width 4.
@@ -148,8 +151,8 @@ private:
       std::string caches;
       std::string presents;
       for (const char* role : {"key", "value"}) {
-        caches += ", " + shapeOf(role, rows) + " past_" + role;
-        presents += ", " + shapeOf(role, rows == "P" ? "N" : rows) + " present_" + role;
+        caches += ", " + ir::shapeOf(role, rows) + " past_" + role;
+        presents += ", " + ir::shapeOf(role, rows == "P" ? "N" : rows) + " present_" + role;
       }
       return head + more + caches + ") => (float[B, S, 8] scores" + presents + ")\n" + constants +
              body + inner + tail;
@@ -208,11 +211,11 @@ private:
   }
 
   void describe() {
-    manifest.contract = isShared() ? CacheContract::SharedBuffer : CacheContract::Growing;
+    manifest.contract = isShared() ? ir::CacheContract::SharedBuffer : ir::CacheContract::Growing;
     manifest.capacitySymbol = "C";
     for (const char* role : {"key", "value"}) {
-      ManifestCache cache;
-      cache.role = role[0] == 'k' ? CacheRole::Key : CacheRole::Value;
+      ir::ManifestCache cache;
+      cache.role = role[0] == 'k' ? ir::CacheRole::Key : ir::CacheRole::Value;
       cache.past = std::string("past_") + role;
       cache.present = std::string("present_") + role;
       cache.oneBuffer = isShared();
@@ -220,29 +223,31 @@ private:
       if (form == CacheForm::SequenceFirst) {
         cache.shape = {std::string("C"), batch, int64_t{2}, int64_t{4}};
         cache.sequenceAxis = 0;
-      } else if (form == CacheForm::Transposed && cache.role == CacheRole::Key) {
+      } else if (form == CacheForm::Transposed && cache.role == ir::CacheRole::Key) {
         cache.shape = {batch, int64_t{2}, int64_t{4}, std::string("C")};
         cache.sequenceAxis = 3;
       } else {
-        ManifestExtent rows = std::string(isShared() ? "C" : "P");
+        ir::ManifestExtent rows = std::string(isShared() ? "C" : "P");
         if (form == CacheForm::Static)
           rows = staticRows;
         if (form == CacheForm::State)
           rows = int64_t{1};
         cache.shape = {batch, int64_t{2}, rows, int64_t{4}};
       }
-      cache.policy = form == CacheForm::Static  ? CachePolicy::Static
-                     : form == CacheForm::Ring  ? CachePolicy::Ring
-                     : form == CacheForm::State ? CachePolicy::State
-                                                : CachePolicy::Fixed;
+      cache.policy = form == CacheForm::Static  ? ir::CachePolicy::Static
+                     : form == CacheForm::Ring  ? ir::CachePolicy::Ring
+                     : form == CacheForm::State ? ir::CachePolicy::State
+                                                : ir::CachePolicy::Fixed;
       manifest.caches.push_back(std::move(cache));
     }
     if (form == CacheForm::PerRow)
-      manifest.lengths = {
-          {"past_length", ElementType::Int64, {std::string("B")}, LengthFeed::PastLengthPerBatch}};
+      manifest.lengths = {{"past_length",
+                           ir::ElementType::Int64,
+                           {std::string("B")},
+                           ir::LengthFeed::PastLengthPerBatch}};
     else if (isShared())
       manifest.lengths = {
-          {"past_length", ElementType::Int64, {int64_t{1}}, LengthFeed::PastLength}};
+          {"past_length", ir::ElementType::Int64, {int64_t{1}}, ir::LengthFeed::PastLength}};
   }
 };
 

@@ -33,10 +33,10 @@ g (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, P, 1] )" +
                              pastName +
                              R"(, rows)
 })";
-    model = llvm::cantFail(readText(text, ops));
-    llvm::cantFail(inferShapes(model->graph()));
-    manifest.contract = CacheContract::Growing;
-    ManifestCache cache;
+    model = llvm::cantFail(ir::readText(text, ops));
+    llvm::cantFail(ir::inferShapes(model->graph()));
+    manifest.contract = ir::CacheContract::Growing;
+    ir::ManifestCache cache;
     cache.past = pastName;
     cache.present = "present";
     cache.shape = {std::string("B"), std::string("P"), int64_t{1}};
@@ -45,16 +45,16 @@ g (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, P, 1] )" +
   }
   CountingModel(const CountingModel&) = delete;
 
-  std::unique_ptr<Session> session(int64_t batch = 1) const {
-    SessionOptions options;
+  std::unique_ptr<runtime::Session> session(int64_t batch = 1) const {
+    runtime::SessionOptions options;
     options.batch = batch;
-    return llvm::cantFail(Session::create(*model, kernels, manifest, options));
+    return llvm::cantFail(runtime::Session::create(*model, kernels, manifest, options));
   }
 
-  OpRegistry ops;
-  KernelRegistry kernels;
-  std::unique_ptr<Model> model;
-  Manifest manifest;
+  ir::OpRegistry ops;
+  runtime::KernelRegistry kernels;
+  std::unique_ptr<ir::Model> model;
+  ir::Manifest manifest;
 };
 
 } // namespace kvopt::test

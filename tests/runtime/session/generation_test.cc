@@ -10,6 +10,9 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 Tensor scores(Extents shape, const std::vector<float>& values) {

@@ -7,6 +7,9 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 using Kind = InputRecipe::Kind;

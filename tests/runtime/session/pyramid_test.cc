@@ -8,6 +8,9 @@
 #include <gmock/gmock.h>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 using testing::HasSubstr;

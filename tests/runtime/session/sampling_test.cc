@@ -9,6 +9,9 @@
 #include <map>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();

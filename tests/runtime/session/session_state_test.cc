@@ -10,6 +10,9 @@
 #include <thread>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 using test::CachedModel;

@@ -8,6 +8,9 @@
 #include <tuple>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 using testing::HasSubstr;

@@ -10,6 +10,8 @@
 #include <vector>
 
 namespace kvopt {
+using namespace simd;
+
 namespace {
 
 constexpr double kUnit = 0x1p-24; // half an ulp of 1 in f32

@@ -9,6 +9,8 @@
 #include <random>
 
 namespace kvopt {
+using namespace simd;
+
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();

@@ -6,6 +6,8 @@
 #include <vector>
 
 namespace kvopt {
+using namespace simd;
+
 namespace {
 
 TEST(StreamRead, ReadsEveryByteOnce) {

@@ -10,6 +10,8 @@
 #include <fstream>
 
 namespace kvopt {
+using namespace runtime;
+
 namespace {
 
 namespace fs = std::filesystem;

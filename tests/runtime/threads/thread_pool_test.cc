@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace runtime;
+
 namespace {
 
 TEST(ThreadPool, EveryIndexOnce) {

@@ -26,7 +26,7 @@
 #include "runtime/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 namespace {
 
 /// `following` is what is read after `range`.
@@ -80,11 +80,11 @@ void attendRange(const AttentionBlock& block, KeyRange range, bool withSink,
 
 void storeBlock(const AttentionBlock& block) { storeOutput(block); }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kvopt {
+namespace kvopt::simd {
 
 HWY_EXPORT(attendRange);
 HWY_EXPORT(storeBlock);
@@ -162,5 +162,5 @@ void register_decode(AttentionKernelRegistry& registry) {
                 .run = run});
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd
 #endif // HWY_ONCE

@@ -20,7 +20,7 @@
 #include "runtime/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 namespace {
 
 /// Steps of a product of Q and K after which the accumulators go to memory: as much of a panel of
@@ -417,11 +417,11 @@ void prefillBlock(const PrefillBlock& block) {
               [&](auto storage) HWY_ATTR { storeOutput<decltype(storage)>(block); });
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kvopt {
+namespace kvopt::simd {
 
 HWY_EXPORT(prefillBlock);
 
@@ -458,5 +458,5 @@ void register_prefill(AttentionKernelRegistry& registry) {
                 .run = run});
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd
 #endif // HWY_ONCE

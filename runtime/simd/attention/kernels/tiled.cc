@@ -17,7 +17,7 @@
 #include "runtime/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kvopt::HWY_NAMESPACE {
+namespace kvopt::simd::HWY_NAMESPACE {
 namespace {
 
 /// Q K^T of the block and `keys`, which lie in the tile that starts at `tile`.
@@ -114,11 +114,11 @@ void attendBlock(const AttentionBlock& block) {
   }
 }
 
-} // namespace kvopt::HWY_NAMESPACE
+} // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kvopt {
+namespace kvopt::simd {
 
 HWY_EXPORT(attendBlock);
 
@@ -144,5 +144,5 @@ void register_tiled(AttentionKernelRegistry& registry) {
                 .run = run});
 }
 
-} // namespace kvopt
+} // namespace kvopt::simd
 #endif // HWY_ONCE

@@ -7,6 +7,10 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 const OpRegistry& operators() {

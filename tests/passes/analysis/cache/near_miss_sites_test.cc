@@ -8,6 +8,10 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 NearMiss made(const char* rule, const char* root, unsigned matched,

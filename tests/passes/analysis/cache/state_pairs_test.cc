@@ -5,6 +5,9 @@
 #include "tests/ir/text/text_fixture.h"
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+
 namespace {
 
 /// `past->present`, in the order of the inputs, of a graph `inputs => outputs { body }`.

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+
 namespace {
 
 std::optional<SolvedExtent> solved(const char* left, const char* right) {

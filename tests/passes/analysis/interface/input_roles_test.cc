@@ -6,6 +6,9 @@
 #include "tests/ir/text/text_fixture.h"
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+
 namespace {
 
 std::string extentsOf(const std::vector<ManifestExtent>& shape) {

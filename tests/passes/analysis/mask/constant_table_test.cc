@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+
 namespace {
 
 template <class T>

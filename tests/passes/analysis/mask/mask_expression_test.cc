@@ -6,6 +6,9 @@
 #include <limits>
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+
 namespace {
 
 using Kind = MaskExpression::Kind;

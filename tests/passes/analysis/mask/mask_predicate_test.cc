@@ -6,6 +6,9 @@
 #include "tests/ir/text/text_fixture.h"
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+
 namespace {
 
 /// Rows i + P as `i` [1,1,S,1] and keys as `j` [1,1,1,T], then the body, which defines `mask`.

@@ -10,6 +10,10 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 using testing::ElementsAre;

@@ -11,6 +11,9 @@
 #include <random>
 
 namespace kvopt {
+using namespace analysis;
+using namespace ir;
+
 namespace {
 
 using testing::ElementsAre;

@@ -12,6 +12,11 @@
 #include <limits>
 
 namespace kvopt {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
 namespace {
 
 class ScoreChainTest : public testing::Test {

@@ -2,6 +2,8 @@
 #include "tests/runtime/kernels/attention_case.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 struct Rows {

@@ -4,6 +4,9 @@
 #include "tests/runtime/kernels/attention_case.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 struct Form {

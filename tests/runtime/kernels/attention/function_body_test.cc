@@ -6,6 +6,9 @@
 #include "tests/runtime/kernels/quantized_attention_case.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 constexpr int64_t opsets[] = {13, 17, 18, 23};

@@ -2,6 +2,9 @@
 #include "tests/runtime/kernels/plain_attention.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 struct GroupedCase {

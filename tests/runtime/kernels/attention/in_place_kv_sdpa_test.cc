@@ -2,6 +2,9 @@
 #include "tests/runtime/kernels/attention_case.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// Output within the bound, presents exact: NaN poison must neither be read nor change.

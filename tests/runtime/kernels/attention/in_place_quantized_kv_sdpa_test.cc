@@ -3,6 +3,9 @@
 #include "tests/runtime/kernels/quantized_attention_case.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// Output within the bound, presents exact: what is beyond the valid rows must neither be read nor

@@ -3,6 +3,8 @@
 #include "tests/runtime/kernels/attention_case.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 AttentionCase ragged(std::vector<int64_t> past) {

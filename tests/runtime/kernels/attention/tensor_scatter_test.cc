@@ -2,6 +2,9 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 KernelCall scatter(const TestTensor& past, const TestTensor& update,

@@ -2,6 +2,9 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

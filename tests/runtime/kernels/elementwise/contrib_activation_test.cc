@@ -2,6 +2,8 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 double exact(double x) { return x / 2 * (1 + std::erf(x / std::sqrt(2.0))); }

@@ -2,6 +2,8 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 double swish(double x, double alpha) { return x / (1 + std::exp(-alpha * x)); }

@@ -2,6 +2,8 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 KernelResult gather(const char* op, TestTensor x, TestTensor indices, int axis) {

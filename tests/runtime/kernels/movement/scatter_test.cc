@@ -2,6 +2,8 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 KernelCall scatterElements(TestTensor data, TestTensor indices, TestTensor updates) {

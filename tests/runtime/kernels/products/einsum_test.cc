@@ -4,6 +4,9 @@
 #include <map>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// The sum over every assignment of positions to letters; letters and explicit results only.

@@ -2,6 +2,8 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 KernelResult matMul(const TestTensor& a, const TestTensor& b, unsigned threads = 1) {

@@ -5,6 +5,9 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// Whole numbers that every code type holds.

@@ -5,6 +5,9 @@
 #include <cmath>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 TestTensor codes(ElementType element, Extents shape, unsigned seed) {

@@ -2,6 +2,8 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 KernelResult cumSum(TestTensor x, int axis, int exclusive = 0, int reverse = 0) {

@@ -2,6 +2,9 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 std::vector<double> normalized(const TestTensor& x, int64_t length, bool centred, double epsilon,

@@ -5,6 +5,9 @@
 #include <numeric>
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

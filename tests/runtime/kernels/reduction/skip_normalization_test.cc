@@ -2,6 +2,9 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+using namespace runtime;
+
 namespace {
 
 /// Rows of `width` elements, layer or root mean square norm.

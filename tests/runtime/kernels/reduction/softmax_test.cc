@@ -2,6 +2,8 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -37,7 +37,7 @@ struct BoundedKey {
 /// Added are the rounding of the quotient and to the storage of O, and the underflow of weights.
 /// Keys whose weight is below e^-200 count for nothing on either side.
 inline double attentionBound(const std::vector<BoundedKey>& keys, int64_t length,
-                             FloatStorage storage) {
+                             simd::FloatStorage storage) {
   constexpr double unit = 0x1p-24;
   double top = -std::numeric_limits<double>::infinity(), largestError = 0, largest = 0;
   size_t width = 0;
@@ -82,9 +82,9 @@ inline double attentionBound(const std::vector<BoundedKey>& keys, int64_t length
     // Computed weights are no negative numbers, whatever is wrong with them.
     double error = lost < 0.5 ? wrong[d] / (1 - lost) : 3 * largest;
     error += 4 * unit * (std::abs(output[d]) + error);
-    if (storage == FloatStorage::f16)
+    if (storage == simd::FloatStorage::f16)
       error += (std::abs(output[d]) + error) * 0x1p-11 + 0x1p-25;
-    if (storage == FloatStorage::bf16)
+    if (storage == simd::FloatStorage::bf16)
       error += (std::abs(output[d]) + error) * 0x1p-8;
     bound = std::max(bound, error);
   }

@@ -3,7 +3,7 @@
 
 #include "runtime/simd/attention/attention_kernel.h"
 #include "runtime/simd/attention/attention_reference.h"
-#include "runtime/simd/code_products.h"
+#include "runtime/simd/attention/code_products.h"
 #include "tests/runtime/kernels/simd/attention_bound.h"
 #include "tests/runtime/kernels/simd/poisoned_array.h"
 
@@ -27,9 +27,9 @@ enum class Mask { none, additive, additiveF16, additiveBf16, boolean };
 struct Case {
   int64_t batches = 1, kvHeads = 1, group = 1, rows = 1, keys = 1, width = 8, valueWidth = 8;
   std::vector<int64_t> totals = {}; ///< ragged; `keys` is then their maximum
-  FloatStorage queryStorage = FloatStorage::f32;
-  FloatStorage cacheStorage = FloatStorage::f32;
-  FloatStorage outputStorage = FloatStorage::f32;
+  simd::FloatStorage queryStorage = simd::FloatStorage::f32;
+  simd::FloatStorage cacheStorage = simd::FloatStorage::f32;
+  simd::FloatStorage outputStorage = simd::FloatStorage::f32;
   bool quantized = false; ///< `cacheStorage` means nothing then
   bool transposed = false;
   /// Values are columns of the keys from here on.
@@ -76,7 +76,7 @@ public:
     fill();
   }
 
-  const AttentionView& view() const { return view_; }
+  const simd::AttentionView& view() const { return view_; }
 
   /// Every element of O, in logical order.
   std::vector<float> output() const {
@@ -130,8 +130,9 @@ public:
         largest = std::max(largest, std::abs(query));
         sum += std::abs(element);
       }
-      const double digits =
-          mayWriteDigits && c_.quantized && hasByteProducts() ? 1.51 * unit * largest * sum : 0;
+      const double digits = mayWriteDigits && c_.quantized && simd::hasByteProducts()
+                                ? 1.51 * unit * largest * sum
+                                : 0;
       const double scaled = c_.scale * dot;
       const double capped = c_.softcap != 0 ? c_.softcap * std::tanh(scaled / c_.softcap) : scaled;
       BoundedKey key;
@@ -179,10 +180,10 @@ private:
     for (int64_t d = 0; d < ownValueWidth(); ++d)
       value_.setCode(valueIndex(b, g, j) + d, code());
   }
-  FloatStorage maskStorage() const {
-    return c_.mask == Mask::additiveF16    ? FloatStorage::f16
-           : c_.mask == Mask::additiveBf16 ? FloatStorage::bf16
-                                           : FloatStorage::f32;
+  simd::FloatStorage maskStorage() const {
+    return c_.mask == Mask::additiveF16    ? simd::FloatStorage::f16
+           : c_.mask == Mask::additiveBf16 ? simd::FloatStorage::bf16
+                                           : simd::FloatStorage::f32;
   }
   int64_t queryIndex(int64_t b, int64_t h, int64_t i) const {
     return c_.misalignment + b * view_.queryStrides.batch + h * view_.queryStrides.head +
@@ -199,7 +200,7 @@ private:
   double maskTerm(int64_t b, int64_t h, int64_t i, int64_t j) const {
     if (c_.mask == Mask::none)
       return 0;
-    const MaskStrides& s = view_.maskStrides;
+    const simd::MaskStrides& s = view_.maskStrides;
     const int64_t at = b * s.batch + h * s.head + i * s.row + j * s.column;
     if (c_.mask == Mask::boolean)
       return boolean_.at(static_cast<size_t>(at)) ? 0 : -INFINITY;
@@ -208,7 +209,7 @@ private:
 
   void setView() {
     const auto rowStrides = [](int64_t heads, int64_t rows, int64_t stride) {
-      return RowStrides{heads * rows * stride, rows * stride, stride};
+      return simd::RowStrides{heads * rows * stride, rows * stride, stride};
     };
     view_.batches = c_.batches;
     view_.queryHeads = heads_;
@@ -251,7 +252,7 @@ private:
       view_.sinks = sinks_.data();
     if (c_.mask == Mask::none)
       return;
-    view_.maskKind = c_.mask == Mask::boolean ? MaskKind::boolean : MaskKind::additive;
+    view_.maskKind = c_.mask == Mask::boolean ? simd::MaskKind::boolean : simd::MaskKind::additive;
     view_.maskStorage = maskStorage();
     boolean_.assign(static_cast<size_t>(c_.batches * heads_ * c_.rows * c_.keys), 0);
     view_.mask = c_.mask == Mask::boolean ? boolean_.data() : mask_.at(0);
@@ -304,19 +305,19 @@ private:
   std::vector<uint8_t> boolean_;
   std::vector<float> sinks_;
   std::mt19937 random_;
-  AttentionView view_;
+  simd::AttentionView view_;
 };
 
 /// All units of `view`, one after the other, in poisoned scratch memory.
-inline void compute(const AttentionView& view, const AttentionKernel& kernel) {
-  AttentionJob job(view, kernel);
+inline void compute(const simd::AttentionView& view, const simd::AttentionKernel& kernel) {
+  simd::AttentionJob job(view, kernel);
   std::vector<std::byte> scratch(job.scratchBytes(1).value(), std::byte{0xFF});
   job.start(scratch);
   for (int64_t unit = 0; unit < job.units(); ++unit)
     job.run(unit, 0, unit + 1);
 }
 
-inline std::vector<float> run(const Case& c, const AttentionKernel& kernel) {
+inline std::vector<float> run(const Case& c, const simd::AttentionKernel& kernel) {
   Problem problem(c);
   compute(problem.view(), kernel);
   return problem.output();
@@ -325,14 +326,14 @@ inline std::vector<float> run(const Case& c, const AttentionKernel& kernel) {
 /// Calls `body(kernel)` for every kernel that takes the problem.
 template <class Body> void forEachKernel(const Case& c, Body body) {
   const Problem problem(c);
-  for (const AttentionKernel& kernel : attentionKernels().all())
+  for (const simd::AttentionKernel& kernel : simd::attentionKernels().all())
     if (kernel.takes(problem.view())) {
       SCOPED_TRACE(testing::Message() << "kernel " << kernel.name);
       body(kernel);
     }
 }
 
-inline void check(const Case& c, const AttentionKernel& kernel) {
+inline void check(const Case& c, const simd::AttentionKernel& kernel) {
   Problem problem(c);
   compute(problem.view(), kernel);
   const auto result = problem.output();
@@ -354,10 +355,10 @@ inline void check(const Case& c, const AttentionKernel& kernel) {
 
 /// Every kernel that takes the problem is within the bound.
 inline void check(const Case& c) {
-  forEachKernel(c, [&](const AttentionKernel& kernel) { check(c, kernel); });
+  forEachKernel(c, [&](const simd::AttentionKernel& kernel) { check(c, kernel); });
 }
 
-inline constexpr FloatStorage kStorages[] = {FloatStorage::f32, FloatStorage::f16,
-                                             FloatStorage::bf16};
+inline constexpr simd::FloatStorage kStorages[] = {simd::FloatStorage::f32, simd::FloatStorage::f16,
+                                                   simd::FloatStorage::bf16};
 
 } // namespace kvopt

@@ -13,32 +13,32 @@ namespace kvopt {
 /// An array of one storage type, poisoned with NaN.
 class Array {
 public:
-  Array(FloatStorage storage, int64_t count)
+  Array(simd::FloatStorage storage, int64_t count)
       : storage_(storage),
-        wide_(storage == FloatStorage::f32 ? static_cast<size_t>(count) : 0, NAN),
-        narrow_(storage == FloatStorage::f32 ? 0 : static_cast<size_t>(count), 0x7FFF) {}
+        wide_(storage == simd::FloatStorage::f32 ? static_cast<size_t>(count) : 0, NAN),
+        narrow_(storage == simd::FloatStorage::f32 ? 0 : static_cast<size_t>(count), 0x7FFF) {}
 
   float get(int64_t index) const {
     const auto i = static_cast<size_t>(index);
-    return storage_ == FloatStorage::f32   ? wide_.at(i)
-           : storage_ == FloatStorage::f16 ? f16ToFloat(narrow_.at(i))
-                                           : bf16ToFloat(narrow_.at(i));
+    return storage_ == simd::FloatStorage::f32   ? wide_.at(i)
+           : storage_ == simd::FloatStorage::f16 ? f16ToFloat(narrow_.at(i))
+                                                 : bf16ToFloat(narrow_.at(i));
   }
   void set(int64_t index, float value) {
     const auto i = static_cast<size_t>(index);
-    if (storage_ == FloatStorage::f32)
+    if (storage_ == simd::FloatStorage::f32)
       wide_.at(i) = value;
     else
-      narrow_.at(i) = storage_ == FloatStorage::f16 ? floatToF16(value) : floatToBf16(value);
+      narrow_.at(i) = storage_ == simd::FloatStorage::f16 ? floatToF16(value) : floatToBf16(value);
   }
   void* at(int64_t index) {
-    if (storage_ == FloatStorage::f32)
+    if (storage_ == simd::FloatStorage::f32)
       return wide_.data() + index;
     return narrow_.data() + index;
   }
 
 private:
-  FloatStorage storage_;
+  simd::FloatStorage storage_;
   std::vector<float> wide_;
   std::vector<uint16_t> narrow_;
 };
@@ -47,7 +47,7 @@ private:
 /// nothing was set.
 class CacheRows {
 public:
-  CacheRows(FloatStorage storage, bool quantized, int64_t count, int64_t rows)
+  CacheRows(simd::FloatStorage storage, bool quantized, int64_t count, int64_t rows)
       : quantized_(quantized), numbers_(storage, quantized ? 0 : count),
         codes_(quantized ? static_cast<size_t>(count) : 0, int8_t{127}),
         scales_(quantized ? static_cast<size_t>(rows) : 0, NAN) {}

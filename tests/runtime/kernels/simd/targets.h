@@ -1,7 +1,7 @@
 // Runs a test body once for every SIMD target that this CPU has and that is compiled in.
 #pragma once
 
-#include "runtime/simd/code_products.h"
+#include "runtime/simd/attention/code_products.h"
 #include "runtime/simd/simd_target.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace kvopt {
 /// All targets or, where the environment variable KVOPT_SIMD_TARGETS holds some of Highway's names
 /// with spaces between them, just these: one that the CPU does not have is a failure then.
 inline std::vector<std::string> simdTargetsToTest() {
-  const std::vector<std::string> available = simdTargets();
+  const std::vector<std::string> available = simd::simdTargets();
   const char* chosen = std::getenv("KVOPT_SIMD_TARGETS");
   if (!chosen || !*chosen)
     return available;
@@ -48,7 +48,7 @@ template <class Body> void forEachSimdTarget(Body body) {
 template <class Body> void forEachSimdTargetOfCodes(Body body) {
   forEachSimdTarget([&] {
     body();
-    if (!hasByteProducts())
+    if (!simd::hasByteProducts())
       return;
     SCOPED_TRACE("without products of bytes");
     hideByteProducts(true);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 namespace kvopt {
+using namespace kernels;
+
 namespace {
 
 using Counter = std::array<uint32_t, 4>;

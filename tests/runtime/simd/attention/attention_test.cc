@@ -5,6 +5,8 @@
 #include <thread>
 
 namespace kvopt {
+using namespace simd;
+
 namespace {
 
 TEST(Attention, EveryWidthAndStorage) {

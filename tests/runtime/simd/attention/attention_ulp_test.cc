@@ -6,6 +6,8 @@
 #include <string>
 
 namespace kvopt {
+using namespace simd;
+
 namespace {
 
 struct CacheKind {

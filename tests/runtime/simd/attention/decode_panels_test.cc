@@ -5,6 +5,8 @@
 #include <vector>
 
 namespace kvopt {
+using namespace simd;
+
 namespace {
 
 void checkAll(const Case& c) {

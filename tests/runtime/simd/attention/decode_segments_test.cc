@@ -7,6 +7,8 @@
 #include <vector>
 
 namespace kvopt {
+using namespace simd;
+
 namespace {
 
 AttentionView viewOf(int64_t heads, int64_t total) {

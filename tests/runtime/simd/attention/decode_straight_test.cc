@@ -9,6 +9,8 @@
 #include <array>
 
 namespace kvopt {
+using namespace simd;
+
 namespace {
 
 constexpr int64_t groupKeys = kStraightTiles * kAttentionTileKeys;

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 namespace kvopt {
+using namespace simd;
+
 namespace {
 
 const AttentionKernel& prefill() {

@@ -4,6 +4,8 @@
 #include "tests/runtime/kernels/simd/targets.h"
 
 namespace kvopt {
+using namespace simd;
+
 namespace {
 
 TEST(QuantizedAttention, EveryWidth) {

@@ -4,6 +4,8 @@
 #include <deque>
 
 namespace kvopt {
+using namespace simd;
+
 namespace {
 
 /// The rows of a problem's cache, each segment in memory of its own with NaN around it.

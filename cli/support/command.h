@@ -1,0 +1,87 @@
+// What all subcommands share: toolkit, output, errors.
+#pragma once
+
+#include "cli/support/exit_code.h"
+#include "driver/toolkit.h"
+#include "passes/pass_manager.h"
+#include "support/json.h"
+#include "support/safe_text.h"
+
+#include "llvm/Support/Error.h"
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace kvopt::cli {
+
+/// Options that every subcommand takes.
+struct CommonOptions {
+  std::string format = "text";
+  std::string color = "auto";
+  bool verbose = false;
+  bool quiet = false;
+
+  bool json() const { return format == "json"; }
+};
+
+/// The state of one run of the program.
+struct CommandContext {
+  driver::Toolkit toolkit;
+  CommonOptions common;
+  /// What the chosen subcommand does; set while parsing, run afterwards.
+  std::function<llvm::Expected<ExitCode>()> action;
+
+  /// The name of the chosen subcommand.
+  std::string command;
+  /// When the action started.
+  std::chrono::steady_clock::time_point start;
+
+  /// Whether the process may end where the subcommand is done.
+  bool endsProcess = false;
+
+  /// For a subcommand that is done and holds a model still: ends the process with the code, where
+  /// that may be, and else returns it.
+  ExitCode finish(ExitCode code) const;
+  /// An error on stderr, also with `--quiet`.
+  void error(const SafeText& text) const;
+  /// A remark on stderr, unless `--quiet`.
+  void remark(const SafeText& text) const;
+  /// A remark on stderr with `--verbose`.
+  void detail(const SafeText& text) const;
+  /// The time of each pass, with `--verbose`.
+  void detailPasses(llvm::ArrayRef<passes::PassTiming> timings) const;
+  /// The time since the start, with `--verbose`.
+  void detailTime() const;
+};
+
+/// Prints exactly one JSON object to stdout. Characters that a terminal would interpret or hide are
+/// escaped as JSON escapes them; bytes that are not UTF-8 become U+FFFD.
+void printJson(const OrderedJson& object);
+/// Prints text to stdout. Output that could not be written fails the command when it ends.
+void printOut(const SafeText& text);
+/// Prints text to stderr. Failures are ignored: they never change what a command does.
+void printErr(const SafeText& text);
+
+/// Adds `--format`, `--color`, `--max-nodes`, `-v`, `-q`.
+void addCommonOptions(CLI::App& command, CommandContext& context,
+                      const std::vector<std::string>& formats = {"text", "json"});
+
+/// Subcommands, one file each.
+void addInspectCommand(CLI::App& app, CommandContext& context);
+void addExplainCommand(CLI::App& app, CommandContext& context);
+void addRewriteCommand(CLI::App& app, CommandContext& context);
+void addVerifyCommand(CLI::App& app, CommandContext& context);
+void addRunCommand(CLI::App& app, CommandContext& context);
+void addBenchCommand(CLI::App& app, CommandContext& context);
+void addDiffCommand(CLI::App& app, CommandContext& context);
+void addGenCommand(CLI::App& app, CommandContext& context);
+void addOptCommand(CLI::App& app, CommandContext& context);
+void addListCommand(CLI::App& app, CommandContext& context);
+void addCompletionCommand(CLI::App& app, CommandContext& context);
+
+} // namespace kvopt::cli

@@ -1,0 +1,172 @@
+// Scripts for bash, zsh and fish.
+#include "cli/support/completion_script.h"
+#include "support/format.h"
+
+namespace kvopt::cli {
+namespace {
+
+std::string joined(const std::vector<std::string>& words) {
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+/// Text between single quotes. Only fish sees escapes there.
+std::string quoted(const std::string& text, bool isFish = false) {
+  std::string out = "'";
+  for (char byte : text)
+    if (byte == '\'')
+      out += "'\\''";
+    else if (byte == '\\' && isFish)
+      out += "\\\\";
+    else
+      out += byte == '\n' ? ' ' : byte;
+  return out + "'";
+}
+
+std::vector<std::string> namesOf(const CompletionCommand& command) {
+  std::vector<std::string> names;
+  for (const CompletionOption& option : command.options)
+    names.insert(names.end(), option.names.begin(), option.names.end());
+  return names;
+}
+
+/// Values of positional arguments.
+std::vector<std::string> wordsOf(const CompletionCommand& command) {
+  std::vector<std::string> words;
+  for (const CompletionOption& option : command.options)
+    if (option.names.empty())
+      words.insert(words.end(), option.choices.begin(), option.choices.end());
+  return words;
+}
+
+std::vector<std::string> commandNames(const std::vector<CompletionCommand>& commands) {
+  std::vector<std::string> names;
+  for (const CompletionCommand& command : commands)
+    names.push_back(command.name);
+  return names;
+}
+
+} // namespace
+
+std::string bashCompletion(const std::vector<CompletionCommand>& commands) {
+  std::string values;
+  std::string options;
+  std::string words;
+  for (const CompletionCommand& command : commands) {
+    for (const CompletionOption& option : command.options)
+      for (const std::string& name : option.names)
+        if (option.takesValue)
+          values += fmt::format("    '{} {}') chosen='{}'; isValue=1 ;;\n", command.name, name,
+                                joined(option.choices));
+    options += fmt::format("    {}) chosen='{}' ;;\n", command.name, joined(namesOf(command)));
+    if (std::vector<std::string> positional = wordsOf(command); !positional.empty())
+      words += fmt::format("    {}) chosen='{}' ;;\n", command.name, joined(positional));
+  }
+  return fmt::format(R"(# bash completion of kvopt: source <(kvopt completion bash)
+_kvopt() {{
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
+  local command=${{COMP_WORDS[1]}} chosen='' isValue=''
+  COMPREPLY=()
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    COMPREPLY=($(compgen -W '{} --help --version' -- "$current"))
+    return
+  fi
+  case "$command $previous" in
+{}  esac
+  if [ -z "$isValue" ]; then
+    case "$current" in
+    -*) case "$command" in
+{}    esac ;;
+    *) case "$command" in
+{}    esac ;;
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$chosen" -- "$current"))
+}}
+complete -o default -F _kvopt kvopt
+)",
+                     joined(commandNames(commands)), values, options, words);
+}
+
+namespace {
+
+/// Text within the brackets of a zsh specification.
+std::string zshText(const std::string& text) {
+  std::string out;
+  for (char byte : text) {
+    if (byte == '[' || byte == ']' || byte == ':' || byte == '\\')
+      out += '\\';
+    out += byte;
+  }
+  return out;
+}
+
+std::string zshValue(const CompletionOption& option) {
+  return option.choices.empty() ? "_files" : "(" + joined(option.choices) + ")";
+}
+
+} // namespace
+
+std::string zshCompletion(const std::vector<CompletionCommand>& commands) {
+  std::string names;
+  std::string cases;
+  for (const CompletionCommand& command : commands) {
+    names += fmt::format("    {}\n", quoted(command.name + ":" + zshText(command.description)));
+    cases += fmt::format("  {}) _arguments -S", command.name);
+    bool hasPositional = false;
+    for (const CompletionOption& option : command.options) {
+      if (option.names.empty()) {
+        if (!hasPositional)
+          cases += " \\\n    " + quoted("*:argument:" + zshValue(option));
+        hasPositional = true;
+        continue;
+      }
+      for (const std::string& name : option.names)
+        cases += " \\\n    " + quoted("*" + name + "[" + zshText(option.description) + "]" +
+                                      (option.takesValue ? ":value:" + zshValue(option) : ""));
+    }
+    cases += " ;;\n";
+  }
+  return fmt::format(R"(#compdef kvopt
+# zsh completion of kvopt: kvopt completion zsh > a file _kvopt in a folder of $fpath
+_kvopt() {{
+  local -a commands
+  commands=(
+{}  )
+  if (( CURRENT == 2 )); then
+    _describe command commands
+    return
+  fi
+  local command=$words[2]
+  shift words
+  (( CURRENT-- ))
+  case $command in
+{}  esac
+}}
+if [ "$funcstack[1]" = _kvopt ]; then _kvopt "$@"; else compdef _kvopt kvopt; fi
+)",
+                     names, cases);
+}
+
+std::string fishCompletion(const std::vector<CompletionCommand>& commands) {
+  std::string out = "# fish completion of kvopt: kvopt completion fish | source\n";
+  for (const CompletionCommand& command : commands)
+    out += fmt::format("complete -c kvopt -f -n __fish_use_subcommand -a {} -d {}\n", command.name,
+                       quoted(command.description, true));
+  for (const CompletionCommand& command : commands)
+    for (const CompletionOption& option : command.options) {
+      std::string line =
+          fmt::format("complete -c kvopt -n '__fish_seen_subcommand_from {}'", command.name);
+      for (const std::string& name : option.names)
+        line += name.rfind("--", 0) == 0 ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      if (!option.choices.empty())
+        line += fmt::format(" -x -a '{}'", joined(option.choices));
+      else if (option.takesValue && !option.names.empty())
+        line += " -r";
+      if (option.names.empty() && option.choices.empty())
+        continue;
+      out += line + " -d " + quoted(option.description, true) + "\n";
+    }
+  return out;
+}
+
+} // namespace kvopt::cli

@@ -1,0 +1,23 @@
+// What to feed inputs that kvopt does not know: the option --input.
+#pragma once
+
+#include "runtime/session/input_recipe.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace kvopt::cli {
+
+/// Adds `--input`.
+void addInputOption(CLI::App& command, std::vector<std::string>& texts);
+/// The recipes of `--input`, which is given once for each input.
+llvm::Expected<std::vector<runtime::InputRecipe>> recipesOf(llvm::ArrayRef<std::string> texts);
+
+} // namespace kvopt::cli

@@ -1,0 +1,117 @@
+// Walks back from keys or values through data movement and elementwise changes.
+#include "passes/builders/head_broadcast.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::builders {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
+namespace {
+
+constexpr unsigned maxNodes = 16;
+constexpr unsigned headAxis = 1;
+
+bool isIdentity(llvm::ArrayRef<unsigned> perm) {
+  for (unsigned axis = 0; axis < perm.size(); ++axis)
+    if (perm[axis] != axis)
+      return false;
+  return true;
+}
+
+} // namespace
+
+Value* pointwiseOperand(const Node& node) {
+  if (!node.op().isOnnx() || node.results().size() != 1)
+    return nullptr;
+  if (node.is("Cast") || node.is("Neg"))
+    return node.operand(0);
+  if (!node.is("Mul") && !node.is("Div"))
+    return nullptr;
+  for (unsigned data : {0u, 1u}) {
+    Value* operand = node.operand(data);
+    const Value* scalar = node.operand(1 - data);
+    const TensorData* constant = scalar ? scalar->constant() : nullptr;
+    if (!operand || !constant || (node.is("Div") && data == 1))
+      continue;
+    if (constant->elementCount() == 1 && operand->type().hasRank() &&
+        constant->shape().size() <= operand->type().rank())
+      return operand;
+  }
+  return nullptr;
+}
+
+bool HeadSource::isDirect() const { return shape.perm && isIdentity(*shape.perm); }
+
+std::vector<HeadSource> headSources(Value& heads, bool& interleaved) {
+  std::vector<HeadSource> sources;
+  const TensorType& type = heads.type();
+  if (!type.hasRank() || type.rank() != 4)
+    return sources;
+  IndexMap map = IndexMap::identity(type.shape());
+  llvm::SmallVector<Node*, 2> pointwise;
+  Value* value = &heads;
+  for (unsigned passed = 0; passed <= maxNodes; ++passed) {
+    if (auto found = map.repetition(headAxis, IndexMap::Repeat::Entries)) {
+      Dim groups = found->shape[headAxis];
+      sources.push_back({value, std::move(groups), std::move(*found), pointwise});
+    } else {
+      interleaved |= map.repetition(headAxis, IndexMap::Repeat::Whole).has_value();
+    }
+    Node* node = value->producer();
+    if (!node)
+      break;
+    if (map.through(*node, value->resultIndex())) {
+      value = node->operand(0);
+      continue;
+    }
+    Value* changed = pointwiseOperand(*node);
+    if (!changed || !changed->type().hasRank() || changed->type().rank() != value->type().rank())
+      break;
+    pointwise.push_back(node);
+    value = changed;
+  }
+  return sources;
+}
+
+const HeadSource* bestSource(llvm::ArrayRef<HeadSource> sources, const Dim& groups) {
+  auto isWanted = [&](const HeadSource& source) { return source.groups.isKnownEqual(groups); };
+  for (const HeadSource& source : llvm::reverse(sources))
+    if (isWanted(source) && source.isDirect())
+      return &source;
+  for (const HeadSource& source : llvm::reverse(sources))
+    if (isWanted(source) && source.shape.perm)
+      return &source;
+  for (const HeadSource& source : llvm::reverse(sources))
+    if (isWanted(source))
+      return &source;
+  return nullptr;
+}
+
+Value* beforeRepetition(Value& value, const IndexMap::Repetition& shape, Rewriter& rewriter) {
+  if (!shape.perm)
+    return ShapeBuilder(rewriter).reshape(value, shape.shape, "grouped");
+  if (isIdentity(*shape.perm))
+    return &value;
+  std::vector<NamedAttribute> attributes;
+  attributes.push_back(
+      {"perm", Attribute::ofInts(std::vector<int64_t>(shape.perm->begin(), shape.perm->end()))});
+  return &rewriter.create("Transpose", {&value}, std::move(attributes), 1, "grouped").result();
+}
+
+Value* groupedHeads(const HeadSource& source, Rewriter& rewriter) {
+  Value* value = beforeRepetition(*source.value, source.shape, rewriter);
+  if (!value)
+    return nullptr;
+  for (Node* node : llvm::reverse(source.pointwise)) {
+    llvm::SmallVector<Value*, 2> operands;
+    for (const Use& use : node->operands())
+      operands.push_back(use.value() == pointwiseOperand(*node) ? value : use.value());
+    std::vector<NamedAttribute> attributes = clonedAttributes(*node);
+    value = &rewriter.create(node->op(), operands, std::move(attributes), 1, "grouped").result();
+  }
+  return value;
+}
+
+} // namespace kvopt::builders
