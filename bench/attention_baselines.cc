@@ -20,9 +20,9 @@ struct Entry {
   std::vector<double> overOurs;
 };
 
-class Comparison {
+class BaselineRun {
 public:
-  Comparison(const BaselineComparison& given, const OnnxRuntime& baseline)
+  BaselineRun(const BaselineComparison& given, const OnnxRuntime& baseline)
       : plan(given), runtime(baseline) {
     registerAll(ops);
   }
@@ -120,7 +120,7 @@ private:
 
 llvm::Error compareBaselines(const BaselineComparison& comparison, const OnnxRuntime& runtime,
                              llvm::function_ref<void(const BaselineRow&)> tell) {
-  Comparison engines(comparison, runtime);
+  BaselineRun engines(comparison, runtime);
   for (const ContestCase& given : comparison.cases) {
     const ContestMemory memory(given);
     for (const unsigned threads : comparison.threads) {

@@ -19,6 +19,9 @@
 #include <random>
 
 using namespace kvopt;
+using namespace kvopt::ir;
+using namespace kvopt::runtime;
+using namespace kvopt::simd;
 
 namespace {
 

@@ -26,6 +26,9 @@
 #include <unistd.h>
 
 using namespace kvopt;
+using namespace kvopt::ir;
+using namespace kvopt::runtime;
+using namespace kvopt::simd;
 
 namespace {
 

@@ -13,6 +13,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::HWY_NAMESPACE {
+using namespace simd;
 namespace hn = hwy::HWY_NAMESPACE;
 
 unsigned long long readAll(const void* data, size_t bytes) {

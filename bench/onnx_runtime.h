@@ -69,7 +69,7 @@ private:
   /// The same for functions that make something, which is returned.
   template <class... Parameters, class... Arguments>
   llvm::Expected<Handle> make(Slot creator, Slot releaser, Arguments... arguments) const;
-  template <class Function> ir::Function* function(Slot slot) const;
+  template <class Function> Function* function(Slot slot) const;
 
   void* const* table = nullptr;
   std::string versionText;

@@ -52,7 +52,10 @@ llvm::Expected<ExitCode> diff(const DiffOptions& options, const CommandContext& 
     auto block = drawnBlock(options, difference);
     if (!block)
       return block.takeError();
-    printOut(differenceDrawing(options.before, options.after, **block));
+    auto drawing = differenceDrawing(options.before, options.after, **block);
+    if (!drawing)
+      return drawing.takeError();
+    printOut(*drawing);
     return ExitCode::Done;
   }
   if (options.layer)

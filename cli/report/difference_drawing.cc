@@ -1,7 +1,7 @@
 // Boxes for nodes, rounded ones for values that come in or go out.
 #include "cli/report/difference_drawing.h"
 
-#include "cli/report/layered_layout.h"
+#include "cli/report/graph_layout.h"
 #include "cli/report/op_table.h"
 #include "cli/report/xml_text.h"
 #include "support/format.h"
@@ -19,10 +19,9 @@ using namespace pattern;
 namespace {
 
 constexpr size_t mostNodes = 200;
+constexpr size_t mostEdges = 400;
 constexpr size_t mostCharacters = 34;
-constexpr double boxHeight = 26;
-constexpr double gapX = 14;
-constexpr double gapY = 30;
+constexpr GraphSpacing spacing{/*boxHeight=*/26, /*gapX=*/14, /*gapY=*/30};
 constexpr double margin = 24;
 constexpr double headHeight = 104;
 constexpr double leastWidth = 240;
@@ -62,44 +61,40 @@ bool isShape(const Value& value) {
 /// The block of one model.
 class BlockPanel {
 public:
-  BlockPanel(const AttentionSubgraph* block, const AttentionSubgraph* other,
-             const char* changedStyle) {
-    if (!block)
-      return;
-    shown.assign(block->nodes.begin(), block->nodes.begin() + static_cast<ptrdiff_t>(std::min(
-                                                                  block->nodes.size(), mostNodes)));
-    left = block->nodes.size() - shown.size();
-    llvm::DenseSet<const Node*> kept;
-    if (other)
-      kept = nodesKept(*block, *other);
-    for (const Node* node : shown) {
-      numbers[node] = boxes.size();
-      add(node->op().str(), labelOf(*node), kept.count(node) ? "kept" : changedStyle, false);
-    }
-    for (const Node* node : shown)
-      addEdges(*node);
-    layout.place(boxHeight, gapX, gapY);
+  static llvm::Expected<BlockPanel>
+  create(const AttentionSubgraph* block, const AttentionSubgraph* other, const char* changedStyle) {
+    BlockPanel panel;
+    if (block)
+      panel.addBlock(*block, other, changedStyle);
+    auto layout = layOutGraph(panel.widths, panel.edges, spacing);
+    if (!layout)
+      return layout.takeError();
+    panel.layout = std::move(*layout);
+    return panel;
   }
 
-  double width() const { return std::max(layout.width(), leastWidth); }
-  double height() const { return boxes.empty() ? 0 : layout.height(); }
+  double width() const { return std::max(layout.width, leastWidth); }
+  double height() const { return layout.height; }
   size_t drawn() const { return shown.size(); }
   size_t leftOut() const { return left; }
+  bool drawsEveryEdge() const { return edges.size() < mostEdges; }
 
   std::string draw(double atX, double atY) const {
     std::string out;
-    const double shift = atX + (width() - layout.width()) / 2;
-    for (size_t edge = 0; edge < edges.size(); ++edge)
-      out += drawEdge(edge, shift, atY);
+    const double shift = atX + (width() - layout.width) / 2;
+    for (const std::vector<GraphLayout::Point>& points : layout.edges)
+      out += drawEdge(points, shift, atY);
     for (size_t i = 0; i < boxes.size(); ++i) {
       const Box& box = boxes[i];
-      const LayeredLayout::Point place = layout.box(i);
-      out += fmt::format("<g><title>{}</title><rect class=\"box {}\" x=\"{:.1f}\" y=\"{:.1f}\" "
-                         "width=\"{:.1f}\" height=\"{:.1f}\" rx=\"{}\"/>",
-                         xmlText(box.title), box.style, shift + place.x - box.width / 2,
-                         atY + place.y, box.width, boxHeight, box.isValue ? 13 : 4);
+      const double x = shift + layout.boxes[i].x;
+      const double y = atY + layout.boxes[i].y;
+      out +=
+          fmt::format("<g><title>{}</title><rect class=\"box {}\" x=\"{:.1f}\" y=\"{:.1f}\" "
+                      "width=\"{:.1f}\" height=\"{:.1f}\" rx=\"{}\"/>",
+                      xmlText(box.title), box.style, x - widths[i] / 2, y - spacing.boxHeight / 2,
+                      widths[i], spacing.boxHeight, box.isValue ? 13 : 4);
       out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text></g>\n",
-                         shift + place.x, atY + place.y + 17, xmlText(box.text));
+                         x, y + 4, xmlText(box.text));
     }
     return out;
   }
@@ -109,23 +104,35 @@ private:
     std::string text;
     std::string title;
     std::string style;
-    double width;
     bool isValue;
   };
 
-  size_t add(llvm::StringRef text, std::string title, const char* style, bool isValue,
-             bool isHanging = false) {
-    Box box{shortened(text), std::move(title), style, 0, isValue};
-    box.width = 18 + characterWidth * static_cast<double>(std::max<size_t>(box.text.size(), 4));
-    layout.addBox(box.width, isHanging);
-    boxes.push_back(std::move(box));
-    return boxes.size() - 1;
+  void addBlock(const AttentionSubgraph& block, const AttentionSubgraph* other,
+                const char* changedStyle) {
+    shown.assign(block.nodes.begin(), block.nodes.begin() + static_cast<ptrdiff_t>(std::min(
+                                                                block.nodes.size(), mostNodes)));
+    left = block.nodes.size() - shown.size();
+    llvm::DenseSet<const Node*> kept;
+    if (other)
+      kept = nodesKept(block, *other);
+    for (const Node* node : shown) {
+      numbers[node] = boxes.size();
+      add(node->op().str(), labelOf(*node), kept.count(node) ? "kept" : changedStyle, false);
+    }
+    for (const Node* node : shown)
+      addEdges(*node);
   }
 
-  size_t valueBox(const Value& value, bool isHanging) {
+  void add(llvm::StringRef text, std::string title, const char* style, bool isValue) {
+    const Box& box = boxes.emplace_back(Box{shortened(text), std::move(title), style, isValue});
+    widths.push_back(18 +
+                     characterWidth * static_cast<double>(std::max<size_t>(box.text.size(), 4)));
+  }
+
+  size_t valueBox(const Value& value) {
     auto [entry, isNew] = values.try_emplace(&value, boxes.size());
     if (isNew)
-      add(value.name(), value.name().str() + "  " + value.type().str(), "value", true, isHanging);
+      add(value.name(), value.name().str() + "  " + value.type().str(), "value", true);
     return entry->second;
   }
 
@@ -133,7 +140,6 @@ private:
     if (std::find(edges.begin(), edges.end(), std::pair(from, to)) != edges.end())
       return;
     edges.emplace_back(from, to);
-    layout.addEdge(from, to);
   }
 
   void addEdges(const Node& node) {
@@ -144,43 +150,41 @@ private:
       auto producer = value->producer() ? numbers.find(value->producer()) : numbers.end();
       if (producer == numbers.end() && isShape(*value))
         continue;
-      addEdge(producer != numbers.end() ? producer->second : valueBox(*value, true),
-              numbers[&node]);
+      if (edges.size() == mostEdges)
+        return;
+      addEdge(producer != numbers.end() ? producer->second : valueBox(*value), numbers[&node]);
     }
     for (const Value& result : node.results()) {
       const bool leaves =
           result.isGraphOutput() ||
           llvm::any_of(result.uses(), [&](const Use& use) { return !numbers.count(&use.user()); });
-      if (!result.isAbsent() && leaves)
-        addEdge(numbers[&node], valueBox(result, false));
+      if (result.isAbsent() || !leaves)
+        continue;
+      if (edges.size() == mostEdges)
+        return;
+      addEdge(numbers[&node], valueBox(result));
     }
   }
 
-  std::string drawEdge(size_t edge, double shift, double atY) const {
-    const auto [from, to] = edges[edge];
-    double x = shift + layout.box(from).x;
-    double y = atY + layout.box(from).y + boxHeight;
-    std::string path = fmt::format("M{:.1f} {:.1f}", x, y);
-    auto curveTo = [&](double nextX, double nextY) {
-      const double middle = (y + nextY) / 2;
-      path += fmt::format("C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", x, middle, nextX, middle,
-                          nextX, nextY);
-      x = nextX;
-      y = nextY;
-    };
-    for (const LayeredLayout::Point& bend : layout.bends(edge))
-      curveTo(shift + bend.x, atY + bend.y);
-    curveTo(shift + layout.box(to).x, atY + layout.box(to).y);
+  static std::string drawEdge(llvm::ArrayRef<GraphLayout::Point> points, double atX, double atY) {
+    std::string path;
+    for (size_t i = 0; i < points.size(); ++i)
+      path += fmt::format("{}{:.1f} {:.1f}",
+                          i == 0   ? "M"
+                          : i == 1 ? "C"
+                                   : " ",
+                          atX + points[i].x, atY + points[i].y);
     return fmt::format("<path class=\"edge\" d=\"{}\"/>\n", path);
   }
 
   std::vector<const Node*> shown;
   size_t left = 0;
   std::vector<Box> boxes;
+  std::vector<double> widths; ///< of the boxes
   std::vector<std::pair<size_t, size_t>> edges;
   llvm::DenseMap<const Node*, size_t> numbers;
   llvm::DenseMap<const Value*, size_t> values;
-  LayeredLayout layout;
+  GraphLayout layout;
 };
 
 std::string text(double x, double y, const std::string& words, const char* style) {
@@ -193,6 +197,8 @@ std::string panelNote(const BlockPanel& panel) {
                                  panel.drawn() + panel.leftOut() == 1 ? "" : "s");
   if (panel.leftOut() != 0)
     note += fmt::format(", the first {}", panel.drawn());
+  if (!panel.drawsEveryEdge())
+    note += fmt::format(", {} edges", mostEdges);
   return panel.drawn() == 0 ? "none" : note;
 }
 
@@ -211,12 +217,17 @@ std::string legend(double x, double y) {
 
 } // namespace
 
-std::string differenceDrawing(const std::string& pathBefore, const std::string& pathAfter,
-                              const BlockChange& block) {
-  const BlockPanel before(block.before, block.after, "removed");
-  const BlockPanel after(block.after, block.before, "added");
-  const double width = 4 * margin + before.width() + after.width();
-  const double height = headHeight + std::max({before.height(), after.height(), 40.0}) + margin;
+llvm::Expected<std::string> differenceDrawing(const std::string& pathBefore,
+                                              const std::string& pathAfter,
+                                              const BlockChange& block) {
+  auto before = BlockPanel::create(block.before, block.after, "removed");
+  if (!before)
+    return before.takeError();
+  auto after = BlockPanel::create(block.after, block.before, "added");
+  if (!after)
+    return after.takeError();
+  const double width = 4 * margin + before->width() + after->width();
+  const double height = headHeight + std::max({before->height(), after->height(), 40.0}) + margin;
   const std::string title = fmt::format("Attention {}: before and after", block.either().id());
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" width=\"{:.0f}\" "
@@ -232,16 +243,16 @@ std::string differenceDrawing(const std::string& pathBefore, const std::string& 
   out += fmt::format("<rect class=\"page\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", width, height);
   out += text(margin, 28, title, "heading");
   out += legend(margin, 50);
-  const double second = 3 * margin + before.width();
+  const double second = 3 * margin + before->width();
   out += text(margin, 78, shortened(pathBefore), "panel");
-  out += text(margin, 93, panelNote(before), "note");
+  out += text(margin, 93, panelNote(*before), "note");
   out += text(second, 78, shortened(pathAfter), "panel");
-  out += text(second, 93, panelNote(after), "note");
+  out += text(second, 93, panelNote(*after), "note");
   out +=
       fmt::format("<line class=\"rule\" x1=\"{0:.1f}\" y1=\"64\" x2=\"{0:.1f}\" y2=\"{1:.1f}\"/>\n",
                   second - margin, height - margin / 2);
-  out += before.draw(margin, headHeight);
-  out += after.draw(second, headHeight);
+  out += before->draw(margin, headHeight);
+  out += after->draw(second, headHeight);
   return out + "</svg>\n";
 }
 

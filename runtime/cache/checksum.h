@@ -1,35 +1,34 @@
 // Checksum: XXH64 with seed 0 of bytes that come in pieces.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+// The library's own functions, compiled in: nothing is linked, and the state is an ordinary object.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 namespace kvopt::runtime {
 
-/// XXH64 as its author specifies it (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), seed 0. The
-/// value does not depend on how the bytes are cut into pieces.
+/// The XXH64 of xxHash, seed 0. The value does not depend on how the bytes are cut into pieces.
 class Checksum {
 public:
-  static uint64_t of(std::span<const std::byte> bytes);
+  Checksum() { XXH64_reset(&state, 0); }
 
-  void add(std::span<const std::byte> bytes);
+  static uint64_t of(std::span<const std::byte> bytes) {
+    return XXH64(bytes.data(), bytes.size(), 0);
+  }
+
+  void add(std::span<const std::byte> bytes) {
+    if (!bytes.empty())
+      XXH64_update(&state, bytes.data(), bytes.size());
+  }
   /// Of everything added so far; more may be added afterwards.
-  uint64_t value() const;
+  uint64_t value() const { return XXH64_digest(&state); }
 
 private:
-  static constexpr size_t stripeBytes = 32;
-
-  void addStripes(const std::byte* data, size_t count);
-
-  std::array<uint64_t, 4> lanes{prime1 + prime2, prime2, 0, 0 - prime1};
-  std::array<std::byte, stripeBytes> pending{};
-  size_t pendingBytes = 0;
-  uint64_t total = 0;
-
-  static constexpr uint64_t prime1 = 0x9E3779B185EBCA87;
-  static constexpr uint64_t prime2 = 0xC2B2AE3D27D4EB4F;
+  XXH64_state_t state;
 };
 
 } // namespace kvopt::runtime

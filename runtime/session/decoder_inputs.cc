@@ -1,13 +1,13 @@
 // Building the inputs of a step.
 #include "runtime/session/decoder_inputs.h"
 
+#include "runtime/cache/checksum.h"
 #include "runtime/exec/input_binding.h"
 #include "runtime/memory/buffer.h"
 #include "support/diagnostic.h"
 #include "support/half.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/xxhash.h"
 
 #include <cmath>
 #include <limits>
@@ -290,7 +290,7 @@ private:
   }
 
   llvm::Expected<Tensor> madeUp(const Value& input, const Extents& shape) const {
-    std::mt19937_64 random(llvm::xxHash64(input.name()));
+    std::mt19937_64 random(Checksum::of(std::as_bytes(std::span(input.name()))));
     std::uniform_real_distribution<float> any(-1.0f, 1.0f);
     return fill(input, shape, [&](Index) { return double{any(random)}; });
   }

@@ -89,9 +89,8 @@ public:
 
     start = Clock::now();
     for (int64_t step = 1; step < options.steps && !llvm::all_of(hasEnded, isTrue); ++step) {
-      const bool mayBeFull = session.length() >= session.capacity();
-      outputs = runStep(lastTokens());
-      if (!outputs && mayBeFull) {
+      outputs = decode();
+      if (outputs.errorIsA<CapacityError>()) {
         llvm::consumeError(outputs.takeError());
         stopAll(StopReason::Capacity);
         break;
@@ -154,6 +153,13 @@ private:
       if (!outputs || end == longest)
         return outputs;
     }
+  }
+
+  /// Runs the last tokens. Inputs of fixed extents are not made for a token without room.
+  llvm::Expected<StepResult> decode() {
+    if (llvm::Error error = session.checkRoom(1))
+      return error;
+    return runStep(lastTokens());
   }
 
   llvm::Expected<StepResult> runStep(const std::vector<std::vector<int64_t>>& tokens) {

@@ -223,10 +223,13 @@ llvm::Expected<int64_t> Session::firstRoom() const {
   return room;
 }
 
+const char CapacityError::ID = 0;
+
 llvm::Expected<int64_t> Session::roomFor(int64_t tokens) const {
   auto tooMany = [&](int64_t room) {
     return usageError("{} tokens do not fit into the cache's capacity of {} ({} are in it)", tokens,
-                      room, length());
+                      room, length())
+        .as<CapacityError>();
   };
   if (tokens > caches.staticRoom())
     return tooMany(caches.staticRoom());
@@ -454,6 +457,10 @@ std::optional<unsigned> Session::exportedBatchAxis(size_t index) const {
   if (!geometry.batchAxis || geometry.slicesPerRow != 1)
     return std::nullopt;
   return exportedAxis(cacheInfo(index), *geometry.batchAxis);
+}
+
+llvm::Error Session::checkRoom(int64_t newTokens) const {
+  return roomFor(length() + newTokens).takeError();
 }
 
 llvm::Error Session::makeRoom(int64_t tokens) {

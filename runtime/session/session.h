@@ -5,6 +5,7 @@
 #include "runtime/cache/cache_set.h"
 #include "runtime/exec/executor.h"
 #include "runtime/session/pyramid.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -39,6 +40,14 @@ struct SessionOptions {
   /// Of a model that comes in variants: where the smaller ones are; null: the files that the
   /// manifest names, in the model's folder. Shared with forks.
   std::shared_ptr<VariantSource> variants;
+};
+
+/// Tokens do not fit into caches of a fixed capacity.
+class CapacityError : public llvm::ErrorInfo<CapacityError, DiagnosticError> {
+public:
+  using Base = llvm::ErrorInfo<CapacityError, DiagnosticError>;
+  using Base::Base;
+  static const char ID;
 };
 
 struct NamedTensor {
@@ -90,7 +99,7 @@ public:
   Session& operator=(const Session&) = delete;
 
   /// Runs the model on `newTokens` tokens a row after the earlier ones. `inputs` are all graph
-  /// inputs but caches and lengths. Fails where the new tokens exceed a fixed capacity.
+  /// inputs but caches and lengths. A CapacityError where the new tokens exceed a fixed capacity.
   llvm::Expected<StepResult> step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens);
   /// The same into `result`, whose storage is used again: with the result of the step before,
   /// decoding with caches in place allocates nothing. Its former tensors stay until the step is
@@ -102,6 +111,8 @@ public:
   llvm::ArrayRef<int64_t> rowLengths() const { return caches.lengths(); }
   /// Tokens there is room for; INT64_MAX where caches grow with every step.
   int64_t capacity() const { return std::min(caches.room(), caches.staticRoom()); }
+  /// A CapacityError where so many tokens more do not fit, and cannot be made to fit.
+  llvm::Error checkRoom(int64_t newTokens) const;
   int64_t batch() const { return caches.batch(); }
 
   /// Keeps the first `tokens` tokens of every row, as if there had never been more; rows that have

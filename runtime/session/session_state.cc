@@ -1,5 +1,6 @@
 // What a session can do with its state between steps: cut, copy, rearrange, keep.
 #include "ir/onnx/file_plan.h"
+#include "runtime/cache/checksum.h"
 #include "runtime/cache/model_fingerprint.h"
 #include "runtime/session/session.h"
 #include "support/diagnostic.h"
@@ -7,7 +8,6 @@
 #include "support/mapped_file.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/xxhash.h"
 
 #include <random>
 
@@ -63,7 +63,7 @@ llvm::Expected<Tensor> Session::presetRows(size_t index, int64_t tokens) const {
   auto made = Tensor::create(allocator(), ElementType::Float, exported);
   if (!made)
     return made;
-  std::mt19937_64 random(llvm::xxHash64(cache.past));
+  std::mt19937_64 random(Checksum::of(std::as_bytes(std::span(cache.past))));
   std::uniform_int_distribution<int> steps(-64, 64);
   for (int64_t i = 0; i < made->view.elementCount(); ++i)
     made->view.as<float>()[i] = static_cast<float>(steps(random)) / 64;

@@ -3,7 +3,6 @@
 
 #include <hwy/base.h>
 
-#include <cstddef>
 #include <cstdint>
 
 namespace kvopt::simd {
@@ -15,23 +14,14 @@ HWY_INLINE void prefetchLine(const void* address) {
   __builtin_prefetch(address, /*for writing*/ 0, /*second-level cache*/ 2);
 }
 
-/// Who goes straight on through memory asks once in so many bytes.
+/// Unit-stride loops prefetch one cache line in so many bytes: the core's own prefetchers bring the
+/// others (decision 18).
 inline constexpr int64_t straightBytes = 256;
 
-/// Whether to prefetch all lines of these bytes. The prefetchers of other vendors' cores fetch the
-/// rest once the first is requested, and further requests compete with them; those of Intel's do
-/// not (decision 18).
-extern const bool asksForEachLine;
-
-/// Asks for the straightBytes around an address, or for their first line: others' neighbours would
-/// not come in time.
-HWY_INLINE void prefetchStraight(intptr_t address, bool eachLine = asksForEachLine) {
-  constexpr int64_t kLine = 64;
-  const auto* first = reinterpret_cast<const std::byte*>(address & -straightBytes);
-  prefetchLine(first);
-  if (HWY_UNLIKELY(eachLine))
-    for (int64_t at = kLine; at < straightBytes; at += kLine)
-      prefetchLine(first + at);
+/// Prefetches the first line of the straightBytes around an address: its neighbors' would not come
+/// in time.
+HWY_INLINE void prefetchStraight(intptr_t address) {
+  prefetchLine(reinterpret_cast<const void*>(address & -straightBytes));
 }
 
 } // namespace kvopt::simd

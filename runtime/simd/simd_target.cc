@@ -1,4 +1,4 @@
-// The choice is Highway's, which all kernels ask; products of bytes ask the CPU themselves.
+// The choice is Highway's, which all kernels ask.
 #include "runtime/simd/simd_target.h"
 
 #include "runtime/simd/attention/code_products.h"
@@ -32,13 +32,13 @@ void useSimdTarget(std::string_view name) {
   assert(chosen != targets.end());
   hwy::SetSupportedTargetsForTest(*chosen);
   hwy::GetChosenTarget().Update(*chosen);
-  hideByteProducts(*chosen != HWY_AVX3);
 }
 
 void useBestSimdTarget() {
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().DeInit();
-  hideByteProducts(false);
 }
+
+bool usesByteProducts() { return hasByteProducts() && (hwy::SupportedTargets() & HWY_AVX3) != 0; }
 
 } // namespace kvopt::simd

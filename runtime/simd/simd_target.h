@@ -16,4 +16,8 @@ void useSimdTarget(std::string_view name);
 /// From now on they run with the best that this CPU has.
 void useBestSimdTarget();
 
+/// Whether kernels multiply bytes (code_products.h): the CPU does, and the target has vectors of
+/// 512 bits.
+bool usesByteProducts();
+
 } // namespace kvopt::simd

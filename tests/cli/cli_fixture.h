@@ -35,7 +35,7 @@ inline ProgramResult runProgram(const std::vector<std::string>& arguments) {
 /// The one JSON object a run with `--format json` printed.
 inline nlohmann::json runJson(std::vector<std::string> arguments, int expectedCode = 0) {
   arguments.insert(arguments.end(), {"--format", "json"});
-  ProgramResult result = cli::runProgram(arguments);
+  ProgramResult result = runProgram(arguments);
   EXPECT_EQ(result.code, expectedCode) << result.err;
   nlohmann::json parsed = nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
   EXPECT_TRUE(parsed.is_object()) << result.out;

@@ -62,7 +62,7 @@ inline std::string writeDecoder(const TemporaryFolder& folder, const std::string
                                 const std::vector<LayerSpelling>& layers) {
   std::string text = folder.write(name + ".onnxtxt", decoderText(layers));
   std::string path = folder.path(name + ".onnx");
-  ProgramResult result = cli::runProgram({"opt", text, "--pipeline", "", "-o", path});
+  ProgramResult result = runProgram({"opt", text, "--pipeline", "", "-o", path});
   EXPECT_EQ(result.code, 0) << result.err;
   return path;
 }

@@ -107,7 +107,7 @@ private:
                            described->policy == ir::CachePolicy::Block);
     });
     const int64_t others[] = {0, lengths.front() - 1, lengths.front() + 1, int64_t{1} << 40,
-                              mostStoredTokens};
+                              runtime::mostStoredTokens};
     // States say nothing of how many tokens made them; of rings and static caches nobody can tell
     // a few tokens more or less.
     const int64_t length = countsTokens ? others[random() % 5] : others[3 + random() % 2];

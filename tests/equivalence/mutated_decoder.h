@@ -86,7 +86,7 @@ public:
                    llvm::function_ref<ir::Value&(ir::Value&)> build) {
     ir::Value& replacement = build(*node.operand(index));
     node.setOperand(index, &replacement);
-    restoreOrder(graph());
+    pattern::restoreOrder(graph());
   }
   /// Puts `build(result)` in the place of a node's result, for all its readers.
   void wrapResult(ir::Node& node, llvm::function_ref<ir::Value&(ir::Value&)> build) {
@@ -97,7 +97,7 @@ public:
     ir::Value& replacement = build(result);
     for (auto [reader, index] : readers)
       reader->setOperand(index, &replacement);
-    restoreOrder(graph());
+    pattern::restoreOrder(graph());
   }
   void expose(ir::Value& value) {
     ir::Value& copy = add("Identity", {&value});

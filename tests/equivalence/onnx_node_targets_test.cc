@@ -6,6 +6,7 @@
 #include "ir/onnx/import.h"
 #include "tests/equivalence/corpus.h"
 #include "tests/equivalence/manifest_step.h"
+#include "tests/support/temporary_folder.h"
 
 namespace kvopt {
 using namespace driver;

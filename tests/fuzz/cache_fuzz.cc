@@ -17,6 +17,7 @@ void mustHold(bool holds, const char* what) {
 /// What was accepted is in bounds, and all of its numbers agree.
 void exercise(std::span<const std::byte> file, const kvopt::runtime::CacheFileContents& contents) {
   using namespace kvopt;
+  using namespace kvopt::runtime;
   mustHold(!contents.lengths.empty(), "no batch row");
   for (const CacheFileContents::Cache& cache : contents.caches) {
     auto expected = storedBytes(cache.entry, contents.lengths);
@@ -37,6 +38,7 @@ void exercise(std::span<const std::byte> file, const kvopt::runtime::CacheFileCo
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kvopt;
+  using namespace kvopt::runtime;
   const auto file = std::as_bytes(std::span<const uint8_t>(data, size));
   bool isStructured = false;
   // Without checksums mutations come further; with them nothing else may be accepted.

@@ -16,6 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace kvopt;
+using namespace kvopt::analysis;
+using namespace kvopt::cli;
+using namespace kvopt::driver;
+using namespace kvopt::ir;
+using namespace kvopt::passes;
+using namespace kvopt::pattern;
+using namespace kvopt::runtime;
+using namespace kvopt::targets;
 
 std::string contentsOf(const fs::path& path) {
   std::ostringstream text;

@@ -8,6 +8,7 @@
 
 namespace kvopt::fuzz {
 using namespace driver;
+using namespace passes;
 using namespace ir;
 using namespace runtime;
 namespace {

@@ -62,7 +62,7 @@ inline void exerciseModel(ir::Model& model) {
   passes::PassManagerOptions options;
   options.verifyEach = false; // what a pass leaves is verified below: it may not be refused
   for (const char* pipeline :
-       {recoveryPipeline, "lower{to=kvopt require=any}", "eliminate-dead-nodes"}) {
+       {driver::recoveryPipeline, "lower{to=kvopt require=any}", "eliminate-dead-nodes"}) {
     passes::PassManager manager(toolkit().passes, options);
     mustHold(manager.addPipeline(pipeline), "the pipeline");
     llvm::Error error = manager.run(model, context);

@@ -8,6 +8,13 @@
 namespace {
 
 using namespace kvopt;
+using namespace kvopt::analysis;
+using namespace kvopt::driver;
+using namespace kvopt::ir;
+using namespace kvopt::passes;
+using namespace kvopt::pattern;
+using namespace kvopt::runtime;
+using namespace kvopt::targets;
 
 /// How often a loop runs is the model's choice, and limited by nothing.
 bool hasLoops(Graph& main) {

@@ -16,6 +16,13 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t maxSize);
 namespace {
 
 using namespace kvopt;
+using namespace kvopt::analysis;
+using namespace kvopt::driver;
+using namespace kvopt::ir;
+using namespace kvopt::passes;
+using namespace kvopt::pattern;
+using namespace kvopt::runtime;
+using namespace kvopt::targets;
 using cache_file::Header;
 
 void mustHold(bool holds, const char* what) {

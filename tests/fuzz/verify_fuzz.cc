@@ -12,6 +12,13 @@
 namespace {
 
 using namespace kvopt;
+using namespace kvopt::analysis;
+using namespace kvopt::driver;
+using namespace kvopt::ir;
+using namespace kvopt::passes;
+using namespace kvopt::pattern;
+using namespace kvopt::runtime;
+using namespace kvopt::targets;
 
 /// One byte a choice, and the first alternative once there are no more.
 class Choices {
@@ -32,9 +39,9 @@ private:
   std::span<const uint8_t> bytes;
 };
 
-class Change {
+class RandomChange {
 public:
-  Change(Graph& modelGraph, Choices& madeChoices) : graph(modelGraph), choices(madeChoices) {}
+  RandomChange(Graph& modelGraph, Choices& madeChoices) : graph(modelGraph), choices(madeChoices) {}
 
   /// Makes one change; false where the model has nothing to change that way.
   bool make() {
@@ -151,7 +158,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::unique_ptr<Model> copy = fuzz::copyOf(*decoder.model);
   if (llvm::Error error = inferShapes(copy->graph()))
     fuzz::mustHold(std::move(error), "a copy");
-  const bool isChanged = !choices.isEmpty() && Change(copy->graph(), choices).make();
+  const bool isChanged = !choices.isEmpty() && RandomChange(copy->graph(), choices).make();
   auto report = verifyModels(*decoder.model, decoder.manifest, *copy, decoder.manifest, smallPlan(),
                              1, fuzz::toolkit());
   const bool isEqual = report && report->equal();

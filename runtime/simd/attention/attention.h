@@ -86,6 +86,9 @@ struct AttentionView {
   const float* valueScales = nullptr; ///< [B,G,T]
   RowStrides keyScaleStrides;
   RowStrides valueScaleStrides;
+  /// Where the CPU multiplies bytes, a kernel may multiply codes as whole numbers
+  /// (code_products.h).
+  bool byteProducts = true;
 
   float scale = 1.0f;
   bool causal = false;

@@ -37,8 +37,8 @@ int64_t blocksPerHead(const AttentionView& view) {
 
 /// Of a query in digits; 0 if none are needed.
 int64_t digitWords(const AttentionView& view) {
-  const bool isOfUse = view.isQuantized() && !view.keyTransposed && hasByteProducts() &&
-                       view.keyWidth <= mostCodeColumns;
+  const bool isOfUse = view.isQuantized() && !view.keyTransposed && view.byteProducts &&
+                       hasByteProducts() && view.keyWidth <= mostCodeColumns;
   return isOfUse ? QueryDigits::words(view.keyWidth) : 0;
 }
 

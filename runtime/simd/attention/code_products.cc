@@ -4,7 +4,6 @@
 #include "runtime/simd/attention/code_products.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cassert>
 #include <cmath>
 
@@ -24,15 +23,11 @@ namespace kvopt::simd {
 
 namespace {
 
-std::atomic<bool> isHidden{false};
-
 /// Keys in a vector.
 constexpr int64_t groupKeys = 16;
 static_assert(kAttentionTileKeys % groupKeys == 0);
 
 } // namespace
-
-void hideByteProducts(bool hidden) { isHidden = hidden; }
 
 #if defined(__x86_64__)
 
@@ -45,7 +40,7 @@ bool hasByteProducts() {
                           __builtin_cpu_supports("avx512dq") &&
                           __builtin_cpu_supports("avx512vl") &&
                           __builtin_cpu_supports("avx512vnni");
-  return has && !isHidden;
+  return has;
 }
 
 namespace {

@@ -10,10 +10,8 @@
 
 namespace kvopt::simd {
 
-/// Whether this CPU does (AVX-512 VNNI), and nobody hides it.
+/// Whether this CPU does (AVX-512 VNNI).
 bool hasByteProducts();
-/// From now on, as if it did not.
-void hideByteProducts(bool hidden);
 
 /// Rows of this width and less: sums of more might not fit in 32 bits.
 inline constexpr int64_t mostCodeColumns = 1024;

@@ -51,14 +51,13 @@ public:
         static_cast<int64_t>(hn::MaxLanes(F32Tag()) * sizeof(typename Cache::Element));
     if constexpr (Index * kBytes % straightBytes == 0) {
       std::atomic_signal_fence(std::memory_order_seq_cst);
-      prefetchStraight(reinterpret_cast<intptr_t>(vector) + ahead, eachLine);
+      prefetchStraight(reinterpret_cast<intptr_t>(vector) + ahead);
       std::atomic_signal_fence(std::memory_order_seq_cst);
     }
   }
 
 private:
   intptr_t ahead; ///< in bytes
-  bool eachLine = asksForEachLine;
 };
 
 /// For passes over rows that a pass before has asked for.

@@ -2,8 +2,8 @@
 #include "runtime/equivalence/reference_steps.h"
 
 #include "support/diagnostic.h"
-#include "tests/ir/temporary_folder.h"
 #include "tests/runtime/reference_files.h"
+#include "tests/support/temporary_folder.h"
 
 #include <gmock/gmock.h>
 

@@ -91,10 +91,10 @@ public:
   }
 
   double get(int64_t index) const {
-    const std::byte* at = data() + index * *memoryWidth(elementType);
+    const std::byte* at = data() + index * *runtime::memoryWidth(elementType);
     if (runtime::isFloatCode(elementType))
-      return double{numbersOfCodes(elementType)[read<uint8_t>(at)]};
-    switch (const ir::ElementType memory = runtime::inMemoryAs(elementType)) {
+      return double{runtime::numbersOfCodes(elementType)[read<uint8_t>(at)]};
+    switch (const ir::ElementType held = runtime::inMemoryAs(elementType)) {
     case ir::ElementType::Float:
       return double{read<float>(at)};
     case ir::ElementType::Double:
@@ -121,15 +121,15 @@ public:
     case ir::ElementType::Bool:
       return static_cast<double>(read<uint8_t>(at));
     default:
-      ADD_FAILURE() << "element type " << ir::onnxName(memory).str();
+      ADD_FAILURE() << "element type " << ir::onnxName(held).str();
       return 0;
     }
   }
   void set(int64_t index, double value) {
-    std::byte* at = data() + index * *memoryWidth(elementType);
+    std::byte* at = data() + index * *runtime::memoryWidth(elementType);
     if (runtime::isFloatCode(elementType))
       return write(at, runtime::codeOfNumber(elementType, static_cast<float>(value), {}));
-    switch (const ir::ElementType memory = runtime::inMemoryAs(elementType)) {
+    switch (const ir::ElementType held = runtime::inMemoryAs(elementType)) {
     case ir::ElementType::Float:
       return write(at, static_cast<float>(value));
     case ir::ElementType::Double:
@@ -156,7 +156,7 @@ public:
     case ir::ElementType::Bool:
       return write(at, static_cast<uint8_t>(value));
     default:
-      ADD_FAILURE() << "element type " << ir::onnxName(memory).str();
+      ADD_FAILURE() << "element type " << ir::onnxName(held).str();
     }
   }
   std::vector<double> values() const {
@@ -238,7 +238,7 @@ struct KernelResult {
 class KernelCall {
 public:
   explicit KernelCall(const char* op, int64_t opset = 18)
-      : opName(op), imports{{"", opset}, {kvoptDomain, 1}, {"com.microsoft", 1}} {}
+      : opName(op), imports{{"", opset}, {ir::kvoptDomain, 1}, {"com.microsoft", 1}} {}
 
   KernelCall& in(TestTensor tensor, bool overwritable = false) {
     operands.push_back({std::move(tensor), true, overwritable});

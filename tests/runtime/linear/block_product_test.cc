@@ -3,8 +3,8 @@
 #include "runtime/linear/block_product.h"
 
 #include "support/half.h"
-#include "tests/runtime/kernels/simd/targets.h"
 #include "tests/runtime/linear/guarded_pages.h"
+#include "tests/runtime/simd/targets.h"
 
 #include <cmath>
 #include <fmt/format.h>

@@ -25,7 +25,7 @@ public:
 inline int64_t residentPages(const std::byte* data, size_t bytes) {
   auto first = reinterpret_cast<uintptr_t>(data) & ~(runtime::pageBytes() - 1);
   auto length = reinterpret_cast<uintptr_t>(data) + bytes - first;
-  std::vector<unsigned char> there((length + runtime::pageBytes() - 1) / pageBytes());
+  std::vector<unsigned char> there((length + runtime::pageBytes() - 1) / runtime::pageBytes());
   if (::mincore(reinterpret_cast<void*>(first), length, there.data()) != 0)
     return -1;
   int64_t count = 0;

@@ -151,8 +151,8 @@ private:
       std::string caches;
       std::string presents;
       for (const char* role : {"key", "value"}) {
-        caches += ", " + ir::shapeOf(role, rows) + " past_" + role;
-        presents += ", " + ir::shapeOf(role, rows == "P" ? "N" : rows) + " present_" + role;
+        caches += ", " + shapeOf(role, rows) + " past_" + role;
+        presents += ", " + shapeOf(role, rows == "P" ? "N" : rows) + " present_" + role;
       }
       return head + more + caches + ") => (float[B, S, 8] scores" + presents + ")\n" + constants +
              body + inner + tail;

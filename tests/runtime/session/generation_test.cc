@@ -3,7 +3,8 @@
 
 #include "support/diagnostic.h"
 #include "support/half.h"
-#include "tests/runtime/session/counting_model.h"
+#include "tests/runtime/cached_models.h"
+#include "tests/runtime/counting_model.h"
 
 #include <cmath>
 #include <gmock/gmock.h>
@@ -160,6 +161,32 @@ TEST(Generation, PaddingIsHidden) {
   llvm::cantFail(generate(*session, Prompts{{1, 2, 3}, {6}}, options));
   EXPECT_EQ(masks,
             (std::vector<std::vector<int64_t>>{{1, 1, 1, 0, 0, 1}, {1, 1, 1, 1, 0, 0, 1, 1}}));
+}
+
+TEST(Generation, FullCachesEndItAndOtherErrorsDoNot) {
+  const test::CachedModel cached(test::CacheForm::Shared);
+  SessionOptions settings = cached.options(/*batch=*/1);
+  settings.capacity = 6;
+  GenerationOptions options;
+  options.steps = 10;
+  auto session = cached.session(settings);
+  const GenerationResult result = llvm::cantFail(generate(*session, Prompts{{1, 2, 3}}, options));
+  EXPECT_EQ(result.sequences[0].stopped, StopReason::Capacity);
+  EXPECT_EQ(result.sequences[0].tokens.size(), 4u);
+  EXPECT_EQ(session->length(), 6);
+  auto beyond = generate(*session, Prompts{{1}}, options);
+  EXPECT_TRUE(beyond.errorIsA<CapacityError>());
+  EXPECT_NE(errorOf(std::move(beyond)), "");
+
+  // The buffer is full before the step that fails, but it could grow.
+  settings.mode = SessionOptions::Mode::Stateful;
+  session = cached.session(settings);
+  options.onStep = [&](int64_t, llvm::ArrayRef<NamedTensor>, const StepResult&) -> llvm::Error {
+    if (session->length() <= settings.capacity)
+      return llvm::Error::success();
+    return invalid("another error");
+  };
+  EXPECT_EQ(errorOf(generate(*session, Prompts{{1, 2, 3}}, options)), "another error");
 }
 
 TEST(Generation, RequestsThatMakeNoSense) {

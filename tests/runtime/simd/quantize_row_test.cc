@@ -2,7 +2,7 @@
 #include "runtime/simd/quantize_row.h"
 
 #include "support/half.h"
-#include "tests/runtime/kernels/simd/targets.h"
+#include "tests/runtime/simd/targets.h"
 
 #include <cmath>
 #include <limits>

@@ -1,7 +1,7 @@
 // Reading for the yardstick reads every byte, on every SIMD target.
 #include "runtime/simd/stream_read.h"
 
-#include "tests/runtime/kernels/simd/targets.h"
+#include "tests/runtime/simd/targets.h"
 
 #include <vector>
 

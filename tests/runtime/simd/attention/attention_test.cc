@@ -1,6 +1,6 @@
 // The attention kernel on every SIMD target, against its definition in double.
-#include "tests/runtime/kernels/simd/attention_problem.h"
-#include "tests/runtime/kernels/simd/targets.h"
+#include "tests/runtime/simd/attention_problem.h"
+#include "tests/runtime/simd/targets.h"
 
 #include <thread>
 

@@ -160,12 +160,15 @@ TEST_F(CodeProducts, RefusesInfinitiesAndNaN) {
     }
 }
 
-TEST(ByteProducts, CanBeHidden) {
-  const bool has = hasByteProducts();
-  hideByteProducts(true);
-  EXPECT_FALSE(hasByteProducts());
-  hideByteProducts(false);
-  EXPECT_EQ(hasByteProducts(), has);
+TEST_F(CodeProducts, CanBeForbidden) {
+  const float scale = 1;
+  AttentionView view;
+  view.batches = view.queryHeads = view.kvHeads = view.queryRows = 1;
+  view.keyWidth = view.valueWidth = view.totalLength = 16;
+  view.keyScales = view.valueScales = &scale;
+  const size_t withDigits = attentionBlockBytes(view);
+  view.byteProducts = false;
+  EXPECT_LT(attentionBlockBytes(view), withDigits);
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 // Attention of many queries to values that are columns of the keys.
-#include "tests/runtime/kernels/simd/attention_problem.h"
-#include "tests/runtime/kernels/simd/targets.h"
+#include "runtime/simd/attention/attention_block.h"
+#include "tests/runtime/simd/attention_problem.h"
+#include "tests/runtime/simd/targets.h"
 
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace {
 void checkAll(const Case& c) {
   SCOPED_TRACE(testing::Message() << c.group << " heads, " << c.rows << " rows, " << c.keys
                                   << " keys, widths " << c.width << " and " << c.valueWidth);
-  forEachKernel(c, [&](const AttentionKernel& kernel) { check(c, kernel); });
+  forEachKernel(c, [&](const TestedKernel& kernel) { check(c, kernel); });
 }
 
 TEST(DecodePanels, EveryValueWidth) {
@@ -79,7 +80,7 @@ TEST(DecodePanels, PartsOfTilesMasksAndRaggedLengths) {
 }
 
 TEST(DecodePanels, Codes) {
-  forEachSimdTargetOfCodes([] {
+  forEachSimdTarget([] {
     for (const int64_t group : {4, 5, 16})
       checkAll({.group = group,
                 .keys = 131,
@@ -107,7 +108,7 @@ TEST(DecodePanels, BitsAreThoseOfValuesApart) {
           const Problem within(c), apart(c);
           AttentionView view = apart.view();
           view.value = within.view().value;
-          forEachKernel(c, [&](const AttentionKernel& kernel) {
+          forEachKernel(c, [&](const TestedKernel& kernel) {
             compute(within.view(), kernel);
             compute(view, kernel);
             EXPECT_EQ(within.output(), apart.output()) << group << " heads, " << valueWidth;

@@ -1,7 +1,7 @@
 // Decode attention straight through memory: where its groups of tiles end, and that its bits are
 // those of turns.
-#include "tests/runtime/kernels/simd/attention_problem.h"
-#include "tests/runtime/kernels/simd/targets.h"
+#include "tests/runtime/simd/attention_problem.h"
+#include "tests/runtime/simd/targets.h"
 
 #include "runtime/simd/attention/decode_order.h"
 

@@ -1,6 +1,6 @@
 // The prefill kernel where its blocks, panels and tiles begin and end, on every SIMD target.
-#include "tests/runtime/kernels/simd/attention_problem.h"
-#include "tests/runtime/kernels/simd/targets.h"
+#include "tests/runtime/simd/attention_problem.h"
+#include "tests/runtime/simd/targets.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // Attention over rows of int8 with scales, by every kernel that takes it, on every SIMD target,
 // against its definition in double over the numbers that codes and scales stand for.
-#include "tests/runtime/kernels/simd/attention_problem.h"
-#include "tests/runtime/kernels/simd/targets.h"
+#include "tests/runtime/simd/attention_problem.h"
+#include "tests/runtime/simd/targets.h"
 
 namespace kvopt {
 using namespace simd;
@@ -9,7 +9,7 @@ using namespace simd;
 namespace {
 
 TEST(QuantizedAttention, EveryWidth) {
-  forEachSimdTargetOfCodes([] {
+  forEachSimdTarget([] {
     for (const bool transposed : {false, true})
       for (int64_t width = 1; width <= 33; ++width)
         for (const int64_t rows : {1, 12})
@@ -30,7 +30,7 @@ TEST(QuantizedAttention, EveryWidth) {
 }
 
 TEST(QuantizedAttention, EveryLength) {
-  forEachSimdTargetOfCodes([] {
+  forEachSimdTarget([] {
     for (const bool transposed : {false, true})
       for (const int64_t rows : {0, 1, 2, 3, 5, 17, 33})
         for (const int64_t keys : {0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 130})
@@ -48,7 +48,7 @@ TEST(QuantizedAttention, EveryLength) {
 }
 
 TEST(QuantizedAttention, GroupsBatchesAndTypesOfQueries) {
-  forEachSimdTargetOfCodes([] {
+  forEachSimdTarget([] {
     for (const FloatStorage query : kStorages)
       for (const int64_t rows : {1, 9}) {
         Case c{.batches = 2,
@@ -73,7 +73,7 @@ TEST(QuantizedAttention, GroupsBatchesAndTypesOfQueries) {
 }
 
 TEST(QuantizedAttention, MasksWindowsSoftcapSinks) {
-  forEachSimdTargetOfCodes([] {
+  forEachSimdTarget([] {
     for (const bool transposed : {false, true})
       for (const Mask mask : {Mask::none, Mask::additive, Mask::boolean})
         for (const int64_t window : {0, 1, 30, 64})
@@ -98,7 +98,7 @@ TEST(QuantizedAttention, MasksWindowsSoftcapSinks) {
 }
 
 TEST(QuantizedAttention, RaggedLengths) {
-  forEachSimdTargetOfCodes([] {
+  forEachSimdTarget([] {
     for (const bool transposed : {false, true})
       for (const int64_t rows : {1, 4, 20})
         check({.batches = 4,
@@ -114,7 +114,7 @@ TEST(QuantizedAttention, RaggedLengths) {
 }
 
 TEST(QuantizedAttention, ExtremeLogits) {
-  forEachSimdTargetOfCodes([] {
+  forEachSimdTarget([] {
     for (const float scale : {100.0f, -100.0f, 1e4f})
       for (const int64_t rows : {1, 3, 20})
         check({.group = 2,
@@ -129,7 +129,7 @@ TEST(QuantizedAttention, ExtremeLogits) {
 
 /// The scale of a row that no query row sees may be anything, too.
 TEST(QuantizedAttention, InvisibleRowsAreNotRead) {
-  forEachSimdTargetOfCodes([] {
+  forEachSimdTarget([] {
     for (const bool transposed : {false, true})
       for (const int64_t rows : {1, 20}) {
         const Case c{.group = 2,
@@ -138,7 +138,7 @@ TEST(QuantizedAttention, InvisibleRowsAreNotRead) {
                      .quantized = true,
                      .transposed = transposed,
                      .window = 20};
-        forEachKernel(c, [&](const AttentionKernel& kernel) {
+        forEachKernel(c, [&](const TestedKernel& kernel) {
           Problem problem(c);
           for (int64_t j = 0; j <= 150 - rows - 20; ++j)
             problem.setCache(0, 0, j, NAN);
@@ -152,10 +152,10 @@ TEST(QuantizedAttention, InvisibleRowsAreNotRead) {
 
 /// A row that stands for NaN must not come out as a number.
 TEST(QuantizedAttention, RowsOfNaNAreNaN) {
-  forEachSimdTargetOfCodes([] {
+  forEachSimdTarget([] {
     for (const int64_t rows : {1, 20}) {
       const Case c{.group = 2, .rows = rows, .keys = 100, .quantized = true};
-      forEachKernel(c, [&](const AttentionKernel& kernel) {
+      forEachKernel(c, [&](const TestedKernel& kernel) {
         Problem problem(c);
         problem.setCache(0, 0, 40, NAN);
         compute(problem.view(), kernel);
@@ -167,18 +167,18 @@ TEST(QuantizedAttention, RowsOfNaNAreNaN) {
 }
 
 TEST(QuantizedAttention, HiddenRowsAreZerosAndAveragesUniform) {
-  forEachSimdTargetOfCodes([] {
+  forEachSimdTarget([] {
     for (const Mask mask : {Mask::additive, Mask::boolean})
       for (const int64_t rows : {1, 3, 40}) {
         const Case c{
             .group = 2, .rows = rows, .keys = 130, .quantized = true, .mask = mask, .hidden = 1};
-        forEachKernel(c, [&](const AttentionKernel& kernel) {
+        forEachKernel(c, [&](const TestedKernel& kernel) {
           for (const float value : run(c, kernel))
             ASSERT_EQ(value, 0.0f);
         });
       }
     const Case c{.keys = 100, .quantized = true, .mask = Mask::additive};
-    forEachKernel(c, [&](const AttentionKernel& kernel) {
+    forEachKernel(c, [&](const TestedKernel& kernel) {
       Problem problem(c);
       for (int64_t j = 0; j < 100; ++j) {
         problem.setMask(j, -1e30f);
@@ -192,7 +192,7 @@ TEST(QuantizedAttention, HiddenRowsAreZerosAndAveragesUniform) {
 }
 
 TEST(QuantizedAttention, LayoutDoesNotChangeTheBits) {
-  forEachSimdTargetOfCodes([] {
+  forEachSimdTarget([] {
     for (const bool transposed : {false, true})
       for (const int64_t rows : {1, 5, 20}) {
         const Case c{.batches = 2,
@@ -209,7 +209,7 @@ TEST(QuantizedAttention, LayoutDoesNotChangeTheBits) {
                      .padding = 0,
                      .spareCapacity = 0,
                      .misalignment = 0};
-        forEachKernel(c, [&](const AttentionKernel& kernel) {
+        forEachKernel(c, [&](const TestedKernel& kernel) {
           const auto expected = run(c, kernel);
           for (const int64_t change : {1, 2, 5, 16, 64}) {
             Case changed = c;

@@ -1,5 +1,5 @@
 // Keys and values in segments: the same bits as in one piece, however they are divided.
-#include "tests/runtime/kernels/simd/attention_problem.h"
+#include "tests/runtime/simd/attention_problem.h"
 
 #include <deque>
 

@@ -1,7 +1,6 @@
 // Runs a test body once for every SIMD target that this CPU has and that is compiled in.
 #pragma once
 
-#include "runtime/simd/attention/code_products.h"
 #include "runtime/simd/simd_target.h"
 
 #include <gtest/gtest.h>
@@ -37,24 +36,10 @@ template <class Body> void forEachSimdTarget(Body body) {
   EXPECT_FALSE(targets.empty());
   for (const std::string& target : targets) {
     SCOPED_TRACE(target);
-    useSimdTarget(target);
+    simd::useSimdTarget(target);
     body();
   }
-  useBestSimdTarget();
-}
-
-/// The same for work with rows of codes: with the target that multiplies bytes once more, as if the
-/// CPU did not.
-template <class Body> void forEachSimdTargetOfCodes(Body body) {
-  forEachSimdTarget([&] {
-    body();
-    if (!simd::hasByteProducts())
-      return;
-    SCOPED_TRACE("without products of bytes");
-    hideByteProducts(true);
-    body();
-    hideByteProducts(false);
-  });
+  simd::useBestSimdTarget();
 }
 
 } // namespace kvopt

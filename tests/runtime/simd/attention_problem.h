@@ -3,9 +3,9 @@
 
 #include "runtime/simd/attention/attention_kernel.h"
 #include "runtime/simd/attention/attention_reference.h"
-#include "runtime/simd/attention/code_products.h"
-#include "tests/runtime/kernels/simd/attention_bound.h"
-#include "tests/runtime/kernels/simd/poisoned_array.h"
+#include "runtime/simd/simd_target.h"
+#include "tests/runtime/simd/attention_bound.h"
+#include "tests/runtime/simd/poisoned_array.h"
 
 #include <gtest/gtest.h>
 
@@ -130,7 +130,7 @@ public:
         largest = std::max(largest, std::abs(query));
         sum += std::abs(element);
       }
-      const double digits = mayWriteDigits && c_.quantized && simd::hasByteProducts()
+      const double digits = mayWriteDigits && c_.quantized && simd::usesByteProducts()
                                 ? 1.51 * unit * largest * sum
                                 : 0;
       const double scaled = c_.scale * dot;
@@ -308,34 +308,51 @@ private:
   simd::AttentionView view_;
 };
 
+/// A kernel, and whether it may multiply bytes (code_products.h).
+struct TestedKernel {
+  TestedKernel(const simd::AttentionKernel& tested, bool multiplies = true)
+      : kernel(tested), byteProducts(multiplies) {}
+  operator const simd::AttentionKernel&() const { return kernel; }
+
+  const simd::AttentionKernel& kernel;
+  bool byteProducts;
+};
+
 /// All units of `view`, one after the other, in poisoned scratch memory.
-inline void compute(const simd::AttentionView& view, const simd::AttentionKernel& kernel) {
-  simd::AttentionJob job(view, kernel);
+inline void compute(simd::AttentionView view, const TestedKernel& tested) {
+  view.byteProducts = tested.byteProducts;
+  simd::AttentionJob job(view, tested.kernel);
   std::vector<std::byte> scratch(job.scratchBytes(1).value(), std::byte{0xFF});
   job.start(scratch);
   for (int64_t unit = 0; unit < job.units(); ++unit)
     job.run(unit, 0, unit + 1);
 }
 
-inline std::vector<float> run(const Case& c, const simd::AttentionKernel& kernel) {
+inline std::vector<float> run(const Case& c, const TestedKernel& kernel) {
   Problem problem(c);
   compute(problem.view(), kernel);
   return problem.output();
 }
 
-/// Calls `body(kernel)` for every kernel that takes the problem.
+/// Calls `body(kernel)` for every kernel that takes the problem and, of codes, once more for one
+/// that must not multiply bytes.
 template <class Body> void forEachKernel(const Case& c, Body body) {
   const Problem problem(c);
   for (const simd::AttentionKernel& kernel : simd::attentionKernels().all())
     if (kernel.takes(problem.view())) {
       SCOPED_TRACE(testing::Message() << "kernel " << kernel.name);
-      body(kernel);
+      body(TestedKernel(kernel));
+      if (!c.quantized || !simd::usesByteProducts())
+        continue;
+      SCOPED_TRACE("without products of bytes");
+      body(TestedKernel(kernel, /*multiplies=*/false));
     }
 }
 
-inline void check(const Case& c, const simd::AttentionKernel& kernel) {
+inline void check(const Case& c, const TestedKernel& tested) {
+  const simd::AttentionKernel& kernel = tested.kernel;
   Problem problem(c);
-  compute(problem.view(), kernel);
+  compute(problem.view(), tested);
   const auto result = problem.output();
   std::vector<double> exact(result.size());
   attentionReference(problem.view(), exact);
@@ -344,7 +361,7 @@ inline void check(const Case& c, const simd::AttentionKernel& kernel) {
   for (int64_t b = 0; b < c.batches; ++b)
     for (int64_t h = 0; h < c.kvHeads * c.group; ++h)
       for (int64_t i = 0; i < c.rows; ++i) {
-        const double bound = problem.bound(b, h, i, kernel.name == "decode");
+        const double bound = problem.bound(b, h, i, kernel.name == "decode" && tested.byteProducts);
         for (int64_t d = 0; d < c.valueWidth; ++d, ++at)
           ASSERT_NEAR(result[at], exact[at], bound)
               << "b=" << b << " h=" << h << " i=" << i << " d=" << d << " S=" << c.rows
@@ -355,7 +372,7 @@ inline void check(const Case& c, const simd::AttentionKernel& kernel) {
 
 /// Every kernel that takes the problem is within the bound.
 inline void check(const Case& c) {
-  forEachKernel(c, [&](const simd::AttentionKernel& kernel) { check(c, kernel); });
+  forEachKernel(c, [&](const TestedKernel& kernel) { check(c, kernel); });
 }
 
 inline constexpr simd::FloatStorage kStorages[] = {simd::FloatStorage::f32, simd::FloatStorage::f16,
