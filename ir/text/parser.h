@@ -1,5 +1,4 @@
-// The parser behind the text reader. Its functions stand in three files: models and functions in
-// text_reader.cc, graphs and nodes in text_graph_reader.cc, attributes in text_attribute_reader.cc.
+// The parser behind the text reader.
 #pragma once
 
 #include "ir/model.h"

@@ -45,6 +45,57 @@ TEST(Naming, EveryKernelSaysWhichVersionsItImplements) {
   EXPECT_GT(checked, 30u);
 }
 
+/// The namespace of a folder: the longest prefix counts.
+std::string_view namespaceOf(const SourceFile& file) {
+  struct Room {
+    std::string_view folder;
+    std::string_view name;
+  };
+  static constexpr Room rooms[] = {
+      {"passes/pattern/", "kvopt::pattern"},
+      {"passes/analysis/", "kvopt::analysis"},
+      {"passes/builders/", "kvopt::builders"},
+      {"passes/rules/", "kvopt::rules"},
+      {"passes/targets/", "kvopt::targets"},
+      {"passes/opset/", "kvopt::opset"},
+      {"passes/transforms/", "kvopt::transforms"},
+      {"passes/", "kvopt::passes"},
+      {"runtime/simd/", "kvopt::simd"},
+      {"runtime/linear/", "kvopt::linear"},
+      {"runtime/kernels/", "kvopt::kernels"},
+      {"runtime/", "kvopt::runtime"},
+      {"support/", "kvopt"},
+      {"ir/", "kvopt::ir"},
+      {"driver/", "kvopt::driver"},
+      {"cli/", "kvopt::cli"},
+  };
+  for (const Room& room : rooms)
+    if (file.isIn(room.folder))
+      return room.name;
+  return "";
+}
+
+TEST(Naming, EveryFolderHasItsNamespace) {
+  size_t checked = 0;
+  for (const SourceFile& file : allSources()) {
+    const std::string expected(namespaceOf(file));
+    if (expected.empty() || file.path == "cli/main.cc")
+      continue;
+    // Forward declarations open other namespaces; what the file is about comes last.
+    std::string last;
+    for (const std::string& line : file.lines())
+      if (line.starts_with("namespace kvopt"))
+        last = line.substr(10, line.find(' ', 10) - 10);
+    if (last.empty()) // only specializes what a library has
+      continue;
+    ++checked;
+    EXPECT_TRUE(last == expected || last == expected + "::HWY_NAMESPACE" ||
+                last == expected + "::cache_file")
+        << file.path << " is in " << last << ", not in " << expected;
+  }
+  EXPECT_GT(checked, 500u);
+}
+
 TEST(Naming, EveryHeaderHasAGuard) {
   size_t headers = 0;
   for (const SourceFile& file : allSources()) {

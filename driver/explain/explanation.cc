@@ -1,0 +1,104 @@
+// Recovery that listens to near misses, and what of them concerns attention.
+#include "driver/explain/explanation.h"
+
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace kvopt::driver {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+using namespace targets;
+
+namespace {
+
+llvm::StringMap<const Node*> nodesByLabel(Graph& main) {
+  llvm::StringMap<const Node*> nodes;
+  forEachGraph(main, [&](Graph& graph) {
+    for (const Node& node : graph.nodes())
+      nodes.try_emplace(labelOf(node), &node);
+  });
+  return nodes;
+}
+
+} // namespace
+
+std::vector<NearMiss> Explanation::ruleMisses() const {
+  auto nodes = nodesByLabel(recovered.model->graph());
+  std::vector<NearMiss> ranked = misses.ranked();
+  llvm::erase_if(ranked, [&](const NearMiss& miss) {
+    return miss.rule != rule->rule->name() || !nodes.count(miss.root);
+  });
+  return ranked;
+}
+
+std::vector<NearMiss> Explanation::attentionMisses() const {
+  const PassContext& context = *recovered.context;
+  llvm::StringSet<> reasons;
+  for (const AttentionSite& site : context.sites)
+    if (site.nearMiss)
+      reasons.insert(site.nearMiss->rule + "\n" + site.nearMiss->root);
+  auto nodes = nodesByLabel(recovered.model->graph());
+  auto isSoftmax = [&](const std::string& label) {
+    const Node* node = nodes.lookup(label);
+    return node && (node->op() == "Softmax" || node->op() == "LogSoftmax" || node->op() == "Exp");
+  };
+  std::vector<NearMiss> ranked = misses.ranked();
+  llvm::erase_if(ranked, [&](const NearMiss& miss) {
+    const RuleRegistry::Entry* entry = context.rules.find(miss.rule);
+    bool raises = entry && entry->rule->group() == RuleGroup::Raise;
+    bool isReason = reasons.contains(miss.rule + "\n" + miss.root);
+    return !raises || !nodes.count(miss.root) ||
+           (!isReason && llvm::none_of(miss.nodes, isSoftmax));
+  });
+  return ranked;
+}
+
+std::map<std::string, int64_t> Explanation::givenUp() const {
+  std::map<std::string, int64_t> counts;
+  for (const auto& [pass, counters] : recovered.context->statistics) {
+    auto found = counters.find(reasonName(ReasonCode::StepBudget).str());
+    if (found != counters.end())
+      counts[pass] = found->second;
+  }
+  return counts;
+}
+
+llvm::Expected<Explanation> explain(const std::string& path, const ExplainRequest& request,
+                                    const Toolkit& toolkit) {
+  Explanation explanation;
+  if (!request.target.empty()) {
+    auto choice = toolkit.targets.choose(request.target);
+    if (!choice)
+      return choice.takeError();
+    explanation.target = choice->target;
+  }
+  explanation.rule = toolkit.rules.find(request.rule);
+  if (!request.rule.empty() && !explanation.rule)
+    return usageError("there is no rule '{}'", request.rule).hint("see: kvopt list rules");
+  explanation.misses =
+      listenToRaising(toolkit, explanation.rule ? std::vector<std::string>{request.rule}
+                                                : std::vector<std::string>());
+  RecoveryOptions recovery;
+  recovery.matcher = request.matcher;
+  recovery.disabled = request.disabled;
+  recovery.nearMisses = &explanation.misses;
+  auto recovered = recoverModel(path, toolkit, recovery);
+  if (!recovered)
+    return recovered.takeError();
+  explanation.recovered = std::move(*recovered);
+  // Only the recovery had something to tell.
+  explanation.recovered.context->nearMisses = nullptr;
+  const size_t sites = explanation.recovered.context->sites.size();
+  if (request.layer && *request.layer >= sites)
+    return usageError("there is no layer {}: the model has {} attention sites", *request.layer,
+                      sites);
+  explanation.groups = groupSites(explanation.recovered, explanation.target, request.layer);
+  return explanation;
+}
+
+} // namespace kvopt::driver

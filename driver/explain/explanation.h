@@ -1,0 +1,51 @@
+// Explaining a model: for every attention site the rule that matched, or why it was missed.
+#pragma once
+
+#include "driver/inspect/site_groups.h"
+#include "driver/recover.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvopt::driver {
+
+/// What is to be explained.
+struct ExplainRequest {
+  /// A target that is asked whether it takes each site; empty for none.
+  std::string target;
+  /// A rule whose applications and near misses are reported; empty for none.
+  std::string rule;
+  /// The only site to report; nullopt for all.
+  std::optional<unsigned> layer;
+  pattern::MatcherOptions matcher;
+  /// Rules and passes to leave out.
+  std::vector<std::string> disabled;
+};
+
+/// What is known of one model's attention sites.
+class Explanation {
+public:
+  RecoveredModel recovered;
+  const targets::Target* target = nullptr;
+  const pattern::RuleRegistry::Entry* rule = nullptr;
+  std::vector<SiteGroup> groups;
+
+  /// The near misses of the requested rule whose roots are still in the graph, best first.
+  std::vector<pattern::NearMiss> ruleMisses() const;
+  /// The near misses of rules that raise attention: a site's reason, or a match that went through a
+  /// softmax, however it is spelled.
+  std::vector<pattern::NearMiss> attentionMisses() const;
+  /// By pass, the number of searches that the step budget ended.
+  std::map<std::string, int64_t> givenUp() const;
+
+  pattern::NearMissList misses;
+};
+
+/// Recovers the model at `path` and collects what the request asks for. Fails for a file that
+/// cannot be opened, and for a target, rule or layer that does not exist.
+llvm::Expected<Explanation> explain(const std::string& path, const ExplainRequest& request,
+                                    const Toolkit& toolkit);
+
+} // namespace kvopt::driver
