@@ -6,6 +6,7 @@
 #include "cli/support/style.h"
 #include "driver/inspect/site_facts.h"
 #include "driver/recover.h"
+#include "passes/analysis/cache/site_words.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -28,7 +29,7 @@ struct InspectOptions {
 };
 
 /// Bytes of one cache at a context length, for one sequence; nullopt when an extent is unknown.
-std::optional<int64_t> cacheBytes(const CacheUpdate& update, int64_t context) {
+std::optional<int64_t> cacheBytes(const SiteCache& update, int64_t context) {
   const TensorType& type = update.past->type();
   std::optional<unsigned> width = byteWidth(type.elementType());
   if (!width || !type.hasRank())
@@ -47,12 +48,12 @@ OrderedJson siteJson(const AttentionSite& site) {
   OrderedJson json;
   json["id"] = site.id();
   json["layer"] = site.layer;
-  json["kind"] = siteKindName(site.kind).str();
+  json["kind"] = siteKindName(site).str();
   json["status"] = site.isMatched() ? "matched" : "missed";
   json["reason"] = site.failure ? OrderedJson(reasonName(site.failure->code).str()) : nullptr;
   json["detail"] = site.failure ? site.failure->str() : "";
   json.update(factsJson(site));
-  auto name = [](const std::optional<CacheUpdate>& update, bool past) -> OrderedJson {
+  auto name = [](const std::optional<SiteCache>& update, bool past) -> OrderedJson {
     const Value* value = !update          ? nullptr
                          : past           ? update->past
                          : update->output ? update->output
@@ -97,7 +98,7 @@ void printText(const std::string& path, const InspectOptions& options,
   bool known = true;
   for (const AttentionSite& site : sites) {
     if (!site.isMatched()) {
-      out += formatText("  {:<4} {:<6} {}   {}\n", site.id(), siteKindName(site.kind),
+      out += formatText("  {:<4} {:<6} {}   {}\n", site.id(), siteKindName(site),
                         style.bad("MISSED"), site.failure->str());
       continue;
     }
@@ -111,10 +112,10 @@ void printText(const std::string& path, const InspectOptions& options,
       if (!site.key->fromStart)
         total += keyBytes.value_or(0) + (site.isLatent() ? 0 : valueBytes.value_or(0));
     }
-    out += formatText("  {:<4} {:<6} {}  {}/{}×{}  mask {}  {}  {}\n", site.id(),
-                      siteKindName(site.kind), style.good("matched"), site.queryHeads.str(),
-                      site.keyHeads.str(), site.keyWidth.str(), maskKind(*site.node), cache,
-                      site.rule);
+    out +=
+        formatText("  {:<4} {:<6} {}  {}/{}×{}  mask {}  {}  {}\n", site.id(), siteKindName(site),
+                   style.good("matched"), site.queryHeads.str(), site.keyHeads.str(),
+                   site.keyWidth.str(), maskKind(*site.node), cache, site.rule);
   }
   if (known && total != 0)
     out +=

@@ -98,8 +98,7 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& tool
   auto recovered = recoverCopy(model, toolkit);
   if (!recovered)
     return recovered.takeError();
-  Manifest manifest =
-      targets::drivingManifest(recovered->model->graph(), recovered->context->sites);
+  Manifest manifest = exportedManifest(recovered->model->graph(), recovered->context->sites);
   addWindows(recovered->context->sites, manifest);
   return manifest;
 }

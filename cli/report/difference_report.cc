@@ -127,7 +127,7 @@ SafeText blocksText(const std::vector<BlockChange>& blocks) {
   std::vector<Group> groups;
   llvm::StringMap<size_t> byKey;
   for (const BlockChange& block : blocks) {
-    const std::string kind = siteKindName(block.either().kind).str();
+    const std::string kind = block.either().kind.str();
     const SafeText text = blockText(block);
     auto [entry, isNew] = byKey.try_emplace(kind + text.str(), groups.size());
     if (isNew)
@@ -177,7 +177,7 @@ OrderedJson differenceJson(const std::string& pathBefore, const std::string& pat
   for (const BlockChange& block : difference.blocks)
     json["blocks"].push_back({{"id", block.either().id()},
                               {"layer", block.either().layer},
-                              {"kind", siteKindName(block.either().kind).str()},
+                              {"kind", block.either().kind.str()},
                               {"change", ModelDifference::name(block.change)},
                               {"before", blockJson(block.before, block.after)},
                               {"after", blockJson(block.after, block.before)}});

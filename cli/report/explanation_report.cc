@@ -2,6 +2,7 @@
 #include "cli/report/explanation_report.h"
 
 #include "driver/inspect/site_facts.h"
+#include "passes/analysis/cache/site_words.h"
 #include "passes/pattern/reason_docs.h"
 #include "support/format.h"
 
@@ -33,7 +34,7 @@ OrderedJson groupJson(const SiteGroup& group, const Explanation& explanation) {
   OrderedJson json;
   json["id"] = layerRanges(group.layers);
   json["layers"] = group.layers;
-  json["kind"] = siteKindName(site.kind).str();
+  json["kind"] = siteKindName(site).str();
   json["status"] = site.isMatched() ? "matched" : "missed";
   json["rule"] = site.rule.empty() ? OrderedJson(nullptr) : OrderedJson(site.rule);
   json.update(factsJson(site));
@@ -129,7 +130,7 @@ public:
   }
   SafeText subject(const SiteGroup& group) const {
     return formatText("  {:<{}}  {:<5}  {:<{}}  {:<{}}", layerRanges(group.layers), ranges,
-                      siteKindName(group.first->kind), headsText(*group.first), heads,
+                      siteKindName(*group.first), headsText(*group.first), heads,
                       layoutText(*group.first), layout);
   }
 

@@ -29,12 +29,12 @@ std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64
                                      bool joined = true) {
   int64_t total = 0;
   for (const ManifestCache& cache : caches) {
-    if (cache.kind == CacheKind::Cross)
+    if (cache.update == CacheUpdate::ReadOnly)
       continue; // only read
     std::optional<unsigned> width = byteWidth(cache.dtype);
     if (!width)
       return std::nullopt;
-    const bool isInBlocks = cache.policy == CachePolicy::Block && !joined;
+    const bool isInBlocks = cache.update == CacheUpdate::Blocks && !joined;
     int64_t rows = cache.oneBuffer || isInBlocks ? 1 : context;
     int64_t bytes = *width;
     for (size_t axis = 1; axis < cache.shape.size(); ++axis) {
@@ -58,7 +58,7 @@ bool joinsBlocks(const Manifest& manifest, const OpCounts& after) {
     return found == after.end() ? int64_t{0} : found->second;
   };
   const auto inBlocks = llvm::count_if(manifest.caches, [](const ManifestCache& cache) {
-    return cache.policy == CachePolicy::Block;
+    return cache.update == CacheUpdate::Blocks;
   });
   return 2 * nodes("ai.kvopt::BlockKvSdpa") + nodes("ai.kvopt::BlockLatentKvSdpa") != inBlocks;
 }
@@ -216,7 +216,7 @@ SafeText rewriteTable(const RewrittenModel& rewritten, const Style& style) {
 
 SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath) {
   SafeText notes;
-  if (manifest.contract == CacheContract::SharedBuffer)
+  if (manifest.contract == CacheUpdate::InPlace)
     notes += formatText("  bind    past and present of each cache must be ONE buffer: see {}\n",
                         manifestPath);
   if (manifest.chunkBatch)

@@ -3,6 +3,7 @@
 
 #include "cli/support/style.h"
 #include "driver/inspect/site_facts.h"
+#include "passes/analysis/cache/site_words.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -58,7 +59,7 @@ private:
 std::string cacheLayout(const AttentionSite& site) {
   if (!site.hasCache())
     return "-";
-  auto text = [](const CacheUpdate& update) {
+  auto text = [](const SiteCache& update) {
     std::string layout = update.layout.text();
     return fmt::format("{}@{}", layout.empty() ? "?" : layout, update.axis);
   };
@@ -120,7 +121,7 @@ SafeText tableRow(const std::string& name, const SiteList& sites) {
     }
     ++matched;
     OrderedJson facts = factsJson(site);
-    kinds.add(siteKindName(site.kind).str());
+    kinds.add(siteKindName(site).str());
     bool isOpen = !site.mask || site.mask->causal == Proof::Unproven;
     if (!facts["causal_if"].is_null())
       causal.add("if"); // the positions that are fed count up

@@ -4,6 +4,7 @@
 #include "driver/recover.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/cache_origins.h"
+#include "passes/analysis/cache/site_words.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -173,7 +174,7 @@ size_t blockOfLayer(std::vector<AttentionSubgraph>& blocks, std::map<int64_t, si
   if (isNew) {
     AttentionSubgraph& made = blocks.emplace_back();
     made.layer = static_cast<unsigned>(cache.layer);
-    made.kind = cache.kind == CacheKind::Cross ? SiteKind::Cross : SiteKind::Self;
+    made.kind = cache.update == CacheUpdate::ReadOnly ? "cross" : "self";
   }
   return entry->second;
 }
@@ -221,8 +222,8 @@ std::vector<AttentionSubgraph> writtenBlocks(const Model& model, const Manifest&
 AttentionSubgraph blockOfSite(const AttentionSite& site) {
   AttentionSubgraph block;
   block.layer = site.layer;
-  block.kind = site.kind;
-  for (const std::optional<CacheUpdate>* update : {&site.key, &site.value}) {
+  block.kind = siteKindName(site);
+  for (const std::optional<SiteCache>* update : {&site.key, &site.value}) {
     if (!*update || (site.isLatent() && update == &site.value))
       continue;
     block.pasts.push_back((*update)->past->name().str());

@@ -11,7 +11,7 @@ namespace kvopt::driver {
 /// one for each attention site.
 struct AttentionSubgraph {
   unsigned layer = 0;
-  analysis::SiteKind kind = analysis::SiteKind::Self;
+  llvm::StringRef kind; ///< as siteKindName says it
   /// What reads the caches on the way to the attention's result and to the presents, in execution
   /// order; what masks and queries are made of is left out. Without caches, the nodes around the
   /// softmax.

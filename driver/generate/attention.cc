@@ -112,7 +112,7 @@ double residualGain(const DecoderSpec& spec) {
   return 2.0 / std::sqrt(static_cast<double>(parts * spec.layers));
 }
 
-Value& splitHeads(const DecoderContext& context, Value& x, int64_t heads, int64_t width) {
+Value& headsApart(const DecoderContext& context, Value& x, int64_t heads, int64_t width) {
   GraphBuilder& build = context.build;
   const bool isScript = context.spec.spelling == DecoderSpelling::TorchScript;
   Value& rows = build.listed(isScript ? build.extent(x, 0) : *context.batch);
@@ -121,7 +121,7 @@ Value& splitHeads(const DecoderContext& context, Value& x, int64_t heads, int64_
   return build.transpose(split, {0, 2, 1, 3});
 }
 
-Value& joinHeads(const DecoderContext& context, Value& x, int64_t columns) {
+Value& headsTogether(const DecoderContext& context, Value& x, int64_t columns) {
   GraphBuilder& build = context.build;
   Value& tokenMajor = build.transpose(x, {0, 2, 1, 3});
   Value& rows = build.listed(*context.batch);
@@ -168,9 +168,9 @@ Value& selfAttention(DecoderContext& context, Value& x, int64_t layer) {
   } else {
     if (!projected.key)
       splitPacked(context, projected);
-    Value* query = &splitHeads(context, *projected.query, spec.heads, spec.headWidth);
-    Value* key = &splitHeads(context, *projected.key, spec.kvHeads, spec.headWidth);
-    Value& value = splitHeads(context, *projected.value, spec.kvHeads, spec.headWidth);
+    Value* query = &headsApart(context, *projected.query, spec.heads, spec.headWidth);
+    Value* key = &headsApart(context, *projected.key, spec.kvHeads, spec.headWidth);
+    Value& value = headsApart(context, *projected.value, spec.kvHeads, spec.headWidth);
     if (spec.isRotary()) {
       query = &rotated(context, *query, spec.heads, spec.headWidth);
       key = &rotated(context, *key, spec.kvHeads, spec.headWidth);
@@ -183,7 +183,7 @@ Value& selfAttention(DecoderContext& context, Value& x, int64_t layer) {
       mixed =
           &attend(context, *query, keys, values, spec.kvHeads, spec.headWidth, scale, context.mask);
     }
-    mixed = &joinHeads(context, *mixed, wide);
+    mixed = &headsTogether(context, *mixed, wide);
   }
   return context.build.linear(*mixed, layerName(layer, "self_attn.o_proj"), wide, spec.hidden,
                               residualGain(spec), !spec.isRotary());
@@ -196,10 +196,10 @@ Value& crossAttention(DecoderContext& context, Value& x, int64_t layer, Value& k
   // An encoder's keys are not as large as the decoder's own: numbers in [-1, 1).
   Value& projected = context.build.linear(x, layerName(layer, "encoder_attn.q_proj"), spec.hidden,
                                           wide, 2 * std::sqrt(3.0), true);
-  Value& query = splitHeads(context, projected, spec.heads, spec.headWidth);
+  Value& query = headsApart(context, projected, spec.heads, spec.headWidth);
   Value& mixed = attend(context, query, keys, values, spec.heads, spec.headWidth,
                         1.0 / std::sqrt(static_cast<double>(spec.headWidth)), nullptr);
-  Value& joined = joinHeads(context, mixed, wide);
+  Value& joined = headsTogether(context, mixed, wide);
   return context.build.linear(joined, layerName(layer, "encoder_attn.out_proj"), wide, spec.hidden,
                               residualGain(spec), true);
 }

@@ -54,8 +54,8 @@ void addRotation(DecoderContext& context, int64_t width);
 ir::Value& rotated(const DecoderContext& context, ir::Value& x, int64_t heads, int64_t width);
 
 /// [B,S,heads·width] → [B,heads,S,width], and back.
-ir::Value& splitHeads(const DecoderContext& context, ir::Value& x, int64_t heads, int64_t width);
-ir::Value& joinHeads(const DecoderContext& context, ir::Value& x, int64_t columns);
+ir::Value& headsApart(const DecoderContext& context, ir::Value& x, int64_t heads, int64_t width);
+ir::Value& headsTogether(const DecoderContext& context, ir::Value& x, int64_t columns);
 /// Keys or values with those of the next past; the result becomes its present.
 ir::Value& appended(DecoderContext& context, ir::Value& rows);
 

@@ -32,7 +32,7 @@ LatentParts project(const DecoderContext& context, Value& x, int64_t layer) {
   const int64_t width = spec.headWidth + spec.ropeWidth;
   Value& queries =
       build.linear(x, parts.name + ".q_proj", spec.hidden, spec.heads * width, scoreGain);
-  Node& query = split(context, splitHeads(context, queries, spec.heads, width), spec.headWidth,
+  Node& query = split(context, headsApart(context, queries, spec.heads, width), spec.headWidth,
                       spec.ropeWidth);
   parts.plainQuery = &query.result(0);
   parts.rotatedQuery = &rotated(context, query.result(1), spec.heads, spec.ropeWidth);
@@ -40,7 +40,7 @@ LatentParts project(const DecoderContext& context, Value& x, int64_t layer) {
                                    spec.latentWidth + spec.ropeWidth, scoreGain);
   Node& row = split(context, compressed, spec.latentWidth, spec.ropeWidth);
   parts.latent = &build.rmsNorm(row.result(0), parts.name + ".kv_a_layernorm", spec.latentWidth);
-  Value& key = splitHeads(context, row.result(1), 1, spec.ropeWidth);
+  Value& key = headsApart(context, row.result(1), 1, spec.ropeWidth);
   parts.rotatedKey = &rotated(context, key, 1, spec.ropeWidth);
   return parts;
 }
@@ -57,7 +57,7 @@ Value& expandedAttention(DecoderContext& context, const LatentParts& parts) {
   Value& both = build.linear(*parts.latent, parts.name + ".kv_b_proj", spec.latentWidth,
                              spec.heads * width, scoreGain);
   Node& rows =
-      split(context, splitHeads(context, both, spec.heads, width), spec.headWidth, spec.valueWidth);
+      split(context, headsApart(context, both, spec.heads, width), spec.headWidth, spec.valueWidth);
   Value& shape =
       build.concatLists({&build.listed(*context.batch), &build.ints({spec.heads}),
                          &build.listed(*context.sequence), &build.ints({spec.ropeWidth})});
@@ -104,7 +104,7 @@ Value& latentAttention(DecoderContext& context, Value& x, int64_t layer) {
   Value& mixed = spec.kind == DecoderKind::MlaLatent ? absorbedAttention(context, parts)
                                                      : expandedAttention(context, parts);
   const int64_t wide = spec.heads * spec.valueWidth;
-  return context.build.linear(joinHeads(context, mixed, wide), parts.name + ".o_proj", wide,
+  return context.build.linear(headsTogether(context, mixed, wide), parts.name + ".o_proj", wide,
                               spec.hidden, residualGain(spec));
 }
 

@@ -1,6 +1,7 @@
 // Facts of attention sites.
 #include "driver/inspect/site_facts.h"
 
+#include "passes/analysis/cache/site_words.h"
 #include "passes/pattern/reason_docs.h"
 #include "support/format.h"
 
@@ -38,11 +39,11 @@ OrderedJson factsJson(const AttentionSite& site) {
   json["kv_heads"] = number(site.keyHeads);
   json["k_head_dim"] = number(site.keyWidth);
   json["v_head_dim"] = number(site.valueWidth);
-  auto layout = [](const std::optional<CacheUpdate>& update) {
-    return update && !update->layout.axes.empty() ? OrderedJson(update->layout.text())
-                                                  : OrderedJson(nullptr);
+  auto layout = [](const std::optional<SiteCache>& update) {
+    return update && update->layout.isKnown() ? OrderedJson(update->layout.text())
+                                              : OrderedJson(nullptr);
   };
-  json["policy"] = sitePolicyName(site.policy).str();
+  json["policy"] = sitePolicyName(site).str();
   json["layout"] = layout(site.key);
   json["value_layout"] = layout(site.value);
   json["key_axis"] = site.key ? OrderedJson(site.key->axis) : nullptr;
@@ -94,8 +95,9 @@ std::string layoutText(const AttentionSite& site) {
   std::string key = extents(*site.key->past);
   std::string value = extents(*site.value->past);
   // How it grows, where it does not do so by concatenation; a cross cache's kind says it.
-  bool isPlain = site.policy == SitePolicy::Growing || site.policy == SitePolicy::Cross;
-  std::string policy = isPlain ? "" : fmt::format(" {}", sitePolicyName(site.policy));
+  bool isPlain = (site.update == CacheUpdate::Grows && !site.isLatent()) ||
+                 site.update == CacheUpdate::ReadOnly;
+  std::string policy = isPlain ? "" : fmt::format(" {}", sitePolicyName(site));
   if (key == value && site.key->axis == site.value->axis)
     return fmt::format("{} axis {}{}", key, site.key->axis, policy);
   return fmt::format("{} axis {} and {} axis {}{}", key, site.key->axis, value, site.value->axis,

@@ -2,6 +2,7 @@
 #include "driver/inspect/site_groups.h"
 
 #include "driver/inspect/site_facts.h"
+#include "passes/analysis/cache/site_words.h"
 #include "support/format.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -53,8 +54,8 @@ std::string groupKey(const AttentionSite& site, const std::optional<MatchFailure
   // What is left of a mask that nothing is proved of is spelled in each layer's own values.
   bool isProved = site.mask && site.mask->causal != Proof::Unproven;
   facts["mask_text"] = isProved ? withoutLayers(site.mask->text) : "";
-  std::string key = siteKindName(site.kind).str() +
-                    facts.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  std::string key =
+      siteKindName(site).str() + facts.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   key += fmt::format("|{}|{}|{}|{}", site.rule, headsText(site), layoutText(site),
                      attentionText(site));
   if (site.failure)

@@ -52,10 +52,10 @@ llvm::Error addCache(const ManifestCache& cache, Caches& caches) {
   auto misfit = [&](llvm::StringRef what) {
     return unsupported("cache '{}' {}", cache.past, what).hint(hint);
   };
-  if (cache.kind != CacheKind::Self ||
+  if (cache.update == CacheUpdate::ReadOnly ||
       (cache.role != CacheRole::Key && cache.role != CacheRole::Value))
     return misfit("holds neither the keys nor the values of self-attention");
-  if (!cache.oneBuffer || cache.shape.size() != 4 || cache.sequenceAxis != 2)
+  if (!cache.oneBuffer || cache.layout() != CacheLayout::ofAttention())
     return misfit("is not one buffer with the sequence on axis 2");
   const auto* heads = std::get_if<int64_t>(&cache.shape[1]);
   const auto* width = std::get_if<int64_t>(&cache.shape[3]);

@@ -66,8 +66,7 @@ llvm::Error proveGrowing(const Model& model, const Manifest& manifest, const Too
   auto recovered = recoverCopy(model, toolkit);
   if (!recovered)
     return recovered.takeError();
-  const Manifest found =
-      targets::drivingManifest(recovered->model->graph(), recovered->context->sites);
+  const Manifest found = exportedManifest(recovered->model->graph(), recovered->context->sites);
   for (const ManifestCache& cache : manifest.caches)
     if (llvm::none_of(found.caches, [&](const ManifestCache& other) {
           return other.past == cache.past && other.present == cache.present &&

@@ -129,7 +129,7 @@ void fitTokens(const Value& input, bool isEmbedded, EquivalencePlan& plan) {
 /// The rows that the caches have, whatever they hold, where they grow all the same.
 int64_t fixedPastRows(const Manifest& manifest) {
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.policy == CachePolicy::Fixed && cache.kind == CacheKind::Self && !cache.oneBuffer)
+    if (cache.update == CacheUpdate::Grows && !cache.oneBuffer)
       if (const auto* fixed =
               std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)]))
         return *fixed;
@@ -157,13 +157,13 @@ EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manif
   if (manifest.capacityValue)
     plan = shortened(std::move(plan), *manifest.capacityValue);
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.policy == CachePolicy::Static && cache.kind != CacheKind::Cross)
+    if (cache.update == CacheUpdate::Static)
       if (const auto* fixed =
               std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)]))
         plan = shortened(std::move(plan), *fixed);
   // A ring takes no more tokens at a time than it has rows.
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.policy == CachePolicy::Ring)
+    if (cache.update == CacheUpdate::Ring)
       if (const auto* rows =
               std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)])) {
         plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, *rows));

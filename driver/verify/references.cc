@@ -245,7 +245,7 @@ private:
       return source.takeError();
     if (isQuantized) {
       row.comparedTo = "its weights in f32";
-      if (llvm::Error error = widen(*source->model, source->manifest))
+      if (llvm::Error error = widenModel(*source->model, source->manifest))
         return error;
     } else {
       ReferenceResult own;
@@ -284,7 +284,7 @@ private:
   /// All caches are in buffers whose capacity is the session's to choose.
   static bool sharesBuffers(const Manifest& manifest) {
     return !manifest.capacityValue && llvm::all_of(manifest.caches, [](const ManifestCache& cache) {
-      return cache.oneBuffer || cache.kind == CacheKind::Cross;
+      return cache.oneBuffer || cache.update == CacheUpdate::ReadOnly;
     });
   }
 
@@ -333,7 +333,7 @@ referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, 
     settings.capacity = referenceLength(steps);
   // Presents of a static capacity were extent whole.
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.policy == CachePolicy::Static && cache.kind != CacheKind::Cross)
+    if (cache.update == CacheUpdate::Static)
       if (auto extent = referenceExtent(steps, cache.past, cache.sequenceAxis))
         settings.capacity = *extent;
   return settings;

@@ -74,7 +74,7 @@ llvm::Expected<PreparedModel> twinOf(const Model& model, const Manifest& manifes
   PreparedModel twin;
   twin.model = std::move(*copy);
   twin.manifest = manifest;
-  if (llvm::Error error = widen(*twin.model, twin.manifest))
+  if (llvm::Error error = widenModel(*twin.model, twin.manifest))
     return error;
   return twin;
 }

@@ -35,7 +35,7 @@ Json shapeJson(const std::vector<ManifestExtent>& shape) {
 Json cacheJson(const ManifestCache& cache) {
   Json object = Json::object();
   object["layer"] = cache.layer;
-  object["kind"] = textOf(kindWords, cache.kind);
+  object["kind"] = textOf(kindWords, cache.update == CacheUpdate::ReadOnly);
   object["role"] = textOf(roleWords, cache.role);
   object["past"] = cache.past;
   object["present"] = cache.present;
@@ -43,7 +43,7 @@ Json cacheJson(const ManifestCache& cache) {
   object["shape"] = shapeJson(cache.shape);
   object["sequence_axis"] = cache.sequenceAxis;
   object["dtype"] = dtypeName(cache.dtype).str();
-  object["policy"] = textOf(policyWords, cache.policy);
+  object["policy"] = textOf(policyWords, cache.update);
   object["window"] = cache.window;
   if (!cache.permutation.empty())
     object["permutation"] = cache.permutation;

@@ -2,6 +2,9 @@
 // the programs that run them; written beside the model and into its metadata.
 #pragma once
 
+#include "ir/cache_layout.h"
+#include "ir/cache_role.h"
+#include "ir/cache_update.h"
 #include "ir/element_type.h"
 
 #include "llvm/Support/Error.h"
@@ -25,30 +28,6 @@ inline constexpr const char* partialKey = "kvopt.sites_left";
 /// they were given a capacity.
 inline constexpr const char* pastExtentKey = "kvopt.past_extent";
 
-enum class CacheContract { Growing, SharedBuffer, Stateful, Blocks };
-enum class CacheKind { Self, Cross };
-enum class CacheRole {
-  Key,
-  Value,
-  Latent,
-  KeyScale, ///< what the rows of the layer's keys, which are codes, are multiplied by
-  ValueScale,
-  State, ///< a recurrent or convolution state, of neither keys nor values
-};
-
-/// Whether the cache says what the codes of another one stand for.
-inline bool isScale(CacheRole role) {
-  return role == CacheRole::KeyScale || role == CacheRole::ValueScale;
-}
-
-enum class CachePolicy {
-  Fixed,  ///< new rows behind the old ones
-  Ring,   ///< the last rows only
-  Block,  ///< in blocks
-  Static, ///< as many rows as there is room for; the model writes where its inputs say
-  State,  ///< a recurrent or convolution state: no rows of tokens at all
-};
-
 /// What to feed a length input at a step that adds S tokens after P earlier ones.
 enum class LengthFeed {
   PastLength,          ///< P
@@ -71,16 +50,16 @@ using ManifestExtent = std::variant<int64_t, std::string>;
 
 struct ManifestCache {
   int64_t layer = 0;
-  CacheKind kind = CacheKind::Self;
   CacheRole role = CacheRole::Key;
   std::string past;
   std::string present;
+  /// One of Grows, Ring, Static, Blocks, State and ReadOnly.
+  CacheUpdate update = CacheUpdate::Grows;
   /// Past and present must be one buffer.
   bool oneBuffer = false;
   std::vector<ManifestExtent> shape;
   int64_t sequenceAxis = 2;
   ElementType dtype = ElementType::Float;
-  CachePolicy policy = CachePolicy::Fixed;
   int64_t window = 0;
   /// Axis i is axis permutation[i] of the cache of the model that was rewritten; empty where the
   /// axes are in that model's order.
@@ -89,6 +68,11 @@ struct ManifestCache {
   /// then what the cache was called, and `present` gives the new rows only; the sequence axis of
   /// `shape` is a block's, which holds from 0 to Manifest::blockSize rows.
   std::vector<std::string> blocks;
+
+  /// As far as rank and sequence axis tell it.
+  std::optional<CacheLayout> layout() const {
+    return CacheLayout::bySequenceAxis(shape.size(), sequenceAxis);
+  }
 };
 
 struct ManifestLength {
@@ -131,7 +115,9 @@ struct ManifestVariant {
 
 struct Manifest {
   std::string target;
-  CacheContract contract = CacheContract::Growing;
+  /// How the caches that a rewrite changed do: Grows, InPlace, Blocks, or State where the model
+  /// keeps them to itself.
+  CacheUpdate contract = CacheUpdate::Grows;
   std::string capacitySymbol;
   std::optional<int64_t> capacityValue;
   /// Tokens of a block, of caches in blocks: all before the last that holds any are full. 0

@@ -176,11 +176,12 @@ private:
   std::string firstProblem;
 };
 
-llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheContract contract) {
+llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpdate contract) {
   ObjectReader reader(json, fmt::format("caches[{}]", index));
   ManifestCache cache;
   reader.read("layer", cache.layer);
-  reader.read("kind", kindWords, cache.kind);
+  bool isCross = false;
+  reader.read("kind", kindWords, isCross);
   reader.read("role", roleWords, cache.role);
   reader.read("past", cache.past);
   reader.read("present", cache.present);
@@ -188,23 +189,26 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheCon
   reader.read("shape", cache.shape);
   reader.read("sequence_axis", cache.sequenceAxis);
   reader.read("dtype", cache.dtype);
-  reader.read("policy", policyWords, cache.policy);
+  reader.read("policy", policyWords, cache.update);
   reader.read("window", cache.window);
   if (reader.has("permutation"))
     reader.readPermutation("permutation", cache.shape.size(), cache.permutation);
   if (reader.has("blocks"))
     reader.readNames("blocks", cache.blocks);
-  if (!cache.blocks.empty() && cache.policy != CachePolicy::Block)
+  if (!cache.blocks.empty() && cache.update != CacheUpdate::Blocks)
     reader.fail("has 'blocks', but another policy");
   // A stateful model has no cache at its edge; a static cache need not come back out.
-  bool stateful = contract == CacheContract::Stateful;
+  bool stateful = contract == CacheUpdate::State;
   if (!stateful && cache.past.empty())
     reader.fail("has an empty 'past'");
-  if (!stateful && cache.policy != CachePolicy::Static && cache.present.empty())
+  if (!stateful && cache.update != CacheUpdate::Static && cache.present.empty())
     reader.fail("has an empty 'present'");
   if (cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
     reader.fail(fmt::format("'sequence_axis' is {}, but 'shape' has {} axes", cache.sequenceAxis,
                             cache.shape.size()));
+  // What is only read does not change, whatever the policy says.
+  if (isCross)
+    cache.update = CacheUpdate::ReadOnly;
   return reader.result(std::move(cache));
 }
 
@@ -253,7 +257,7 @@ llvm::Expected<ManifestVariant> readVariant(const Json& json, size_t index) {
 llvm::Error checkVariants(const Manifest& manifest) {
   if (manifest.variants.empty())
     return llvm::Error::success();
-  if (manifest.contract != CacheContract::Blocks || manifest.blockSize < 1 ||
+  if (manifest.contract != CacheUpdate::Blocks || manifest.blockSize < 1 ||
       manifest.capacityValue.value_or(0) < 1)
     return invalid("manifest: there are variants, but no blocks of a size and a capacity");
   int64_t blocks = -1;
@@ -267,7 +271,7 @@ llvm::Error checkVariants(const Manifest& manifest) {
     blocks = variant.pastBlocks;
   }
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.policy == CachePolicy::Block && static_cast<int64_t>(cache.blocks.size()) != blocks)
+    if (cache.update == CacheUpdate::Blocks && static_cast<int64_t>(cache.blocks.size()) != blocks)
       return invalid("manifest: the last variant has {} blocks, but cache '{}' has {}", blocks,
                      cache.past, cache.blocks.size());
   return llvm::Error::success();

@@ -12,24 +12,23 @@ template <typename Enum> struct ManifestWord {
   const char* text;
 };
 
-constexpr ManifestWord<CacheContract> contractWords[] = {
-    {CacheContract::Growing, "growing"},
-    {CacheContract::SharedBuffer, "shared-buffer"},
-    {CacheContract::Stateful, "stateful"},
-    {CacheContract::Blocks, "blocks"}};
-constexpr ManifestWord<CacheKind> kindWords[] = {{CacheKind::Self, "self"},
-                                                 {CacheKind::Cross, "cross"}};
+constexpr ManifestWord<CacheUpdate> contractWords[] = {{CacheUpdate::Grows, "growing"},
+                                                       {CacheUpdate::InPlace, "shared-buffer"},
+                                                       {CacheUpdate::State, "stateful"},
+                                                       {CacheUpdate::Blocks, "blocks"}};
+/// Whether a cache is only read.
+constexpr ManifestWord<bool> kindWords[] = {{false, "self"}, {true, "cross"}};
 constexpr ManifestWord<CacheRole> roleWords[] = {{CacheRole::Key, "key"},
                                                  {CacheRole::Value, "value"},
                                                  {CacheRole::Latent, "latent"},
                                                  {CacheRole::KeyScale, "key_scale"},
                                                  {CacheRole::ValueScale, "value_scale"},
                                                  {CacheRole::State, "state"}};
-constexpr ManifestWord<CachePolicy> policyWords[] = {{CachePolicy::Fixed, "fixed"},
-                                                     {CachePolicy::Ring, "ring"},
-                                                     {CachePolicy::Block, "block"},
-                                                     {CachePolicy::Static, "static"},
-                                                     {CachePolicy::State, "state"}};
+/// The kind tells what is only read from what is static.
+constexpr ManifestWord<CacheUpdate> policyWords[] = {
+    {CacheUpdate::Grows, "fixed"},  {CacheUpdate::Ring, "ring"},
+    {CacheUpdate::Blocks, "block"}, {CacheUpdate::Static, "static"},
+    {CacheUpdate::State, "state"},  {CacheUpdate::ReadOnly, "static"}};
 constexpr ManifestWord<LengthFeed> feedWords[] = {
     {LengthFeed::PastLength, "past_length"},
     {LengthFeed::TotalLength, "total_length"},

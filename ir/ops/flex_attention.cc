@@ -15,7 +15,7 @@ llvm::Error inferFlexAttention(ShapeContext& context) {
         attribute->graphs().front()->outputs().size() != 1)
       return context.error(fmt::format("{} is not a graph of one input and one output", name));
   }
-  context.setResult(0, attentionResult(context));
+  context.setResult(0, attentionResultType(context));
   return llvm::Error::success();
 }
 

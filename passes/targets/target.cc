@@ -65,47 +65,41 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
     return failures;
   for (size_t i = 0; i < sites.size(); ++i)
     if (!failures[i])
-      failures[i] = MatchFailure{ReasonCode::NoCache, sites[i].node->name().str(),
-                                 "attention that appends to a cache",
-                                 sites[i].kind == SiteKind::Cross ? "keys that are only read"
-                                                                  : "attention without a cache",
-                                 ""};
+      failures[i] = MatchFailure{
+          ReasonCode::NoCache, sites[i].node->name().str(), "attention that appends to a cache",
+          sites[i].isCross ? "keys that are only read" : "attention without a cache", ""};
   return failures;
 }
 
-ManifestCache describeCache(const CacheUpdate& update, unsigned layer, CacheRole role) {
-  ManifestCache cache;
-  cache.layer = layer;
-  cache.kind = update.policy == SitePolicy::Cross ? CacheKind::Cross : CacheKind::Self;
-  cache.role = role;
-  cache.past = update.past->name().str();
-  if (update.output)
-    cache.present = update.output->name().str();
-  cache.sequenceAxis = update.axis;
-  cache.dtype = update.past->type().elementType();
-  cache.policy = update.policy == SitePolicy::Ring     ? CachePolicy::Ring
-                 : update.policy == SitePolicy::Static ? CachePolicy::Static
-                 : update.policy == SitePolicy::Cross  ? CachePolicy::Static
-                                                       : CachePolicy::Fixed;
-  if (update.policy == SitePolicy::Static && update.update &&
-      wrapsAround(*update.update, update.past->type().dim(update.axis)))
-    cache.policy = CachePolicy::Ring;
-  cache.shape = manifestShape(update.past->type(), update.output, update.axis);
-  return cache;
+ManifestCache describeCache(const SiteCache& cache, unsigned layer, CacheRole role) {
+  ManifestCache entry;
+  entry.layer = layer;
+  entry.role = role;
+  entry.past = cache.past->name().str();
+  if (cache.output)
+    entry.present = cache.output->name().str();
+  entry.sequenceAxis = cache.axis;
+  entry.dtype = cache.past->type().elementType();
+  entry.update = cache.update;
+  if (cache.update == CacheUpdate::Static && cache.writer &&
+      wrapsAround(*cache.writer, cache.past->type().dim(cache.axis)))
+    entry.update = CacheUpdate::Ring;
+  entry.shape = manifestShape(cache.past->type(), cache.output, cache.axis);
+  return entry;
 }
 
-Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites) {
+Manifest exportedManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites) {
   Manifest manifest;
   manifest.target = "none";
-  manifest.contract = CacheContract::Growing;
+  manifest.contract = CacheUpdate::Grows;
   llvm::DenseSet<const Value*> known;
   llvm::DenseSet<const Value*> presents;
-  auto add = [&](const CacheUpdate& update, unsigned layer, CacheRole role) {
-    bool isDriven = update.output || update.policy == SitePolicy::Cross;
-    if (update.output)
-      presents.insert(update.output);
-    if (isDriven && known.insert(update.past).second && update.past->type().hasRank())
-      manifest.caches.push_back(describeCache(update, layer, role));
+  auto add = [&](const SiteCache& cache, unsigned layer, CacheRole role) {
+    bool isDriven = cache.output || cache.update == CacheUpdate::ReadOnly;
+    if (cache.output)
+      presents.insert(cache.output);
+    if (isDriven && known.insert(cache.past).second && cache.past->type().hasRank())
+      manifest.caches.push_back(describeCache(cache, layer, role));
   };
   int64_t layers = 0;
   for (const AttentionSite& site : sites) {
@@ -114,7 +108,7 @@ Manifest drivingManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites
       continue;
     if (site.pastFlag && site.key->output)
       addFlag(*site.pastFlag, manifest);
-    add(*site.key, site.layer, site.isLatent() ? CacheRole::Latent : CacheRole::Key);
+    add(*site.key, site.layer, site.keyRole);
     add(*site.value, site.layer, CacheRole::Value);
   }
   for (ManifestCache& cache : cachesByDataFlow(graph, known, presents)) {

@@ -81,14 +81,15 @@ void registerAll(TargetRegistry& registry);
 
 /// The manifest's entry of a cache as its past input is declared now: present's name and
 /// `oneBuffer` are those of an unrewritten model.
-ir::ManifestCache describeCache(const analysis::CacheUpdate& update, unsigned layer,
+ir::ManifestCache describeCache(const analysis::SiteCache& cache, unsigned layer,
                                 ir::CacheRole role);
 
 /// How to drive a model that keeps its caches as the exporter wrote them: the caches of `sites`,
 /// and whatever else goes through a model from an input to an output as a cache does, found by data
 /// flow alone (passes/analysis/cache/driven_caches.h); and what to feed its other inputs, as far as
 /// their names do not say (passes/analysis/interface/input_roles.h).
-ir::Manifest drivingManifest(const ir::Graph& graph, llvm::ArrayRef<analysis::AttentionSite> sites);
+ir::Manifest exportedManifest(const ir::Graph& graph,
+                              llvm::ArrayRef<analysis::AttentionSite> sites);
 
 /// Says in the manifest which caches are seen through a window, and how wide it is.
 void addWindows(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& manifest);

@@ -84,7 +84,7 @@ public:
     for (const AttentionSite* site : chosen)
       context.lowered.push_back(site->layer);
     // Whoever drives the model must feed the caches that stay as they are too.
-    Manifest unrewritten = drivingManifest(model.graph(), context.sites);
+    Manifest unrewritten = exportedManifest(model.graph(), context.sites);
     context.exported = unrewritten;
     addWindows(context.sites, *context.exported);
     auto manifest = target->lower(model, chosen, options, context.journal);
@@ -137,7 +137,7 @@ private:
     for (const ManifestCache& cache : exported) {
       const auto axis = static_cast<size_t>(cache.sequenceAxis);
       const auto* rows = std::get_if<std::string>(&cache.shape[axis]);
-      if (manifest.sharesBuffers() && rows && cache.kind == CacheKind::Self)
+      if (manifest.sharesBuffers() && rows && cache.update != CacheUpdate::ReadOnly)
         return model.setMetadata(pastExtentKey, *rows);
     }
   }

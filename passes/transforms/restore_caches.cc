@@ -9,7 +9,7 @@
 // The manifest that the model carries says which inputs are caches and which count tokens. Where
 // lengths are computed in the graph, batch rows may have lengths of their own, and rows are
 // appended by ai.kvopt.AppendRows.
-#include "ir/cache_axes.h"
+#include "ir/cache_layout.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
@@ -37,7 +37,7 @@ struct RestoredCache {
   Value* present = nullptr;
   Value* fresh = nullptr; ///< [B,G,S,D]
   int64_t axis = 2;
-  CacheAxes axes;
+  CacheLayout layout;
 };
 
 class Restoration {
@@ -159,10 +159,11 @@ private:
     if (!grown.count(cache.past))
       return refused("'" + cache.past->name().str() + "' is no cache of its manifest");
     const bool isKnown = cache.past->type().hasRank();
-    auto axes = isKnown ? cacheAxes(cache.past->type().rank(), cache.axis) : std::nullopt;
-    if (!axes)
+    auto layout =
+        isKnown ? CacheLayout::bySequenceAxis(cache.past->type().rank(), cache.axis) : std::nullopt;
+    if (!layout)
       return refused("the layout of '" + cache.past->name().str() + "' is not known");
-    cache.axes = *axes;
+    cache.layout = std::move(*layout);
     return cache;
   }
 
@@ -219,14 +220,10 @@ private:
 
   llvm::Expected<Joined> joinedRows(const RestoredCache& cache, AttentionBuilder& build,
                                     Rewriter& rewriter) {
-    const std::array<int64_t, 4> order = cache.axes.rowOrder();
-    const size_t rank = cache.past->type().rank();
-    std::vector<int64_t> forward(order.begin(), order.begin() + static_cast<ptrdiff_t>(rank));
-    std::vector<int64_t> back(rank);
-    for (size_t i = 0; i < rank; ++i)
-      back[static_cast<size_t>(forward[i])] = static_cast<int64_t>(i);
+    const llvm::SmallVector<int64_t, 4> forward = cache.layout.rowOrder();
+    const llvm::SmallVector<int64_t, 4> back = cache.layout.cacheOrder();
     const TensorType& fresh = cache.fresh->type();
-    if (!cache.axes.folded) {
+    if (!cache.layout.hasFoldedHeads()) {
       Value& present =
           build.concat(*cache.past, transposed(*cache.fresh, back, rewriter), cache.axis);
       return Joined{&present, &transposed(present, forward, rewriter)};
@@ -249,7 +246,7 @@ private:
 
   llvm::Expected<Joined> appendedRows(const RestoredCache& cache, Value& lengths,
                                       AttentionBuilder& build) const {
-    if (cache.axes.folded || cache.axis != 2)
+    if (cache.layout.hasFoldedHeads() || cache.axis != 2)
       return refused("rows of '" + cache.past->name().str() + "' differ in length by batch row");
     Value& present =
         build.node("ai.kvopt::AppendRows", {*cache.past, *cache.fresh, lengths}, {}, "present");

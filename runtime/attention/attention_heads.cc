@@ -35,7 +35,7 @@ size_t rowBytes(const TensorView& tensor) {
 
 } // namespace
 
-TensorView splitHeads(const TensorView& tensor, int64_t heads) {
+TensorView viewOfHeads(const TensorView& tensor, int64_t heads) {
   assert(tensor.rank() == 3 && heads > 0 && tensor.shape[2] % heads == 0);
   const int64_t width = tensor.shape[2] / heads;
   TensorView split = tensor;
@@ -55,7 +55,7 @@ llvm::Expected<TensorView> headsOf(const KernelContext& context, const TensorVie
   if (heads <= 0 || tensor.shape[2] % heads != 0)
     return context.error(fmt::format("the last extent {} of {} does not split into {} heads",
                                      tensor.shape[2], what.str(), heads));
-  return splitHeads(tensor, heads);
+  return viewOfHeads(tensor, heads);
 }
 
 TensorView slicedAxis(const TensorView& tensor, unsigned axis, int64_t first, int64_t count) {

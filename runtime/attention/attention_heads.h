@@ -6,7 +6,7 @@
 namespace kvopt::runtime {
 
 /// [B,S,H*D] seen as [B,H,S,D]; `heads` > 0 divides the last extent.
-TensorView splitHeads(const TensorView& tensor, int64_t heads);
+TensorView viewOfHeads(const TensorView& tensor, int64_t heads);
 
 /// [B,H,S,D] as it is, [B,S,H*D] split into `heads`; an error of the node, which calls the tensor
 /// `what`, for anything else.

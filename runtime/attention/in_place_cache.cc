@@ -32,38 +32,42 @@ llvm::Expected<InPlaceCache> InPlaceCache::create(const KernelContext& context,
   const TensorView& fresh = *cache.fresh;
   const TensorView& past = *cache.past;
   int64_t axis = context.node().intAttr(operands.axisName, 2);
-  auto axes = kvopt::ir::cacheAxes(past.rank(), axis);
-  if (fresh.rank() != 4 || !axes)
+  auto layout = CacheLayout::bySequenceAxis(past.rank(), axis);
+  if (fresh.rank() != 4 || !layout)
     return context.error(fmt::format("new rows of rank {} and a cache of rank {} of the {}, {} {}, "
                                      "are not supported",
                                      fresh.rank(), past.rank(), operands.name, operands.axisName,
                                      axis));
-  cache.axes = *axes;
+  cache.layout = std::move(*layout);
   if (past.element != (operands.held == ElementType::Undefined ? fresh.element : operands.held))
     return context.error(fmt::format("new rows and cache of the {} have element types {} and {}",
                                      operands.name, onnxName(fresh.element),
                                      onnxName(past.element)));
   int64_t heads = 0;
-  bool fits = axes->folded ? !__builtin_mul_overflow(fresh.shape[0], fresh.shape[1], &heads) &&
-                                 heads == past.shape[axes->batch]
-                           : fresh.shape[0] == past.shape[axes->batch] &&
-                                 fresh.shape[1] == past.shape[axes->head];
+  const int64_t rows = past.shape[cache.layout.batchAxis()];
+  bool fits = cache.layout.hasFoldedHeads()
+                  ? !__builtin_mul_overflow(fresh.shape[0], fresh.shape[1], &heads) && heads == rows
+                  : fresh.shape[0] == rows && fresh.shape[1] == past.shape[cache.layout.headAxis()];
   if (!fits)
     return context.error(
         fmt::format("new rows [{}, {}, …] and cache of the {} differ in batch size or heads",
                     fresh.shape[0], fresh.shape[1], operands.name));
-  if (fresh.shape[3] != past.shape[axes->column])
+  const int64_t width = past.shape[cache.layout.columnAxis()];
+  if (fresh.shape[3] != width)
     return context.error(fmt::format("new rows of the {} are {} wide, those of the cache {}",
-                                     operands.name, fresh.shape[3], past.shape[axes->column]));
+                                     operands.name, fresh.shape[3], width));
   return cache;
 }
 
 TensorView InPlaceCache::slots(const TensorView& cache) const {
   TensorView view = cache;
-  view.shape = {fresh->shape[0], fresh->shape[1], cache.shape[axes.slot], cache.shape[axes.column]};
-  int64_t headStride = cache.strides[axes.head];
-  view.strides = {axes.folded ? fresh->shape[1] * headStride : cache.strides[axes.batch],
-                  headStride, cache.strides[axes.slot], cache.strides[axes.column]};
+  const unsigned slot = layout.sequenceAxis();
+  const unsigned column = layout.columnAxis();
+  const int64_t headStride = cache.strides[layout.headAxis()];
+  view.shape = {fresh->shape[0], fresh->shape[1], cache.shape[slot], cache.shape[column]};
+  view.strides = {layout.hasFoldedHeads() ? fresh->shape[1] * headStride
+                                          : cache.strides[layout.batchAxis()],
+                  headStride, cache.strides[slot], cache.strides[column]};
   if (isTransposed()) {
     std::swap(view.shape[2], view.shape[3]);
     std::swap(view.strides[2], view.strides[3]);

@@ -2,7 +2,7 @@
 // new rows, attention over what is valid.
 #pragma once
 
-#include "ir/cache_axes.h"
+#include "ir/cache_layout.h"
 #include "runtime/attention/attention_call.h"
 #include "runtime/kernels/support/integer_input.h"
 
@@ -14,7 +14,7 @@ public:
   struct Operands {
     const char* name;     ///< for messages
     unsigned fresh;       ///< operand: [B,G,S,W]
-    unsigned past;        ///< operand: laid out as ir/cache_axes.h says
+    unsigned past;        ///< operand: laid out as ir/cache_layout.h says
     unsigned present;     ///< result
     const char* axisName; ///< the attribute that says where the sequence lies
     /// What the cache holds; Undefined: what the new rows are of.
@@ -27,10 +27,10 @@ public:
 
   int64_t rows() const { return fresh->shape[2]; }
   int64_t width() const { return fresh->shape[3]; }
-  int64_t capacity() const { return past->shape[axes.slot]; }
-  bool isTransposed() const { return axes.isTransposed(); }
+  int64_t capacity() const { return past->shape[layout.sequenceAxis()]; }
+  bool isTransposed() const { return layout.isTransposed(); }
   const TensorView& freshRows() const { return *fresh; }
-  const ir::CacheAxes& cacheAxes() const { return axes; }
+  const ir::CacheLayout& cacheLayout() const { return layout; }
 
   /// A tensor of the cache's form as [B,G,C,W] or, transposed, [B,G,W,C].
   TensorView slots(const TensorView& cache) const;
@@ -45,7 +45,7 @@ private:
   Operands operands;
   const TensorView* fresh = nullptr;
   const TensorView* past = nullptr;
-  ir::CacheAxes axes;
+  ir::CacheLayout layout;
 };
 
 /// The storage of a present: the past's own where it may be overwritten. One that nobody reads

@@ -65,7 +65,7 @@ llvm::Error maskedAttentionResult(KernelContext& context, const MaskedAttention&
                                {shape[0], shape[2], shape[1] * attention.value.shape[3]});
   if (!output)
     return output.takeError();
-  return runAttention(context, operands, splitHeads(*output, shape[1]));
+  return runAttention(context, operands, viewOfHeads(*output, shape[1]));
 }
 
 } // namespace kvopt::runtime

@@ -20,7 +20,7 @@ llvm::Expected<QuantizedCache> QuantizedCache::create(const KernelContext& conte
                                      operands.codes.name, onnxName(cache->freshRows().element)));
   const TensorView& scale = context.in(operands.pastScale);
   Extents expected = context.in(operands.codes.past).shape;
-  expected[cache->cacheAxes().column] = 1;
+  expected[cache->cacheLayout().columnAxis()] = 1;
   if (scale.element != ElementType::Float || scale.shape != expected)
     return context.error(fmt::format("scales of the {} are {} {}, they should be float {}",
                                      operands.codes.name, onnxName(scale.element),

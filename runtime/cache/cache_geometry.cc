@@ -21,30 +21,43 @@ std::optional<int64_t> openExtent(const std::string& text, int64_t batch) {
   return value && *value >= 0 ? value : std::nullopt;
 }
 
+struct BatchAxis {
+  unsigned axis;
+  int64_t slicesPerRow;
+};
+
 /// The axis of the batch's rows: the only one whose extent depends on the batch; where all are
 /// fixed, the only one of that extent.
-void findBatchAxis(const ManifestCache& cache, CacheGeometry& geometry) {
+std::optional<BatchAxis> findBatchAxis(const ManifestCache& cache, const Extents& extents,
+                                       int64_t batch) {
   llvm::SmallVector<unsigned, 2> open;
   llvm::SmallVector<unsigned, 2> asLong;
   for (unsigned axis = 0; axis < cache.shape.size(); ++axis) {
-    if (axis == geometry.sequenceAxis)
+    if (axis == static_cast<unsigned>(cache.sequenceAxis))
       continue;
     if (std::holds_alternative<std::string>(cache.shape[axis]))
       open.push_back(axis);
-    else if (geometry.extents[axis] == geometry.batch)
+    else if (extents[axis] == batch)
       asLong.push_back(axis);
   }
   if (open.empty() && asLong.size() == 1)
-    geometry.batchAxis = asLong.front();
+    return BatchAxis{asLong.front(), 1};
   if (open.size() != 1)
-    return;
+    return std::nullopt;
   std::optional<int64_t> slices = openExtent(std::get<std::string>(cache.shape[open.front()]), 1);
   int64_t all = 0;
-  if (!slices || __builtin_mul_overflow(*slices, geometry.batch, &all) ||
-      all != geometry.extents[open.front()])
-    return;
-  geometry.batchAxis = open.front();
-  geometry.slicesPerRow = *slices;
+  if (!slices || __builtin_mul_overflow(*slices, batch, &all) || all != extents[open.front()])
+    return std::nullopt;
+  return BatchAxis{open.front(), *slices};
+}
+
+/// The layout with what else is not told.
+CacheLayout layoutOf(const ManifestCache& cache, const std::optional<BatchAxis>& rows) {
+  llvm::SmallVector<std::string, 5> axes(cache.shape.size(), "?");
+  axes[static_cast<size_t>(cache.sequenceAxis)] = "S";
+  if (rows)
+    axes[rows->axis] = rows->slicesPerRow == 1 ? "B" : "B?";
+  return CacheLayout(axes);
 }
 
 } // namespace
@@ -74,21 +87,24 @@ llvm::Expected<CacheGeometry> CacheGeometry::create(const ManifestCache& cache, 
   CacheGeometry geometry;
   geometry.name = cache.past;
   geometry.element = cache.dtype;
-  geometry.policy = cache.policy;
+  geometry.update = cache.update;
   geometry.isShared = cache.oneBuffer;
   geometry.holdsScales = isScale(cache.role);
   geometry.window = cache.window;
-  geometry.sequenceAxis = static_cast<unsigned>(cache.sequenceAxis);
   geometry.batch = batch;
-  llvm::Expected<Extents> extents = manifestExtents(cache.shape, batch, geometry.sequenceAxis, 0);
+  llvm::Expected<Extents> extents =
+      manifestExtents(cache.shape, batch, static_cast<unsigned>(cache.sequenceAxis), 0);
   if (!extents)
     return extents.takeError();
   geometry.extents = std::move(*extents);
-  findBatchAxis(cache, geometry);
+  const std::optional<BatchAxis> rows = findBatchAxis(cache, geometry.extents, batch);
+  geometry.layout = layoutOf(cache, rows);
+  if (rows)
+    geometry.slicesPerRow = rows->slicesPerRow;
   if (!geometry.isShared && !geometry.hasRowPerToken()) {
-    const auto* fixed = std::get_if<int64_t>(&cache.shape[geometry.sequenceAxis]);
-    geometry.initialRows = fixed ? *fixed : geometry.policy == CachePolicy::Static ? openRows : 0;
-    if (geometry.policy == CachePolicy::Static && geometry.initialRows == 0)
+    const auto* fixed = std::get_if<int64_t>(&cache.shape[geometry.sequenceAxis()]);
+    geometry.initialRows = fixed ? *fixed : geometry.update == CacheUpdate::Static ? openRows : 0;
+    if (geometry.update == CacheUpdate::Static && geometry.initialRows == 0)
       return usageError("the capacity of cache '{}' is open: the session must be given one",
                         cache.past);
   }
@@ -97,15 +113,16 @@ llvm::Expected<CacheGeometry> CacheGeometry::create(const ManifestCache& cache, 
 
 Extents CacheGeometry::shape(int64_t rows) const {
   Extents result = extents;
-  result[sequenceAxis] = rows;
+  result[sequenceAxis()] = rows;
   return result;
 }
 
 TensorView CacheGeometry::batchRow(const TensorView& tensor, int64_t row) const {
-  assert((batchAxis || batch == 1) && row >= 0 && row < batch);
-  if (!batchAxis)
+  const std::optional<unsigned> axis = batchAxis();
+  assert((axis || batch == 1) && row >= 0 && row < batch);
+  if (!axis)
     return tensor;
-  return sliceAxis(tensor, *batchAxis, row * slicesPerRow, (row + 1) * slicesPerRow);
+  return sliceAxis(tensor, *axis, row * slicesPerRow, (row + 1) * slicesPerRow);
 }
 
 } // namespace kvopt::runtime

@@ -17,13 +17,12 @@ llvm::Expected<Extents> manifestExtents(llvm::ArrayRef<ir::ManifestExtent> shape
 struct CacheGeometry {
   std::string name; ///< of the model's input
   ir::ElementType element = ir::ElementType::Float;
-  ir::CachePolicy policy = ir::CachePolicy::Fixed;
+  ir::CacheUpdate update = ir::CacheUpdate::Grows;
   /// Past and present are one buffer with room for more rows than are used.
   bool isShared = false;
-  unsigned sequenceAxis = 0;
-  /// Batch row r is the slices [r * slicesPerRow, (r + 1) * slicesPerRow) of this axis; nullopt
-  /// where the manifest does not tell.
-  std::optional<unsigned> batchAxis;
+  /// Where the sequence lies and, as far as the manifest tells, the batch.
+  ir::CacheLayout layout;
+  /// Batch row r is the slices [r * slicesPerRow, (r + 1) * slicesPerRow) of the batch axis.
   int64_t slicesPerRow = 1;
   int64_t batch = 1;
   /// All but that of the sequence axis, which is 0.
@@ -39,11 +38,13 @@ struct CacheGeometry {
   static llvm::Expected<CacheGeometry> create(const ir::ManifestCache& cache, int64_t batch,
                                               int64_t openRows);
 
+  unsigned sequenceAxis() const { return layout.sequenceAxis(); }
+  std::optional<unsigned> batchAxis() const { return layout.axisOf('B'); }
   Extents shape(int64_t rows) const;
   /// Row i along the sequence axis belongs to token i, and rows beyond the last token mean nothing.
-  bool hasRowPerToken() const { return policy == ir::CachePolicy::Fixed || isInBlocks(); }
+  bool hasRowPerToken() const { return update == ir::CacheUpdate::Grows || isInBlocks(); }
   /// Its rows lie in the blocks of a pool.
-  bool isInBlocks() const { return policy == ir::CachePolicy::Block; }
+  bool isInBlocks() const { return update == ir::CacheUpdate::Blocks; }
   /// The part of a tensor of this geometry that is one batch row's. The batch axis must be known,
   /// unless there is one row only.
   TensorView batchRow(const TensorView& tensor, int64_t row) const;

@@ -47,7 +47,7 @@ llvm::Expected<CacheSet> CacheSet::create(llvm::ArrayRef<ManifestCache> caches,
       return geometry.takeError();
     assert(!geometry->isShared || geometry->hasRowPerToken());
     set.hasShared |= geometry->isShared;
-    if (geometry->policy == CachePolicy::Static)
+    if (geometry->update == CacheUpdate::Static)
       set.staticRows = std::min(set.staticRows, geometry->initialRows);
     set.geometries.push_back(std::move(*geometry));
   }
@@ -100,7 +100,7 @@ bool CacheSet::isRagged() const {
 
 const CacheGeometry* CacheSet::evenOnly() const {
   for (const CacheGeometry& geometry : geometries)
-    if (!geometry.isShared || !geometry.batchAxis)
+    if (!geometry.isShared || !geometry.batchAxis())
       return &geometry;
   return nullptr;
 }
@@ -110,7 +110,7 @@ TensorView CacheSet::view(size_t index) const {
   if (!geometry.hasRowPerToken())
     return tensors[index].view;
   if (!geometry.isInBlocks())
-    return sliceAxis(tensors[index].view, geometry.sequenceAxis, 0, longest);
+    return sliceAxis(tensors[index].view, geometry.sequenceAxis(), 0, longest);
   llvm::Expected<Tensor> rows = joinedRows(index);
   if (!rows)
     llvm::report_bad_alloc_error("no memory for the rows of a cache");
@@ -142,7 +142,7 @@ llvm::SmallVector<int64_t, 4> CacheSet::everyRow() const {
 int64_t CacheSet::copyRows(size_t index, llvm::ArrayRef<int64_t> sources,
                            const CacheGeometry& geometryTo, const TensorView& to) const {
   const CacheGeometry& geometry = geometries[index];
-  unsigned axis = geometry.sequenceAxis;
+  unsigned axis = geometry.sequenceAxis();
   auto copy = [&](const TensorView& from, const TensorView& target) {
     copyElements(from, sliceAxis(target, axis, 0, from.shape[axis]));
     return from.byteSize();
@@ -164,7 +164,7 @@ void CacheSet::poisonUnused(size_t index, const TensorView& tensor) const {
   if (!options.poison || !geometry.isShared)
     return;
   const auto unused = [&](const TensorView& rows, int64_t length) {
-    return sliceAxis(rows, geometry.sequenceAxis, length, rows.shape[geometry.sequenceAxis]);
+    return sliceAxis(rows, geometry.sequenceAxis(), length, rows.shape[geometry.sequenceAxis()]);
   };
   if (!isRagged())
     return poison(unused(tensor, longest));
@@ -180,14 +180,14 @@ llvm::Error CacheSet::crop(llvm::ArrayRef<int64_t> kept) {
     return reset();
   int64_t longestKept = *std::max_element(kept.begin(), kept.end());
   for (const CacheGeometry& geometry : geometries) {
-    if (geometry.policy == CachePolicy::State)
+    if (geometry.update == CacheUpdate::State)
       return unsupported("cache '{}' is a recurrent state: it cannot go back from {} tokens to {}",
                          geometry.name, longest, longestKept)
           .hint("fork the session, or save it, where it may have to go back to");
-    if (geometry.policy != CachePolicy::Ring)
+    if (geometry.update != CacheUpdate::Ring)
       continue;
     int64_t held = tensors[static_cast<size_t>(&geometry - geometries.data())]
-                       .view.shape[geometry.sequenceAxis];
+                       .view.shape[geometry.sequenceAxis()];
     if (geometry.initialRows != 0 || held < longest)
       return unsupported("cache '{}' keeps the last {} rows only: what came before them is gone, "
                          "so it cannot go back from {} tokens to {}",
@@ -198,8 +198,8 @@ llvm::Error CacheSet::crop(llvm::ArrayRef<int64_t> kept) {
     if (llvm::Error error = table->truncate(longestKept))
       return error;
   for (size_t i = 0; i < tensors.size(); ++i)
-    if (geometries[i].policy == CachePolicy::Ring)
-      tensors[i].view = sliceAxis(tensors[i].view, geometries[i].sequenceAxis, 0, longestKept);
+    if (geometries[i].update == CacheUpdate::Ring)
+      tensors[i].view = sliceAxis(tensors[i].view, geometries[i].sequenceAxis(), 0, longestKept);
   setLengths(kept);
   return llvm::Error::success();
 }
@@ -226,7 +226,7 @@ llvm::Error CacheSet::reset() {
 
 llvm::Error CacheSet::checkBatchRows() const {
   for (const CacheGeometry& geometry : geometries)
-    if (!geometry.batchAxis && batch() != 1)
+    if (!geometry.batchAxis() && batch() != 1)
       return unsupported("the manifest does not tell which axis of cache '{}' is the batch's",
                          geometry.name)
           .hint("give the axis a symbolic extent");
@@ -242,7 +242,7 @@ void CacheSet::moveRows(size_t index, llvm::ArrayRef<RowMove> moves, std::byte* 
     auto rows = [&](int64_t row) {
       const TensorView& all = tensors[index].view;
       TensorView part = geometry.batchRow(all, row == RowMove::aside ? 0 : row);
-      part = sliceAxis(part, geometry.sequenceAxis, 0, count);
+      part = sliceAxis(part, geometry.sequenceAxis(), 0, count);
       return row == RowMove::aside ? TensorView::contiguous(part.element, part.shape, aside) : part;
     };
     copyElements(rows(move.from), rows(move.to));
@@ -273,7 +273,7 @@ llvm::Error CacheSet::reorder(llvm::ArrayRef<int64_t> sources) {
       asideBytes = std::max(asideBytes, geometries[i].batchRow(view(i), 0).byteSize());
       continue;
     }
-    llvm::Expected<Tensor> tensor = unwritten(i, view(i).shape[geometries[i].sequenceAxis]);
+    llvm::Expected<Tensor> tensor = unwritten(i, view(i).shape[geometries[i].sequenceAxis()]);
     if (!tensor)
       return tensor.takeError();
     copyRows(i, sources, geometries[i], tensor->view);
@@ -313,7 +313,7 @@ llvm::Expected<CacheSet> CacheSet::copyTo(CacheSet target, llvm::ArrayRef<int64_
     }
     int64_t rows = geometry.isShared           ? target.options.room
                    : geometry.hasRowPerToken() ? target.longest
-                                               : tensors[i].view.shape[geometry.sequenceAxis];
+                                               : tensors[i].view.shape[geometry.sequenceAxis()];
     llvm::Expected<Tensor> tensor = target.unwritten(i, rows);
     if (!tensor)
       return tensor.takeError();
@@ -336,7 +336,7 @@ llvm::Expected<CacheSet> CacheSet::gathered(llvm::ArrayRef<ManifestCache> caches
     if (!geometry)
       return geometry.takeError();
     if (target.batch() != batch() &&
-        (!geometry->batchAxis || geometry->batchAxis != geometries[i].batchAxis ||
+        (!geometry->batchAxis() || geometry->batchAxis() != geometries[i].batchAxis() ||
          geometry->slicesPerRow != geometries[i].slicesPerRow))
       return unsupported("cache '{}' has {} batch rows, whatever the session's batch size is",
                          geometries[i].name, batch());
@@ -372,7 +372,7 @@ llvm::Error CacheSet::freeze() {
     if (inBlocks(i))
       continue;
     // Always a copy: a present's memory may be larger than it is.
-    llvm::Expected<Tensor> tensor = unwritten(i, view(i).shape[geometries[i].sequenceAxis]);
+    llvm::Expected<Tensor> tensor = unwritten(i, view(i).shape[geometries[i].sequenceAxis()]);
     if (!tensor)
       return tensor.takeError();
     copyRows(i, everyRow(), geometries[i], tensor->view);

@@ -38,7 +38,7 @@ public:
   CacheSet(CacheSet&&) = default;
   CacheSet& operator=(CacheSet&&) = default;
 
-  /// Requires that shared caches have the policy Fixed. Nothing is valid; shared buffers have
+  /// Requires that shared caches grow. Nothing is valid; shared buffers have
   /// `room` rows, other caches what their manifest says, in zeros. Of large ones no page is touched
   /// before its rows are written.
   static llvm::Expected<CacheSet> create(llvm::ArrayRef<ir::ManifestCache> caches,

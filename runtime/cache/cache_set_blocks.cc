@@ -15,7 +15,7 @@ llvm::Error CacheSet::makePool() {
     const CacheGeometry& geometry = geometries[i];
     partOf[i] = pool.parts.size();
     pool.parts.push_back(
-        {geometry.element, geometry.shape(options.blockTokens), geometry.sequenceAxis});
+        {geometry.element, geometry.shape(options.blockTokens), geometry.sequenceAxis()});
   }
   if (pool.parts.empty())
     return llvm::Error::success();
@@ -59,7 +59,7 @@ llvm::Expected<TensorView> CacheSet::wholeBlock(size_t index, size_t position) c
   assert(inBlocks(index) && options.readsWholeBlocks);
   const int64_t first = static_cast<int64_t>(position) * options.blockTokens;
   const int64_t rows = std::min(options.blockTokens, options.blockRoom - first);
-  const unsigned axis = geometries[index].sequenceAxis;
+  const unsigned axis = geometries[index].sequenceAxis();
   if (position < table->blocks().size() && table->tokensAt(position) != 0) {
     llvm::Expected<TensorView> memory =
         table->manager().memory(table->blocks()[position], partOf[index]);
@@ -79,7 +79,7 @@ llvm::Expected<TensorView> CacheSet::wholeBlock(size_t index, size_t position) c
 }
 
 llvm::Expected<int64_t> CacheSet::writeRows(size_t index, const Tensor& rows) {
-  const unsigned axis = geometries[index].sequenceAxis;
+  const unsigned axis = geometries[index].sequenceAxis();
   const int64_t blockTokens = options.blockTokens;
   const int64_t count = rows.view.shape[axis];
   BlockManager& manager = table->manager();
@@ -153,16 +153,16 @@ llvm::Expected<BlockTable> CacheSet::restoredBlocks(const CacheFileContents& con
       if (!to)
         return to.takeError();
       const int64_t first = static_cast<int64_t>(position) * options.blockTokens;
-      copyElements(
-          sliceAxis(all, geometry.sequenceAxis, first, first + to->shape[geometry.sequenceAxis]),
-          *to);
+      copyElements(sliceAxis(all, geometry.sequenceAxis(), first,
+                             first + to->shape[geometry.sequenceAxis()]),
+                   *to);
     }
   }
   return made;
 }
 
 llvm::Expected<Tensor> CacheSet::joinedRows(size_t index) const {
-  const unsigned axis = geometries[index].sequenceAxis;
+  const unsigned axis = geometries[index].sequenceAxis();
   llvm::Expected<Tensor> rows = unwritten(index, longest);
   if (!rows)
     return rows;

@@ -34,7 +34,7 @@ TensorView asTensor(const std::byte* bytes, ElementType element, llvm::ArrayRef<
 
 void copyFrom(const CacheFileContents::Cache& stored, llvm::ArrayRef<int64_t> lengths,
               const CacheGeometry& geometry, const TensorView& to) {
-  unsigned axis = geometry.sequenceAxis;
+  unsigned axis = geometry.sequenceAxis();
   auto copy = [&](const TensorView& from, const TensorView& target) {
     copyElements(from, sliceAxis(target, axis, 0, from.shape[axis]));
   };
@@ -82,19 +82,19 @@ std::vector<StoredCache> CacheSet::stored() const {
     StoredCache cache;
     cache.entry.name = geometry.name;
     cache.entry.element = geometry.element;
-    cache.entry.sequenceAxis = geometry.sequenceAxis;
+    cache.entry.sequenceAxis = geometry.sequenceAxis();
     TensorView valid = view(i);
-    if (geometry.policy == CachePolicy::Static)
-      valid = withoutZeroRows(valid, geometry.sequenceAxis, longest);
+    if (geometry.update == CacheUpdate::Static)
+      valid = withoutZeroRows(valid, geometry.sequenceAxis(), longest);
     cache.entry.shape = valid.shape;
     if (!apart) {
       cache.parts.push_back(std::move(valid));
       result.push_back(std::move(cache));
       continue;
     }
-    cache.entry.batchAxis = geometry.batchAxis;
+    cache.entry.batchAxis = geometry.batchAxis();
     for (int64_t row = 0; row < batch(); ++row)
-      cache.parts.push_back(sliceAxis(geometry.batchRow(valid, row), geometry.sequenceAxis, 0,
+      cache.parts.push_back(sliceAxis(geometry.batchRow(valid, row), geometry.sequenceAxis(), 0,
                                       tokens[static_cast<size_t>(row)]));
     result.push_back(std::move(cache));
   }
@@ -112,16 +112,16 @@ llvm::Error CacheSet::checkEntry(const CacheFileEntry& entry, const CacheGeometr
                                onnxName(cache.element)));
   int64_t rows = entry.shape[entry.sequenceAxis];
   Extents expected = cache.shape(rows);
-  if (entry.sequenceAxis != cache.sequenceAxis || entry.shape != expected)
+  if (entry.sequenceAxis != cache.sequenceAxis() || entry.shape != expected)
     return differs(fmt::format("with shape {}, but the session's is {}", extentsText(entry.shape),
                                extentsText(expected)));
   const int64_t length = *std::max_element(lengths.begin(), lengths.end());
   const bool rowsFit = [&] {
     if (cache.hasRowPerToken())
       return rows == length;
-    if (cache.policy == CachePolicy::Static)
+    if (cache.update == CacheUpdate::Static)
       return rows >= std::min(length, cache.initialRows) && rows <= cache.initialRows;
-    if (cache.initialRows != 0 || cache.policy == CachePolicy::State)
+    if (cache.initialRows != 0 || cache.update == CacheUpdate::State)
       return rows == cache.initialRows;
     // A ring that grows to its width.
     return cache.window > 0 ? rows == std::min(length, cache.window)
@@ -130,8 +130,8 @@ llvm::Error CacheSet::checkEntry(const CacheFileEntry& entry, const CacheGeometr
   if (!rowsFit)
     return differs(fmt::format("with {} rows for {} tokens", rows, length));
   bool isEven = llvm::all_of(lengths, [&](int64_t row) { return row == length; });
-  const bool areApart = cache.hasRowPerToken() && !cache.isInBlocks() && cache.batchAxis;
-  if (entry.batchAxis ? !areApart || entry.batchAxis != cache.batchAxis : !isEven)
+  const bool areApart = cache.hasRowPerToken() && !cache.isInBlocks() && cache.batchAxis();
+  if (entry.batchAxis ? !areApart || entry.batchAxis != cache.batchAxis() : !isEven)
     return differs("with batch rows that cannot be told apart");
   return llvm::Error::success();
 }
@@ -184,9 +184,9 @@ llvm::Error CacheSet::restore(const CacheFileContents& contents, int64_t room) {
     if (geometry.isShared && !replacesShared)
       continue;
     int64_t rows = geometry.isShared ? room
-                   : geometry.policy == CachePolicy::Static
+                   : geometry.update == CacheUpdate::Static
                        ? geometry.initialRows
-                       : source->entry.shape[geometry.sequenceAxis];
+                       : source->entry.shape[geometry.sequenceAxis()];
     llvm::Expected<Tensor> tensor = empty(i, rows);
     if (!tensor)
       return tensor.takeError();

@@ -31,7 +31,7 @@ int64_t CacheSet::roomInPages(int64_t room) const {
   for (size_t i = 0; i < size(); ++i) {
     if (!geometries[i].isShared)
       continue;
-    const int64_t bytes = rowBytes(tensors[i].view, geometries[i].sequenceAxis);
+    const int64_t bytes = rowBytes(tensors[i].view, geometries[i].sequenceAxis());
     int64_t run = 0;
     if (__builtin_mul_overflow(bytes, room, &run) || run < leastMovedBytes)
       continue;
@@ -47,7 +47,7 @@ int64_t CacheSet::roomInPages(int64_t room) const {
 int64_t CacheSet::growInto(size_t index, Tensor& larger, int64_t& movableRuns) {
   const CacheGeometry& geometry = geometries[index];
   Tensor& tensor = tensors[index];
-  const unsigned axis = geometry.sequenceAxis;
+  const unsigned axis = geometry.sequenceAxis();
   const int64_t runBytes = rowBytes(tensor.view, axis) * tensor.view.shape[axis];
   const int64_t runs = runBytes < leastMovedBytes ? 0 : tensor.view.byteSize() / runBytes;
   int64_t copied = 0;
@@ -98,7 +98,7 @@ void CacheSet::prepareRows(int64_t count) {
   for (size_t i = 0; i < size(); ++i)
     if (isLarge(i))
       rowsInPage =
-          std::max(rowsInPage, page / rowBytes(tensors[i].view, geometries[i].sequenceAxis));
+          std::max(rowsInPage, page / rowBytes(tensors[i].view, geometries[i].sequenceAxis()));
   if (count < options.room / 3 && count < rowsInPage)
     return;
   for (size_t i = 0; i < size(); ++i)

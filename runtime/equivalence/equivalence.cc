@@ -358,7 +358,7 @@ private:
       std::optional<TokenAxes> axes;
       const unsigned sequence = a.exportedSequenceAxis(i);
       const std::optional<unsigned> batch = a.exportedBatchAxis(i);
-      if (batch && a.cacheInfo(i).policy == CachePolicy::Fixed)
+      if (batch && a.cacheInfo(i).update == CacheUpdate::Grows)
         axes = TokenAxes{*batch, sequence, 0};
       auto comparison = compare(a.cacheInfo(i).present, a.exportedCacheView(i),
                                 b.exportedCacheView(*pairs[i]), exact ? &twin : nullptr, axes);

@@ -117,8 +117,7 @@ std::vector<std::optional<size_t>> pairCaches(const Session& a, const Session& b
     auto found = find([&](const ManifestCache& cache) { return cache.past == wanted.past; });
     if (!found)
       found = find([&](const ManifestCache& cache) {
-        return cache.layer == wanted.layer && cache.role == wanted.role &&
-               cache.kind == wanted.kind;
+        return cache.layer == wanted.layer && cache.role == wanted.role;
       });
     pairs.push_back(found);
   }

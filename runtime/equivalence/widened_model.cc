@@ -278,7 +278,7 @@ NarrowNumbers narrowNumbersOf(const Model& model) {
   return narrow;
 }
 
-llvm::Error widen(Model& model, Manifest& manifest) {
+llvm::Error widenModel(Model& model, Manifest& manifest) {
   llvm::Error failure = llvm::Error::success();
   auto widenAll = [&](Graph& outermost) {
     forEachGraph(outermost, [&](Graph& graph) {

@@ -26,6 +26,6 @@ NarrowNumbers narrowNumbersOf(const ir::Model& model);
 /// with the value it has, and every MatMulNBits a MatMul with the values that its weights stand
 /// for. Types are inferred anew. Fails when a quantised weight is no constant, has a form that is
 /// not known, or cannot be read; the model must not be used then.
-llvm::Error widen(ir::Model& model, ir::Manifest& manifest);
+llvm::Error widenModel(ir::Model& model, ir::Manifest& manifest);
 
 } // namespace kvopt::runtime

@@ -14,8 +14,7 @@ std::optional<size_t> scalesOf(const Session& session, size_t cache) {
     return std::nullopt;
   for (size_t i = 0; i < session.cacheCount(); ++i) {
     const ManifestCache& other = session.cacheInfo(i);
-    if (other.layer == codes.layer && other.kind == codes.kind &&
-        other.role == (codes.role == CacheRole::Key ? CacheRole::KeyScale : CacheRole::ValueScale))
+    if (other.layer == codes.layer && other.role == scaleRole(codes.role))
       return i;
   }
   return std::nullopt;

@@ -23,7 +23,7 @@ const Value* findInput(const Graph& graph, llvm::StringRef name) {
 /// Caches that are only read are inputs like others: the caller gives them with every step.
 Manifest withoutReadOnlyCaches(Manifest manifest) {
   llvm::erase_if(manifest.caches,
-                 [](const ManifestCache& cache) { return cache.kind == CacheKind::Cross; });
+                 [](const ManifestCache& cache) { return cache.update == CacheUpdate::ReadOnly; });
   return manifest;
 }
 
@@ -73,23 +73,23 @@ llvm::Error Session::startExecutor(const Executor* constantsOf) {
 }
 
 llvm::Error Session::checkInterface() const {
-  if (description.contract == CacheContract::Stateful)
+  if (description.contract == CacheUpdate::State)
     return unsupported("sessions drive models only whose caches are inputs and outputs");
   llvm::StringSet<> names;
   for (const ManifestCache& cache : description.caches) {
-    if (cache.policy == CachePolicy::Block) {
+    if (cache.update == CacheUpdate::Blocks) {
       if (llvm::Error error = checkBlocks(cache, names))
         return error;
       continue;
     }
-    if (cache.oneBuffer && cache.policy != CachePolicy::Fixed)
+    if (cache.oneBuffer && cache.update != CacheUpdate::Grows)
       return unsupported("cache '{}' is one buffer, but no row of it stays in place", cache.past);
     if (!findInput(graph(), cache.past))
       return invalid("the manifest's cache '{}' is no input of the model", cache.past);
     if (cache.sequenceAxis < 0 || cache.sequenceAxis >= static_cast<int64_t>(cache.shape.size()))
       return invalid("cache '{}' has no axis {}", cache.past, cache.sequenceAxis);
     // A model rewritten in part has caches of both kinds.
-    if (cache.oneBuffer && description.contract != CacheContract::SharedBuffer)
+    if (cache.oneBuffer && description.contract != CacheUpdate::InPlace)
       return invalid("cache '{}' contradicts the manifest's contract", cache.past);
     if (!names.insert(cache.past).second || !names.insert(cache.present).second)
       return invalid("the manifest lists cache '{}' twice", cache.past);
@@ -109,7 +109,7 @@ llvm::Error Session::checkInterface() const {
 }
 
 llvm::Error Session::checkBlocks(const ManifestCache& cache, llvm::StringSet<>& names) const {
-  if (description.contract != CacheContract::Blocks || cache.oneBuffer)
+  if (description.contract != CacheUpdate::Blocks || cache.oneBuffer)
     return invalid("cache '{}' contradicts the manifest's contract", cache.past);
   if (description.blockSize < 1 || !description.capacityValue)
     return invalid("cache '{}' is in blocks, but the manifest does not tell their size, or the "
@@ -335,12 +335,12 @@ llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTo
   for (size_t i = 0; i < caches.size(); ++i) {
     const CacheGeometry& geometry = caches.geometry(i);
     const TensorView& present = outputs[presentOutputs[i]].view;
-    unsigned axis = geometry.sequenceAxis;
+    unsigned axis = geometry.sequenceAxis();
     int64_t rows = geometry.isInBlocks() ? newTokens : length() + newTokens;
-    if (geometry.isShared || geometry.policy == CachePolicy::Static ||
-        geometry.policy == CachePolicy::State)
+    if (geometry.isShared || geometry.update == CacheUpdate::Static ||
+        geometry.update == CacheUpdate::State)
       rows = caches.buffer(i).shape[axis];
-    else if (geometry.policy == CachePolicy::Ring && axis < present.rank())
+    else if (geometry.update == CacheUpdate::Ring && axis < present.rank())
       rows = present.shape[axis]; // as many as the model keeps
     Extents expected = geometry.shape(rows);
     if (present.shape != expected || present.element != geometry.element)
@@ -454,9 +454,9 @@ unsigned Session::exportedSequenceAxis(size_t index) const {
 
 std::optional<unsigned> Session::exportedBatchAxis(size_t index) const {
   const CacheGeometry& geometry = caches.geometry(index);
-  if (!geometry.batchAxis || geometry.slicesPerRow != 1)
+  if (!geometry.batchAxis() || geometry.slicesPerRow != 1)
     return std::nullopt;
-  return exportedAxis(cacheInfo(index), *geometry.batchAxis);
+  return exportedAxis(cacheInfo(index), *geometry.batchAxis());
 }
 
 llvm::Error Session::checkRoom(int64_t newTokens) const {

@@ -107,7 +107,7 @@ llvm::Error Session::preset(int64_t tokens) {
     CacheFileContents::Cache cache;
     cache.entry.name = caches.geometry(i).name;
     cache.entry.element = caches.geometry(i).element;
-    cache.entry.sequenceAxis = caches.geometry(i).sequenceAxis;
+    cache.entry.sequenceAxis = caches.geometry(i).sequenceAxis();
     cache.entry.shape = rows->view.shape;
     cache.bytes = {rows->view.data, static_cast<size_t>(rows->view.byteSize())};
     contents.caches.push_back(std::move(cache));

@@ -132,7 +132,7 @@ g (int64[B, S] input_ids, float[B, 2, C, 8] past_key_0, float[B, 2, C, 8] past_v
   DrivenModel driven;
   driven.model = valueOrThrow(readText(text, ops));
   successOrThrow(inferShapes(driven.model->graph()));
-  driven.manifest.contract = CacheContract::SharedBuffer;
+  driven.manifest.contract = CacheUpdate::InPlace;
   driven.manifest.capacitySymbol = "C";
   for (int layer = 0; layer < 2; ++layer)
     for (const char* role : {"key", "value"}) {

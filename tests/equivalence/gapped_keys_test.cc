@@ -39,7 +39,7 @@ masks (float[1, 1, S, 4] query, {}[1, 1, S, {}] mask, int64[1] past_length) => (
       AttentionBuilder build(rewriter);
       const GappedKeys keys{graph.findValue("past_length"), graph.findValue("past_rows")};
       Value& query = *graph.findValue("query");
-      graph.addOutput(visibleKeys(keys, form.causal, form.window, query, build));
+      graph.addOutput(gappedKeyMask(keys, form.causal, form.window, query, build));
       graph.addOutput(spreadMask(keys, *graph.findValue("mask"), Dim::symbol("T"), query, build));
     }
     successOrThrow(inferShapes(graph));

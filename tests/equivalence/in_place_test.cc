@@ -104,7 +104,7 @@ TEST_P(InPlaceTest, EqualsTheExportedModel) {
 TEST_P(InPlaceTest, IsBitIdenticalToGrowingCachesUnderTheSameKernel) {
   DrivenModel growing = raised(path(), toolkit);
   DrivenModel inPlace = rewritten(path(), toolkit);
-  EXPECT_EQ(growing.manifest.contract, CacheContract::Growing);
+  EXPECT_EQ(growing.manifest.contract, CacheUpdate::Grows);
   for (Padding padding : {Padding::None, Padding::Left, Padding::Right})
     for (unsigned threads : {1u, 2u}) {
       EquivalencePlan plan;

@@ -63,7 +63,7 @@ public:
   bool agrees(const ir::Model& model, const ir::Manifest& manifest,
               const runtime::KernelRegistry& kernels, runtime::Tolerance tolerance) {
     for (const ir::ManifestCache& cache : manifest.caches) {
-      if (cache.kind == ir::CacheKind::Cross)
+      if (cache.update == ir::CacheUpdate::ReadOnly)
         continue; // only read
       const auto axis = static_cast<size_t>(cache.sequenceAxis);
       past = given.at(cache.past).shape[axis];

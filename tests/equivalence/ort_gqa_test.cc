@@ -27,7 +27,7 @@ TEST_P(OrtGqaTest, NothingOfKvoptIsLeft) {
   EXPECT_EQ(attentions, GetParam().sites);
   EXPECT_TRUE(model.model->functions.empty());
   EXPECT_EQ(model.model->opsets.count("ai.kvopt"), 0u);
-  EXPECT_EQ(model.manifest.contract, CacheContract::SharedBuffer);
+  EXPECT_EQ(model.manifest.contract, CacheUpdate::InPlace);
   EXPECT_EQ(model.manifest.chunkBatch, 1);
   // Shipped models have a padding mask, from which the lengths are computed.
   EXPECT_TRUE(model.manifest.lengths.empty());

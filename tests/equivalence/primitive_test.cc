@@ -20,7 +20,7 @@ TEST_P(PrimitiveTest, EverythingAroundAttentionStays) {
   const DrivenModel exported = asExported(path(), toolkit);
   const DrivenModel plain = rewritten(path(), toolkit, "", "primitive");
   EXPECT_EQ(plain.manifest.target, "primitive");
-  EXPECT_EQ(plain.manifest.contract, CacheContract::Growing);
+  EXPECT_EQ(plain.manifest.contract, CacheUpdate::Grows);
   EXPECT_FALSE(plain.manifest.sharesBuffers());
   EXPECT_EQ(plain.manifest.caches.size(), 2 * GetParam().sites);
   EXPECT_EQ(plain.model->opsets, exported.model->opsets);

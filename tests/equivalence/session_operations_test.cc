@@ -55,19 +55,19 @@ public:
   }
 
   bool hasCaches() const {
-    return llvm::any_of(driven.manifest.caches,
-                        [](const ManifestCache& cache) { return cache.kind != CacheKind::Cross; });
-  }
-  bool has(CachePolicy policy) const {
-    return llvm::any_of(driven.manifest.caches, [&](const ManifestCache& cache) {
-      return cache.kind != CacheKind::Cross && cache.policy == policy;
+    return llvm::any_of(driven.manifest.caches, [](const ManifestCache& cache) {
+      return cache.update != CacheUpdate::ReadOnly;
     });
+  }
+  bool has(CacheUpdate update) const {
+    return llvm::any_of(driven.manifest.caches,
+                        [&](const ManifestCache& cache) { return cache.update == update; });
   }
   bool isFedByEncoder() const {
     return llvm::any_of(driven.model->graph().inputs(), [&](const auto& input) {
       return isFloatingPoint(input->type().elementType()) &&
              llvm::none_of(driven.manifest.caches, [&](const ManifestCache& cache) {
-               return cache.kind != CacheKind::Cross && cache.past == input->name();
+               return cache.update != CacheUpdate::ReadOnly && cache.past == input->name();
              });
     });
   }
@@ -79,7 +79,7 @@ public:
     options.poison = true;
     options.mode =
         isStateful(form) ? SessionOptions::Mode::Stateful : SessionOptions::Mode::AsManifest;
-    options.capacity = isStateful(form) && !has(CachePolicy::Static) ? 4 : 2 * wholeLength;
+    options.capacity = isStateful(form) && !has(CacheUpdate::Static) ? 4 : 2 * wholeLength;
     if (driven.manifest.capacityValue)
       options.capacity = 0;
     return valueOrThrow(Session::create(*driven.model, toolkit.kernels, driven.manifest, options));
@@ -159,7 +159,7 @@ void expectForksApart(const Driven& model) {
 void expectCropLeavesNoTrace(const Driven& model) {
   auto cut = model.open();
   model.stepsTo(*cut, 11);
-  bool goesBack = !model.has(CachePolicy::State) && !model.has(CachePolicy::Ring);
+  bool goesBack = !model.has(CacheUpdate::State) && !model.has(CacheUpdate::Ring);
   int64_t kept = goesBack ? 7 : 0;
   if (!goesBack) {
     std::string before = Driven::contents(*cut);

@@ -38,7 +38,7 @@ SessionOptions optionsFor(const DrivenModel& driven, unsigned threads) {
   SessionOptions options;
   options.threads = threads;
   options.batch = 2;
-  if (driven.manifest.contract == CacheContract::SharedBuffer)
+  if (driven.manifest.contract == CacheUpdate::InPlace)
     options.capacity = driven.manifest.capacityValue.value_or(48);
   return options;
 }

@@ -103,7 +103,7 @@ llvm::Expected<Manifest> manifestFor(const Model& model, const Toolkit& toolkit)
   auto raised = raise(model, toolkit);
   if (!raised)
     return raised.takeError();
-  return drivingManifest(raised->model->graph(), raised->context->sites);
+  return exportedManifest(raised->model->graph(), raised->context->sites);
 }
 
 /// A few steps of each kind.

@@ -4,6 +4,7 @@
 #include "driver/inspect/site_facts.h"
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
+#include "passes/analysis/cache/site_words.h"
 #include "passes/pattern/reason.h"
 #include "passes/targets/target.h"
 #include "runtime/equivalence/reference_steps.h"
@@ -184,7 +185,7 @@ std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& 
   std::vector<std::string> lines;
   for (size_t i = 0; i < sites.size(); ++i) {
     const AttentionSite& site = sites[i];
-    std::string line = siteKindName(site.kind).str();
+    std::string line = siteKindName(site).str();
     line += site.failure ? " missed: " + reasonName(site.failure->code).str() : " matched";
     for (const auto& update : {site.key, site.value})
       if (update)

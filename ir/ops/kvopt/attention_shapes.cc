@@ -1,7 +1,7 @@
 // Consistency of attention operands, and the type of the result.
 #include "ir/ops/kvopt/attention_shapes.h"
 
-#include "ir/cache_axes.h"
+#include "ir/cache_layout.h"
 
 namespace kvopt::ir {
 namespace {
@@ -45,7 +45,7 @@ llvm::Error checkLatentOperands(const ShapeContext& context) {
   return checkHeads(context, query.dim(1), added.dim(1));
 }
 
-llvm::Expected<TensorType> latentResult(const ShapeContext& context) {
+llvm::Expected<TensorType> latentResultType(const ShapeContext& context) {
   const TensorType& query = context.type(0);
   const TensorType& added = context.type(1);
   const int64_t offset = context.node().intAttr("v_offset", 0);
@@ -91,22 +91,22 @@ llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& sid
     return context.error(fmt::format("{} is {}, it should be 0 to 3", side.axisName, sequenceAxis));
   if (!past.hasRank())
     return Dim::unknown();
-  std::optional<CacheAxes> axes = cacheAxes(past.rank(), sequenceAxis);
-  if (!axes)
+  const auto layout = CacheLayout::bySequenceAxis(past.rank(), sequenceAxis);
+  if (!layout)
     return context.error(
         fmt::format("a cache {} has no sequence on axis {}", past.str(), sequenceAxis));
-  const Dim& rows = past.shape()[axes->batch];
+  const Dim& rows = past.shape()[layout->batchAxis()];
   if (llvm::Error error =
-          axes->folded
+          layout->hasFoldedHeads()
               ? requireEqual(context, added.dim(0) * added.dim(1), rows,
                              "heads of all batch rows of cache and new rows")
               : requireEqual(context, added.dim(0), rows, "batch sizes of cache and new rows"))
     return error;
-  if (!axes->folded)
-    if (llvm::Error error = requireEqual(context, added.dim(1), past.shape()[axes->head],
+  if (!layout->hasFoldedHeads())
+    if (llvm::Error error = requireEqual(context, added.dim(1), past.shape()[layout->headAxis()],
                                          "head counts of cache and new rows"))
       return error;
-  if (llvm::Error error = requireEqual(context, added.dim(3), past.shape()[axes->column],
+  if (llvm::Error error = requireEqual(context, added.dim(3), past.shape()[layout->columnAxis()],
                                        "widths of cache and new rows"))
     return error;
   const ElementType wanted = side.held == ElementType::Undefined ? added.elementType() : side.held;
@@ -116,7 +116,7 @@ llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& sid
         side.held == ElementType::Undefined
             ? fmt::format("the cache is {}, its new rows are {}", past.str(), added.str())
             : fmt::format("the cache is {}, it should be {}", past.str(), onnxName(wanted)));
-  const Dim& capacity = past.shape()[axes->slot];
+  const Dim& capacity = past.shape()[layout->sequenceAxis()];
   if (capacity.isKnownLess(added.dim(2)))
     return context.error(
         fmt::format("{} new rows do not fit a capacity of {}", added.dim(2).str(), capacity.str()));
@@ -134,13 +134,14 @@ llvm::Error checkCacheScales(const ShapeContext& context, const CacheSide& side,
     return differs();
   if (!past.hasRank() || !type.hasRank())
     return llvm::Error::success();
-  std::optional<CacheAxes> axes = cacheAxes(past.rank(), context.node().intAttr(side.axisName, 2));
-  assert(axes && "checkCache has seen to it");
+  const auto layout =
+      CacheLayout::bySequenceAxis(past.rank(), context.node().intAttr(side.axisName, 2));
+  assert(layout && "checkCache has seen to it");
   if (type.rank() != past.rank())
     return differs();
   for (unsigned axis = 0; axis < past.rank(); ++axis)
-    if (type.shape()[axis].isKnownDifferent(axis == axes->column ? Dim::fixed(1)
-                                                                 : past.shape()[axis]))
+    if (type.shape()[axis].isKnownDifferent(axis == layout->columnAxis() ? Dim::fixed(1)
+                                                                         : past.shape()[axis]))
       return differs();
   return llvm::Error::success();
 }
@@ -156,7 +157,7 @@ llvm::Error checkMaskElements(const ShapeContext& context, unsigned operand) {
                                    context.type(operand).str(), isBoolean ? 1 : 0));
 }
 
-TensorType attentionResult(const ShapeContext& context) {
+TensorType attentionResultType(const ShapeContext& context) {
   const TensorType& query = context.type(0);
   const TensorType& key = context.type(1);
   const TensorType& value = context.type(2);

@@ -10,7 +10,7 @@ namespace kvopt::ir {
 llvm::Error checkAttentionOperands(const ShapeContext& context);
 
 /// [B,H,S,Dv] of the query's element type.
-TensorType attentionResult(const ShapeContext& context);
+TensorType attentionResultType(const ShapeContext& context);
 
 /// The same of Q[B,H,S,D] and of rows R[B,G,S,D] that hold keys with values among their columns
 /// (operands 0 and 1).
@@ -18,7 +18,7 @@ llvm::Error checkLatentOperands(const ShapeContext& context);
 
 /// [B,H,S,v_width] of the query's element type; fails where the columns from v_offset on are not in
 /// the rows.
-llvm::Expected<TensorType> latentResult(const ShapeContext& context);
+llvm::Expected<TensorType> latentResultType(const ShapeContext& context);
 
 /// Fails when the mask does not broadcast to [B,H,S,T]; `tokens` is T, which may be unknown.
 llvm::Error checkMask(const ShapeContext& context, unsigned operand, const Dim& tokens);
@@ -29,7 +29,7 @@ llvm::Error checkHeads(const ShapeContext& context, const Dim& heads, const Dim&
 /// A cache and the rows that are written into it.
 struct CacheSide {
   unsigned added; ///< operand: [B,G,S,W]
-  unsigned past;  ///< operand: laid out as ir/cache_axes.h says
+  unsigned past;  ///< operand: laid out as ir/cache_layout.h says
   const char* axisName;
   /// What the cache holds; Undefined: what the new rows are of.
   ElementType held = ElementType::Undefined;

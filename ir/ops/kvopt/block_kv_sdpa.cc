@@ -31,7 +31,7 @@ llvm::Error inferBlockKvSdpa(ShapeContext& context) {
   // The number of tokens attended to is a sum over the blocks.
   if (llvm::Error error = checkMaskAndSinks(context, 3))
     return error;
-  context.setResult(0, attentionResult(context));
+  context.setResult(0, attentionResultType(context));
   return llvm::Error::success();
 }
 

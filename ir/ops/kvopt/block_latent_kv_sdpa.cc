@@ -14,7 +14,7 @@ llvm::Error inferBlockLatentKvSdpa(ShapeContext& context) {
       return rows.takeError();
   if (llvm::Error error = checkMaskAndSinks(context, 2))
     return error;
-  llvm::Expected<TensorType> output = latentResult(context);
+  llvm::Expected<TensorType> output = latentResultType(context);
   if (!output)
     return output.takeError();
   context.setResult(0, std::move(*output));

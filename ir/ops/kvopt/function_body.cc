@@ -3,7 +3,6 @@
 // A body cannot branch on an attribute: attributes enter as constants, and Where selects.
 #include "ir/ops/kvopt/function_body.h"
 
-#include "ir/cache_axes.h"
 #include "support/format.h"
 
 #include "llvm/ADT/StringRef.h"
@@ -171,11 +170,9 @@ constexpr const char* slots = R"(
 
 /// The rows [B,G,C,D] of one cache; `side` is key or value. C may be 0, which a shape can say for
 /// the extent at its own place only.
-std::string pastRows(const std::string& side, const CacheForm& form) {
-  std::optional<CacheAxes> axes = cacheAxes(form.rank, form.sequenceAxis);
-  assert(axes);
-  std::array<int64_t, 4> order = axes->rowOrder();
-  if (!axes->folded)
+std::string pastRows(const std::string& side, const CacheLayout& layout) {
+  const llvm::SmallVector<int64_t, 4> order = layout.rowOrder();
+  if (!layout.hasFoldedHeads())
     return fmt::format("    {0}_past_rows = Transpose <perm = [{1}, {2}, {3}, {4}]> (past_{0})\n",
                        side, order[0], order[1], order[2], order[3]);
   return fmt::format(R"(
@@ -186,17 +183,13 @@ std::string pastRows(const std::string& side, const CacheForm& form) {
     {0}_rows_shape = Concat <axis = 0> (batch, groups, i0, {0}_width)
     {0}_past_rows = Reshape ({0}_folded_column, {0}_rows_shape)
 )",
-                     side, form.sequenceAxis, order[0], order[1], order[2]);
+                     side, layout.sequenceAxis(), order[0], order[1], order[2]);
 }
 
 /// The inverse, for the present.
-std::string presentRows(const std::string& side, const CacheForm& form) {
-  std::optional<CacheAxes> axes = cacheAxes(form.rank, form.sequenceAxis);
-  std::array<int64_t, 4> order = axes->rowOrder();
-  std::array<int64_t, 4> back = {};
-  for (size_t i = 0; i < form.rank; ++i)
-    back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  if (!axes->folded)
+std::string presentRows(const std::string& side, const CacheLayout& layout) {
+  const llvm::SmallVector<int64_t, 4> back = layout.cacheOrder();
+  if (!layout.hasFoldedHeads())
     return fmt::format(
         "    present_{0} = Transpose <perm = [{1}, {2}, {3}, {4}]> ({0}_present_rows)\n", side,
         back[0], back[1], back[2], back[3]);
@@ -209,7 +202,7 @@ std::string presentRows(const std::string& side, const CacheForm& form) {
 }
 
 /// The cache with its new rows, and the rows that attention reads.
-std::string cacheUpdate(const std::string& side, const CacheForm& form) {
+std::string cacheUpdate(const std::string& side, const CacheLayout& layout) {
   return fmt::format(R"(
     {0}_index_shape = Concat <axis = 0> (batch, groups, capacity, {0}_width)
     {0}_index = Expand (source_column, {0}_index_shape)
@@ -218,7 +211,7 @@ std::string cacheUpdate(const std::string& side, const CacheForm& form) {
     {0}s = Slice ({0}_present_rows, i0, longest_list, i2)
 )",
                      side) +
-         presentRows(side, form);
+         presentRows(side, layout);
 }
 
 /// Extents of the new rows; needs nothing but them.
@@ -309,13 +302,13 @@ constexpr const char* joinedSequence = R"(
 )";
 
 /// The rows of all blocks and the new ones behind them; `side` is key or value.
-std::string joinedBlocks(const std::string& side, size_t blocks, const CacheForm& form) {
+std::string joinedBlocks(const std::string& side, size_t blocks, const CacheLayout& layout) {
   std::string text;
   std::string parts;
   for (size_t i = 0; i < blocks; ++i) {
     const std::string block = fmt::format("{}_block_{}", side, i);
     text += fmt::format("    {0}_width = Identity ({1}_width)\n", block, side);
-    text += pastRows(block, form);
+    text += pastRows(block, layout);
     parts += block + "_past_rows, ";
   }
   return text + fmt::format("    {0}s = Concat <axis = 2> ({1}{0}_new)\n", side, parts);
@@ -383,8 +376,8 @@ const char* sinksFormal(const BodyForm& form) { return form.sinks ? ", sinks" : 
 
 } // namespace
 
-std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheForm& key,
-                                      const CacheForm& value) {
+std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,
+                                      const CacheLayout& value) {
   std::string signature =
       fmt::format("InPlaceKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
                   "    (query, key_new, value_new, past_key, past_value, past_length, mask{})\n"
@@ -397,8 +390,8 @@ std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheForm& key
                           attentionText(form));
 }
 
-std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const CacheForm& key,
-                                               const CacheForm& value) {
+std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,
+                                               const CacheLayout& value) {
   std::string signature = fmt::format(
       "InPlaceQuantizedKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
       "    (query, key_new, value_new, past_key, past_key_scale, past_value, past_value_scale,\n"
@@ -409,7 +402,7 @@ std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const Cache
       std::string(extents) + codeRange + newExtents("key") + newExtents("value") + groupsOfNewRows;
   for (const char* side : {"key", "value"})
     body += reducingMaximum(quantized(side), form.opset);
-  const std::pair<const char*, const CacheForm*> parts[] = {
+  const std::pair<const char*, const CacheLayout*> parts[] = {
       {"key_code", &key}, {"key_scale", &key}, {"value_code", &value}, {"value_scale", &value}};
   for (const auto& [part, cache] : parts)
     body += newExtents(part) + pastRows(part, *cache);
@@ -421,7 +414,7 @@ std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const Cache
                       body + dequantized("key") + dequantized("value") + attentionText(form));
 }
 
-std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheForm& cache) {
+std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheLayout& cache) {
   std::string signature = fmt::format(
       "InPlaceLatentKvSdpa <scale, causal, window, softcap, mask_boolean, v_offset, v_width>\n"
       "    (query, key_new, past_key, past_length, mask{})\n"
@@ -433,8 +426,8 @@ std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheFor
                           latentValues + attentionText(form));
 }
 
-std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks, const CacheForm& key,
-                                    const CacheForm& value) {
+std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks, const CacheLayout& key,
+                                    const CacheLayout& value) {
   // The operand `sinks` has a place of its own even where it is absent.
   std::string signature = fmt::format("BlockKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
                                       "    (query, key_new, value_new, mask, sinks{}{})\n"
@@ -448,7 +441,7 @@ std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks, const C
 }
 
 std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
-                                          const CacheForm& cache) {
+                                          const CacheLayout& cache) {
   std::string signature = fmt::format(
       "BlockLatentKvSdpa <scale, causal, window, softcap, mask_boolean, v_offset, v_width>\n"
       "    (query, key_new, mask, sinks{}) => (output)",

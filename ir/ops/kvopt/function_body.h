@@ -3,19 +3,13 @@
 // hold the kernels to it.
 #pragma once
 
+#include "ir/cache_layout.h"
 #include "ir/element_type.h"
 
 #include <cstdint>
 #include <string>
 
 namespace kvopt::ir {
-
-/// How a cache lies in memory (ir/cache_axes.h).
-struct CacheForm {
-  unsigned rank = 4;
-  int64_t sequenceAxis = 2;
-  auto operator<=>(const CacheForm&) const = default;
-};
 
 /// What a body is written for, since it cannot ask: `opset` is the version of the ONNX domain
 /// (>= 13), `element` the element type of query and result.
@@ -32,25 +26,30 @@ struct BodyForm {
 /// causal, window, softcap and mask_boolean must be written on the node; the mask operand must be
 /// present (a neutral one is a single additive zero), key_axis and value_axis be those of `key` and
 /// `value`.
-std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheForm& key = {},
-                                      const CacheForm& value = {});
+std::string inPlaceKvSdpaFunctionText(const BodyForm& form,
+                                      const CacheLayout& key = CacheLayout::ofAttention(),
+                                      const CacheLayout& value = CacheLayout::ofAttention());
 
 /// The same for `ai.kvopt::InPlaceQuantizedKvSdpa`. Codes are handled as floats, which hold them
 /// exactly: engines select and gather floats, but not all of them int8.
-std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const CacheForm& key = {},
-                                               const CacheForm& value = {});
+std::string
+inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form,
+                                   const CacheLayout& key = CacheLayout::ofAttention(),
+                                   const CacheLayout& value = CacheLayout::ofAttention());
 
 /// The same for `ai.kvopt::InPlaceLatentKvSdpa`, with the attributes v_offset and v_width as well.
-std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheForm& cache = {});
+std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form,
+                                            const CacheLayout& cache = CacheLayout::ofAttention());
 
 /// The same for `ai.kvopt::BlockKvSdpa` with `blocks` blocks of keys, and as many of values.
-std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks, const CacheForm& key = {},
-                                    const CacheForm& value = {});
+std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks,
+                                    const CacheLayout& key = CacheLayout::ofAttention(),
+                                    const CacheLayout& value = CacheLayout::ofAttention());
 
 /// The same for `ai.kvopt::BlockLatentKvSdpa` with `blocks` blocks, and the attributes v_offset and
 /// v_width as well.
 std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
-                                          const CacheForm& cache = {});
+                                          const CacheLayout& cache = CacheLayout::ofAttention());
 
 /// The same for `ai.kvopt::Sdpa`.
 std::string sdpaFunctionText(const BodyForm& form);

@@ -21,7 +21,7 @@ llvm::Error inferInPlaceKvSdpa(ShapeContext& context) {
     return error;
   if (llvm::Error error = checkMaskAndSinks(context, 6))
     return error;
-  context.setResult(0, attentionResult(context));
+  context.setResult(0, attentionResultType(context));
   context.setResult(1, context.type(3));
   context.setResult(2, context.type(4));
   return llvm::Error::success();

@@ -15,7 +15,7 @@ llvm::Error inferInPlaceLatentKvSdpa(ShapeContext& context) {
     return error;
   if (llvm::Error error = checkMaskAndSinks(context, 4))
     return error;
-  llvm::Expected<TensorType> output = latentResult(context);
+  llvm::Expected<TensorType> output = latentResultType(context);
   if (!output)
     return output.takeError();
   context.setResult(0, std::move(*output));

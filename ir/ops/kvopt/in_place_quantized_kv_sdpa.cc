@@ -10,7 +10,7 @@
 //   A row with a NaN or an infinity has the scale NaN and codes 0: all of it stands for NaN.
 // |x[d] - s q[d]| <= s / 2, but for two roundings of f32 and for rows below 127 * 2^-149.
 //
-// past_key and past_value are int8, laid out as ir/cache_axes.h says for key_axis and value_axis.
+// past_key and past_value are int8, laid out as ir/cache_layout.h says for key_axis and value_axis.
 // past_key_scale and past_value_scale are float and of the same extents, with one column: the scale
 // of the row beside it. New rows are of the query's type, or of another floating-point one. Only
 // rows [past_length, past_length + S) of the four are written, and no row at or after that is read.
@@ -41,7 +41,7 @@ llvm::Error inferInPlaceQuantizedKvSdpa(ShapeContext& context) {
     return error;
   if (llvm::Error error = checkMaskAndSinks(context, 8))
     return error;
-  context.setResult(0, attentionResult(context));
+  context.setResult(0, attentionResultType(context));
   for (unsigned result = 1; result <= 4; ++result)
     context.setResult(result, context.type(result + 2));
   return llvm::Error::success();

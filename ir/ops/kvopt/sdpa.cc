@@ -17,7 +17,7 @@ llvm::Error inferSdpa(ShapeContext& context) {
     return error;
   if (llvm::Error error = checkPastLength(context, 5, context.type(0).dim(0)))
     return error;
-  context.setResult(0, attentionResult(context));
+  context.setResult(0, attentionResultType(context));
   return llvm::Error::success();
 }
 

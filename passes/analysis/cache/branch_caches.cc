@@ -58,7 +58,7 @@ struct Reader {
   Role role;
 };
 
-std::optional<CacheUpdate>& updateOf(const Reader& reader) {
+std::optional<SiteCache>& cacheOf(const Reader& reader) {
   return reader.role == Role::Key ? reader.site->key : reader.site->value;
 }
 
@@ -99,7 +99,7 @@ public:
       if (site.grows()) {
         presents[{site.key->present, &graph}] = {&site, Role::Key};
         presents[{site.value->present, &graph}] = {&site, Role::Value};
-      } else if (site.kind == SiteKind::None) {
+      } else if (!site.isCross && site.update == CacheUpdate::None) {
         addOperand(site, 1, Role::Key);
         addOperand(site, 2, Role::Value);
       }
@@ -130,10 +130,10 @@ private:
   void join(Value& output, const Graph& main) {
     llvm::SmallVector<Source, 4> sources;
     collectSources(output, main, sources);
-    const CacheUpdate* grown = nullptr;
+    const SiteCache* grown = nullptr;
     for (const Source& source : sources)
       if (auto found = presents.find(source); found != presents.end() && !grown)
-        grown = &*updateOf(found->second);
+        grown = &*cacheOf(found->second);
     if (!grown)
       return;
     for (const Source& source : sources)
@@ -147,11 +147,11 @@ private:
   }
 
   /// Whether the source updates the same cache as `grown` does.
-  bool joinSource(const Source& source, Value& output, const CacheUpdate& grown) {
+  bool joinSource(const Source& source, Value& output, const SiteCache& grown) {
     if (auto found = presents.find(source); found != presents.end()) {
-      CacheUpdate& update = *updateOf(found->second);
-      update.output = &output;
-      return update.past == grown.past && update.axis == grown.axis;
+      SiteCache& cache = *cacheOf(found->second);
+      cache.output = &output;
+      return cache.past == grown.past && cache.axis == grown.axis;
     }
     // Keys and values as attention reads them are [B,H,S,D].
     auto found = operands.find(source);
@@ -165,7 +165,7 @@ private:
     for (const Use& use : grown.past->uses())
       if (isWithin(use.user(), *source.second) && use.user().op() != "Shape")
         return false;
-    std::optional<CacheUpdate>& slot = updateOf(found->second);
+    std::optional<SiteCache>& slot = cacheOf(found->second);
     if (slot)
       return false; // two outputs
     slot.emplace();
@@ -176,8 +176,7 @@ private:
     slot->fromStart = true;
     slot->layout = slot->freshLayout = grown.layout;
     slot->columns = source.first->type().dim(3);
-    site.kind = SiteKind::Self;
-    site.policy = SitePolicy::Growing;
+    site.update = CacheUpdate::Grows;
     return true;
   }
 
@@ -191,13 +190,13 @@ private:
   }
 
   /// Whether the value has the cache's extents, apart from the sequence.
-  static bool isRowsOf(const Value& rows, const CacheUpdate& update) {
+  static bool isRowsOf(const Value& rows, const SiteCache& cache) {
     const TensorType& a = rows.type();
-    const TensorType& b = update.past->type();
+    const TensorType& b = cache.past->type();
     if (!a.hasRank() || !b.hasRank() || a.rank() != b.rank() || a.elementType() != b.elementType())
       return false;
     for (unsigned axis = 0; axis < a.rank(); ++axis)
-      if (axis != update.axis && !a.shape()[axis].isKnownEqual(b.shape()[axis]))
+      if (axis != cache.axis && !a.shape()[axis].isKnownEqual(b.shape()[axis]))
         return false;
     return true;
   }
@@ -213,9 +212,9 @@ private:
     }
     if (!site.grows())
       return;
-    for (const CacheUpdate* update : {&*site.key, &*site.value})
-      if (!update->output) {
-        refuse(site, *update->present, "a present that becomes an output of the model",
+    for (const SiteCache* cache : {&*site.key, &*site.value})
+      if (!cache->output) {
+        refuse(site, *cache->present, "a present that becomes an output of the model",
                "that it stays inside", ReasonCode::PresentNotOutput);
         return;
       }
@@ -247,13 +246,13 @@ private:
     llvm::DenseMap<const Value*, llvm::SmallVector<AttentionSite*, 2>> byPast;
     for (AttentionSite& site : sites)
       if (site.grows() && site.node->graph().parentNode())
-        for (const CacheUpdate* update : {&*site.key, &*site.value})
-          byPast[update->past].push_back(&site);
+        for (const SiteCache* cache : {&*site.key, &*site.value})
+          byPast[cache->past].push_back(&site);
     for (auto& [past, users] : byPast) {
       for (AttentionSite* site : users)
-        for (CacheUpdate* update : {&*site->key, &*site->value})
-          if (update->past == past)
-            update->updaters = static_cast<unsigned>(users.size());
+        for (SiteCache* cache : {&*site->key, &*site->value})
+          if (cache->past == past)
+            cache->updaters = static_cast<unsigned>(users.size());
       auto refused = llvm::find_if(users, [](AttentionSite* site) { return site->failure; });
       if (refused == users.end())
         continue;

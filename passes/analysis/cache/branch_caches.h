@@ -20,7 +20,7 @@ struct Condition {
 };
 Condition conditionOf(const ir::Node& choice);
 
-/// Completes the sites that stand in branches, of which `update->output` is not set: follows each
+/// Completes the sites that stand in branches, of which `cache->output` is not set: follows each
 /// present through the results of the Ifs around it to the output of the model that it becomes, and
 /// demands that every branch that could have given that output updates the same cache. A branch
 /// whose attention reads no past, and which hands out its keys and values where the others hand out

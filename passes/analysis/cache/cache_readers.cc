@@ -78,15 +78,15 @@ void CacheTracer::collect(Readers& readers, Value& updated, const AxisMap& map) 
   }
 }
 
-Node* CacheTracer::shapeReader(const CacheUpdate& key, const CacheUpdate& value) const {
+Node* CacheTracer::shapeReader(const SiteCache& key, const SiteCache& value) const {
   llvm::DenseSet<const Node*> movers;
-  for (const CacheUpdate* update : {&key, &value})
-    if (auto found = readers.find(update->update); found != readers.end())
+  for (const SiteCache* cache : {&key, &value})
+    if (auto found = readers.find(cache->writer); found != readers.end())
       movers.insert(found->second.movers.begin(), found->second.movers.end());
-  for (const CacheUpdate* update : {&key, &value})
-    if (auto found = readers.find(update->update); found != readers.end())
+  for (const SiteCache* cache : {&key, &value})
+    if (auto found = readers.find(cache->writer); found != readers.end())
       for (Node* reader : found->second.shapeReaders)
-        if (&reader->graph() != &update->update->graph() || !servesOnly(*reader, movers))
+        if (&reader->graph() != &cache->writer->graph() || !servesOnly(*reader, movers))
           return reader;
   return nullptr;
 }

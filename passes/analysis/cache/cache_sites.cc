@@ -2,6 +2,7 @@
 #include "passes/analysis/cache/branch_caches.h"
 #include "passes/analysis/cache/cache_reasons.h"
 #include "passes/analysis/cache/cache_trace.h"
+#include "passes/analysis/cache/site_words.h"
 #include "passes/analysis/mask/mask_predicate.h"
 #include "passes/analysis/movement/head_map.h"
 #include "passes/analysis/scores/attention_like.h"
@@ -14,45 +15,6 @@
 namespace kvopt::analysis {
 using namespace ir;
 using namespace pattern;
-
-llvm::StringRef siteKindName(SiteKind kind) {
-  switch (kind) {
-  case SiteKind::Self:
-    return "self";
-  case SiteKind::Cross:
-    return "cross";
-  case SiteKind::Recurrent:
-    return "recurrent";
-  case SiteKind::None:
-    return "none";
-  }
-  return "";
-}
-
-llvm::StringRef sitePolicyName(SitePolicy policy) {
-  switch (policy) {
-  case SitePolicy::None:
-    return "none";
-  case SitePolicy::Growing:
-    return "growing";
-  case SitePolicy::Static:
-    return "static";
-  case SitePolicy::Ring:
-    return "ring";
-  case SitePolicy::Latent:
-    return "latent";
-  case SitePolicy::Cross:
-    return "cross";
-  }
-  return "";
-}
-
-std::string CacheLayout::text() const {
-  std::string result;
-  for (const std::string& letters : axes)
-    result += letters.size() > 1 ? "(" + letters + ")" : letters.empty() ? "1" : letters;
-  return result;
-}
 
 namespace {
 
@@ -76,25 +38,28 @@ public:
 
     CacheTrace keyTrace = tracer.trace(key, node);
     CacheTrace valueTrace = tracer.trace(value, node);
-    site.kind = keyTrace.kind == SiteKind::None ? valueTrace.kind : keyTrace.kind;
+    const CacheTrace& first = keyTrace.isOfThisStep() ? valueTrace : keyTrace;
+    site.isCross = first.isCross;
+    if (!first.isCross && !first.isOfThisStep())
+      site.update = CacheUpdate::Unproved;
     site.failure = keyTrace.failure ? keyTrace.failure : valueTrace.failure;
     sharedWith = keyTrace.failure ? keyTrace.otherReader : valueTrace.otherReader;
     if (site.failure)
       explainHeads(query, key, value);
-    if (!keyTrace.update || !valueTrace.update) {
+    if (!keyTrace.cache || !valueTrace.cache) {
       // What is computed outside needs no cache of its own to be read.
-      if (!site.failure && site.kind != SiteKind::Cross && (keyTrace.update || valueTrace.update))
-        site.failure = failureAt(ReasonCode::NotACacheConcat, keyTrace.update ? value : key,
+      if (!site.failure && !site.isCross && (keyTrace.cache || valueTrace.cache))
+        site.failure = failureAt(ReasonCode::NotACacheConcat, keyTrace.cache ? value : key,
                                  "keys and values that are both cached",
-                                 keyTrace.update ? "only the keys are" : "only the values are");
+                                 keyTrace.cache ? "only the keys are" : "only the values are");
       return std::move(site);
     }
     if (!site.failure)
-      site.failure = combine(*keyTrace.update, *valueTrace.update);
+      site.failure = combine(*keyTrace.cache, *valueTrace.cache);
     if (site.failure)
       return std::move(site);
-    site.key.emplace(std::move(*keyTrace.update));
-    site.value.emplace(std::move(*valueTrace.update));
+    site.key.emplace(std::move(*keyTrace.cache));
+    site.value.emplace(std::move(*valueTrace.cache));
     if (site.grows())
       site.shapeReader = tracer.shapeReader(*site.key, *site.value);
     if (site.key->repeats.value() != 1 && !site.keyHeads.isUnknown())
@@ -119,14 +84,14 @@ private:
       site.failure = std::move(failure);
   }
 
-  std::optional<MatchFailure> combine(const CacheUpdate& ofKeys, const CacheUpdate& ofValues) {
-    site.policy = ofKeys.policy;
-    if (ofKeys.policy != ofValues.policy)
+  std::optional<MatchFailure> combine(const SiteCache& ofKeys, const SiteCache& ofValues) {
+    site.update = ofKeys.update;
+    if (ofKeys.update != ofValues.update)
       return failureAt(
           ReasonCode::NotACacheConcat, *ofValues.past,
-          fmt::format("values cached as the keys are ({})", sitePolicyName(ofKeys.policy)),
-          sitePolicyName(ofValues.policy).str());
-    if (ofKeys.policy == SitePolicy::Cross)
+          fmt::format("values cached as the keys are ({})", sitePolicyName(ofKeys.update)),
+          sitePolicyName(ofValues.update).str());
+    if (ofKeys.update == CacheUpdate::ReadOnly)
       return std::nullopt;
     if (!ofKeys.repeats.isKnownEqual(ofValues.repeats))
       return failureAt(ReasonCode::HeadCountUnproven, *ofValues.past,
@@ -134,44 +99,37 @@ private:
                        ofValues.repeats.str());
     if (ofKeys.past == ofValues.past)
       return combineShared(ofKeys, ofValues);
-    return ofKeys.policy == SitePolicy::Growing ? checkRows(ofKeys, ofValues) : std::nullopt;
+    return ofKeys.update == CacheUpdate::Grows ? checkRows(ofKeys, ofValues) : std::nullopt;
   }
 
-  std::optional<MatchFailure> combineShared(const CacheUpdate& ofKeys,
-                                            const CacheUpdate& ofValues) {
-    if (isStacked(ofKeys) && isStacked(ofValues))
-      return ofKeys.policy == SitePolicy::Growing ? checkRows(ofKeys, ofValues) : std::nullopt;
-    if (ofKeys.update != ofValues.update || !(ofKeys.layout == ofValues.layout))
+  std::optional<MatchFailure> combineShared(const SiteCache& ofKeys, const SiteCache& ofValues) {
+    if (ofKeys.layout.isStacked() && ofValues.layout.isStacked())
+      return ofKeys.update == CacheUpdate::Grows ? checkRows(ofKeys, ofValues) : std::nullopt;
+    if (ofKeys.writer != ofValues.writer || !(ofKeys.layout == ofValues.layout))
       return failureAt(ReasonCode::SharedReader, *ofKeys.past,
                        "one cache for the keys and one for the values", "one cache for both");
-    if (ofKeys.policy == SitePolicy::Growing)
-      site.policy = SitePolicy::Latent;
-    return ofKeys.policy == SitePolicy::Growing ? checkRows(ofKeys, ofValues) : std::nullopt;
+    if (ofKeys.update == CacheUpdate::Grows)
+      site.keyRole = CacheRole::Latent;
+    return ofKeys.update == CacheUpdate::Grows ? checkRows(ofKeys, ofValues) : std::nullopt;
   }
 
-  static bool isStacked(const CacheUpdate& update) {
-    return update.layout.text().find('*') != std::string::npos;
-  }
-
-  static Dim rowsOf(const CacheUpdate& update) {
-    for (unsigned i = 0; i < update.freshLayout.axes.size(); ++i)
-      if (update.freshLayout.axes[i] == "S")
-        return update.fresh->type().dim(i);
-    return Dim::unknown();
+  static Dim rowsOf(const SiteCache& cache) {
+    const std::optional<unsigned> axis = cache.freshLayout.axisOf('S');
+    return axis ? cache.fresh->type().dim(*axis) : Dim::unknown();
   }
 
   /// Each step adds rows to keys and values alike: one for each row of the query, or another number
   /// that is known.
-  std::optional<MatchFailure> checkRows(const CacheUpdate& ofKeys, const CacheUpdate& ofValues) {
+  std::optional<MatchFailure> checkRows(const SiteCache& ofKeys, const SiteCache& ofValues) {
     const Dim& tokens = node.operand(0)->type().dim(2);
     const Dim ofBoth = rowsOf(ofKeys);
     const bool isFixed = ofBoth.value() && tokens.value() && rowsOf(ofValues).isKnownEqual(ofBoth);
     if (isFixed && !ofBoth.isKnownEqual(tokens))
       site.stepRows = {*tokens.value(), *ofBoth.value()};
-    for (const CacheUpdate* update : {&ofKeys, &ofValues}) {
-      const Dim rows = rowsOf(*update);
+    for (const SiteCache* cache : {&ofKeys, &ofValues}) {
+      const Dim rows = rowsOf(*cache);
       if (!rows.isKnownEqual(tokens) && !isFixed)
-        return failureAt(ReasonCode::ShapeMismatch, *update->fresh,
+        return failureAt(ReasonCode::ShapeMismatch, *cache->fresh,
                          fmt::format("one new row for each of {} query rows", tokens.str()),
                          fmt::format("{} rows", rows.str()));
     }
@@ -215,23 +173,23 @@ AttentionSite otherSite(Node& node, MatchFailure failure) {
 /// A cache that two sites append to belongs to neither.
 void refuseSharedCaches(SiteList& sites) {
   llvm::DenseMap<const Value*, AttentionSite*> owners;
-  auto refuse = [](AttentionSite& site, const CacheUpdate& update, const AttentionSite& other) {
+  auto refuse = [](AttentionSite& site, const SiteCache& cache, const AttentionSite& other) {
     // Each attention reads its own part of a stacked cache.
     site.failure =
-        update.layout.text().find('*') != std::string::npos
-            ? stackedCache(*update.past)
-            : failureAt(ReasonCode::SharedReader, *update.past, "a cache that one attention reads",
+        cache.layout.isStacked()
+            ? stackedCache(*cache.past)
+            : failureAt(ReasonCode::SharedReader, *cache.past, "a cache that one attention reads",
                         "one that " + other.id() + " reads as well");
   };
   for (AttentionSite& site : sites) {
     if (!site.grows())
       continue;
-    for (const CacheUpdate* update : {&*site.key, &*site.value}) {
-      auto [owner, isNew] = owners.try_emplace(update->past, &site);
+    for (const SiteCache* cache : {&*site.key, &*site.value}) {
+      auto [owner, isNew] = owners.try_emplace(cache->past, &site);
       if (isNew || owner->second == &site || isExclusive(*site.node, *owner->second->node))
         continue;
-      refuse(site, *update, *owner->second);
-      refuse(*owner->second, *update, site);
+      refuse(site, *cache, *owner->second);
+      refuse(*owner->second, *cache, site);
     }
   }
 }
@@ -254,23 +212,23 @@ void nameSharedReaders(SiteList& sites,
 
 /// One past length has to serve all caches, but for those that bring their own.
 void refuseOtherLengths(SiteList& sites) {
-  const CacheUpdate* first = nullptr;
+  const SiteCache* first = nullptr;
   for (AttentionSite& site : sites) {
     if (!site.isMatched() || !site.grows())
       continue;
-    for (const CacheUpdate* update : {&*site.key, &*site.value}) {
-      if (update->pastLength)
+    for (const SiteCache* cache : {&*site.key, &*site.value}) {
+      if (cache->pastLength)
         continue;
       if (!first)
-        first = update;
+        first = cache;
       const Dim& expected = first->past->type().dim(first->axis);
-      const Dim& length = update->past->type().dim(update->axis);
-      bool isFirst = update->past == first->past;
+      const Dim& length = cache->past->type().dim(cache->axis);
+      bool isFirst = cache->past == first->past;
       if (isFirst || length.isKnownEqual(expected))
         continue;
       bool open = length.isUnknown() || expected.isUnknown();
       site.failure =
-          failureAt(open ? ReasonCode::AxisUnproven : ReasonCode::ShapeMismatch, *update->past,
+          failureAt(open ? ReasonCode::AxisUnproven : ReasonCode::ShapeMismatch, *cache->past,
                     fmt::format("as many earlier rows as '{}' ({})", first->past->name().str(),
                                 expected.str()),
                     length.str());
@@ -283,10 +241,9 @@ void refuseOtherLengths(SiteList& sites) {
 void refuseOtherBranchCaches(SiteList& sites) {
   for (AttentionSite& site : sites)
     if (!site.failure && site.node->graph().parentNode() && site.hasCache() && !site.grows() &&
-        site.policy != SitePolicy::Cross)
-      site.failure =
-          failureAt(ReasonCode::InSubgraph, *site.key->past, "a cache that grows, in a branch",
-                    sitePolicyName(site.policy).str());
+        site.update != CacheUpdate::ReadOnly)
+      site.failure = failureAt(ReasonCode::InSubgraph, *site.key->past,
+                               "a cache that grows, in a branch", sitePolicyName(site).str());
 }
 
 } // namespace

@@ -26,7 +26,6 @@ std::string describeProducer(const Value& value) {
 
 CacheTrace refused(MatchFailure failure) {
   CacheTrace trace;
-  trace.kind = SiteKind::Self;
   trace.failure = std::move(failure);
   return trace;
 }
@@ -34,13 +33,6 @@ CacheTrace refused(MatchFailure failure) {
 /// Which operand of an update is what it writes.
 unsigned freshOperand(const Node& update) {
   return update.op() == "ScatterElements" || update.op() == "ScatterND" ? 2 : 1;
-}
-
-CacheLayout layoutOf(const AxisMap& map) {
-  CacheLayout layout;
-  if (auto letters = map.letters())
-    layout.axes = std::move(*letters);
-  return layout;
 }
 
 } // namespace
@@ -113,15 +105,15 @@ std::optional<MatchFailure> CacheTracer::checkPast(const Root& past, const Node&
   return std::nullopt;
 }
 
-std::optional<MatchFailure> CacheTracer::findPresent(CacheUpdate& update, const AxisMap& map,
+std::optional<MatchFailure> CacheTracer::findPresent(SiteCache& cache, const AxisMap& map,
                                                      const Node& attention,
                                                      const Node*& otherReader) {
-  Value& updated = update.update->result();
+  Value& updated = cache.writer->result();
   const Readers& found = readersOf(updated, map);
   const Readers::Output* present = nullptr;
   const Readers::Output* elsewhere = nullptr;
   for (const Readers::Output& output : found.outputs) {
-    bool fits = output.map && layoutOf(*output.map) == update.layout;
+    bool fits = output.map && output.map->layout() == cache.layout;
     const Readers::Output*& slot = fits ? present : elsewhere;
     if (!slot || (fits && slot->windowed && !output.windowed))
       slot = &output;
@@ -134,15 +126,15 @@ std::optional<MatchFailure> CacheTracer::findPresent(CacheUpdate& update, const 
   if (!present)
     return elsewhere
                ? failureAt(ReasonCode::LayoutUnsupported, *elsewhere->value,
-                           "a present laid out as the past, " + update.layout.text(),
-                           elsewhere->map ? layoutOf(*elsewhere->map).text() : "another layout")
+                           "a present laid out as the past, " + cache.layout.text(),
+                           elsewhere->map ? elsewhere->map->layout().text() : "another layout")
                : failureAt(ReasonCode::PresentNotOutput, updated, "a graph output",
                            "a value inside the graph");
-  update.present = present->value;
-  if (!update.present->graph().parentNode())
-    update.output = update.present;
+  cache.present = present->value;
+  if (!cache.present->graph().parentNode())
+    cache.output = cache.present;
   if (present->windowed)
-    update.policy = SitePolicy::Ring;
+    cache.update = CacheUpdate::Ring;
   const char* expected = "the present to be read by its attention and by Shape only";
   if (found.escape)
     return failureAt(isAttentionOperator(*found.escape) ? ReasonCode::SharedReader
@@ -184,28 +176,28 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attentio
                                fmt::format("a concatenation along the sequence axis ({})", *axis),
                                joined ? fmt::format("axis {}", *joined) : "an unknown axis"));
   }
-  CacheUpdate update;
-  update.update = &node;
-  update.policy = grows ? SitePolicy::Growing : SitePolicy::Static;
-  update.fresh = node.operand(freshOperand(node));
-  update.pastLength = grows && !isConcat ? node.operand(2) : nullptr;
-  update.freshLayout = layoutOf(*root.map);
+  SiteCache cache;
+  cache.writer = &node;
+  cache.update = grows ? CacheUpdate::Grows : CacheUpdate::Static;
+  cache.fresh = node.operand(freshOperand(node));
+  cache.pastLength = grows && !isConcat ? node.operand(2) : nullptr;
+  cache.freshLayout = root.map->layout();
 
   Value& before = *node.operand(0);
   AxisMap map = *root.map;
   map.setSequenceExtent(before.type().dim(*axis));
   Root past = walkBack(before, std::move(map));
-  update.past = past.value;
+  cache.past = past.value;
   if (!isModelInput(*past.value)) {
     if (auto failure = delayedCache(updated))
       return refused(std::move(*failure));
     const Node* changed = past.value->producer();
     if (changed && isBatchReorder(*changed) && isModelInput(*changed->operand(0)))
       return refused(reorderedCache(*changed));
-    if (isConcat && isModelInput(*walkBack(*update.fresh, std::nullopt).value))
+    if (isConcat && isModelInput(*walkBack(*cache.fresh, std::nullopt).value))
       return refused(failureAt(ReasonCode::NewBeforePast, updated,
                                "the past as the first part of the Concat",
-                               "new rows first, then '" + update.fresh->name().str() + "'"));
+                               "new rows first, then '" + cache.fresh->name().str() + "'"));
     return refused(failureAt(ReasonCode::PastNotInput, *past.value, "a graph input",
                              describeProducer(*past.value)));
   }
@@ -218,38 +210,37 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attentio
     return refused(failureAt(ReasonCode::DynamicRank, *past.value,
                              "a past whose layout is provably that of the keys or values",
                              pastType.str()));
-  update.axis = *past.map->sequenceAxis();
-  update.layout = layoutOf(*past.map);
-  update.repeats = past.map->repeats();
-  update.firstColumn = past.map->firstColumn();
-  if (llvm::any_of(update.layout.axes, [](const std::string& letters) { return letters == "*"; })) {
-    update.present = update.output = outputOf.lookup(past.value);
-    if (!update.present)
+  cache.axis = *past.map->sequenceAxis();
+  cache.layout = past.map->layout();
+  cache.repeats = past.map->repeats();
+  cache.firstColumn = past.map->firstColumn();
+  if (llvm::is_contained(cache.layout.axes(), "*")) {
+    cache.present = cache.output = outputOf.lookup(past.value);
+    if (!cache.present)
       return refused(
           failureAt(ReasonCode::PresentNotOutput, updated, "a graph output", "no single output"));
   } else {
     if (auto failure = checkPast(past, node))
       return refused(std::move(*failure));
     const Node* otherReader = nullptr;
-    if (auto failure = findPresent(update, *root.map, attention, otherReader)) {
+    if (auto failure = findPresent(cache, *root.map, attention, otherReader)) {
       CacheTrace trace = refused(std::move(*failure));
       trace.otherReader = otherReader;
       return trace;
     }
   }
-  if (update.present->type().elementType() != pastType.elementType() ||
+  if (cache.present->type().elementType() != pastType.elementType() ||
       updated.type().elementType() != pastType.elementType())
     return refused(failureAt(ReasonCode::DtypeMix, updated,
                              "past, new rows and present of one element type",
                              fmt::format("{}, {} and {}", onnxName(pastType.elementType()),
                                          onnxName(updated.type().elementType()),
-                                         onnxName(update.present->type().elementType()))));
-  if (root.map->isWindow() && update.policy == SitePolicy::Growing)
+                                         onnxName(cache.present->type().elementType()))));
+  if (root.map->isWindow() && cache.update == CacheUpdate::Grows)
     return refused(failureAt(ReasonCode::WindowNotRepresentable, updated,
                              "attention over all rows of the cache", "a slice of them"));
   CacheTrace trace;
-  trace.kind = SiteKind::Self;
-  trace.update = std::move(update);
+  trace.cache = std::move(cache);
   return trace;
 }
 
@@ -301,20 +292,20 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
                                "a cache that is read as it came in, or joined with new rows by a "
                                "Concat",
                                describeProducer(*written)));
-    trace.kind = SiteKind::Cross;
+    trace.isCross = true;
     if (!isModelInput(*root.value))
       return trace;
-    CacheUpdate update;
-    update.policy = SitePolicy::Cross;
-    update.past = root.value;
+    SiteCache cache;
+    cache.update = CacheUpdate::ReadOnly;
+    cache.past = root.value;
     if (root.map) {
-      update.layout = layoutOf(*root.map);
-      update.axis = root.map->sequenceAxis().value_or(0);
-      update.repeats = root.map->repeats();
-      update.firstColumn = root.map->firstColumn();
-      update.columns = operand.type().dim(3);
+      cache.layout = root.map->layout();
+      cache.axis = root.map->sequenceAxis().value_or(0);
+      cache.repeats = root.map->repeats();
+      cache.firstColumn = root.map->firstColumn();
+      cache.columns = operand.type().dim(3);
     }
-    trace.update = std::move(update);
+    trace.cache = std::move(cache);
     return trace;
   }
   Node* producer = root.value->producer();
@@ -324,8 +315,8 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
     if (trace.failure && trace.failure->code == ReasonCode::AxisUnproven && origin &&
         origin->update && origin->update != producer)
       trace.failure = transformedCache(firstChange(*root.value, *origin->update), *origin->update);
-    if (trace.update)
-      trace.update->columns = operand.type().dim(3);
+    if (trace.cache)
+      trace.cache->columns = operand.type().dim(3);
     return trace;
   }
   if (origin && origin->update && origin->update != producer)
@@ -336,7 +327,7 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
                              describeProducer(*root.value)));
   // Projected outside of this model's own tokens: as long as an input is.
   if (!length.isUnknown() && !isOwn && inputExtents.count(length.str()))
-    trace.kind = SiteKind::Cross;
+    trace.isCross = true;
   return trace;
 }
 

@@ -12,11 +12,14 @@ namespace kvopt::analysis {
 
 /// What feeds the keys or the values of one attention.
 struct CacheTrace {
-  SiteKind kind = SiteKind::None;
-  std::optional<CacheUpdate> update;
-  std::optional<pattern::MatchFailure> failure;
+  bool isCross = false; ///< another sequence than the queries' does
+  std::optional<SiteCache> cache;
+  std::optional<pattern::MatchFailure> failure; ///< why what reads earlier steps is not proved
   /// The other attention that reads the cache, where that is the failure.
   const ir::Node* otherReader = nullptr;
+
+  /// Nothing but the rows of this step.
+  bool isOfThisStep() const { return !isCross && !cache && !failure; }
 };
 
 /// Traces operands of one graph. Linear over all operands together: what is found out about a cache
@@ -30,7 +33,7 @@ public:
 
   /// A node that reads the extents of what one of the caches' updates made, or of what was moved
   /// from there, for more than to move it to the attention that both belong to; null if none does.
-  ir::Node* shapeReader(const CacheUpdate& key, const CacheUpdate& value) const;
+  ir::Node* shapeReader(const SiteCache& key, const SiteCache& value) const;
 
 private:
   /// Where a chain of nodes that only move data begins.
@@ -59,8 +62,8 @@ private:
   static Root walkBack(ir::Value& start, std::optional<AxisMap> map);
   CacheTrace traceUpdate(ir::Node& node, const Root& root, ir::Node& attention);
   std::optional<pattern::MatchFailure> checkPast(const Root& past, const ir::Node& update) const;
-  /// Sets the present and, where it is a window, the policy.
-  std::optional<pattern::MatchFailure> findPresent(CacheUpdate& update, const AxisMap& map,
+  /// Sets the present and, where it is a window, the update.
+  std::optional<pattern::MatchFailure> findPresent(SiteCache& cache, const AxisMap& map,
                                                    const ir::Node& attention,
                                                    const ir::Node*& otherReader);
   const Readers& readersOf(ir::Value& updated, const AxisMap& map);

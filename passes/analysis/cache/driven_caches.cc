@@ -49,9 +49,9 @@ std::optional<ManifestCache> describePair(const Value& past, const Value& presen
     cache.sequenceAxis = longer.front();
   } else if (longer.empty() && (isScatter(update) || !anySymbol)) {
     cache.sequenceAxis = open.value_or(before.rank() == 4 ? 2 : 1);
-    cache.policy = !isScatter(update)                                    ? CachePolicy::State
-                   : wrapsAround(update, before.dim(cache.sequenceAxis)) ? CachePolicy::Ring
-                                                                         : CachePolicy::Static;
+    cache.update = !isScatter(update)                                    ? CacheUpdate::State
+                   : wrapsAround(update, before.dim(cache.sequenceAxis)) ? CacheUpdate::Ring
+                                                                         : CacheUpdate::Static;
   } else {
     return std::nullopt;
   }
@@ -64,7 +64,7 @@ ManifestCache describeState(const StatePair& pair) {
   const TensorType& type = pair.past->type();
   ManifestCache cache;
   cache.role = CacheRole::State;
-  cache.policy = CachePolicy::State;
+  cache.update = CacheUpdate::State;
   cache.past = pair.past->name().str();
   cache.present = pair.present->name().str();
   cache.dtype = type.elementType();
@@ -137,7 +137,7 @@ std::vector<ManifestCache> cachesByDataFlow(const Graph& graph,
       continue;
     auto cache = describePair(*input, *output, *origins.find(*output)->update);
     // Of states, what is nearest counts, not what comes out once.
-    if (!cache || cache->policy == CachePolicy::State)
+    if (!cache || cache->update == CacheUpdate::State)
       continue;
     caches.push_back(std::move(*cache));
     inputs.insert(input.get());

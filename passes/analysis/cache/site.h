@@ -1,6 +1,9 @@
 // AttentionSite: one attention computation with the caches it reads.
 #pragma once
 
+#include "ir/cache_layout.h"
+#include "ir/cache_role.h"
+#include "ir/cache_update.h"
 #include "ir/graph.h"
 #include "passes/analysis/mask/mask_predicate.h"
 #include "passes/pattern/explain.h"
@@ -9,54 +12,30 @@
 
 namespace kvopt::analysis {
 
-enum class SiteKind { Self, Cross, Recurrent, None };
-
-/// How an attention's caches change from step to step.
-enum class SitePolicy {
-  None,    ///< no cache
-  Growing, ///< present is past with the new rows behind it
-  Static,  ///< new rows are written into a present of the past's own extents
-  Ring,    ///< present keeps the last rows only
-  Latent,  ///< like Growing; values are columns of the keys' cache
-  Cross,   ///< computed outside, only read
-};
-
-llvm::StringRef siteKindName(SiteKind kind);
-llvm::StringRef sitePolicyName(SitePolicy policy);
-
-/// What lies along each axis of a cache, most significant first: B batch rows, H heads, S sequence,
-/// D width; '*' distinguishes several tensors in one. Keys as attention reads them are "BHSD".
-struct CacheLayout {
-  llvm::SmallVector<std::string, 5> axes;
-
-  /// `BSHD`, `(BH)SD`.
-  std::string text() const;
-  bool operator==(const CacheLayout&) const = default;
-};
-
 /// A cache as one operand of an attention reads it.
-struct CacheUpdate {
-  SitePolicy policy = SitePolicy::Growing;
+struct SiteCache {
+  /// Grows, Static, Ring or ReadOnly.
+  ir::CacheUpdate update = ir::CacheUpdate::Grows;
   ir::Value* past = nullptr; ///< the graph input
-  /// The new rows, laid out as `freshLayout`; null for Cross.
+  /// The new rows, laid out as `freshLayout`; null where it is only read.
   ir::Value* fresh = nullptr;
-  /// What becomes of the joined rows: an output of the graph that the attention stands in; null for
-  /// Cross.
+  /// What becomes of the joined rows: an output of the graph that the attention stands in; null
+  /// where it is only read.
   ir::Value* present = nullptr;
   /// The output of the model that the present becomes: another value for attention in a branch.
   ir::Value* output = nullptr;
   /// The operator that joins past and fresh: Concat, ai.kvopt::AppendRows, or one that scatters.
-  ir::Node* update = nullptr;
+  ir::Node* writer = nullptr;
   /// Where each batch row's new rows begin, [1] or [B]; null: behind all rows of the past.
   ir::Value* pastLength = nullptr;
   unsigned axis = 0; ///< the sequence's, in the past's own layout
-  /// The past is not read: the new rows are all there are. There is no `update` then, and `present`
+  /// The past is not read: the new rows are all there are. There is no `writer` then, and `present`
   /// is `fresh`.
   bool fromStart = false;
   /// How many attentions, each in a branch of its own, update this cache.
   unsigned updaters = 1;
-  CacheLayout layout;
-  CacheLayout freshLayout;
+  ir::CacheLayout layout;
+  ir::CacheLayout freshLayout;
   /// How many query-side heads read each head of the cache through an explicit broadcast.
   ir::Dim repeats = ir::Dim::fixed(1);
   /// The columns that attention reads: [firstColumn, firstColumn + columns).
@@ -74,13 +53,18 @@ struct PastFlag {
 /// One attention (one softmax over keys, or one fused attention operator).
 struct AttentionSite {
   unsigned layer = 0;
-  SiteKind kind = SiteKind::None;
-  SitePolicy policy = SitePolicy::None;
+  /// Keys and values are of another sequence than the queries.
+  bool isCross = false;
+  /// How both caches change: as a SiteCache, or None or Unproved. None without a cache, also of
+  /// cross-attention.
+  ir::CacheUpdate update = ir::CacheUpdate::None;
+  /// Latent: values are columns of the keys' cache.
+  ir::CacheRole keyRole = ir::CacheRole::Key;
   /// The ai.kvopt::Sdpa node, or for a missed site the node that would have been its root.
   ir::Node* node = nullptr;
-  /// The caches of a matched site; the same one twice where the policy is Latent.
-  std::optional<CacheUpdate> key;
-  std::optional<CacheUpdate> value;
+  /// The caches of a matched site; the same one twice where it is latent.
+  std::optional<SiteCache> key;
+  std::optional<SiteCache> value;
   /// For a site that updates its caches from the start in one branch of a model.
   std::optional<PastFlag> pastFlag;
   /// Set when the site is missed: attention not recognised, or a cache that cannot be proved.
@@ -116,13 +100,11 @@ struct AttentionSite {
   bool isMatched() const { return !failure.has_value(); }
   bool hasCache() const { return key && value; }
   /// Whether new rows are appended to caches of its own, so that one buffer can hold them.
-  bool grows() const {
-    return hasCache() && (policy == SitePolicy::Growing || policy == SitePolicy::Latent);
-  }
+  bool grows() const { return hasCache() && update == ir::CacheUpdate::Grows; }
   /// Whether every row that a step appends belongs to a row of the query.
   bool addsQueryRows() const { return !stepRows; }
   /// Keys and values are one cache.
-  bool isLatent() const { return policy == SitePolicy::Latent; }
+  bool isLatent() const { return keyRole == ir::CacheRole::Latent; }
   std::string id() const { return "L" + std::to_string(layer); }
 };
 

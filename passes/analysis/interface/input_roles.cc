@@ -26,7 +26,7 @@ public:
       known.insert(cache.past);
       const ManifestExtent& rows = cache.shape[static_cast<size_t>(cache.sequenceAxis)];
       if (const auto* symbol = std::get_if<std::string>(&rows);
-          symbol && cache.policy == CachePolicy::Fixed && cache.kind == CacheKind::Self)
+          symbol && cache.update == CacheUpdate::Grows)
         past = Dim::parse(*symbol).value_or(Dim::symbol(*symbol));
     }
     for (const ManifestLength& length : manifest.lengths)

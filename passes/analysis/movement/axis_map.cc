@@ -184,7 +184,7 @@ bool AxisMap::undoSlice(unsigned axis, int64_t start, const Dim& whole) {
   return true;
 }
 
-std::optional<llvm::SmallVector<std::string, 5>> AxisMap::letters() const {
+CacheLayout AxisMap::layout() const {
   llvm::SmallVector<std::string, 5> result;
   std::string seen;
   for (Parts parts : axes) {
@@ -193,7 +193,7 @@ std::optional<llvm::SmallVector<std::string, 5>> AxisMap::letters() const {
     for (const AxisPart& part : parts) {
       // Of an axis in two pieces one would have to be gathered.
       if (seen.find(part.role) != std::string::npos || !isOne(part.stride))
-        return std::nullopt;
+        return {};
       seen += part.role;
       result.back() += part.role;
     }
@@ -204,7 +204,7 @@ std::optional<llvm::SmallVector<std::string, 5>> AxisMap::letters() const {
       if (free != result.end())
         *free = std::string(1, missing);
     }
-  return result;
+  return CacheLayout(result);
 }
 
 } // namespace kvopt::analysis

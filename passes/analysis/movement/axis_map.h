@@ -2,6 +2,7 @@
 // operators that only move data.
 #pragma once
 
+#include "ir/cache_layout.h"
 #include "ir/type.h"
 
 namespace kvopt::analysis {
@@ -30,9 +31,8 @@ public:
   /// The axis along which the sequence, whole and alone, lies.
   std::optional<unsigned> sequenceAxis() const;
   /// Requires sequenceAxis().
-
-  const ir::Dim& sequenceExtent() const;
-  void setSequenceExtent(const ir::Dim& extent);
+  const Dim& sequenceExtent() const;
+  void setSequenceExtent(const Dim& extent);
 
   /// Axis i of the result is axis `order[i]` of this.
   AxisMap permuted(llvm::ArrayRef<int64_t> order) const;
@@ -55,9 +55,9 @@ public:
   int64_t selected() const { return selection; }
   bool isWindow() const { return windowed; }
 
-  /// Letters of every axis; an axis of extent 1 gets the letter of a missing B or H. Strides of
-  /// repeated heads must have been consistent, otherwise nullopt.
-  std::optional<llvm::SmallVector<std::string, 5>> letters() const;
+  /// An axis of extent 1 gets the letter of a missing B or H. A layout that cannot be told where
+  /// strides of repeated heads are not consistent.
+  ir::CacheLayout layout() const;
 
 private:
   llvm::SmallVector<Parts, 5> axes;

@@ -167,8 +167,8 @@ private:
     hidden.firstPosition = parts.pastLength ? parts.pastLength
                            : past           ? &build.value(build.extent(*past, 2))
                                             : &build.value(ints({0}));
-    Value& visible = *visibleKeys(hidden, build.extent(*parts.query, 2, true),
-                                  build.extent(*parts.key, 2, true), build);
+    Value& visible = *visibilityMask(hidden, build.extent(*parts.query, 2, true),
+                                     build.extent(*parts.key, 2, true), build);
     return withHiddenKeys(parts.mask, visible, build);
   }
 

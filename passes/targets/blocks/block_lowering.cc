@@ -29,21 +29,6 @@ constexpr int64_t mostBlocks = 4096;
 /// More files than this for one model are one too.
 constexpr int64_t mostVariants = 256;
 
-/// The order of `layout`'s axes that makes rows laid out as `fresh` lie so; nullopt if none does.
-std::optional<llvm::SmallVector<int64_t, 4>> orderFor(const CacheLayout& fresh,
-                                                      const CacheLayout& layout) {
-  llvm::SmallVector<int64_t, 4> order;
-  for (const std::string& letters : layout.axes) {
-    const auto* found = llvm::find(fresh.axes, letters);
-    if (found == fresh.axes.end())
-      return std::nullopt;
-    order.push_back(found - fresh.axes.begin());
-  }
-  if (fresh.axes.size() != layout.axes.size())
-    return std::nullopt;
-  return order;
-}
-
 /// Operators that every block can go through by itself.
 bool takesPartsApart(const Node& node) {
   return node.is("Cast") || node.is("Transpose") || node.is("Identity");
@@ -51,9 +36,9 @@ bool takesPartsApart(const Node& node) {
 
 /// The nodes between a past and the operator that joins new rows to it, first to last; nullopt
 /// where one of them needs all rows at once.
-std::optional<llvm::SmallVector<Node*, 4>> nodesBefore(const CacheUpdate& update) {
+std::optional<llvm::SmallVector<Node*, 4>> nodesBefore(const SiteCache& update) {
   llvm::SmallVector<Node*, 4> nodes;
-  for (Value* value = update.update->operand(0); value != update.past;) {
+  for (Value* value = update.writer->operand(0); value != update.past;) {
     Node* producer = value->producer();
     assert(producer && "the past is behind its update");
     if (!takesPartsApart(*producer))
@@ -94,12 +79,12 @@ std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, BlockAtten
   if (!site.queryHeads.value())
     return refuse(ReasonCode::HeadCountUnproven, "a fixed number of query heads",
                   site.queryHeads.str(), "");
-  for (const CacheUpdate* update : {&*site.key, &*site.value}) {
-    if (update->fromStart || !update->update->is("Concat") || update->pastLength)
+  for (const SiteCache* update : {&*site.key, &*site.value}) {
+    if (update->fromStart || !update->writer->is("Concat") || update->pastLength)
       return refuse(ReasonCode::TargetLacksFeature, "new rows behind all rows of the past",
                     "rows whose place differs by batch row",
                     "--to kvopt keeps rows where the lengths say");
-    if (!orderFor(update->freshLayout, update->layout))
+    if (!update->layout.orderFrom(update->freshLayout))
       return refuse(ReasonCode::LayoutUnsupported, "new rows with the axes of the cache",
                     fmt::format("{} for {}", update->freshLayout.text(), update->layout.text()),
                     "");
@@ -197,7 +182,7 @@ void BlockLowering::fixRows() {
   model.setMetadata(pastRowsKey, pastRows->name().str());
 }
 
-BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, CacheUpdate& update,
+BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, SiteCache& update,
                                                  CacheRole role) {
   auto [entry, isNew] = blocksOf.try_emplace(update.past);
   if (!isNew)
@@ -205,7 +190,7 @@ BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, Cach
   Rewriter rewriter(graph, ruleName, journal);
   length->rewireShapeReaders(*update.past, update.axis, rewriter);
   ManifestCache cache = describeCache(update, site.layer, role);
-  cache.policy = CachePolicy::Block;
+  cache.update = CacheUpdate::Blocks;
   const TensorType whole = length->sharedType(update);
   const auto full = static_cast<size_t>(*capacity / size);
   Blocks blocks;
@@ -236,9 +221,8 @@ BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, Cach
 }
 
 /// The operator that joined past and new rows joins all blocks and the new rows.
-void BlockLowering::joinBlocks(const CacheUpdate& update, const Blocks& blocks,
-                               Rewriter& rewriter) {
-  Node& concat = *update.update;
+void BlockLowering::joinBlocks(const SiteCache& update, const Blocks& blocks, Rewriter& rewriter) {
+  Node& concat = *update.writer;
   llvm::SmallVector<Value*, 8> parts;
   if (auto nodes = nodesBefore(update)) {
     for (Value* block : blocks) {
@@ -271,11 +255,11 @@ void BlockLowering::joinBlocks(const CacheUpdate& update, const Blocks& blocks,
 }
 
 /// The output that was the present gives the new rows, laid out as the cache.
-void BlockLowering::handOutNewRows(CacheUpdate& update, ManifestCache& cache, Rewriter& rewriter) {
-  auto order = orderFor(update.freshLayout, update.layout);
+void BlockLowering::handOutNewRows(SiteCache& update, ManifestCache& cache, Rewriter& rewriter) {
+  auto order = update.layout.orderFrom(update.freshLayout);
   assert(order && "supportsBlocks has seen to it");
   // Another attention's result, where that is what is cached, has been replaced since it was found.
-  update.fresh = update.update->operand(update.update->operands().size() - 1);
+  update.fresh = update.writer->operand(update.writer->operands().size() - 1);
   Value* rows = &transposed(*update.fresh, *order, rewriter);
   if (!rows->producer() || rows->isGraphOutput())
     rows = &rewriter.create("Identity", {rows}, {}, 1, "new_rows").result();
@@ -294,16 +278,16 @@ bool BlockLowering::canFuse(const AttentionSite& site) {
       blocksOf.count(site.key->past) || blocksOf.count(site.value->past))
     return false;
   if (site.isLatent()) {
-    const CacheForm form = *inPlaceForm(site.key->layout, false);
-    if (!latentForm)
-      latentForm = form;
-    return *latentForm == form;
+    const CacheLayout layout = *inPlaceLayout(site.key->layout, false);
+    if (!latentLayout)
+      latentLayout = layout;
+    return *latentLayout == layout;
   }
-  const std::pair<CacheForm, CacheForm> forms{*inPlaceForm(site.key->layout, true),
-                                              *inPlaceForm(site.value->layout, false)};
-  if (!fusedForms)
-    fusedForms = forms;
-  return *fusedForms == forms;
+  const std::pair<CacheLayout, CacheLayout> layouts{*inPlaceLayout(site.key->layout, true),
+                                                    *inPlaceLayout(site.value->layout, false)};
+  if (!fusedLayouts)
+    fusedLayouts = layouts;
+  return *fusedLayouts == layouts;
 }
 
 llvm::Error BlockLowering::attend(AttentionSite& site) {
@@ -350,16 +334,16 @@ llvm::Error BlockLowering::fuse(AttentionSite& site, const Blocks& keys, const B
     return unsupported("site {}: {}", site.id(), failure->str());
   site.node = &fused;
   return operands.addFunction(op, [&] {
-    return site.isLatent()
-               ? blockLatentKvSdpaFunctionText(form, keys.size(), *latentForm)
-               : blockKvSdpaFunctionText(form, keys.size(), fusedForms->first, fusedForms->second);
+    return site.isLatent() ? blockLatentKvSdpaFunctionText(form, keys.size(), *latentLayout)
+                           : blockKvSdpaFunctionText(form, keys.size(), fusedLayouts->first,
+                                                     fusedLayouts->second);
   });
 }
 
 void BlockLowering::finishManifest() {
   if (!length)
     return;
-  manifest.contract = CacheContract::Blocks;
+  manifest.contract = CacheUpdate::Blocks;
   manifest.capacitySymbol = "capacity";
   manifest.capacityValue = capacity;
   manifest.blockSize = size;

@@ -42,11 +42,11 @@ private:
 
   void nameRows();
   void fixRows();
-  Blocks& splitCache(const analysis::AttentionSite& site, analysis::CacheUpdate& update,
+  Blocks& splitCache(const analysis::AttentionSite& site, analysis::SiteCache& update,
                      ir::CacheRole role);
-  void joinBlocks(const analysis::CacheUpdate& update, const Blocks& blocks,
+  void joinBlocks(const analysis::SiteCache& update, const Blocks& blocks,
                   pattern::Rewriter& rewriter);
-  void handOutNewRows(analysis::CacheUpdate& update, ir::ManifestCache& cache,
+  void handOutNewRows(analysis::SiteCache& update, ir::ManifestCache& cache,
                       pattern::Rewriter& rewriter);
   bool canFuse(const analysis::AttentionSite& site);
   /// Writes attention over keys and values in one piece.
@@ -71,8 +71,8 @@ private:
   ir::Value* pastRows = nullptr;
   llvm::DenseMap<const ir::Value*, Blocks> blocksOf;
   /// The layouts that the function body is written for.
-  std::optional<std::pair<ir::CacheForm, ir::CacheForm>> fusedForms;
-  std::optional<ir::CacheForm> latentForm;
+  std::optional<std::pair<ir::CacheLayout, ir::CacheLayout>> fusedLayouts;
+  std::optional<ir::CacheLayout> latentLayout;
 };
 
 } // namespace kvopt::targets

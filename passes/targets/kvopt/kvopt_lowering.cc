@@ -1,7 +1,6 @@
 // Lowering to ai.kvopt's operators.
 #include "passes/targets/kvopt/kvopt_lowering.h"
 
-#include "ir/cache_axes.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/shapes/shape_rules.h"
 #include "passes/targets/support/cache_rows.h"
@@ -85,7 +84,7 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   llvm::SmallVector<Value*, 10> inputs{&padded.query(),
                                        &canonicalNewRows(site, *site.key, rewriter),
                                        &canonicalNewRows(site, *site.value, rewriter)};
-  for (const CacheUpdate* update : {&*site.key, &*site.value}) {
+  for (const SiteCache* update : {&*site.key, &*site.value}) {
     inputs.push_back(update->past);
     if (isQuantized)
       inputs.push_back(&addScale(*update));
@@ -95,8 +94,8 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
   BodyForm form = operands.bodyForm(sdpa);
-  auto keyForm = inPlaceForm(site.key->layout, true);
-  auto valueForm = inPlaceForm(site.value->layout, false);
+  auto keyLayout = inPlaceLayout(site.key->layout, true);
+  auto valueLayout = inPlaceLayout(site.value->layout, false);
   const OpName op = isQuantized ? "ai.kvopt::InPlaceQuantizedKvSdpa" : "ai.kvopt::InPlaceKvSdpa";
   Node& fused =
       rewriter.create(op, inputs, std::move(attributes), isQuantized ? 5 : 3, "attention");
@@ -104,8 +103,8 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
                                         {CacheRole::Key, CacheRole::Value}, padded, rewriter))
     return error;
   return operands.addFunction(op, [&] {
-    return isQuantized ? inPlaceQuantizedKvSdpaFunctionText(form, *keyForm, *valueForm)
-                       : inPlaceKvSdpaFunctionText(form, *keyForm, *valueForm);
+    return isQuantized ? inPlaceQuantizedKvSdpaFunctionText(form, *keyLayout, *valueLayout)
+                       : inPlaceKvSdpaFunctionText(form, *keyLayout, *valueLayout);
   });
 }
 
@@ -125,18 +124,18 @@ llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
   BodyForm form = operands.bodyForm(sdpa);
-  auto cacheForm = inPlaceForm(site.key->layout, false);
+  auto cacheLayout = inPlaceLayout(site.key->layout, false);
   Node& fused = rewriter.create("ai.kvopt::InPlaceLatentKvSdpa", inputs, std::move(attributes), 2,
                                 "attention");
   if (llvm::Error error =
           replaceCaches(site, fused, {&*site.key}, {CacheRole::Latent}, padded, rewriter))
     return error;
   return operands.addFunction("ai.kvopt::InPlaceLatentKvSdpa",
-                              [&] { return inPlaceLatentKvSdpaFunctionText(form, *cacheForm); });
+                              [&] { return inPlaceLatentKvSdpaFunctionText(form, *cacheLayout); });
 }
 
 llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
-                                         llvm::ArrayRef<CacheUpdate*> updates,
+                                         llvm::ArrayRef<SiteCache*> updates,
                                          llvm::ArrayRef<CacheRole> roles, PaddedQuery& padded,
                                          Rewriter& rewriter) {
   Node& sdpa = *site.node;
@@ -169,12 +168,12 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
   }
   // What the site pointed to is erased when every site is done.
   site.node = &fused;
-  for (CacheUpdate* update : {&*site.key, &*site.value}) {
+  for (SiteCache* update : {&*site.key, &*site.value}) {
     bool isFirst = update == &*site.key || site.isLatent();
     update->present = &fused.result(presentResult(isFirst ? 0 : 1));
     if (!fused.graph().parentNode())
       update->output = update->present;
-    update->update = nullptr;
+    update->writer = nullptr;
     update->fresh = nullptr;
   }
   return llvm::Error::success();
@@ -188,7 +187,7 @@ void KvoptLowering::handOut(const Value& rows, Value& present) {
       branch.setOutput(slot, present);
 }
 
-Value& KvoptLowering::pastLengthOf(const CacheUpdate& update) {
+Value& KvoptLowering::pastLengthOf(const SiteCache& update) {
   if (update.pastLength)
     return *update.pastLength;
   if (!update.fromStart)
@@ -198,7 +197,7 @@ Value& KvoptLowering::pastLengthOf(const CacheUpdate& update) {
   return *zeroLength;
 }
 
-void KvoptLowering::makeShared(const CacheUpdate& update, Value& present) {
+void KvoptLowering::makeShared(const SiteCache& update, Value& present) {
   TensorType type = length->sharedType(update);
   if (cacheRows == CacheRows::Quantized)
     type = TensorType(ElementType::Int8, Shape(type.shape().begin(), type.shape().end()));
@@ -209,9 +208,9 @@ void KvoptLowering::makeShared(const CacheUpdate& update, Value& present) {
     presentTypes.emplace_back(update.output, type);
 }
 
-Value& KvoptLowering::addScale(const CacheUpdate& update) {
+Value& KvoptLowering::addScale(const SiteCache& update) {
   Shape shape = shapeOf(length->sharedType(update));
-  shape[cacheAxes(shape.size(), update.axis)->column] = Dim::fixed(1);
+  shape[CacheLayout::bySequenceAxis(shape.size(), update.axis)->columnAxis()] = Dim::fixed(1);
   return graph.addInput(graph.freshName(update.past->name().str() + "_scale"),
                         TensorType(ElementType::Float, std::move(shape)));
 }
@@ -222,15 +221,15 @@ void KvoptLowering::handOutScale(const ManifestCache& cache, Value& past, Value&
   present.setType(past.type());
   presentTypes.emplace_back(&present, past.type());
   ManifestCache scale = cache;
-  scale.role = cache.role == CacheRole::Key ? CacheRole::KeyScale : CacheRole::ValueScale;
+  scale.role = scaleRole(cache.role);
   scale.past = past.name().str();
   scale.present = present.name().str();
   scale.dtype = ElementType::Float;
-  scale.shape[cacheAxes(scale.shape.size(), cache.sequenceAxis)->column] = int64_t{1};
+  scale.shape[cache.layout()->columnAxis()] = int64_t{1};
   manifest.caches.push_back(std::move(scale));
 }
 
-const ManifestCache* KvoptLowering::describe(const CacheUpdate& update,
+const ManifestCache* KvoptLowering::describe(const SiteCache& update,
                                              const std::string& presentName, unsigned layer,
                                              CacheRole role) {
   if (!described.insert(update.past).second)
@@ -245,7 +244,7 @@ const ManifestCache* KvoptLowering::describe(const CacheUpdate& update,
 void KvoptLowering::finishManifest() {
   if (!length)
     return;
-  manifest.contract = CacheContract::SharedBuffer;
+  manifest.contract = CacheUpdate::InPlace;
   const Dim& capacity = length->capacity();
   manifest.capacitySymbol = capacity.value() ? "capacity" : capacity.str();
   manifest.capacityValue = fixedCapacity;

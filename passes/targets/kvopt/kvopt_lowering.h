@@ -31,12 +31,12 @@ public:
 private:
   llvm::Error lowerCached(analysis::AttentionSite& site);
   llvm::Error lowerLatent(analysis::AttentionSite& site);
-  ir::Value& pastLengthOf(const analysis::CacheUpdate& update);
+  ir::Value& pastLengthOf(const analysis::SiteCache& update);
   void rewireShapeReaders(const analysis::AttentionSite& site);
   static void handOut(const ir::Value& rows, ir::Value& present);
-  void makeShared(const analysis::CacheUpdate& update, ir::Value& present);
+  void makeShared(const analysis::SiteCache& update, ir::Value& present);
   /// A new input for the scales of the cache's rows, of the shared extents with one column.
-  ir::Value& addScale(const analysis::CacheUpdate& update);
+  ir::Value& addScale(const analysis::SiteCache& update);
   /// The result of a fused node that is the present of its `index`-th cache.
   unsigned presentResult(unsigned index) const {
     return cacheRows == CacheRows::Quantized ? 2 * index + 1 : index + 1;
@@ -44,11 +44,11 @@ private:
   /// The present beside it is the scales' one: an output, and a cache of the manifest.
   void handOutScale(const ir::ManifestCache& cache, ir::Value& past, ir::Value& present);
   /// The cache's entry of the manifest; null where another branch has made it.
-  const ir::ManifestCache* describe(const analysis::CacheUpdate& update,
+  const ir::ManifestCache* describe(const analysis::SiteCache& update,
                                     const std::string& presentName, unsigned layer,
                                     ir::CacheRole role);
   llvm::Error replaceCaches(analysis::AttentionSite& site, ir::Node& fused,
-                            llvm::ArrayRef<analysis::CacheUpdate*> updates,
+                            llvm::ArrayRef<analysis::SiteCache*> updates,
                             llvm::ArrayRef<ir::CacheRole> roles, PaddedQuery& padded,
                             pattern::Rewriter& rewriter);
   void finishManifest();

@@ -105,7 +105,7 @@ llvm::Error KvoptOperands::addFunction(OpName op, llvm::function_ref<std::string
   return function ? llvm::Error::success() : function.takeError();
 }
 
-Value& canonicalNewRows(const AttentionSite& site, const CacheUpdate& update, Rewriter& rewriter) {
+Value& canonicalNewRows(const AttentionSite& site, const SiteCache& update, Rewriter& rewriter) {
   const Value& operand = *site.node->operand(&update == &*site.key ? 1 : 2);
   Dim groups = operand.type().dim(1);
   if (auto divided = groups.dividedBy(update.repeats))
@@ -116,7 +116,7 @@ Value& canonicalNewRows(const AttentionSite& site, const CacheUpdate& update, Re
 
 void recordSiteOrigin(Node& fused, const AttentionSite& site, Rewriter& rewriter) {
   llvm::SmallVector<Node*, 3> sources;
-  for (Node* update : {site.key->update, site.value->update})
+  for (Node* update : {site.key->writer, site.value->writer})
     if (update && !llvm::is_contained(sources, update))
       sources.push_back(update);
   sources.push_back(site.node);

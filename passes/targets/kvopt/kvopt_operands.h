@@ -45,8 +45,8 @@ private:
 };
 
 /// The new rows of a site's cache as [B,G,S,D].
-ir::Value& canonicalNewRows(const analysis::AttentionSite& site,
-                            const analysis::CacheUpdate& update, pattern::Rewriter& rewriter);
+ir::Value& canonicalNewRows(const analysis::AttentionSite& site, const analysis::SiteCache& update,
+                            pattern::Rewriter& rewriter);
 
 /// Says in the metadata of `fused` which nodes of a site it stands for.
 void recordSiteOrigin(ir::Node& fused, const analysis::AttentionSite& site,

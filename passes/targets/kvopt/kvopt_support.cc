@@ -18,12 +18,10 @@ using namespace pattern;
 namespace {
 
 /// Joined rows are as wide as the new ones, whatever a past's type says.
-bool readsAllColumns(const CacheUpdate& update) {
-  const auto* columns = llvm::find(update.freshLayout.axes, "D");
-  if (columns == update.freshLayout.axes.end() || update.firstColumn != 0)
-    return false;
-  int64_t axis = columns - update.freshLayout.axes.begin();
-  return update.columns.isKnownEqual(update.fresh->type().dim(axis));
+bool readsAllColumns(const SiteCache& update) {
+  const std::optional<unsigned> columns = update.freshLayout.axisOf('D');
+  return columns && update.firstColumn == 0 &&
+         update.columns.isKnownEqual(update.fresh->type().dim(*columns));
 }
 
 /// The fused node produces both presents: none of its operands may depend on them, and whoever
@@ -31,7 +29,7 @@ bool readsAllColumns(const CacheUpdate& update) {
 std::optional<MatchFailure> dependsOnPresent(const AttentionSite& site) {
   if (site.key->fromStart)
     return std::nullopt;
-  const Value* presents[] = {&site.key->update->result(), &site.value->update->result()};
+  const Value* presents[] = {&site.key->writer->result(), &site.value->writer->result()};
   for (const Value* operand : {site.node->operand(0), site.node->operand(3), site.key->fresh,
                                site.value->fresh, site.key->pastLength}) {
     if (!operand)
@@ -54,8 +52,8 @@ std::optional<MatchFailure> dependsOnPresent(const AttentionSite& site) {
 }
 
 std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
-  const CacheUpdate& key = *site.key;
-  const CacheUpdate& value = *site.value;
+  const SiteCache& key = *site.key;
+  const SiteCache& value = *site.value;
   const bool isPadded = !site.addsQueryRows();
   if (isPadded && !canPadQuery(site))
     return MatchFailure{ReasonCode::ShapeMismatch, key.fresh->name().str(),
@@ -64,26 +62,26 @@ std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
   if ((!isPadded && site.node->operand(5) != key.pastLength) || key.pastLength != value.pastLength)
     return MatchFailure{ReasonCode::ShapeMismatch, site.node->name().str(),
                         "one length for the cache and for attention", "two", ""};
-  for (const CacheUpdate* update : {&key, &value}) {
+  for (const SiteCache* update : {&key, &value}) {
     auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
       return MatchFailure{code, update->past->name().str(), std::move(expected), std::move(found),
                           ""};
     };
     bool isKey = update == &key && !site.isLatent();
-    std::string layout = update->layout.text();
-    if (layout.find('*') != std::string::npos)
+    const std::string& layout = update->layout.text();
+    if (update->layout.isStacked())
       return refuse(ReasonCode::LayoutUnsupported, "a cache for keys and another one for values",
                     "one tensor for both, " + layout);
-    if (!inPlaceForm(update->layout, isKey))
+    if (!inPlaceLayout(update->layout, isKey))
       return refuse(ReasonCode::LayoutUnsupported,
                     isKey ? "one of BHSD, BSHD, SBHD, BHDS, (BH)SD, (BH)DS, BSD, BDS"
                           : "one of BHSD, BSHD, SBHD, (BH)SD, BSD",
                     layout.empty() ? "a layout that cannot be told" : layout);
-    if (!inPlaceForm(update->freshLayout, true))
+    if (!inPlaceLayout(update->freshLayout, true))
       return refuse(ReasonCode::LayoutUnsupported, "new rows in a layout of their own",
                     update->freshLayout.text());
     const Value& operand = *site.node->operand(update == &key ? 1 : 2);
-    if (update->freshLayout.axes.size() == 3 &&
+    if (update->freshLayout.rank() == 3 &&
         (!operand.type().dim(1).value() || !operand.type().dim(3).value()))
       return refuse(ReasonCode::HeadCountUnproven, "fixed heads and width", operand.type().str());
     // Reading 16-bit rows as wider ones is exact; the other way round is not.
@@ -98,7 +96,7 @@ std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
       return refuse(ReasonCode::DtypeMix, "keys and values of one element type",
                     onnxName(cached).str());
   }
-  auto refuseColumns = [&](const CacheUpdate& update) {
+  auto refuseColumns = [&](const SiteCache& update) {
     return MatchFailure{
         ReasonCode::LayoutUnsupported, update.past->name().str(),
         "all columns of the cache to be read",
@@ -139,8 +137,8 @@ llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites) {
       continue;
     const AttentionSite*& first = site->isLatent() ? latent : cached;
     if (first &&
-        (inPlaceForm(first->key->layout, true) != inPlaceForm(site->key->layout, true) ||
-         inPlaceForm(first->value->layout, true) != inPlaceForm(site->value->layout, true)))
+        (inPlaceLayout(first->key->layout, true) != inPlaceLayout(site->key->layout, true) ||
+         inPlaceLayout(first->value->layout, true) != inPlaceLayout(site->value->layout, true)))
       return unsupported("the caches of the model have different layouts")
           .hint("lower the layers of one layout only, with --layers");
     first = site;
@@ -151,11 +149,11 @@ llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites) {
 } // namespace
 
 std::optional<MatchFailure> staysCopied(const AttentionSite& site) {
-  if (site.policy != SitePolicy::Static && site.policy != SitePolicy::Ring)
+  if (site.update != CacheUpdate::Static && site.update != CacheUpdate::Ring)
     return std::nullopt;
   return MatchFailure{ReasonCode::CacheNotInPlace, site.key->past->name().str(),
                       "a cache that grows by the new rows",
-                      site.policy == SitePolicy::Ring
+                      site.update == CacheUpdate::Ring
                           ? "one that keeps the last rows only"
                           : "one of fixed extents that new rows are scattered into",
                       ""};

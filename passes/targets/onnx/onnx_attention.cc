@@ -137,7 +137,7 @@ private:
 
   Value* maskOperand() {
     Value* mask = attention.mask ? &completeMask() : nullptr;
-    Value* visible = visibleKeys(attention.hidden, rowCount(true), keyTotal(true), build);
+    Value* visible = visibilityMask(attention.hidden, rowCount(true), keyTotal(true), build);
     return visible ? &withHiddenKeys(mask, *visible, build) : mask;
   }
 

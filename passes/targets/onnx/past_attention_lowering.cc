@@ -32,7 +32,7 @@ OnnxAttention partsOf(const AttentionSite& site) {
   return parts;
 }
 
-bool readsAllColumns(const CacheUpdate& update) {
+bool readsAllColumns(const SiteCache& update) {
   return update.firstColumn == 0 && update.columns.isKnownEqual(update.fresh->type().dim(3));
 }
 
@@ -52,11 +52,11 @@ bool countsFromPast(const AttentionSite& site) {
 
 /// Whether the node can join past and new rows, and nothing that it reads depends on that.
 bool canJoin(const AttentionSite& site) {
-  if (site.policy != SitePolicy::Growing || !countsFromPast(site))
+  if (!site.grows() || site.isLatent() || !countsFromPast(site))
     return false;
-  for (const CacheUpdate* update : {&*site.key, &*site.value})
-    if (update->fromStart || update->pastLength || !update->update->is("Concat") ||
-        update->present != &update->update->result() || update->layout.text() != "BHSD" ||
+  for (const SiteCache* update : {&*site.key, &*site.value})
+    if (update->fromStart || update->pastLength || !update->writer->is("Concat") ||
+        update->present != &update->writer->result() || update->layout.text() != "BHSD" ||
         !(update->freshLayout == update->layout) || !readsAllColumns(*update) ||
         update->past->type().elementType() != site.node->operand(0)->type().elementType())
       return false;
@@ -86,8 +86,8 @@ std::optional<MatchFailure> supportsPastAttention(const AttentionSite& site) {
     return failure;
   if (!site.grows())
     return std::nullopt;
-  for (const CacheUpdate* update : {&*site.key, &*site.value})
-    if (update->update && !update->update->op().isOnnx())
+  for (const SiteCache* update : {&*site.key, &*site.value})
+    if (update->writer && !update->writer->op().isOnnx())
       return MatchFailure{ReasonCode::TargetLacksFeature, update->past->name().str(),
                           "new rows behind all rows of the past",
                           "rows whose place differs by batch row",
@@ -102,7 +102,7 @@ llvm::Expected<Manifest> PastAttentionLowering::run(llvm::ArrayRef<AttentionSite
   const int64_t irVersion = model.irVersion;
   model.markEdited();
   manifest.target = "onnx23";
-  manifest.contract = CacheContract::Growing;
+  manifest.contract = CacheUpdate::Grows;
   for (AttentionSite* site : sites) {
     if (site->grows())
       describe(*site);
@@ -120,14 +120,14 @@ llvm::Expected<Manifest> PastAttentionLowering::run(llvm::ArrayRef<AttentionSite
 void PastAttentionLowering::describe(const AttentionSite& site) {
   if (site.pastFlag)
     addFlag(*site.pastFlag, manifest);
-  auto add = [&](const CacheUpdate& update, CacheRole role) {
+  auto add = [&](const SiteCache& update, CacheRole role) {
     const std::string name = update.past->name().str();
     if (update.output && llvm::none_of(manifest.caches, [&](const ManifestCache& cache) {
           return cache.past == name;
         }))
       manifest.caches.push_back(describeCache(update, site.layer, role));
   };
-  add(*site.key, site.isLatent() ? CacheRole::Latent : CacheRole::Key);
+  add(*site.key, site.keyRole);
   add(*site.value, CacheRole::Value);
 }
 
@@ -147,7 +147,7 @@ llvm::Error PastAttentionLowering::lowerWithPast(AttentionSite& site) {
         &build.node("Add", {*parts.hidden.firstPosition, build.extent(*parts.key, 2)}, {}, "keys");
   }
   const OnnxAttentionNode written = writeOnnxAttention(parts, rewriter);
-  recordOrigin(*written.node, site, {site.key->update, site.value->update, &sdpa}, rewriter);
+  recordOrigin(*written.node, site, {site.key->writer, site.value->writer, &sdpa}, rewriter);
   const std::optional<MatchFailure> failure =
       rewriter.replace({{&sdpa.result(), written.output},
                         {site.key->present, &written.node->result(1)},

@@ -1,7 +1,7 @@
 // From ai.kvopt's in-place operators to TensorScatter and Attention.
 #include "passes/targets/onnx/tensor_scatter_lowering.h"
 
-#include "ir/cache_axes.h"
+#include "ir/cache_layout.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/kvopt/kvopt_support.h"
@@ -40,8 +40,8 @@ public:
   int64_t sequenceAxis(unsigned cache) const {
     return node.intAttr(cache == 0 ? "key_axis" : "value_axis", 2);
   }
-  CacheAxes axes(unsigned cache) const {
-    return *cacheAxes(past(cache).type().rank(), sequenceAxis(cache));
+  CacheLayout layout(unsigned cache) const {
+    return *CacheLayout::bySequenceAxis(past(cache).type().rank(), sequenceAxis(cache));
   }
 
 private:
@@ -83,30 +83,23 @@ void recordOrigin(Node& attention, const Node& fused) {
 }
 
 /// New rows [B,G,S,D] as they lie in the cache.
-Value& rowsLikeCache(Value& rows, const CacheAxes& axes, Rewriter& rewriter) {
-  if (!axes.folded) {
-    llvm::SmallVector<int64_t, 4> order(4);
-    order[axes.batch] = 0;
-    order[axes.head] = 1;
-    order[axes.slot] = 2;
-    order[axes.column] = 3;
-    return transposed(rows, order, rewriter);
-  }
+Value& rowsLikeCache(Value& rows, const CacheLayout& layout, Rewriter& rewriter) {
+  if (!layout.hasFoldedHeads())
+    return transposed(rows, layout.cacheOrder(), rewriter);
   AttentionBuilder build(rewriter);
   Value& rest = build.value(ints({-1}));
   Value& shape = build.concat(build.concat(rest, build.value(build.extent(rows, 2)), 0),
                               build.value(ints({*rows.type().dim(3).value()})), 0);
   Value& folded = build.node("Reshape", {rows, shape}, {}, "folded_rows");
-  return axes.isTransposed() ? transposed(folded, {0, 2, 1}, rewriter) : folded;
+  return transposed(folded, layout.cacheOrder(), rewriter);
 }
 
 /// The cache as [B,G,C,D]. `rows` are its new rows in that form.
-Value& cacheAsHeads(Value& cache, const CacheAxes& axes, Value& rows, Rewriter& rewriter) {
+Value& cacheAsHeads(Value& cache, const CacheLayout& layout, Value& rows, Rewriter& rewriter) {
   AttentionBuilder build(rewriter);
-  std::array<int64_t, 4> order = axes.rowOrder();
-  if (!axes.folded)
-    return transposed(cache, order, rewriter);
-  Value& slots = transposed(cache, llvm::makeArrayRef(order).take_front(3), rewriter);
+  Value& slots = transposed(cache, layout.rowOrder(), rewriter);
+  if (!layout.hasFoldedHeads())
+    return slots;
   const int64_t heads = *rows.type().dim(1).value();
   const int64_t width = *rows.type().dim(3).value();
   Value& shape =
@@ -115,7 +108,7 @@ Value& cacheAsHeads(Value& cache, const CacheAxes& axes, Value& rows, Rewriter& 
 }
 
 std::optional<MatchFailure> cacheObstacle(const AttentionSite& site) {
-  for (const CacheUpdate* update : {&*site.key, &*site.value}) {
+  for (const SiteCache* update : {&*site.key, &*site.value}) {
     auto refuse = [&](ReasonCode code, std::string expected, std::string found, const char* hint) {
       return MatchFailure{code, update->past->name().str(), std::move(expected), std::move(found),
                           hint};
@@ -125,12 +118,13 @@ std::optional<MatchFailure> cacheObstacle(const AttentionSite& site) {
       return refuse(ReasonCode::DtypeMix, "caches of the query's element type",
                     onnxName(update->past->type().elementType()).str(),
                     "ai.kvopt widens what it reads: --to kvopt");
-    auto axes = cacheAxes(update->past->type().rank(), update->axis);
-    if (!axes || axes->slot == 0)
+    auto layout = CacheLayout::bySequenceAxis(update->past->type().rank(), update->axis);
+    if (!layout || layout->sequenceAxis() == 0)
       return refuse(ReasonCode::LayoutUnsupported, "a cache whose first axis is the batch's",
                     update->layout.text(), "TensorScatter writes along any axis but the first");
     const Value& operand = *site.node->operand(update == &*site.key ? 1 : 2);
-    if (axes->folded && (!operand.type().dim(1).value() || !operand.type().dim(3).value()))
+    if (layout->hasFoldedHeads() &&
+        (!operand.type().dim(1).value() || !operand.type().dim(3).value()))
       return refuse(ReasonCode::HeadCountUnproven, "fixed heads and width", operand.type().str(),
                     "");
   }
@@ -206,12 +200,12 @@ Value& TensorScatterLowering::scatter(Node& fused, unsigned cache, const Lengths
                                       Rewriter& rewriter) const {
   const FusedView view(fused);
   Value& rows = view.rows(cache);
-  const CacheAxes axes = view.axes(cache);
+  const CacheLayout layout = view.layout(cache);
   AttentionBuilder build(rewriter);
-  llvm::SmallVector<Value*, 3> operands{&view.past(cache), &rowsLikeCache(rows, axes, rewriter)};
+  llvm::SmallVector<Value*, 3> operands{&view.past(cache), &rowsLikeCache(rows, layout, rewriter)};
   if (Value* places = lengths.before) {
     // The first axis is that of heads, too.
-    if (int64_t heads = *rows.type().dim(1).value(); axes.folded && heads != 1) {
+    if (int64_t heads = *rows.type().dim(1).value(); layout.hasFoldedHeads() && heads != 1) {
       Value& column = build.node("Reshape", {*places, ints({-1, 1})});
       Value& perHead = build.node("Expand", {column, ints({1, heads})}, {}, "per_head");
       places = &build.node("Reshape", {perHead, ints({-1})}, {}, "write_indices");
@@ -252,7 +246,7 @@ llvm::Error TensorScatterLowering::lowerCached(AttentionSite& site) {
   }
   // Rows of all heads side by side are three axes of attention; nothing is moved.
   const auto isTokenMajor = [&](unsigned cache) {
-    return !view.axes(cache).folded && view.sequenceAxis(cache) == 1;
+    return !view.layout(cache).hasFoldedHeads() && view.sequenceAxis(cache) == 1;
   };
   if (!view.isLatent() && isTokenMajor(0) && isTokenMajor(1))
     parts.heads = view.rows(0).type().dim(1).value().value_or(0);
@@ -266,7 +260,7 @@ llvm::Error TensorScatterLowering::lowerCached(AttentionSite& site) {
     const auto width = rows.type().dim(3).value();
     attended[cache] =
         parts.heads == 0
-            ? &cacheAsHeads(present, view.axes(cache), rows, rewriter)
+            ? &cacheAsHeads(present, view.layout(cache), rows, rewriter)
             : &build.node("Reshape", {present, ints({0, 0, width ? parts.heads * *width : -1})}, {},
                           "cache_rows");
   }

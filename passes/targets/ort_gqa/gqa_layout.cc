@@ -12,27 +12,10 @@ using namespace builders;
 using namespace ir;
 using namespace pattern;
 
-namespace {
-
-/// Where the axes B, H, S, D lie in a layout; empty where these are not its axes.
-llvm::SmallVector<int64_t, 4> axesOf(const CacheLayout& layout) {
-  llvm::SmallVector<int64_t, 4> order;
-  for (const char* letter : {"B", "H", "S", "D"}) {
-    const auto* found = llvm::find(layout.axes, letter);
-    if (found != layout.axes.end())
-      order.push_back(found - layout.axes.begin());
-  }
-  if (layout.axes.size() != 4 || order.size() != 4)
-    order.clear();
-  return order;
-}
-
-} // namespace
-
 /// A cache of another order of axes becomes [B,G,C,D].
-llvm::Error GqaLowering::normaliseLayout(const CacheUpdate& update, Value& present) {
-  llvm::SmallVector<int64_t, 4> order = axesOf(update.layout);
-  assert(!order.empty());
+llvm::Error GqaLowering::normaliseLayout(const SiteCache& update, Value& present) {
+  const llvm::SmallVector<int64_t, 4> order = update.layout.rowOrder();
+  assert(order.size() == 4);
   auto cache = llvm::find_if(manifest.caches, [&](const ManifestCache& entry) {
     return entry.past == update.past->name();
   });

@@ -1,5 +1,6 @@
 // What sites com.microsoft::GroupQueryAttention can take, by what ONNX Runtime's CPU kernel
 // accepts.
+#include "passes/analysis/cache/site_words.h"
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/ort_gqa/gqa_lowering.h"
 #include "support/format.h"
@@ -66,7 +67,7 @@ std::optional<MatchFailure> checkWidths(const AttentionSite& site) {
 std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site) {
   if (std::optional<MatchFailure> failure = supportsKvoptSite(site))
     return failure;
-  if (site.kind == SiteKind::Cross)
+  if (site.isCross)
     return std::nullopt;
   if (!site.hasCache())
     return refusal(ReasonCode::NoCache, site, "attention that appends to a cache",
@@ -74,16 +75,14 @@ std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site) {
   if (!site.grows() || site.isLatent())
     return refusal(ReasonCode::TargetLacksFeature, site,
                    "caches of keys and of values that new rows are appended to",
-                   fmt::format("a cache that is {}", sitePolicyName(site.policy)), keptByKvopt);
+                   fmt::format("a cache that is {}", sitePolicyName(site)), keptByKvopt);
   ElementType element = site.node->operand(0)->type().elementType();
-  for (const CacheUpdate* update : {&*site.key, &*site.value}) {
+  for (const SiteCache* update : {&*site.key, &*site.value}) {
     ElementType cached = update->past->type().elementType();
     if (cached != element || (element != ElementType::Float && element != ElementType::Float16))
       return refusal(ReasonCode::DtypeMix, site, "query and caches of float or of float16",
                      fmt::format("{} and {}", onnxName(element), onnxName(cached)), keptByKvopt);
-    llvm::SmallVector<std::string, 4> axes(update->layout.axes.begin(), update->layout.axes.end());
-    llvm::sort(axes);
-    if (axes != llvm::SmallVector<std::string, 4>{"B", "D", "H", "S"})
+    if (!CacheLayout::ofAttention().orderFrom(update->layout))
       return refusal(ReasonCode::LayoutUnsupported, site, "caches with axes B, H, S and D",
                      update->layout.text(), keptByKvopt);
   }

@@ -51,7 +51,7 @@ public:
     model.markEdited();
     Manifest manifest;
     manifest.target = name().str();
-    manifest.contract = CacheContract::Growing;
+    manifest.contract = CacheUpdate::Grows;
     for (AttentionSite* site : sites) {
       // The caches stay as they are: whoever lowers describes them.
       if (site->pastFlag)
@@ -62,9 +62,9 @@ public:
       site->node = *attention;
       if (!site->hasCache())
         continue;
-      for (const CacheUpdate* update : {&*site->key, &*site->value})
-        if (isAppend(update->update) && update->update->result().hasUses())
-          if (auto append = replaced(*update->update, spellAppendRows, journal); !append)
+      for (const SiteCache* update : {&*site->key, &*site->value})
+        if (isAppend(update->writer) && update->writer->result().hasUses())
+          if (auto append = replaced(*update->writer, spellAppendRows, journal); !append)
             return append.takeError();
     }
     model.graph().eraseDeadNodes();

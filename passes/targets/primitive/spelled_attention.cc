@@ -92,8 +92,8 @@ private:
   /// Keys that causality, a window and lengths leave; null where they hide none.
   Value* positionMask() {
     if (gapped)
-      return &visibleKeys(*gapped, sdpa.intAttr("causal", 0) != 0, sdpa.intAttr("window", 0), query,
-                          build);
+      return &gappedKeyMask(*gapped, sdpa.intAttr("causal", 0) != 0, sdpa.intAttr("window", 0),
+                            query, build);
     KeyVisibility hidden;
     hidden.hidesLaterKeys = sdpa.intAttr("causal", 0) != 0;
     hidden.window = sdpa.intAttr("window", 0);
@@ -107,7 +107,7 @@ private:
           isAligned ? &build.value(ints({0}))
                     : &build.node("Sub", {build.extent(key, 2), rows}, {}, "earlier_keys");
     }
-    return visibleKeys(hidden, build.extent(query, 2, true), build.extent(key, 2, true), build);
+    return visibilityMask(hidden, build.extent(query, 2, true), build.extent(key, 2, true), build);
   }
 
   /// The mask with a column for each key; null without one.

@@ -10,11 +10,6 @@ using namespace pattern;
 
 namespace {
 
-constexpr std::pair<const char*, CacheForm> forms[] = {
-    {"SBHD", {4, 0}}, {"BSHD", {4, 1}}, {"BHSD", {4, 2}},   {"BHDS", {4, 3}}, {"(BH)SD", {3, 1}},
-    {"BSD", {3, 1}},  {"HSD", {3, 1}},  {"(BH)DS", {3, 2}}, {"BDS", {3, 2}},  {"HDS", {3, 2}},
-};
-
 /// One extent of a tensor as int64 [1].
 Value& extentOf(Value& value, int64_t axis, Rewriter& rewriter) {
   Value& shape = rewriter.create("Shape", {&value}, {}, 1, "extents").result();
@@ -44,26 +39,25 @@ Value& transposed(Value& value, llvm::ArrayRef<int64_t> order, Rewriter& rewrite
   return rewriter.create("Transpose", {source}, std::move(attributes), 1, "new_rows").result();
 }
 
-std::optional<CacheForm> inPlaceForm(const CacheLayout& layout, bool transposable) {
+std::optional<CacheLayout> inPlaceLayout(const CacheLayout& layout, bool transposable) {
+  const std::optional<unsigned> sequence = layout.axisOf('S');
+  if (!sequence)
+    return std::nullopt;
+  std::optional<CacheLayout> told = CacheLayout::bySequenceAxis(layout.rank(), *sequence);
   std::string text = layout.text();
-  for (const auto& [letters, form] : forms)
-    if (text == letters && (transposable || text.back() != 'S'))
-      return form;
-  return std::nullopt;
+  // Of a single head, or a single batch row, only the other one gives the axis its letter.
+  if (layout.rank() == 3 && (text.front() == 'B' || text.front() == 'H'))
+    text.replace(0, 1, "(BH)");
+  if (!told || told->text() != text || (told->isTransposed() && !transposable))
+    return std::nullopt;
+  return told;
 }
 
 Value& canonicalRows(Value& fresh, const CacheLayout& layout, Value& like, const Dim& groups,
                      const Dim& width, Rewriter& rewriter) {
-  llvm::SmallVector<int64_t, 4> order;
-  if (layout.axes.size() == 4) {
-    for (const char* letter : {"B", "H", "S", "D"})
-      order.push_back(llvm::find(layout.axes, letter) - layout.axes.begin());
-    return transposed(fresh, order, rewriter);
-  }
-  bool columnsFirst = layout.axes[1] == "D";
-  Value& rows = transposed(
-      fresh, columnsFirst ? llvm::ArrayRef<int64_t>{0, 2, 1} : llvm::ArrayRef<int64_t>{0, 1, 2},
-      rewriter);
+  Value& rows = transposed(fresh, layout.rowOrder(), rewriter);
+  if (layout.rank() == 4)
+    return rows;
   Value& heads = rewriter.constant("heads", int64Tensor({*groups.value()}));
   Value& columns = rewriter.constant("width", int64Tensor({*width.value()}));
   std::vector<NamedAttribute> attributes;

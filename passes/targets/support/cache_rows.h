@@ -1,19 +1,19 @@
 // Rows of a cache in the form that kvopt's in-place operators take them.
 #pragma once
 
-#include "ir/ops/kvopt/function_body.h"
+#include "ir/cache_layout.h"
 #include "passes/analysis/cache/site.h"
 #include "passes/pattern/rewriter.h"
 
 namespace kvopt::targets {
 
-/// How the cache lies in memory, if kvopt's in-place operators can find its rows; `transposable`
+/// The layout as kvopt's in-place operators are told it, if they can find its rows; `transposable`
 /// says whether columns, not rows, may be far apart.
-std::optional<ir::CacheForm> inPlaceForm(const analysis::CacheLayout& layout, bool transposable);
+std::optional<ir::CacheLayout> inPlaceLayout(const ir::CacheLayout& layout, bool transposable);
 
 /// The new rows as [B,G,S,D]. `like` is an attention's query [B,H,S,·]; `groups` and `width` are G
 /// and D, needed (and fixed) where the layout folds heads into the batch.
-ir::Value& canonicalRows(ir::Value& fresh, const analysis::CacheLayout& layout, ir::Value& like,
+ir::Value& canonicalRows(ir::Value& fresh, const ir::CacheLayout& layout, ir::Value& like,
                          const ir::Dim& groups, const ir::Dim& width, pattern::Rewriter& rewriter);
 
 /// The axes of a value in another order; a transposition before it is taken into account.

@@ -63,14 +63,14 @@ std::optional<MatchFailure> gapObstacle(const AttentionSite& site) {
     return MatchFailure{ReasonCode::TargetLacksFeature, site.node->name().str(),
                         "batch rows of one length", "a length for each batch row",
                         "--to kvopt keeps rows where the lengths say"};
-  const CacheUpdate* updates[] = {&*site.key, &*site.value};
+  const SiteCache* updates[] = {&*site.key, &*site.value};
   for (unsigned i = 0; i < 2; ++i) {
-    const CacheUpdate& update = *updates[i];
+    const SiteCache& update = *updates[i];
     const Dim& pastRows = update.past->type().dim(update.axis);
     const Node* obstacle =
-        nodeOfFixedRows(*site.node->operand(1 + i), update.update->result(), pastRows);
+        nodeOfFixedRows(*site.node->operand(1 + i), update.writer->result(), pastRows);
     if (!obstacle)
-      obstacle = nodeOfFixedRows(*update.update->operand(0), *update.past, pastRows);
+      obstacle = nodeOfFixedRows(*update.writer->operand(0), *update.past, pastRows);
     if (obstacle)
       return MatchFailure{ReasonCode::LayoutUnsupported, update.past->name().str(),
                           "rows that are moved whatever their number",

@@ -30,8 +30,8 @@ Columns columnsOf(const GappedKeys& keys, Value& query, AttentionBuilder& build)
 
 } // namespace
 
-Value& visibleKeys(const GappedKeys& keys, bool causal, int64_t window, Value& query,
-                   AttentionBuilder& build) {
+Value& gappedKeyMask(const GappedKeys& keys, bool causal, int64_t window, Value& query,
+                     AttentionBuilder& build) {
   const Columns columns = columnsOf(keys, query, build);
   Value* visible = columns.isKey;
   if (!causal && window == 0)

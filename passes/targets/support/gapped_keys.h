@@ -20,8 +20,8 @@ struct GappedKeys {
 
 /// bool [1,1,S,past_rows+S] or [past_rows+S]: the keys that each row of `query` [B,H,S,D] sees, row
 /// i standing behind pastLength + i tokens. `window` 0: none.
-ir::Value& visibleKeys(const GappedKeys& keys, bool causal, int64_t window, ir::Value& query,
-                       builders::AttentionBuilder& build);
+ir::Value& gappedKeyMask(const GappedKeys& keys, bool causal, int64_t window, ir::Value& query,
+                         builders::AttentionBuilder& build);
 
 /// A mask of pastLength + S columns, or of one for all keys, with a column for every key: those of
 /// the gap hold some other column. `columns` is how many columns attention had before it got the

@@ -11,8 +11,8 @@ Value& bothHold(Value* first, Value& second, AttentionBuilder& build) {
   return first ? build.node("And", {*first, second}, {}, "visible") : second;
 }
 
-Value* visibleKeys(const KeyVisibility& hidden, const BuilderOperand& rows,
-                   const BuilderOperand& keys, AttentionBuilder& build) {
+Value* visibilityMask(const KeyVisibility& hidden, const BuilderOperand& rows,
+                      const BuilderOperand& keys, AttentionBuilder& build) {
   Value* visible = nullptr;
   if (hidden.hidesLaterKeys || hidden.window != 0) {
     Value& perRow = build.positions(*hidden.firstPosition, rows);

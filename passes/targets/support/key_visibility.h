@@ -16,8 +16,8 @@ struct KeyVisibility {
 
 /// bool [1|B,1,S,T] or [1|B,1,1,T]: whether a row sees a key; null where no key is hidden. S and T
 /// are `rows` and `keys`, int64 scalars.
-ir::Value* visibleKeys(const KeyVisibility& hidden, const builders::BuilderOperand& rows,
-                       const builders::BuilderOperand& keys, builders::AttentionBuilder& build);
+ir::Value* visibilityMask(const KeyVisibility& hidden, const builders::BuilderOperand& rows,
+                          const builders::BuilderOperand& keys, builders::AttentionBuilder& build);
 
 /// `mask` (boolean or additive; null: none) which hides what is not `visible` as well.
 ir::Value& withHiddenKeys(ir::Value* mask, ir::Value& visible, builders::AttentionBuilder& build);

@@ -64,7 +64,7 @@ void LengthInput::rewireShapeReaders(Value& past, unsigned axis, Rewriter& rewri
   }
 }
 
-TensorType LengthInput::sharedType(const CacheUpdate& update) const {
+TensorType LengthInput::sharedType(const SiteCache& update) const {
   TensorType type = update.past->type();
   Shape shape(type.shape().begin(), type.shape().end());
   // An extent that only the present declares is the past's too.

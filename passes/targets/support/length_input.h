@@ -24,7 +24,7 @@ public:
   /// Shape(past) says the capacity from now on: its readers, in subgraphs too, get the length.
   void rewireShapeReaders(ir::Value& past, unsigned axis, pattern::Rewriter& rewriter);
   /// The type of a cache with room for `capacity` rows.
-  ir::TensorType sharedType(const analysis::CacheUpdate& update) const;
+  ir::TensorType sharedType(const analysis::SiteCache& update) const;
 
 private:
   std::string freshSymbol(const std::string& base) const;

@@ -334,7 +334,7 @@ llvm::Error attention(KernelContext& context) {
                    *std::max_element(operands.totalLengths.begin(), operands.totalLengths.end()));
   if (llvm::Error error = checkAttention(context, operands))
     return error;
-  return runAttention(context, operands, flat ? splitHeads(*y, shape[1]) : *y);
+  return runAttention(context, operands, flat ? viewOfHeads(*y, shape[1]) : *y);
 }
 
 } // namespace

@@ -149,7 +149,7 @@ llvm::Error fusedAttention(KernelContext& context) {
   if (!projected)
     return projected.takeError();
   auto part = [&](int64_t first, int64_t width) {
-    return splitHeads(slicedAxis(*projected, 2, first, width), heads);
+    return viewOfHeads(slicedAxis(*projected, 2, first, width), heads);
   };
   MaskedAttention attention;
   attention.query = part(0, widths->query);

@@ -362,7 +362,7 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   auto output = context.output(0, fresh->query.element, {shape[0], shape[2], shape[1] * shape[3]});
   if (!output)
     return output.takeError();
-  return runAttention(context, operands, splitHeads(*output, heads));
+  return runAttention(context, operands, viewOfHeads(*output, heads));
 }
 
 } // namespace

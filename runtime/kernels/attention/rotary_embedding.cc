@@ -27,7 +27,7 @@ llvm::Error rotated(KernelContext& context, const TensorView& heads, const Rotar
   auto y = context.output(0, x.element, x.shape);
   if (!y)
     return y.takeError();
-  const TensorView to = x.rank() == 3 ? splitHeads(*y, heads.shape[1]) : *y;
+  const TensorView to = x.rank() == 3 ? viewOfHeads(*y, heads.shape[1]) : *y;
   return rotateHeads(context, heads, to, table, positions);
 }
 

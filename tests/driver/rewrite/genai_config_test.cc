@@ -94,7 +94,7 @@ TEST_F(GenaiConfig, RefusesCachesOfOtherForms) {
   manifest.caches[3].shape[3] = int64_t{24};
   EXPECT_THAT(text("", "logits"), HasSubstr("has other heads than the first layer's"));
   manifest.caches[3].shape[3] = int64_t{16};
-  manifest.caches[3].kind = CacheKind::Cross;
+  manifest.caches[3].update = CacheUpdate::ReadOnly;
   EXPECT_THAT(text("", "logits"), HasSubstr("neither the keys nor the values of self-attention"));
   manifest.caches.pop_back();
   EXPECT_THAT(text("", "logits"), HasSubstr("2 caches of keys and 1 of values"));

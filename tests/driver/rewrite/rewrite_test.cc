@@ -74,7 +74,7 @@ TEST_F(RewriteTest, TheFileIsReadOnce) {
   EXPECT_TRUE(written->verification->equal());
   EXPECT_TRUE(written->mayBeWritten());
   EXPECT_EQ(written->manifest.target, "kvopt");
-  EXPECT_EQ(written->exported.contract, CacheContract::Growing);
+  EXPECT_EQ(written->exported.contract, CacheUpdate::Grows);
   EXPECT_EQ(written->exported.caches.size(), written->manifest.caches.size());
 }
 

@@ -19,7 +19,7 @@ g (int64[B, S] input_ids, float[B, 2, 32, 16] past, int64[1] past_length, float[
 Manifest fitting() {
   Manifest manifest;
   manifest.target = "kvopt";
-  manifest.contract = CacheContract::SharedBuffer;
+  manifest.contract = CacheUpdate::InPlace;
   manifest.capacitySymbol = "capacity";
   manifest.capacityValue = 32;
   ManifestCache cache;
@@ -113,10 +113,10 @@ TEST(ManifestCheckTest, LengthsAndInputsExist) {
 
 TEST(ManifestCheckTest, BlocksAreInputs) {
   const auto inBlocks = [](Manifest& manifest, std::vector<std::string> blocks) {
-    manifest.contract = CacheContract::Blocks;
+    manifest.contract = CacheUpdate::Blocks;
     manifest.blockSize = 32;
     manifest.caches[0].oneBuffer = false;
-    manifest.caches[0].policy = CachePolicy::Block;
+    manifest.caches[0].update = CacheUpdate::Blocks;
     manifest.caches[0].past = "cache";
     manifest.caches[0].blocks = std::move(blocks);
   };

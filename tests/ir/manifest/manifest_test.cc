@@ -58,7 +58,7 @@ constexpr const char* exampleJson = R"({
 Manifest example() {
   Manifest manifest;
   manifest.target = "ort-gqa";
-  manifest.contract = CacheContract::SharedBuffer;
+  manifest.contract = CacheUpdate::InPlace;
   manifest.capacitySymbol = "capacity";
   ManifestCache cache;
   cache.past = "past_key_values.0.key";
@@ -94,16 +94,16 @@ TEST(Manifest, IsReadBack) {
   auto manifest = parseManifest(exampleJson);
   ASSERT_TRUE(static_cast<bool>(manifest));
   EXPECT_EQ(manifest->json(), exampleJson);
-  EXPECT_EQ(manifest->contract, CacheContract::SharedBuffer);
+  EXPECT_EQ(manifest->contract, CacheUpdate::InPlace);
   EXPECT_EQ(std::get<int64_t>(manifest->caches[0].shape[1]), 2);
   EXPECT_FALSE(manifest->capacityValue);
 }
 
 TEST(Manifest, EveryWordSurvives) {
-  for (auto contract : {CacheContract::Growing, CacheContract::SharedBuffer,
-                        CacheContract::Stateful, CacheContract::Blocks})
-    for (auto policy : {CachePolicy::Fixed, CachePolicy::Ring, CachePolicy::Block,
-                        CachePolicy::Static, CachePolicy::State})
+  for (auto contract :
+       {CacheUpdate::Grows, CacheUpdate::InPlace, CacheUpdate::State, CacheUpdate::Blocks})
+    for (auto update : {CacheUpdate::Grows, CacheUpdate::Ring, CacheUpdate::Blocks,
+                        CacheUpdate::Static, CacheUpdate::State, CacheUpdate::ReadOnly})
       for (auto role : {CacheRole::Key, CacheRole::Value, CacheRole::Latent, CacheRole::KeyScale,
                         CacheRole::ValueScale})
         for (auto feed :
@@ -113,9 +113,8 @@ TEST(Manifest, EveryWordSurvives) {
           Manifest manifest = example();
           manifest.contract = contract;
           manifest.capacityValue = 4096;
-          manifest.caches[0].policy = policy;
+          manifest.caches[0].update = update;
           manifest.caches[0].role = role;
-          manifest.caches[0].kind = CacheKind::Cross;
           manifest.caches[0].window = 128;
           manifest.caches[0].dtype = ElementType::Float16;
           manifest.lengths[0].feed = feed;
@@ -123,13 +122,41 @@ TEST(Manifest, EveryWordSurvives) {
           ASSERT_TRUE(static_cast<bool>(again)) << manifest.json();
           EXPECT_EQ(again->json(), manifest.json());
           EXPECT_EQ(again->contract, contract);
-          EXPECT_EQ(again->caches[0].policy, policy);
+          EXPECT_EQ(again->caches[0].update, update);
           EXPECT_EQ(again->caches[0].role, role);
-          EXPECT_EQ(again->caches[0].kind, CacheKind::Cross);
           EXPECT_EQ(again->caches[0].dtype, ElementType::Float16);
           EXPECT_EQ(again->lengths[0].feed, feed);
           EXPECT_EQ(again->capacityValue, 4096);
         }
+}
+
+TEST(Manifest, WhatIsOnlyReadIsCrossAndStatic) {
+  Manifest manifest = example();
+  EXPECT_THAT(manifest.json(), HasSubstr("\"kind\": \"self\""));
+  manifest.caches[0].update = CacheUpdate::ReadOnly;
+  const std::string json = manifest.json();
+  EXPECT_THAT(json, HasSubstr("\"kind\": \"cross\""));
+  EXPECT_THAT(json, HasSubstr("\"policy\": \"static\""));
+  // The kind decides.
+  for (const char* policy : {"fixed", "ring", "block", "static", "state"}) {
+    std::string other = json;
+    other.replace(other.find("\"static\""), 8, "\"" + std::string(policy) + "\"");
+    auto read = parseManifest(other);
+    ASSERT_TRUE(bool(read)) << llvm::toString(read.takeError());
+    EXPECT_EQ(read->caches[0].update, CacheUpdate::ReadOnly) << policy;
+    EXPECT_EQ(read->json(), json) << policy;
+  }
+}
+
+TEST(Manifest, LayoutFollowsFromTheSequenceAxis) {
+  ManifestCache cache = example().caches[0];
+  EXPECT_EQ(cache.layout(), CacheLayout::ofAttention());
+  cache.sequenceAxis = 1;
+  EXPECT_EQ(cache.layout(), CacheLayout::parse("BSHD"));
+  cache.shape.pop_back();
+  EXPECT_EQ(cache.layout(), CacheLayout::parse("(BH)SD"));
+  cache.shape.pop_back();
+  EXPECT_EQ(cache.layout(), std::nullopt);
 }
 
 TEST(Manifest, WhatOnlySomeTargetsSaySurvives) {
@@ -230,10 +257,10 @@ TEST(Manifest, BlocksSurvive) {
   for (ManifestCache& cache : manifest.caches)
     cache.oneBuffer = false;
   EXPECT_FALSE(manifest.ownsCaches());
-  manifest.contract = CacheContract::Blocks;
+  manifest.contract = CacheUpdate::Blocks;
   manifest.capacityValue = 70;
   manifest.blockSize = 64;
-  manifest.caches[0].policy = CachePolicy::Block;
+  manifest.caches[0].update = CacheUpdate::Blocks;
   manifest.caches[0].blocks = {"key_block_0", "key_block_tail"};
   EXPECT_TRUE(manifest.ownsCaches());
   EXPECT_FALSE(manifest.sharesBuffers());
@@ -256,17 +283,17 @@ TEST(Manifest, BlocksSurvive) {
   wrong.caches[0].blocks[1] = "key_block_0";
   EXPECT_THAT(problemOf(wrong), HasSubstr("named twice"));
   wrong = manifest;
-  wrong.caches[0].policy = CachePolicy::Fixed;
+  wrong.caches[0].update = CacheUpdate::Grows;
   EXPECT_THAT(problemOf(wrong), HasSubstr("another policy"));
 }
 
 TEST(Manifest, VariantsSurvive) {
   Manifest manifest = example();
-  manifest.contract = CacheContract::Blocks;
+  manifest.contract = CacheUpdate::Blocks;
   manifest.capacityValue = 70;
   manifest.blockSize = 64;
   manifest.caches[0].oneBuffer = false;
-  manifest.caches[0].policy = CachePolicy::Block;
+  manifest.caches[0].update = CacheUpdate::Blocks;
   manifest.caches[0].blocks = {"key_block_0", "key_block_tail"};
   manifest.variants = {{"m.past0.onnx", 0, 0}, {"m.past1.onnx", 1, 64}, {"m.onnx", 2, 70}};
   auto again = parseManifest(manifest.json());
@@ -299,7 +326,7 @@ TEST(Manifest, VariantsSurvive) {
   wrong.variants.pop_back();
   EXPECT_THAT(problemOf(wrong), HasSubstr("the last variant has 1 blocks"));
   wrong = manifest;
-  wrong.contract = CacheContract::Growing;
+  wrong.contract = CacheUpdate::Grows;
   EXPECT_THAT(problemOf(wrong), HasSubstr("no blocks of a size"));
   wrong = manifest;
   wrong.capacityValue.reset();

@@ -81,8 +81,8 @@ public:
                     const Visit& each) {
     const CacheGeometry& geometry = set.geometry(cache);
     for (int64_t token = from; token < to; ++token) {
-      TensorView rows = sliceAxis(geometry.batchRow(set.buffer(cache), row), geometry.sequenceAxis,
-                                  token, token + 1);
+      TensorView rows = sliceAxis(geometry.batchRow(set.buffer(cache), row),
+                                  geometry.sequenceAxis(), token, token + 1);
       Extents index(rows.rank(), 0);
       for (int64_t i = 0; i < rows.elementCount(); ++i) {
         int64_t offset = 0, rest = i;

@@ -32,7 +32,7 @@ protected:
 
   std::string refusal(Model& model) {
     Manifest none;
-    llvm::Error error = widen(model, none);
+    llvm::Error error = widenModel(model, none);
     return error ? takeDiagnostic(std::move(error)).str() : "";
   }
 
@@ -150,7 +150,7 @@ twice (a) => (b) { two = Constant <value = NARROW {2}> () b = Mul(a, two) })";
     manifest.caches.resize(2);
     manifest.caches[0].dtype = isHalf ? ElementType::Float16 : ElementType::BFloat16;
     manifest.caches[1].dtype = ElementType::Int64;
-    llvm::cantFail(widen(*model, manifest));
+    llvm::cantFail(widenModel(*model, manifest));
     EXPECT_FALSE(narrowNumbersOf(*model).any());
     EXPECT_EQ(manifest.caches[0].dtype, ElementType::Float);
     EXPECT_EQ(manifest.caches[1].dtype, ElementType::Int64);

@@ -211,7 +211,7 @@ private:
   }
 
   void describe() {
-    manifest.contract = isShared() ? ir::CacheContract::SharedBuffer : ir::CacheContract::Growing;
+    manifest.contract = isShared() ? ir::CacheUpdate::InPlace : ir::CacheUpdate::Grows;
     manifest.capacitySymbol = "C";
     for (const char* role : {"key", "value"}) {
       ir::ManifestCache cache;
@@ -234,10 +234,10 @@ private:
           rows = int64_t{1};
         cache.shape = {batch, int64_t{2}, rows, int64_t{4}};
       }
-      cache.policy = form == CacheForm::Static  ? ir::CachePolicy::Static
-                     : form == CacheForm::Ring  ? ir::CachePolicy::Ring
-                     : form == CacheForm::State ? ir::CachePolicy::State
-                                                : ir::CachePolicy::Fixed;
+      cache.update = form == CacheForm::Static  ? ir::CacheUpdate::Static
+                     : form == CacheForm::Ring  ? ir::CacheUpdate::Ring
+                     : form == CacheForm::State ? ir::CacheUpdate::State
+                                                : ir::CacheUpdate::Grows;
       manifest.caches.push_back(std::move(cache));
     }
     if (form == CacheForm::PerRow)

@@ -35,7 +35,7 @@ g (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, P, 1] )" +
 })";
     model = llvm::cantFail(ir::readText(text, ops));
     llvm::cantFail(ir::inferShapes(model->graph()));
-    manifest.contract = ir::CacheContract::Growing;
+    manifest.contract = ir::CacheUpdate::Grows;
     ir::ManifestCache cache;
     cache.past = pastName;
     cache.present = "present";

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 Manifest inBlocks(int64_t size, int64_t capacity) {
   Manifest manifest;
-  manifest.contract = CacheContract::Blocks;
+  manifest.contract = CacheUpdate::Blocks;
   manifest.blockSize = size;
   manifest.capacityValue = capacity;
   manifest.variants.push_back({"m.past0.onnx", 0, 0});

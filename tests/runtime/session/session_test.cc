@@ -21,7 +21,7 @@ protected:
     test::addTestOps(ops);
     test::addTestKernels(kernels);
     model = test::appendModel(ops);
-    manifest.contract = CacheContract::SharedBuffer;
+    manifest.contract = CacheUpdate::InPlace;
     manifest.capacitySymbol = "C";
     ManifestCache cache;
     cache.past = "past";
@@ -154,7 +154,7 @@ TEST_F(SessionTest, GrowingContractHandsPresentsOn) {
   Value& past = graph.addInput("past", test::floats({"B", "P"}));
   Value& rows = graph.addInput("rows", test::floats({"B", "S"}));
   graph.addOutput(graph.create("t::Join", {&past, &rows}, {"present"}).result());
-  manifest.contract = CacheContract::Growing;
+  manifest.contract = CacheUpdate::Grows;
   manifest.caches[0].oneBuffer = false;
   manifest.lengths.clear();
   auto s = llvm::cantFail(Session::create(*joined, kernels, manifest, options));

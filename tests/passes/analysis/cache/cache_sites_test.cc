@@ -2,6 +2,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "ir/text/reader.h"
 #include "passes/analysis/cache/site.h"
+#include "passes/analysis/cache/site_words.h"
 #include "support/format.h"
 
 #include <gtest/gtest.h>
@@ -24,11 +25,11 @@ const OpRegistry& operators() {
 
 /// One line a site: kind, policy, layouts with their axes, or the reason with what was found.
 std::string describe(const AttentionSite& site) {
-  std::string text = siteKindName(site.kind).str();
+  std::string text = siteKindName(site).str();
   if (site.failure)
     return fmt::format("{} MISSED {} at {}: {}", text, reasonName(site.failure->code),
                        site.failure->node, site.failure->found);
-  text += " " + sitePolicyName(site.policy).str();
+  text += " " + sitePolicyName(site).str();
   for (const auto* update : {&site.key, &site.value})
     if (*update)
       text += fmt::format(" {}@{}{}", (*update)->layout.text(), (*update)->axis,

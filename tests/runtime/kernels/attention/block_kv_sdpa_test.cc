@@ -1,6 +1,6 @@
 // BlockKvSdpa: the bits of Sdpa over all rows in one piece, in every layout and however the rows
 // are divided; what does not fit is an error.
-#include "ir/cache_axes.h"
+#include "ir/cache_layout.h"
 #include "tests/runtime/kernels/attention_case.h"
 
 namespace kvopt {
@@ -38,12 +38,10 @@ TestTensor rowsOf(const TestTensor& x, int64_t begin, int64_t end) {
 
 /// Rows [B,G,C,W] as a cache of another form holds them.
 TestTensor laidOut(const TestTensor& rows, const Form& form) {
-  const CacheAxes axes = *cacheAxes(form.rank, form.axis);
-  const std::array<int64_t, 4> order = axes.rowOrder();
-  std::vector<int64_t> inverse(form.rank);
-  for (size_t i = 0; i < form.rank; ++i)
-    inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  if (!axes.folded)
+  const CacheLayout layout = *CacheLayout::bySequenceAxis(form.rank, form.axis);
+  const llvm::SmallVector<int64_t, 4> order = layout.cacheOrder();
+  const std::vector<int64_t> inverse(order.begin(), order.end());
+  if (!layout.hasFoldedHeads())
     return transposed(rows, inverse);
   const Extents& shape = rows.shape();
   TestTensor folded(rows.element(), {shape[0] * shape[1], shape[2], shape[3]});
@@ -127,7 +125,8 @@ TEST(BlockKvSdpa, LayoutsGiveTheBitsOfRowsInHeads) {
       const TestTensor parts = outputOf(callOf(p, {4, 8, 12, 13}, keys, values));
       EXPECT_TRUE(parts.sameBytes(single));
       // Columns far apart are summed in another order.
-      EXPECT_TRUE(single.sameBytes(whole) || cacheAxes(keys.rank, keys.axis)->isTransposed());
+      EXPECT_TRUE(single.sameBytes(whole) ||
+                  CacheLayout::bySequenceAxis(keys.rank, keys.axis)->isTransposed());
     }
 }
 

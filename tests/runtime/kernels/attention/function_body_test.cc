@@ -265,7 +265,7 @@ TEST(FunctionBody, SixteenBitCaches) {
 void expectQuantizedBody(const QuantizedProblem& p, int64_t opset) {
   SCOPED_TRACE(fmt::format("opset {}", opset));
   const AttentionCase& c = p.c();
-  const CacheForm keyForm{4, c.keyTransposed ? 3 : 2};
+  const CacheLayout keyLayout = *CacheLayout::bySequenceAxis(4, c.keyTransposed ? 3 : 2);
   std::vector<TestTensor> operands = {
       p.plain.query,  p.plain.keyNew,     p.plain.valueNew,
       p.key.codes,    p.key.scales,       p.value.codes,
@@ -274,7 +274,7 @@ void expectQuantizedBody(const QuantizedProblem& p, int64_t opset) {
     operands.push_back(p.plain.sinks);
   const BodyResult body =
       runBody("ai.kvopt::InPlaceQuantizedKvSdpa",
-              inPlaceQuantizedKvSdpaFunctionText({opset, c.element, c.sinks}, keyForm), opset, c,
+              inPlaceQuantizedKvSdpaFunctionText({opset, c.element, c.sinks}, keyLayout), opset, c,
               operands, 5);
   ASSERT_EQ(body.error, "");
   const KernelResult kernel = p.call(false).run();

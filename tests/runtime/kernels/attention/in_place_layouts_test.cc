@@ -1,5 +1,5 @@
 // In-place attention over caches of every layout: the same bits as over [B,G,C,D].
-#include "ir/cache_axes.h"
+#include "ir/cache_layout.h"
 #include "tests/runtime/kernels/attention_case.h"
 
 namespace kvopt {
@@ -30,12 +30,10 @@ TestTensor reshaped(const TestTensor& x, const Extents& shape) {
 
 /// A cache [B,G,C,W] in another form.
 TestTensor laidOut(const TestTensor& cache, const Form& form) {
-  const CacheAxes axes = *cacheAxes(form.rank, form.axis);
-  const std::array<int64_t, 4> order = axes.rowOrder();
-  std::vector<int64_t> inverse(form.rank);
-  for (size_t i = 0; i < form.rank; ++i)
-    inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  if (!axes.folded)
+  const CacheLayout layout = *CacheLayout::bySequenceAxis(form.rank, form.axis);
+  const llvm::SmallVector<int64_t, 4> order = layout.cacheOrder();
+  const std::vector<int64_t> inverse(order.begin(), order.end());
+  if (!layout.hasFoldedHeads())
     return transposed(cache, inverse);
   const Extents& shape = cache.shape();
   return transposed(reshaped(cache, {shape[0] * shape[1], shape[2], shape[3]}), inverse);
@@ -74,7 +72,7 @@ TEST(InPlaceLayouts, GiveTheBitsOfRowsInHeads) {
       const KernelResult result = call.run();
       ASSERT_EQ(result.error, "");
       // Columns far apart are summed in another order.
-      if (cacheAxes(keyForm.rank, keyForm.axis)->isTransposed())
+      if (CacheLayout::bySequenceAxis(keyForm.rank, keyForm.axis)->isTransposed())
         expectTensor(result, plain.outputs[0].shape(), p.expected(), p.bound());
       else
         EXPECT_TRUE(result.outputs[0].sameBytes(plain.outputs[0]));

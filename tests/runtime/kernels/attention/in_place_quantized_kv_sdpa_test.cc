@@ -1,5 +1,5 @@
 // ai.kvopt::InPlaceQuantizedKvSdpa: what it computes, what it writes, what it refuses.
-#include "ir/cache_axes.h"
+#include "ir/cache_layout.h"
 #include "tests/runtime/kernels/quantized_attention_case.h"
 
 namespace kvopt {
@@ -176,14 +176,13 @@ TestTensor transposed(const TestTensor& x, std::vector<int64_t> order) {
 
 /// A cache [B,G,C,W], or its scales, in another form.
 TestTensor laidOut(const TestTensor& cache, unsigned rank, int64_t axis) {
-  const CacheAxes axes = *cacheAxes(rank, axis);
-  const std::array<int64_t, 4> order = axes.rowOrder();
-  std::vector<int64_t> inverse(rank);
-  for (size_t i = 0; i < rank; ++i)
-    inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  const CacheLayout layout = *CacheLayout::bySequenceAxis(rank, axis);
+  const llvm::SmallVector<int64_t, 4> order = layout.cacheOrder();
+  const std::vector<int64_t> inverse(order.begin(), order.end());
   const Extents& shape = cache.shape();
-  return transposed(axes.folded ? cache.clone().reshaped({shape[0] * shape[1], shape[2], shape[3]})
-                                : cache,
+  return transposed(layout.hasFoldedHeads()
+                        ? cache.clone().reshaped({shape[0] * shape[1], shape[2], shape[3]})
+                        : cache,
                     inverse);
 }
 
@@ -196,7 +195,7 @@ TEST(InPlaceQuantizedKvSdpa, EveryLayoutGivesTheBitsOfRowsInHeads) {
   const std::pair<unsigned, int> forms[] = {{4, 0}, {4, 1}, {4, 2}, {3, 1}, {4, 3}, {3, 2}};
   for (const auto& [rank, axis] : forms) {
     SCOPED_TRACE(fmt::format("rank {} axis {}", rank, axis));
-    const bool isTransposed = cacheAxes(rank, axis)->isTransposed();
+    const bool isTransposed = CacheLayout::bySequenceAxis(rank, axis)->isTransposed();
     const unsigned valueRank = isTransposed ? 4 : rank;
     const int valueAxis = isTransposed ? 2 : axis;
     TestTensor key = laidOut(p.key.codes, rank, axis);
