@@ -89,6 +89,11 @@ OpDefBuilder& OpDefBuilder::shape(ShapeRule rule) {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::moves(MovementKind kind, MovementRule rule, unsigned data) {
+  definition.movement = OpMovement{kind, rule, data};
+  return *this;
+}
+
 OpDefBuilder& OpDefBuilder::view(unsigned result, unsigned operand) {
   definition.aliases.push_back({result, operand, Alias::Kind::View});
   return *this;

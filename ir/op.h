@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/attribute.h"
+#include "ir/movement.h"
 #include "ir/op_name.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -15,8 +16,6 @@
 
 namespace kvopt::ir {
 
-class Graph;
-class Node;
 class ShapeContext;
 
 /// One formal operand or result.
@@ -65,6 +64,8 @@ struct OpDef {
   std::vector<Formal> results;
   std::vector<FormalAttribute> attributes;
   ShapeRule inferShapes = nullptr;
+  /// Set for an operator that only moves data.
+  std::optional<OpMovement> movement;
   std::vector<Alias> aliases;
 
   /// Fewest and most operands or results; nullopt when the last is variadic.
@@ -92,6 +93,8 @@ public:
   OpDefBuilder& attr(llvm::StringRef name, AttributeKind kind);
   OpDefBuilder& requiredAttr(llvm::StringRef name, AttributeKind kind);
   OpDefBuilder& shape(ShapeRule rule);
+  /// The operator only moves elements of operand `data`, as `rule` says in detail.
+  OpDefBuilder& moves(MovementKind kind, MovementRule rule = nullptr, unsigned data = 0);
   OpDefBuilder& view(unsigned result = 0, unsigned operand = 0);
   OpDefBuilder& inPlace(unsigned result, unsigned operand);
   OpDefBuilder& reuse(unsigned result, unsigned operand);

@@ -200,12 +200,14 @@ void register_conversion(OpRegistry& registry) {
       .in("input")
       .out("output")
       .requiredAttr("to", AttributeKind::Int)
+      .moves(MovementKind::Convert)
       .shape(inferCast);
   define(registry, "Cast", 19)
       .in("input")
       .out("output")
       .requiredAttr("to", AttributeKind::Int)
       .attr("saturate", int64_t{1})
+      .moves(MovementKind::Convert)
       .shape(inferCast);
   define(registry, "Cast", 24)
       .in("input")
@@ -213,20 +215,32 @@ void register_conversion(OpRegistry& registry) {
       .requiredAttr("to", AttributeKind::Int)
       .attr("saturate", int64_t{1})
       .attr("round_mode", "up")
+      .moves(MovementKind::Convert)
       .shape(inferCast);
   define(registry, "BitCast", 26)
       .in("input")
       .out("output")
       .requiredAttr("to", AttributeKind::Int)
       .shape(inferBitCast);
-  define(registry, "CastLike", 15).in("input").in("target_type").out("output").shape(inferCastLike);
+  define(registry, "CastLike", 15)
+      .in("input")
+      .in("target_type")
+      .out("output")
+      .moves(MovementKind::Convert)
+      .shape(inferCastLike);
   define(registry, "CastLike", 19)
       .in("input")
       .in("target_type")
       .out("output")
       .attr("saturate", int64_t{1})
+      .moves(MovementKind::Convert)
       .shape(inferCastLike);
-  define(registry, "Identity", 1).in("input").out("output").view().shape(inferCopyOfFirst);
+  define(registry, "Identity", 1)
+      .in("input")
+      .out("output")
+      .moves(MovementKind::Same)
+      .view()
+      .shape(inferCopyOfFirst);
   define(registry, "Dropout", 7)
       .in("data")
       .out("output")

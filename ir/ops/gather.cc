@@ -151,6 +151,28 @@ llvm::Error inferOneHot(ShapeContext& context) {
   return llvm::Error::success();
 }
 
+void readGather(const Value& result, Movement& movement) {
+  const Node& node = *result.producer();
+  const TensorType& data = node.operand(0)->type();
+  if (data.hasRank())
+    movement.axes = axesWithin({node.intAttr("axis", 0)}, data.rank());
+}
+
+// Without batch axes: the last axis of the indices holds positions on the first axes of the data.
+void readGatherND(const Value& result, Movement& movement) {
+  const Node& node = *result.producer();
+  const TensorType& data = node.operand(0)->type();
+  const Value* indices = node.operand(1);
+  if (node.intAttr("batch_dims", 0) != 0 || !data.hasRank() || !indices)
+    return;
+  const int64_t width = indices->type().dim(-1).value().value_or(0);
+  if (width < 1 || width > int64_t{data.rank()})
+    return;
+  movement.axes.emplace();
+  for (unsigned axis = 0; axis < width; ++axis)
+    movement.axes->push_back(axis);
+}
+
 } // namespace
 
 void register_gather(OpRegistry& registry) {
@@ -159,6 +181,7 @@ void register_gather(OpRegistry& registry) {
       .in("indices")
       .out("output")
       .attr("axis", int64_t{0})
+      .moves(MovementKind::Gather, readGather)
       .shape(inferGather);
   define(registry, "GatherElements", 11)
       .in("data")
@@ -171,6 +194,7 @@ void register_gather(OpRegistry& registry) {
       .in("indices")
       .out("output")
       .attr("batch_dims", int64_t{0})
+      .moves(MovementKind::PointGather, readGatherND)
       .shape(inferGatherND);
   define(registry, "TopK", 1)
       .in("X")

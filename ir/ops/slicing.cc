@@ -301,6 +301,97 @@ llvm::Error inferSlice(ShapeContext& context) {
   return llvm::Error::success();
 }
 
+void readConcat(const Value& result, Movement& movement) {
+  const Node& node = *result.producer();
+  const TensorType& type =
+      result.type().hasRank() ? result.type() : node.operand(movement.data)->type();
+  if (type.hasRank())
+    movement.axes = axesWithin({node.intAttr("axis", type.rank())}, type.rank());
+}
+
+// A part begins where the parts before it end.
+void readSplit(const Value& result, Movement& movement) {
+  const Node& node = *result.producer();
+  const TensorType& data = node.operand(0)->type();
+  if (data.hasRank())
+    movement.axes = axesWithin({node.intAttr("axis", 0)}, data.rank());
+  if (!movement.axes)
+    return;
+  const unsigned axis = *movement.axis();
+  Dim start = Dim::fixed(0);
+  for (unsigned part = 0; part < result.resultIndex(); ++part)
+    start = start + node.result(part).type().dim(axis);
+  movement.ranges.push_back({{start}, {start + result.type().dim(axis)}, {Dim::fixed(1)}});
+}
+
+// The starts, ends or steps of a Slice, in an attribute or in an operand.
+class SliceNumbers {
+public:
+  SliceNumbers(const Node& node, const char* attribute, unsigned operand)
+      : written(node.intsAttr(attribute)), list(node.operand(operand)),
+        known(list ? list->knownIntegers() : std::nullopt) {}
+
+  bool isGiven() const { return written || list; }
+  std::optional<size_t> count() const {
+    if (written)
+      return written->size();
+    if (known)
+      return known->size();
+    std::optional<int64_t> length =
+        list && list->type().hasRank() ? list->type().dim(0).value() : std::nullopt;
+    return length && *length >= 0 ? std::optional<size_t>(*length) : std::nullopt;
+  }
+  MovementNumber at(size_t entry) const {
+    if (written)
+      return {Dim::fixed((*written)[entry])};
+    return {known ? (*known)[entry] : Dim::unknown(), list, static_cast<unsigned>(entry)};
+  }
+
+private:
+  std::optional<llvm::ArrayRef<int64_t>> written;
+  const Value* list;
+  std::optional<llvm::SmallVector<Dim, 4>> known;
+};
+
+// A known start or end as an index in an axis of that extent, between `lowest` and `highest`.
+void placeWithin(MovementNumber& number, int64_t extent, int64_t lowest, int64_t highest) {
+  if (std::optional<int64_t> index = number.known.value())
+    number.known = Dim::fixed(std::clamp(*index < 0 ? *index + extent : *index, lowest, highest));
+}
+
+void readSlice(const Value& result, Movement& movement) {
+  const Node& node = *result.producer();
+  const TensorType& data = node.operand(0)->type();
+  if (!data.hasRank())
+    return;
+  const SliceNumbers starts(node, "starts", 1), ends(node, "ends", 2), steps(node, "steps", 4);
+  std::optional<size_t> count = starts.count();
+  auto listed = knownIntegersOf(node, 3, "axes");
+  if (!listed && !node.operand(3) && count && *count <= size_t{data.rank()}) {
+    listed.emplace();
+    for (size_t axis = 0; axis < *count; ++axis)
+      listed->push_back(static_cast<int64_t>(axis));
+  }
+  if (!listed)
+    return;
+  for (const SliceNumbers* numbers : {&starts, &ends, &steps})
+    if (numbers->isGiven() && numbers->count().value_or(listed->size()) != listed->size())
+      return;
+  movement.axes = axesWithin(*listed, data.rank());
+  for (size_t i = 0; movement.axes && i < listed->size(); ++i) {
+    MovementRange range{starts.at(i), ends.at(i),
+                        steps.isGiven() ? steps.at(i) : MovementNumber{Dim::fixed(1)}};
+    std::optional<int64_t> extent = data.shape()[(*movement.axes)[i]].value();
+    std::optional<int64_t> step = range.step.known.value();
+    if (extent && step && (*extent > 0 || *step > 0)) {
+      placeWithin(range.start, *extent, 0, *step > 0 ? *extent : *extent - 1);
+      if (*step > 0)
+        placeWithin(range.end, *extent, 0, *extent);
+    }
+    movement.ranges.push_back(std::move(range));
+  }
+}
+
 } // namespace
 
 void register_slicing(OpRegistry& registry) {
@@ -308,23 +399,27 @@ void register_slicing(OpRegistry& registry) {
       .in("inputs+")
       .out("concat_result")
       .attr("axis", int64_t{1})
+      .moves(MovementKind::Concat, readConcat)
       .shape(inferConcat);
   define(registry, "Concat", 4)
       .in("inputs+")
       .out("concat_result")
       .requiredAttr("axis", AttributeKind::Int)
+      .moves(MovementKind::Concat, readConcat)
       .shape(inferConcat);
   define(registry, "Split", 2)
       .in("input")
       .out("outputs+")
       .attr("axis", int64_t{0})
       .attr("split", AttributeKind::Ints)
+      .moves(MovementKind::Slice, readSplit)
       .shape(inferSplit);
   define(registry, "Split", 13)
       .in("input")
       .in("split?")
       .out("outputs+")
       .attr("axis", int64_t{0})
+      .moves(MovementKind::Slice, readSplit)
       .shape(inferSplit);
   define(registry, "Split", 18)
       .in("input")
@@ -332,6 +427,7 @@ void register_slicing(OpRegistry& registry) {
       .out("outputs+")
       .attr("axis", int64_t{0})
       .attr("num_outputs", AttributeKind::Int)
+      .moves(MovementKind::Slice, readSplit)
       .shape(inferSplit);
   define(registry, "Slice", 1)
       .in("data")
@@ -339,6 +435,7 @@ void register_slicing(OpRegistry& registry) {
       .attr("axes", AttributeKind::Ints)
       .requiredAttr("starts", AttributeKind::Ints)
       .requiredAttr("ends", AttributeKind::Ints)
+      .moves(MovementKind::Slice, readSlice)
       .shape(inferSlice);
   define(registry, "Slice", 10)
       .in("data")
@@ -347,6 +444,7 @@ void register_slicing(OpRegistry& registry) {
       .in("axes?")
       .in("steps?")
       .out("output")
+      .moves(MovementKind::Slice, readSlice)
       .shape(inferSlice);
 }
 

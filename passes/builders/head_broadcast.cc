@@ -63,7 +63,7 @@ std::vector<HeadSource> headSources(Value& heads, bool& interleaved) {
     if (!node)
       break;
     if (map.through(*node, value->resultIndex())) {
-      value = node->operand(0);
+      value = movedOperand(*node);
       continue;
     }
     Value* changed = pointwiseOperand(*node);

@@ -1,6 +1,7 @@
 // Planning replays the chain's mask steps on the mask alone; building makes the nodes.
 #include "passes/builders/score_mask.h"
 
+#include "ir/movement.h"
 #include "passes/analysis/mask/mask_reader.h"
 #include "passes/analysis/movement/uniform_value.h"
 #include "passes/builders/attention_builder.h"
@@ -8,7 +9,6 @@
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 #include <cmath>
 #include <limits>
@@ -57,13 +57,8 @@ bool masksCompletely(const Value& value) {
       return false;
     if (std::optional<TwoLevels> levels = selectedLevels(*current))
       return isNothingOrLowest(levels->whenTrue) && isNothingOrLowest(levels->whenFalse);
-    bool movesElements =
-        llvm::StringSwitch<bool>(node->op().str())
-            .Cases("Identity", "Expand", "Reshape", "Unsqueeze", "Squeeze", "Slice", true)
-            .Default(false);
-    if (!movesElements)
-      return false;
-    current = node->operand(0);
+    std::optional<MovementKind> kind = movementKind(*node);
+    current = kind && picksElements(*kind) ? movedOperand(*node) : nullptr;
   }
   return false;
 }

@@ -10,6 +10,7 @@
 // each step casts the whole cache twice. Rows that came out of a step before are float16 numbers,
 // and casting those changes nothing. That a caller hands in no others is an assumption of the
 // context.
+#include "ir/movement.h"
 #include "ir/op_name.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/pass.h"
@@ -41,14 +42,6 @@ bool isNarrowing(const Node& node) {
       !isFloatingPoint(node.result().type().elementType()))
     return false;
   return byteWidth(node.result().type().elementType()) < byteWidth(from->type().elementType());
-}
-
-/// Operators that arrange or repeat elements of their first operand, and hold no others.
-bool movesFirstOperand(const Node& node) {
-  static constexpr llvm::StringLiteral movements[] = {
-      "Expand", "Flatten", "Gather", "Identity",  "Reshape",  "Slice",
-      "Split",  "Squeeze", "Tile",   "Transpose", "Unsqueeze"};
-  return node.op().isOnnx() && llvm::is_contained(movements, node.op().type());
 }
 
 /// The operand of an operator that puts new rows to those of its first operand.
@@ -118,10 +111,11 @@ private:
       const bool isRead = isNarrowing(node) && node.operand(0)->isGraphInput();
       if (isRead || castCacheOf(node))
         return rows;
-      if (!movesFirstOperand(node))
+      const std::optional<MovementKind> kind = movementKind(node);
+      if (!kind || !picksElements(*kind))
         return std::nullopt;
       rows.moves.push_back(rows.narrow);
-      rows.narrow = node.operand(0);
+      rows.narrow = movedOperand(node);
     }
     return std::nullopt;
   }
@@ -198,11 +192,8 @@ private:
   /// The value moved from other rows.
   Value& copyOf(Value& moved, Value& rows) {
     Node& move = *moved.producer();
-    llvm::SmallVector<Value*, 4> operands{&rows};
-    for (const Use& use : move.operands().drop_front())
-      operands.push_back(use.value());
-    Node& copy =
-        graph.createFresh(move.op(), operands, static_cast<unsigned>(move.results().size()), &move);
+    Node& copy = graph.createFresh(move.op(), operandsMoving(move, rows),
+                                   static_cast<unsigned>(move.results().size()), &move);
     for (const NamedAttribute& attribute : move.attributes())
       copy.setAttribute(attribute.name, attribute.value.clone());
     Value& result = copy.result(moved.resultIndex());

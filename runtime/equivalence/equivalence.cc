@@ -1,6 +1,7 @@
 // Two sessions side by side.
 #include "runtime/equivalence/equivalence.h"
 
+#include "ir/movement.h"
 #include "runtime/equivalence/interface_difference.h"
 #include "runtime/session/generation.h"
 #include "support/diagnostic.h"
@@ -434,9 +435,9 @@ std::optional<int64_t> indexedRows(const Value& input) {
           return rows;
         continue;
       }
-      for (const char* op : {"Cast", "Identity", "Reshape", "Flatten", "Unsqueeze", "Squeeze"})
-        if (reader.is(op) && use.operandIndex() == 0)
-          pending.push_back(&reader.result());
+      const std::optional<MovementKind> kind = movementKind(reader);
+      if (kind && keepsOrder(*kind) && isMoved(use))
+        pending.push_back(&reader.result());
     }
   return std::nullopt;
 }

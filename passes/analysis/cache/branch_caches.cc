@@ -1,6 +1,7 @@
 // Outputs of the model, traced to the values that branches hand out for them.
 #include "passes/analysis/cache/branch_caches.h"
 
+#include "ir/movement.h"
 #include "support/format.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
@@ -32,12 +33,12 @@ Condition conditionOf(const Node& choice) {
   condition.source = choice.operand(0);
   while (condition.source && condition.source->producer()) {
     const Node& producer = *condition.source->producer();
+    std::optional<MovementKind> kind = movementKind(producer);
     if (producer.op() == "Not")
       condition.inverted = !condition.inverted;
-    else if (producer.op() != "Identity" && producer.op() != "Squeeze" &&
-             producer.op() != "Unsqueeze" && producer.op() != "Reshape")
+    else if (!kind || kind == MovementKind::Convert || !keepsOrder(*kind))
       break;
-    condition.source = producer.operand(0);
+    condition.source = kind ? movedOperand(producer) : producer.operand(0);
   }
   return condition;
 }

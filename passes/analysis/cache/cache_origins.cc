@@ -1,6 +1,7 @@
 // The forward walk.
 #include "passes/analysis/cache/cache_origins.h"
 
+#include "ir/movement.h"
 #include "passes/analysis/movement/uniform_value.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -15,7 +16,7 @@ bool endsRows(const Node& node) {
   if (node.op() == OpName("ai.kvopt::AppendRows"))
     return false;
   if (!node.op().isOnnx())
-    return true;
+    return !movementKind(node);
   return llvm::StringSwitch<bool>(node.op().type())
       .Cases("Shape", "Size", "Softmax", "LogSoftmax", "Attention", "Einsum", "Gemm", true)
       .Cases("Conv", "ConvTranspose", "If", "Loop", "Scan", "CumSum", "TopK", true)

@@ -1,4 +1,5 @@
 // What reads the rows of a cache after its update: attention, outputs, and readers of the extents.
+#include "ir/movement.h"
 #include "passes/analysis/cache/cache_trace.h"
 #include "passes/analysis/movement/data_movement.h"
 
@@ -58,7 +59,7 @@ void CacheTracer::collect(Readers& readers, Value& updated, const AxisMap& map) 
           readers.otherAttention = &reader;
         continue;
       }
-      if (!isHere || !onlyMovesData(reader) || use.operandIndex() != 0) {
+      if (!isHere || !onlyMovesData(reader) || !isMoved(use)) {
         readers.escape = &reader;
         return;
       }

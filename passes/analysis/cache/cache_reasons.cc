@@ -1,6 +1,7 @@
 // The failures of caches.
 #include "passes/analysis/cache/cache_reasons.h"
 
+#include "ir/movement.h"
 #include "passes/analysis/movement/data_movement.h"
 #include "passes/pattern/explain.h"
 
@@ -12,11 +13,15 @@ using namespace pattern;
 
 namespace {
 
-bool picksEntries(const Node& node) {
-  const Value* data = node.operand(0);
-  const Value* indices = node.operand(1);
-  return node.op().isOnnx() && node.is("Gather") && data && indices && !indices->constant() &&
-         data->type().hasRank() && indices->type().hasRank() && indices->type().rank() == 1;
+/// The axis of a node's moved operand whose entries a computed list picks.
+std::optional<unsigned> pickedAxis(const Node& node) {
+  if (movementKind(node) != MovementKind::Gather)
+    return std::nullopt;
+  const Movement movement = *movementOf(node.result());
+  const Value* indices = node.operand(movement.indices);
+  bool isList =
+      indices && !indices->constant() && indices->type().hasRank() && indices->type().rank() == 1;
+  return isList ? movement.axis() : std::nullopt;
 }
 
 bool isModelInput(const Value& value) {
@@ -29,9 +34,9 @@ const Value& indexSource(const Value& indices) {
   const Value* value = &indices;
   for (unsigned step = 0; step < mostSteps; ++step) {
     const Node* node = value->producer();
-    if (!node || !node->operand(0) || !onlyMovesData(*node))
+    if (!node || !onlyMovesData(*node))
       break;
-    value = node->operand(0);
+    value = movedOperand(*node);
   }
   return *value;
 }
@@ -39,27 +44,24 @@ const Value& indexSource(const Value& indices) {
 } // namespace
 
 bool isBatchReorder(const Node& node, const AxisMap& after) {
-  if (!picksEntries(node))
-    return false;
-  auto axis = normalizedAxis(node.intAttr("axis", 0), node.operand(0)->type().rank());
+  std::optional<unsigned> axis = pickedAxis(node);
   return axis && *axis < after.rank() &&
          llvm::all_of(after.axis(*axis), [](const AxisPart& part) { return part.role == 'B'; });
 }
 
 bool isBatchReorder(const Node& node) {
-  const Value* data = node.operand(0);
-  const Value* indices = node.operand(1);
+  if (movementKind(node) != MovementKind::PointGather)
+    return pickedAxis(node) == 0u;
   // past[beams] is exported as a GatherND, too.
-  if (node.op().isOnnx() && node.is("GatherND") && data && indices && !indices->constant() &&
-      indices->type().hasRank() && indices->type().rank() == 2)
-    return indices->type().dim(1).value() == 1 && node.intAttr("batch_dims", 0) == 0;
-  return picksEntries(node) && normalizedAxis(node.intAttr("axis", 0), data->type().rank()) == 0u;
+  const Movement movement = *movementOf(node.result());
+  const Value* indices = node.operand(movement.indices);
+  return movement.axis() == 0u && !indices->constant() && indices->type().rank() == 2;
 }
 
 MatchFailure reorderedCache(const Node& gather) {
   return {ReasonCode::CacheReordered, labelOf(gather), "batch rows in the order that they came in",
-          "rows of '" + gather.operand(0)->name().str() + "' picked by '" +
-              indexSource(*gather.operand(1)).name().str() + "'",
+          "rows of '" + movedOperand(gather)->name().str() + "' picked by '" +
+              indexSource(*gather.operand(movementOf(gather.result())->indices)).name().str() + "'",
           ""};
 }
 
@@ -93,7 +95,7 @@ std::optional<MatchFailure> delayedCache(const Value& keys) {
     const Node& node = *value->producer();
     if (!onlyMovesData(node))
       break;
-    value = node.operand(0);
+    value = movedOperand(node);
   }
   const Node* joined = value->producer();
   if (!joined || !joined->op().isOnnx() || !joined->is("Concat") || value->isGraphOutput())

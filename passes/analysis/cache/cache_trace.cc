@@ -1,6 +1,7 @@
 // Tracing keys and values to their caches.
 #include "passes/analysis/cache/cache_trace.h"
 
+#include "ir/movement.h"
 #include "passes/analysis/cache/branch_caches.h"
 #include "passes/analysis/cache/cache_reasons.h"
 #include "passes/analysis/movement/data_movement.h"
@@ -75,7 +76,7 @@ CacheTracer::Root CacheTracer::walkBack(Value& start, std::optional<AxisMap> map
       if (!root.map && isReorder)
         root.reorder = producer;
     }
-    root.value = producer->operand(0);
+    root.value = movedOperand(*producer);
     root.path.push_back(root.value);
   }
   return root;
@@ -91,7 +92,8 @@ std::optional<MatchFailure> CacheTracer::checkPast(const Root& past, const Node&
   for (const Value* value : past.path) {
     for (const Use& use : value->uses()) {
       const Node& reader = use.user();
-      if (&reader == next && use.operandIndex() == 0)
+      bool isOnPath = next == &update ? use.operandIndex() == 0 : isMoved(use);
+      if (&reader == next && isOnPath)
         continue;
       if (reader.op() == "Shape" || reader.isUnused() || isExclusive(reader, update))
         continue;
@@ -120,7 +122,7 @@ std::optional<MatchFailure> CacheTracer::findPresent(SiteCache& cache, const Axi
   }
   for (Value* step = elsewhere ? elsewhere->value : nullptr;
        !present && step && step->producer() && step != &updated;
-       step = step->producer()->operand(0))
+       step = movedOperand(*step->producer()))
     if (isBatchReorder(*step->producer()))
       return reorderedCache(*step->producer());
   if (!present)
@@ -170,7 +172,8 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attentio
       return refused(failureAt(ReasonCode::NotACacheConcat, updated,
                                "a Concat of past and new rows",
                                fmt::format("a Concat of {} parts", node.operands().size())));
-    auto joined = normalizedAxis(node.intAttr("axis", 0), root.map->rank());
+    std::optional<Movement> movement = movementOf(updated);
+    std::optional<unsigned> joined = movement ? movement->axis() : std::nullopt;
     if (joined != axis)
       return refused(failureAt(ReasonCode::AxisUnproven, updated,
                                fmt::format("a concatenation along the sequence axis ({})", *axis),
@@ -192,7 +195,7 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attentio
     if (auto failure = delayedCache(updated))
       return refused(std::move(*failure));
     const Node* changed = past.value->producer();
-    if (changed && isBatchReorder(*changed) && isModelInput(*changed->operand(0)))
+    if (changed && isBatchReorder(*changed) && isModelInput(*movedOperand(*changed)))
       return refused(reorderedCache(*changed));
     if (isConcat && isModelInput(*walkBack(*cache.fresh, std::nullopt).value))
       return refused(failureAt(ReasonCode::NewBeforePast, updated,

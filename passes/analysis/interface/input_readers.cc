@@ -1,9 +1,11 @@
 // The forward walk from one input.
 #include "passes/analysis/interface/input_readers.h"
 
+#include "ir/movement.h"
 #include "passes/analysis/movement/uniform_value.h"
 
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
 namespace kvopt::analysis {
@@ -17,12 +19,14 @@ struct Path {
   bool isTruth = false;        ///< compared or complemented: zeros and ones
 };
 
-bool keepsElements(llvm::StringRef type) {
-  return llvm::StringSwitch<bool>(type)
-      .Cases("Identity", "Cast", "CastLike", "Unsqueeze", "Squeeze", "Reshape", "Flatten", true)
-      .Cases("Expand", "Slice", "Transpose", "Tile", "Clip", "Trilu", "Dropout", true)
-      .Cases("Gather", "GatherND", "GatherElements", "Split", "Pad", true)
-      .Default(false);
+/// Whether the results hold elements of the operand and, perhaps, others.
+bool keepsElements(const Use& use) {
+  const Node& node = use.user();
+  bool isChanged =
+      node.op().isOnnx() && llvm::StringSwitch<bool>(node.op().type())
+                                .Cases("Clip", "Trilu", "Dropout", "GatherElements", "Pad", true)
+                                .Default(false);
+  return isMoved(use) || (isChanged && use.operandIndex() == 0);
 }
 
 bool isComparison(llvm::StringRef type) {
@@ -51,9 +55,10 @@ bool isProbability(const Value& value) {
     const Node& node = *current->producer();
     if (node.is("Softmax"))
       return true;
-    if (!keepsElements(node.op().type()))
+    const Use* kept = llvm::find_if(node.operands(), keepsElements);
+    if (kept == node.operands().end())
       return false;
-    current = node.operand(0);
+    current = kept->value();
   }
   return false;
 }
@@ -97,7 +102,7 @@ public:
           return;
         }
         --budget;
-        visit(use.user(), use.operandIndex(), path);
+        visit(use, path);
       }
     }
   }
@@ -120,7 +125,9 @@ private:
     found.hidesByOne = hidesByOne;
   }
 
-  void visit(const Node& node, unsigned operand, Path path) {
+  void visit(const Use& use, Path path) {
+    const Node& node = use.user();
+    const unsigned operand = use.operandIndex();
     llvm::StringRef type = node.op().type();
     if (std::optional<LengthFeed> feed = fusedLength(node, operand)) {
       found.fused = feed;
@@ -131,10 +138,10 @@ private:
       found.isAdded |= !path.isTruth;
       return;
     }
+    if (keepsElements(use))
+      return pushResults(node, path);
     if (!node.op().isOnnx())
       return;
-    if ((operand == 0 && keepsElements(type)) || type == "Concat")
-      return pushResults(node, path);
     if (type == "Not")
       return pushResults(node, {!path.isComplemented, true});
     if (type == "And" || type == "Or")

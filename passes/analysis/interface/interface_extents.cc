@@ -1,6 +1,8 @@
 // Finds pasts and tables among the inputs by the extents that they have.
 #include "passes/analysis/interface/interface_extents.h"
 
+#include "ir/movement.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -95,9 +97,8 @@ private:
                return use.operandIndex() == 1;
              if (node.op().type() == "RotaryEmbedding")
                return true;
-             const bool isMoved = node.is("Cast") || node.is("Identity") || node.is("Reshape") ||
-                                  node.is("Unsqueeze") || node.is("Squeeze");
-             return isMoved && use.operandIndex() == 0 && isIndex(node.result(), depth + 1);
+             std::optional<MovementKind> kind = movementKind(node);
+             return kind && keepsOrder(*kind) && isMoved(use) && isIndex(node.result(), depth + 1);
            });
   }
 

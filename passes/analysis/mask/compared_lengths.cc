@@ -1,6 +1,7 @@
 // Follows extents and integer inputs forward to the constants that they are compared with.
 #include "passes/analysis/mask/compared_lengths.h"
 
+#include "ir/movement.h"
 #include "passes/analysis/movement/uniform_value.h"
 #include "passes/pattern/explain.h"
 
@@ -24,16 +25,13 @@ constexpr double largestLength = 1 << 30;
 constexpr const char* comparisons[] = {
     "Add",  "Clip",        "Div", "Equal", "Greater", "GreaterOrEqual",
     "Less", "LessOrEqual", "Max", "Min",   "Mod",     "Sub"};
-constexpr const char* carriers[] = {"Abs",       "And",       "ArgMax",    "Cast",
-                                    "CastLike",  "Ceil",      "Concat",    "ConstantOfShape",
-                                    "CumSum",    "Expand",    "Flatten",   "Floor",
-                                    "Gather",    "GatherND",  "Identity",  "Log",
-                                    "Mul",       "Neg",       "NonZero",   "Not",
-                                    "Or",        "Pad",       "Range",     "ReduceMax",
-                                    "ReduceMin", "ReduceSum", "Reshape",   "Round",
-                                    "Sign",      "Slice",     "Split",     "Squeeze",
-                                    "Sub",       "Tile",      "Transpose", "Trilu",
-                                    "Unsqueeze", "Where"};
+/// Other operators than those that move data.
+constexpr const char* carriers[] = {
+    "Abs",       "And",       "ArgMax",    "Ceil",  "ConstantOfShape",
+    "CumSum",    "Floor",     "Log",       "Mul",   "Neg",
+    "NonZero",   "Not",       "Or",        "Pad",   "Range",
+    "ReduceMax", "ReduceMin", "ReduceSum", "Round", "Sign",
+    "Sub",       "Trilu",     "Where"};
 
 bool comparesItsOperands(const Node& node) {
   return llvm::is_contained(comparisons, node.op().type());
@@ -42,7 +40,8 @@ bool comparesItsOperands(const Node& node) {
 /// Whether elements of the results are still positions, lengths or mask entries where those of an
 /// operand are.
 bool keepsLengths(const Node& node) {
-  return comparesItsOperands(node) || llvm::is_contained(carriers, node.op().type());
+  return comparesItsOperands(node) || movementKind(node) ||
+         llvm::is_contained(carriers, node.op().type());
 }
 
 /// Whether shape inference knows every element: the extents of heads and features.

@@ -96,11 +96,13 @@ ExprRef MaskReader::compute(const Place& place) {
     return answer;
   if (const TensorData* data = place.value.constant())
     return readConstant(place, *data);
-  if (!place.node || !place.node->op().isOnnx() || place.node->results().empty())
+  if (!place.node)
+    return leaf(place);
+  if (ExprRef answer = moved(place))
+    return answer;
+  if (!place.node->op().isOnnx())
     return leaf(place);
   if (ExprRef answer = elementwise(place))
-    return answer;
-  if (ExprRef answer = moved(place))
     return answer;
   if (ExprRef answer = generated(place))
     return answer;
@@ -204,20 +206,13 @@ ExprRef MaskReader::elementwise(const Place& place) {
     // Before opset 11 the bounds are attributes.
     return operands == 1 && !place.node->attributes().empty() ? nullptr : element;
   }
-  if (op == "CastLike" && operands == 2) {
-    ElementType from = place.node->operand(0)->type().elementType();
-    ElementType to = place.value.type().elementType();
-    ExprRef element = operand(place, 0);
-    bool isKnown = from != ElementType::Undefined && to != ElementType::Undefined;
-    return element && isKnown ? made.cast(element, from, to) : nullptr;
-  }
   if (operands == 1)
     return unary(place, op);
   return operands == 2 ? binary(place, op) : nullptr;
 }
 
 ExprRef MaskReader::unary(const Place& place, llvm::StringRef op) {
-  bool isInterpreted = op == "Identity" || op == "Cast" || op == "Not" || op == "Neg";
+  bool isInterpreted = op == "Not" || op == "Neg";
   llvm::StringRef function = opaqueFunction(op);
   bool isVariadic = op == "Min" || op == "Max" || op == "Sum";
   if (!isInterpreted && function.empty() && !isVariadic)
@@ -227,12 +222,8 @@ ExprRef MaskReader::unary(const Place& place, llvm::StringRef op) {
     return nullptr;
   ElementType type = place.value.type().elementType();
   ElementType from = place.node->operand(0)->type().elementType();
-  if (op == "Identity" || isVariadic)
+  if (isVariadic)
     return element;
-  if (op == "Cast") {
-    bool isUnknown = from == ElementType::Undefined || type == ElementType::Undefined;
-    return isUnknown ? nullptr : made.cast(element, from, type);
-  }
   if (op == "Not")
     return element->isBoolean ? made.negate(element) : nullptr;
   if (element->isBoolean)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "ir/movement.h"
 #include "passes/analysis/mask/constant_table.h"
 #include "passes/analysis/mask/mask_expression.h"
 
@@ -78,22 +79,22 @@ private:
   ExprRef operand(const Place& place, unsigned number);
 
   ExprRef moved(const Place& place);
-  ExprRef transpose(const Place& place);
-  ExprRef squeeze(const Place& place, bool insert);
-  /// Of the longer shape: which axes a Squeeze removes or an Unsqueeze inserts.
-  std::optional<llvm::SmallVector<bool, 8>> extraAxes(const ir::Node& node, bool insert);
-  ExprRef reshape(const Place& place);
-  ExprRef tile(const Place& place);
-  ExprRef slice(const Place& place);
-  ExprRef gather(const Place& place);
-  ExprRef gatherND(const Place& place);
-  ExprRef concat(const Place& place);
-  ExprRef pad(const Place& place);
-  ExprRef scatterND(const Place& place);
-  ExprRef scatterRows(const Place& place);
+  ExprRef converted(const Place& place, const ir::Movement& movement);
+  ExprRef permuted(const Place& place, const ir::Movement& movement);
+  ExprRef withoutAxes(const Place& place, const ir::Movement& movement);
+  ExprRef withAxes(const Place& place, const ir::Movement& movement);
+  ExprRef reshape(const Place& place, const ir::Value& data);
+  ExprRef repeat(const Place& place, const ir::Movement& movement);
+  ExprRef slice(const Place& place, const ir::Movement& movement);
+  ExprRef gather(const Place& place, const ir::Movement& movement);
+  ExprRef pointGather(const Place& place, const ir::Movement& movement);
+  ExprRef concat(const Place& place, const ir::Movement& movement);
   bool countsUp(const ir::Value& indices, unsigned axis, unsigned rank);
 
   ExprRef generated(const Place& place);
+  ExprRef pad(const Place& place);
+  ExprRef scatterND(const Place& place);
+  ExprRef scatterRows(const Place& place);
   ExprRef range(const Place& place);
   ExprRef triangle(const Place& place);
   ExprRef cumulative(const Place& place);
@@ -116,7 +117,10 @@ private:
   void learnFrom(ExprRef index, const ir::Dim& extent);
   /// The extent of an axis, also where only assumptions give it.
   ir::Dim extentOf(const ir::Value& value, unsigned axis, unsigned depth = 0);
-  ir::Dim slicedExtent(const ir::Node& node, unsigned axis, unsigned depth);
+  /// The extent of a result of data movement; nullopt where the movement does not give it.
+  std::optional<ir::Dim> movedExtent(const ir::Value& value, unsigned axis, unsigned depth);
+  ir::Dim slicedExtent(const ir::Movement& movement, const ir::Value& data, unsigned axis,
+                       unsigned depth);
   struct Window {
     ir::Dim start;
     ir::Dim end;
@@ -124,7 +128,9 @@ private:
     bool isWhole = false; ///< the axis is not sliced
   };
   /// What a Slice takes of an axis; a step of 0 where that is not known.
-  Window windowOf(const ir::Node& slice, unsigned axis);
+  Window windowOf(const ir::Movement& movement, const ir::Value& data, unsigned axis);
+  std::optional<ir::Dim> numberOf(const ir::MovementNumber& number);
+  bool isRepeatedOnce(const ir::Movement& movement, unsigned axis);
 
   MaskExpressions made;
   llvm::DenseMap<ExprRef, ExprRef> answers; ///< by the leaf of value and index

@@ -15,55 +15,34 @@ bool isOne(const Dim& extent) { return extent.value() == 1; }
 
 } // namespace
 
-MaskReader::Window MaskReader::windowOf(const Node& node, unsigned axis) {
-  const TensorType& type = node.operand(0)->type();
-  Window whole{Dim::fixed(0), modelDim(type.shape()[axis]), 1, true};
+std::optional<Dim> MaskReader::numberOf(const MovementNumber& number) {
+  if (Dim known = modelDim(number.known); !known.isUnknown())
+    return known;
+  return integerAt(number.list, number.entry);
+}
+
+bool MaskReader::isRepeatedOnce(const Movement& movement, unsigned axis) {
+  std::optional<Dim> count =
+      axis < movement.counts.size() ? numberOf(movement.counts[axis]) : std::nullopt;
+  return count && isOne(*count);
+}
+
+MaskReader::Window MaskReader::windowOf(const Movement& movement, const Value& data,
+                                        unsigned axis) {
+  Window whole{Dim::fixed(0), modelDim(data.type().shape()[axis]), 1, true};
   Window none{Dim::unknown(), Dim::unknown(), 0, false};
-  unsigned rank = type.rank();
-  auto positionOf = [&](llvm::ArrayRef<int64_t> axes) -> int64_t {
-    for (size_t k = 0; k < axes.size(); ++k)
-      if (normalizedAxis(axes[k], rank) == axis)
-        return static_cast<int64_t>(k);
-    return -1;
-  };
-  Window window;
-  if (auto starts = node.intsAttr("starts")) { // before opset 10
-    auto ends = node.intsAttr("ends");
-    auto axes = node.intsAttr("axes");
-    int64_t position = axes                    ? positionOf(*axes)
-                       : axis < starts->size() ? static_cast<int64_t>(axis)
-                                               : -1;
-    if (position < 0)
-      return whole;
-    auto at = static_cast<size_t>(position);
-    if (!ends || at >= starts->size() || at >= ends->size())
-      return none;
-    window = {Dim::fixed((*starts)[at]), Dim::fixed((*ends)[at]), 1, false};
-  } else {
-    const Value* startList = node.operand(1);
-    if (!startList || !startList->type().hasRank())
-      return none;
-    int64_t position = -1;
-    if (node.operand(3)) {
-      auto axes = constants(node.operand(3));
-      if (!axes)
-        return none;
-      position = positionOf(*axes);
-    } else {
-      auto count = startList->type().dim(0).value();
-      if (!count)
-        return none;
-      position = axis < *count ? static_cast<int64_t>(axis) : -1;
-    }
-    if (position < 0)
-      return whole;
-    auto start = integerAt(startList, position);
-    auto end = integerAt(node.operand(2), position);
-    auto step = node.operand(4) ? integerAt(node.operand(4), position) : Dim::fixed(1);
-    if (!start || !step || !step->value() || *step->value() < 1)
-      return none;
-    window = {*start, end.value_or(Dim::unknown()), *step->value(), false};
-  }
+  if (!movement.axes)
+    return none;
+  const auto* found = llvm::find(*movement.axes, axis);
+  if (found == movement.axes->end())
+    return whole;
+  const MovementRange& range = movement.ranges[found - movement.axes->begin()];
+  auto start = numberOf(range.start);
+  auto end = numberOf(range.end);
+  auto step = numberOf(range.step);
+  if (!start || !step || !step->value() || *step->value() < 1)
+    return none;
+  Window window{*start, end.value_or(Dim::unknown()), *step->value(), false};
   auto fromEnd = [&](Dim& bound) {
     if (!space().isNonNegative(-bound - Dim::fixed(1)))
       return;
@@ -77,9 +56,10 @@ MaskReader::Window MaskReader::windowOf(const Node& node, unsigned axis) {
   return window;
 }
 
-Dim MaskReader::slicedExtent(const Node& node, unsigned axis, unsigned depth) {
-  Window window = windowOf(node, axis);
-  const Dim extent = extentOf(*node.operand(0), axis, depth + 1);
+Dim MaskReader::slicedExtent(const Movement& movement, const Value& data, unsigned axis,
+                             unsigned depth) {
+  Window window = windowOf(movement, data, axis);
+  const Dim extent = extentOf(data, axis, depth + 1);
   if (window.isWhole)
     return extent;
   if (window.step != 1 || window.end.isUnknown() || extent.isUnknown() ||
@@ -99,57 +79,23 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
     return Dim::unknown();
   Dim declared = modelDim(value.type().shape()[axis]);
   const Node* node = value.producer();
-  if (!declared.isUnknown() || !node || !node->op().isOnnx() || depth == maxDepth)
+  if (!declared.isUnknown() || !node || depth == maxDepth)
+    return declared;
+  std::optional<MovementKind> kind = movementKind(*node);
+  if (kind && kind != MovementKind::Same && kind != MovementKind::Convert)
+    return movedExtent(value, axis, depth).value_or(declared);
+  if (!node->op().isOnnx())
     return declared;
   llvm::StringRef op = node->op().type();
   unsigned rank = value.type().rank();
-  auto isSameRank = [&](const Value* operand) {
-    return operand && operand->type().hasRank() && operand->type().rank() == rank;
-  };
-  if (op == "Tile" && isSameRank(node->operand(0))) {
-    auto repeats = integerAt(node->operand(1), axis);
-    return repeats && isOne(*repeats) ? extentOf(*node->operand(0), axis, depth + 1) : declared;
-  }
-  if (op == "Expand" && node->operand(1) && node->operand(1)->type().dim(0).value() == rank) {
-    auto target = integerAt(node->operand(1), axis);
-    bool isMasks = target && (target->isKnownEqual(space().extent(IndexVariable::Key)) ||
-                              target->isKnownEqual(space().extent(IndexVariable::Row)));
-    return isMasks ? *target : declared;
-  }
-  if (op == "Transpose" && isSameRank(node->operand(0))) {
-    auto permutation = node->intsAttr("perm");
-    auto from = permutation && permutation->size() == rank
-                    ? normalizedAxis((*permutation)[axis], rank)
-                    : std::nullopt;
-    return from ? extentOf(*node->operand(0), *from, depth + 1) : declared;
-  }
-  if (op == "ScatterND" && isSameRank(node->operand(0)))
-    return extentOf(*node->operand(0), axis, depth + 1);
-  if (op == "Slice")
-    return isSameRank(node->operand(0)) ? slicedExtent(*node, axis, depth) : declared;
+  const Value* first = node->operand(0);
+  if ((op == "ScatterND" || op == "CumSum") && first && first->type().hasRank() &&
+      first->type().rank() == rank)
+    return extentOf(*first, axis, depth + 1);
   if (op == "Range" && node->operands().size() == 3 && holdsIndices(value.type().elementType())) {
     auto start = integerAt(node->operand(0), 0), limit = integerAt(node->operand(1), 0);
     auto step = integerAt(node->operand(2), 0);
     return start && limit && step && isOne(*step) ? *limit - *start : declared;
-  }
-  if (op == "CumSum" && isSameRank(node->operand(0)))
-    return extentOf(*node->operand(0), axis, depth + 1);
-  if (op == "Unsqueeze" && node->operand(0) && node->operand(0)->type().hasRank()) {
-    auto isExtra = extraAxes(*node, true);
-    if (!isExtra || isExtra->size() != rank)
-      return declared;
-    auto before =
-        static_cast<unsigned>(llvm::count(llvm::makeArrayRef(*isExtra).take_front(axis), false));
-    if ((*isExtra)[axis] || before >= node->operand(0)->type().rank())
-      return (*isExtra)[axis] ? Dim::fixed(1) : declared;
-    return extentOf(*node->operand(0), before, depth + 1);
-  }
-  if (op == "Concat" && normalizedAxis(node->intAttr("axis", 0), rank) == axis) {
-    Dim sum = Dim::fixed(0);
-    for (const Use& use : node->operands())
-      sum =
-          isSameRank(use.value()) ? sum + extentOf(*use.value(), axis, depth + 1) : Dim::unknown();
-    return sum;
   }
   bool isElementwise = llvm::StringSwitch<bool>(op)
                            .Cases("Where", "And", "Or", "Not", "Cast", "Add", "Sub", "Mul", true)
@@ -179,6 +125,61 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
     extent = own;
   }
   return isCommon ? extent : declared;
+}
+
+std::optional<Dim> MaskReader::movedExtent(const Value& value, unsigned axis, unsigned depth) {
+  const Node& node = *value.producer();
+  const Movement movement = *movementOf(value);
+  const Value& data = *node.operand(movement.data);
+  const unsigned rank = value.type().rank();
+  auto isSameRank = [&](const Value* operand) {
+    return operand && operand->type().hasRank() && operand->type().rank() == rank;
+  };
+  switch (movement.kind) {
+  case MovementKind::Permutation:
+    if (!movement.axes || !isSameRank(&data))
+      return std::nullopt;
+    return extentOf(data, (*movement.axes)[axis], depth + 1);
+  case MovementKind::InsertAxes: {
+    if (!movement.axes || !data.type().hasRank())
+      return std::nullopt;
+    if (llvm::is_contained(*movement.axes, axis))
+      return Dim::fixed(1);
+    auto inserted = llvm::count_if(*movement.axes, [&](unsigned other) { return other < axis; });
+    return extentOf(data, axis - static_cast<unsigned>(inserted), depth + 1);
+  }
+  case MovementKind::Broadcast: {
+    auto target = movement.counts.empty() ? std::nullopt : numberOf(movement.counts[axis]);
+    bool isMasks = target && (target->isKnownEqual(space().extent(IndexVariable::Key)) ||
+                              target->isKnownEqual(space().extent(IndexVariable::Row)));
+    return isMasks ? target : std::nullopt;
+  }
+  case MovementKind::Repeat:
+    if (!isSameRank(&data) || !isRepeatedOnce(movement, axis))
+      return std::nullopt;
+    return extentOf(data, axis, depth + 1);
+  case MovementKind::Slice:
+    if (!isSameRank(&data))
+      return std::nullopt;
+    return slicedExtent(movement, data, axis, depth);
+  case MovementKind::Concat: {
+    if (movement.axis() != axis)
+      return std::nullopt;
+    Dim sum = Dim::fixed(0);
+    for (const Use& use : node.operands().drop_front(movement.data))
+      sum =
+          isSameRank(use.value()) ? sum + extentOf(*use.value(), axis, depth + 1) : Dim::unknown();
+    return sum;
+  }
+  case MovementKind::Same:
+  case MovementKind::Convert:
+  case MovementKind::Reshape:
+  case MovementKind::RemoveAxes:
+  case MovementKind::Gather:
+  case MovementKind::PointGather:
+    return std::nullopt;
+  }
+  return std::nullopt;
 }
 
 bool MaskReader::assumptionsHold() const {

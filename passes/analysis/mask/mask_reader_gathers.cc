@@ -18,15 +18,14 @@ void MaskReader::learnFrom(ExprRef index, const Dim& extent) {
     made.learnNonNegative(known - *last - Dim::fixed(1));
 }
 
-ExprRef MaskReader::gather(const Place& place) {
-  const Value& data = *place.node->operand(0);
-  const Value* indices = place.node->operand(1);
-  unsigned rank = data.type().rank();
-  auto axis = normalizedAxis(place.node->intAttr("axis", 0), rank);
+ExprRef MaskReader::gather(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
+  const Value* indices = place.node->operand(movement.indices);
+  std::optional<unsigned> axis = movement.axis();
   if (!axis || !indices || !indices->type().hasRank())
     return nullptr;
   unsigned indexRank = indices->type().rank();
-  if (rank - 1 + indexRank != place.index.size())
+  if (data.type().rank() - 1 + indexRank != place.index.size())
     return nullptr;
   ExprRef position = read(*indices, place.index.slice(*axis, indexRank));
   learnFrom(position, data.type().shape()[*axis]);
@@ -36,24 +35,21 @@ ExprRef MaskReader::gather(const Place& place) {
   return read(data, index);
 }
 
-ExprRef MaskReader::gatherND(const Place& place) {
-  const Value& data = *place.node->operand(0);
-  const Value* indices = place.node->operand(1);
-  if (!indices || !indices->type().hasRank() || indices->type().rank() == 0 ||
-      place.node->intAttr("batch_dims", 0) != 0)
+ExprRef MaskReader::pointGather(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
+  if (!movement.axes)
     return nullptr;
-  unsigned outer = indices->type().rank() - 1;
-  auto width = indices->type().dim(-1).value();
-  unsigned rank = data.type().rank();
-  if (!width || *width < 1 || *width > rank || outer > place.index.size() ||
-      rank - static_cast<unsigned>(*width) != place.index.size() - outer)
+  const Value& indices = *place.node->operand(movement.indices);
+  unsigned outer = indices.type().rank() - 1;
+  auto width = static_cast<unsigned>(movement.axes->size());
+  if (outer > place.index.size() || data.type().rank() - width != place.index.size() - outer)
     return nullptr;
   ExprVector at(place.index.begin(), place.index.begin() + outer);
   at.push_back(nullptr);
   ExprVector index;
-  for (unsigned axis = 0; axis < *width; ++axis) {
+  for (unsigned axis = 0; axis < width; ++axis) {
     at.back() = made.number(axis);
-    ExprRef position = read(*indices, at);
+    ExprRef position = read(indices, at);
     learnFrom(position, data.type().shape()[axis]);
     index.push_back(wrapped(position, data.type().shape()[axis]));
   }

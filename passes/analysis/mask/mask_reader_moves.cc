@@ -2,7 +2,6 @@
 #include "passes/analysis/mask/mask_reader.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 namespace kvopt::analysis {
 using namespace ir;
@@ -49,131 +48,76 @@ ExprRef MaskReader::wrapped(ExprRef index, const Dim& extent) {
 }
 
 ExprRef MaskReader::moved(const Place& place) {
-  enum class Code {
-    None,
-    Transpose,
-    Squeeze,
-    Unsqueeze,
-    Reshape,
-    Expand,
-    Tile,
-    Slice,
-    Gather,
-    GatherND,
-    Concat,
-    Pad,
-    ScatterND
-  };
-  auto code = llvm::StringSwitch<Code>(place.node->op().type())
-                  .Case("Transpose", Code::Transpose)
-                  .Case("Squeeze", Code::Squeeze)
-                  .Case("Unsqueeze", Code::Unsqueeze)
-                  .Cases("Reshape", "Flatten", Code::Reshape)
-                  .Case("Expand", Code::Expand)
-                  .Case("Tile", Code::Tile)
-                  .Case("Slice", Code::Slice)
-                  .Case("Gather", Code::Gather)
-                  .Case("GatherND", Code::GatherND)
-                  .Case("Concat", Code::Concat)
-                  .Case("Pad", Code::Pad)
-                  .Case("ScatterND", Code::ScatterND)
-                  .Default(Code::None);
-  const Value* data = place.node->operand(0);
-  if (code == Code::None || !data || !data->type().hasRank())
+  std::optional<Movement> movement = movementOf(place.value);
+  if (!movement || !place.node->operand(movement->data)->type().hasRank())
     return nullptr;
-  switch (code) {
-  case Code::Transpose:
-    return transpose(place);
-  case Code::Squeeze:
-    return squeeze(place, false);
-  case Code::Unsqueeze:
-    return squeeze(place, true);
-  case Code::Reshape:
-    return reshape(place);
-  case Code::Expand:
-    return operand(place, 0);
-  case Code::Tile:
-    return tile(place);
-  case Code::Slice:
-    return slice(place);
-  case Code::Gather:
-    return gather(place);
-  case Code::GatherND:
-    return gatherND(place);
-  case Code::Concat:
-    return concat(place);
-  case Code::Pad:
-    return pad(place);
-  case Code::ScatterND:
-    return scatterND(place);
-  case Code::None:
-    break;
+  const Value& data = *place.node->operand(movement->data);
+  switch (movement->kind) {
+  case MovementKind::Same:
+  case MovementKind::Broadcast:
+    return operand(place, movement->data);
+  case MovementKind::Convert:
+    return converted(place, *movement);
+  case MovementKind::Permutation:
+    return permuted(place, *movement);
+  case MovementKind::InsertAxes:
+    return withoutAxes(place, *movement);
+  case MovementKind::RemoveAxes:
+    return withAxes(place, *movement);
+  case MovementKind::Reshape:
+    return reshape(place, data);
+  case MovementKind::Repeat:
+    return repeat(place, *movement);
+  case MovementKind::Slice:
+    return slice(place, *movement);
+  case MovementKind::Gather:
+    return gather(place, *movement);
+  case MovementKind::PointGather:
+    return pointGather(place, *movement);
+  case MovementKind::Concat:
+    return concat(place, *movement);
   }
   return nullptr;
 }
 
-ExprRef MaskReader::transpose(const Place& place) {
-  const Value& data = *place.node->operand(0);
-  unsigned rank = data.type().rank();
-  ExprVector index(rank, nullptr);
-  auto permutation = place.node->intsAttr("perm");
-  if (permutation && permutation->size() != rank)
+ExprRef MaskReader::converted(const Place& place, const Movement& movement) {
+  ElementType from = place.node->operand(movement.data)->type().elementType();
+  ElementType to = place.value.type().elementType();
+  if (from == ElementType::Undefined || to == ElementType::Undefined)
     return nullptr;
-  for (unsigned axis = 0; axis < rank; ++axis) {
-    int64_t from = permutation ? (*permutation)[axis] : rank - 1 - axis;
-    if (from < 0 || from >= rank || index[static_cast<size_t>(from)])
-      return nullptr;
-    index[static_cast<size_t>(from)] = place.index[axis];
-  }
+  ExprRef element = operand(place, movement.data);
+  return element ? made.cast(element, from, to) : nullptr;
+}
+
+ExprRef MaskReader::permuted(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
+  if (!movement.axes || movement.axes->size() != place.index.size())
+    return nullptr;
+  ExprVector index(data.type().rank(), nullptr);
+  for (unsigned axis = 0; axis < index.size(); ++axis)
+    index[(*movement.axes)[axis]] = place.index[axis];
   return read(data, index);
 }
 
-/// Unsqueeze (`insert`) or Squeeze.
-std::optional<llvm::SmallVector<bool, 8>> MaskReader::extraAxes(const Node& node, bool insert) {
-  const TensorType& longer = insert ? node.results()[0].type() : node.operand(0)->type();
-  unsigned rank = longer.rank();
-  llvm::SmallVector<bool, 8> isExtra(rank, false);
-  std::optional<llvm::SmallVector<int64_t, 8>> axes;
-  if (auto attribute = node.intsAttr("axes"))
-    axes.emplace(attribute->begin(), attribute->end());
-  else if (node.operand(1))
-    axes = constants(node.operand(1));
-  else if (!insert) {
-    axes.emplace();
-    for (unsigned axis = 0; axis < rank; ++axis)
-      if (isOne(longer.shape()[axis]))
-        axes->push_back(axis);
-  }
-  if (!axes)
-    return std::nullopt;
-  for (int64_t axis : *axes) {
-    auto normal = normalizedAxis(axis, rank);
-    if (!normal)
-      return std::nullopt;
-    isExtra[*normal] = true;
-  }
-  return isExtra;
-}
-
-ExprRef MaskReader::squeeze(const Place& place, bool insert) {
-  const Value& data = *place.node->operand(0);
-  auto isExtra = extraAxes(*place.node, insert);
-  if (!isExtra)
+ExprRef MaskReader::withoutAxes(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
+  if (!movement.axes)
     return nullptr;
   ExprVector index;
-  unsigned next = 0;
-  for (unsigned axis = 0; axis < isExtra->size(); ++axis) {
-    if (insert && !(*isExtra)[axis] && axis < place.index.size())
+  for (unsigned axis = 0; axis < place.index.size(); ++axis)
+    if (!llvm::is_contained(*movement.axes, axis))
       index.push_back(place.index[axis]);
-    if (!insert && (*isExtra)[axis])
-      index.push_back(made.number(0));
-    if (!insert && !(*isExtra)[axis]) {
-      if (next == place.index.size())
-        return nullptr;
-      index.push_back(place.index[next++]);
-    }
-  }
   return index.size() == data.type().rank() ? read(data, index) : nullptr;
+}
+
+ExprRef MaskReader::withAxes(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
+  if (!movement.axes || place.index.size() + movement.axes->size() != data.type().rank())
+    return nullptr;
+  ExprVector index(place.index.begin(), place.index.end());
+  for (unsigned axis : *movement.axes)
+    index.insert(index.begin() + axis, made.number(0));
+  return read(data, index);
 }
 
 llvm::SmallVector<MaskReader::LiveAxis, 4> MaskReader::liveAxes(const TensorType& type) const {
@@ -184,10 +128,9 @@ llvm::SmallVector<MaskReader::LiveAxis, 4> MaskReader::liveAxes(const TensorType
   return live;
 }
 
-/// Reshape and Flatten. Groups of axes with equal products of extents map to each other: within a
+/// Groups of axes with equal products of extents map to each other: within a
 /// group through the flat index, which the operand's extents divide.
-ExprRef MaskReader::reshape(const Place& place) {
-  const Value& data = *place.node->operand(0);
+ExprRef MaskReader::reshape(const Place& place, const Value& data) {
   llvm::SmallVector<LiveAxis, 4> outer = liveAxes(place.value.type());
   llvm::SmallVector<LiveAxis, 4> inner = liveAxes(data.type());
   ExprVector index(data.type().rank(), made.number(0));
@@ -230,8 +173,8 @@ ExprRef MaskReader::reshape(const Place& place) {
   return read(data, index);
 }
 
-ExprRef MaskReader::tile(const Place& place) {
-  const Value& data = *place.node->operand(0);
+ExprRef MaskReader::repeat(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
   if (data.type().rank() != place.index.size())
     return nullptr;
   ExprVector index;
@@ -241,7 +184,7 @@ ExprRef MaskReader::tile(const Place& place) {
       index.push_back(place.index[axis]);
     else if (isOne(extent))
       index.push_back(made.number(0));
-    else if (auto repeats = integerAt(place.node->operand(1), axis); repeats && isOne(*repeats))
+    else if (isRepeatedOnce(movement, axis))
       index.push_back(place.index[axis]);
     else if (extent.isUnknown())
       return nullptr;
@@ -251,13 +194,13 @@ ExprRef MaskReader::tile(const Place& place) {
   return read(data, index);
 }
 
-ExprRef MaskReader::slice(const Place& place) {
-  const Value& data = *place.node->operand(0);
+ExprRef MaskReader::slice(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
   if (data.type().rank() != place.index.size())
     return nullptr;
   ExprVector index;
   for (unsigned axis = 0; axis < data.type().rank(); ++axis) {
-    Window window = windowOf(*place.node, axis);
+    Window window = windowOf(movement, data, axis);
     if (window.step == 0)
       return nullptr;
     ExprRef at = place.index[axis];
@@ -280,20 +223,21 @@ ExprRef MaskReader::slice(const Place& place) {
   return read(data, index);
 }
 
-ExprRef MaskReader::concat(const Place& place) {
-  auto axis = normalizedAxis(place.node->intAttr("axis", 0), place.value.type().rank());
+ExprRef MaskReader::concat(const Place& place, const Movement& movement) {
+  std::optional<unsigned> axis = movement.axis();
   if (!axis || !place.index[*axis]->is(Kind::Integer))
     return nullptr;
+  auto parts = place.node->operands().drop_front(movement.data);
   // From the last part to the first: index < end ? part : the parts after it.
   llvm::SmallVector<Dim, 4> starts;
   Dim start = Dim::fixed(0);
-  for (const Use& use : place.node->operands()) {
+  for (const Use& use : parts) {
     if (!use.value() || !use.value()->type().hasRank() ||
         use.value()->type().rank() != place.index.size())
       return nullptr;
     starts.push_back(start);
-    start = start + extentOf(*use.value(), static_cast<unsigned>(*axis));
-    if (start.isUnknown() && use.operandIndex() + 1 != place.node->operands().size())
+    start = start + extentOf(*use.value(), *axis);
+    if (start.isUnknown() && &use != &parts.back())
       return nullptr;
   }
   const Dim& at = place.index[*axis]->dim;
@@ -311,7 +255,7 @@ ExprRef MaskReader::concat(const Place& place) {
     bool isBefore = made.atLeastZero(at - starts[k])->is(Kind::False);
     if (isBefore && k != 0)
       continue;
-    ExprRef part = read(*place.node->operand(static_cast<unsigned>(k)), index);
+    ExprRef part = read(*parts[k].value(), index);
     element = element ? made.select(isHere, part, element) : part;
   }
   --shifts;

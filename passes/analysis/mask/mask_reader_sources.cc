@@ -8,6 +8,9 @@ using Kind = MaskExpression::Kind;
 
 ExprRef MaskReader::generated(const Place& place) {
   llvm::StringRef op = place.node->op().type();
+  const Value* data = place.node->operand(0);
+  if ((op == "Pad" || op == "ScatterND") && data && data->type().hasRank())
+    return op == "Pad" ? pad(place) : scatterND(place);
   if (op == "Range")
     return range(place);
   if (op == "Trilu")
@@ -27,7 +30,6 @@ ExprRef MaskReader::generated(const Place& place) {
     return isBoolean ? made.boolean(*number != 0) : made.number(*number);
   }
   if (op == "Shape" && place.index.size() == 1) {
-    const Value* data = place.node->operand(0);
     auto position = place.index[0]->constant();
     if (!data || !data->type().hasRank() || !position)
       return nullptr;

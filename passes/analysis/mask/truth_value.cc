@@ -1,7 +1,7 @@
 // Walks from numbers back to the booleans that they were cast from.
 #include "passes/analysis/mask/truth_value.h"
 
-#include "passes/analysis/movement/data_movement.h"
+#include "ir/movement.h"
 #include "passes/analysis/movement/uniform_value.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -66,9 +66,10 @@ bool isZeroOrOne(const Value& value) {
     if (const TensorData* tensor = current->constant())
       return holdsZerosAndOnes(*tensor);
     const Node* producer = current->producer();
-    if (!producer || !(producer->is("Cast") || onlyMovesData(*producer)))
+    std::optional<MovementKind> kind = producer ? movementKind(*producer) : std::nullopt;
+    if (!kind || !(kind == MovementKind::Convert || picksElements(*kind)))
       return false;
-    current = producer->operand(0);
+    current = movedOperand(*producer);
   }
   return false;
 }

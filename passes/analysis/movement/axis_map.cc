@@ -96,17 +96,17 @@ const Dim& AxisMap::sequenceExtent() const { return axes[*sequenceAxis()][0].ext
 
 void AxisMap::setSequenceExtent(const Dim& extent) { axes[*sequenceAxis()][0].extent = extent; }
 
-AxisMap AxisMap::permuted(llvm::ArrayRef<int64_t> order) const {
+AxisMap AxisMap::permuted(llvm::ArrayRef<unsigned> order) const {
   AxisMap result = *this;
   for (size_t i = 0; i < order.size(); ++i)
-    result.axes[i] = axes[static_cast<size_t>(order[i])];
+    result.axes[i] = axes[order[i]];
   return result;
 }
 
-AxisMap AxisMap::permutedBack(llvm::ArrayRef<int64_t> order) const {
+AxisMap AxisMap::permutedBack(llvm::ArrayRef<unsigned> order) const {
   AxisMap result = *this;
   for (size_t i = 0; i < order.size(); ++i)
-    result.axes[static_cast<size_t>(order[i])] = axes[i];
+    result.axes[order[i]] = axes[i];
   return result;
 }
 

@@ -35,8 +35,8 @@ public:
   void setSequenceExtent(const Dim& extent);
 
   /// Axis i of the result is axis `order[i]` of this.
-  AxisMap permuted(llvm::ArrayRef<int64_t> order) const;
-  AxisMap permutedBack(llvm::ArrayRef<int64_t> order) const;
+  AxisMap permuted(llvm::ArrayRef<unsigned> order) const;
+  AxisMap permutedBack(llvm::ArrayRef<unsigned> order) const;
   /// Merges and splits axes in row-major order; splits of the sequence fail.
   bool reshape(llvm::ArrayRef<ir::Dim> shape);
   void insertAxis(unsigned position);

@@ -1,28 +1,14 @@
 // Steps through nodes that move data.
 #include "passes/analysis/movement/data_movement.h"
 
-#include "ir/op.h"
+#include "ir/movement.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 namespace kvopt::analysis {
 using namespace ir;
 
 namespace {
-
-enum class Mover {
-  None,
-  Same,
-  Transpose,
-  Reshape,
-  Squeeze,
-  Unsqueeze,
-  Repeat,
-  Slice,
-  Split,
-  Gather
-};
 
 /// Whether each number comes out as it goes in.
 bool keepsNumbers(ElementType from, ElementType to) {
@@ -31,86 +17,22 @@ bool keepsNumbers(ElementType from, ElementType to) {
          (from == ElementType::Float && to == ElementType::Double);
 }
 
-Mover moverOf(const Node& node) {
-  if (!node.op().isOnnx() || !node.operand(0))
-    return Mover::None;
-  if ((node.op() == "Cast" || node.op() == "CastLike") &&
-      !keepsNumbers(node.operand(0)->type().elementType(), node.result().type().elementType()))
-    return Mover::None;
-  return llvm::StringSwitch<Mover>(node.op().type())
-      .Cases("Cast", "CastLike", "Identity", Mover::Same)
-      .Case("Transpose", Mover::Transpose)
-      .Cases("Reshape", "Flatten", Mover::Reshape)
-      .Case("Squeeze", Mover::Squeeze)
-      .Case("Unsqueeze", Mover::Unsqueeze)
-      .Cases("Expand", "Tile", Mover::Repeat)
-      .Case("Slice", Mover::Slice)
-      .Case("Split", Mover::Split)
-      .Case("Gather", Mover::Gather)
-      .Default(Mover::None);
+bool isOrderOf(const Movement& permutation, const AxisMap& map) {
+  return permutation.axes && permutation.axes->size() == map.rank();
 }
 
-/// Integers of an operand or, in older opsets, of an attribute.
-std::optional<llvm::SmallVector<int64_t, 4>> integers(const Node& node, unsigned operand,
-                                                      llvm::StringRef attribute) {
-  llvm::SmallVector<int64_t, 4> values;
-  if (auto written = node.intsAttr(attribute)) {
-    values.assign(written->begin(), written->end());
-    return values;
-  }
-  const Value* given = node.operand(operand);
-  auto known = given ? given->knownIntegers() : std::nullopt;
-  if (!known)
-    return std::nullopt;
-  for (const Dim& element : *known) {
-    std::optional<int64_t> value = element.value();
-    if (!value)
-      return std::nullopt;
-    values.push_back(*value);
-  }
-  return values;
-}
-
-std::optional<llvm::SmallVector<int64_t, 5>> permutation(const Node& node, unsigned rank) {
-  llvm::SmallVector<int64_t, 5> order;
-  if (auto written = node.intsAttr("perm"))
-    order.assign(written->begin(), written->end());
-  else
-    for (unsigned i = rank; i-- > 0;)
-      order.push_back(i);
-  llvm::SmallVector<bool, 5> seen(rank, false);
-  for (int64_t axis : order)
-    if (axis < 0 || axis >= static_cast<int64_t>(rank) ||
-        std::exchange(seen[static_cast<size_t>(axis)], true))
-      return std::nullopt;
-  return order.size() == rank ? std::make_optional(order) : std::nullopt;
-}
-
-/// The axes that Squeeze takes out of, or Unsqueeze puts into, the tensor of rank `larger`, in
-/// increasing order.
-std::optional<llvm::SmallVector<unsigned, 4>> axesOf(const Node& node, unsigned larger) {
-  auto written = integers(node, 1, "axes");
-  if (!written)
-    return std::nullopt;
-  llvm::SmallVector<unsigned, 4> axes;
-  for (int64_t axis : *written) {
-    auto normalized = normalizedAxis(axis, larger);
-    if (!normalized || llvm::is_contained(axes, *normalized))
-      return std::nullopt;
-    axes.push_back(*normalized);
-  }
-  llvm::sort(axes);
-  return axes;
-}
-
-bool insertAxes(AxisMap& map, llvm::ArrayRef<unsigned> axes) {
-  for (unsigned axis : axes)
+bool insertAxes(AxisMap& map, const Movement& movement) {
+  if (!movement.axes)
+    return false;
+  for (unsigned axis : *movement.axes)
     map.insertAxis(axis);
   return true;
 }
 
-bool removeAxes(AxisMap& map, llvm::ArrayRef<unsigned> axes) {
-  for (unsigned axis : llvm::reverse(axes))
+bool removeAxes(AxisMap& map, const Movement& movement) {
+  if (!movement.axes)
+    return false;
+  for (unsigned axis : llvm::reverse(*movement.axes))
     if (!map.removeAxis(axis))
       return false;
   return true;
@@ -129,9 +51,23 @@ bool undoRepeats(AxisMap& map, const TensorType& before, const TensorType& after
   return true;
 }
 
-bool undoGather(const Node& node, AxisMap& map, const TensorType& before) {
-  const Value* index = node.operand(1);
-  auto axis = normalizedAxis(node.intAttr("axis", 0), before.rank());
+std::optional<SlicedRange> rangeOf(const Movement& movement) {
+  std::optional<unsigned> axis = movement.axis();
+  if (!axis || movement.ranges.front().step.known.value() != 1)
+    return std::nullopt;
+  std::optional<int64_t> start = movement.ranges.front().start.known.value();
+  return start ? std::optional<SlicedRange>({*axis, *start}) : std::nullopt;
+}
+
+bool undoSlice(AxisMap& map, const Movement& movement, const TensorType& before) {
+  auto range = rangeOf(movement);
+  return range && map.undoSlice(range->axis, range->start, before.shape()[range->axis]);
+}
+
+bool undoGather(const Node& node, AxisMap& map, const Movement& movement,
+                const TensorType& before) {
+  const Value* index = node.operand(movement.indices);
+  std::optional<unsigned> axis = movement.axis();
   auto known = index ? index->knownIntegers() : std::nullopt;
   if (!axis || !known || known->size() != 1 || !index->type().hasRank() || index->type().rank() > 1)
     return false;
@@ -145,115 +81,106 @@ bool undoGather(const Node& node, AxisMap& map, const TensorType& before) {
 
 } // namespace
 
-bool onlyMovesData(const Node& node) { return moverOf(node) != Mover::None; }
+bool onlyMovesData(const Node& node) {
+  std::optional<MovementKind> kind = movementKind(node);
+  if (!kind)
+    return false;
+  switch (*kind) {
+  case MovementKind::Convert:
+    return keepsNumbers(movedOperand(node)->type().elementType(),
+                        node.result().type().elementType());
+  case MovementKind::PointGather:
+  case MovementKind::Concat:
+    return false;
+  case MovementKind::Same:
+  case MovementKind::Permutation:
+  case MovementKind::Reshape:
+  case MovementKind::InsertAxes:
+  case MovementKind::RemoveAxes:
+  case MovementKind::Broadcast:
+  case MovementKind::Repeat:
+  case MovementKind::Slice:
+  case MovementKind::Gather:
+    return true;
+  }
+  return false;
+}
 
 std::optional<SlicedRange> slicedRange(const Value& result) {
   const Node* node = result.producer();
-  Mover mover = node ? moverOf(*node) : Mover::None;
-  if (mover != Mover::Slice && mover != Mover::Split)
+  if (!node || movementKind(*node) != MovementKind::Slice)
     return std::nullopt;
-  const TensorType& before = node->operand(0)->type();
-  if (!before.hasRank())
-    return std::nullopt;
-  SlicedRange range;
-  if (mover == Mover::Split) {
-    auto axis = normalizedAxis(node->intAttr("axis", 0), before.rank());
-    if (!axis)
-      return std::nullopt;
-    range.axis = *axis;
-    for (unsigned i = 0; i < result.resultIndex(); ++i) {
-      std::optional<int64_t> extent = node->result(i).type().dim(range.axis).value();
-      if (!extent || __builtin_add_overflow(range.start, *extent, &range.start))
-        return std::nullopt;
-    }
-    return range;
-  }
-  auto starts = integers(*node, 1, "starts");
-  auto axes = integers(*node, 3, "axes");
-  auto steps = integers(*node, 4, "steps");
-  if (!starts || starts->size() != 1 || (axes && axes->size() != 1) ||
-      (!axes && (node->operand(3) || before.rank() != 1)) || (node->operand(4) && !steps) ||
-      (steps && (steps->size() != 1 || steps->front() != 1)))
-    return std::nullopt;
-  auto axis = normalizedAxis(axes ? axes->front() : 0, before.rank());
-  if (!axis)
-    return std::nullopt;
-  range.axis = *axis;
-  range.start = starts->front();
-  std::optional<int64_t> extent = before.shape()[*axis].value();
-  if (extent) {
-    if (range.start < 0)
-      range.start += *extent;
-    range.start = std::clamp<int64_t>(range.start, 0, *extent);
-  }
-  return range;
+  return rangeOf(*movementOf(result));
 }
 
 std::optional<AxisMap> mapBefore(const Value& result, AxisMap map) {
   const Node& node = *result.producer();
-  const TensorType& before = node.operand(0)->type();
+  if (!onlyMovesData(node))
+    return std::nullopt;
+  const Movement movement = *movementOf(result);
+  const TensorType& before = movedOperand(node)->type();
   const TensorType& after = result.type();
   if (!before.hasRank() || !after.hasRank() || after.rank() != map.rank())
     return std::nullopt;
   auto keep = [&](bool proved) { return proved ? std::make_optional(map) : std::nullopt; };
-  switch (moverOf(node)) {
-  case Mover::None:
-    return std::nullopt;
-  case Mover::Same:
+  switch (movement.kind) {
+  case MovementKind::Same:
+  case MovementKind::Convert:
     return map;
-  case Mover::Transpose: {
-    auto order = permutation(node, map.rank());
-    return order ? std::make_optional(map.permutedBack(*order)) : std::nullopt;
-  }
-  case Mover::Reshape:
+  case MovementKind::Permutation:
+    return isOrderOf(movement, map) ? std::make_optional(map.permutedBack(*movement.axes))
+                                    : std::nullopt;
+  case MovementKind::Reshape:
     return keep(map.reshape(before.shape()));
-  case Mover::Squeeze: {
-    auto axes = axesOf(node, before.rank());
-    return keep(axes && insertAxes(map, *axes));
-  }
-  case Mover::Unsqueeze: {
-    auto axes = axesOf(node, after.rank());
-    return keep(axes && removeAxes(map, *axes));
-  }
-  case Mover::Repeat:
+  case MovementKind::RemoveAxes:
+    return keep(insertAxes(map, movement));
+  case MovementKind::InsertAxes:
+    return keep(removeAxes(map, movement));
+  case MovementKind::Broadcast:
+  case MovementKind::Repeat:
     return keep(undoRepeats(map, before, after));
-  case Mover::Slice:
-  case Mover::Split: {
-    auto range = slicedRange(result);
-    return keep(range && map.undoSlice(range->axis, range->start, before.shape()[range->axis]));
-  }
-  case Mover::Gather:
-    return keep(undoGather(node, map, before));
+  case MovementKind::Slice:
+    return keep(undoSlice(map, movement, before));
+  case MovementKind::Gather:
+    return keep(undoGather(node, map, movement, before));
+  case MovementKind::PointGather:
+  case MovementKind::Concat:
+    return std::nullopt;
   }
   return std::nullopt;
 }
 
 std::optional<AxisMap> mapAfter(const Node& node, AxisMap map) {
-  const TensorType& before = node.operand(0)->type();
+  if (!onlyMovesData(node))
+    return std::nullopt;
+  const Movement movement = *movementOf(node.result());
+  const TensorType& before = movedOperand(node)->type();
   const TensorType& after = node.result().type();
   if (!before.hasRank() || !after.hasRank() || before.rank() != map.rank())
     return std::nullopt;
   auto keep = [&](bool proved) { return proved ? std::make_optional(map) : std::nullopt; };
-  switch (moverOf(node)) {
-  case Mover::Same:
+  switch (movement.kind) {
+  case MovementKind::Same:
+  case MovementKind::Convert:
     return map;
-  case Mover::Transpose: {
-    auto order = permutation(node, map.rank());
-    return order ? std::make_optional(map.permuted(*order)) : std::nullopt;
-  }
-  case Mover::Reshape:
+  case MovementKind::Permutation:
+    return isOrderOf(movement, map) ? std::make_optional(map.permuted(*movement.axes))
+                                    : std::nullopt;
+  case MovementKind::Reshape:
     return keep(map.reshape(after.shape()));
-  case Mover::Squeeze: {
-    auto axes = axesOf(node, before.rank());
-    return keep(axes && removeAxes(map, *axes));
-  }
-  case Mover::Unsqueeze: {
-    auto axes = axesOf(node, after.rank());
-    return keep(axes && insertAxes(map, *axes));
-  }
-  default:
+  case MovementKind::RemoveAxes:
+    return keep(removeAxes(map, movement));
+  case MovementKind::InsertAxes:
+    return keep(insertAxes(map, movement));
+  case MovementKind::Broadcast:
+  case MovementKind::Repeat:
+  case MovementKind::Slice:
+  case MovementKind::Gather:
+  case MovementKind::PointGather:
+  case MovementKind::Concat:
     return std::nullopt;
   }
+  return std::nullopt;
 }
 
 } // namespace kvopt::analysis

@@ -1,4 +1,4 @@
-// Operators that move data without computing: which they are, and what they do to an AxisMap.
+// What operators that move data without computing do to an AxisMap.
 #pragma once
 
 #include "ir/graph.h"
@@ -6,19 +6,19 @@
 
 namespace kvopt::analysis {
 
-/// Whether the node's results hold elements of its first operand, rearranged, converted, repeated
-/// or left out, and nothing else.
+/// Whether the node's results hold elements of its moved operand, rearranged, converted without
+/// loss, repeated or left out, and nothing else.
 bool onlyMovesData(const ir::Node& node);
 
-/// The map of the node's first operand, where `map` is that of `result`. nullopt where the node
+/// The map of the node's moved operand, where `map` is that of `result`. nullopt where the node
 /// moves data in a way that extents do not prove, or that a map cannot tell.
 std::optional<AxisMap> mapBefore(const ir::Value& result, AxisMap map);
 
-/// The map of the node's result, where `map` is that of its first operand; for operators that keep
-/// every element: Transpose, Reshape, Squeeze, Unsqueeze, Flatten, Cast and Identity.
+/// The map of the node's result, where `map` is that of its moved operand; nullopt where the
+/// operator does not keep every element once.
 std::optional<AxisMap> mapAfter(const ir::Node& node, AxisMap map);
 
-/// A Slice's or Split's range of one axis.
+/// A range of one axis.
 struct SlicedRange {
   unsigned axis = 0;
   int64_t start = 0; ///< negative: from the end, where the extent is not fixed

@@ -33,7 +33,7 @@ std::vector<Stop> stopsOf(Value& heads, int64_t head) {
     if (!node)
       break;
     if (next.map.through(*node, next.value->resultIndex())) {
-      next.value = node->operand(0);
+      next.value = movedOperand(*node);
     } else if (std::optional<unsigned> part = next.map.throughPartOf(*node)) {
       next.value = node->operand(*part);
     } else {

@@ -371,7 +371,7 @@ std::vector<MovementStop> movementChain(Value& end, unsigned limit) {
   for (unsigned passed = 1; passed <= limit; ++passed) {
     Value& value = *stops.back().value;
     Node* node = value.producer();
-    Value* operand = node ? node->operand(0) : nullptr;
+    Value* operand = node ? movedOperand(*node) : nullptr;
     if (!operand)
       break;
     IndexMap map = stops.back().map;

@@ -2,6 +2,7 @@
 // between the two (Transpose, Reshape, Expand, Tile, Slice, Gather with fixed indices, …).
 #pragma once
 
+#include "ir/movement.h"
 #include "ir/node.h"
 
 #include <optional>
@@ -28,8 +29,8 @@ public:
   llvm::ArrayRef<ir::Dim> source() const { return sourceShape; }
   llvm::ArrayRef<ir::Dim> target() const { return targetShape; }
 
-  /// Makes operand 0 of `node` the source, which up to now is the node's result `result`. False,
-  /// and the map is as it was, if the node is no data movement or its map cannot be proved.
+  /// Makes the moved operand of `node` the source, which up to now is the node's result `result`.
+  /// False, and the map is as it was, if the node is no data movement or its map cannot be proved.
   bool through(const ir::Node& node, unsigned result = 0);
   /// Makes the source a tensor of the same elements in the same order, of shape `shape`.
   bool throughReshape(llvm::ArrayRef<ir::Dim> shape);
@@ -90,21 +91,23 @@ private:
   using Coordinates = llvm::SmallVector<Coordinate, 4>;
   enum class Division { Done, Split, Unproven };
 
-  bool throughTranspose(const ir::Node& node);
-  bool throughUnsqueeze(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
-  bool throughSqueeze(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
-  bool throughExpand(llvm::ArrayRef<ir::Dim> shape);
-  bool throughTile(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
-  bool throughConcat(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
-  bool throughSlice(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
-  bool throughGather(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
+  bool throughPermutation(const ir::Movement& movement);
+  bool throughInserted(const ir::Movement& movement, llvm::ArrayRef<ir::Dim> shape);
+  bool throughRemoved(const ir::Movement& movement, llvm::ArrayRef<ir::Dim> shape);
+  bool throughBroadcast(llvm::ArrayRef<ir::Dim> shape);
+  bool throughRepeat(const ir::Movement& movement, llvm::ArrayRef<ir::Dim> shape);
+  bool throughSlice(const ir::Movement& movement, llvm::ArrayRef<ir::Dim> shape);
+  bool throughGather(const ir::Movement& movement, const ir::Node& node,
+                     llvm::ArrayRef<ir::Dim> shape);
+  bool throughPoints(const ir::Movement& movement, const ir::Node& node,
+                     llvm::ArrayRef<ir::Dim> shape);
+  bool throughConcat(const ir::Movement& movement, const ir::Node& node,
+                     llvm::ArrayRef<ir::Dim> shape);
   /// Gather along `axis` of entries that are in range.
   bool throughEntries(unsigned axis, llvm::ArrayRef<int64_t> entries);
-  bool throughGatherND(const ir::Node& node, llvm::ArrayRef<ir::Dim> shape);
-  /// A Slice with a negative step, of an axis of which one index is read.
-  bool throughReversed(unsigned axis, const ir::Dim& start, int64_t step, const ir::Dim& extent);
-  bool throughSplit(const ir::Node& node, unsigned result, llvm::ArrayRef<ir::Dim> shape);
-  bool throughAny(const ir::Node& node, unsigned result);
+  /// A range with a negative step, of an axis of which one index is read.
+  bool throughReversed(unsigned axis, const ir::MovementRange& range, const ir::Dim& extent);
+  bool throughAny(const ir::Movement& movement, const ir::Value& result);
 
   void setSource(llvm::ArrayRef<ir::Dim> shape) { sourceShape.assign(shape.begin(), shape.end()); }
   bool isUnit(unsigned factor) const { return factors[factor].value() == 1; }
@@ -146,9 +149,6 @@ private:
   llvm::SmallVector<llvm::SmallVector<unsigned, 4>, 4> axes; // of the target: its factors
   Coordinates coordinates;                                   // of the source
 };
-
-/// Whether `through` knows the operator (it may still fail to prove anything about a node).
-bool isMovement(const ir::Node& node);
 
 /// A value from which another one is made by data movement alone.
 struct MovementStop {

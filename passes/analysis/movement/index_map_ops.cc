@@ -1,4 +1,4 @@
-// How each operator that moves data maps the indices of its result to those of its operand.
+// How each kind of movement maps the indices of a result to those of the data.
 #include "passes/analysis/movement/index_map.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -31,25 +31,6 @@ std::optional<Integers> fixedIntegers(const Value* value) {
     list.push_back(*number);
   }
   return list;
-}
-
-/// The axes of Squeeze or Unsqueeze within `rank`, each once.
-std::optional<llvm::SmallVector<bool, 8>> markedAxes(const Node& node, unsigned rank) {
-  std::optional<Integers> list;
-  if (auto attribute = node.intsAttr("axes"))
-    list = Integers(attribute->begin(), attribute->end());
-  else
-    list = fixedIntegers(node.operand(1));
-  if (!list)
-    return std::nullopt;
-  llvm::SmallVector<bool, 8> marked(rank, false);
-  for (int64_t axis : *list) {
-    std::optional<unsigned> normalized = normalizedAxis(axis, rank);
-    if (!normalized || marked[*normalized])
-      return std::nullopt;
-    marked[*normalized] = true;
-  }
-  return marked;
 }
 
 /// entry[i] = first + step * ((i / run) % period).
@@ -101,62 +82,71 @@ std::optional<Integers> entriesOf(const Value* indices, const Dim& extent) {
   return entries;
 }
 
-} // namespace
-
-bool isMovement(const Node& node) {
-  static constexpr llvm::StringLiteral names[] = {
-      "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Flatten",  "Expand", "Tile",
-      "Slice",     "Gather",  "Concat",    "Split",   "Identity", "Cast",   "GatherND"};
-  return node.op().isOnnx() && llvm::is_contained(names, node.op().type());
+/// The list that a column of indices holds in its order; null where the value is not made of one.
+const Value* listOfColumn(const Value& column) {
+  const Node* node = column.producer();
+  std::optional<MovementKind> kind = node ? movementKind(*node) : std::nullopt;
+  bool keepsOrder = kind == MovementKind::InsertAxes || kind == MovementKind::Reshape ||
+                    kind == MovementKind::Permutation;
+  return keepsOrder ? movedOperand(*node) : nullptr;
 }
 
-bool IndexMap::throughTranspose(const Node& node) {
-  unsigned rank = static_cast<unsigned>(coordinates.size());
-  Coordinates before(rank);
-  auto perm = node.intsAttr("perm");
-  if (perm && perm->size() != rank)
+/// Whether every axis of the result is an axis of the data, whole, or of extent one, so that axes
+/// are equal where their extents are not known.
+bool keepsWholeAxes(MovementKind kind) {
+  switch (kind) {
+  case MovementKind::Same:
+  case MovementKind::Convert:
+  case MovementKind::Permutation:
+  case MovementKind::Reshape: // says so itself
+  case MovementKind::InsertAxes:
+  case MovementKind::RemoveAxes:
+    return true;
+  case MovementKind::Broadcast:
+  case MovementKind::Repeat:
+  case MovementKind::Slice:
+  case MovementKind::Gather:
+  case MovementKind::PointGather:
+  case MovementKind::Concat:
     return false;
-  llvm::SmallVector<bool, 8> seen(rank, false);
-  for (unsigned i = 0; i < rank; ++i) {
-    std::optional<unsigned> axis =
-        perm ? normalizedAxis((*perm)[i], rank) : std::optional<unsigned>(rank - 1 - i);
-    if (!axis || seen[*axis])
-      return false;
-    seen[*axis] = true;
-    before[*axis] = coordinates[i];
   }
+  return false;
+}
+
+} // namespace
+
+bool IndexMap::throughPermutation(const Movement& movement) {
+  if (!movement.axes || movement.axes->size() != coordinates.size())
+    return false;
+  Coordinates before(coordinates.size());
+  for (size_t i = 0; i < coordinates.size(); ++i)
+    before[(*movement.axes)[i]] = coordinates[i];
   coordinates = std::move(before);
   return true;
 }
 
-bool IndexMap::throughUnsqueeze(const Node& node, llvm::ArrayRef<Dim> shape) {
-  auto marked = markedAxes(node, static_cast<unsigned>(coordinates.size()));
-  if (!marked)
+bool IndexMap::throughInserted(const Movement& movement, llvm::ArrayRef<Dim> shape) {
+  if (!movement.axes)
     return throughReshape(shape);
   Coordinates before;
   for (unsigned axis = 0; axis < coordinates.size(); ++axis)
-    if (!(*marked)[axis])
+    if (!llvm::is_contained(*movement.axes, axis))
       before.push_back(coordinates[axis]);
   coordinates = std::move(before);
   return coordinates.size() == shape.size();
 }
 
-bool IndexMap::throughSqueeze(const Node& node, llvm::ArrayRef<Dim> shape) {
-  auto marked = markedAxes(node, static_cast<unsigned>(shape.size()));
-  if (!marked)
+bool IndexMap::throughRemoved(const Movement& movement, llvm::ArrayRef<Dim> shape) {
+  if (!movement.axes)
     return throughReshape(shape);
-  Coordinates before;
-  unsigned next = 0;
-  for (bool isRemoved : *marked) {
-    if (!isRemoved && next == coordinates.size())
-      return false;
-    before.push_back(isRemoved ? Coordinate() : coordinates[next++]);
-  }
-  coordinates = std::move(before);
-  return next == sourceShape.size();
+  if (coordinates.size() + movement.axes->size() != shape.size())
+    return false;
+  for (unsigned axis : *movement.axes)
+    coordinates.insert(coordinates.begin() + axis, Coordinate());
+  return true;
 }
 
-bool IndexMap::throughExpand(llvm::ArrayRef<Dim> shape) {
+bool IndexMap::throughBroadcast(llvm::ArrayRef<Dim> shape) {
   if (shape.size() > coordinates.size())
     return false;
   size_t added = coordinates.size() - shape.size();
@@ -175,69 +165,46 @@ bool IndexMap::throughExpand(llvm::ArrayRef<Dim> shape) {
   return true;
 }
 
-bool IndexMap::throughTile(const Node& node, llvm::ArrayRef<Dim> shape) {
-  auto repeats = node.operand(1) ? node.operand(1)->knownIntegers() : std::nullopt;
-  if (shape.size() != coordinates.size() || (repeats && repeats->size() != shape.size()))
+bool IndexMap::throughRepeat(const Movement& movement, llvm::ArrayRef<Dim> shape) {
+  if (shape.size() != coordinates.size() || movement.counts.size() != shape.size())
     return false;
   for (unsigned axis = 0; axis < shape.size(); ++axis) {
-    bool isOnce = repeats && (*repeats)[axis].value() == 1;
     if (shape[axis].value() == 1)
       coordinates[axis] = Coordinate();
-    else if (!isOnce && !reduceModulo(axis, shape[axis]))
+    else if (movement.counts[axis].known.value() != 1 && !reduceModulo(axis, shape[axis]))
       return false;
   }
   return true;
 }
 
-bool IndexMap::throughConcat(const Node& node, llvm::ArrayRef<Dim> shape) {
-  for (const Use& use : node.operands())
-    if (use.value() != node.operand(0))
+bool IndexMap::throughConcat(const Movement& movement, const Node& node,
+                             llvm::ArrayRef<Dim> shape) {
+  auto parts = node.operands().drop_front(movement.data);
+  for (const Use& use : parts)
+    if (use.value() != parts.front().value())
       return false;
-  auto rank = static_cast<unsigned>(shape.size());
-  std::optional<unsigned> axis = normalizedAxis(node.intAttr("axis", rank), rank);
-  if (!axis || coordinates.size() != rank)
+  std::optional<unsigned> axis = movement.axis();
+  if (!axis || coordinates.size() != shape.size())
     return false;
-  return node.operands().size() == 1 || reduceModulo(*axis, shape[*axis]);
+  return parts.size() == 1 || reduceModulo(*axis, shape[*axis]);
 }
 
-bool IndexMap::throughSlice(const Node& node, llvm::ArrayRef<Dim> shape) {
-  auto rank = static_cast<unsigned>(shape.size());
-  auto dims = [&](const char* attribute, unsigned operand) {
-    std::optional<llvm::SmallVector<Dim, 4>> list;
-    if (auto written = node.intsAttr(attribute)) {
-      list.emplace();
-      for (int64_t number : *written)
-        list->push_back(Dim::fixed(number));
-    } else if (node.operand(operand)) {
-      list = node.operand(operand)->knownIntegers();
-    }
-    return list;
-  };
-  bool hasAxes = node.intsAttr("axes") || node.operand(3);
-  auto starts = dims("starts", 1);
-  auto axisList = dims("axes", 3);
-  auto steps = dims("steps", 4);
-  if (!starts || hasAxes != axisList.has_value() || (node.operand(4) && !steps) ||
-      coordinates.size() != rank || (axisList && axisList->size() != starts->size()) ||
-      (steps && steps->size() != starts->size()) || (!axisList && starts->size() > rank))
+bool IndexMap::throughSlice(const Movement& movement, llvm::ArrayRef<Dim> shape) {
+  if (!movement.axes || coordinates.size() != shape.size())
     return false;
-  llvm::SmallVector<bool, 8> seen(rank, false);
-  for (size_t i = 0; i < starts->size(); ++i) {
-    std::optional<int64_t> number =
-        axisList ? (*axisList)[i].value() : std::optional<int64_t>(static_cast<int64_t>(i));
-    std::optional<int64_t> step = steps ? (*steps)[i].value() : std::optional<int64_t>(1);
-    std::optional<unsigned> normalized = normalizedAxis(number.value_or(rank), rank);
-    unsigned axis = normalized.value_or(0);
-    if (!normalized || seen[axis] || !step || *step == 0)
+  for (size_t i = 0; i < movement.ranges.size(); ++i) {
+    const MovementRange& range = movement.ranges[i];
+    const unsigned axis = (*movement.axes)[i];
+    std::optional<int64_t> step = range.step.known.value();
+    if (!step || *step == 0)
       return false;
-    seen[axis] = true;
     if (*step < 0) {
-      if (!throughReversed(axis, (*starts)[i], *step, shape[axis]))
+      if (!throughReversed(axis, range, shape[axis]))
         return false;
       continue;
     }
     // A start behind the end leaves nothing; one before the beginning would be moved to it.
-    Dim start = (*starts)[i];
+    Dim start = range.start.known;
     if (start.value() && *start.value() < 0)
       start = start + shape[axis];
     if (!start.isKnownNonNegative())
@@ -249,14 +216,13 @@ bool IndexMap::throughSlice(const Node& node, llvm::ArrayRef<Dim> shape) {
   return true;
 }
 
-bool IndexMap::throughGather(const Node& node, llvm::ArrayRef<Dim> shape) {
-  auto rank = static_cast<unsigned>(shape.size());
-  const Value* indices = node.operand(1);
-  std::optional<unsigned> normalized = normalizedAxis(node.intAttr("axis", 0), rank);
-  if (!normalized || !indices || !indices->type().hasRank() || indices->type().rank() > 1 ||
-      coordinates.size() != rank - 1 + indices->type().rank())
+bool IndexMap::throughGather(const Movement& movement, const Node& node,
+                             llvm::ArrayRef<Dim> shape) {
+  const Value* indices = node.operand(movement.indices);
+  if (!movement.axis() || !indices || !indices->type().hasRank() || indices->type().rank() > 1 ||
+      coordinates.size() != shape.size() - 1 + indices->type().rank())
     return false;
-  const unsigned axis = *normalized;
+  const unsigned axis = *movement.axis();
   std::optional<Integers> entries = entriesOf(indices, shape[axis]);
   if (!entries)
     return false;
@@ -271,18 +237,16 @@ bool IndexMap::throughGather(const Node& node, llvm::ArrayRef<Dim> shape) {
   return throughEntries(axis, *entries);
 }
 
-bool IndexMap::throughGatherND(const Node& node, llvm::ArrayRef<Dim> shape) {
-  const Value* indices = node.operand(1);
-  if (node.intAttr("batch_dims", 0) != 0 || shape.empty() || !indices ||
-      !indices->type().hasRank() || indices->type().rank() != 2 ||
-      indices->type().dim(1).value() != 1 || coordinates.size() != shape.size())
+bool IndexMap::throughPoints(const Movement& movement, const Node& node,
+                             llvm::ArrayRef<Dim> shape) {
+  const Value* indices = node.operand(movement.indices);
+  if (!movement.axis() || indices->type().rank() != 2 || coordinates.size() != shape.size())
     return false;
-  // A column is made of a list by Unsqueeze, Reshape or Transpose, which keep the order.
-  const Node* column = indices->producer();
-  if (column && (column->is("Unsqueeze") || column->is("Reshape") || column->is("Transpose")))
-    indices = column->operand(0);
-  std::optional<Integers> entries = entriesOf(indices, shape[0]);
-  return entries && throughEntries(0, *entries);
+  const unsigned axis = *movement.axis();
+  if (const Value* list = listOfColumn(*indices))
+    indices = list;
+  std::optional<Integers> entries = entriesOf(indices, shape[axis]);
+  return entries && throughEntries(axis, *entries);
 }
 
 bool IndexMap::throughEntries(unsigned axis, llvm::ArrayRef<int64_t> entries) {
@@ -306,65 +270,49 @@ bool IndexMap::throughEntries(unsigned axis, llvm::ArrayRef<int64_t> entries) {
   return true;
 }
 
-bool IndexMap::throughSplit(const Node& node, unsigned result, llvm::ArrayRef<Dim> shape) {
-  auto rank = static_cast<unsigned>(shape.size());
-  std::optional<unsigned> normalized = normalizedAxis(node.intAttr("axis", 0), rank);
-  if (!normalized || coordinates.size() != rank)
-    return false;
-  const unsigned axis = *normalized;
-  Dim start = Dim::fixed(0);
-  for (unsigned part = 0; part < result; ++part)
-    start = start + node.result(part).type().dim(axis);
-  if (!start.isKnownNonNegative())
-    return false;
-  coordinates[axis].offset = coordinates[axis].offset + start;
-  return true;
-}
-
-bool IndexMap::throughAny(const Node& node, unsigned result) {
-  llvm::StringRef op = node.op().type();
-  const TensorType& type = node.operand(0)->type();
-  llvm::ArrayRef<Dim> shape = type.shape();
-  if (op == "Reshape" || op == "Flatten")
-    return throughReshape(shape);
-  if (op == "Identity")
+bool IndexMap::throughAny(const Movement& movement, const Value& result) {
+  const Node& node = *result.producer();
+  const TensorType& data = node.operand(movement.data)->type();
+  llvm::ArrayRef<Dim> shape = data.shape();
+  keepsExtents &= keepsWholeAxes(movement.kind);
+  switch (movement.kind) {
+  case MovementKind::Same:
     return true;
-  if (op == "Cast")
-    return type.elementType() != ElementType::Undefined &&
-           node.intAttr("to", 0) == static_cast<int64_t>(type.elementType());
-  if (op == "Transpose")
-    return throughTranspose(node);
-  if (op == "Unsqueeze")
-    return throughUnsqueeze(node, shape);
-  if (op == "Squeeze")
-    return throughSqueeze(node, shape);
-  keepsExtents = false;
-  if (op == "Expand")
-    return throughExpand(shape);
-  if (op == "Tile")
-    return throughTile(node, shape);
-  if (op == "Concat")
-    return throughConcat(node, shape);
-  if (op == "Slice")
-    return throughSlice(node, shape);
-  if (op == "Gather")
-    return throughGather(node, shape);
-  if (op == "GatherND")
-    return throughGatherND(node, shape);
-  return op == "Split" && throughSplit(node, result, shape);
+  case MovementKind::Convert:
+    return data.elementType() != ElementType::Undefined &&
+           data.elementType() == result.type().elementType();
+  case MovementKind::Permutation:
+    return throughPermutation(movement);
+  case MovementKind::Reshape:
+    return throughReshape(shape);
+  case MovementKind::InsertAxes:
+    return throughInserted(movement, shape);
+  case MovementKind::RemoveAxes:
+    return throughRemoved(movement, shape);
+  case MovementKind::Broadcast:
+    return throughBroadcast(shape);
+  case MovementKind::Repeat:
+    return throughRepeat(movement, shape);
+  case MovementKind::Slice:
+    return throughSlice(movement, shape);
+  case MovementKind::Gather:
+    return throughGather(movement, node, shape);
+  case MovementKind::PointGather:
+    return throughPoints(movement, node, shape);
+  case MovementKind::Concat:
+    return throughConcat(movement, node, shape);
+  }
+  return false;
 }
 
 bool IndexMap::through(const Node& node, unsigned result) {
-  const Value* operand = node.operand(0);
-  if (!isMovement(node) || !operand || !operand->type().hasRank() ||
+  std::optional<Movement> movement = movementOf(node.result(result));
+  const Value* operand = movement ? node.operand(movement->data) : nullptr;
+  if (!operand || !operand->type().hasRank() ||
       sourceShape.size() != node.result(result).type().rank())
     return false;
-  // Within a function's body an attribute may be known at the call only.
-  if (llvm::any_of(node.attributes(),
-                   [](const NamedAttribute& attribute) { return attribute.value.isReference(); }))
-    return false;
   IndexMap before = *this;
-  if (!throughAny(node, result)) {
+  if (!throughAny(*movement, node.result(result))) {
     *this = std::move(before);
     return false;
   }

@@ -3,8 +3,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <algorithm>
-
 namespace kvopt::analysis {
 using namespace ir;
 
@@ -21,17 +19,14 @@ std::optional<int64_t> IndexMap::fixedIndex(const Coordinate& form) const {
   return isFixed ? form.offset.value() : std::nullopt;
 }
 
-bool IndexMap::throughReversed(unsigned axis, const Dim& start, int64_t step, const Dim& extent) {
+bool IndexMap::throughReversed(unsigned axis, const MovementRange& range, const Dim& extent) {
   std::optional<int64_t> index = fixedIndex(coordinates[axis]);
-  std::optional<int64_t> first = start.value(), whole = extent.value();
+  std::optional<int64_t> first = range.start.known.value(), whole = extent.value();
   if (!index || !first || !whole || *whole <= 0)
     return false;
-  if (*first < 0)
-    *first += *whole;
-  *first = std::clamp<int64_t>(*first, 0, *whole - 1);
   int64_t back = 0, at = 0;
-  if (__builtin_mul_overflow(step, *index, &back) || __builtin_add_overflow(*first, back, &at) ||
-      at < 0 || at >= *whole)
+  if (__builtin_mul_overflow(*range.step.known.value(), *index, &back) ||
+      __builtin_add_overflow(*first, back, &at) || at < 0 || at >= *whole)
     return false;
   coordinates[axis] = Coordinate();
   coordinates[axis].offset = Dim::fixed(at);
@@ -39,15 +34,16 @@ bool IndexMap::throughReversed(unsigned axis, const Dim& start, int64_t step, co
 }
 
 std::optional<unsigned> IndexMap::throughPartOf(const Node& concat) {
-  if (!concat.op().isOnnx() || !concat.is("Concat") || concat.operands().empty() ||
+  if (movementKind(concat) != MovementKind::Concat ||
       sourceShape.size() != concat.result().type().rank())
     return std::nullopt;
+  const Movement movement = *movementOf(concat.result());
   auto rank = static_cast<unsigned>(sourceShape.size());
-  std::optional<unsigned> axis = normalizedAxis(concat.intAttr("axis", rank), rank);
+  std::optional<unsigned> axis = movement.axis();
   std::optional<int64_t> index = axis ? fixedIndex(coordinates[*axis]) : std::nullopt;
   if (!index)
     return std::nullopt;
-  for (unsigned operand = 0; operand < concat.operands().size(); ++operand) {
+  for (unsigned operand = movement.data; operand < concat.operands().size(); ++operand) {
     const Value* part = concat.operand(operand);
     if (!part || !part->type().hasRank() || part->type().rank() != rank)
       return std::nullopt;

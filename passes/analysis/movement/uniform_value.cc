@@ -1,9 +1,8 @@
 // Walks from a value to the constant that it repeats.
 #include "passes/analysis/movement/uniform_value.h"
 
+#include "ir/movement.h"
 #include "support/half.h"
-
-#include "llvm/ADT/StringSwitch.h"
 
 namespace kvopt::analysis {
 using namespace ir;
@@ -26,14 +25,6 @@ std::optional<double> onlyNumberOf(const TensorData& tensor) {
   if (isFloatingPoint(tensor.elementType()))
     return onlyNumber(floatValues(tensor, mostElements));
   return onlyNumber(integerValues(tensor, mostElements));
-}
-
-/// Operators that repeat, reorder or rename the elements of their first operand.
-bool movesElements(const Node& node) {
-  return llvm::StringSwitch<bool>(node.op().str())
-      .Cases("Identity", "Expand", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Tile", "Slice",
-             "Flatten", true)
-      .Default(false);
 }
 
 } // namespace
@@ -76,13 +67,12 @@ std::optional<double> uniformValue(const Value& value) {
         return std::nullopt;
       break;
     }
-    if (producer->is("Cast"))
+    std::optional<MovementKind> kind = movementKind(*producer);
+    if (kind == MovementKind::Convert)
       casts.push_back(current->type().elementType());
-    else if (!movesElements(*producer))
+    else if (!kind || !picksElements(*kind))
       return std::nullopt;
-    current = producer->operand(0);
-    if (!current)
-      return std::nullopt;
+    current = movedOperand(*producer);
   }
   while (!casts.empty() && number) {
     ElementType type = casts.pop_back_val();

@@ -31,8 +31,8 @@ std::optional<Pair> headsOf(const ScoreRegion& region, const Dim& flat) {
       if (fits(value->type()))
         return pair(value->type());
       Node* producer = value->producer();
-      value = producer && (isMovement(*producer) || isElementwise(*producer)) ? producer->operand(0)
-                                                                              : nullptr;
+      if (value = producer ? movedOperand(*producer) : nullptr; !value && producer)
+        value = isElementwise(*producer) ? producer->operand(0) : nullptr;
     }
   }
   for (Use& use : region.context->result().uses())

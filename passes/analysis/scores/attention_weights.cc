@@ -1,6 +1,7 @@
 // Walks between the products around attention's weights.
 #include "passes/analysis/scores/attention_weights.h"
 
+#include "ir/movement.h"
 #include "passes/analysis/movement/data_movement.h"
 #include "passes/analysis/scores/attention_like.h"
 #include "passes/analysis/scores/quantized_products.h"
@@ -34,9 +35,9 @@ bool isComputed(const Value& value) {
     if (!node || pending[i]->constant() || node->op() == "Shape")
       continue;
     // Experts' weights are picked by computed indices.
-    bool isPicked = onlyMovesData(*node) || node->is("GatherND");
+    bool isPicked = movementKind(*node).has_value();
     for (const Use& use : node->operands())
-      if (use.value() && (!isPicked || use.operandIndex() == 0) && seen.insert(use.value()).second)
+      if (use.value() && (!isPicked || isMoved(use)) && seen.insert(use.value()).second)
         pending.push_back(use.value());
   }
   return false;
@@ -114,12 +115,12 @@ bool isShapedLike(const Value& weights, const Value& scores) {
 
 bool swapsLastAxes(const Value& value) {
   const Node* node = value.producer();
-  if (!node || !node->op().isOnnx() || !node->is("Transpose"))
+  if (!node || movementKind(*node) != MovementKind::Permutation)
     return false;
-  auto perm = node->intsAttr("perm");
-  size_t rank = perm ? perm->size() : 0;
-  return rank >= 3 && (*perm)[rank - 1] == static_cast<int64_t>(rank) - 2 &&
-         (*perm)[rank - 2] == static_cast<int64_t>(rank) - 1;
+  const Movement movement = *movementOf(value);
+  size_t rank = movement.axes ? movement.axes->size() : 0;
+  return rank >= 3 && (*movement.axes)[rank - 1] == rank - 2 &&
+         (*movement.axes)[rank - 2] == rank - 1;
 }
 
 /// Whether queries read a sum of products of keys and values, kt x v, perhaps added to a state that

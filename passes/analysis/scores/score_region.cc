@@ -1,6 +1,8 @@
 // Bounded walks from a matrix product back to a softmax, and from there to the scores.
 #include "passes/analysis/scores/score_region.h"
 
+#include "ir/movement.h"
+
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -95,8 +97,9 @@ bool isElementwise(const Node& node) {
 }
 
 bool isReshaping(const Node& node) {
-  static constexpr llvm::StringLiteral names[] = {"Reshape", "Squeeze", "Unsqueeze", "Flatten"};
-  return node.op().isOnnx() && llvm::is_contained(names, node.op().type());
+  std::optional<MovementKind> kind = movementKind(node);
+  return kind == MovementKind::Reshape || kind == MovementKind::InsertAxes ||
+         kind == MovementKind::RemoveAxes;
 }
 
 std::optional<ScoreRegion> scoreRegion(Node& context) {

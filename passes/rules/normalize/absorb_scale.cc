@@ -8,10 +8,10 @@
 // `move` is any chain of data movement that nothing else reads. The walk ends at a Concat, so a
 // factor that is part of what a cache holds stays where it is.
 #include "ir/attribute.h"
+#include "ir/movement.h"
 #include "passes/pattern/rule.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 #include <cmath>
 
@@ -21,10 +21,25 @@ using namespace pattern;
 
 namespace {
 
-bool movesElements(const Node& node) {
-  return llvm::StringSwitch<bool>(node.op().str())
-      .Cases("Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Flatten", "Identity", true)
-      .Default(false);
+/// Whether every element of the moved operand is in the one result, once or more often.
+bool keepsAllElements(MovementKind kind) {
+  switch (kind) {
+  case MovementKind::Same:
+  case MovementKind::Permutation:
+  case MovementKind::Reshape:
+  case MovementKind::InsertAxes:
+  case MovementKind::RemoveAxes:
+  case MovementKind::Broadcast:
+  case MovementKind::Repeat:
+    return true;
+  case MovementKind::Convert:
+  case MovementKind::Slice:
+  case MovementKind::Gather:
+  case MovementKind::PointGather:
+  case MovementKind::Concat:
+    return false;
+  }
+  return false;
 }
 
 /// Readers of the shape do not mind a factor.
@@ -127,16 +142,15 @@ private:
       if (!node || step == mostSteps)
         return refuse(ReasonCode::PatternMismatch, "a product with a constant number", "none");
       std::optional<Factor> factor = scalarFactor(*node);
-      if (!factor && !movesElements(*node))
+      std::optional<MovementKind> kind = movementKind(*node);
+      if (!factor && !(kind && keepsAllElements(*kind)))
         return refuse(ReasonCode::PatternMismatch, "a product with a constant number",
                       node->op().str());
       if (!hasOneDataReader(*value))
         return refuse(ReasonCode::ValueEscapes, "one reader", "several, or the graph's output");
       if (factor)
         return factor;
-      value = node->operand(0);
-      if (!value)
-        return refuse(ReasonCode::PatternMismatch, "an operand", "none");
+      value = movedOperand(*node);
     }
   }
 };

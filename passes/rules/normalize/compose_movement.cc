@@ -28,10 +28,12 @@ class ComposeMovement final : public Rule {
       return std::nullopt;
     unsigned worthwhile = 0, passed = 0;
     bool permutes = false;
-    for (const Value* value = &end; value->producer() && isMovement(*value->producer()) &&
-                                    value->producer()->operand(0) && passed < maxNodes;) {
-      permutes |= value->producer()->is("Transpose");
-      value = value->producer()->operand(0);
+    for (const Value* value = &end; value->producer() && passed < maxNodes;) {
+      const Node& node = *value->producer();
+      value = movedOperand(node);
+      if (!value)
+        break;
+      permutes |= movementKind(node) == MovementKind::Permutation;
       ++passed;
       if (permutes && value->type().hasRank() && value->type().rank() == end.type().rank())
         worthwhile = passed;

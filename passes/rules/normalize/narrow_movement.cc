@@ -5,13 +5,12 @@
 //
 // Widening is exact, so that narrowing what was only moved gives every element back. ONNX Runtime
 // puts such casts around operators that it has no float16 kernel for.
-#include "passes/analysis/movement/index_map.h"
+#include "ir/movement.h"
 #include "passes/pattern/rule.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::rules {
-using namespace analysis;
 using namespace ir;
 using namespace pattern;
 
@@ -30,14 +29,14 @@ class NarrowMovement final : public Rule {
     Detour found;
     Value* value = &moved;
     while (Node* node = value->producer()) {
-      Value* operand = node->operand(0);
+      Value* operand = movedOperand(*node);
       if (!operand)
         return std::nullopt;
       if (node->is("Cast")) {
         found.stored = operand->type().elementType() == narrow ? operand : nullptr;
         break;
       }
-      if (!isMovement(*node) || node->results().size() != 1 ||
+      if (!picksElements(*movementKind(*node)) || node->results().size() != 1 ||
           found.movements.size() == mostMovements)
         return std::nullopt;
       found.movements.push_back(node);
@@ -71,12 +70,11 @@ public:
     Detour found = *detour(match[moved], match.root().result().type().elementType());
     Value* value = found.stored;
     for (Node* node : llvm::reverse(found.movements)) {
-      llvm::SmallVector<Value*, 4> operands;
-      for (const Use& use : node->operands())
-        operands.push_back(use.value());
-      operands[0] = value;
       std::vector<NamedAttribute> attributes = clonedAttributes(*node);
-      value = &rewriter.create(node->op(), operands, std::move(attributes), 1, "moved").result();
+      value =
+          &rewriter
+               .create(node->op(), operandsMoving(*node, *value), std::move(attributes), 1, "moved")
+               .result();
     }
     return rewriter.replace(match.root().result(), *value);
   }

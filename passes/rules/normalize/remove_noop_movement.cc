@@ -35,9 +35,10 @@ class RemoveNoopMovement final : public Rule {
   static Value* origin(Node& root) {
     Value& end = root.result();
     unsigned worthwhile = 0, passed = 0;
-    for (const Value* value = &end; value->producer() && isMovement(*value->producer()) &&
-                                    value->producer()->operand(0) && passed < maxNodes;) {
-      value = value->producer()->operand(0);
+    for (const Value* value = &end; value->producer() && passed < maxNodes;) {
+      value = movedOperand(*value->producer());
+      if (!value)
+        break;
       ++passed;
       if (mayBeSameShape(value->type(), end.type()))
         worthwhile = passed;

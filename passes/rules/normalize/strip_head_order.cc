@@ -44,7 +44,7 @@ class StripHeadOrder final : public Rule {
     Node* node = value->producer();
     for (unsigned passed = 0; node && passed < maxNodes; ++passed, node = value->producer()) {
       if (map.through(*node, value->resultIndex()))
-        value = node->operand(0);
+        value = movedOperand(*node);
       else if (Value* changed = pointwiseOperand(*node);
                changed && changed->type().hasRank() &&
                changed->type().rank() == value->type().rank())
@@ -55,10 +55,9 @@ class StripHeadOrder final : public Rule {
     auto found = map.repetition(headAxis, IndexMap::Repeat::Entries);
     if (!found || !node)
       return found.has_value();
-    if (node->is("Concat"))
-      return found->perm && normalizedAxis(node->intAttr("axis", 0), value->type().rank()) !=
-                                (*found->perm)[headAxis];
-    return !isMovement(*node) && !pointwiseOperand(*node);
+    if (movementKind(*node) == MovementKind::Concat)
+      return found->perm && movementOf(*value)->axis() != (*found->perm)[headAxis];
+    return !movementKind(*node) && !pointwiseOperand(*node);
   }
 
   /// The mask's axis of heads; nullopt where all heads share it. `failure` if that is not known.

@@ -8,6 +8,7 @@
 // Everything between the products is elementwise or a softmax over T, so it computes the same
 // numbers in any grouping of the batch axes: [B*H], [B,G,N] and none become [B,H]. What the groups
 // are is read off the values around; a product of one batch axis that nobody splits is one head.
+#include "ir/movement.h"
 #include "passes/analysis/scores/attention_atoms.h"
 #include "passes/builders/shape_builder.h"
 #include "passes/pattern/rule.h"
@@ -173,8 +174,9 @@ private:
       return false;
     shapeAt[&node.result()] = *shape;
     if (isReshaping(node)) {
-      remade[&node.result()] = remade.lookup(node.operand(0));
-      return remade.lookup(node.operand(0)) != nullptr;
+      Value* made = remade.lookup(movedOperand(node));
+      remade[&node.result()] = made;
+      return made != nullptr;
     }
     llvm::SmallVector<Value*, 3> operands;
     for (const Use& use : node.operands()) {

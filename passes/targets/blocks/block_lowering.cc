@@ -1,6 +1,7 @@
 // From growing caches to blocks.
 #include "passes/targets/blocks/block_lowering.h"
 
+#include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/shapes/shape_rules.h"
 #include "passes/targets/blocks/block_variant.h"
@@ -29,9 +30,25 @@ constexpr int64_t mostBlocks = 4096;
 /// More files than this for one model are one too.
 constexpr int64_t mostVariants = 256;
 
-/// Operators that every block can go through by itself.
-bool takesPartsApart(const Node& node) {
-  return node.is("Cast") || node.is("Transpose") || node.is("Identity");
+/// Whether every block can go through the movement by itself.
+bool takesPartsApart(MovementKind kind) {
+  switch (kind) {
+  case MovementKind::Same:
+  case MovementKind::Convert:
+  case MovementKind::Permutation:
+    return true;
+  case MovementKind::Reshape:
+  case MovementKind::InsertAxes:
+  case MovementKind::RemoveAxes:
+  case MovementKind::Broadcast:
+  case MovementKind::Repeat:
+  case MovementKind::Slice:
+  case MovementKind::Gather:
+  case MovementKind::PointGather:
+  case MovementKind::Concat:
+    return false;
+  }
+  return false;
 }
 
 /// The nodes between a past and the operator that joins new rows to it, first to last; nullopt
@@ -41,18 +58,14 @@ std::optional<llvm::SmallVector<Node*, 4>> nodesBefore(const SiteCache& update) 
   for (Value* value = update.writer->operand(0); value != update.past;) {
     Node* producer = value->producer();
     assert(producer && "the past is behind its update");
-    if (!takesPartsApart(*producer))
+    const std::optional<MovementKind> kind = movementKind(*producer);
+    if (!kind || !takesPartsApart(*kind))
       return std::nullopt;
     nodes.push_back(producer);
-    value = producer->operand(0);
+    value = movedOperand(*producer);
   }
   std::reverse(nodes.begin(), nodes.end());
   return nodes;
-}
-
-std::vector<NamedAttribute> attributesOf(const Node& node) {
-  std::vector<NamedAttribute> attributes = clonedAttributes(node);
-  return attributes;
 }
 
 } // namespace
@@ -231,7 +244,10 @@ void BlockLowering::joinBlocks(const SiteCache& update, const Blocks& blocks, Re
         part = concat.operand(0);
       else
         for (const Node* node : *nodes)
-          part = &rewriter.create(node->op(), {part}, attributesOf(*node), 1, "block").result();
+          part = &rewriter
+                      .create(node->op(), operandsMoving(*node, *part), clonedAttributes(*node), 1,
+                              "block")
+                      .result();
       parts.push_back(part);
     }
   } else {

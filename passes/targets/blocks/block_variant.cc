@@ -1,6 +1,7 @@
 // Removal of blocks.
 #include "passes/targets/blocks/block_variant.h"
 
+#include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
 #include "support/diagnostic.h"
 
@@ -109,8 +110,10 @@ private:
           return error;
       } else if (&reader->graph() == &graph && reader->is("Concat")) {
         joins.insert(reader);
-      } else if (&reader->graph() == &graph && movesRows(*reader) && reader->operand(0) == &value) {
-        pending.insert(&reader->result());
+      } else if (&reader->graph() == &graph && movesRows(*reader) &&
+                 movedOperand(*reader) == &value) {
+        for (Value& result : reader->results())
+          pending.insert(&result);
       } else {
         return invalid("a block is read where it is not joined with others")
             .node(reader->name(), reader->op().str());
@@ -120,10 +123,25 @@ private:
   }
 
   static bool movesRows(const Node& node) {
-    for (const char* op :
-         {"Cast", "Transpose", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Slice"})
-      if (node.is(op))
-        return true;
+    const std::optional<MovementKind> kind = movementKind(node);
+    if (!kind)
+      return false;
+    switch (*kind) {
+    case MovementKind::Same:
+    case MovementKind::Convert:
+    case MovementKind::Permutation:
+    case MovementKind::Reshape:
+    case MovementKind::InsertAxes:
+    case MovementKind::RemoveAxes:
+    case MovementKind::Slice:
+      return true;
+    case MovementKind::Broadcast:
+    case MovementKind::Repeat:
+    case MovementKind::Gather:
+    case MovementKind::PointGather:
+    case MovementKind::Concat:
+      return false;
+    }
     return false;
   }
 

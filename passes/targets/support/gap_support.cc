@@ -1,6 +1,7 @@
 // Whether an attention can do with rows that nobody sees.
 #include "passes/targets/support/gap_support.h"
 
+#include "ir/movement.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -12,18 +13,13 @@ using namespace pattern;
 
 namespace {
 
-/// Whether the node does to rows what it does whatever their number is, which is an expression in
-/// `pastRows`.
-bool takesAnyNumberOfRows(const Node& node, const Dim& pastRows) {
-  for (const char* op : {"Cast", "Transpose", "Identity", "Unsqueeze", "Squeeze"})
-    if (node.is(op))
-      return true;
-  if (!node.is("Reshape") && !node.is("Slice"))
-    return false;
-  for (unsigned i = 1; i < node.operands().size(); ++i) {
-    if (!node.operand(i))
+/// Whether the operands other than the moved one are the same whatever the number of rows is, which
+/// is an expression in `pastRows`.
+bool isDirectedWithout(const Node& node, const Dim& pastRows) {
+  for (const Use& use : node.operands()) {
+    if (!use.value() || isMoved(use))
       continue;
-    const auto numbers = node.operand(i)->knownIntegers();
+    const auto numbers = use.value()->knownIntegers();
     if (!numbers)
       return false;
     for (const Dim& number : *numbers)
@@ -34,14 +30,39 @@ bool takesAnyNumberOfRows(const Node& node, const Dim& pastRows) {
   return true;
 }
 
-/// The first node on the way from `from` on to `to`, backwards along first operands, that does not.
+/// Whether the node does to rows what it does whatever their number is.
+bool takesAnyNumberOfRows(const Node& node, const Dim& pastRows) {
+  const std::optional<MovementKind> kind = movementKind(node);
+  if (!kind)
+    return false;
+  switch (*kind) {
+  case MovementKind::Same:
+  case MovementKind::Convert:
+  case MovementKind::Permutation:
+  case MovementKind::InsertAxes:
+  case MovementKind::RemoveAxes:
+    return true;
+  case MovementKind::Reshape:
+  case MovementKind::Slice:
+    return isDirectedWithout(node, pastRows);
+  case MovementKind::Broadcast:
+  case MovementKind::Repeat:
+  case MovementKind::Gather:
+  case MovementKind::PointGather:
+  case MovementKind::Concat:
+    return false;
+  }
+  return false;
+}
+
+/// The first node on the way from `from` on to `to`, backwards along moved operands, that does not.
 const Node* nodeOfFixedRows(const Value& from, const Value& to, const Dim& pastRows) {
   for (const Value* value = &from; value != &to;) {
     const Node* producer = value->producer();
     assert(producer && "a site's caches lie on the way back from its attention");
     if (!takesAnyNumberOfRows(*producer, pastRows))
       return producer;
-    value = producer->operand(0);
+    value = movedOperand(*producer);
   }
   return nullptr;
 }
