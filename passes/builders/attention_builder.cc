@@ -60,12 +60,6 @@ bool sameAttributes(const Node& node, llvm::ArrayRef<NamedAttribute> wanted) {
          });
 }
 
-std::vector<NamedAttribute> only(const char* name, Attribute value) {
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({name, std::move(value)});
-  return attributes;
-}
-
 } // namespace
 
 double defaultScale(int64_t width) { return 1.0 / std::sqrt(static_cast<double>(width)); }
@@ -149,7 +143,7 @@ Value& AttentionBuilder::node(OpName op, llvm::ArrayRef<BuilderOperand> operands
 }
 
 Value& AttentionBuilder::transpose(Value& value, std::vector<int64_t> permutation) {
-  return node("Transpose", {value}, only("perm", Attribute::ofInts(std::move(permutation))));
+  return node("Transpose", {value}, attrs({{"perm", permutation}}));
 }
 
 Value& AttentionBuilder::splitHeads(Value& tokens, int64_t heads, int64_t width) {
@@ -169,7 +163,7 @@ Value& AttentionBuilder::mergeHeads(Value& heads) {
 }
 
 Value& AttentionBuilder::concat(Value& first, Value& second, int64_t axis) {
-  return node("Concat", {first, second}, only("axis", Attribute::ofInt(axis)));
+  return node("Concat", {first, second}, attrs({{"axis", axis}}));
 }
 
 Value& AttentionBuilder::slice(Value& value, int64_t axis, int64_t begin, int64_t end) {
@@ -179,7 +173,7 @@ Value& AttentionBuilder::slice(Value& value, int64_t axis, int64_t begin, int64_
 Value& AttentionBuilder::unsqueeze(Value& value, int64_t axis) {
   if (rewriter.graph().opsetVersion() >= 13)
     return node("Unsqueeze", {value, ints({axis})});
-  return node("Unsqueeze", {value}, only("axes", Attribute::ofInts({axis})));
+  return node("Unsqueeze", {value}, attrs({{"axes", {axis}}}));
 }
 
 BuilderOperand AttentionBuilder::extent(Value& value, int64_t axis, bool scalar) {
@@ -220,7 +214,7 @@ Value& AttentionBuilder::additive(Value& kept, ElementType type, double otherwis
 Value& AttentionBuilder::castTo(Value& value, ElementType type) {
   if (value.type().elementType() == type)
     return value;
-  return node("Cast", {value}, only("to", Attribute::ofInt(static_cast<int64_t>(type))));
+  return node("Cast", {value}, attrs({{"to", static_cast<int64_t>(type)}}));
 }
 
 Value& AttentionBuilder::keptMask(Value& mask, ElementType type, double otherwise) {
@@ -255,15 +249,14 @@ Value& AttentionBuilder::sdpa(const AttentionParts& parts, llvm::ArrayRef<Node*>
                                         parts.mask,  parts.sinks, parts.pastLength};
   while (!operands.back())
     operands.pop_back();
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"scale", Attribute::ofFloat(static_cast<float>(parts.scale))});
+  AttributeList attributes = attrs({{"scale", parts.scale}});
   if (parts.causal)
-    attributes.push_back({"causal", Attribute::ofInt(1)});
+    attributes.add("causal", 1);
   if (parts.window != 0)
-    attributes.push_back({"window", Attribute::ofInt(parts.window)});
+    attributes.add("window", parts.window);
   if (parts.softcap != 0)
-    attributes.push_back({"softcap", Attribute::ofFloat(parts.softcap)});
-  Node& sdpa = rewriter.create("ai.kvopt::Sdpa", operands, std::move(attributes), 1, "attention");
+    attributes.add("softcap", parts.softcap);
+  Node& sdpa = rewriter.create("ai.kvopt::Sdpa", operands, attributes, 1, "attention");
   rewriter.recordSources(sdpa, sources);
   return sdpa.result();
 }

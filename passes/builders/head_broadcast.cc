@@ -94,10 +94,8 @@ Value* beforeRepetition(Value& value, const IndexMap::Repetition& shape, Rewrite
     return ShapeBuilder(rewriter).reshape(value, shape.shape, "grouped");
   if (isIdentity(*shape.perm))
     return &value;
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back(
-      {"perm", Attribute::ofInts(std::vector<int64_t>(shape.perm->begin(), shape.perm->end()))});
-  return &rewriter.create("Transpose", {&value}, std::move(attributes), 1, "grouped").result();
+  std::vector<int64_t> perm(shape.perm->begin(), shape.perm->end());
+  return &rewriter.create("Transpose", {&value}, attrs({{"perm", perm}}), 1, "grouped").result();
 }
 
 Value* groupedHeads(const HeadSource& source, Rewriter& rewriter) {
@@ -108,8 +106,7 @@ Value* groupedHeads(const HeadSource& source, Rewriter& rewriter) {
     llvm::SmallVector<Value*, 2> operands;
     for (const Use& use : node->operands())
       operands.push_back(use.value() == pointwiseOperand(*node) ? value : use.value());
-    std::vector<NamedAttribute> attributes = clonedAttributes(*node);
-    value = &rewriter.create(node->op(), operands, std::move(attributes), 1, "grouped").result();
+    value = &rewriter.createLike(*node, operands, "grouped").result();
   }
   return value;
 }

@@ -14,12 +14,6 @@ constexpr unsigned maxPolynomialDepth = 8;
 /// Readers of an input that are searched for a Shape to use again.
 constexpr unsigned maxSearchedReaders = 64;
 
-std::vector<NamedAttribute> one(llvm::StringRef name, int64_t value) {
-  std::vector<NamedAttribute> list;
-  list.push_back({name.str(), Attribute::ofInt(value)});
-  return list;
-}
-
 /// The axes of `wide` that are 1 and without which it is `narrow`; nullopt if there are none such.
 std::optional<std::vector<int64_t>> insertedUnits(llvm::ArrayRef<Dim> narrow,
                                                   llvm::ArrayRef<Dim> wide) {
@@ -68,9 +62,9 @@ Value* ShapeBuilder::shapeEntry(Value& input, unsigned axis) {
     if (++searched == maxSearchedReaders)
       break;
   }
-  std::vector<NamedAttribute> range = one("start", start);
-  range.push_back({"end", Attribute::ofInt(start + 1)});
-  return &rewriter.create("Shape", {&input}, std::move(range), 1, "extent").result();
+  return &rewriter
+              .create("Shape", {&input}, attrs({{"start", start}, {"end", start + 1}}), 1, "extent")
+              .result();
 }
 
 Value* ShapeBuilder::readInput(const Dim& extent) {
@@ -149,7 +143,7 @@ Value* ShapeBuilder::vector(llvm::ArrayRef<Dim> extents) {
     return parts.front();
   if (parts.empty())
     return &rewriter.constant("extents", int64Tensor({}));
-  return &rewriter.create("Concat", parts, one("axis", 0), 1, "extents").result();
+  return &rewriter.create("Concat", parts, attrs({{"axis", 0}}), 1, "extents").result();
 }
 
 Value* ShapeBuilder::changeUnits(const char* op, Value& data, std::vector<int64_t> axes,
@@ -158,9 +152,7 @@ Value* ShapeBuilder::changeUnits(const char* op, Value& data, std::vector<int64_
     Value& list = rewriter.constant("axes", int64Tensor(axes));
     return &rewriter.create(op, {&data, &list}, {}, 1, hint).result();
   }
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"axes", Attribute::ofInts(std::move(axes))});
-  return &rewriter.create(op, {&data}, std::move(attributes), 1, hint).result();
+  return &rewriter.create(op, {&data}, attrs({{"axes", axes}}), 1, hint).result();
 }
 
 Value* ShapeBuilder::reshape(Value& data, llvm::ArrayRef<Dim> extents, llvm::StringRef hint) {
@@ -200,7 +192,7 @@ Value* ShapeBuilder::reshape(Value& data, llvm::ArrayRef<Dim> extents, llvm::Str
     return nullptr;
   return &rewriter
               .create("Reshape", {&data, shape},
-                      allowsZero ? one("allowzero", 1) : std::vector<NamedAttribute>(), 1, hint)
+                      allowsZero ? attrs({{"allowzero", 1}}) : AttributeList(), 1, hint)
               .result();
 }
 

@@ -151,9 +151,8 @@ Value& buildQuery(const SpelledOperands& operands, const ScoreChain& chain, Rewr
 Value& buildKeys(const SpelledOperands& operands, Rewriter& rewriter) {
   if (operands.keyRows)
     return *operands.keyRows;
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"perm", Attribute::ofInts({0, 1, 3, 2})});
-  return rewriter.create("Transpose", {operands.keysTransposed}, std::move(attributes), 1, "keys")
+  return rewriter
+      .create("Transpose", {operands.keysTransposed}, attrs({{"perm", {0, 1, 3, 2}}}), 1, "keys")
       .result();
 }
 

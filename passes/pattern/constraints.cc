@@ -1,5 +1,7 @@
 // Unification of shapes and evaluation of predicates.
 #include "passes/pattern/constraints.h"
+
+#include "passes/pattern/handled.h"
 #include "support/format.h"
 
 namespace kvopt::pattern {
@@ -22,15 +24,25 @@ void Constraints::require(std::string sentence, std::function<bool(const Match&)
                       code](const Match& match, Refusal& refusal) {
          if (predicate(match))
            return true;
-         return refusal.because([&] {
-           return MatchFailure{code, nameForMessages(match.root()), sentence, "that it is not so",
-                               ""};
-         });
+         return refusal.because([&] { return unmet(sentence, code, match); });
        }});
 }
 
 void Constraints::check(std::function<bool(const Match&, Refusal&)> predicate) {
   entries.push_back({std::nullopt, std::move(predicate)});
+}
+
+void Constraints::handles(llvm::ArrayRef<llvm::StringLiteral> attributes, std::string sentence) {
+  check([attributes, sentence = std::move(sentence)](const Match& match, Refusal& refusal) {
+    std::optional<MatchFailure> failure = unhandledAttribute(match.root(), attributes);
+    return !failure || refusal.because([&] {
+      return MatchFailure{ReasonCode::PatternMismatch, failure->node, sentence, failure->found, ""};
+    });
+  });
+}
+
+MatchFailure Constraints::unmet(const std::string& sentence, ReasonCode code, const Match& match) {
+  return {code, nameForMessages(match.root()), sentence, "that it is not so", ""};
 }
 
 bool ConstraintChecker::check(const Constraints& constraints, Match& match, Refusal& refusal) {

@@ -5,6 +5,8 @@
 #include "passes/pattern/reason.h"
 
 #include <functional>
+#include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace kvopt::pattern {
@@ -43,6 +45,34 @@ public:
                ReasonCode code = ReasonCode::PatternMismatch);
   /// A predicate that builds its own reason through Refusal::because.
   void check(std::function<bool(const Match&, Refusal&)> predicate);
+  /// The root has no attributes but these, and others at their defaults (see handled.h); `sentence`
+  /// is what refusals quote. The names must outlive the rule.
+  void handles(llvm::ArrayRef<llvm::StringLiteral> attributes, std::string sentence);
+  /// Finds out what the rewrite needs, which then reads `match[payload]`; nullopt refuses, with the
+  /// sentence or through Refusal::because.
+  template <class Type>
+  void plan(const Payload<Type>& payload, std::string sentence,
+            std::function<std::optional<std::type_identity_t<Type>>(const Match&)> make,
+            ReasonCode code = ReasonCode::PatternMismatch) {
+    plan(payload, [sentence = std::move(sentence), make = std::move(make), code](const Match& match,
+                                                                                 Refusal& refusal) {
+      std::optional<Type> made = make(match);
+      if (!made)
+        refusal.because([&] { return unmet(sentence, code, match); });
+      return made;
+    });
+  }
+  template <class Type>
+  void plan(const Payload<Type>& payload,
+            std::function<std::optional<std::type_identity_t<Type>>(const Match&, Refusal&)> make) {
+    entries.push_back(
+        {std::nullopt, [&payload, make = std::move(make)](Match& match, Refusal& refusal) {
+           std::optional<Type> made = make(match, refusal);
+           if (made)
+             match.plans.push_back({&payload, std::make_shared<const Type>(std::move(*made))});
+           return made.has_value();
+         }});
+  }
 
 private:
   friend class ConstraintChecker;
@@ -52,12 +82,14 @@ private:
   };
   struct Entry {
     std::optional<ShapeDemand> shape;
-    std::function<bool(const Match&, Refusal&)> predicate;
+    std::function<bool(Match&, Refusal&)> predicate;
   };
+  static MatchFailure unmet(const std::string& sentence, ReasonCode code, const Match& match);
+
   std::vector<Entry> entries;
 };
 
-/// Evaluates constraints and binds their extents in the match.
+/// Evaluates constraints, binds their extents and stores their plans in the match.
 class ConstraintChecker {
 public:
   static bool check(const Constraints& constraints, Match& match, Refusal& refusal);

@@ -33,6 +33,13 @@ Dim Match::dim(llvm::StringRef symbol) const {
   return Dim::unknown();
 }
 
+const void* Match::findPlan(const void* payload) const {
+  const auto* plan =
+      llvm::find_if(plans, [&](const Plan& made) { return made.payload == payload; });
+  assert(plan != plans.end() && "reading a plan that no constraint made");
+  return plan->contents.get();
+}
+
 bool Match::contains(const Node& node) const { return llvm::is_contained(matchedNodes, &node); }
 
 } // namespace kvopt::pattern

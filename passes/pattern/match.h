@@ -3,8 +3,9 @@
 
 #include "ir/graph.h"
 #include "passes/pattern/pattern.h"
+#include "passes/pattern/payload.h"
 
-#include "llvm/ADT/StringMap.h"
+#include <memory>
 
 namespace kvopt::pattern {
 
@@ -20,12 +21,18 @@ public:
   llvm::StringRef choice(llvm::StringRef tag) const;
   /// The extent a shape constraint bound to `symbol`; unknown if none did.
   ir::Dim dim(llvm::StringRef symbol) const;
+  /// What `Constraints::plan` found out; asserts that the rule has such a constraint. Constraints
+  /// that come after it may read it, too.
+  template <class Type> const Type& operator[](const Payload<Type>& payload) const {
+    return *static_cast<const Type*>(findPlan(&payload));
+  }
   /// Every node of the match, root first, each once.
   llvm::ArrayRef<ir::Node*> nodes() const { return matchedNodes; }
   bool contains(const ir::Node& node) const;
 
 private:
   friend class Matcher;
+  friend class Constraints;
   friend class ConstraintChecker;
   struct Binding {
     const Var* var;
@@ -39,6 +46,13 @@ private:
     std::string symbol;
     ir::Dim extent;
   };
+  /// A Payload's address stands for the plan's type.
+  struct Plan {
+    const void* payload;
+    std::shared_ptr<const void> contents;
+  };
+
+  const void* findPlan(const void* payload) const;
 
   ir::Node* rootNode = nullptr;
   llvm::SmallVector<Binding, 12> bindings;
@@ -46,6 +60,7 @@ private:
   llvm::SmallVector<ir::Node*, 12> matchedNodes;
   llvm::SmallVector<ir::Node*, 4> escapingNodes;
   llvm::SmallVector<Extent, 8> extents;
+  llvm::SmallVector<Plan, 1> plans;
 };
 
 } // namespace kvopt::pattern

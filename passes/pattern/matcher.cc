@@ -203,7 +203,7 @@ private:
   }
 
   bool attributesHold(const PatternNode& place, Node& node) {
-    for (const AttributeDemand& demand : place.attributes)
+    for (const PlainAttribute& demand : place.attributes)
       if (!attributeHolds(demand, node))
         return note(place, nullptr, [&] {
           const Attribute* written = node.attributeOrDefault(demand.name);
@@ -220,7 +220,7 @@ private:
     return name == "axis" || name == "axes" || name == "perm";
   }
 
-  static bool isAxisOfUnknownRank(const AttributeDemand& demand, const Node& node) {
+  static bool isAxisOfUnknownRank(const PlainAttribute& demand, const Node& node) {
     return isAxisAttribute(demand.name) && node.operand(0) && !node.operand(0)->type().hasRank() &&
            node.attributeOrDefault(demand.name);
   }
@@ -239,7 +239,7 @@ private:
     return node.op() == "OneHot" ? rank + 1 : rank;
   }
 
-  static bool attributeHolds(const AttributeDemand& demand, const Node& node) {
+  static bool attributeHolds(const PlainAttribute& demand, const Node& node) {
     const Attribute* written = node.attributeOrDefault(demand.name);
     if (!written || written->isReference())
       return false;
@@ -267,7 +267,7 @@ private:
            written->stringValue() == std::get<std::string>(demand.value);
   }
 
-  static std::string demandText(const AttributeDemand& demand) {
+  static std::string demandText(const PlainAttribute& demand) {
     if (const auto* numbers = std::get_if<std::vector<int64_t>>(&demand.value))
       return fmt::format("[{}]", fmt::join(*numbers, ", "));
     if (const auto* number = std::get_if<int64_t>(&demand.value))
@@ -302,6 +302,7 @@ private:
     if (ConstraintChecker::check(pattern.constraints(), current, refusal))
       return true;
     current.extents.clear();
+    current.plans.clear();
     return note(pattern.root(), nullptr, [&] { return refusal.reason(); });
   }
 

@@ -32,8 +32,7 @@ P withVar(PatternNode::Kind kind, const Var& var) {
 
 P::P(const Var& var) : P(withVar(PatternNode::Kind::Var, var)) {}
 
-P op(OpName name, std::vector<P> operands, std::vector<AttributeDemand> attributes,
-     unsigned result) {
+P op(OpName name, std::vector<P> operands, AttributeList attributes, unsigned result) {
   auto node = makeOp(name, std::move(operands));
   node->attributes = std::move(attributes);
   node->result = result;

@@ -3,23 +3,22 @@
 //   Var x{"x"}, c{"c"};
 //   P pattern() const override {                       // softmax(x * c) or softmax(x)
 //     P scaled = optional(commutative("Mul", {x, constant(c)}), x);
-//     return op("Softmax", {scaled}, {attr("axis", -1)});
+//     return op("Softmax", {scaled}, attrs({{"axis", -1}}));
 //   }
 //
 // A pattern is anchored at one root operator and follows operands backwards. It is a value: cheap
 // to copy, immutable, shared by all matches.
 #pragma once
 
+#include "ir/attribute_list.h"
 #include "ir/op_name.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace kvopt::pattern {
@@ -51,35 +50,18 @@ private:
   std::shared_ptr<const PatternNode> pointer;
 };
 
-/// A demand on an attribute. Axes (`axis`, `axes`, `perm`) compare after normalisation by the rank
-/// they count in (the first operand's; the result's for Unsqueeze and OneHot); an attribute that is
-/// not written has its definition's default.
-struct AttributeDemand {
-  std::string name;
-  std::variant<int64_t, std::vector<int64_t>, float, std::string> value;
-};
-
-inline AttributeDemand attr(std::string name, int64_t value) { return {std::move(name), value}; }
-inline AttributeDemand attr(std::string name, int value) {
-  return {std::move(name), int64_t{value}};
-}
-inline AttributeDemand attr(std::string name, std::initializer_list<int64_t> values) {
-  return {std::move(name), std::vector<int64_t>(values)};
-}
-inline AttributeDemand attr(std::string name, float value) { return {std::move(name), value}; }
-inline AttributeDemand attr(std::string name, const char* value) {
-  return {std::move(name), std::string(value)};
-}
-
 /// A named alternative of `oneOf`.
 struct Alternative {
   std::string name;
   P pattern;
 };
 
-/// The result `result` of a node with this operator and these operands. The node has no further
-/// operands (absent ones apart).
-P op(ir::OpName name, std::vector<P> operands, std::vector<AttributeDemand> attributes = {},
+/// The result `result` of a node with this operator, these operands and these attributes. The node
+/// has no further operands (absent ones apart) and may have further attributes. Axes (`axis`,
+/// `axes`, `perm`) compare after normalization by the rank they count in (the first operand's; the
+/// result's for Unsqueeze and OneHot); an attribute that is not written has its definition's
+/// default.
+P op(ir::OpName name, std::vector<P> operands, ir::AttributeList attributes = {},
      unsigned result = 0);
 /// The same with the two operands in either order.
 P commutative(ir::OpName name, std::vector<P> operands);
@@ -109,7 +91,7 @@ struct PatternNode {
   bool isCommutative = false;
   unsigned result = 0;
   std::vector<P> children;
-  std::vector<AttributeDemand> attributes;
+  ir::AttributeList attributes;
   std::string tag;
   std::vector<std::string> alternativeNames;
 };

@@ -74,6 +74,11 @@ Node& Rewriter::create(OpName op, llvm::ArrayRef<Value*> operands,
   return node;
 }
 
+Node& Rewriter::createLike(const Node& like, llvm::ArrayRef<Value*> operands,
+                           llvm::StringRef hint) {
+  return create(like.op(), operands, cloneAttributes(like), 1, hint);
+}
+
 Value& Rewriter::constant(llvm::StringRef hint, TensorRef data) {
   Value& value = edited.addConstant(hint, std::move(data));
   createdConstants.push_back(&value);
@@ -121,13 +126,6 @@ bool isBefore(const Node& node, const Node& first) {
 }
 
 } // namespace
-
-std::vector<NamedAttribute> clonedAttributes(const Node& node) {
-  std::vector<NamedAttribute> attributes;
-  for (const NamedAttribute& attribute : node.attributes())
-    attributes.push_back({attribute.name, attribute.value.clone()});
-  return attributes;
-}
 
 std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const Value*> goals) {
   const Node* first = firstProducer(goals);

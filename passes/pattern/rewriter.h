@@ -1,6 +1,7 @@
 // Rewriter: the only way a rule edits the graph. Every edit is journaled.
 #pragma once
 
+#include "ir/attribute_list.h"
 #include "ir/graph.h"
 #include "passes/pattern/match.h"
 #include "passes/pattern/reason.h"
@@ -49,6 +50,9 @@ public:
   ir::Node& create(ir::OpName op, llvm::ArrayRef<ir::Value*> operands,
                    std::vector<ir::NamedAttribute> attributes = {}, unsigned resultCount = 1,
                    llvm::StringRef hint = "");
+  /// A new node with the operator and copies of the attributes of `like`.
+  ir::Node& createLike(const ir::Node& like, llvm::ArrayRef<ir::Value*> operands,
+                       llvm::StringRef hint = "");
   /// A new constant.
   ir::Value& constant(llvm::StringRef hint, ir::TensorRef data);
 
@@ -87,9 +91,6 @@ private:
   llvm::SmallVector<ir::Node*, 4> outdatedNodes;
   bool replacedAny = false;
 };
-
-/// Copies of a node's attributes, for a node like it.
-std::vector<ir::NamedAttribute> clonedAttributes(const ir::Node& node);
 
 /// A path of values from `from` back to any of `goals` along operands (captures of subgraphs
 /// included); empty when `from` does not depend on them. Costs what stands between the first of the

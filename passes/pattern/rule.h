@@ -17,7 +17,8 @@ enum class RuleGroup {
 
 llvm::StringRef ruleGroupName(RuleGroup group);
 
-/// Stateless: `rewrite` learns everything from the match.
+/// Stateless: `rewrite` learns everything from the match. What constraints find out for it goes
+/// into a Payload of the match.
 class Rule {
 public:
   virtual ~Rule() = default;

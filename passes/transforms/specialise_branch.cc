@@ -3,6 +3,7 @@
 //
 //   specialise-branch                                  conditions that are constants
 //   specialise-branch{input=use_cache_branch value=1}  and those that this bool input decides
+#include "ir/attribute_list.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/branch_caches.h"
 #include "passes/pass.h"
@@ -58,12 +59,10 @@ private:
       operands.push_back(mapped(use.value()));
     Node& copied = graph.createFresh(node.op(), operands, node.results().size(), &choice);
     copied.setName(node.name().str());
-    for (const NamedAttribute& attribute : node.attributes()) {
-      if (!attribute.value.graphs().empty())
-        return unsupported("a branch that holds subgraphs itself cannot be moved")
-            .node(node.name(), node.op().str());
-      copied.setAttribute(attribute.name, attribute.value.clone());
-    }
+    if (!node.subgraphs().empty())
+      return unsupported("a branch that holds subgraphs itself cannot be moved")
+          .node(node.name(), node.op().str());
+    copyAttributes(node, copied);
     copied.setMetadata(node.metadata());
     for (unsigned i = 0; i < node.results().size(); ++i) {
       copied.result(i).setType(node.result(i).type());

@@ -10,6 +10,7 @@
 // each step casts the whole cache twice. Rows that came out of a step before are float16 numbers,
 // and casting those changes nothing. That a caller hands in no others is an assumption of the
 // context.
+#include "ir/attribute_list.h"
 #include "ir/movement.h"
 #include "ir/op_name.h"
 #include "ir/shapes/shape_inference.h"
@@ -173,8 +174,7 @@ private:
     operands[0] = &past;
     operands[cache->fresh] = &cast(*joined.operand(cache->fresh), cache->wide, &joined);
     Node& wide = graph.createFresh(joined.op(), operands, 1, &joined);
-    for (const NamedAttribute& attribute : joined.attributes())
-      wide.setAttribute(attribute.name, attribute.value.clone());
+    copyAttributes(joined, wide);
     wide.result().setType(typed(joined.result().type(), cache->wide));
     cache->present->result().replaceAllUsesWith(wide.result());
     readShapesOf(past, *joined.operand(0));
@@ -194,8 +194,7 @@ private:
     Node& move = *moved.producer();
     Node& copy = graph.createFresh(move.op(), operandsMoving(move, rows),
                                    static_cast<unsigned>(move.results().size()), &move);
-    for (const NamedAttribute& attribute : move.attributes())
-      copy.setAttribute(attribute.name, attribute.value.clone());
+    copyAttributes(move, copy);
     Value& result = copy.result(moved.resultIndex());
     result.setType(typed(moved.type(), rows.type().elementType()));
     return result;

@@ -51,8 +51,7 @@ TEST(RewriteTest, ARefusalIsSaidQuietlyToo) {
   TemporaryFolder folder;
   const std::string model = folder.path("plain.onnx");
   ASSERT_EQ(
-      runProgram({"opt",
-                  std::string(KVOPT_SOURCE_DIR) + "/tests/passes/transforms/lower_no_cache.onnxtxt",
+      runProgram({"opt", std::string(KVOPT_SOURCE_DIR) + "/tests/passes/targets/no_cache.onnxtxt",
                   "--pipeline", "infer-shapes", "-o", model})
           .code,
       0);

@@ -241,8 +241,8 @@ void defineAttentions(OpRegistry& registry) {
       .attr("mask_filter_value", -10000.0f)
       .attr("scale", AttributeKind::Float)
       .attr("do_rotary", int64_t{0})
-      .attr("rotary_embedding_dim", AttributeKind::Int)
-      .attr("past_present_share_buffer", AttributeKind::Int)
+      .attr("rotary_embedding_dim", int64_t{0})
+      .attr("past_present_share_buffer", int64_t{0})
       .shape(inferFusedAttention);
 }
 

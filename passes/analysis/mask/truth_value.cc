@@ -66,7 +66,9 @@ bool isZeroOrOne(const Value& value) {
     if (const TensorData* tensor = current->constant())
       return holdsZerosAndOnes(*tensor);
     const Node* producer = current->producer();
-    std::optional<MovementKind> kind = producer ? movementKind(*producer) : std::nullopt;
+    if (!producer)
+      return false;
+    std::optional<MovementKind> kind = movementKind(*producer);
     if (!kind || !(kind == MovementKind::Convert || picksElements(*kind)))
       return false;
     current = movedOperand(*producer);

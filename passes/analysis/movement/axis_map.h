@@ -31,8 +31,8 @@ public:
   /// The axis along which the sequence, whole and alone, lies.
   std::optional<unsigned> sequenceAxis() const;
   /// Requires sequenceAxis().
-  const Dim& sequenceExtent() const;
-  void setSequenceExtent(const Dim& extent);
+  const ir::Dim& sequenceExtent() const;
+  void setSequenceExtent(const ir::Dim& extent);
 
   /// Axis i of the result is axis `order[i]` of this.
   AxisMap permuted(llvm::ArrayRef<unsigned> order) const;

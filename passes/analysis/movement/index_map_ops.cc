@@ -85,7 +85,9 @@ std::optional<Integers> entriesOf(const Value* indices, const Dim& extent) {
 /// The list that a column of indices holds in its order; null where the value is not made of one.
 const Value* listOfColumn(const Value& column) {
   const Node* node = column.producer();
-  std::optional<MovementKind> kind = node ? movementKind(*node) : std::nullopt;
+  if (!node)
+    return nullptr;
+  const std::optional<MovementKind> kind = movementKind(*node);
   bool keepsOrder = kind == MovementKind::InsertAxes || kind == MovementKind::Reshape ||
                     kind == MovementKind::Permutation;
   return keepsOrder ? movedOperand(*node) : nullptr;

@@ -4,6 +4,7 @@
 //   before   GroupNormalization<num_groups = G>(x, scale [G], bias [G])
 //   after    GroupNormalization<num_groups = G>(x, perChannel(scale), perChannel(bias))
 //            perChannel(v) = Reshape(Expand(Reshape(v, [-1,1]), [1, channels / G]), [-1])
+#include "ir/attribute_list.h"
 #include "passes/opset/opset_adapter.h"
 
 namespace kvopt::opset {
@@ -24,18 +25,13 @@ std::optional<std::string> obstacle(const Node& node) {
 void adapt(const OpsetEdit& edit) {
   Node& node = edit.node();
   Value& x = *node.operand(0);
-  std::vector<NamedAttribute> channelAxis;
-  channelAxis.push_back({"start", Attribute::ofInt(1)});
-  channelAxis.push_back({"end", Attribute::ofInt(2)});
-  Value& channels = edit.before("Shape", {&x}, "channels", std::move(channelAxis));
+  Value& channels = edit.before("Shape", {&x}, "channels", attrs({{"start", 1}, {"end", 2}}));
   Value& groups = edit.constant("groups", int64Tensor({node.intAttr("num_groups", 1)}));
   Value& inGroup = edit.before("Div", {&channels, &groups}, "channels_in_group");
   Value& one = edit.constant("one", int64Tensor({1}));
   Value& column = edit.constant("column", int64Tensor({-1, 1}));
   Value& flat = edit.constant("flat", int64Tensor({-1}));
-  std::vector<NamedAttribute> joined;
-  joined.push_back({"axis", Attribute::ofInt(0)});
-  Value& shape = edit.before("Concat", {&one, &inGroup}, "repeats", std::move(joined));
+  Value& shape = edit.before("Concat", {&one, &inGroup}, "repeats", attrs({{"axis", 0}}));
   for (unsigned operand : {1u, 2u}) {
     Value& perGroup = edit.before("Reshape", {node.operand(operand), &column}, "per_group");
     Value& repeated = edit.before("Expand", {&perGroup, &shape}, "per_channel");

@@ -1,10 +1,9 @@
 // Scatter is called ScatterElements since 11.
+#include "ir/attribute_list.h"
 #include "passes/opset/opset_adapter.h"
-#include "passes/pattern/rewriter.h"
 
 namespace kvopt::opset {
 using namespace ir;
-using namespace pattern;
 
 namespace {
 
@@ -13,8 +12,7 @@ void adapt(const OpsetEdit& edit) {
   llvm::SmallVector<Value*, 3> operands;
   for (const Use& use : node.operands())
     operands.push_back(use.value());
-  std::vector<NamedAttribute> attributes = clonedAttributes(node);
-  Value& result = edit.before("ScatterElements", operands, "scattered", std::move(attributes));
+  Value& result = edit.before("ScatterElements", operands, "scattered", cloneAttributes(node));
   result.producer()->setName(node.name().str());
   result.setType(node.result().type());
   node.result().replaceAllUsesWith(result);

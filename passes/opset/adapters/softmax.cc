@@ -5,6 +5,7 @@
 //   after    y = Reshape<allowzero = 1>(Softmax<axis = -1>(Flatten<axis = a>(x)), Shape(x))
 //
 // Where a is the last axis only the attribute is written out.
+#include "ir/attribute_list.h"
 #include "passes/opset/opset_adapter.h"
 
 namespace kvopt::opset {
@@ -13,12 +14,6 @@ using namespace ir;
 namespace {
 
 constexpr const char* attributes[] = {"axis"};
-
-std::vector<NamedAttribute> only(const char* name, int64_t value) {
-  std::vector<NamedAttribute> written;
-  written.push_back({name, Attribute::ofInt(value)});
-  return written;
-}
 
 void adapt(const OpsetEdit& edit) {
   Node& node = edit.node();
@@ -29,10 +24,10 @@ void adapt(const OpsetEdit& edit) {
   if (axis == -1 || (x.type().hasRank() && axis + 1 == static_cast<int64_t>(x.type().rank())))
     return;
   Value& shape = edit.before("Shape", {&x}, "softmax_shape");
-  Value& flat = edit.before("Flatten", {&x}, "softmax_rows", only("axis", axis));
+  Value& flat = edit.before("Flatten", {&x}, "softmax_rows", attrs({{"axis", axis}}));
   edit.setOperand(0, flat);
   // An extent of 0 is one.
-  edit.after("Reshape", {&shape}, "softmax", only("allowzero", 1));
+  edit.after("Reshape", {&shape}, "softmax", attrs({{"allowzero", 1}}));
 }
 
 } // namespace

@@ -77,6 +77,7 @@ std::optional<Factor> scalarFactor(Node& node) {
 
 class AbsorbScale final : public Rule {
   Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, sinks{"sinks"}, pastLength{"past_length"};
+  Payload<Factor> found;
 
 public:
   llvm::StringRef name() const override { return "absorb-scale"; }
@@ -87,14 +88,16 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.check([](const Match& match, Refusal& refusal) {
+    c.plan(found, [this](const Match& match, Refusal& refusal) {
       MatchFailure ofQuery;
       MatchFailure ofKey;
-      if (findFactor(*match.root().operand(0), ofQuery) ||
-          findFactor(*match.root().operand(1), ofKey))
-        return true;
-      bool hasFactor = ofQuery.code != ReasonCode::PatternMismatch;
-      return refusal.because([&] { return hasFactor ? ofQuery : ofKey; });
+      std::optional<Factor> factor = findFactor(match[q], ofQuery);
+      if (!factor)
+        factor = findFactor(match[k], ofKey);
+      if (!factor)
+        refusal.because(
+            [&] { return ofQuery.code != ReasonCode::PatternMismatch ? ofQuery : ofKey; });
+      return factor;
     });
   }
 
@@ -103,26 +106,20 @@ public:
     llvm::SmallVector<Value*, 6> operands;
     for (const Use& use : before.operands())
       operands.push_back(use.value());
-    MatchFailure failure;
-    std::optional<Factor> factor;
-    for (unsigned operand = 0; !factor && operand < 2; ++operand)
-      factor = findFactor(*operands[operand], failure);
-    if (!factor)
-      return failure;
-    auto scale = static_cast<float>(before.floatAttr("scale", 1.0f) * factor->number);
+    const Factor& factor = match[found];
+    auto scale = static_cast<float>(before.floatAttr("scale", 1.0f) * factor.number);
     if (!std::isfinite(scale))
       return MatchFailure{ReasonCode::ScaleNotConstant, before.name().str(), "a finite scale",
                           "one beyond the range of float", ""};
-    std::vector<NamedAttribute> attributes = clonedAttributes(before);
     // Where the Sdpa reads the product itself there is no movement to read it through.
     for (Value*& operand : operands)
-      if (operand == factor->scaled)
-        operand = factor->unscaled;
+      if (operand == factor.scaled)
+        operand = factor.unscaled;
     // The movement in between has no other reader and stays as it is. Neither replacement can make
     // a cycle: what comes in was an operand of what goes out.
-    if (std::optional<MatchFailure> refused = rewriter.replace(*factor->scaled, *factor->unscaled))
+    if (std::optional<MatchFailure> refused = rewriter.replace(*factor.scaled, *factor.unscaled))
       return refused;
-    Node& after = rewriter.create(before.op(), operands, std::move(attributes), 1, "attention");
+    Node& after = rewriter.createLike(before, operands, "attention");
     after.setAttribute("scale", Attribute::ofFloat(scale));
     after.setMetadata(before.metadata());
     return rewriter.replace(before.result(), after.result());

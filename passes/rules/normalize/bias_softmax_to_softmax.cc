@@ -21,7 +21,7 @@ public:
   RuleGroup group() const override { return RuleGroup::Normalize; }
 
   P pattern() const override {
-    return op("com.microsoft::BiasSoftmax", {x, bias}, {attr("axis", -1)});
+    return op("com.microsoft::BiasSoftmax", {x, bias}, attrs({{"axis", -1}}));
   }
 
   void constraints(Constraints& c) const override {
@@ -36,9 +36,8 @@ public:
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Value& sum = rewriter.create("Add", {&match[x], &match[bias]}, {}, 1, "biased").result();
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"axis", Attribute::ofInt(match[x].type().rank() - 1)});
-    Node& softmax = rewriter.create("Softmax", {&sum}, std::move(attributes), 1, "probabilities");
+    Node& softmax = rewriter.create(
+        "Softmax", {&sum}, attrs({{"axis", match[x].type().rank() - 1}}), 1, "probabilities");
     return rewriter.replace(match.root().result(), softmax.result());
   }
 };

@@ -18,8 +18,9 @@ class ComposeMovement final : public Rule {
 
   struct Origin {
     Value* value;
-    llvm::SmallVector<unsigned, 4> perm;
+    std::vector<int64_t> perm;
   };
+  Payload<Origin> from;
 
   /// The furthest value, at least two nodes away, that a Transpose makes the root's result of.
   static std::optional<Origin> origin(Node& root) {
@@ -43,7 +44,7 @@ class ComposeMovement final : public Rule {
     std::vector<MovementStop> stops = movementChain(end, worthwhile);
     for (size_t i = stops.size(); i-- > 2;)
       if (auto perm = stops[i].map.transposition())
-        return Origin{stops[i].value, std::move(*perm)};
+        return Origin{stops[i].value, {perm->begin(), perm->end()}};
     return std::nullopt;
   }
 
@@ -61,17 +62,14 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.require("two or more movements that permute the axes of a value",
-              [](const Match& match) { return origin(match.root()).has_value(); });
+    c.plan(from, "two or more movements that permute the axes of a value",
+           [](const Match& match) { return origin(match.root()); });
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
-    std::optional<Origin> from = origin(match.root());
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back(
-        {"perm", Attribute::ofInts(std::vector<int64_t>(from->perm.begin(), from->perm.end()))});
+    const auto& [value, perm] = match[from];
     Node& transposed =
-        rewriter.create("Transpose", {from->value}, std::move(attributes), 1, "transposed");
+        rewriter.create("Transpose", {value}, attrs({{"perm", perm}}), 1, "transposed");
     return rewriter.replace(match.root().result(), transposed.result());
   }
 };

@@ -18,16 +18,20 @@ namespace {
 class ComposeReshapes final : public Rule {
   Var x{"x"}, shape{"shape"}, between{"between"};
 
-  enum class Zeros { Keep, Allow, Unsafe };
+  /// Whether the new Reshape is to take a 0 as an extent of 0.
+  struct Zeros {
+    bool areExtents;
+  };
+  Payload<Zeros> zeros;
 
-  /// What the zeros that `shape` may hold need.
-  Zeros zerosOf(const Match& match) const {
+  /// What the zeros that `shape` may hold need; nullopt where they would copy another extent.
+  std::optional<Zeros> zerosOf(const Match& match) const {
     Node& root = match.root();
     auto entries = match[shape].knownIntegers();
     if (root.intAttr("allowzero", 0) != 0)
-      return Zeros::Keep;
+      return Zeros{true};
     if (!entries)
-      return Zeros::Unsafe;
+      return std::nullopt;
     bool isSafe = true, hasInferred = false, hasCopied = false;
     for (size_t i = 0; i < entries->size(); ++i) {
       const Dim& entry = (*entries)[i];
@@ -40,9 +44,9 @@ class ComposeReshapes final : public Rule {
                 match[x].type().dim(axis).isKnownEqual(match[between].type().dim(axis));
     }
     if (isSafe)
-      return Zeros::Keep;
+      return Zeros{false};
     bool canAllow = root.graph().opsetVersion() >= 14 && !hasInferred && !hasCopied;
-    return canAllow ? Zeros::Allow : Zeros::Unsafe;
+    return canAllow ? std::optional<Zeros>(Zeros{true}) : std::nullopt;
   }
 
   static int64_t rankOf(const Value& value) {
@@ -64,18 +68,15 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.require(
-        "entries of the shape that may be 0 copy the same extent",
-        [this](const Match& match) { return zerosOf(match) != Zeros::Unsafe; },
-        ReasonCode::ShapeUnknown);
+    c.plan(
+        zeros, "entries of the shape that may be 0 copy the same extent",
+        [this](const Match& match) { return zerosOf(match); }, ReasonCode::ShapeUnknown);
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
-    std::vector<NamedAttribute> attributes;
-    if (match.root().intAttr("allowzero", 0) != 0 || zerosOf(match) == Zeros::Allow)
-      attributes.push_back({"allowzero", Attribute::ofInt(1)});
-    Node& reshaped = rewriter.create("Reshape", {&match[x], &match[shape]}, std::move(attributes),
-                                     1, "reshaped");
+    Node& reshaped = rewriter.create(
+        "Reshape", {&match[x], &match[shape]},
+        match[zeros].areExtents ? attrs({{"allowzero", 1}}) : AttributeList(), 1, "reshaped");
     return rewriter.replace(match.root().result(), reshaped.result());
   }
 };

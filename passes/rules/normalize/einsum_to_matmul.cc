@@ -92,6 +92,11 @@ std::optional<Layout> layoutOf(const Terms& terms) {
 
 class EinsumToMatmul final : public Rule {
   Var a{"a"}, b{"b"};
+  struct Product {
+    Terms terms;
+    Layout layout;
+  };
+  Payload<Product> product;
 
 public:
   llvm::StringRef name() const override { return "einsum-to-matmul"; }
@@ -100,13 +105,15 @@ public:
   P pattern() const override { return op("Einsum", {a, b}); }
 
   void constraints(Constraints& c) const override {
-    c.require("an equation of two operands that sums over one index and keeps rows and columns",
-              [](const Match& match) {
-                std::optional<Terms> terms = parse(match.root().stringAttr("equation", ""));
-                return terms && layoutOf(*terms);
-              });
+    c.plan(product,
+           "an equation of two operands that sums over one index and keeps rows and columns",
+           [](const Match& match) {
+             std::optional<Terms> terms = parse(match.root().stringAttr("equation", ""));
+             std::optional<Layout> layout = terms ? layoutOf(*terms) : std::nullopt;
+             return layout ? std::optional<Product>({*terms, *layout}) : std::nullopt;
+           });
     c.check([this](const Match& match, Refusal& refusal) {
-      Terms terms = *parse(match.root().stringAttr("equation", ""));
+      const Terms& terms = match[product].terms;
       for (auto [var, term] : {std::pair(&a, &terms.a), std::pair(&b, &terms.b)}) {
         const Value& operand = match[*var];
         if (!operand.type().hasRank() || operand.type().rank() != term->size())
@@ -119,10 +126,9 @@ public:
     });
     // Einsum may stretch an index of extent one; MatMul stretches batch axes only.
     c.check([this](const Match& match, Refusal& refusal) {
-      Terms terms = *parse(match.root().stringAttr("equation", ""));
-      char summed = layoutOf(terms)->summed;
-      Dim inA = match[a].type().dim(static_cast<int64_t>(terms.a.find(summed)));
-      Dim inB = match[b].type().dim(static_cast<int64_t>(terms.b.find(summed)));
+      const auto& [terms, layout] = match[product];
+      Dim inA = match[a].type().dim(static_cast<int64_t>(terms.a.find(layout.summed)));
+      Dim inB = match[b].type().dim(static_cast<int64_t>(terms.b.find(layout.summed)));
       if (!inA.isKnownDifferent(inB))
         return true;
       return refusal.because([&] {
@@ -133,13 +139,12 @@ public:
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
-    Terms terms = *parse(match.root().stringAttr("equation", ""));
-    Layout layout = *layoutOf(terms);
+    const auto& [terms, layout] = match[product];
     Value& left = arranged(match[a], terms.a, layout.left(), rewriter);
     Value& right = arranged(match[b], terms.b, layout.right(), rewriter);
-    Value& product = rewriter.create("MatMul", {&left, &right}, {}, 1, "product").result();
+    Value& made = rewriter.create("MatMul", {&left, &right}, {}, 1, "product").result();
     return rewriter.replace(match.root().result(),
-                            transposed(product, layout.result(), terms.result, rewriter));
+                            transposed(made, layout.result(), terms.result, rewriter));
   }
 
 private:
@@ -150,9 +155,7 @@ private:
     std::vector<int64_t> perm;
     for (char letter : to)
       perm.push_back(static_cast<int64_t>(from.find(letter)));
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"perm", Attribute::ofInts(std::move(perm))});
-    return rewriter.create("Transpose", {&value}, std::move(attributes), 1, "arranged").result();
+    return rewriter.create("Transpose", {&value}, attrs({{"perm", perm}}), 1, "arranged").result();
   }
 
   /// The operand with its axes in the order `to`, with axes of extent one for letters it lacks.
@@ -172,9 +175,8 @@ private:
       Value& axes = rewriter.constant("axes", int64Tensor(inserted));
       return rewriter.create("Unsqueeze", {&ordered, &axes}, {}, 1, "arranged").result();
     }
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"axes", Attribute::ofInts(std::move(inserted))});
-    return rewriter.create("Unsqueeze", {&ordered}, std::move(attributes), 1, "arranged").result();
+    return rewriter.create("Unsqueeze", {&ordered}, attrs({{"axes", inserted}}), 1, "arranged")
+        .result();
   }
 };
 

@@ -24,9 +24,8 @@ public:
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     // Both operators have the same versions, with the same meaning of their axis.
-    Node& softmax =
-        rewriter.create("Softmax", {&match[x]}, clonedAttributes(*match[logarithms].producer()), 1,
-                        "probabilities");
+    Node& softmax = rewriter.create(
+        "Softmax", {&match[x]}, cloneAttributes(*match[logarithms].producer()), 1, "probabilities");
     return rewriter.replace(match.root().result(), softmax.result());
   }
 };

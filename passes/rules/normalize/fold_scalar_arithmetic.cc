@@ -130,6 +130,7 @@ TensorRef tensorOf(const Numbers& numbers, ElementType type) {
 
 class FoldScalarArithmetic final : public Rule {
   Var a{"a"}, b{"b"};
+  Payload<Numbers> numbers;
 
 public:
   llvm::StringRef name() const override { return "fold-scalar-arithmetic"; }
@@ -148,16 +149,15 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.require("operands of at most 16 known numbers",
-              [this](const Match& match) { return result(match).has_value(); });
+    c.plan(numbers, "operands of at most 16 known numbers",
+           [this](const Match& match) { return result(match); });
     c.require("a result inside of the graph",
               [](const Match& match) { return !match.root().result().isGraphOutput(); });
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
-    std::optional<Numbers> numbers = result(match);
     ElementType type = match.root().result().type().elementType();
-    Value& after = rewriter.constant("folded", tensorOf(*numbers, type));
+    Value& after = rewriter.constant("folded", tensorOf(match[numbers], type));
     return rewriter.replace(match.root().result(), after);
   }
 

@@ -32,7 +32,7 @@ public:
 
   P pattern() const override {
     // What remains of the nodes below has readers of its own, or is dead.
-    P softmax = escaping(op("Softmax", {x}, {attr("axis", -1)}));
+    P softmax = escaping(op("Softmax", {x}, attrs({{"axis", -1}})));
     P masked = oneOf("mask", {{"product", escaping(commutative("Mul", {softmax, m}))},
                               {"kept", escaping(op("Where", {m, softmax, zero}))},
                               {"hidden", escaping(op("Where", {m, zero, softmax}))}});
@@ -70,10 +70,8 @@ public:
     bool isHidden = match.choice("mask") == "hidden";
     Value& masked = isHidden ? builder.node("Where", {condition, hidden, scores}, {}, "masked")
                              : builder.node("Where", {condition, scores, hidden}, {}, "masked");
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"axis", Attribute::ofInt(-1)});
     Node& softmax =
-        rewriter.create("Softmax", {&masked}, std::move(attributes), 1, "probabilities");
+        rewriter.create("Softmax", {&masked}, attrs({{"axis", -1}}), 1, "probabilities");
     return rewriter.replace(match.root().result(), softmax.result());
   }
 };

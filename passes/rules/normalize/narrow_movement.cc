@@ -23,6 +23,7 @@ class NarrowMovement final : public Rule {
     Value* stored = nullptr;
     llvm::SmallVector<Node*, 4> movements; ///< the last comes first
   };
+  Payload<Detour> found;
 
   static std::optional<Detour> detour(Value& moved, ElementType narrow) {
     constexpr unsigned mostMovements = 8;
@@ -61,20 +62,16 @@ public:
       return isNarrow(match.root().result().type().elementType()) &&
              (wide == ElementType::Float || wide == ElementType::Double);
     });
-    c.require("data movement of what is cast from that type", [this](const Match& match) {
-      return detour(match[moved], match.root().result().type().elementType()).has_value();
+    c.plan(found, "data movement of what is cast from that type", [this](const Match& match) {
+      return detour(match[moved], match.root().result().type().elementType());
     });
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
-    Detour found = *detour(match[moved], match.root().result().type().elementType());
-    Value* value = found.stored;
-    for (Node* node : llvm::reverse(found.movements)) {
-      std::vector<NamedAttribute> attributes = clonedAttributes(*node);
-      value =
-          &rewriter
-               .create(node->op(), operandsMoving(*node, *value), std::move(attributes), 1, "moved")
-               .result();
+    const auto& [stored, movements] = match[found];
+    Value* value = stored;
+    for (Node* node : llvm::reverse(movements)) {
+      value = &rewriter.createLike(*node, operandsMoving(*node, *value), "moved").result();
     }
     return rewriter.replace(match.root().result(), *value);
   }

@@ -20,7 +20,7 @@ public:
   RuleGroup group() const override { return RuleGroup::Normalize; }
 
   P pattern() const override {
-    return op("MatMul", {vt, escaping(op("Transpose", {p}, {attr("perm", {0, 1, 3, 2})}))});
+    return op("MatMul", {vt, escaping(op("Transpose", {p}, attrs({{"perm", {0, 1, 3, 2}}})))});
   }
 
   void constraints(Constraints& c) const override {

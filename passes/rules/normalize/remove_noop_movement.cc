@@ -30,9 +30,10 @@ bool mayBeSameShape(const TensorType& a, const TensorType& b) {
 
 class RemoveNoopMovement final : public Rule {
   static constexpr unsigned maxNodes = 12;
+  Payload<Value*> beginning;
 
   /// The furthest value that the root's result is, element for element.
-  static Value* origin(Node& root) {
+  static std::optional<Value*> origin(Node& root) {
     Value& end = root.result();
     unsigned worthwhile = 0, passed = 0;
     for (const Value* value = &end; value->producer() && passed < maxNodes;) {
@@ -44,12 +45,12 @@ class RemoveNoopMovement final : public Rule {
         worthwhile = passed;
     }
     if (worthwhile == 0)
-      return nullptr;
+      return std::nullopt;
     std::vector<MovementStop> stops = movementChain(end, worthwhile);
     for (size_t i = stops.size(); i-- > 1;)
       if (stops[i].map.isIdentity())
         return stops[i].value;
-    return nullptr;
+    return std::nullopt;
   }
 
 public:
@@ -69,12 +70,12 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.require("the result is a value that its operand was made from",
-              [](const Match& match) { return origin(match.root()) != nullptr; });
+    c.plan(beginning, "the result is a value that its operand was made from",
+           [](const Match& match) { return origin(match.root()); });
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
-    return rewriter.replace(match.root().result(), *origin(match.root()));
+    return rewriter.replace(match.root().result(), *match[beginning]);
   }
 };
 

@@ -14,6 +14,7 @@ namespace {
 
 class ShapeOfConcat final : public Rule {
   Var a{"a"}, b{"b"}, whole{"whole"};
+  Payload<unsigned> joinedAxis;
 
 public:
   llvm::StringRef name() const override { return "shape-of-concat"; }
@@ -30,9 +31,9 @@ public:
                             "none", ""};
       });
     });
-    c.require(
-        "the concatenation's axis is within its rank",
-        [this](const Match& match) { return axisOf(match).has_value(); }, ReasonCode::AxisUnproven);
+    c.plan(
+        joinedAxis, "the concatenation's axis is within its rank",
+        [this](const Match& match) { return axisOf(match); }, ReasonCode::AxisUnproven);
     c.require(
         "the concatenation is a graph output",
         [this](const Match& match) { return match[whole].isGraphOutput(); },
@@ -48,18 +49,18 @@ public:
     };
     int64_t start = clamp(shape.intAttr("start", 0));
     int64_t end = std::max(start, clamp(shape.intAttr("end", rank)));
-    auto axis = static_cast<int64_t>(*axisOf(match));
+    auto axis = static_cast<int64_t>(match[joinedAxis]);
     llvm::SmallVector<int64_t, 4> onehot;
     for (int64_t position = start; position < end; ++position)
       onehot.push_back(position == axis ? 1 : 0);
 
     auto shapeOf = [&](Value& part) -> Value& {
-      std::vector<NamedAttribute> attributes;
+      AttributeList attributes;
       if (start != 0)
-        attributes.push_back({"start", Attribute::ofInt(start)});
+        attributes.add("start", start);
       if (end != rank)
-        attributes.push_back({"end", Attribute::ofInt(end)});
-      return rewriter.create("Shape", {&part}, std::move(attributes), 1, "shape_part").result();
+        attributes.add("end", end);
+      return rewriter.create("Shape", {&part}, attributes, 1, "shape_part").result();
     };
     Value& rows = shapeOf(match[b]);
     Value& mask = rewriter.constant("sequence_axis", int64Tensor(onehot));

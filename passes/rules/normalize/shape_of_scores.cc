@@ -69,19 +69,21 @@ bool becomesProbabilities(const Node& product) {
 
 class ShapeOfScores final : public Rule {
   Var scores{"scores"};
+  Payload<Node*> productOfHeads;
 
   /// The product of queries and keys that the scores are made of, in its shape.
-  static Node* productOf(Value& value) {
+  static std::optional<Node*> productOf(Value& value) {
     Value* step = &value;
     for (unsigned passed = 0; step && passed < mostSteps; ++passed) {
       Node* node = step->producer();
       if (!node)
-        return nullptr;
+        return std::nullopt;
       if (node->op().isOnnx() && node->is("MatMul"))
-        return isProductOfHeads(*node) && becomesProbabilities(*node) ? node : nullptr;
+        return isProductOfHeads(*node) && becomesProbabilities(*node) ? std::optional(node)
+                                                                      : std::nullopt;
       step = sameShapeOperand(*node);
     }
-    return nullptr;
+    return std::nullopt;
   }
 
   /// Of two computed tensors, of which the first has the result's batch and heads.
@@ -107,13 +109,13 @@ public:
   P pattern() const override { return op("Shape", {scores}); }
 
   void constraints(Constraints& c) const override {
-    c.require("scores, of which batch and heads are the queries'",
-              [this](const Match& match) { return productOf(match[scores]) != nullptr; });
+    c.plan(productOfHeads, "scores, of which batch and heads are the queries'",
+           [this](const Match& match) { return productOf(match[scores]); });
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& shape = match.root();
-    const Node& product = *productOf(match[scores]);
+    const Node& product = *match[productOfHeads];
     auto rank = static_cast<int64_t>(product.operand(0)->type().rank());
     auto clamp = [&](int64_t position) {
       return std::clamp<int64_t>(position < 0 ? position + rank : position, 0, rank);

@@ -90,8 +90,7 @@ private:
       if (use.value() && !operands.back())
         return nullptr;
     }
-    std::vector<NamedAttribute> attributes = clonedAttributes(node);
-    return &rewriter->create(node.op(), operands, std::move(attributes), 1, "exchanged").result();
+    return &rewriter->createLike(node, operands, "exchanged").result();
   }
 
   Rewriter* rewriter;
@@ -105,7 +104,7 @@ public:
   llvm::StringRef name() const override { return "softmax-over-last-axis"; }
   RuleGroup group() const override { return RuleGroup::Normalize; }
 
-  P pattern() const override { return op("Softmax", {x}, {attr("axis", -2)}); }
+  P pattern() const override { return op("Softmax", {x}, attrs({{"axis", -2}})); }
 
   void constraints(Constraints& c) const override {
     // Before 13 a Softmax took all later axes as one.
@@ -124,10 +123,8 @@ public:
       return MatchFailure{ReasonCode::ShapeUnknown, match[x].name().str(),
                           "masks of rank 4, or of one number", "another rank", ""};
     }
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"axis", Attribute::ofInt(3)});
     Value& softmax =
-        rewriter.create("Softmax", {scores}, std::move(attributes), 1, "probabilities").result();
+        rewriter.create("Softmax", {scores}, attrs({{"axis", 3}}), 1, "probabilities").result();
     Value& turned = AttentionBuilder(rewriter).transpose(softmax, {0, 1, 3, 2});
     return rewriter.replace(match.root().result(), turned);
   }

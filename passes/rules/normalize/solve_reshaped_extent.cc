@@ -25,6 +25,7 @@ class SolveReshapedExtent final : public Rule {
     Value* scalar; ///< int64, what the extent was computed as
     Dim extent;
   };
+  Payload<Plan> plan;
 
   /// The scalar that a part of a Concat holds, if it is the result of Max with some constant >= 0.
   static Value* boundedScalar(Value* part) {
@@ -83,19 +84,19 @@ public:
   P pattern() const override { return op("Reshape", {data, shape}); }
 
   void constraints(Constraints& c) const override {
-    c.require(
-        "one extent that is the result of Max and follows from all others",
-        [this](const Match& match) { return planOf(match).has_value(); }, ReasonCode::ShapeUnknown);
+    c.plan(
+        plan, "one extent that is the result of Max and follows from all others",
+        [this](const Match& match) { return planOf(match); }, ReasonCode::ShapeUnknown);
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
-    std::optional<Plan> plan = planOf(match);
-    Value* extent = ShapeBuilder(rewriter).vector({plan->extent});
+    const Plan& found = match[plan];
+    Value* extent = ShapeBuilder(rewriter).vector({found.extent});
     if (!extent)
       return MatchFailure{ReasonCode::ShapeUnknown, match.root().result().name().str(),
-                          "an extent that a graph input has", plan->extent.str(), ""};
+                          "an extent that a graph input has", found.extent.str(), ""};
     Value& scalar = rewriter.create("Squeeze", {extent}, {}, 1, "extent").result();
-    return rewriter.replace(*plan->scalar, scalar);
+    return rewriter.replace(*found.scalar, scalar);
   }
 };
 

@@ -22,6 +22,7 @@ class StripGqaBroadcast final : public Rule {
   struct Plan {
     HeadSource keys, values;
   };
+  Payload<Plan> planned;
 
   /// The fewest groups that keys and values can both be read in, if these are fewer than now.
   std::optional<Plan> planOf(const Match& match, bool& interleaved) const {
@@ -46,21 +47,29 @@ public:
     return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask), maybe(sinks), maybe(pastLength)});
   }
 
+  void constraints(Constraints& c) const override {
+    c.plan(planned, [this](const Match& match, Refusal& refusal) {
+      bool interleaved = false;
+      std::optional<Plan> plan = planOf(match, interleaved);
+      if (!plan)
+        refusal.because([&] {
+          const Value& keys = match[k];
+          return interleaved ? MatchFailure{ReasonCode::HeadCountUnproven, keys.name().str(),
+                                            "query heads h / N to share a group",
+                                            "groups repeated in the order h mod G", ""}
+                             : MatchFailure{ReasonCode::PatternMismatch, keys.name().str(),
+                                            "keys and values that are repeated over heads alike",
+                                            keys.type().str(), ""};
+        });
+      return plan;
+    });
+  }
+
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& before = match.root();
-    // Not a constraint: what is found out is needed here, and takes the most of this rule's time.
-    bool interleaved = false;
-    std::optional<Plan> plan = planOf(match, interleaved);
-    if (!plan && interleaved)
-      return MatchFailure{ReasonCode::HeadCountUnproven, match[k].name().str(),
-                          "query heads h / N to share a group",
-                          "groups repeated in the order h mod G", ""};
-    if (!plan)
-      return MatchFailure{ReasonCode::PatternMismatch, match[k].name().str(),
-                          "keys and values that are repeated over heads alike",
-                          match[k].type().str(), ""};
-    Value* keys = groupedHeads(plan->keys, rewriter);
-    Value* values = keys ? groupedHeads(plan->values, rewriter) : nullptr;
+    const Plan& plan = match[planned];
+    Value* keys = groupedHeads(plan.keys, rewriter);
+    Value* values = keys ? groupedHeads(plan.values, rewriter) : nullptr;
     if (!values)
       return MatchFailure{ReasonCode::ShapeUnknown, match[k].name().str(),
                           "extents that graph inputs have", match[k].type().str(), ""};
@@ -68,8 +77,7 @@ public:
         &match[q], keys, values, match.find(mask), match.find(sinks), match.find(pastLength)};
     while (!operands.back())
       operands.pop_back();
-    std::vector<NamedAttribute> attributes = clonedAttributes(before);
-    Node& grouped = rewriter.create(before.op(), operands, std::move(attributes), 1, "attention");
+    Node& grouped = rewriter.createLike(before, operands, "attention");
     grouped.setMetadata(before.metadata());
     return rewriter.replace(before.result(), grouped.result());
   }

@@ -21,10 +21,15 @@ namespace {
 class StripHeadOrder final : public Rule {
   Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, sinks{"sinks"}, pastLength{"past_length"};
 
+  struct Plan {
+    HeadGrouping grouping;
+    std::optional<int64_t> maskAxis; ///< the mask's axis of heads, if it has one that is reordered
+  };
+  Payload<Plan> planned;
+
   static Value& pick(Value& value, int64_t axis, Value& order, Rewriter& rewriter) {
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"axis", Attribute::ofInt(axis)});
-    return rewriter.create("Gather", {&value, &order}, std::move(attributes), 1, "heads").result();
+    return rewriter.create("Gather", {&value, &order}, attrs({{"axis", axis}}), 1, "heads")
+        .result();
   }
 
   /// Whether strip-gqa-broadcast finds these groups.
@@ -73,6 +78,32 @@ class StripHeadOrder final : public Rule {
     return std::nullopt;
   }
 
+  std::optional<Plan> planOf(const Match& match, std::optional<MatchFailure>& failure) const {
+    auto refuse = [&](const char* expected) {
+      failure = MatchFailure{ReasonCode::PatternMismatch, match[k].name().str(), expected,
+                             match[k].type().str(), ""};
+      return std::nullopt;
+    };
+    constexpr const char* others = "heads that strip-gqa-broadcast leaves";
+    if (endsInGroups(match[k]) && endsInGroups(match[v]))
+      return refuse(others);
+    std::optional<HeadGrouping> grouping = groupHeads(match[q], match[k], match[v], failure);
+    if (failure)
+      return std::nullopt;
+    if (!grouping)
+      return refuse("key and value heads that are repeated or in another order");
+    if (grouping->keepsOrder() && isBroadcast(match[k], grouping->keys.groups) &&
+        isBroadcast(match[v], grouping->values.groups))
+      return refuse(others);
+    const Value* bias = match.find(mask);
+    std::optional<int64_t> axis = bias && !grouping->keepsOrder()
+                                      ? headAxisOf(*bias, match[q].type().dim(1), failure)
+                                      : std::optional<int64_t>();
+    if (failure)
+      return std::nullopt;
+    return Plan{std::move(*grouping), axis};
+  }
+
 public:
   llvm::StringRef name() const override { return "strip-head-order"; }
   RuleGroup group() const override { return RuleGroup::Strip; }
@@ -81,57 +112,45 @@ public:
     return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask), maybe(sinks), maybe(pastLength)});
   }
 
+  void constraints(Constraints& c) const override {
+    c.plan(planned, [this](const Match& match, Refusal& refusal) {
+      std::optional<MatchFailure> failure;
+      std::optional<Plan> plan = planOf(match, failure);
+      if (!plan)
+        refusal.because([&] { return *failure; });
+      return plan;
+    });
+  }
+
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& before = match.root();
-    // Not a constraint: what is found out is needed here, and takes the most of this rule's time.
-    if (endsInGroups(match[k]) && endsInGroups(match[v]))
-      return MatchFailure{ReasonCode::PatternMismatch, match[k].name().str(),
-                          "heads that strip-gqa-broadcast leaves", match[k].type().str(), ""};
-    std::optional<MatchFailure> failure;
-    std::optional<HeadGrouping> grouping = groupHeads(match[q], match[k], match[v], failure);
-    if (failure)
-      return failure;
-    if (!grouping)
-      return MatchFailure{ReasonCode::PatternMismatch, match[k].name().str(),
-                          "key and value heads that are repeated or in another order",
-                          match[k].type().str(), ""};
-    if (grouping->keepsOrder() && isBroadcast(match[k], grouping->keys.groups) &&
-        isBroadcast(match[v], grouping->values.groups))
-      return MatchFailure{ReasonCode::PatternMismatch, match[k].name().str(),
-                          "heads that strip-gqa-broadcast leaves", match[k].type().str(), ""};
-    const Dim& heads = match[q].type().dim(1);
-    Value* bias = match.find(mask);
-    std::optional<int64_t> axis = bias && !grouping->keepsOrder()
-                                      ? headAxisOf(*bias, heads, failure)
-                                      : std::optional<int64_t>();
-    if (failure)
-      return failure;
-    Value* keys = groupedHeads(grouping->keys, rewriter);
-    Value* values = keys ? groupedHeads(grouping->values, rewriter) : nullptr;
+    const auto& [grouping, maskAxis] = match[planned];
+    Value* keys = groupedHeads(grouping.keys, rewriter);
+    Value* values = keys ? groupedHeads(grouping.values, rewriter) : nullptr;
     if (!values)
       return MatchFailure{ReasonCode::ShapeUnknown, match[k].name().str(),
                           "extents that graph inputs have", match[k].type().str(), ""};
     Value* query = &match[q];
+    Value* bias = match.find(mask);
     Value* sink = match.find(sinks);
-    if (!grouping->keepsOrder()) {
-      Value& order = rewriter.constant("head_order", int64Tensor(grouping->order));
+    if (!grouping.keepsOrder()) {
+      Value& order = rewriter.constant("head_order", int64Tensor(grouping.order));
       query = &pick(*query, 1, order, rewriter);
-      if (axis)
-        bias = &pick(*bias, *axis, order, rewriter);
+      if (maskAxis)
+        bias = &pick(*bias, *maskAxis, order, rewriter);
       if (sink)
         sink = &pick(*sink, 0, order, rewriter);
     }
     llvm::SmallVector<Value*, 6> operands{query, keys, values, bias, sink, match.find(pastLength)};
     while (!operands.back())
       operands.pop_back();
-    std::vector<NamedAttribute> attributes = clonedAttributes(before);
-    Node& grouped = rewriter.create(before.op(), operands, std::move(attributes), 1, "attention");
+    Node& grouped = rewriter.createLike(before, operands, "attention");
     grouped.setMetadata(before.metadata());
     Value* output = &grouped.result();
-    if (!grouping->keepsOrder()) {
-      std::vector<int64_t> places(grouping->order.size());
+    if (!grouping.keepsOrder()) {
+      std::vector<int64_t> places(grouping.order.size());
       for (size_t place = 0; place < places.size(); ++place)
-        places[static_cast<size_t>(grouping->order[place])] = static_cast<int64_t>(place);
+        places[static_cast<size_t>(grouping.order[place])] = static_cast<int64_t>(place);
       output = &pick(*output, 1, rewriter.constant("head_places", int64Tensor(places)), rewriter);
     }
     return rewriter.replace(before.result(), *output);

@@ -21,6 +21,9 @@ using namespace pattern;
 
 namespace {
 
+constexpr llvm::StringLiteral handledAttributes[] = {"num_heads", "scale", "unidirectional",
+                                                     "mask_filter_value", "qkv_hidden_sizes"};
+
 /// Columns of the projection.
 struct Widths {
   int64_t key = 0; ///< of queries and keys, all heads together
@@ -30,6 +33,7 @@ struct Widths {
 class RaiseFusedQkvAttention final : public Rule {
   Var x{"input"}, weights{"weights"}, bias{"bias"}, maskIndex{"mask_index"}, past{"past"},
       attentionBias{"attention_bias"};
+  Payload<Widths> layout;
 
 public:
   llvm::StringRef name() const override { return "raise-fused-qkv-attention"; }
@@ -41,8 +45,8 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.check([this](const Match& m, Refusal& r) { return checkAttributes(m, r); });
-    c.check([this](const Match& m, Refusal& r) { return checkLayout(m, r); });
+    c.handles(handledAttributes, "only attributes that Sdpa can express");
+    c.plan(layout, [this](const Match& m, Refusal& r) { return readLayout(m, r); });
     c.require(
         "operands of one floating-point type",
         [this](const Match& match) {
@@ -66,7 +70,7 @@ public:
     Node& node = match.root();
     AttentionBuilder build(rewriter);
     int64_t heads = node.intAttr("num_heads", 0);
-    Widths widths = *widthsOf(match);
+    const Widths& widths = match[layout];
     Value* projected = &build.node("MatMul", {match[x], match[weights]}, {}, "qkv");
     if (Value* added = match.find(bias))
       projected = &build.node("Add", {*projected, *added}, {}, "qkv");
@@ -107,9 +111,7 @@ private:
   ElementType elementOf(const Match& match) const { return match[weights].type().elementType(); }
 
   static Value& half(Value& stacked, int64_t index, AttentionBuilder& build) {
-    std::vector<NamedAttribute> axis;
-    axis.push_back({"axis", Attribute::ofInt(0)});
-    return build.node("Gather", {stacked, int64Scalar(index)}, std::move(axis));
+    return build.node("Gather", {stacked, int64Scalar(index)}, attrs({{"axis", 0}}));
   }
 
   std::optional<Widths> widthsOf(const Match& match) const {
@@ -131,49 +133,29 @@ private:
     return widths;
   }
 
-  bool checkAttributes(const Match& match, Refusal& refusal) const {
-    static constexpr llvm::StringLiteral known[] = {"num_heads", "scale", "unidirectional",
-                                                    "mask_filter_value", "qkv_hidden_sizes"};
-    // At the values that ask for nothing.
-    static constexpr llvm::StringLiteral neutral[] = {"do_rotary", "rotary_embedding_dim",
-                                                      "past_present_share_buffer"};
-    const Node& node = match.root();
-    for (const NamedAttribute& attribute : node.attributes()) {
-      if (llvm::is_contained(known, attribute.name) && !attribute.value.isReference())
-        continue;
-      if (llvm::is_contained(neutral, attribute.name) && node.intAttr(attribute.name, 1) == 0)
-        continue;
-      return refusal.because([&] {
-        return MatchFailure{ReasonCode::PatternMismatch, node.name().str(),
-                            "only attributes that Sdpa can express",
-                            "attribute '" + attribute.name + "'", ""};
-      });
-    }
-    return true;
-  }
-
-  bool checkLayout(const Match& match, Refusal& refusal) const {
+  std::optional<Widths> readLayout(const Match& match, Refusal& refusal) const {
     auto refuse = [&](const Value& value, ReasonCode code, const char* expected) {
-      return refusal.because([&] {
+      refusal.because([&] {
         return MatchFailure{code, value.name().str(), expected, value.type().str(), ""};
       });
+      return std::nullopt;
     };
     if (match[x].type().hasRank() && rankOf(match[x]) != 3)
       return refuse(match[x], ReasonCode::LayoutUnsupported, "rows [B,S,width]");
-    if (rankOf(match[weights]) != 2 || !widthsOf(match))
+    std::optional<Widths> widths = rankOf(match[weights]) == 2 ? widthsOf(match) : std::nullopt;
+    if (!widths)
       return refuse(match[weights], ReasonCode::HeadCountUnproven,
                     "weights whose columns divide into queries, keys and values of num_heads");
     const Value* stacked = match.find(past);
-    if (stacked && (rankOf(*stacked) != 5 || widthsOf(match)->key != widthsOf(match)->value))
+    if (stacked && (rankOf(*stacked) != 5 || widths->key != widths->value))
       return refuse(*stacked, ReasonCode::LayoutUnsupported,
                     "a past [2,B,H,P,D] of keys and values of one width");
     // Without a past the present is of one width too, being stacked.
     auto results = match.root().results();
-    if (results.size() > 1 && !results[1].isUnused() &&
-        widthsOf(match)->key != widthsOf(match)->value)
+    if (results.size() > 1 && !results[1].isUnused() && widths->key != widths->value)
       return refuse(results[1], ReasonCode::LayoutUnsupported,
                     "a present of keys and values of one width");
-    return true;
+    return widths;
   }
 
   Dim tokensOf(const Match& match) const {

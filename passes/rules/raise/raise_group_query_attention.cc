@@ -27,12 +27,18 @@ using namespace pattern;
 
 namespace {
 
+constexpr llvm::StringLiteral handledAttributes[] = {
+    "num_heads", "kv_num_heads",       "scale",          "softcap",   "local_window_size",
+    "do_rotary", "rotary_interleaved", "smooth_softmax", "qk_output", "sliding_window_cache",
+    "causal",    "qk_norm_epsilon"};
+
 class RaiseGroupQueryAttention final : public Rule {
   Var q{"query"}, k{"key"}, v{"value"}, pastKey{"past_key"}, pastValue{"past_value"},
       lengths{"seqlens_k"}, total{"total_sequence_length"}, cosines{"cos_cache"},
       sines{"sin_cache"}, positions{"position_ids"}, bias{"attention_bias"}, sinks{"head_sink"},
       keyScale{"k_scale"}, valueScale{"v_scale"}, queryNorm{"q_norm_weight"},
       keyNorm{"k_norm_weight"};
+  Payload<int64_t> headWidth;
 
 public:
   llvm::StringRef name() const override { return "raise-group-query-attention"; }
@@ -46,7 +52,7 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.check([this](const Match& m, Refusal& r) { return checkAttributes(m, r); });
+    c.handles(handledAttributes, "only attributes that Sdpa can express");
     c.require(
         "causal = 1", [](const Match& match) { return match.root().intAttr("causal", 1) == 1; },
         ReasonCode::MaskNoncausal);
@@ -61,7 +67,7 @@ public:
           return results.size() < 4 || results[3].isAbsent() || results[3].isUnused();
         },
         ReasonCode::ValueEscapes);
-    c.check([this](const Match& m, Refusal& r) { return checkLayout(m, r); });
+    c.plan(headWidth, [this](const Match& m, Refusal& r) { return readLayout(m, r); });
     c.require(
         "query, past and bias of one floating-point type",
         [this](const Match& match) {
@@ -90,7 +96,7 @@ public:
     AttentionBuilder build(rewriter);
     int64_t heads = node.intAttr("num_heads", 0);
     int64_t groups = node.intAttr("kv_num_heads", 0);
-    int64_t width = *widthOf(match);
+    int64_t width = match[headWidth];
     Value* parts[3] = {&match[q], match.find(k), match.find(v)};
     if (!parts[1]) {
       Value& packed = match[q];
@@ -163,38 +169,14 @@ private:
     return width && *width > 0 && !hidden ? width : std::nullopt;
   }
 
-  bool checkAttributes(const Match& match, Refusal& refusal) const {
-    static constexpr llvm::StringLiteral known[] = {
-        "num_heads", "kv_num_heads",       "scale",          "softcap",   "local_window_size",
-        "do_rotary", "rotary_interleaved", "smooth_softmax", "qk_output", "sliding_window_cache",
-        "causal",    "qk_norm_epsilon"};
-    // Ways of storing the cache, at the values that mean "as it is".
-    static constexpr llvm::StringLiteral neutralInts[] = {"kv_cache_bit_width"};
-    static constexpr llvm::StringLiteral neutralStrings[] = {"k_quant_type", "v_quant_type"};
-    const Node& node = match.root();
-    for (const NamedAttribute& attribute : node.attributes()) {
-      if (llvm::is_contained(known, attribute.name) && !attribute.value.isReference())
-        continue;
-      if (llvm::is_contained(neutralInts, attribute.name) && node.intAttr(attribute.name, 1) == 0)
-        continue;
-      if (llvm::is_contained(neutralStrings, attribute.name) &&
-          node.stringAttr(attribute.name, "?") == "NONE")
-        continue;
-      return refusal.because([&] {
-        return MatchFailure{ReasonCode::PatternMismatch, node.name().str(),
-                            "only attributes that Sdpa can express",
-                            "attribute '" + attribute.name + "'", ""};
-      });
-    }
-    return true;
-  }
-
-  bool checkLayout(const Match& match, Refusal& refusal) const {
+  /// The width of a head.
+  std::optional<int64_t> readLayout(const Match& match, Refusal& refusal) const {
     const Node& node = match.root();
     auto refuse = [&](ReasonCode code, const char* expected, std::string found) {
-      return refusal.because([&] {
+      refusal.because([&] {
         return MatchFailure{code, node.name().str(), expected, std::move(found), ""};
       });
+      return std::nullopt;
     };
     int64_t heads = node.intAttr("num_heads", 0);
     int64_t groups = node.intAttr("kv_num_heads", 0);
@@ -210,7 +192,8 @@ private:
         if (value->type().hasRank() && value->type().rank() != 3)
           return refuse(ReasonCode::LayoutUnsupported, "operands [B,S,heads*width]",
                         value->type().str());
-    if (!widthOf(match))
+    std::optional<int64_t> width = widthOf(match);
+    if (!width)
       return refuse(ReasonCode::ShapeUnknown, "a head width that is a constant",
                     match[q].type().str());
     if (key && key->type().dim(1).isKnownDifferent(match[q].type().dim(1)))
@@ -225,13 +208,13 @@ private:
       if (const Value* weights = match.find(*var))
         if (weights->type().hasRank() &&
             (weights->type().rank() != 1 ||
-             weights->type().dim(0).isKnownDifferent(Dim::fixed(*widthOf(match)))))
+             weights->type().dim(0).isKnownDifferent(Dim::fixed(*width))))
           return refuse(ReasonCode::ShapeMismatch, "norm weights as long as a head is wide",
                         weights->type().str());
     if (node.graph().opsetVersion() < 13)
       return refuse(ReasonCode::PatternMismatch, "opset 13 or later",
                     fmt::format("opset {}", node.graph().opsetVersion()));
-    return true;
+    return width;
   }
 
   bool checkRotary(const Match& match, Refusal& refusal) const {
@@ -244,7 +227,7 @@ private:
         return MatchFailure{ReasonCode::PatternMismatch, match.root().name().str(),
                             "total_sequence_length where there are position_ids", "none", ""};
       });
-    if (half && match.find(sines) && *half > 0 && *half <= *widthOf(match) / 2)
+    if (half && match.find(sines) && *half > 0 && *half <= match[headWidth] / 2)
       return true;
     return refusal.because([&] {
       return MatchFailure{ReasonCode::ShapeUnknown, match.root().name().str(),
@@ -282,17 +265,12 @@ private:
     const Node& node = match.root();
     Value& rows = build.castTo(heads, ElementType::Float);
     Value& squares = build.node("Mul", {rows, rows});
-    Value* mean = nullptr;
-    if (node.graph().opsetVersion() >= 18) {
-      mean = &build.node("ReduceMean", {squares, ints({-1})});
-    } else {
-      std::vector<NamedAttribute> axes;
-      axes.push_back({"axes", Attribute::ofInts({-1})});
-      mean = &build.node("ReduceMean", {squares}, std::move(axes));
-    }
+    Value& mean = node.graph().opsetVersion() >= 18
+                      ? build.node("ReduceMean", {squares, ints({-1})})
+                      : build.node("ReduceMean", {squares}, attrs({{"axes", {-1}}}));
     TensorRef epsilon = floatScalar(ElementType::Float,
                                     static_cast<double>(node.floatAttr("qk_norm_epsilon", 1e-6f)));
-    Value& root = build.node("Sqrt", {build.node("Add", {*mean, epsilon})});
+    Value& root = build.node("Sqrt", {build.node("Add", {mean, epsilon})});
     Value& scaled = build.node(
         "Mul", {build.node("Div", {rows, root}), build.castTo(match[weights], ElementType::Float)});
     return build.castTo(scaled, heads.type().elementType());
@@ -313,17 +291,16 @@ private:
 
   Value& rotated(const Match& match, Value& tensor, int64_t heads, Value& rows,
                  AttentionBuilder& build) const {
-    std::vector<NamedAttribute> attributes;
+    AttributeList attributes;
     if (isOn(match.root(), "rotary_interleaved"))
-      attributes.push_back({"interleaved", Attribute::ofInt(1)});
+      attributes.add("interleaved", 1);
     int64_t rotary = *match[cosines].type().dim(1).value() * 2;
-    if (rotary != *widthOf(match)) {
-      attributes.push_back({"rotary_embedding_dim", Attribute::ofInt(rotary)});
-      attributes.push_back({"num_heads", Attribute::ofInt(heads)});
+    if (rotary != match[headWidth]) {
+      attributes.add("rotary_embedding_dim", rotary);
+      attributes.add("num_heads", heads);
     }
     return build.node("com.microsoft::RotaryEmbedding",
-                      {tensor, rows, match[cosines], match[sines]}, std::move(attributes),
-                      "rotary");
+                      {tensor, rows, match[cosines], match[sines]}, attributes, "rotary");
   }
 
   /// A smooth softmax has one more logit per head, of 0.

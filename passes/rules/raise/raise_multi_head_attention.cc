@@ -21,6 +21,9 @@ using namespace pattern;
 
 namespace {
 
+constexpr llvm::StringLiteral handledAttributes[] = {"num_heads", "scale", "unidirectional",
+                                                     "mask_filter_value"};
+
 struct Facts {
   Dim rows, newKeys, tokens, width, valueWidth;
 };
@@ -28,6 +31,7 @@ struct Facts {
 class RaiseMultiHeadAttention final : public Rule {
   Var q{"query"}, k{"key"}, v{"value"}, bias{"bias"}, padding{"key_padding_mask"},
       attentionBias{"attention_bias"}, pastKey{"past_key"}, pastValue{"past_value"};
+  Payload<Facts> extents;
 
 public:
   llvm::StringRef name() const override { return "raise-multi-head-attention"; }
@@ -40,7 +44,8 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.check([this](const Match& m, Refusal& r) { return checkLayout(m, r); });
+    c.handles(handledAttributes, "only attributes that Sdpa can express");
+    c.plan(extents, [this](const Match& m, Refusal& r) { return readLayout(m, r); });
     c.require(
         "the scores are not read",
         [](const Match& match) {
@@ -64,7 +69,7 @@ public:
     c.require(
         "as many new keys as query rows where later keys are hidden",
         [this](const Match& match) {
-          Facts facts = factsOf(match);
+          const Facts& facts = match[extents];
           return match.root().intAttr("unidirectional", 0) != 1 ||
                  facts.rows.isKnownEqual(facts.newKeys);
         },
@@ -74,7 +79,7 @@ public:
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& node = match.root();
     AttentionBuilder build(rewriter);
-    Facts facts = factsOf(match);
+    const Facts& facts = match[extents];
     AttentionBuilder::AttentionParts parts;
     splitOperands(match, facts, build, parts);
     Value* fresh[] = {parts.key, parts.value};
@@ -115,19 +120,14 @@ private:
     return facts;
   }
 
-  bool checkLayout(const Match& match, Refusal& refusal) const {
-    static constexpr llvm::StringLiteral known[] = {"num_heads", "scale", "unidirectional",
-                                                    "mask_filter_value"};
+  std::optional<Facts> readLayout(const Match& match, Refusal& refusal) const {
     const Node& node = match.root();
     auto refuse = [&](ReasonCode code, const char* expected, std::string found) {
-      return refusal.because([&] {
+      refusal.because([&] {
         return MatchFailure{code, node.name().str(), expected, std::move(found), ""};
       });
+      return std::nullopt;
     };
-    for (const NamedAttribute& attribute : node.attributes())
-      if (!llvm::is_contained(known, attribute.name) || attribute.value.isReference())
-        return refuse(ReasonCode::PatternMismatch, "only attributes that Sdpa can express",
-                      "attribute '" + attribute.name + "'");
     if (node.intAttr("num_heads", 0) <= 0)
       return refuse(ReasonCode::HeadCountUnproven, "a positive num_heads", "none");
     unsigned ranks[] = {rankOf(&match[q]), rankOf(match.find(k)), rankOf(match.find(v))};
@@ -150,7 +150,7 @@ private:
     if (facts.width.value().value_or(0) <= 0 || facts.valueWidth.value().value_or(0) <= 0)
       return refuse(ReasonCode::ShapeUnknown, "head widths that are constants",
                     match[q].type().str());
-    return true;
+    return facts;
   }
 
   /// Whether the bias is a constant that is zero for keys and values.
@@ -165,7 +165,7 @@ private:
   }
 
   bool checkMasks(const Match& match, Refusal& refusal) const {
-    Facts facts = factsOf(match);
+    const Facts& facts = match[extents];
     auto refuse = [&](const Value& mask, const char* expected) {
       return refusal.because([&] {
         return MatchFailure{ReasonCode::PatternMismatch, mask.name().str(), expected,
@@ -203,9 +203,7 @@ private:
     int64_t width = *facts.width.value();
     int64_t valueWidth = *facts.valueWidth.value();
     auto part = [&](Value& packed, int64_t index) {
-      std::vector<NamedAttribute> axis;
-      axis.push_back({"axis", Attribute::ofInt(3)});
-      Value& rows = build.node("Gather", {packed, int64Scalar(index)}, std::move(axis));
+      Value& rows = build.node("Gather", {packed, int64Scalar(index)}, attrs({{"axis", 3}}));
       return &build.transpose(rows, {0, 2, 1, 3});
     };
     if (rankOf(&match[q]) == 5) {

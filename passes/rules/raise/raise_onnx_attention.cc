@@ -26,6 +26,10 @@ using namespace targets;
 
 namespace {
 
+constexpr llvm::StringLiteral handledAttributes[] = {
+    "scale",        "softcap",          "is_causal",         "qk_matmul_output_mode", "q_num_heads",
+    "kv_num_heads", "left_window_size", "right_window_size", "softmax_precision"};
+
 /// Which keys a row sees by its position.
 struct Frame {
   bool causal = false;
@@ -47,16 +51,19 @@ Frame frameOf(const Node& node) {
   return frame;
 }
 
-/// What the operands' types say; extents may be unknown.
+/// What the node and its operands' types say; extents may be unknown.
 struct Facts {
   unsigned rank = 0;
   Dim heads, groups, rows, width, valueWidth;
   Dim newKeys, tokens; ///< without and with the past
+  Frame frame;
+  bool isInMask = false; ///< whether Sdpa's attributes cannot express the frame
 };
 
 class RaiseOnnxAttention final : public Rule {
   Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, pastKey{"past_key"}, pastValue{"past_value"},
       lengths{"nonpad_kv_seqlen"};
+  Payload<Facts> read;
 
 public:
   llvm::StringRef name() const override { return "raise-onnx-attention"; }
@@ -68,7 +75,8 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.check([this](const Match& m, Refusal& r) { return checkAttributes(m, r); });
+    c.handles(handledAttributes, "only attributes that Sdpa can express");
+    c.check([](const Match& m, Refusal& r) { return checkPrecision(m.root(), r); });
     c.require(
         "the scores are not read",
         [](const Match& match) {
@@ -76,7 +84,7 @@ public:
           return results.size() < 4 || results[3].isAbsent() || results[3].isUnused();
         },
         ReasonCode::ValueEscapes);
-    c.check([this](const Match& m, Refusal& r) { return checkLayout(m, r); });
+    c.plan(read, [this](const Match& m, Refusal& r) { return readLayout(m, r); });
     c.require("a past of both keys and values, or none, and none beside nonpad_kv_seqlen",
               [this](const Match& match) {
                 bool past = match.find(pastKey);
@@ -85,7 +93,7 @@ public:
     c.require(
         "the scale is written, or the head width is a constant",
         [this](const Match& match) {
-          return match.root().attribute("scale") || factsOf(match).width.value().value_or(0) > 0;
+          return match.root().attribute("scale") || match[read].width.value().value_or(0) > 0;
         },
         ReasonCode::ScaleNotConstant);
     c.require(
@@ -108,7 +116,7 @@ public:
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& node = match.root();
-    Facts facts = factsOf(match);
+    const Facts& facts = match[read];
     AttentionBuilder build(rewriter);
     auto heads = [&](const Var& var, const Dim& count, const Dim& width) {
       Value& value = match[var];
@@ -132,12 +140,11 @@ public:
                                           : defaultScale(*facts.width.value());
     parts.softcap = node.floatAttr("softcap", 0.0f);
     parts.pastLength = pastLength(match, facts, *parts.query, build);
-    const Frame frame = frameOf(node);
-    if (isInMask(match, facts)) {
-      parts.mask = &framedMask(parts, frame, match.find(pastKey), build);
+    if (facts.isInMask) {
+      parts.mask = &framedMask(parts, facts.frame, match.find(pastKey), build);
     } else {
-      parts.causal = frame.causal;
-      parts.window = frame.window;
+      parts.causal = facts.frame.causal;
+      parts.window = facts.frame.window;
     }
     Value* output = &build.sdpa(parts, match.nodes());
     if (facts.rank == 3)
@@ -147,9 +154,8 @@ public:
   }
 
 private:
-  /// Whether Sdpa's attributes cannot express the frame.
   bool isInMask(const Match& match, const Facts& facts) const {
-    const Frame frame = frameOf(match.root());
+    const Frame& frame = facts.frame;
     if (!frame.countsPositions() || frame.ahead != 0)
       return frame.ahead != 0;
     if (match.find(lengths) || facts.rows.isKnownEqual(facts.newKeys))
@@ -197,44 +203,32 @@ private:
     facts.tokens = facts.newKeys;
     if (const Value* past = match.find(pastKey))
       facts.tokens = past->type().dim(2) + facts.newKeys;
+    facts.frame = frameOf(node);
+    facts.isInMask = isInMask(match, facts);
     return facts;
   }
 
-  bool checkAttributes(const Match& match, Refusal& refusal) const {
-    static constexpr llvm::StringLiteral known[] = {"scale",
-                                                    "softcap",
-                                                    "is_causal",
-                                                    "qk_matmul_output_mode",
-                                                    "q_num_heads",
-                                                    "kv_num_heads",
-                                                    "left_window_size",
-                                                    "right_window_size",
-                                                    "softmax_precision"};
-    const Node& node = match.root();
-    auto refuse = [&](std::string found) {
-      return refusal.because([&] {
-        return MatchFailure{ReasonCode::PatternMismatch, node.name().str(),
-                            "only attributes that Sdpa can express", std::move(found), ""};
-      });
-    };
-    for (const NamedAttribute& attribute : node.attributes())
-      if (!llvm::is_contained(known, attribute.name) || attribute.value.isReference())
-        return refuse("attribute '" + attribute.name + "'");
-    // Sdpa computes in float: at least as precise as what these ask for.
+  /// Sdpa computes in float: at least as precise as what the narrower types ask for.
+  static bool checkPrecision(const Node& node, Refusal& refusal) {
     auto precision = static_cast<ElementType>(
         node.intAttr("softmax_precision", static_cast<int64_t>(ElementType::Float)));
-    if (precision != ElementType::Float && precision != ElementType::Float16 &&
-        precision != ElementType::BFloat16)
-      return refuse(fmt::format("a softmax in element type {}", static_cast<int64_t>(precision)));
-    return true;
+    if (precision == ElementType::Float || precision == ElementType::Float16 ||
+        precision == ElementType::BFloat16)
+      return true;
+    return refusal.because([&] {
+      return MatchFailure{
+          ReasonCode::PatternMismatch, node.name().str(), "only attributes that Sdpa can express",
+          fmt::format("a softmax in element type {}", static_cast<int64_t>(precision)), ""};
+    });
   }
 
-  bool checkLayout(const Match& match, Refusal& refusal) const {
+  std::optional<Facts> readLayout(const Match& match, Refusal& refusal) const {
     const Node& node = match.root();
     auto refuse = [&](ReasonCode code, const char* expected, std::string found) {
-      return refusal.because([&] {
+      refusal.because([&] {
         return MatchFailure{code, node.name().str(), expected, std::move(found), ""};
       });
+      return std::nullopt;
     };
     for (const Var* var : {&q, &k, &v}) {
       const TensorType& type = match[*var].type();
@@ -254,7 +248,7 @@ private:
       return refuse(ReasonCode::HeadCountUnproven,
                     "a number of heads that is a multiple of the keys' heads",
                     fmt::format("{} and {}", *heads, *groups));
-    return true;
+    return facts;
   }
 
   /// A mask shorter than the keys is padded with "masked", one of width 1 too.
@@ -295,8 +289,7 @@ private:
         return before;
       return &build.node("Sub", {*total, build.extent(query, 2)}, {}, "past_length");
     }
-    if (!frameOf(match.root()).causal || isInMask(match, facts) ||
-        facts.rows.isKnownEqual(facts.newKeys))
+    if (!facts.frame.causal || facts.isInMask || facts.rows.isKnownEqual(facts.newKeys))
       return nullptr;
     if (Value* past = match.find(pastKey))
       return &build.value(build.extent(*past, 2));

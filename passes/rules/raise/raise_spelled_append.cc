@@ -46,9 +46,9 @@ public:
     P origin = escaping(bind(source, op("Where", {isPast, slot, shifted})));
     P inside = escaping(bind(isRow, op("Less", {origin, total})));
     P clipped = escaping(op("Where", {isRow, source, constant(some)}));
-    P both = escaping(bind(joined, op("Concat", {past, fresh}, {attr("axis", 2)})));
+    P both = escaping(bind(joined, op("Concat", {past, fresh}, attrs({{"axis", 2}}))));
     P expanded = escaping(bind(index, op("Expand", {bind(origins, column(clipped)), any()})));
-    P rows = escaping(op("GatherElements", {both, expanded}, {attr("axis", 2)}));
+    P rows = escaping(op("GatherElements", {both, expanded}, attrs({{"axis", 2}})));
     return op("Where", {bind(kept, column(inside)), rows, constant(filler)});
   }
 

@@ -37,6 +37,13 @@ class RaiseSpelledAttention final : public Rule {
       training{"training"}, exponentials{"exponentials"}, logits{"logits"}, sinks{"sinks"},
       starts{"starts"}, ends{"ends"}, axes{"axes"}, steps{"steps"}, infinite{"infinite"},
       tested{"tested"}, shift{"shift"}, one{"one"}, floor{"floor"}, pads{"pads"}, filler{"filler"};
+  struct Plan {
+    ScoreChain chain;
+    ScoreMask mask;
+    SpelledOperands operands;
+    SpelledSinks sinks;
+  };
+  Payload<Plan> planned;
 
 public:
   llvm::StringRef name() const override { return "raise-spelled-attention"; }
@@ -44,9 +51,9 @@ public:
 
   P pattern() const override {
     // The plain form comes first everywhere: its failure is the one to report.
-    P column = inner(
-        bind(logits, oneOf("column", {{"joined", op("Concat", {scores, sinks}, {attr("axis", -1)})},
-                                      {"padded", op("Pad", {scores, pads, maybe(filler)})}})));
+    P column = inner(bind(
+        logits, oneOf("column", {{"joined", op("Concat", {scores, sinks}, attrs({{"axis", -1}}))},
+                                 {"padded", op("Pad", {scores, pads, maybe(filler)})}})));
     P logitsSoftmax = softmaxOf(column, logits);
     P cut = op("Slice", {optional(logitsSoftmax, inner(op("Cast", {logitsSoftmax}))), starts, ends,
                          maybe(axes), maybe(steps)});
@@ -64,35 +71,31 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.check([this](const Match& match, Refusal& refusal) {
+    c.plan(planned, [this](const Match& match, Refusal& refusal) {
       MatchFailure failure;
-      return checkGuard(match, failure) && planOf(match, failure)
-                 ? true
-                 : refusal.because([&] { return failure; });
+      std::optional<Plan> plan = checkGuard(match, failure) ? planOf(match, failure) : std::nullopt;
+      if (!plan)
+        refusal.because([&] { return failure; });
+      return plan;
     });
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
-    MatchFailure failure;
-    std::optional<Plan> plan = planOf(match, failure);
-    if (!plan)
-      return failure;
-    const SpelledOperands& chosen = plan->operands;
-    llvm::SmallVector<Value*, 5> operands{&buildQuery(chosen, plan->chain, rewriter),
+    const Plan& plan = match[planned];
+    const SpelledOperands& chosen = plan.operands;
+    llvm::SmallVector<Value*, 5> operands{&buildQuery(chosen, plan.chain, rewriter),
                                           &buildKeys(chosen, rewriter), chosen.values};
-    Value* mask = buildScoreMask(plan->mask, rewriter);
-    if (mask || plan->sinks.exist())
+    Value* mask = buildScoreMask(plan.mask, rewriter);
+    if (mask || plan.sinks.exist())
       operands.push_back(mask);
-    if (plan->sinks.exist())
-      operands.push_back(&buildSinks(plan->sinks, rewriter));
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"scale", Attribute::ofFloat(static_cast<float>(plan->chain.scale))});
-    if (plan->chain.softcap != 0.0)
-      attributes.push_back(
-          {"softcap", Attribute::ofFloat(static_cast<float>(plan->chain.softcap))});
-    Node& sdpa = rewriter.create("ai.kvopt::Sdpa", operands, std::move(attributes), 1, "attention");
+    if (plan.sinks.exist())
+      operands.push_back(&buildSinks(plan.sinks, rewriter));
+    AttributeList attributes = attrs({{"scale", plan.chain.scale}});
+    if (plan.chain.softcap != 0.0)
+      attributes.add("softcap", plan.chain.softcap);
+    Node& sdpa = rewriter.create("ai.kvopt::Sdpa", operands, attributes, 1, "attention");
     llvm::SmallVector<Node*, 16> sources(match.nodes().begin(), match.nodes().end());
-    sources.append(plan->chain.nodes.rbegin(), plan->chain.nodes.rend());
+    sources.append(plan.chain.nodes.rbegin(), plan.chain.nodes.rend());
     rewriter.recordSources(sdpa, sources);
     Value& output = AttentionBuilder(rewriter).castTo(sdpa.result(), match[v].type().elementType());
     return rewriter.replace(match.root().result(), output);
@@ -120,8 +123,8 @@ private:
     P shiftedOne = inner(op("Exp", {inner(op("Neg", {shift}))}));
     return oneOf(
         "softmax",
-        {{"operator", inner(op("Softmax", {operand}, {attr("axis", -1)}))},
-         {"shifted", inner(op("Softmax", {shifted}, {attr("axis", -1)}))},
+        {{"operator", inner(op("Softmax", {operand}, attrs({{"axis", -1}})))},
+         {"shifted", inner(op("Softmax", {shifted}, attrs({{"axis", -1}})))},
          {"spelled", inner(op("Div", {weights, total}))},
          {"unshifted", inner(op("Div", {unshifted, total}))},
          {"off-by-one-shifted",
@@ -140,13 +143,6 @@ private:
   P maskedMaximum() const {
     return inner(commutative("Equal", {reduced("ReduceMax", tested), constant(infinite)}));
   }
-
-  struct Plan {
-    ScoreChain chain;
-    ScoreMask mask;
-    SpelledOperands operands;
-    SpelledSinks sinks;
-  };
 
   /// What stands between the softmax and the product with the values changes no probability.
   bool checkGuard(const Match& match, MatchFailure& failure) const {

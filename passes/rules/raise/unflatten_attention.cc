@@ -36,10 +36,10 @@ Dim product(llvm::ArrayRef<Dim> extents) {
 /// Makes the region anew in rank four.
 class Unflattening {
 public:
-  Unflattening(const ScoreRegion& scoreRegion, AttentionAtoms attentionAtoms,
+  Unflattening(const ScoreRegion& scoreRegion, const AttentionAtoms& attentionAtoms,
                Rewriter& graphRewriter)
-      : region(scoreRegion), atoms(std::move(attentionAtoms)), rewriter(graphRewriter),
-        shapes(graphRewriter) {}
+      : region(scoreRegion), atoms(attentionAtoms), rewriter(graphRewriter), shapes(graphRewriter) {
+  }
 
   /// Null, or what stands in the way.
   const Value* run(llvm::SmallVectorImpl<Rewriter::Replacement>& replacements) {
@@ -190,16 +190,15 @@ private:
         return false;
       operands.push_back(made);
     }
-    std::vector<NamedAttribute> attributes = clonedAttributes(node);
-    if (node.is("Softmax")) {
-      std::optional<unsigned> axis =
-          normalizedAxis(node.intAttr("axis", -1), static_cast<unsigned>(shape->size()));
-      if (!axis || *axis + 1 != shape->size() || !isAxis(view->back(), AttentionAtoms::Keys))
-        return false;
-      attributes.clear();
-      attributes.push_back({"axis", Attribute::ofInt(3)});
+    if (!node.is("Softmax")) {
+      remade[&node.result()] = &rewriter.createLike(node, operands).result();
+      return true;
     }
-    remade[&node.result()] = &rewriter.create(node.op(), operands, std::move(attributes)).result();
+    std::optional<unsigned> axis =
+        normalizedAxis(node.intAttr("axis", -1), static_cast<unsigned>(shape->size()));
+    if (!axis || *axis + 1 != shape->size() || !isAxis(view->back(), AttentionAtoms::Keys))
+      return false;
+    remade[&node.result()] = &rewriter.create("Softmax", operands, attrs({{"axis", 3}})).result();
     return true;
   }
 
@@ -303,7 +302,7 @@ private:
   }
 
   const ScoreRegion& region;
-  AttentionAtoms atoms;
+  const AttentionAtoms& atoms;
   Rewriter& rewriter;
   ShapeBuilder shapes;
   llvm::DenseMap<const Value*, Value*> remade;   // the values inside, in rank four
@@ -311,6 +310,12 @@ private:
 };
 
 class UnflattenAttention final : public Rule {
+  struct Plan {
+    ScoreRegion region;
+    AttentionAtoms atoms;
+  };
+  Payload<Plan> planned;
+
 public:
   llvm::StringRef name() const override { return "unflatten-attention"; }
   RuleGroup group() const override { return RuleGroup::Normalize; }
@@ -318,23 +323,24 @@ public:
   P pattern() const override { return op("MatMul", {any(), any()}); }
 
   void constraints(Constraints& c) const override {
-    c.check([](const Match& match, Refusal& refusal) {
+    c.plan(planned, [](const Match& match, Refusal& refusal) -> std::optional<Plan> {
       std::optional<ScoreRegion> region = scoreRegion(match.root());
-      if (region && atomsOf(*region))
-        return true;
-      return refusal.because([&] {
+      std::optional<AttentionAtoms> atoms = region ? atomsOf(*region) : std::nullopt;
+      if (atoms)
+        return Plan{std::move(*region), std::move(*atoms)};
+      refusal.because([&] {
         return MatchFailure{ReasonCode::PatternMismatch, match.root().result().name().str(),
                             "a softmax between matrix products of another rank than 4",
                             region ? "rank 4, or extents that are not known" : "none", ""};
       });
+      return std::nullopt;
     });
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
-    std::optional<ScoreRegion> region = scoreRegion(match.root());
+    const auto& [region, atoms] = match[planned];
     llvm::SmallVector<Rewriter::Replacement, 4> replacements;
-    Unflattening unflattening(*region, *atomsOf(*region), rewriter);
-    if (const Value* obstacle = unflattening.run(replacements))
+    if (const Value* obstacle = Unflattening(region, atoms, rewriter).run(replacements))
       return MatchFailure{ReasonCode::ShapeUnknown, obstacle->name().str(),
                           "extents that are products of batch, heads, queries and keys",
                           obstacle->type().str(), ""};

@@ -115,8 +115,7 @@ private:
     }
     if (!rewriter)
       return &value;
-    std::vector<NamedAttribute> attributes = clonedAttributes(*node);
-    return &rewriter->create(node->op(), operands, std::move(attributes), 1, "mask").result();
+    return &rewriter->createLike(*node, operands, "mask").result();
   }
 
   const Stacking& stacking;
@@ -124,17 +123,19 @@ private:
 };
 
 Value& swapHeadsAndRows(Value& value, Rewriter& rewriter) {
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"perm", Attribute::ofInts({0, 2, 1, 3})});
-  return rewriter.create("Transpose", {&value}, std::move(attributes), 1, "heads").result();
+  return rewriter.create("Transpose", {&value}, attrs({{"perm", {0, 2, 1, 3}}}), 1, "heads")
+      .result();
 }
 
 class UngroupQueries final : public Rule {
   Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"};
+  using Stackings = llvm::SmallVector<Stacking, 2>;
+  Payload<Stackings> stackings;
+  Payload<Stacking> chosen;
 
   /// The first stacking under which the mask can be taken apart.
   std::optional<Stacking> stackingOf(const Match& match) const {
-    for (const Stacking& stacking : stackingsOf(match[q])) {
+    for (const Stacking& stacking : match[stackings]) {
       Value* stacked = match.find(mask);
       if (!stacked || Unstacking(stacking, nullptr).mask(*stacked, match[q].type().dim(1)))
         return stacking;
@@ -149,25 +150,28 @@ public:
   P pattern() const override { return op("ai.kvopt::Sdpa", {q, k, v, maybe(mask)}); }
 
   void constraints(Constraints& c) const override {
-    c.require("queries that are several heads stacked as rows",
-              [this](const Match& match) { return !stackingsOf(match[q]).empty(); });
+    c.plan(stackings, "queries that are several heads stacked as rows", [this](const Match& match) {
+      Stackings found = stackingsOf(match[q]);
+      return found.empty() ? std::nullopt : std::optional(std::move(found));
+    });
     c.require("no causal mask or window, whose rows would be others", [](const Match& match) {
       return match.root().intAttr("causal", 0) == 0 && match.root().intAttr("window", 0) == 0;
     });
-    c.check([this](const Match& match, Refusal& refusal) {
-      if (stackingOf(match))
-        return true;
-      return refusal.because([&] {
-        return MatchFailure{ReasonCode::MaskUnprovenCausal, match[mask].name().str(),
-                            "a mask that is the same for every head of a group",
-                            match[mask].type().str(), ""};
-      });
+    c.plan(chosen, [this](const Match& match, Refusal& refusal) {
+      std::optional<Stacking> stacking = stackingOf(match);
+      if (!stacking)
+        refusal.because([&] {
+          return MatchFailure{ReasonCode::MaskUnprovenCausal, match[mask].name().str(),
+                              "a mask that is the same for every head of a group",
+                              match[mask].type().str(), ""};
+        });
+      return stacking;
     });
   }
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& before = match.root();
-    Stacking stacking = *stackingOf(match);
+    const Stacking& stacking = match[chosen];
     llvm::ArrayRef<Dim> own = match[q].type().shape();
     MatchFailure failure{ReasonCode::ShapeUnknown, match[q].name().str(),
                          "extents that graph inputs have", match[q].type().str(), ""};
@@ -186,8 +190,7 @@ public:
       if (!operands.back())
         return failure;
     }
-    std::vector<NamedAttribute> attributes = clonedAttributes(before);
-    Node& grouped = rewriter.create(before.op(), operands, std::move(attributes), 1, "attention");
+    Node& grouped = rewriter.createLike(before, operands, "attention");
     grouped.setMetadata(before.metadata());
     Value& heads = standTogether ? swapHeadsAndRows(grouped.result(), rewriter) : grouped.result();
     Value* output =

@@ -3,13 +3,8 @@
 
 #include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
-#include "ir/shapes/shape_rules.h"
-#include "passes/targets/blocks/block_variant.h"
 #include "passes/targets/kvopt/kvopt_support.h"
-#include "passes/targets/primitive/spelled_attention.h"
 #include "passes/targets/support/cache_rows.h"
-#include "passes/targets/support/gap_support.h"
-#include "passes/targets/support/kvopt_domain.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -23,12 +18,8 @@ using namespace pattern;
 
 namespace {
 
-constexpr const char* ruleName = "lower-blocks";
-
 /// More inputs than this for one cache are a mistake.
 constexpr int64_t mostBlocks = 4096;
-/// More files than this for one model are one too.
-constexpr int64_t mostVariants = 256;
 
 /// Whether every block can go through the movement by itself.
 bool takesPartsApart(MovementKind kind) {
@@ -70,13 +61,7 @@ std::optional<llvm::SmallVector<Node*, 4>> nodesBefore(const SiteCache& update) 
 
 } // namespace
 
-std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, BlockAttention kind) {
-  if (!site.failure)
-    if (std::optional<MatchFailure> failure = staysCopied(site))
-      return failure;
-  if (!site.failure && kind != BlockAttention::Fused)
-    if (std::optional<MatchFailure> obstacle = spellingObstacle(*site.node))
-      return obstacle;
+std::optional<MatchFailure> blocksObstacle(const AttentionSite& site) {
   if (site.failure || !site.grows())
     return supportsKvoptSite(site);
   auto refuse = [&](ReasonCode code, std::string expected, std::string found, std::string hint) {
@@ -102,13 +87,13 @@ std::optional<MatchFailure> supportsBlocks(const AttentionSite& site, BlockAtten
                     fmt::format("{} for {}", update->freshLayout.text(), update->layout.text()),
                     "");
   }
-  return kind == BlockAttention::Fixed ? gapObstacle(site) : std::nullopt;
+  return std::nullopt;
 }
 
 BlockLowering::BlockLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
-                             std::string targetName, BlockAttention attention)
-    : model(lowered), graph(lowered.graph()), journal(editJournal), kind(attention),
-      capacity(options.capacity), size(options.blockSize), operands(lowered) {
+                             std::string targetName)
+    : model(lowered), graph(lowered.graph()), journal(editJournal), capacity(options.capacity),
+      size(options.blockSize), operands(lowered) {
   manifest.target = std::move(targetName);
 }
 
@@ -122,17 +107,12 @@ llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites
     return usageError("a capacity of {} in blocks of {} makes more than {} inputs a cache",
                       *capacity, size, mostBlocks)
         .hint("--to " + manifest.target + ":SIZE makes fewer");
-  if (anyCache && kind == BlockAttention::Fixed && *capacity / size >= mostVariants)
-    return usageError("a capacity of {} in blocks of {} makes more than {} variants of the model",
-                      *capacity, size, mostVariants)
-        .hint("--to " + manifest.target + ":SIZE makes fewer");
+  if (anyCache)
+    if (llvm::Error error = checkBlockCount(*capacity / size))
+      return error;
   const int64_t irVersion = model.irVersion;
   model.markEdited();
-  if (kind == BlockAttention::Fused) {
-    model.opsets.try_emplace(kvoptDomain, 1);
-    // Model-local functions exist since IR version 8.
-    model.irVersion = std::max<int64_t>(model.irVersion, 8);
-  }
+  prepareModel();
   for (const AttentionSite* site : sites) {
     operands.see(*site);
     if (site->grows() && !length)
@@ -140,59 +120,47 @@ llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites
   }
   if (anyCache) {
     size = std::min(size, *capacity);
-    kind == BlockAttention::Fixed ? fixRows() : nameRows();
+    blockRows = rowsOfBlocks();
   }
   for (AttentionSite* site : sites) {
-    if (!site->grows()) {
-      if (llvm::Error error = attend(*site))
-        return error;
-      continue;
-    }
-    // Decided by what the graph is like before its caches are taken apart.
-    const bool isFused = canFuse(*site);
-    const CacheRole role = site->isLatent() ? CacheRole::Latent : CacheRole::Key;
-    if (site->pastFlag)
+    if (site->grows() && site->pastFlag)
       addFlag(*site->pastFlag, manifest);
-    const Blocks keys = splitCache(*site, *site->key, role);
-    const Blocks values = splitCache(*site, *site->value, CacheRole::Value);
-    if (llvm::Error error = isFused ? fuse(*site, keys, values) : attend(*site))
+    if (llvm::Error error = site->grows() ? attendToBlocks(*site) : attend(*site))
       return error;
   }
   finishManifest();
   graph.eraseDeadNodes();
-  if (pastRows)
-    addVariants();
+  describeVariants();
   if (llvm::Error error = operands.addAppendRows())
     return error;
-  if (kind != BlockAttention::Fused)
-    dropKvoptDomain(model, irVersion);
+  finishModel(irVersion);
   if (llvm::Error error = inferShapes(graph))
     return error;
   return std::move(manifest);
 }
 
-/// A symbol for the rows of each block, the same in all caches, that the model does not use.
-void BlockLowering::nameRows() {
+llvm::Error BlockLowering::attendToBlocks(AttentionSite& site) {
+  splitCache(site, *site.key, site.isLatent() ? CacheRole::Latent : CacheRole::Key);
+  splitCache(site, *site.value, CacheRole::Value);
+  return attend(site);
+}
+
+std::vector<Dim> BlockLowering::rowsOfBlocks() {
   llvm::StringSet<> taken;
   for (const std::unique_ptr<Value>& input : graph.inputs())
     if (input->type().hasRank())
       for (const Dim& extent : input->type().shape())
         for (const std::string& symbol : extent.symbols())
           taken.insert(symbol);
+  std::vector<Dim> rows;
   const int64_t full = *capacity / size;
   for (int64_t i = 0; i * size < *capacity; ++i) {
     std::string symbol = i < full ? fmt::format("block_{}_rows", i) : "block_tail_rows";
     while (!taken.insert(symbol).second)
       symbol += "_";
-    blockRows.push_back(Dim::symbol(symbol));
+    rows.push_back(Dim::symbol(symbol));
   }
-}
-
-void BlockLowering::fixRows() {
-  for (int64_t first = 0; first < *capacity; first += size)
-    blockRows.push_back(Dim::fixed(std::min(size, *capacity - first)));
-  pastRows = &graph.addConstant("past_rows", int64Tensor({*capacity}));
-  model.setMetadata(pastRowsKey, pastRows->name().str());
+  return rows;
 }
 
 BlockLowering::Blocks& BlockLowering::splitCache(const AttentionSite& site, SiteCache& update,
@@ -244,21 +212,17 @@ void BlockLowering::joinBlocks(const SiteCache& update, const Blocks& blocks, Re
         part = concat.operand(0);
       else
         for (const Node* node : *nodes)
-          part = &rewriter
-                      .create(node->op(), operandsMoving(*node, *part), clonedAttributes(*node), 1,
-                              "block")
-                      .result();
+          part = &rewriter.createLike(*node, operandsMoving(*node, *part), "block").result();
       parts.push_back(part);
     }
   } else {
-    std::vector<NamedAttribute> attributes;
-    attributes.push_back({"axis", Attribute::ofInt(update.axis)});
     llvm::SmallVector<Node*, 4> readers;
     for (Use& use : update.past->uses())
       if (use.user().op() != "Shape")
         readers.push_back(&use.user());
     Value& joined =
-        rewriter.create("Concat", blocks, std::move(attributes), 1, "joined_blocks").result();
+        rewriter.create("Concat", blocks, attrs({{"axis", update.axis}}), 1, "joined_blocks")
+            .result();
     for (Node* reader : readers)
       for (unsigned i = 0; i < reader->operands().size(); ++i)
         if (reader->operand(i) == update.past)
@@ -273,7 +237,7 @@ void BlockLowering::joinBlocks(const SiteCache& update, const Blocks& blocks, Re
 /// The output that was the present gives the new rows, laid out as the cache.
 void BlockLowering::handOutNewRows(SiteCache& update, ManifestCache& cache, Rewriter& rewriter) {
   auto order = update.layout.orderFrom(update.freshLayout);
-  assert(order && "supportsBlocks has seen to it");
+  assert(order && "blocksObstacle ensures it");
   // Another attention's result, where that is what is cached, has been replaced since it was found.
   update.fresh = update.writer->operand(update.writer->operands().size() - 1);
   Value* rows = &transposed(*update.fresh, *order, rewriter);
@@ -286,74 +250,6 @@ void BlockLowering::handOutNewRows(SiteCache& update, ManifestCache& cache, Rewr
     if (graph.outputs()[slot] == &present)
       graph.setOutput(slot, *rows);
   update.present = update.output = rows;
-}
-
-/// Whether the kernel finds the rows of all blocks, and the body is written for their layouts.
-bool BlockLowering::canFuse(const AttentionSite& site) {
-  if (kind != BlockAttention::Fused || supportsKvoptSite(site) || !site.addsQueryRows() ||
-      blocksOf.count(site.key->past) || blocksOf.count(site.value->past))
-    return false;
-  if (site.isLatent()) {
-    const CacheLayout layout = *inPlaceLayout(site.key->layout, false);
-    if (!latentLayout)
-      latentLayout = layout;
-    return *latentLayout == layout;
-  }
-  const std::pair<CacheLayout, CacheLayout> layouts{*inPlaceLayout(site.key->layout, true),
-                                                    *inPlaceLayout(site.value->layout, false)};
-  if (!fusedLayouts)
-    fusedLayouts = layouts;
-  return *fusedLayouts == layouts;
-}
-
-llvm::Error BlockLowering::attend(AttentionSite& site) {
-  Node& sdpa = *site.node;
-  Rewriter rewriter(sdpa.graph(), ruleName, journal);
-  if (kind == BlockAttention::Fused)
-    return operands.complete(sdpa, rewriter);
-  Value& spelled = pastRows && site.grows() ? spellAttention(sdpa, gappedKeys(), rewriter)
-                                            : spellAttention(sdpa, rewriter);
-  rewriter.recordSources(*spelled.producer(), {&sdpa});
-  if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), spelled))
-    return unsupported("site {}: {}", site.id(), failure->str());
-  site.node = spelled.producer();
-  return llvm::Error::success();
-}
-
-GappedKeys BlockLowering::gappedKeys() { return {&length->value(), pastRows}; }
-
-llvm::Error BlockLowering::fuse(AttentionSite& site, const Blocks& keys, const Blocks& values) {
-  Node& sdpa = *site.node;
-  Rewriter rewriter(graph, ruleName, journal);
-  Value& mask = operands.mask(sdpa);
-  std::vector<NamedAttribute> attributes = KvoptOperands::attributes(sdpa, mask);
-  attributes.push_back({"key_axis", Attribute::ofInt(site.key->axis)});
-  llvm::SmallVector<Value*, 16> inputs{sdpa.operand(0),
-                                       &canonicalNewRows(site, *site.key, rewriter)};
-  if (site.isLatent()) {
-    attributes.push_back({"v_offset", Attribute::ofInt(site.value->firstColumn)});
-    attributes.push_back({"v_width", Attribute::ofInt(*site.value->columns.value())});
-  } else {
-    attributes.push_back({"value_axis", Attribute::ofInt(site.value->axis)});
-    inputs.push_back(&canonicalNewRows(site, *site.value, rewriter));
-  }
-  inputs.push_back(&mask);
-  inputs.push_back(operands.sinks(sdpa));
-  inputs.append(keys.begin(), keys.end());
-  if (!site.isLatent())
-    inputs.append(values.begin(), values.end());
-  const OpName op = site.isLatent() ? "ai.kvopt::BlockLatentKvSdpa" : "ai.kvopt::BlockKvSdpa";
-  Node& fused = rewriter.create(op, inputs, std::move(attributes), 1, "attention");
-  recordSiteOrigin(fused, site, rewriter);
-  const BodyForm form = operands.bodyForm(sdpa);
-  if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), fused.result()))
-    return unsupported("site {}: {}", site.id(), failure->str());
-  site.node = &fused;
-  return operands.addFunction(op, [&] {
-    return site.isLatent() ? blockLatentKvSdpaFunctionText(form, keys.size(), *latentLayout)
-                           : blockKvSdpaFunctionText(form, keys.size(), fusedLayouts->first,
-                                                     fusedLayouts->second);
-  });
 }
 
 void BlockLowering::finishManifest() {
@@ -370,18 +266,6 @@ void BlockLowering::finishManifest() {
   input.shape = {int64_t{1}};
   input.feed = LengthFeed::PastLength;
   manifest.lengths.push_back(std::move(input));
-}
-
-/// One for each number of blocks that hold tokens; without any where the model can do without.
-void BlockLowering::addVariants() {
-  const auto all = static_cast<int64_t>(blockRows.size());
-  const int64_t least = readerOfBlockExtents(graph, manifest) ? 1 : 0;
-  for (int64_t blocks = least; blocks <= all; ++blocks) {
-    ManifestVariant variant;
-    variant.pastBlocks = blocks;
-    variant.pastRows = std::min(blocks * size, *capacity);
-    manifest.variants.push_back(std::move(variant));
-  }
 }
 
 } // namespace kvopt::targets

@@ -4,75 +4,70 @@
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
 #include "passes/targets/kvopt/kvopt_operands.h"
-#include "passes/targets/support/gapped_keys.h"
 #include "passes/targets/support/length_input.h"
 #include "passes/targets/target.h"
 
-#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/DenseMap.h"
 
 namespace kvopt::targets {
 
-/// What attends over the blocks.
-enum class BlockAttention {
-  /// ai.kvopt::BlockKvSdpa or BlockLatentKvSdpa, or, where they do not take the layout,
-  /// ai.kvopt::Sdpa over one Concat of all blocks and the new rows
-  Fused,
-  Plain, ///< standard operators over that Concat
-  /// The same, and each block has a fixed extent: `past_length` says how many rows of all are
-  /// tokens, and masks hide the others.
-  Fixed,
-};
+/// Why the caches of a site cannot be blocks, whatever attends over them; nullopt if they can, or
+/// if the site has none that grow and can stay as it is.
+std::optional<pattern::MatchFailure> blocksObstacle(const analysis::AttentionSite& site);
 
-/// nullopt if BlockLowering can write the site, otherwise why not.
-std::optional<pattern::MatchFailure> supportsBlocks(const analysis::AttentionSite& site,
-                                                    BlockAttention kind);
-
-/// Lowers sites of one model, each of which supportsBlocks.
+/// Lowers sites of one model, none of which has a blocksObstacle. What attends over the blocks is
+/// for derived classes.
 class BlockLowering {
 public:
   BlockLowering(ir::Model& lowered, const LowerOptions& options, pattern::Journal& editJournal,
-                std::string targetName, BlockAttention kind);
+                std::string targetName);
+  virtual ~BlockLowering() = default;
 
   /// Fails without a capacity: it says how many blocks there are.
   llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
-private:
+protected:
   /// The inputs that one cache has become.
   using Blocks = std::vector<ir::Value*>;
 
-  void nameRows();
-  void fixRows();
+  /// Before any edit, where a cache will be split: whether so many blocks are too many.
+  virtual llvm::Error checkBlockCount(int64_t) const { return llvm::Error::success(); }
+  /// The rows of each block: symbols that the model does not use, the same in all caches.
+  virtual std::vector<ir::Dim> rowsOfBlocks();
+  /// Writes attention over keys and values in one piece.
+  virtual llvm::Error attend(analysis::AttentionSite& site) = 0;
+  /// Writes a site whose caches are to be split.
+  virtual llvm::Error attendToBlocks(analysis::AttentionSite& site);
+  /// Completes the manifest, of a graph without dead nodes.
+  virtual void describeVariants() {}
+  /// The model's imports, before and after lowering; it had the version `irVersion`.
+  virtual void prepareModel() {}
+  virtual void finishModel(int64_t /*irVersion*/) {}
+
   Blocks& splitCache(const analysis::AttentionSite& site, analysis::SiteCache& update,
                      ir::CacheRole role);
-  void joinBlocks(const analysis::SiteCache& update, const Blocks& blocks,
-                  pattern::Rewriter& rewriter);
-  void handOutNewRows(analysis::SiteCache& update, ir::ManifestCache& cache,
-                      pattern::Rewriter& rewriter);
-  bool canFuse(const analysis::AttentionSite& site);
-  /// Writes attention over keys and values in one piece.
-  llvm::Error attend(analysis::AttentionSite& site);
-  GappedKeys gappedKeys();
-  llvm::Error fuse(analysis::AttentionSite& site, const Blocks& keys, const Blocks& values);
-  void finishManifest();
-  void addVariants();
+  bool isSplit(const analysis::SiteCache& update) const { return blocksOf.count(update.past) != 0; }
+
+  static constexpr const char* ruleName = "lower-blocks";
 
   ir::Model& model;
   ir::Graph& graph;
   pattern::Journal& journal;
-  BlockAttention kind;
   std::optional<int64_t> capacity;
   int64_t size;
   KvoptOperands operands;
   ir::Manifest manifest;
   std::optional<LengthInput> length;
-  /// The rows of each block: what the model calls them, or how many there are.
   std::vector<ir::Dim> blockRows;
-  /// int64 [1]: the rows of all blocks, where they are fixed.
-  ir::Value* pastRows = nullptr;
+
+private:
+  void joinBlocks(const analysis::SiteCache& update, const Blocks& blocks,
+                  pattern::Rewriter& rewriter);
+  void handOutNewRows(analysis::SiteCache& update, ir::ManifestCache& cache,
+                      pattern::Rewriter& rewriter);
+  void finishManifest();
+
   llvm::DenseMap<const ir::Value*, Blocks> blocksOf;
-  /// The layouts that the function body is written for.
-  std::optional<std::pair<ir::CacheLayout, ir::CacheLayout>> fusedLayouts;
-  std::optional<ir::CacheLayout> latentLayout;
 };
 
 } // namespace kvopt::targets

@@ -6,7 +6,7 @@
 //            o = MatMul(Softmax(… MatMul(q, Transpose(joined)) …), …)
 //
 // Standard operators only: for every engine.
-#include "passes/targets/blocks/block_lowering.h"
+#include "passes/targets/blocks/spelled_blocks.h"
 
 namespace kvopt::targets {
 using namespace analysis;
@@ -25,12 +25,12 @@ public:
   bool takesBlockSize() const override { return true; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
-    return supportsBlocks(site, BlockAttention::Plain);
+    return supportsSpelledBlocks(site);
   }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
                                  const LowerOptions& options, Journal& journal) const override {
-    return BlockLowering(model, options, journal, name().str(), BlockAttention::Plain).run(sites);
+    return SpelledBlocks(model, options, journal, name().str()).run(sites);
   }
 };
 

@@ -9,7 +9,11 @@
 // `visible` is rebuilt from `past_length`: rows of blocks that are no tokens are hidden. For
 // engines that compile graphs for fixed extents. What is lowered is the largest variant;
 // specialize-blocks makes the others of it.
-#include "passes/targets/blocks/block_lowering.h"
+#include "passes/targets/blocks/block_variant.h"
+#include "passes/targets/blocks/spelled_blocks.h"
+#include "passes/targets/primitive/spelled_attention.h"
+#include "passes/targets/support/gap_support.h"
+#include "support/diagnostic.h"
 
 namespace kvopt::targets {
 using namespace analysis;
@@ -17,6 +21,57 @@ using namespace ir;
 using namespace pattern;
 
 namespace {
+
+/// More files than this for one model are a mistake.
+constexpr int64_t mostVariants = 256;
+
+/// Each block has a fixed extent: `past_length` says how many rows of all are tokens, and masks
+/// hide the others.
+class FixedBlocks final : public SpelledBlocks {
+public:
+  using SpelledBlocks::SpelledBlocks;
+
+private:
+  llvm::Error checkBlockCount(int64_t count) const override {
+    if (count < mostVariants)
+      return llvm::Error::success();
+    return usageError("a capacity of {} in blocks of {} makes more than {} variants of the model",
+                      *capacity, size, mostVariants)
+        .hint("--to " + manifest.target + ":SIZE makes fewer");
+  }
+
+  std::vector<Dim> rowsOfBlocks() override {
+    pastRows = &graph.addConstant("past_rows", int64Tensor({*capacity}));
+    model.setMetadata(pastRowsKey, pastRows->name().str());
+    std::vector<Dim> rows;
+    for (int64_t first = 0; first < *capacity; first += size)
+      rows.push_back(Dim::fixed(std::min(size, *capacity - first)));
+    return rows;
+  }
+
+  Value& spell(const AttentionSite& site, Rewriter& rewriter) override {
+    if (!site.grows())
+      return SpelledBlocks::spell(site, rewriter);
+    return spellAttention(*site.node, GappedKeys{&length->value(), pastRows}, rewriter);
+  }
+
+  /// One for each number of blocks that hold tokens; without any where the model can do without.
+  void describeVariants() override {
+    if (!pastRows)
+      return;
+    const auto all = static_cast<int64_t>(blockRows.size());
+    const int64_t least = readerOfBlockExtents(graph, manifest) ? 1 : 0;
+    for (int64_t blocks = least; blocks <= all; ++blocks) {
+      ManifestVariant variant;
+      variant.pastBlocks = blocks;
+      variant.pastRows = std::min(blocks * size, *capacity);
+      manifest.variants.push_back(std::move(variant));
+    }
+  }
+
+  /// int64 [1]: the rows of all blocks; null where no cache is split.
+  Value* pastRows = nullptr;
+};
 
 class PyramidTarget final : public Target {
 public:
@@ -27,12 +82,13 @@ public:
   bool takesBlockSize() const override { return true; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
-    return supportsBlocks(site, BlockAttention::Fixed);
+    std::optional<MatchFailure> failure = supportsSpelledBlocks(site);
+    return !failure && site.grows() ? gapObstacle(site) : failure;
   }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
                                  const LowerOptions& options, Journal& journal) const override {
-    return BlockLowering(model, options, journal, name().str(), BlockAttention::Fixed).run(sites);
+    return FixedBlocks(model, options, journal, name().str()).run(sites);
   }
 };
 

@@ -77,9 +77,9 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   AttentionBuilder build(rewriter);
   PaddedQuery padded(site, build);
   Value& mask = padded.mask(operands.mask(sdpa));
-  std::vector<NamedAttribute> attributes = KvoptOperands::attributes(sdpa, mask);
-  attributes.push_back({"key_axis", Attribute::ofInt(site.key->axis)});
-  attributes.push_back({"value_axis", Attribute::ofInt(site.value->axis)});
+  AttributeList attributes = KvoptOperands::attributes(sdpa, mask);
+  attributes.add("key_axis", site.key->axis);
+  attributes.add("value_axis", site.value->axis);
   const bool isQuantized = cacheRows == CacheRows::Quantized;
   llvm::SmallVector<Value*, 10> inputs{&padded.query(),
                                        &canonicalNewRows(site, *site.key, rewriter),
@@ -97,8 +97,7 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   auto keyLayout = inPlaceLayout(site.key->layout, true);
   auto valueLayout = inPlaceLayout(site.value->layout, false);
   const OpName op = isQuantized ? "ai.kvopt::InPlaceQuantizedKvSdpa" : "ai.kvopt::InPlaceKvSdpa";
-  Node& fused =
-      rewriter.create(op, inputs, std::move(attributes), isQuantized ? 5 : 3, "attention");
+  Node& fused = rewriter.create(op, inputs, attributes, isQuantized ? 5 : 3, "attention");
   if (llvm::Error error = replaceCaches(site, fused, {&*site.key, &*site.value},
                                         {CacheRole::Key, CacheRole::Value}, padded, rewriter))
     return error;
@@ -115,18 +114,18 @@ llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
   AttentionBuilder build(rewriter);
   PaddedQuery padded(site, build);
   Value& mask = padded.mask(operands.mask(sdpa));
-  std::vector<NamedAttribute> attributes = KvoptOperands::attributes(sdpa, mask);
-  attributes.push_back({"key_axis", Attribute::ofInt(site.key->axis)});
-  attributes.push_back({"v_offset", Attribute::ofInt(site.value->firstColumn)});
-  attributes.push_back({"v_width", Attribute::ofInt(*site.value->columns.value())});
+  AttributeList attributes = KvoptOperands::attributes(sdpa, mask);
+  attributes.add("key_axis", site.key->axis);
+  attributes.add("v_offset", site.value->firstColumn);
+  attributes.add("v_width", *site.value->columns.value());
   llvm::SmallVector<Value*, 8> inputs{&padded.query(), &canonicalNewRows(site, *site.key, rewriter),
                                       site.key->past, &pastLengthOf(*site.key), &mask};
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
   BodyForm form = operands.bodyForm(sdpa);
   auto cacheLayout = inPlaceLayout(site.key->layout, false);
-  Node& fused = rewriter.create("ai.kvopt::InPlaceLatentKvSdpa", inputs, std::move(attributes), 2,
-                                "attention");
+  Node& fused =
+      rewriter.create("ai.kvopt::InPlaceLatentKvSdpa", inputs, attributes, 2, "attention");
   if (llvm::Error error =
           replaceCaches(site, fused, {&*site.key}, {CacheRole::Latent}, padded, rewriter))
     return error;

@@ -2,6 +2,7 @@
 #include "passes/targets/kvopt/kvopt_operands.h"
 
 #include "ir/text/reader.h"
+#include "passes/pattern/handled.h"
 #include "passes/targets/support/cache_rows.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -13,20 +14,25 @@ using namespace analysis;
 using namespace ir;
 using namespace pattern;
 
+std::optional<MatchFailure> KvoptOperands::obstacle(const Node& sdpa) {
+  static constexpr llvm::StringLiteral attributes[] = {"scale", "causal", "window", "softcap",
+                                                       "mask_boolean"};
+  static constexpr llvm::StringLiteral operands[] = {"query", "key",   "value",
+                                                     "mask",  "sinks", "past_length"};
+  return unhandled(sdpa, {attributes, operands});
+}
+
 void KvoptOperands::see(const AttentionSite& site) {
   sinksSeen |= site.node->operand(4) != nullptr;
   lengthsSeen |= !site.grows() && site.node->operand(5);
 }
 
-std::vector<NamedAttribute> KvoptOperands::attributes(const Node& sdpa, const Value& mask) {
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"scale", Attribute::ofFloat(sdpa.floatAttr("scale", 1.0f))});
-  attributes.push_back({"causal", Attribute::ofInt(sdpa.intAttr("causal", 0))});
-  attributes.push_back({"window", Attribute::ofInt(sdpa.intAttr("window", 0))});
-  attributes.push_back({"softcap", Attribute::ofFloat(sdpa.floatAttr("softcap", 0.0f))});
-  bool isBoolean = mask.type().elementType() == ElementType::Bool;
-  attributes.push_back({"mask_boolean", Attribute::ofInt(isBoolean ? 1 : 0)});
-  return attributes;
+AttributeList KvoptOperands::attributes(const Node& sdpa, const Value& mask) {
+  return attrs({{"scale", sdpa.floatAttr("scale", 1.0f)},
+                {"causal", sdpa.intAttr("causal", 0)},
+                {"window", sdpa.intAttr("window", 0)},
+                {"softcap", sdpa.floatAttr("softcap", 0.0f)},
+                {"mask_boolean", mask.type().elementType() == ElementType::Bool}});
 }
 
 Value& KvoptOperands::mask(const Node& sdpa) {
@@ -55,8 +61,8 @@ BodyForm KvoptOperands::bodyForm(const Node& sdpa) const {
 
 llvm::Error KvoptOperands::complete(Node& sdpa, Rewriter& rewriter) {
   Value& maskTerms = mask(sdpa);
-  for (NamedAttribute& attribute : attributes(sdpa, maskTerms))
-    sdpa.setAttribute(attribute.name, std::move(attribute.value));
+  for (const PlainAttribute& attribute : attributes(sdpa, maskTerms))
+    sdpa.setAttribute(attribute.name, attribute.attribute());
   llvm::SmallVector<Value*, 6> operands{sdpa.operand(0), sdpa.operand(1), sdpa.operand(2),
                                         &maskTerms};
   Value* logits = sinks(sdpa);

@@ -15,6 +15,9 @@ class KvoptOperands {
 public:
   explicit KvoptOperands(ir::Model& lowered) : model(lowered) {}
 
+  /// Why a node that is not ai.kvopt::Sdpa cannot express `sdpa`; nullopt if it can.
+  static std::optional<pattern::MatchFailure> obstacle(const ir::Node& sdpa);
+
   /// All sites must be shown before the first is written: bodies are the same for all.
   void see(const analysis::AttentionSite& site);
   bool anySinks() const { return sinksSeen; }
@@ -23,7 +26,7 @@ public:
   ir::Value& mask(const ir::Node& sdpa);
   /// The site's sinks; where any site has some, others get ones without weight; else null.
   ir::Value* sinks(const ir::Node& sdpa);
-  static std::vector<ir::NamedAttribute> attributes(const ir::Node& sdpa, const ir::Value& mask);
+  static ir::AttributeList attributes(const ir::Node& sdpa, const ir::Value& mask);
   ir::BodyForm bodyForm(const ir::Node& sdpa) const;
 
   /// Completes an ai.kvopt::Sdpa that stays, and writes its body.

@@ -1,6 +1,7 @@
 // Checks of single sites, and of sites together.
 #include "passes/targets/kvopt/kvopt_support.h"
 
+#include "passes/targets/kvopt/kvopt_operands.h"
 #include "passes/targets/support/cache_rows.h"
 #include "passes/targets/support/padded_query.h"
 #include "support/diagnostic.h"
@@ -163,6 +164,8 @@ std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site) {
   if (site.failure)
     return site.failure;
   if (std::optional<MatchFailure> failure = staysCopied(site))
+    return failure;
+  if (std::optional<MatchFailure> failure = KvoptOperands::obstacle(*site.node))
     return failure;
   auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
     return MatchFailure{code, site.node->name().str(), std::move(expected), std::move(found), ""};

@@ -1,6 +1,7 @@
 // Layouts, masks and attributes of ONNX's Attention.
 #include "passes/targets/onnx/onnx_attention.h"
 
+#include "passes/pattern/handled.h"
 #include "passes/targets/support/cache_rows.h"
 
 #include <cmath>
@@ -116,22 +117,18 @@ private:
     return build.splitHeads(node.result(), *attention.query->type().dim(1).value(), 0);
   }
 
-  std::vector<NamedAttribute> attributes() const {
-    std::vector<NamedAttribute> written;
-    const double scale = isScaledBefore() ? 1.0 : attention.scale;
-    written.push_back({"scale", Attribute::ofFloat(static_cast<float>(scale))});
+  AttributeList attributes() const {
+    AttributeList written = attrs({{"scale", isScaledBefore() ? 1.0 : attention.scale}});
     if (attention.causal)
-      written.push_back({"is_causal", Attribute::ofInt(1)});
+      written.add("is_causal", 1);
     if (attention.softcap != 0)
-      written.push_back({"softcap", Attribute::ofFloat(attention.softcap)});
+      written.add("softcap", attention.softcap);
     if (attention.heads != 0) {
-      const int64_t queryHeads = *attention.query->type().dim(1).value();
-      written.push_back({"q_num_heads", Attribute::ofInt(queryHeads)});
-      written.push_back({"kv_num_heads", Attribute::ofInt(attention.heads)});
+      written.add("q_num_heads", *attention.query->type().dim(1).value());
+      written.add("kv_num_heads", attention.heads);
     }
     if (rows().type().elementType() != ElementType::Float)
-      written.push_back(
-          {"softmax_precision", Attribute::ofInt(static_cast<int64_t>(ElementType::Float))});
+      written.add("softmax_precision", static_cast<int64_t>(ElementType::Float));
     return written;
   }
 
@@ -227,10 +224,15 @@ std::optional<MatchFailure> onnxAttentionObstacle(const Node& sdpa) {
       return refuse(ReasonCode::DtypeMix, "keys and values of the query's element type",
                     onnxName(sdpa.operand(operand)->type().elementType()).str(),
                     "ai.kvopt widens what it reads: --to kvopt");
-  if (sdpa.operand(4))
-    return refuse(ReasonCode::SinkUnsupported, "attention without sinks",
-                  "ONNX's Attention has no operand for them",
-                  "--to ort-gqa and --to kvopt can have sinks");
+  static constexpr llvm::StringLiteral attributes[] = {"scale", "causal", "window", "softcap",
+                                                       "mask_boolean"};
+  static constexpr llvm::StringLiteral operands[] = {"query", "key", "value", "mask",
+                                                     "past_length"};
+  if (std::optional<MatchFailure> failure = unhandled(sdpa, {attributes, operands})) {
+    if (failure->code == ReasonCode::SinkUnsupported)
+      failure->hint = "--to ort-gqa and --to kvopt can have sinks";
+    return failure;
+  }
   const Value* mask = sdpa.operand(3);
   if (!mask)
     return std::nullopt;

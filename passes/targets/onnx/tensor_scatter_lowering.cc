@@ -212,12 +212,10 @@ Value& TensorScatterLowering::scatter(Node& fused, unsigned cache, const Lengths
     }
     operands.push_back(places);
   }
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"axis", Attribute::ofInt(view.sequenceAxis(cache))});
-  attributes.push_back({"mode", Attribute::ofString("linear")});
+  AttributeList attributes = attrs({{"axis", view.sequenceAxis(cache)}, {"mode", "linear"}});
   // Named after the past: the result will take the name of an output, and leave its own to others.
   const std::string hint = (view.past(cache).name() + "_scattered").str();
-  Node& scatter = rewriter.create("TensorScatter", operands, std::move(attributes), 1, hint);
+  Node& scatter = rewriter.create("TensorScatter", operands, attributes, 1, hint);
   // Not earlier than the attention: shapes of the past are read before it is overwritten.
   fused.graph().moveBefore(scatter, &fused);
   recordOrigin(scatter, fused);

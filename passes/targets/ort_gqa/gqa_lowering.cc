@@ -25,12 +25,6 @@ constexpr const char* contribDomain = "com.microsoft";
 /// The operands of ai.kvopt::InPlaceKvSdpa.
 enum Operand : unsigned { Query, Key, Value_, PastKey, PastValue, PastLength, Mask, Sinks };
 
-std::vector<NamedAttribute> only(const char* name, int64_t value) {
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({name, Attribute::ofInt(value)});
-  return attributes;
-}
-
 bool isHeadTranspose(const Node& node) {
   auto order = node.intsAttr("perm");
   return node.op() == "Transpose" && order && *order == llvm::ArrayRef<int64_t>{0, 2, 1, 3};
@@ -236,7 +230,7 @@ std::pair<Value*, Value*> GqaLowering::lengthsOf(Node& fused, AttentionBuilder& 
   Value& query = *fused.operand(Query);
   Value& after = build.node("Add", {before, build.extent(query, 2)}, {}, "total_lengths");
   Value& last = build.node("Sub", {after, ints({1})}, {}, "last_positions");
-  Value& total = build.node("ReduceMax", {asInt32(after, build)}, only("keepdims", 0));
+  Value& total = build.node("ReduceMax", {asInt32(after, build)}, attrs({{"keepdims", 0}}));
   Value& perRow =
       build.node("Expand", {asInt32(last, build), build.extent(query, 0)}, {}, "seqlens_k");
   return {&perRow, &total};
@@ -264,17 +258,15 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
   if (sinks)
     operands.push_back(sinks);
 
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"num_heads", Attribute::ofInt(*query.type().dim(1).value())});
-  attributes.push_back(
-      {"kv_num_heads", Attribute::ofInt(*fused.operand(Key)->type().dim(1).value())});
-  attributes.push_back({"scale", Attribute::ofFloat(fused.floatAttr("scale", 1.0f))});
+  AttributeList attributes = attrs({{"num_heads", *query.type().dim(1).value()},
+                                    {"kv_num_heads", *fused.operand(Key)->type().dim(1).value()},
+                                    {"scale", fused.floatAttr("scale", 1.0f)}});
   if (float softcap = fused.floatAttr("softcap", 0.0f); softcap != 0.0f)
-    attributes.push_back({"softcap", Attribute::ofFloat(softcap)});
+    attributes.add("softcap", softcap);
   if (int64_t window = fused.intAttr("window", 0); window != 0)
-    attributes.push_back({"local_window_size", Attribute::ofInt(window)});
+    attributes.add("local_window_size", window);
   Node& grouped = rewriter.create(OpName(contribDomain, "GroupQueryAttention"), operands,
-                                  std::move(attributes), 3, "attention");
+                                  attributes, 3, "attention");
   // Not earlier than before: shapes of the past are read before it is overwritten.
   fused.graph().moveBefore(grouped, &fused);
   Metadata metadata = fused.metadata();

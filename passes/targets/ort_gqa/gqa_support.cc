@@ -1,6 +1,7 @@
 // What sites com.microsoft::GroupQueryAttention can take, by what ONNX Runtime's CPU kernel
 // accepts.
 #include "passes/analysis/cache/site_words.h"
+#include "passes/pattern/handled.h"
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/ort_gqa/gqa_lowering.h"
 #include "support/format.h"
@@ -18,6 +19,11 @@ MatchFailure refusal(ReasonCode code, const AttentionSite& site, std::string exp
                      std::string found, std::string hint) {
   return {code, site.node->name().str(), std::move(expected), std::move(found), std::move(hint)};
 }
+
+constexpr llvm::StringLiteral handledAttributes[] = {"scale", "causal", "window", "softcap",
+                                                     "mask_boolean"};
+constexpr llvm::StringLiteral handledOperands[] = {"query", "key",   "value",
+                                                   "mask",  "sinks", "past_length"};
 
 constexpr const char* keptByKvopt = "--to kvopt can take it";
 
@@ -69,6 +75,9 @@ std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site) {
     return failure;
   if (site.isCross)
     return std::nullopt;
+  if (std::optional<MatchFailure> failure =
+          unhandled(*site.node, {handledAttributes, handledOperands}))
+    return failure;
   if (!site.hasCache())
     return refusal(ReasonCode::NoCache, site, "attention that appends to a cache",
                    "attention without a cache", "");

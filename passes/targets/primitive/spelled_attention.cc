@@ -1,6 +1,7 @@
 // From ai.kvopt::Sdpa and ai.kvopt::AppendRows to operators that every engine has.
 #include "passes/targets/primitive/spelled_attention.h"
 
+#include "passes/pattern/handled.h"
 #include "passes/targets/support/cache_rows.h"
 #include "passes/targets/support/gapped_keys.h"
 #include "passes/targets/support/key_visibility.h"
@@ -18,12 +19,6 @@ namespace {
 
 /// Operands of ai.kvopt::Sdpa.
 enum Operand : unsigned { Query, Key, Values, Mask, Sinks, PastLength };
-
-std::vector<NamedAttribute> axisOf(int64_t axis) {
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"axis", Attribute::ofInt(axis)});
-  return attributes;
-}
 
 class Speller {
 public:
@@ -150,7 +145,7 @@ private:
 
   Value& probabilities(Value& masked) {
     const auto softmax = [&](Value& logits) -> Value& {
-      return build.node("Softmax", {logits}, axisOf(-1), "probabilities");
+      return build.node("Softmax", {logits}, attrs({{"axis", -1}}), "probabilities");
     };
     if (Value* sinks = sdpa.operand(Sinks)) {
       Value& column =
@@ -180,6 +175,12 @@ private:
 } // namespace
 
 std::optional<MatchFailure> spellingObstacle(const Node& sdpa) {
+  static constexpr llvm::StringLiteral attributes[] = {"scale", "causal", "window", "softcap",
+                                                       "mask_boolean"};
+  static constexpr llvm::StringLiteral operands[] = {"query", "key",   "value",
+                                                     "mask",  "sinks", "past_length"};
+  if (std::optional<MatchFailure> failure = unhandled(sdpa, {attributes, operands}))
+    return failure;
   const Dim& heads = sdpa.operand(Query)->type().dim(1);
   const Dim& groups = sdpa.operand(Key)->type().dim(1);
   const auto isGrouped = [&] {
@@ -226,7 +227,7 @@ Value& spellAppendRows(Node& append, Rewriter& rewriter) {
   Value& trailing = build.concat(total, build.value(build.extent(fresh, 3)), 0);
   Value& shape = build.concat(leading, trailing, 0);
   Value& index = build.node("Expand", {column, shape}, {}, "index");
-  Value& rows = build.node("GatherElements", {joined, index}, axisOf(2), "rows");
+  Value& rows = build.node("GatherElements", {joined, index}, attrs({{"axis", 2}}), "rows");
   Value& kept = build.unsqueeze(build.unsqueeze(isRow, 1), 3);
   return build.node("Where", {kept, rows, floatScalar(fresh.type().elementType(), 0)}, {},
                     "present");

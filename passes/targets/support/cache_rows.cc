@@ -34,9 +34,8 @@ Value& transposed(Value& value, llvm::ArrayRef<int64_t> order, Rewriter& rewrite
     if (llvm::is_sorted(composed))
       return *source;
   }
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"perm", Attribute::ofInts(composed)});
-  return rewriter.create("Transpose", {source}, std::move(attributes), 1, "new_rows").result();
+  return rewriter.create("Transpose", {source}, attrs({{"perm", composed}}), 1, "new_rows")
+      .result();
 }
 
 std::optional<CacheLayout> inPlaceLayout(const CacheLayout& layout, bool transposable) {
@@ -60,13 +59,11 @@ Value& canonicalRows(Value& fresh, const CacheLayout& layout, Value& like, const
     return rows;
   Value& heads = rewriter.constant("heads", int64Tensor({*groups.value()}));
   Value& columns = rewriter.constant("width", int64Tensor({*width.value()}));
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"axis", Attribute::ofInt(0)});
   Value& shape =
       rewriter
           .create("Concat",
                   {&extentOf(like, 0, rewriter), &heads, &extentOf(like, 2, rewriter), &columns},
-                  std::move(attributes), 1, "rows_shape")
+                  attrs({{"axis", 0}}), 1, "rows_shape")
           .result();
   return rewriter.create("Reshape", {&rows, &shape}, {}, 1, "new_rows").result();
 }

@@ -65,9 +65,7 @@ Value& spreadMask(const GappedKeys& keys, Value& mask, const Dim& columns, Value
   const Columns all = columnsOf(keys, query, build);
   // Any column will do in the gap; the first is always there.
   Value& source = build.node("Where", {*all.isKey, *all.position, ints({0})}, {}, "mask_column");
-  std::vector<NamedAttribute> attributes;
-  attributes.push_back({"axis", Attribute::ofInt(last)});
-  return build.node("Gather", {*full, source}, std::move(attributes), "spread_mask");
+  return build.node("Gather", {*full, source}, attrs({{"axis", last}}), "spread_mask");
 }
 
 } // namespace kvopt::targets

@@ -54,8 +54,7 @@ void LengthInput::rewireShapeReaders(Value& past, unsigned axis, Rewriter& rewri
     llvm::SmallVector<bool, 4> isSequenceAxis;
     for (int64_t position = start; position < end; ++position)
       isSequenceAxis.push_back(position == static_cast<int64_t>(axis));
-    std::vector<NamedAttribute> attributes = clonedAttributes(*reader);
-    Node& extents = rewriter.create("Shape", {&past}, std::move(attributes), 1, "capacity_shape");
+    Node& extents = rewriter.createLike(*reader, {&past}, "capacity_shape");
     capacityReaders.insert(&extents);
     Value& selector = rewriter.constant("is_sequence_axis", boolTensor(isSequenceAxis));
     Node& valid =

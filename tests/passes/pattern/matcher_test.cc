@@ -146,7 +146,7 @@ TEST_F(MatcherTest, AttributesDefaultFromTheDefinition) {
   Value& implied = node("Softmax", {&a}, "implied");
   Value& written = node("Softmax", {&a}, "written", {});
   written.producer()->setAttribute("axis", Attribute::ofInt(1));
-  P pattern = op("Softmax", {x}, {attr("axis", -1)});
+  P pattern = op("Softmax", {x}, attrs({{"axis", -1}}));
   EXPECT_TRUE(tryMatch(pattern, implied));
   EXPECT_FALSE(tryMatch(pattern, written));
   EXPECT_EQ(miss.failure.expected, "axis = -1");
@@ -154,21 +154,21 @@ TEST_F(MatcherTest, AttributesDefaultFromTheDefinition) {
   EXPECT_EQ(miss.failure.node, "/written");
   // Without a default, an attribute that is not written has no value.
   Value& transposed = node("Transpose", {&a}, "transposed");
-  EXPECT_FALSE(tryMatch(op("Transpose", {x}, {attr("perm", {0, 1, 3, 2})}), transposed));
+  EXPECT_FALSE(tryMatch(op("Transpose", {x}, attrs({{"perm", {0, 1, 3, 2}}})), transposed));
   EXPECT_EQ(miss.failure.found, "that it is not written");
 }
 
 TEST_F(MatcherTest, FloatsAndStringsCompareExactly) {
   Value& clip = node("Clip", {&input("a")}, "clip");
-  EXPECT_TRUE(tryMatch(op("Clip", {x}, {attr("slope", 0.5f), attr("mode", "hard")}), clip));
-  EXPECT_FALSE(tryMatch(op("Clip", {x}, {attr("slope", 0.25f)}), clip));
-  EXPECT_FALSE(tryMatch(op("Clip", {x}, {attr("mode", "soft")}), clip));
-  EXPECT_FALSE(tryMatch(op("Clip", {x}, {attr("slope", 1)}), clip)) << "a float is no int";
+  EXPECT_TRUE(tryMatch(op("Clip", {x}, attrs({{"slope", 0.5f}, {"mode", "hard"}})), clip));
+  EXPECT_FALSE(tryMatch(op("Clip", {x}, attrs({{"slope", 0.25f}})), clip));
+  EXPECT_FALSE(tryMatch(op("Clip", {x}, attrs({{"mode", "soft"}})), clip));
+  EXPECT_FALSE(tryMatch(op("Clip", {x}, attrs({{"slope", 1}})), clip)) << "a float is no int";
 }
 
 TEST_F(MatcherTest, AxesCompareAfterNormalisation) {
   Value& a = input("a");
-  P lastAxis = op("Softmax", {x}, {attr("axis", -1)});
+  P lastAxis = op("Softmax", {x}, attrs({{"axis", -1}}));
   Value& positive = node("Softmax", {&a}, "positive", {});
   positive.producer()->setAttribute("axis", Attribute::ofInt(3));
   EXPECT_TRUE(tryMatch(lastAxis, positive));
@@ -178,25 +178,25 @@ TEST_F(MatcherTest, AxesCompareAfterNormalisation) {
 
   Value& permuted = node("Transpose", {&a}, "permuted");
   permuted.producer()->setAttribute("perm", Attribute::ofInts({0, 1, -1, -2}));
-  EXPECT_TRUE(tryMatch(op("Transpose", {x}, {attr("perm", {0, 1, 3, 2})}), permuted));
-  EXPECT_FALSE(tryMatch(op("Transpose", {x}, {attr("perm", {0, 1, 3})}), permuted));
+  EXPECT_TRUE(tryMatch(op("Transpose", {x}, attrs({{"perm", {0, 1, 3, 2}}})), permuted));
+  EXPECT_FALSE(tryMatch(op("Transpose", {x}, attrs({{"perm", {0, 1, 3}}})), permuted));
 }
 
 TEST_F(MatcherTest, AxesOfUnsqueezeCountInTheResult) {
   Value& a = input("a"); // rank 4, so the last axis of the result is 4
   Value& last = node("Unsqueeze", {&a}, "last");
   last.producer()->setAttribute("axes", Attribute::ofInts({-1}));
-  EXPECT_TRUE(tryMatch(op("Unsqueeze", {x}, {attr("axes", {4})}), last));
-  EXPECT_FALSE(tryMatch(op("Unsqueeze", {x}, {attr("axes", {3})}), last));
+  EXPECT_TRUE(tryMatch(op("Unsqueeze", {x}, attrs({{"axes", {4}}})), last));
+  EXPECT_FALSE(tryMatch(op("Unsqueeze", {x}, attrs({{"axes", {3}}})), last));
 }
 
 TEST_F(MatcherTest, AnAxisOfUnknownRankSaysSo) {
   Value& a = input("a", TensorType(ElementType::Float));
   Value& softmax = node("Softmax", {&a}, "softmax");
   softmax.producer()->setAttribute("axis", Attribute::ofInt(3));
-  EXPECT_FALSE(tryMatch(op("Softmax", {x}, {attr("axis", -1)}), softmax));
+  EXPECT_FALSE(tryMatch(op("Softmax", {x}, attrs({{"axis", -1}})), softmax));
   EXPECT_EQ(miss.failure.code, ReasonCode::DynamicRank);
-  EXPECT_TRUE(tryMatch(op("Softmax", {x}, {attr("axis", 3)}), softmax)) << "written alike";
+  EXPECT_TRUE(tryMatch(op("Softmax", {x}, attrs({{"axis", 3}})), softmax)) << "written alike";
 }
 
 TEST_F(MatcherTest, AnInteriorValueMustNotEscape) {
