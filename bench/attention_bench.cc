@@ -19,7 +19,7 @@
 #include "bench/machine.h"
 #include "bench/measure.h"
 #include "runtime/simd/attention/attention_kernel.h"
-#include "runtime/simd/simd_target.h"
+#include "runtime/simd/attention/simd_target.h"
 #include "runtime/threads/thread_pool.h"
 #include "support/format.h"
 

@@ -1,12 +1,15 @@
-// Memory of caches: made, grown, cut, rearranged, copied.
+// Memory of caches: made, grown, cut, rearranged, copied, saved and restored.
 #include "runtime/cache/cache_set.h"
 
 #include "runtime/cache/contiguous_runs.h"
+#include "runtime/exec/input_binding.h"
+#include "runtime/memory/page_memory.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -400,6 +403,471 @@ llvm::Error CacheSet::thaw(int64_t room) {
     return running.takeError();
   running->table = std::move(table);
   *this = std::move(*running);
+  return llvm::Error::success();
+}
+
+// Caches whose rows lie in the blocks of a pool.
+
+llvm::Error CacheSet::makePool() {
+  BlockManagerOptions pool;
+  partOf.assign(geometries.size(), 0);
+  for (size_t i = 0; i < geometries.size(); ++i) {
+    if (!inBlocks(i))
+      continue;
+    const CacheGeometry& geometry = geometries[i];
+    partOf[i] = pool.parts.size();
+    pool.parts.push_back(
+        {geometry.element, geometry.shape(options.blockTokens), geometry.sequenceAxis()});
+  }
+  if (pool.parts.empty())
+    return llvm::Error::success();
+  pool.blockTokens = options.blockTokens;
+  pool.maxBlocks = options.blockLimit;
+  pool.allocator = options.allocator;
+  pool.poison = options.poison;
+  pool.readsWhole = options.readsWholeBlocks;
+  llvm::Expected<std::shared_ptr<BlockManager>> manager = BlockManager::create(std::move(pool));
+  if (!manager)
+    return manager.takeError();
+  table.emplace(std::move(*manager));
+  return llvm::Error::success();
+}
+
+int64_t CacheSet::bytes() const {
+  int64_t sum = table ? table->manager().memoryBytes() : 0;
+  for (const Tensor& tensor : tensors)
+    sum += tensor.view.byteSize();
+  return sum;
+}
+
+llvm::Error CacheSet::reserve(int64_t count) {
+  prepareRows(longest + count);
+  return table ? table->reserve(count, /*willAdopt=*/true) : llvm::Error::success();
+}
+
+void CacheSet::cancel() {
+  if (table)
+    table->cancel();
+}
+
+llvm::Expected<TensorView> CacheSet::blockRows(size_t index, size_t position) const {
+  assert(inBlocks(index));
+  if (position < table->blocks().size() && table->tokensAt(position) != 0)
+    return table->rows(position, partOf[index]);
+  return tensors[index].view;
+}
+
+llvm::Expected<TensorView> CacheSet::wholeBlock(size_t index, size_t position) const {
+  assert(inBlocks(index) && options.readsWholeBlocks);
+  const int64_t first = static_cast<int64_t>(position) * options.blockTokens;
+  const int64_t rows = std::min(options.blockTokens, options.blockRoom - first);
+  const unsigned axis = geometries[index].sequenceAxis();
+  if (position < table->blocks().size() && table->tokensAt(position) != 0) {
+    llvm::Expected<TensorView> memory =
+        table->manager().memory(table->blocks()[position], partOf[index]);
+    if (!memory)
+      return memory.takeError();
+    return sliceAxis(*memory, axis, 0, rows);
+  }
+  emptyBlocks.resize(size());
+  Tensor& zeros = emptyBlocks[index];
+  if (!zeros.view.data) {
+    llvm::Expected<Tensor> made = empty(index, options.blockTokens);
+    if (!made)
+      return made.takeError();
+    zeros = std::move(*made);
+  }
+  return sliceAxis(zeros.view, axis, 0, rows);
+}
+
+llvm::Expected<int64_t> CacheSet::writeRows(size_t index, const Tensor& rows) {
+  const unsigned axis = geometries[index].sequenceAxis();
+  const int64_t blockTokens = options.blockTokens;
+  const int64_t count = rows.view.shape[axis];
+  BlockManager& manager = table->manager();
+  int64_t written = 0;
+  for (int64_t done = 0; done < count;) {
+    const int64_t token = longest + done;
+    const BlockId block = table->blocks()[static_cast<size_t>(token / blockTokens)];
+    const int64_t first = token % blockTokens;
+    const int64_t part = std::min(blockTokens - first, count - done);
+    TensorView from = sliceAxis(rows.view, axis, done, done + part);
+    done += part;
+    if (part == blockTokens && rows.owner) {
+      if (llvm::Error error = manager.adopt(block, partOf[index], Tensor{rows.owner, from}))
+        return error;
+      continue;
+    }
+    llvm::Expected<TensorView> memory = manager.memory(block, partOf[index]);
+    if (!memory)
+      return memory.takeError();
+    copyElements(from, sliceAxis(*memory, axis, first, first + part));
+    written += from.byteSize();
+  }
+  return written;
+}
+
+/// The rows of the batch rows `sources` in blocks of the pool of `target`.
+llvm::Expected<BlockTable> CacheSet::copyBlocks(const CacheSet& target,
+                                                llvm::ArrayRef<int64_t> sources) const {
+  BlockTable copy(target.table->sharedManager());
+  if (llvm::Error error = copy.reserve(longest))
+    return error;
+  copy.advance(longest);
+  for (size_t i = 0; i < size(); ++i) {
+    if (!inBlocks(i))
+      continue;
+    for (size_t position = 0; position < copy.blocks().size(); ++position) {
+      llvm::Expected<TensorView> from = table->rows(position, partOf[i]);
+      if (!from)
+        return from.takeError();
+      llvm::Expected<TensorView> to = copy.rows(position, partOf[i]);
+      if (!to)
+        return to.takeError();
+      for (size_t row = 0; row < sources.size(); ++row)
+        copyElements(geometries[i].batchRow(*from, sources[row]),
+                     target.geometries[i].batchRow(*to, static_cast<int64_t>(row)));
+    }
+  }
+  return copy;
+}
+
+llvm::Expected<BlockTable> CacheSet::restoredBlocks(const CacheFileContents& contents) const {
+  const int64_t length = *std::max_element(contents.lengths.begin(), contents.lengths.end());
+  BlockTable made(table->sharedManager());
+  if (llvm::Error error = made.reserve(length))
+    return error;
+  made.advance(length);
+  for (size_t i = 0; i < size(); ++i) {
+    if (!inBlocks(i))
+      continue;
+    const CacheGeometry& geometry = geometries[i];
+    const auto stored = std::find_if(
+        contents.caches.begin(), contents.caches.end(),
+        [&](const CacheFileContents::Cache& cache) { return cache.entry.name == geometry.name; });
+    assert(stored != contents.caches.end() && !stored->entry.batchAxis && "by checkFits");
+    // Only read.
+    auto* bytes = const_cast<std::byte*>(stored->bytes.data()); // NOLINT
+    const TensorView all =
+        TensorView::contiguous(stored->entry.element, stored->entry.shape, bytes);
+    for (size_t position = 0; position < made.blocks().size(); ++position) {
+      llvm::Expected<TensorView> to = made.rows(position, partOf[i]);
+      if (!to)
+        return to.takeError();
+      const int64_t first = static_cast<int64_t>(position) * options.blockTokens;
+      copyElements(sliceAxis(all, geometry.sequenceAxis(), first,
+                             first + to->shape[geometry.sequenceAxis()]),
+                   *to);
+    }
+  }
+  return made;
+}
+
+llvm::Expected<Tensor> CacheSet::joinedRows(size_t index) const {
+  const unsigned axis = geometries[index].sequenceAxis();
+  llvm::Expected<Tensor> rows = unwritten(index, longest);
+  if (!rows)
+    return rows;
+  for (size_t position = 0; position < table->blocks().size(); ++position) {
+    llvm::Expected<TensorView> from = blockRows(index, position);
+    if (!from)
+      return from.takeError();
+    const int64_t first = static_cast<int64_t>(position) * options.blockTokens;
+    copyElements(*from, sliceAxis(rows->view, axis, first, first + from->shape[axis]));
+  }
+  return rows;
+}
+
+// Growth, by moving pages where the rows of a head are whole pages and many.
+
+namespace {
+
+static_assert(largePageBytes >= leastPagedBytes);
+
+/// Shorter runs are copied: a system call for each would cost more.
+constexpr int64_t leastMovedBytes = 64 << 10;
+/// Every run that moves is a mapping of its own from then on. Linux gives a process 65530 of them.
+constexpr int64_t mostMovedRuns = 8192;
+
+/// Bytes from one row of a head to the next.
+int64_t rowBytes(const TensorView& tensor, unsigned sequenceAxis) {
+  return tensor.strides[sequenceAxis] * int64_t{*byteWidth(tensor.element)};
+}
+
+} // namespace
+
+/// `room`, or up to 1/16 more, so that runs start with pages and can be moved at the next growth.
+int64_t CacheSet::roomInPages(int64_t room) const {
+  const auto page = static_cast<int64_t>(pageBytes());
+  int64_t step = 1;
+  for (size_t i = 0; i < size(); ++i) {
+    if (!geometries[i].isShared)
+      continue;
+    const int64_t bytes = rowBytes(tensors[i].view, geometries[i].sequenceAxis());
+    int64_t run = 0;
+    if (__builtin_mul_overflow(bytes, room, &run) || run < leastMovedBytes)
+      continue;
+    const int64_t rowsInPages = page / std::gcd(page, bytes);
+    if (rowsInPages <= room / 16)
+      step = std::max(step, rowsInPages);
+  }
+  return room > INT64_MAX - step ? room : (room + step - 1) / step * step;
+}
+
+/// The rows of a cache into a longer tensor of zeros; the number of bytes copied. Whatever it is,
+/// the cache's own tensor must not be used any more.
+int64_t CacheSet::growInto(size_t index, Tensor& larger, int64_t& movableRuns) {
+  const CacheGeometry& geometry = geometries[index];
+  Tensor& tensor = tensors[index];
+  const unsigned axis = geometry.sequenceAxis();
+  const int64_t runBytes = rowBytes(tensor.view, axis) * tensor.view.shape[axis];
+  const int64_t runs = runBytes < leastMovedBytes ? 0 : tensor.view.byteSize() / runBytes;
+  int64_t copied = 0;
+  if (runs != 0 && runs <= movableRuns && tensor.movePagesTo(larger, static_cast<size_t>(runs)))
+    movableRuns -= runs;
+  else
+    copied = copyRows(index, everyRow(), geometry, larger.view);
+  poisonUnused(index, larger.view);
+  return copied;
+}
+
+llvm::Expected<int64_t> CacheSet::grow(int64_t room) {
+  assert(room >= longest && !frozen);
+  room = roomInPages(room);
+  std::vector<Tensor> larger(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!geometries[i].isShared)
+      continue;
+    llvm::Expected<Tensor> tensor = unwritten(i, room);
+    if (!tensor)
+      return tensor.takeError();
+    larger[i] = std::move(*tensor);
+  }
+  // Nothing can fail once everything is allocated.
+  int64_t copied = 0;
+  int64_t movableRuns = mostMovedRuns;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!geometries[i].isShared)
+      continue;
+    copied += growInto(i, larger[i], movableRuns);
+    tensors[i] = std::move(larger[i]);
+  }
+  options.room = room;
+  usesLargePages = false;
+  return copied;
+}
+
+/// Before shared buffers hold `count` tokens: large pages, as soon as they take no more than three
+/// times the memory that the rows need.
+void CacheSet::prepareRows(int64_t count) {
+  if (!hasShared || usesLargePages)
+    return;
+  constexpr auto page = static_cast<int64_t>(largePageBytes);
+  const auto isLarge = [&](size_t i) {
+    return geometries[i].isShared && tensors[i].view.byteSize() >= page;
+  };
+  int64_t rowsInPage = 0;
+  for (size_t i = 0; i < size(); ++i)
+    if (isLarge(i))
+      rowsInPage =
+          std::max(rowsInPage, page / rowBytes(tensors[i].view, geometries[i].sequenceAxis()));
+  if (count < options.room / 3 && count < rowsInPage)
+    return;
+  for (size_t i = 0; i < size(); ++i)
+    if (isLarge(i))
+      preferLargePages(tensors[i].view.data, static_cast<size_t>(tensors[i].view.byteSize()));
+  usesLargePages = true;
+}
+
+// Caches to and from a file's contents.
+
+namespace {
+
+bool isZero(const std::byte* data, size_t bytes) {
+  return bytes == 0 || (data[0] == std::byte{0} && std::memcmp(data, data + 1, bytes - 1) == 0);
+}
+
+/// Without the rows from `tokens` on that hold nothing but zeros, as they did at the start.
+TensorView withoutZeroRows(const TensorView& view, unsigned axis, int64_t tokens) {
+  int64_t rows = view.shape[axis];
+  while (rows > tokens && forEachRun(sliceAxis(view, axis, rows - 1, rows), isZero))
+    --rows;
+  return sliceAxis(view, axis, 0, rows);
+}
+
+/// The bytes as one tensor; they are only read.
+TensorView asTensor(const std::byte* bytes, ElementType element, llvm::ArrayRef<int64_t> shape) {
+  return TensorView::contiguous(element, shape, const_cast<std::byte*>(bytes)); // NOLINT
+}
+
+void copyFrom(const CacheFileContents::Cache& stored, llvm::ArrayRef<int64_t> lengths,
+              const CacheGeometry& geometry, const TensorView& to) {
+  unsigned axis = geometry.sequenceAxis();
+  auto copy = [&](const TensorView& from, const TensorView& target) {
+    copyElements(from, sliceAxis(target, axis, 0, from.shape[axis]));
+  };
+  const std::byte* bytes = stored.bytes.data();
+  if (!stored.entry.batchAxis)
+    return copy(asTensor(bytes, stored.entry.element, stored.entry.shape), to);
+  Extents shape = stored.entry.shape;
+  shape[*stored.entry.batchAxis] = geometry.slicesPerRow;
+  for (size_t row = 0; row < lengths.size(); ++row) {
+    shape[axis] = lengths[row];
+    TensorView from = asTensor(bytes, stored.entry.element, shape);
+    copy(from, geometry.batchRow(to, static_cast<int64_t>(row)));
+    bytes += from.byteSize();
+  }
+}
+
+const CacheFileContents::Cache* findCache(const CacheFileContents& contents, llvm::StringRef name) {
+  for (const CacheFileContents::Cache& cache : contents.caches)
+    if (cache.entry.name == name)
+      return &cache;
+  return nullptr;
+}
+
+/// The numbers that codes are multiplied by are what a row of finite numbers gives.
+llvm::Error checkScales(const CacheFileContents::Cache& stored) {
+  if (stored.entry.element != ElementType::Float)
+    return llvm::Error::success();
+  for (size_t offset = 0; offset + sizeof(float) <= stored.bytes.size(); offset += sizeof(float)) {
+    float scale = 0;
+    std::memcpy(&scale, stored.bytes.data() + offset, sizeof(scale));
+    if (!std::isfinite(scale) || std::signbit(scale))
+      return invalid("cache '{}' holds the scale {}, which no row of finite numbers has",
+                     stored.entry.name, scale);
+  }
+  return llvm::Error::success();
+}
+
+} // namespace
+
+std::vector<StoredCache> CacheSet::stored() const {
+  std::vector<StoredCache> result;
+  bool apart = isRagged();
+  for (size_t i = 0; i < size(); ++i) {
+    const CacheGeometry& geometry = geometries[i];
+    StoredCache cache;
+    cache.entry.name = geometry.name;
+    cache.entry.element = geometry.element;
+    cache.entry.sequenceAxis = geometry.sequenceAxis();
+    TensorView valid = view(i);
+    if (geometry.update == CacheUpdate::Static)
+      valid = withoutZeroRows(valid, geometry.sequenceAxis(), longest);
+    cache.entry.shape = valid.shape;
+    if (!apart) {
+      cache.parts.push_back(std::move(valid));
+      result.push_back(std::move(cache));
+      continue;
+    }
+    cache.entry.batchAxis = geometry.batchAxis();
+    for (int64_t row = 0; row < batch(); ++row)
+      cache.parts.push_back(sliceAxis(geometry.batchRow(valid, row), geometry.sequenceAxis(), 0,
+                                      tokens[static_cast<size_t>(row)]));
+    result.push_back(std::move(cache));
+  }
+  return result;
+}
+
+llvm::Error CacheSet::checkEntry(const CacheFileEntry& entry, const CacheGeometry& cache,
+                                 llvm::ArrayRef<int64_t> lengths) const {
+  auto differs = [&](const std::string& what) {
+    return invalid("cache '{}' is stored {}", cache.name, what)
+        .hint("it was saved by a session that is driven in another way");
+  };
+  if (entry.element != cache.element)
+    return differs(fmt::format("as {}, but the session's is {}", onnxName(entry.element),
+                               onnxName(cache.element)));
+  int64_t rows = entry.shape[entry.sequenceAxis];
+  Extents expected = cache.shape(rows);
+  if (entry.sequenceAxis != cache.sequenceAxis() || entry.shape != expected)
+    return differs(fmt::format("with shape {}, but the session's is {}", extentsText(entry.shape),
+                               extentsText(expected)));
+  const int64_t length = *std::max_element(lengths.begin(), lengths.end());
+  const bool rowsFit = [&] {
+    if (cache.hasRowPerToken())
+      return rows == length;
+    if (cache.update == CacheUpdate::Static)
+      return rows >= std::min(length, cache.initialRows) && rows <= cache.initialRows;
+    if (cache.initialRows != 0 || cache.update == CacheUpdate::State)
+      return rows == cache.initialRows;
+    // A ring that grows to its width.
+    return cache.window > 0 ? rows == std::min(length, cache.window)
+                            : rows <= length && (rows > 0) == (length > 0);
+  }();
+  if (!rowsFit)
+    return differs(fmt::format("with {} rows for {} tokens", rows, length));
+  bool isEven = llvm::all_of(lengths, [&](int64_t row) { return row == length; });
+  const bool areApart = cache.hasRowPerToken() && !cache.isInBlocks() && cache.batchAxis();
+  if (entry.batchAxis ? !areApart || entry.batchAxis != cache.batchAxis() : !isEven)
+    return differs("with batch rows that cannot be told apart");
+  return llvm::Error::success();
+}
+
+llvm::Error CacheSet::checkFits(const CacheFileContents& contents) const {
+  if (static_cast<int64_t>(contents.lengths.size()) != batch())
+    return invalid("the file holds {} batch rows, but the session has {}", contents.lengths.size(),
+                   batch())
+        .hint("open the session with the batch size of the one that was saved");
+  if (contents.caches.size() != size())
+    return invalid("the file holds {} caches, but the session has {}", contents.caches.size(),
+                   size());
+  for (const CacheGeometry& geometry : geometries) {
+    const CacheFileContents::Cache* stored = findCache(contents, geometry.name);
+    if (!stored)
+      return invalid("the file holds no cache '{}'", geometry.name);
+    if (llvm::Error error = checkEntry(stored->entry, geometry, contents.lengths))
+      return error;
+    if (geometry.holdsScales)
+      if (llvm::Error error = checkScales(*stored))
+        return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CacheSet::restore(const CacheFileContents& contents, int64_t room) {
+  assert(!frozen);
+  if (llvm::Error error = checkFits(contents))
+    return error;
+  const int64_t longestStored = *std::max_element(contents.lengths.begin(), contents.lengths.end());
+  if (hasShared && room < longestStored)
+    return invalid("{} tokens do not fit into a cache of {} rows", longestStored, room);
+  bool replacesShared = room > options.room;
+  std::vector<Tensor> restored = tensors;
+  std::vector<const CacheFileContents::Cache*> sources;
+  std::optional<BlockTable> restoredTable;
+  if (table) {
+    llvm::Expected<BlockTable> made = restoredBlocks(contents);
+    if (!made)
+      return made.takeError();
+    restoredTable = std::move(*made);
+  }
+  // Nothing can fail once everything is allocated.
+  for (size_t i = 0; i < size(); ++i) {
+    const CacheGeometry& geometry = geometries[i];
+    const CacheFileContents::Cache* source = findCache(contents, geometry.name);
+    sources.push_back(source);
+    if (inBlocks(i))
+      continue;
+    if (geometry.isShared && !replacesShared)
+      continue;
+    int64_t rows = geometry.isShared ? room
+                   : geometry.update == CacheUpdate::Static
+                       ? geometry.initialRows
+                       : source->entry.shape[geometry.sequenceAxis()];
+    llvm::Expected<Tensor> tensor = empty(i, rows);
+    if (!tensor)
+      return tensor.takeError();
+    restored[i] = std::move(*tensor);
+  }
+  for (size_t i = 0; i < size(); ++i)
+    if (!inBlocks(i))
+      copyFrom(*sources[i], contents.lengths, geometries[i], restored[i].view);
+  tensors = std::move(restored);
+  table = std::move(restoredTable);
+  if (hasShared && replacesShared)
+    options.room = room;
+  setLengths(contents.lengths);
   return llvm::Error::success();
 }
 

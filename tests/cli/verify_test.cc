@@ -4,7 +4,7 @@
 #include "ir/onnx/import.h"
 #include "ir/op.h"
 #include "tests/cli/cli_fixture.h"
-#include "tests/runtime/reference_files.h"
+#include "tests/runtime/equivalence/reference_files.h"
 
 #include <filesystem>
 #include <fstream>

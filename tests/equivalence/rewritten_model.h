@@ -104,7 +104,7 @@ inline runtime::EquivalencePlan shortPlan(const ir::Model& model) {
 class TokenStream {
 public:
   TokenStream(const ir::Model& model, int64_t batchSize)
-      : pattern::any(0, valueOrThrow(runtime::vocabularyOf(model.graph())) - 1), batch(batchSize) {}
+      : any(0, valueOrThrow(runtime::vocabularyOf(model.graph())) - 1), batch(batchSize) {}
 
   runtime::StepResult feed(runtime::Session& session, int64_t count) {
     runtime::DecoderStep step;
@@ -112,7 +112,7 @@ public:
     for (int64_t row = 0; row < batch; ++row) {
       step.tokens.emplace_back();
       for (int64_t i = 0; i < count; ++i)
-        step.tokens.back().push_back(pattern::any(random));
+        step.tokens.back().push_back(any(random));
     }
     return valueOrThrow(runtime::stepDecoder(session, step));
   }

@@ -1,6 +1,9 @@
 // Layers include only what is beneath them; CLI11 and protobuf stay where they belong.
 #include "tests/lint/source_files.h"
 
+#include <optional>
+#include <utility>
+
 namespace kvopt {
 namespace {
 
@@ -66,6 +69,70 @@ TEST(Layering, LayersIncludeOnlyWhatIsBeneathThem) {
             << file.path << " includes " << included;
       }
     }
+  });
+}
+
+/// The folders of each layer, from the ground up: a folder includes only folders named before it,
+/// and what is beneath the whole layer.
+const std::vector<std::vector<std::string_view>>& rooms() {
+  static const std::vector<std::vector<std::string_view>> all = {
+      {"support"},
+      {"ir/dims", "ir", "ir/manifest", "ir/verify", "ir/onnx", "ir/shapes", "ir/text",
+       "ir/ops/kvopt", "ir/ops/contrib", "ir/ops"},
+      {"passes/pattern",
+       "passes/analysis/movement",
+       "passes/analysis/mask",
+       "passes/analysis/scores",
+       "passes/builders",
+       "passes/analysis/cache",
+       "passes/analysis/interface",
+       "passes/opset",
+       "passes/opset/adapters",
+       "passes/targets",
+       "passes",
+       "passes/targets/support",
+       "passes/targets/kvopt",
+       "passes/targets/int8",
+       "passes/targets/primitive",
+       "passes/targets/blocks",
+       "passes/targets/onnx",
+       "passes/targets/ort_gqa",
+       "passes/rules/normalize",
+       "passes/rules/raise",
+       "passes/transforms"},
+      {"runtime/simd", "runtime/simd/attention", "runtime/simd/attention/kernels", "runtime/linear",
+       "runtime/memory", "runtime/threads", "runtime/exec", "runtime/cache",
+       "runtime/kernels/support", "runtime/attention", "runtime/kernels/attention",
+       "runtime/kernels/control", "runtime/kernels/elementwise", "runtime/kernels/movement",
+       "runtime/kernels/products", "runtime/kernels/reduction", "runtime/session",
+       "runtime/equivalence"},
+      {"driver", "driver/generate", "driver/diff", "driver/inspect", "driver/explain",
+       "driver/verify", "driver/rewrite"},
+      {"cli/support", "cli/report", "cli/bench", "cli"},
+  };
+  return all;
+}
+
+/// Its layer, and its place in the layer; nullopt for a folder that is not listed.
+std::optional<std::pair<size_t, size_t>> placeOf(std::string_view path) {
+  const std::string_view folder = path.substr(0, path.rfind('/'));
+  for (size_t layer = 0; layer < rooms().size(); ++layer)
+    for (size_t room = 0; room < rooms()[layer].size(); ++room)
+      if (rooms()[layer][room] == folder)
+        return std::pair(layer, room);
+  return std::nullopt;
+}
+
+TEST(Layering, FoldersIncludeOnlyFoldersBeneathThem) {
+  for (const SourceFile& file : allSources())
+    if (!file.isIn("tests/") && !file.isIn("examples/") && !file.isIn("bench/"))
+      EXPECT_TRUE(placeOf(file.path))
+          << file.path << " is in a folder that has no place in rooms()";
+  forEachInclude([](const SourceFile& file, const std::string& included) {
+    const auto from = placeOf(file.path);
+    const auto to = placeOf(included);
+    if (from && to && from->first == to->first)
+      EXPECT_LE(to->second, from->second) << file.path << " includes " << included;
   });
 }
 

@@ -89,7 +89,7 @@ TEST(Size, FunctionsAndClassesCanBeRead) {
 
 TEST(Size, AClassIsDefinedInOneFile) {
   // A member's definition outside its class: `Type Class::member(`.
-  static const std::regex member(R"(([A-Za-z].*[ &*])?([A-Z]\w*)::~?\w+\(.*)");
+  static const std::regex member(R"(([A-Za-z][^()=]*[ &*])?([A-Z]\w*)::~?\w+\(.*)");
   std::map<std::string, std::set<std::string>> files;
   for (const SourceFile& file : allSources()) {
     if (!isProduct(file) || file.isHeader())

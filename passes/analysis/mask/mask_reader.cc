@@ -1,4 +1,4 @@
-// Reading of masks: constants, leaves and elementwise operators.
+// Reading of masks, operator by operator.
 #include "passes/analysis/mask/mask_reader.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -350,6 +350,706 @@ std::optional<llvm::SmallVector<int64_t, 8>> MaskReader::constants(const Value* 
     numbers.push_back(*element.value());
   }
   return numbers;
+}
+
+// Operators that move elements, as maps from an index to an operand's index.
+
+using Kind = MaskExpression::Kind;
+
+namespace {
+
+bool isOne(const Dim& extent) { return extent.value() == 1; }
+
+} // namespace
+
+ExprRef MaskReader::broadcast(ExprRef index, const Dim& from, const Dim& to) {
+  if (isOne(from) || isOne(to))
+    return made.number(0);
+  if (index->constant() == 0.0 || from.isKnownEqual(to) || from.isKnownDifferent(Dim::fixed(1)))
+    return index;
+  // An index below the extent is 0 where that is 1.
+  if (index->is(Kind::Integer) && !from.isUnknown() &&
+      space().isNonNegative(modelDim(from) - index->dim - Dim::fixed(1)))
+    return index;
+  // 0 if `from` is 1.
+  if (from.isUnknown())
+    return made.opaque(nullptr, false, index->variables);
+  bool isNew = llvm::none_of(choices, [&](const Choice& choice) {
+    return choice.from.isKnownEqual(from) && choice.to.isKnownEqual(to);
+  });
+  if (isNew && !to.isUnknown() && choices.size() < 4)
+    choices.push_back({from, to});
+  return made.apply("Broadcast", {index, made.integer(modelDim(from))}, false);
+}
+
+ExprRef MaskReader::wrapped(ExprRef index, const Dim& extent) {
+  Dim known = modelDim(extent);
+  if (index->is(Kind::Integer)) {
+    if (space().isNonNegative(index->dim))
+      return index;
+    if (space().isNonNegative(-index->dim - Dim::fixed(1)) && !known.isUnknown())
+      return made.integer(index->dim + known);
+  }
+  if (known.isUnknown())
+    return made.opaque(nullptr, false, index->variables);
+  return made.apply("Wrap", {index, made.integer(known)}, false);
+}
+
+ExprRef MaskReader::moved(const Place& place) {
+  std::optional<Movement> movement = movementOf(place.value);
+  if (!movement || !place.node->operand(movement->data)->type().hasRank())
+    return nullptr;
+  const Value& data = *place.node->operand(movement->data);
+  switch (movement->kind) {
+  case MovementKind::Same:
+  case MovementKind::Broadcast:
+    return operand(place, movement->data);
+  case MovementKind::Convert:
+    return converted(place, *movement);
+  case MovementKind::Permutation:
+    return permuted(place, *movement);
+  case MovementKind::InsertAxes:
+    return withoutAxes(place, *movement);
+  case MovementKind::RemoveAxes:
+    return withAxes(place, *movement);
+  case MovementKind::Reshape:
+    return reshape(place, data);
+  case MovementKind::Repeat:
+    return repeat(place, *movement);
+  case MovementKind::Slice:
+    return slice(place, *movement);
+  case MovementKind::Gather:
+    return gather(place, *movement);
+  case MovementKind::PointGather:
+    return pointGather(place, *movement);
+  case MovementKind::Concat:
+    return concat(place, *movement);
+  }
+  return nullptr;
+}
+
+ExprRef MaskReader::converted(const Place& place, const Movement& movement) {
+  ElementType from = place.node->operand(movement.data)->type().elementType();
+  ElementType to = place.value.type().elementType();
+  if (from == ElementType::Undefined || to == ElementType::Undefined)
+    return nullptr;
+  ExprRef element = operand(place, movement.data);
+  return element ? made.cast(element, from, to) : nullptr;
+}
+
+ExprRef MaskReader::permuted(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
+  if (!movement.axes || movement.axes->size() != place.index.size())
+    return nullptr;
+  ExprVector index(data.type().rank(), nullptr);
+  for (unsigned axis = 0; axis < index.size(); ++axis)
+    index[(*movement.axes)[axis]] = place.index[axis];
+  return read(data, index);
+}
+
+ExprRef MaskReader::withoutAxes(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
+  if (!movement.axes)
+    return nullptr;
+  ExprVector index;
+  for (unsigned axis = 0; axis < place.index.size(); ++axis)
+    if (!llvm::is_contained(*movement.axes, axis))
+      index.push_back(place.index[axis]);
+  return index.size() == data.type().rank() ? read(data, index) : nullptr;
+}
+
+ExprRef MaskReader::withAxes(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
+  if (!movement.axes || place.index.size() + movement.axes->size() != data.type().rank())
+    return nullptr;
+  ExprVector index(place.index.begin(), place.index.end());
+  for (unsigned axis : *movement.axes)
+    index.insert(index.begin() + axis, made.number(0));
+  return read(data, index);
+}
+
+llvm::SmallVector<MaskReader::LiveAxis, 4> MaskReader::liveAxes(const TensorType& type) const {
+  llvm::SmallVector<LiveAxis, 4> live;
+  for (unsigned axis = 0; axis < type.rank(); ++axis)
+    if (Dim extent = modelDim(type.shape()[axis]); !isOne(extent))
+      live.push_back({axis, extent});
+  return live;
+}
+
+/// Groups of axes with equal products of extents map to each other: within a
+/// group through the flat index, which the operand's extents divide.
+ExprRef MaskReader::reshape(const Place& place, const Value& data) {
+  llvm::SmallVector<LiveAxis, 4> outer = liveAxes(place.value.type());
+  llvm::SmallVector<LiveAxis, 4> inner = liveAxes(data.type());
+  ExprVector index(data.type().rank(), made.number(0));
+  size_t o = 0;
+  size_t n = 0;
+  const ElementType integers = ElementType::Int64;
+  while (o < outer.size() || n < inner.size()) {
+    size_t oEnd = o;
+    size_t nEnd = n;
+    Dim outerCount = Dim::fixed(1);
+    Dim innerCount = Dim::fixed(1);
+    // The shortest groups of equal size.
+    bool isFound = false;
+    for (size_t total = 2; total <= (outer.size() - o) + (inner.size() - n) && !isFound; ++total)
+      for (size_t taken = 1; taken < total && !isFound; ++taken) {
+        if (taken > outer.size() - o || total - taken > inner.size() - n)
+          continue;
+        outerCount = innerCount = Dim::fixed(1);
+        for (oEnd = o; oEnd < o + taken; ++oEnd)
+          outerCount = outerCount * outer[oEnd].extent;
+        for (nEnd = n; nEnd < n + total - taken; ++nEnd)
+          innerCount = innerCount * inner[nEnd].extent;
+        isFound = outerCount.isKnownEqual(innerCount);
+      }
+    if (!isFound)
+      return nullptr;
+    ExprRef flat = made.number(0);
+    for (; o < oEnd; ++o)
+      flat = made.add(made.multiply(flat, made.integer(outer[o].extent), integers),
+                      place.index[outer[o].axis], integers);
+    for (size_t k = nEnd; k-- > n;) {
+      bool isFirst = k == n;
+      ExprRef extent = made.integer(inner[k].extent);
+      index[inner[k].axis] = isFirst ? flat : made.remainder(flat, extent, integers);
+      if (!isFirst)
+        flat = made.divide(flat, extent, integers);
+    }
+    n = nEnd;
+  }
+  return read(data, index);
+}
+
+ExprRef MaskReader::repeat(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
+  if (data.type().rank() != place.index.size())
+    return nullptr;
+  ExprVector index;
+  for (unsigned axis = 0; axis < data.type().rank(); ++axis) {
+    Dim extent = modelDim(data.type().shape()[axis]);
+    if (extent.isKnownEqual(modelDim(place.value.type().shape()[axis])))
+      index.push_back(place.index[axis]);
+    else if (isOne(extent))
+      index.push_back(made.number(0));
+    else if (isRepeatedOnce(movement, axis))
+      index.push_back(place.index[axis]);
+    else if (extent.isUnknown())
+      return nullptr;
+    else
+      index.push_back(made.remainder(place.index[axis], made.integer(extent), ElementType::Int64));
+  }
+  return read(data, index);
+}
+
+ExprRef MaskReader::slice(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
+  if (data.type().rank() != place.index.size())
+    return nullptr;
+  ExprVector index;
+  for (unsigned axis = 0; axis < data.type().rank(); ++axis) {
+    Window window = windowOf(movement, data, axis);
+    if (window.step == 0)
+      return nullptr;
+    ExprRef at = place.index[axis];
+    if (window.step != 1)
+      at = made.multiply(at, made.number(static_cast<double>(window.step)), ElementType::Int64);
+    index.push_back(made.add(at, made.integer(window.start), ElementType::Int64));
+
+    // All T keys of a mask lie in a constant of N >= 2 elements: a longer T than N would be neither
+    // the N elements that are left nor 1, so that the mask would not broadcast.
+    std::optional<int64_t> extent = data.type().shape()[axis].value();
+    const Dim& keys = space().extent(IndexVariable::Key);
+    bool isKeyAxis = place.index[axis]->is(Kind::Integer) &&
+                     place.index[axis]->dim.isKnownEqual(IndexSpace::variable(IndexVariable::Key));
+    if (extent && *extent >= 2 && isKeyAxis && shifts == 0 && window.step == 1 &&
+        window.start.value() == 0 && window.end.isKnownEqual(keys)) {
+      granted.push_back({keys, Dim::fixed(*extent)});
+      made.learnNonNegative(Dim::fixed(*extent) - keys);
+    }
+  }
+  return read(data, index);
+}
+
+ExprRef MaskReader::concat(const Place& place, const Movement& movement) {
+  std::optional<unsigned> axis = movement.axis();
+  if (!axis || !place.index[*axis]->is(Kind::Integer))
+    return nullptr;
+  auto parts = place.node->operands().drop_front(movement.data);
+  // From the last part to the first: index < end ? part : the parts after it.
+  llvm::SmallVector<Dim, 4> starts;
+  Dim start = Dim::fixed(0);
+  for (const Use& use : parts) {
+    if (!use.value() || !use.value()->type().hasRank() ||
+        use.value()->type().rank() != place.index.size())
+      return nullptr;
+    starts.push_back(start);
+    start = start + extentOf(*use.value(), *axis);
+    if (start.isUnknown() && &use != &parts.back())
+      return nullptr;
+  }
+  const Dim& at = place.index[*axis]->dim;
+  ExprRef element = nullptr;
+  ++shifts;
+  for (size_t k = starts.size(); k-- > 0;) {
+    ExprVector index(place.index.begin(), place.index.end());
+    index[*axis] = made.integer(at - starts[k]);
+    ExprRef isHere = made.boolean(true);
+    if (element)
+      isHere = made.atLeastZero(starts[k + 1] - at - Dim::fixed(1));
+    // A part that holds no such index is not read: nothing is known of it there.
+    if (isHere->is(Kind::False))
+      continue;
+    bool isBefore = made.atLeastZero(at - starts[k])->is(Kind::False);
+    if (isBefore && k != 0)
+      continue;
+    ExprRef part = read(*parts[k].value(), index);
+    element = element ? made.select(isHere, part, element) : part;
+  }
+  --shifts;
+  return element;
+}
+
+ExprRef MaskReader::pad(const Place& place) {
+  const Value& data = *place.node->operand(0);
+  unsigned rank = data.type().rank();
+  const Value* pads = place.node->operand(1);
+  if (!pads || place.node->operand(3) || rank != place.index.size() ||
+      place.node->stringAttr("mode", "constant") != "constant")
+    return nullptr;
+  ExprVector index;
+  ExprRef isInside = made.boolean(true);
+  for (unsigned axis = 0; axis < rank; ++axis) {
+    auto before = integerAt(pads, axis);
+    auto after = integerAt(pads, axis + rank);
+    if (!before || !after)
+      return nullptr;
+    if (before->value() == 0 && after->value() == 0) {
+      index.push_back(place.index[axis]);
+      continue;
+    }
+    Dim extent = modelDim(data.type().shape()[axis]);
+    if (!place.index[axis]->is(Kind::Integer) || extent.isUnknown())
+      return nullptr;
+    Dim at = place.index[axis]->dim - *before;
+    index.push_back(made.integer(at));
+    isInside = made.conjunction(
+        {isInside, made.atLeastZero(at), made.atLeastZero(extent - at - Dim::fixed(1))});
+  }
+  bool isBoolean = place.value.type().elementType() == ElementType::Bool;
+  ExprRef outside = isBoolean ? made.boolean(false) : made.number(0);
+  if (place.node->operand(2))
+    outside = readAt(place.node->operand(2), {});
+  ++shifts;
+  ExprRef inside = read(data, index);
+  --shifts;
+  return made.select(isInside, inside, outside);
+}
+
+// Elements at positions that another tensor holds.
+
+using Kind = MaskExpression::Kind;
+
+/// An index that is read for all b, h, i and j does not leave the extent, or the graph would fail.
+void MaskReader::learnFrom(ExprRef index, const Dim& extent) {
+  Dim known = modelDim(extent);
+  if (shifts != 0 || !index->is(Kind::Integer) || index->variables == noIndices ||
+      known.isUnknown() || !space().isNonNegative(index->dim))
+    return;
+  if (std::optional<Dim> last = space().largest(index->dim))
+    made.learnNonNegative(known - *last - Dim::fixed(1));
+}
+
+ExprRef MaskReader::gather(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
+  const Value* indices = place.node->operand(movement.indices);
+  std::optional<unsigned> axis = movement.axis();
+  if (!axis || !indices || !indices->type().hasRank())
+    return nullptr;
+  unsigned indexRank = indices->type().rank();
+  if (data.type().rank() - 1 + indexRank != place.index.size())
+    return nullptr;
+  ExprRef position = read(*indices, place.index.slice(*axis, indexRank));
+  learnFrom(position, data.type().shape()[*axis]);
+  ExprVector index(place.index.begin(), place.index.begin() + *axis);
+  index.push_back(wrapped(position, data.type().shape()[*axis]));
+  llvm::append_range(index, place.index.drop_front(*axis + indexRank));
+  return read(data, index);
+}
+
+ExprRef MaskReader::pointGather(const Place& place, const Movement& movement) {
+  const Value& data = *place.node->operand(movement.data);
+  if (!movement.axes)
+    return nullptr;
+  const Value& indices = *place.node->operand(movement.indices);
+  unsigned outer = indices.type().rank() - 1;
+  auto width = static_cast<unsigned>(movement.axes->size());
+  if (outer > place.index.size() || data.type().rank() - width != place.index.size() - outer)
+    return nullptr;
+  ExprVector at(place.index.begin(), place.index.begin() + outer);
+  at.push_back(nullptr);
+  ExprVector index;
+  for (unsigned axis = 0; axis < width; ++axis) {
+    at.back() = made.number(axis);
+    ExprRef position = read(indices, at);
+    learnFrom(position, data.type().shape()[axis]);
+    index.push_back(wrapped(position, data.type().shape()[axis]));
+  }
+  llvm::append_range(index, place.index.drop_front(outer));
+  return read(data, index);
+}
+
+/// An update of a whole block, whose indices count up from 0 on every axis, or of rows.
+ExprRef MaskReader::scatterND(const Place& place) {
+  const Value& data = *place.node->operand(0);
+  const Value* indices = place.node->operand(1);
+  const Value* updates = place.node->operand(2);
+  unsigned rank = data.type().rank();
+  if (!indices || !updates || !indices->type().hasRank() || !updates->type().hasRank() ||
+      place.node->stringAttr("reduction", "none") != "none")
+    return nullptr;
+  unsigned outer = updates->type().rank();
+  if (indices->type().rank() == 2 && indices->type().dim(-1).value() == 1 && outer == rank)
+    return scatterRows(place);
+  if (indices->type().rank() != outer + 1 || indices->type().dim(-1).value() != rank ||
+      outer != rank)
+    return nullptr;
+  // The update at [i0, i1, …] goes to [i0, i1, …]; asked at the place's own index.
+  ExprVector at(place.index.begin(), place.index.end());
+  at.push_back(nullptr);
+  ExprRef isUpdated = made.boolean(true);
+  for (unsigned axis = 0; axis < rank; ++axis) {
+    Dim extent = modelDim(updates->type().shape()[axis]);
+    if (!place.index[axis]->is(Kind::Integer) || extent.isUnknown() ||
+        !countsUp(*indices, axis, rank))
+      return nullptr;
+    isUpdated =
+        made.both(isUpdated, made.atLeastZero(extent - place.index[axis]->dim - Dim::fixed(1)));
+  }
+  ++shifts;
+  ExprRef update = read(*updates, place.index);
+  --shifts;
+  return made.select(isUpdated, update, read(data, place.index));
+}
+
+/// An update of consecutive entries of the first axis, `mask[first:first + n] = updates`, as a
+/// slice of any axis is assigned between two transpositions.
+ExprRef MaskReader::scatterRows(const Place& place) {
+  // First, at the mask's own index: what its tables show of extents serves the updates, too.
+  ExprRef before = read(*place.node->operand(0), place.index);
+  const Value& indices = *place.node->operand(1);
+  const Value& updates = *place.node->operand(2);
+  Dim count = extentOf(updates, 0);
+  if (count.isUnknown())
+    count = extentOf(indices, 0);
+  // What is read at a symbol that no model has holds at every entry.
+  const Dim entry = Dim::symbol("\x01"
+                                "entry");
+  ++shifts;
+  ExprRef position = read(indices, {made.integer(entry), made.number(0)});
+  --shifts;
+  if (!place.index[0]->is(Kind::Integer) || !position->is(Kind::Integer) || count.isUnknown())
+    return nullptr;
+  Dim first = position->dim - entry;
+  auto symbols = first.symbols();
+  // Entries before 0 would count from the end.
+  if (llvm::is_contained(symbols, entry.symbols().front()) || !space().isNonNegative(first))
+    return nullptr;
+  Dim from = place.index[0]->dim - first;
+  ExprRef isUpdated =
+      made.both(made.atLeastZero(from), made.atLeastZero(count - from - Dim::fixed(1)));
+  ExprVector index(place.index.begin(), place.index.end());
+  index[0] = made.integer(from);
+  ++shifts;
+  ExprRef update = read(updates, index);
+  --shifts;
+  return made.select(isUpdated, update, before);
+}
+
+/// Whether the last axis of `indices` at position `axis` holds the index on `axis` itself.
+bool MaskReader::countsUp(const Value& indices, unsigned axis, unsigned rank) {
+  ExprVector at;
+  for (unsigned k = 0; k < rank; ++k)
+    at.push_back(made.integer(Dim::symbol("\x01"
+                                          "at" +
+                                          std::to_string(k))));
+  at.push_back(made.number(axis));
+  // An axis of one element is at 0.
+  ExprRef own = modelDim(indices.type().shape()[axis]).value() == 1 ? made.number(0) : at[axis];
+  ++shifts;
+  bool isOwn = read(indices, at) == own;
+  --shifts;
+  return isOwn;
+}
+
+// Operators that generate elements from their position.
+
+using Kind = MaskExpression::Kind;
+
+ExprRef MaskReader::generated(const Place& place) {
+  llvm::StringRef op = place.node->op().type();
+  const Value* data = place.node->operand(0);
+  if ((op == "Pad" || op == "ScatterND") && data && data->type().hasRank())
+    return op == "Pad" ? pad(place) : scatterND(place);
+  if (op == "Range")
+    return range(place);
+  if (op == "Trilu")
+    return triangle(place);
+  if (op == "CumSum")
+    return cumulative(place);
+  if (op == "ConstantOfShape") {
+    const Attribute* value = place.node->attribute("value");
+    bool isBoolean = place.value.type().elementType() == ElementType::Bool;
+    if (!value)
+      return made.number(0);
+    if (value->kind() != AttributeKind::Tensor)
+      return nullptr;
+    auto number = scalarValue(*value->tensorValue());
+    if (!number)
+      return nullptr;
+    return isBoolean ? made.boolean(*number != 0) : made.number(*number);
+  }
+  if (op == "Shape" && place.index.size() == 1) {
+    auto position = place.index[0]->constant();
+    if (!data || !data->type().hasRank() || !position)
+      return nullptr;
+    auto first = normalizedAxis(place.node->intAttr("start", 0), data->type().rank());
+    if (!first)
+      return nullptr;
+    Dim extent = data->type().dim(static_cast<int64_t>(*first + *position));
+    extent = modelDim(extent);
+    return extent.isUnknown() ? nullptr : made.integer(extent);
+  }
+  return nullptr;
+}
+
+ExprRef MaskReader::range(const Place& place) {
+  ElementType type = place.value.type().elementType();
+  if (place.node->operands().size() != 3 || !holdsIndices(type))
+    return nullptr;
+  ExprRef start = readAt(place.node->operand(0), {});
+  ExprRef step = readAt(place.node->operand(2), {});
+  return made.add(start, made.multiply(place.index[0], step, type), type);
+}
+
+ExprRef MaskReader::triangle(const Place& place) {
+  if (place.index.size() < 2)
+    return nullptr;
+  ExprRef row = place.index[place.index.size() - 2];
+  ExprRef column = place.index.back();
+  ExprRef diagonal = place.node->operand(1) ? readAt(place.node->operand(1), {}) : made.number(0);
+  if (const Value* k = place.node->operand(1); k && k->type().hasRank() && k->type().rank() == 1)
+    diagonal = readAt(k, {made.number(0)});
+  if (!row->is(Kind::Integer) || !column->is(Kind::Integer) || !diagonal->is(Kind::Integer))
+    return nullptr;
+  Dim above = column->dim - row->dim - diagonal->dim;
+  bool isUpper = place.node->intAttr("upper", 1) != 0;
+  ExprRef isKept = made.atLeastZero(isUpper ? above : -above);
+  bool isBoolean = place.value.type().elementType() == ElementType::Bool;
+  ExprRef zero = isBoolean ? made.boolean(false) : made.number(0);
+  return made.select(isKept, readAt(place.node->operand(0), place.index), zero);
+}
+
+/// A running sum of what is the same everywhere along the axis.
+ExprRef MaskReader::cumulative(const Place& place) {
+  ElementType type = place.value.type().elementType();
+  auto axis = integerAt(place.node->operand(1), 0);
+  if (!axis || !axis->value() || place.node->intAttr("exclusive", 0) != 0 ||
+      place.node->intAttr("reverse", 0) != 0 || !holdsIndices(type))
+    return nullptr;
+  auto normal = normalizedAxis(*axis->value(), static_cast<unsigned>(place.index.size()));
+  if (!normal)
+    return nullptr;
+  ExprVector index(place.index.begin(), place.index.end());
+  index[*normal] = made.integer(Dim::symbol("\x01"
+                                            "along"));
+  ++shifts;
+  ExprRef element = readAt(place.node->operand(0), index);
+  --shifts;
+  if (!element->is(Kind::Integer) || !element->dim.value() ||
+      !place.index[*normal]->is(Kind::Integer))
+    return nullptr;
+  return made.integer(element->dim * (place.index[*normal]->dim + Dim::fixed(1)));
+}
+
+// Extents, also where only the operators that compute a tensor give them.
+
+using Kind = MaskExpression::Kind;
+
+std::optional<Dim> MaskReader::numberOf(const MovementNumber& number) {
+  if (Dim known = modelDim(number.known); !known.isUnknown())
+    return known;
+  return integerAt(number.list, number.entry);
+}
+
+bool MaskReader::isRepeatedOnce(const Movement& movement, unsigned axis) {
+  std::optional<Dim> count =
+      axis < movement.counts.size() ? numberOf(movement.counts[axis]) : std::nullopt;
+  return count && isOne(*count);
+}
+
+MaskReader::Window MaskReader::windowOf(const Movement& movement, const Value& data,
+                                        unsigned axis) {
+  Window whole{Dim::fixed(0), modelDim(data.type().shape()[axis]), 1, true};
+  Window none{Dim::unknown(), Dim::unknown(), 0, false};
+  if (!movement.axes)
+    return none;
+  const auto* found = llvm::find(*movement.axes, axis);
+  if (found == movement.axes->end())
+    return whole;
+  const MovementRange& range = movement.ranges[found - movement.axes->begin()];
+  auto start = numberOf(range.start);
+  auto end = numberOf(range.end);
+  auto step = numberOf(range.step);
+  if (!start || !step || !step->value() || *step->value() < 1)
+    return none;
+  Window window{*start, end.value_or(Dim::unknown()), *step->value(), false};
+  auto fromEnd = [&](Dim& bound) {
+    if (!space().isNonNegative(-bound - Dim::fixed(1)))
+      return;
+    bound = bound + whole.end;
+  };
+  fromEnd(window.start);
+  fromEnd(window.end);
+  // An element exists, so a start within or beyond the extent was not moved; one before 0 was.
+  if (!space().isNonNegative(window.start))
+    return none;
+  return window;
+}
+
+Dim MaskReader::slicedExtent(const Movement& movement, const Value& data, unsigned axis,
+                             unsigned depth) {
+  Window window = windowOf(movement, data, axis);
+  const Dim extent = extentOf(data, axis, depth + 1);
+  if (window.isWhole)
+    return extent;
+  if (window.step != 1 || window.end.isUnknown() || extent.isUnknown() ||
+      !space().isNonNegative(window.end - window.start))
+    return Dim::unknown();
+  if (!space().isNonNegative(extent - window.end)) {
+    if (!mayAssume || !extent.value())
+      return Dim::unknown();
+    assumed.push_back({window.end, extent});
+  }
+  return window.end - window.start;
+}
+
+Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
+  constexpr unsigned maxDepth = 12;
+  if (!value.type().hasRank() || axis >= value.type().rank())
+    return Dim::unknown();
+  Dim declared = modelDim(value.type().shape()[axis]);
+  const Node* node = value.producer();
+  if (!declared.isUnknown() || !node || depth == maxDepth)
+    return declared;
+  std::optional<MovementKind> kind = movementKind(*node);
+  if (kind && kind != MovementKind::Same && kind != MovementKind::Convert)
+    return movedExtent(value, axis, depth).value_or(declared);
+  if (!node->op().isOnnx())
+    return declared;
+  llvm::StringRef op = node->op().type();
+  unsigned rank = value.type().rank();
+  const Value* first = node->operand(0);
+  if ((op == "ScatterND" || op == "CumSum") && first && first->type().hasRank() &&
+      first->type().rank() == rank)
+    return extentOf(*first, axis, depth + 1);
+  if (op == "Range" && node->operands().size() == 3 && holdsIndices(value.type().elementType())) {
+    auto start = integerAt(node->operand(0), 0), limit = integerAt(node->operand(1), 0);
+    auto step = integerAt(node->operand(2), 0);
+    return start && limit && step && isOne(*step) ? *limit - *start : declared;
+  }
+  bool isElementwise = llvm::StringSwitch<bool>(op)
+                           .Cases("Where", "And", "Or", "Not", "Cast", "Add", "Sub", "Mul", true)
+                           .Cases("Identity", "Neg", "Xor", "Max", "Min", "Div", true)
+                           .Cases("Equal", "Less", "LessOrEqual", "Greater", true)
+                           .Cases("GreaterOrEqual", "Clip", "Pow", true)
+                           .Default(false);
+  if (!isElementwise)
+    return declared;
+  Dim extent = Dim::fixed(1);
+  bool isCommon = true;
+  for (const Use& use : node->operands()) {
+    if (!use.value() || !use.value()->type().hasRank() || use.value()->type().rank() > rank)
+      return declared;
+    unsigned skipped = rank - use.value()->type().rank();
+    if (axis < skipped)
+      continue;
+    Dim own = extentOf(*use.value(), axis - skipped, depth + 1);
+    // Next to T (or S) any other extent is T (or S), or 1; where T is 1, the only index is 0, and
+    // other extents do not matter to who reads there.
+    if (own.isKnownEqual(space().extent(IndexVariable::Key)) ||
+        own.isKnownEqual(space().extent(IndexVariable::Row)))
+      return own;
+    if (isOne(own))
+      continue;
+    isCommon &= !own.isUnknown() && (isOne(extent) || extent.isKnownEqual(own));
+    extent = own;
+  }
+  return isCommon ? extent : declared;
+}
+
+std::optional<Dim> MaskReader::movedExtent(const Value& value, unsigned axis, unsigned depth) {
+  const Node& node = *value.producer();
+  const Movement movement = *movementOf(value);
+  const Value& data = *node.operand(movement.data);
+  const unsigned rank = value.type().rank();
+  auto isSameRank = [&](const Value* operand) {
+    return operand && operand->type().hasRank() && operand->type().rank() == rank;
+  };
+  switch (movement.kind) {
+  case MovementKind::Permutation:
+    if (!movement.axes || !isSameRank(&data))
+      return std::nullopt;
+    return extentOf(data, (*movement.axes)[axis], depth + 1);
+  case MovementKind::InsertAxes: {
+    if (!movement.axes || !data.type().hasRank())
+      return std::nullopt;
+    if (llvm::is_contained(*movement.axes, axis))
+      return Dim::fixed(1);
+    auto inserted = llvm::count_if(*movement.axes, [&](unsigned other) { return other < axis; });
+    return extentOf(data, axis - static_cast<unsigned>(inserted), depth + 1);
+  }
+  case MovementKind::Broadcast: {
+    auto target = movement.counts.empty() ? std::nullopt : numberOf(movement.counts[axis]);
+    bool isMasks = target && (target->isKnownEqual(space().extent(IndexVariable::Key)) ||
+                              target->isKnownEqual(space().extent(IndexVariable::Row)));
+    return isMasks ? target : std::nullopt;
+  }
+  case MovementKind::Repeat:
+    if (!isSameRank(&data) || !isRepeatedOnce(movement, axis))
+      return std::nullopt;
+    return extentOf(data, axis, depth + 1);
+  case MovementKind::Slice:
+    if (!isSameRank(&data))
+      return std::nullopt;
+    return slicedExtent(movement, data, axis, depth);
+  case MovementKind::Concat: {
+    if (movement.axis() != axis)
+      return std::nullopt;
+    Dim sum = Dim::fixed(0);
+    for (const Use& use : node.operands().drop_front(movement.data))
+      sum =
+          isSameRank(use.value()) ? sum + extentOf(*use.value(), axis, depth + 1) : Dim::unknown();
+    return sum;
+  }
+  case MovementKind::Same:
+  case MovementKind::Convert:
+  case MovementKind::Reshape:
+  case MovementKind::RemoveAxes:
+  case MovementKind::Gather:
+  case MovementKind::PointGather:
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool MaskReader::assumptionsHold() const {
+  return llvm::all_of(assumed, [&](const Bound& bound) {
+    return llvm::any_of(granted, [&](const Bound& grant) {
+      return bound.smaller.isKnownLessEqual(grant.smaller) &&
+             grant.larger.isKnownLessEqual(bound.larger);
+    });
+  });
 }
 
 } // namespace kvopt::analysis

@@ -7,7 +7,6 @@
 #include <numeric>
 
 namespace kvopt::analysis {
-using namespace builders;
 using namespace ir;
 using namespace pattern;
 

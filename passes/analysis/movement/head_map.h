@@ -1,7 +1,7 @@
 // HeadMap: which head of a cache each query head reads, as a table of numbers.
 #pragma once
 
-#include "passes/builders/head_broadcast.h"
+#include "passes/analysis/movement/head_broadcast.h"
 #include "passes/pattern/reason.h"
 
 namespace kvopt::analysis {
@@ -9,7 +9,7 @@ namespace kvopt::analysis {
 /// Keys or values [B,H,T,D] as heads of a tensor: head h is head groupOf[h] of the source. Unlike
 /// what `headSources` finds, the order is arbitrary, but all numbers are fixed.
 struct HeadMap {
-  builders::HeadSource source;
+  HeadSource source;
   llvm::SmallVector<int64_t, 16> groupOf;
 
   /// Every head is itself.
@@ -22,7 +22,7 @@ std::vector<HeadMap> headMaps(ir::Value& heads);
 
 /// How query heads are to be ordered so that those of each group are neighbors.
 struct HeadGrouping {
-  builders::HeadSource keys, values;
+  HeadSource keys, values;
   llvm::SmallVector<int64_t, 16> order; ///< the query head at each place
 
   bool keepsOrder() const;

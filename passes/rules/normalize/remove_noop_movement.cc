@@ -6,8 +6,8 @@
 //
 // Decided by the composed index map and the shapes: how a shape operand is computed is no matter.
 #include "passes/analysis/movement/index_map.h"
-#include "passes/builders/shape_builder.h"
 #include "passes/pattern/rule.h"
+#include "passes/pattern/shape_builder.h"
 
 namespace kvopt::rules {
 using namespace analysis;

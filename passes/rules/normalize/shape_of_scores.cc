@@ -9,8 +9,8 @@
 // whole cache.
 #include "passes/analysis/scores/score_region.h"
 #include "passes/builders/attention_builder.h"
-#include "passes/builders/shape_builder.h"
 #include "passes/pattern/rule.h"
+#include "passes/pattern/shape_builder.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"

@@ -6,13 +6,12 @@
 // Exporters write what a Slice of a table leaves, min(64, P + S) - min(64, P), where the number of
 // rows was meant. The Reshape fails for any other number; Max with a constant of at least 0 shows
 // that it is an extent and not -1.
-#include "passes/builders/shape_builder.h"
 #include "passes/pattern/rule.h"
+#include "passes/pattern/shape_builder.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::rules {
-using namespace builders;
 using namespace ir;
 using namespace pattern;
 

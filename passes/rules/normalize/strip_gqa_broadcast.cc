@@ -6,11 +6,11 @@
 //
 // Decided by the index map of whatever lies before K and V: Expand, Tile, Gather with fixed
 // indices, repeated Concat, in any layout. A repetition in the order h mod G is another attention.
-#include "passes/builders/head_broadcast.h"
+#include "passes/analysis/movement/head_broadcast.h"
 #include "passes/pattern/rule.h"
 
 namespace kvopt::rules {
-using namespace builders;
+using namespace analysis;
 using namespace ir;
 using namespace pattern;
 

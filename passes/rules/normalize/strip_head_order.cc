@@ -12,7 +12,6 @@
 
 namespace kvopt::rules {
 using namespace analysis;
-using namespace builders;
 using namespace ir;
 using namespace pattern;
 

@@ -10,15 +10,14 @@
 // are is read off the values around; a product of one batch axis that nobody splits is one head.
 #include "ir/movement.h"
 #include "passes/analysis/scores/attention_atoms.h"
-#include "passes/builders/shape_builder.h"
 #include "passes/pattern/rule.h"
+#include "passes/pattern/shape_builder.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::rules {
 using namespace analysis;
-using namespace builders;
 using namespace ir;
 using namespace pattern;
 

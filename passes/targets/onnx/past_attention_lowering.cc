@@ -9,8 +9,8 @@
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::targets {
-using namespace analysis;
 using namespace builders;
+using namespace analysis;
 using namespace ir;
 using namespace pattern;
 

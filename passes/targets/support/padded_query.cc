@@ -2,8 +2,8 @@
 #include "passes/targets/support/padded_query.h"
 
 namespace kvopt::targets {
-using namespace analysis;
 using namespace builders;
+using namespace analysis;
 using namespace ir;
 
 namespace {

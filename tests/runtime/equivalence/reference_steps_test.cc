@@ -2,7 +2,7 @@
 #include "runtime/equivalence/reference_steps.h"
 
 #include "support/diagnostic.h"
-#include "tests/runtime/reference_files.h"
+#include "tests/runtime/equivalence/reference_files.h"
 #include "tests/support/temporary_folder.h"
 
 #include <gmock/gmock.h>

@@ -3,8 +3,8 @@
 
 #include "support/diagnostic.h"
 #include "support/half.h"
-#include "tests/runtime/cached_models.h"
-#include "tests/runtime/counting_model.h"
+#include "tests/runtime/session/cached_models.h"
+#include "tests/runtime/session/counting_model.h"
 
 #include <cmath>
 #include <gmock/gmock.h>

@@ -3,7 +3,7 @@
 
 #include "runtime/simd/attention/attention_kernel.h"
 #include "runtime/simd/attention/attention_reference.h"
-#include "runtime/simd/simd_target.h"
+#include "runtime/simd/attention/simd_target.h"
 #include "tests/runtime/simd/attention_bound.h"
 #include "tests/runtime/simd/poisoned_array.h"
 

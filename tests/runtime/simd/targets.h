@@ -1,7 +1,7 @@
 // Runs a test body once for every SIMD target that this CPU has and that is compiled in.
 #pragma once
 
-#include "runtime/simd/simd_target.h"
+#include "runtime/simd/attention/simd_target.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,10 @@
 // Shape vectors: constants where extents are fixed, Shape of a graph input elsewhere.
-#include "passes/builders/shape_builder.h"
+#include "passes/pattern/shape_builder.h"
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt::builders {
+namespace kvopt::pattern {
 using namespace ir;
-using namespace pattern;
 
 namespace {
 
@@ -203,4 +202,4 @@ Value* ShapeBuilder::expand(Value& data, llvm::ArrayRef<Dim> extents, llvm::Stri
   return shape ? &rewriter.create("Expand", {&data, shape}, {}, 1, hint).result() : nullptr;
 }
 
-} // namespace kvopt::builders
+} // namespace kvopt::pattern

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "passes/analysis/movement/index_map.h"
-#include "passes/builders/shape_builder.h"
+#include "passes/pattern/shape_builder.h"
 
-namespace kvopt::builders {
+namespace kvopt::analysis {
 
 /// A tensor of `groups` heads that keys or values [B,H,T,D] are a repetition of: head h is head
 /// floor(h / (H / groups)) of it.
@@ -12,7 +12,7 @@ struct HeadSource {
   ir::Value* value;
   ir::Dim groups;
   /// How `value` becomes [B,groups,T,D].
-  analysis::IndexMap::Repetition shape;
+  IndexMap::Repetition shape;
   /// Nodes of one data operand that change each element by itself (Cast, Mul by a constant scalar),
   /// last first; to be applied after that.
   llvm::SmallVector<ir::Node*, 2> pointwise;
@@ -37,7 +37,7 @@ ir::Value* groupedHeads(const HeadSource& source, pattern::Rewriter& rewriter);
 
 /// The target's shape before the repetition, made of `value`, the map's source; null if an extent
 /// cannot be had.
-ir::Value* beforeRepetition(ir::Value& value, const analysis::IndexMap::Repetition& shape,
+ir::Value* beforeRepetition(ir::Value& value, const IndexMap::Repetition& shape,
                             pattern::Rewriter& rewriter);
 
-} // namespace kvopt::builders
+} // namespace kvopt::analysis

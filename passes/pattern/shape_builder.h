@@ -3,7 +3,7 @@
 
 #include "passes/pattern/rewriter.h"
 
-namespace kvopt::builders {
+namespace kvopt::pattern {
 
 /// Builds shapes from constants and from extents of graph inputs, on which nothing in a graph can
 /// be depended on in a circle. One object serves one rewrite; nodes are created through `rewriter`.
@@ -11,7 +11,7 @@ namespace kvopt::builders {
 /// symbols that are extents of graph inputs.
 class ShapeBuilder {
 public:
-  explicit ShapeBuilder(pattern::Rewriter& graphRewriter) : rewriter(graphRewriter) {}
+  explicit ShapeBuilder(Rewriter& graphRewriter) : rewriter(graphRewriter) {}
 
   /// int64[extents.size()], as Expand takes it.
   ir::Value* vector(llvm::ArrayRef<ir::Dim> extents);
@@ -34,11 +34,11 @@ private:
   ir::Value* readInput(const ir::Dim& extent);
   ir::Value* shapeEntry(ir::Value& input, unsigned axis);
 
-  pattern::Rewriter& rewriter;
+  Rewriter& rewriter;
   llvm::SmallVector<std::pair<ir::Dim, ir::Value*>, 4> made;
 };
 
 /// Same rank, and every extent provably equal.
 bool isKnownSameShape(llvm::ArrayRef<ir::Dim> a, llvm::ArrayRef<ir::Dim> b);
 
-} // namespace kvopt::builders
+} // namespace kvopt::pattern

@@ -1,10 +1,9 @@
 // Walks back from keys or values through data movement and elementwise changes.
-#include "passes/builders/head_broadcast.h"
+#include "passes/analysis/movement/head_broadcast.h"
 
 #include "llvm/ADT/STLExtras.h"
 
-namespace kvopt::builders {
-using namespace analysis;
+namespace kvopt::analysis {
 using namespace ir;
 using namespace pattern;
 
@@ -111,4 +110,4 @@ Value* groupedHeads(const HeadSource& source, Rewriter& rewriter) {
   return value;
 }
 
-} // namespace kvopt::builders
+} // namespace kvopt::analysis

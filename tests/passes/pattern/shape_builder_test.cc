@@ -1,12 +1,11 @@
 // Shape operands from extents: what is constant, what is read, what cannot be had.
-#include "passes/builders/shape_builder.h"
+#include "passes/pattern/shape_builder.h"
 
 #include "ir/shapes/shape_inference.h"
 
 #include <gtest/gtest.h>
 
 namespace kvopt {
-using namespace builders;
 using namespace ir;
 using namespace pattern;
 

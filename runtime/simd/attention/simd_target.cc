@@ -1,5 +1,5 @@
 // The choice is Highway's, which all kernels ask.
-#include "runtime/simd/simd_target.h"
+#include "runtime/simd/attention/simd_target.h"
 
 #include "runtime/simd/attention/code_products.h"
 
