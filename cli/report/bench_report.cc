@@ -74,7 +74,7 @@ template <double Spread::*Member> std::optional<double> decode(const BenchRow& r
   return row.decodeMs ? std::optional((*row.decodeMs).*Member) : std::nullopt;
 }
 
-constexpr Column columns[] = {
+constexpr Column benchColumns[] = {
     {"prefill_tps", "prefill tokens/s", "{:.1f}",
      [](const BenchRow& row) { return row.prefillTokensPerSecond; }},
     {"decode_ms_min", "decode ms min", "{:.3f}", decode<&Spread::min>},
@@ -203,14 +203,14 @@ OrderedJson benchJson(const BenchReport& report) {
 
 SafeText benchMarkdown(const BenchReport& report) {
   std::vector<std::vector<std::string>> lines{{"model", "depth", "threads"}};
-  for (const Column& column : columns)
+  for (const Column& column : benchColumns)
     lines.front().push_back(column.title);
   std::string failures;
   bool isDisturbed = false;
   for (const BenchRow& row : report.rows) {
     lines.push_back(
         {markdownText(row.model), std::to_string(row.depth), std::to_string(row.threads)});
-    for (const Column& column : columns)
+    for (const Column& column : benchColumns)
       lines.back().push_back(cell(column, row));
     isDisturbed |= disagree(row.ratioToFirst, row.ratioToFirstAtBest) ||
                    disagree(row.fractionOfFloor, row.fractionOfFloorAtBest);
@@ -235,12 +235,12 @@ SafeText benchMarkdown(const BenchReport& report) {
 
 SafeText benchCsv(const BenchReport& report) {
   std::string text = "model,depth,threads";
-  for (const Column& column : columns)
+  for (const Column& column : benchColumns)
     text += fmt::format(",{}", column.name);
   text += ",weight_bytes,cache_bytes,temporary_bytes,error\n";
   for (const BenchRow& row : report.rows) {
     text += fmt::format("{},{},{}", csvText(row.model), row.depth, row.threads);
-    for (const Column& column : columns)
+    for (const Column& column : benchColumns)
       text += "," + cell(column, row);
     text += fmt::format(",{},{},{},{}\n", row.weightBytes, row.cacheBytes, row.temporaryBytes,
                         csvText(row.failure));

@@ -27,7 +27,7 @@ constexpr double headHeight = 104;
 constexpr double leastWidth = 240;
 constexpr double characterWidth = 7;
 
-constexpr const char* styleSheet = R"(<style>
+constexpr const char* drawingStyle = R"(<style>
 .page{fill:#ffffff}.rule{stroke:#d4d8de}.edge{fill:none;stroke:#8b94a3;stroke-width:1.3}
 text{font-family:system-ui,-apple-system,"Segoe UI",sans-serif;font-size:12px;fill:#1f2937}
 .heading{font-size:15px;font-weight:600}.panel{font-weight:600}.note{fill:#6b7280}
@@ -239,7 +239,7 @@ llvm::Expected<std::string> differenceDrawing(const std::string& pathBefore,
   };
   out += fmt::format("<desc id=\"d\">Before: {}. After: {}.</desc>\n",
                      xmlMarkup(described(block.before)), xmlMarkup(described(block.after)));
-  out += styleSheet;
+  out += drawingStyle;
   out += fmt::format("<rect class=\"page\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", width, height);
   out += text(margin, 28, title, "heading");
   out += legend(margin, 50);

@@ -9,6 +9,7 @@
 #include <cmath>
 
 namespace kvopt::cli {
+using namespace ir;
 
 std::vector<double> axisMarks(double top, unsigned most) {
   assert(std::isfinite(top) && top > 0 && most >= 1);
@@ -38,7 +39,7 @@ constexpr double marginTop = 92;
 constexpr double axisSpace = 56;
 constexpr double legendRow = 20;
 
-constexpr const char* styleSheet = R"(<style>
+constexpr const char* plotStyle = R"(<style>
 .page{fill:#ffffff}.grid{stroke:#e3e6ea}.axis{stroke:#6b7280}.floor{stroke:#6b7280}
 text{font-family:system-ui,-apple-system,"Segoe UI",sans-serif;font-size:12px;fill:#374151}
 .heading{font-size:15px;font-weight:600;fill:#111827}.panel{font-weight:600}
@@ -114,7 +115,7 @@ public:
                       width, height, width, height);
     out += "<title id=\"t\">Decode latency against context</title>\n";
     out += fmt::format("<desc id=\"d\">{}</desc>\n", xmlText(description()));
-    out += styleSheet;
+    out += plotStyle;
     out +=
         fmt::format("<rect class=\"page\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", width, height);
     text(marginLeft, 26, "start", "Decode latency against context", "heading");

@@ -24,7 +24,7 @@ Node& split(const DecoderContext& context, Value& x, int64_t first, int64_t seco
                             0b11);
 }
 
-LatentParts project(const DecoderContext& context, Value& x, int64_t layer) {
+LatentParts projectLatent(const DecoderContext& context, Value& x, int64_t layer) {
   const DecoderSpec& spec = context.spec;
   GraphBuilder& build = context.build;
   LatentParts parts;
@@ -100,7 +100,7 @@ Value& absorbedAttention(DecoderContext& context, const LatentParts& parts) {
 
 Value& latentAttention(DecoderContext& context, Value& x, int64_t layer) {
   const DecoderSpec& spec = context.spec;
-  const LatentParts parts = project(context, x, layer);
+  const LatentParts parts = projectLatent(context, x, layer);
   Value& mixed = spec.kind == DecoderKind::MlaLatent ? absorbedAttention(context, parts)
                                                      : expandedAttention(context, parts);
   const int64_t wide = spec.heads * spec.valueWidth;

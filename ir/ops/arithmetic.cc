@@ -1,12 +1,11 @@
 // Elementwise arithmetic, with the integer arithmetic that computes shapes.
+#include "ir/ops/dim_combination.h"
 #include "ir/shapes/shape_rules.h"
 
 #include <limits>
 
 namespace kvopt::ir {
 namespace {
-
-using Combine = Dim (*)(const Dim&, const Dim&);
 
 // The elements of a broadcast of two lists; nullopt where lengths do not tell.
 std::optional<Integers> combine(const std::optional<Integers>& a, const std::optional<Integers>& b,
@@ -38,9 +37,7 @@ template <Combine operation> llvm::Error inferArithmetic(ShapeContext& context) 
   return llvm::Error::success();
 }
 
-Dim sum(const Dim& a, const Dim& b) { return a + b; }
 Dim difference(const Dim& a, const Dim& b) { return a - b; }
-Dim product(const Dim& a, const Dim& b) { return a * b; }
 
 // Truncating; symbolic only where the division is exact and the divisor cannot be 0.
 Dim quotient(const Dim& a, const Dim& b) {
@@ -49,13 +46,6 @@ Dim quotient(const Dim& a, const Dim& b) {
   if (a.value() && b.value())
     return *b.value() == -1 ? -a : Dim::fixed(*a.value() / *b.value());
   return a.dividedBy(b).value_or(Dim::unknown());
-}
-
-Dim smaller(const Dim& a, const Dim& b) {
-  return a.isKnownLessEqual(b) ? a : b.isKnownLessEqual(a) ? b : Dim::unknown();
-}
-Dim larger(const Dim& a, const Dim& b) {
-  return a.isKnownLessEqual(b) ? b : b.isKnownLessEqual(a) ? a : Dim::unknown();
 }
 
 // The sign of the divisor (Python) or, with fmod, of the dividend (C).

@@ -1,4 +1,5 @@
 // Casts, copies, and values that depend on nothing but shapes.
+#include "ir/ops/dim_combination.h"
 #include "ir/shapes/shape_rules.h"
 
 #include <algorithm>
@@ -102,7 +103,6 @@ llvm::Error inferConstant(ShapeContext& context) {
 }
 
 // An extent that cannot be negative; unknown otherwise.
-Dim asExtent(const Dim& value) { return value.isKnownNonNegative() ? value : Dim::unknown(); }
 
 llvm::Error inferConstantOfShape(ShapeContext& context) {
   ElementType element = ElementType::Float;

@@ -1,10 +1,9 @@
 // Comparisons, boolean operators and selection, with what is provable about symbolic extents.
+#include "ir/ops/dim_combination.h"
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
 namespace {
-
-using Combine = Dim (*)(const Dim&, const Dim&);
 
 Dim truth(bool value) { return Dim::fixed(value ? 1 : 0); }
 bool isFalse(const Dim& a) { return a.value() == int64_t{0}; }

@@ -1,19 +1,9 @@
 // Reductions over axes.
+#include "ir/ops/dim_combination.h"
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
 namespace {
-
-using Combine = Dim (*)(const Dim&, const Dim&);
-
-Dim sum(const Dim& a, const Dim& b) { return a + b; }
-Dim product(const Dim& a, const Dim& b) { return a * b; }
-Dim smaller(const Dim& a, const Dim& b) {
-  return a.isKnownLessEqual(b) ? a : b.isKnownLessEqual(a) ? b : Dim::unknown();
-}
-Dim larger(const Dim& a, const Dim& b) {
-  return a.isKnownLessEqual(b) ? b : b.isKnownLessEqual(a) ? a : Dim::unknown();
-}
 
 // The single element of a list's reduction over its only axis.
 void reduceElements(ShapeContext& context, Combine combine, std::optional<int64_t> ofNothing) {

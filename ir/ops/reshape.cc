@@ -1,5 +1,6 @@
 // Operators that give a tensor another shape: Reshape, Flatten, Squeeze, Unsqueeze, Transpose,
 // Expand, Tile.
+#include "ir/ops/dim_combination.h"
 #include "ir/shapes/shape_rules.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -8,8 +9,6 @@ namespace kvopt::ir {
 namespace {
 
 bool isConstant(const Dim& dim, int64_t value) { return dim.value() == value; }
-
-Dim asExtent(const Dim& value) { return value.isKnownNonNegative() ? value : Dim::unknown(); }
 
 // The number of elements of a list operand.
 std::optional<size_t> listLength(ShapeContext& context, unsigned operand) {

@@ -112,9 +112,9 @@ bool everyRowKeepsItsBestKey(const ScoreChain& chain) {
   return false;
 }
 
-class Planner {
+class MaskPlanner {
 public:
-  Planner(const ScoreChain& scoreChain, MatchFailure& reason)
+  MaskPlanner(const ScoreChain& scoreChain, MatchFailure& reason)
       : chain(scoreChain), failure(reason) {}
 
   std::optional<ScoreMask> plan() {
@@ -356,7 +356,7 @@ private:
 } // namespace
 
 std::optional<ScoreMask> planScoreMask(const ScoreChain& chain, MatchFailure& failure) {
-  return Planner(chain, failure).plan();
+  return MaskPlanner(chain, failure).plan();
 }
 
 Value* buildScoreMask(const ScoreMask& plan, Rewriter& rewriter) {

@@ -36,9 +36,9 @@ Value& beforeDouble(Value& value) {
   return value;
 }
 
-class Planner {
+class OperandPlanner {
 public:
-  Planner(const ScoreChain& scoreChain, MatchFailure& reason)
+  OperandPlanner(const ScoreChain& scoreChain, MatchFailure& reason)
       : chain(scoreChain), failure(reason) {}
 
   std::optional<SpelledOperands> plan(Value& values) {
@@ -134,7 +134,7 @@ private:
 
 std::optional<SpelledOperands> planOperands(const ScoreChain& chain, Value& values,
                                             MatchFailure& failure) {
-  return Planner(chain, failure).plan(values);
+  return OperandPlanner(chain, failure).plan(values);
 }
 
 Value& buildQuery(const SpelledOperands& operands, const ScoreChain& chain, Rewriter& rewriter) {

@@ -18,7 +18,7 @@ using namespace pattern;
 
 namespace {
 
-constexpr const char* passName = "fix-input-defaults";
+constexpr const char* fixInputDefaultsName = "fix-input-defaults";
 /// The first version in which callers may override what is listed.
 constexpr int64_t overridableSince = 4;
 
@@ -48,7 +48,7 @@ public:
     }
     if (isOld && !chosen.empty())
       model.irVersion = overridableSince;
-    context.count(passName, "inputs", static_cast<int64_t>(chosen.size()));
+    context.count(fixInputDefaultsName, "inputs", static_cast<int64_t>(chosen.size()));
     return llvm::Error::success();
   }
 };
@@ -56,10 +56,13 @@ public:
 } // namespace
 
 void register_fix_input_defaults(PassRegistry& registry) {
-  registry.add(
-      {passName, "Makes constants of inputs that have a default.", {}, [](const PassOptions&) {
-         return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<FixInputDefaults>());
-       }});
+  registry.add({fixInputDefaultsName,
+                "Makes constants of inputs that have a default.",
+                {},
+                [](const PassOptions&) {
+                  return llvm::Expected<std::unique_ptr<Pass>>(
+                      std::make_unique<FixInputDefaults>());
+                }});
 }
 
 } // namespace kvopt::transforms

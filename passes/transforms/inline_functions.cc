@@ -27,7 +27,7 @@ using namespace pattern;
 
 namespace {
 
-constexpr const char* passName = "inline-functions";
+constexpr const char* inlineFunctionsName = "inline-functions";
 constexpr unsigned maxDepth = 16;
 
 using ValueMap = llvm::DenseMap<const Value*, Value*>;
@@ -260,7 +260,7 @@ private:
 class InlineFunctions final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
-    context.count(passName, "calls", Inliner(model).run());
+    context.count(inlineFunctionsName, "calls", Inliner(model).run());
     return llvm::Error::success();
   }
 };
@@ -268,7 +268,7 @@ public:
 } // namespace
 
 void register_inline_functions(PassRegistry& registry) {
-  registry.add({passName,
+  registry.add({inlineFunctionsName,
                 "Replaces calls of model-local functions by their bodies.",
                 {},
                 [](const PassOptions&) {

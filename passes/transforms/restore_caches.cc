@@ -29,7 +29,7 @@ using namespace targets;
 
 namespace {
 
-constexpr const char* passName = "restore-caches";
+constexpr const char* restoreCachesName = "restore-caches";
 
 /// One cache of an in-place operator.
 struct RestoredCache {
@@ -140,7 +140,7 @@ private:
   }
 
   void replaceLength() {
-    Rewriter rewriter(graph, passName, journal);
+    Rewriter rewriter(graph, restoreCachesName, journal);
     Value& shape = rewriter.create("Shape", {firstPast}, {}, 1, "past_shape").result();
     Value& axis = rewriter.constant("axis", int64Tensor({firstAxis}));
     rows = &rewriter.create("Gather", {&shape, &axis}, {}, 1, "past_rows").result();
@@ -179,7 +179,7 @@ private:
         return found.takeError();
       value = std::move(*found);
     }
-    Rewriter rewriter(graph, passName, journal, node.name());
+    Rewriter rewriter(graph, restoreCachesName, journal, node.name());
     AttentionBuilder build(rewriter);
     Value* lengths = node.operand(lengthOperand(node));
     const bool isUniform = lengths == rows;
@@ -291,7 +291,7 @@ public:
     const Manifest manifest = std::move(**stored);
     if (llvm::Error error = Restoration(model, manifest, context.journal).run())
       return error;
-    context.count(passName, "models");
+    context.count(restoreCachesName, "models");
     return llvm::Error::success();
   }
 };
@@ -299,7 +299,7 @@ public:
 } // namespace
 
 void register_restore_caches(PassRegistry& registry) {
-  registry.add({passName,
+  registry.add({restoreCachesName,
                 "Takes caches that kvopt made share buffers back to caches that grow.",
                 {},
                 [](const PassOptions&) {

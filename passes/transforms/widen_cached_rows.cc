@@ -26,7 +26,7 @@ using namespace pattern;
 
 namespace {
 
-constexpr const char* passName = "widen-cached-rows";
+constexpr const char* widenCachedRowsName = "widen-cached-rows";
 
 /// A cache that is cast on its way in and on its way out.
 struct CastCache {
@@ -214,7 +214,7 @@ class WidenCachedRows final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
     const unsigned count = CacheWidener(model.graph(), context).run();
-    context.count(passName, "operands", count);
+    context.count(widenCachedRowsName, "operands", count);
     // What is known of the narrow values' elements is not copied.
     return count == 0 ? llvm::Error::success() : inferShapes(model.graph());
   }
@@ -223,7 +223,7 @@ public:
 } // namespace
 
 void register_widen_cached_rows(PassRegistry& registry) {
-  registry.add({passName,
+  registry.add({widenCachedRowsName,
                 "Keeps caches in the type of their inputs where attention computes in less.",
                 {},
                 [](const PassOptions&) {

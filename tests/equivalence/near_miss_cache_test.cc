@@ -55,7 +55,7 @@ void replaceOutput(MutatedDecoder& d, Value& present, llvm::function_ref<Value&(
   d.graph().setOutput(slot, other);
 }
 
-std::vector<Mutation> mutations() {
+std::vector<Mutation> cacheMutations() {
   std::vector<Mutation> list;
   for (const char* model : {llama, gpt2}) {
     for (bool ofKeys : {true, false}) {
@@ -199,7 +199,7 @@ class NearMissCacheTest : public NearMissTest {};
 
 TEST_P(NearMissCacheTest, IsRefusedWithItsReasonAndLeftAsItWas) { expectRefusedAndLeftAsItWas(); }
 
-INSTANTIATE_TEST_SUITE_P(Mutations, NearMissCacheTest, testing::ValuesIn(mutations()),
+INSTANTIATE_TEST_SUITE_P(Mutations, NearMissCacheTest, testing::ValuesIn(cacheMutations()),
                          nearMissName);
 
 } // namespace

@@ -7,8 +7,8 @@ using namespace pattern;
 
 namespace {
 
-constexpr const char* llama = "llama_gqa-ts14-eager";
-constexpr const char* gpt2 = "gpt2-dynamo18-eager";
+constexpr const char* scoresLlama = "llama_gqa-ts14-eager";
+constexpr const char* scoresGpt2 = "gpt2-dynamo18-eager";
 
 /// The same change in every layer.
 std::function<void(MutatedDecoder&)>
@@ -30,12 +30,12 @@ Value& castTo(MutatedDecoder& decoder, Value& value, ElementType type) {
                      MutatedDecoder::attributeList("to", static_cast<int64_t>(type)));
 }
 
-std::vector<Mutation> mutations() {
+std::vector<Mutation> scoreMutations() {
   std::vector<Mutation> list;
-  for (const char* model : {llama, gpt2}) {
+  for (const char* model : {scoresLlama, scoresGpt2}) {
     auto add = [&](const char* name, std::function<void(MutatedDecoder&, SpelledAttention&)> change,
                    const char* reason) {
-      list.push_back({std::string(name) + (model == llama ? "Llama" : "Gpt2"), model,
+      list.push_back({std::string(name) + (model == scoresLlama ? "Llama" : "Gpt2"), model,
                       everywhere(std::move(change)), reason});
     };
     add(
@@ -165,7 +165,7 @@ class NearMissScoresTest : public NearMissTest {};
 
 TEST_P(NearMissScoresTest, IsRefusedWithItsReasonAndLeftAsItWas) { expectRefusedAndLeftAsItWas(); }
 
-INSTANTIATE_TEST_SUITE_P(Mutations, NearMissScoresTest, testing::ValuesIn(mutations()),
+INSTANTIATE_TEST_SUITE_P(Mutations, NearMissScoresTest, testing::ValuesIn(scoreMutations()),
                          nearMissName);
 
 } // namespace

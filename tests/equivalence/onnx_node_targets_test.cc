@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Rows of every shared buffer, and of all blocks together: more than any case has.
-constexpr int64_t capacity = 24;
+constexpr int64_t cacheCapacity = 24;
 
 constexpr const char* targets[] = {"kvopt",   "onnx24",    "onnx23",
                                    "ort-gqa", "primitive", "blocks-plain:8"};
@@ -36,7 +36,7 @@ public:
     RewriteRequest request;
     request.target = target;
     request.verification = VerificationExtent::Off;
-    request.capacity = std::to_string(capacity);
+    request.capacity = std::to_string(cacheCapacity);
     auto model = openModel(folder + "/model.onnx", toolkit);
     if (!model)
       return llvm::toString(model.takeError());
@@ -87,7 +87,7 @@ private:
     bool isHalf = false;
     for (const auto& [name, view] : outputs)
       isHalf |= view.element == ElementType::Float16;
-    return ManifestStep(recorded("input"), std::move(outputs), capacity)
+    return ManifestStep(recorded("input"), std::move(outputs), cacheCapacity)
         .agrees(*model, manifest, toolkit.kernels,
                 isHalf ? Tolerance{2e-2, 0} : Tolerance{1e-4, 1e-3});
   }

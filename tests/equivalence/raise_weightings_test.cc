@@ -4,7 +4,7 @@
 namespace kvopt {
 namespace {
 
-constexpr Spelling spellings[] = {
+constexpr Spelling weightingSpellings[] = {
     {"LogSoftmax", R"(qk = MatMul (q, kt)
       m = Add (qk, mask)
       l = LogSoftmax <axis = -1> (m)
@@ -168,7 +168,7 @@ using RaiseWeightingsTest = RaisedSpellingTest;
 
 TEST_P(RaiseWeightingsTest, ComputesTheSame) { expectTheSame(); }
 
-INSTANTIATE_TEST_SUITE_P(All, RaiseWeightingsTest, testing::ValuesIn(spellings),
+INSTANTIATE_TEST_SUITE_P(All, RaiseWeightingsTest, testing::ValuesIn(weightingSpellings),
                          [](const auto& parameter) { return parameter.param.name; });
 
 } // namespace

@@ -30,7 +30,7 @@ llvm::Expected<StepResult> step(Session& session, int64_t tokens) {
   return session.step(views, tokens);
 }
 
-const std::vector<int64_t> stepTokens = {9, 1, 4, 1};
+const std::vector<int64_t> shortStepTokens = {9, 1, 4, 1};
 
 class ShortMemoryTest : public ShippedModelTest {
 protected:
@@ -48,7 +48,7 @@ protected:
     {
       auto session = valueOrThrow(
           Session::create(*driven.model, toolkit.kernels, driven.manifest, options(nullptr)));
-      for (int64_t tokens : stepTokens)
+      for (int64_t tokens : shortStepTokens)
         expected.push_back(bytesOf(valueOrThrow(step(*session, tokens))));
     }
     uint64_t failing = 0;
@@ -64,8 +64,8 @@ protected:
           EXPECT_EQ(allocator->liveBytes(), 0u);
           continue;
         }
-        for (size_t i = 0; i < stepTokens.size();) {
-          auto result = step(**session, stepTokens[i]);
+        for (size_t i = 0; i < shortStepTokens.size();) {
+          auto result = step(**session, shortStepTokens[i]);
           if (!result) {
             expectNamesTheSize(result.takeError());
             ASSERT_LE(++failures, 1u);

@@ -138,9 +138,8 @@ TEST(Layering, FoldersIncludeOnlyFoldersBeneathThem) {
 
 TEST(Layering, OnlyWhatTestsTheCommandLineIncludesIt) {
   forEachInclude([](const SourceFile& file, const std::string& included) {
-    const bool isOfCommands = file.isIn("cli/") || file.isIn("tests/cli/") ||
-                              file.path == "tests/fuzz/command_fuzz.cc" ||
-                              file.isIn("examples/write_a_rule/");
+    const bool isOfCommands =
+        file.isIn("cli/") || file.isIn("tests/cli/") || file.path == "tests/fuzz/command_fuzz.cc";
     EXPECT_TRUE(isOfCommands ||
                 !(included.starts_with("cli/") || included.starts_with("tests/cli/")))
         << file.path << " includes " << included;

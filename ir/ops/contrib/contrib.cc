@@ -1,12 +1,11 @@
 // Operators of ONNX Runtime's domain com.microsoft that fused decoders consist of.
+#include "ir/ops/contrib/contrib_domain.h"
 #include "ir/shapes/shape_rules.h"
 
 #include <algorithm>
 
 namespace kvopt::ir {
 namespace {
-
-constexpr const char* domain = "com.microsoft";
 
 // Results: output, mean, inverse deviation, and operand + skip.
 llvm::Error inferSkipNormalization(ShapeContext& context) {
@@ -161,7 +160,7 @@ llvm::Error inferFusedAttention(ShapeContext& context) {
 }
 
 void defineNormalizations(OpRegistry& registry) {
-  define(registry, OpName(domain, "SkipSimplifiedLayerNormalization"), 1)
+  define(registry, OpName(contribDomain, "SkipSimplifiedLayerNormalization"), 1)
       .in("input")
       .in("skip")
       .in("gamma")
@@ -172,7 +171,7 @@ void defineNormalizations(OpRegistry& registry) {
       .out("input_skip_bias_sum?")
       .attr("epsilon", 1e-12f)
       .shape(inferSkipNormalization);
-  define(registry, OpName(domain, "SkipLayerNormalization"), 1)
+  define(registry, OpName(contribDomain, "SkipLayerNormalization"), 1)
       .in("input")
       .in("skip")
       .in("gamma")
@@ -187,7 +186,7 @@ void defineNormalizations(OpRegistry& registry) {
 }
 
 void defineAttentions(OpRegistry& registry) {
-  OpDefBuilder grouped = define(registry, OpName(domain, "GroupQueryAttention"), 1);
+  OpDefBuilder grouped = define(registry, OpName(contribDomain, "GroupQueryAttention"), 1);
   for (const char* name :
        {"query", "key?", "value?", "past_key?", "past_value?", "seqlens_k", "total_sequence_length",
         "cos_cache?", "sin_cache?", "position_ids?", "attention_bias?", "head_sink?", "k_scale?",
@@ -213,7 +212,7 @@ void defineAttentions(OpRegistry& registry) {
       .reuse(2, 4)
       .shape(inferGroupQueryAttention);
 
-  OpDefBuilder multi = define(registry, OpName(domain, "MultiHeadAttention"), 1);
+  OpDefBuilder multi = define(registry, OpName(contribDomain, "MultiHeadAttention"), 1);
   for (const char* name :
        {"query", "key?", "value?", "bias?", "key_padding_mask?", "attention_bias?", "past_key?",
         "past_value?", "past_sequence_length?", "cache_indirection?"})
@@ -225,7 +224,7 @@ void defineAttentions(OpRegistry& registry) {
       .attr("unidirectional", int64_t{0})
       .shape(inferMultiHeadAttention);
 
-  define(registry, OpName(domain, "Attention"), 1)
+  define(registry, OpName(contribDomain, "Attention"), 1)
       .in("input")
       .in("weights")
       .in("bias?")
@@ -251,7 +250,7 @@ void defineAttentions(OpRegistry& registry) {
 void register_contrib(OpRegistry& registry) {
   defineNormalizations(registry);
   defineAttentions(registry);
-  define(registry, OpName(domain, "RotaryEmbedding"), 1)
+  define(registry, OpName(contribDomain, "RotaryEmbedding"), 1)
       .in("input")
       .in("position_ids")
       .in("cos_cache")
@@ -263,7 +262,7 @@ void register_contrib(OpRegistry& registry) {
       .attr("is_packed_batching", int64_t{0})
       .attr("scale", 1.0f)
       .shape(inferSameAsFirst);
-  OpDefBuilder quantized = define(registry, OpName(domain, "MatMulNBits"), 1);
+  OpDefBuilder quantized = define(registry, OpName(contribDomain, "MatMulNBits"), 1);
   quantized.in("A").in("B").in("scales").in("zero_points?").in("g_idx?").in("bias?").out("Y");
   quantized.requiredAttr("K", AttributeKind::Int)
       .requiredAttr("N", AttributeKind::Int)
@@ -272,21 +271,25 @@ void register_contrib(OpRegistry& registry) {
       .attr("accuracy_level", int64_t{0})
       .attr("weight_prepacked", int64_t{0})
       .shape(inferMatMulNBits);
-  define(registry, OpName(domain, "Gelu"), 1).in("X").out("Y").shape(inferSameAsFirst);
-  define(registry, OpName(domain, "FastGelu"), 1)
+  define(registry, OpName(contribDomain, "Gelu"), 1).in("X").out("Y").shape(inferSameAsFirst);
+  define(registry, OpName(contribDomain, "FastGelu"), 1)
       .in("X")
       .in("bias?")
       .out("Y")
       .shape(inferSameAsFirst);
-  define(registry, OpName(domain, "BiasGelu"), 1).in("A").in("B").out("C").shape(inferSameAsFirst);
-  define(registry, OpName(domain, "BiasSoftmax"), 1)
+  define(registry, OpName(contribDomain, "BiasGelu"), 1)
+      .in("A")
+      .in("B")
+      .out("C")
+      .shape(inferSameAsFirst);
+  define(registry, OpName(contribDomain, "BiasSoftmax"), 1)
       .in("data")
       .in("bias")
       .out("output")
       .attr("axis", int64_t{1})
       .requiredAttr("is_inner_broadcast", AttributeKind::Int)
       .shape(inferSameAsFirst);
-  define(registry, OpName(domain, "FusedMatMul"), 1)
+  define(registry, OpName(contribDomain, "FusedMatMul"), 1)
       .in("A")
       .in("B")
       .out("Y")

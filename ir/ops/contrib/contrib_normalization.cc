@@ -1,10 +1,9 @@
 // Embedding, normalisation and activation operators of ONNX Runtime's domain com.microsoft.
+#include "ir/ops/contrib/contrib_domain.h"
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
 namespace {
-
-constexpr const char* domain = "com.microsoft";
 
 // Results: the normalised embedding [B,S,N], counts of the mask [B], the embedding.
 llvm::Error inferEmbedLayerNormalization(ShapeContext& context) {
@@ -23,7 +22,7 @@ llvm::Error inferEmbedLayerNormalization(ShapeContext& context) {
 } // namespace
 
 void register_contrib_normalization(OpRegistry& registry) {
-  OpDefBuilder embed = define(registry, OpName(domain, "EmbedLayerNormalization"), 1);
+  OpDefBuilder embed = define(registry, OpName(contribDomain, "EmbedLayerNormalization"), 1);
   for (const char* name : {"input_ids", "segment_ids?", "word_embedding", "position_embedding",
                            "segment_embedding?", "gamma", "beta", "mask?", "position_ids?"})
     embed.in(name);
@@ -31,7 +30,7 @@ void register_contrib_normalization(OpRegistry& registry) {
   embed.attr("epsilon", 1e-12f)
       .attr("mask_index_type", int64_t{0})
       .shape(inferEmbedLayerNormalization);
-  define(registry, OpName(domain, "QuickGelu"), 1)
+  define(registry, OpName(contribDomain, "QuickGelu"), 1)
       .in("X")
       .out("Y")
       .attr("alpha", 1.702f)

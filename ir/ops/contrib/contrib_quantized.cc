@@ -1,10 +1,9 @@
 // Products of 8-bit codes of ONNX Runtime's domain com.microsoft.
+#include "ir/ops/contrib/contrib_domain.h"
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
 namespace {
-
-constexpr const char* domain = "com.microsoft";
 
 llvm::Error inferProduct(ShapeContext& context, ElementType element) {
   auto shape = matMulShape(context, context.type(0), context.type(1));
@@ -26,12 +25,12 @@ llvm::Error inferDynamicQuantizeMatMul(ShapeContext& context) {
 } // namespace
 
 void register_contrib_quantized(OpRegistry& registry) {
-  OpDefBuilder integers = define(registry, OpName(domain, "MatMulIntegerToFloat"), 1);
+  OpDefBuilder integers = define(registry, OpName(contribDomain, "MatMulIntegerToFloat"), 1);
   for (const char* name :
        {"A", "B", "a_scale", "b_scale", "a_zero_point?", "b_zero_point?", "bias?"})
     integers.in(name);
   integers.out("Y").shape(inferMatMulIntegerToFloat);
-  OpDefBuilder dynamic = define(registry, OpName(domain, "DynamicQuantizeMatMul"), 1);
+  OpDefBuilder dynamic = define(registry, OpName(contribDomain, "DynamicQuantizeMatMul"), 1);
   for (const char* name : {"A", "B", "b_scale", "b_zero_point?", "bias?"})
     dynamic.in(name);
   dynamic.out("Y").shape(inferDynamicQuantizeMatMul);

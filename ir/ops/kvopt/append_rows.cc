@@ -12,12 +12,12 @@
 namespace kvopt::ir {
 namespace {
 
-struct ExtentPair {
+struct AppendExtentPair {
   int64_t axis;
   const char* what;
 };
 
-constexpr ExtentPair equalExtents[] = {
+constexpr AppendExtentPair equalAppendExtents[] = {
     {0, "batch sizes of past and fresh rows"},
     {1, "head counts of past and fresh rows"},
     {3, "widths of past and fresh rows"},
@@ -30,7 +30,7 @@ llvm::Error inferAppendRows(ShapeContext& context) {
     if (llvm::Error error = requireRank(context, operand, 4))
       return error;
   Shape present;
-  for (const ExtentPair& pair : equalExtents) {
+  for (const AppendExtentPair& pair : equalAppendExtents) {
     if (llvm::Error error =
             requireEqual(context, past.dim(pair.axis), fresh.dim(pair.axis), pair.what))
       return error;

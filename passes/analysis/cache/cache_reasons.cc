@@ -24,10 +24,6 @@ std::optional<unsigned> pickedAxis(const Node& node) {
   return isList ? movement.axis() : std::nullopt;
 }
 
-bool isModelInput(const Value& value) {
-  return value.isGraphInput() && !value.graph().parentNode();
-}
-
 /// What holds the numbers of the rows: an input, if they come from one.
 const Value& indexSource(const Value& indices) {
   constexpr unsigned mostSteps = 4;

@@ -1,12 +1,18 @@
 // Why a cache that was found cannot be kept in place, in the words of the model.
 #pragma once
 
+#include "ir/graph.h"
 #include "passes/analysis/movement/axis_map.h"
 #include "passes/pattern/reason.h"
 
 #include "ir/node.h"
 
 namespace kvopt::analysis {
+
+/// An input of the model, not of a subgraph.
+inline bool isModelInput(const ir::Value& value) {
+  return value.isGraphInput() && !value.graph().parentNode();
+}
 
 /// Whether the node picks batch rows by indices that are not constant, as beam search does; `after`
 /// says what lies along the axes of its result.

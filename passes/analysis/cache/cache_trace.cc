@@ -16,10 +16,6 @@ using namespace pattern;
 
 namespace {
 
-bool isModelInput(const Value& value) {
-  return value.isGraphInput() && !value.graph().parentNode();
-}
-
 std::string describeProducer(const Value& value) {
   if (const Node* producer = value.producer())
     return producer->op().str();

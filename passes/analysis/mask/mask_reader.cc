@@ -356,12 +356,6 @@ std::optional<llvm::SmallVector<int64_t, 8>> MaskReader::constants(const Value* 
 
 using Kind = MaskExpression::Kind;
 
-namespace {
-
-bool isOne(const Dim& extent) { return extent.value() == 1; }
-
-} // namespace
-
 ExprRef MaskReader::broadcast(ExprRef index, const Dim& from, const Dim& to) {
   if (isOne(from) || isOne(to))
     return made.number(0);

@@ -10,6 +10,8 @@
 
 namespace kvopt::analysis {
 
+inline bool isOne(const ir::Dim& extent) { return extent.value() == 1; }
+
 /// Evaluates tensors of a graph at symbolic indices. Every answer holds for each index within the
 /// tensor's extents in every execution that the graph's operators admit; what is not understood is
 /// a leaf. Answers are kept, so that masks that share values share the work; work and nesting are

@@ -9,8 +9,8 @@ using namespace pattern;
 
 namespace {
 
-constexpr unsigned maxNodes = 16;
-constexpr unsigned headAxis = 1;
+constexpr unsigned maxBroadcastNodes = 16;
+constexpr unsigned broadcastAxis = 1;
 
 bool isIdentity(llvm::ArrayRef<unsigned> perm) {
   for (unsigned axis = 0; axis < perm.size(); ++axis)
@@ -51,12 +51,12 @@ std::vector<HeadSource> headSources(Value& heads, bool& interleaved) {
   IndexMap map = IndexMap::identity(type.shape());
   llvm::SmallVector<Node*, 2> pointwise;
   Value* value = &heads;
-  for (unsigned passed = 0; passed <= maxNodes; ++passed) {
-    if (auto found = map.repetition(headAxis, IndexMap::Repeat::Entries)) {
-      Dim groups = found->shape[headAxis];
+  for (unsigned passed = 0; passed <= maxBroadcastNodes; ++passed) {
+    if (auto found = map.repetition(broadcastAxis, IndexMap::Repeat::Entries)) {
+      Dim groups = found->shape[broadcastAxis];
       sources.push_back({value, std::move(groups), std::move(*found), pointwise});
     } else {
-      interleaved |= map.repetition(headAxis, IndexMap::Repeat::Whole).has_value();
+      interleaved |= map.repetition(broadcastAxis, IndexMap::Repeat::Whole).has_value();
     }
     Node* node = value->producer();
     if (!node)

@@ -7,7 +7,7 @@ using namespace ir;
 
 namespace {
 
-std::optional<std::string> obstacle(const Node& node) {
+std::optional<std::string> obstacleToAttention(const Node& node) {
   const Value* mask = node.operand(3);
   if (!mask)
     return std::nullopt;
@@ -17,12 +17,12 @@ std::optional<std::string> obstacle(const Node& node) {
   return "a mask that is not known to have a column for every key";
 }
 
-void adapt(const OpsetEdit&) {}
+void adaptAttention(const OpsetEdit&) {}
 
 } // namespace
 
 void register_attention(OpsetAdapterRegistry& registry) {
-  registry.add({"Attention", 24, obstacle, adapt, {}});
+  registry.add({"Attention", 24, obstacleToAttention, adaptAttention, {}});
 }
 
 } // namespace kvopt::opset

@@ -7,7 +7,7 @@ using namespace ir;
 
 namespace {
 
-constexpr const char* attributes[] = {"spatial"};
+constexpr const char* batchNormalizationAttributes[] = {"spatial"};
 
 std::optional<std::string> obstacleTo9(const Node& node) {
   const Attribute* spatial = node.attribute("spatial");
@@ -29,7 +29,7 @@ void adaptTo14(const OpsetEdit&) {}
 } // namespace
 
 void register_batch_normalization(OpsetAdapterRegistry& registry) {
-  registry.add({"BatchNormalization", 9, obstacleTo9, adaptTo9, attributes});
+  registry.add({"BatchNormalization", 9, obstacleTo9, adaptTo9, batchNormalizationAttributes});
   registry.add({"BatchNormalization", 14, obstacleTo14, adaptTo14, {}});
 }
 

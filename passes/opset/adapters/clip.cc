@@ -6,20 +6,20 @@ using namespace ir;
 
 namespace {
 
-constexpr const char* attributes[] = {"min", "max"};
+constexpr const char* clipAttributes[] = {"min", "max"};
 
-std::optional<std::string> obstacle(const Node& node) {
+std::optional<std::string> obstacleToClip(const Node& node) {
   const bool isBounded = node.attribute("min") || node.attribute("max");
   if (!isBounded || isFloatingPoint(node.operand(0)->type().elementType()))
     return std::nullopt;
   return "bounds for an element type that is not known to be floating-point";
 }
 
-void adapt(const OpsetEdit& edit) {
+void adaptClip(const OpsetEdit& edit) {
   Node& node = edit.node();
   const ElementType element = node.operand(0)->type().elementType();
   unsigned operand = 1;
-  for (const char* name : attributes) {
+  for (const char* name : clipAttributes) {
     if (const Attribute* bound = node.attribute(name)) {
       const auto value = static_cast<double>(bound->floatValue());
       edit.setOperand(operand, edit.constant(name, floatScalar(element, value)));
@@ -32,7 +32,7 @@ void adapt(const OpsetEdit& edit) {
 } // namespace
 
 void register_clip(OpsetAdapterRegistry& registry) {
-  registry.add({"Clip", 11, obstacle, adapt, attributes});
+  registry.add({"Clip", 11, obstacleToClip, adaptClip, clipAttributes});
 }
 
 } // namespace kvopt::opset

@@ -7,16 +7,16 @@ using namespace ir;
 
 namespace {
 
-constexpr const char* attributes[] = {"ratio"};
+constexpr const char* dropoutAttributes[] = {"ratio"};
 
-std::optional<std::string> obstacle(const Node& node) {
+std::optional<std::string> obstacleToDropout(const Node& node) {
   llvm::ArrayRef<Value> results = node.results();
   if (results.size() > 1 && !results[1].isAbsent() && !results[1].isUnused())
     return "the mask is read";
   return std::nullopt;
 }
 
-void adapt(const OpsetEdit& edit) {
+void adaptDropout(const OpsetEdit& edit) {
   Node& node = edit.node();
   if (const Attribute* ratio = node.attribute("ratio")) {
     const auto value = static_cast<double>(ratio->floatValue());
@@ -28,7 +28,7 @@ void adapt(const OpsetEdit& edit) {
 } // namespace
 
 void register_dropout(OpsetAdapterRegistry& registry) {
-  registry.add({"Dropout", 12, obstacle, adapt, attributes});
+  registry.add({"Dropout", 12, obstacleToDropout, adaptDropout, dropoutAttributes});
 }
 
 } // namespace kvopt::opset

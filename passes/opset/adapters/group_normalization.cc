@@ -12,9 +12,9 @@ using namespace ir;
 
 namespace {
 
-constexpr const char* attributes[] = {"num_groups"};
+constexpr const char* groupNormalizationAttributes[] = {"num_groups"};
 
-std::optional<std::string> obstacle(const Node& node) {
+std::optional<std::string> obstacleToGroupNormalization(const Node& node) {
   if (node.intAttr("num_groups", 0) <= 0)
     return "no number of groups";
   if (!isFloatingPoint(node.operand(0)->type().elementType()))
@@ -22,7 +22,7 @@ std::optional<std::string> obstacle(const Node& node) {
   return std::nullopt;
 }
 
-void adapt(const OpsetEdit& edit) {
+void adaptGroupNormalization(const OpsetEdit& edit) {
   Node& node = edit.node();
   Value& x = *node.operand(0);
   Value& channels = edit.before("Shape", {&x}, "channels", attrs({{"start", 1}, {"end", 2}}));
@@ -45,7 +45,8 @@ void adapt(const OpsetEdit& edit) {
 } // namespace
 
 void register_group_normalization(OpsetAdapterRegistry& registry) {
-  registry.add({"GroupNormalization", 21, obstacle, adapt, attributes});
+  registry.add({"GroupNormalization", 21, obstacleToGroupNormalization, adaptGroupNormalization,
+                groupNormalizationAttributes});
 }
 
 } // namespace kvopt::opset

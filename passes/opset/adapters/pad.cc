@@ -6,9 +6,9 @@ using namespace ir;
 
 namespace {
 
-constexpr const char* attributes[] = {"pads", "value"};
+constexpr const char* padAttributes[] = {"pads", "value"};
 
-std::optional<std::string> obstacle(const Node& node) {
+std::optional<std::string> obstacleToPad(const Node& node) {
   if (!node.intsAttr("pads"))
     return "no attribute 'pads'";
   if (!node.attribute("value") || isFloatingPoint(node.operand(0)->type().elementType()))
@@ -16,7 +16,7 @@ std::optional<std::string> obstacle(const Node& node) {
   return "a value for an element type that is not known to be floating-point";
 }
 
-void adapt(const OpsetEdit& edit) {
+void adaptPad(const OpsetEdit& edit) {
   Node& node = edit.node();
   llvm::ArrayRef<int64_t> pads = *node.intsAttr("pads");
   edit.setOperand(1, edit.constant("pads", int64Tensor(pads)));
@@ -32,7 +32,7 @@ void adapt(const OpsetEdit& edit) {
 } // namespace
 
 void register_pad(OpsetAdapterRegistry& registry) {
-  registry.add({"Pad", 11, obstacle, adapt, attributes});
+  registry.add({"Pad", 11, obstacleToPad, adaptPad, padAttributes});
 }
 
 } // namespace kvopt::opset

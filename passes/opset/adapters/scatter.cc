@@ -7,7 +7,7 @@ using namespace ir;
 
 namespace {
 
-void adapt(const OpsetEdit& edit) {
+void adaptScatter(const OpsetEdit& edit) {
   Node& node = edit.node();
   llvm::SmallVector<Value*, 3> operands;
   for (const Use& use : node.operands())
@@ -22,7 +22,7 @@ void adapt(const OpsetEdit& edit) {
 } // namespace
 
 void register_scatter(OpsetAdapterRegistry& registry) {
-  registry.add({"Scatter", 11, nullptr, adapt, {}});
+  registry.add({"Scatter", 11, nullptr, adaptScatter, {}});
 }
 
 } // namespace kvopt::opset

@@ -6,9 +6,9 @@ using namespace ir;
 
 namespace {
 
-constexpr const char* attributes[] = {"starts", "ends", "axes"};
+constexpr const char* sliceAttributes[] = {"starts", "ends", "axes"};
 
-std::optional<std::string> obstacle(const Node& node) {
+std::optional<std::string> obstacleToSlice(const Node& node) {
   const std::optional<llvm::ArrayRef<int64_t>> starts = node.intsAttr("starts");
   const std::optional<llvm::ArrayRef<int64_t>> ends = node.intsAttr("ends");
   if (!starts || !ends || starts->empty() || starts->size() != ends->size())
@@ -16,16 +16,16 @@ std::optional<std::string> obstacle(const Node& node) {
   return std::nullopt;
 }
 
-void adapt(const OpsetEdit& edit) {
+void adaptSlice(const OpsetEdit& edit) {
   unsigned operand = 1;
-  for (const char* name : attributes)
+  for (const char* name : sliceAttributes)
     edit.intsToOperand(name, operand++);
 }
 
 } // namespace
 
 void register_slice(OpsetAdapterRegistry& registry) {
-  registry.add({"Slice", 10, obstacle, adapt, attributes});
+  registry.add({"Slice", 10, obstacleToSlice, adaptSlice, sliceAttributes});
 }
 
 } // namespace kvopt::opset

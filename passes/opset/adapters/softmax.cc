@@ -13,9 +13,9 @@ using namespace ir;
 
 namespace {
 
-constexpr const char* attributes[] = {"axis"};
+constexpr const char* softmaxAttributes[] = {"axis"};
 
-void adapt(const OpsetEdit& edit) {
+void adaptSoftmax(const OpsetEdit& edit) {
   Node& node = edit.node();
   const Attribute* written = node.attribute("axis");
   const int64_t axis = written ? written->intValue() : 1;
@@ -34,7 +34,7 @@ void adapt(const OpsetEdit& edit) {
 
 void register_softmax(OpsetAdapterRegistry& registry) {
   for (const char* op : {"Softmax", "LogSoftmax", "Hardmax"})
-    registry.add({op, 13, nullptr, adapt, attributes});
+    registry.add({op, 13, nullptr, adaptSoftmax, softmaxAttributes});
 }
 
 } // namespace kvopt::opset

@@ -7,7 +7,7 @@ using namespace ir;
 
 namespace {
 
-constexpr const char* attributes[] = {"split"};
+constexpr const char* splitAttributes[] = {"split"};
 
 void adaptTo13(const OpsetEdit& edit) { edit.intsToOperand("split", 1); }
 
@@ -20,7 +20,7 @@ void adaptTo18(const OpsetEdit& edit) {
 } // namespace
 
 void register_split(OpsetAdapterRegistry& registry) {
-  registry.add({"Split", 13, nullptr, adaptTo13, attributes});
+  registry.add({"Split", 13, nullptr, adaptTo13, splitAttributes});
   registry.add({"Split", 18, nullptr, adaptTo18, {}});
 }
 

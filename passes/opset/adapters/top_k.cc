@@ -6,16 +6,16 @@ using namespace ir;
 
 namespace {
 
-constexpr const char* attributes[] = {"k"};
+constexpr const char* topKAttributes[] = {"k"};
 
-std::optional<std::string> obstacle(const Node& node) {
+std::optional<std::string> obstacleToTopK(const Node& node) {
   const Attribute* count = node.attribute("k");
   if (!count || count->kind() != AttributeKind::Int)
     return "no attribute 'k'";
   return std::nullopt;
 }
 
-void adapt(const OpsetEdit& edit) {
+void adaptTopK(const OpsetEdit& edit) {
   Node& node = edit.node();
   edit.setOperand(1, edit.constant("k", int64Tensor({node.attribute("k")->intValue()})));
   node.removeAttribute("k");
@@ -24,7 +24,7 @@ void adapt(const OpsetEdit& edit) {
 } // namespace
 
 void register_top_k(OpsetAdapterRegistry& registry) {
-  registry.add({"TopK", 10, obstacle, adapt, attributes});
+  registry.add({"TopK", 10, obstacleToTopK, adaptTopK, topKAttributes});
 }
 
 } // namespace kvopt::opset

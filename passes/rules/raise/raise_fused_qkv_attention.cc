@@ -21,8 +21,8 @@ using namespace pattern;
 
 namespace {
 
-constexpr llvm::StringLiteral handledAttributes[] = {"num_heads", "scale", "unidirectional",
-                                                     "mask_filter_value", "qkv_hidden_sizes"};
+constexpr llvm::StringLiteral fusedQkvAttributes[] = {"num_heads", "scale", "unidirectional",
+                                                      "mask_filter_value", "qkv_hidden_sizes"};
 
 /// Columns of the projection.
 struct Widths {
@@ -45,7 +45,7 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.handles(handledAttributes, "only attributes that Sdpa can express");
+    c.handles(fusedQkvAttributes, "only attributes that Sdpa can express");
     c.plan(layout, [this](const Match& m, Refusal& r) { return readLayout(m, r); });
     c.require(
         "operands of one floating-point type",

@@ -27,7 +27,7 @@ using namespace pattern;
 
 namespace {
 
-constexpr llvm::StringLiteral handledAttributes[] = {
+constexpr llvm::StringLiteral groupQueryAttributes[] = {
     "num_heads", "kv_num_heads",       "scale",          "softcap",   "local_window_size",
     "do_rotary", "rotary_interleaved", "smooth_softmax", "qk_output", "sliding_window_cache",
     "causal",    "qk_norm_epsilon"};
@@ -52,7 +52,7 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.handles(handledAttributes, "only attributes that Sdpa can express");
+    c.handles(groupQueryAttributes, "only attributes that Sdpa can express");
     c.require(
         "causal = 1", [](const Match& match) { return match.root().intAttr("causal", 1) == 1; },
         ReasonCode::MaskNoncausal);

@@ -21,17 +21,17 @@ using namespace pattern;
 
 namespace {
 
-constexpr llvm::StringLiteral handledAttributes[] = {"num_heads", "scale", "unidirectional",
-                                                     "mask_filter_value"};
+constexpr llvm::StringLiteral multiHeadAttributes[] = {"num_heads", "scale", "unidirectional",
+                                                       "mask_filter_value"};
 
-struct Facts {
+struct MultiHeadFacts {
   Dim rows, newKeys, tokens, width, valueWidth;
 };
 
 class RaiseMultiHeadAttention final : public Rule {
   Var q{"query"}, k{"key"}, v{"value"}, bias{"bias"}, padding{"key_padding_mask"},
       attentionBias{"attention_bias"}, pastKey{"past_key"}, pastValue{"past_value"};
-  Payload<Facts> extents;
+  Payload<MultiHeadFacts> extents;
 
 public:
   llvm::StringRef name() const override { return "raise-multi-head-attention"; }
@@ -44,7 +44,7 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.handles(handledAttributes, "only attributes that Sdpa can express");
+    c.handles(multiHeadAttributes, "only attributes that Sdpa can express");
     c.plan(extents, [this](const Match& m, Refusal& r) { return readLayout(m, r); });
     c.require(
         "the scores are not read",
@@ -69,7 +69,7 @@ public:
     c.require(
         "as many new keys as query rows where later keys are hidden",
         [this](const Match& match) {
-          const Facts& facts = match[extents];
+          const MultiHeadFacts& facts = match[extents];
           return match.root().intAttr("unidirectional", 0) != 1 ||
                  facts.rows.isKnownEqual(facts.newKeys);
         },
@@ -79,7 +79,7 @@ public:
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& node = match.root();
     AttentionBuilder build(rewriter);
-    const Facts& facts = match[extents];
+    const MultiHeadFacts& facts = match[extents];
     AttentionBuilder::AttentionParts parts;
     splitOperands(match, facts, build, parts);
     Value* fresh[] = {parts.key, parts.value};
@@ -101,7 +101,7 @@ private:
     return value && value->type().hasRank() ? value->type().rank() : 0;
   }
 
-  Facts factsOf(const Match& match) const {
+  MultiHeadFacts factsOf(const Match& match) const {
     Dim heads = Dim::fixed(match.root().intAttr("num_heads", 0));
     const TensorType& query = match[q].type();
     const Value* key = match.find(k);
@@ -109,7 +109,7 @@ private:
     auto width = [&](const TensorType& type) {
       return type.rank() > 3 ? type.dim(-1) : type.dim(2).dividedBy(heads).value_or(Dim::unknown());
     };
-    Facts facts;
+    MultiHeadFacts facts;
     facts.rows = query.dim(1);
     facts.width = width(query);
     facts.newKeys = rankOf(key) == 4 ? key->type().dim(2) : key ? key->type().dim(1) : facts.rows;
@@ -120,7 +120,7 @@ private:
     return facts;
   }
 
-  std::optional<Facts> readLayout(const Match& match, Refusal& refusal) const {
+  std::optional<MultiHeadFacts> readLayout(const Match& match, Refusal& refusal) const {
     const Node& node = match.root();
     auto refuse = [&](ReasonCode code, const char* expected, std::string found) {
       refusal.because([&] {
@@ -146,7 +146,7 @@ private:
     if ((match.find(pastKey) != nullptr) != (match.find(pastValue) != nullptr))
       return refuse(ReasonCode::PatternMismatch, "a past of keys and of values, or none",
                     "one of them");
-    Facts facts = factsOf(match);
+    MultiHeadFacts facts = factsOf(match);
     if (facts.width.value().value_or(0) <= 0 || facts.valueWidth.value().value_or(0) <= 0)
       return refuse(ReasonCode::ShapeUnknown, "head widths that are constants",
                     match[q].type().str());
@@ -165,7 +165,7 @@ private:
   }
 
   bool checkMasks(const Match& match, Refusal& refusal) const {
-    const Facts& facts = match[extents];
+    const MultiHeadFacts& facts = match[extents];
     auto refuse = [&](const Value& mask, const char* expected) {
       return refusal.because([&] {
         return MatchFailure{ReasonCode::PatternMismatch, mask.name().str(), expected,
@@ -197,7 +197,7 @@ private:
     return true;
   }
 
-  void splitOperands(const Match& match, const Facts& facts, AttentionBuilder& build,
+  void splitOperands(const Match& match, const MultiHeadFacts& facts, AttentionBuilder& build,
                      AttentionBuilder::AttentionParts& parts) const {
     int64_t heads = match.root().intAttr("num_heads", 0);
     int64_t width = *facts.width.value();

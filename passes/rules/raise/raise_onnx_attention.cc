@@ -26,7 +26,7 @@ using namespace targets;
 
 namespace {
 
-constexpr llvm::StringLiteral handledAttributes[] = {
+constexpr llvm::StringLiteral onnxAttentionAttributes[] = {
     "scale",        "softcap",          "is_causal",         "qk_matmul_output_mode", "q_num_heads",
     "kv_num_heads", "left_window_size", "right_window_size", "softmax_precision"};
 
@@ -52,7 +52,7 @@ Frame frameOf(const Node& node) {
 }
 
 /// What the node and its operands' types say; extents may be unknown.
-struct Facts {
+struct OnnxAttentionFacts {
   unsigned rank = 0;
   Dim heads, groups, rows, width, valueWidth;
   Dim newKeys, tokens; ///< without and with the past
@@ -63,7 +63,7 @@ struct Facts {
 class RaiseOnnxAttention final : public Rule {
   Var q{"q"}, k{"k"}, v{"v"}, mask{"mask"}, pastKey{"past_key"}, pastValue{"past_value"},
       lengths{"nonpad_kv_seqlen"};
-  Payload<Facts> read;
+  Payload<OnnxAttentionFacts> read;
 
 public:
   llvm::StringRef name() const override { return "raise-onnx-attention"; }
@@ -75,7 +75,7 @@ public:
   }
 
   void constraints(Constraints& c) const override {
-    c.handles(handledAttributes, "only attributes that Sdpa can express");
+    c.handles(onnxAttentionAttributes, "only attributes that Sdpa can express");
     c.check([](const Match& m, Refusal& r) { return checkPrecision(m.root(), r); });
     c.require(
         "the scores are not read",
@@ -116,7 +116,7 @@ public:
 
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     Node& node = match.root();
-    const Facts& facts = match[read];
+    const OnnxAttentionFacts& facts = match[read];
     AttentionBuilder build(rewriter);
     auto heads = [&](const Var& var, const Dim& count, const Dim& width) {
       Value& value = match[var];
@@ -154,7 +154,7 @@ public:
   }
 
 private:
-  bool isInMask(const Match& match, const Facts& facts) const {
+  bool isInMask(const Match& match, const OnnxAttentionFacts& facts) const {
     const Frame& frame = facts.frame;
     if (!frame.countsPositions() || frame.ahead != 0)
       return frame.ahead != 0;
@@ -178,12 +178,12 @@ private:
     return withHiddenKeys(parts.mask, visible, build);
   }
 
-  Facts factsOf(const Match& match) const {
+  OnnxAttentionFacts factsOf(const Match& match) const {
     const Node& node = match.root();
     const TensorType& query = match[q].type();
     const TensorType& key = match[k].type();
     const TensorType& value = match[v].type();
-    Facts facts;
+    OnnxAttentionFacts facts;
     facts.rank = query.hasRank() ? query.rank() : 0;
     if (facts.rank == 4) {
       facts.heads = query.dim(1);
@@ -222,7 +222,7 @@ private:
     });
   }
 
-  std::optional<Facts> readLayout(const Match& match, Refusal& refusal) const {
+  std::optional<OnnxAttentionFacts> readLayout(const Match& match, Refusal& refusal) const {
     const Node& node = match.root();
     auto refuse = [&](ReasonCode code, const char* expected, std::string found) {
       refusal.because([&] {
@@ -238,7 +238,7 @@ private:
         return refuse(ReasonCode::LayoutUnsupported, "query, key and value of rank 3 or 4",
                       type.str());
     }
-    Facts facts = factsOf(match);
+    OnnxAttentionFacts facts = factsOf(match);
     auto heads = facts.heads.value();
     auto groups = facts.groups.value();
     if (facts.rank == 3 && (*heads <= 0 || *groups <= 0))
@@ -282,7 +282,7 @@ private:
   }
 
   /// The operand that states where the rows stand, or null where Sdpa assumes it anyway.
-  Value* pastLength(const Match& match, const Facts& facts, Value& query,
+  Value* pastLength(const Match& match, const OnnxAttentionFacts& facts, Value& query,
                     AttentionBuilder& build) const {
     if (Value* total = match.find(lengths)) {
       if (Value* before = withoutRows(*total, facts.rows))

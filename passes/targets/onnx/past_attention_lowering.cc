@@ -16,7 +16,7 @@ using namespace pattern;
 
 namespace {
 
-constexpr const char* ruleName = "lower-onnx23";
+constexpr const char* pastAttentionRule = "lower-onnx23";
 
 OnnxAttention partsOf(const AttentionSite& site) {
   const Node& sdpa = *site.node;
@@ -133,7 +133,7 @@ void PastAttentionLowering::describe(const AttentionSite& site) {
 
 llvm::Error PastAttentionLowering::lowerWithPast(AttentionSite& site) {
   Node& sdpa = *site.node;
-  Rewriter rewriter(sdpa.graph(), ruleName, journal);
+  Rewriter rewriter(sdpa.graph(), pastAttentionRule, journal);
   AttentionBuilder build(rewriter);
   OnnxAttention parts = partsOf(site);
   parts.key = site.key->fresh;
@@ -160,7 +160,7 @@ llvm::Error PastAttentionLowering::lowerWithPast(AttentionSite& site) {
 
 llvm::Error PastAttentionLowering::lowerJoined(AttentionSite& site) {
   Node& sdpa = *site.node;
-  Rewriter rewriter(sdpa.graph(), ruleName, journal);
+  Rewriter rewriter(sdpa.graph(), pastAttentionRule, journal);
   AttentionBuilder build(rewriter);
   OnnxAttention parts = partsOf(site);
   parts.key = sdpa.operand(1);

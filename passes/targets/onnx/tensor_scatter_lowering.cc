@@ -20,7 +20,7 @@ using namespace pattern;
 
 namespace {
 
-constexpr const char* ruleName = "lower-onnx24";
+constexpr const char* tensorScatterRule = "lower-onnx24";
 
 /// One of ai.kvopt's in-place operators, by the places of its operands.
 class FusedView {
@@ -75,7 +75,7 @@ OnnxAttention attributesOf(const AttentionSite& site) {
 }
 
 void recordOrigin(Node& attention, const Node& fused) {
-  Metadata metadata{{ruleMetadataKey, ruleName}};
+  Metadata metadata{{ruleMetadataKey, tensorScatterRule}};
   for (const auto& entry : fused.metadata())
     if (entry.first != ruleMetadataKey)
       metadata.push_back(entry);
@@ -225,7 +225,7 @@ Value& TensorScatterLowering::scatter(Node& fused, unsigned cache, const Lengths
 llvm::Error TensorScatterLowering::lowerCached(AttentionSite& site) {
   Node& fused = *site.node;
   const FusedView view(fused);
-  Rewriter rewriter(fused.graph(), ruleName, journal);
+  Rewriter rewriter(fused.graph(), tensorScatterRule, journal);
   AttentionBuilder build(rewriter);
   Value& query = view.query();
   const Lengths lengths = lengthsOf(view.pastLength(), query, build);
@@ -279,7 +279,7 @@ llvm::Error TensorScatterLowering::lowerCached(AttentionSite& site) {
 
 llvm::Error TensorScatterLowering::lowerUncached(AttentionSite& site) {
   Node& sdpa = *site.node;
-  Rewriter rewriter(sdpa.graph(), ruleName, journal);
+  Rewriter rewriter(sdpa.graph(), tensorScatterRule, journal);
   AttentionBuilder build(rewriter);
   Value& query = *sdpa.operand(0);
   Value& key = *sdpa.operand(1);
@@ -319,7 +319,7 @@ void TensorScatterLowering::finishLengths() {
     return;
   if (pastLength->hasUses()) {
     isEven = true;
-    Rewriter rewriter(graph, ruleName, journal);
+    Rewriter rewriter(graph, tensorScatterRule, journal);
     AttentionBuilder build(rewriter);
     pastLength->replaceAllUsesWith(build.node("ReduceMax", {*writeIndices}, {}, "past_length"));
   }

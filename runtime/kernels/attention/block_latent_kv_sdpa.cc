@@ -11,10 +11,11 @@ using namespace simd;
 
 namespace {
 
-constexpr unsigned firstBlock = 4;
+constexpr unsigned firstLatentBlock = 4;
 
 llvm::Error blockLatentKvSdpa(KernelContext& context) {
-  const unsigned blocks = context.inputCount() > firstBlock ? context.inputCount() - firstBlock : 0;
+  const unsigned blocks =
+      context.inputCount() > firstLatentBlock ? context.inputCount() - firstLatentBlock : 0;
   auto operands = attentionOperands(context, 2, 3);
   if (!operands)
     return operands.takeError();
@@ -44,7 +45,7 @@ llvm::Error blockLatentKvSdpa(KernelContext& context) {
   };
   int64_t total = 0;
   for (unsigned i = 0; i < blocks; ++i) {
-    auto cache = InPlaceCache::create(context, {"keys", 1, firstBlock + i, 0, "key_axis"});
+    auto cache = InPlaceCache::create(context, {"keys", 1, firstLatentBlock + i, 0, "key_axis"});
     if (!cache)
       return cache.takeError();
     if (cache->isTransposed())

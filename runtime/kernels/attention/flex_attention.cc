@@ -20,13 +20,13 @@ using namespace runtime;
 
 namespace {
 
-struct Sizes {
+struct FlexSizes {
   int64_t batches = 0, heads = 0, groups = 0, rows = 0, keys = 0, width = 0, valueWidth = 0;
 
   Extents scores() const { return {batches, heads, rows, keys}; }
 };
 
-llvm::Expected<Sizes> sizesOf(const KernelContext& context) {
+llvm::Expected<FlexSizes> flexSizesOf(const KernelContext& context) {
   const TensorView& q = context.in(0);
   const TensorView& k = context.in(1);
   const TensorView& v = context.in(2);
@@ -37,8 +37,8 @@ llvm::Expected<Sizes> sizesOf(const KernelContext& context) {
   if (q.shape[0] != k.shape[0] || q.shape[0] != v.shape[0] || k.shape[1] != v.shape[1] ||
       k.shape[2] != v.shape[2] || q.shape[3] != k.shape[3])
     return context.error("the extents of query, key and value do not fit together");
-  const Sizes sizes{q.shape[0], q.shape[1], k.shape[1], q.shape[2],
-                    k.shape[2], q.shape[3], v.shape[3]};
+  const FlexSizes sizes{q.shape[0], q.shape[1], k.shape[1], q.shape[2],
+                        k.shape[2], q.shape[3], v.shape[3]};
   if (sizes.groups == 0 ? sizes.heads != 0 : sizes.heads % sizes.groups != 0)
     return context.error(fmt::format("{} query heads are not a multiple of {} key/value heads",
                                      sizes.heads, sizes.groups));
@@ -61,7 +61,7 @@ llvm::Expected<ElementType> precisionOf(const KernelContext& context) {
 /// The arithmetic of type A on tensors of any floating-point type.
 template <class A> class FlexAttention {
 public:
-  FlexAttention(KernelContext& kernelContext, const Sizes& given, ElementType scores)
+  FlexAttention(KernelContext& kernelContext, const FlexSizes& given, ElementType scores)
       : context(kernelContext), sizes(given), precision(scores) {}
 
   llvm::Error run() {
@@ -244,12 +244,12 @@ private:
   }
 
   KernelContext& context;
-  const Sizes sizes;
+  const FlexSizes sizes;
   const ElementType precision;
 };
 
 llvm::Error flexAttention(KernelContext& context) {
-  auto sizes = sizesOf(context);
+  auto sizes = flexSizesOf(context);
   if (!sizes)
     return sizes.takeError();
   auto precision = precisionOf(context);

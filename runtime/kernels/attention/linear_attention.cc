@@ -43,7 +43,7 @@ llvm::Expected<Rule> ruleOf(const KernelContext& context) {
   return rule;
 }
 
-struct Sizes {
+struct LinearSizes {
   int64_t batches = 0, tokens = 0;
   int64_t heads = 0, groups = 0;
   int64_t keyWidth = 0, valueWidth = 0;
@@ -51,9 +51,9 @@ struct Sizes {
   int64_t betas = 0;      ///< groups or 1; 0 without beta
 };
 
-llvm::Expected<Sizes> sizesOf(const KernelContext& context) {
+llvm::Expected<LinearSizes> linearSizesOf(const KernelContext& context) {
   const Node& node = context.node();
-  Sizes sizes;
+  LinearSizes sizes;
   sizes.heads = node.intAttr("q_num_heads", 0);
   sizes.groups = node.intAttr("kv_num_heads", 0);
   if (sizes.heads < 1 || sizes.groups < 1 || sizes.heads % sizes.groups != 0)
@@ -101,7 +101,7 @@ llvm::Expected<Sizes> sizesOf(const KernelContext& context) {
 
 /// The operands and results in f32.
 struct Recurrence {
-  Sizes sizes;
+  LinearSizes sizes;
   Rule rule;
   float scale = 1;
   const float* query = nullptr;
@@ -171,7 +171,7 @@ llvm::Error linearAttention(KernelContext& context) {
   auto rule = ruleOf(context);
   if (!rule)
     return rule.takeError();
-  auto sizes = sizesOf(context);
+  auto sizes = linearSizesOf(context);
   if (!sizes)
     return sizes.takeError();
   Recurrence recurrence;

@@ -43,7 +43,7 @@ template <class T> T exactGelu(T x) {
   return T(0.5) * x * (1 + std::erf(x * T(0.70710678118654752440)));
 }
 
-llvm::Error gelu(KernelContext& context) {
+llvm::Error contribGelu(KernelContext& context) {
   return activate(context, false, [](auto x) { return exactGelu(x); });
 }
 llvm::Error biasGelu(KernelContext& context) {
@@ -66,7 +66,7 @@ llvm::Error quickGelu(KernelContext& context) {
 } // namespace
 
 void register_contrib_activation(KernelRegistry& registry) {
-  registry.add("com.microsoft::Gelu", 1, gelu);
+  registry.add("com.microsoft::Gelu", 1, contribGelu);
   registry.add("com.microsoft::BiasGelu", 1, biasGelu);
   registry.add("com.microsoft::FastGelu", 1, fastGelu);
   registry.add("com.microsoft::QuickGelu", 1, quickGelu);

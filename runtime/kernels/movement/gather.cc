@@ -8,6 +8,7 @@
 #include <cstring>
 
 namespace kvopt::kernels {
+using namespace ir;
 using namespace runtime;
 
 namespace {

@@ -12,6 +12,7 @@
 #include <numeric>
 
 namespace kvopt::kernels {
+using namespace ir;
 using namespace runtime;
 
 namespace {

@@ -15,6 +15,7 @@
 #include <cstring>
 
 namespace kvopt::kernels {
+using namespace ir;
 using namespace runtime;
 
 namespace {

@@ -43,9 +43,9 @@ llvm::Expected<Product> describe(KernelContext& context) {
   const llvm::ArrayRef<int64_t> aBatch = llvm::makeArrayRef(a).drop_back(2);
   const llvm::ArrayRef<int64_t> bBatch = llvm::makeArrayRef(b).drop_back(2);
   // One matrix on the right: the rows of all left matrices are rows of one product.
-  if (kvopt::kernels::product(bBatch) == 1 && bBatch.size() <= aBatch.size() && !aBatch.empty()) {
+  if (kernels::product(bBatch) == 1 && bBatch.size() <= aBatch.size() && !aBatch.empty()) {
     product.resultShape = Extents(a.begin(), a.end() - 1);
-    product.m = kvopt::kernels::product(product.resultShape);
+    product.m = kernels::product(product.resultShape);
   } else {
     auto batch = broadcastShape(context, aBatch, bBatch);
     if (!batch)

@@ -7,6 +7,7 @@
 #include "runtime/simd/elementwise.h"
 
 namespace kvopt::kernels {
+using namespace ir;
 using namespace runtime;
 using namespace simd;
 

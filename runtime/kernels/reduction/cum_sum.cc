@@ -11,6 +11,7 @@
 #include "runtime/kernels/support/integer_input.h"
 
 namespace kvopt::kernels {
+using namespace ir;
 using namespace runtime;
 
 namespace {

@@ -10,6 +10,7 @@
 #include <climits>
 
 namespace kvopt::kernels {
+using namespace ir;
 using namespace linear;
 using namespace runtime;
 

@@ -21,7 +21,7 @@ TensorRef numbers(int64_t count, float first) {
   return floatTensor(values);
 }
 
-std::string failureOf(llvm::Error error) {
+std::string externalFailureOf(llvm::Error error) {
   return error ? takeDiagnostic(std::move(error)).str() : "no error";
 }
 
@@ -74,7 +74,7 @@ struct Written {
     model.graph().addOutput(node.result());
     ExportOptions options;
     options.externalFile = "m.onnx.data";
-    EXPECT_EQ(failureOf(exportModel(model, path, options)), "no error");
+    EXPECT_EQ(externalFailureOf(exportModel(model, path, options)), "no error");
   }
 };
 
@@ -98,10 +98,11 @@ TEST(ExternalData, OfASourceIsNotOverwritten) {
   model->graph().addConstant("more", numbers(700, 4));
   ExportOptions options;
   options.externalFile = "m.onnx.data";
-  EXPECT_THAT(failureOf(exportModel(*model, written.folder.path("n.onnx"), options)),
+  EXPECT_THAT(externalFailureOf(exportModel(*model, written.folder.path("n.onnx"), options)),
               HasSubstr("would overwrite external data of the model"));
   options.externalFile = "n.onnx.data";
-  EXPECT_EQ(failureOf(exportModel(*model, written.folder.path("n.onnx"), options)), "no error");
+  EXPECT_EQ(externalFailureOf(exportModel(*model, written.folder.path("n.onnx"), options)),
+            "no error");
   EXPECT_EQ(written.folder.read("n.onnx.data").size(), 2800u);
   auto both = llvm::cantFail(importModel(written.folder.path("n.onnx"), written.registry));
   EXPECT_EQ(floatValues(*both->graph().findValue("a")->initializer())->front(), 1);
@@ -133,11 +134,11 @@ TEST(ExternalData, IsCopiedIntoOneFile) {
   Value& again = graph.addInitializer("again", graph.findValue("a")->initializer());
   graph.addOutput(again);
   const ExportOptions copy = placed(ExternalPlacement::Copy, "n.data");
-  ASSERT_EQ(failureOf(exportModel(*model, other.path("n.onnx"), copy)), "no error");
+  ASSERT_EQ(externalFailureOf(exportModel(*model, other.path("n.onnx"), copy)), "no error");
   EXPECT_EQ(other.entryCount(), 2u);
   EXPECT_EQ(other.read("n.data").size(), 4096u + 1600);
   expectValues(other.path("n.onnx"), written.registry);
-  EXPECT_EQ(failureOf(checkExternalData(
+  EXPECT_EQ(externalFailureOf(checkExternalData(
                 *llvm::cantFail(importModel(other.path("n.onnx"), written.registry)))),
             "no error");
 }
@@ -150,8 +151,8 @@ TEST(ExternalData, OnlyWhatIsUsedIsCopied) {
   Node& sum = graph.nodes().front();
   sum.setOperand(1, graph.findValue("b"));
   graph.removeInitializer(*graph.findValue("a"));
-  ASSERT_EQ(failureOf(exportModel(*model, other.path("n.onnx"),
-                                  placed(ExternalPlacement::Copy, "n.data"))),
+  ASSERT_EQ(externalFailureOf(exportModel(*model, other.path("n.onnx"),
+                                          placed(ExternalPlacement::Copy, "n.data"))),
             "no error");
   EXPECT_EQ(other.read("n.data").size(), 1600u);
 }
@@ -160,15 +161,16 @@ TEST(ExternalData, IsInlined) {
   Written written;
   TemporaryFolder other;
   auto model = llvm::cantFail(importModel(written.path, written.registry));
-  ASSERT_EQ(failureOf(exportModel(*model, other.path("n.onnx"), placed(ExternalPlacement::Inline))),
+  ASSERT_EQ(externalFailureOf(
+                exportModel(*model, other.path("n.onnx"), placed(ExternalPlacement::Inline))),
             "no error");
   EXPECT_EQ(other.entryCount(), 1u);
   expectValues(other.path("n.onnx"), written.registry);
   // Nothing is left that lies elsewhere, so that a copy has nothing to copy.
   auto inlined = llvm::cantFail(importModel(other.path("n.onnx"), written.registry));
   EXPECT_TRUE(externalFilesOf(*inlined).empty());
-  ASSERT_EQ(failureOf(exportModel(*inlined, other.path("o.onnx"),
-                                  placed(ExternalPlacement::Copy, "o.data"))),
+  ASSERT_EQ(externalFailureOf(exportModel(*inlined, other.path("o.onnx"),
+                                          placed(ExternalPlacement::Copy, "o.data"))),
             "no error");
   EXPECT_EQ(other.read("o.onnx"), other.read("n.onnx"));
   EXPECT_EQ(other.entryCount(), 2u);
@@ -184,23 +186,23 @@ TEST(ExternalData, LocationsFollowTheModelIntoAnotherFolder) {
   auto model = llvm::cantFail(importModel(deep, written.registry));
   // Upwards, where the data lies beneath; and back.
   const std::string up = written.folder.path("up.onnx");
-  ASSERT_EQ(failureOf(exportModel(*model, up)), "no error");
+  ASSERT_EQ(externalFailureOf(exportModel(*model, up)), "no error");
   expectValues(up, written.registry);
   auto upper = llvm::cantFail(importModel(up, written.registry));
   EXPECT_EQ(externalFilesOf(*upper),
             std::vector<std::string>{written.folder.path("deep/m.onnx.data")});
   const std::string back = written.folder.path("deep/back.onnx");
-  ASSERT_EQ(failureOf(exportModel(*upper, back)), "no error");
+  ASSERT_EQ(externalFailureOf(exportModel(*upper, back)), "no error");
   EXPECT_EQ(written.folder.read("deep/back.onnx"), written.folder.read("deep/m.onnx"));
   // Sideways there is no location that would do.
   fs::create_directory(written.folder.path("beside"));
   const std::string beside = written.folder.path("beside/m.onnx");
-  EXPECT_THAT(failureOf(checkExport(*model, beside)), HasSubstr("is not beneath"));
-  EXPECT_THAT(failureOf(exportModel(*model, beside)), HasSubstr("is not beneath"));
+  EXPECT_THAT(externalFailureOf(checkExport(*model, beside)), HasSubstr("is not beneath"));
+  EXPECT_THAT(externalFailureOf(exportModel(*model, beside)), HasSubstr("is not beneath"));
   // A folder of the output's that leads elsewhere under the same name is not the model's.
   fs::create_directories(written.folder.path("beside/deep"));
-  EXPECT_THAT(failureOf(exportModel(*upper, beside)), HasSubstr("is not beneath"));
-  EXPECT_EQ(failureOf(exportModel(*model, beside, placed(ExternalPlacement::Copy, "d"))),
+  EXPECT_THAT(externalFailureOf(exportModel(*upper, beside)), HasSubstr("is not beneath"));
+  EXPECT_EQ(externalFailureOf(exportModel(*model, beside, placed(ExternalPlacement::Copy, "d"))),
             "no error");
   expectValues(beside, written.registry);
 }
@@ -211,14 +213,14 @@ TEST(ExternalData, ASourceIsNeverOverwritten) {
   const std::string before = written.folder.read("m.onnx.data");
   for (ExternalPlacement placement :
        {ExternalPlacement::Keep, ExternalPlacement::Copy, ExternalPlacement::Inline})
-    EXPECT_THAT(
-        failureOf(exportModel(*model, written.folder.path("m.onnx.data"), placed(placement, "x"))),
-        HasSubstr("would overwrite external data of the model"));
-  EXPECT_THAT(failureOf(exportModel(*model, written.folder.path("n.onnx"),
-                                    placed(ExternalPlacement::Copy, "m.onnx.data"))),
+    EXPECT_THAT(externalFailureOf(exportModel(*model, written.folder.path("m.onnx.data"),
+                                              placed(placement, "x"))),
+                HasSubstr("would overwrite external data of the model"));
+  EXPECT_THAT(externalFailureOf(exportModel(*model, written.folder.path("n.onnx"),
+                                            placed(ExternalPlacement::Copy, "m.onnx.data"))),
               HasSubstr("would overwrite external data of the model"));
-  EXPECT_THAT(failureOf(exportModel(*model, written.folder.path("n.onnx"),
-                                    placed(ExternalPlacement::Copy, "m.onnx"))),
+  EXPECT_THAT(externalFailureOf(exportModel(*model, written.folder.path("n.onnx"),
+                                            placed(ExternalPlacement::Copy, "m.onnx"))),
               HasSubstr("would overwrite the model"));
   EXPECT_EQ(written.folder.read("m.onnx.data"), before);
   EXPECT_EQ(written.folder.entryCount(), 2u);
@@ -247,7 +249,7 @@ TEST(ExternalData, AttributesMoveAndSparseTensorsDoNot) {
       llvm::cantFail(importModel(folder.write("m.onnx", message.SerializeAsString()), registry));
   for (ExternalPlacement placement : {ExternalPlacement::Copy, ExternalPlacement::Inline}) {
     const std::string out = other.path("n.onnx");
-    ASSERT_EQ(failureOf(exportModel(*model, out, placed(placement, "n.data"))), "no error");
+    ASSERT_EQ(externalFailureOf(exportModel(*model, out, placed(placement, "n.data"))), "no error");
     auto moved = llvm::cantFail(importModel(out, registry));
     const Attribute* value = moved->graph().nodes().back().attribute("value");
     ASSERT_NE(value, nullptr);
@@ -262,8 +264,8 @@ TEST(ExternalData, AttributesMoveAndSparseTensorsDoNot) {
   model =
       llvm::cantFail(importModel(folder.write("s.onnx", message.SerializeAsString()), registry));
   TemporaryFolder none;
-  EXPECT_THAT(failureOf(exportModel(*model, none.path("n.onnx"),
-                                    placed(ExternalPlacement::Copy, "n.data"))),
+  EXPECT_THAT(externalFailureOf(exportModel(*model, none.path("n.onnx"),
+                                            placed(ExternalPlacement::Copy, "n.data"))),
               HasSubstr("'sparse' cannot be moved"));
   EXPECT_EQ(none.entryCount(), 0u);
 }
@@ -279,16 +281,16 @@ TEST(ExternalData, AHoleHasTheSizeOnly) {
   ExportOptions options;
   options.externalFile = "m.data";
   options.externalHole = true;
-  ASSERT_EQ(failureOf(exportModel(model, folder.path("m.onnx"), options)), "no error");
+  ASSERT_EQ(externalFailureOf(exportModel(model, folder.path("m.onnx"), options)), "no error");
   EXPECT_EQ(std::filesystem::file_size(folder.path("m.data")), uintmax_t{6} << 30);
   auto read = llvm::cantFail(importModel(folder.path("m.onnx"), registry));
-  EXPECT_EQ(failureOf(checkExternalData(*read)), "no error");
-  EXPECT_THAT(
-      failureOf(exportModel(*read, folder.path("i.onnx"), placed(ExternalPlacement::Inline))),
-      HasSubstr("2 GiB"));
+  EXPECT_EQ(externalFailureOf(checkExternalData(*read)), "no error");
+  EXPECT_THAT(externalFailureOf(
+                  exportModel(*read, folder.path("i.onnx"), placed(ExternalPlacement::Inline))),
+              HasSubstr("2 GiB"));
   // What was a hole stays one.
-  ASSERT_EQ(failureOf(exportModel(*read, folder.path("c.onnx"),
-                                  placed(ExternalPlacement::Copy, "c.data"))),
+  ASSERT_EQ(externalFailureOf(exportModel(*read, folder.path("c.onnx"),
+                                          placed(ExternalPlacement::Copy, "c.data"))),
             "no error");
   EXPECT_EQ(std::filesystem::file_size(folder.path("c.data")), uintmax_t{6} << 30);
 }
@@ -301,7 +303,7 @@ TEST(ExternalData, NamesAreOfTheSameFolder) {
   ExportOptions options;
   for (const char* name : {"../w", "m.onnx"}) {
     options.externalFile = name;
-    EXPECT_THAT(failureOf(exportModel(model, folder.path("m.onnx"), options)),
+    EXPECT_THAT(externalFailureOf(exportModel(model, folder.path("m.onnx"), options)),
                 HasSubstr("cannot be the name"));
   }
   EXPECT_EQ(folder.entryCount(), 0u);
@@ -317,7 +319,7 @@ TEST(ExternalData, AFailureLeavesNothingBehind) {
   model.graph().addOutput(value);
   ExportOptions options;
   options.externalFile = "m.onnx.data";
-  EXPECT_THAT(failureOf(exportModel(model, folder.path("m.onnx"), options)),
+  EXPECT_THAT(externalFailureOf(exportModel(model, folder.path("m.onnx"), options)),
               HasSubstr("there is nothing to read"));
   EXPECT_EQ(folder.entryCount(), 0u);
 }

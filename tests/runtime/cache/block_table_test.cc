@@ -11,12 +11,12 @@ using namespace runtime;
 
 namespace {
 
-template <class T> T valueOf(llvm::Expected<T> value) {
+template <class T> T tableValueOf(llvm::Expected<T> value) {
   if (value)
     return std::move(*value);
   throw std::runtime_error(takeDiagnostic(value.takeError()).str());
 }
-std::string messageOf(llvm::Error error) {
+std::string tableMessageOf(llvm::Error error) {
   return error ? takeDiagnostic(std::move(error)).message : "";
 }
 
@@ -31,16 +31,16 @@ protected:
     options.parts = {{ElementType::Float, {2, size}, 1}};
     options.allocator = allocator;
     options.poison = true;
-    return valueOf(BlockManager::create(std::move(options)));
+    return tableValueOf(BlockManager::create(std::move(options)));
   }
 
   /// Appends tokens that say their number, and `mark`.
   static void append(BlockTable& table, int64_t count, float mark = 0) {
     const int64_t before = table.tokens();
-    ASSERT_EQ(messageOf(table.reserve(count)), "");
+    ASSERT_EQ(tableMessageOf(table.reserve(count)), "");
     for (int64_t token = before; token < before + count; ++token) {
-      TensorView memory =
-          valueOf(table.manager().memory(table.blocks()[static_cast<size_t>(token / size)], 0));
+      TensorView memory = tableValueOf(
+          table.manager().memory(table.blocks()[static_cast<size_t>(token / size)], 0));
       for (int64_t slice = 0; slice < 2; ++slice)
         memory.as<float>()[slice * memory.strides[0] + token % size * memory.strides[1]] =
             static_cast<float>(100 * slice + token) + mark;
@@ -51,7 +51,7 @@ protected:
   static std::vector<float> contents(const BlockTable& table) {
     std::vector<float> values;
     for (size_t i = 0; i < table.blocks().size(); ++i) {
-      TensorView rows = valueOf(table.rows(i, 0));
+      TensorView rows = tableValueOf(table.rows(i, 0));
       for (int64_t row = 0; row < rows.shape[1]; ++row)
         values.push_back(rows.as<float>()[row * rows.strides[1]]);
     }
@@ -110,22 +110,22 @@ TEST_F(BlockTableTest, TruncationKeepsTheFirstAndGivesBackTheRest) {
   BlockTable table(pool);
   append(table, 17);
   const int64_t warm = pool->memoryBytes();
-  ASSERT_EQ(messageOf(table.truncate(17)), "");
+  ASSERT_EQ(tableMessageOf(table.truncate(17)), "");
   EXPECT_EQ(table.blocks().size(), 4u);
-  ASSERT_EQ(messageOf(table.truncate(7)), "");
+  ASSERT_EQ(tableMessageOf(table.truncate(7)), "");
   EXPECT_EQ(table.blocks(), llvm::makeArrayRef<BlockId>({0, 1}));
-  EXPECT_EQ(valueOf(pool->tokens(1)), 2);
+  EXPECT_EQ(tableValueOf(pool->tokens(1)), 2);
   EXPECT_EQ(pool->state(1), BlockState::Partial);
   EXPECT_EQ(pool->takenBlocks(), 2);
   EXPECT_EQ(pool->memoryBytes(), warm);
-  EXPECT_EQ(messageOf(table.truncate(8)), "cannot keep 8 of 7 tokens");
-  EXPECT_NE(messageOf(table.truncate(-1)), "");
+  EXPECT_EQ(tableMessageOf(table.truncate(8)), "cannot keep 8 of 7 tokens");
+  EXPECT_NE(tableMessageOf(table.truncate(-1)), "");
   // The order in which blocks are given back is that in which they come again.
   append(table, 10, 0.5f);
   EXPECT_EQ(table.blocks(), llvm::makeArrayRef<BlockId>({0, 1, 2, 3}));
   EXPECT_EQ(contents(table)[6], 6.0f);
   EXPECT_EQ(contents(table)[7], 7.5f);
-  ASSERT_EQ(messageOf(table.truncate(0)), "");
+  ASSERT_EQ(tableMessageOf(table.truncate(0)), "");
   EXPECT_TRUE(table.blocks().empty());
   EXPECT_EQ(pool->takenBlocks(), 0);
 }
@@ -134,9 +134,9 @@ TEST_F(BlockTableTest, AnExhaustedPoolLeavesTheSequenceAsItWas) {
   BlockTable table(pool);
   append(table, 28);
   std::vector<float> before = contents(table);
-  EXPECT_EQ(messageOf(table.reserve(3)),
+  EXPECT_EQ(tableMessageOf(table.reserve(3)),
             "1 more blocks are needed, but of the pool's 6 only 0 are free");
-  EXPECT_NE(messageOf(table.reserve(INT64_MAX)), "");
+  EXPECT_NE(tableMessageOf(table.reserve(INT64_MAX)), "");
   EXPECT_EQ(table.tokens(), 28);
   EXPECT_EQ(contents(table), before);
   append(table, 2);
@@ -146,7 +146,7 @@ TEST_F(BlockTableTest, AnExhaustedPoolLeavesTheSequenceAsItWas) {
 TEST_F(BlockTableTest, WhatWasMadeReadyCanBeGivenBack) {
   BlockTable table(pool);
   append(table, 4);
-  ASSERT_EQ(messageOf(table.reserve(9)), "");
+  ASSERT_EQ(tableMessageOf(table.reserve(9)), "");
   EXPECT_EQ(pool->takenBlocks(), 3);
   table.cancel();
   EXPECT_EQ(pool->takenBlocks(), 1);
@@ -178,7 +178,7 @@ TEST_F(BlockTableTest, ATruncatedForkDoesNotOverwriteWhatOthersRead) {
   BlockTable first(pool);
   append(first, 10);
   BlockTable second = first.fork();
-  ASSERT_EQ(messageOf(second.truncate(6)), "");
+  ASSERT_EQ(tableMessageOf(second.truncate(6)), "");
   append(second, 3, 0.5f);
   EXPECT_EQ(contents(first), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   EXPECT_EQ(contents(second), (std::vector<float>{0, 1, 2, 3, 4, 5, 6.5f, 7.5f, 8.5f}));
@@ -189,7 +189,7 @@ TEST_F(BlockTableTest, ACopyOnWriteNeedsABlockToo) {
   BlockTable first(pool);
   append(first, 7);
   BlockTable second = first.fork();
-  EXPECT_EQ(messageOf(second.reserve(1)), "all 2 blocks of the pool are taken");
+  EXPECT_EQ(tableMessageOf(second.reserve(1)), "all 2 blocks of the pool are taken");
   first.clear();
   append(second, 1);
   EXPECT_EQ(contents(second).size(), 8u);
@@ -197,7 +197,7 @@ TEST_F(BlockTableTest, ACopyOnWriteNeedsABlockToo) {
 
 TEST_F(BlockTableTest, MemoryIsNotAllocatedForWhatWillBeAdopted) {
   BlockTable table(pool);
-  ASSERT_EQ(messageOf(table.reserve(12, /*willAdopt=*/true)), "");
+  ASSERT_EQ(tableMessageOf(table.reserve(12, /*willAdopt=*/true)), "");
   EXPECT_EQ(table.blocks().size(), 3u);
   EXPECT_EQ(pool->memoryBytes(), 2 * size * 4);
 }
@@ -207,7 +207,7 @@ TEST_F(BlockTableTest, ShortMemoryGivesBackWhatWasTaken) {
   pool = makePool();
   BlockTable table(pool);
   append(table, 5);
-  EXPECT_NE(messageOf(table.reserve(11)), "");
+  EXPECT_NE(tableMessageOf(table.reserve(11)), "");
   EXPECT_EQ(pool->takenBlocks(), 1);
   append(table, 11);
   EXPECT_EQ(table.tokens(), 16);

@@ -34,13 +34,13 @@ Bytes readAll(const std::string& path) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::string messageOf(llvm::Error error) {
+std::string fileMessageOf(llvm::Error error) {
   return error ? takeDiagnostic(std::move(error)).str() : "";
 }
 
 std::string refusal(const Bytes& file, CacheFileChecks checks = CacheFileChecks::All) {
   llvm::Expected<CacheFileContents> contents = parseCacheFile(file, checks);
-  return messageOf(contents.takeError());
+  return fileMessageOf(contents.takeError());
 }
 
 /// A folder that is gone after the test.
@@ -243,7 +243,7 @@ TEST_F(CacheFileTest, AFullDiskLeavesNothingAndTheFormerFile) {
     rlimit limit{300, 300};
     ::signal(SIGXFSZ, SIG_IGN);
     bool limited = ::setrlimit(RLIMIT_FSIZE, &limit) == 0;
-    std::string message = messageOf(writeCacheFile(path(), fingerprint, {3, 3}, twoCaches()));
+    std::string message = fileMessageOf(writeCacheFile(path(), fingerprint, {3, 3}, twoCaches()));
     ::_exit(limited && llvm::StringRef(message).contains("cannot write") ? 0 : 1);
   }
   int status = 0;
@@ -255,7 +255,7 @@ TEST_F(CacheFileTest, AFullDiskLeavesNothingAndTheFormerFile) {
 
 TEST_F(CacheFileTest, AFolderThatIsNotThereIsAnError) {
   std::string lost = (folder / "none" / "cache.kvc").string();
-  EXPECT_THAT(messageOf(writeCacheFile(lost, fingerprint, {3, 3}, twoCaches())),
+  EXPECT_THAT(fileMessageOf(writeCacheFile(lost, fingerprint, {3, 3}, twoCaches())),
               HasSubstr("cannot open the folder"));
 }
 

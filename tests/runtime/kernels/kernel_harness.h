@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 #include <random>
@@ -19,6 +20,9 @@
 #include <vector>
 
 namespace kvopt {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// Bytes at a multiple of 64, with a guard behind them that nothing may write.
 class GuardedMemory {

@@ -19,12 +19,12 @@ using test::CachedModel;
 using test::CacheForm;
 using testing::HasSubstr;
 
-std::string messageOf(llvm::Error error) {
+std::string stateMessageOf(llvm::Error error) {
   return error ? takeDiagnostic(std::move(error)).str() : "";
 }
 
 /// The valid rows of all caches.
-std::vector<std::byte> contents(const Session& session) {
+std::vector<std::byte> stateContents(const Session& session) {
   std::vector<std::byte> bytes;
   for (size_t i = 0; i < session.cacheCount(); ++i) {
     TensorView valid = session.cacheView(i);
@@ -44,7 +44,7 @@ protected:
   void expectSame(Session& a, Session& b, int64_t to) {
     EXPECT_EQ(a.length(), b.length());
     EXPECT_EQ(model.feedUpTo(a, to), model.feedUpTo(b, to));
-    EXPECT_EQ(contents(a), contents(b));
+    EXPECT_EQ(stateContents(a), stateContents(b));
   }
 
   CachedModel model;
@@ -58,7 +58,7 @@ TEST_P(SessionState, ChunksAndStepsHaveTheSameCaches) {
   model.feedUpTo(*chunks, 12);
   for (int64_t i = 0; i < 12; ++i)
     model.feed(*steps, CachedModel::tokens(i, i + 1));
-  EXPECT_EQ(contents(*chunks), contents(*steps));
+  EXPECT_EQ(stateContents(*chunks), stateContents(*steps));
 }
 
 TEST_P(SessionState, ForksDoNotInterfere) {
@@ -76,7 +76,7 @@ TEST_P(SessionState, ForksDoNotInterfere) {
   auto alone = model.session();
   model.feedUpTo(*alone, 6);
   model.feed(*alone, CachedModel::tokens(6, 9, {0, 1}, 1));
-  EXPECT_EQ(contents(*a), contents(*alone));
+  EXPECT_EQ(stateContents(*a), stateContents(*alone));
   EXPECT_EQ(model.feed(*a, CachedModel::tokens(9, 10)),
             model.feed(*alone, CachedModel::tokens(9, 10)));
   expectSame(*original, *straight, 12);
@@ -90,12 +90,12 @@ TEST_P(SessionState, CropIsAsIfNothingHadFollowed) {
     auto never = model.session();
     for (int64_t i = 0; i < kept; ++i)
       model.feed(*never, CachedModel::tokens(i, i + 1));
-    std::vector<std::byte> before = contents(*cut);
-    std::string message = messageOf(cut->crop(kept));
+    std::vector<std::byte> before = stateContents(*cut);
+    std::string message = stateMessageOf(cut->crop(kept));
     if (!goesBack() && kept != 0 && kept != 11) {
       EXPECT_THAT(message, HasSubstr(GetParam() == CacheForm::Ring ? "keeps the last 3 rows only"
                                                                    : "is a recurrent state"));
-      EXPECT_EQ(contents(*cut), before);
+      EXPECT_EQ(stateContents(*cut), before);
       EXPECT_EQ(cut->length(), 11);
       continue;
     }
@@ -107,7 +107,7 @@ TEST_P(SessionState, CropIsAsIfNothingHadFollowed) {
       EXPECT_EQ(model.feed(*cut, CachedModel::tokens(i, i + 1, {0, 1}, 5)),
                 model.feed(*never, CachedModel::tokens(i, i + 1, {0, 1}, 5)));
     if (GetParam() != CacheForm::Static) { // rows behind the valid ones are nobody's
-      EXPECT_EQ(contents(*cut), contents(*never));
+      EXPECT_EQ(stateContents(*cut), stateContents(*never));
     }
   }
 }
@@ -115,10 +115,10 @@ TEST_P(SessionState, CropIsAsIfNothingHadFollowed) {
 TEST_P(SessionState, CropsWhatThereIsNot) {
   auto session = model.session();
   model.feedUpTo(*session, 5);
-  EXPECT_THAT(messageOf(session->crop(6)), HasSubstr("cannot keep 6 of 5 tokens"));
-  EXPECT_THAT(messageOf(session->crop(-1)), HasSubstr("cannot keep -1 of 5 tokens"));
-  EXPECT_THAT(messageOf(session->cropRows({1})), HasSubstr("1 lengths are given for 2"));
-  EXPECT_THAT(messageOf(session->cropRows({2, 6})), HasSubstr("6 of 5 tokens of batch row 1"));
+  EXPECT_THAT(stateMessageOf(session->crop(6)), HasSubstr("cannot keep 6 of 5 tokens"));
+  EXPECT_THAT(stateMessageOf(session->crop(-1)), HasSubstr("cannot keep -1 of 5 tokens"));
+  EXPECT_THAT(stateMessageOf(session->cropRows({1})), HasSubstr("1 lengths are given for 2"));
+  EXPECT_THAT(stateMessageOf(session->cropRows({2, 6})), HasSubstr("6 of 5 tokens of batch row 1"));
   EXPECT_EQ(session->length(), 5);
 }
 
@@ -128,7 +128,7 @@ TEST_P(SessionState, ResetIsAFreshSession) {
   llvm::cantFail(session->reset());
   EXPECT_EQ(session->length(), 0);
   auto fresh = model.session();
-  EXPECT_EQ(contents(*session), contents(*fresh));
+  EXPECT_EQ(stateContents(*session), stateContents(*fresh));
   expectSame(*session, *fresh, 8);
 }
 
@@ -160,7 +160,7 @@ TEST_P(SessionState, ReorderChangesTheBatchSize) {
     EXPECT_EQ(batch->batch(), static_cast<int64_t>(order.size()));
     auto straight = model.session(static_cast<int64_t>(order.size()));
     model.feedUpTo(*straight, 6, order);
-    EXPECT_EQ(contents(*batch), contents(*straight));
+    EXPECT_EQ(stateContents(*batch), stateContents(*straight));
     EXPECT_EQ(model.feed(*batch, CachedModel::tokens(6, 9, order)),
               model.feed(*straight, CachedModel::tokens(6, 9, order)));
     auto copy = llvm::cantFail(batch->fork());
@@ -172,11 +172,12 @@ TEST_P(SessionState, ReorderChangesTheBatchSize) {
 TEST_P(SessionState, ReorderChecksItsRows) {
   auto session = model.session();
   model.feedUpTo(*session, 5);
-  std::vector<std::byte> before = contents(*session);
-  EXPECT_THAT(messageOf(session->reorder({0, 2})), HasSubstr("no batch row 2: the session has 2"));
-  EXPECT_THAT(messageOf(session->reorder({-1, 0})), HasSubstr("no batch row -1"));
-  EXPECT_THAT(messageOf(session->reorder({})), HasSubstr("at least one batch row"));
-  EXPECT_EQ(contents(*session), before);
+  std::vector<std::byte> before = stateContents(*session);
+  EXPECT_THAT(stateMessageOf(session->reorder({0, 2})),
+              HasSubstr("no batch row 2: the session has 2"));
+  EXPECT_THAT(stateMessageOf(session->reorder({-1, 0})), HasSubstr("no batch row -1"));
+  EXPECT_THAT(stateMessageOf(session->reorder({})), HasSubstr("at least one batch row"));
+  EXPECT_EQ(stateContents(*session), before);
 }
 
 TEST_P(SessionState, FrozenSessionsAreSmallAndGoOnWhereTheyWere) {
@@ -189,14 +190,14 @@ TEST_P(SessionState, FrozenSessionsAreSmallAndGoOnWhereTheyWere) {
   EXPECT_TRUE(session->isFrozen());
   for (size_t i = 0; i < session->cacheCount(); ++i)
     EXPECT_EQ(session->cacheBuffer(i).byteSize(), straight->cacheView(i).byteSize());
-  EXPECT_EQ(contents(*session), contents(*straight));
-  std::vector<std::byte> before = contents(*session);
+  EXPECT_EQ(stateContents(*session), stateContents(*straight));
+  std::vector<std::byte> before = stateContents(*session);
   for (const std::string& message :
-       {messageOf(model.step(*session, CachedModel::tokens(6, 7)).takeError()),
-        messageOf(session->crop(2)), messageOf(session->reset()),
-        messageOf(session->reorder({1, 0})), messageOf(session->load("/nowhere"))})
+       {stateMessageOf(model.step(*session, CachedModel::tokens(6, 7)).takeError()),
+        stateMessageOf(session->crop(2)), stateMessageOf(session->reset()),
+        stateMessageOf(session->reorder({1, 0})), stateMessageOf(session->load("/nowhere"))})
     EXPECT_THAT(message, HasSubstr("the session is frozen"));
-  EXPECT_EQ(contents(*session), before);
+  EXPECT_EQ(stateContents(*session), before);
   llvm::cantFail(session->thaw());
   llvm::cantFail(session->thaw());
   EXPECT_EQ(session->capacity(), straight->capacity());
@@ -211,9 +212,9 @@ TEST_P(SessionState, FrozenSessionsHoldNothingButValidRows) {
   llvm::cantFail(session->freeze());
   // Beside them, what tells the model its lengths, and constants that are no multiple of 64 bytes.
   constexpr size_t small = 256;
-  EXPECT_LE(options.allocator->liveBytes(), contents(*session).size() + small);
+  EXPECT_LE(options.allocator->liveBytes(), stateContents(*session).size() + small);
   auto fork = llvm::cantFail(session->fork());
-  EXPECT_LE(options.allocator->liveBytes(), contents(*session).size() + 2 * small);
+  EXPECT_LE(options.allocator->liveBytes(), stateContents(*session).size() + 2 * small);
 }
 
 TEST_P(SessionState, ForksOfAFrozenSessionShareItsMemory) {
@@ -232,7 +233,7 @@ TEST_P(SessionState, ForksOfAFrozenSessionShareItsMemory) {
   expectSame(*b, *straight, 9);
   auto again = model.session();
   model.feedUpTo(*again, 6);
-  EXPECT_EQ(contents(*session), contents(*again));
+  EXPECT_EQ(stateContents(*session), stateContents(*again));
 }
 
 TEST_P(SessionState, SessionsOnSeveralThreadsDoNotInterfere) {
@@ -260,7 +261,7 @@ TEST_P(SessionState, SessionsOnSeveralThreadsDoNotInterfere) {
     for (int64_t at = 5; at < 20; ++at)
       last = model.feed(*alone, CachedModel::tokens(at, at + 1, {0, 1}, static_cast<int64_t>(i)));
     EXPECT_EQ(results[i], last);
-    EXPECT_EQ(contents(*sessions[i]), contents(*alone));
+    EXPECT_EQ(stateContents(*sessions[i]), stateContents(*alone));
   }
 }
 
@@ -276,7 +277,7 @@ TEST(SessionRing, GoesBackAsLongAsItHoldsEverything) {
   llvm::cantFail(session->crop(1));
   auto never = model.session();
   model.feed(*never, CachedModel::tokens(0, 1));
-  EXPECT_EQ(contents(*session), contents(*never));
+  EXPECT_EQ(stateContents(*session), stateContents(*never));
   EXPECT_EQ(model.feed(*session, CachedModel::tokens(1, 5)),
             model.feed(*never, CachedModel::tokens(1, 5)));
 }
@@ -341,7 +342,7 @@ TEST(SessionRows, AreOfOneLengthWhereTheModelIsToldOne) {
     auto session = model.session();
     EXPECT_FALSE(session->hasLengthPerRow());
     model.feedUpTo(*session, 5);
-    std::string message = messageOf(session->cropRows({3, 4}));
+    std::string message = stateMessageOf(session->cropRows({3, 4}));
     EXPECT_THAT(message, HasSubstr("batch rows cannot be of different lengths: "));
     EXPECT_THAT(message, HasSubstr(form == CacheForm::Shared
                                        ? "input 'past_length' tells the model one length"
@@ -359,7 +360,7 @@ TEST(SessionRows, TheLongestOneNeedsRoom) {
   auto session = model.session(options);
   model.feed(*session, CachedModel::tokens(0, 7));
   llvm::cantFail(session->cropRows({2, 7}));
-  EXPECT_THAT(messageOf(model.step(*session, CachedModel::tokens(0, 2)).takeError()),
+  EXPECT_THAT(stateMessageOf(model.step(*session, CachedModel::tokens(0, 2)).takeError()),
               HasSubstr("9 tokens do not fit into the cache's capacity of 8 (7 are in it)"));
   model.feed(*session, CachedModel::tokens(0, 1));
   EXPECT_EQ(session->rowLengths(), llvm::ArrayRef<int64_t>({3, 8}));
@@ -383,7 +384,7 @@ TEST(SessionGrowth, MovesValidRowsOnly) {
       ASSERT_EQ(model.feed(*growing, CachedModel::tokens(i, i + 1)),
                 model.feed(*fixed, CachedModel::tokens(i, i + 1)));
     }
-    EXPECT_EQ(contents(*growing), contents(*fixed));
+    EXPECT_EQ(stateContents(*growing), stateContents(*fixed));
     EXPECT_LE(growing->statistics().cacheReallocations, 12);
     constexpr int64_t tokenBytes = 2 * 2 * 2 * 4 * 4; // caches, batch rows, heads, width, float
     EXPECT_EQ(growing->statistics().cacheBytesMoved, moved * tokenBytes);
@@ -398,10 +399,10 @@ TEST(SessionGrowth, FixedCapacityIsAnErrorThatChangesNothing) {
   options.capacity = 6;
   auto session = model.session(options);
   model.feedUpTo(*session, 5);
-  std::vector<std::byte> before = contents(*session);
-  EXPECT_THAT(messageOf(model.step(*session, CachedModel::tokens(5, 7)).takeError()),
+  std::vector<std::byte> before = stateContents(*session);
+  EXPECT_THAT(stateMessageOf(model.step(*session, CachedModel::tokens(5, 7)).takeError()),
               HasSubstr("capacity of 6"));
-  EXPECT_EQ(contents(*session), before);
+  EXPECT_EQ(stateContents(*session), before);
   model.feed(*session, CachedModel::tokens(5, 6));
 }
 

@@ -196,11 +196,13 @@ TEST_F(IndexMapTest, WhatIsNoFixedMovementEndsTheChain) {
   EXPECT_EQ(movementChain(apply("Gather", {&x, &ints({0, 2, 1})}, with("axis", 1))).size(), 1u);
   // B may be 1 or not: whether rows are repeated is not known.
   EXPECT_EQ(movementChain(apply("Expand", {&x, &extents(dims({"C", "4"}))})).size(), 1u);
-  // A start before the beginning would be moved to it.
+  // A start before the beginning is moved to it: where that is, only a fixed extent tells.
   Value& tail = apply("Slice", {&x, &ints({-3}), &ints({1000}), &ints({1})});
   EXPECT_EQ(movementChain(tail).size(), 2u);
   Value& rows = input({"N", "4"});
-  Value& far = apply("Slice", {&rows, &ints({-9}), &ints({-7}), &ints({1})});
+  Value& clamped = apply("Slice", {&rows, &ints({-9}), &ints({3}), &ints({1})});
+  EXPECT_EQ(movementChain(clamped).size(), 2u);
+  Value& far = apply("Slice", {&rows, &ints({-9}), &ints({-7}), &ints({0})});
   EXPECT_EQ(movementChain(far).size(), 1u);
 }
 

@@ -85,7 +85,7 @@ TEST_P(OrtGqaTest, IsDeterministicAndFinal) {
 
 INSTANTIATE_TEST_SUITE_P(Shipped, OrtGqaTest, shippedModels(), shippedModelName);
 
-struct LayoutCase {
+struct GqaLayoutCase {
   const char* keys;                 ///< type of the past of keys
   int axis;                         ///< of the Concat
   std::vector<int64_t> fresh;       ///< order of the axes of [B,S,2,8] in a cache
@@ -94,7 +94,7 @@ struct LayoutCase {
 };
 
 /// A decoder without a mask, whose keys' cache is of one layout and whose values' is [B,P,2,8].
-std::string layoutText(const LayoutCase& c) {
+std::string layoutText(const GqaLayoutCase& c) {
   auto list = [](llvm::ArrayRef<int64_t> axes) {
     return fmt::format("[{}, {}, {}, {}]", axes[0], axes[1], axes[2], axes[3]);
   };
@@ -140,11 +140,11 @@ TEST(OrtGqaLayouts, BecomeTheOperatorsOwn) {
   Toolkit toolkit;
   TemporaryFolder folder;
   const std::string file = folder.path("model.onnx");
-  for (const LayoutCase& c :
-       {LayoutCase{"[B, P, 2, 8]", 1, {0, 1, 2, 3}, {0, 2, 1, 3}, {0, 2, 1, 3}},
-        LayoutCase{"[P, B, 2, 8]", 0, {1, 0, 2, 3}, {1, 2, 0, 3}, {1, 2, 0, 3}},
-        LayoutCase{"[B, 2, 8, P]", 3, {0, 2, 3, 1}, {0, 1, 3, 2}, {0, 1, 3, 2}},
-        LayoutCase{"[B, 2, P, 8]", 2, {0, 2, 1, 3}, {0, 1, 2, 3}, {}}}) {
+  for (const GqaLayoutCase& c :
+       {GqaLayoutCase{"[B, P, 2, 8]", 1, {0, 1, 2, 3}, {0, 2, 1, 3}, {0, 2, 1, 3}},
+        GqaLayoutCase{"[P, B, 2, 8]", 0, {1, 0, 2, 3}, {1, 2, 0, 3}, {1, 2, 0, 3}},
+        GqaLayoutCase{"[B, 2, 8, P]", 3, {0, 2, 3, 1}, {0, 1, 3, 2}, {0, 1, 3, 2}},
+        GqaLayoutCase{"[B, 2, P, 8]", 2, {0, 2, 1, 3}, {0, 1, 2, 3}, {}}}) {
     SCOPED_TRACE(c.keys);
     auto text = valueOrThrow(readText(layoutText(c), toolkit.ops));
     successOrThrow(inferShapes(text->graph()));

@@ -9,13 +9,13 @@ using namespace runtime;
 
 namespace {
 
-struct Form {
+struct BlockForm {
   unsigned rank;
   int axis;
 };
 
-constexpr Form rowForms[] = {{4, 0}, {4, 1}, {4, 2}, {3, 1}};
-constexpr Form keyForms[] = {{4, 0}, {4, 1}, {4, 2}, {3, 1}, {4, 3}, {3, 2}};
+constexpr BlockForm blockRowForms[] = {{4, 0}, {4, 1}, {4, 2}, {3, 1}};
+constexpr BlockForm blockKeyForms[] = {{4, 0}, {4, 1}, {4, 2}, {3, 1}, {4, 3}, {3, 2}};
 
 TestTensor outputOf(const KernelCall& call) {
   const KernelResult result = call.run();
@@ -23,12 +23,12 @@ TestTensor outputOf(const KernelCall& call) {
   return result.outputs[0].clone();
 }
 
-TestTensor transposed(const TestTensor& x, std::vector<int64_t> order) {
+TestTensor blockTransposed(const TestTensor& x, std::vector<int64_t> order) {
   return outputOf(KernelCall("Transpose").in(x).attr("perm", std::move(order)));
 }
 
 /// Rows [begin, end) of a tensor [B,G,C,W].
-TestTensor rowsOf(const TestTensor& x, int64_t begin, int64_t end) {
+TestTensor blockRowsOf(const TestTensor& x, int64_t begin, int64_t end) {
   return outputOf(KernelCall("Slice")
                       .in(x)
                       .in(int64s({double(begin)}))
@@ -37,16 +37,16 @@ TestTensor rowsOf(const TestTensor& x, int64_t begin, int64_t end) {
 }
 
 /// Rows [B,G,C,W] as a cache of another form holds them.
-TestTensor laidOut(const TestTensor& rows, const Form& form) {
+TestTensor laidOut(const TestTensor& rows, const BlockForm& form) {
   const CacheLayout layout = *CacheLayout::bySequenceAxis(form.rank, form.axis);
   const llvm::SmallVector<int64_t, 4> order = layout.cacheOrder();
   const std::vector<int64_t> inverse(order.begin(), order.end());
   if (!layout.hasFoldedHeads())
-    return transposed(rows, inverse);
+    return blockTransposed(rows, inverse);
   const Extents& shape = rows.shape();
   TestTensor folded(rows.element(), {shape[0] * shape[1], shape[2], shape[3]});
   std::memcpy(folded.data(), rows.data(), rows.bytes());
-  return transposed(folded, inverse);
+  return blockTransposed(folded, inverse);
 }
 
 AttentionCase problem() {
@@ -65,8 +65,8 @@ AttentionCase problem() {
 }
 
 /// The problem's past in blocks that end at `ends`, which may be none.
-KernelCall callOf(const AttentionProblem& p, const std::vector<int64_t>& ends, Form keys = {4, 2},
-                  Form values = {4, 2}) {
+KernelCall callOf(const AttentionProblem& p, const std::vector<int64_t>& ends,
+                  BlockForm keys = {4, 2}, BlockForm values = {4, 2}) {
   KernelCall call("ai.kvopt::BlockKvSdpa");
   call.in(p.query).in(p.keyNew).in(p.valueNew);
   p.c.mask == MaskForm::none ? call.absent() : call.in(p.mask);
@@ -74,7 +74,7 @@ KernelCall callOf(const AttentionProblem& p, const std::vector<int64_t>& ends, F
   for (const auto& [rows, form] : {std::pair(&p.pastKey, keys), std::pair(&p.pastValue, values)}) {
     int64_t begin = 0;
     for (int64_t end : ends) {
-      call.in(laidOut(rowsOf(*rows, begin, end), form));
+      call.in(laidOut(blockRowsOf(*rows, begin, end), form));
       begin = end;
     }
   }
@@ -117,8 +117,8 @@ TEST(BlockKvSdpa, ComputesAttention) {
 TEST(BlockKvSdpa, LayoutsGiveTheBitsOfRowsInHeads) {
   const AttentionProblem p(problem());
   const TestTensor whole = outputOf(callOf(p, {13}));
-  for (const Form& keys : keyForms)
-    for (const Form& values : rowForms) {
+  for (const BlockForm& keys : blockKeyForms)
+    for (const BlockForm& values : blockRowForms) {
       SCOPED_TRACE(fmt::format("keys rank {} axis {}, values rank {} axis {}", keys.rank, keys.axis,
                                values.rank, values.axis));
       const TestTensor single = outputOf(callOf(p, {13}, keys, values));
@@ -149,14 +149,15 @@ TEST(BlockKvSdpa, WhatDoesNotFitIsAnError) {
     p.attributes(call);
     return call;
   };
-  const TestTensor keys = rowsOf(p.pastKey, 0, 4), values = rowsOf(p.pastValue, 0, 4);
+  const TestTensor keys = blockRowsOf(p.pastKey, 0, 4), values = blockRowsOf(p.pastValue, 0, 4);
   expectError(start().in(keys).run(), "not as many of keys as of values");
-  expectError(start().in(keys).in(rowsOf(p.pastValue, 0, 3)).run(), "4 rows of keys and 3 of");
+  expectError(start().in(keys).in(blockRowsOf(p.pastValue, 0, 3)).run(), "4 rows of keys and 3 of");
   expectError(start().in(values).in(keys).run(), "wide");
-  expectError(start().in(transposed(keys, {1, 0, 2, 3})).in(values).run(),
+  expectError(start().in(blockTransposed(keys, {1, 0, 2, 3})).in(values).run(),
               "differ in batch size or heads");
-  expectError(start().attr("value_axis", 3).in(keys).in(transposed(values, {0, 1, 3, 2})).run(),
-              "last axis");
+  expectError(
+      start().attr("value_axis", 3).in(keys).in(blockTransposed(values, {0, 1, 3, 2})).run(),
+      "last axis");
   KernelCall unequal("ai.kvopt::BlockKvSdpa");
   unequal.in(p.query).in(keys).in(values);
   p.attributes(unequal);
@@ -164,7 +165,7 @@ TEST(BlockKvSdpa, WhatDoesNotFitIsAnError) {
 }
 
 /// Columns [begin, begin + count) of the last axis.
-TestTensor columns(const TestTensor& x, int64_t begin, int64_t count) {
+TestTensor blockColumns(const TestTensor& x, int64_t begin, int64_t count) {
   return outputOf(KernelCall("Slice")
                       .in(x)
                       .in(int64s({double(begin)}))
@@ -182,14 +183,18 @@ TEST(BlockLatentKvSdpa, IsBlockKvSdpaWithColumnsOfTheKeysAsValues) {
       const AttentionProblem p(c);
       const std::vector<int64_t> ends{4, 8, 8, 13};
       KernelCall separate("ai.kvopt::BlockKvSdpa");
-      separate.in(p.query).in(p.keyNew).in(columns(p.keyNew, offset, width)).absent().in(p.sinks);
+      separate.in(p.query)
+          .in(p.keyNew)
+          .in(blockColumns(p.keyNew, offset, width))
+          .absent()
+          .in(p.sinks);
       KernelCall latent("ai.kvopt::BlockLatentKvSdpa");
       latent.in(p.query).in(p.keyNew).absent().in(p.sinks);
       for (bool ofValues : {false, true}) {
         int64_t begin = 0;
         for (int64_t end : ends) {
-          const TestTensor rows = rowsOf(p.pastKey, begin, end);
-          separate.in(ofValues ? columns(rows, offset, width) : rows.clone());
+          const TestTensor rows = blockRowsOf(p.pastKey, begin, end);
+          separate.in(ofValues ? blockColumns(rows, offset, width) : rows.clone());
           if (!ofValues)
             latent.in(laidOut(rows, {4, 1}));
           begin = end;

@@ -10,7 +10,7 @@ namespace {
 
 /// Output within the bound, presents exact: what is beyond the valid rows must neither be read nor
 /// change.
-void expectByDefinition(const AttentionCase& c, unsigned threads = 1) {
+void expectQuantizedByDefinition(const AttentionCase& c, unsigned threads = 1) {
   const QuantizedProblem problem(c);
   const std::vector<double> expected = problem.expected();
   const KernelResult result = problem.call().threads(threads).run();
@@ -22,7 +22,7 @@ void expectByDefinition(const AttentionCase& c, unsigned threads = 1) {
   EXPECT_TRUE(result.outputs[4].sameBytes(problem.value.presentScales));
 }
 
-AttentionCase grouped(int64_t rows, std::vector<int64_t> past) {
+AttentionCase groupedQuantized(int64_t rows, std::vector<int64_t> past) {
   AttentionCase c;
   c.batches = 2;
   c.kvHeads = 2;
@@ -41,28 +41,28 @@ TEST(InPlaceQuantizedKvSdpa, AgreesWithTheDefinition) {
     for (int64_t group : {1, 2, 7})
       for (int64_t rows : {0, 1, 2, 5, 17})
         for (int64_t past : {0, 1, 9, 40}) {
-          AttentionCase c = grouped(rows, {past});
+          AttentionCase c = groupedQuantized(rows, {past});
           c.element = element;
           c.group = group;
           SCOPED_TRACE(fmt::format("{} group {} rows {} past {}", onnxName(element).str(), group,
                                    rows, past));
-          expectByDefinition(c, group == 2 ? 3 : 1);
+          expectQuantizedByDefinition(c, group == 2 ? 3 : 1);
         }
 }
 
 TEST(InPlaceQuantizedKvSdpa, ManyRowsOnSeveralThreads) {
-  AttentionCase c = grouped(150, {30});
+  AttentionCase c = groupedQuantized(150, {30});
   c.width = 64;
   c.valueWidth = 70;
-  expectByDefinition(c, 3);
+  expectQuantizedByDefinition(c, 3);
   c.keyTransposed = true;
-  expectByDefinition(c, 3);
+  expectQuantizedByDefinition(c, 3);
 }
 
 TEST(InPlaceQuantizedKvSdpa, OptionsAgreeWithTheDefinition) {
   for (MaskForm mask : {MaskForm::none, MaskForm::additive, MaskForm::boolean})
     for (int options = 0; options < 32; ++options) {
-      AttentionCase c = grouped(3, {6, 2});
+      AttentionCase c = groupedQuantized(3, {6, 2});
       c.mask = mask;
       c.maskHead = !(options & 1);
       c.maskRow = !(options & 2);
@@ -74,45 +74,45 @@ TEST(InPlaceQuantizedKvSdpa, OptionsAgreeWithTheDefinition) {
       c.valueWidth = 5;
       c.scale = options & 1 ? -0.3f : 0.7f;
       SCOPED_TRACE(fmt::format("options {}", options));
-      expectByDefinition(c);
+      expectQuantizedByDefinition(c);
     }
 }
 
 TEST(InPlaceQuantizedKvSdpa, RowsThatSeeNothingAreZero) {
   for (MaskForm mask : {MaskForm::additive, MaskForm::boolean}) {
-    AttentionCase c = grouped(2, {3});
+    AttentionCase c = groupedQuantized(2, {3});
     c.mask = mask;
     c.hideEverything = true;
-    expectByDefinition(c);
+    expectQuantizedByDefinition(c);
   }
 }
 
 TEST(InPlaceQuantizedKvSdpa, FullAndEmpty) {
-  AttentionCase c = grouped(3, {5});
+  AttentionCase c = groupedQuantized(3, {5});
   c.capacity = 8;
-  expectByDefinition(c);
+  expectQuantizedByDefinition(c);
   c.rows = 8;
   c.past = {0};
-  expectByDefinition(c);
+  expectQuantizedByDefinition(c);
   c.rows = 0;
   c.past = {8};
-  expectByDefinition(c);
+  expectQuantizedByDefinition(c);
   c.batches = 0;
-  expectByDefinition(c);
+  expectQuantizedByDefinition(c);
   c.batches = 1;
   c.kvHeads = 0;
-  expectByDefinition(c);
+  expectQuantizedByDefinition(c);
   c.kvHeads = 1;
   c.valueWidth = 0;
   c.past = {2};
-  expectByDefinition(c);
+  expectQuantizedByDefinition(c);
 }
 
 /// The bytes of every cache and scale outside of the new rows stay, and the count is exact.
 TEST(InPlaceQuantizedKvSdpa, WritesTheNewRowsInPlaceAndNothingElse) {
-  for (bool transposed : {false, true}) {
-    AttentionCase c = grouped(2, {5, 0});
-    c.keyTransposed = transposed;
+  for (bool transposedQuantized : {false, true}) {
+    AttentionCase c = groupedQuantized(2, {5, 0});
+    c.keyTransposed = transposedQuantized;
     const QuantizedProblem problem(c);
     const KernelResult result = problem.call(true).run();
     ASSERT_EQ(result.error, "");
@@ -128,7 +128,7 @@ TEST(InPlaceQuantizedKvSdpa, WritesTheNewRowsInPlaceAndNothingElse) {
 }
 
 TEST(InPlaceQuantizedKvSdpa, WithoutPermissionThePastStays) {
-  const QuantizedProblem problem(grouped(3, {4}));
+  const QuantizedProblem problem(groupedQuantized(3, {4}));
   const TestTensor codes = problem.key.codes.clone();
   const TestTensor scales = problem.value.scales.clone();
   const KernelResult result = problem.call(false).run();
@@ -143,7 +143,7 @@ TEST(InPlaceQuantizedKvSdpa, WithoutPermissionThePastStays) {
 
 /// Rows with something that is no number poison what sees them, and rows of zeros are zeros.
 TEST(InPlaceQuantizedKvSdpa, RowsThatAreNoNumbers) {
-  AttentionCase c = grouped(2, {0});
+  AttentionCase c = groupedQuantized(2, {0});
   for (double x : {double{NAN}, double{INFINITY}}) {
     const QuantizedProblem problem(c);
     TestTensor fresh = problem.plain.keyNew;
@@ -168,7 +168,7 @@ TEST(InPlaceQuantizedKvSdpa, RowsThatAreNoNumbers) {
   EXPECT_EQ(result.outputs[4].get(0), 0.0);
 }
 
-TestTensor transposed(const TestTensor& x, std::vector<int64_t> order) {
+TestTensor transposedQuantized(const TestTensor& x, std::vector<int64_t> order) {
   const KernelResult result = KernelCall("Transpose").in(x).attr("perm", std::move(order)).run();
   EXPECT_EQ(result.error, "");
   return result.outputs[0].clone();
@@ -180,14 +180,14 @@ TestTensor laidOut(const TestTensor& cache, unsigned rank, int64_t axis) {
   const llvm::SmallVector<int64_t, 4> order = layout.cacheOrder();
   const std::vector<int64_t> inverse(order.begin(), order.end());
   const Extents& shape = cache.shape();
-  return transposed(layout.hasFoldedHeads()
-                        ? cache.clone().reshaped({shape[0] * shape[1], shape[2], shape[3]})
-                        : cache,
-                    inverse);
+  return transposedQuantized(layout.hasFoldedHeads()
+                                 ? cache.clone().reshaped({shape[0] * shape[1], shape[2], shape[3]})
+                                 : cache,
+                             inverse);
 }
 
 TEST(InPlaceQuantizedKvSdpa, EveryLayoutGivesTheBitsOfRowsInHeads) {
-  AttentionCase c = grouped(3, {5, 2});
+  AttentionCase c = groupedQuantized(3, {5, 2});
   c.sinks = true;
   const QuantizedProblem p(c);
   const KernelResult plain = p.call(false).run();
@@ -222,9 +222,9 @@ TEST(InPlaceQuantizedKvSdpa, EveryLayoutGivesTheBitsOfRowsInHeads) {
 }
 
 /// An error must name `text` and leave all four caches.
-template <class Damage> void expectRefused(const char* text, Damage damage) {
+template <class Damage> void expectQuantizedRefused(const char* text, Damage damage) {
   SCOPED_TRACE(text);
-  AttentionCase c = grouped(2, {3});
+  AttentionCase c = groupedQuantized(2, {3});
   c.capacity = 8;
   QuantizedProblem problem(c);
   damage(problem);
@@ -244,33 +244,35 @@ TEST(InPlaceQuantizedKvSdpa, RefusesWhatDoesNotFit) {
   auto random = [](Extents shape, ElementType element = ElementType::Float) {
     return randomTensor(element, std::move(shape), 99);
   };
-  expectRefused("exceed the capacity of 8 rows", [](P p) { p.plain.pastLength = int64s({7}); });
-  expectRefused("exceed the capacity of 8 rows", [](P p) { p.plain.pastLength = int64s({-1}); });
-  expectRefused("must be as many", [&](P p) { p.plain.keyNew = random({2, 2, 3, 16}); });
-  expectRefused("keys are 6 wide", [&](P p) { p.plain.keyNew = random({2, 2, 2, 6}); });
-  expectRefused("differ in batch size or heads", [&](P p) {
+  expectQuantizedRefused("exceed the capacity of 8 rows",
+                         [](P p) { p.plain.pastLength = int64s({7}); });
+  expectQuantizedRefused("exceed the capacity of 8 rows",
+                         [](P p) { p.plain.pastLength = int64s({-1}); });
+  expectQuantizedRefused("must be as many", [&](P p) { p.plain.keyNew = random({2, 2, 3, 16}); });
+  expectQuantizedRefused("keys are 6 wide", [&](P p) { p.plain.keyNew = random({2, 2, 2, 6}); });
+  expectQuantizedRefused("differ in batch size or heads", [&](P p) {
     p.plain.valueNew = random({2, 1, 2, 12});
   });
-  expectRefused("cache of the keys have element types float and float", [&](P p) {
+  expectQuantizedRefused("cache of the keys have element types float and float", [&](P p) {
     p.key.codes = random({2, 2, 8, 16});
   });
-  expectRefused("cache of the values have element types float and uint8", [&](P p) {
+  expectQuantizedRefused("cache of the values have element types float and uint8", [&](P p) {
     p.value.codes = random({2, 2, 8, 12}, ElementType::UInt8);
   });
-  expectRefused("scales of the keys are float [2, 2, 7, 1], they should be float [2, 2, 8, 1]",
-                [&](P p) {
-                  p.key.scales = random({2, 2, 7, 1});
-                });
-  expectRefused("scales of the values are float16", [&](P p) {
+  expectQuantizedRefused(
+      "scales of the keys are float [2, 2, 7, 1], they should be float [2, 2, 8, 1]", [&](P p) {
+        p.key.scales = random({2, 2, 7, 1});
+      });
+  expectQuantizedRefused("scales of the values are float16", [&](P p) {
     p.value.scales = random({2, 2, 8, 1}, ElementType::Float16);
   });
-  expectRefused("scales of the values are float [2, 2, 8]", [&](P p) {
+  expectQuantizedRefused("scales of the values are float [2, 2, 8]", [&](P p) {
     p.value.scales = random({2, 2, 8});
   });
-  expectRefused("new keys of element type double", [&](P p) {
+  expectQuantizedRefused("new keys of element type double", [&](P p) {
     p.plain.keyNew = random({2, 2, 2, 16}, ElementType::Double);
   });
-  expectRefused("8 key rows and 9 value rows", [&](P p) {
+  expectQuantizedRefused("8 key rows and 9 value rows", [&](P p) {
     p.value.codes = random({2, 2, 9, 12}, ElementType::Int8);
     p.value.scales = random({2, 2, 9, 1});
   });

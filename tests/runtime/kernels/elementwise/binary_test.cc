@@ -6,8 +6,6 @@ using namespace ir;
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 KernelResult apply(const char* op, TestTensor a, TestTensor b) {
   return KernelCall(op).in(std::move(a)).in(std::move(b)).run();
 }

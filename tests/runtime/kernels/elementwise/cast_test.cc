@@ -7,9 +7,6 @@ using namespace runtime;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 KernelResult cast(TestTensor x, ElementType to) {
   return KernelCall("Cast").in(std::move(x)).attr("to", static_cast<int>(to)).run();
 }

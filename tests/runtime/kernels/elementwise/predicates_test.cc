@@ -6,33 +6,31 @@ using namespace ir;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-KernelResult apply(const char* op, TestTensor a, TestTensor b) {
+KernelResult applyPredicate(const char* op, TestTensor a, TestTensor b) {
   return KernelCall(op).in(std::move(a)).in(std::move(b)).run();
 }
 
 TEST(Predicates, Comparisons) {
   const TestTensor a = floats({4}, {1, 2, 3, kNan}), b = floats({4}, {2, 2, 2, kNan});
-  expectTensor(apply("Equal", a, b), {4}, {0, 1, 0, 0});
-  expectTensor(apply("Less", a, b), {4}, {1, 0, 0, 0});
-  expectTensor(apply("LessOrEqual", a, b), {4}, {1, 1, 0, 0});
-  expectTensor(apply("Greater", a, b), {4}, {0, 0, 1, 0});
-  expectTensor(apply("GreaterOrEqual", a, b), {4}, {0, 1, 1, 0});
-  expectTensor(apply("Less", int64s({2, 1}, {0, 1}), int64s({0, 1})), {2, 2}, {0, 1, 0, 0});
-  expectTensor(apply("Equal", bools({2}, {1, 0}), bools({1}, {1})), {2}, {1, 0});
-  expectError(apply("Less", bools({1}, {1}), bools({1}, {1})), "element type bool");
+  expectTensor(applyPredicate("Equal", a, b), {4}, {0, 1, 0, 0});
+  expectTensor(applyPredicate("Less", a, b), {4}, {1, 0, 0, 0});
+  expectTensor(applyPredicate("LessOrEqual", a, b), {4}, {1, 1, 0, 0});
+  expectTensor(applyPredicate("Greater", a, b), {4}, {0, 0, 1, 0});
+  expectTensor(applyPredicate("GreaterOrEqual", a, b), {4}, {0, 1, 1, 0});
+  expectTensor(applyPredicate("Less", int64s({2, 1}, {0, 1}), int64s({0, 1})), {2, 2},
+               {0, 1, 0, 0});
+  expectTensor(applyPredicate("Equal", bools({2}, {1, 0}), bools({1}, {1})), {2}, {1, 0});
+  expectError(applyPredicate("Less", bools({1}, {1}), bools({1}, {1})), "element type bool");
 }
 
 /// Every byte but 0 is true, and results are 0 or 1.
 TEST(Predicates, Logic) {
   const TestTensor a = bools({4}, {0, 0, 1, 2}), b = bools({4}, {0, 1, 0, 4});
-  expectTensor(apply("And", a, b), {4}, {0, 0, 0, 1});
-  expectTensor(apply("Or", a, b), {4}, {0, 1, 1, 1});
+  expectTensor(applyPredicate("And", a, b), {4}, {0, 0, 0, 1});
+  expectTensor(applyPredicate("Or", a, b), {4}, {0, 1, 1, 1});
   expectTensor(KernelCall("Not").in(a).run(), {4}, {1, 1, 0, 0});
-  expectTensor(apply("And", a, bools({0, 4}, {})), {0, 4}, {});
-  expectError(apply("And", floats({1}, {1}), floats({1}, {1})), "element type float");
+  expectTensor(applyPredicate("And", a, bools({0, 4}, {})), {0, 4}, {});
+  expectError(applyPredicate("And", floats({1}, {1}), floats({1}, {1})), "element type float");
 }
 
 TEST(Predicates, NanAndInfinity) {

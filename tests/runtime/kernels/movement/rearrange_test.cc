@@ -2,6 +2,8 @@
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
+using namespace ir;
+
 namespace {
 
 TestTensor sixes() { return floats({2, 3}, {1, 2, 3, 4, 5, 6}); }

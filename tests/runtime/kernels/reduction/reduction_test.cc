@@ -7,9 +7,6 @@ using namespace runtime;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 TEST(Reduction, AxesAsOperandAndAttribute) {
   const TestTensor x = floats({2, 3}, {1, 2, 3, 4, 5, 6});
   auto byOperand = [&](const char* op, llvm::ArrayRef<double> axes, int keep) {

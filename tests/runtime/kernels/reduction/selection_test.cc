@@ -10,8 +10,6 @@ using namespace runtime;
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 TEST(ArgMax, AxesAndTies) {
   const TestTensor x = floats({2, 3}, {1, 5, 5, 7, 2, 2});
   auto run = [&](const char* op, int axis, int keep, int last) {

@@ -6,8 +6,6 @@ using namespace ir;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// Softmax over the middle of [outer, length, inner], in double.
 std::vector<double> softmax(const TestTensor& x, int64_t length, int64_t inner) {
   std::vector<double> y(static_cast<size_t>(x.count()));

@@ -1,0 +1,8 @@
+// The domain of ONNX Runtime's own operators.
+#pragma once
+
+namespace kvopt::ir {
+
+inline constexpr const char* contribDomain = "com.microsoft";
+
+} // namespace kvopt::ir
