@@ -19,7 +19,7 @@ echo '|---|---|--:|--:|'
 while read -r shape heads; do
   for dtype in f32 f16 bf16; do
     count=$(valgrind --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
-      --toggle-collect='kvopt::N_AVX2::attendRange(*' "$bench" --shape "$shape" --dtype "$dtype" \
+      --toggle-collect='kvopt::simd::N_AVX2::attendRange(*' "$bench" --shape "$shape" --dtype "$dtype" \
       --phase decode --cache warm --length $length --threads 1 --rounds 1 --calls $calls 2>&1 >/dev/null |
       sed -n 's/.*Collected : //p')
     if [ -z "$count" ] || [ "$count" -eq 0 ]; then

@@ -52,7 +52,7 @@ public:
 
   const std::string& version() const { return versionText; }
 
-  /// All graph optimisations, operators one after the other, `threads` threads within an operator.
+  /// All graph optimizations, operators one after the other, `threads` threads within an operator.
   /// Threads that have nothing to do sleep, or `spins`: they wait at full speed.
   llvm::Expected<OnnxRuntimeSession> open(const std::string& model, unsigned threads,
                                           bool spins) const;

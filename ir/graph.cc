@@ -251,7 +251,7 @@ unsigned Graph::eraseDeadNodes() {
 }
 
 namespace {
-/// Between the numbers of neighbours in the node list: room for those that are put in between.
+/// Between the numbers of neighbors in the node list: room for those that are put in between.
 constexpr uint64_t orderSpacing = uint64_t{1} << 32;
 /// Of the first node: room for those that are put in front.
 constexpr uint64_t firstOrder = uint64_t{1} << 63;

@@ -31,6 +31,10 @@ def clang_command(entry):
         words.pop(0)
     at = words.index("-o")
     del words[at:at + 2]
+    # What g++ precompiled clang cannot read; its headers are included by the files themselves.
+    for at in [i for i, word in enumerate(words) if word == "-include"][::-1]:
+        if words[at + 1].endswith("cmake_pch.hxx"):
+            del words[at:at + 2]
     # g++'s flags may silence warnings that only g++ has.
     return ["clang++-14", "-fsyntax-only", "-Wno-unknown-warning-option", *words[1:]]
 

@@ -234,7 +234,7 @@ AttentionSubgraph blockOfSite(const AttentionSite& site) {
   return block;
 }
 
-/// Blocks without caches: the nodes around the place where the attention was recognised.
+/// Blocks without caches: the nodes around the place where the attention was recognized.
 void findByRoots(Model& model, const PassContext& context, std::vector<AttentionSubgraph>& blocks) {
   llvm::StringMap<const Node*> nodes;
   forEachGraph(model.graph(), [&](Graph& graph) {

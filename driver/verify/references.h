@@ -59,7 +59,7 @@ referenceSession(const ir::Manifest& manifest, llvm::ArrayRef<runtime::Reference
 ///
 /// What is compared to:
 ///  * the recorded outputs;
-///  * where the model's weights are quantised in blocks (MatMulNBits), the same model with the
+///  * where the model's weights are quantized in blocks (MatMulNBits), the same model with the
 ///    values that they stand for in f32 (`widen`): recordings were made before the rounding;
 ///  * where `model.json` beside the model has a "status" that begins with "structure only", and the
 ///    recordings are indeed another computation's, the rewritten forms are compared with the model

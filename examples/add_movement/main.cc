@@ -88,7 +88,7 @@ decoder (float[B, 4, S, 16] q, float[B, S, 4, 16] k, float[B, S, 4, 16] v,
 )";
 
 /// That the cache is `past`, laid out with the sequence first.
-llvm::Error expectCache(const std::optional<CacheUpdate>& cache, llvm::StringRef past) {
+llvm::Error expectCache(const std::optional<SiteCache>& cache, llvm::StringRef past) {
   if (!cache || cache->past->name() != past)
     return invalid("the cache '{}' was not found", past);
   std::printf("cache %s %s\n", past.str().c_str(), cache->layout.text().c_str());

@@ -13,7 +13,7 @@
 
 namespace kvopt::runtime {
 
-/// What a model is recognised by; see runtime/cache/model_fingerprint.h.
+/// What a model is recognized by; see runtime/cache/model_fingerprint.h.
 using ModelFingerprint = std::array<uint8_t, 32>;
 
 /// Version 1 recognized models by samples of their weights.

@@ -127,7 +127,7 @@ private:
   /// The same caches without their contents.
   CacheSet withoutTensors() const;
   int64_t startRows(size_t index) const;
-  /// Uninitialised, but zeros if the cache is shared.
+  /// Uninitialized, but zeros if the cache is shared.
   llvm::Expected<Tensor> unwritten(size_t index, int64_t rows) const;
   /// Zeros; NaN, where that is asked for.
   llvm::Expected<Tensor> empty(size_t index, int64_t rows) const;

@@ -1,4 +1,4 @@
-// The fingerprint that saved caches recognise their model by.
+// The fingerprint that saved caches recognize their model by.
 #pragma once
 
 #include "ir/model.h"

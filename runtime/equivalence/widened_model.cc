@@ -1,4 +1,4 @@
-// Widening of constants, types and casts; expansion of weights that are quantised in blocks.
+// Widening of constants, types and casts; expansion of weights that are quantized in blocks.
 #include "runtime/equivalence/widened_model.h"
 
 #include "ir/shapes/shape_inference.h"

@@ -24,7 +24,7 @@ NarrowNumbers narrowNumbersOf(const ir::Model& model);
 
 /// Makes every float16 and bfloat16 number of the model, its functions and the manifest a float,
 /// with the value it has, and every MatMulNBits a MatMul with the values that its weights stand
-/// for. Types are inferred anew. Fails when a quantised weight is no constant, has a form that is
+/// for. Types are inferred anew. Fails when a quantized weight is no constant, has a form that is
 /// not known, or cannot be read; the model must not be used then.
 llvm::Error widenModel(ir::Model& model, ir::Manifest& manifest);
 

@@ -20,7 +20,7 @@ public:
     std::shared_ptr<const void> owner;
     std::byte* data = nullptr;
   };
-  /// Uninitialised and aligned to bufferAlignment. An error when the limit would be exceeded or
+  /// Uninitialized and aligned to bufferAlignment. An error when the limit would be exceeded or
   /// memory is short.
   llvm::Expected<Block> take(int64_t bytes);
 

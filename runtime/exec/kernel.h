@@ -39,7 +39,7 @@ public:
   /// Whether anybody asked for the result.
   bool wants(unsigned result) const;
 
-  /// Contiguous, uninitialised storage for a result. Fails when the size overflows or memory is
+  /// Contiguous, uninitialized storage for a result. Fails when the size overflows or memory is
   /// short. Each wanted result must be given exactly once, by this or one of the next two.
   virtual llvm::Expected<TensorView> output(unsigned result, ir::ElementType element,
                                             llvm::ArrayRef<int64_t> shape) = 0;
@@ -51,7 +51,7 @@ public:
   /// constant, memory the caller did not offer). The copy is counted in the executor's statistics.
   virtual llvm::Expected<TensorView> outputInPlace(unsigned result, unsigned operand) = 0;
 
-  /// Uninitialised memory for the duration of this call, aligned to 64 bytes.
+  /// Uninitialized memory for the duration of this call, aligned to 64 bytes.
   virtual llvm::Expected<std::span<std::byte>> scratch(size_t bytes) = 0;
   /// Calls `body` for 0 … count-1, maybe on several threads; results may not depend on that.
   virtual void parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) = 0;
@@ -70,7 +70,7 @@ public:
                                                       std::vector<Tensor> inputs);
   /// A required operand with what keeps it alive.
   virtual Tensor share(unsigned index) const;
-  /// Contiguous, uninitialised memory of its own.
+  /// Contiguous, uninitialized memory of its own.
   virtual llvm::Expected<Tensor> temporary(ir::ElementType element, llvm::ArrayRef<int64_t> shape);
 
   /// An error that names the node.

@@ -21,7 +21,7 @@ using namespace simd::HWY_NAMESPACE;
 namespace {
 
 /// Rows of W that are read side by side. Each is loaded by instructions of its own and followed by
-/// its neighbour in memory, so that a processor sees as many sequential reads.
+/// its neighbor in memory, so that a processor sees as many sequential reads.
 constexpr size_t kStreams = 4;
 /// Rows of W whose products are summed before they are added to the result.
 constexpr size_t kBlockRows = sumBlock;

@@ -1,4 +1,4 @@
-// Products of few rows of activations with a matrix of floating-point weights, vectorised for the
+// Products of few rows of activations with a matrix of floating-point weights, vectorized for the
 // widest SIMD target of the running CPU.
 #pragma once
 

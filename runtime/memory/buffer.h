@@ -27,7 +27,7 @@ public:
   Allocator& operator=(const Allocator&) = delete;
   virtual ~Allocator() = default;
 
-  /// `bytes` > 0 uninitialised bytes at a multiple of `bufferAlignment`; null when there are none.
+  /// `bytes` > 0 uninitialized bytes at a multiple of `bufferAlignment`; null when there are none.
   std::byte* allocate(size_t bytes);
   void release(std::byte* data, size_t bytes);
   /// The same of zeros in memory of their own (page_memory.h), which starts with a page.
@@ -75,7 +75,7 @@ private:
 /// A block of memory that is given back when the last reference goes. Zero bytes are fine.
 class Buffer {
 public:
-  /// Uninitialised memory; an error that names the size when there is none. Keeps the allocator
+  /// Uninitialized memory; an error that names the size when there is none. Keeps the allocator
   /// alive.
   static llvm::Expected<std::shared_ptr<Buffer>> create(std::shared_ptr<Allocator> allocator,
                                                         size_t bytes);
@@ -115,7 +115,7 @@ struct Tensor {
   std::shared_ptr<const void> owner;
   TensorView view;
 
-  /// Uninitialised and contiguous. Fails for element types without whole bytes, negative extents,
+  /// Uninitialized and contiguous. Fails for element types without whole bytes, negative extents,
   /// sizes that overflow, and when memory is short.
   static llvm::Expected<Tensor> create(const std::shared_ptr<Allocator>& allocator,
                                        ir::ElementType element, llvm::ArrayRef<int64_t> shape);

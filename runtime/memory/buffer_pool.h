@@ -22,7 +22,7 @@ public:
     bool isFresh = false;              ///< came from the allocator just now
     size_t bytes = 0;                  ///< what there is, at least what was asked for
   };
-  /// Uninitialised memory. Where the allocator has none, free memory of other sizes is given up
+  /// Uninitialized memory. Where the allocator has none, free memory of other sizes is given up
   /// for it; fails when that does not help.
   llvm::Expected<Memory> take(size_t bytes);
 

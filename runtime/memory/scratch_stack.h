@@ -26,7 +26,7 @@ public:
     std::span<std::byte> bytes;
     size_t allocated = 0; ///< bytes that came from the allocator just now
   };
-  /// Uninitialised, aligned to bufferAlignment.
+  /// Uninitialized, aligned to bufferAlignment.
   llvm::Expected<Memory> take(size_t bytes);
 
   /// The most bytes in use since `restartPeak`.

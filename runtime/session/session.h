@@ -154,7 +154,7 @@ public:
   /// Goes on from a saved state of the same model, driven in the same way, with the same batch
   /// size. Errors say what does not fit, or where the file is damaged.
   llvm::Error load(const std::string& path);
-  /// What recognises the model in files; computed when it is first needed.
+  /// What recognizes the model in files; computed when it is first needed.
   const ModelFingerprint& fingerprint() const;
 
   size_t cacheCount() const { return caches.size(); }

@@ -118,7 +118,7 @@ void convertF32ToF16(const float* in, uint16_t* out, size_t count) {
 }
 
 void convertF32ToBf16(const float* in, uint16_t* out, size_t count) {
-  // Integer arithmetic without branches: the compiler vectorises it for the target.
+  // Integer arithmetic without branches: the compiler vectorizes it for the target.
   for (size_t i = 0; i < count; ++i)
     out[i] = floatToBf16(in[i]);
 }

@@ -1,4 +1,4 @@
-// Vectorised loops over contiguous f32 arrays: softmax, dot product, conversions of storage.
+// Vectorized loops over contiguous f32 arrays: softmax, dot product, conversions of storage.
 #pragma once
 
 #include <cstddef>

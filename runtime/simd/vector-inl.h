@@ -98,7 +98,7 @@ template <class Storage> HWY_INLINE F32Vec load(Storage storage, const uint16_t*
   return widen(storage, hn::LoadU(U16Tag(), from));
 }
 
-/// Two vectors of neighbours; one load where that is a cache line of 16-bit elements, which is read
+/// Two vectors of neighbors; one load where that is a cache line of 16-bit elements, which is read
 /// faster so.
 template <class Storage>
 HWY_INLINE void loadPair(Storage storage, const typename Storage::Element* from, F32Vec& first,

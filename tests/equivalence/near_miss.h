@@ -1,5 +1,5 @@
 // Real exports with one thing changed that kvopt must not overlook: each is refused with its
-// reason, nothing is written, and what normalisation did to it does not change one bit.
+// reason, nothing is written, and what normalization did to it does not change one bit.
 #pragma once
 
 #include "driver/rewrite/rewrite.h"

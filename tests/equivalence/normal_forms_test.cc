@@ -1,4 +1,4 @@
-// Normalised and stripped graphs compute bit for bit what the spelled-out ones compute, at several
+// Normalized and stripped graphs compute bit for bit what the spelled-out ones compute, at several
 // sizes of every symbol.
 #include "tests/equivalence/spelled_graph.h"
 

@@ -159,7 +159,7 @@ protected:
     auto after = valueOrThrow(runtime::Executor::create(*raised, toolkit.kernels));
     const Sizes allSizes[] = {{1, 1, 1}, {1, 1, 7}, {2, 3, 3}, {2, 5, 17}, {1, 4, 33}};
     for (const Sizes& sizes : allSizes)
-      // With the larger factor scores reach about 100, where neighbouring floats are 8e-6 apart.
+      // With the larger factor scores reach about 100, where neighboring floats are 8e-6 apart.
       // float16 sums of such scores and -65504 are not -65504 any more but multiples of 32.
       for (double factor : {1.0, 16.0}) {
         if (factor > 1.0 && GetParam().isHalf)

@@ -124,15 +124,17 @@ std::optional<std::pair<size_t, size_t>> placeOf(std::string_view path) {
 }
 
 TEST(Layering, FoldersIncludeOnlyFoldersBeneathThem) {
-  for (const SourceFile& file : allSources())
-    if (!file.isIn("tests/") && !file.isIn("examples/") && !file.isIn("bench/"))
-      EXPECT_TRUE(placeOf(file.path))
-          << file.path << " is in a folder that has no place in rooms()";
+  for (const SourceFile& file : allSources()) {
+    if (file.isIn("tests/") || file.isIn("examples/") || file.isIn("bench/"))
+      continue;
+    EXPECT_TRUE(placeOf(file.path)) << file.path << " is in a folder that has no place in rooms()";
+  }
   forEachInclude([](const SourceFile& file, const std::string& included) {
     const auto from = placeOf(file.path);
     const auto to = placeOf(included);
-    if (from && to && from->first == to->first)
+    if (from && to && from->first == to->first) {
       EXPECT_LE(to->second, from->second) << file.path << " includes " << included;
+    }
   });
 }
 

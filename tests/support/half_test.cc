@@ -52,7 +52,7 @@ TEST(Half, EveryPatternSurvivesTheRoundTrip) {
   }
 }
 
-/// Between each pair of neighbours: the midpoint goes to the even one, anything else to the nearer.
+/// Between each pair of neighbors: the midpoint goes to the even one, anything else to the nearer.
 TEST(Half, RoundsToNearestEven) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (uint16_t bits = 0; bits < 0x7C00; ++bits) {

@@ -1,11 +1,11 @@
-// Embedding, normalisation and activation operators of ONNX Runtime's domain com.microsoft.
+// Embedding, normalization and activation operators of ONNX Runtime's domain com.microsoft.
 #include "ir/ops/contrib/contrib_domain.h"
 #include "ir/shapes/shape_rules.h"
 
 namespace kvopt::ir {
 namespace {
 
-// Results: the normalised embedding [B,S,N], counts of the mask [B], the embedding.
+// Results: the normalized embedding [B,S,N], counts of the mask [B], the embedding.
 llvm::Error inferEmbedLayerNormalization(ShapeContext& context) {
   const TensorType& ids = context.type(0);
   const TensorType& words = context.type(2);

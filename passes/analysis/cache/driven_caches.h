@@ -1,4 +1,4 @@
-// Caches as whoever drives a model sees them, whether or not their attention is recognised.
+// Caches as whoever drives a model sees them, whether or not their attention is recognized.
 #pragma once
 
 #include "ir/graph.h"

@@ -67,14 +67,14 @@ struct AttentionSite {
   std::optional<SiteCache> value;
   /// For a site that updates its caches from the start in one branch of a model.
   std::optional<PastFlag> pastFlag;
-  /// Set when the site is missed: attention not recognised, or a cache that cannot be proved.
+  /// Set when the site is missed: attention not recognized, or a cache that cannot be proved.
   std::optional<pattern::MatchFailure> failure;
   /// Which keys a raised attention sees.
   std::optional<MaskFacts> mask;
   /// A node that reads the extents of the joined rows for other ends than to move them to the
   /// attention; null if none does.
   ir::Node* shapeReader = nullptr;
-  /// The rule that recognised the attention.
+  /// The rule that recognized the attention.
   std::string rule;
   /// For a missed site that no rule raised: the rule that came furthest. `failure` is then its.
   std::optional<pattern::NearMiss> nearMiss;

@@ -29,7 +29,7 @@ struct ConstantTable {
   llvm::SmallVector<Band, 4> bands;
 };
 
-/// Recognises a constant of any numeric or boolean type by reading all of it; nullopt when it has
+/// Recognizes a constant of any numeric or boolean type by reading all of it; nullopt when it has
 /// no such form, more than three bands or more than 2^24 elements.
 std::optional<ConstantTable> recognizeTable(const ir::TensorData& tensor);
 

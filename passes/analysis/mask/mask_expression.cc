@@ -175,7 +175,7 @@ ExprRef MaskExpressions::select(ExprRef condition, ExprRef a, ExprRef b) {
     return a->is(Kind::False) ? both(negate(condition), b) : either(negate(condition), a);
   if (a->isBoolean)
     return either(both(condition, a), both(negate(condition), b));
-  // One formula with its first element apart, as differences of neighbours are padded.
+  // One formula with its first element apart, as differences of neighbors are padded.
   if (a->is(Kind::Integer) && b->is(Kind::Integer) && whereItHolds(condition, b->dim) == a->dim)
     return b;
   // Branches of branches that the condition decides.

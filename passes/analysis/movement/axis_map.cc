@@ -10,7 +10,7 @@ namespace {
 
 bool isOne(const Dim& extent) { return extent.value() == 1; }
 
-/// Two neighbours that are pieces of one axis become one part again.
+/// Two neighbors that are pieces of one axis become one part again.
 void join(llvm::SmallVectorImpl<AxisPart>& parts) {
   llvm::SmallVector<AxisPart, 8> joined;
   for (const AxisPart& part : parts) {

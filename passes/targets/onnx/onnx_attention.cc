@@ -230,7 +230,9 @@ std::optional<MatchFailure> onnxAttentionObstacle(const Node& sdpa) {
                                                      "past_length"};
   if (std::optional<MatchFailure> failure = unhandled(sdpa, {attributes, operands})) {
     if (failure->code == ReasonCode::SinkUnsupported)
-      failure->hint = "--to ort-gqa and --to kvopt can have sinks";
+      return refuse(ReasonCode::SinkUnsupported, "attention without sinks",
+                    "ONNX's Attention has no operand for them",
+                    "--to ort-gqa and --to kvopt can have sinks");
     return failure;
   }
   const Value* mask = sdpa.operand(3);

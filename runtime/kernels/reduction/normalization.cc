@@ -1,4 +1,4 @@
-// Normalisation over the trailing axes, statistics in double:
+// Normalization over the trailing axes, statistics in double:
 //
 //   LayerNormalization             y = (x - mean) / sqrt(variance + epsilon) * scale + bias
 //   RMSNormalization, Simplified…  y = x / sqrt(mean(x²) + epsilon) * scale
@@ -38,7 +38,7 @@ template <class T> llvm::Expected<T*> resultOf(KernelContext& context, const Ten
     return output.as<double>();
 }
 
-/// An operand under the shape of the normalised axes; null when absent.
+/// An operand under the shape of the normalized axes; null when absent.
 template <class T>
 llvm::Expected<const T*> alongAxes(KernelContext& context, unsigned operand,
                                    llvm::ArrayRef<int64_t> axes) {

@@ -1,4 +1,4 @@
-// com.microsoft's normalisations of a residual sum over the last axis:
+// com.microsoft's normalizations of a residual sum over the last axis:
 //
 //   SkipLayerNormalization, SkipSimplifiedLayerNormalization
 //     sum = input + skip (+ bias), result 3;  output = layer or root mean square norm of sum
@@ -7,7 +7,7 @@
 //     output = layer norm of sum; result 1: how many mask elements of each batch row are not 0
 //
 // input is [B,S,N] or [S,N]; skip has its shape, or [1,S,N] or [S,N]. The sum is rounded to the
-// element type before it is normalised. Mean and inverse deviation are not returned.
+// element type before it is normalized. Mean and inverse deviation are not returned.
 #include "runtime/attention/attention_heads.h"
 #include "runtime/kernels/support/float_operand.h"
 #include "runtime/kernels/support/integer_input.h"
@@ -32,7 +32,7 @@ llvm::Expected<const float*> vectorOf(KernelContext& context, unsigned operand, 
   return floatsOf(context, vector);
 }
 
-/// Normalises the rows of `sum`, which has memory of its own, to result 0.
+/// Normalizes the rows of `sum`, which has memory of its own, to result 0.
 llvm::Error normalized(KernelContext& context, const TensorView& sum, bool centred, unsigned gamma,
                        std::optional<unsigned> beta) {
   const int64_t width = sum.shape.back();

@@ -23,7 +23,7 @@ runtime::Extents broadcastStrides(const runtime::TensorView& view, llvm::ArrayRe
 /// Whether `from` broadcasts to exactly `to`.
 bool broadcastsTo(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
 
-/// N operands under one shape. Neighbouring axes that every operand walks evenly are merged.
+/// N operands under one shape. Neighboring axes that every operand walks evenly are merged.
 template <size_t N> class StridedLoop {
 public:
   StridedLoop(llvm::ArrayRef<int64_t> shape, const std::array<runtime::Extents, N>& strides) {

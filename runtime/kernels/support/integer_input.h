@@ -11,7 +11,7 @@ llvm::Expected<runtime::Extents> integersOf(runtime::KernelContext& context, uns
 
 /// Integers in scratch memory of the kernel's call: for as many as there are tokens, say.
 using IntegerList = llvm::MutableArrayRef<int64_t>;
-/// Uninitialised ones.
+/// Uninitialized ones.
 llvm::Expected<IntegerList> scratchIntegers(runtime::KernelContext& context, size_t count);
 /// Like integersOf.
 llvm::Expected<IntegerList> integerListOf(runtime::KernelContext& context, unsigned operand);

@@ -1,4 +1,4 @@
-// Normalisation of one row, statistics in double.
+// Normalization of one row, statistics in double.
 #pragma once
 
 #include <cstdint>

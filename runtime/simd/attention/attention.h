@@ -1,4 +1,4 @@
-// Attention over strided memory, vectorised for the widest SIMD target of the running CPU.
+// Attention over strided memory, vectorized for the widest SIMD target of the running CPU.
 #pragma once
 
 #include "runtime/simd/float_storage.h"
@@ -27,7 +27,7 @@ struct MaskStrides {
   int64_t column = 0;
 };
 
-/// Neighbouring positions whose keys and values lie in one piece of memory.
+/// Neighboring positions whose keys and values lie in one piece of memory.
 struct KeyValueSegment {
   int64_t begin = 0;         ///< the first position
   const void* key = nullptr; ///< [B,G,·,D], or [B,G,D,·] when the keys are transposed

@@ -112,7 +112,7 @@ struct AttentionBlock {
   /// Room for the queries in digits (code_products.h), if they may be multiplied so with codes;
   /// null if not.
   int32_t* digits;
-  float* accumulator; ///< [queries, packedValueWidth], unnormalised
+  float* accumulator; ///< [queries, packedValueWidth], unnormalized
   /// [queries, kAttentionTileKeys], and kAttentionMaxLanes more: a vector that ends a row may reach
   /// into what follows it. After the softmax step, weights.
   float* scores;

@@ -1,4 +1,4 @@
-// Keys are turned so that a vector holds four neighbouring codes of 16 keys. A query's digits of
+// Keys are turned so that a vector holds four neighboring codes of 16 keys. A query's digits of
 // the same four columns are one operand for all of them, and sums of keys stay apart: nothing is
 // left to add across lanes.
 #include "runtime/simd/attention/code_products.h"
@@ -45,7 +45,7 @@ bool hasByteProducts() {
 
 namespace {
 
-/// Up to four rows, which are multiplied together. Digit i of four neighbours lies in one word,
+/// Up to four rows, which are multiplied together. Digit i of four neighbors lies in one word,
 /// those of all rows beside each other.
 struct DigitRows {
   /// The block that begins with row `first`: of 4, 2 or 1.

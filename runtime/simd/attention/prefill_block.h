@@ -42,7 +42,7 @@ struct PrefillBlock {
   int64_t tileKeys;
 
   float* packedQueries; ///< [keyWidth, queries]
-  float* output;        ///< [valueWidth, queries], unnormalised; width rounded up to kPanelMaxRows
+  float* output;        ///< [valueWidth, queries], unnormalized; width rounded up to kPanelMaxRows
   float* maximum;       ///< [queries], finite
   float* sum;           ///< [queries]
   int64_t* begin;       ///< [queries]: the keys that causal and window leave to each

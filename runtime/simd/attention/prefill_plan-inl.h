@@ -70,7 +70,7 @@ struct PanelTile {
   Span none() const { return {tileKeys, 0}; }
 
   /// Widens the spans so that they begin and end in order: for every key, the vectors that take it
-  /// are neighbours then.
+  /// are neighbors then.
   void putInOrder() {
     for (size_t vector = 1; vector < panel.vectors; ++vector)
       spans[vector].end = HWY_MAX(spans[vector].end, spans[vector - 1].end);

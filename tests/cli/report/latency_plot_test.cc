@@ -22,7 +22,7 @@ BenchRow row(const std::string& model, int64_t depth, unsigned threads, double m
   return made;
 }
 
-size_t countOf(const std::string& text, const std::string& part) {
+size_t occurrencesIn(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size()))
     ++count;
@@ -73,10 +73,10 @@ TEST(LatencyPlot, DrawsEveryModelAndTheFloor) {
   std::string svg = llvm::cantFail(latencyPlot(report));
   XmlCheck check(svg);
   EXPECT_EQ(check.problem(), "") << svg;
-  EXPECT_EQ(countOf(svg, "<path class=\"line\""), 3u);
+  EXPECT_EQ(occurrencesIn(svg, "<path class=\"line\""), 3u);
   // The floors of a and b are the same in the first panel.
-  EXPECT_EQ(countOf(svg, "<path class=\"floor\""), 2u);
-  EXPECT_EQ(countOf(svg, "class=\"spread\""), 6u);
+  EXPECT_EQ(occurrencesIn(svg, "<path class=\"floor\""), 2u);
+  EXPECT_EQ(occurrencesIn(svg, "class=\"spread\""), 6u);
   for (const char* words :
        {">1 thread<", ">2 threads<", ">a.onnx<", ">b.onnx<", ">1024<", "context (tokens)",
         "latency (ms per token)", "read floor", "Some CPU", "prefers-color-scheme:dark"})

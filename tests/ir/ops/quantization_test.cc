@@ -1,4 +1,4 @@
-// Shape rules of quantisation.
+// Shape rules of quantization.
 #include "tests/ir/shapes/shape_rule.h"
 
 namespace kvopt {

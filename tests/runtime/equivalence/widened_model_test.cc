@@ -1,4 +1,4 @@
-// Twins in f32: 16-bit numbers keep their values, quantised weights get those they stand for.
+// Twins in f32: 16-bit numbers keep their values, quantized weights get those they stand for.
 #include "runtime/equivalence/widened_model.h"
 
 #include "ir/shapes/shape_inference.h"

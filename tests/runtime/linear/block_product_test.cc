@@ -1,5 +1,5 @@
 // Products of few rows with weights in blocks of small integers on every SIMD target, against a
-// double loop over the dequantised weights.
+// double loop over the dequantized weights.
 #include "runtime/linear/block_product.h"
 
 #include "support/half.h"

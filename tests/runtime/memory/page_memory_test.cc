@@ -119,7 +119,7 @@ public:
     while (used < pages && ::mprotect(at(used), pageBytes(), PROT_READ) == 0)
       used += 2;
     isShort = used < pages;
-    // Without such a page its neighbours are one mapping again.
+    // Without such a page its neighbors are one mapping again.
     for (size_t i = 0; i < left && isShort; ++i)
       ::mprotect(at(2 * i), pageBytes(), PROT_NONE);
   }

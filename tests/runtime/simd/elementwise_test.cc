@@ -125,7 +125,7 @@ TEST(Elementwise, NarrowingMatchesTheScalar) {
   std::vector<float> values;
   for (int i = 0; i < 50001; ++i)
     values.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
-  for (uint32_t bits = 0; bits < 0x7C00; ++bits) { // midpoints and their neighbours
+  for (uint32_t bits = 0; bits < 0x7C00; ++bits) { // midpoints and their neighbors
     const float low = f16ToFloat(static_cast<uint16_t>(bits));
     const float middle = low + (f16ToFloat(static_cast<uint16_t>(bits + 1)) - low) / 2;
     values.insert(values.end(), {middle, std::nextafter(middle, 0.0f), -low});

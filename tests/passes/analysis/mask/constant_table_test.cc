@@ -1,4 +1,4 @@
-// Triangles, bands and ramps are recognised exactly, and nothing else is.
+// Triangles, bands and ramps are recognized exactly, and nothing else is.
 #include "passes/analysis/mask/constant_table.h"
 
 #include <gtest/gtest.h>

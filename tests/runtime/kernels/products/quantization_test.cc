@@ -1,4 +1,4 @@
-// Quantisation, its inverse, and products of codes, against their formulas.
+// Quantization, its inverse, and products of codes, against their formulas.
 #include "ir/shapes/shape_inference.h"
 #include "ir/text/reader.h"
 #include "runtime/exec/executor.h"

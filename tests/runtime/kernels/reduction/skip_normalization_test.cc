@@ -1,4 +1,4 @@
-// Normalisations of residual sums and of embeddings against their formulas.
+// Normalizations of residual sums and of embeddings against their formulas.
 #include "tests/runtime/kernels/kernel_harness.h"
 
 namespace kvopt {
@@ -56,7 +56,7 @@ TEST(SkipNormalization, Formula) {
                                    : element == ElementType::Float16 ? 4e-3
                                                                      : 3e-2;
           expectTensor(result, x.shape(), sum.values(), tolerance, 3);
-          // The sum is rounded before it is normalised.
+          // The sum is rounded before it is normalized.
           expectTensor(result, x.shape(),
                        normalized(result.outputs[3].values(), width, centred, gamma,
                                   centred ? &beta : nullptr, 1e-3),
