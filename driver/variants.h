@@ -13,14 +13,14 @@ namespace kvopt::driver {
 std::shared_ptr<runtime::VariantSource> variantsInMemory(const ir::Model& model,
                                                          const ir::Manifest& manifest);
 
-/// The files of variants beside `output`: OUT.onnx for the last one, OUT.past0.onnx for that
+/// The files of variants next to `output`: OUT.onnx for the last one, OUT.past0.onnx for that
 /// without blocks.
 void nameVariants(ir::Manifest& manifest, const std::string& output);
 /// Their paths, without that of the last one.
 std::vector<std::string> variantPaths(const ir::Manifest& manifest, const std::string& output);
 
 /// Writes the model and its variants, whose files the manifest names, and what is large in them to
-/// one file beside; all appear with `files.commit()`. The model is the smallest variant then.
+/// one file next to it; all appear with `files.commit()`. The model is the smallest variant then.
 llvm::Error prepareVariants(ir::Model& model, const ir::Manifest& manifest,
                             const std::string& output, ir::ExportOptions options,
                             OutputFiles& files);

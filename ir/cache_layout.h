@@ -27,7 +27,7 @@ public:
   /// BSHD, BHSD and BHDS for the axes 0 to 3. Rank 3, heads folded into the batch: (BH)SD and
   /// (BH)DS for 1 and 2. nullopt for others.
   static std::optional<CacheLayout> bySequenceAxis(size_t rank, int64_t sequenceAxis);
-  /// The inverse of `text`; nullopt for what is no layout.
+  /// The inverse of `text`; nullopt for text that is not a layout.
   static std::optional<CacheLayout> parse(llvm::StringRef text);
 
   bool isKnown() const { return !letters.empty(); }

@@ -156,7 +156,7 @@ std::string layerRanges(llvm::ArrayRef<unsigned> layers) {
     unsigned step = first + 1 < layers.size() ? layers[first + 1] - layers[first] : 0;
     while (last + 1 < layers.size() && layers[last + 1] - layers[last] == step)
       ++last;
-    // Two layers that are no neighbors are two, not a progression.
+    // Two layers that are not adjacent are two, not a progression.
     if (step > 1 && last - first < 2)
       last = first;
     if (!text.empty())

@@ -136,7 +136,7 @@ llvm::Error checkCacheScales(const ShapeContext& context, const CacheSide& side,
     return llvm::Error::success();
   const auto layout =
       CacheLayout::bySequenceAxis(past.rank(), context.node().intAttr(side.axisName, 2));
-  assert(layout && "checkCache has seen to it");
+  assert(layout && "checkCache ensures it");
   if (type.rank() != past.rank())
     return differs();
   for (unsigned axis = 0; axis < past.rank(); ++axis)
