@@ -1,5 +1,5 @@
 // Graphs of old opsets compute bit for bit the same after they are brought to opset 24.
-#include "tests/equivalence/spelled_graph.h"
+#include "tests/equivalence/recovery/spelled_graph.h"
 
 namespace kvopt {
 using namespace ir;

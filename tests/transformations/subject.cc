@@ -8,7 +8,7 @@
 #include "passes/pattern/reason.h"
 #include "passes/targets/target.h"
 #include "runtime/equivalence/reference_steps.h"
-#include "tests/equivalence/corpus.h"
+#include "tests/equivalence/corpus/corpus.h"
 
 #include "llvm/ADT/StringExtras.h"
 

@@ -4,7 +4,7 @@
 #include "driver/variants.h"
 #include "driver/verify/references.h"
 #include "runtime/equivalence/comparison.h"
-#include "tests/equivalence/corpus.h"
+#include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/support/temporary_folder.h"
 

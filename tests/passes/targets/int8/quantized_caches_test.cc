@@ -1,7 +1,7 @@
 // Models with caches of int8: that they are the exported ones but for the rounding of rows, and
 // that what is not is found out.
 #include "runtime/equivalence/quantized_model.h"
-#include "tests/equivalence/corpus.h"
+#include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,8 +1,8 @@
 // Models written in ONNX's own operators against the models that came in, and against what PyTorch
 // computed.
 #include "driver/verify/references.h"
-#include "tests/equivalence/corpus.h"
-#include "tests/equivalence/reference_rows.h"
+#include "tests/equivalence/corpus/corpus.h"
+#include "tests/equivalence/corpus/reference_rows.h"
 #include "tests/equivalence/rewritten_model.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,7 +1,7 @@
 // Models as the target primitive writes them: plain operators, the same results, and what kvopt
 // recovers from them again.
 #include "tests/equivalence/attention_forms.h"
-#include "tests/equivalence/corpus.h"
+#include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/support/temporary_folder.h"
 

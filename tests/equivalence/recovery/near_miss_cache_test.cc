@@ -1,5 +1,5 @@
 // Near misses around the caches: what is concatenated, who else reads it, which layers share it.
-#include "tests/equivalence/near_miss.h"
+#include "tests/equivalence/recovery/near_miss.h"
 
 namespace kvopt {
 using namespace ir;

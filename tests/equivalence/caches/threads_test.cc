@@ -1,5 +1,5 @@
 // The same bits for any number of threads, and for sessions that run at the same time.
-#include "tests/equivalence/corpus.h"
+#include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 
 #include <thread>

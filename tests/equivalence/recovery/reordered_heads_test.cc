@@ -1,6 +1,6 @@
 // Attention whose query heads read key and value heads in an order of their own computes, grouped,
 // bit for bit what it did.
-#include "tests/equivalence/spelled_graph.h"
+#include "tests/equivalence/recovery/spelled_graph.h"
 
 namespace kvopt {
 using namespace ir;

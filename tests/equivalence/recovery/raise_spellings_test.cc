@@ -1,5 +1,5 @@
 // Spellings of attention and its masks.
-#include "tests/equivalence/raised_spelling.h"
+#include "tests/equivalence/recovery/raised_spelling.h"
 
 namespace kvopt {
 namespace {

@@ -1,6 +1,6 @@
 // Attention spelled in three or five axes, with repeated heads or stacked rows, is recovered as one
 // grouped Sdpa that reads keys and values where they come from, and computes the same.
-#include "tests/equivalence/spelled_graph.h"
+#include "tests/equivalence/recovery/spelled_graph.h"
 
 namespace kvopt {
 using namespace ir;

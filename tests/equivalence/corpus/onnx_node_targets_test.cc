@@ -4,7 +4,7 @@
 #include "driver/rewrite/files.h"
 #include "driver/rewrite/rewrite.h"
 #include "ir/onnx/import.h"
-#include "tests/equivalence/corpus.h"
+#include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/manifest_step.h"
 #include "tests/support/temporary_folder.h"
 

@@ -2,7 +2,7 @@
 // what the model computes.
 #include "ir/onnx/import.h"
 #include "support/diagnostic.h"
-#include "tests/equivalence/corpus.h"
+#include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,5 +1,5 @@
 // Near misses between the two matrix products: scale, mask, softmax and who else reads them.
-#include "tests/equivalence/near_miss.h"
+#include "tests/equivalence/recovery/near_miss.h"
 
 namespace kvopt {
 using namespace ir;

@@ -4,7 +4,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "runtime/equivalence/data_sets.h"
 #include "support/diagnostic.h"
-#include "tests/equivalence/corpus.h"
+#include "tests/equivalence/corpus/corpus.h"
 
 #include <map>
 

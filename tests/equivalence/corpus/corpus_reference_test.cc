@@ -1,7 +1,7 @@
 // Exported models, as they are and after the rewrite, against what PyTorch computed for them.
 #include "driver/verify/references.h"
-#include "tests/equivalence/corpus.h"
-#include "tests/equivalence/reference_rows.h"
+#include "tests/equivalence/corpus/corpus.h"
+#include "tests/equivalence/corpus/reference_rows.h"
 
 #include <fstream>
 #include <map>

@@ -1,5 +1,5 @@
 // Spellings of the softmax, and of what is done to its operand and to its result.
-#include "tests/equivalence/raised_spelling.h"
+#include "tests/equivalence/recovery/raised_spelling.h"
 
 namespace kvopt {
 namespace {

@@ -1,6 +1,6 @@
 // Saved caches that were forged: no session takes one, whatever form its caches have.
 #include "driver/variants.h"
-#include "tests/equivalence/cache_forgeries.h"
+#include "tests/equivalence/caches/cache_forgeries.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/runtime/session/cached_models.h"
 #include "tests/support/temporary_folder.h"

@@ -1,6 +1,6 @@
 // Models of the corpus without recorded outputs: a sequence in one run, and in several that hand
 // their state on, comes to the same scores.
-#include "tests/equivalence/corpus.h"
+#include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 
 #include <numeric>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "driver/rewrite/rewrite.h"
-#include "tests/equivalence/mutated_decoder.h"
+#include "tests/equivalence/caches/mutated_decoder.h"
 
 #include "passes/pass_manager.h"
 #include "runtime/exec/executor.h"

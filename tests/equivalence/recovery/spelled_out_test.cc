@@ -1,5 +1,5 @@
 // ai.kvopt::Sdpa with every option, against what the target primitive spells it as.
-#include "tests/equivalence/spelled_graph.h"
+#include "tests/equivalence/recovery/spelled_graph.h"
 
 namespace kvopt {
 using namespace ir;

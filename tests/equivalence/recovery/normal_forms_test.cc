@@ -1,6 +1,6 @@
 // Normalized and stripped graphs compute bit for bit what the spelled-out ones compute, at several
 // sizes of every symbol.
-#include "tests/equivalence/spelled_graph.h"
+#include "tests/equivalence/recovery/spelled_graph.h"
 
 namespace kvopt {
 using namespace ir;

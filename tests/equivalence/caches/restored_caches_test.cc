@@ -1,7 +1,7 @@
 // Models that kvopt rewrote in place, rewritten again from their own files: the same form, and
 // every other target.
 #include "tests/equivalence/attention_forms.h"
-#include "tests/equivalence/corpus.h"
+#include "tests/equivalence/corpus/corpus.h"
 #include "tests/support/temporary_folder.h"
 
 namespace kvopt {

@@ -1,6 +1,6 @@
 // Whatever is proved of a mask holds of the mask that the runtime computes, at every size tried.
 #include "passes/analysis/mask/mask_predicate.h"
-#include "tests/equivalence/mask_graphs.h"
+#include "tests/equivalence/recovery/mask_graphs.h"
 #include "tests/equivalence/rewritten_model.h"
 
 #include "ir/text/reader.h"
