@@ -50,14 +50,14 @@ attention (float[B, 4, S, 16] q, float[B, 4, T, 16] k, float[B, 4, T, 16] v, flo
          "\n}\n";
 }
 
-struct Sizes {
+struct SpellingSizes {
   int64_t batch, rows, tokens;
 };
 
 /// Values of all graph inputs.
 class Inputs {
 public:
-  Inputs(const Sizes& sizes, double queryFactor) : random(17) {
+  Inputs(const SpellingSizes& sizes, double queryFactor) : random(17) {
     auto [b, s, t] = sizes;
     floats("q", {b, 4, s, 16}, queryFactor);
     floats("k", {b, 4, t, 16}, 1.0);
@@ -157,8 +157,8 @@ protected:
     ASSERT_EQ(attentions, 1u) << reasons();
     auto before = valueOrThrow(runtime::Executor::create(*original, toolkit.kernels));
     auto after = valueOrThrow(runtime::Executor::create(*raised, toolkit.kernels));
-    const Sizes allSizes[] = {{1, 1, 1}, {1, 1, 7}, {2, 3, 3}, {2, 5, 17}, {1, 4, 33}};
-    for (const Sizes& sizes : allSizes)
+    const SpellingSizes allSizes[] = {{1, 1, 1}, {1, 1, 7}, {2, 3, 3}, {2, 5, 17}, {1, 4, 33}};
+    for (const SpellingSizes& sizes : allSizes)
       // With the larger factor scores reach about 100, where neighboring floats are 8e-6 apart.
       // float16 sums of such scores and -65504 are not -65504 any more but multiples of 32.
       for (double factor : {1.0, 16.0}) {
