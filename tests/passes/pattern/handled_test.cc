@@ -112,8 +112,9 @@ TEST_F(HandledTest, EveryTargetRefusesWhatItHasNotLearnedOf) {
       auto failure = target->supports(sites.front(), *graph);
       const bool isGrown = !attributes.empty() || !operands.empty();
       EXPECT_EQ(failure.has_value(), isGrown) << (failure ? failure->str() : "");
-      if (failure && isGrown)
+      if (failure && isGrown) {
         EXPECT_THAT(failure->str(), ::testing::HasSubstr(attributes.empty() ? "gate" : "novel"));
+      }
     }
   }
 }
