@@ -4,6 +4,7 @@
 #include "ir/onnx/file_plan.h"
 #include "ir/onnx/tensor_messages.h"
 #include "ir/onnx/writer.h"
+#include "ir/verify/model_gate.h"
 #include "support/diagnostic.h"
 #include "support/output_file.h"
 
@@ -194,6 +195,8 @@ llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOpt
   }
   google::protobuf::Arena arena;
   ExternalData external("", 0);
+  if (llvm::Error error = checkExtents(model.graph()))
+    return error;
   auto message = ModelWriter(model, arena, external).write();
   if (!message)
     return message.takeError();
@@ -233,6 +236,8 @@ llvm::Error placeSource(const Model& model, const std::string& path, ExternalPla
 /// The message of an edited model, with places in `external`.
 llvm::Expected<const onnx::ModelProto*>
 messageFor(const Model& model, google::protobuf::Arena& arena, ExternalData& external) {
+  if (llvm::Error error = checkExtents(model.graph()))
+    return error;
   auto made = ModelWriter(model, arena, external).write();
   if (!made)
     return made.takeError();

@@ -29,7 +29,7 @@ llvm::Error checkOpsets(const OpsetImports& opsets) {
 }
 
 /// Extents that are not constant count as 1, and so do those of 0.
-llvm::Error checkExtents(const Value& value) {
+llvm::Error checkExtentsOf(const Value& value) {
   const TensorType& type = value.type();
   if (!type.hasRank())
     return llvm::Error::success();
@@ -52,7 +52,7 @@ public:
   llvm::Error check(const Graph& graph) {
     const int64_t version = graph.opsetVersion();
     for (const std::unique_ptr<Value>& input : graph.inputs())
-      if (llvm::Error error = checkExtents(*input))
+      if (llvm::Error error = checkExtentsOf(*input))
         return error;
     for (const Node& node : graph.nodes()) {
       if (node.op().isOnnx() && version == 0)
@@ -80,7 +80,7 @@ private:
     if (llvm::Error error = checkDefinition(node))
       return error;
     for (const Value& result : node.results())
-      if (llvm::Error error = checkExtents(result))
+      if (llvm::Error error = checkExtentsOf(result))
         return error;
     bool hasBodies = false;
     for (const NamedAttribute& attribute : node.attributes()) {
@@ -229,6 +229,23 @@ llvm::Error checkFunction(const Function& function) {
 }
 
 } // namespace
+
+// NOLINTNEXTLINE(misc-no-recursion): the readers limit how deep graphs are nested.
+llvm::Error checkExtents(const Graph& graph) {
+  for (const std::unique_ptr<Value>& input : graph.inputs())
+    if (llvm::Error error = checkExtentsOf(*input))
+      return error;
+  for (const Node& node : graph.nodes()) {
+    for (const Value& result : node.results())
+      if (llvm::Error error = checkExtentsOf(result))
+        return error;
+    for (const NamedAttribute& attribute : node.attributes())
+      for (const std::unique_ptr<Graph>& nested : attribute.value.graphs())
+        if (llvm::Error error = checkExtents(*nested))
+          return error;
+  }
+  return llvm::Error::success();
+}
 
 llvm::Error admit(const Model& model, const ModelLimits& limits) {
   if (llvm::Error error = checkOpsets(model.opsets))

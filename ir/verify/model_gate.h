@@ -38,4 +38,10 @@ struct ModelLimits {
 /// The error names the node, the value or the function.
 llvm::Error admit(const Model& model, const ModelLimits& limits = {});
 
+/// Checks that every type in `graph` and in the graphs nested in it describes a tensor that a
+/// process can address, as admit() does for a model that was read. Inference may find extents that
+/// the file did not declare, so a model is checked again before it is written: what kvopt writes it
+/// must be able to read. The error names the value.
+llvm::Error checkExtents(const Graph& graph);
+
 } // namespace kvopt::ir

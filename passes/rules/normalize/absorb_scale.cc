@@ -132,8 +132,8 @@ private:
     Value* value = &operand;
     for (unsigned step = 0;; ++step) {
       Node* node = value->producer();
-      auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
-        failure = {code, value->name().str(), std::move(expected), std::move(found), ""};
+      auto refuse = [&](ReasonCode code, std::string expected, std::string actual) {
+        failure = {code, value->name().str(), std::move(expected), std::move(actual), ""};
         return std::optional<Factor>();
       };
       if (!node || step == mostSteps)
