@@ -1,40 +1,41 @@
 #!/usr/bin/env bash
 # Builds the libFuzzer targets and runs each for some seconds (60 unless given), two at a time. They start from
-# generated decoders and from the models of models/, of the folder KVOPT_CORPUS and of the folder KVOPT_ATTACK.
-# Findings are in build/fuzz/findings and make the script fail; inputs that reach new code stay in
-# build/fuzz/corpus for the next run. KVOPT_FUZZ_SEED makes the inputs the same each time.
+# generated decoders and from the models in models/, in the folder KVOPT_CORPUS, and in the folder KVOPT_ATTACK.
+# Findings go to build/asan/fuzz/findings and make the script fail; inputs that reach new code stay in
+# build/asan/fuzz/corpus for the next run. KVOPT_FUZZ_SEED makes the inputs the same each time.
 #   scripts/fuzz.sh [seconds [target…]]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-60}
 shift || true
 
-cmake --preset fuzz
-cmake --build --preset fuzz
-targets=build/fuzz/tests/fuzz
-corpus=build/fuzz/corpus
-findings=build/fuzz/findings
+cmake --preset asan
+cmake --build --preset asan --target fuzz
+targets=build/asan/tests/fuzz
+work=build/asan/fuzz
+corpus=$work/corpus
+findings=$work/findings
 [ "$#" -gt 0 ] || set -- $(cd "$targets" && ls -- *_fuzz | sed 's/_fuzz$//')
 
-rm -rf build/fuzz/seeds
+rm -rf "$work/seeds"
 mapfile -t models < <(find models ${KVOPT_CORPUS:+"$KVOPT_CORPUS"} ${KVOPT_ATTACK:+"$KVOPT_ATTACK"} \
   -name '*.onnx' -size -2000k | sort)
-"$targets/make_seeds" build/fuzz/seeds "${models[@]}"
+"$targets/make_seeds" "$work/seeds" "${models[@]}"
 
 run() {
-  mkdir -p "$corpus/$1" "$findings" "build/fuzz/seeds/$1"
+  mkdir -p "$corpus/$1" "$findings" "$work/seeds/$1"
   UBSAN_OPTIONS=print_stacktrace=1 "$targets/$1_fuzz" -seed="${KVOPT_FUZZ_SEED:-0}" -max_total_time="$seconds" \
     -timeout=30 -rss_limit_mb=2048 -malloc_limit_mb=1024 -max_len=65536 -artifact_prefix="$findings/$1-" \
     -print_final_stats=1 \
-    "$corpus/$1" "build/fuzz/seeds/$1" > "build/fuzz/$1.log" 2>&1
+    "$corpus/$1" "$work/seeds/$1" > "$work/$1.log" 2>&1
 }
 
 report() {
   if wait "$2"; then
-    printf '%s: %s runs, no finding\n' "$1" "$(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$1.log")"
+    printf '%s: %s runs, no finding\n' "$1" "$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$1.log")"
   else
     failed=1
-    tail -n 40 "build/fuzz/$1.log"
+    tail -n 40 "$work/$1.log"
     printf '%s: a finding, see %s\n' "$1" "$findings"
   fi
 }
