@@ -36,8 +36,9 @@ std::optional<int64_t> cacheBytes(const SiteCache& update, int64_t context) {
     return std::nullopt;
   int64_t bytes = *width;
   for (unsigned axis = 1; axis < type.rank(); ++axis) {
-    std::optional<int64_t> extent =
-        axis == update.axis ? std::optional<int64_t>(context) : type.shape()[axis].value();
+    std::optional<int64_t> extent = type.shape()[axis].value();
+    if (!extent && axis == update.axis)
+      extent = context;
     if (!extent || __builtin_mul_overflow(bytes, *extent, &bytes))
       return std::nullopt;
   }
@@ -108,8 +109,8 @@ void printText(const std::string& path, const InspectOptions& options,
       auto keyBytes = cacheBytes(*site.key, options.context);
       auto valueBytes = cacheBytes(*site.value, options.context);
       known &= keyBytes && valueBytes;
-      // Another branch updates the same caches.
-      if (!site.key->fromStart)
+      // Another branch, or another site, updates the same caches.
+      if (!site.key->fromStart && !site.owner)
         total += keyBytes.value_or(0) + (site.isLatent() ? 0 : valueBytes.value_or(0));
     }
     out +=

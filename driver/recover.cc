@@ -100,6 +100,7 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& tool
     return recovered.takeError();
   Manifest manifest = exportedManifest(recovered->model->graph(), recovered->context->sites);
   addWindows(recovered->context->sites, manifest);
+  addReaders(recovered->context->sites, manifest);
   return manifest;
 }
 

@@ -23,8 +23,8 @@ using namespace pattern;
 namespace {
 
 /// Bytes that one more token of one sequence costs with `context` rows in the caches: all rows of
-/// caches that grow, or that are joined from blocks, one row of those in one buffer and, unless
-/// they are `joined`, in blocks. nullopt when an extent is not fixed.
+/// caches that grow, that are joined from blocks, or that are of fixed extents; one row of those in
+/// one buffer and, unless they are `joined`, in blocks. nullopt when an extent is not fixed.
 std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64_t context,
                                      bool joined = true) {
   int64_t total = 0;
@@ -42,7 +42,8 @@ std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64
       bool isSequence = static_cast<int64_t>(axis) == cache.sequenceAxis;
       if (!isSequence && !fixed)
         return std::nullopt;
-      if (__builtin_mul_overflow(bytes, isSequence ? rows : *fixed, &bytes))
+      const int64_t copied = fixed && !cache.oneBuffer ? *fixed : rows;
+      if (__builtin_mul_overflow(bytes, isSequence ? copied : *fixed, &bytes))
         return std::nullopt;
     }
     if (__builtin_add_overflow(total, bytes, &total))

@@ -36,17 +36,35 @@ bool isHandedOutAs(const Value* value, const Value& output) {
   return value != nullptr;
 }
 
-/// Whether an operator that reads `past` is defined to return its buffer as `present`. Both may be
-/// null: a manifest may leave them out.
+/// The values that are `value` itself under another shape, `value` first.
+llvm::SmallVector<const Value*, 4> viewsOf(const Value& value) {
+  llvm::SmallVector<const Value*, 4> views{&value};
+  for (size_t i = 0; i < views.size(); ++i)
+    for (const Use& use : views[i]->uses())
+      if (const OpDef* definition = use.user().definition())
+        for (const Alias& alias : definition->aliases)
+          if (alias.kind == Alias::Kind::View && alias.operand == use.operandIndex() &&
+              alias.result < use.user().results().size())
+            views.push_back(&use.user().results()[alias.result]);
+  return views;
+}
+
+/// Whether an operator that reads `past`, or a view of it, is defined to return its buffer as
+/// `present`. Both may be null: a manifest may leave them out.
 bool isUpdatedInPlace(const Value* past, const Value* present) {
-  return past && present && llvm::any_of(past->uses(), [&](const Use& use) {
-           const OpDef* definition = use.user().definition();
-           return definition && llvm::any_of(definition->aliases, [&](const Alias& alias) {
-                    return alias.kind != Alias::Kind::View && alias.operand == use.operandIndex() &&
-                           alias.result < use.user().results().size() &&
-                           isHandedOutAs(&use.user().results()[alias.result], *present);
-                  });
-         });
+  if (!past || !present)
+    return false;
+  const auto isPresent = [&](const Value* view) { return isHandedOutAs(view, *present); };
+  const auto returnsBuffer = [&](const Use& use) {
+    const OpDef* definition = use.user().definition();
+    return definition && llvm::any_of(definition->aliases, [&](const Alias& alias) {
+             return alias.kind != Alias::Kind::View && alias.operand == use.operandIndex() &&
+                    alias.result < use.user().results().size() &&
+                    llvm::any_of(viewsOf(use.user().results()[alias.result]), isPresent);
+           });
+  };
+  return llvm::any_of(viewsOf(*past),
+                      [&](const Value* view) { return llvm::any_of(view->uses(), returnsBuffer); });
 }
 
 llvm::Error proveOwned(const Graph& graph, const Manifest& manifest) {

@@ -45,6 +45,8 @@ Json cacheJson(const ManifestCache& cache) {
   object["dtype"] = dtypeName(cache.dtype).str();
   object["policy"] = textOf(policyWords, cache.update);
   object["window"] = cache.window;
+  if (!cache.readers.empty())
+    object["readers"] = cache.readers;
   if (!cache.permutation.empty())
     object["permutation"] = cache.permutation;
   if (!cache.blocks.empty())

@@ -61,6 +61,8 @@ struct ManifestCache {
   int64_t sequenceAxis = 2;
   ElementType dtype = ElementType::Float;
   int64_t window = 0;
+  /// Layers that read the cache beside the one that it belongs to.
+  std::vector<int64_t> readers;
   /// Axis i is axis permutation[i] of the cache of the model that was rewritten; empty where the
   /// axes are in that model's order.
   std::vector<int64_t> permutation;

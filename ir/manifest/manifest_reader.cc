@@ -131,6 +131,18 @@ public:
     }
   }
 
+  void readCounts(const char* key, std::vector<int64_t>& out) {
+    const Json* list = array(key);
+    if (!list)
+      return;
+    for (const Json& entry : *list) {
+      std::optional<int64_t> number = count(entry);
+      if (!number)
+        return fail(fmt::format("'{}' has an entry that is no number of a layer", key));
+      out.push_back(*number);
+    }
+  }
+
   const Json* array(const char* key) {
     const Json* value = member(key);
     if (value && !value->is_array()) {
@@ -191,6 +203,8 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpd
   reader.read("dtype", cache.dtype);
   reader.read("policy", policyWords, cache.update);
   reader.read("window", cache.window);
+  if (reader.has("readers"))
+    reader.readCounts("readers", cache.readers);
   if (reader.has("permutation"))
     reader.readPermutation("permutation", cache.shape.size(), cache.permutation);
   if (reader.has("blocks"))

@@ -44,6 +44,7 @@ void register_scatter(OpRegistry& registry) {
       .in("updates")
       .out("output")
       .attr("axis", int64_t{0})
+      .reuse(0, 0)
       .shape(inferScatterElements);
   define(registry, "ScatterElements", 16)
       .in("data")
@@ -52,12 +53,14 @@ void register_scatter(OpRegistry& registry) {
       .out("output")
       .attr("axis", int64_t{0})
       .attr("reduction", "none")
+      .reuse(0, 0)
       .shape(inferScatterElements);
   define(registry, "ScatterND", 11)
       .in("data")
       .in("indices")
       .in("updates")
       .out("output")
+      .reuse(0, 0)
       .shape(inferSameAsFirst);
   define(registry, "ScatterND", 16)
       .in("data")
@@ -65,6 +68,7 @@ void register_scatter(OpRegistry& registry) {
       .in("updates")
       .out("output")
       .attr("reduction", "none")
+      .reuse(0, 0)
       .shape(inferSameAsFirst);
   define(registry, "TensorScatter", 24)
       .in("past_cache")

@@ -147,12 +147,12 @@ constexpr ReasonDoc docs[] = {
      "Where (causal, scores, -10000) and a bias or padding mask of unknown values added to it.",
      "export with masks of -inf or of the lowest number"},
     {ReasonCode::CacheNotInPlace,
-     "Export with a cache that grows by concatenation; its length can still be bounded with "
-     "`--capacity`. Targets that only change the operators (`onnx23`, `primitive`) take the model "
-     "and leave the cache as it is.",
-     "present = ScatterND (past, positions, k) over a cache of fixed extents, or present = the "
-     "last "
-     "rows of Concat<axis = 2> (past, k).",
+     "Export with a cache that grows by concatenation, or one of fixed extents into which the new "
+     "rows are scattered as it came in. `--to kvopt` and `--to onnx24` take more forms than other "
+     "targets. Targets that only change the operators (`onnx23`, `primitive`) take the model and "
+     "leave the cache as it is.",
+     "present = the last rows of Concat<axis = 2> (past, k), or ScatterND (Mul (past, gate), "
+     "positions, k).",
      "export with a cache that grows by concatenation"},
     {ReasonCode::NoCache,
      "Export the decoder with its past and present key/value tensors as inputs and outputs (for "

@@ -50,6 +50,17 @@ llvm::Expected<TargetChoice> TargetRegistry::choose(llvm::StringRef text) const 
   return choice;
 }
 
+namespace {
+
+MatchFailure sharedCache(const AttentionSite& site) {
+  const unsigned other = site.owner ? *site.owner : site.readers.front();
+  return {ReasonCode::SharedReader, site.key->past->name().str(),
+          "a cache that one attention reads", fmt::format("L{} reads it as well", other),
+          "--to kvopt can take it"};
+}
+
+} // namespace
+
 std::vector<std::optional<MatchFailure>> refusals(const Target& target, const SiteList& sites,
                                                   const Model& model) {
   const std::optional<MatchFailure> obstacle = target.supportsModel(model);
@@ -57,9 +68,11 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
   bool updatesCaches = false;
   for (const AttentionSite& site : sites) {
     failures.push_back(target.supports(site, model));
+    if (!failures.back() && site.sharesCaches() && !target.takesSharedCaches())
+      failures.back() = sharedCache(site);
     if (!failures.back())
       failures.back() = obstacle;
-    updatesCaches |= !failures.back() && site.grows();
+    updatesCaches |= !failures.back() && (site.grows() || site.isOverwritten());
   }
   if (updatesCaches || !target.isForCaches())
     return failures;
@@ -119,6 +132,15 @@ Manifest exportedManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> site
   return manifest;
 }
 
+namespace {
+
+bool readsCache(const AttentionSite& site, const ManifestCache& cache) {
+  return site.hasCache() &&
+         (site.key->past->name() == cache.past || site.value->past->name() == cache.past);
+}
+
+} // namespace
+
 void addFlag(const PastFlag& flag, Manifest& manifest) {
   ManifestLength input;
   input.input = flag.input->name().str();
@@ -133,11 +155,23 @@ void addFlag(const PastFlag& flag, Manifest& manifest) {
 }
 
 void addWindows(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest) {
+  for (ManifestCache& cache : manifest.caches) {
+    std::optional<int64_t> widest;
+    for (const AttentionSite& site : sites) {
+      if (!readsCache(site, cache))
+        continue;
+      const int64_t window = site.window();
+      widest = widest == 0 || window == 0 ? 0 : std::max(widest.value_or(0), window);
+    }
+    cache.window = widest.value_or(cache.window);
+  }
+}
+
+void addReaders(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest) {
   for (ManifestCache& cache : manifest.caches)
     for (const AttentionSite& site : sites)
-      if (site.hasCache() &&
-          (site.key->past->name() == cache.past || site.value->past->name() == cache.past))
-        cache.window = site.window();
+      if (site.owner && readsCache(site, cache))
+        cache.readers.push_back(site.layer);
 }
 
 } // namespace kvopt::targets

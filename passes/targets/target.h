@@ -33,6 +33,8 @@ public:
   /// Whether the target serves to update caches in place, so that it has nothing to do for a model
   /// in which no attention appends to a cache.
   virtual bool isForCaches() const { return true; }
+  /// Whether the target can take sites of which several read one cache.
+  virtual bool takesSharedCaches() const { return false; }
   /// The opset of ONNX's own domain that brought the operators which the target writes. Older
   /// models are brought to it.
   virtual int64_t opset() const { return oldestTargetOpset; }
@@ -91,8 +93,12 @@ ir::ManifestCache describeCache(const analysis::SiteCache& cache, unsigned layer
 ir::Manifest exportedManifest(const ir::Graph& graph,
                               llvm::ArrayRef<analysis::AttentionSite> sites);
 
-/// Says in the manifest which caches are seen through a window, and how wide it is.
+/// Says in the manifest which caches are seen through a window, and how wide it is: as wide as that
+/// of the reader that sees most.
 void addWindows(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& manifest);
+
+/// Says in the manifest which layers read the cache of another one.
+void addReaders(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& manifest);
 
 /// Adds an input that is fed whether there is a past, unless the manifest has it.
 void addFlag(const analysis::PastFlag& flag, ir::Manifest& manifest);

@@ -87,6 +87,7 @@ public:
     Manifest unrewritten = exportedManifest(model.graph(), context.sites);
     context.exported = unrewritten;
     addWindows(context.sites, *context.exported);
+    addReaders(context.sites, *context.exported);
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
       return manifest.takeError();
@@ -97,6 +98,7 @@ public:
       if (!rewritten.count(cache.past))
         manifest->caches.push_back(std::move(cache));
     addInputs(unrewritten, *manifest);
+    addReaders(context.sites, *manifest);
     model.setMetadata(manifestKey, manifest->json());
     noteOrigin(model, *manifest, context.exported->caches);
     model.removeMetadata(partialKey);

@@ -88,7 +88,8 @@ llvm::Expected<CacheGeometry> CacheGeometry::create(const ManifestCache& cache, 
   geometry.name = cache.past;
   geometry.element = cache.dtype;
   geometry.update = cache.update;
-  geometry.isShared = cache.oneBuffer;
+  geometry.isOverwritten = cache.oneBuffer;
+  geometry.isShared = cache.oneBuffer && geometry.hasRowPerToken();
   geometry.holdsScales = isScale(cache.role);
   geometry.window = cache.window;
   geometry.batch = batch;

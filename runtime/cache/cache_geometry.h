@@ -20,6 +20,8 @@ struct CacheGeometry {
   ir::CacheUpdate update = ir::CacheUpdate::Grows;
   /// Past and present are one buffer with room for more rows than are used.
   bool isShared = false;
+  /// Past and present are one buffer: what a step writes is written there.
+  bool isOverwritten = false;
   /// Where the sequence lies and, as far as the manifest tells, the batch.
   ir::CacheLayout layout;
   /// Batch row r is the slices [r * slicesPerRow, (r + 1) * slicesPerRow) of the batch axis.

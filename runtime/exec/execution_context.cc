@@ -143,6 +143,12 @@ llvm::Error ExecutionContext::outputView(unsigned result, unsigned operand,
   return llvm::Error::success();
 }
 
+bool ExecutionContext::isCallersMemory(unsigned operand) const {
+  using Kind = ExecutionPlan::Group::Kind;
+  const Kind kind = state.plan.groups[state.plan.slots[step.operands[operand]].group].kind;
+  return kind == Kind::Input || kind == Kind::Captured;
+}
+
 llvm::Expected<TensorView> ExecutionContext::outputInPlace(unsigned result, unsigned operand) {
   unsigned slot = step.results[result];
   unsigned source = step.operands[operand];
@@ -163,7 +169,8 @@ llvm::Expected<TensorView> ExecutionContext::outputInPlace(unsigned result, unsi
   if (!copy)
     return copy;
   copyElements(view, *copy);
-  state.environment.statistics.inPlaceBytesCopied += view.byteSize();
+  if (isCallersMemory(operand))
+    state.environment.statistics.inPlaceBytesCopied += view.byteSize();
   return copy;
 }
 

@@ -28,6 +28,7 @@ public:
   llvm::Expected<std::span<std::byte>> scratch(size_t bytes) override;
   void parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) override;
   unsigned threads() const override { return state.environment.threads.threads(); }
+  bool isCallersMemory(unsigned operand) const override;
   void noteCacheWrite(int64_t bytes) override {
     state.environment.statistics.cacheBytesWritten += bytes;
   }

@@ -116,9 +116,16 @@ llvm::Error Inliner::addOutputs(const Graph& source, ValueMap& values) {
     if (!given)
       return invalid("a function returns an operand that its call leaves out as an output")
           .value(output->name());
-    bool canTakeName = &given->graph() == &target && !target.findValue(output->name(), true);
-    if (given->name() != output->name() && canTakeName)
-      target.rename(*given, output->name());
+    if (given->name() != output->name() && &given->graph() == &target) {
+      // A value of a body may have taken the name.
+      Value* other = target.findValue(output->name(), true);
+      if (other && other->producer() && &other->graph() == &target && !other->isGraphOutput()) {
+        target.rename(*other, target.freshName(output->name()));
+        other = nullptr;
+      }
+      if (!other)
+        target.rename(*given, output->name());
+    }
     target.addOutput(*given);
   }
   return llvm::Error::success();

@@ -57,6 +57,8 @@ public:
   virtual void parallelFor(int64_t count, llvm::function_ref<void(int64_t)> body) = 0;
   /// How many calls of `body` may run at the same time.
   virtual unsigned threads() const = 0;
+  /// Whether the operand lies in memory that the caller of the run gave, as caches do.
+  virtual bool isCallersMemory(unsigned) const { return true; }
   /// Counts bytes written to cache memory by an in-place operator.
   virtual void noteCacheWrite(int64_t bytes) = 0;
 

@@ -90,7 +90,8 @@ llvm::Error Session::checkInterface() const {
         return error;
       continue;
     }
-    if (cache.oneBuffer && cache.update != CacheUpdate::Grows)
+    if (cache.oneBuffer && cache.update != CacheUpdate::Grows &&
+        cache.update != CacheUpdate::Static && cache.update != CacheUpdate::Ring)
       return unsupported("cache '{}' is one buffer, but no row of it stays in place", cache.past);
     if (!findInput(graph(), cache.past))
       return invalid("the manifest's cache '{}' is no input of the model", cache.past);
@@ -212,8 +213,9 @@ llvm::Error Session::start() {
 }
 
 bool Session::hasShared() const {
-  return llvm::any_of(description.caches,
-                      [](const ManifestCache& cache) { return cache.oneBuffer; });
+  return llvm::any_of(description.caches, [](const ManifestCache& cache) {
+    return cache.oneBuffer && cache.update == CacheUpdate::Grows;
+  });
 }
 
 llvm::Expected<int64_t> Session::firstRoom() const {
@@ -399,7 +401,7 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
   cancel.release();
 
   for (size_t i = 0; i < caches.size(); ++i)
-    if (!isShared(i) && !caches.geometry(i).isInBlocks())
+    if (!isOverwritten(i) && !caches.geometry(i).isInBlocks())
       caches.replace(i, std::move(stepOutputs[presentOutputs[i]]));
   // Without caches nothing is remembered: every step is a whole sequence.
   if (caches.size() != 0)
@@ -416,10 +418,10 @@ llvm::Error Session::feedCaches() {
     stepInputs.push_back({description.lengths[i].input, lengths[i].view});
   for (size_t i = 0; i < caches.size(); ++i) {
     const ManifestCache& cache = description.caches[i];
-    if (isShared(i))
+    if (isOverwritten(i))
       stepBindings.push_back({cache.past, cache.present});
     if (!caches.geometry(i).isInBlocks()) {
-      stepInputs.push_back({cache.past, isShared(i) ? caches.buffer(i) : caches.view(i)});
+      stepInputs.push_back({cache.past, isOverwritten(i) ? caches.buffer(i) : caches.view(i)});
       continue;
     }
     if (llvm::Error error = feedBlocks(i))

@@ -219,7 +219,7 @@ private:
   llvm::Error checkRunning() const;
   llvm::Error adopt(const CacheFileContents& contents);
   llvm::Expected<Tensor> presetRows(size_t index, int64_t tokens) const;
-  bool isShared(size_t cache) const { return caches.geometry(cache).isShared; }
+  bool isOverwritten(size_t cache) const { return caches.geometry(cache).isOverwritten; }
   bool hasShared() const;
 
   const ir::Model& model;

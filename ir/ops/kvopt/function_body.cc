@@ -62,8 +62,8 @@ constexpr const char* attention = R"(
     capped = Where (uncapped, scaled, soft_capped)
     mask_boolean = Constant <value_int = @mask_boolean> ()
     mask_is_additive = Equal (mask_boolean, zero_index)
-    mask_as_float = Cast <to = 1> (mask)
-    mask_as_bool = Cast <to = 9> (mask)
+    mask_as_float = Cast <to = 1> ({mask})
+    mask_as_bool = Cast <to = 9> ({mask})
     mask_from_bool = Where (mask_as_bool, zero, minus_infinity)
     additive_mask = Where (mask_is_additive, mask_as_float, mask_from_bool)
     masked = Add (capped, additive_mask)
@@ -132,7 +132,7 @@ std::string reducingMaximum(llvm::StringRef text, int64_t opset) {
   return result + text.str();
 }
 
-std::string attentionText(const BodyForm& form) {
+std::string attentionText(const BodyForm& form, const char* mask = "mask") {
   std::string top = "    top = @reduce_max (seen)";
   std::string weight = "    total_weight = ReduceSum <keepdims = 1> (weights, rest)";
   if (form.sinks) {
@@ -140,7 +140,7 @@ std::string attentionText(const BodyForm& form) {
     weight = sinkWeight;
   }
   return fmt::format(fmt::runtime(attention), fmt::arg("top", reducingMaximum(top, form.opset)),
-                     fmt::arg("total_weight", weight),
+                     fmt::arg("total_weight", weight), fmt::arg("mask", mask),
                      fmt::arg("element", static_cast<int32_t>(form.element)));
 }
 
@@ -327,10 +327,23 @@ constexpr const char* everyKeyValid = R"(
     valid = GreaterOrEqual (slot_row, zero_index)
 )";
 
-constexpr const char* validByLength = R"(
+/// The keys that any batch row reads; the mask may have columns for more.
+constexpr const char* sequenceByLength = R"(
+    key_shape = Shape (key)
+    groups = Gather (key_shape, i1)
+    value_shape = Shape (value)
+    value_width = Gather (value_shape, i3)
+    column_shape = Concat <axis = 0> (rest, i1)
     start = Reshape (past_length, column_shape)
     end = Add (start, rows)
+    longest = ReduceMax <keepdims = 0> (end)
+    longest_list = Reshape (longest, i1)
+    all_slots = Range (zero_index, longest, one_index)
+    slot_row = Unsqueeze (all_slots, i0)
     valid = Less (slot_row, end)
+    keys = Slice (key, i0, longest_list, i2)
+    values = Slice (value, i0, longest_list, i2)
+    mask_of_keys = Slice (mask, i0, longest_list, rest)
 )";
 
 /// Every row of the present is a row of [past; fresh], or zero.
@@ -457,9 +470,10 @@ std::string sdpaFunctionText(const BodyForm& form) {
   std::string signature = fmt::format("Sdpa <scale, causal, window, softcap, mask_boolean>\n"
                                       "    (query, key, value, mask{}) => (output)",
                                       more);
-  return functionText(form.opset, signature,
-                      std::string(extents) + wholeSequence +
-                          (form.lengths ? validByLength : everyKeyValid) + attentionText(form));
+  return functionText(
+      form.opset, signature,
+      form.lengths ? std::string(extents) + sequenceByLength + attentionText(form, "mask_of_keys")
+                   : std::string(extents) + wholeSequence + everyKeyValid + attentionText(form));
 }
 
 std::string appendRowsFunctionText(int64_t opset, ElementType element) {

@@ -1,7 +1,9 @@
 // ai.kvopt::Sdpa: attention in its canonical form, [B,H,S,D] layout, every option explicit.
 //
 // With past_length, [1] or [B], batch row b has past_length[b] + S keys, and query row i stands at
-// position past_length[b] + i; keys beyond are never read. Without it there are T - S before row 0.
+// position past_length[b] + i; keys beyond are never read. The mask then has a column for each of T
+// keys, or for each of those that the longest batch row has. Without past_length there are T - S
+// keys before row 0.
 #include "ir/ops/kvopt/attention_shapes.h"
 
 namespace kvopt::ir {
@@ -11,7 +13,7 @@ llvm::Error inferSdpa(ShapeContext& context) {
   if (llvm::Error error = checkAttentionOperands(context))
     return error;
   Dim tokens = mergedExtent(context.type(1).dim(2), context.type(2).dim(2));
-  if (llvm::Error error = checkMask(context, 3, tokens))
+  if (llvm::Error error = checkMask(context, 3, context.has(5) ? Dim::unknown() : tokens))
     return error;
   if (llvm::Error error = checkSinks(context, 4))
     return error;

@@ -43,7 +43,6 @@ public:
     if (!first.isCross && !first.isOfThisStep())
       site.update = CacheUpdate::Unproved;
     site.failure = keyTrace.failure ? keyTrace.failure : valueTrace.failure;
-    sharedWith = keyTrace.failure ? keyTrace.otherReader : valueTrace.otherReader;
     if (site.failure)
       explainHeads(query, key, value);
     if (!keyTrace.cache || !valueTrace.cache) {
@@ -67,9 +66,6 @@ public:
         site.keyHeads = *groups;
     return std::move(site);
   }
-
-  /// Another attention that reads the cache, where that is the site's failure.
-  const Node* otherReader() const { return sharedWith; }
 
 private:
   /// Heads that are read in no groups keep the caches from being found.
@@ -139,7 +135,6 @@ private:
   Node& node;
   CacheTracer& tracer;
   AttentionSite site;
-  const Node* sharedWith = nullptr;
 };
 
 AttentionSite missedSite(Node& node) {
@@ -170,45 +165,67 @@ AttentionSite otherSite(Node& node, MatchFailure failure) {
   return site;
 }
 
-/// A cache that two sites append to belongs to neither.
-void refuseSharedCaches(SiteList& sites) {
-  llvm::DenseMap<const Value*, AttentionSite*> owners;
-  auto refuse = [](AttentionSite& site, const SiteCache& cache, const AttentionSite& other) {
+/// Of several sites that read one cache the first one appends to it, and the others read what it
+/// makes. Where they do not read the same keys and the same values, it belongs to none of them.
+class CacheSharing {
+public:
+  explicit CacheSharing(SiteList& all) : sites(all) {}
+
+  void run() {
+    for (AttentionSite& site : sites)
+      if (site.hasCache() && site.update != CacheUpdate::ReadOnly)
+        for (const SiteCache* cache : {&*site.key, &*site.value})
+          see(site, *cache);
+    // Not every reader may have been found to be attention over the whole cache.
+    for (AttentionSite& site : sites)
+      if (!site.owner && site.hasCache() && site.update != CacheUpdate::ReadOnly &&
+          (site.key->attentions > 1 || site.value->attentions > 1) && !isComplete(site))
+        refuse(site, *site.key, nullptr);
+    for (AttentionSite& site : sites)
+      if (site.owner && sites[*site.owner].failure)
+        refuse(site, *site.key, &sites[*site.owner]);
+  }
+
+private:
+  void see(AttentionSite& site, const SiteCache& cache) {
+    AttentionSite*& owner = owners[cache.past];
+    if (!owner)
+      owner = &site;
+    if (owner == &site || isExclusive(*site.node, *owner->node) || site.owner == owner->layer)
+      return;
+    const bool isSame = owner->key->writer == site.key->writer &&
+                        owner->value->writer == site.value->writer && !owner->owner &&
+                        !cache.layout.isStacked() && !site.node->graph().parentNode();
+    if (isSame) {
+      site.owner = owner->layer;
+      owner->readers.push_back(site.layer);
+      return;
+    }
+    refuse(site, cache, owner);
+    refuse(*owner, cache, &site);
+  }
+
+  static bool isComplete(const AttentionSite& owner) {
+    const size_t found = owner.readers.size() + 1;
+    return owner.key->attentions == found && owner.value->attentions == found;
+  }
+
+  static void refuse(AttentionSite& site, const SiteCache& cache, const AttentionSite* other) {
+    if (site.failure)
+      return;
     // Each attention reads its own part of a stacked cache.
     site.failure =
         cache.layout.isStacked()
             ? stackedCache(*cache.past)
-            : failureAt(ReasonCode::SharedReader, *cache.past, "a cache that one attention reads",
-                        "one that " + other.id() + " reads as well");
-  };
-  for (AttentionSite& site : sites) {
-    if (!site.grows())
-      continue;
-    for (const SiteCache* cache : {&*site.key, &*site.value}) {
-      auto [owner, isNew] = owners.try_emplace(cache->past, &site);
-      if (isNew || owner->second == &site || isExclusive(*site.node, *owner->second->node))
-        continue;
-      refuse(site, *cache, *owner->second);
-      refuse(*owner->second, *cache, site);
-    }
+            : failureAt(ReasonCode::SharedReader, *cache.past,
+                        "a cache of which all readers attend to the same keys and values",
+                        other ? other->id() + " reads it otherwise"
+                              : "attention that reads it otherwise");
   }
-}
 
-/// Says which layers read one cache.
-void nameSharedReaders(SiteList& sites,
-                       const llvm::DenseMap<const Node*, const Node*>& otherReaders) {
-  for (AttentionSite& site : sites) {
-    const Node* other = otherReaders.lookup(site.node);
-    if (!other || site.failure->code != ReasonCode::SharedReader)
-      continue;
-    auto reader =
-        llvm::find_if(sites, [&](const AttentionSite& each) { return each.node == other; });
-    if (reader == sites.end())
-      continue;
-    site.failure->expected = "a cache that one attention reads";
-    site.failure->found = reader->id() + " reads it as well";
-  }
-}
+  SiteList& sites;
+  llvm::DenseMap<const Value*, AttentionSite*> owners;
+};
 
 /// One past length has to serve all caches, but for those that bring their own.
 void refuseOtherLengths(SiteList& sites) {
@@ -252,15 +269,11 @@ SiteList findSites(Graph& graph) {
   SiteList sites;
   CacheTracer tracer(graph);
   MaskAnalysis masks;
-  llvm::DenseMap<const Node*, const Node*> otherReaders;
   llvm::StringSet<> combined;
   forEachGraph(graph, [&](Graph& visited) {
     for (Node& node : visited.nodes()) {
       if (node.op() == OpName("ai.kvopt::Sdpa")) {
-        SiteBuilder builder(node, tracer);
-        sites.push_back(builder.build());
-        if (builder.otherReader())
-          otherReaders[&node] = builder.otherReader();
+        sites.push_back(SiteBuilder(node, tracer).build());
         sites.back().mask = masks.factsOf(node);
       } else if (isSoftmax(node) ? isAttentionLike(node) : isAttentionOperator(node)) {
         AttentionSite site = missedSite(node);
@@ -276,8 +289,7 @@ SiteList findSites(Graph& graph) {
   });
   for (unsigned i = 0; i < sites.size(); ++i)
     sites[i].layer = i;
-  refuseSharedCaches(sites);
-  nameSharedReaders(sites, otherReaders);
+  CacheSharing(sites).run();
   refuseOtherLengths(sites);
   refuseOtherBranchCaches(sites);
   joinBranchCaches(sites);

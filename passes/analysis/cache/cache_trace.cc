@@ -104,9 +104,7 @@ std::optional<MatchFailure> CacheTracer::checkPast(const Root& past, const Node&
   return std::nullopt;
 }
 
-std::optional<MatchFailure> CacheTracer::findPresent(SiteCache& cache, const AxisMap& map,
-                                                     const Node& attention,
-                                                     const Node*& otherReader) {
+std::optional<MatchFailure> CacheTracer::findPresent(SiteCache& cache, const AxisMap& map) {
   Value& updated = cache.writer->result();
   const Readers& found = readersOf(updated, map);
   const Readers::Output* present = nullptr;
@@ -134,23 +132,19 @@ std::optional<MatchFailure> CacheTracer::findPresent(SiteCache& cache, const Axi
     cache.output = cache.present;
   if (present->windowed)
     cache.update = CacheUpdate::Ring;
-  const char* expected = "the present to be read by its attention and by Shape only";
+  cache.attentions = static_cast<unsigned>(found.attentions.size());
   if (found.escape)
     return failureAt(isAttentionOperator(*found.escape) ? ReasonCode::SharedReader
                                                         : ReasonCode::CacheEscapes,
-                     updated, expected, found.escape->describe() + " reads it as data");
+                     updated, "the present to be read by attention and by Shape only",
+                     found.escape->describe() + " reads it as data");
   if (found.outputs.size() > 1)
     return failureAt(ReasonCode::CacheEscapes, updated, "one output for each cache",
                      fmt::format("{} of them", found.outputs.size()));
-  const Node* other = found.attention == &attention ? found.otherAttention : found.attention;
-  otherReader = other;
-  if (other)
-    return failureAt(ReasonCode::SharedReader, updated, expected,
-                     other->describe() + " reads it as data");
   return std::nullopt;
 }
 
-CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attention) {
+CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root) {
   Value& updated = *root.value;
   if (root.reorder)
     return refused(reorderedCache(*root.reorder));
@@ -222,12 +216,8 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root, Node& attentio
   } else {
     if (auto failure = checkPast(past, node))
       return refused(std::move(*failure));
-    const Node* otherReader = nullptr;
-    if (auto failure = findPresent(cache, *root.map, attention, otherReader)) {
-      CacheTrace trace = refused(std::move(*failure));
-      trace.otherReader = otherReader;
-      return trace;
-    }
+    if (auto failure = findPresent(cache, *root.map))
+      return refused(std::move(*failure));
   }
   if (cache.present->type().elementType() != pastType.elementType() ||
       updated.type().elementType() != pastType.elementType())
@@ -310,7 +300,7 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
   }
   Node* producer = root.value->producer();
   if (producer && mayUpdateCache(*producer) && (origin || root.value->isGraphOutput())) {
-    trace = traceUpdate(*producer, root, attention);
+    trace = traceUpdate(*producer, root);
     // A Concat of rotated halves, for one: the cache was updated before.
     if (trace.failure && trace.failure->code == ReasonCode::AxisUnproven && origin &&
         origin->update && origin->update != producer)
@@ -377,10 +367,7 @@ void CacheTracer::collect(Readers& readers, Value& updated, const AxisMap& map) 
       bool isHere = &reader.graph() == &updated.graph();
       if (isHere && reader.op() == OpName("ai.kvopt::Sdpa") &&
           (use.operandIndex() == 1 || use.operandIndex() == 2)) {
-        if (!readers.attention)
-          readers.attention = &reader;
-        else if (readers.attention != &reader)
-          readers.otherAttention = &reader;
+        readers.attentions.insert(&reader);
         continue;
       }
       if (!isHere || !onlyMovesData(reader) || !isMoved(use)) {

@@ -6,6 +6,7 @@
 #include "passes/analysis/cache/site.h"
 #include "passes/analysis/movement/axis_map.h"
 
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace kvopt::analysis {
@@ -15,8 +16,6 @@ struct CacheTrace {
   bool isCross = false; ///< another sequence than the queries' does
   std::optional<SiteCache> cache;
   std::optional<pattern::MatchFailure> failure; ///< why what reads earlier steps is not proved
-  /// The other attention that reads the cache, where that is the failure.
-  const ir::Node* otherReader = nullptr;
 
   /// Nothing but the rows of this step.
   bool isOfThisStep() const { return !isCross && !cache && !failure; }
@@ -52,20 +51,17 @@ private:
       bool windowed;
     };
     llvm::SmallVector<Output, 2> outputs;
-    ir::Node* attention = nullptr;      ///< one that reads it
-    ir::Node* otherAttention = nullptr; ///< another one
-    ir::Node* escape = nullptr;         ///< one that reads it as data
+    llvm::SmallPtrSet<ir::Node*, 2> attentions;
+    ir::Node* escape = nullptr; ///< one that reads it as data
     llvm::SmallVector<ir::Node*, 4> shapeReaders;
     llvm::SmallVector<ir::Node*, 4> movers; ///< that carry it to its attention and its output
   };
 
   static Root walkBack(ir::Value& start, std::optional<AxisMap> map);
-  CacheTrace traceUpdate(ir::Node& node, const Root& root, ir::Node& attention);
+  CacheTrace traceUpdate(ir::Node& node, const Root& root);
   std::optional<pattern::MatchFailure> checkPast(const Root& past, const ir::Node& update) const;
-  /// Sets the present and, where it is a window, the update.
-  std::optional<pattern::MatchFailure> findPresent(SiteCache& cache, const AxisMap& map,
-                                                   const ir::Node& attention,
-                                                   const ir::Node*& otherReader);
+  /// Sets the present, who reads it and, where it is a window, the update.
+  std::optional<pattern::MatchFailure> findPresent(SiteCache& cache, const AxisMap& map);
   const Readers& readersOf(ir::Value& updated, const AxisMap& map);
   static void collect(Readers& readers, ir::Value& updated, const AxisMap& map);
 

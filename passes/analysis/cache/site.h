@@ -32,6 +32,8 @@ struct SiteCache {
   /// The past is not read: the new rows are all there are. There is no `writer` then, and `present`
   /// is `fresh`.
   bool fromStart = false;
+  /// How many attentions read what `writer` makes.
+  unsigned attentions = 1;
   /// How many attentions, each in a branch of its own, update this cache.
   unsigned updaters = 1;
   ir::CacheLayout layout;
@@ -41,6 +43,12 @@ struct SiteCache {
   /// The columns that attention reads: [firstColumn, firstColumn + columns).
   int64_t firstColumn = 0;
   ir::Dim columns;
+
+  /// See AttentionSite::isOverwritten.
+  bool isOverwritten() const {
+    return update == ir::CacheUpdate::Static && writer && writer->operand(0) == past &&
+           output == &writer->result();
+  }
 };
 
 /// A bool input of the model that decides whether pasts are read.
@@ -65,6 +73,10 @@ struct AttentionSite {
   /// The caches of a matched site; the same one twice where it is latent.
   std::optional<SiteCache> key;
   std::optional<SiteCache> value;
+  /// Of a site that only reads the caches which another one appends to: the layer of that one.
+  std::optional<unsigned> owner;
+  /// The layers that read the caches of this site beside it.
+  llvm::SmallVector<unsigned, 2> readers;
   /// For a site that updates its caches from the start in one branch of a model.
   std::optional<PastFlag> pastFlag;
   /// Set when the site is missed: attention not recognized, or a cache that cannot be proved.
@@ -100,7 +112,14 @@ struct AttentionSite {
   bool isMatched() const { return !failure.has_value(); }
   bool hasCache() const { return key && value; }
   /// Whether new rows are appended to caches of its own, so that one buffer can hold them.
-  bool grows() const { return hasCache() && update == ir::CacheUpdate::Grows; }
+  bool grows() const { return hasCache() && update == ir::CacheUpdate::Grows && !owner; }
+  /// Whether other sites read the same caches.
+  bool sharesCaches() const { return owner || !readers.empty(); }
+  /// Whether the caches are of fixed extents and each is written by an operator that may overwrite
+  /// the past itself: where past and present are one buffer, it writes the new rows and no more.
+  bool isOverwritten() const {
+    return hasCache() && key->isOverwritten() && value->isOverwritten();
+  }
   /// Whether every row that a step appends belongs to a row of the query.
   bool addsQueryRows() const { return !stepRows; }
   /// Keys and values are one cache.

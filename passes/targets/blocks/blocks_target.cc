@@ -31,7 +31,7 @@ private:
   /// Whether the kernel finds the rows of all blocks, and the body is written for their layouts.
   bool canFuse(const AttentionSite& site) {
     if (supportsKvoptSite(site) || !site.addsQueryRows() || isSplit(*site.key) ||
-        isSplit(*site.value))
+        isSplit(*site.value) || unflattened(site.key->layout) || unflattened(site.value->layout))
       return false;
     if (site.isLatent()) {
       const CacheLayout layout = *inPlaceLayout(site.key->layout, false);
@@ -116,7 +116,7 @@ public:
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     if (site.failure)
       return site.failure;
-    if (std::optional<MatchFailure> failure = staysCopied(site))
+    if (std::optional<MatchFailure> failure = doesNotGrow(site))
       return failure;
     if (std::optional<MatchFailure> failure = KvoptOperands::obstacle(*site.node))
       return failure;

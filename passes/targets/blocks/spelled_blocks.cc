@@ -14,7 +14,7 @@ using namespace pattern;
 std::optional<MatchFailure> supportsSpelledBlocks(const AttentionSite& site) {
   if (site.failure)
     return site.failure;
-  if (std::optional<MatchFailure> failure = staysCopied(site))
+  if (std::optional<MatchFailure> failure = doesNotGrow(site))
     return failure;
   if (std::optional<MatchFailure> failure = spellingObstacle(*site.node))
     return failure;

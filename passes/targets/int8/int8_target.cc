@@ -11,6 +11,7 @@
 // Attention without a cache of its own stays ai.kvopt.Sdpa.
 #include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/kvopt/kvopt_support.h"
+#include "passes/targets/support/cache_rows.h"
 #include "passes/targets/target.h"
 #include "support/diagnostic.h"
 
@@ -32,10 +33,16 @@ public:
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     if (std::optional<MatchFailure> failure = supportsKvoptSite(site))
       return failure;
+    if (std::optional<MatchFailure> failure = doesNotGrow(site))
+      return failure;
     auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
       return MatchFailure{code, site.node->name().str(), std::move(expected), std::move(found),
                           "--to kvopt keeps the cache as it is declared"};
     };
+    for (const auto* cache : {&site.key, &site.value})
+      if (*cache && unflattened((*cache)->layout))
+        return refuse(ReasonCode::LayoutUnsupported, "an axis for the heads",
+                      (*cache)->layout.text());
     if (site.isLatent())
       return refuse(ReasonCode::TargetLacksFeature, "separate caches of keys and values",
                     "one latent cache");

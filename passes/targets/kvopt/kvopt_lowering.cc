@@ -3,6 +3,7 @@
 
 #include "ir/shapes/shape_inference.h"
 #include "ir/shapes/shape_rules.h"
+#include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/support/cache_rows.h"
 #include "passes/targets/support/padded_query.h"
 #include "support/diagnostic.h"
@@ -18,6 +19,18 @@ using namespace pattern;
 namespace {
 
 constexpr const char* ruleName = "lower-kvopt";
+
+struct HeadExtents {
+  int64_t count;
+  int64_t width;
+};
+
+/// Of the heads in a cache; supportsKvoptSite has seen to it that they are fixed.
+HeadExtents headExtents(const AttentionSite& site, const SiteCache& update) {
+  const TensorType& rows = site.node->operand(&update == &*site.key ? 1 : 2)->type();
+  const Dim heads = rows.dim(1).dividedBy(update.repeats).value_or(rows.dim(1));
+  return {*heads.value(), *rows.dim(3).value()};
+}
 
 } // namespace
 
@@ -41,8 +54,12 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
   for (AttentionSite* site : sites) {
     if (!site->grows()) {
       Rewriter rewriter(site->node->graph(), ruleName, journal);
-      if (llvm::Error error = operands.complete(*site->node, rewriter))
+      const bool readsBuffer = site->owner && site->update == CacheUpdate::Grows;
+      Value* pastLength = readsBuffer ? &pastLengthOf(*site->key) : nullptr;
+      if (llvm::Error error = operands.complete(*site->node, rewriter, pastLength))
         return error;
+      if (site->isOverwritten())
+        describeOverwritten(*site);
       continue;
     }
     if (llvm::Error error = site->isLatent() ? lowerLatent(*site) : lowerCached(*site))
@@ -51,9 +68,10 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
   finishManifest();
   graph.eraseDeadNodes();
   for (const auto& [present, type] : presentTypes)
-    if (present->hasUses() && !present->producer()->is("If"))
-      return unsupported("the cache '{}' is still read by {}", present->name(),
-                         (*present->uses().begin()).user().describe());
+    for (const Use& use : present->uses())
+      if (!present->producer()->is("If") && use.user().op() != OpName("ai.kvopt::Sdpa"))
+        return unsupported("the cache '{}' is still read by {}", present->name(),
+                           use.user().describe());
   if (llvm::Error error = operands.addAppendRows())
     return error;
   if (llvm::Error error = inferShapes(graph))
@@ -85,7 +103,7 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
                                        &canonicalNewRows(site, *site.key, rewriter),
                                        &canonicalNewRows(site, *site.value, rewriter)};
   for (const SiteCache* update : {&*site.key, &*site.value}) {
-    inputs.push_back(update->past);
+    inputs.push_back(&attendedPast(site, *update, rewriter));
     if (isQuantized)
       inputs.push_back(&addScale(*update));
   }
@@ -94,8 +112,8 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
   BodyForm form = operands.bodyForm(sdpa);
-  auto keyLayout = inPlaceLayout(site.key->layout, true);
-  auto valueLayout = inPlaceLayout(site.value->layout, false);
+  auto keyLayout = attendedLayout(site.key->layout, true);
+  auto valueLayout = attendedLayout(site.value->layout, false);
   const OpName op = isQuantized ? "ai.kvopt::InPlaceQuantizedKvSdpa" : "ai.kvopt::InPlaceKvSdpa";
   Node& fused = rewriter.create(op, inputs, attributes, isQuantized ? 5 : 3, "attention");
   if (llvm::Error error = replaceCaches(site, fused, {&*site.key, &*site.value},
@@ -144,10 +162,13 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
   llvm::SmallVector<Rewriter::Replacement, 3> replacements{
       {&sdpa.result(), &padded.ownRows(fused.result(0))}};
   llvm::SmallVector<std::string, 2> names;
+  llvm::SmallVector<Value*, 2> presents;
   for (unsigned i = 0; i < updates.size(); ++i) {
     names.push_back(updates[i]->output->name().str());
+    presents.push_back(
+        &declaredPresent(site, *updates[i], fused.result(presentResult(i)), rewriter));
     if (!updates[i]->fromStart)
-      replacements.push_back({updates[i]->present, &fused.result(presentResult(i))});
+      replacements.push_back({updates[i]->present, presents.back()});
   }
   if (std::optional<MatchFailure> failure = rewriter.replace(replacements)) {
     rewriter.discard();
@@ -156,7 +177,7 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
   if (site.pastFlag)
     addFlag(*site.pastFlag, manifest);
   for (unsigned i = 0; i < updates.size(); ++i) {
-    Value& present = fused.result(presentResult(i));
+    Value& present = *presents[i];
     if (updates[i]->fromStart)
       handOut(*updates[i]->present, present);
     makeShared(*updates[i], present);
@@ -169,7 +190,7 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
   site.node = &fused;
   for (SiteCache* update : {&*site.key, &*site.value}) {
     bool isFirst = update == &*site.key || site.isLatent();
-    update->present = &fused.result(presentResult(isFirst ? 0 : 1));
+    update->present = presents[isFirst ? 0 : 1];
     if (!fused.graph().parentNode())
       update->output = update->present;
     update->writer = nullptr;
@@ -194,6 +215,24 @@ Value& KvoptLowering::pastLengthOf(const SiteCache& update) {
   if (!zeroLength)
     zeroLength = &graph.addConstant("no_past_length", int64Tensor({0}));
   return *zeroLength;
+}
+
+Value& KvoptLowering::attendedPast(const AttentionSite& site, const SiteCache& update,
+                                   Rewriter& rewriter) {
+  if (!unflattened(update.layout))
+    return *update.past;
+  const HeadExtents head = headExtents(site, update);
+  Value& shape = rewriter.constant("heads_apart", int64Tensor({0, 0, head.count, head.width}));
+  return rewriter.create("Reshape", {update.past, &shape}, {}, 1, "past_rows").result();
+}
+
+Value& KvoptLowering::declaredPresent(const AttentionSite& site, const SiteCache& update,
+                                      Value& present, Rewriter& rewriter) {
+  if (!unflattened(update.layout))
+    return present;
+  const HeadExtents head = headExtents(site, update);
+  Value& shape = rewriter.constant("heads_together", int64Tensor({0, 0, head.count * head.width}));
+  return rewriter.create("Reshape", {&present, &shape}, {}, 1, "present_rows").result();
 }
 
 void KvoptLowering::makeShared(const SiteCache& update, Value& present) {
@@ -238,6 +277,12 @@ const ManifestCache* KvoptLowering::describe(const SiteCache& update,
   cache.oneBuffer = true;
   manifest.caches.push_back(std::move(cache));
   return &manifest.caches.back();
+}
+
+void KvoptLowering::describeOverwritten(const AttentionSite& site) {
+  manifest.contract = CacheUpdate::InPlace;
+  describe(*site.key, site.key->output->name().str(), site.layer, site.keyRole);
+  describe(*site.value, site.value->output->name().str(), site.layer, CacheRole::Value);
 }
 
 void KvoptLowering::finishManifest() {

@@ -31,7 +31,15 @@ public:
 private:
   llvm::Error lowerCached(analysis::AttentionSite& site);
   llvm::Error lowerLatent(analysis::AttentionSite& site);
+  /// Past and present of caches that the model overwrites as it is are one buffer.
+  void describeOverwritten(const analysis::AttentionSite& site);
   ir::Value& pastLengthOf(const analysis::SiteCache& update);
+  /// The past, or a view of it with an axis for the heads; a view back.
+  static ir::Value& attendedPast(const analysis::AttentionSite& site,
+                                 const analysis::SiteCache& update, pattern::Rewriter& rewriter);
+  static ir::Value& declaredPresent(const analysis::AttentionSite& site,
+                                    const analysis::SiteCache& update, ir::Value& present,
+                                    pattern::Rewriter& rewriter);
   void rewireShapeReaders(const analysis::AttentionSite& site);
   static void handOut(const ir::Value& rows, ir::Value& present);
   void makeShared(const analysis::SiteCache& update, ir::Value& present);

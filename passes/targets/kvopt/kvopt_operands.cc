@@ -24,7 +24,8 @@ std::optional<MatchFailure> KvoptOperands::obstacle(const Node& sdpa) {
 
 void KvoptOperands::see(const AttentionSite& site) {
   sinksSeen |= site.node->operand(4) != nullptr;
-  lengthsSeen |= !site.grows() && site.node->operand(5);
+  const bool readsBuffer = site.owner && site.update == CacheUpdate::Grows;
+  lengthsSeen |= !site.grows() && (site.node->operand(5) || readsBuffer);
 }
 
 AttributeList KvoptOperands::attributes(const Node& sdpa, const Value& mask) {
@@ -59,7 +60,7 @@ BodyForm KvoptOperands::bodyForm(const Node& sdpa) const {
   return {model.graph().opsetVersion(), sdpa.operand(0)->type().elementType(), sinksSeen};
 }
 
-llvm::Error KvoptOperands::complete(Node& sdpa, Rewriter& rewriter) {
+llvm::Error KvoptOperands::complete(Node& sdpa, Rewriter& rewriter, Value* pastLength) {
   Value& maskTerms = mask(sdpa);
   for (const PlainAttribute& attribute : attributes(sdpa, maskTerms))
     sdpa.setAttribute(attribute.name, attribute.attribute());
@@ -69,7 +70,7 @@ llvm::Error KvoptOperands::complete(Node& sdpa, Rewriter& rewriter) {
   if (logits || lengthsSeen)
     operands.push_back(logits);
   if (lengthsSeen)
-    operands.push_back(&lengths(sdpa, rewriter));
+    operands.push_back(pastLength ? pastLength : &lengths(sdpa, rewriter));
   sdpa.setOperands(operands);
   BodyForm form = bodyForm(sdpa);
   form.lengths = lengthsSeen;

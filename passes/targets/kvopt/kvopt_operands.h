@@ -29,8 +29,10 @@ public:
   static ir::AttributeList attributes(const ir::Node& sdpa, const ir::Value& mask);
   ir::BodyForm bodyForm(const ir::Node& sdpa) const;
 
-  /// Completes an ai.kvopt::Sdpa that stays, and writes its body.
-  llvm::Error complete(ir::Node& sdpa, pattern::Rewriter& rewriter);
+  /// Completes an ai.kvopt::Sdpa that stays, and writes its body. `pastLength` is for attention
+  /// over a cache with room for more rows than there are.
+  llvm::Error complete(ir::Node& sdpa, pattern::Rewriter& rewriter,
+                       ir::Value* pastLength = nullptr);
 
   /// Writes the body of `op` into the model, once.
   llvm::Error addFunction(ir::OpName op, llvm::function_ref<std::string()> text);

@@ -19,10 +19,15 @@ using namespace pattern;
 namespace {
 
 /// Joined rows are as wide as the new ones, whatever a past's type says.
-bool readsAllColumns(const SiteCache& update) {
-  const std::optional<unsigned> columns = update.freshLayout.axisOf('D');
-  return columns && update.firstColumn == 0 &&
-         update.columns.isKnownEqual(update.fresh->type().dim(*columns));
+bool readsAllColumns(const AttentionSite& site, const SiteCache& update) {
+  const std::optional<unsigned> axis = update.freshLayout.axisOf('D');
+  if (!axis || update.firstColumn != 0)
+    return false;
+  const Dim& columns = update.fresh->type().dim(*axis);
+  if (!unflattened(update.freshLayout))
+    return update.columns.isKnownEqual(columns);
+  const Dim heads = site.node->operand(&update == &*site.key ? 1 : 2)->type().dim(1);
+  return (update.columns * heads).isKnownEqual(columns * update.repeats);
 }
 
 /// The fused node produces both presents: none of its operands may depend on them, and whoever
@@ -73,16 +78,16 @@ std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
     if (update->layout.isStacked())
       return refuse(ReasonCode::LayoutUnsupported, "a cache for keys and another one for values",
                     "one tensor for both, " + layout);
-    if (!inPlaceLayout(update->layout, isKey))
+    if (!attendedLayout(update->layout, isKey))
       return refuse(ReasonCode::LayoutUnsupported,
-                    isKey ? "one of BHSD, BSHD, SBHD, BHDS, (BH)SD, (BH)DS, BSD, BDS"
-                          : "one of BHSD, BSHD, SBHD, (BH)SD, BSD",
+                    isKey ? "one of BHSD, BSHD, SBHD, BHDS, (BH)SD, (BH)DS, BSD, BDS, BS(HD)"
+                          : "one of BHSD, BSHD, SBHD, (BH)SD, BSD, BS(HD)",
                     layout.empty() ? "a layout that cannot be told" : layout);
-    if (!inPlaceLayout(update->freshLayout, true))
+    if (!attendedLayout(update->freshLayout, true))
       return refuse(ReasonCode::LayoutUnsupported, "new rows in a layout of their own",
                     update->freshLayout.text());
     const Value& operand = *site.node->operand(update == &key ? 1 : 2);
-    if (update->freshLayout.rank() == 3 &&
+    if ((update->freshLayout.rank() == 3 || unflattened(update->layout)) &&
         (!operand.type().dim(1).value() || !operand.type().dim(3).value()))
       return refuse(ReasonCode::HeadCountUnproven, "fixed heads and width", operand.type().str());
     // Reading 16-bit rows as wider ones is exact; the other way round is not.
@@ -103,11 +108,54 @@ std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
         "all columns of the cache to be read",
         fmt::format("{} from column {} on", update.columns.str(), update.firstColumn), ""};
   };
-  if (!readsAllColumns(key))
+  if (!readsAllColumns(site, key))
     return refuseColumns(key);
-  if (site.isLatent() ? !value.columns.value().has_value() : !readsAllColumns(value))
+  if (site.isLatent() ? !value.columns.value().has_value() : !readsAllColumns(site, value))
     return refuseColumns(value);
   return dependsOnPresent(site);
+}
+
+/// Why a site's caches would be copied at every step, although nothing is wrong with the site.
+std::optional<MatchFailure> staysCopied(const AttentionSite& site) {
+  for (const auto* cache : {&site.key, &site.value}) {
+    if (!*cache || (*cache)->update != CacheUpdate::Static || (*cache)->isOverwritten())
+      continue;
+    const Node& writer = *(*cache)->writer;
+    const Value& read = *writer.operand(0);
+    return MatchFailure{ReasonCode::CacheNotInPlace, (*cache)->past->name().str(),
+                        "new rows written into the cache itself",
+                        &read == (*cache)->past
+                            ? "that the present is made of what " + writer.describe() + " gives"
+                            : "that they are written into what " + read.producer()->describe() +
+                                  " makes of it",
+                        ""};
+  }
+  return doesNotGrow(site);
+}
+
+/// Attention over what another site's operator gives, as it gives it.
+std::optional<MatchFailure> supportsReader(const AttentionSite& site) {
+  if (site.node->operand(1) == site.key->present && site.node->operand(2) == site.value->present)
+    return std::nullopt;
+  return MatchFailure{ReasonCode::LayoutUnsupported, site.key->past->name().str(),
+                      "a cache of several readers laid out as attention reads it, BHSD",
+                      site.key->layout.text() + " and " + site.value->layout.text(), ""};
+}
+
+/// All that read a cache know that it is a buffer, or none does.
+llvm::Error checkReaders(llvm::ArrayRef<AttentionSite*> sites) {
+  llvm::DenseSet<unsigned> chosen;
+  for (const AttentionSite* site : sites)
+    chosen.insert(site->layer);
+  for (const AttentionSite* site : sites) {
+    bool isWhole = !site->owner || chosen.contains(*site->owner);
+    for (unsigned reader : site->readers)
+      isWhole &= chosen.contains(reader);
+    if (!isWhole)
+      return unsupported("site {}: other attention reads its caches too", site->id())
+          .hint("lower all sites that read the cache together");
+  }
+  return llvm::Error::success();
 }
 
 /// Past and present are one buffer in every branch or in none.
@@ -138,8 +186,8 @@ llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites) {
       continue;
     const AttentionSite*& first = site->isLatent() ? latent : cached;
     if (first &&
-        (inPlaceLayout(first->key->layout, true) != inPlaceLayout(site->key->layout, true) ||
-         inPlaceLayout(first->value->layout, true) != inPlaceLayout(site->value->layout, true)))
+        (attendedLayout(first->key->layout, true) != attendedLayout(site->key->layout, true) ||
+         attendedLayout(first->value->layout, true) != attendedLayout(site->value->layout, true)))
       return unsupported("the caches of the model have different layouts")
           .hint("lower the layers of one layout only, with --layers");
     first = site;
@@ -149,7 +197,11 @@ llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites) {
 
 } // namespace
 
-std::optional<MatchFailure> staysCopied(const AttentionSite& site) {
+std::optional<CacheLayout> attendedLayout(const CacheLayout& layout, bool transposable) {
+  return inPlaceLayout(unflattened(layout).value_or(layout), transposable);
+}
+
+std::optional<MatchFailure> doesNotGrow(const AttentionSite& site) {
   if (site.update != CacheUpdate::Static && site.update != CacheUpdate::Ring)
     return std::nullopt;
   return MatchFailure{ReasonCode::CacheNotInPlace, site.key->past->name().str(),
@@ -163,8 +215,9 @@ std::optional<MatchFailure> staysCopied(const AttentionSite& site) {
 std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site) {
   if (site.failure)
     return site.failure;
-  if (std::optional<MatchFailure> failure = staysCopied(site))
-    return failure;
+  if (!site.isOverwritten())
+    if (std::optional<MatchFailure> failure = staysCopied(site))
+      return failure;
   if (std::optional<MatchFailure> failure = KvoptOperands::obstacle(*site.node))
     return failure;
   auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
@@ -176,10 +229,15 @@ std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site) {
   if (!site.queryHeads.value())
     return refuse(ReasonCode::HeadCountUnproven, "a fixed number of query heads",
                   site.queryHeads.str());
+  if (site.update == CacheUpdate::Grows && site.sharesCaches())
+    if (std::optional<MatchFailure> failure = supportsReader(site))
+      return failure;
   return site.grows() ? supportsCache(site) : std::nullopt;
 }
 
 llvm::Error checkKvoptSites(llvm::ArrayRef<AttentionSite*> sites) {
+  if (llvm::Error error = checkReaders(sites))
+    return error;
   if (llvm::Error error = checkBranches(sites))
     return error;
   return checkUniform(sites);

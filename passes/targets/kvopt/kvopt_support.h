@@ -1,13 +1,19 @@
 // What sites kvopt's in-place operators can take.
 #pragma once
 
+#include "ir/cache_layout.h"
 #include "passes/targets/target.h"
 
 namespace kvopt::targets {
 
-/// The refusal of a site whose caches are neither grown nor only read: a target that leaves them as
-/// they are would still copy them at every step. nullopt for any other site.
-std::optional<pattern::MatchFailure> staysCopied(const analysis::AttentionSite& site);
+/// The refusal of a site whose caches are neither grown nor only read, for targets that write
+/// nothing else: they would leave such caches as they are. nullopt for any other site.
+std::optional<pattern::MatchFailure> doesNotGrow(const analysis::AttentionSite& site);
+
+/// The layout in which kvopt's in-place operators are given the cache: its own, or that of a view
+/// of it. nullopt where they cannot find its rows. `transposable` says whether columns, not rows,
+/// may be far apart.
+std::optional<ir::CacheLayout> attendedLayout(const ir::CacheLayout& layout, bool transposable);
 
 /// nullopt if KvoptLowering can write the site, otherwise why not.
 std::optional<pattern::MatchFailure> supportsKvoptSite(const analysis::AttentionSite& site);

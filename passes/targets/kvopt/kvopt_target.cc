@@ -6,8 +6,12 @@
 //                ai.kvopt.InPlaceKvSdpa(q, k, v, past_key, past_value, past_length, mask)
 //
 // Past inputs and present outputs get the extent `capacity` on the sequence axis; readers of a
-// past's shape get `past_length` in that place. A latent cache becomes InPlaceLatentKvSdpa.
-// Attention without a cache, and with one that does not grow, stays ai.kvopt.Sdpa.
+// past's shape get `past_length` in that place. A latent cache becomes InPlaceLatentKvSdpa. Other
+// attention that reads the same cache becomes ai.kvopt.Sdpa over the present, with past_length.
+//
+// Caches of fixed extents that a ScatterElements, ScatterND, or TensorScatter writes stay as they
+// are: where past and present are one buffer, these operators write the new rows and no more.
+// Attention over them, and attention without a cache, stays ai.kvopt.Sdpa.
 #include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/target.h"
@@ -25,6 +29,8 @@ public:
   llvm::StringRef summary() const override {
     return "InPlaceKvSdpa with its function body: past and present in one buffer";
   }
+
+  bool takesSharedCaches() const override { return true; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     return supportsKvoptSite(site);

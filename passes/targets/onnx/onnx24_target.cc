@@ -5,8 +5,9 @@
 //   after    present_key = TensorScatter<axis = 2>(past_key, k, write_indices)   …value likewise
 //            o = Attention<is_causal = 1>(q, present_key, present_value,,,, nonpad_kv_seqlen)
 //
-// Past inputs and present outputs get the extent `capacity` on the sequence axis. The rest of the
-// model is brought to opset 24.
+// Past inputs and present outputs get the extent `capacity` on the sequence axis. Caches of fixed
+// extents that a ScatterElements, ScatterND, or TensorScatter writes keep it. The rest of the model
+// is brought to opset 24.
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/onnx/tensor_scatter_lowering.h"
 #include "passes/targets/target.h"
@@ -27,6 +28,8 @@ public:
 
   /// The operators are of use without a cache too.
   bool isForCaches() const override { return false; }
+
+  bool takesSharedCaches() const override { return true; }
 
   int64_t opset() const override { return 24; }
 

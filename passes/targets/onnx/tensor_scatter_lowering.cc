@@ -118,6 +118,9 @@ std::optional<MatchFailure> cacheObstacle(const AttentionSite& site) {
       return refuse(ReasonCode::DtypeMix, "caches of the query's element type",
                     onnxName(update->past->type().elementType()).str(),
                     "ai.kvopt widens what it reads: --to kvopt");
+    if (unflattened(update->layout))
+      return refuse(ReasonCode::LayoutUnsupported, "an axis for the heads", update->layout.text(),
+                    "--to kvopt can take it");
     auto layout = CacheLayout::bySequenceAxis(update->past->type().rank(), update->axis);
     if (!layout || layout->sequenceAxis() == 0)
       return refuse(ReasonCode::LayoutUnsupported, "a cache whose first axis is the batch's",

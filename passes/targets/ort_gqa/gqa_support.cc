@@ -73,6 +73,8 @@ std::optional<MatchFailure> checkWidths(const AttentionSite& site) {
 std::optional<MatchFailure> supportsGqaForm(const AttentionSite& site) {
   if (std::optional<MatchFailure> failure = supportsKvoptSite(site))
     return failure;
+  if (std::optional<MatchFailure> failure = doesNotGrow(site))
+    return failure;
   if (site.isCross)
     return std::nullopt;
   if (std::optional<MatchFailure> failure =

@@ -39,6 +39,7 @@ public:
   }
 
   /// The operators are of use without a cache too.
+  bool takesSharedCaches() const override { return true; }
   bool isForCaches() const override { return false; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {

@@ -52,8 +52,21 @@ std::optional<CacheLayout> inPlaceLayout(const CacheLayout& layout, bool transpo
   return told;
 }
 
+std::optional<CacheLayout> unflattened(const CacheLayout& layout) {
+  llvm::StringRef text = layout.text();
+  if (!text.consume_back("(HD)") || text.contains('('))
+    return std::nullopt;
+  return CacheLayout::parse((text + "HD").str());
+}
+
 Value& canonicalRows(Value& fresh, const CacheLayout& layout, Value& like, const Dim& groups,
                      const Dim& width, Rewriter& rewriter) {
+  if (const std::optional<CacheLayout> apart = unflattened(layout)) {
+    Value& shape =
+        rewriter.constant("rows_shape", int64Tensor({0, 0, *groups.value(), *width.value()}));
+    Value& rows = rewriter.create("Reshape", {&fresh, &shape}, {}, 1, "rows").result();
+    return transposed(rows, apart->rowOrder(), rewriter);
+  }
   Value& rows = transposed(fresh, layout.rowOrder(), rewriter);
   if (layout.rank() == 4)
     return rows;

@@ -4,6 +4,8 @@
 #include "runtime/attention/past_lengths.h"
 #include "support/format.h"
 
+#include <algorithm>
+
 namespace kvopt::kernels {
 using namespace ir;
 using namespace runtime;
@@ -51,7 +53,10 @@ llvm::Error sdpa(KernelContext& context) {
     if (!lengths)
       return lengths.takeError();
     operands.totalLengths = *lengths;
-    operands.maskTokens = operands.key.shape[2];
+    const int64_t longest = *std::max_element(lengths->begin(), lengths->end());
+    const bool isOfReadKeys =
+        operands.mask && operands.mask->rank() != 0 && operands.mask->shape.back() == longest;
+    operands.maskTokens = isOfReadKeys ? longest : operands.key.shape[2];
   }
   return attentionResult(context, operands, 0);
 }

@@ -4,7 +4,8 @@
 //   ScatterND         y = data, then y[indices[i…, :], …] ∘= updates[i…, …]
 //
 // where a ∘= b stores b, or with reduction a + b, a · b, max or min. Without a reduction no
-// position may be named twice; the last one wins.
+// position may be named twice; the last one wins. Where the runtime may overwrite the data, the
+// updates are all that is written.
 //
 // Versions: from opset 11; reductions add and mul from 16, max and min from 18.
 #include "runtime/kernels/support/element_dispatch.h"
@@ -12,7 +13,6 @@
 #include "runtime/kernels/support/integer_input.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace kvopt::kernels {
 using namespace ir;
@@ -55,8 +55,8 @@ template <class T> T reduced(Reduction reduction, T stored, T update) {
   return update;
 }
 
-/// The result as a copy of the data, and `offsets[i]` of it combined with run i of the updates;
-/// all runs have `run` elements.
+/// The result as the data with `offsets[i]` of it combined with run i of the updates; all runs have
+/// `run` elements. Offsets are checked before anything is written.
 llvm::Error scatter(KernelContext& context, llvm::ArrayRef<int64_t> offsets, int64_t run) {
   const TensorView& data = context.in(0);
   const TensorView& updates = context.in(2);
@@ -65,12 +65,13 @@ llvm::Error scatter(KernelContext& context, llvm::ArrayRef<int64_t> offsets, int
   llvm::Expected<Reduction> reduction = reductionOf(context);
   if (!reduction)
     return reduction.takeError();
-  llvm::Expected<TensorView> y = context.output(0, data.element, data.shape);
+  llvm::Expected<TensorView> y = context.outputInPlace(0, 0);
   if (!y)
     return y.takeError();
   if (y->elementCount() == 0)
     return llvm::Error::success();
-  std::memcpy(y->data, data.data, static_cast<size_t>(data.byteSize()));
+  if (context.isCallersMemory(0))
+    context.noteCacheWrite(updates.byteSize());
   auto write = [&](auto tag, auto combine) -> llvm::Error {
     using T = typename decltype(tag)::Type;
     const T* from = updates.as<T>();

@@ -155,15 +155,6 @@ std::vector<Mutation> cacheMutations() {
         },
         "shared-reader");
     add(
-        "LaterLayerReadsTheFirstOnesCache",
-        [](MutatedDecoder& d) {
-          Value& keys = *d.attentions[0].scores->operand(1);
-          Value& values = *d.attentions[0].weighing->operand(1);
-          d.attentions[1].scores->setOperand(1, &keys);
-          d.attentions[1].weighing->setOperand(1, &values);
-        },
-        "shared-reader");
-    add(
         "OnePastForKeysAndValues",
         [](MutatedDecoder& d) {
           Value& past = *d.attentions[0].keyConcat->operand(0);

@@ -404,7 +404,7 @@ TEST(OnnxExport, RefusesWhatCouldNotBeReadAgain) {
   ASSERT_TRUE(model);
   const Dim extent = Dim::fixed(int64_t{1} << 48);
   model->graph().inputs()[0]->setType({ElementType::Float, {extent, Dim::fixed(8)}});
-  const char* reason = "'a': a tensor of type float[281474976710656, 8] does not fit into memory";
+  const char* reason = "'x': a tensor of type float[281474976710656, 8] does not fit into memory";
   EXPECT_THAT(failureOf(exportModelBytes(*model).takeError()), HasSubstr(reason));
   EXPECT_THAT(failureOf(exportModel(*model, folder.path("out.onnx"))), HasSubstr(reason));
   EXPECT_EQ(folder.entryCount(), 0U);

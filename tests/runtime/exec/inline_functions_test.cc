@@ -48,6 +48,19 @@ TEST(InlineFunctionsTest, AttributesReachNestedCalls) {
   EXPECT_EQ(inlined(modelText("y = f.Outer <along = 0> (x)", outer + inner)), "Softmax0 ");
 }
 
+TEST(InlineFunctionsTest, OutputsKeepNamesThatABodyUses) {
+  auto model = readOrFail(
+      modelText("y = f.Twice (x)", function("Twice (a) => (b)", "y = Neg (a)\n  b = Abs (y)")));
+  ASSERT_TRUE(model);
+  KernelRegistry kernels;
+  registerAll(kernels);
+  auto graph = inlineFunctions(*model, kernels);
+  ASSERT_TRUE(static_cast<bool>(graph));
+  const Value& output = *(*graph)->graph().outputs().front();
+  EXPECT_EQ(output.name(), "y");
+  EXPECT_EQ(output.producer()->op().str(), "Abs");
+}
+
 TEST(InlineFunctionsTest, RecursionAndVersionsAreErrors) {
   EXPECT_NE(inlined(modelText("y = f.Loop (x)", function("Loop (a) => (b)", "b = f.Loop (a)")))
                 .find("nested more than"),

@@ -34,6 +34,10 @@ std::string describe(const AttentionSite& site) {
     if (*update)
       text += fmt::format(" {}@{}{}", (*update)->layout.text(), (*update)->axis,
                           (*update)->present ? "" : " only read");
+  if (site.owner)
+    text += fmt::format(" of L{}", *site.owner);
+  for (unsigned reader : site.readers)
+    text += fmt::format(" read by L{}", reader);
   return text;
 }
 
@@ -365,8 +369,17 @@ TEST_F(CacheSitesTest, TwoAttentionsOverOneCache) {
     pv = Concat <axis = 2> (past_v, v)
     x = ai.kvopt.Sdpa <scale = 0.25> (q, pk, pv)
     o = ai.kvopt.Sdpa <scale = 0.25> (x, pk, pv))"),
-            "self MISSED shared-reader at pk: L1 reads it as well\n"
-            "self MISSED shared-reader at pk: L0 reads it as well");
+            "self growing BHSD@2 BHSD@2 read by L1\nself growing BHSD@2 BHSD@2 of L0");
+}
+
+TEST_F(CacheSitesTest, AttentionThatTakesTheKeysOfOneCacheForValues) {
+  EXPECT_EQ(cached("[B, 8, P, 16]", "[B, 8, P, 16]", "[B, 8, S, 16]", "[B, 8, S, 16]", R"(
+    pk = Concat <axis = 2> (past_k, k)
+    pv = Concat <axis = 2> (past_v, v)
+    x = ai.kvopt.Sdpa <scale = 0.25> (q, pk, pv)
+    o = ai.kvopt.Sdpa <scale = 0.25> (x, pv, pk))"),
+            "self MISSED shared-reader at past_v: L1 reads it otherwise\n"
+            "self MISSED shared-reader at past_v: L0 reads it otherwise");
 }
 
 TEST_F(CacheSitesTest, BeamsThatAreIndexed) {

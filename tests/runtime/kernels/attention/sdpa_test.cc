@@ -44,22 +44,29 @@ TEST(Sdpa, PastLengthMasksAndAligns) {
     }
 }
 
-/// A mask covers all rows of the keys, those that are never read included.
+/// A mask covers all rows of the keys, those that are never read included, or those that the
+/// longest batch row reads.
 TEST(Sdpa, MaskBesidePastLength) {
-  for (bool isBoolean : {false, true}) {
-    const AttentionProblem p(ragged({6, 1}));
-    const std::vector<double> unmasked = p.expected();
+  const AttentionProblem p(ragged({6, 1}));
+  const std::vector<double> unmasked = p.expected();
+  const auto masked = [&](bool isBoolean, int64_t columns) {
     KernelCall sdpa("ai.kvopt::Sdpa");
     sdpa.in(p.query).in(p.presentKey).in(p.presentValue);
-    std::vector<double> mask(12, isBoolean ? 1 : 0.5);
-    sdpa.in(TestTensor(isBoolean ? ElementType::Bool : ElementType::Float, {1, 1, 1, 12}, mask));
+    std::vector<double> mask(static_cast<size_t>(columns), isBoolean ? 1 : 0.5);
+    sdpa.in(
+        TestTensor(isBoolean ? ElementType::Bool : ElementType::Float, {1, 1, 1, columns}, mask));
     sdpa.absent().in(p.pastLength);
     p.attributes(sdpa);
-    expectTensor(sdpa.run(), {2, 4, 3, 8}, unmasked, 2 * p.bound());
-  }
+    return sdpa.run();
+  };
+  for (bool isBoolean : {false, true})
+    for (int64_t columns : {9, 12})
+      expectTensor(masked(isBoolean, columns), {2, 4, 3, 8}, unmasked, 2 * p.bound());
+  expectError(masked(true, 10), "the mask's extent 10");
   AttentionCase c = ragged({6, 1});
   c.mask = MaskForm::additive;
-  expectError(call(AttentionProblem(c)).run(), "the mask's extent 9");
+  const AttentionProblem additive(c);
+  expectTensor(call(additive).run(), {2, 4, 3, 8}, additive.expected(), additive.bound());
 }
 
 /// Fewer keys than query rows: the first rows see nothing.

@@ -1,0 +1,142 @@
+// Layers that share a cache: one appends to it, and all of them read it in place.
+#include "ir/text/reader.h"
+#include "support/format.h"
+#include "tests/equivalence/rewritten_model.h"
+#include "tests/support/temporary_folder.h"
+
+namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
+namespace {
+
+/// `attend` computes `o` and `o2` [B,4,S,4] from `q`, `q2`, and the cache's `keys` and `values`, of
+/// which `mask` hides padding.
+std::string modelText(llvm::StringRef attend) {
+  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+decoder (int64[B, S] input_ids, int64[B, "P + S"] attention_mask, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past_v,
+         float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
+  => (float[B, S, 10] logits, float[B, 2, "P + S", 4] keys, float[B, 2, "P + S", 4] values)
+{{
+  last = Constant <value_ints = [2]> ()
+  ids = Cast <to = 1> (input_ids)
+  column = Unsqueeze (ids, last)
+  angle = Mul (column, table)
+  hidden = Sin (angle)
+  qm = MatMul (hidden, wq)
+  km = MatMul (hidden, wk)
+  vm = MatMul (hidden, wv)
+  q_shape = Constant <value_ints = [0, 0, 4, 4]> ()
+  kv_shape = Constant <value_ints = [0, 0, 2, 4]> ()
+  o_shape = Constant <value_ints = [0, 0, 16]> ()
+  qr = Reshape (qm, q_shape)
+  q = Transpose <perm = [0, 2, 1, 3]> (qr)
+  kr = Reshape (km, kv_shape)
+  vr = Reshape (vm, kv_shape)
+  k = Transpose <perm = [0, 2, 1, 3]> (kr)
+  v = Transpose <perm = [0, 2, 1, 3]> (vr)
+  head_axes = Constant <value_ints = [1, 2]> ()
+  padding = Unsqueeze (attention_mask, head_axes)
+  mask = Cast <to = 9> (padding)
+  keys = Concat <axis = 2> (past_k, k)
+  values = Concat <axis = 2> (past_v, v)
+  o = ai.kvopt.Sdpa <scale = 0.5, causal = 1> (q, keys, values, mask)
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  om = Reshape (ot, o_shape)
+  hidden2 = Sin (om)
+  q2m = MatMul (hidden2, wq)
+  q2r = Reshape (q2m, q_shape)
+  q2 = Transpose <perm = [0, 2, 1, 3]> (q2r)
+{}
+  o2t = Transpose <perm = [0, 2, 1, 3]> (o2)
+  o2m = Reshape (o2t, o_shape)
+  sum = Add (om, o2m)
+  logits = MatMul (sum, wo)
+}})",
+                     attend.str());
+}
+
+class SharedCaches : public testing::Test {
+protected:
+  std::string written(const std::string& text) {
+    auto model = valueOrThrow(readText(text, toolkit.ops));
+    successOrThrow(inferShapes(model->graph()));
+    const std::string path = folder.path("model.onnx");
+    successOrThrow(exportModel(*model, path));
+    return path;
+  }
+
+  static EquivalencePlan plan() {
+    EquivalencePlan plan;
+    plan.prompt = 5;
+    plan.chunks = {3, 1};
+    plan.decodeSteps = 6;
+    plan.vocabulary = 50;
+    plan.padding = Padding::Left;
+    plan.tolerance = {0, 0};
+    return plan;
+  }
+
+  Toolkit toolkit;
+  TemporaryFolder folder;
+};
+
+TEST_F(SharedCaches, AreReadInPlace) {
+  const std::pair<const char*, const char*> readers[] = {
+      {"all", "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q2, keys, values, mask)"},
+      {"window",
+       "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1, window = 4> (q2, keys, values, mask)"},
+      {"without_a_mask", "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q2, keys, values)"},
+      {"three", R"(  o1 = ai.kvopt.Sdpa <scale = 0.75, causal = 1> (q2, keys, values, mask)
+  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (o1, keys, values, mask))"},
+  };
+  for (const auto& [name, attend] : readers) {
+    SCOPED_TRACE(name);
+    const std::string path = written(modelText(attend));
+    DrivenModel growing = raised(path, toolkit);
+    DrivenModel inPlace = rewritten(path, toolkit);
+    ASSERT_EQ(inPlace.manifest.caches.size(), 2U);
+    EXPECT_FALSE(inPlace.manifest.caches[0].readers.empty());
+    VerificationReport report = valueOrThrow(verifyModels(
+        *growing.model, growing.manifest, *inPlace.model, inPlace.manifest, plan(), 1, toolkit));
+    EXPECT_TRUE(report.equal()) << verificationSummary(report);
+    EXPECT_EQ(report.cacheBytesCopied, 0);
+
+    // Any other engine runs the function bodies.
+    EquivalencePlan compared = plan();
+    compared.tolerance = {1e-5, 0};
+    const auto standard = standardKernels(toolkit);
+    SessionOptions options;
+    options.batch = compared.batch;
+    options.capacity = compared.totalTokens() + 3;
+    auto fused = openSession(inPlace, toolkit.kernels, options);
+    auto body = valueOrThrow(Session::create(*inPlace.model, *standard, inPlace.manifest, options));
+    EXPECT_TRUE(valueOrThrow(compareSessions(*fused, *body, compared)).equal());
+  }
+}
+
+TEST_F(SharedCaches, AreRefusedWhereOneReaderIsNoAttentionOverAllOfThem) {
+  const std::pair<const char*, const char*> readers[] = {
+      {"cache-escapes", R"(  longest = ReduceMax <keepdims = 1> (keys)
+  o2 = Mul (q2, longest))"},
+      {"shared-reader", "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q2, values, keys, mask)"},
+      {"shared-reader", R"(  from = Constant <value_ints = [1]> ()
+  to = Constant <value_ints = [4]> ()
+  axis = Constant <value_ints = [2]> ()
+  near_keys = Slice (keys, from, to, axis)
+  near_values = Slice (values, from, to, axis)
+  o2 = ai.kvopt.Sdpa <scale = 0.25> (q2, near_keys, near_values))"},
+  };
+  for (const auto& [reason, attend] : readers) {
+    SCOPED_TRACE(attend);
+    RecoveredModel recovered = valueOrThrow(recoverModel(written(modelText(attend)), toolkit));
+    const auto failures = targets::refusals(*toolkit.targets.find("kvopt"),
+                                            recovered.context->sites, *recovered.model);
+    ASSERT_TRUE(failures.front());
+    EXPECT_EQ(pattern::reasonName(failures.front()->code), reason) << failures.front()->str();
+  }
+}
+
+} // namespace
+} // namespace kvopt

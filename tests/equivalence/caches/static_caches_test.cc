@@ -1,0 +1,253 @@
+// Caches of fixed extents, in every spelling of a write: overwritten in place they give the same,
+// step by step, as the model that copies them.
+#include "ir/text/reader.h"
+#include "support/format.h"
+#include "tests/equivalence/rewritten_model.h"
+#include "tests/support/temporary_folder.h"
+
+namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
+namespace {
+
+struct StaticCase {
+  const char* name;
+  int opset;
+  const char* past; ///< type of both pasts
+  /// The present `c_@` and the keys or values `a_@` [B,2,C,4], from `past_@` and the new rows `x_@`
+  /// [B,S,2,4] at `position` [S].
+  const char* write;
+  const char* mask; ///< of the attention
+};
+
+constexpr const char* seen = "seen";
+
+const StaticCase cases[] = {
+    {"ScatterElements", 17, "[B, 2, 24, 4]", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  column_@ = Reshape (position, rows_of_heads)
+  extents_@ = Shape (f_@)
+  index_@ = Expand (column_@, extents_@)
+  c_@ = ScatterElements <axis = 2> (past_@, index_@, f_@)
+  a_@ = Identity (c_@))",
+     seen},
+    {"ScatterElements_of_rows", 17, "[B, 24, 2, 4]", R"(
+  column_@ = Reshape (position, heads_of_rows)
+  extents_@ = Shape (x_@)
+  index_@ = Expand (column_@, extents_@)
+  c_@ = ScatterElements <axis = 1> (past_@, index_@, x_@)
+  a_@ = Transpose <perm = [0, 2, 1, 3]> (c_@))",
+     seen},
+    {"ScatterND_of_points", 17, "[B, 2, 24, 4]", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  b_@ = Expand (batch_column, point_shape)
+  h_@ = Expand (head_column, point_shape)
+  s_@ = Expand (row_column, point_shape)
+  points_@ = Concat <axis = 3> (b_@, h_@, s_@)
+  c_@ = ScatterND (past_@, points_@, f_@)
+  a_@ = Identity (c_@))",
+     seen},
+    {"index_put", 17, "[B, 2, 24, 4]", R"(
+  there_@ = Transpose <perm = [2, 0, 1, 3]> (past_@)
+  u_@ = Transpose <perm = [1, 0, 2, 3]> (x_@)
+  w_@ = ScatterND (there_@, single, u_@)
+  c_@ = Transpose <perm = [1, 2, 0, 3]> (w_@)
+  a_@ = Identity (c_@))",
+     seen},
+    {"TensorScatter", 24, "[B, 2, 24, 4]", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  c_@ = TensorScatter <axis = 2> (past_@, f_@, first_positions)
+  a_@ = Identity (c_@))",
+     seen},
+    {"ring", 17, "[B, 2, 8, 4]", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  slot_@ = Mod (position, eight)
+  column_@ = Reshape (slot_@, rows_of_heads)
+  extents_@ = Shape (f_@)
+  index_@ = Expand (column_@, extents_@)
+  c_@ = ScatterElements <axis = 2> (past_@, index_@, f_@)
+  a_@ = Identity (c_@))",
+     ""},
+};
+
+std::string ofSide(llvm::StringRef text, char side) {
+  std::string result = text.str();
+  std::replace(result.begin(), result.end(), '@', side);
+  return result;
+}
+
+std::string modelText(const StaticCase& c) {
+  return fmt::format(R"(<ir_version: 10, opset_import: ["" : {0}, "ai.kvopt" : 1]>
+decoder (int64[B, S] input_ids, int64[S] cache_position, float{1} past_k, float{1} past_v, float[1, 1, 16] table,
+         float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
+  => (float[B, S, 10] logits, float{1} c_k, float{1} c_v)
+{{
+  last = Constant <value_ints = [2]> ()
+  ids = Cast <to = 1> (input_ids)
+  column = Unsqueeze (ids, last)
+  angle = Mul (column, table)
+  hidden = Sin (angle)
+  qm = MatMul (hidden, wq)
+  km = MatMul (hidden, wk)
+  vm = MatMul (hidden, wv)
+  q_shape = Constant <value_ints = [0, 0, 4, 4]> ()
+  kv_shape = Constant <value_ints = [0, 0, 2, 4]> ()
+  qr = Reshape (qm, q_shape)
+  q = Transpose <perm = [0, 2, 1, 3]> (qr)
+  x_k = Reshape (km, kv_shape)
+  x_v = Reshape (vm, kv_shape)
+  position = Identity (cache_position)
+  rows_of_heads = Constant <value_ints = [1, 1, -1, 1]> ()
+  heads_of_rows = Constant <value_ints = [1, -1, 1, 1]> ()
+  eight = Constant <value_int = 8> ()
+  zero = Constant <value_int = 0> ()
+  one = Constant <value_int = 1> ()
+  first = Constant <value_ints = [0]> ()
+  second = Constant <value_ints = [1]> ()
+  end_axis = Constant <value_ints = [-1]> ()
+  extents = Shape (input_ids)
+  batch = Gather (extents, zero)
+  batch_list = Gather (extents, first)
+  token_list = Gather (extents, second)
+  two = Constant <value_ints = [2]> ()
+  single = Unsqueeze (position, end_axis)
+  points_of_batch = Constant <value_ints = [-1, 1, 1, 1]> ()
+  points_of_heads = Constant <value_ints = [1, -1, 1, 1]> ()
+  batches = Range (zero, batch, one)
+  batch_column = Reshape (batches, points_of_batch)
+  heads = Constant <value_ints = [0, 1]> ()
+  head_column = Reshape (heads, points_of_heads)
+  row_column = Reshape (position, rows_of_heads)
+  point_shape = Concat <axis = 0> (batch_list, two, token_list, second)
+  first_position = Gather (position, first)
+  first_positions = Expand (first_position, batch_list)
+  slots = Constant <value_ints = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]> ()
+  seen = LessOrEqual (slots, row_column)
+{2}
+{3}
+  o = ai.kvopt.Sdpa <scale = 0.5> (q, a_k, a_v{4})
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  o_shape = Constant <value_ints = [0, 0, 16]> ()
+  om = Reshape (ot, o_shape)
+  logits = MatMul (om, wo)
+}})",
+                     c.opset, c.past, ofSide(c.write, 'k'), ofSide(c.write, 'v'),
+                     *c.mask ? std::string(", ") + c.mask : "");
+}
+
+class StaticCaches : public testing::TestWithParam<StaticCase> {
+protected:
+  std::string written(const std::string& text) {
+    auto model = valueOrThrow(readText(text, toolkit.ops));
+    successOrThrow(inferShapes(model->graph()));
+    const std::string path = folder.path("model.onnx");
+    successOrThrow(exportModel(*model, path));
+    return path;
+  }
+
+  Toolkit toolkit;
+  TemporaryFolder folder;
+};
+
+TEST_P(StaticCaches, AreOverwrittenInPlace) {
+  const std::string path = written(modelText(GetParam()));
+  DrivenModel copied = raised(path, toolkit);
+  EquivalencePlan plan;
+  plan.prompt = 5;
+  plan.chunks = {3, 1};
+  plan.decodeSteps = 6;
+  plan.vocabulary = 50;
+  plan.tolerance = {0, 0};
+  for (const char* target : {"kvopt", "onnx24"}) {
+    SCOPED_TRACE(target);
+    DrivenModel inPlace = rewritten(path, toolkit, "", target);
+    ASSERT_EQ(inPlace.manifest.caches.size(), 2U);
+    for (const ManifestCache& cache : inPlace.manifest.caches)
+      EXPECT_TRUE(cache.oneBuffer) << cache.past;
+    VerificationReport report = valueOrThrow(verifyModels(
+        *copied.model, copied.manifest, *inPlace.model, inPlace.manifest, plan, 1, toolkit));
+    EXPECT_TRUE(report.equal()) << verificationSummary(report);
+    EXPECT_EQ(report.comparison.steps.size(), 9U);
+    EXPECT_EQ(report.cacheBytesCopied, 0);
+    // Two caches of two heads for two batch rows; 15 tokens of 4 numbers.
+    EXPECT_EQ(report.cacheBytesWritten, 2 * 2 * 2 * 15 * 4 * 4);
+    for (const StepComparison& step : report.comparison.steps)
+      for (const TensorComparison& cache : step.caches)
+        EXPECT_TRUE(cache.comparison.bitExact) << cache.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StaticCaches, testing::ValuesIn(cases),
+                         [](const testing::TestParamInfo<StaticCase>& parameter) {
+                           return std::string(parameter.param.name);
+                         });
+
+struct RefusedWrite {
+  const char* name;
+  const char* write; ///< as StaticCase::write
+  const char* reason;
+};
+
+const RefusedWrite refusedWrites[] = {
+    {"IntoWhatIsMadeOfTheCache", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  column_@ = Reshape (position, rows_of_heads)
+  extents_@ = Shape (f_@)
+  index_@ = Expand (column_@, extents_@)
+  turned_@ = Transpose <perm = [0, 1, 3, 2]> (past_@)
+  back_@ = Transpose <perm = [0, 1, 3, 2]> (turned_@)
+  faded_@ = Mul (back_@, half)
+  c_@ = ScatterElements <axis = 2> (faded_@, index_@, f_@)
+  a_@ = Identity (c_@))",
+     "past-not-input"},
+    {"OfACacheThatIsReadBefore", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  column_@ = Reshape (position, rows_of_heads)
+  extents_@ = Shape (f_@)
+  index_@ = Expand (column_@, extents_@)
+  mean_@ = ReduceMean <keepdims = 1> (past_@)
+  g_@ = Add (f_@, mean_@)
+  c_@ = ScatterElements <axis = 2> (past_@, index_@, g_@)
+  a_@ = Identity (c_@))",
+     "cache-escapes"},
+    {"WithAnotherOrderOfTheAxes", R"(
+  there_@ = Transpose <perm = [2, 1, 0, 3]> (past_@)
+  u_@ = Transpose <perm = [1, 2, 0, 3]> (x_@)
+  w_@ = ScatterND (there_@, single, u_@)
+  c_@ = Transpose <perm = [2, 1, 0, 3]> (w_@)
+  d_@ = Add (c_@, c_@)
+  a_@ = Identity (d_@))",
+     "cache-transformed"},
+};
+
+class RefusedStaticCaches : public testing::TestWithParam<RefusedWrite> {};
+
+TEST_P(RefusedStaticCaches, KeepTheirReason) {
+  Toolkit toolkit;
+  TemporaryFolder folder;
+  StaticCase model = cases[0];
+  model.write = GetParam().write;
+  std::string text = modelText(model);
+  text.insert(text.find("  slots ="), "  half = Constant <value_float = 0.5> ()\n");
+  auto read = valueOrThrow(readText(text, toolkit.ops));
+  successOrThrow(inferShapes(read->graph()));
+  const std::string path = folder.path("model.onnx");
+  successOrThrow(exportModel(*read, path));
+  RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
+  const auto failures =
+      targets::refusals(*toolkit.targets.find("kvopt"), recovered.context->sites, *recovered.model);
+  ASSERT_EQ(failures.size(), 1U);
+  ASSERT_TRUE(failures.front());
+  EXPECT_EQ(pattern::reasonName(failures.front()->code), GetParam().reason)
+      << failures.front()->str();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RefusedStaticCaches, testing::ValuesIn(refusedWrites),
+                         [](const testing::TestParamInfo<RefusedWrite>& parameter) {
+                           return std::string(parameter.param.name);
+                         });
+
+} // namespace
+} // namespace kvopt
