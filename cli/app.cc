@@ -258,6 +258,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Toolkit&), boo
   addInspectCommand(app, context);
   addExplainCommand(app, context);
   addRewriteCommand(app, context);
+  addAddCacheCommand(app, context);
   addVerifyCommand(app, context);
   addRunCommand(app, context);
   addBenchCommand(app, context);

@@ -33,7 +33,7 @@ ExitCode report(const RefusedModel& refused, const RewriteOptions& options,
   context.error(formatText("kvopt: {}", refused.message));
   for (const RefusedSite& site : refused.sites)
     context.remark(formatText("  {}  {}", site.id(), site.failure.str()));
-  if (!refused.sites.empty())
+  if (!refused.sites.empty() && !options.request.addCaches)
     context.remark(
         formatText("  see: kvopt explain {} --to {}", options.model, options.request.target));
   if (context.common.json())
@@ -135,23 +135,25 @@ CLI::Option* addWords(CLI::App& command, const char* name, T& value, const char*
       }()));
 }
 
-} // namespace
-
-void addRewriteCommand(CLI::App& app, CommandContext& context) {
-  auto options = std::make_shared<RewriteOptions>();
+/// The options of commands that write a rewritten model.
+void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& options,
+                  CommandContext& context) {
   RewriteRequest& request = options->request;
   RewrittenPaths& paths = options->paths;
   request.print = [](const std::string& header, const std::string& text) {
     printErr(formatText("// ----- {} -----\n", header) + text);
   };
-  CLI::App* command = app.add_subcommand("rewrite", "Write a model in the form of one target");
   command->add_option("model", options->model, "ONNX file")->required();
   auto* output = command->add_option("-o,--output", paths.model, "File to write");
-  command->add_option("--to", request.target, "Target, see: kvopt list targets")->required();
+  auto* target = command->add_option("--to", request.target, "Target, see: kvopt list targets");
+  if (request.target.empty())
+    target->required();
   command->add_option("--capacity", request.capacity, "Rows of a shared buffer, or dynamic");
-  command->add_option("--require", request.require, "all sites or none, or any")
-      ->check(CLI::IsMember({"all", "any"}));
-  command->add_option("--layers", request.layers, "Layers to rewrite, as 0-3,7");
+  if (!request.addCaches) {
+    command->add_option("--require", request.require, "all sites or none, or any")
+        ->check(CLI::IsMember({"all", "any"}));
+    command->add_option("--layers", request.layers, "Layers to rewrite, as 0-3,7");
+  }
   addWords<VerificationExtent>(*command, "--verify", request.verification, "off, quick or full",
                                {{"off", VerificationExtent::Off},
                                 {"quick", VerificationExtent::Quick},
@@ -178,6 +180,21 @@ void addRewriteCommand(CLI::App& app, CommandContext& context) {
       throw CLI::RequiredError("--output (or --dry-run)");
     context.action = [options, &context] { return rewrite(*options, context); };
   });
+}
+
+} // namespace
+
+void addRewriteCommand(CLI::App& app, CommandContext& context) {
+  addRewriting(app.add_subcommand("rewrite", "Write a model in the form of one target"),
+               std::make_shared<RewriteOptions>(), context);
+}
+
+void addAddCacheCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<RewriteOptions>();
+  options->request.addCaches = true;
+  options->request.target = "primitive";
+  addRewriting(app.add_subcommand("add-cache", "Give caches to a decoder that has none"), options,
+               context);
 }
 
 } // namespace kvopt::cli

@@ -99,6 +99,10 @@ function readManifest(model) {
   return manifest;
 }
 
+/** Whether a cache is one buffer with room for more rows than there are tokens. Caches that are static or rings are
+ *  of their own extents and read whole, whether past and present are one buffer or not. */
+const hasSpareRows = (cache) => cache.one_buffer && !['static', 'ring'].includes(cache.policy);
+
 class Decoder {
   /** Opens a model. `options` are those of an inference session. */
   static async open(model, options = {}, manifest = readManifest(model)) {
@@ -129,12 +133,12 @@ class Decoder {
         if (rows !== null) dims[cache.sequence_axis] = rows;
         const data = arrayFor(cache.dtype, sizeOf(dims), `cache '${cache.past}'`);
         // Other pasts are read as they are.
-        if (cache.blocks || cache.one_buffer) data.fill(fillFor(cache.dtype));
+        if (cache.blocks || hasSpareRows(cache)) data.fill(fillFor(cache.dtype));
         this.tensors.set(name, new ort.Tensor(cache.dtype, data, dims));
       };
       const isOpen = typeof cache.shape[cache.sequence_axis] === 'string';
       if (cache.blocks) cache.blocks.forEach((block, i) => make(block, this.manifest.variants ? this.rowsOf(i) : 0));
-      else if (cache.one_buffer) make(cache.past, this.capacity);
+      else if (hasSpareRows(cache)) make(cache.past, this.capacity);
       else if (cache.policy === 'state' || !isOpen) make(cache.past, null);
       else make(cache.past, cache.policy === 'static' ? room : 0);
     }
@@ -217,7 +221,7 @@ class Decoder {
 
   checkRoom(count) {
     for (const cache of this.caches) {
-      const rows = cache.one_buffer || cache.blocks ? this.capacity
+      const rows = hasSpareRows(cache) || cache.blocks ? this.capacity
         : cache.policy === 'static' ? this.tensors.get(cache.past).dims[cache.sequence_axis] : Infinity;
       if (this.length + count > rows)
         throw new Error(`${this.length + count} tokens do not fit into the ${rows} rows of cache '${cache.past}'`);
@@ -299,4 +303,4 @@ class Decoder {
   }
 }
 
-module.exports = {Decoder, arrays, appended, bestToken, fromHalfBits, readManifest, sizeOf};
+module.exports = {Decoder, arrays, appended, bestToken, fromHalfBits, hasSpareRows, readManifest, sizeOf};

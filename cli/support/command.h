@@ -75,6 +75,7 @@ void addCommonOptions(CLI::App& command, CommandContext& context,
 void addInspectCommand(CLI::App& app, CommandContext& context);
 void addExplainCommand(CLI::App& app, CommandContext& context);
 void addRewriteCommand(CLI::App& app, CommandContext& context);
+void addAddCacheCommand(CLI::App& app, CommandContext& context);
 void addVerifyCommand(CLI::App& app, CommandContext& context);
 void addRunCommand(CLI::App& app, CommandContext& context);
 void addBenchCommand(CLI::App& app, CommandContext& context);

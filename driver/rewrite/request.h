@@ -21,6 +21,8 @@ enum class VerificationExtent {
 struct RewriteRequest {
   /// A target with its parameter, as `blocks:64`.
   std::string target;
+  /// The model computes whole sequences, and gets caches before it is rewritten.
+  bool addCaches = false;
   /// Rows of a shared buffer, or `dynamic`.
   std::string capacity = "dynamic";
   /// `all` sites or none, or `any`.

@@ -34,8 +34,9 @@ std::string pipelineFor(const RewriteRequest& request) {
   std::replace(layers.begin(), layers.end(), ',', '+');
   if (!layers.empty())
     lower.options["layers"] = layers;
-  return "restore-caches," + std::string(recoveryPipeline) + "," + printPipeline({lower}) +
-         ",eliminate-dead-nodes";
+  const std::string recovery = "restore-caches," + std::string(recoveryPipeline);
+  const std::string added = request.addCaches ? ",add-caches,detect-sites" : "";
+  return recovery + added + "," + printPipeline({lower}) + ",eliminate-dead-nodes";
 }
 
 /// The roots of attention that was raised and then not lowered.
@@ -88,7 +89,11 @@ public:
     auto written = manifestOf(*model);
     if (!written)
       return withFile(written.takeError(), path);
-    if (*written && isWritten(*model, **written, *target, request)) {
+    if (request.addCaches && target->target->name() == "int8")
+      return usageError("caches are not added and quantized at once: the results would be compared "
+                        "with those of a model that has no rows to quantize")
+          .hint("add caches first, and rewrite what was written with --to int8");
+    if (*written && !request.addCaches && isWritten(*model, **written, *target, request)) {
       if (llvm::Error error = proveRewritten(*model, **written, toolkit))
         return error;
       return UnchangedModel{std::move(model), std::move(**written), before};
@@ -116,7 +121,9 @@ public:
     result.before = before;
     result.after = sizeOf(*model);
     result.manifest = *passes->manifest;
-    result.exported = isRestored ? **written : *passes->exported;
+    result.exported = isRestored          ? **written
+                      : request.addCaches ? Manifest() // whole sequences at every step
+                                          : *passes->exported;
     result.timings = std::move(timings);
     const std::chrono::duration<double, std::milli> elapsed =
         std::chrono::steady_clock::now() - start;
@@ -195,7 +202,8 @@ private:
       return withFile(stored.takeError(), path);
     if (*stored)
       return std::move(**stored);
-    return isWhole && exported ? *exported : drivingManifest(*original, toolkit);
+    return isWhole && exported && !request.addCaches ? *exported
+                                                     : drivingManifest(*original, toolkit);
   }
 
   std::unique_ptr<Model> model;

@@ -284,7 +284,8 @@ private:
   /// All caches are in buffers whose capacity is the session's to choose.
   static bool sharesBuffers(const Manifest& manifest) {
     return !manifest.capacityValue && llvm::all_of(manifest.caches, [](const ManifestCache& cache) {
-      return cache.oneBuffer || cache.update == CacheUpdate::ReadOnly;
+      return (cache.oneBuffer && cache.update == CacheUpdate::Grows) ||
+             cache.update == CacheUpdate::ReadOnly;
     });
   }
 

@@ -186,9 +186,10 @@ std::string numbersText(const VerificationReport& report) {
       fmt::format("{} step{}   max abs {:.1e}   max ulp {}   caches {}",
                   report.comparison.steps.size(), report.comparison.steps.size() == 1 ? "" : "s",
                   worst ? worst->comparison.maxAbs : 0.0, maxUlp,
-                  !anyCache     ? "none found"
-                  : cachesExact ? "identical"
-                                : "compared");
+                  !anyCache && report.comparison.hasCaches ? "of one model only"
+                  : !anyCache                              ? "none found"
+                  : cachesExact                            ? "identical"
+                                                           : "compared");
   if (report.comparison.anyToken)
     text += report.comparison.tokensEqual ? "   tokens equal" : "   tokens DIFFERENT";
   return text;

@@ -42,6 +42,7 @@ enum class ReasonCode {
   MaskFillInexact,
   CacheNotInPlace,  ///< the target would leave a cache as it is, and every step would still copy it
   NoCache,          ///< no attention of the model appends to a cache
+  TokensMixed,      ///< something outside of attention depends on more than one token
   CacheReordered,   ///< batch rows of a cache are picked by indices, as beam search does
   CacheStacked,     ///< one tensor holds the caches of several layers
   CacheTransformed, ///< attention reads something computed from the cache

@@ -155,10 +155,18 @@ constexpr ReasonDoc docs[] = {
      "positions, k).",
      "export with a cache that grows by concatenation"},
     {ReasonCode::NoCache,
-     "Export the decoder with its past and present key/value tensors as inputs and outputs (for "
-     "example with `use_cache`). A model that computes the whole sequence at every step has no "
-     "cache to update in place.",
+     "Give the model caches with `kvopt add-cache`, or export the decoder with its past and "
+     "present "
+     "key/value tensors as inputs and outputs (for example with `use_cache`). A model that "
+     "computes "
+     "the whole sequence at every step has no cache to update in place.",
      "A plain export: input_ids and attention_mask are the only inputs, logits the only output.",
+     "kvopt add-cache gives the model caches"},
+    {ReasonCode::TokensMixed,
+     "Export the decoder with its caches. `kvopt add-cache` runs a model on new tokens only, which "
+     "gives the same results where everything but attention treats tokens apart.",
+     "A convolution along the sequence, a mean over all tokens, or a factor that is the logarithm "
+     "of the sequence's length.",
      "export with past and present keys and values as inputs and outputs"},
     {ReasonCode::CacheReordered,
      "Export without the reordering, and reorder the caches between steps instead: sessions do "

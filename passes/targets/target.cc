@@ -80,7 +80,8 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
     if (!failures[i])
       failures[i] = MatchFailure{
           ReasonCode::NoCache, sites[i].node->name().str(), "attention that appends to a cache",
-          sites[i].isCross ? "keys that are only read" : "attention without a cache", ""};
+          sites[i].isCross ? "keys that are only read" : "attention without a cache",
+          sites[i].isCross ? "" : "kvopt add-cache gives the model caches"};
   return failures;
 }
 

@@ -115,7 +115,9 @@ private:
     const std::string* before = model.findMetadata(pastExtentKey);
     const Dim earlier = Dim::symbol(before ? *before : "past_rows");
     for (const ManifestCache& cache : manifest.caches) {
-      if (!cache.oneBuffer)
+      // Caches of fixed extents are as they were: only where they lie was said.
+      keepsExtents |= cache.oneBuffer && cache.update != CacheUpdate::Grows;
+      if (!cache.oneBuffer || cache.update != CacheUpdate::Grows)
         continue;
       Value* past = graph.findValue(cache.past);
       const bool isRead = past && past->isGraphInput() && !past->isGraphOutput() &&
@@ -134,7 +136,7 @@ private:
         firstAxis = cache.sequenceAxis;
       }
     }
-    if (!firstPast)
+    if (!firstPast && !keepsExtents)
       return refused("no cache of its manifest is in it");
     return llvm::Error::success();
   }
@@ -274,6 +276,7 @@ private:
   Value* length = nullptr; ///< the input
   Value* rows = nullptr;   ///< what it becomes
   llvm::DenseSet<const Value*> grown;
+  bool keepsExtents = false; ///< some caches were never changed
   Value* firstPast = nullptr;
   int64_t firstAxis = 0;
 };

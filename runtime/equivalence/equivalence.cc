@@ -60,14 +60,19 @@ public:
         planned(comparedPlan) {}
 
   llvm::Error step(int64_t tokens, const char* phase, ComparisonReport& report) {
-    const DecoderStep input = planned.next(tokens, a.length(), a.cacheCount() == 0);
-    auto inputsOfA = decoderInputs(a.callerInputs(), input, a.allocator(), a.manifest().inputs);
+    const bool startsAnew = a.cacheCount() == 0 && b.cacheCount() == 0;
+    const DecoderStep input =
+        planned.next(tokens, runsWholeSequences() ? b.length() : a.length(), startsAnew);
+    const DecoderStep& inputOfA = runsWholeSequences() ? wholeSequence(input) : input;
+    auto inputsOfA = decoderInputs(a.callerInputs(), inputOfA, a.allocator(), a.manifest().inputs);
     if (!inputsOfA)
       return inputsOfA.takeError();
-    auto inputsOfB = sameInputs(*inputsOfA, input);
+    auto inputsOfB = runsWholeSequences() ? decoderInputs(b.callerInputs(), input, b.allocator(),
+                                                          b.manifest().inputs)
+                                          : sameInputs(*inputsOfA, input);
     if (!inputsOfB)
       return inputsOfB.takeError();
-    auto fromA = a.step(viewsOf(*inputsOfA), tokens);
+    auto fromA = a.step(viewsOf(*inputsOfA), tokensOf(inputOfA));
     auto fromB = b.step(viewsOf(*inputsOfB), tokens);
     if (!fromA && !report.steps.empty()) {
       llvm::Error ofB = fromB ? llvm::Error::success() : fromB.takeError();
@@ -102,7 +107,9 @@ public:
     StepComparison compared;
     compared.phase = phase;
     compared.tokens = tokens;
-    compared.pastTokens = a.cacheCount() == 0 ? 0 : a.length() - tokens;
+    compared.pastTokens = startsAnew ? 0 : (runsWholeSequences() ? b : a).length() - tokens;
+    if (runsWholeSequences())
+      keepLastTokens(*fromA, *fromB);
     if (llvm::Error error = compareOutputs(*fromA, *fromB, fromExact, compared, report))
       return error;
     if (llvm::Error error = compareCaches(compared))
@@ -110,6 +117,10 @@ public:
     report.steps.push_back(std::move(compared));
     return llvm::Error::success();
   }
+
+  /// Whether only the second model has caches: the first one is fed all tokens at every step, and
+  /// its results for the new ones are compared.
+  bool runsWholeSequences() const { return a.cacheCount() == 0 && b.cacheCount() != 0; }
 
   /// Whether the two have taken different steps, so that no further one can be compared.
   bool ended() const { return hasEnded; }
@@ -138,6 +149,35 @@ public:
   }
 
 private:
+  static int64_t tokensOf(const DecoderStep& step) {
+    return static_cast<int64_t>(step.tokens.front().size());
+  }
+
+  /// The step's tokens behind those of all earlier steps.
+  const DecoderStep& wholeSequence(const DecoderStep& step) {
+    whole.tokens.resize(step.tokens.size());
+    for (size_t row = 0; row < step.tokens.size(); ++row)
+      whole.tokens[row].insert(whole.tokens[row].end(), step.tokens[row].begin(),
+                               step.tokens[row].end());
+    whole.visible = step.visible;
+    whole.recipes = step.recipes;
+    return whole;
+  }
+
+  /// Leaves of what the first model gives for all tokens that for the new ones.
+  static void keepLastTokens(StepResult& ofAll, const StepResult& ofNew) {
+    for (NamedTensor& output : ofAll.outputs) {
+      const Tensor* theirs = ofNew.find(output.name);
+      TensorView& view = output.tensor.view;
+      if (!theirs || theirs->view.rank() != view.rank())
+        continue;
+      for (unsigned axis = 0; axis < view.rank(); ++axis)
+        if (view.shape[axis] > theirs->view.shape[axis])
+          view =
+              sliceAxis(view, axis, view.shape[axis] - theirs->view.shape[axis], view.shape[axis]);
+    }
+  }
+
   /// Whether no input of `a` tells a run of so many tokens from an earlier one; else it is one from
   /// now on.
   llvm::Expected<bool> hasKnownExtents(int64_t tokens) {
@@ -323,7 +363,7 @@ private:
       std::optional<TokenAxes> axes;
       const Extents& shape = ours.tensor.view.shape;
       if (shape.size() >= 2 && shape[0] == plan.batch && shape[1] == compared.tokens)
-        axes = TokenAxes{0, 1, a.length() - compared.tokens};
+        axes = TokenAxes{0, 1, (runsWholeSequences() ? b : a).length() - compared.tokens};
       auto comparison =
           compare(ours.name, ours.tensor.view, theirs->view, twin ? &twin->view : nullptr, axes);
       if (!comparison)
@@ -377,6 +417,7 @@ private:
   std::optional<ExactSession> exact;
   PlannedSteps planned;
   bool hasEnded = false;
+  DecoderStep whole;                               ///< of runsWholeSequences
   std::vector<std::vector<Extents>> extentsOfRuns; ///< of models without caches
 };
 
@@ -400,7 +441,7 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
   }
   ComparisonReport report;
   report.differences = interfaceDifferences(a, b);
-  report.hasCaches = a.cacheCount() != 0;
+  report.hasCaches = a.cacheCount() != 0 || b.cacheCount() != 0;
   SideBySide sessions(a, b, plan, pairCaches(a, b), exact);
   if (a.cacheCount() == 0 && b.cacheCount() == 0) {
     if (llvm::Error error = sessions.runEachLength(report))

@@ -24,7 +24,8 @@ struct ExactSession {
 /// finite number that hides a key its scores are lost.
 ///
 /// Models without caches remember nothing: each length of the plan is run once, and not again where
-/// all inputs have the extents of an earlier run.
+/// all inputs have the extents of an earlier run. Where only the second model has caches, the first
+/// one is fed all tokens at every step, and its results for the new ones are compared.
 ///
 /// A step after the first that the first model refuses is left out and counted, for lengths have
 /// limits that only show when they are reached. Where the second one takes it, the run ends.

@@ -29,8 +29,6 @@ public:
   /// The operators are of use without a cache too.
   bool isForCaches() const override { return false; }
 
-  bool takesSharedCaches() const override { return true; }
-
   int64_t opset() const override { return 24; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {

@@ -29,8 +29,6 @@ inline const std::map<std::string, std::string>& refusedInPlace() {
   // No key that every row keeps can be proved of its mask, whose fill is a mere -10000.
   static const std::map<std::string, std::string> reasons = {
       {"c_tri_gather-ts14-custom", "mask-fill-inexact"},
-      {"c_static_indexput-ts17-custom", "cache-not-in-place"},
-      {"c_static_scatter-ts17-custom", "cache-not-in-place"},
       {"gpt2-ts14-eager-nocache", "no-cache"},
       {"gptneox-dynamo23-sdpa-nocache", "no-cache"},
       {"llama_gqa-dynamo18-sdpa-nocache", "no-cache"},

@@ -108,10 +108,7 @@ TEST_F(OnnxTargetCorpusTest, EveryRecordedCaseAgreesOrTheModelIsRefused) {
   // GroupQueryAttention puts new rows behind each batch row's own.
   const char* lengths = "target-lacks-feature";
   const std::map<std::string, std::map<std::string, std::string>> refused = {
-      {"onnx24",
-       {{"c_tri_gather-ts14-custom", "mask-fill-inexact"},
-        {"c_static_indexput-ts17-custom", "cache-not-in-place"},
-        {"c_static_scatter-ts17-custom", "cache-not-in-place"}}},
+      {"onnx24", {{"c_tri_gather-ts14-custom", "mask-fill-inexact"}}},
       {"primitive", {{"c_tri_gather-ts14-custom", "mask-fill-inexact"}}},
       {"onnx23",
        {{"c_tri_gather-ts14-custom", "mask-fill-inexact"},

@@ -1,0 +1,288 @@
+// Gives caches to a decoder that computes the whole sequence at every step.
+//
+//   before   o = ai.kvopt.Sdpa<causal = 1>(q, k, v, mask)             position = Range(0, S, 1)
+//   after    o = ai.kvopt.Sdpa<causal = 1>(q, present_key, present_value, mask over P + S keys)
+//            present_key = Concat<2>(past_key, k)   …value likewise   position = Range(P, P + S, 1)
+//
+// P is the extent of the first past. Everything outside of attention must be a function of single
+// tokens (passes/analysis/tokens/token_functions.h), attention must be causal, and beside that a
+// mask may hide keys only by the elements of one input [B, S], which becomes [B, P + S].
+#include "ir/shapes/shape_inference.h"
+#include "passes/analysis/tokens/token_functions.h"
+#include "passes/builders/attention_builder.h"
+#include "passes/pass.h"
+#include "support/format.h"
+
+namespace kvopt::transforms {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
+namespace {
+
+constexpr const char* passName = "add-caches";
+
+class CacheAdder {
+public:
+  CacheAdder(Model& changed, PassContext& passContext)
+      : graph(changed.graph()), context(passContext) {}
+
+  llvm::Error run() {
+    context.sites = findSites(graph);
+    if (context.sites.empty())
+      return refused("there is no attention that caches could be added to");
+    for (AttentionSite& site : context.sites)
+      if (!site.failure)
+        site.failure = obstacle(site);
+    for (const AttentionSite& site : context.sites)
+      if (site.failure)
+        return refused(
+            fmt::format("caches cannot be added: {} {}", site.id(), site.failure->str()));
+    auto followed = findTokenFunctions(graph, context.sites, tokens.symbols().front());
+    if (const auto* mixing = std::get_if<TokenMixing>(&followed))
+      return refuseMixing(*mixing);
+    functions = std::move(std::get<TokenFunctions>(followed));
+    if (llvm::Error error = checkPadding())
+      return error;
+    return rewrite();
+  }
+
+private:
+  static MatchFailure failure(ReasonCode code, const AttentionSite& site, std::string expected,
+                              std::string found, std::string hint = "") {
+    return {code, site.node->name().str(), std::move(expected), std::move(found), std::move(hint)};
+  }
+
+  llvm::Error refused(std::string message) const {
+    return unsupported("{}", message).as<RefusedError>();
+  }
+
+  llvm::Error refuseMixing(const TokenMixing& mixing) {
+    MatchFailure why{
+        ReasonCode::TokensMixed, mixing.node ? mixing.node->name().str() : "",
+        "functions of single tokens outside of attention",
+        mixing.node ? fmt::format("{}: {}", mixing.node->describe(), mixing.why) : mixing.why, ""};
+    const std::string message = "caches cannot be added: " + why.str();
+    for (AttentionSite& site : context.sites)
+      site.failure = why;
+    return refused(message);
+  }
+
+  /// Why the attention of one site cannot get caches.
+  std::optional<MatchFailure> obstacle(const AttentionSite& site) {
+    if (site.hasCache() || site.update != CacheUpdate::None || site.isCross)
+      return failure(ReasonCode::TargetLacksFeature, site, "attention without a cache",
+                     site.isCross ? "attention to another sequence" : "attention with a cache");
+    if (site.node->graph().parentNode())
+      return failure(ReasonCode::InSubgraph, site, "attention in the main graph",
+                     "attention in a branch of " + site.node->graph().parentNode()->describe());
+    for (unsigned operand : {1u, 2u}) {
+      const TensorType& type = site.node->operand(operand)->type();
+      if (!type.hasRank() || type.rank() != 4 || !type.dim(1).value() || !type.dim(3).value() ||
+          type.dim(0).isUnknown())
+        return failure(ReasonCode::HeadCountUnproven, site,
+                       "keys and values of fixed heads and width", type.str());
+    }
+    const Dim& rows = site.node->operand(0)->type().dim(2);
+    if (rows.symbols().size() != 1 || !(rows == Dim::symbol(rows.symbols().front())))
+      return failure(ReasonCode::ShapeUnknown, site, "a symbolic number of tokens", rows.str(),
+                     "export with dynamic axes");
+    if (!tokens.isUnknown() && !(tokens == rows))
+      return failure(ReasonCode::ShapeMismatch, site,
+                     "as many rows as other attention has, " + tokens.str(), rows.str());
+    tokens = rows;
+    if (!site.node->operand(1)->type().dim(2).isKnownEqual(tokens))
+      return failure(ReasonCode::ShapeMismatch, site, "a key for each token",
+                     site.node->operand(1)->type().dim(2).str());
+    if (site.node->intAttr("causal", 0) == 0)
+      return failure(ReasonCode::MaskUnprovenCausal, site, "a mask that is proved to be causal",
+                     site.mask ? site.mask->text : "no mask");
+    return site.node->operand(3) ? maskObstacle(site) : std::nullopt;
+  }
+
+  /// A mask that is left may hide keys by one input only.
+  std::optional<MatchFailure> maskObstacle(const AttentionSite& site) {
+    const bool isPadding = site.mask && site.mask->remaining == MaskFacts::Remaining::Padding &&
+                           site.mask->isExact && site.mask->padding.size() == 1 &&
+                           site.mask->padding.front().dependsOn.size() == 1;
+    const Value* input = isPadding ? site.mask->padding.front().dependsOn.front() : nullptr;
+    // The element of the input itself, and not a function of it.
+    if (!input || site.mask->padding.front().text != (input->name() + "[b, j]").str() ||
+        !input->isGraphInput() || input->graph().parentNode() || input->type().rank() != 2 ||
+        !input->type().dim(1).isKnownEqual(tokens) || (padding && padding != input))
+      return failure(ReasonCode::MaskUnprovenCausal, site,
+                     "a mask that is causal and hides keys by one input [batch, tokens]",
+                     site.mask ? site.mask->text : "a mask that is not understood");
+    padding = const_cast<Value*>(input);
+    return std::nullopt;
+  }
+
+  /// Of the longer input nothing but masks may be made.
+  llvm::Error checkPadding() {
+    if (!padding)
+      return llvm::Error::success();
+    llvm::DenseSet<const Node*> attentions;
+    for (const AttentionSite& site : context.sites)
+      attentions.insert(site.node);
+    llvm::SmallVector<const Value*, 16> pending(1, padding);
+    llvm::DenseSet<const Value*> seen{padding};
+    while (!pending.empty()) {
+      const Value* value = pending.pop_back_val();
+      if (value->isGraphOutput())
+        return refuseMixing(
+            {value->producer(), fmt::format("'{}' is an output, and made of '{}', which is as long "
+                                            "as all keys",
+                                            value->name(), padding->name())});
+      for (const Use& use : value->uses()) {
+        const Node& reader = use.user();
+        if (attentions.contains(&reader) && use.operandIndex() == 3)
+          continue;
+        if (attentions.contains(&reader) || reader.graph().parentNode())
+          return refuseMixing({&reader, fmt::format("it reads '{}', which is as long as all keys",
+                                                    padding->name())});
+        if (!reader.is("Shape"))
+          for (const Value& result : reader.results())
+            if (seen.insert(&result).second)
+              pending.push_back(&result);
+      }
+    }
+    return llvm::Error::success();
+  }
+
+  std::string freshSymbol(const std::string& base) const {
+    llvm::StringSet<> taken;
+    for (const std::unique_ptr<Value>& input : graph.inputs())
+      if (input->type().hasRank())
+        for (const Dim& extent : input->type().shape())
+          for (const std::string& symbol : extent.symbols())
+            taken.insert(symbol);
+    std::string name = base;
+    for (unsigned number = 2; taken.contains(name); ++number)
+      name = fmt::format("{}_{}", base, number);
+    return name;
+  }
+
+  llvm::Error rewrite() {
+    const Dim past = Dim::symbol(freshSymbol("past_sequence_length"));
+    std::vector<std::pair<Value*, Value*>> pasts;
+    for (const AttentionSite& site : context.sites) {
+      auto add = [&](unsigned operand, const char* role) {
+        const TensorType& type = site.node->operand(operand)->type();
+        const Shape shape{type.dim(0), type.dim(1), past, type.dim(3)};
+        return &graph.addInput(
+            graph.freshName(fmt::format("past_key_values.{}.{}", site.layer, role)),
+            TensorType(type.elementType(), shape));
+      };
+      Value* key = add(1, "key");
+      pasts.emplace_back(key, add(2, "value"));
+    }
+    if (padding) {
+      padding->setType(
+          TensorType(padding->type().elementType(), Shape{padding->type().dim(0), past + tokens}));
+    }
+    for (size_t i = 0; i < pasts.size(); ++i)
+      if (llvm::Error error = addCaches(context.sites[i], *pasts[i].first, *pasts[i].second))
+        return error;
+    startAtPast(*pasts.front().first);
+    restoreOrder(graph);
+    graph.eraseDeadNodes();
+    forgetUnreadExtents();
+    return inferShapes(graph);
+  }
+
+  llvm::Error addCaches(AttentionSite& site, Value& pastKey, Value& pastValue) {
+    Rewriter rewriter(graph, passName, context.journal, site.node->name());
+    AttentionBuilder build(rewriter);
+    const std::pair<unsigned, Value*> sides[] = {{1, &pastKey}, {2, &pastValue}};
+    for (const auto& [operand, past] : sides) {
+      Value& present = build.concat(*past, *site.node->operand(operand), 2);
+      site.node->setOperand(operand, &present);
+      graph.rename(present, graph.freshName(fmt::format("present.{}.{}", site.layer,
+                                                        operand == 1 ? "key" : "value")));
+      graph.addOutput(present);
+    }
+    if (site.node->operand(3)) {
+      Value& visible = build.node(
+          "Cast", {*padding}, attrs({{"to", static_cast<int64_t>(ElementType::Bool)}}), "visible");
+      Value& mask = build.node("Unsqueeze", {visible, ints({1, 2})}, {}, "padding");
+      site.node->setOperand(3, &mask);
+    }
+    return llvm::Error::success();
+  }
+
+  /// Whether an input that nobody reads has a place for each new token, or for each key, is not
+  /// known.
+  void forgetUnreadExtents() {
+    for (const std::unique_ptr<Value>& input : graph.inputs()) {
+      if (input->hasUses() || !input->type().hasRank())
+        continue;
+      Shape shape(input->type().shape().begin(), input->type().shape().end());
+      for (Dim& extent : shape)
+        if (extent == tokens)
+          extent = Dim::unknown();
+      input->setType(TensorType(input->type().elementType(), std::move(shape)));
+    }
+  }
+
+  /// Positions and tables of positions begin at the number of earlier tokens.
+  void startAtPast(Value& past) {
+    if (functions.positions.empty() && functions.tables.empty())
+      return;
+    Rewriter rewriter(graph, passName, context.journal);
+    AttentionBuilder build(rewriter);
+    Value& shape = build.node("Shape", {past}, {}, "past_shape");
+    Value& list = build.node("Gather", {shape, ints({2})}, {}, "past_length");
+    Value& scalar = build.node("Squeeze", {list, ints({0})}, {}, "past_length");
+    const auto like = [&](Value& number, const Value& other) -> Value& {
+      const ElementType element = other.type().elementType();
+      return element == ElementType::Int64
+                 ? number
+                 : build.node("Cast", {number}, attrs({{"to", static_cast<int64_t>(element)}}),
+                              "past_length");
+    };
+    for (Node* range : functions.positions) {
+      Value& start = like(scalar, *range->operand(1));
+      Value& limit = build.node("Add", {*range->operand(1), start}, {}, "end");
+      range->setOperand(0, &start);
+      range->setOperand(1, &limit);
+    }
+    for (Node* table : functions.tables) {
+      Value& start = like(list, *table->operand(2));
+      Value& end = build.node("Add", {*table->operand(2), start}, {}, "end");
+      table->setOperand(1, &start);
+      table->setOperand(2, &end);
+    }
+  }
+
+  Graph& graph;
+  PassContext& context;
+  Dim tokens;
+  Value* padding = nullptr;
+  TokenFunctions functions;
+};
+
+class AddCaches final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    if (llvm::Error error = CacheAdder(model, context).run())
+      return error;
+    model.markEdited();
+    context.count(passName, "caches", 2 * static_cast<int64_t>(context.sites.size()));
+    return llvm::Error::success();
+  }
+};
+
+} // namespace
+
+void register_add_caches(PassRegistry& registry) {
+  registry.add({passName,
+                "Gives caches to a decoder that computes the whole sequence at every step.",
+                {},
+                [](const PassOptions&) {
+                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<AddCaches>());
+                }});
+}
+
+} // namespace kvopt::transforms
