@@ -1,0 +1,113 @@
+// kvopt add-cache: what it writes, and how it ends where it cannot.
+#include "tests/cli/cli_fixture.h"
+
+#include <fstream>
+
+namespace kvopt {
+using namespace cli;
+
+namespace {
+
+/// One layer of attention over whole sequences; its results go through `last`.
+std::string modelText(const std::string& last) {
+  std::string table = "0.5";
+  for (int i = 1; i < 32 * 8; ++i)
+    table += i % 3 == 0 ? ", -0.25" : i % 2 == 0 ? ", 0.75" : ", 0.125";
+  return R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+decoder (int64[B, S] input_ids) => (float[B, S, 8] logits)
+<float[32, 8] table = {)" +
+         table +
+         R"(}, int64[4] heads = {0, 0, 2, 4}, int64[3] rows = {0, 0, 8}, int64 zero = {0}, int64 one = {1}>
+{
+  extents = Shape (input_ids)
+  count = Gather (extents, one)
+  range = Range (zero, count, one)
+  places = Gather (table, range)
+  embedded = Gather (table, input_ids)
+  hidden = Add (embedded, places)
+  split = Reshape (hidden, heads)
+  k = Transpose <perm = [0, 2, 1, 3]> (split)
+  q = Neg (k)
+  v = Sin (k)
+  o = ai.kvopt.Sdpa <scale = 0.5, causal = 1> (q, k, v)
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  joined = Reshape (ot, rows)
+)" + last +
+         "\n}\n";
+}
+
+class AddCacheTest : public testing::Test {
+protected:
+  /// A model that was exported without caches.
+  std::string model(const std::string& last) {
+    const std::string text = folder.path("model.onnxtxt");
+    std::ofstream(text) << modelText(last);
+    std::string path = folder.path("model.onnx");
+    // The attention in standard operators.
+    const ProgramResult made = runProgram(
+        {"opt", text, "--pipeline", "infer-shapes,detect-sites,lower{to=primitive}", "-o", path});
+    EXPECT_EQ(made.code, 0) << made.err;
+    return path;
+  }
+
+  TemporaryFolder folder;
+  std::string output = folder.path("cached.onnx");
+};
+
+TEST_F(AddCacheTest, WritesAModelThatEveryTargetTakes) {
+  const std::string path = model("  logits = Tanh (joined)");
+  const ProgramResult added = runProgram({"add-cache", path, "-o", output});
+  ASSERT_EQ(added.code, 0) << added.err;
+  EXPECT_NE(added.out.find("caches of one model only"), std::string::npos) << added.out;
+  EXPECT_TRUE(std::filesystem::exists(folder.path("cached.kv.json")));
+  EXPECT_EQ(runProgram({"verify", path, output}).code, 0);
+  const std::string fused = folder.path("fused.onnx");
+  EXPECT_EQ(runProgram({"rewrite", output, "--to", "kvopt", "-o", fused}).code, 0);
+  const ProgramResult tokens = runProgram({"run", path, "--tokens", "1,2,3", "--steps", "6"});
+  EXPECT_EQ(runProgram({"run", fused, "--tokens", "1,2,3", "--steps", "6", "--capacity", "16"}).out,
+            tokens.out);
+}
+
+TEST_F(AddCacheTest, WritesTheFormOfATargetAtOnce) {
+  const ProgramResult added =
+      runProgram({"add-cache", model("  logits = Tanh (joined)"), "-o", output, "--to", "kvopt"});
+  ASSERT_EQ(added.code, 0) << added.err;
+  EXPECT_NE(added.out.find("ai.kvopt::InPlaceKvSdpa"), std::string::npos) << added.out;
+}
+
+TEST_F(AddCacheTest, NamesWhatMixesTokens) {
+  const ProgramResult refused =
+      runProgram({"add-cache", model("  logits = CumSum (joined, one)"), "-o", output});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("tokens-mixed"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("CumSum"), std::string::npos) << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
+TEST_F(AddCacheTest, EndsWithAClearError) {
+  const std::string cached = shippedModel("llama_gqa-ts14-eager");
+  const std::string text = folder.path("text.onnx");
+  std::ofstream(text) << "no model";
+  const struct {
+    std::vector<std::string> arguments;
+    int code;
+    const char* part;
+  } cases[] = {
+      {{"add-cache", cached, "-o", output}, 1, "attention with a cache"},
+      {{"add-cache", text, "-o", output}, 3, "text.onnx"},
+      {{"add-cache", folder.path("missing.onnx"), "-o", output}, 3, "missing.onnx"},
+      {{"add-cache", cached}, 2, "--output"},
+      {{"add-cache", cached, "-o", output, "--layers", "0"}, 2, "--layers"},
+      {{"add-cache", cached, "-o", output, "--to", "nothing"}, 2, "nothing"},
+      {{"add-cache", cached, "-o", output, "--to", "int8"}, 2, "add caches first"},
+  };
+  for (const auto& [arguments, code, part] : cases) {
+    const ProgramResult result = runProgram(arguments);
+    EXPECT_EQ(result.code, code) << part << ": " << result.err;
+    EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(output));
+  }
+}
+
+} // namespace
+} // namespace kvopt
