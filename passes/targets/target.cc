@@ -59,6 +59,17 @@ MatchFailure sharedCache(const AttentionSite& site) {
           "--to kvopt can take it"};
 }
 
+/// All that read a cache know that it is a buffer, or none does.
+void refuseReadersTogether(const SiteList& sites,
+                           std::vector<std::optional<MatchFailure>>& failures) {
+  for (size_t i = 0; i < sites.size(); ++i)
+    if (sites[i].owner && failures[i] && !failures[*sites[i].owner])
+      failures[*sites[i].owner] = sharedCache(sites[*sites[i].owner]);
+  for (size_t i = 0; i < sites.size(); ++i)
+    if (sites[i].owner && failures[*sites[i].owner] && !failures[i])
+      failures[i] = sharedCache(sites[i]);
+}
+
 } // namespace
 
 std::vector<std::optional<MatchFailure>> refusals(const Target& target, const SiteList& sites,
@@ -74,6 +85,7 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
       failures.back() = obstacle;
     updatesCaches |= !failures.back() && (site.grows() || site.isOverwritten());
   }
+  refuseReadersTogether(sites, failures);
   if (updatesCaches || !target.isForCaches())
     return failures;
   for (size_t i = 0; i < sites.size(); ++i)

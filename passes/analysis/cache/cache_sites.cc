@@ -181,9 +181,6 @@ public:
       if (!site.owner && site.hasCache() && site.update != CacheUpdate::ReadOnly &&
           (site.key->attentions > 1 || site.value->attentions > 1) && !isComplete(site))
         refuse(site, *site.key, nullptr);
-    for (AttentionSite& site : sites)
-      if (site.owner && sites[*site.owner].failure)
-        refuse(site, *site.key, &sites[*site.owner]);
   }
 
 private:
@@ -254,6 +251,15 @@ void refuseOtherLengths(SiteList& sites) {
   }
 }
 
+/// Who reads a cache that stays as it is has no buffer to read.
+void refuseReadersOfRefused(SiteList& sites) {
+  for (AttentionSite& site : sites)
+    if (!site.failure && site.owner && sites[*site.owner].failure)
+      site.failure =
+          failureAt(ReasonCode::SharedReader, *site.key->past, "a cache whose owner is recovered",
+                    "that of " + sites[*site.owner].id() + ", which is not");
+}
+
 /// In branches, only what grows is followed to the outputs of the model.
 void refuseOtherBranchCaches(SiteList& sites) {
   for (AttentionSite& site : sites)
@@ -292,6 +298,7 @@ SiteList findSites(Graph& graph) {
   CacheSharing(sites).run();
   refuseOtherLengths(sites);
   refuseOtherBranchCaches(sites);
+  refuseReadersOfRefused(sites);
   joinBranchCaches(sites);
   return sites;
 }
