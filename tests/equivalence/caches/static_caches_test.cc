@@ -5,6 +5,8 @@
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/support/temporary_folder.h"
 
+#include <cstring>
+
 namespace kvopt {
 using namespace driver;
 using namespace ir;
@@ -137,7 +139,7 @@ decoder (int64[B, S] input_ids, int64[S] cache_position, float{1} past_k, float{
                      *c.mask ? std::string(", ") + c.mask : "");
 }
 
-class StaticCaches : public testing::TestWithParam<StaticCase> {
+class StaticCaches : public testing::Test {
 protected:
   std::string written(const std::string& text) {
     auto model = valueOrThrow(readText(text, toolkit.ops));
@@ -151,7 +153,9 @@ protected:
   TemporaryFolder folder;
 };
 
-TEST_P(StaticCaches, AreOverwrittenInPlace) {
+class SpelledStaticCaches : public StaticCaches, public testing::WithParamInterface<StaticCase> {};
+
+TEST_P(SpelledStaticCaches, AreOverwrittenInPlace) {
   const std::string path = written(modelText(GetParam()));
   DrivenModel copied = raised(path, toolkit);
   EquivalencePlan plan;
@@ -179,10 +183,40 @@ TEST_P(StaticCaches, AreOverwrittenInPlace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, StaticCaches, testing::ValuesIn(cases),
+INSTANTIATE_TEST_SUITE_P(All, SpelledStaticCaches, testing::ValuesIn(cases),
                          [](const testing::TestParamInfo<StaticCase>& parameter) {
                            return std::string(parameter.param.name);
                          });
+
+/// A model of one token a step.
+TEST_F(StaticCaches, RowsThatAreSelectedAreOverwrittenInPlace) {
+  StaticCase model = cases[0];
+  model.write = R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  slot_column_@ = Reshape (slots, rows_of_heads)
+  here_@ = Equal (slot_column_@, row_column)
+  c_@ = Where (here_@, f_@, past_@)
+  a_@ = Identity (c_@))";
+  std::string text = modelText(model);
+  for (const auto& [before, after] : {std::pair("int64[B, S] input_ids", "int64[B, 1] input_ids"),
+                                      std::pair("int64[S] cache", "int64[1] cache"),
+                                      std::pair("float[B, S, 10]", "float[B, 1, 10]")})
+    text.replace(text.find(before), std::strlen(before), after);
+  const std::string path = written(text);
+  EquivalencePlan plan;
+  plan.prompt = 1;
+  plan.chunks = {};
+  plan.decodeSteps = 9;
+  plan.vocabulary = 50;
+  plan.tolerance = {0, 0};
+  const DrivenModel copied = raised(path, toolkit);
+  const DrivenModel inPlace = rewritten(path, toolkit);
+  const VerificationReport report = valueOrThrow(verifyModels(
+      *copied.model, copied.manifest, *inPlace.model, inPlace.manifest, plan, 1, toolkit));
+  EXPECT_TRUE(report.equal()) << verificationSummary(report);
+  EXPECT_EQ(report.cacheBytesCopied, 0);
+  EXPECT_EQ(report.cacheBytesWritten, 2 * 2 * 2 * 10 * 4 * 4);
+}
 
 struct RefusedWrite {
   const char* name;
