@@ -58,6 +58,15 @@ const StaticCase cases[] = {
   c_@ = Transpose <perm = [1, 2, 0, 3]> (w_@)
   a_@ = Identity (c_@))",
      seen},
+    {"splice", 17, "[B, 2, 24, 4]", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  next_@ = Add (first_position, token_list)
+  end_@ = Constant <value_ints = [9223372036854775807]> ()
+  before_@ = Slice (past_@, first, first_position, two)
+  after_@ = Slice (past_@, next_@, end_@, two)
+  c_@ = Concat <axis = 2> (before_@, f_@, after_@)
+  a_@ = Identity (c_@))",
+     seen},
     {"TensorScatter", 24, "[B, 2, 24, 4]", R"(
   f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
   c_@ = TensorScatter <axis = 2> (past_@, f_@, first_positions)
