@@ -24,9 +24,9 @@ struct StaticCase {
   const char* mask; ///< of the attention
 };
 
-constexpr const char* seen = "seen";
+constexpr const char* seenKeys = "seen";
 
-const StaticCase cases[] = {
+const StaticCase staticCases[] = {
     {"ScatterElements", 17, "[B, 2, 24, 4]", R"(
   f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
   column_@ = Reshape (position, rows_of_heads)
@@ -34,14 +34,14 @@ const StaticCase cases[] = {
   index_@ = Expand (column_@, extents_@)
   c_@ = ScatterElements <axis = 2> (past_@, index_@, f_@)
   a_@ = Identity (c_@))",
-     seen},
+     seenKeys},
     {"ScatterElements_of_rows", 17, "[B, 24, 2, 4]", R"(
   column_@ = Reshape (position, heads_of_rows)
   extents_@ = Shape (x_@)
   index_@ = Expand (column_@, extents_@)
   c_@ = ScatterElements <axis = 1> (past_@, index_@, x_@)
   a_@ = Transpose <perm = [0, 2, 1, 3]> (c_@))",
-     seen},
+     seenKeys},
     {"ScatterND_of_points", 17, "[B, 2, 24, 4]", R"(
   f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
   b_@ = Expand (batch_column, point_shape)
@@ -50,14 +50,14 @@ const StaticCase cases[] = {
   points_@ = Concat <axis = 3> (b_@, h_@, s_@)
   c_@ = ScatterND (past_@, points_@, f_@)
   a_@ = Identity (c_@))",
-     seen},
+     seenKeys},
     {"index_put", 17, "[B, 2, 24, 4]", R"(
   there_@ = Transpose <perm = [2, 0, 1, 3]> (past_@)
   u_@ = Transpose <perm = [1, 0, 2, 3]> (x_@)
   w_@ = ScatterND (there_@, single, u_@)
   c_@ = Transpose <perm = [1, 2, 0, 3]> (w_@)
   a_@ = Identity (c_@))",
-     seen},
+     seenKeys},
     {"splice", 17, "[B, 2, 24, 4]", R"(
   f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
   next_@ = Add (first_position, token_list)
@@ -66,12 +66,12 @@ const StaticCase cases[] = {
   after_@ = Slice (past_@, next_@, end_@, two)
   c_@ = Concat <axis = 2> (before_@, f_@, after_@)
   a_@ = Identity (c_@))",
-     seen},
+     seenKeys},
     {"TensorScatter", 24, "[B, 2, 24, 4]", R"(
   f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
   c_@ = TensorScatter <axis = 2> (past_@, f_@, first_positions)
   a_@ = Identity (c_@))",
-     seen},
+     seenKeys},
     {"ring", 17, "[B, 2, 8, 4]", R"(
   f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
   slot_@ = Mod (position, eight)
@@ -192,14 +192,14 @@ TEST_P(SpelledStaticCaches, AreOverwrittenInPlace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SpelledStaticCaches, testing::ValuesIn(cases),
+INSTANTIATE_TEST_SUITE_P(All, SpelledStaticCaches, testing::ValuesIn(staticCases),
                          [](const testing::TestParamInfo<StaticCase>& parameter) {
                            return std::string(parameter.param.name);
                          });
 
 /// A model of one token a step.
 TEST_F(StaticCaches, RowsThatAreSelectedAreOverwrittenInPlace) {
-  StaticCase model = cases[0];
+  StaticCase model = staticCases[0];
   model.write = R"(
   f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
   slot_column_@ = Reshape (slots, rows_of_heads)
@@ -270,7 +270,7 @@ class RefusedStaticCaches : public testing::TestWithParam<RefusedWrite> {};
 TEST_P(RefusedStaticCaches, KeepTheirReason) {
   Toolkit toolkit;
   TemporaryFolder folder;
-  StaticCase model = cases[0];
+  StaticCase model = staticCases[0];
   model.write = GetParam().write;
   std::string text = modelText(model);
   text.insert(text.find("  slots ="), "  half = Constant <value_float = 0.5> ()\n");
