@@ -207,6 +207,13 @@ Value& AttentionBuilder::positions(Value& pastLength, const BuilderOperand& rowC
   return node("Add", {column, range(rowCount)}, {}, "positions");
 }
 
+Value& AttentionBuilder::checkedSlot(Value& position, Value& cache, int64_t axis) {
+  const ElementType element = position.type().elementType();
+  Value& capacity = castTo(value(extent(cache, axis)), element);
+  Value& isBefore = node("Less", {position, castTo(value(ints({0})), element)});
+  return node("Where", {isBefore, capacity, position}, {}, "slot");
+}
+
 Value& AttentionBuilder::additive(Value& kept, ElementType type, double otherwise) {
   return node("Where", {kept, floatScalar(type, 0), floatScalar(type, otherwise)}, {}, "mask");
 }

@@ -47,6 +47,10 @@ public:
   /// int64 [B,S]: past_length[b] + s, for past_length [1 or B].
   ir::Value& positions(ir::Value& pastLength, const BuilderOperand& rowCount);
 
+  /// `position`, an index into an axis of `cache`, for operators that count negative ones from the
+  /// end: those become the axis's extent, which is an error there. Of the position's type.
+  ir::Value& checkedSlot(ir::Value& position, ir::Value& cache, int64_t axis);
+
   /// 0 where `kept` (bool) holds and `otherwise` elsewhere, of a floating-point type.
   ir::Value& additive(ir::Value& kept, ir::ElementType type, double otherwise);
   /// The additive mask [B,1,1,T] or [B,1,S,T] of an integer mask [B,T] or [B,S,T] whose positive

@@ -105,12 +105,9 @@ private:
   /// A mask that is left may hide keys by one input only.
   std::optional<MatchFailure> maskObstacle(const AttentionSite& site) {
     const bool isPadding = site.mask && site.mask->remaining == MaskFacts::Remaining::Padding &&
-                           site.mask->isExact && site.mask->padding.size() == 1 &&
-                           site.mask->padding.front().dependsOn.size() == 1;
-    const Value* input = isPadding ? site.mask->padding.front().dependsOn.front() : nullptr;
-    // The element of the input itself, and not a function of it.
-    if (!input || site.mask->padding.front().text != (input->name() + "[b, j]").str() ||
-        !input->isGraphInput() || input->graph().parentNode() || input->type().rank() != 2 ||
+                           site.mask->isExact && site.mask->padding.size() == 1;
+    const Value* input = isPadding ? site.mask->padding.front().shownBy : nullptr;
+    if (!input || input->graph().parentNode() || input->type().rank() != 2 ||
         !input->type().dim(1).isKnownEqual(tokens) || (padding && padding != input))
       return failure(ReasonCode::MaskUnprovenCausal, site,
                      "a mask that is causal and hides keys by one input [batch, tokens]",

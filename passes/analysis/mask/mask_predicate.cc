@@ -60,6 +60,20 @@ struct Parts {
   ExprVector other;
 };
 
+/// The input of a condition that its element [b, j] is not zero; null for other conditions.
+const Value* shownBy(ExprRef condition) {
+  const bool isNonZero = condition->is(Kind::Apply) && condition->name == "NonZero";
+  const ExprRef element = isNonZero ? condition->operands.front() : condition;
+  const auto isIndex = [&](size_t axis, IndexVariable variable) {
+    return element->operands[axis]->is(Kind::Integer) &&
+           element->operands[axis]->dim.isKnownEqual(IndexSpace::variable(variable));
+  };
+  const bool isElement = condition->isBoolean && element->is(Kind::Leaf) &&
+                         element->value->isGraphInput() && element->operands.size() == 2 &&
+                         isIndex(0, IndexVariable::Batch) && isIndex(1, IndexVariable::Key);
+  return isElement ? element->value : nullptr;
+}
+
 /// Rows see keys up to the one where `frontier` is 0.
 Parts partition(MaskExpressions& made, ExprRef seen, const Dim& frontier) {
   Parts parts;
@@ -407,7 +421,7 @@ MaskFacts MaskAnalysis::Impl::facts(const Question& question, const World& world
   if (parts.window > 0)
     texts.push_back(fmt::format("i + P - j < {}", parts.window));
   auto addPadding = [&](ExprRef part) {
-    facts.padding.push_back({printExpression(part), inputsOf(ExprList(part))});
+    facts.padding.push_back({printExpression(part), inputsOf(ExprList(part)), shownBy(part)});
     texts.push_back(facts.padding.back().text);
   };
   llvm::for_each(parts.padding, addPadding);

@@ -53,6 +53,9 @@ struct MaskFacts {
   struct Padding {
     std::string text;                        ///< `attention_mask[b, j]`
     std::vector<const ir::Value*> dependsOn; ///< graph inputs
+    /// The graph input whose element [b, j] is not zero exactly where the key is shown; null where
+    /// the condition is another one.
+    const ir::Value* shownBy = nullptr;
   };
   std::vector<Padding> padding;
   /// Some keys beyond the frontier are seen where a condition holds (prefixes, image blocks).

@@ -45,18 +45,7 @@ public:
   std::optional<MatchFailure> rewrite(const Match& match, Rewriter& rewriter) const override {
     AttentionBuilder build(rewriter);
     const int64_t along = match[axis];
-    Value& place = match[position];
-    const auto castTo = [&](Value& value) -> Value& {
-      const auto to = static_cast<int64_t>(place.type().elementType());
-      return to == static_cast<int64_t>(ElementType::Int64)
-                 ? value
-                 : build.node("Cast", {value}, attrs({{"to", to}}));
-    };
-    // A negative index would count from the end.
-    Value& capacity = castTo(build.value(build.extent(match[past], along)));
-    Value& zero = castTo(build.value(ints({0})));
-    Value& isBefore = build.node("Less", {place, zero});
-    Value& checked = build.node("Where", {isBefore, capacity, place}, {}, "position");
+    Value& checked = build.checkedSlot(match[position], match[past], along);
     Value& extents = build.node("Shape", {match[row]}, {}, "extents");
     Value& index = build.node("Expand", {checked, extents}, {}, "positions");
     Value& present = build.node("ScatterElements", {match[past], index, match[row]},

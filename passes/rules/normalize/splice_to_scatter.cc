@@ -45,10 +45,7 @@ public:
     const auto axis = static_cast<int64_t>(found.axis);
     Value& given = build.castTo(*found.first, ElementType::Int64);
     Value& first = build.node("Reshape", {given, ints({-1})}, {}, "first");
-    // A negative index would count from the end.
-    Value& isBefore = build.node("Less", {first, ints({0})});
-    Value& checked =
-        build.node("Where", {isBefore, build.extent(*found.past, axis), first}, {}, "first");
+    Value& checked = build.checkedSlot(first, *found.past, axis);
     Value& slots =
         build.node("Add", {build.range(build.extent(match[rows], axis, /*scalar=*/true)), checked},
                    {}, "positions");
