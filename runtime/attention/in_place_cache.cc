@@ -82,41 +82,45 @@ llvm::Expected<TensorView> InPlaceCache::present(KernelContext& context) const {
   return slots(*storage);
 }
 
-llvm::Expected<TensorView> InPlaceCache::append(KernelContext& context,
-                                                llvm::ArrayRef<int64_t> lengths) const {
-  auto unwritten = this->present(context);
-  if (!unwritten)
-    return unwritten.takeError();
-  const TensorView& present = *unwritten;
-  auto elementBytes = static_cast<int64_t>(*byteWidth(fresh->element));
+void InPlaceCache::writeRows(const TensorView& slots, int64_t batch, int64_t first, int64_t slot,
+                             int64_t count) const {
+  const auto elementBytes = static_cast<int64_t>(*byteWidth(fresh->element));
   auto bytes = [&](int64_t elements) { return elements * elementBytes; };
   auto copy = [&](std::byte* to, const std::byte* from, int64_t elements) {
     if (elements != 0)
       std::memcpy(to, from, static_cast<size_t>(bytes(elements)));
   };
-  int64_t slotStride = present.strides[isTransposed() ? 3 : 2];
-  int64_t columnStride = present.strides[isTransposed() ? 2 : 3];
-  for (int64_t batch = 0; batch < fresh->shape[0]; ++batch)
-    for (int64_t head = 0; head < fresh->shape[1]; ++head) {
-      const std::byte* from =
-          fresh->data + bytes(batch * fresh->strides[0] + head * fresh->strides[1]);
-      std::byte* to = present.data + bytes(batch * present.strides[0] + head * present.strides[1] +
-                                           lengths[static_cast<size_t>(batch)] * slotStride);
-      if (!isTransposed() && slotStride == width()) {
-        copy(to, from, rows() * width());
+  const int64_t slotStride = slots.strides[isTransposed() ? 3 : 2];
+  const int64_t columnStride = slots.strides[isTransposed() ? 2 : 3];
+  for (int64_t head = 0; head < fresh->shape[1]; ++head) {
+    const std::byte* from =
+        fresh->data + bytes(batch * fresh->strides[0] + head * fresh->strides[1] + first * width());
+    std::byte* to =
+        slots.data + bytes(batch * slots.strides[0] + head * slots.strides[1] + slot * slotStride);
+    if (!isTransposed() && slotStride == width()) {
+      copy(to, from, count * width());
+      continue;
+    }
+    for (int64_t row = 0; row < count; ++row) {
+      if (!isTransposed()) {
+        copy(to + bytes(row * slotStride), from + bytes(row * width()), width());
         continue;
       }
-      for (int64_t row = 0; row < rows(); ++row) {
-        if (!isTransposed()) {
-          copy(to + bytes(row * slotStride), from + bytes(row * width()), width());
-          continue;
-        }
-        for (int64_t column = 0; column < width(); ++column)
-          copy(to + bytes(column * columnStride + row * slotStride),
-               from + bytes(row * width() + column), 1);
-      }
+      for (int64_t column = 0; column < width(); ++column)
+        copy(to + bytes(column * columnStride + row * slotStride),
+             from + bytes(row * width() + column), 1);
     }
-  context.noteCacheWrite(bytes(fresh->elementCount()));
+  }
+}
+
+llvm::Expected<TensorView> InPlaceCache::append(KernelContext& context,
+                                                llvm::ArrayRef<int64_t> lengths) const {
+  auto present = this->present(context);
+  if (!present)
+    return present;
+  for (int64_t batch = 0; batch < fresh->shape[0]; ++batch)
+    writeRows(*present, batch, 0, lengths[static_cast<size_t>(batch)], rows());
+  context.noteCacheWrite(fresh->byteSize());
   return present;
 }
 

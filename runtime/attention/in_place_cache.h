@@ -40,6 +40,10 @@ public:
   llvm::Expected<TensorView> present(KernelContext& context) const;
   /// Writes the new rows at each batch row's length, and nothing else; the present, as `slots`.
   llvm::Expected<TensorView> append(KernelContext& context, llvm::ArrayRef<int64_t> lengths) const;
+  /// Writes new rows [first, first + count) of one batch row to slots [slot, slot + count) of
+  /// `slots`.
+  void writeRows(const TensorView& slots, int64_t batch, int64_t first, int64_t slot,
+                 int64_t count) const;
 
 private:
   Operands operands;

@@ -33,6 +33,8 @@ struct CacheSide {
   const char* axisName;
   /// What the cache holds; Undefined: what the new rows are of.
   ElementType held = ElementType::Undefined;
+  /// More new rows than the cache has place for are taken: the last ones stay.
+  bool isRing = false;
 };
 
 /// Fails when the rows do not fit the cache; its capacity.

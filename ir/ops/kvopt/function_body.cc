@@ -201,17 +201,70 @@ std::string presentRows(const std::string& side, const CacheLayout& layout) {
                      side, back[0], back[1], back[2]);
 }
 
-/// The cache with its new rows, and the rows that attention reads.
-std::string cacheUpdate(const std::string& side, const CacheLayout& layout) {
+/// The cache with rows of `source` where is_new_row says so.
+std::string writtenRows(const std::string& side, const CacheLayout& layout,
+                        const std::string& source) {
   return fmt::format(R"(
     {0}_index_shape = Concat <axis = 0> (batch, groups, capacity, {0}_width)
     {0}_index = Expand (source_column, {0}_index_shape)
-    {0}_new_rows = GatherElements <axis = 2> ({0}_new, {0}_index)
+    {0}_new_rows = GatherElements <axis = 2> ({1}, {0}_index)
     {0}_present_rows = Where (is_new_row, {0}_new_rows, {0}_past_rows)
-    {0}s = Slice ({0}_present_rows, i0, longest_list, i2)
 )",
-                     side) +
+                     side, source) +
          presentRows(side, layout);
+}
+
+/// The cache with its new rows, and the rows that attention reads.
+std::string cacheUpdate(const std::string& side, const CacheLayout& layout) {
+  return writtenRows(side, layout, side + "_new") +
+         fmt::format("    {0}s = Slice ({0}_present_rows, i0, longest_list, i2)\n", side);
+}
+
+/// Which rows of a ring are read, and which of those and of the new ones are then in which slot.
+/// Slots are written with rows that were read before: an engine that puts the present where the
+/// past lies thus reads all of it first. Needs key_past_rows [B,G,C,D].
+constexpr const char* ringSlots = R"(
+    cache_shape = Shape (key_past_rows)
+    capacity = Gather (cache_shape, i2)
+    capacity_scalar = Squeeze (capacity, i0)
+    past = Reshape (past_length, i1)
+    most_kept = Sub (capacity, i1)
+    kept = Min (past, most_kept)
+    kept_scalar = Squeeze (kept, i0)
+    kept_row = Range (zero_index, kept_scalar, one_index)
+    first_kept = Sub (past, kept)
+    kept_position = Add (first_kept, kept_row)
+    kept_slot = Mod (kept_position, capacity)
+    length_list = Add (kept, rows)
+    longest = Squeeze (length_list, i0)
+    column_shape = Concat <axis = 0> (rest, i1)
+    start = Reshape (kept, column_shape)
+    all_slots = Range (zero_index, longest, one_index)
+    slot_row = Unsqueeze (all_slots, i0)
+    valid = GreaterOrEqual (slot_row, zero_index)
+    first_column = Neg (length_list)
+    no_end = Constant <value_ints = [9223372036854775807]> ()
+    mask_of_keys = Slice (mask, first_column, no_end, rest)
+    end = Add (past, rows)
+    last_position = Sub (end, i1)
+    slot = Range (zero_index, capacity_scalar, one_index)
+    behind_slot = Sub (last_position, slot)
+    age = Mod (behind_slot, capacity)
+    slot_position = Sub (last_position, age)
+    read_row = Sub (slot_position, first_kept)
+    is_held = GreaterOrEqual (read_row, zero_index)
+    is_new_row = Reshape (is_held, slot_column_shape)
+    source_row = Max (read_row, zero_index)
+    source_column = Reshape (source_row, slot_column_shape)
+)";
+
+/// The rows of a ring that attention reads, in the order of their positions.
+std::string ringRows(const std::string& side) {
+  return fmt::format(R"(
+    {0}_kept_rows = Gather <axis = 2> ({0}_past_rows, kept_slot)
+    {0}s = Concat <axis = 2> ({0}_kept_rows, {0}_new)
+)",
+                     side);
 }
 
 /// Extents of the new rows; needs nothing but them.
@@ -401,6 +454,23 @@ std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheLayout& k
                           groupsOfNewRows + pastRows("key", key) + pastRows("value", value) +
                           slots + cacheUpdate("key", key) + cacheUpdate("value", value) +
                           attentionText(form));
+}
+
+std::string ringKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,
+                                   const CacheLayout& value) {
+  std::string signature =
+      fmt::format("RingKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
+                  "    (query, key_new, value_new, past_key, past_value, past_length, mask{})\n"
+                  "    => (output, present_key, present_value)",
+                  sinksFormal(form));
+  constexpr const char* slotColumn =
+      "    slot_column_shape = Constant <value_ints = [1, 1, -1, 1]> ()\n";
+  return functionText(form.opset, signature,
+                      std::string(extents) + newExtents("key") + newExtents("value") +
+                          groupsOfNewRows + pastRows("key", key) + pastRows("value", value) +
+                          slotColumn + ringSlots + ringRows("key") + ringRows("value") +
+                          writtenRows("key", key, "keys") + writtenRows("value", value, "values") +
+                          attentionText(form, "mask_of_keys"));
 }
 
 std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,

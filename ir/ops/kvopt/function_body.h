@@ -30,6 +30,11 @@ std::string inPlaceKvSdpaFunctionText(const BodyForm& form,
                                       const CacheLayout& key = CacheLayout::ofAttention(),
                                       const CacheLayout& value = CacheLayout::ofAttention());
 
+/// The same for `ai.kvopt::RingKvSdpa`.
+std::string ringKvSdpaFunctionText(const BodyForm& form,
+                                   const CacheLayout& key = CacheLayout::ofAttention(),
+                                   const CacheLayout& value = CacheLayout::ofAttention());
+
 /// The same for `ai.kvopt::InPlaceQuantizedKvSdpa`. Codes are handled as floats, which hold them
 /// exactly: engines select and gather floats, but not all of them int8.
 std::string

@@ -4,6 +4,7 @@
 #include "ir/text/reader.h"
 #include "runtime/exec/executor.h"
 #include "tests/runtime/kernels/quantized_attention_case.h"
+#include "tests/runtime/kernels/ring_attention_case.h"
 
 namespace kvopt {
 using namespace ir;
@@ -108,6 +109,27 @@ void expectInPlaceBody(const AttentionCase& c, int64_t opset) {
   }
 }
 
+/// Body and kernel of RingKvSdpa; slots without a row are NaN.
+void expectRingBody(const AttentionCase& c, int64_t slots, int64_t opset) {
+  SCOPED_TRACE(
+      fmt::format("opset {}, {} slots, {} rows, past {}", opset, slots, c.rows, c.past[0]));
+  const RingProblem p(c, slots);
+  const BodyResult body =
+      runBody("ai.kvopt::RingKvSdpa", ringKvSdpaFunctionText({opset, c.element}), opset, c,
+              {p.all.query, p.all.keyNew, p.all.valueNew, p.pastKey, p.pastValue, p.all.pastLength,
+               c.mask == MaskForm::none ? neutralMask() : p.all.mask},
+              3);
+  ASSERT_EQ(body.error, "");
+  const KernelResult kernel = p.call(false).run();
+  ASSERT_EQ(kernel.error, "");
+  expectClose(body.outputs[0], kernel.outputs[0], toleranceOf(c));
+  for (unsigned i = 1; i < 3; ++i) {
+    const TestTensor& present = kernel.outputs[i];
+    ASSERT_EQ(body.outputs[i].view.shape, present.shape());
+    EXPECT_EQ(std::memcmp(body.outputs[i].view.data, present.data(), present.bytes()), 0);
+  }
+}
+
 /// Body and kernel of Sdpa over all rows of the present of a case without ragged lengths.
 void expectSdpaBody(const AttentionCase& given, int64_t opset) {
   SCOPED_TRACE(fmt::format("opset {}", opset));
@@ -139,6 +161,20 @@ AttentionCase grouped(int64_t rows, std::vector<int64_t> past) {
   c.width = 8;
   c.valueWidth = 6;
   return c;
+}
+
+TEST(FunctionBody, RingAroundItsEnd) {
+  for (int64_t opset : opsets)
+    for (MaskForm mask : {MaskForm::none, MaskForm::additive, MaskForm::boolean})
+      for (int64_t slots : {1, 4, 6})
+        for (int64_t rows : {1, 3, 6, 9})
+          for (int64_t past : {0, 3, 4, 17}) {
+            AttentionCase c = grouped(rows, {past});
+            c.causal = mask != MaskForm::boolean;
+            c.window = c.causal ? slots : 0;
+            c.mask = mask;
+            expectRingBody(c, slots, opset);
+          }
 }
 
 TEST(FunctionBody, PrefillAndDecode) {
