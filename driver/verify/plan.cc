@@ -136,6 +136,14 @@ int64_t fixedPastRows(const Manifest& manifest) {
   return 0;
 }
 
+/// Whether new rows are attended to beside those whose place they take.
+bool isReadBeforeWritten(const ManifestCache& cache, const Graph& graph) {
+  const Value* past = graph.findValue(cache.past);
+  return past && llvm::any_of(past->uses(), [](const Use& use) {
+           return use.user().op() == OpName(kvoptDomain, "RingKvSdpa");
+         });
+}
+
 } // namespace
 
 void fitFixedPast(const Manifest& manifest, EquivalencePlan& plan) {
@@ -161,9 +169,9 @@ EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manif
       if (const auto* fixed =
               std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)]))
         plan = shortened(std::move(plan), *fixed);
-  // A ring takes no more tokens at a time than it has rows.
+  // A ring that an operator scatters into takes no more tokens at a time than it has rows.
   for (const ManifestCache& cache : manifest.caches)
-    if (cache.update == CacheUpdate::Ring)
+    if (cache.update == CacheUpdate::Ring && !isReadBeforeWritten(cache, graph))
       if (const auto* rows =
               std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)])) {
         plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, *rows));

@@ -102,8 +102,7 @@ private:
   /// All rows of a cache that is one buffer fit into it.
   llvm::Error checkCapacity(const ManifestCache& cache, const Value& past) const {
     const Dim rows = past.type().dim(cache.sequenceAxis);
-    const bool holdsAll =
-        cache.oneBuffer && cache.update == CacheUpdate::Grows && cache.window == 0;
+    const bool holdsAll = cache.oneBuffer && cache.update == CacheUpdate::Grows;
     if (holdsAll && rows.value() && manifest.capacityValue &&
         *rows.value() != *manifest.capacityValue)
       return contradiction(cache.past, "it has {} rows, but the capacity is {}", *rows.value(),

@@ -62,6 +62,8 @@ constexpr ReasonInfo table[] = {
      "the target cannot update this form of cache in place: every step would still copy it"},
     {ReasonCode::NoCache, "no-cache",
      "no attention of the model appends to a cache, and the target is about caches"},
+    {ReasonCode::NoWindow, "no-window",
+     "attention reads every row of its cache, so that no row can give its place to another"},
     {ReasonCode::TokensMixed, "tokens-mixed",
      "outside of attention something depends on more than one token, or on how many there are"},
     {ReasonCode::CacheReordered, "cache-reordered",

@@ -42,6 +42,7 @@ enum class ReasonCode {
   MaskFillInexact,
   CacheNotInPlace,  ///< the target would leave a cache as it is, and every step would still copy it
   NoCache,          ///< no attention of the model appends to a cache
+  NoWindow,         ///< attention reads every row of its cache, so that none can be given up
   TokensMixed,      ///< something outside of attention depends on more than one token
   CacheReordered,   ///< batch rows of a cache are picked by indices, as beam search does
   CacheStacked,     ///< one tensor holds the caches of several layers

@@ -162,6 +162,11 @@ constexpr ReasonDoc docs[] = {
      "the whole sequence at every step has no cache to update in place.",
      "A plain export: input_ids and attention_mask are the only inputs, logits the only output.",
      "kvopt add-cache gives the model caches"},
+    {ReasonCode::NoWindow,
+     "Nothing to do where the model attends to all earlier tokens: `--to kvopt` keeps them in one "
+     "buffer. Where it should have a sliding window, look at the mask that `kvopt inspect` shows.",
+     "A decoder with full attention in every layer and `--to ring`.",
+     "--to kvopt keeps all rows in one buffer"},
     {ReasonCode::TokensMixed,
      "Export the decoder with its caches. `kvopt add-cache` runs a model on new tokens only, which "
      "gives the same results where everything but attention treats tokens apart.",

@@ -72,28 +72,35 @@ void refuseReadersTogether(const SiteList& sites,
 
 } // namespace
 
+bool Target::serves(const AttentionSite& site) const {
+  return site.grows() || site.isOverwritten();
+}
+
+MatchFailure Target::nothingToDo(const AttentionSite& site) const {
+  return {ReasonCode::NoCache, site.node->name().str(), "attention that appends to a cache",
+          site.isCross ? "keys that are only read" : "attention without a cache",
+          site.isCross ? "" : "kvopt add-cache gives the model caches"};
+}
+
 std::vector<std::optional<MatchFailure>> refusals(const Target& target, const SiteList& sites,
                                                   const Model& model) {
   const std::optional<MatchFailure> obstacle = target.supportsModel(model);
   std::vector<std::optional<MatchFailure>> failures;
-  bool updatesCaches = false;
+  bool hasWork = false;
   for (const AttentionSite& site : sites) {
     failures.push_back(target.supports(site, model));
     if (!failures.back() && site.sharesCaches() && !target.takesSharedCaches())
       failures.back() = sharedCache(site);
     if (!failures.back())
       failures.back() = obstacle;
-    updatesCaches |= !failures.back() && (site.grows() || site.isOverwritten());
+    hasWork |= !failures.back() && target.serves(site);
   }
   refuseReadersTogether(sites, failures);
-  if (updatesCaches || !target.isForCaches())
+  if (hasWork || !target.isForCaches())
     return failures;
   for (size_t i = 0; i < sites.size(); ++i)
     if (!failures[i])
-      failures[i] = MatchFailure{
-          ReasonCode::NoCache, sites[i].node->name().str(), "attention that appends to a cache",
-          sites[i].isCross ? "keys that are only read" : "attention without a cache",
-          sites[i].isCross ? "" : "kvopt add-cache gives the model caches"};
+      failures[i] = target.nothingToDo(sites[i]);
   return failures;
 }
 

@@ -33,6 +33,11 @@ public:
   /// Whether the target serves to update caches in place, so that it has nothing to do for a model
   /// in which no attention appends to a cache.
   virtual bool isForCaches() const { return true; }
+  /// Whether a site that the target takes is one that the target serves for; where it has none in a
+  /// model, it has nothing to do there.
+  virtual bool serves(const analysis::AttentionSite& site) const;
+  /// Why the target has nothing to do at a site that it could take.
+  virtual pattern::MatchFailure nothingToDo(const analysis::AttentionSite& site) const;
   /// Whether the target can take sites of which several read one cache.
   virtual bool takesSharedCaches() const { return false; }
   /// The opset of ONNX's own domain that brought the operators which the target writes. Older

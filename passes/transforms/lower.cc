@@ -98,6 +98,7 @@ public:
       if (!rewritten.count(cache.past))
         manifest->caches.push_back(std::move(cache));
     addInputs(unrewritten, *manifest);
+    addWindows(context.sites, *manifest);
     addReaders(context.sites, *manifest);
     model.setMetadata(manifestKey, manifest->json());
     noteOrigin(model, *manifest, context.exported->caches);

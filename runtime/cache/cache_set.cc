@@ -191,7 +191,7 @@ llvm::Error CacheSet::crop(llvm::ArrayRef<int64_t> kept) {
       continue;
     int64_t held = tensors[static_cast<size_t>(&geometry - geometries.data())]
                        .view.shape[geometry.sequenceAxis()];
-    if (geometry.initialRows != 0 || held < longest)
+    if (held < longest)
       return unsupported("cache '{}' keeps the last {} rows only: what came before them is gone, "
                          "so it cannot go back from {} tokens to {}",
                          geometry.name, held, longest, longestKept)
@@ -201,7 +201,7 @@ llvm::Error CacheSet::crop(llvm::ArrayRef<int64_t> kept) {
     if (llvm::Error error = table->truncate(longestKept))
       return error;
   for (size_t i = 0; i < tensors.size(); ++i)
-    if (geometries[i].update == CacheUpdate::Ring)
+    if (geometries[i].update == CacheUpdate::Ring && geometries[i].initialRows == 0)
       tensors[i].view = sliceAxis(tensors[i].view, geometries[i].sequenceAxis(), 0, longestKept);
   setLengths(kept);
   return llvm::Error::success();
@@ -791,9 +791,9 @@ llvm::Error CacheSet::checkEntry(const CacheFileEntry& entry, const CacheGeometr
       return rows >= std::min(length, cache.initialRows) && rows <= cache.initialRows;
     if (cache.initialRows != 0 || cache.update == CacheUpdate::State)
       return rows == cache.initialRows;
-    // A ring that grows to its width.
-    return cache.window > 0 ? rows == std::min(length, cache.window)
-                            : rows <= length && (rows > 0) == (length > 0);
+    // A ring that grows to its width, which is the window or a row less.
+    return rows <= length && (rows > 0) == (length > 0) &&
+           (cache.window == 0 || rows <= cache.window);
   }();
   if (!rowsFit)
     return differs(fmt::format("with {} rows for {} tokens", rows, length));

@@ -4,6 +4,7 @@
 #include "ir/movement.h"
 #include "runtime/equivalence/interface_difference.h"
 #include "runtime/session/generation.h"
+#include "runtime/session/ring_rows.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 #include "support/half.h"
@@ -391,18 +392,45 @@ private:
     return llvm::Error::success();
   }
 
+  static llvm::Error takeLastRows(const Session& session, size_t cache, int64_t count,
+                                  Tensor& storage, TensorView& rows) {
+    auto taken = lastRowsInOrder(session, cache, count);
+    if (!taken)
+      return taken.takeError();
+    storage = std::move(*taken);
+    rows = storage.view;
+    return llvm::Error::success();
+  }
+
   llvm::Error compareCaches(StepComparison& compared) {
     for (size_t i = 0; i < pairs.size(); ++i) {
       if (!pairs[i])
         continue;
+      TensorView ours = a.exportedCacheView(i);
+      TensorView theirs = b.exportedCacheView(*pairs[i]);
       TensorView twin = exact ? exact->session.exportedCacheView(i) : TensorView();
-      std::optional<TokenAxes> axes;
       const unsigned sequence = a.exportedSequenceAxis(i);
       const std::optional<unsigned> batch = a.exportedBatchAxis(i);
+      std::optional<TokenAxes> axes;
       if (batch && a.cacheInfo(i).update == CacheUpdate::Grows)
         axes = TokenAxes{*batch, sequence, 0};
-      auto comparison = compare(a.cacheInfo(i).present, a.exportedCacheView(i),
-                                b.exportedCacheView(*pairs[i]), exact ? &twin : nullptr, axes);
+      // A ring and a cache that is none have some last rows in common.
+      Tensor common[3];
+      if (ours.shape[sequence] != theirs.shape[sequence] &&
+          (isRing(a, i) || isRing(b, *pairs[i]))) {
+        const int64_t rows = std::min(heldRows(a, i), heldRows(b, *pairs[i]));
+        if (llvm::Error error = takeLastRows(a, i, rows, common[0], ours))
+          return error;
+        if (llvm::Error error = takeLastRows(b, *pairs[i], rows, common[1], theirs))
+          return error;
+        if (exact)
+          if (llvm::Error error = takeLastRows(exact->session, i, rows, common[2], twin))
+            return error;
+        if (axes)
+          axes->firstPosition = a.length() - rows;
+      }
+      auto comparison =
+          compare(a.cacheInfo(i).present, ours, theirs, exact ? &twin : nullptr, axes);
       if (!comparison)
         return comparison.takeError();
       compared.caches.push_back(std::move(*comparison));

@@ -402,13 +402,20 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
 
   for (size_t i = 0; i < caches.size(); ++i)
     if (!isOverwritten(i) && !caches.geometry(i).isInBlocks())
-      caches.replace(i, std::move(stepOutputs[presentOutputs[i]]));
+      replaceCache(i, std::move(stepOutputs[presentOutputs[i]]));
   // Without caches nothing is remembered: every step is a whole sequence.
   if (caches.size() != 0)
     caches.advance(newTokens);
   noteRun();
   takeResult(result);
   return llvm::Error::success();
+}
+
+void Session::replaceCache(size_t index, Tensor present) {
+  const TensorView past = caches.view(index);
+  if (caches.geometry(index).update != CacheUpdate::State && present.view.data != past.data)
+    counters.pastBytesCopied += past.byteSize();
+  caches.replace(index, std::move(present));
 }
 
 /// Adds lengths and caches to what the caller gives.

@@ -68,6 +68,8 @@ struct SessionStatistics {
   int64_t inPlaceBytesCopied = 0;
   int64_t cacheBytesWritten = 0;
   int64_t cacheBytesMoved = 0; ///< by growth that copies
+  /// Earlier rows that came back in other memory than they were given in. States aside.
+  int64_t pastBytesCopied = 0;
   /// Of caches in blocks, within cacheBytesWritten: what was copied into them. Chunks that fill
   /// whole blocks are not.
   int64_t blockBytesCopied = 0;
@@ -210,6 +212,7 @@ private:
   llvm::Expected<std::vector<Tensor>> lengthTensors(int64_t batch) const;
   llvm::Error fillLengths(int64_t newTokens);
   llvm::Error makeRoom(int64_t tokens);
+  void replaceCache(size_t index, Tensor present);
   void noteRun();
   llvm::Error feedCaches();
   llvm::Error writeBlocks();

@@ -8,9 +8,11 @@
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
+#include "ir/text/reader.h"
 #include "runtime/equivalence/reference_steps.h"
 #include "runtime/session/decoder_inputs.h"
 #include "support/diagnostic.h"
+#include "tests/support/temporary_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -87,6 +89,30 @@ inline std::unique_ptr<runtime::KernelRegistry> standardKernels(const driver::To
       standard->add(kernel->op, kernel->since, kernel->run, kernel->until).acceptsStrides =
           kernel->acceptsStrides;
   return standard;
+}
+
+/// The path of a file with the model of this text.
+inline std::string writtenModel(const std::string& text, const driver::Toolkit& toolkit,
+                                const TemporaryFolder& folder) {
+  auto model = valueOrThrow(ir::readText(text, toolkit.ops));
+  successOrThrow(ir::inferShapes(model->graph()));
+  std::string path = folder.path("model.onnx");
+  successOrThrow(ir::exportModel(*model, path));
+  return path;
+}
+
+/// Expects that function bodies and kernels of kvopt's operators give the same.
+inline void expectEqualBodies(const DrivenModel& driven, runtime::EquivalencePlan plan,
+                              const driver::Toolkit& toolkit) {
+  const auto standard = standardKernels(toolkit);
+  runtime::SessionOptions options;
+  options.batch = plan.batch;
+  options.capacity = plan.totalTokens() + 3;
+  auto fused = openSession(driven, toolkit.kernels, options);
+  auto body =
+      valueOrThrow(runtime::Session::create(*driven.model, *standard, driven.manifest, options));
+  plan.tolerance = {1e-5, 0};
+  EXPECT_TRUE(valueOrThrow(runtime::compareSessions(*fused, *body, plan)).equal());
 }
 
 /// A short session of padded batch rows.

@@ -86,7 +86,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
        "passes/opset",           "passes/opset/adapters",
        "passes/targets",         "passes",
        "passes/targets/support", "passes/targets/kvopt",
-       "passes/targets/int8",    "passes/targets/primitive",
+       "passes/targets/int8",    "passes/targets/ring",    "passes/targets/primitive",
        "passes/targets/blocks",  "passes/targets/onnx",
        "passes/targets/ort_gqa", "passes/rules/normalize",
        "passes/rules/raise",     "passes/transforms"},

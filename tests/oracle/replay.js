@@ -114,6 +114,15 @@ function slice(tensor, axis, first, count) {
   return {type: tensor.type, dims, data};
 }
 
+/** The last `count` rows of a ring in which the row of position p is in slot p mod C, in the order of positions. */
+function lastRows(ring, axis, length, count) {
+  const slots = ring.dims[axis];
+  const first = (length - count) % slots;
+  const beforeWrap = Math.min(count, slots - first);
+  const afterWrap = count - beforeWrap;
+  return appended(slice(ring, axis, first, beforeWrap), slice(ring, axis, 0, afterWrap), axis, 0, afterWrap);
+}
+
 /** A chunk as steps of one token each: of inputs that have a place for every new token, or every
  *  token so far, what a single step has of them. */
 function singleTokens(inputs, tokens, past) {
@@ -184,18 +193,27 @@ function check(decoder, step, before, outputs, tolerances) {
   };
   const visible = visiblePositions(step);
   for (const cache of decoder.caches) {
-    const ours = memoryOf(decoder, cache);
-    const recorded = step.outputs[cache.present];
+    let ours = memoryOf(decoder, cache);
+    let recorded = step.outputs[cache.present];
     if (hasSpareRows(cache) && !isUntouched(ours, decoder.length, cache.sequence_axis))
       throw new Error(`${cache.past}: rows behind the valid ones were written`);
     if (!recorded) continue;
+    let first = 0;
+    const sequence = cache.permutation ? cache.permutation[cache.sequence_axis] : cache.sequence_axis;
+    const recordedRows = recorded.dims[sequence];
+    if (cache.policy === 'ring' && cache.one_buffer && recordedRows !== ours.dims[cache.sequence_axis]) {
+      const count = Math.min(ours.dims[cache.sequence_axis], recordedRows, decoder.length);
+      ours = lastRows(ours, cache.sequence_axis, decoder.length, count);
+      recorded = slice(recorded, sequence, recordedRows - count, count);
+      first = decoder.length - count;
+    }
     const {view, axis} = exported(ours, cache);
     const isHere = view.dims.length === recorded.dims.length && recorded.dims.every((extent, at) =>
       at === axis ? extent <= view.dims[at] : extent === view.dims[at]);
     if (!isHere) throw new Error(`${cache.past} is [${view.dims}], recorded is [${recorded.dims}]`);
     const batchAxis = batchAxisOf(cache);
     note(cache.present, recorded, compare(view, recorded, (index) =>
-      batchAxis === null || cache.policy === 'state' || visible.at(index[batchAxis], index[axis])));
+      batchAxis === null || cache.policy === 'state' || visible.at(index[batchAxis], first + index[axis])));
   }
   for (const [name, ours] of Object.entries(outputs)) {
     const recorded = step.outputs[name];

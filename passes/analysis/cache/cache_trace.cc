@@ -112,7 +112,7 @@ std::optional<MatchFailure> CacheTracer::findPresent(SiteCache& cache, const Axi
   for (const Readers::Output& output : found.outputs) {
     bool fits = output.map && output.map->layout() == cache.layout;
     const Readers::Output*& slot = fits ? present : elsewhere;
-    if (!slot || (fits && slot->windowed && !output.windowed))
+    if (!slot || (fits && slot->lastRows && !output.lastRows))
       slot = &output;
   }
   for (Value* step = elsewhere ? elsewhere->value : nullptr;
@@ -130,8 +130,10 @@ std::optional<MatchFailure> CacheTracer::findPresent(SiteCache& cache, const Axi
   cache.present = present->value;
   if (!cache.present->graph().parentNode())
     cache.output = cache.present;
-  if (present->windowed)
+  if (present->lastRows) {
     cache.update = CacheUpdate::Ring;
+    cache.lastRows = *present->lastRows;
+  }
   cache.attentions = static_cast<unsigned>(found.attentions.size());
   if (found.escape)
     return failureAt(isAttentionOperator(*found.escape) ? ReasonCode::SharedReader
@@ -351,7 +353,7 @@ bool servesOnly(const Node& shape, const llvm::DenseSet<const Node*>& movers) {
 } // namespace
 
 void CacheTracer::collect(Readers& readers, Value& updated, const AxisMap& map) {
-  llvm::SmallVector<Readers::Output, 8> pending{{&updated, map, false}};
+  llvm::SmallVector<Readers::Output, 8> pending{{&updated, map, std::nullopt}};
   while (!pending.empty()) {
     Readers::Output current = pending.pop_back_val();
     if (current.value->isGraphOutput())
@@ -384,7 +386,10 @@ void CacheTracer::collect(Readers& readers, Value& updated, const AxisMap& map) 
         std::optional<AxisMap> windowMap;
         if (window)
           windowMap = current.map;
-        pending.push_back({&result, window ? windowMap : next, current.windowed || window});
+        std::optional<int64_t> lastRows = current.lastRows;
+        if (window)
+          lastRows = !lastRows && range->toEnd ? std::max<int64_t>(0, -range->start) : 0;
+        pending.push_back({&result, window ? windowMap : next, lastRows});
       }
     }
   }

@@ -48,7 +48,8 @@ private:
     struct Output {
       ir::Value* value;
       std::optional<AxisMap> map;
-      bool windowed;
+      /// Not all rows of the sequence, but the last so many of them; 0: some others.
+      std::optional<int64_t> lastRows;
     };
     llvm::SmallVector<Output, 2> outputs;
     llvm::SmallPtrSet<ir::Node*, 2> attentions;

@@ -32,6 +32,9 @@ struct SiteCache {
   /// The past is not read: the new rows are all there are. There is no `writer` then, and `present`
   /// is `fresh`.
   bool fromStart = false;
+  /// Of a Ring: how many of the joined rows, the last ones, are the present; 0 where that is not
+  /// known.
+  int64_t lastRows = 0;
   /// How many attentions read what `writer` makes.
   unsigned attentions = 1;
   /// How many attentions, each in a branch of its own, update this cache.

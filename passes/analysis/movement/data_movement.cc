@@ -55,8 +55,17 @@ std::optional<SlicedRange> rangeOf(const Movement& movement) {
   std::optional<unsigned> axis = movement.axis();
   if (!axis || movement.ranges.front().step.known.value() != 1)
     return std::nullopt;
-  std::optional<int64_t> start = movement.ranges.front().start.known.value();
-  return start ? std::optional<SlicedRange>({*axis, *start}) : std::nullopt;
+  const std::optional<int64_t> start = movement.ranges.front().start.known.value();
+  if (!start || *start == INT64_MIN)
+    return std::nullopt;
+  return SlicedRange{*axis, *start};
+}
+
+/// Whether a range that ends at `end` keeps the last of `extent` elements. No axis is longer than
+/// the numbers with which exporters say "to the end".
+bool isToEnd(const Dim& end, const Dim& extent) {
+  const std::optional<int64_t> known = end.value();
+  return end.isKnownEqual(extent) || (known && !extent.value() && *known >= INT32_MAX);
 }
 
 bool undoSlice(AxisMap& map, const Movement& movement, const TensorType& before) {
@@ -110,7 +119,12 @@ std::optional<SlicedRange> slicedRange(const Value& result) {
   const Node* node = result.producer();
   if (!node || movementKind(*node) != MovementKind::Slice)
     return std::nullopt;
-  return rangeOf(*movementOf(result));
+  const Movement movement = *movementOf(result);
+  std::optional<SlicedRange> range = rangeOf(movement);
+  if (range)
+    range->toEnd = isToEnd(movement.ranges.front().end.known,
+                           movedOperand(*node)->type().dim(range->axis));
+  return range;
 }
 
 std::optional<AxisMap> mapBefore(const Value& result, AxisMap map) {

@@ -22,6 +22,7 @@ std::optional<AxisMap> mapAfter(const ir::Node& node, AxisMap map);
 struct SlicedRange {
   unsigned axis = 0;
   int64_t start = 0; ///< negative: from the end, where the extent is not fixed
+  bool toEnd = false; ///< provably up to the last element
 };
 
 /// The single axis of which the node's `result` keeps a contiguous range; nullopt for other nodes,

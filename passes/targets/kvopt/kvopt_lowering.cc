@@ -25,6 +25,18 @@ struct HeadExtents {
   int64_t width;
 };
 
+const char* targetName(CacheRows rows) {
+  switch (rows) {
+  case CacheRows::AsDeclared:
+    return "kvopt";
+  case CacheRows::Quantized:
+    return "int8";
+  case CacheRows::LastOnly:
+    return "ring";
+  }
+  return "";
+}
+
 /// Of the heads in a cache; supportsKvoptSite has seen to it that they are fixed.
 HeadExtents headExtents(const AttentionSite& site, const SiteCache& update) {
   const TensorType& rows = site.node->operand(&update == &*site.key ? 1 : 2)->type();
@@ -45,14 +57,16 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
   model.markEdited();
   // Model-local functions exist since IR version 8.
   model.irVersion = std::max<int64_t>(model.irVersion, 8);
-  manifest.target = cacheRows == CacheRows::Quantized ? "int8" : "kvopt";
+  manifest.target = targetName(cacheRows);
   for (const AttentionSite* site : sites) {
     operands.see(*site);
     if (site->grows() && !length)
       length.emplace(graph, site->key->past->type().dim(site->key->axis), fixedCapacity);
   }
+  if (!length && llvm::any_of(sites, [&](const auto* site) { return slotsOf(*site) != 0; }))
+    length.emplace(graph, Dim::unknown(), fixedCapacity);
   for (AttentionSite* site : sites) {
-    if (!site->grows()) {
+    if (!site->grows() && slotsOf(*site) == 0) {
       Rewriter rewriter(site->node->graph(), ruleName, journal);
       const bool readsBuffer = site->owner && site->update == CacheUpdate::Grows;
       Value* pastLength = readsBuffer ? &pastLengthOf(*site->key) : nullptr;
@@ -84,8 +98,16 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
 void KvoptLowering::rewireShapeReaders(const AttentionSite& site) {
   // In the main graph, where readers in every branch see what they get.
   Rewriter rewriter(graph, ruleName, journal);
-  length->rewireShapeReaders(*site.key->past, site.key->axis, rewriter);
-  length->rewireShapeReaders(*site.value->past, site.value->axis, rewriter);
+  for (const auto* cache : {&site.key, &site.value}) {
+    std::optional<int64_t> most;
+    if (site.update == CacheUpdate::Ring)
+      most = (*cache)->lastRows;
+    length->rewireShapeReaders(*(*cache)->past, (*cache)->axis, rewriter, most);
+  }
+}
+
+int64_t KvoptLowering::slotsOf(const AttentionSite& site) const {
+  return cacheRows == CacheRows::LastOnly ? ringSlots(site) : 0;
 }
 
 llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
@@ -114,13 +136,17 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   BodyForm form = operands.bodyForm(sdpa);
   auto keyLayout = attendedLayout(site.key->layout, true);
   auto valueLayout = attendedLayout(site.value->layout, false);
-  const OpName op = isQuantized ? "ai.kvopt::InPlaceQuantizedKvSdpa" : "ai.kvopt::InPlaceKvSdpa";
+  const bool isRing = slotsOf(site) != 0;
+  const OpName op = isQuantized ? "ai.kvopt::InPlaceQuantizedKvSdpa"
+                    : isRing    ? "ai.kvopt::RingKvSdpa"
+                                : "ai.kvopt::InPlaceKvSdpa";
   Node& fused = rewriter.create(op, inputs, attributes, isQuantized ? 5 : 3, "attention");
   if (llvm::Error error = replaceCaches(site, fused, {&*site.key, &*site.value},
                                         {CacheRole::Key, CacheRole::Value}, padded, rewriter))
     return error;
   return operands.addFunction(op, [&] {
     return isQuantized ? inPlaceQuantizedKvSdpaFunctionText(form, *keyLayout, *valueLayout)
+           : isRing    ? ringKvSdpaFunctionText(form, *keyLayout, *valueLayout)
                        : inPlaceKvSdpaFunctionText(form, *keyLayout, *valueLayout);
   });
 }
@@ -156,6 +182,9 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
                                          llvm::ArrayRef<CacheRole> roles, PaddedQuery& padded,
                                          Rewriter& rewriter) {
   Node& sdpa = *site.node;
+  const int64_t slots = slotsOf(site);
+  if (slots != 0 && site.mask && !site.mask->isExact && !site.mask->everyRowSeesAKey)
+    manifest.hiddenRowsUndefined = true;
   // Not earlier than the attention: shapes of the past are read before it is overwritten.
   sdpa.graph().moveBefore(fused, &sdpa);
   recordSiteOrigin(fused, site, rewriter);
@@ -180,8 +209,8 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
     Value& present = *presents[i];
     if (updates[i]->fromStart)
       handOut(*updates[i]->present, present);
-    makeShared(*updates[i], present);
-    const ManifestCache* cache = describe(*updates[i], names[i], site.layer, roles[i]);
+    makeShared(*updates[i], present, slots);
+    const ManifestCache* cache = describe(*updates[i], names[i], site.layer, roles[i], slots);
     if (cacheRows == CacheRows::Quantized)
       // Each of the operands that are presents later has its scales behind it.
       handOutScale(*cache, *fused.operand(2 * i + 4), fused.result(presentResult(i) + 1));
@@ -235,8 +264,14 @@ Value& KvoptLowering::declaredPresent(const AttentionSite& site, const SiteCache
   return rewriter.create("Reshape", {&present, &shape}, {}, 1, "present_rows").result();
 }
 
-void KvoptLowering::makeShared(const SiteCache& update, Value& present) {
+void KvoptLowering::makeShared(const SiteCache& update, Value& present, int64_t slots) {
   TensorType type = length->sharedType(update);
+  usesCapacity |= slots == 0;
+  if (slots != 0) {
+    Shape shape(type.shape().begin(), type.shape().end());
+    shape[update.axis] = Dim::fixed(slots);
+    type.setShape(std::move(shape));
+  }
   if (cacheRows == CacheRows::Quantized)
     type = TensorType(ElementType::Int8, Shape(type.shape().begin(), type.shape().end()));
   update.past->setType(type);
@@ -269,12 +304,14 @@ void KvoptLowering::handOutScale(const ManifestCache& cache, Value& past, Value&
 
 const ManifestCache* KvoptLowering::describe(const SiteCache& update,
                                              const std::string& presentName, unsigned layer,
-                                             CacheRole role) {
+                                             CacheRole role, int64_t slots) {
   if (!described.insert(update.past).second)
     return nullptr; // in another branch
   ManifestCache cache = describeCache(update, layer, role);
   cache.present = presentName;
   cache.oneBuffer = true;
+  if (slots != 0)
+    cache.update = CacheUpdate::Ring;
   manifest.caches.push_back(std::move(cache));
   return &manifest.caches.back();
 }
@@ -289,9 +326,11 @@ void KvoptLowering::finishManifest() {
   if (!length)
     return;
   manifest.contract = CacheUpdate::InPlace;
-  const Dim& capacity = length->capacity();
-  manifest.capacitySymbol = capacity.value() ? "capacity" : capacity.str();
-  manifest.capacityValue = fixedCapacity;
+  if (usesCapacity) {
+    const Dim& capacity = length->capacity();
+    manifest.capacitySymbol = capacity.value() ? "capacity" : capacity.str();
+    manifest.capacityValue = fixedCapacity;
+  }
   if (!length->isAdded())
     return;
   ManifestLength input;

@@ -17,6 +17,7 @@ class PaddedQuery;
 enum class CacheRows {
   AsDeclared, ///< as numbers of the past's own type
   Quantized,  ///< as int8, with scales beside: ai.kvopt::InPlaceQuantizedKvSdpa
+  LastOnly,   ///< as declared, but no more of them than attention reads: ai.kvopt::RingKvSdpa
 };
 
 /// Lowers sites of one model, each of which supportsKvoptSite. Quantized rows are not for latent
@@ -42,7 +43,10 @@ private:
                                     pattern::Rewriter& rewriter);
   void rewireShapeReaders(const analysis::AttentionSite& site);
   static void handOut(const ir::Value& rows, ir::Value& present);
-  void makeShared(const analysis::SiteCache& update, ir::Value& present);
+  /// Slots of the rings that the site's caches become; 0: they hold all rows.
+  int64_t slotsOf(const analysis::AttentionSite& site) const;
+  /// One buffer of so many slots; 0: of the capacity.
+  void makeShared(const analysis::SiteCache& update, ir::Value& present, int64_t slots);
   /// A new input for the scales of the cache's rows, of the shared extents with one column.
   ir::Value& addScale(const analysis::SiteCache& update);
   /// The result of a fused node that is the present of its `index`-th cache.
@@ -54,7 +58,7 @@ private:
   /// The cache's entry of the manifest; null where another branch has made it.
   const ir::ManifestCache* describe(const analysis::SiteCache& update,
                                     const std::string& presentName, unsigned layer,
-                                    ir::CacheRole role);
+                                    ir::CacheRole role, int64_t slots = 0);
   llvm::Error replaceCaches(analysis::AttentionSite& site, ir::Node& fused,
                             llvm::ArrayRef<analysis::SiteCache*> updates,
                             llvm::ArrayRef<ir::CacheRole> roles, PaddedQuery& padded,
@@ -69,6 +73,7 @@ private:
   KvoptOperands operands;
   ir::Manifest manifest;
   std::optional<LengthInput> length;
+  bool usesCapacity = false;
   ir::Value* zeroLength = nullptr;
   /// Pasts whose caches the manifest names.
   llvm::DenseSet<const ir::Value*> described;

@@ -172,19 +172,21 @@ llvm::Error checkBranches(llvm::ArrayRef<AttentionSite*> sites) {
 }
 
 /// A model has one function body for each operator, which is written for one form of its nodes.
-llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites) {
+llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites, bool asRings) {
   const AttentionSite* attended = nullptr;
   const AttentionSite* cached = nullptr;
   const AttentionSite* latent = nullptr;
+  const AttentionSite* ring = nullptr;
   for (const AttentionSite* site : sites) {
     if (attended && attended->node->operand(0)->type().elementType() !=
                         site->node->operand(0)->type().elementType())
       return unsupported("the attentions of the model have different element types")
           .hint("lower the layers of one type only, with --layers");
     attended = site;
-    if (!site->grows())
+    const bool isRing = asRings && ringSlots(*site) != 0;
+    if (!site->grows() && !isRing)
       continue;
-    const AttentionSite*& first = site->isLatent() ? latent : cached;
+    const AttentionSite*& first = isRing ? ring : site->isLatent() ? latent : cached;
     if (first &&
         (attendedLayout(first->key->layout, true) != attendedLayout(site->key->layout, true) ||
          attendedLayout(first->value->layout, true) != attendedLayout(site->value->layout, true)))
@@ -212,10 +214,25 @@ std::optional<MatchFailure> doesNotGrow(const AttentionSite& site) {
                       ""};
 }
 
-std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site) {
+int64_t ringSlots(const AttentionSite& site) {
+  if (!site.hasCache() || site.sharesCaches() || site.isLatent() || site.pastFlag ||
+      !site.addsQueryRows() || site.node->graph().parentNode() || site.key->pastLength ||
+      site.value->pastLength)
+    return 0;
+  int64_t slots = 0;
+  if (site.update == CacheUpdate::Grows && site.mask)
+    slots = site.mask->window;
+  else if (site.update == CacheUpdate::Ring && site.key->lastRows == site.value->lastRows &&
+           site.key->lastRows > 0)
+    slots = site.key->lastRows + 1;
+  return slots <= INT32_MAX ? slots : 0;
+}
+
+std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site, bool asRing) {
   if (site.failure)
     return site.failure;
-  if (!site.isOverwritten())
+  const bool isRing = asRing && ringSlots(site) != 0;
+  if (!site.isOverwritten() && !isRing)
     if (std::optional<MatchFailure> failure = staysCopied(site))
       return failure;
   if (std::optional<MatchFailure> failure = KvoptOperands::obstacle(*site.node))
@@ -232,15 +249,15 @@ std::optional<MatchFailure> supportsKvoptSite(const AttentionSite& site) {
   if (site.update == CacheUpdate::Grows && site.sharesCaches())
     if (std::optional<MatchFailure> failure = supportsReader(site))
       return failure;
-  return site.grows() ? supportsCache(site) : std::nullopt;
+  return site.grows() || isRing ? supportsCache(site) : std::nullopt;
 }
 
-llvm::Error checkKvoptSites(llvm::ArrayRef<AttentionSite*> sites) {
+llvm::Error checkKvoptSites(llvm::ArrayRef<AttentionSite*> sites, bool asRings) {
   if (llvm::Error error = checkReaders(sites))
     return error;
   if (llvm::Error error = checkBranches(sites))
     return error;
-  return checkUniform(sites);
+  return checkUniform(sites, asRings);
 }
 
 } // namespace kvopt::targets

@@ -15,11 +15,18 @@ std::optional<pattern::MatchFailure> doesNotGrow(const analysis::AttentionSite& 
 /// may be far apart.
 std::optional<ir::CacheLayout> attendedLayout(const ir::CacheLayout& layout, bool transposable);
 
-/// nullopt if KvoptLowering can write the site, otherwise why not.
-std::optional<pattern::MatchFailure> supportsKvoptSite(const analysis::AttentionSite& site);
+/// How many slots a ring needs that takes the place of the site's caches: as many as a query sees
+/// keys, where that is proved, or one more than the model itself keeps. 0 where no ring can: caches
+/// that are shared, latent, or updated in branches, and attention over all rows.
+int64_t ringSlots(const analysis::AttentionSite& site);
+
+/// nullopt if KvoptLowering can write the site, otherwise why not. `asRing`: with a ring where
+/// there may be one.
+std::optional<pattern::MatchFailure> supportsKvoptSite(const analysis::AttentionSite& site,
+                                                       bool asRing = false);
 
 /// Fails where sites that are supported each cannot be lowered together: branches that share a
-/// cache, forms that need different function bodies.
-llvm::Error checkKvoptSites(llvm::ArrayRef<analysis::AttentionSite*> sites);
+/// cache, forms that need different function bodies. `asRings` as in supportsKvoptSite.
+llvm::Error checkKvoptSites(llvm::ArrayRef<analysis::AttentionSite*> sites, bool asRings = false);
 
 } // namespace kvopt::targets

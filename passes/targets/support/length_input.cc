@@ -37,7 +37,8 @@ Value& LengthInput::value() {
   return *input;
 }
 
-void LengthInput::rewireShapeReaders(Value& past, unsigned axis, Rewriter& rewriter) {
+void LengthInput::rewireShapeReaders(Value& past, unsigned axis, Rewriter& rewriter,
+                                     std::optional<int64_t> most) {
   llvm::SmallVector<Node*, 4> readers;
   for (Use& use : past.uses())
     if (use.user().op() == "Shape" && !capacityReaders.count(&use.user()))
@@ -46,6 +47,7 @@ void LengthInput::rewireShapeReaders(Value& past, unsigned axis, Rewriter& rewri
   auto clamp = [&](int64_t position) {
     return std::clamp<int64_t>(position < 0 ? position + rank : position, 0, rank);
   };
+  Value* rowsOfPast = nullptr;
   for (Node* reader : readers) {
     int64_t start = clamp(reader->intAttr("start", 0));
     int64_t end = std::max(start, clamp(reader->intAttr("end", rank)));
@@ -57,8 +59,16 @@ void LengthInput::rewireShapeReaders(Value& past, unsigned axis, Rewriter& rewri
     Node& extents = rewriter.createLike(*reader, {&past}, "capacity_shape");
     capacityReaders.insert(&extents);
     Value& selector = rewriter.constant("is_sequence_axis", boolTensor(isSequenceAxis));
+    if (!rowsOfPast)
+      rowsOfPast =
+          most ? &rewriter
+                      .create("Min",
+                              {&value(), &rewriter.constant("most_rows", int64Tensor({*most}))}, {},
+                              1, "past_rows")
+                      .result()
+               : &value();
     Node& valid =
-        rewriter.create("Where", {&selector, &value(), &extents.result()}, {}, 1, "past_shape");
+        rewriter.create("Where", {&selector, rowsOfPast, &extents.result()}, {}, 1, "past_shape");
     reader->result().replaceAllUsesWith(valid.result());
   }
 }

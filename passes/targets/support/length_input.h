@@ -21,8 +21,10 @@ public:
   bool isAdded() const { return input != nullptr; }
   const ir::Dim& capacity() const { return slots; }
 
-  /// Shape(past) says the capacity from now on: its readers, in subgraphs too, get the length.
-  void rewireShapeReaders(ir::Value& past, unsigned axis, pattern::Rewriter& rewriter);
+  /// Shape(past) says the capacity from now on: its readers, in subgraphs too, get the length, or
+  /// `most` where the past had no more rows than that.
+  void rewireShapeReaders(ir::Value& past, unsigned axis, pattern::Rewriter& rewriter,
+                          std::optional<int64_t> most = std::nullopt);
   /// The type of a cache with room for `capacity` rows.
   ir::TensorType sharedType(const analysis::SiteCache& update) const;
 

@@ -1,10 +1,8 @@
 // Decoders without caches that get them give, token by token, what they give for whole sequences.
 #include "driver/rewrite/rewrite.h"
-#include "ir/text/reader.h"
 #include "support/format.h"
 #include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/support/temporary_folder.h"
 
 namespace kvopt {
 using namespace driver;
@@ -64,14 +62,6 @@ decoder (int64[B, S] input_ids, int64[B, S] attention_mask, float[50, 16] table,
 
 class AddedCaches : public testing::Test {
 protected:
-  std::string written(const std::string& text) {
-    auto model = valueOrThrow(readText(text, toolkit.ops));
-    successOrThrow(inferShapes(model->graph()));
-    const std::string path = folder.path("model.onnx");
-    successOrThrow(exportModel(*model, path));
-    return path;
-  }
-
   RewriteResult added(const std::string& path, const std::string& target,
                       VerificationExtent extent) {
     RewriteRequest request;
@@ -105,7 +95,7 @@ protected:
 
 TEST_F(AddedCaches, GiveTheResultsOfWholeSequences) {
   for (const char* mask : {"", ", mask"})
-    expectEqual(written(modelText(mask, "  last = Identity (sum)")));
+    expectEqual(writtenModel(modelText(mask, "  last = Identity (sum)"), toolkit, folder));
 }
 
 TEST_F(AddedCaches, AreRefusedWhereTokensAreMixed) {
@@ -125,7 +115,8 @@ TEST_F(AddedCaches, AreRefusedWhereTokensAreMixed) {
   for (const auto& [reason, text] : models) {
     std::string body = text;
     body.insert(body.find("  extents ="), "  last_axis = Constant <value_ints = [2]> ()\n");
-    const RewriteResult result = added(written(body), "primitive", VerificationExtent::Off);
+    const RewriteResult result =
+        added(writtenModel(body, toolkit, folder), "primitive", VerificationExtent::Off);
     const auto* refused = std::get_if<RefusedModel>(&result);
     ASSERT_TRUE(refused);
     EXPECT_NE(refused->message.find(reason), std::string::npos) << refused->message;
@@ -136,7 +127,8 @@ TEST_F(AddedCaches, AreRefusedWhereAttentionIsNotCausal) {
   std::string text = modelText("", "  last = Identity (sum)");
   for (size_t at = text.find("causal = 1"); at != std::string::npos; at = text.find("causal = 1"))
     text.replace(at, 10, "causal = 0");
-  const RewriteResult result = added(written(text), "primitive", VerificationExtent::Off);
+  const RewriteResult result =
+      added(writtenModel(text, toolkit, folder), "primitive", VerificationExtent::Off);
   const auto* refused = std::get_if<RefusedModel>(&result);
   ASSERT_TRUE(refused);
   EXPECT_NE(refused->message.find("mask-unproven-causal"), std::string::npos) << refused->message;

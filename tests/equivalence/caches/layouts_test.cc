@@ -1,8 +1,6 @@
 // Caches of every layout: growing and in place give the same, step by step.
-#include "ir/text/reader.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/support/temporary_folder.h"
 
 namespace kvopt {
 using namespace analysis;
@@ -139,13 +137,6 @@ decoder (int64[B, S] input_ids, float[B, P, 6] past, float[1, 1, 16] table,
 
 class LayoutsTest : public testing::Test {
 protected:
-  std::string written(const std::string& text) {
-    auto model = valueOrThrow(readText(text, toolkit.ops));
-    successOrThrow(inferShapes(model->graph()));
-    successOrThrow(exportModel(*model, path));
-    return path;
-  }
-
   static EquivalencePlan plan() {
     EquivalencePlan plan;
     plan.prompt = 5;
@@ -183,30 +174,17 @@ protected:
       }
     }
 
-    expectEqualBodies(inPlace);
-  }
-
-  void expectEqualBodies(const DrivenModel& driven) {
-    EquivalencePlan compared = plan();
-    const auto standard = standardKernels(toolkit);
-    SessionOptions options;
-    options.batch = compared.batch;
-    options.capacity = compared.totalTokens() + 3;
-    auto fused = openSession(driven, toolkit.kernels, options);
-    auto body = valueOrThrow(Session::create(*driven.model, *standard, driven.manifest, options));
-    compared.tolerance = {1e-5, 0};
-    EXPECT_TRUE(valueOrThrow(compareSessions(*fused, *body, compared)).equal());
+    expectEqualBodies(inPlace, plan(), toolkit);
   }
 
   Toolkit toolkit;
   TemporaryFolder folder;
-  std::string path = folder.path("model.onnx");
 };
 
 TEST_F(LayoutsTest, GrowingAndInPlaceAreOne) {
   for (const LayoutCase& c : cases) {
     SCOPED_TRACE(c.name);
-    std::string file = written(modelText(c));
+    std::string file = writtenModel(modelText(c), toolkit, folder);
     RecoveredModel recovered = valueOrThrow(recoverModel(file, toolkit));
     ASSERT_EQ(recovered.context->sites.size(), 1u);
     const AttentionSite& site = recovered.context->sites[0];
@@ -229,14 +207,18 @@ TEST_F(LayoutsTest, BodiesOfBlocksComputeTheSame) {
     if (std::string(c.name) == "heads_in_rows")
       continue; // blocks need an axis for the heads
     SCOPED_TRACE(c.name);
-    expectEqualBodies(rewritten(written(modelText(c)), toolkit, "capacity=20", "blocks:4"));
+    expectEqualBodies(
+        rewritten(writtenModel(modelText(c), toolkit, folder), toolkit, "capacity=20", "blocks:4"),
+        plan(), toolkit);
   }
   SCOPED_TRACE("latent");
-  expectEqualBodies(rewritten(written(latentText), toolkit, "capacity=20", "blocks:4"));
+  expectEqualBodies(
+      rewritten(writtenModel(latentText, toolkit, folder), toolkit, "capacity=20", "blocks:4"),
+      plan(), toolkit);
 }
 
 TEST_F(LayoutsTest, OneCacheForKeysAndValues) {
-  std::string file = written(latentText);
+  std::string file = writtenModel(latentText, toolkit, folder);
   DrivenModel inPlace = rewritten(file, toolkit);
   EXPECT_TRUE(operatorsOf(*inPlace.model).count("ai.kvopt::InPlaceLatentKvSdpa"));
   ASSERT_EQ(inPlace.manifest.caches.size(), 1u);

@@ -1,8 +1,6 @@
 // Layers that share a cache: one appends to it, and all of them read it in place.
-#include "ir/text/reader.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/support/temporary_folder.h"
 
 namespace kvopt {
 using namespace driver;
@@ -59,14 +57,6 @@ decoder (int64[B, S] input_ids, int64[B, "P + S"] attention_mask, float[B, 2, P,
 
 class SharedCaches : public testing::Test {
 protected:
-  std::string written(const std::string& text) {
-    auto model = valueOrThrow(readText(text, toolkit.ops));
-    successOrThrow(inferShapes(model->graph()));
-    const std::string path = folder.path("model.onnx");
-    successOrThrow(exportModel(*model, path));
-    return path;
-  }
-
   static EquivalencePlan plan() {
     EquivalencePlan plan;
     plan.prompt = 5;
@@ -93,7 +83,7 @@ TEST_F(SharedCaches, AreReadInPlace) {
   };
   for (const auto& [name, attend] : readers) {
     SCOPED_TRACE(name);
-    const std::string path = written(modelText(attend));
+    const std::string path = writtenModel(modelText(attend), toolkit, folder);
     DrivenModel growing = raised(path, toolkit);
     DrivenModel inPlace = rewritten(path, toolkit);
     ASSERT_EQ(inPlace.manifest.caches.size(), 2U);
@@ -104,15 +94,7 @@ TEST_F(SharedCaches, AreReadInPlace) {
     EXPECT_EQ(report.cacheBytesCopied, 0);
 
     // Any other engine runs the function bodies.
-    EquivalencePlan compared = plan();
-    compared.tolerance = {1e-5, 0};
-    const auto standard = standardKernels(toolkit);
-    SessionOptions options;
-    options.batch = compared.batch;
-    options.capacity = compared.totalTokens() + 3;
-    auto fused = openSession(inPlace, toolkit.kernels, options);
-    auto body = valueOrThrow(Session::create(*inPlace.model, *standard, inPlace.manifest, options));
-    EXPECT_TRUE(valueOrThrow(compareSessions(*fused, *body, compared)).equal());
+    expectEqualBodies(inPlace, plan(), toolkit);
   }
 }
 
@@ -130,7 +112,8 @@ TEST_F(SharedCaches, AreRefusedWhereOneReaderIsNoAttentionOverAllOfThem) {
   };
   for (const auto& [reason, attend] : readers) {
     SCOPED_TRACE(attend);
-    RecoveredModel recovered = valueOrThrow(recoverModel(written(modelText(attend)), toolkit));
+    RecoveredModel recovered =
+        valueOrThrow(recoverModel(writtenModel(modelText(attend), toolkit, folder), toolkit));
     const auto failures = targets::refusals(*toolkit.targets.find("kvopt"),
                                             recovered.context->sites, *recovered.model);
     ASSERT_TRUE(failures.front());

@@ -3,7 +3,6 @@
 #include "ir/text/reader.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
-#include "tests/support/temporary_folder.h"
 
 #include <cstring>
 
@@ -150,14 +149,6 @@ decoder (int64[B, S] input_ids, int64[S] cache_position, float{1} past_k, float{
 
 class StaticCaches : public testing::Test {
 protected:
-  std::string written(const std::string& text) {
-    auto model = valueOrThrow(readText(text, toolkit.ops));
-    successOrThrow(inferShapes(model->graph()));
-    const std::string path = folder.path("model.onnx");
-    successOrThrow(exportModel(*model, path));
-    return path;
-  }
-
   Toolkit toolkit;
   TemporaryFolder folder;
 };
@@ -165,7 +156,7 @@ protected:
 class SpelledStaticCaches : public StaticCaches, public testing::WithParamInterface<StaticCase> {};
 
 TEST_P(SpelledStaticCaches, AreOverwrittenInPlace) {
-  const std::string path = written(modelText(GetParam()));
+  const std::string path = writtenModel(modelText(GetParam()), toolkit, folder);
   DrivenModel copied = raised(path, toolkit);
   EquivalencePlan plan;
   plan.prompt = 5;
@@ -211,7 +202,7 @@ TEST_F(StaticCaches, RowsThatAreSelectedAreOverwrittenInPlace) {
                                       std::pair("int64[S] cache", "int64[1] cache"),
                                       std::pair("float[B, S, 10]", "float[B, 1, 10]")})
     text.replace(text.find(before), std::strlen(before), after);
-  const std::string path = written(text);
+  const std::string path = writtenModel(text, toolkit, folder);
   EquivalencePlan plan;
   plan.prompt = 1;
   plan.chunks = {};

@@ -1,0 +1,248 @@
+// Rings: caches of which attention reads the last rows only give the same as those that keep all.
+#include "support/format.h"
+#include "tests/equivalence/rewritten_model.h"
+
+namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
+namespace {
+
+struct RingCase {
+  const char* name;
+  const char* past; ///< type of both pasts
+  /// The present `c_@` and the keys or values `a_@` [B,2,T,4], from `past_@` and the new rows
+  /// `x_@` [B,S,2,4].
+  const char* update;
+  const char* attention; ///< attributes, and operands behind query, keys and values
+  int64_t slots;
+  int64_t window;
+};
+
+constexpr const char* growing = R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  c_@ = Concat <axis = 2> (past_@, f_@)
+  a_@ = Identity (c_@))";
+
+const RingCase ringCases[] = {
+    {"SliceOfConcat", "[B, 2, P, 4]", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  a_@ = Concat <axis = 2> (past_@, f_@)
+  c_@ = Slice (a_@, last_five, end, axis_two))",
+     "<scale = 0.5, causal = 1>|", 6, 0},
+    {"SliceOfConcatWithAWindow", "[B, 2, P, 4]", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  a_@ = Concat <axis = 2> (past_@, f_@)
+  c_@ = Slice (a_@, last_five, end, axis_two))",
+     "<scale = 0.5, causal = 1, window = 6>|", 6, 6},
+    {"SliceOfRowsBeforeHeads", "[B, P, 2, 4]", R"(
+  j_@ = Concat <axis = 1> (past_@, x_@)
+  a_@ = Transpose <perm = [0, 2, 1, 3]> (j_@)
+  s_@ = Slice (j_@, last_five, short_end, axis_one)
+  c_@ = Identity (s_@))",
+     "<scale = 0.5, causal = 1>|", 6, 0},
+    {"SliceOfTheLastRow", "[B, 2, P, 4]", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  a_@ = Concat <axis = -2> (past_@, f_@)
+  c_@ = Slice (a_@, last_one, end, axis_two))",
+     "<scale = 0.5, causal = 1, window = 2>|", 2, 2},
+    {"SliceAndAMaskOfThePastsRows", "[B, 2, P, 4]", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  a_@ = Concat <axis = 2> (past_@, f_@)
+  c_@ = Slice (a_@, last_five, end, axis_two))",
+     "<scale = 0.5>|, near", 6, 4},
+    {"Window", "[B, 2, P, 4]", growing, "<scale = 0.5, causal = 1, window = 7>|", 7, 7},
+    {"WindowOfOne", "[B, 2, P, 4]", growing, "<scale = 0.5, causal = 1, window = 1>|", 1, 1},
+    {"WindowAsAMask", "[B, 2, P, 4]", growing, "<scale = 0.5>|, near", 4, 4},
+    {"WindowOfFiniteNumbers", "[B, 2, P, 4]", growing, "<scale = 0.5>|, filled", 4, 4},
+};
+
+std::string ofCache(llvm::StringRef text, char side) {
+  std::string result = text.str();
+  std::replace(result.begin(), result.end(), '@', side);
+  return result;
+}
+
+std::string ringModelText(const RingCase& c) {
+  const auto [attributes, operands] = llvm::StringRef(c.attention).split('|');
+  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+decoder (int64[B, S] input_ids, float{0} past_k, float{0} past_v, float[1, 1, 16] table,
+         float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo, int64[1] given)
+  => (float[B, S, 10] logits, float[] c_k, float[] c_v)
+{{
+  last = Constant <value_ints = [2]> ()
+  ids = Cast <to = 1> (input_ids)
+  column = Unsqueeze (ids, last)
+  angle = Mul (column, table)
+  hidden = Sin (angle)
+  qm = MatMul (hidden, wq)
+  km = MatMul (hidden, wk)
+  vm = MatMul (hidden, wv)
+  q_shape = Constant <value_ints = [0, 0, 4, 4]> ()
+  kv_shape = Constant <value_ints = [0, 0, 2, 4]> ()
+  qr = Reshape (qm, q_shape)
+  q = Transpose <perm = [0, 2, 1, 3]> (qr)
+  x_k = Reshape (km, kv_shape)
+  x_v = Reshape (vm, kv_shape)
+  last_five = Constant <value_ints = [-5]> ()
+  last_four = Constant <value_ints = [-4]> ()
+  last_one = Constant <value_ints = [-1]> ()
+  end = Constant <value_ints = [9223372036854775807]> ()
+  short_end = Constant <value_ints = [2147483647]> ()
+  axis_one = Constant <value_ints = [1]> ()
+  axis_two = Constant <value_ints = [-2]> ()
+  zero = Constant <value_int = 0> ()
+  one = Constant <value_int = 1> ()
+  two = Constant <value_int = 2> ()
+  four = Constant <value_int = 4> ()
+  past_shape = Shape (past_k)
+  past = Gather (past_shape, two)
+  ids_shape = Shape (input_ids)
+  tokens = Gather (ids_shape, one)
+  total = Add (past, tokens)
+  key = Range (zero, total, one)
+  query = Range (past, total, one)
+  query_column = Unsqueeze (query, axis_one)
+  distance = Sub (query_column, key)
+  not_later = GreaterOrEqual (distance, zero)
+  in_window = Less (distance, four)
+  near_rows = And (not_later, in_window)
+  mask_axes = Constant <value_ints = [0, 1]> ()
+  near = Unsqueeze (near_rows, mask_axes)
+  shown = Constant <value_float = 0.0> ()
+  hidden_score = Constant <value_float = -3.4e38> ()
+  filled = Where (near, shown, hidden_score)
+{1}
+{2}
+  o = ai.kvopt.Sdpa {3} (q, a_k, a_v{4})
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  o_shape = Constant <value_ints = [0, 0, 16]> ()
+  om = Reshape (ot, o_shape)
+  logits = MatMul (om, wo)
+}})",
+                     c.past, ofCache(c.update, 'k'), ofCache(c.update, 'v'), attributes.str(),
+                     operands.str());
+}
+
+class RingCaches : public testing::Test {
+protected:
+  static EquivalencePlan plan() {
+    EquivalencePlan plan;
+    plan.prompt = 3;
+    plan.chunks = {1, 5, 6, 7, 20, 2};
+    plan.decodeSteps = 15;
+    plan.vocabulary = 50;
+    plan.tolerance = {1e-5, 0};
+    return plan;
+  }
+
+  Toolkit toolkit;
+  TemporaryFolder folder;
+};
+
+class SpelledRings : public RingCaches, public testing::WithParamInterface<RingCase> {};
+
+TEST_P(SpelledRings, GiveWhatAllRowsGive) {
+  const std::string path = writtenModel(ringModelText(GetParam()), toolkit, folder);
+  const DrivenModel copied = raised(path, toolkit);
+  const DrivenModel ring = rewritten(path, toolkit, "", "ring");
+  ASSERT_EQ(ring.manifest.caches.size(), 2U);
+  for (const ManifestCache& cache : ring.manifest.caches) {
+    EXPECT_TRUE(cache.oneBuffer);
+    EXPECT_EQ(cache.update, CacheUpdate::Ring);
+    EXPECT_EQ(cache.window, GetParam().window);
+    EXPECT_EQ(std::get<int64_t>(cache.shape[static_cast<size_t>(cache.sequenceAxis)]),
+              GetParam().slots);
+  }
+  EXPECT_TRUE(ring.manifest.capacitySymbol.empty());
+  const VerificationReport report = valueOrThrow(
+      verifyModels(*copied.model, copied.manifest, *ring.model, ring.manifest, plan(), 1, toolkit));
+  EXPECT_TRUE(report.equal()) << verificationSummary(report);
+  EXPECT_EQ(report.comparison.steps.size(), 22U);
+  EXPECT_EQ(report.cacheBytesCopied, 0);
+  for (const StepComparison& step : report.comparison.steps) {
+    EXPECT_EQ(step.caches.size(), 2U);
+    for (const TensorComparison& cache : step.caches) {
+      EXPECT_TRUE(cache.comparison.bitExact) << step.phase << " " << cache.name;
+      EXPECT_GT(cache.comparison.compared, 0);
+    }
+  }
+  expectEqualBodies(ring, plan(), toolkit);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SpelledRings, testing::ValuesIn(ringCases),
+                         [](const testing::TestParamInfo<RingCase>& parameter) {
+                           return std::string(parameter.param.name);
+                         });
+
+TEST_F(RingCaches, TakeNoMemoryForMoreTokens) {
+  const DrivenModel ring =
+      rewritten(writtenModel(ringModelText(ringCases[5]), toolkit, folder), toolkit, "", "ring");
+  auto session = openSession(ring, toolkit.kernels, {});
+  stepAlike(*session, 3);
+  const int64_t bytes = session->cacheBytes();
+  for (int step = 0; step < 300; ++step)
+    stepAlike(*session, 1 + step % 9);
+  EXPECT_EQ(session->cacheBytes(), bytes);
+  // Keys and values of two heads, four numbers each.
+  EXPECT_EQ(bytes, 2 * 2 * 4 * 4 * 7);
+}
+
+struct RefusedRing {
+  const char* name;
+  const char* update;
+  const char* valueUpdate; ///< null: as the keys'
+  const char* attention;
+  const char* reason;
+};
+
+const RefusedRing refusedRings[] = {
+    {"OfRowsThatAreNotTheLast", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  a_@ = Concat <axis = 2> (past_@, f_@)
+  c_@ = Slice (a_@, last_five, last_one, axis_two))",
+     nullptr, "<scale = 0.5, causal = 1>|", "cache-not-in-place"},
+    {"OfKeysAndValuesThatDiffer", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  a_@ = Concat <axis = 2> (past_@, f_@)
+  c_@ = Slice (a_@, last_five, end, axis_two))",
+     R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  a_@ = Concat <axis = 2> (past_@, f_@)
+  c_@ = Slice (a_@, last_four, end, axis_two))",
+     "<scale = 0.5, causal = 1>|", "cache-not-in-place"},
+    {"OfAsManyRowsAsTheInputSays", R"(
+  f_@ = Transpose <perm = [0, 2, 1, 3]> (x_@)
+  a_@ = Concat <axis = 2> (past_@, f_@)
+  c_@ = Slice (a_@, given, end, axis_two))",
+     nullptr, "<scale = 0.5, causal = 1>|", "layout-unsupported"},
+    {"OfAttentionToAllRows", growing, nullptr, "<scale = 0.5, causal = 1>|", "no-window"},
+};
+
+class UnprovedRings : public RingCaches, public testing::WithParamInterface<RefusedRing> {};
+
+TEST_P(UnprovedRings, AreRefused) {
+  RingCase model{"", "[B, 2, P, 4]", GetParam().update, GetParam().attention, 0, 0};
+  std::string text = ringModelText(model);
+  if (GetParam().valueUpdate) {
+    const std::string from = ofCache(GetParam().update, 'v');
+    text.replace(text.find(from), from.size(), ofCache(GetParam().valueUpdate, 'v'));
+  }
+  const std::string path = writtenModel(text, toolkit, folder);
+  RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
+  const targets::Target* target = toolkit.targets.find("ring");
+  ASSERT_NE(target, nullptr);
+  const auto failures = targets::refusals(*target, recovered.context->sites, *recovered.model);
+  ASSERT_EQ(failures.size(), 1U);
+  ASSERT_TRUE(failures[0].has_value());
+  EXPECT_EQ(pattern::reasonName(failures[0]->code).str(), GetParam().reason) << failures[0]->str();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, UnprovedRings, testing::ValuesIn(refusedRings),
+                         [](const testing::TestParamInfo<RefusedRing>& parameter) {
+                           return std::string(parameter.param.name);
+                         });
+
+} // namespace
+} // namespace kvopt
