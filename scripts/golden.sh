@@ -90,6 +90,13 @@ if [ -n "$new" ] && [ -z "$more" ]; then
 fi
 cp "$work/corpus_deviations.txt" "$golden/corpus_deviations.txt"
 
+# Bytes that decode steps copy, for every model and target.
+if [ -d "$corpus/../corpus2" ]; then
+  KVOPT_CORPUS=$(realpath "$corpus") KVOPT_GOLDEN_COPIES=$work/cache_copies.txt \
+    "$build/tests/equivalence_tests" --gtest_filter='CacheCopies.*' --gtest_brief=1
+  cp "$work/cache_copies.txt" "$golden/cache_copies.txt"
+fi
+
 # ONNX's node cases, rewritten for every target, where they are next to the corpus.
 if [ -d "$corpus/../onnx-nodes" ]; then
   KVOPT_CORPUS=$(realpath "$corpus") KVOPT_GOLDEN_NODES=$work/onnx_nodes.txt \
