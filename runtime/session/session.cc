@@ -2,18 +2,15 @@
 #include "runtime/session/session.h"
 
 #include "ir/onnx/file_plan.h"
-#include "runtime/cache/checksum.h"
 #include "runtime/cache/model_fingerprint.h"
 #include "runtime/exec/input_binding.h"
 #include "support/diagnostic.h"
-#include "support/half.h"
 #include "support/mapped_file.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/ScopeExit.h"
 
 #include <algorithm>
-#include <random>
 
 namespace kvopt::runtime {
 using namespace ir;
@@ -552,71 +549,6 @@ llvm::Error Session::reset() {
 }
 
 /// Made-up rows of a cache in the session's order of axes.
-llvm::Expected<Tensor> Session::presetRows(size_t index, int64_t tokens) const {
-  const CacheGeometry& geometry = caches.geometry(index);
-  const ManifestCache& cache = cacheInfo(index);
-  if (!geometry.hasRowPerToken())
-    return Tensor::zeros(allocator(), geometry.element, geometry.shape(geometry.initialRows));
-  const Extents shape = geometry.shape(tokens);
-  Extents exported = shape;
-  for (size_t axis = 0; axis < cache.permutation.size(); ++axis)
-    exported[static_cast<size_t>(cache.permutation[axis])] = shape[axis];
-  auto made = Tensor::create(allocator(), ElementType::Float, exported);
-  if (!made)
-    return made;
-  std::mt19937_64 random(Checksum::of(std::as_bytes(std::span(cache.past))));
-  std::uniform_int_distribution<int> steps(-64, 64);
-  for (int64_t i = 0; i < made->view.elementCount(); ++i)
-    made->view.as<float>()[i] = static_cast<float>(steps(random)) / 64;
-  TensorView permuted = made->view;
-  for (size_t axis = 0; axis < cache.permutation.size(); ++axis) {
-    permuted.shape[axis] = shape[axis];
-    permuted.strides[axis] = made->view.strides[static_cast<size_t>(cache.permutation[axis])];
-  }
-  auto rows = Tensor::copyOf(allocator(), permuted);
-  if (!rows || geometry.element == ElementType::Float)
-    return rows;
-  const bool isHalf = geometry.element == ElementType::Float16;
-  if (!isHalf && geometry.element != ElementType::BFloat16)
-    return unsupported("rows of cache '{}' ({}) cannot be made up", cache.past,
-                       onnxName(geometry.element));
-  auto narrow = Tensor::create(allocator(), geometry.element, shape);
-  if (!narrow)
-    return narrow;
-  for (int64_t i = 0; i < narrow->view.elementCount(); ++i) {
-    const float number = rows->view.as<float>()[i];
-    narrow->view.as<uint16_t>()[i] = isHalf ? floatToF16(number) : floatToBf16(number);
-  }
-  return narrow;
-}
-
-llvm::Error Session::preset(int64_t tokens) {
-  if (llvm::Error error = checkRunning())
-    return error;
-  if (tokens < 0)
-    return usageError("cannot make up {} tokens", tokens);
-  llvm::Expected<int64_t> room = roomFor(tokens);
-  if (!room)
-    return room.takeError();
-  CacheFileContents contents;
-  contents.lengths.assign(static_cast<size_t>(batch()), tokens);
-  std::vector<Tensor> kept;
-  for (size_t i = 0; i < caches.size(); ++i) {
-    auto rows = presetRows(i, tokens);
-    if (!rows)
-      return rows.takeError();
-    CacheFileContents::Cache cache;
-    cache.entry.name = caches.geometry(i).name;
-    cache.entry.element = caches.geometry(i).element;
-    cache.entry.sequenceAxis = caches.geometry(i).sequenceAxis();
-    cache.entry.shape = rows->view.shape;
-    cache.bytes = {rows->view.data, static_cast<size_t>(rows->view.byteSize())};
-    contents.caches.push_back(std::move(cache));
-    kept.push_back(std::move(*rows));
-  }
-  return caches.restore(contents, hasShared() ? *room : 0);
-}
-
 llvm::Expected<std::unique_ptr<Session>> Session::fork() const {
   SessionOptions settings = options;
   settings.batch = batch();

@@ -189,6 +189,49 @@ TEST_F(RingCaches, TakeNoMemoryForMoreTokens) {
   EXPECT_EQ(bytes, 2 * 2 * 4 * 4 * 7);
 }
 
+TEST_F(RingCaches, GoOnFromTheRowsOfAModelThatKeepsAll) {
+  const std::string path = writtenModel(ringModelText(ringCases[5]), toolkit, folder);
+  const DrivenModel kept = raised(path, toolkit);
+  const DrivenModel ring = rewritten(path, toolkit, "", "ring");
+  for (int64_t tokens : {1, 6, 7, 8, 23}) {
+    SCOPED_TRACE(tokens);
+    auto all = openSession(kept, toolkit.kernels, {});
+    auto last = openSession(ring, toolkit.kernels, {});
+    stepAlike(*all, tokens);
+    std::vector<NamedView> caches;
+    for (size_t i = 0; i < all->cacheCount(); ++i)
+      caches.push_back({all->cacheInfo(i).past, all->exportedCacheView(i)});
+    successOrThrow(last->seed(caches, tokens));
+    for (int64_t count : {1, 1, 3, 1}) {
+      const StepResult ours = stepAlike(*all, count);
+      const StepResult theirs = stepAlike(*last, count);
+      const auto compared = valueOrThrow(
+          compareTensors(ours.outputs[0].tensor.view, theirs.outputs[0].tensor.view, {1e-5, 0}));
+      EXPECT_TRUE(compared.isWithin()) << compared.maxAbs;
+      EXPECT_GT(compared.compared, 0);
+    }
+  }
+}
+
+TEST_F(RingCaches, GoBackAsLongAsNothingIsOverwritten) {
+  const DrivenModel ring =
+      rewritten(writtenModel(ringModelText(ringCases[5]), toolkit, folder), toolkit, "", "ring");
+  auto session = openSession(ring, toolkit.kernels, {});
+  stepAlike(*session, 4);
+  const StepResult expected = stepAlike(*session, 1);
+  stepAlike(*session, 2);
+  successOrThrow(session->crop(4));
+  const StepResult again = stepAlike(*session, 1);
+  EXPECT_TRUE(valueOrThrow(compareTensors(expected.outputs[0].tensor.view,
+                                          again.outputs[0].tensor.view, {0, 0}))
+                  .isWithin());
+  stepAlike(*session, 5);
+  llvm::Error error = session->crop(9);
+  ASSERT_TRUE(static_cast<bool>(error));
+  EXPECT_NE(takeDiagnostic(std::move(error)).str().find("keeps the last 7 rows only"),
+            std::string::npos);
+}
+
 struct RefusedRing {
   const char* name;
   const char* update;
