@@ -138,6 +138,7 @@ sections() {
     "$build/bench/bench_block_attention${quick:+ --rounds 2 --size 1024 --threads 1}"
   section updates "Cache updates" \
     "$build/bench/bench_cache_update $(pick '--rounds 1 --tokens 256,1024' '--rounds 5')"
+  section caches "Forms of caches" "bash bench/caches.sh $build${quick:+ 1}"
   section session "Saving and loading caches" "$build/bench/bench_session"
   section recognition "Recovering attention" \
     "$build/bench/bench_recognition${quick:+ 2500 5000}"

@@ -25,6 +25,7 @@ struct GenOptions {
   std::string kind;
   std::string output;
   std::string type = "float32";
+  std::string cache = "growing";
   std::string spelling; ///< empty: what the kind's exporters write
   std::string external = "auto";
   bool isHole = false;
@@ -54,6 +55,15 @@ constexpr SpellingName spellings[] = {{"torchscript", DecoderSpelling::TorchScri
                                       {"attention", DecoderSpelling::Attention},
                                       {"gqa", DecoderSpelling::GroupQueryAttention}};
 
+struct CacheName {
+  const char* name;
+  DecoderCache cache;
+};
+constexpr CacheName cacheNames[] = {{"growing", DecoderCache::Growing},
+                                    {"static", DecoderCache::Static},
+                                    {"last-rows", DecoderCache::LastRows},
+                                    {"none", DecoderCache::None}};
+
 template <class Table> std::vector<std::string> namesOf(const Table& table) {
   std::vector<std::string> names;
   for (const auto& entry : table)
@@ -71,6 +81,9 @@ llvm::Expected<DecoderSpec> specOf(const GenOptions& options) {
   for (const SpellingName& entry : spellings)
     if (options.spelling == entry.name)
       spec.spelling = entry.spelling;
+  for (const CacheName& entry : cacheNames)
+    if (options.cache == entry.name)
+      spec.cache = entry.cache;
   const int64_t shared = options.kind == "mha" ? spec.heads : options.kind == "mqa" ? 1 : 0;
   if (shared != 0) {
     if (spec.kvHeads != 0 && spec.kvHeads != shared)
@@ -190,6 +203,12 @@ void addGenCommand(CLI::App& app, CommandContext& context) {
   command->add_flag("--transposed-weights", spec.transposedWeights,
                     "Linear layers hold [out,in] and a Transpose node");
   command->add_flag("--merged", spec.merged, "Two branches, one of which ignores the past");
+  command
+      ->add_option(
+          "--cache", options->cache,
+          "growing; static: of --max-positions rows; last-rows: as many as the window needs; "
+          "none: every step gets the whole sequence")
+      ->check(CLI::IsMember(namesOf(cacheNames)));
   command->add_option("--opset", spec.opset, "ONNX opset; what the spelling's exporter writes");
   command->add_option("--seed", spec.seed, "Of the weights")->capture_default_str();
   command

@@ -153,6 +153,12 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
     command->add_option("--require", request.require, "all sites or none, or any")
         ->check(CLI::IsMember({"all", "any"}));
     command->add_option("--layers", request.layers, "Layers to rewrite, as 0-3,7");
+    command
+        ->add_option(
+            "--hidden-rows", request.hiddenRows,
+            "exact; undefined: padding that sees no token may compute anything, so that more "
+            "masks become attributes")
+        ->check(CLI::IsMember({"exact", "undefined"}));
   }
   addWords<VerificationExtent>(*command, "--verify", request.verification, "off, quick or full",
                                {{"off", VerificationExtent::Off},

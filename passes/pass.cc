@@ -16,6 +16,7 @@ void PassContext::restart() {
   journal.entries.clear();
   statistics.clear();
   assumptions.clear();
+  hiddenRowsUndefined = false;
   sites.clear();
   manifest.reset();
   exported.reset();

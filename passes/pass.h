@@ -56,6 +56,9 @@ struct PassContext {
   std::map<std::string, std::map<std::string, int64_t>> statistics;
   /// What has to hold of the inputs beyond what the graph itself demands: `total = past + tokens`.
   std::vector<std::string> assumptions;
+  /// Set where a pass changed what attention computes for rows that see no key, which only padding
+  /// can be.
+  bool hiddenRowsUndefined = false;
   /// Set by `detect-sites`.
   analysis::SiteList sites;
   /// Set by `lower`: what drives the lowered model, and the layers of `sites` that were lowered.

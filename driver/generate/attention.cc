@@ -4,6 +4,7 @@
 #include "support/format.h"
 
 #include <cmath>
+#include <limits>
 
 namespace kvopt::driver {
 using namespace ir;
@@ -129,13 +130,36 @@ Value& headsTogether(const DecoderContext& context, Value& x, int64_t columns) {
                        {&rows, &build.listed(*context.sequence), &build.ints({columns})});
 }
 
+namespace {
+
+/// The next past with `rows` at their slots.
+Value& scattered(const DecoderContext& context, Value& rows) {
+  GraphBuilder& build = context.build;
+  Value& column = build.unsqueeze(*context.slots, {0, 1, 3});
+  Value& index = build.op("Expand", {&column, &build.op("Shape", {&rows})});
+  return build.op("ScatterElements", {&context.nextPast(), &index, &rows}, {{"axis", 2}});
+}
+
+} // namespace
+
 Value& appended(DecoderContext& context, Value& rows) {
+  if (context.slots) {
+    Value& present = scattered(context, rows);
+    context.presents.push_back(&present);
+    return present;
+  }
   Value* joined = &rows;
   if (!context.pasts.empty())
     joined = &context.build.op("Concat", {&context.nextPast(), &rows}, {{"axis", -2}});
   else if (context.spec.spelling == DecoderSpelling::TorchScript)
     joined = &context.build.op("Concat", {&rows}, {{"axis", -2}});
-  context.presents.push_back(joined);
+  Value* present = joined;
+  if (context.spec.cache == DecoderCache::LastRows) {
+    GraphBuilder& build = context.build;
+    Value& end = build.ints({std::numeric_limits<int64_t>::max()});
+    present = &build.slice(*joined, build.ints({1 - context.spec.window}), end, 2);
+  }
+  context.presents.push_back(present);
   return *joined;
 }
 

@@ -55,6 +55,8 @@ class DecoderBuilder {
 public:
   DecoderBuilder(Model& built, const DecoderSpec& decoder)
       : model(built), spec(decoder), build(built, decoder) {
+    if (spec.cache == DecoderCache::None)
+      return;
     for (int64_t layer = 0; layer < spec.layers; ++layer)
       for (CacheNames& cache : cachesOfLayer(spec, layer))
         caches.push_back(std::move(cache));
@@ -77,23 +79,30 @@ public:
     if (spec.merged)
       addBranches(names);
     else
-      addDecoder(names, true);
+      addDecoder(names, spec.cache != DecoderCache::None);
   }
 
 private:
   bool isContrib() const { return spec.spelling == DecoderSpelling::GroupQueryAttention; }
+  bool isStatic() const { return spec.cache == DecoderCache::Static; }
   bool hasPositions() const { return !isContrib() || !spec.isRotary(); }
 
   void addInputs() {
     Graph& graph = build.graph();
     const Dim batch = Dim::symbol("batch_size");
-    const Dim past = Dim::symbol("past_sequence_length");
+    const Dim past =
+        isStatic() ? Dim::fixed(spec.maxPositions) : Dim::symbol("past_sequence_length");
+    const Dim keys = isStatic()                         ? Dim::fixed(spec.maxPositions)
+                     : spec.cache == DecoderCache::None ? Dim::symbol("sequence_length")
+                                                        : Dim::symbol("total_sequence_length");
     const Shape tokenShape{batch, Dim::symbol("sequence_length")};
     tokens = &graph.addInput("input_ids", {ElementType::Int64, tokenShape});
-    padding = &graph.addInput(
-        "attention_mask", {ElementType::Int64, Shape{batch, Dim::symbol("total_sequence_length")}});
+    padding = &graph.addInput("attention_mask", {ElementType::Int64, Shape{batch, keys}});
     if (hasPositions())
       positions = &graph.addInput("position_ids", {ElementType::Int64, tokenShape});
+    if (isStatic())
+      slots = &graph.addInput("cache_position",
+                              {ElementType::Int64, Shape{Dim::symbol("sequence_length")}});
     for (const CacheNames& cache : caches)
       pasts.push_back(&graph.addInput(cache.past, {spec.real, cache.shape(past)}));
     if (spec.kind != DecoderKind::EncoderDecoder)
@@ -134,6 +143,7 @@ private:
     context.tokens = tokens;
     context.padding = padding;
     context.positions = positions;
+    context.slots = slots;
     if (hasPast)
       context.pasts = pasts;
     build.setScope("");
@@ -154,10 +164,12 @@ private:
     output(logits, names.front(), {batch, sequence, Dim::fixed(spec.vocabulary)});
     const Dim past = Dim::symbol("past_sequence_length");
     // The shared buffer of the fused operator is as long as its caller made it.
-    const Dim rows = isContrib() ? Dim::symbol("total_sequence_length")
-                     : hasPast   ? past + sequence
-                                 : sequence;
-    for (size_t i = 0; i < context.presents.size(); ++i)
+    const Dim rows = isContrib()                            ? Dim::symbol("total_sequence_length")
+                     : isStatic()                           ? Dim::fixed(spec.maxPositions)
+                     : spec.cache == DecoderCache::LastRows ? Dim::symbol("kept_sequence_length")
+                     : hasPast                              ? past + sequence
+                                                            : sequence;
+    for (size_t i = 0; i < names.size() - 1; ++i)
       output(*context.presents[i], names[i + 1], caches[i].shape(rows));
   }
 
@@ -260,6 +272,7 @@ private:
   Value* tokens = nullptr;
   Value* padding = nullptr;
   Value* positions = nullptr;
+  Value* slots = nullptr;
   std::vector<Value*> pasts;
   std::vector<Value*> encoderRows;
 };

@@ -12,6 +12,7 @@ namespace kvopt::driver {
 ///   past_key_values.N.key/value → present.N.key/value, past_latent.N → present_latent.N,
 ///   past_key_values.N.decoder.* → present.N.decoder.* with past_key_values.N.encoder.* only read
 ///   past_conv.N [B,hidden,3] → present_conv.N
+///   cache_position [S], of static caches: the rows that are written; attention_mask is [B,C] then
 ///   logits [B,S,vocabulary]
 ///
 /// GroupQueryAttention derives rotary positions itself: such a model has no position_ids.

@@ -16,6 +16,7 @@ struct DecoderContext {
   ir::Value* tokens = nullptr;    ///< int64 [B,S]
   ir::Value* padding = nullptr;   ///< int64 [B,T], 0 hides a key
   ir::Value* positions = nullptr; ///< int64 [B,S]
+  ir::Value* slots = nullptr;     ///< int64 [S], of static caches: where new rows are written
   ir::Value* batch = nullptr;
   ir::Value* sequence = nullptr;
   ir::Value* past = nullptr;

@@ -74,6 +74,12 @@ llvm::Error checkSpelling(const DecoderSpec& spec) {
   const bool isLlamaLike = spec.kind == DecoderKind::Llama || spec.kind == DecoderKind::Window;
   if (spec.merged && (!spec.isPrimitive() || !isLlamaLike))
     return usageError("only primitive spellings of llama and window can be merged");
+  if (spec.cache != DecoderCache::Growing && (!spec.isPrimitive() || !isLlamaLike || spec.merged))
+    return usageError(
+        "only primitive spellings of llama and window, in one graph, have other caches "
+        "than growing ones");
+  if (spec.cache == DecoderCache::LastRows && spec.window < 2)
+    return usageError("caches of the last rows need a window of at least 2 tokens");
   if (spec.fourBit && spec.real != ElementType::Float)
     return usageError("four-bit weights go with float32 activations");
   if (spec.fourBit && spec.transposedWeights)

@@ -33,6 +33,15 @@ enum class DecoderSpelling {
   GroupQueryAttention,
 };
 
+/// What a decoder keeps of earlier tokens. All but Growing are for primitive spellings of Llama and
+/// Window.
+enum class DecoderCache {
+  Growing,  ///< all rows, joined with the new ones
+  Static,   ///< `maxPositions` rows, into which new ones are scattered at `cache_position`
+  LastRows, ///< of kind Window: the last window - 1 of the joined rows
+  None,     ///< nothing: every step gets the whole sequence
+};
+
 /// Extents of 0 and an opset of 0 stand for a default: see resolved().
 struct DecoderSpec {
   DecoderKind kind = DecoderKind::Llama;
@@ -61,6 +70,7 @@ struct DecoderSpec {
   /// Two decoders in one, as merged for runtimes that cannot take an empty past: an If on a bool
   /// input, with a branch that ignores the pasts. For primitive spellings of Llama and Window.
   bool merged = false;
+  DecoderCache cache = DecoderCache::Growing;
 
   bool isLatent() const { return kind == DecoderKind::Mla || kind == DecoderKind::MlaLatent; }
   bool isRotary() const {

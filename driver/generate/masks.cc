@@ -63,6 +63,10 @@ void addLengths(DecoderContext& context, Value& embedded, Value* cache) {
     context.past = &build.extent(*cache, 2);
   else
     context.past = isScript ? &build.integer(0) : &build.ints({0});
+  if (context.slots) {
+    context.total = context.past;
+    return;
+  }
   context.total = &build.op("Add", {context.past, context.sequence});
 }
 
@@ -70,9 +74,11 @@ void addMask(DecoderContext& context) {
   GraphBuilder& build = context.build;
   const bool isScript = context.spec.spelling == DecoderSpelling::TorchScript;
   Value& rows = build.unsqueeze(countUp(build, *context.batch), {1, 2, 3});
-  Value& fresh = countUp(build, *context.sequence);
-  Value& shifted = build.op("Add", {&fresh, &build.scalarOf(*context.past)});
-  Value& queries = build.unsqueeze(shifted, {0, 1, 3});
+  Value& positions =
+      context.slots
+          ? *context.slots
+          : build.op("Add", {&countUp(build, *context.sequence), &build.scalarOf(*context.past)});
+  Value& queries = build.unsqueeze(positions, {0, 1, 3});
   Value& keys = build.unsqueeze(countUp(build, *context.total), {0, 1, 2});
   Value* seen = &build.op("LessOrEqual", {&keys, &queries});
   if (context.spec.window != 0) {

@@ -29,6 +29,8 @@ struct RewriteRequest {
   std::string require = "all";
   /// Layers to rewrite, as `0-3,7`; empty: all.
   std::string layers;
+  /// `exact`, or `undefined`: what is computed for padding, where it sees no token, need not stay.
+  std::string hiddenRows = "exact";
   VerificationExtent verification = VerificationExtent::Quick;
   /// What to feed inputs that nothing is known of.
   std::vector<runtime::InputRecipe> recipes;

@@ -35,8 +35,12 @@ std::string pipelineFor(const RewriteRequest& request) {
   if (!layers.empty())
     lower.options["layers"] = layers;
   const std::string recovery = "restore-caches," + std::string(recoveryPipeline);
+  // A model that gets caches has fewer keys than before: padding cannot average over all of them.
+  const std::string proved = request.addCaches || request.hiddenRows == "undefined"
+                                 ? ",prove-masks{hidden-rows=undefined},detect-sites"
+                                 : "";
   const std::string added = request.addCaches ? ",add-caches,detect-sites" : "";
-  return recovery + added + "," + printPipeline({lower}) + ",eliminate-dead-nodes";
+  return recovery + proved + added + "," + printPipeline({lower}) + ",eliminate-dead-nodes";
 }
 
 /// The roots of attention that was raised and then not lowered.

@@ -98,6 +98,7 @@ public:
       if (!rewritten.count(cache.past))
         manifest->caches.push_back(std::move(cache));
     addInputs(unrewritten, *manifest);
+    manifest->hiddenRowsUndefined |= context.hiddenRowsUndefined;
     addWindows(context.sites, *manifest);
     addReaders(context.sites, *manifest);
     model.setMetadata(manifestKey, manifest->json());

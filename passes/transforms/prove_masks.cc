@@ -9,6 +9,7 @@
 // Facts are noted in the node's metadata, also where the operand stays.
 #include "passes/analysis/mask/mask_predicate.h"
 #include "passes/pass.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -39,15 +40,14 @@ void note(Node& node, const std::string& text) {
 /// has none where it gets -inf or false. A finite number of at most `hidingThreshold` gives it none
 /// either, as long as the row sees a key: exp of a difference below -104 is 0 in f32, and scores
 /// would have to differ by thousands to make up for the number. A row that sees no key, though,
-/// averages over all of them, hidden or not, and must go on doing so.
-bool keepsEveryRow(const MaskFacts& facts) {
-  if (facts.remaining == MaskFacts::Remaining::Other)
-    return false;
-  return facts.isExact || facts.everyRowSeesAKey;
-}
+/// averages over all of them, hidden or not, and must go on doing so, unless `hiddenRowsUndefined`:
+/// where a mask is causal but for padding, such a row is one of padding.
+bool keepsEveryRow(const MaskFacts& facts) { return facts.isExact || facts.everyRowSeesAKey; }
 
 class ProveMasks final : public Pass {
 public:
+  explicit ProveMasks(bool mayChangeHiddenRows) : hiddenRowsUndefined(mayChangeHiddenRows) {}
+
   llvm::Error run(Model& model, PassContext& context) override {
     MaskAnalysis analysis;
     unsigned edits = 0;
@@ -75,7 +75,7 @@ private:
   }
 
   /// Whether the node's operand was replaced.
-  static bool prove(Node& node, MaskAnalysis& analysis, PassContext& context) {
+  bool prove(Node& node, MaskAnalysis& analysis, PassContext& context) const {
     MaskAnalysis::Question question = maskQuestion(node);
     Value* lengths = question.mask ? appendedLengths(node) : nullptr;
     MaskFacts facts;
@@ -84,7 +84,8 @@ private:
       // knows the lengths does not read.
       question = maskQuestion(node, *lengths);
       facts = analysis.facts(question);
-      if (facts.causal != Proof::Proved || !facts.isExact || !keepsEveryRow(facts)) {
+      if (facts.causal != Proof::Proved || !facts.isExact ||
+          facts.remaining == MaskFacts::Remaining::Other) {
         lengths = nullptr;
         question = maskQuestion(node);
       }
@@ -93,7 +94,10 @@ private:
       facts = analysis.facts(question);
     note(node, facts.text);
     context.count("prove-masks", "causal-" + proofName(facts.causal).str());
-    if (!question.mask || !keepsEveryRow(facts))
+    if (!question.mask || facts.remaining == MaskFacts::Remaining::Other)
+      return false;
+    const bool changesHiddenRows = !keepsEveryRow(facts);
+    if (changesHiddenRows && (!hiddenRowsUndefined || facts.causal != Proof::Proved))
       return false;
     Value* remaining = nullptr;
     if (facts.remaining == MaskFacts::Remaining::Padding) {
@@ -117,20 +121,28 @@ private:
     while (!operands.back())
       operands.pop_back();
     node.setOperands(operands);
+    context.hiddenRowsUndefined |= changesHiddenRows;
     context.count("prove-masks", remaining ? "reduced" : "dropped");
     return true;
   }
+
+  bool hiddenRowsUndefined;
 };
+
+llvm::Expected<std::unique_ptr<Pass>> makeProveMasks(const PassOptions& options) {
+  const auto given = options.find("hidden-rows");
+  if (given != options.end() && given->second != "exact" && given->second != "undefined")
+    return usageError("prove-masks: hidden-rows is exact or undefined, not '{}'", given->second);
+  return std::make_unique<ProveMasks>(given != options.end() && given->second == "undefined");
+}
 
 } // namespace
 
 void register_prove_masks(PassRegistry& registry) {
   registry.add({"prove-masks",
                 "Proves what masks mean; causal masks and windows become attributes.",
-                {},
-                [](const PassOptions&) {
-                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<ProveMasks>());
-                }});
+                {"hidden-rows"},
+                makeProveMasks});
 }
 
 } // namespace kvopt::transforms

@@ -375,6 +375,9 @@ private:
     auto logitsB = findLogits(fromB);
     if (logitsA && logitsB)
       for (int64_t row = 0; row < plan.batch; ++row) {
+        // A row that ends in padding may have no last token that is defined.
+        if (skipsPadding() && !seesAToken(row, (runsWholeSequences() ? b : a).length() - 1))
+          continue;
         auto tokenA = greedyToken(**logitsA, row);
         auto tokenB = greedyToken(**logitsB, row);
         const bool both = tokenA && tokenB;

@@ -135,6 +135,46 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+/// What a decoder caches does not change what it computes.
+TEST(OtherCachesTest, DecodeTheSameAndAreRewrittenInPlace) {
+  struct OtherCache {
+    const char* kind;
+    const char* cache;
+    std::vector<std::string> rewrite;
+  };
+  const OtherCache caches[] = {{"llama", "static", {"rewrite", "--to", "kvopt"}},
+                               {"llama", "none", {"add-cache", "--to", "kvopt"}},
+                               {"window", "last-rows", {"rewrite", "--to", "ring"}},
+                               {"window", "none", {"add-cache", "--to", "ring"}}};
+  for (const char* spelling : {"torchscript", "dynamo"})
+    for (const OtherCache& other : caches) {
+      SCOPED_TRACE(std::string(other.kind) + " " + other.cache + " " + spelling);
+      TemporaryFolder folder;
+      const std::string growing = folder.path("growing.onnx");
+      const std::string model = folder.path("model.onnx");
+      const std::string written = folder.path("written.onnx");
+      ASSERT_EQ(runProgram(genArguments(other.kind, growing, {"--spelling", spelling})).code, 0);
+      ASSERT_EQ(runProgram(genArguments(other.kind, model,
+                                        {"--spelling", spelling, "--cache", other.cache}))
+                    .code,
+                0);
+      auto decoded = [](const std::string& path) {
+        const ProgramResult result =
+            runProgram({"run", path, "--tokens", "5,6,7", "--steps", "20"});
+        EXPECT_EQ(result.code, 0) << result.err;
+        return result.out;
+      };
+      const std::string expected = decoded(growing);
+      EXPECT_EQ(decoded(model), expected);
+      std::vector<std::string> arguments = other.rewrite;
+      arguments.insert(arguments.end(), {model, "-o", written, "--verify", "full"});
+      const ProgramResult result = runProgram(arguments);
+      ASSERT_EQ(result.code, 0) << result.err;
+      EXPECT_THAT(result.err + result.out, HasSubstr("tokens equal   OK"));
+      EXPECT_EQ(decoded(written), expected);
+    }
+}
+
 TEST(Gen, WritesTheSameBytesForASeed) {
   TemporaryFolder folder;
   for (const char* name : {"a.onnx", "b.onnx"})
@@ -185,6 +225,10 @@ TEST(Gen, RefusesWhatMakesNoDecoder) {
       {{"llama", "--spelling", "attention", "--opset", "17"}, "opset 17"},
       {{"llama", "--opset", "99"}, "opset 99"},
       {{"packed-qkv", "--merged"}, "can be merged"},
+      {{"packed-qkv", "--cache", "none"}, "other caches than growing ones"},
+      {{"llama", "--cache", "none", "--spelling", "gqa"}, "other caches than growing ones"},
+      {{"llama", "--cache", "last-rows"}, "a window of at least 2 tokens"},
+      {{"llama", "--cache", "ring"}, "--cache"},
       {{"llama", "--hidden", "65536", "--external-data", "never"}, "do not fit in one ONNX file"},
       {{"hybrid", "--layers", "1"}, "at least two layers"},
       {{"hybrid", "--spelling", "dynamo"}, "hybrids are spelled"},
