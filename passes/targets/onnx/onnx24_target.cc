@@ -28,6 +28,7 @@ public:
 
   /// The operators are of use without a cache too.
   bool isForCaches() const override { return false; }
+  bool takesSharedCaches() const override { return true; }
 
   int64_t opset() const override { return 24; }
 

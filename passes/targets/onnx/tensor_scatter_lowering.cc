@@ -141,7 +141,8 @@ std::optional<MatchFailure> supportsTensorScatter(const AttentionSite& site) {
     return failure;
   if (auto failure = onnxAttentionObstacle(*site.node))
     return failure;
-  return site.grows() ? cacheObstacle(site) : std::nullopt;
+  const bool readsBuffer = site.owner && site.update == CacheUpdate::Grows;
+  return site.grows() || readsBuffer ? cacheObstacle(site) : std::nullopt;
 }
 
 TensorScatterLowering::TensorScatterLowering(Model& lowered, const LowerOptions& lowerOptions,
@@ -225,6 +226,20 @@ Value& TensorScatterLowering::scatter(Node& fused, unsigned cache, const Lengths
   return scatter.result();
 }
 
+void TensorScatterLowering::attendToBuffer(const Lengths& lengths, const Value& before, Value* mask,
+                                           OnnxAttention& parts, AttentionBuilder& build) {
+  parts.totalLengths = lengths.total;
+  if (parts.hidden.window != 0)
+    parts.hidden.firstPosition = lengths.before ? lengths.before : &build.value(ints({0}));
+  parts.mask = realMask(mask);
+  if (!parts.mask)
+    return;
+  isEven |= lengths.before == writeIndices;
+  if (auto known = before.knownIntegers(); known && known->size() == 1)
+    parts.maskColumns = known->front() + parts.query->type().dim(2);
+  parts.maskColumnCount = &build.node("ReduceMax", {*lengths.total}, {}, "longest");
+}
+
 llvm::Error TensorScatterLowering::lowerCached(AttentionSite& site) {
   Node& fused = *site.node;
   const FusedView view(fused);
@@ -235,16 +250,7 @@ llvm::Error TensorScatterLowering::lowerCached(AttentionSite& site) {
 
   OnnxAttention parts = attributesOf(site);
   parts.query = &query;
-  parts.totalLengths = lengths.total;
-  if (parts.hidden.window != 0)
-    parts.hidden.firstPosition = lengths.before ? lengths.before : &build.value(ints({0}));
-  parts.mask = realMask(view.mask());
-  if (parts.mask) {
-    isEven |= lengths.before == writeIndices;
-    if (auto before = view.pastLength().knownIntegers(); before && before->size() == 1)
-      parts.maskColumns = before->front() + query.type().dim(2);
-    parts.maskColumnCount = &build.node("ReduceMax", {*lengths.total}, {}, "longest");
-  }
+  attendToBuffer(lengths, view.pastLength(), view.mask(), parts, build);
   // Rows of all heads side by side are three axes of attention; nothing is moved.
   const auto isTokenMajor = [&](unsigned cache) {
     return !view.layout(cache).hasFoldedHeads() && view.sequenceAxis(cache) == 1;
@@ -290,6 +296,12 @@ llvm::Error TensorScatterLowering::lowerUncached(AttentionSite& site) {
   parts.query = &query;
   parts.key = &key;
   parts.value = sdpa.operand(2);
+  if (site.owner && site.update == CacheUpdate::Grows) {
+    // What another layer's attention has written into.
+    Value& before = *sdpa.operand(5);
+    attendToBuffer(lengthsOf(before, query, build), before, sdpa.operand(3), parts, build);
+    return writeUncached(site, parts, rewriter);
+  }
   parts.mask = realMask(sdpa.operand(3));
   parts.maskColumns = key.type().dim(2);
   if (parts.mask)
@@ -307,6 +319,12 @@ llvm::Error TensorScatterLowering::lowerUncached(AttentionSite& site) {
         isAligned ? &build.value(ints({0}))
                   : &build.node("Sub", {build.extent(key, 2), build.extent(query, 2)}, {},
                                 "earlier_keys");
+  return writeUncached(site, parts, rewriter);
+}
+
+llvm::Error TensorScatterLowering::writeUncached(AttentionSite& site, const OnnxAttention& parts,
+                                                 Rewriter& rewriter) {
+  Node& sdpa = *site.node;
   const OnnxAttentionNode written = writeOnnxAttention(parts, rewriter);
   recordOrigin(*written.node, sdpa);
   if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), *written.output))

@@ -8,6 +8,8 @@
 
 namespace kvopt::targets {
 
+struct OnnxAttention;
+
 /// nullopt if TensorScatterLowering can write the site, otherwise why not. Says nothing of the rest
 /// of the model.
 std::optional<pattern::MatchFailure> supportsTensorScatter(const analysis::AttentionSite& site);
@@ -33,8 +35,14 @@ private:
                     builders::AttentionBuilder& build) const;
   ir::Value& scatter(ir::Node& fused, unsigned cache, const Lengths& lengths,
                      pattern::Rewriter& rewriter) const;
+  /// Sets which keys of a buffer are attended to: the `before` earlier ones, which `lengths` stand
+  /// for, and as many as there are query rows.
+  void attendToBuffer(const Lengths& lengths, const ir::Value& before, ir::Value* mask,
+                      OnnxAttention& parts, builders::AttentionBuilder& build);
   llvm::Error lowerCached(analysis::AttentionSite& site);
   llvm::Error lowerUncached(analysis::AttentionSite& site);
+  llvm::Error writeUncached(analysis::AttentionSite& site, const OnnxAttention& parts,
+                            pattern::Rewriter& rewriter);
   void finishLengths();
 
   ir::Model& model;

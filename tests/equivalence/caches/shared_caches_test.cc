@@ -85,16 +85,18 @@ TEST_F(SharedCaches, AreReadInPlace) {
     SCOPED_TRACE(name);
     const std::string path = writtenModel(modelText(attend), toolkit, folder);
     DrivenModel growing = raised(path, toolkit);
-    DrivenModel inPlace = rewritten(path, toolkit);
-    ASSERT_EQ(inPlace.manifest.caches.size(), 2U);
-    EXPECT_FALSE(inPlace.manifest.caches[0].readers.empty());
-    VerificationReport report = valueOrThrow(verifyModels(
-        *growing.model, growing.manifest, *inPlace.model, inPlace.manifest, plan(), 1, toolkit));
-    EXPECT_TRUE(report.equal()) << verificationSummary(report);
-    EXPECT_EQ(report.cacheBytesCopied, 0);
-
-    // Any other engine runs the function bodies.
-    expectEqualBodies(inPlace, plan(), toolkit);
+    for (const char* target : {"kvopt", "onnx24"}) {
+      SCOPED_TRACE(target);
+      DrivenModel inPlace = rewritten(path, toolkit, "", target);
+      ASSERT_EQ(inPlace.manifest.caches.size(), 2U);
+      EXPECT_FALSE(inPlace.manifest.caches[0].readers.empty());
+      VerificationReport report = valueOrThrow(verifyModels(
+          *growing.model, growing.manifest, *inPlace.model, inPlace.manifest, plan(), 1, toolkit));
+      EXPECT_TRUE(report.equal()) << verificationSummary(report);
+      EXPECT_EQ(report.cacheBytesCopied, 0);
+      // Any other engine runs the function bodies.
+      expectEqualBodies(inPlace, plan(), toolkit);
+    }
   }
 }
 
