@@ -49,9 +49,12 @@ public:
     if (llvm::Error error = findLength())
       return error;
     llvm::SmallVector<Node*, 32> nodes;
-    for (Node& node : graph.nodes())
+    for (Node& node : graph.nodes()) {
+      if (node.op() == OpName(kvoptDomain, "RingKvSdpa"))
+        return refused("its caches hold the last rows only");
       if (isInPlace(node))
         nodes.push_back(&node);
+    }
     if (llvm::Error error = growInputs())
       return error;
     if (length)
@@ -138,6 +141,8 @@ private:
     }
     if (!firstPast && !keepsExtents)
       return refused("no cache of its manifest is in it");
+    if (length && !firstPast)
+      return refused("no cache of its manifest tells the length '" + length->name().str() + "'");
     return llvm::Error::success();
   }
 

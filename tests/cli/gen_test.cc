@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 
+#include <fstream>
+
 namespace kvopt {
 using namespace cli;
 
@@ -173,6 +175,43 @@ TEST(OtherCachesTest, DecodeTheSameAndAreRewrittenInPlace) {
       EXPECT_THAT(result.err + result.out, HasSubstr("tokens equal   OK"));
       EXPECT_EQ(decoded(written), expected);
     }
+}
+
+TEST(OtherCachesTest, WhatARingHasLostIsNotRestored) {
+  TemporaryFolder folder;
+  const std::string model = folder.path("model.onnx");
+  const std::string ring = folder.path("ring.onnx");
+  const std::string again = folder.path("again.onnx");
+  ASSERT_EQ(runProgram(genArguments("window", model)).code, 0);
+  ASSERT_EQ(runProgram({"rewrite", model, "-o", ring, "--to", "ring"}).code, 0);
+  const ProgramResult same = runProgram({"rewrite", ring, "-o", again, "--to", "ring"});
+  EXPECT_EQ(same.code, 0) << same.err;
+  const ProgramResult other = runProgram({"rewrite", ring, "-o", again, "--to", "kvopt"});
+  EXPECT_EQ(other.code, 1) << other.err;
+  EXPECT_THAT(other.err,
+              HasSubstr("rewritten before, for 'ring': its caches hold the last rows only"));
+}
+
+TEST(OtherCachesTest, PaddingIsLeftUndefinedOnRequest) {
+  TemporaryFolder folder;
+  const std::string model = folder.path("model.onnx");
+  const std::string written = folder.path("written.onnx");
+  ASSERT_EQ(runProgram(genArguments("window", model)).code, 0);
+  for (const bool isUndefined : {false, true}) {
+    const ProgramResult result =
+        runProgram({"rewrite", model, "-o", written, "--to", "kvopt", "--verify", "full",
+                    "--hidden-rows", isUndefined ? "undefined" : "exact"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    std::ifstream file(folder.path("written.kv.json"));
+    const nlohmann::json manifest = nlohmann::json::parse(file);
+    EXPECT_EQ(manifest.value("hidden_rows", "") == "undefined", isUndefined);
+    const ProgramResult text = runProgram({"opt", written, "--pipeline", "infer-shapes"});
+    ASSERT_EQ(text.code, 0) << text.err;
+    EXPECT_EQ(text.out.find("causal = 1, window = 11") != std::string::npos, isUndefined);
+  }
+  EXPECT_EQ(
+      runProgram({"rewrite", model, "-o", written, "--to", "kvopt", "--hidden-rows", "some"}).code,
+      2);
 }
 
 TEST(Gen, WritesTheSameBytesForASeed) {
