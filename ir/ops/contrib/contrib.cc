@@ -72,7 +72,8 @@ Dim presentLength(ShapeContext& context, unsigned past, unsigned total) {
   return capacity.isKnownLessEqual(*wanted) ? *wanted : Dim::unknown();
 }
 
-// Without a key, the query operand holds query, key and value of each token.
+// Without a key, the query operand holds query, key and value of each token. A key of no rows means
+// that the past holds the new tokens already, as another layer wrote them.
 llvm::Error inferGroupQueryAttention(ShapeContext& context) {
   const TensorType& query = context.type(0);
   if (llvm::Error error = requireRank(context, 0, 3))
@@ -86,7 +87,8 @@ llvm::Error inferGroupQueryAttention(ShapeContext& context) {
       0, TensorType(context.element(0),
                     Shape{query.dim(0), query.dim(1), packed ? heads * width : query.dim(2)}));
   bool quantized = context.has(12) || context.has(13);
-  Dim length = presentLength(context, 3, 6);
+  const bool isShared = !packed && context.has(3) && context.type(1).dim(1).value() == 0;
+  Dim length = isShared ? context.type(3).dim(2) : presentLength(context, 3, 6);
   for (unsigned i : {1u, 2u}) {
     ElementType element = context.has(i + 2) ? context.element(i + 2) : context.element(0);
     if (i >= context.resultCount())

@@ -6,6 +6,9 @@
 //            kAll = AppendRows(past_k, RotaryEmbedding(heads(k)), length)     (v without rotary)
 //            o = rows(Sdpa<causal>(RotaryEmbedding(heads(q)), kAll, vAll, bias, sinks, length))
 //
+// A key and a value without rows mean that the past holds all rows, which another layer appended:
+// attention is over the past itself.
+//
 // seqlens_k holds each batch row's total length less one; a first prompt has it less the rows of
 // padding on its right. A window of w sees w keys, the row's own included, as ONNX Runtime does
 // since 1.21; a cache of the last tokens only (sliding_window_cache) is one that keeps them all, as
@@ -105,12 +108,13 @@ public:
       parts[2] = &build.slice(packed, 2, (heads + groups) * width, (heads + 2 * groups) * width);
     }
     Value* query = &build.splitHeads(*parts[0], heads, width);
-    Value* key = &build.splitHeads(*parts[1], groups, width);
-    Value* value = &build.splitHeads(*parts[2], groups, width);
+    Value* key = isShared(match) ? nullptr : &build.splitHeads(*parts[1], groups, width);
+    Value* value = isShared(match) ? nullptr : &build.splitHeads(*parts[2], groups, width);
 
     if (match.find(queryNorm)) {
       query = &normalized(match, *query, queryNorm, build);
-      key = &normalized(match, *key, keyNorm, build);
+      if (!isShared(match))
+        key = &normalized(match, *key, keyNorm, build);
     }
     Value* length = match.find(pastKey) ? &pastLength(match, build) : nullptr;
     if (isOn(node, "do_rotary")) {
@@ -121,10 +125,14 @@ public:
         rows = length ? &build.positions(*length, build.extent(match[q], 1, true))
                       : &build.value(ints({0}));
       query = &rotated(match, *query, heads, *rows, build);
-      key = &rotated(match, *key, groups, *rows, build);
+      if (!isShared(match))
+        key = &rotated(match, *key, groups, *rows, build);
     }
     Value* fresh[] = {key, value};
-    if (length) {
+    if (isShared(match)) {
+      key = &match[pastKey];
+      value = &match[pastValue];
+    } else if (length) {
       key = &build.node("ai.kvopt::AppendRows", {match[pastKey], *key, *length}, {}, "present_key");
       value = &build.node("ai.kvopt::AppendRows", {match[pastValue], *value, *length}, {},
                           "present_value");
@@ -143,6 +151,12 @@ public:
     attention.window = std::max<int64_t>(node.intAttr("local_window_size", -1), 0);
     attention.softcap = std::max(node.floatAttr("softcap", 0.0f), 0.0f);
     Value& output = build.mergeHeads(build.sdpa(attention, match.nodes()));
+    if (isShared(match)) {
+      std::optional<MatchFailure> failure = rewriter.replace(node.result(0), output);
+      if (failure)
+        rewriter.discard();
+      return failure;
+    }
     return build.replace(node, output, {match.find(pastKey), fresh[0], key},
                          {match.find(pastValue), fresh[1], value});
   }
@@ -154,6 +168,12 @@ private:
   static bool isFloat(ElementType element) {
     return element == ElementType::Float || element == ElementType::Float16 ||
            element == ElementType::BFloat16;
+  }
+
+  /// Whether the past holds all rows already.
+  bool isShared(const Match& match) const {
+    const Value* key = match.find(k);
+    return key && match.find(pastKey) && key->type().dim(1).value() == 0;
   }
 
   std::optional<int64_t> widthOf(const Match& match) const {
@@ -196,7 +216,14 @@ private:
     if (!width)
       return refuse(ReasonCode::ShapeUnknown, "a head width that is a constant",
                     match[q].type().str());
-    if (key && key->type().dim(1).isKnownDifferent(match[q].type().dim(1)))
+    const auto results = node.results();
+    const auto isUsed = [&](unsigned result) {
+      return result < results.size() && !results[result].isAbsent() && !results[result].isUnused();
+    };
+    if (isShared(match) && (isUsed(1) || isUsed(2)))
+      return refuse(ReasonCode::SharedReader, "a past of another layer that is not handed on",
+                    "that the present is used");
+    if (key && !isShared(match) && key->type().dim(1).isKnownDifferent(match[q].type().dim(1)))
       return refuse(ReasonCode::CrossAttention, "as many keys as query rows", key->type().str());
     if ((match.find(pastKey) != nullptr) != (match.find(pastValue) != nullptr))
       return refuse(ReasonCode::PatternMismatch, "a past of keys and of values, or none",

@@ -8,6 +8,9 @@
 //   [B,G,max(P, total_sequence_length),D]: the past rows, then the new ones, then zeros, or what is
 //   there where the present is the past's own memory
 //
+// Where key and value have no rows, the past holds all T(b) rows already, which another layer's
+// attention wrote; the present is the past.
+//
 // With q_norm_weight and k_norm_weight [D], the rows of query and key are divided by their root
 // mean square (plus qk_norm_epsilon under the root) and multiplied by the weights first. With
 // do_rotary, query and key row s are then rotated by position past length + s, or
@@ -87,7 +90,10 @@ llvm::Expected<NewRows> newRows(const KernelContext& context, int64_t heads, int
   auto valueHeads = headsOf(context, value, groups, "the value");
   if (!valueHeads)
     return valueHeads.takeError();
-  const Extents expected{query.shape[0], groups, query.shape[1], queryHeads->shape[3]};
+  // All rows are in the past.
+  const bool isShared = key.shape[1] == 0 && context.has(PastKey);
+  const Extents expected{query.shape[0], groups, isShared ? 0 : query.shape[1],
+                         queryHeads->shape[3]};
   if (keyHeads->shape != expected || valueHeads->shape != expected)
     return context.error("query, key and value differ in batch size, length or width");
   return NewRows{*queryHeads, *keyHeads, *valueHeads};
@@ -178,6 +184,8 @@ llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned resul
                           ? ": sliding_window_cache is supported with a past that holds every row"
                           : ""));
   const int64_t capacity = std::max(held, lengths.longest);
+  if (past && rows == 0 && held == capacity && !context.wants(result))
+    return *past;
   std::optional<TensorView> present;
   if (past && held == capacity && context.wants(result)) {
     auto storage = context.outputInPlace(result, operand);
@@ -208,9 +216,10 @@ TensorView placeOf(const TensorView& present, const Lengths& lengths, int64_t ba
                     rows);
 }
 
-/// Query and key rotated: the query into scratch memory, the key into the present.
+/// Query and key rotated: the query into scratch memory, the key into the present, which holds
+/// `held` rows.
 llvm::Error rotate(KernelContext& context, NewRows& fresh, const TensorView& presentKey,
-                   const Lengths& lengths) {
+                   const Lengths& lengths, const Lengths& held) {
   if (!context.has(CosineCache) || !context.has(SineCache))
     return context.error("do_rotary needs cos_cache and sin_cache");
   const bool interleaved = isOn(context.node(), "rotary_interleaved");
@@ -230,9 +239,11 @@ llvm::Error rotate(KernelContext& context, NewRows& fresh, const TensorView& pre
     return error;
   fresh.query = *rotated;
   llvm::ArrayRef<int64_t> all = *positions;
+  if (fresh.key.shape[2] == 0)
+    return llvm::Error::success();
   for (int64_t batch = 0; batch < fresh.key.shape[0]; ++batch)
     if (llvm::Error error = rotateHeads(
-            context, slicedAxis(fresh.key, 0, batch, 1), placeOf(presentKey, lengths, batch, rows),
+            context, slicedAxis(fresh.key, 0, batch, 1), placeOf(presentKey, held, batch, rows),
             *table, all.slice(static_cast<size_t>(batch * rows), static_cast<size_t>(rows))))
       return error;
   return llvm::Error::success();
@@ -311,10 +322,13 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   if (llvm::Error error = normalizeHeads(context, fresh->query, fresh->key,
                                          {QueryNormWeight, KeyNormWeight, "qk_norm_epsilon"}))
     return error;
-  auto key = presentWithout(context, 1, PastKey, fresh->key, *lengths);
+  Lengths held = *lengths;
+  if (fresh->key.shape[2] == 0)
+    held.past = held.total;
+  auto key = presentWithout(context, 1, PastKey, fresh->key, held);
   if (!key)
     return key.takeError();
-  auto value = presentWithout(context, 2, PastValue, fresh->value, *lengths);
+  auto value = presentWithout(context, 2, PastValue, fresh->value, held);
   if (!value)
     return value.takeError();
   if (key->shape != value->shape)
@@ -352,10 +366,10 @@ llvm::Error groupQueryAttention(KernelContext& context) {
     return error;
   // Nothing is written before all is checked: the past may be overwritten.
   if (!isOn(node, "do_rotary"))
-    append(fresh->key, *key, *lengths);
-  else if (llvm::Error error = rotate(context, *fresh, *key, *lengths))
+    append(fresh->key, *key, held);
+  else if (llvm::Error error = rotate(context, *fresh, *key, *lengths, held))
     return error;
-  append(fresh->value, *value, *lengths);
+  append(fresh->value, *value, held);
   operands.query = fresh->query;
   if (context.has(PastKey) && context.in(PastKey).data == key->data)
     context.noteCacheWrite(bytesOf(fresh->key) + bytesOf(fresh->value));

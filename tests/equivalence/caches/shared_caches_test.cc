@@ -100,6 +100,71 @@ TEST_F(SharedCaches, AreReadInPlace) {
   }
 }
 
+/// GroupQueryAttention over the present of another one, with keys and values of no rows.
+std::string groupedText(llvm::StringRef reader) {
+  return fmt::format(R"(<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+decoder (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, 2, P, 8] past_k, float[B, 2, P, 8] past_v,
+         float[1, 1, 32] table, float[1, 32, 32] wq, float[1, 32, 16] wk, float[1, 32, 16] wv, float[1, 32, 10] wo,
+         float[64, 4] cosine, float[64, 4] sine)
+  => (float[B, S, 10] logits, float[B, 2, T, 8] keys, float[B, 2, T, 8] values)
+{{
+  last = Constant <value_ints = [2]> ()
+  ids = Cast <to = 1> (input_ids)
+  column = Unsqueeze (ids, last)
+  angle = Mul (column, table)
+  hidden = Sin (angle)
+  q = MatMul (hidden, wq)
+  k = MatMul (hidden, wk)
+  v = MatMul (hidden, wv)
+  one = Constant <value_ints = [1]> ()
+  none = Constant <value_ints = [0]> ()
+  width = Constant <value_ints = [16]> ()
+  one_index = Constant <value_int = 1> ()
+  count = ReduceSum <keepdims = 0> (attention_mask, one)
+  last_position = Sub (count, one)
+  lengths = Cast <to = 6> (last_position)
+  mask_shape = Shape (attention_mask)
+  columns = Gather (mask_shape, one_index)
+  total = Cast <to = 6> (columns)
+  o, keys, values = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2, do_rotary = 1> (q, k, v, past_k, past_v, lengths, total, cosine, sine)
+  hidden2 = Sin (o)
+  q2 = MatMul (hidden2, wq)
+  no_tokens = Slice (q2, none, none, one)
+  no_rows = Slice (no_tokens, none, width, last)
+{}
+  sum = Add (o, o2)
+  logits = MatMul (sum, wo)
+}})",
+                     reader.str());
+}
+
+TEST_F(SharedCaches, OfGroupQueryAttentionAreReadInPlace) {
+  const char* readers[] = {"  o2 = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads "
+                           "= 2, do_rotary = 1> (q2, "
+                           "no_rows, no_rows, keys, values, lengths, total, cosine, sine)",
+                           "  o2 = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads "
+                           "= 2, local_window_size = "
+                           "3> (q2, no_rows, no_rows, keys, values, lengths, total)"};
+  for (const char* reader : readers) {
+    SCOPED_TRACE(reader);
+    const std::string path = writtenModel(groupedText(reader), toolkit, folder);
+    const DrivenModel exported = asExported(path, toolkit);
+    for (const char* target : {"kvopt", "primitive"}) {
+      SCOPED_TRACE(target);
+      const DrivenModel written = rewritten(path, toolkit, "", target);
+      ASSERT_EQ(written.manifest.caches.size(), 2U);
+      EXPECT_EQ(written.manifest.caches[0].readers, std::vector<int64_t>{1});
+      EquivalencePlan steps = plan();
+      steps.tolerance = {1e-5, 1e-5};
+      steps.padding = Padding::None;
+      const VerificationReport report = valueOrThrow(verifyModels(
+          *exported.model, exported.manifest, *written.model, written.manifest, steps, 1, toolkit));
+      EXPECT_TRUE(report.equal()) << verificationSummary(report);
+      EXPECT_EQ(report.cacheBytesCopied, 0);
+    }
+  }
+}
+
 TEST_F(SharedCaches, AreRefusedWhereOneReaderIsNoAttentionOverAllOfThem) {
   const std::pair<const char*, const char*> readers[] = {
       {"cache-escapes", R"(  longest = ReduceMax <keepdims = 1> (keys)

@@ -252,6 +252,11 @@ public:
     operands.push_back({});
     return *this;
   }
+  /// Operand `index` is this one instead.
+  KernelCall& replace(unsigned index, TestTensor tensor) {
+    operands[index] = {std::move(tensor), true, false};
+    return *this;
+  }
   /// Operand `index` is this one instead, whose memory may be overwritten.
   KernelCall& overwrite(unsigned index, TestTensor tensor) {
     operands[index] = {std::move(tensor), true, true};

@@ -87,6 +87,22 @@ public:
     expectTensor(result, {c.batches(), c.rows, c.heads * c.width}, expected, tolerance);
   }
 
+  /// Another layer, whose key and value have no rows, sees the present as this one does.
+  void expectSharedGivesTheSame() const {
+    const KernelResult own = call().run();
+    ASSERT_EQ(own.error, "");
+    const TestTensor noRows(c.element, {c.batches(), 0, c.groups * c.width});
+    KernelCall shared = call();
+    shared.replace(1, noRows).replace(2, noRows);
+    shared.replace(3, own.outputs[1]).replace(4, own.outputs[2]);
+    const KernelResult result = shared.run();
+    ASSERT_EQ(result.error, "");
+    EXPECT_TRUE(result.outputs[0].sameBytes(own.outputs[0]));
+    EXPECT_TRUE(result.outputs[1].sameBytes(own.outputs[1]));
+    EXPECT_TRUE(result.outputs[2].sameBytes(own.outputs[2]));
+    EXPECT_TRUE(shared.unread(1).unread(2).run().outputs[0].sameBytes(own.outputs[0]));
+  }
+
   /// With pasts that may be overwritten: nothing but the new rows is written, where they belong.
   void expectInPlace() const {
     const TestTensor buffers[] = {pastKey.clone(), pastValue.clone()};
@@ -372,6 +388,23 @@ TEST(GroupQueryAttention, NormalizesHeads) {
       expectTensor(result, before.outputs[i].shape(), before.outputs[i].values(),
                    2 * attentionTolerance(element), i);
   }
+}
+
+TEST(GroupQueryAttention, SharesTheCacheOfAnotherLayer) {
+  for (const int64_t rotary : {0, 8})
+    for (const int64_t rows : {1, 3}) {
+      SCOPED_TRACE(fmt::format("rotary {} rows {}", rotary, rows));
+      GroupedCase decode;
+      decode.rows = rows;
+      decode.capacity = 9;
+      decode.rotary = rotary;
+      decode.bias = rows == 3;
+      GroupedProblem(decode).expectSharedGivesTheSame();
+      GroupedCase prompt = decode;
+      prompt.past = {0, 0};
+      prompt.window = 2;
+      GroupedProblem(prompt).expectSharedGivesTheSame();
+    }
 }
 
 TEST(GroupQueryAttention, WritesNewRowsOnlyWhereThePastMayBeOverwritten) {
