@@ -38,7 +38,7 @@ public:
     if (value && value->is_string())
       out = *value->get_ptr<const Json::string_t*>();
     else if (value)
-      fail(fmt::format("'{}' is no string", key));
+      fail(fmt::format("'{}' is not a string", key));
   }
 
   void read(const char* key, bool& out) {
@@ -138,7 +138,7 @@ public:
     for (const Json& entry : *list) {
       std::optional<int64_t> number = count(entry);
       if (!number)
-        return fail(fmt::format("'{}' has an entry that is no number of a layer", key));
+        return fail(fmt::format("'{}' has an entry that is not a layer number", key));
       out.push_back(*number);
     }
   }

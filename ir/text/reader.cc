@@ -72,7 +72,7 @@ bool TextParser::readHeaderEntry(llvm::StringRef key, size_t place, Header& head
       return cursor.integer(*number, "a number");
     known += ", " + name.str();
   }
-  return cursor.fail(place, fmt::format("`{}` is no key of this header", key), "known: " + known);
+  return cursor.fail(place, fmt::format("this header has no key `{}`", key), "known: " + known);
 }
 
 bool TextParser::readOpsets(OpsetImports& opsets) {
@@ -544,7 +544,7 @@ bool TextParser::readAttribute(llvm::StringRef name, Node* holder, Attribute& at
       return false;
     stated = attributeKindFromName(word);
     if (stated == AttributeKind::Undefined)
-      return cursor.fail(place, fmt::format("`{}` is no kind of attribute", word),
+      return cursor.fail(place, fmt::format("`{}` is not a kind of attribute", word),
                          "kinds are int, float, string, tensor, graph and their plurals");
   }
   if (!cursor.expect('=', "after an attribute's name"))

@@ -327,8 +327,8 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
 
 namespace {
 
-/// Whether extents that `shape` reads serve but to direct `movers`, which are done for when nobody
-/// needs what they move.
+/// Whether the extents that `shape` reads are used by `movers` only. Those go when nobody needs what
+/// they move.
 bool servesOnly(const Node& shape, const llvm::DenseSet<const Node*>& movers) {
   constexpr size_t mostValues = 256;
   llvm::SmallVector<const Value*, 16> reached{&shape.result()};

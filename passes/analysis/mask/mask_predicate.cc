@@ -322,10 +322,12 @@ MaskAnalysis::Impl::causalIfCounting(const Question& question) {
       if (!isCausal(facts))
         if (std::optional<MaskFacts> split = factsByCases(question, world))
           facts = std::move(*split);
-      if (!isCausal(facts))
+      const bool isSufficient = isCausal(facts);
+      if (!isSufficient)
         condition += sameExtents(question, world, facts);
       if (isCausal(facts))
-        return MaskFacts::IfCounting{input, condition, facts.window};
+        return MaskFacts::IfCounting{input, condition, facts.window,
+                                     isSufficient && first == anyFirst};
     }
   }
   return std::nullopt;

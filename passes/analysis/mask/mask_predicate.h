@@ -44,6 +44,8 @@ struct MaskFacts {
     const ir::Value* positions = nullptr;
     std::string text;   ///< `position_ids[b, i] = P + i and total = past + sequence`
     int64_t window = 0; ///< as below
+    /// Whatever the first row is fed, and nothing else has to hold.
+    bool holdsForAnyFirst = false;
   };
   std::optional<IfCounting> causalIf;
   /// Proved: row i sees only keys with i + P - j < window. 0 when no window was proved.

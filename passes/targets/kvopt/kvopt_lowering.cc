@@ -6,6 +6,7 @@
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/support/cache_rows.h"
 #include "passes/targets/support/padded_query.h"
+#include "passes/targets/support/read_rows.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -69,7 +70,8 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
     if (!site->grows() && slotsOf(*site) == 0) {
       Rewriter rewriter(site->node->graph(), ruleName, journal);
       const bool readsBuffer = site->owner && site->update == CacheUpdate::Grows;
-      Value* pastLength = readsBuffer ? &pastLengthOf(*site->key) : nullptr;
+      AttentionBuilder build(rewriter);
+      Value* pastLength = readsBuffer ? &pastLengthOf(*site->key) : provedEarlierRows(*site, build);
       if (llvm::Error error = operands.complete(*site->node, rewriter, pastLength))
         return error;
       if (site->isOverwritten())

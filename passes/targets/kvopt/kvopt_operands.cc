@@ -25,7 +25,7 @@ std::optional<MatchFailure> KvoptOperands::obstacle(const Node& sdpa) {
 void KvoptOperands::see(const AttentionSite& site) {
   sinksSeen |= site.node->operand(4) != nullptr;
   const bool readsBuffer = site.owner && site.update == CacheUpdate::Grows;
-  lengthsSeen |= !site.grows() && (site.node->operand(5) || readsBuffer);
+  lengthsSeen |= !site.grows() && (site.node->operand(5) || readsBuffer || site.isOverwritten());
 }
 
 AttributeList KvoptOperands::attributes(const Node& sdpa, const Value& mask) {

@@ -218,6 +218,46 @@ TEST_F(StaticCaches, RowsThatAreSelectedAreOverwrittenInPlace) {
   EXPECT_EQ(report.cacheBytesWritten, 2 * 2 * 2 * 10 * 4 * 4);
 }
 
+/// Rows behind those that are seen are read only where the positions do not count on.
+TEST_F(StaticCaches, ReadTheRowsThatPositionsReach) {
+  const std::string path = writtenModel(modelText(staticCases[0]), toolkit, folder);
+  const DrivenModel copied = raised(path, toolkit);
+  const DrivenModel inPlace = rewritten(path, toolkit);
+  const Node* attention = nullptr;
+  for (const Node& node : inPlace.model->graph().nodes())
+    if (node.is("ai.kvopt::Sdpa"))
+      attention = &node;
+  ASSERT_NE(attention, nullptr);
+  EXPECT_NE(attention->operand(5), nullptr);
+  SessionOptions options;
+  options.batch = 2;
+  auto a = openSession(copied, toolkit.kernels, options);
+  auto b = openSession(inPlace, toolkit.kernels, options);
+  const std::vector<std::vector<int64_t>> fed = {{0, 1, 2}, {3},      {7, 5},    {6, 7}, {23},
+                                                 {0},       {22, 23}, {9, 9, 9}, {4}};
+  for (const std::vector<int64_t>& positions : fed) {
+    SCOPED_TRACE(positions.front());
+    DecoderStep step;
+    step.pastLength = a->length();
+    const auto count = static_cast<int64_t>(positions.size());
+    step.tokens.assign(2, std::vector<int64_t>(positions.size(), 7 + count));
+    step.tokens[1][0] = 3;
+    InputRecipe recipe;
+    recipe.input = "cache_position";
+    recipe.kind = InputRecipe::Kind::Numbers;
+    recipe.numbers.assign(positions.begin(), positions.end());
+    recipe.hasShape = true;
+    recipe.shape = {std::string("new")};
+    step.recipes = recipe;
+    const StepResult expected = valueOrThrow(stepDecoder(*a, step));
+    const StepResult found = valueOrThrow(stepDecoder(*b, step));
+    const auto compared = valueOrThrow(
+        compareTensors(expected.outputs[0].tensor.view, found.outputs[0].tensor.view, {1e-6, 0}));
+    EXPECT_TRUE(compared.isWithin()) << compared.maxAbs;
+    EXPECT_GT(compared.compared, 0);
+  }
+}
+
 struct RefusedWrite {
   const char* name;
   const char* write; ///< as StaticCase::write

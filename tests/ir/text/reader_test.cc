@@ -329,7 +329,7 @@ TEST(TextReader, RefusesBadAttributes) {
   EXPECT_THAT(refusal("a: strings = [1]"), HasSubstr("declared strings and its value is ints"));
   EXPECT_THAT(refusal("a: tensors = [1]"), HasSubstr("declared tensors and its value is ints"));
   EXPECT_THAT(refusal("a: int = 1.5"), HasSubstr("declared int and its value is float"));
-  EXPECT_THAT(refusal("a: number = 1"), HasSubstr("`number` is no kind of attribute"));
+  EXPECT_THAT(refusal("a: number = 1"), HasSubstr("`number` is not a kind of attribute"));
   EXPECT_THAT(refusal("a = @b"), HasSubstr("reference outside a function's body"));
   EXPECT_THAT(refusal("a = 9223372036854775808"), HasSubstr("does not fit in 64 bits"));
   EXPECT_THAT(refusal("a = 1e39"), HasSubstr("too large for a float"));
@@ -343,7 +343,7 @@ TEST(TextReader, RefusesBadAttributes) {
 
 TEST(TextReader, RefusesBadHeaders) {
   EXPECT_THAT(textRefusal("<version: 8> g () => () {}"),
-              HasSubstr(":1:2: `version` is no key of this header; hint: known: opset_import"));
+              HasSubstr(":1:2: this header has no key `version`; hint: known: opset_import"));
   EXPECT_THAT(textRefusal("<domain: \"a\", domain: \"b\"> g () => () {}"),
               HasSubstr("given twice"));
   EXPECT_THAT(textRefusal("<opset_import: [\"\" : 1, \"\" : 2]> g () => () {}"),

@@ -1,0 +1,75 @@
+// Lengths from positions.
+#include "passes/targets/support/read_rows.h"
+
+namespace kvopt::targets {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+
+namespace {
+
+/// Earlier rows, and whether that is what they are.
+struct FedLength {
+  Value* count = nullptr;   ///< int64 [1], of a length also [B]
+  Value* isValid = nullptr; ///< bool scalar; null: always
+};
+
+/// The first of positions that count on, [S] or [B,S]. All batch rows begin alike: nothing says
+/// that the mask of one does not depend on the positions of another.
+FedLength firstOf(Value& positions, const BuilderOperand& rows, AttentionBuilder& build) {
+  Value& given = build.castTo(positions, ElementType::Int64);
+  const bool isByBatchRow = positions.type().rank() == 2;
+  Value& batchRow = isByBatchRow ? build.slice(given, 0, 0, 1) : given;
+  Value& first = build.slice(batchRow, isByBatchRow ? 1 : 0, 0, 1);
+  Value& counted = build.node("Add", {first, build.range(rows)});
+  Value& matches =
+      build.castTo(build.node("Equal", {given, counted}, {}, "counts_on"), ElementType::Int64);
+  Value& all = build.node("ReduceMin", {matches}, attrs({{"keepdims", 0}}), "all_count_on");
+  return {&build.node("Reshape", {first, ints({-1})}, {}, "first_position"),
+          &build.castTo(all, ElementType::Bool)};
+}
+
+/// An input that holds a length for all batch rows or each, behind which the mask is causal.
+Value* findLength(const AttentionSite& site) {
+  MaskAnalysis analysis;
+  const Dim& batch = site.node->operand(0)->type().dim(0);
+  for (const auto& input : site.node->graph().inputs()) {
+    const TensorType& type = input->type();
+    if (type.elementType() != ElementType::Int64 || !type.hasRank() || type.rank() != 1 ||
+        (type.dim(0).value() != 1 && !type.dim(0).isKnownEqual(batch)))
+      continue;
+    const MaskFacts facts = analysis.facts(maskQuestion(*site.node, *input));
+    if (facts.causal == Proof::Proved)
+      return input.get();
+  }
+  return nullptr;
+}
+
+} // namespace
+
+Value* provedEarlierRows(const AttentionSite& site, AttentionBuilder& build) {
+  Node& sdpa = *site.node;
+  if (!site.isOverwritten() || !site.mask || !sdpa.operand(3) || sdpa.operand(5) ||
+      sdpa.intAttr("causal", 0) != 0 || sdpa.intAttr("window", 0) != 0 || sdpa.graph().parentNode())
+    return nullptr;
+  // A row sees its own key, unless it is padding.
+  if (!site.mask->isExact && !site.mask->padding.empty())
+    return nullptr;
+  const BuilderOperand rows = build.extent(*sdpa.operand(0), 2);
+  FedLength earlier;
+  if (const auto& counting = site.mask->causalIf; counting && counting->holdsForAnyFirst)
+    earlier = firstOf(*const_cast<Value*>(counting->positions),
+                      build.extent(*sdpa.operand(0), 2, true), build);
+  else if (Value* length = findLength(site))
+    earlier = {length, nullptr};
+  if (!earlier.count)
+    return nullptr;
+  Value& most = build.node("Sub", {build.extent(*sdpa.operand(1), 2), rows}, {}, "most_earlier");
+  Value* isValid = &build.node("And", {build.node("GreaterOrEqual", {*earlier.count, ints({0})}),
+                                       build.node("LessOrEqual", {*earlier.count, most})});
+  if (earlier.isValid)
+    isValid = &build.node("And", {*isValid, *earlier.isValid}, {}, "is_length");
+  return &build.node("Where", {*isValid, *earlier.count, most}, {}, "earlier_rows");
+}
+
+} // namespace kvopt::targets
