@@ -4,6 +4,7 @@
 #include "ir/text/reader.h"
 #include "passes/pattern/handled.h"
 #include "passes/targets/support/cache_rows.h"
+#include "passes/targets/support/read_rows.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -25,7 +26,7 @@ std::optional<MatchFailure> KvoptOperands::obstacle(const Node& sdpa) {
 void KvoptOperands::see(const AttentionSite& site) {
   sinksSeen |= site.node->operand(4) != nullptr;
   const bool readsBuffer = site.owner && site.update == CacheUpdate::Grows;
-  lengthsSeen |= !site.grows() && (site.node->operand(5) || readsBuffer || site.isOverwritten());
+  lengthsSeen |= !site.grows() && (site.node->operand(5) || readsBuffer || provesEarlierRows(site));
 }
 
 AttributeList KvoptOperands::attributes(const Node& sdpa, const Value& mask) {

@@ -45,25 +45,41 @@ Value* findLength(const AttentionSite& site) {
   return nullptr;
 }
 
-} // namespace
+/// What the length is computed from: positions, or a length.
+struct LengthSource {
+  Value* positions = nullptr;
+  Value* length = nullptr;
+};
 
-Value* provedEarlierRows(const AttentionSite& site, AttentionBuilder& build) {
-  Node& sdpa = *site.node;
+LengthSource sourceOf(const AttentionSite& site) {
+  const Node& sdpa = *site.node;
   if (!site.isOverwritten() || !site.mask || !sdpa.operand(3) || sdpa.operand(5) ||
       sdpa.intAttr("causal", 0) != 0 || sdpa.intAttr("window", 0) != 0 || sdpa.graph().parentNode())
-    return nullptr;
+    return {};
   // A row sees its own key, unless it is padding.
   if (!site.mask->isExact && !site.mask->padding.empty())
-    return nullptr;
-  const BuilderOperand rows = build.extent(*sdpa.operand(0), 2);
-  FedLength earlier;
+    return {};
   if (const auto& counting = site.mask->causalIf; counting && counting->holdsForAnyFirst)
-    earlier = firstOf(*const_cast<Value*>(counting->positions),
-                      build.extent(*sdpa.operand(0), 2, true), build);
-  else if (Value* length = findLength(site))
-    earlier = {length, nullptr};
-  if (!earlier.count)
+    return {const_cast<Value*>(counting->positions), nullptr};
+  return {nullptr, findLength(site)};
+}
+
+} // namespace
+
+bool provesEarlierRows(const AttentionSite& site) {
+  const LengthSource source = sourceOf(site);
+  return source.positions || source.length;
+}
+
+Value* provedEarlierRows(const AttentionSite& site, AttentionBuilder& build) {
+  const LengthSource source = sourceOf(site);
+  if (!source.positions && !source.length)
     return nullptr;
+  Node& sdpa = *site.node;
+  FedLength earlier{source.length, nullptr};
+  if (source.positions)
+    earlier = firstOf(*source.positions, build.extent(*sdpa.operand(0), 2, true), build);
+  const BuilderOperand rows = build.extent(*sdpa.operand(0), 2);
   Value& most = build.node("Sub", {build.extent(*sdpa.operand(1), 2), rows}, {}, "most_earlier");
   Value* isValid = &build.node("And", {build.node("GreaterOrEqual", {*earlier.count, ints({0})}),
                                        build.node("LessOrEqual", {*earlier.count, most})});

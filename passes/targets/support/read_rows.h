@@ -17,4 +17,7 @@ namespace kvopt::targets {
 ir::Value* provedEarlierRows(const analysis::AttentionSite& site,
                              builders::AttentionBuilder& build);
 
+/// Whether there is such a number.
+bool provesEarlierRows(const analysis::AttentionSite& site);
+
 } // namespace kvopt::targets
