@@ -1,6 +1,7 @@
 // Reading a ring in the order of positions, and writing to it.
 #include "runtime/attention/ring_cache.h"
 
+#include "runtime/attention/attention_heads.h"
 #include "support/format.h"
 
 #include <cstring>
@@ -45,21 +46,6 @@ private:
   int64_t width;
   int64_t elementBytes;
 };
-
-/// Contiguous scratch memory.
-llvm::Expected<TensorView> scratchTensor(KernelContext& context, ElementType element,
-                                         llvm::ArrayRef<int64_t> shape) {
-  auto elements = countOf(context, shape);
-  if (!elements)
-    return elements.takeError();
-  int64_t bytes = 0;
-  if (__builtin_mul_overflow(*elements, static_cast<int64_t>(*byteWidth(element)), &bytes))
-    return context.error("the rows of the ring and the new ones do not fit into memory");
-  auto memory = context.scratch(static_cast<size_t>(bytes));
-  if (!memory)
-    return memory.takeError();
-  return TensorView::contiguous(element, shape, memory->data());
-}
 
 } // namespace
 
