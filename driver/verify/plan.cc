@@ -136,7 +136,7 @@ int64_t fixedPastRows(const Manifest& manifest) {
   return 0;
 }
 
-/// Whether new rows are attended to beside those whose place they take.
+/// Whether attention reads the rows that a step overwrites, as well as the new ones.
 bool isReadBeforeWritten(const ManifestCache& cache, const Graph& graph) {
   const Value* past = graph.findValue(cache.past);
   return past && llvm::any_of(past->uses(), [](const Use& use) {

@@ -61,7 +61,7 @@ struct ManifestCache {
   int64_t sequenceAxis = 2;
   ElementType dtype = ElementType::Float;
   int64_t window = 0;
-  /// Layers that read the cache beside the one that it belongs to.
+  /// Other layers that read this layer's cache.
   std::vector<int64_t> readers;
   /// Axis i is axis permutation[i] of the cache of the model that was rewritten; empty where the
   /// axes are in that model's order.

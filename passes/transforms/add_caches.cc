@@ -5,7 +5,7 @@
 //            present_key = Concat<2>(past_key, k)   …value likewise   position = Range(P, P + S, 1)
 //
 // P is the extent of the first past. Everything outside of attention must be a function of single
-// tokens (passes/analysis/tokens/token_functions.h), attention must be causal, and beside that a
+// tokens (passes/analysis/tokens/token_functions.h), attention must be causal, and otherwise a
 // mask may hide keys only by the elements of one input [B, S], which becomes [B, P + S].
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/tokens/token_functions.h"
@@ -32,7 +32,7 @@ public:
   llvm::Error run() {
     context.sites = findSites(graph);
     if (context.sites.empty())
-      return refused("there is no attention that caches could be added to");
+      return refused("the model has no attention to give caches to");
     for (AttentionSite& site : context.sites)
       if (!site.failure)
         site.failure = obstacle(site);
@@ -209,7 +209,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// Whether an input that nobody reads has a place for each new token, or for each key, is not
+  /// An input without readers may have a place for each new token or for each key: that is not
   /// known.
   void forgetUnreadExtents() {
     for (const std::unique_ptr<Value>& input : graph.inputs()) {

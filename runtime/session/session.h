@@ -135,7 +135,7 @@ public:
   /// and that depend on the cache's name and the element's place in the exported order. States are
   /// zeros. Fails for other caches, and where the tokens do not fit.
   llvm::Error preset(int64_t tokens);
-  /// Puts rows in place of what caches hold, so that the session goes on after `tokens` tokens.
+  /// Replaces what caches hold, so that the session continues after `tokens` tokens.
   /// Each view has the name of a cache's past and the extents and axes of the model before it was
   /// rewritten (exportedCacheView of any session of it): a row for each token; of a ring the last
   /// ones, at least as many as attention reads; of other caches of fixed extents all rows. Every

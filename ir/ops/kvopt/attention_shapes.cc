@@ -67,6 +67,54 @@ llvm::Error checkMaskAndSinks(const ShapeContext& context, unsigned mask) {
   return checkSinks(context, mask + 1);
 }
 
+llvm::Error inferKvSdpa(ShapeContext& context, bool isRing) {
+  if (llvm::Error error = checkAttentionOperands(context))
+    return error;
+  // The number of tokens attended to is known to past_length only.
+  llvm::Expected<Dim> keyRows =
+      checkCache(context, {1, 3, "key_axis", ElementType::Undefined, isRing});
+  if (!keyRows)
+    return keyRows.takeError();
+  llvm::Expected<Dim> valueRows =
+      checkCache(context, {2, 4, "value_axis", ElementType::Undefined, isRing});
+  if (!valueRows)
+    return valueRows.takeError();
+  if (llvm::Error error = requireEqual(context, *keyRows, *valueRows, "capacities"))
+    return error;
+  if (isRing && keyRows->isKnownLess(Dim::fixed(1)))
+    return context.error("a ring needs at least one slot");
+  if (llvm::Error error =
+          checkPastLength(context, 5, isRing ? Dim::fixed(1) : context.type(0).dim(0)))
+    return error;
+  if (llvm::Error error = checkMaskAndSinks(context, 6))
+    return error;
+  context.setResult(0, attentionResultType(context));
+  context.setResult(1, context.type(3));
+  context.setResult(2, context.type(4));
+  return llvm::Error::success();
+}
+
+OpDefBuilder defineKvSdpa(OpRegistry& registry, llvm::StringRef name) {
+  OpDefBuilder definition = define(registry, OpName(kvoptDomain, name), 1);
+  addAttentionAttributes(definition);
+  definition.in("query")
+      .in("key_new")
+      .in("value_new")
+      .in("past_key")
+      .in("past_value")
+      .in("past_length")
+      .in("mask?")
+      .in("sinks?")
+      .out("output")
+      .out("present_key")
+      .out("present_value")
+      .attr("key_axis", int64_t{2})
+      .attr("value_axis", int64_t{2})
+      .inPlace(1, 3)
+      .inPlace(2, 4);
+  return definition;
+}
+
 void addAttentionAttributes(OpDefBuilder& definition) {
   definition.requiredAttr("scale", AttributeKind::Float)
       .attr("causal", int64_t{0})

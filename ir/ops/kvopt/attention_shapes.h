@@ -52,6 +52,14 @@ llvm::Error checkSinks(const ShapeContext& context, unsigned operand);
 /// checkMask over any number of tokens, checkMaskElements, and checkSinks of the operand behind.
 llvm::Error checkMaskAndSinks(const ShapeContext& context, unsigned mask);
 
+/// The results of attention over a cache of keys and one of values: operands query, key_new,
+/// value_new, past_key, past_value, past_length, mask, sinks. A ring takes more new rows than it
+/// has slots, and one past_length for all batch rows.
+llvm::Error inferKvSdpa(ShapeContext& context, bool isRing);
+
+/// The operands, results, and attributes of such an operator; its presents may overwrite its pasts.
+OpDefBuilder defineKvSdpa(OpRegistry& registry, llvm::StringRef name);
+
 /// What every attention operator over a cache is told apart from axes; `mask_boolean` is 0 where it
 /// is not written.
 void addAttentionAttributes(OpDefBuilder& definition);

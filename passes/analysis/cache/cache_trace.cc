@@ -327,8 +327,8 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
 
 namespace {
 
-/// Whether the extents that `shape` reads are used by `movers` only. Those go when nobody needs what
-/// they move.
+/// Whether only `movers` use the extents that `shape` reads. They are removed when nothing needs
+/// what they move.
 bool servesOnly(const Node& shape, const llvm::DenseSet<const Node*>& movers) {
   constexpr size_t mostValues = 256;
   llvm::SmallVector<const Value*, 16> reached{&shape.result()};

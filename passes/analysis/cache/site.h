@@ -78,7 +78,7 @@ struct AttentionSite {
   std::optional<SiteCache> value;
   /// Of a site that only reads the caches which another one appends to: the layer of that one.
   std::optional<unsigned> owner;
-  /// The layers that read the caches of this site beside it.
+  /// Other layers that read this site's caches.
   llvm::SmallVector<unsigned, 2> readers;
   /// For a site that updates its caches from the start in one branch of a model.
   std::optional<PastFlag> pastFlag;

@@ -38,7 +38,7 @@ const char* targetName(CacheRows rows) {
   return "";
 }
 
-/// Of the heads in a cache; supportsKvoptSite has seen to it that they are fixed.
+/// Of the heads in a cache; supportsKvoptSite requires them to be fixed.
 HeadExtents headExtents(const AttentionSite& site, const SiteCache& update) {
   const TensorType& rows = site.node->operand(&update == &*site.key ? 1 : 2)->type();
   const Dim heads = rows.dim(1).dividedBy(update.repeats).value_or(rows.dim(1));

@@ -135,7 +135,7 @@ std::optional<MatchFailure> staysCopied(const AttentionSite& site) {
 
 /// Attention over what another site's operator gives, as it gives it.
 std::optional<MatchFailure> supportsReader(const AttentionSite& site) {
-  if (site.node->operand(5) && site.node->operand(5) != site.key->pastLength)
+  if (site.node->operand(5) != site.key->pastLength)
     return MatchFailure{ReasonCode::ShapeMismatch, site.node->name().str(),
                         "the length of the cache that it reads", "another one", ""};
   if (site.node->operand(1) == site.key->present && site.node->operand(2) == site.value->present)

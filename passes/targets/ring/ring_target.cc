@@ -47,7 +47,7 @@ public:
           "--to kvopt keeps all rows in one buffer"};
     return {ReasonCode::NoWindow, site.key->past->name().str(),
             "attention that provably reads the last rows of its cache only",
-            site.mask ? site.mask->text : "a mask that nobody read",
+            site.mask ? site.mask->text : "a mask that was not analyzed",
             "--to kvopt keeps all rows in one buffer"};
   }
 

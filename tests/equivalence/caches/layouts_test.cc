@@ -1,5 +1,6 @@
 // Caches of every layout: growing and in place give the same, step by step.
 #include "support/format.h"
+#include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 
 namespace kvopt {
@@ -73,20 +74,7 @@ decoder (int64[B, S] input_ids, float{0} past_k, float{1} past_v, float[1, 1, 16
   => (float[B, S, 10] logits, float[] present_k, float[] present_v)
 <float[4] sinks = {{0.5, -1, 2, 0}}>
 {{
-  last = Constant <value_ints = [2]> ()
-  ids = Cast <to = 1> (input_ids)
-  column = Unsqueeze (ids, last)
-  angle = Mul (column, table)
-  hidden = Sin (angle)
-  qm = MatMul (hidden, wq)
-  km = MatMul (hidden, wk)
-  vm = MatMul (hidden, wv)
-  q_shape = Constant <value_ints = [0, 0, 4, 4]> ()
-  kv_shape = Constant <value_ints = [0, 0, 2, 4]> ()
-  qr = Reshape (qm, q_shape)
-  q = Transpose <perm = [0, 2, 1, 3]> (qr)
-  x_k = Reshape (km, kv_shape)
-  x_v = Reshape (vm, kv_shape)
+{projections}
   batch = Shape <start = 0, end = 1> (input_ids)
   tokens = Shape <start = 1, end = 2> (input_ids)
   rest = Constant <value_ints = [-1]> ()
@@ -103,7 +91,7 @@ decoder (int64[B, S] input_ids, float{0} past_k, float{1} past_v, float[1, 1, 16
   logits = MatMul (om, wo)
 }})",
                      c.type, values.type, cacheText(c, "k"), cacheText(values, "v"),
-                     c.sinks ? ", , sinks" : "");
+                     c.sinks ? ", , sinks" : "", fmt::arg("projections", decoderProjections));
 }
 
 const char* latentText = R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>

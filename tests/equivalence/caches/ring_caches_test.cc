@@ -1,5 +1,6 @@
 // Rings: caches of which attention reads the last rows only give the same as those that keep all.
 #include "support/format.h"
+#include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 
 namespace kvopt {
@@ -71,20 +72,7 @@ decoder (int64[B, S] input_ids, float{0} past_k, float{0} past_v, float[1, 1, 16
          float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo, int64[1] given)
   => (float[B, S, 10] logits, float[] c_k, float[] c_v)
 {{
-  last = Constant <value_ints = [2]> ()
-  ids = Cast <to = 1> (input_ids)
-  column = Unsqueeze (ids, last)
-  angle = Mul (column, table)
-  hidden = Sin (angle)
-  qm = MatMul (hidden, wq)
-  km = MatMul (hidden, wk)
-  vm = MatMul (hidden, wv)
-  q_shape = Constant <value_ints = [0, 0, 4, 4]> ()
-  kv_shape = Constant <value_ints = [0, 0, 2, 4]> ()
-  qr = Reshape (qm, q_shape)
-  q = Transpose <perm = [0, 2, 1, 3]> (qr)
-  x_k = Reshape (km, kv_shape)
-  x_v = Reshape (vm, kv_shape)
+{projections}
   last_five = Constant <value_ints = [-5]> ()
   last_four = Constant <value_ints = [-4]> ()
   last_one = Constant <value_ints = [-1]> ()
@@ -122,7 +110,7 @@ decoder (int64[B, S] input_ids, float{0} past_k, float{0} past_v, float[1, 1, 16
   logits = MatMul (om, wo)
 }})",
                      c.past, ofCache(c.update, 'k'), ofCache(c.update, 'v'), attributes.str(),
-                     operands.str());
+                     operands.str(), fmt::arg("projections", decoderProjections));
 }
 
 class RingCaches : public testing::Test {

@@ -1,4 +1,4 @@
-// Caches of a model, given to sessions of what it was rewritten to: decoding goes on from there.
+// Sessions of rewritten models continue from the caches of the original, and the other way round.
 #include "tests/equivalence/rewritten_model.h"
 
 namespace kvopt {

@@ -1,5 +1,6 @@
 // Layers that share a cache: one appends to it, and all of them read it in place.
 #include "support/format.h"
+#include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 
 namespace kvopt {
@@ -17,23 +18,10 @@ decoder (int64[B, S] input_ids, int64[B, "P + S"] attention_mask, float[B, 2, P,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[B, 2, "P + S", 4] keys, float[B, 2, "P + S", 4] values)
 {{
-  last = Constant <value_ints = [2]> ()
-  ids = Cast <to = 1> (input_ids)
-  column = Unsqueeze (ids, last)
-  angle = Mul (column, table)
-  hidden = Sin (angle)
-  qm = MatMul (hidden, wq)
-  km = MatMul (hidden, wk)
-  vm = MatMul (hidden, wv)
-  q_shape = Constant <value_ints = [0, 0, 4, 4]> ()
-  kv_shape = Constant <value_ints = [0, 0, 2, 4]> ()
+{projections}
   o_shape = Constant <value_ints = [0, 0, 16]> ()
-  qr = Reshape (qm, q_shape)
-  q = Transpose <perm = [0, 2, 1, 3]> (qr)
-  kr = Reshape (km, kv_shape)
-  vr = Reshape (vm, kv_shape)
-  k = Transpose <perm = [0, 2, 1, 3]> (kr)
-  v = Transpose <perm = [0, 2, 1, 3]> (vr)
+  k = Transpose <perm = [0, 2, 1, 3]> (x_k)
+  v = Transpose <perm = [0, 2, 1, 3]> (x_v)
   head_axes = Constant <value_ints = [1, 2]> ()
   padding = Unsqueeze (attention_mask, head_axes)
   mask = Cast <to = 9> (padding)
@@ -46,13 +34,13 @@ decoder (int64[B, S] input_ids, int64[B, "P + S"] attention_mask, float[B, 2, P,
   q2m = MatMul (hidden2, wq)
   q2r = Reshape (q2m, q_shape)
   q2 = Transpose <perm = [0, 2, 1, 3]> (q2r)
-{}
+{attend}
   o2t = Transpose <perm = [0, 2, 1, 3]> (o2)
   o2m = Reshape (o2t, o_shape)
   sum = Add (om, o2m)
   logits = MatMul (sum, wo)
 }})",
-                     attend.str());
+                     fmt::arg("attend", attend.str()), fmt::arg("projections", decoderProjections));
 }
 
 class SharedCaches : public testing::Test {
@@ -163,6 +151,26 @@ TEST_F(SharedCaches, OfGroupQueryAttentionAreReadInPlace) {
       EXPECT_EQ(report.cacheBytesCopied, 0);
     }
   }
+}
+
+TEST_F(SharedCaches, OfGroupQueryAttentionHaveOneLength) {
+  // Attention that reads all rows, those behind a shorter batch row's too.
+  std::string text = groupedText(R"(
+  q2_shape = Constant <value_ints = [0, 0, 4, 8]> ()
+  o2_shape = Constant <value_ints = [0, 0, 32]> ()
+  q2r = Reshape (q2, q2_shape)
+  q2h = Transpose <perm = [0, 2, 1, 3]> (q2r)
+  o2h = ai.kvopt.Sdpa <scale = 0.5, causal = 1> (q2h, keys, values)
+  o2t = Transpose <perm = [0, 2, 1, 3]> (o2h)
+  o2 = Reshape (o2t, o2_shape))");
+  text.replace(text.find("\"com.microsoft\" : 1"), 19, "\"com.microsoft\" : 1, \"ai.kvopt\" : 1");
+  RecoveredModel recovered =
+      valueOrThrow(recoverModel(writtenModel(text, toolkit, folder), toolkit));
+  const auto failures =
+      targets::refusals(*toolkit.targets.find("kvopt"), recovered.context->sites, *recovered.model);
+  ASSERT_EQ(failures.size(), 2U);
+  ASSERT_TRUE(failures[1]);
+  EXPECT_EQ(pattern::reasonName(failures[1]->code).str(), "shape-mismatch") << failures[1]->str();
 }
 
 TEST_F(SharedCaches, AreRefusedWhereOneReaderIsNoAttentionOverAllOfThem) {

@@ -2,6 +2,7 @@
 // step by step, as the model that copies them.
 #include "ir/text/reader.h"
 #include "support/format.h"
+#include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 
 #include <cstring>
@@ -94,20 +95,7 @@ decoder (int64[B, S] input_ids, int64[S] cache_position, float{1} past_k, float{
          float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float{1} c_k, float{1} c_v)
 {{
-  last = Constant <value_ints = [2]> ()
-  ids = Cast <to = 1> (input_ids)
-  column = Unsqueeze (ids, last)
-  angle = Mul (column, table)
-  hidden = Sin (angle)
-  qm = MatMul (hidden, wq)
-  km = MatMul (hidden, wk)
-  vm = MatMul (hidden, wv)
-  q_shape = Constant <value_ints = [0, 0, 4, 4]> ()
-  kv_shape = Constant <value_ints = [0, 0, 2, 4]> ()
-  qr = Reshape (qm, q_shape)
-  q = Transpose <perm = [0, 2, 1, 3]> (qr)
-  x_k = Reshape (km, kv_shape)
-  x_v = Reshape (vm, kv_shape)
+{projections}
   position = Identity (cache_position)
   rows_of_heads = Constant <value_ints = [1, 1, -1, 1]> ()
   heads_of_rows = Constant <value_ints = [1, -1, 1, 1]> ()
@@ -144,7 +132,8 @@ decoder (int64[B, S] input_ids, int64[S] cache_position, float{1} past_k, float{
   logits = MatMul (om, wo)
 }})",
                      c.opset, c.past, ofSide(c.write, 'k'), ofSide(c.write, 'v'),
-                     *c.mask ? std::string(", ") + c.mask : "");
+                     *c.mask ? std::string(", ") + c.mask : "",
+                     fmt::arg("projections", decoderProjections));
 }
 
 class StaticCaches : public testing::Test {

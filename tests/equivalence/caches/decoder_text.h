@@ -1,0 +1,25 @@
+// The text of what the decoders of cache tests compute before their caches.
+#pragma once
+
+namespace kvopt {
+
+/// Nodes that make the query `q` [B,4,S,4] and new rows of keys `x_k` and of values `x_v`,
+/// [B,S,2,4], of the inputs input_ids [B,S], table [1,1,16], wq [1,16,16], wk and wv [1,16,8].
+inline constexpr const char* decoderProjections = R"(
+  last = Constant <value_ints = [2]> ()
+  ids = Cast <to = 1> (input_ids)
+  column = Unsqueeze (ids, last)
+  angle = Mul (column, table)
+  hidden = Sin (angle)
+  qm = MatMul (hidden, wq)
+  km = MatMul (hidden, wk)
+  vm = MatMul (hidden, wv)
+  q_shape = Constant <value_ints = [0, 0, 4, 4]> ()
+  kv_shape = Constant <value_ints = [0, 0, 2, 4]> ()
+  qr = Reshape (qm, q_shape)
+  q = Transpose <perm = [0, 2, 1, 3]> (qr)
+  x_k = Reshape (km, kv_shape)
+  x_v = Reshape (vm, kv_shape)
+)";
+
+} // namespace kvopt
