@@ -5,8 +5,8 @@
 //            present_key = Concat<2>(past_key, k)   …value likewise   position = Range(P, P + S, 1)
 //
 // P is the extent of the first past. Everything outside of attention must be a function of single
-// tokens (passes/analysis/tokens/token_functions.h), attention must be causal, and otherwise a
-// mask may hide keys only by the elements of one input [B, S], which becomes [B, P + S].
+// tokens (passes/analysis/tokens/token_functions.h), attention must be causal, and a mask
+// may otherwise hide keys only by the elements of one input [B, S], which becomes [B, P + S].
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/tokens/token_functions.h"
 #include "passes/builders/attention_builder.h"
