@@ -122,8 +122,8 @@ std::optional<SlicedRange> slicedRange(const Value& result) {
   const Movement movement = *movementOf(result);
   std::optional<SlicedRange> range = rangeOf(movement);
   if (range)
-    range->toEnd = isToEnd(movement.ranges.front().end.known,
-                           movedOperand(*node)->type().dim(range->axis));
+    range->toEnd =
+        isToEnd(movement.ranges.front().end.known, movedOperand(*node)->type().dim(range->axis));
   return range;
 }
 

@@ -21,7 +21,7 @@ std::optional<AxisMap> mapAfter(const ir::Node& node, AxisMap map);
 /// A range of one axis.
 struct SlicedRange {
   unsigned axis = 0;
-  int64_t start = 0; ///< negative: from the end, where the extent is not fixed
+  int64_t start = 0;  ///< negative: from the end, where the extent is not fixed
   bool toEnd = false; ///< provably up to the last element
 };
 

@@ -59,9 +59,9 @@ struct RingProblem {
     view.key = after(view.key, first * (c.keyTransposed ? 1 : c.width));
     view.value = after(view.value, first * c.valueWidth);
     if (c.mask != MaskForm::none)
-      view.mask =
-          static_cast<const std::byte*>(view.mask) +
-          first * view.maskStrides.column * static_cast<int64_t>(*ir::byteWidth(all.mask.element()));
+      view.mask = static_cast<const std::byte*>(view.mask) +
+                  first * view.maskStrides.column *
+                      static_cast<int64_t>(*ir::byteWidth(all.mask.element()));
     return all.outputOf(view);
   }
 
