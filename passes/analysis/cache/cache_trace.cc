@@ -106,12 +106,12 @@ std::optional<MatchFailure> CacheTracer::checkPast(const Root& past, const Node&
 
 std::optional<MatchFailure> CacheTracer::findPresent(SiteCache& cache, const AxisMap& map) {
   Value& updated = cache.writer->result();
-  const Readers& found = readersOf(updated, map);
-  const Readers::Output* present = nullptr;
-  const Readers::Output* elsewhere = nullptr;
-  for (const Readers::Output& output : found.outputs) {
+  const CacheReaders& found = readersOf(updated, map);
+  const CacheReaders::Output* present = nullptr;
+  const CacheReaders::Output* elsewhere = nullptr;
+  for (const CacheReaders::Output& output : found.outputs) {
     bool fits = output.map && output.map->layout() == cache.layout;
-    const Readers::Output*& slot = fits ? present : elsewhere;
+    const CacheReaders::Output*& slot = fits ? present : elsewhere;
     if (!slot || (fits && slot->lastRows && !output.lastRows))
       slot = &output;
   }
@@ -323,95 +323,18 @@ CacheTrace CacheTracer::trace(Value& operand, Node& attention) {
   return trace;
 }
 
-// What reads the rows after their update: attention, outputs, and readers of the extents.
-
-namespace {
-
-/// Whether only `movers` use the extents that `shape` reads. They are removed when nothing needs
-/// what they move.
-bool servesOnly(const Node& shape, const llvm::DenseSet<const Node*>& movers) {
-  constexpr size_t mostValues = 256;
-  llvm::SmallVector<const Value*, 16> reached{&shape.result()};
-  llvm::DenseSet<const Value*> seen{&shape.result()};
-  for (size_t i = 0; i < reached.size(); ++i) {
-    if (reached[i]->isGraphOutput() || i >= mostValues)
-      return false;
-    for (const Use& use : reached[i]->uses()) {
-      const Node& reader = use.user();
-      if (movers.count(&reader) || reader.isUnused())
-        continue;
-      if (&reader.graph() != &shape.graph())
-        return false;
-      for (const Value& result : reader.results())
-        if (seen.insert(&result).second)
-          reached.push_back(&result);
-    }
-  }
-  return true;
-}
-
-} // namespace
-
-void CacheTracer::collect(Readers& readers, Value& updated, const AxisMap& map) {
-  llvm::SmallVector<Readers::Output, 8> pending{{&updated, map, std::nullopt}};
-  while (!pending.empty()) {
-    Readers::Output current = pending.pop_back_val();
-    if (current.value->isGraphOutput())
-      readers.outputs.push_back(current);
-    for (const Use& use : current.value->uses()) {
-      Node& reader = use.user();
-      if (reader.isUnused())
-        continue;
-      if (reader.op() == "Shape") {
-        readers.shapeReaders.push_back(&reader);
-        continue;
-      }
-      bool isHere = &reader.graph() == &updated.graph();
-      if (isHere && reader.op() == OpName("ai.kvopt::Sdpa") &&
-          (use.operandIndex() == 1 || use.operandIndex() == 2)) {
-        readers.attentions.insert(&reader);
-        continue;
-      }
-      if (!isHere || !onlyMovesData(reader) || !isMoved(use)) {
-        readers.escape = &reader;
-        return;
-      }
-      readers.movers.push_back(&reader);
-      std::optional<AxisMap> next;
-      if (current.map)
-        next = mapAfter(reader, *current.map);
-      for (Value& result : reader.results()) {
-        auto range = slicedRange(result);
-        bool window = range && current.map && current.map->sequenceAxis() == range->axis;
-        std::optional<AxisMap> windowMap;
-        if (window)
-          windowMap = current.map;
-        std::optional<int64_t> lastRows = current.lastRows;
-        if (window)
-          lastRows = !lastRows && range->toEnd ? std::max<int64_t>(0, -range->start) : 0;
-        pending.push_back({&result, window ? windowMap : next, lastRows});
-      }
-    }
-  }
-}
-
 Node* CacheTracer::shapeReader(const SiteCache& key, const SiteCache& value) const {
-  llvm::DenseSet<const Node*> movers;
+  llvm::SmallVector<const CacheReaders*, 2> updates;
   for (const SiteCache* cache : {&key, &value})
     if (auto found = readers.find(cache->writer); found != readers.end())
-      movers.insert(found->second.movers.begin(), found->second.movers.end());
-  for (const SiteCache* cache : {&key, &value})
-    if (auto found = readers.find(cache->writer); found != readers.end())
-      for (Node* reader : found->second.shapeReaders)
-        if (&reader->graph() != &cache->writer->graph() || !servesOnly(*reader, movers))
-          return reader;
-  return nullptr;
+      updates.push_back(&found->second);
+  return foreignShapeReader(updates);
 }
 
-const CacheTracer::Readers& CacheTracer::readersOf(Value& updated, const AxisMap& map) {
+const CacheReaders& CacheTracer::readersOf(Value& updated, const AxisMap& map) {
   auto [entry, isNew] = readers.try_emplace(updated.producer());
   if (isNew)
-    collect(entry->second, updated, map);
+    entry->second = readersOfRows(updated, map);
   return entry->second;
 }
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "passes/analysis/cache/cache_origins.h"
+#include "passes/analysis/cache/cache_readers.h"
 #include "passes/analysis/cache/site.h"
 #include "passes/analysis/movement/axis_map.h"
 
-#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace kvopt::analysis {
@@ -43,35 +43,19 @@ private:
     const ir::Node* reorder = nullptr;     ///< that step, if it picks batch rows
     llvm::SmallVector<ir::Value*, 4> path; ///< from the operand to `value`
   };
-  /// Everything that reads what an update made.
-  struct Readers {
-    struct Output {
-      ir::Value* value;
-      std::optional<AxisMap> map;
-      /// Not all rows of the sequence, but the last so many of them; 0: some others.
-      std::optional<int64_t> lastRows;
-    };
-    llvm::SmallVector<Output, 2> outputs;
-    llvm::SmallPtrSet<ir::Node*, 2> attentions;
-    ir::Node* escape = nullptr; ///< one that reads it as data
-    llvm::SmallVector<ir::Node*, 4> shapeReaders;
-    llvm::SmallVector<ir::Node*, 4> movers; ///< that carry it to its attention and its output
-  };
-
   static Root walkBack(ir::Value& start, std::optional<AxisMap> map);
   CacheTrace traceUpdate(ir::Node& node, const Root& root);
   std::optional<pattern::MatchFailure> checkPast(const Root& past, const ir::Node& update) const;
   /// Sets the present, who reads it and, where it is a window, the update.
   std::optional<pattern::MatchFailure> findPresent(SiteCache& cache, const AxisMap& map);
-  const Readers& readersOf(ir::Value& updated, const AxisMap& map);
-  static void collect(Readers& readers, ir::Value& updated, const AxisMap& map);
+  const CacheReaders& readersOf(ir::Value& updated, const AxisMap& map);
 
   /// The first value on the way from the update to `read` that is computed and not only moved.
   const ir::Value& firstChange(const ir::Value& read, const ir::Node& update) const;
   const ir::Value* writtenOutput(const CacheOrigin& origin, ir::Value& read) const;
 
   CacheOrigins origins;
-  llvm::DenseMap<const ir::Node*, Readers> readers;
+  llvm::DenseMap<const ir::Node*, CacheReaders> readers;
   /// The output that comes from an input through an update; null: several do.
   llvm::DenseMap<const ir::Value*, ir::Value*> outputOf;
   llvm::StringSet<> inputExtents; ///< of inputs that could be a cache

@@ -1,16 +1,22 @@
 // The text of what the decoders of cache tests compute before their caches.
 #pragma once
 
+#include <string>
+
 namespace kvopt {
 
-/// Nodes that make the query `q` [B,4,S,4] and new rows of keys `x_k` and of values `x_v`,
-/// [B,S,2,4], of the inputs input_ids [B,S], table [1,1,16], wq [1,16,16], wk and wv [1,16,8].
-inline constexpr const char* decoderProjections = R"(
+/// Nodes that make `hidden` [B,S,W] of the inputs input_ids [B,S] and table [1,1,W]. `last` is {2}.
+inline const std::string decoderHidden = R"(
   last = Constant <value_ints = [2]> ()
   ids = Cast <to = 1> (input_ids)
   column = Unsqueeze (ids, last)
   angle = Mul (column, table)
   hidden = Sin (angle)
+)";
+
+/// Nodes that make the query `q` [B,4,S,4] and new rows of keys `x_k` and of values `x_v`,
+/// [B,S,2,4], of the inputs input_ids [B,S], table [1,1,16], wq [1,16,16], wk and wv [1,16,8].
+inline const std::string decoderProjections = decoderHidden + R"(
   qm = MatMul (hidden, wq)
   km = MatMul (hidden, wk)
   vm = MatMul (hidden, wv)

@@ -94,16 +94,11 @@ decoder (int64[B, S] input_ids, float{0} past_k, float{1} past_v, float[1, 1, 16
                      c.sinks ? ", , sinks" : "", fmt::arg("projections", decoderProjections));
 }
 
-const char* latentText = R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+const std::string latentText = R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, P, 6] past, float[1, 1, 16] table,
          float[1, 16, 24] wq, float[1, 16, 6] wl, float[1, 16, 10] wo)
   => (float[B, S, 10] logits, float[] present)
-{
-  last = Constant <value_ints = [2]> ()
-  ids = Cast <to = 1> (input_ids)
-  column = Unsqueeze (ids, last)
-  angle = Mul (column, table)
-  hidden = Sin (angle)
+{)" + decoderHidden + R"(
   qm = MatMul (hidden, wq)
   row = MatMul (hidden, wl)
   q_shape = Constant <value_ints = [0, 0, 4, 6]> ()

@@ -96,11 +96,7 @@ decoder (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, 2, P, 8] pa
          float[64, 4] cosine, float[64, 4] sine)
   => (float[B, S, 10] logits, float[B, 2, T, 8] keys, float[B, 2, T, 8] values)
 {{
-  last = Constant <value_ints = [2]> ()
-  ids = Cast <to = 1> (input_ids)
-  column = Unsqueeze (ids, last)
-  angle = Mul (column, table)
-  hidden = Sin (angle)
+{hidden}
   q = MatMul (hidden, wq)
   k = MatMul (hidden, wk)
   v = MatMul (hidden, wv)
@@ -123,7 +119,7 @@ decoder (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, 2, P, 8] pa
   sum = Add (o, o2)
   logits = MatMul (sum, wo)
 }})",
-                     reader.str());
+                     reader.str(), fmt::arg("hidden", decoderHidden));
 }
 
 TEST_F(SharedCaches, OfGroupQueryAttentionAreReadInPlace) {
