@@ -45,7 +45,13 @@ std::optional<int64_t> cacheBytes(const SiteCache& update, int64_t context) {
   return bytes;
 }
 
-OrderedJson siteJson(const AttentionSite& site) {
+/// What the cache is a part of; null if it is none.
+const ManifestPart* partOf(const Value* past, const CacheParts& parts) {
+  auto found = past ? parts.find(past->name().str()) : parts.end();
+  return found == parts.end() ? nullptr : &found->second.part;
+}
+
+OrderedJson siteJson(const AttentionSite& site, const CacheParts& parts) {
   OrderedJson json;
   json["id"] = site.id();
   json["layer"] = site.layer;
@@ -54,17 +60,26 @@ OrderedJson siteJson(const AttentionSite& site) {
   json["reason"] = site.failure ? OrderedJson(reasonName(site.failure->code).str()) : nullptr;
   json["detail"] = site.failure ? site.failure->str() : "";
   json.update(factsJson(site));
-  auto name = [](const std::optional<SiteCache>& update, bool past) -> OrderedJson {
-    const Value* value = !update          ? nullptr
-                         : past           ? update->past
-                         : update->output ? update->output
-                                          : update->present;
-    return value ? OrderedJson(value->name().str()) : OrderedJson(nullptr);
+  // A cache that holds several in one is named as the file does.
+  const auto name = [&](const Value* past, const Value* value,
+                        std::string ManifestPart::*whole) -> OrderedJson {
+    const ManifestPart* part = partOf(past, parts);
+    return value ? OrderedJson(part ? part->*whole : value->name().str()) : OrderedJson(nullptr);
   };
-  json["past_key"] = name(site.key, true);
-  json["past_value"] = name(site.value, true);
-  json["present_key"] = name(site.key, false);
-  json["present_value"] = name(site.value, false);
+  const auto past = [](const std::optional<SiteCache>& cache) {
+    return cache ? cache->past : nullptr;
+  };
+  const auto present = [](const std::optional<SiteCache>& cache) {
+    return !cache ? nullptr : cache->output ? cache->output : cache->present;
+  };
+  json["past_key"] = name(past(site.key), past(site.key), &ManifestPart::past);
+  json["past_value"] = name(past(site.value), past(site.value), &ManifestPart::past);
+  json["present_key"] = name(past(site.key), present(site.key), &ManifestPart::present);
+  json["present_value"] = name(past(site.value), present(site.value), &ManifestPart::present);
+  if (const ManifestPart* part = partOf(past(site.key), parts))
+    json["key_part"] = part->text(part->past);
+  if (const ManifestPart* part = partOf(past(site.value), parts))
+    json["value_part"] = part->text(part->past);
   json["rule"] = site.rule.empty() ? OrderedJson(nullptr) : OrderedJson(site.rule);
   return json;
 }
@@ -91,6 +106,7 @@ std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
 void printText(const std::string& path, const InspectOptions& options,
                const RecoveredModel& recovered, const Toolkit& toolkit, const Style& style) {
   const SiteList& sites = recovered.context->sites;
+  const CacheParts& parts = recovered.context->parts;
   SafeText out =
       formatText("{}  opset {} · {} attention sites\n", path, recovered.opset, sites.size());
   for (const std::string& assumption : recovered.context->assumptions)
@@ -106,6 +122,10 @@ void printText(const std::string& path, const InspectOptions& options,
     std::string cache = "no cache";
     if (site.hasCache()) {
       cache = fmt::format("{} + {}", site.key->past->type().str(), site.value->past->type().str());
+      const ManifestPart* key = partOf(site.key->past, parts);
+      const ManifestPart* value = partOf(site.value->past, parts);
+      if (key && value)
+        cache += fmt::format(", {} + {}", key->text(key->past), value->text(value->past));
       auto keyBytes = cacheBytes(*site.key, options.context);
       auto valueBytes = cacheBytes(*site.value, options.context);
       known &= keyBytes && valueBytes;
@@ -142,7 +162,7 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
   json["assumptions"] = recovered.context->assumptions;
   json["sites"] = OrderedJson::array();
   for (const AttentionSite& site : recovered.context->sites)
-    json["sites"].push_back(siteJson(site));
+    json["sites"].push_back(siteJson(site, recovered.context->parts));
   json["targets"] = OrderedJson::object();
   for (const auto& [name, capability] : capabilities(recovered, toolkit))
     json["targets"][name] = {{"can", capability.can},

@@ -101,6 +101,7 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& tool
   Manifest manifest = exportedManifest(recovered->model->graph(), recovered->context->sites);
   addWindows(recovered->context->sites, manifest);
   addReaders(recovered->context->sites, manifest);
+  joinParts(recovered->context->parts, manifest);
   return manifest;
 }
 

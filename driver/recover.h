@@ -13,8 +13,8 @@ namespace kvopt::driver {
 /// The passes that bring any spelling to ai.kvopt::Sdpa and find the caches.
 inline constexpr const char* recoveryPipeline =
     "inline-functions,fix-input-defaults,raise-old-opset,infer-shapes,relate-extents,normalize,"
-    "raise-attention,infer-shapes,normalize,infer-shapes,strip-gqa-broadcast,widen-cached-rows,"
-    "prove-masks,detect-sites";
+    "raise-attention,infer-shapes,normalize,infer-shapes,strip-gqa-broadcast,split-caches,"
+    "widen-cached-rows,prove-masks,detect-sites";
 
 /// A model in which attention has been raised, with its sites.
 struct RecoveredModel {

@@ -18,6 +18,7 @@ void PassContext::restart() {
   assumptions.clear();
   hiddenRowsUndefined = false;
   sites.clear();
+  parts.clear();
   manifest.reset();
   exported.reset();
   lowered.clear();

@@ -3,6 +3,7 @@
 
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
+#include "passes/analysis/cache/cache_parts.h"
 #include "passes/analysis/cache/site.h"
 #include "passes/pattern/explain.h"
 #include "passes/pattern/rewriter.h"
@@ -61,6 +62,8 @@ struct PassContext {
   bool hiddenRowsUndefined = false;
   /// Set by `detect-sites`.
   analysis::SiteList sites;
+  /// Set by `split-caches`, and by `restore-caches` from the model's manifest.
+  analysis::CacheParts parts;
   /// Set by `lower`: what drives the lowered model, and the layers of `sites` that were lowered.
   std::optional<ir::Manifest> manifest;
   /// What drove it before.

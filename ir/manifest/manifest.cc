@@ -3,6 +3,8 @@
 
 #include "ir/manifest/manifest_words.h"
 
+#include "support/format.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <nlohmann/json.hpp>
@@ -32,6 +34,15 @@ Json shapeJson(const std::vector<ManifestExtent>& shape) {
   return list;
 }
 
+Json partJson(const ManifestPart& part) {
+  Json object = Json::object();
+  object["past"] = part.past;
+  object["present"] = part.present;
+  object["first"] = part.first;
+  object["dropped"] = part.dropped;
+  return object;
+}
+
 Json cacheJson(const ManifestCache& cache) {
   Json object = Json::object();
   object["layer"] = cache.layer;
@@ -47,6 +58,8 @@ Json cacheJson(const ManifestCache& cache) {
   object["window"] = cache.window;
   if (!cache.readers.empty())
     object["readers"] = cache.readers;
+  if (cache.part)
+    object["part"] = partJson(*cache.part);
   if (!cache.permutation.empty())
     object["permutation"] = cache.permutation;
   if (!cache.blocks.empty())
@@ -81,6 +94,20 @@ Json variantJson(const ManifestVariant& variant) {
 }
 
 } // namespace
+
+std::string ManifestPart::text(llvm::StringRef cache) const {
+  std::string places;
+  for (size_t axis = 0; axis < first.size(); ++axis) {
+    const bool isDropped = llvm::is_contained(dropped, static_cast<int64_t>(axis));
+    if (!isDropped && first[axis] == 0)
+      continue;
+    if (!places.empty())
+      places += ", ";
+    places +=
+        isDropped ? std::to_string(first[axis]) : fmt::format("axis {} from {}", axis, first[axis]);
+  }
+  return fmt::format("{}[{}]", cache, places.empty() ? "0" : places);
+}
 
 bool Manifest::sharesBuffers() const {
   return llvm::any_of(caches, [](const ManifestCache& cache) { return cache.oneBuffer; });

@@ -48,6 +48,26 @@ inline bool isFlag(LengthFeed feed) {
 /// A fixed extent or the name of a symbolic one.
 using ManifestExtent = std::variant<int64_t, std::string>;
 
+/// What a cache is of a cache of the model that was rewritten, which held several in one: keys and
+/// values, or those of all layers.
+struct ManifestPart {
+  /// The names of that cache's input and output.
+  std::string past;
+  std::string present;
+  /// For each axis of that cache, the index at which the part starts; along axes that the part has,
+  /// it is as long as the part.
+  std::vector<int64_t> first;
+  /// The axes of that cache, ascending, along which the part is one entry, and that it does not
+  /// have.
+  std::vector<int64_t> dropped;
+
+  /// `cache[0, 1]`: the entry of each dropped axis; `cache[axis 1 from 2]` where the part starts at
+  /// 2 along an axis that it has.
+  std::string text(llvm::StringRef cache) const;
+
+  bool operator==(const ManifestPart&) const = default;
+};
+
 struct ManifestCache {
   int64_t layer = 0;
   CacheRole role = CacheRole::Key;
@@ -63,8 +83,10 @@ struct ManifestCache {
   int64_t window = 0;
   /// Other layers that read this layer's cache.
   std::vector<int64_t> readers;
-  /// Axis i is axis permutation[i] of the cache of the model that was rewritten; empty where the
-  /// axes are in that model's order.
+  /// Set where the model that was rewritten kept several caches in one.
+  std::optional<ManifestPart> part;
+  /// Axis i is axis permutation[i] of the cache, or of the part of one, of the model that was
+  /// rewritten; empty where the axes are in that model's order.
   std::vector<int64_t> permutation;
   /// Of a cache in blocks: the inputs that are its blocks, in the order of their tokens. `past` is
   /// then what the cache was called, and `present` gives the new rows only; the sequence axis of

@@ -131,14 +131,14 @@ public:
     }
   }
 
-  void readCounts(const char* key, std::vector<int64_t>& out) {
+  void readCounts(const char* key, std::vector<int64_t>& out, const char* what) {
     const Json* list = array(key);
     if (!list)
       return;
     for (const Json& entry : *list) {
       std::optional<int64_t> number = count(entry);
       if (!number)
-        return fail(fmt::format("'{}' has an entry that is not a layer number", key));
+        return fail(fmt::format("'{}' has an entry that is not {}", key, what));
       out.push_back(*number);
     }
   }
@@ -188,6 +188,26 @@ private:
   std::string firstProblem;
 };
 
+ManifestPart readPart(const Json& json, const std::string& path, size_t rank, llvm::Error& error) {
+  ObjectReader reader(json, path);
+  ManifestPart part;
+  reader.read("past", part.past);
+  reader.read("present", part.present);
+  reader.readCounts("first", part.first, "an index");
+  reader.readCounts("dropped", part.dropped, "an axis");
+  if (part.past.empty() || part.present.empty())
+    reader.fail("has an empty name");
+  if (part.first.size() != rank + part.dropped.size())
+    reader.fail(fmt::format("'first' has {} axes for the {} of the cache and {} dropped ones",
+                            part.first.size(), rank, part.dropped.size()));
+  for (size_t i = 0; i < part.dropped.size(); ++i)
+    if (part.dropped[i] >= static_cast<int64_t>(part.first.size()) ||
+        (i > 0 && part.dropped[i] <= part.dropped[i - 1]))
+      reader.fail("'dropped' is no ascending list of axes");
+  error = reader.takeError();
+  return part;
+}
+
 llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpdate contract) {
   ObjectReader reader(json, fmt::format("caches[{}]", index));
   ManifestCache cache;
@@ -204,7 +224,14 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpd
   reader.read("policy", policyWords, cache.update);
   reader.read("window", cache.window);
   if (reader.has("readers"))
-    reader.readCounts("readers", cache.readers);
+    reader.readCounts("readers", cache.readers, "a layer number");
+  if (reader.has("part")) {
+    llvm::Error error = llvm::Error::success();
+    cache.part = readPart(*reader.member("part"), fmt::format("caches[{}].part", index),
+                          cache.shape.size(), error);
+    if (error)
+      return error;
+  }
   if (reader.has("permutation"))
     reader.readPermutation("permutation", cache.shape.size(), cache.permutation);
   if (reader.has("blocks"))

@@ -69,7 +69,7 @@ constexpr ReasonInfo table[] = {
     {ReasonCode::CacheReordered, "cache-reordered",
      "the model reorders the batch rows of its caches, so that every step copies them"},
     {ReasonCode::CacheStacked, "cache-stacked",
-     "one tensor holds several caches, and is taken apart and joined again at every step"},
+     "one tensor holds several caches, and their rows cannot be told apart"},
     {ReasonCode::CacheTransformed, "cache-transformed",
      "attention does not read the cache but what the model computes from it"},
     {ReasonCode::NotSoftmax, "not-softmax",

@@ -183,9 +183,10 @@ constexpr ReasonDoc docs[] = {
      "export without the reordering and reorder caches between steps"},
     {ReasonCode::CacheStacked,
      "Export with one input and one output for each layer's keys and for its values.",
-     "past_key_values is float[layers, 2, batch, heads, past, 64]; each layer takes its part with "
-     "Gather, and the parts are joined at the end of the model.",
-     "export each layer's keys and values as inputs and outputs of their own"},
+     "past_key_values is float[layers, 2, batch, heads, past, 64]; the layers' parts come out in "
+     "another order than they went in, or something reads all of them at once. What is read and "
+     "joined part by part is split by `split-caches`.",
+     "export with one input and one output for each cache"},
     {ReasonCode::CacheTransformed,
      "Apply to new rows, before they are joined with the past, what can be applied row by row: "
      "rotation by the row's own position, normalization, a projection. What depends on later "

@@ -88,6 +88,7 @@ public:
     context.exported = unrewritten;
     addWindows(context.sites, *context.exported);
     addReaders(context.sites, *context.exported);
+    joinParts(context.parts, *context.exported);
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
       return manifest.takeError();
@@ -101,6 +102,7 @@ public:
     manifest->hiddenRowsUndefined |= context.hiddenRowsUndefined;
     addWindows(context.sites, *manifest);
     addReaders(context.sites, *manifest);
+    noteParts(context.parts, *manifest);
     model.setMetadata(manifestKey, manifest->json());
     noteOrigin(model, *manifest, context.exported->caches);
     model.removeMetadata(partialKey);

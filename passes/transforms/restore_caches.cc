@@ -292,7 +292,12 @@ public:
     auto stored = manifestOf(model);
     if (!stored)
       return stored.takeError();
-    if (!*stored || !(*stored)->sharesBuffers())
+    if (!*stored)
+      return llvm::Error::success();
+    for (const ManifestCache& cache : (*stored)->caches)
+      if (cache.part)
+        context.parts[cache.past] = {*cache.part, {}};
+    if (!(*stored)->sharesBuffers())
       return llvm::Error::success();
     if (llvm::Error error = inferShapes(model.graph()))
       return error;

@@ -3,6 +3,7 @@
 
 #include "ir/movement.h"
 #include "runtime/equivalence/interface_difference.h"
+#include "runtime/session/cache_part.h"
 #include "runtime/session/generation.h"
 #include "runtime/session/ring_rows.h"
 #include "support/diagnostic.h"
@@ -53,10 +54,32 @@ double largestMagnitude(const TensorView& view) {
   return largest;
 }
 
+/// What is compared of a cache: its last `count` rows in the order of their tokens, or all rows
+/// as they lie; of a whole that `other` is a part of, that part.
+llvm::Expected<TensorView> comparedRows(const Session& session, size_t index,
+                                        std::optional<int64_t> count, const ManifestCache& other,
+                                        Tensor& storage) {
+  TensorView view = session.exportedCacheView(index);
+  if (count) {
+    auto taken = lastRowsInOrder(session, index, *count);
+    if (!taken)
+      return taken.takeError();
+    storage = std::move(*taken);
+    view = storage.view;
+  }
+  if (!isPartOf(other, session.cacheInfo(index)))
+    return view;
+  auto part = viewOfPart(view, other);
+  if (!part)
+    return invalid("cache '{}' has no part {}", session.cacheInfo(index).past,
+                   other.part->text(other.part->past));
+  return *part;
+}
+
 class SideBySide {
 public:
   SideBySide(Session& first, Session& second, const EquivalencePlan& comparedPlan,
-             std::vector<std::optional<size_t>> cachePairs, std::optional<ExactSession> exactTwin)
+             std::vector<CachePair> cachePairs, std::optional<ExactSession> exactTwin)
       : a(first), b(second), plan(comparedPlan), pairs(std::move(cachePairs)), exact(exactTwin),
         planned(comparedPlan) {}
 
@@ -395,45 +418,43 @@ private:
     return llvm::Error::success();
   }
 
-  static llvm::Error takeLastRows(const Session& session, size_t cache, int64_t count,
-                                  Tensor& storage, TensorView& rows) {
-    auto taken = lastRowsInOrder(session, cache, count);
-    if (!taken)
-      return taken.takeError();
-    storage = std::move(*taken);
-    rows = storage.view;
-    return llvm::Error::success();
-  }
-
   llvm::Error compareCaches(StepComparison& compared) {
-    for (size_t i = 0; i < pairs.size(); ++i) {
-      if (!pairs[i])
-        continue;
-      TensorView ours = a.exportedCacheView(i);
-      TensorView theirs = b.exportedCacheView(*pairs[i]);
-      TensorView twin = exact ? exact->session.exportedCacheView(i) : TensorView();
-      const unsigned sequence = a.exportedSequenceAxis(i);
-      const std::optional<unsigned> batch = a.exportedBatchAxis(i);
+    for (const auto& [first, second] : pairs) {
+      const ManifestCache& cacheA = a.cacheInfo(first);
+      const ManifestCache& cacheB = b.cacheInfo(second);
+      // The axes of the two are the same, but where one is a part of the other.
+      const bool isWhole = isPartOf(cacheB, cacheA);
+      const Session& narrow = isWhole ? b : a;
+      const size_t index = isWhole ? second : first;
+      const std::optional<unsigned> batch = narrow.exportedBatchAxis(index);
       std::optional<TokenAxes> axes;
-      if (batch && a.cacheInfo(i).update == CacheUpdate::Grows)
-        axes = TokenAxes{*batch, sequence, 0};
+      if (batch && cacheA.update == CacheUpdate::Grows)
+        axes = TokenAxes{*batch, narrow.exportedSequenceAxis(index), 0};
       // A ring and a cache that is none have some last rows in common.
-      Tensor common[3];
-      if (ours.shape[sequence] != theirs.shape[sequence] &&
-          (isRing(a, i) || isRing(b, *pairs[i]))) {
-        const int64_t rows = std::min(heldRows(a, i), heldRows(b, *pairs[i]));
-        if (llvm::Error error = takeLastRows(a, i, rows, common[0], ours))
-          return error;
-        if (llvm::Error error = takeLastRows(b, *pairs[i], rows, common[1], theirs))
-          return error;
-        if (exact)
-          if (llvm::Error error = takeLastRows(exact->session, i, rows, common[2], twin))
-            return error;
+      std::optional<int64_t> common;
+      if (a.exportedCacheView(first).shape[a.exportedSequenceAxis(first)] !=
+              b.exportedCacheView(second).shape[b.exportedSequenceAxis(second)] &&
+          (isRing(a, first) || isRing(b, second))) {
+        common = std::min(heldRows(a, first), heldRows(b, second));
         if (axes)
-          axes->firstPosition = a.length() - rows;
+          axes->firstPosition = a.length() - *common;
       }
-      auto comparison =
-          compare(a.cacheInfo(i).present, ours, theirs, exact ? &twin : nullptr, axes);
+      Tensor storage[3];
+      auto ours = comparedRows(a, first, common, cacheB, storage[0]);
+      if (!ours)
+        return ours.takeError();
+      auto theirs = comparedRows(b, second, common, cacheA, storage[1]);
+      if (!theirs)
+        return theirs.takeError();
+      TensorView twin;
+      if (exact) {
+        auto rows = comparedRows(exact->session, first, common, cacheB, storage[2]);
+        if (!rows)
+          return rows.takeError();
+        twin = *rows;
+      }
+      auto comparison = compare(isWhole ? cacheB.part->text(cacheA.present) : cacheA.present, *ours,
+                                *theirs, exact ? &twin : nullptr, axes);
       if (!comparison)
         return comparison.takeError();
       compared.caches.push_back(std::move(*comparison));
@@ -444,13 +465,39 @@ private:
   Session& a;
   Session& b;
   const EquivalencePlan& plan;
-  std::vector<std::optional<size_t>> pairs;
+  std::vector<CachePair> pairs;
   std::optional<ExactSession> exact;
   PlannedSteps planned;
   bool hasEnded = false;
   DecoderStep whole;                               ///< of runsWholeSequences
   std::vector<std::vector<Extents>> extentsOfRuns; ///< of models without caches
 };
+
+} // namespace
+
+namespace {
+
+/// Puts the same made-up tokens into both: what is made up depends on the names of caches.
+llvm::Error presetAlike(Session& a, Session& b, int64_t tokens) {
+  const std::vector<CachePair> pairs = pairCaches(a, b);
+  const auto hasPartsOf = [&](const Session& parts, const Session& wholes) {
+    return llvm::any_of(pairs, [&](const CachePair& pair) {
+      const bool isInOrder = &wholes == &a;
+      return isPartOf(parts.cacheInfo(isInOrder ? pair.second : pair.first),
+                      wholes.cacheInfo(isInOrder ? pair.first : pair.second));
+    });
+  };
+  if (hasPartsOf(a, b))
+    return presetAlike(b, a, tokens);
+  if (llvm::Error error = a.preset(tokens))
+    return error;
+  if (!hasPartsOf(b, a))
+    return b.preset(tokens);
+  std::vector<NamedView> rows;
+  for (size_t i = 0; i < a.cacheCount(); ++i)
+    rows.push_back({a.cacheInfo(i).past, a.exportedCacheView(i)});
+  return b.seed(rows, tokens);
+}
 
 } // namespace
 
@@ -465,10 +512,11 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
   if (plan.pastRows > 0) {
     if (plan.padding != Padding::None)
       return invalid("a comparison that starts with made-up caches has no padding");
-    for (Session* session : {&a, &b, exact ? &exact->session : nullptr})
-      if (session)
-        if (llvm::Error error = session->preset(plan.pastRows))
-          return error;
+    if (llvm::Error error = presetAlike(a, b, plan.pastRows))
+      return error;
+    if (exact)
+      if (llvm::Error error = exact->session.preset(plan.pastRows))
+        return error;
   }
   ComparisonReport report;
   report.differences = interfaceDifferences(a, b);

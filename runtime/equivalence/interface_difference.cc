@@ -1,11 +1,14 @@
 // Comparison of what two sessions take and give.
 #include "runtime/equivalence/interface_difference.h"
 
+#include "runtime/session/cache_part.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <fmt/ranges.h>
+
+#include <utility>
 
 namespace kvopt::runtime {
 using namespace ir;
@@ -29,19 +32,47 @@ bool isCacheOutput(const Session& session, llvm::StringRef name) {
   return false;
 }
 
-/// The graph outputs, those of caches left out or nothing else.
-Names outputNames(const Session& session, bool ofCaches) {
+/// The graph outputs that are no caches.
+Names outputNames(const Session& session) {
   Names names;
   for (const Value* output : session.graph().outputs())
-    if (isCacheOutput(session, output->name()) == ofCaches)
+    if (!isCacheOutput(session, output->name()))
       names.push_back(output->name().str());
   return names;
 }
 
-Names cacheNames(const Session& session) {
+/// What the other session has in one cache, if it is a part of one.
+const ManifestPart* partIn(const ManifestCache& cache, const Session& other) {
+  for (size_t i = 0; i < other.cacheCount(); ++i)
+    if (isPartOf(cache, other.cacheInfo(i)))
+      return &*cache.part;
+  return nullptr;
+}
+
+/// The pasts, each part under the name of its whole.
+Names cacheNames(const Session& session, const Session& other) {
   Names names;
-  for (size_t i = 0; i < session.cacheCount(); ++i)
-    names.push_back(session.cacheInfo(i).past);
+  for (size_t i = 0; i < session.cacheCount(); ++i) {
+    const ManifestPart* part = partIn(session.cacheInfo(i), other);
+    const std::string& name = part ? part->past : session.cacheInfo(i).past;
+    if (!llvm::is_contained(names, name))
+      names.push_back(name);
+  }
+  return names;
+}
+
+/// The presents in the order of the outputs, likewise.
+Names cacheOutputNames(const Session& session, const Session& other) {
+  Names names;
+  for (const Value* output : session.graph().outputs())
+    for (size_t i = 0; i < session.cacheCount(); ++i) {
+      if (session.cacheInfo(i).present != output->name())
+        continue;
+      const ManifestPart* part = partIn(session.cacheInfo(i), other);
+      const std::string& name = part ? part->present : session.cacheInfo(i).present;
+      if (!llvm::is_contained(names, name))
+        names.push_back(name);
+    }
   return names;
 }
 
@@ -104,37 +135,40 @@ void compareInputs(const Session& a, const Session& b, Differences& differences)
 
 } // namespace
 
-std::vector<std::optional<size_t>> pairCaches(const Session& a, const Session& b) {
-  auto find = [&](auto isWanted) -> std::optional<size_t> {
+std::vector<CachePair> pairCaches(const Session& a, const Session& b) {
+  std::vector<CachePair> pairs;
+  const auto add = [&](size_t i, auto isWanted) {
+    const size_t before = pairs.size();
     for (size_t j = 0; j < b.cacheCount(); ++j)
       if (isWanted(b.cacheInfo(j)))
-        return j;
-    return std::nullopt;
+        pairs.push_back({i, j});
+    return pairs.size() > before;
   };
-  std::vector<std::optional<size_t>> pairs;
   for (size_t i = 0; i < a.cacheCount(); ++i) {
     const ManifestCache& wanted = a.cacheInfo(i);
-    auto found = find([&](const ManifestCache& cache) { return cache.past == wanted.past; });
-    if (!found)
-      found = find([&](const ManifestCache& cache) {
-        return cache.layer == wanted.layer && cache.role == wanted.role;
-      });
-    pairs.push_back(found);
+    if (add(i, [&](const ManifestCache& cache) { return cache.past == wanted.past; }) ||
+        add(i, [&](const ManifestCache& cache) {
+          return isPartOf(cache, wanted) || isPartOf(wanted, cache);
+        }))
+      continue;
+    bool isFound = false;
+    add(i, [&](const ManifestCache& cache) {
+      const bool isAlike = cache.layer == wanted.layer && cache.role == wanted.role;
+      return isAlike && !std::exchange(isFound, true);
+    });
   }
   return pairs;
 }
 
 std::vector<std::string> interfaceDifferences(const Session& a, const Session& b) {
   Differences differences;
-  differences.compare("output", outputNames(a, /*ofCaches=*/false),
-                      outputNames(b, /*ofCaches=*/false));
+  differences.compare("output", outputNames(a), outputNames(b));
   // A model that computes whole sequences may be compared with one that got caches.
   if (a.cacheCount() != 0 || b.cacheCount() == 0) {
-    differences.compare("cache output", outputNames(a, /*ofCaches=*/true),
-                        outputNames(b, /*ofCaches=*/true));
+    differences.compare("cache output", cacheOutputNames(a, b), cacheOutputNames(b, a));
     // Nothing prescribes an order of a manifest's caches.
-    Names first = cacheNames(a);
-    Names second = cacheNames(b);
+    Names first = cacheNames(a, b);
+    Names second = cacheNames(b, a);
     llvm::sort(first);
     llvm::sort(second);
     differences.compare("cache", first, second);

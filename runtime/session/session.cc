@@ -5,6 +5,7 @@
 #include "runtime/cache/checksum.h"
 #include "runtime/cache/model_fingerprint.h"
 #include "runtime/exec/input_binding.h"
+#include "runtime/session/cache_part.h"
 #include "runtime/session/ring_rows.h"
 #include "support/diagnostic.h"
 #include "support/half.h"
@@ -674,6 +675,27 @@ llvm::Expected<Tensor> Session::seededRows(size_t index, const TensorView& expor
   return ring;
 }
 
+llvm::Error Session::findSeeded(const NamedView& view,
+                                std::vector<std::optional<TensorView>>& sources) const {
+  bool isKnown = false;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const ManifestCache& cache = cacheInfo(i);
+    const bool isPart = cache.part && cache.part->past == view.name;
+    if (!isPart && cache.past != view.name)
+      continue;
+    isKnown = true;
+    if (sources[i])
+      return usageError("cache '{}' was given twice", cache.past);
+    sources[i] = isPart ? viewOfPart(view.view, cache) : view.view;
+    if (!sources[i])
+      return usageError("'{}' is no part of the {} {} that was given", cache.part->text(view.name),
+                        onnxName(view.view.element), extentsText(view.view.shape));
+  }
+  if (!isKnown)
+    return usageError("the model has no cache '{}'", view.name);
+  return llvm::Error::success();
+}
+
 llvm::Error Session::seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens) {
   if (llvm::Error error = checkRunning())
     return error;
@@ -681,16 +703,10 @@ llvm::Error Session::seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens) {
     return usageError("a session cannot hold {} tokens", tokens);
   if (caches.isRagged())
     return usageError("batch rows of different lengths cannot be seeded");
-  std::vector<const NamedView*> sources(caches.size(), nullptr);
-  for (const NamedView& view : seeds) {
-    size_t found = 0;
-    while (found < caches.size() && cacheInfo(found).past != view.name)
-      ++found;
-    if (found == caches.size())
-      return usageError("the model has no cache '{}'", view.name);
-    if (std::exchange(sources[found], &view))
-      return usageError("cache '{}' was given twice", view.name);
-  }
+  std::vector<std::optional<TensorView>> sources(caches.size());
+  for (const NamedView& view : seeds)
+    if (llvm::Error error = findSeeded(view, sources))
+      return error;
   llvm::Expected<int64_t> room = roomFor(tokens);
   if (!room)
     return room.takeError();
@@ -700,8 +716,8 @@ llvm::Error Session::seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens) {
     if (!sources[i] && tokens != length())
       return usageError("cache '{}' must be given too: the session holds {} tokens, not {}",
                         cacheInfo(i).past, length(), tokens);
-    auto rows = sources[i] ? seededRows(i, sources[i]->view, tokens)
-                           : Tensor::copyOf(allocator(), cacheView(i));
+    auto rows =
+        sources[i] ? seededRows(i, *sources[i], tokens) : Tensor::copyOf(allocator(), cacheView(i));
     if (!rows)
       return rows.takeError();
     stored.add(caches.geometry(i), std::move(*rows));

@@ -136,12 +136,12 @@ public:
   /// zeros. Fails for other caches, and where the tokens do not fit.
   llvm::Error preset(int64_t tokens);
   /// Replaces what caches hold, so that the session continues after `tokens` tokens.
-  /// Each view has the name of a cache's past and the extents and axes of the model before it was
-  /// rewritten (exportedCacheView of any session of it): a row for each token; of a ring the last
-  /// ones, at least as many as attention reads; of other caches of fixed extents all rows. Every
-  /// cache must be given, unless the session holds `tokens` tokens already. A usage error names a
-  /// cache that is unknown, missing, or of another type. Rows of int8 come with their scales, as
-  /// caches of their own.
+  /// Each view has the name of a cache's past, or of the cache of that model that it is a part of,
+  /// and the extents and axes of the model before it was rewritten (exportedCacheView of any
+  /// session of it): a row for each token; of a ring the last ones, at least as many as attention
+  /// reads; of other caches of fixed extents all rows. Every cache must be given, unless the
+  /// session holds `tokens` tokens already. A usage error names a cache that is unknown, missing,
+  /// or of another type. Rows of int8 come with their scales, as caches of their own.
   llvm::Error seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens);
 
   /// A session of its own that goes on from here. Of a frozen session, one that is frozen too and
@@ -230,6 +230,9 @@ private:
   llvm::Error checkRunning() const;
   llvm::Error adopt(const CacheFileContents& contents);
   llvm::Expected<Tensor> presetRows(size_t index, int64_t tokens) const;
+  /// Notes the view as what the cache of that name, or each part of it, is seeded with.
+  llvm::Error findSeeded(const NamedView& view,
+                         std::vector<std::optional<TensorView>>& sources) const;
   llvm::Expected<Tensor> seededRows(size_t index, const TensorView& exported, int64_t tokens) const;
   bool isOverwritten(size_t cache) const { return caches.geometry(cache).isOverwritten; }
   bool hasShared() const;

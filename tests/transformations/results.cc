@@ -103,7 +103,9 @@ llvm::Expected<Manifest> manifestFor(const Model& model, const Toolkit& toolkit)
   auto raised = raise(model, toolkit);
   if (!raised)
     return raised.takeError();
-  return exportedManifest(raised->model->graph(), raised->context->sites);
+  Manifest manifest = exportedManifest(raised->model->graph(), raised->context->sites);
+  joinParts(raised->context->parts, manifest);
+  return manifest;
 }
 
 /// A few steps of each kind.

@@ -177,6 +177,17 @@ llvm::Expected<RaisedModel> raise(const Model& model, const Toolkit& toolkit) {
   return raised;
 }
 
+/// Past and present by their names before the transformation.
+std::string cacheWords(const SiteCache& cache, const CacheParts& parts, const Words& words) {
+  if (auto found = parts.find(cache.past->name().str()); found != parts.end()) {
+    const ManifestPart& part = found->second.part;
+    return fmt::format(" {}->{}", part.text(words.oldName(part.past)),
+                       part.text(words.oldName(part.present)));
+  }
+  return fmt::format(" {}->{}", words.oldName(cache.past),
+                     words.oldName(cache.output ? cache.output : cache.present));
+}
+
 std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& transformed,
                                    const Toolkit& toolkit) {
   const Words words(raised.model->graph(), transformed);
@@ -189,8 +200,7 @@ std::vector<std::string> siteLines(RaisedModel& raised, const TransformedModel& 
     line += site.failure ? " missed: " + reasonName(site.failure->code).str() : " matched";
     for (const auto& update : {site.key, site.value})
       if (update)
-        line += fmt::format(" {}->{}", words.oldName(update->past),
-                            words.oldName(update->output ? update->output : update->present));
+        line += cacheWords(*update, raised.context->parts, words);
     const OrderedJson facts = factsJson(site);
     for (const auto& [key, value] : facts.items())
       // Other types have other neighbors of a number.
