@@ -67,9 +67,10 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
   if (!manifest.variants.empty() && options.paths.weights == ExternalPlacement::Inline)
     return usageError("the weights of a model in variants are written once, not in each of them")
         .hint("--external-data keep or copy");
-  nameVariants(manifest, options.paths.model);
+  nameFiles(manifest, options.paths, rewritten.firstStep != nullptr);
   if (rewritten.mayBeWritten() && !options.dryRun)
-    if (llvm::Error error = writeFiles(*rewritten.model, manifest, options.paths, weights))
+    if (llvm::Error error = writeFiles(*rewritten.model, manifest, options.paths, weights,
+                                       rewritten.firstStep.get()))
       return error;
   if (context.common.json())
     printJson(rewriteJson(options.written(), options.request.target, rewritten, weights));

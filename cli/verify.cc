@@ -166,7 +166,7 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
       return recipes.takeError();
     plan.setRecipes(*recipes);
     report = verifyModels(*first->model, first->manifest, *second->model, second->manifest, plan,
-                          options.threads, context.toolkit);
+                          options.threads, context.toolkit, second->firstStep.get());
   }
   if (!report)
     return withFile(report.takeError(), options.models[0]);

@@ -60,6 +60,9 @@ struct PassContext {
   /// Set where a pass changed what attention computes for rows that see no key, which only padding
   /// can be.
   bool hiddenRowsUndefined = false;
+  /// Set where `add-caches` took keys and values of another sequence out of the model:
+  /// `add-caches{part=first}` leaves them.
+  bool hasFirstStep = false;
   /// Set by `detect-sites`.
   analysis::SiteList sites;
   /// Set by `split-caches`, and by `restore-caches` from the model's manifest.

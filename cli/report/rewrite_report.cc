@@ -229,7 +229,9 @@ SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath)
 std::string writtenText(const Manifest& manifest, const RewrittenPaths& paths,
                         const WeightFiles& weights) {
   return fmt::format("{}{}{} and {}", paths.model, sizeText(paths, weights),
-                     variantsText(manifest, paths), paths.manifestPath());
+                     variantsText(manifest, paths) +
+                         (manifest.firstStep.empty() ? "" : ", " + firstStepPath(paths.model)),
+                     paths.manifestPath());
 }
 
 } // namespace kvopt::cli

@@ -58,6 +58,18 @@ std::string RewrittenPaths::manifestPath() const {
   return manifest.empty() ? manifestPathBeside(model) : manifest;
 }
 
+std::string firstStepPath(const std::string& output) {
+  llvm::StringRef stem = output;
+  stem.consume_back(".onnx");
+  return (stem + ".first.onnx").str();
+}
+
+void nameFiles(Manifest& manifest, const RewrittenPaths& paths, bool hasFirstStep) {
+  nameVariants(manifest, paths.model);
+  if (hasFirstStep)
+    manifest.firstStep = std::filesystem::path(firstStepPath(paths.model)).filename().string();
+}
+
 WeightFiles weightFilesFor(const Model& model, const RewrittenPaths& paths, bool dryRun) {
   WeightFiles weights{std::nullopt, externalFilesOf(model)};
   if (weights.files.empty())
@@ -85,16 +97,25 @@ llvm::Error checkOutputPaths(const RewrittenPaths& paths, const Model& model,
   if (hasVariants)
     for (const std::string& path : variantPaths(*manifest, paths.model))
       plan.writes(path, "a variant of the output");
+  if (manifest && !manifest->firstStep.empty())
+    plan.writes(firstStepPath(paths.model), "the first step of the output");
   if (llvm::Error error = plan.check())
     return error;
   return checkExport(model, paths.model, exported);
 }
 
 llvm::Error writeFiles(Model& model, const Manifest& manifest, const RewrittenPaths& paths,
-                       WeightFiles& weights) {
+                       WeightFiles& weights, const Model* firstStep) {
   if (llvm::Error error = checkOutputPaths(paths, model, &manifest))
     return error;
   OutputFiles files;
+  if (firstStep) {
+    model.setMetadata(manifestKey, manifest.json());
+    RewrittenPaths ofFirst = paths;
+    ofFirst.model = firstStepPath(paths.model);
+    if (llvm::Error error = prepareExport(*firstStep, ofFirst.model, exportOptions(ofFirst), files))
+      return error;
+  }
   if (!manifest.variants.empty()) {
     if (llvm::Error error = prepareFamily(model, manifest, paths, files))
       return error;

@@ -24,6 +24,9 @@ struct RewrittenPaths {
   std::string manifestPath() const;
 };
 
+/// The file of a model's first step, next to it: OUT.first.onnx.
+std::string firstStepPath(const std::string& output);
+
 /// Where the weights of a model are.
 struct WeightFiles {
   /// nullopt without external data.
@@ -34,6 +37,10 @@ struct WeightFiles {
 /// Where the weights of `model`, as it was read, will be. With `dryRun`, copies have no file.
 WeightFiles weightFilesFor(const ir::Model& model, const RewrittenPaths& paths, bool dryRun);
 
+/// Names in the manifest the files that go with the model: its variants, and the first step if
+/// there is one.
+void nameFiles(ir::Manifest& manifest, const RewrittenPaths& paths, bool hasFirstStep);
+
 /// Fails when a file that would be written is one that the model consists of, or another output, or
 /// cannot be created. `manifest` names the variants; null before lowering, when there are none yet.
 llvm::Error checkOutputPaths(const RewrittenPaths& paths, const ir::Model& model,
@@ -41,7 +48,8 @@ llvm::Error checkOutputPaths(const RewrittenPaths& paths, const ir::Model& model
 
 /// Writes all files, or none when one of them cannot be written. Variants, which `manifest` names,
 /// are made of the model; `weights` is completed with the file that holds their large constants.
+/// `firstStep` is the model that the manifest calls that; null for one without.
 llvm::Error writeFiles(ir::Model& model, const ir::Manifest& manifest, const RewrittenPaths& paths,
-                       WeightFiles& weights);
+                       WeightFiles& weights, const ir::Model* firstStep = nullptr);
 
 } // namespace kvopt::driver

@@ -11,6 +11,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <chrono>
+#include <filesystem>
 
 namespace kvopt::driver {
 using namespace analysis;
@@ -25,6 +26,15 @@ ModelSize sizeOf(Model& model) {
 
 namespace {
 
+/// Up to sites with their masks.
+std::string preparation(const RewriteRequest& request) {
+  // A model that gets caches has fewer keys than before: padding cannot average over all of them.
+  const std::string proved = request.addCaches || request.hiddenRows == "undefined"
+                                 ? ",prove-masks{hidden-rows=undefined},detect-sites"
+                                 : "";
+  return "restore-caches," + std::string(recoveryPipeline) + proved;
+}
+
 std::string pipelineFor(const RewriteRequest& request) {
   PipelineStep lower;
   lower.pass = "lower";
@@ -34,13 +44,15 @@ std::string pipelineFor(const RewriteRequest& request) {
   std::replace(layers.begin(), layers.end(), ',', '+');
   if (!layers.empty())
     lower.options["layers"] = layers;
-  const std::string recovery = "restore-caches," + std::string(recoveryPipeline);
-  // A model that gets caches has fewer keys than before: padding cannot average over all of them.
-  const std::string proved = request.addCaches || request.hiddenRows == "undefined"
-                                 ? ",prove-masks{hidden-rows=undefined},detect-sites"
-                                 : "";
   const std::string added = request.addCaches ? ",add-caches,detect-sites" : "";
-  return recovery + proved + added + "," + printPipeline({lower}) + ",eliminate-dead-nodes";
+  return preparation(request) + added + "," + printPipeline({lower}) + ",eliminate-dead-nodes";
+}
+
+/// Leaves of a model what is computed once for an encoded sequence; attention that is in it, of the
+/// encoder, in standard operators.
+std::string firstStepPipeline(const RewriteRequest& request) {
+  return preparation(request) +
+         ",add-caches{part=first},detect-sites,lower{to=primitive},eliminate-dead-nodes";
 }
 
 /// The roots of attention that was raised and then not lowered.
@@ -132,6 +144,16 @@ public:
     const std::chrono::duration<double, std::milli> elapsed =
         std::chrono::steady_clock::now() - start;
     result.milliseconds = elapsed.count();
+    if (passes->hasFirstStep) {
+      if (llvm::Error error = makeFirstStep(result))
+        return error;
+    } else if (*written && !(*written)->firstStep.empty()) {
+      auto first = openModel(
+          (std::filesystem::path(path).parent_path() / (*written)->firstStep).string(), toolkit);
+      if (!first)
+        return first.takeError();
+      result.firstStep = std::move(*first);
+    }
     if (llvm::Error error = verify(result))
       return error;
     result.model = std::move(model);
@@ -173,6 +195,28 @@ private:
     return error;
   }
 
+  /// Reads the model once more for its other half.
+  llvm::Error makeFirstStep(RewrittenModel& result) {
+    auto first = openModel(path, toolkit);
+    if (!first)
+      return first.takeError();
+    PassContext context(toolkit.rules, toolkit.targets);
+    context.matcher = request.matcher;
+    PassManagerOptions settings;
+    if (llvm::Error error = disable(request.disabled, toolkit, context, settings))
+      return error;
+    PassManager manager(toolkit.passes, settings);
+    if (llvm::Error error = manager.addPipeline(firstStepPipeline(request)))
+      return error;
+    if (llvm::Error error = manager.run(**first, context))
+      return withFile(std::move(error), path);
+    (*first)->removeMetadata(manifestKey);
+    if (llvm::Error error = inferShapes((*first)->graph()))
+      return withFile(std::move(error), path);
+    result.firstStep = std::move(*first);
+    return llvm::Error::success();
+  }
+
   /// Compares with the model as it was read, unless that is off.
   llvm::Error verify(RewrittenModel& result) {
     if (request.verification == VerificationExtent::Off)
@@ -187,7 +231,8 @@ private:
     auto driven = drivenBy();
     if (!driven)
       return driven.takeError();
-    auto report = verifyModels(*original, *driven, *model, *passes->manifest, plan, 1, toolkit);
+    auto report = verifyModels(*original, *driven, *model, *passes->manifest, plan, 1, toolkit,
+                               passes->hasFirstStep ? result.firstStep.get() : nullptr);
     if (!report)
       return llvm::handleErrors(report.takeError(), [&](const OriginalRefusal& refused) {
         result.notVerified =

@@ -22,6 +22,9 @@ ModelSize sizeOf(ir::Model& model);
 struct RewrittenModel {
   std::unique_ptr<ir::Model> model;
   ir::Manifest manifest;
+  /// What is computed once for an encoded sequence (Manifest::firstStep); null for a model that
+  /// attends to its own tokens only.
+  std::unique_ptr<ir::Model> firstStep;
   /// What drove the model before.
   ir::Manifest exported;
   /// How it came about: counters of the passes, assumptions, sites.

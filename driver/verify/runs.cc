@@ -226,6 +226,12 @@ private:
     auto openedB = openOne(models.b, models.manifestB);
     if (!openedB)
       return openedB.takeError();
+    if (models.firstOfB) {
+      auto opened = openOne(*models.firstOfB, Manifest());
+      if (!opened)
+        return opened.takeError();
+      sessionFirst = std::move(*opened);
+    }
     sessionA = std::move(*openedA);
     sessionB = std::move(*openedB);
     if (!models.twin)
@@ -244,7 +250,7 @@ private:
     std::optional<ExactSession> exact;
     if (sessionTwin)
       exact.emplace(ExactSession{*sessionTwin, models.unitRoundoff});
-    return compareSessions(*sessionA, *sessionB, plan, exact);
+    return compareSessions(*sessionA, *sessionB, plan, exact, sessionFirst.get());
   }
 
   /// Why the first model does not take the first step; nullopt where it does.
@@ -295,6 +301,7 @@ private:
     sessionA.reset();
     sessionB.reset();
     sessionTwin.reset();
+    sessionFirst.reset();
   }
 
   int64_t tokensCovered() const {
@@ -361,6 +368,7 @@ private:
   std::unique_ptr<Session> sessionA;
   std::unique_ptr<Session> sessionB;
   std::unique_ptr<Session> sessionTwin;
+  std::unique_ptr<Session> sessionFirst;
   int64_t room = 0;
 };
 

@@ -11,6 +11,8 @@ struct ComparedModels {
   const ir::Manifest& manifestA;
   const ir::Model& b;
   const ir::Manifest& manifestB;
+  /// What `b` is fed of an encoded sequence is computed by; null where nothing is.
+  const ir::Model* firstOfB = nullptr;
   /// The first model with all numbers in f32, and what the first one rounds to; null without.
   const PreparedModel* twin = nullptr;
   double unitRoundoff = 0;

@@ -13,6 +13,8 @@
 #include "support/diagnostic.h"
 #include "support/format.h"
 
+#include <filesystem>
+
 namespace kvopt::driver {
 using namespace ir;
 using namespace pattern;
@@ -49,6 +51,15 @@ llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Toolki
   if (!manifest)
     return manifest.takeError();
   prepared.manifest = std::move(*manifest);
+  if (prepared.manifest.firstStep.empty())
+    return prepared;
+  auto first = openModel(
+      (std::filesystem::path(path).parent_path() / prepared.manifest.firstStep).string(), toolkit);
+  if (!first)
+    return first.takeError();
+  prepared.firstStep = std::move(*first);
+  if (llvm::Error error = inferShapes(prepared.firstStep->graph()))
+    return withFile(std::move(error), prepared.firstStep->path);
   return prepared;
 }
 
@@ -145,7 +156,7 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
 llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& manifestA,
                                                 const Model& b, const Manifest& manifestB,
                                                 const VerificationPlan& plan, unsigned threads,
-                                                const Toolkit& toolkit) {
+                                                const Toolkit& toolkit, const Model* firstOfB) {
   const bool isQuantizedA = hasQuantizedCaches(manifestA);
   if (isQuantizedA != hasQuantizedCaches(manifestB))
     return isQuantizedA ? verifyQuantized(b, manifestB, a, manifestA, plan, threads, toolkit)
@@ -158,7 +169,7 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
     else
       llvm::consumeError(made.takeError());
   }
-  ComparedModels models{a, manifestA, b, manifestB};
+  ComparedModels models{a, manifestA, b, manifestB, firstOfB};
   if (twin) {
     models.twin = &*twin;
     models.unitRoundoff = narrow.unitRoundoff();

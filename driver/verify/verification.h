@@ -49,9 +49,12 @@ struct VerificationReport {
 struct PreparedModel {
   std::unique_ptr<ir::Model> model;
   ir::Manifest manifest;
+  /// The model of the manifest's first step; null without one.
+  std::unique_ptr<ir::Model> firstStep;
 };
 
-/// Imports a file, infers shapes, and takes its manifest or finds out what drives it.
+/// Imports a file, with that of its first step, infers shapes, and takes its manifest or finds out
+/// what drives it.
 llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Toolkit& toolkit);
 
 /// What a computation of the model may be off by at most: 1e-4 for 32-bit models, 2e-2 where
@@ -74,11 +77,13 @@ openForTokens(const ir::Model& model, const ir::Manifest& manifest, int64_t batc
 /// with one batch row, then with shorter prompts. A run's vocabulary of 0 is taken from `a`. An
 /// OriginalRefusal is the error where `a` takes no step at all. Where the caches of one of them are
 /// quantized, the other is compared with what it is without that, and each of its attentions with
-/// its definition (QuantizationReport).
+/// its definition (QuantizationReport). `firstOfB` is the model of the first step of `b`, if its
+/// manifest has one (`compareSessions`).
 llvm::Expected<VerificationReport> verifyModels(const ir::Model& a, const ir::Manifest& manifestA,
                                                 const ir::Model& b, const ir::Manifest& manifestB,
                                                 const VerificationPlan& plan, unsigned threads,
-                                                const Toolkit& toolkit);
+                                                const Toolkit& toolkit,
+                                                const ir::Model* firstOfB = nullptr);
 
 /// The first model of a comparison refuses its first step, however short, with one batch row:
 /// nothing can be compared. Of a missing operator the error is another one.

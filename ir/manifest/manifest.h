@@ -157,6 +157,9 @@ struct Manifest {
   /// their blocks; the last one has all, and is the model that the manifest belongs to. Empty where
   /// blocks are as long as they hold tokens.
   std::vector<ManifestVariant> variants;
+  /// The file, in the folder of the model's, of a model that is run once for each encoded sequence:
+  /// its outputs are the cross-attention caches of the same names. Empty without one.
+  std::string firstStep;
   /// In the largest batch whose steps may add several tokens to a past; larger ones add them one by
   /// one. nullopt: in any.
   std::optional<int64_t> chunkBatch;

@@ -143,6 +143,13 @@ public:
     }
   }
 
+  /// Files are in the manifest's folder.
+  void checkFileName(const char* key, const std::string& file) {
+    if (file.find_first_of("/\\") != std::string::npos || file == "." || file == "..")
+      fail(fmt::format("'{}' is '{}', which is no name of a file in the manifest's folder", key,
+                       file));
+  }
+
   const Json* array(const char* key) {
     const Json* value = member(key);
     if (value && !value->is_array()) {
@@ -287,10 +294,7 @@ llvm::Expected<ManifestVariant> readVariant(const Json& json, size_t index) {
   reader.read("file", variant.file);
   reader.read("past_blocks", variant.pastBlocks);
   reader.read("past_rows", variant.pastRows);
-  if (variant.file.find_first_of("/\\") != std::string::npos || variant.file == "." ||
-      variant.file == "..")
-    reader.fail(fmt::format("'file' is '{}', which is no name of a file in the manifest's folder",
-                            variant.file));
+  reader.checkFileName("file", variant.file);
   return reader.result(std::move(variant));
 }
 
@@ -332,6 +336,10 @@ llvm::Error readLimits(const Json& json, Manifest& manifest) {
     if (most < 1)
       reader.fail("'chunk_batch' is no positive integer");
     manifest.chunkBatch = most;
+  }
+  if (reader.has("first_step")) {
+    reader.read("first_step", manifest.firstStep);
+    reader.checkFileName("first_step", manifest.firstStep);
   }
   if (reader.has("hidden_rows")) {
     std::string word;

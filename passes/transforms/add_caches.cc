@@ -10,6 +10,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/tokens/token_functions.h"
 #include "passes/builders/attention_builder.h"
+#include "passes/builders/cross_projections.h"
 #include "passes/pass.h"
 #include "support/format.h"
 
@@ -33,13 +34,24 @@ public:
     context.sites = findSites(graph);
     if (context.sites.empty())
       return refused("the model has no attention to give caches to");
+    const std::vector<CrossProjection> projections = projectionsOf(context.sites);
+    if (!projections.empty()) {
+      makeInputs(graph, projections, context.journal);
+      context.count(passName, "cross_caches", static_cast<int64_t>(projections.size()));
+      context.hasFirstStep = true;
+      context.sites = findSites(graph);
+      if (llvm::none_of(context.sites, computesWholeSequences))
+        return inferShapes(graph);
+    }
     for (AttentionSite& site : context.sites)
-      if (!site.failure)
+      if (!site.failure && !readsOtherSequence(site))
         site.failure = obstacle(site);
     for (const AttentionSite& site : context.sites)
       if (site.failure)
         return refused(
             fmt::format("caches cannot be added: {} {}", site.id(), site.failure->str()));
+    if (tokens.isUnknown())
+      return refused("the model has no attention among its own tokens to give caches to");
     auto followed = findTokenFunctions(graph, context.sites, tokens.symbols().front());
     if (const auto* mixing = std::get_if<TokenMixing>(&followed))
       return refuseMixing(*mixing);
@@ -49,7 +61,35 @@ public:
     return rewrite();
   }
 
+  /// Leaves what is computed once, for all steps.
+  llvm::Error keepFirst() {
+    const std::vector<CrossProjection> projections = projectionsOf(findSites(graph));
+    if (projections.empty())
+      return refused("the model computes no keys and values of another sequence");
+    keepProjections(graph, projections, context.journal);
+    context.sites.clear();
+    return llvm::Error::success();
+  }
+
 private:
+  /// Attention to keys and values that are inputs of their own.
+  static bool readsOtherSequence(const AttentionSite& site) {
+    return site.isCross && site.hasCache() && site.update == CacheUpdate::ReadOnly;
+  }
+
+  /// What attention to another sequence computes of it at every step.
+  std::vector<CrossProjection> projectionsOf(llvm::ArrayRef<AttentionSite> sites) const {
+    llvm::SmallVector<Node*, 16> attentions;
+    for (const AttentionSite& site : sites)
+      if (!site.failure && site.isCross && !site.hasCache() && &site.node->graph() == &graph)
+        attentions.push_back(site.node);
+    return findCrossProjections(attentions);
+  }
+
+  static bool computesWholeSequences(const AttentionSite& site) {
+    return !site.isCross && !site.hasCache();
+  }
+
   static MatchFailure failure(ReasonCode code, const AttentionSite& site, std::string expected,
                               std::string found, std::string hint = "") {
     return {code, site.node->name().str(), std::move(expected), std::move(found), std::move(hint)};
@@ -122,7 +162,8 @@ private:
       return llvm::Error::success();
     llvm::DenseSet<const Node*> attentions;
     for (const AttentionSite& site : context.sites)
-      attentions.insert(site.node);
+      if (!readsOtherSequence(site))
+        attentions.insert(site.node);
     llvm::SmallVector<const Value*, 16> pending(1, padding);
     llvm::DenseSet<const Value*> seen{padding};
     while (!pending.empty()) {
@@ -163,13 +204,17 @@ private:
 
   llvm::Error rewrite() {
     const Dim past = Dim::symbol(freshSymbol("past_sequence_length"));
+    llvm::SmallVector<AttentionSite*, 32> own;
+    for (AttentionSite& site : context.sites)
+      if (!readsOtherSequence(site))
+        own.push_back(&site);
     std::vector<std::pair<Value*, Value*>> pasts;
-    for (const AttentionSite& site : context.sites) {
+    for (size_t layer = 0; layer < own.size(); ++layer) {
       auto add = [&](unsigned operand, const char* role) {
-        const TensorType& type = site.node->operand(operand)->type();
+        const TensorType& type = own[layer]->node->operand(operand)->type();
         const Shape shape{type.dim(0), type.dim(1), past, type.dim(3)};
         return &graph.addInput(
-            graph.freshName(fmt::format("past_key_values.{}.{}", site.layer, role)),
+            graph.freshName(fmt::format("past_key_values.{}.{}", nameOf(layer), role)),
             TensorType(type.elementType(), shape));
       };
       Value* key = add(1, "key");
@@ -180,8 +225,9 @@ private:
           TensorType(padding->type().elementType(), Shape{padding->type().dim(0), past + tokens}));
     }
     for (size_t i = 0; i < pasts.size(); ++i)
-      if (llvm::Error error = addCaches(context.sites[i], *pasts[i].first, *pasts[i].second))
+      if (llvm::Error error = addCaches(*own[i], nameOf(i), *pasts[i].first, *pasts[i].second))
         return error;
+    context.count(passName, "caches", 2 * static_cast<int64_t>(pasts.size()));
     startAtPast(*pasts.front().first);
     restoreOrder(graph);
     graph.eraseDeadNodes();
@@ -189,14 +235,20 @@ private:
     return inferShapes(graph);
   }
 
-  llvm::Error addCaches(AttentionSite& site, Value& pastKey, Value& pastValue) {
+  /// `0`, or `0.decoder` beside caches of an encoder.
+  std::string nameOf(size_t layer) const {
+    return fmt::format("{}{}", layer, context.hasFirstStep ? ".decoder" : "");
+  }
+
+  llvm::Error addCaches(AttentionSite& site, const std::string& name, Value& pastKey,
+                        Value& pastValue) {
     Rewriter rewriter(graph, passName, context.journal, site.node->name());
     AttentionBuilder build(rewriter);
     const std::pair<unsigned, Value*> sides[] = {{1, &pastKey}, {2, &pastValue}};
     for (const auto& [operand, past] : sides) {
       Value& present = build.concat(*past, *site.node->operand(operand), 2);
       site.node->setOperand(operand, &present);
-      graph.rename(present, graph.freshName(fmt::format("present.{}.{}", site.layer,
+      graph.rename(present, graph.freshName(fmt::format("present.{}.{}", name,
                                                         operand == 1 ? "key" : "value")));
       graph.addOutput(present);
     }
@@ -262,24 +314,34 @@ private:
 
 class AddCaches final : public Pass {
 public:
+  explicit AddCaches(bool keepsFirst) : isFirst(keepsFirst) {}
+
   llvm::Error run(Model& model, PassContext& context) override {
-    if (llvm::Error error = CacheAdder(model, context).run())
+    CacheAdder adder(model, context);
+    if (llvm::Error error = isFirst ? adder.keepFirst() : adder.run())
       return error;
     model.markEdited();
-    context.count(passName, "caches", 2 * static_cast<int64_t>(context.sites.size()));
     return llvm::Error::success();
   }
+
+private:
+  bool isFirst;
 };
+
+llvm::Expected<std::unique_ptr<Pass>> makeAddCaches(const PassOptions& given) {
+  auto part = given.find("part");
+  if (part != given.end() && part->second != "first")
+    return usageError("add-caches: '{}' is no part; there is 'first'", part->second);
+  return std::make_unique<AddCaches>(part != given.end());
+}
 
 } // namespace
 
 void register_add_caches(PassRegistry& registry) {
   registry.add({passName,
                 "Gives caches to a decoder that computes the whole sequence at every step.",
-                {},
-                [](const PassOptions&) {
-                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<AddCaches>());
-                }});
+                {"part"},
+                makeAddCaches});
 }
 
 } // namespace kvopt::transforms

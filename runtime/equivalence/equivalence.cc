@@ -76,12 +76,60 @@ llvm::Expected<TensorView> comparedRows(const Session& session, size_t index,
   return *part;
 }
 
+std::vector<NamedView> viewsOf(llvm::ArrayRef<NamedTensor> inputs) {
+  std::vector<NamedView> views;
+  for (const NamedTensor& input : inputs)
+    views.push_back({input.name, input.tensor.view});
+  return views;
+}
+
+/// The first step of a model, which is run once (Manifest::firstStep).
+class FirstStep {
+public:
+  explicit FirstStep(Session* ofSecond) : session(ofSecond) {}
+
+  /// Runs it on the first inputs it is given. Later ones become what those were.
+  llvm::Error take(std::vector<NamedTensor>& inputs, int64_t tokens) {
+    if (!session)
+      return llvm::Error::success();
+    if (!results.empty()) {
+      replace(inputs, taken);
+      return llvm::Error::success();
+    }
+    for (const Value* wanted : session->callerInputs())
+      for (const NamedTensor& input : inputs)
+        if (input.name == wanted->name())
+          taken.push_back(input);
+    auto result = session->step(viewsOf(taken), tokens);
+    if (!result)
+      return result.takeError();
+    results = std::move(result->outputs);
+    return llvm::Error::success();
+  }
+
+  /// Feeds its results to the model that they are for.
+  void give(std::vector<NamedTensor>& inputs) const { replace(inputs, results); }
+
+private:
+  static void replace(std::vector<NamedTensor>& inputs, llvm::ArrayRef<NamedTensor> by) {
+    for (NamedTensor& input : inputs)
+      for (const NamedTensor& other : by)
+        if (input.name == other.name)
+          input.tensor = other.tensor;
+  }
+
+  Session* session;
+  std::vector<NamedTensor> taken;
+  std::vector<NamedTensor> results;
+};
+
 class SideBySide {
 public:
   SideBySide(Session& first, Session& second, const EquivalencePlan& comparedPlan,
-             std::vector<CachePair> cachePairs, std::optional<ExactSession> exactTwin)
-      : a(first), b(second), plan(comparedPlan), pairs(std::move(cachePairs)), exact(exactTwin),
-        planned(comparedPlan) {}
+             std::vector<CachePair> cachePairs, std::optional<ExactSession> exactTwin,
+             Session* firstOfSecond)
+      : a(first), b(second), firstStep(firstOfSecond), plan(comparedPlan),
+        pairs(std::move(cachePairs)), exact(exactTwin), planned(comparedPlan) {}
 
   llvm::Error step(int64_t tokens, const char* phase, ComparisonReport& report) {
     const bool startsAnew = a.cacheCount() == 0 && b.cacheCount() == 0;
@@ -91,11 +139,14 @@ public:
     auto inputsOfA = decoderInputs(a.callerInputs(), inputOfA, a.allocator(), a.manifest().inputs);
     if (!inputsOfA)
       return inputsOfA.takeError();
+    if (llvm::Error error = firstStep.take(*inputsOfA, tokensOf(inputOfA)))
+      return error;
     auto inputsOfB = runsWholeSequences() ? decoderInputs(b.callerInputs(), input, b.allocator(),
                                                           b.manifest().inputs)
                                           : sameInputs(*inputsOfA, input);
     if (!inputsOfB)
       return inputsOfB.takeError();
+    firstStep.give(*inputsOfB);
     auto fromA = a.step(viewsOf(*inputsOfA), tokensOf(inputOfA));
     auto fromB = b.step(viewsOf(*inputsOfB), tokens);
     if (!fromA && !report.steps.empty()) {
@@ -239,13 +290,6 @@ private:
     const float* scores =
         wide->view.as<float>() + ((row + 1) * shape[1] - 1) * shape[2]; // of the last token
     return std::fabs(double{scores[one]} - double{scores[other]}) <= 2 * budget;
-  }
-
-  static std::vector<NamedView> viewsOf(llvm::ArrayRef<NamedTensor> inputs) {
-    std::vector<NamedView> views;
-    for (const NamedTensor& input : inputs)
-      views.push_back({input.name, input.tensor.view});
-    return views;
   }
 
   /// Whether a tensor is what the input is declared to take.
@@ -464,6 +508,7 @@ private:
 
   Session& a;
   Session& b;
+  FirstStep firstStep;
   const EquivalencePlan& plan;
   std::vector<CachePair> pairs;
   std::optional<ExactSession> exact;
@@ -503,7 +548,8 @@ llvm::Error presetAlike(Session& a, Session& b, int64_t tokens) {
 
 llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
                                                  const EquivalencePlan& plan,
-                                                 std::optional<ExactSession> exact) {
+                                                 std::optional<ExactSession> exact,
+                                                 Session* firstOfB) {
   if (plan.vocabulary < 1 || plan.prompt < 1 || plan.batch < 1 || a.batch() != plan.batch ||
       b.batch() != plan.batch || (exact && exact->session.batch() != plan.batch))
     return invalid("a comparison needs tokens, a prompt and sessions of its batch size");
@@ -519,9 +565,9 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
         return error;
   }
   ComparisonReport report;
-  report.differences = interfaceDifferences(a, b);
+  report.differences = interfaceDifferences(a, b, firstOfB);
   report.hasCaches = a.cacheCount() != 0 || b.cacheCount() != 0;
-  SideBySide sessions(a, b, plan, pairCaches(a, b), exact);
+  SideBySide sessions(a, b, plan, pairCaches(a, b), exact, firstOfB);
   if (a.cacheCount() == 0 && b.cacheCount() == 0) {
     if (llvm::Error error = sessions.runEachLength(report))
       return error;

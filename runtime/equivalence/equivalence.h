@@ -38,9 +38,13 @@ struct ExactSession {
 ///
 /// where the last term lets a result that is exact in `a` be rounded once in `b`. The plan's
 /// tolerance stays an upper bound.
+///
+/// With `firstOfB`, a session of the model that b's manifest calls the first step, that is run
+/// once, on what `a` is fed; `b` is fed its results, and `a` the same inputs at every later step.
 llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
                                                  const EquivalencePlan& plan,
-                                                 std::optional<ExactSession> exact = {});
+                                                 std::optional<ExactSession> exact = {},
+                                                 Session* firstOfB = nullptr);
 
 /// The number of rows of the embedding table or, where that is not found, of the scores: how many
 /// token ids there are; 1 for a model without token ids, by name or by `described`. An error when

@@ -118,9 +118,17 @@ const Value* findGiven(const Session& session, llvm::StringRef name) {
   return nullptr;
 }
 
-void compareInputs(const Session& a, const Session& b, Differences& differences) {
+bool givesOutput(const Session& session, llvm::StringRef name) {
+  return llvm::any_of(session.graph().outputs(),
+                      [&](const Value* output) { return output->name() == name; });
+}
+
+void compareInputs(const Session& a, const Session& b, const Session* firstOfB,
+                   Differences& differences) {
   for (const Value* input : a.callerInputs()) {
     const Value* other = findGiven(b, input->name());
+    if (!other && firstOfB)
+      other = findGiven(*firstOfB, input->name());
     if (!other && input->hasUses())
       differences.note("input '{}' of the first model is missing from the second", input->name());
     if (other && other->type().elementType() != input->type().elementType())
@@ -129,7 +137,7 @@ void compareInputs(const Session& a, const Session& b, Differences& differences)
                        onnxName(other->type().elementType()));
   }
   for (const Value* input : b.callerInputs())
-    if (!findGiven(a, input->name()))
+    if (!findGiven(a, input->name()) && !(firstOfB && givesOutput(*firstOfB, input->name())))
       differences.note("input '{}' is in the second model only", input->name());
 }
 
@@ -160,7 +168,8 @@ std::vector<CachePair> pairCaches(const Session& a, const Session& b) {
   return pairs;
 }
 
-std::vector<std::string> interfaceDifferences(const Session& a, const Session& b) {
+std::vector<std::string> interfaceDifferences(const Session& a, const Session& b,
+                                              const Session* firstOfB) {
   Differences differences;
   differences.compare("output", outputNames(a), outputNames(b));
   // A model that computes whole sequences may be compared with one that got caches.
@@ -174,7 +183,7 @@ std::vector<std::string> interfaceDifferences(const Session& a, const Session& b
     differences.compare("cache", first, second);
     comparePresents(a, b, differences);
   }
-  compareInputs(a, b, differences);
+  compareInputs(a, b, firstOfB, differences);
   return std::move(differences.found);
 }
 

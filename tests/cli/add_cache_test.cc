@@ -75,6 +75,51 @@ TEST_F(AddCacheTest, WritesTheFormOfATargetAtOnce) {
   EXPECT_NE(added.out.find("ai.kvopt::InPlaceKvSdpa"), std::string::npos) << added.out;
 }
 
+/// A decoder that projects an encoder's results at every step.
+const char* encoderDecoderText = R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+decoder (int64[B, S] input_ids, float[B, T, 8] encoder_hidden_states) => (float[B, S, 8] logits)
+<float[2, 8] table = {0.1, -0.2, 0.3, 0.4, -0.5, 0.6, 0.7, -0.8, 0.8, 0.7, -0.6, 0.5, 0.4, -0.3, 0.2, 0.1},
+ float[1, 8] scales = {1, 2, 0.5, -1, 3, 0.25, -2, 1}, int64[4] heads = {0, 0, 2, 4}, int64[3] together = {0, 0, 8}>
+{
+  h = Gather (table, input_ids)
+  hr = Reshape (h, heads)
+  ht = Transpose <perm = [0, 2, 1, 3]> (hr)
+  o = ai.kvopt.Sdpa <scale = 0.5, causal = 1> (ht, ht, ht)
+  scaled = Mul (encoder_hidden_states, scales)
+  er = Reshape (scaled, heads)
+  keys = Transpose <perm = [0, 2, 1, 3]> (er)
+  values = Tanh (keys)
+  co = ai.kvopt.Sdpa <scale = 0.5> (o, keys, values)
+  cot = Transpose <perm = [0, 2, 1, 3]> (co)
+  logits = Reshape (cot, together)
+})";
+
+TEST_F(AddCacheTest, WritesTheFirstStepBesideTheModel) {
+  const std::string text = folder.path("model.onnxtxt");
+  std::ofstream(text) << encoderDecoderText;
+  const std::string path = folder.path("model.onnx");
+  ASSERT_EQ(runProgram({"opt", text, "--pipeline", "infer-shapes,detect-sites,lower{to=primitive}",
+                        "-o", path})
+                .code,
+            0);
+  const ProgramResult added = runProgram({"add-cache", path, "-o", output});
+  ASSERT_EQ(added.code, 0) << added.err;
+  EXPECT_NE(added.out.find("cached.first.onnx"), std::string::npos) << added.out;
+  EXPECT_TRUE(std::filesystem::exists(folder.path("cached.first.onnx")));
+  EXPECT_EQ(runProgram({"verify", path, output}).code, 0);
+  // The first step goes along with the model.
+  std::filesystem::create_directory(folder.path("elsewhere"));
+  const std::string fused = folder.path("elsewhere/fused.onnx");
+  const ProgramResult rewritten = runProgram({"rewrite", output, "--to", "kvopt", "-o", fused});
+  ASSERT_EQ(rewritten.code, 0) << rewritten.err;
+  EXPECT_TRUE(std::filesystem::exists(folder.path("elsewhere/fused.first.onnx")));
+  EXPECT_EQ(runProgram({"verify", path, fused}).code, 0);
+  std::filesystem::remove(folder.path("elsewhere/fused.first.onnx"));
+  const ProgramResult alone = runProgram({"verify", path, fused});
+  EXPECT_EQ(alone.code, 3);
+  EXPECT_NE(alone.err.find("fused.first.onnx"), std::string::npos) << alone.err;
+}
+
 TEST_F(AddCacheTest, NamesWhatMixesTokens) {
   const ProgramResult refused =
       runProgram({"add-cache", model("  logits = CumSum (joined, one)"), "-o", output});

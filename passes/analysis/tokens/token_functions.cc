@@ -106,16 +106,27 @@ Dim product(llvm::ArrayRef<Dim> extents) {
 
 bool isPure(const State& state) { return state.outer.value() == 1; }
 
-/// What outputs and attention are computed from, but for masks.
+/// Whether a Slice keeps the last of so many tokens and no other.
+bool keepsLast(const MovementRange& range, const Dim& tokens) {
+  const bool toEnd = range.end.known.isKnownEqual(tokens) ||
+                     range.end.known.value().value_or(0) > std::numeric_limits<int32_t>::max() / 2;
+  return toEnd && range.step.known.value() == 1 &&
+         (range.start.known.value() == -1 ||
+          range.start.known.isKnownEqual(tokens - Dim::fixed(1)));
+}
+
+/// What outputs and attention are computed from, but for masks of attention among the tokens.
 llvm::DenseSet<const Value*> liveValues(const Graph& graph,
-                                        const llvm::DenseSet<const Node*>& attentions) {
+                                        const llvm::DenseSet<const Node*>& attentions,
+                                        const llvm::DenseSet<const Node*>& toOtherSequences) {
   llvm::DenseSet<const Value*> live;
   llvm::SmallVector<const Value*, 32> pending(graph.outputs().begin(), graph.outputs().end());
   while (!pending.empty()) {
     const Value* value = pending.pop_back_val();
     if (!live.insert(value).second || !value->producer())
       continue;
-    const bool isAttention = attentions.contains(value->producer());
+    const bool isAttention =
+        attentions.contains(value->producer()) && !toOtherSequences.contains(value->producer());
     for (const Use& use : value->producer()->operands())
       if (use.value() && !(isAttention && use.operandIndex() == 3))
         pending.push_back(use.value());
@@ -123,17 +134,33 @@ llvm::DenseSet<const Value*> liveValues(const Graph& graph,
   return live;
 }
 
+/// Why attention to rows of another sequence, which are the same for every token, mixes tokens;
+/// its mask may say for each token which of the rows it sees.
+const char* mixedByCrossAttention(Kind query, Kind keys, Kind values, Kind mask,
+                                  bool isMaskOfRows) {
+  if (query != Kind::PerToken)
+    return "its queries are not one row for each token";
+  if (keys != Kind::Constant || values != Kind::Constant)
+    return "its keys or values depend on the tokens";
+  if (mask == Kind::LastToken || (mask == Kind::PerToken && !isMaskOfRows))
+    return "its mask depends on other tokens";
+  return nullptr;
+}
+
 class TokenFollower {
 public:
   TokenFollower(const Graph& followed, llvm::ArrayRef<AttentionSite> sites,
                 llvm::StringRef tokenSymbol)
       : graph(followed), symbol(tokenSymbol), tokens(Dim::symbol(tokenSymbol.str())) {
-    for (const AttentionSite& site : sites)
+    for (const AttentionSite& site : sites) {
       attentions.insert(site.node);
+      if (site.isCross)
+        toOtherSequences.insert(site.node);
+    }
   }
 
   std::variant<TokenFunctions, TokenMixing> run() {
-    live = liveValues(graph, attentions);
+    live = liveValues(graph, attentions, toOtherSequences);
     for (const std::unique_ptr<Value>& input : graph.inputs())
       if (live.contains(input.get()) && !input->constant())
         if (llvm::any_of(extentsOf(*input), [&](const Dim& extent) { return counts(extent); }))
@@ -234,7 +261,18 @@ private:
       return visitExtents(node);
   }
 
+  void visitCrossAttention(const Node& node) {
+    const auto kindOf = [&](unsigned operand) { return stateOf(node.operand(operand)).kind; };
+    const Value* mask = node.operand(3);
+    if (const char* why = mixedByCrossAttention(kindOf(0), kindOf(1), kindOf(2), kindOf(3),
+                                                mask && tokenAxis(*mask) == 2U))
+      return refuse(&node, why);
+    setAll(node, {Kind::PerToken, Dim::fixed(1)});
+  }
+
   void visitAttention(const Node& node) {
+    if (toOtherSequences.contains(&node))
+      return visitCrossAttention(node);
     for (unsigned operand : {0u, 1u, 2u}) {
       const Value* value = node.operand(operand);
       if (stateOf(value).kind != Kind::PerToken || tokenAxis(*value) != 2U ||
@@ -490,13 +528,7 @@ private:
       }
       const MovementRange& range =
           movement->ranges[static_cast<size_t>(place - movement->axes->begin())];
-      const bool toEnd =
-          range.end.known.isKnownEqual(tokens) ||
-          range.end.known.value().value_or(0) > std::numeric_limits<int32_t>::max() / 2;
-      const bool isLast = isPure(state) && range.step.known.value() == 1 && toEnd &&
-                          (range.start.known.value() == -1 ||
-                           range.start.known.isKnownEqual(tokens - Dim::fixed(1)));
-      if (!isLast)
+      if (!isPure(state) || !keepsLast(range, tokens))
         return refuse(&node, "it keeps tokens by their place");
       set(result, {Kind::LastToken, Dim::fixed(1)}, &node);
     }
@@ -506,6 +538,7 @@ private:
   llvm::StringRef symbol;
   Dim tokens;
   llvm::DenseSet<const Node*> attentions;
+  llvm::DenseSet<const Node*> toOtherSequences; ///< of the attentions
   llvm::DenseSet<const Value*> live;
   llvm::DenseMap<const Value*, State> states;
   TokenFunctions found;

@@ -30,8 +30,8 @@ struct TokenMixing {
 };
 
 /// Follows the tokens from the inputs to the outputs. `tokens` is the symbol of their number, the
-/// extent of every axis that they lie along. Masks of the sites are not followed. What is not known
-/// to treat tokens apart mixes them.
+/// extent of every axis that they lie along. Masks of attention among the tokens are not followed.
+/// What is not known to treat tokens apart mixes them.
 std::variant<TokenFunctions, TokenMixing> findTokenFunctions(const ir::Graph& graph,
                                                              llvm::ArrayRef<AttentionSite> sites,
                                                              llvm::StringRef tokens);
