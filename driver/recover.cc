@@ -102,6 +102,7 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& tool
   addWindows(recovered->context->sites, manifest);
   addReaders(recovered->context->sites, manifest);
   joinParts(recovered->context->parts, manifest);
+  addReorder(recovered->model->graph(), recovered->context->reorder, manifest);
   return manifest;
 }
 

@@ -5,7 +5,8 @@
 // A cache that grows is handed from step to step. A cache whose past and present are one buffer is
 // one array that is given as the input and as the place of the output. A cache in blocks is fed as
 // the manifest lists its blocks, and what the model computes is put behind the tokens of the last
-// one. If a manifest has variants, the smallest one with room for the tokens so far takes the step. A
+// one. If a manifest has an input that reorders batch rows, caches are rearranged as it says before a step.
+// If a manifest has variants, the smallest one with room for the tokens so far takes the step. A
 // model without caches gets the whole sequence with every step.
 'use strict';
 const fs = require('fs');
@@ -228,10 +229,29 @@ class Decoder {
     }
   }
 
+  /** Gives each batch row of all caches what another one has: `order` holds the numbers of those. */
+  rearrange({data: order}) {
+    const rows = Array.from(order, (row) => Number(row) < 0 ? Number(row) + this.batch : Number(row));
+    if (this.length === 0 || rows.every((row, i) => row === i)) return;
+    for (const cache of this.caches) {
+      const axis = cache.shape.findIndex((extent, at) => typeof extent === 'string' && at !== cache.sequence_axis);
+      for (const name of cache.blocks ?? [cache.past]) {
+        const {data, dims} = this.tensors.get(name);
+        const before = data.slice();
+        const size = sizeOf(dims.slice(axis)) / this.batch; // of a row, heads that share its axis included
+        for (let i = 0; i < sizeOf(dims.slice(0, axis)) * this.batch; ++i) {
+          const from = i - i % this.batch + rows[i % this.batch];
+          data.set(before.subarray(from * size, (from + 1) * size), i * size);
+        }
+      }
+    }
+  }
+
   /** Runs a step of `count` new tokens in each batch row, with tensors for all ordinary inputs.
    *  Returns the outputs that are not caches. */
   async run(inputs, count) {
     this.checkRoom(count);
+    if (this.manifest.reorder) this.rearrange(inputs[this.manifest.reorder]);
     const variant = this.variants.find(({rows}) => rows >= this.length);
     if (variant) this.chosen.add(variant.blocks);
     const feeds = {};

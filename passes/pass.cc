@@ -19,6 +19,7 @@ void PassContext::restart() {
   hiddenRowsUndefined = false;
   sites.clear();
   parts.clear();
+  reorder.clear();
   hasFirstStep = false;
   manifest.reset();
   exported.reset();

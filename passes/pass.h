@@ -60,6 +60,9 @@ struct PassContext {
   /// Set where a pass changed what attention computes for rows that see no key, which only padding
   /// can be.
   bool hiddenRowsUndefined = false;
+  /// The input that says which batch row each row of the caches continues, where `lift-reorders`
+  /// took it out of the graph or the model's manifest says so; empty without one.
+  std::string reorder;
   /// Set where `add-caches` took keys and values of another sequence out of the model:
   /// `add-caches{part=first}` leaves them.
   bool hasFirstStep = false;

@@ -223,6 +223,14 @@ SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath)
   if (manifest.chunkBatch)
     notes += formatText("  steps   several tokens after a past in a batch of at most {}\n",
                         *manifest.chunkBatch);
+  if (!manifest.firstStep.empty())
+    notes +=
+        formatText("  first   run {} once for an encoded sequence: it gives the caches that are "
+                   "only read\n",
+                   manifest.firstStep);
+  if (!manifest.reorder.empty())
+    notes += formatText("  order   before a step, rearrange batch rows of caches as '{}' says\n",
+                        manifest.reorder);
   return notes;
 }
 

@@ -60,6 +60,7 @@ private:
       plan.prompt = std::max(plan.stepTokens, mostPrompt);
     plan.window = narrowest;
     plan.rowsAdvanceByMask = rowsAdvanceByMask;
+    plan.reordersRows = !models.manifestA.reorder.empty() || !models.manifestB.reorder.empty();
     if (plan.vocabulary == 0) {
       // Where the number of token ids is not known, the first two are taken.
       auto vocabulary = vocabularyOf(models.a.graph(), models.manifestA.inputs);

@@ -145,6 +145,8 @@ std::string Manifest::json() const {
     for (const ManifestVariant& variant : variants)
       root["variants"].push_back(variantJson(variant));
   }
+  if (!reorder.empty())
+    root["reorder"] = reorder;
   if (!firstStep.empty())
     root["first_step"] = firstStep;
   if (chunkBatch)

@@ -157,6 +157,10 @@ struct Manifest {
   /// their blocks; the last one has all, and is the model that the manifest belongs to. Empty where
   /// blocks are as long as they hold tokens.
   std::vector<ManifestVariant> variants;
+  /// The input [B] that says which batch row each row of the caches continues: before a step, row i
+  /// of every cache becomes what row reorder[i] was. The model itself does not do it. Empty: rows
+  /// stay where they are.
+  std::string reorder;
   /// The file, in the folder of the model's, of a model that is run once for each encoded sequence:
   /// its outputs are the cross-attention caches of the same names. Empty without one.
   std::string firstStep;

@@ -38,10 +38,20 @@ public:
     for (const ManifestInput& input : manifest.inputs)
       if (llvm::Error error = checkInput(input.input, input.dtype, input.shape))
         return error;
-    return llvm::Error::success();
+    return checkReorder();
   }
 
 private:
+  /// Numbers of batch rows.
+  llvm::Error checkReorder() const {
+    if (manifest.reorder.empty())
+      return llvm::Error::success();
+    const Value* input = graph.findValue(manifest.reorder);
+    const bool isNarrow = input && input->type().elementType() == ElementType::Int32;
+    return checkInput(manifest.reorder, isNarrow ? ElementType::Int32 : ElementType::Int64,
+                      {std::string("batch")});
+  }
+
   /// `free` is an axis of which the extents may differ.
   static llvm::Error checkType(const Value& value, ElementType element,
                                const std::vector<ManifestExtent>& shape,

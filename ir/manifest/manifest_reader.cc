@@ -337,6 +337,8 @@ llvm::Error readLimits(const Json& json, Manifest& manifest) {
       reader.fail("'chunk_batch' is no positive integer");
     manifest.chunkBatch = most;
   }
+  if (reader.has("reorder"))
+    reader.read("reorder", manifest.reorder);
   if (reader.has("first_step")) {
     reader.read("first_step", manifest.firstStep);
     reader.checkFileName("first_step", manifest.firstStep);

@@ -175,11 +175,10 @@ constexpr ReasonDoc docs[] = {
      "export with past and present keys and values as inputs and outputs"},
     {ReasonCode::CacheReordered,
      "Export without the reordering, and reorder the caches between steps instead: sessions do "
-     "that "
-     "in place (`Session::reorder`).",
-     "past = Gather<axis = 0> (past_key_values.0.key, beam_idx) before the Concat with new rows, "
-     "or "
-     "a present that is gathered by beam_idx.",
+     "that in place (`Session::reorder`). Where one input picks the rows of every past, "
+     "`lift-reorders` does it.",
+     "present = Gather<axis = 0> (joined, beam_idx), after the Concat with new rows; or keys whose "
+     "rows are picked, beside values whose rows are not.",
      "export without the reordering and reorder caches between steps"},
     {ReasonCode::CacheStacked,
      "Export with one input and one output for each layer's keys and for its values.",

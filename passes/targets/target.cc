@@ -187,6 +187,20 @@ void addWindows(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest) {
   }
 }
 
+void addReorder(const Graph& graph, const std::string& input, Manifest& manifest) {
+  const Value* value = input.empty() ? nullptr : graph.findValue(input);
+  const auto isIt = [&](const ManifestInput& other) { return other.input == input; };
+  if (!value)
+    return;
+  llvm::erase_if(manifest.inputs, isIt);
+  ManifestInput entry;
+  entry.input = input;
+  entry.dtype = value->type().elementType();
+  entry.shape = {std::string("batch")};
+  entry.feed = InputFeed::BatchRows;
+  manifest.inputs.push_back(std::move(entry));
+}
+
 void addReaders(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest) {
   for (ManifestCache& cache : manifest.caches)
     for (const AttentionSite& site : sites)

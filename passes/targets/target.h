@@ -102,6 +102,10 @@ ir::Manifest exportedManifest(const ir::Graph& graph,
 /// of the reader that sees most.
 void addWindows(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& manifest);
 
+/// Says of the input that picks batch rows of the caches, which no node reads any more, what it is;
+/// an empty name is none.
+void addReorder(const ir::Graph& graph, const std::string& input, ir::Manifest& manifest);
+
 /// Says in the manifest which layers read the cache of another one.
 void addReaders(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& manifest);
 

@@ -85,6 +85,7 @@ public:
       context.lowered.push_back(site->layer);
     // Whoever drives the model must feed the caches that stay as they are too.
     Manifest unrewritten = exportedManifest(model.graph(), context.sites);
+    addReorder(model.graph(), context.reorder, unrewritten);
     context.exported = unrewritten;
     addWindows(context.sites, *context.exported);
     addReaders(context.sites, *context.exported);
@@ -100,9 +101,12 @@ public:
         manifest->caches.push_back(std::move(cache));
     addInputs(unrewritten, *manifest);
     manifest->hiddenRowsUndefined |= context.hiddenRowsUndefined;
+    if (manifest->hiddenRowsUndefined && !context.reorder.empty())
+      return refuseReorder(context, chosen);
     addWindows(context.sites, *manifest);
     addReaders(context.sites, *manifest);
     noteParts(context.parts, *manifest);
+    manifest->reorder = context.reorder;
     model.setMetadata(manifestKey, manifest->json());
     noteOrigin(model, *manifest, context.exported->caches);
     model.removeMetadata(partialKey);
@@ -125,6 +129,16 @@ private:
                        (*stored)->target)
         .hint("rewrite the model as it was exported")
         .as<RefusedError>();
+  }
+
+  /// What padding leaves in a cache is undefined, and another row may go on from there and see it.
+  llvm::Error refuseReorder(const PassContext& context, llvm::ArrayRef<AttentionSite*> chosen) {
+    for (AttentionSite* site : chosen)
+      site->failure =
+          MatchFailure{ReasonCode::CacheReordered, context.reorder,
+                       "what padding leaves in a cache to be as it was, as rows may change places",
+                       fmt::format("that '{}' leaves it undefined", targetName), ""};
+    return refusal(*chosen.front(), static_cast<unsigned>(chosen.size()), chosen.size());
   }
 
   /// What the model was fed before, it is fed after.

@@ -297,6 +297,7 @@ public:
     for (const ManifestCache& cache : (*stored)->caches)
       if (cache.part)
         context.parts[cache.past] = {*cache.part, {}};
+    context.reorder = (*stored)->reorder;
     if (!(*stored)->sharesBuffers())
       return llvm::Error::success();
     if (llvm::Error error = inferShapes(model.graph()))

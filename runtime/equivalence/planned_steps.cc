@@ -33,6 +33,10 @@ DecoderStep PlannedSteps::next(int64_t tokens, int64_t pastLength, bool startsAn
     for (int64_t i = 0; i < tokens; ++i)
       step.tokens.back().push_back(anyToken(random));
   }
+  std::uniform_int_distribution<int64_t> anyRow(0, plan.batch - 1);
+  if (plan.reordersRows && plan.padding == Padding::None && pastLength > 0)
+    for (int64_t row = 0; row < plan.batch; ++row)
+      step.batchRows.push_back(anyRow(random));
   // What a model without caches, or a step that was refused, leaves behind.
   if (startsAnew)
     visible.assign(visible.size(), {});

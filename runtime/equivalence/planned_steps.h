@@ -28,6 +28,8 @@ struct EquivalencePlan {
   /// Batch rows of the first model advance by as many tokens as its mask shows, and what is beyond
   /// them in its caches and in the results of a prefill is not defined (GroupQueryAttention).
   bool rowsAdvanceByMask = false;
+  /// An input picks batch rows of the caches: at random where nothing is hidden.
+  bool reordersRows = false;
   /// What the user wants the inputs to be fed.
   std::vector<InputRecipe> recipes;
   uint64_t seed = 1;

@@ -1,6 +1,7 @@
 // Replaying recorded steps.
 #include "runtime/equivalence/reference.h"
 
+#include "runtime/session/cache_part.h"
 #include "runtime/session/dequantized_cache.h"
 #include "runtime/session/ring_rows.h"
 #include "support/diagnostic.h"
@@ -153,38 +154,12 @@ public:
       auto expected = Tensor::of(session.allocator(), recorded);
       if (!expected)
         return expected.takeError();
-      if (std::optional<size_t> cache = cacheOf(name)) {
-        // Recordings are of what a model computes, not of codes.
-        Tensor numbers;
-        if (std::optional<size_t> scales = scalesOf(session, *cache)) {
-          auto dequantized = dequantizedCache(session, *cache, *scales, expected->view.element);
-          if (!dequantized)
-            return dequantized.takeError();
-          numbers = std::move(*dequantized);
-        }
-        const unsigned sequence = session.exportedSequenceAxis(*cache);
-        TensorView ours = numbers.owner ? numbers.view : session.exportedCacheView(*cache);
-        TensorView theirs = expected->view;
-        int64_t first = 0;
-        // A ring and a cache that is none have some last rows in common.
-        if (isRing(session, *cache) && theirs.rank() == ours.rank() &&
-            theirs.shape[sequence] != ours.shape[sequence]) {
-          const int64_t recordedRows = theirs.shape[sequence];
-          const int64_t rows = std::min(recordedRows, heldRows(session, *cache));
-          auto held = lastRowsInOrder(session, *cache, rows);
-          if (!held)
-            return held.takeError();
-          numbers = std::move(*held);
-          ours = numbers.view;
-          theirs = sliceAxis(theirs, sequence, recordedRows - rows, recordedRows);
-          first = session.length() - rows;
-        }
-        auto compared = compareVisible(name, ours, theirs, sequence, first, visible, tolerance);
-        if (!compared)
-          return compared.takeError();
-        result.caches.push_back(std::move(*compared));
+      const size_t known = result.caches.size();
+      for (size_t i = 0; i < session.cacheCount(); ++i)
+        if (llvm::Error error = compareCache(i, name, expected->view, visible, result))
+          return error;
+      if (result.caches.size() != known)
         continue;
-      }
       const Tensor* ours = outputs->find(name);
       if (!ours)
         continue; // not declared by this graph
@@ -206,11 +181,47 @@ public:
   }
 
 private:
-  std::optional<size_t> cacheOf(llvm::StringRef present) const {
-    for (size_t i = 0; i < session.cacheCount(); ++i)
-      if (session.cacheInfo(i).present == present)
-        return i;
-    return std::nullopt;
+  /// Compares the cache if it is what was recorded under that name, or a part of it.
+  llvm::Error compareCache(size_t cache, const std::string& name, const TensorView& recorded,
+                           const VisiblePositions& visible, StepComparison& result) {
+    const ManifestCache& info = session.cacheInfo(cache);
+    const bool isPart = info.part && info.part->present == name;
+    if (!isPart && info.present != name)
+      return llvm::Error::success();
+    std::optional<TensorView> part = isPart ? viewOfPart(recorded, info) : recorded;
+    const std::string what = isPart ? info.part->text(name) : name;
+    if (!part)
+      return invalid("the reference's '{}' has no part {}", name, what);
+    TensorView theirs = *part;
+    // Recordings are of what a model computes, not of codes.
+    Tensor numbers;
+    if (std::optional<size_t> scales = scalesOf(session, cache)) {
+      auto dequantized = dequantizedCache(session, cache, *scales, theirs.element);
+      if (!dequantized)
+        return dequantized.takeError();
+      numbers = std::move(*dequantized);
+    }
+    const unsigned sequence = session.exportedSequenceAxis(cache);
+    TensorView ours = numbers.owner ? numbers.view : session.exportedCacheView(cache);
+    int64_t first = 0;
+    // A ring and a cache that is none have some last rows in common.
+    if (isRing(session, cache) && theirs.rank() == ours.rank() &&
+        theirs.shape[sequence] != ours.shape[sequence]) {
+      const int64_t recordedRows = theirs.shape[sequence];
+      const int64_t rows = std::min(recordedRows, heldRows(session, cache));
+      auto held = lastRowsInOrder(session, cache, rows);
+      if (!held)
+        return held.takeError();
+      numbers = std::move(*held);
+      ours = numbers.view;
+      theirs = sliceAxis(theirs, sequence, recordedRows - rows, recordedRows);
+      first = session.length() - rows;
+    }
+    auto compared = compareVisible(what, ours, theirs, sequence, first, visible, tolerance);
+    if (!compared)
+      return compared.takeError();
+    result.caches.push_back(std::move(*compared));
+    return llvm::Error::success();
   }
 
   Session& session;

@@ -211,8 +211,10 @@ private:
         return static_cast<double>(position / segmentTokens % 2);
       });
     case InputFeed::BatchRows:
-      return fill(input, extent, [](Index index) {
-        return index.empty() ? 0.0 : static_cast<double>(index.back());
+      return fill(input, extent, [&](Index index) {
+        const int64_t row = index.empty() ? 0 : index.back();
+        const bool isReordered = row < static_cast<int64_t>(step.batchRows.size());
+        return static_cast<double>(isReordered ? step.batchRows[static_cast<size_t>(row)] : row);
       });
     case InputFeed::Any:
       break;

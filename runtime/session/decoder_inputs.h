@@ -15,6 +15,8 @@ struct DecoderStep {
   /// [batch][past + new]: 0 hides a position (padding). Empty: nothing is hidden.
   std::vector<std::vector<uint8_t>> visible;
   int64_t pastLength = 0;
+  /// [batch]: the row that each row continues, for inputs that reorder rows. Empty: its own.
+  std::vector<int64_t> batchRows = {};
   /// What the user says; comes before everything else.
   llvm::ArrayRef<InputRecipe> recipes = {};
 };

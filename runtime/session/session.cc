@@ -409,6 +409,8 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
     return error;
   if (llvm::Error error = checkInputs(inputs))
     return error;
+  if (llvm::Error error = takeOrder(inputs))
+    return error;
   if (llvm::Error error = makeRoom(total))
     return error;
   if (llvm::Error error = fillLengths(newTokens))
@@ -441,6 +443,30 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
     caches.advance(newTokens);
   noteRun();
   takeResult(result);
+  return llvm::Error::success();
+}
+
+/// Rearranges batch rows as the manifest's input for it says.
+llvm::Error Session::takeOrder(llvm::ArrayRef<NamedView> inputs) {
+  const NamedView* order = llvm::find_if(
+      inputs, [&](const NamedView& input) { return input.name == description.reorder; });
+  if (description.reorder.empty() || order == inputs.end() || length() == 0)
+    return llvm::Error::success();
+  const TensorView& view = order->view;
+  if (view.rank() != 1 || view.shape[0] != batch())
+    return usageError("'{}' has extents {}, the session has {} batch rows", order->name,
+                      extentsText(view.shape), batch());
+  llvm::SmallVector<int64_t, 8> rows;
+  for (int64_t row = 0; row < batch(); ++row) {
+    const TensorView entry = sliceAxis(view, 0, row, row + 1);
+    rows.push_back(view.element == ElementType::Int32 ? *entry.as<int32_t>()
+                                                      : *entry.as<int64_t>());
+    if (rows.back() < 0)
+      rows.back() += batch();
+  }
+  for (int64_t row = 0; row < batch(); ++row)
+    if (rows[static_cast<size_t>(row)] != row)
+      return reorder(rows);
   return llvm::Error::success();
 }
 

@@ -102,6 +102,8 @@ public:
 
   /// Runs the model on `newTokens` tokens a row after the earlier ones. `inputs` are all graph
   /// inputs but caches and lengths. A CapacityError where the new tokens exceed a fixed capacity.
+  /// Where the manifest names an input that reorders batch rows, that is done first, and stays done
+  /// where the step then fails.
   llvm::Expected<StepResult> step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens);
   /// The same into `result`, whose storage is used again: with the result of the step before,
   /// decoding with caches in place allocates nothing. Its former tensors stay until the step is
@@ -219,6 +221,7 @@ private:
   llvm::Expected<int64_t> roomFor(int64_t tokens) const;
   llvm::Expected<std::vector<Tensor>> lengthTensors(int64_t batch) const;
   llvm::Error fillLengths(int64_t newTokens);
+  llvm::Error takeOrder(llvm::ArrayRef<NamedView> inputs);
   llvm::Error makeRoom(int64_t tokens);
   void replaceCache(size_t index, Tensor present);
   void noteRun();
