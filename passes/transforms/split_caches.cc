@@ -116,8 +116,7 @@ bool isDroppedByReaders(const Value& value, unsigned axis) {
   });
 }
 
-/// The graph input that rows come from through movement and updates; null if there is
-/// none.
+/// The graph input that rows come from through movement and updates; null if there is none.
 Value* cacheBehind(Value& operand) {
   Value* value = &operand;
   while (Node* producer = value->producer()) {
@@ -275,7 +274,7 @@ private:
     Node* node = value.producer();
     if (node && node->is("Concat"))
       return partOfConcat(*node, cell, along);
-    if (node && appendsRows(node->operands().front()))
+    if (node && !node->operands().empty() && appendsRows(node->operands().front()))
       return partOfUpdate(*node, cell, along);
     if (node)
       if (Value* moved = partOfMoved(*node, cell, along))
@@ -443,6 +442,8 @@ private:
       if (!reader.hasAxis || !dropsAxis)
         continue;
       for (const Use& use : reader.result->uses()) {
+        if (use.user().results().size() != 1)
+          continue;
         Value& squeezed = use.user().result();
         const std::optional<Movement> movement = movementOf(squeezed);
         if (movement && movement->is(MovementKind::RemoveAxes) && movement->axis() == axis)

@@ -13,7 +13,7 @@ namespace {
 
 /// How the other sequence becomes keys and values `ck`, `cv` [B,4,T,4] of a decoder, and how its
 /// rows are hidden from the queries.
-struct Spelling {
+struct CrossSpelling {
   const char* name;
   const char* rows;      ///< nodes
   const char* mask = ""; ///< the attention's last operand
@@ -27,7 +27,7 @@ const char* plainRows = R"(
   ck = Transpose <perm = [0, 2, 1, 3]> (ckr)
   cv = Transpose <perm = [0, 2, 1, 3]> (cvr))";
 
-const Spelling spellings[] = {
+const CrossSpelling crossSpellings[] = {
     {"plain", plainRows},
     {"padded", plainRows, ", cross_mask"},
     // Exporters take the batch from whatever is at hand.
@@ -61,7 +61,7 @@ const Spelling spellings[] = {
   cv = Identity (ck))"},
 };
 
-std::string modelText(const Spelling& spelling) {
+std::string crossText(const CrossSpelling& spelling) {
   return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, T, 12] encoder_hidden_states, int64[B, T] encoder_attention_mask,
          float[50, 16] table, float[64, 16] places, float[16, 16] wq, float[16, 16] wk, float[16, 16] wv,
@@ -130,10 +130,10 @@ protected:
 };
 
 TEST_F(CrossCaches, AreComputedOnce) {
-  for (const Spelling& spelling : spellings)
+  for (const CrossSpelling& spelling : crossSpellings)
     for (const char* target : {"primitive", "kvopt", "onnx24"}) {
       SCOPED_TRACE(fmt::format("{} --to {}", spelling.name, target));
-      const std::string path = writtenModel(modelText(spelling), toolkit, folder);
+      const std::string path = writtenModel(crossText(spelling), toolkit, folder);
       const RewriteResult result = added(path, target, VerificationExtent::Full);
       const auto* model = std::get_if<RewrittenModel>(&result);
       ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
@@ -157,7 +157,7 @@ TEST_F(CrossCaches, AreComputedOnce) {
 }
 
 TEST_F(CrossCaches, AreProjectedByTheFirstStepOnly) {
-  const std::string path = writtenModel(modelText(spellings[0]), toolkit, folder);
+  const std::string path = writtenModel(crossText(crossSpellings[0]), toolkit, folder);
   const RewriteResult result = added(path, "primitive", VerificationExtent::Off);
   const auto& model = std::get<RewrittenModel>(result);
   const auto products = [](Model& counted) {
@@ -171,7 +171,7 @@ TEST_F(CrossCaches, AreProjectedByTheFirstStepOnly) {
 
 /// Where the keys depend on the decoder's tokens, or its mask on other tokens, nothing is cached.
 TEST_F(CrossCaches, AreRefusedWhereTokensAreInThem) {
-  const std::pair<const char*, Spelling> misses[] = {
+  const std::pair<const char*, CrossSpelling> misses[] = {
       {"another sequence", {"keys of the tokens", R"(
   mean = ReduceMean <axes = [1], keepdims = 1> (h)
   shifted = MatMul (mean, wq)
@@ -197,7 +197,7 @@ TEST_F(CrossCaches, AreRefusedWhereTokensAreInThem) {
   };
   for (const auto& [reason, spelling] : misses) {
     SCOPED_TRACE(spelling.name);
-    std::string text = modelText(spelling);
+    std::string text = crossText(spelling);
     text.insert(text.find("  extents ="), "  seen_axes = Constant <value_ints = [1, 3]> ()\n");
     const RewriteResult result =
         added(writtenModel(text, toolkit, folder), "primitive", VerificationExtent::Off);

@@ -13,7 +13,7 @@ namespace {
 
 /// How `keys`, `values` [B,2,P + S,4], `present_k` and `present_v` are made of `past_k`, `past_v`,
 /// the rows `x_k`, `x_v` [B,S,2,4] or `k`, `v` [B,2,S,4], and `beams`.
-struct Spelling {
+struct BeamSpelling {
   const char* name;
   const char* past;
   const char* beams; ///< their type
@@ -21,15 +21,15 @@ struct Spelling {
   std::vector<const char*> targets = {"kvopt", "onnx24", "blocks:4", "primitive"};
 };
 
-const char* joined = R"(
+const char* joinedPicks = R"(
   present_k = Concat <axis = 2> (picked_k, k)
   present_v = Concat <axis = 2> (picked_v, v)
   keys = Identity (present_k)
   values = Identity (present_v))";
 
-std::string withJoin(const char* picks) { return std::string(picks) + joined; }
+std::string withJoin(const char* picks) { return std::string(picks) + joinedPicks; }
 
-const std::pair<Spelling, bool> spellings[] = {
+const std::pair<BeamSpelling, bool> beamSpellings[] = {
     {{"heads_first", "[B, 2, P, 4]", "int64[B]", R"(
   picked_k = Gather <axis = 0> (past_k, beams)
   picked_v = Gather <axis = 0> (past_v, beams))"},
@@ -55,7 +55,7 @@ const std::pair<Spelling, bool> spellings[] = {
      false},
 };
 
-std::string modelText(const char* past, const char* beams, const std::string& caches) {
+std::string beamText(const char* past, const char* beams, const std::string& caches) {
   return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, {beams} beams, float{past} past_k, float{past} past_v,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
@@ -89,10 +89,10 @@ protected:
     return plan;
   }
 
-  std::string written(const std::pair<Spelling, bool>& spelling) {
+  std::string written(const std::pair<BeamSpelling, bool>& spelling) {
     const auto& [spelled, isShort] = spelling;
     return writtenModel(
-        modelText(spelled.past, spelled.beams, isShort ? withJoin(spelled.text) : spelled.text),
+        beamText(spelled.past, spelled.beams, isShort ? withJoin(spelled.text) : spelled.text),
         toolkit, folder);
   }
 
@@ -101,7 +101,7 @@ protected:
 };
 
 TEST_F(ReorderedCaches, ComputeTheSameWithRowsPickedAtRandom) {
-  for (const auto& spelling : spellings) {
+  for (const auto& spelling : beamSpellings) {
     const std::string path = written(spelling);
     const DrivenModel exported = asExported(path, toolkit);
     for (const char* target : spelling.first.targets) {
@@ -123,7 +123,7 @@ TEST_F(ReorderedCaches, ComputeTheSameWithRowsPickedAtRandom) {
 }
 
 TEST_F(ReorderedCaches, AreRearrangedBySessions) {
-  const DrivenModel lifted = rewritten(written(spellings[0]), toolkit, "capacity=32");
+  const DrivenModel lifted = rewritten(written(beamSpellings[0]), toolkit, "capacity=32");
   SessionOptions options;
   options.batch = 3;
   auto session = openSession(lifted, toolkit.kernels, options);
@@ -150,7 +150,7 @@ TEST_F(ReorderedCaches, AreRearrangedBySessions) {
 }
 
 TEST_F(ReorderedCaches, StayInTheGraphWhereTheyAreNotAllPickedAlike) {
-  const Spelling misses[] = {
+  const BeamSpelling misses[] = {
       {"keys only", "[B, 2, P, 4]", "int64[B]", R"(
   picked_k = Gather <axis = 0> (past_k, beams)
   picked_v = Identity (past_v))"},
@@ -166,10 +166,10 @@ TEST_F(ReorderedCaches, StayInTheGraphWhereTheyAreNotAllPickedAlike) {
   picked_k = Gather <axis = 0> (first_k, beams)
   picked_v = Gather <axis = 0> (past_v, beams))"},
   };
-  for (const Spelling& miss : misses) {
+  for (const BeamSpelling& miss : misses) {
     SCOPED_TRACE(miss.name);
     const RecoveredModel recovered = valueOrThrow(recoverModel(
-        writtenModel(modelText(miss.past, miss.beams, withJoin(miss.text)), toolkit, folder),
+        writtenModel(beamText(miss.past, miss.beams, withJoin(miss.text)), toolkit, folder),
         toolkit));
     EXPECT_TRUE(recovered.context->reorder.empty());
     ASSERT_EQ(recovered.context->sites.size(), 1U);

@@ -13,14 +13,14 @@ namespace {
 
 /// How `keys`, `values` [B,2,P + S,4] and `present` are made of `past` and the new rows `k`, `v`
 /// [B,2,S,4].
-struct Spelling {
+struct SplitSpelling {
   const char* name;
   const char* past; ///< its type
   const char* text;
   std::vector<const char*> targets = {"kvopt", "onnx24", "blocks:4", "primitive"};
 };
 
-const Spelling spellings[] = {
+const SplitSpelling splitSpellings[] = {
     {"pair", "[2, B, 2, P, 4]", R"(
   past_k = Gather <axis = 0> (past, first)
   past_v = Gather <axis = 0> (past, second)
@@ -84,7 +84,7 @@ const Spelling spellings[] = {
   values = Transpose <perm = [0, 2, 1, 3]> (values2))"},
 };
 
-std::string modelText(const char* past, const std::string& caches) {
+std::string splitText(const char* past, const std::string& caches) {
   return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float{past} past,
          float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
@@ -217,21 +217,21 @@ protected:
 };
 
 TEST_F(SplitCaches, HoldKeysAndValues) {
-  for (const Spelling& spelling : spellings) {
+  for (const SplitSpelling& spelling : splitSpellings) {
     SCOPED_TRACE(spelling.name);
-    expectEqual(writtenModel(modelText(spelling.past, spelling.text), toolkit, folder), 2,
+    expectEqual(writtenModel(splitText(spelling.past, spelling.text), toolkit, folder), 2,
                 spelling.targets);
   }
 }
 
 TEST_F(SplitCaches, HoldAllLayers) {
-  const std::string text = modelText("[2, 2, B, 2, P, 4]", oneAndTwo + twoLayers);
-  expectEqual(writtenModel(text, toolkit, folder), 4, spellings[0].targets);
+  const std::string text = splitText("[2, 2, B, 2, P, 4]", oneAndTwo + twoLayers);
+  expectEqual(writtenModel(text, toolkit, folder), 4, splitSpellings[0].targets);
 }
 
 TEST_F(SplitCaches, AreNamedByTheirPlaces) {
   const std::string path =
-      writtenModel(modelText("[2, 2, B, 2, P, 4]", oneAndTwo + twoLayers), toolkit, folder);
+      writtenModel(splitText("[2, 2, B, 2, P, 4]", oneAndTwo + twoLayers), toolkit, folder);
   const DrivenModel split = rewritten(path, toolkit);
   std::vector<std::string> names;
   for (const ManifestCache& cache : split.manifest.caches)
@@ -245,7 +245,7 @@ TEST_F(SplitCaches, AreNamedByTheirPlaces) {
 }
 
 TEST_F(SplitCaches, AreLeftWholeWhereAPartIsNotItsOwn) {
-  const Spelling nearMisses[] = {
+  const SplitSpelling nearMisses[] = {
       {"keys become values", "[2, B, 2, P, 4]", R"(
   past_k = Gather <axis = 0> (past, first)
   past_v = Gather <axis = 0> (past, second)
@@ -280,9 +280,9 @@ TEST_F(SplitCaches, AreLeftWholeWhereAPartIsNotItsOwn) {
   v5 = Unsqueeze (values, zero)
   present = Concat <axis = 0> (k5, v5))"},
   };
-  for (const Spelling& miss : nearMisses) {
+  for (const SplitSpelling& miss : nearMisses) {
     SCOPED_TRACE(miss.name);
-    const std::string path = writtenModel(modelText(miss.past, miss.text), toolkit, folder);
+    const std::string path = writtenModel(splitText(miss.past, miss.text), toolkit, folder);
     const RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
     EXPECT_TRUE(recovered.context->parts.empty());
     EXPECT_NE(recovered.model->graph().findValue("past"), nullptr);
