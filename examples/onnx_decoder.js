@@ -235,6 +235,7 @@ class Decoder {
     if (this.length === 0 || rows.every((row, i) => row === i)) return;
     for (const cache of this.caches) {
       const axis = cache.shape.findIndex((extent, at) => typeof extent === 'string' && at !== cache.sequence_axis);
+      if (axis < 0) throw new Error(`nothing says along which axis cache '${cache.past}' has its batch rows`);
       for (const name of cache.blocks ?? [cache.past]) {
         const {data, dims} = this.tensors.get(name);
         const before = data.slice();

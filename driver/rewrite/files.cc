@@ -99,6 +99,8 @@ llvm::Error checkOutputPaths(const RewrittenPaths& paths, const Model& model,
       plan.writes(path, "a variant of the output");
   if (manifest && !manifest->firstStep.empty())
     plan.writes(firstStepPath(paths.model), "the first step of the output");
+  if (manifest && !manifest->firstStep.empty() && !exported.externalFile.empty())
+    plan.writes(firstStepPath(paths.model) + ".data", "the external data of the first step");
   if (llvm::Error error = plan.check())
     return error;
   return checkExport(model, paths.model, exported);

@@ -13,6 +13,8 @@
 #include "support/diagnostic.h"
 #include "support/format.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <filesystem>
 
 namespace kvopt::driver {
@@ -119,7 +121,7 @@ namespace {
 llvm::Expected<VerificationReport>
 verifyQuantized(const Model& original, const Manifest& originalManifest, const Model& quantized,
                 const Manifest& quantizedManifest, const VerificationPlan& plan, unsigned threads,
-                const Toolkit& toolkit) {
+                const Toolkit& toolkit, const Model* firstOfQuantized) {
   auto copy = cloneModel(quantized, toolkit);
   if (!copy)
     return copy.takeError();
@@ -131,7 +133,7 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
   if (llvm::Error error = unquantize(*plain.model, plain.manifest))
     return error;
   auto report = verifyModels(original, originalManifest, *plain.model, plain.manifest, plan,
-                             threads, toolkit);
+                             threads, toolkit, firstOfQuantized);
   if (!report)
     return report;
   for (std::string& difference : miswiredCaches(quantized, quantizedManifest))
@@ -143,12 +145,28 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
   for (const StepComparison& step :
        llvm::ArrayRef<StepComparison>(report->comparison.steps).take_front(report->runs[0].steps))
     steps.push_back(step.tokens);
-  auto quantization = checkQuantization(original, originalManifest, quantized, quantizedManifest,
-                                        report->runs[0].plan, steps, threads, toolkit);
+  // A model that is driven in another way takes other steps; without quantization it is the same.
+  const bool isDrivenAlike = !originalManifest.caches.empty() && !firstOfQuantized;
+  auto quantization = checkQuantization(
+      isDrivenAlike ? original : *plain.model, isDrivenAlike ? originalManifest : plain.manifest,
+      quantized, quantizedManifest, report->runs[0].plan, steps, threads, toolkit);
   if (!quantization)
     return quantization.takeError();
   report->quantization = *quantization;
   return report;
+}
+
+} // namespace
+
+namespace {
+
+/// Whether the model takes what the first step of another one is computed from. One that takes its
+/// results instead is fed like that other one.
+bool isFedBy(const Model* firstStep, const Model& model) {
+  return firstStep && llvm::all_of(firstStep->graph().inputs(), [&](const auto& input) {
+           const Value* same = model.graph().findValue(input->name());
+           return same && same->isGraphInput();
+         });
 }
 
 } // namespace
@@ -159,8 +177,9 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
                                                 const Toolkit& toolkit, const Model* firstOfB) {
   const bool isQuantizedA = hasQuantizedCaches(manifestA);
   if (isQuantizedA != hasQuantizedCaches(manifestB))
-    return isQuantizedA ? verifyQuantized(b, manifestB, a, manifestA, plan, threads, toolkit)
-                        : verifyQuantized(a, manifestA, b, manifestB, plan, threads, toolkit);
+    return isQuantizedA
+               ? verifyQuantized(b, manifestB, a, manifestA, plan, threads, toolkit, nullptr)
+               : verifyQuantized(a, manifestA, b, manifestB, plan, threads, toolkit, firstOfB);
   const NarrowNumbers narrow = narrowNumbersOf(a);
   std::optional<PreparedModel> twin;
   if (narrow.unitRoundoff() > 0) {
@@ -169,7 +188,7 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
     else
       llvm::consumeError(made.takeError());
   }
-  ComparedModels models{a, manifestA, b, manifestB, firstOfB};
+  ComparedModels models{a, manifestA, b, manifestB, isFedBy(firstOfB, a) ? firstOfB : nullptr};
   if (twin) {
     models.twin = &*twin;
     models.unitRoundoff = narrow.unitRoundoff();

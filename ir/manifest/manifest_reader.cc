@@ -146,8 +146,8 @@ public:
   /// Files are in the manifest's folder.
   void checkFileName(const char* key, const std::string& file) {
     if (file.find_first_of("/\\") != std::string::npos || file == "." || file == "..")
-      fail(fmt::format("'{}' is '{}', which is no name of a file in the manifest's folder", key,
-                       file));
+      fail(fmt::format("'{}' is '{}', which is not the name of a file in the manifest's folder",
+                       key, file));
   }
 
   const Json* array(const char* key) {
@@ -210,7 +210,7 @@ ManifestPart readPart(const Json& json, const std::string& path, size_t rank, ll
   for (size_t i = 0; i < part.dropped.size(); ++i)
     if (part.dropped[i] >= static_cast<int64_t>(part.first.size()) ||
         (i > 0 && part.dropped[i] <= part.dropped[i - 1]))
-      reader.fail("'dropped' is no ascending list of axes");
+      reader.fail("'dropped' is not an ascending list of axes");
   error = reader.takeError();
   return part;
 }

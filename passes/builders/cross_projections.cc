@@ -16,8 +16,9 @@ namespace {
 
 using Inputs = llvm::SetVector<Value*>;
 
-/// The graph inputs that the value is computed from, their extents aside.
-Inputs inputsBehind(Value& value) {
+/// The graph inputs that the value is computed from, their extents aside; nullopt where a subgraph
+/// is on the way, which may read anything.
+std::optional<Inputs> inputsBehind(Value& value) {
   Inputs inputs;
   llvm::SmallVector<Value*, 32> pending(1, &value);
   llvm::DenseSet<const Value*> seen{&value};
@@ -28,6 +29,8 @@ Inputs inputsBehind(Value& value) {
     const Node* node = next->producer();
     if (!node || node->is("Shape"))
       continue;
+    if (!node->subgraphs().empty())
+      return std::nullopt;
     for (const Use& use : node->operands())
       if (use.value() && seen.insert(use.value()).second)
         pending.push_back(use.value());
@@ -35,12 +38,19 @@ Inputs inputsBehind(Value& value) {
   return inputs;
 }
 
-bool hasAxisOf(const Value& input, const Dim& tokens) {
-  return !input.type().hasRank() || llvm::any_of(input.type().shape(), [&](const Dim& extent) {
+/// Whether a graph input is of the sequence that has so many rows, and not of the decoder's tokens.
+/// What has no place for each row, a number or an order of beams, may be another at every step.
+bool isOfSequence(const Value& input, const Dim& rows, const Dim& tokens) {
+  const TensorType& type = input.type();
+  if (!type.hasRank() || type.rank() < 2)
+    return false;
+  const bool hasTokens = llvm::any_of(type.shape(), [&](const Dim& extent) {
     return llvm::any_of(extent.symbols(), [&](const std::string& symbol) {
       return llvm::is_contained(tokens.symbols(), symbol);
     });
   });
+  return !hasTokens &&
+         llvm::any_of(type.shape(), [&](const Dim& extent) { return extent.isKnownEqual(rows); });
 }
 
 bool hasKnownRows(const Value& rows) {
@@ -76,95 +86,100 @@ void rewireShapes(Value& input, Value& rows, AttentionBuilder& build, Rewriter& 
       return;
 }
 
-/// Shapes that the projections are laid out by, of which many exporters take the batch from
-/// whatever is at hand, a decoder's value too. Those that the extents of `inputs` tell are told by
-/// them.
-class ShapeSource {
-public:
-  ShapeSource(const Inputs& knownInputs, Rewriter& edits)
-      : inputs(knownInputs), rewriter(edits), build(edits) {}
-
-  void retell(Value& rows) {
-    llvm::SmallVector<Value*, 32> pending(1, &rows);
-    llvm::DenseSet<const Value*> seen{&rows};
-    llvm::SmallVector<Value*, 8> shapes;
-    while (!pending.empty()) {
-      Value* value = pending.pop_back_val();
-      if (value->producer() && !value->constant() && isTold(*value)) {
-        shapes.push_back(value);
-        continue;
-      }
-      if (const Node* node = value->producer())
-        for (const Use& use : node->operands())
-          if (use.value() && seen.insert(use.value()).second)
-            pending.push_back(use.value());
-    }
-    for (Value* shape : shapes)
-      if (!seenBefore.contains(shape) && seenBefore.insert(shape).second)
-        rewriter.replace(*shape, told(*shape));
-  }
-
-private:
-  struct Place {
-    Value* input = nullptr;
-    unsigned axis = 0;
-  };
-
-  std::optional<Place> placeOf(const Dim& extent) const {
-    for (Value* input : inputs)
-      for (unsigned axis = 0; input->type().hasRank() && axis < input->type().rank(); ++axis)
-        if (input->type().dim(axis).isKnownEqual(extent))
-          return Place{input, axis};
-    return std::nullopt;
-  }
-
-  bool isTold(const Value& value) const {
-    const TensorType& type = value.type();
-    const auto known = value.knownIntegers();
-    return type.elementType() == ElementType::Int64 && type.hasRank() && type.rank() <= 1 &&
-           known && !known->empty() && llvm::all_of(*known, [&](const Dim& extent) {
-             return extent.value() || placeOf(extent);
-           });
-  }
-
-  Value& told(const Value& value) {
-    llvm::SmallVector<BuilderOperand, 4> entries;
-    const auto known = value.knownIntegers();
-    for (const Dim& extent : *known) {
-      if (std::optional<int64_t> fixed = extent.value()) {
-        entries.emplace_back(ints({*fixed}));
-        continue;
-      }
-      const Place place = *placeOf(extent);
-      Value& shape = build.node("Shape", {*place.input}, {}, "encoder_shape");
-      entries.emplace_back(build.node("Gather", {shape, ints({place.axis})}, {}, "extent"));
-    }
-    Value& list = entries.size() == 1
-                      ? build.value(entries.front())
-                      : build.node("Concat", entries, attrs({{"axis", 0}}), "told_shape");
-    return value.type().rank() == 1 ? list
-                                    : build.node("Squeeze", {list, ints({0})}, {}, "told_extent");
-  }
-
-  const Inputs& inputs;
-  Rewriter& rewriter;
-  AttentionBuilder build;
-  llvm::DenseSet<const Value*> seenBefore;
+struct InputAxis {
+  Value* input = nullptr;
+  unsigned axis = 0;
 };
+
+/// An input that has an axis of the extent.
+std::optional<InputAxis> axisWith(const Dim& extent, const Inputs& inputs) {
+  for (Value* input : inputs)
+    for (unsigned axis = 0; input->type().hasRank() && axis < input->type().rank(); ++axis)
+      if (input->type().dim(axis).isKnownEqual(extent))
+        return InputAxis{input, axis};
+  return std::nullopt;
+}
+
+/// Whether a computed list of extents, or one, is told by those of the inputs.
+bool isTold(const Value& value, const Inputs& inputs) {
+  const TensorType& type = value.type();
+  const auto known = value.knownIntegers();
+  return value.producer() && !value.constant() && type.elementType() == ElementType::Int64 &&
+         type.hasRank() && type.rank() <= 1 && known && !known->empty() &&
+         llvm::all_of(
+             *known, [&](const Dim& extent) { return extent.value() || axisWith(extent, inputs); });
+}
+
+/// The extents that the rows are laid out by, or computed from; many exporters take the batch from
+/// whatever is at hand, a decoder's value too. nullopt where the inputs do not tell one of them.
+std::optional<llvm::SmallVector<Value*, 8>> toldExtents(Value& rows, const Inputs& inputs) {
+  llvm::SmallVector<Value*, 8> told;
+  llvm::SmallVector<Value*, 32> pending(1, &rows);
+  llvm::DenseSet<const Value*> seen{&rows};
+  while (!pending.empty()) {
+    Value* value = pending.pop_back_val();
+    if (isTold(*value, inputs)) {
+      told.push_back(value);
+      continue;
+    }
+    const Node* node = value->producer();
+    if (node && node->is("Shape") && !inputs.contains(node->operand(0)))
+      return std::nullopt;
+    if (node)
+      for (const Use& use : node->operands())
+        if (use.value() && seen.insert(use.value()).second)
+          pending.push_back(use.value());
+  }
+  return told;
+}
+
+/// The same list, or extent, made of the inputs.
+Value& retold(const Value& value, const Inputs& inputs, AttentionBuilder& build) {
+  llvm::SmallVector<BuilderOperand, 4> entries;
+  const auto known = value.knownIntegers();
+  for (const Dim& extent : *known) {
+    if (std::optional<int64_t> fixed = extent.value()) {
+      entries.emplace_back(ints({*fixed}));
+      continue;
+    }
+    const InputAxis place = *axisWith(extent, inputs);
+    Value& shape = build.node("Shape", {*place.input}, {}, "encoder_shape");
+    entries.emplace_back(build.node("Gather", {shape, ints({place.axis})}, {}, "extent"));
+  }
+  Value& list = entries.size() == 1
+                    ? build.value(entries.front())
+                    : build.node("Concat", entries, attrs({{"axis", 0}}), "told_shape");
+  return value.type().rank() == 1 ? list
+                                  : build.node("Squeeze", {list, ints({0})}, {}, "told_extent");
+}
+
+/// Whether all that the rows are computed from belongs to the other sequence.
+bool isProjection(Value& rows, const Dim& tokens, const llvm::DenseSet<const Value*>& caches) {
+  if (rows.isGraphInput() || !hasKnownRows(rows) || tokens.symbols().empty())
+    return false;
+  const std::optional<Inputs> inputs = inputsBehind(rows);
+  return inputs && !inputs->empty() &&
+         llvm::all_of(*inputs,
+                      [&](const Value* input) {
+                        return !caches.contains(input) &&
+                               isOfSequence(*input, rows.type().dim(2), tokens);
+                      }) &&
+         toldExtents(rows, *inputs);
+}
 
 } // namespace
 
-std::vector<CrossProjection> findCrossProjections(llvm::ArrayRef<Node*> attentions) {
+std::vector<CrossProjection> findCrossProjections(llvm::ArrayRef<Node*> attentions,
+                                                  const llvm::DenseSet<const Value*>& caches) {
   std::vector<CrossProjection> found;
   for (size_t number = 0; number < attentions.size(); ++number) {
     Node& attention = *attentions[number];
     const Dim& tokens = attention.operand(0)->type().dim(2);
+    if (!isProjection(*attention.operand(1), tokens, caches) ||
+        !isProjection(*attention.operand(2), tokens, caches))
+      continue;
     for (unsigned operand : {1U, 2U}) {
       Value& rows = *attention.operand(operand);
-      const Inputs inputs = inputsBehind(rows);
-      if (rows.isGraphInput() || inputs.empty() || !hasKnownRows(rows) ||
-          llvm::any_of(inputs, [&](const Value* input) { return hasAxisOf(*input, tokens); }))
-        continue;
       auto known = llvm::find_if(found, [&](const CrossProjection& other) {
         return other.rows == &rows && other.operand == operand;
       });
@@ -185,8 +200,8 @@ void makeInputs(Graph& graph, llvm::ArrayRef<CrossProjection> projections, Journ
   Inputs behind;
   Value* first = nullptr;
   for (const CrossProjection& projection : projections) {
-    for (Value* input : inputsBehind(*projection.rows))
-      behind.insert(input);
+    const std::optional<Inputs> inputs = inputsBehind(*projection.rows);
+    behind.insert(inputs->begin(), inputs->end());
     Value& input = graph.addInput(graph.freshName(projection.name), projection.rows->type());
     for (Node* attention : projection.attentions)
       attention->setOperand(projection.operand, &input);
@@ -205,15 +220,15 @@ void makeInputs(Graph& graph, llvm::ArrayRef<CrossProjection> projections, Journ
 }
 
 void keepProjections(Graph& graph, llvm::ArrayRef<CrossProjection> projections, Journal& journal) {
-  Inputs behind;
-  for (const CrossProjection& projection : projections)
-    for (Value* input : inputsBehind(*projection.rows))
-      behind.insert(input);
-  {
-    Rewriter rewriter(graph, "add-caches", journal, "first step");
-    ShapeSource shapes(behind, rewriter);
-    for (const CrossProjection& projection : projections)
-      shapes.retell(*projection.rows);
+  llvm::DenseSet<const Value*> told;
+  for (const CrossProjection& projection : projections) {
+    const Inputs inputs = *inputsBehind(*projection.rows);
+    Rewriter rewriter(graph, "add-caches", journal, projection.name);
+    AttentionBuilder build(rewriter);
+    const auto extents = toldExtents(*projection.rows, inputs);
+    for (Value* extent : *extents)
+      if (told.insert(extent).second)
+        rewriter.replace(*extent, retold(*extent, inputs, build));
   }
   while (!graph.outputs().empty())
     graph.removeOutput(static_cast<unsigned>(graph.outputs().size() - 1));

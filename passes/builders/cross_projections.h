@@ -4,6 +4,8 @@
 
 #include "passes/pattern/rewriter.h"
 
+#include "llvm/ADT/DenseSet.h"
+
 #include <string>
 #include <vector>
 
@@ -17,9 +19,12 @@ struct CrossProjection {
   unsigned operand = 1; ///< of each of them
 };
 
-/// Those of the attentions, ai.kvopt::Sdpa nodes of the graph, that are computed without any input
-/// that has an axis of the queries' tokens. Names count the attentions.
-std::vector<CrossProjection> findCrossProjections(llvm::ArrayRef<ir::Node*> attentions);
+/// Those of the attentions, ai.kvopt::Sdpa nodes of the graph, of which keys and values both are
+/// computed from inputs of the other sequence alone: each has an axis of as many rows, at least one
+/// other axis, none of the queries' tokens, and is none of the `caches`. Extents may come from
+/// anywhere, where those inputs tell them. Names count the attentions.
+std::vector<CrossProjection> findCrossProjections(llvm::ArrayRef<ir::Node*> attentions,
+                                                  const llvm::DenseSet<const ir::Value*>& caches);
 
 /// Makes an input of each. What is then computed for nothing is erased, with the inputs that it
 /// alone read; where the extents of such an input are still read, they are told by the new ones.

@@ -177,8 +177,8 @@ constexpr ReasonDoc docs[] = {
      "Export without the reordering, and reorder the caches between steps instead: sessions do "
      "that in place (`Session::reorder`). Where one input picks the rows of every past, "
      "`lift-reorders` does it.",
-     "present = Gather<axis = 0> (joined, beam_idx), after the Concat with new rows; or keys whose "
-     "rows are picked, beside values whose rows are not.",
+     "The present is gathered by beam_idx after new rows were joined (present = Gather<axis=0> "
+     "(joined, beam_idx)), or the keys are gathered and the values are not.",
      "export without the reordering and reorder caches between steps"},
     {ReasonCode::CacheStacked,
      "Export with one input and one output for each layer's keys and for its values.",

@@ -8,6 +8,7 @@
 // tokens (passes/analysis/tokens/token_functions.h), attention must be causal, and a mask
 // may otherwise hide keys only by the elements of one input [B, S], which becomes [B, P + S].
 #include "ir/shapes/shape_inference.h"
+#include "passes/analysis/cache/driven_caches.h"
 #include "passes/analysis/tokens/token_functions.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/builders/cross_projections.h"
@@ -83,7 +84,10 @@ private:
     for (const AttentionSite& site : sites)
       if (!site.failure && site.isCross && !site.hasCache() && &site.node->graph() == &graph)
         attentions.push_back(site.node);
-    return findCrossProjections(attentions);
+    llvm::DenseSet<const Value*> caches;
+    for (const ManifestCache& cache : cachesByDataFlow(graph, {}))
+      caches.insert(graph.findValue(cache.past));
+    return findCrossProjections(attentions, caches);
   }
 
   static bool computesWholeSequences(const AttentionSite& site) {
@@ -114,7 +118,9 @@ private:
   std::optional<MatchFailure> obstacle(const AttentionSite& site) {
     if (site.hasCache() || site.update != CacheUpdate::None || site.isCross)
       return failure(ReasonCode::TargetLacksFeature, site, "attention without a cache",
-                     site.isCross ? "attention to another sequence" : "attention with a cache");
+                     site.isCross ? "attention to another sequence, with keys and values that are "
+                                    "computed from more than its inputs"
+                                  : "attention with a cache");
     if (site.node->graph().parentNode())
       return failure(ReasonCode::InSubgraph, site, "attention in the main graph",
                      "attention in a branch of " + site.node->graph().parentNode()->describe());
@@ -235,7 +241,7 @@ private:
     return inferShapes(graph);
   }
 
-  /// `0`, or `0.decoder` beside caches of an encoder.
+  /// What its caches are called: `0`, or `0.decoder` if the model has caches of an encoder, too.
   std::string nameOf(size_t layer) const {
     return fmt::format("{}{}", layer, context.hasFirstStep ? ".decoder" : "");
   }
@@ -331,7 +337,7 @@ private:
 llvm::Expected<std::unique_ptr<Pass>> makeAddCaches(const PassOptions& given) {
   auto part = given.find("part");
   if (part != given.end() && part->second != "first")
-    return usageError("add-caches: '{}' is no part; there is 'first'", part->second);
+    return usageError("add-caches: 'part' can be 'first' only, not '{}'", part->second);
   return std::make_unique<AddCaches>(part != given.end());
 }
 

@@ -1,5 +1,5 @@
-// Takes the choice of batch rows out of a decoder for beam search: whoever drives the model
-// rearranges its caches before a step.
+// Removes from a decoder for beam search what picks the batch rows of its caches. The program that
+// drives the model rearranges the caches before a step instead.
 //
 //   before   picked = Gather<0>(past_key, beam_idx)   present_key = Concat<2>(picked, k)
 //   after    present_key = Concat<2>(past_key, k)      with the manifest's `reorder`: beam_idx
@@ -31,6 +31,7 @@ constexpr const char* liftReordersName = "lift-reorders";
 struct CacheRead {
   Value* input = nullptr; ///< null: no cache
   Node* pick = nullptr;   ///< what picks its batch rows; null: nothing does
+  bool isUpdated = false; ///< with new rows
 };
 
 CacheRead readOf(Value& operand) {
@@ -40,6 +41,7 @@ CacheRead readOf(Value& operand) {
   while (Node* producer = value->producer()) {
     if (mayUpdateCache(*producer) && producer->operand(0)) {
       value = producer->operand(0);
+      read.isUpdated = true;
       if (const auto axis = map ? map->sequenceAxis() : std::nullopt)
         map->setSequenceExtent(value->type().dim(*axis));
       continue;
@@ -82,14 +84,14 @@ public:
         continue;
       for (unsigned operand : {1U, 2U}) {
         const CacheRead read = readOf(*node.operand(operand));
-        if (!read.input)
-          continue;
+        if (!read.input || (!read.pick && !read.isUpdated))
+          continue; // or what the caller rearranges itself
         if (!read.pick || !isLiftable(read))
           return nullptr;
         reads.insert({read.input, read.pick});
       }
     }
-    // Whoever rearranges rows does so in every cache.
+    // A program that rearranges rows does so in every cache.
     for (const ManifestCache& cache : cachesByDataFlow(graph, {}))
       if (llvm::none_of(reads, [&](const auto& read) { return read.first->name() == cache.past; }))
         return nullptr;
@@ -135,6 +137,8 @@ private:
 class LiftReorders final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
+    if (!context.reorder.empty()) // the manifest's comes before what the graph does
+      return llvm::Error::success();
     ReorderLift lift(model.graph());
     const Value* order = lift.find();
     if (!order)

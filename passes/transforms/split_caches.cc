@@ -6,7 +6,8 @@
 //   after    past.0, past.1 [B,H,P,D]   present.0 = Concat<2>(past.0, k)   present.1 likewise
 //
 // The cache may be read in parts before or after its rows are appended, along any axis of a fixed
-// extent, and in several steps. What the parts were is kept for the manifest.
+// extent; all its readers must read along the same one. Parts are split again in the same way. What
+// they were is kept for the manifest.
 #include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/cache_origins.h"
@@ -17,6 +18,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
+
+#include <map>
+#include <tuple>
 
 namespace kvopt::transforms {
 using namespace analysis;
@@ -50,6 +54,7 @@ struct PartReader {
 struct CacheReads {
   llvm::SmallVector<PartReader, 8> parts;
   llvm::SmallVector<Node*, 4> shapes;
+  llvm::SmallVector<const Value*, 4> holders; ///< the cache, and the cache with new rows
 };
 
 /// What part of which input of the model as it was read.
@@ -140,7 +145,7 @@ public:
   /// or where its output is not put together of as many.
   bool plan() {
     continued = continuation();
-    if (!continued || !input.type().hasRank() || !collect(input) || reads.parts.empty())
+    if (!continued || !input.type().hasRank() || !collect(input, mostSteps) || reads.parts.empty())
       return false;
     axis = reads.parts.front().axis;
     for (const PartReader& part : reads.parts) {
@@ -156,7 +161,10 @@ public:
         return false;
       end += cell.count;
     }
-    if (input.type().dim(axis).value() != end)
+    // What is joined along this axis, too, has more than the parts.
+    if (llvm::any_of(reads.holders, [&](const Value* holder) {
+          return !holder->type().hasRank() || holder->type().dim(axis).value() != end;
+        }))
       return false;
     // Keys and values have four axes. A fifth one with an extent of 1 says nothing.
     const bool isSpare = input.type().rank() > 4;
@@ -209,21 +217,20 @@ private:
     return found && llvm::count(graph.outputs(), found) == 1 ? found : nullptr;
   }
 
-  /// Notes who reads `holder`, the input or what it became; false for readers of all parts at once.
-  bool collect(Value& holder) {
-    if (holder.isGraphOutput() && &holder != continued)
+  /// Notes who reads `holder`, the input or what it became in fewer than `steps`; false for readers
+  /// of all parts at once.
+  bool collect(Value& holder, unsigned steps) {
+    if (steps == 0 || (holder.isGraphOutput() && &holder != continued))
       return false;
+    reads.holders.push_back(&holder);
     for (const Use& use : holder.uses()) {
       Node& reader = use.user();
       if (&reader.graph() != &graph)
         return false;
       if (reader.is("Shape")) {
         reads.shapes.push_back(&reader);
-      } else if (appendsRows(use)) {
-        if (!collect(reader.result()))
-          return false;
-      } else if (keepsPlaces(use)) {
-        if (!collect(reader.result()))
+      } else if (appendsRows(use) || keepsPlaces(use)) {
+        if (!collect(reader.result(), steps - 1))
           return false;
       } else {
         llvm::SmallVector<PartReader, 2> found;
@@ -249,7 +256,7 @@ private:
           graph.freshName((input.name() + "." + llvm::Twine(static_cast<int64_t>(i))).str()),
           TensorType(type.elementType(), std::move(shape)));
       inputs.push_back(&added);
-      parts[{&input, cells[i].start}] =
+      parts[keyOf(input, cells[i], axis)] =
           dropsAxis ? &build.unsqueeze(added, static_cast<int64_t>(axis)) : &added;
     }
     return inputs;
@@ -257,12 +264,13 @@ private:
 
   /// The part of any value that the output is made of; null where other parts are mixed in.
   Value* part(Value& value, const Cell& cell, unsigned along) {
-    auto [entry, isNew] = parts.try_emplace({&value, cell.start}, nullptr);
-    if (!isNew)
+    auto [entry, isNew] = parts.try_emplace(keyOf(value, cell, along), nullptr);
+    if (!isNew || depth == mostSteps)
       return entry->second;
-    Value* made = makePart(value, cell, along);
-    parts[{&value, cell.start}] = made;
-    return made;
+    ++depth;
+    entry->second = makePart(value, cell, along);
+    --depth;
+    return entry->second;
   }
 
   Value* makePart(Value& value, const Cell& cell, unsigned along) {
@@ -315,6 +323,9 @@ private:
     int64_t rows = node.intAttr("axis", -2);
     if (rows < 0)
       rows += static_cast<int64_t>(node.result().type().rank());
+    // A TensorScatter has a place to write at for each entry of the first axis.
+    if (along == 0 && node.operands().size() > 2 && node.operand(2))
+      return nullptr;
     Value* past = part(*node.operand(0), cell, along);
     Value* fresh =
         past && rows != static_cast<int64_t>(along) ? part(*node.operand(1), cell, along) : nullptr;
@@ -383,7 +394,7 @@ private:
 
   /// The extents of what a Shape node reads, told by those of its first part.
   Value& shapeOf(const Node& node) {
-    Value& first = *parts.find({node.operand(0), cells.front().start})->second;
+    Value& first = *part(*node.operand(0), cells.front(), axis);
     Value& extents =
         build.node("Shape", {dropsAxis ? withoutAxis(first, axis) : first}, {}, "part_shape");
     const auto rank = static_cast<int64_t>(first.type().rank());
@@ -490,6 +501,14 @@ private:
     }
   }
 
+  using Key = std::tuple<const Value*, int64_t, int64_t, unsigned>;
+  static Key keyOf(const Value& value, const Cell& cell, unsigned along) {
+    return {&value, cell.start, cell.count, along};
+  }
+
+  /// Nodes between a cache and its parts, at most.
+  static constexpr unsigned mostSteps = 64;
+
   Graph& graph;
   Value& input;
   CacheOrigins origins;
@@ -500,7 +519,8 @@ private:
   unsigned axis = 0;
   llvm::SmallVector<Cell, 4> cells;
   bool dropsAxis = false;
-  llvm::DenseMap<std::pair<const Value*, int64_t>, Value*> parts;
+  std::map<Key, Value*> parts;
+  unsigned depth = 0; ///< of `part`
 };
 
 class SplitCaches final : public Pass {
@@ -511,7 +531,8 @@ public:
     for (Node& node : graph.nodes())
       if (node.op() == OpName("ai.kvopt::Sdpa"))
         for (unsigned operand : {1U, 2U})
-          if (Value* input = cacheBehind(*node.operand(operand)))
+          if (Value* input = cacheBehind(*node.operand(operand));
+              input && !context.parts.count(input->name().str()))
             inputs.insert(input);
     bool isChanged = false;
     for (Value* input : inputs)

@@ -2,6 +2,8 @@
 #include "runtime/equivalence/equivalence.h"
 
 #include "ir/movement.h"
+#include "runtime/equivalence/compared_caches.h"
+#include "runtime/equivalence/first_step.h"
 #include "runtime/equivalence/interface_difference.h"
 #include "runtime/session/cache_part.h"
 #include "runtime/session/generation.h"
@@ -53,75 +55,6 @@ double largestMagnitude(const TensorView& view) {
   }
   return largest;
 }
-
-/// What is compared of a cache: its last `count` rows in the order of their tokens, or all rows
-/// as they lie; of a whole that `other` is a part of, that part.
-llvm::Expected<TensorView> comparedRows(const Session& session, size_t index,
-                                        std::optional<int64_t> count, const ManifestCache& other,
-                                        Tensor& storage) {
-  TensorView view = session.exportedCacheView(index);
-  if (count) {
-    auto taken = lastRowsInOrder(session, index, *count);
-    if (!taken)
-      return taken.takeError();
-    storage = std::move(*taken);
-    view = storage.view;
-  }
-  if (!isPartOf(other, session.cacheInfo(index)))
-    return view;
-  auto part = viewOfPart(view, other);
-  if (!part)
-    return invalid("cache '{}' has no part {}", session.cacheInfo(index).past,
-                   other.part->text(other.part->past));
-  return *part;
-}
-
-std::vector<NamedView> viewsOf(llvm::ArrayRef<NamedTensor> inputs) {
-  std::vector<NamedView> views;
-  for (const NamedTensor& input : inputs)
-    views.push_back({input.name, input.tensor.view});
-  return views;
-}
-
-/// The first step of a model, which is run once (Manifest::firstStep).
-class FirstStep {
-public:
-  explicit FirstStep(Session* ofSecond) : session(ofSecond) {}
-
-  /// Runs it on the first inputs it is given. Later ones become what those were.
-  llvm::Error take(std::vector<NamedTensor>& inputs, int64_t tokens) {
-    if (!session)
-      return llvm::Error::success();
-    if (!results.empty()) {
-      replace(inputs, taken);
-      return llvm::Error::success();
-    }
-    for (const Value* wanted : session->callerInputs())
-      for (const NamedTensor& input : inputs)
-        if (input.name == wanted->name())
-          taken.push_back(input);
-    auto result = session->step(viewsOf(taken), tokens);
-    if (!result)
-      return result.takeError();
-    results = std::move(result->outputs);
-    return llvm::Error::success();
-  }
-
-  /// Feeds its results to the model that they are for.
-  void give(std::vector<NamedTensor>& inputs) const { replace(inputs, results); }
-
-private:
-  static void replace(std::vector<NamedTensor>& inputs, llvm::ArrayRef<NamedTensor> by) {
-    for (NamedTensor& input : inputs)
-      for (const NamedTensor& other : by)
-        if (input.name == other.name)
-          input.tensor = other.tensor;
-  }
-
-  Session* session;
-  std::vector<NamedTensor> taken;
-  std::vector<NamedTensor> results;
-};
 
 class SideBySide {
 public:
@@ -517,32 +450,6 @@ private:
   DecoderStep whole;                               ///< of runsWholeSequences
   std::vector<std::vector<Extents>> extentsOfRuns; ///< of models without caches
 };
-
-} // namespace
-
-namespace {
-
-/// Puts the same made-up tokens into both: what is made up depends on the names of caches.
-llvm::Error presetAlike(Session& a, Session& b, int64_t tokens) {
-  const std::vector<CachePair> pairs = pairCaches(a, b);
-  const auto hasPartsOf = [&](const Session& parts, const Session& wholes) {
-    return llvm::any_of(pairs, [&](const CachePair& pair) {
-      const bool isInOrder = &wholes == &a;
-      return isPartOf(parts.cacheInfo(isInOrder ? pair.second : pair.first),
-                      wholes.cacheInfo(isInOrder ? pair.first : pair.second));
-    });
-  };
-  if (hasPartsOf(a, b))
-    return presetAlike(b, a, tokens);
-  if (llvm::Error error = a.preset(tokens))
-    return error;
-  if (!hasPartsOf(b, a))
-    return b.preset(tokens);
-  std::vector<NamedView> rows;
-  for (size_t i = 0; i < a.cacheCount(); ++i)
-    rows.push_back({a.cacheInfo(i).past, a.exportedCacheView(i)});
-  return b.seed(rows, tokens);
-}
 
 } // namespace
 

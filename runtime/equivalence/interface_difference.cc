@@ -8,8 +8,6 @@
 
 #include <fmt/ranges.h>
 
-#include <utility>
-
 namespace kvopt::runtime {
 using namespace ir;
 
@@ -32,7 +30,7 @@ bool isCacheOutput(const Session& session, llvm::StringRef name) {
   return false;
 }
 
-/// The graph outputs that are no caches.
+/// The graph outputs that are not caches.
 Names outputNames(const Session& session) {
   Names names;
   for (const Value* output : session.graph().outputs())
@@ -142,31 +140,6 @@ void compareInputs(const Session& a, const Session& b, const Session* firstOfB,
 }
 
 } // namespace
-
-std::vector<CachePair> pairCaches(const Session& a, const Session& b) {
-  std::vector<CachePair> pairs;
-  const auto add = [&](size_t i, auto isWanted) {
-    const size_t before = pairs.size();
-    for (size_t j = 0; j < b.cacheCount(); ++j)
-      if (isWanted(b.cacheInfo(j)))
-        pairs.push_back({i, j});
-    return pairs.size() > before;
-  };
-  for (size_t i = 0; i < a.cacheCount(); ++i) {
-    const ManifestCache& wanted = a.cacheInfo(i);
-    if (add(i, [&](const ManifestCache& cache) { return cache.past == wanted.past; }) ||
-        add(i, [&](const ManifestCache& cache) {
-          return isPartOf(cache, wanted) || isPartOf(wanted, cache);
-        }))
-      continue;
-    bool isFound = false;
-    add(i, [&](const ManifestCache& cache) {
-      const bool isAlike = cache.layer == wanted.layer && cache.role == wanted.role;
-      return isAlike && !std::exchange(isFound, true);
-    });
-  }
-  return pairs;
-}
 
 std::vector<std::string> interfaceDifferences(const Session& a, const Session& b,
                                               const Session* firstOfB) {

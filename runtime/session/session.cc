@@ -409,9 +409,9 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
     return error;
   if (llvm::Error error = checkInputs(inputs))
     return error;
-  if (llvm::Error error = takeOrder(inputs))
-    return error;
   if (llvm::Error error = makeRoom(total))
+    return error;
+  if (llvm::Error error = takeOrder(inputs))
     return error;
   if (llvm::Error error = fillLengths(newTokens))
     return error;
@@ -453,14 +453,15 @@ llvm::Error Session::takeOrder(llvm::ArrayRef<NamedView> inputs) {
   if (description.reorder.empty() || order == inputs.end() || length() == 0)
     return llvm::Error::success();
   const TensorView& view = order->view;
-  if (view.rank() != 1 || view.shape[0] != batch())
-    return usageError("'{}' has extents {}, the session has {} batch rows", order->name,
-                      extentsText(view.shape), batch());
+  const bool isNarrow = view.element == ElementType::Int32;
+  if (view.rank() != 1 || view.shape[0] != batch() ||
+      (!isNarrow && view.element != ElementType::Int64))
+    return usageError("'{}' is {} {}, not a number for each of the session's {} batch rows",
+                      order->name, onnxName(view.element), extentsText(view.shape), batch());
   llvm::SmallVector<int64_t, 8> rows;
   for (int64_t row = 0; row < batch(); ++row) {
     const TensorView entry = sliceAxis(view, 0, row, row + 1);
-    rows.push_back(view.element == ElementType::Int32 ? *entry.as<int32_t>()
-                                                      : *entry.as<int64_t>());
+    rows.push_back(isNarrow ? *entry.as<int32_t>() : *entry.as<int64_t>());
     if (rows.back() < 0)
       rows.back() += batch();
   }
@@ -714,8 +715,9 @@ llvm::Error Session::findSeeded(const NamedView& view,
       return usageError("cache '{}' was given twice", cache.past);
     sources[i] = isPart ? viewOfPart(view.view, cache) : view.view;
     if (!sources[i])
-      return usageError("'{}' is no part of the {} {} that was given", cache.part->text(view.name),
-                        onnxName(view.view.element), extentsText(view.view.shape));
+      return usageError("the {} {} that was given does not contain '{}'",
+                        onnxName(view.view.element), extentsText(view.view.shape),
+                        cache.part->text(view.name));
   }
   if (!isKnown)
     return usageError("the model has no cache '{}'", view.name);

@@ -134,15 +134,20 @@ llvm::DenseSet<const Value*> liveValues(const Graph& graph,
   return live;
 }
 
-/// Why attention to rows of another sequence, which are the same for every token, mixes tokens;
-/// its mask may say for each token which of the rows it sees.
-const char* mixedByCrossAttention(Kind query, Kind keys, Kind values, Kind mask,
-                                  bool isMaskOfRows) {
-  if (query != Kind::PerToken)
+/// Why attention to another sequence mixes tokens; nullptr if it does not. Rows of that sequence
+/// are the same for every token. A mask may say for each token which of them it sees, the token's
+/// place may not.
+const char* mixedByCrossAttention(const Node& node,
+                                  llvm::function_ref<bool(const Value*)> isConstant,
+                                  llvm::function_ref<bool(const Value&)> isRowPerToken) {
+  if (!isRowPerToken(*node.operand(0)))
     return "its queries are not one row for each token";
-  if (keys != Kind::Constant || values != Kind::Constant)
-    return "its keys or values depend on the tokens";
-  if (mask == Kind::LastToken || (mask == Kind::PerToken && !isMaskOfRows))
+  for (unsigned operand : {1U, 2U, 4U, 5U})
+    if (!isConstant(node.operand(operand)))
+      return "its keys, values, sinks or lengths depend on the tokens";
+  if (node.intAttr("causal", 0) != 0 || node.intAttr("window", 0) != 0)
+    return "which rows of the other sequence a token sees depends on its place";
+  if (!isConstant(node.operand(3)) && !isRowPerToken(*node.operand(3)))
     return "its mask depends on other tokens";
   return nullptr;
 }
@@ -245,9 +250,7 @@ private:
     const bool isPerToken = any[static_cast<unsigned>(Kind::PerToken)];
     const bool isLast = any[static_cast<unsigned>(Kind::LastToken)];
     const bool isExtent = any[static_cast<unsigned>(Kind::Extent)];
-    if (llvm::any_of(node.attributes(), [](const NamedAttribute& attribute) {
-          return !attribute.value.isReference() && !attribute.value.graphs().empty();
-        }))
+    if (!node.subgraphs().empty())
       return refuse(&node, "it has subgraphs");
     if (node.is("Shape") || node.is("Size"))
       return setAll(node, {isPerToken || isExtent ? Kind::Extent : Kind::Constant, Dim::fixed(1)});
@@ -262,23 +265,27 @@ private:
   }
 
   void visitCrossAttention(const Node& node) {
-    const auto kindOf = [&](unsigned operand) { return stateOf(node.operand(operand)).kind; };
-    const Value* mask = node.operand(3);
-    if (const char* why = mixedByCrossAttention(kindOf(0), kindOf(1), kindOf(2), kindOf(3),
-                                                mask && tokenAxis(*mask) == 2U))
+    const auto isConstant = [&](const Value* value) {
+      return !value || stateOf(value).kind == Kind::Constant;
+    };
+    const auto isRow = [&](const Value& value) { return isRowPerToken(value); };
+    if (const char* why = mixedByCrossAttention(node, isConstant, isRow))
       return refuse(&node, why);
     setAll(node, {Kind::PerToken, Dim::fixed(1)});
+  }
+
+  bool isRowPerToken(const Value& value) const {
+    const State state = stateOf(&value);
+    return state.kind == Kind::PerToken && isPure(state) && tokenAxis(value) == 2U &&
+           extentsOf(value)[2].isKnownEqual(tokens);
   }
 
   void visitAttention(const Node& node) {
     if (toOtherSequences.contains(&node))
       return visitCrossAttention(node);
-    for (unsigned operand : {0u, 1u, 2u}) {
-      const Value* value = node.operand(operand);
-      if (stateOf(value).kind != Kind::PerToken || tokenAxis(*value) != 2U ||
-          !extentsOf(*value)[2].isKnownEqual(tokens))
+    for (unsigned operand : {0u, 1u, 2u})
+      if (!isRowPerToken(*node.operand(operand)))
         return refuse(&node, "its operands are not one row for each token");
-    }
     for (unsigned operand : {4u, 5u})
       if (node.operand(operand) && stateOf(node.operand(operand)).kind != Kind::Constant)
         return refuse(&node, "its sinks or lengths depend on the tokens");

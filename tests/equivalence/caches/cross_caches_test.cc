@@ -1,8 +1,11 @@
 // Decoders that project an encoder's results at every step get caches of the projections.
 #include "driver/op_counts.h"
 #include "driver/rewrite/rewrite.h"
+#include "driver/verify/plan.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
+
+#include <tuple>
 
 namespace kvopt {
 using namespace driver;
@@ -15,17 +18,21 @@ namespace {
 /// rows are hidden from the queries.
 struct CrossSpelling {
   const char* name;
-  const char* rows;      ///< nodes
+  std::string rows;      ///< nodes
   const char* mask = ""; ///< the attention's last operand
 };
 
-const char* plainRows = R"(
-  cks = MatMul (encoder_hidden_states, wck)
-  cvs = MatMul (encoder_hidden_states, wcv)
+/// Keys and values by heads of rows `cks` and `cvs` [B,T,16].
+const std::string headsOfRows = R"(
   ckr = Reshape (cks, kv_shape)
   cvr = Reshape (cvs, kv_shape)
   ck = Transpose <perm = [0, 2, 1, 3]> (ckr)
   cv = Transpose <perm = [0, 2, 1, 3]> (cvr))";
+
+const std::string plainRows = R"(
+  cks = MatMul (encoder_hidden_states, wck)
+  cvs = MatMul (encoder_hidden_states, wcv))" +
+                              headsOfRows;
 
 const CrossSpelling crossSpellings[] = {
     {"plain", plainRows},
@@ -49,24 +56,54 @@ const CrossSpelling crossSpellings[] = {
   eot = Transpose <perm = [0, 2, 1, 3]> (eo)
   encoded = Reshape (eot, o_shape)
   cks = MatMul (encoded, wq)
-  cvs = MatMul (encoded, wk)
-  ckr = Reshape (cks, kv_shape)
-  cvr = Reshape (cvs, kv_shape)
-  ck = Transpose <perm = [0, 2, 1, 3]> (ckr)
-  cv = Transpose <perm = [0, 2, 1, 3]> (cvr))"},
+  cvs = MatMul (encoded, wk))" +
+                              headsOfRows},
     {"keys_are_values", R"(
   cks = MatMul (encoder_hidden_states, wck)
-  ckr = Reshape (cks, kv_shape)
-  ck = Transpose <perm = [0, 2, 1, 3]> (ckr)
-  cv = Identity (ck))"},
+  cvs = Identity (cks))" + headsOfRows},
+    // How long the other sequence is belongs to it.
+    {"scaled_by_its_length", R"(
+  encoder_shape = Shape (encoder_hidden_states)
+  length = Gather (encoder_shape, one)
+  length_as_float = Cast <to = 1> (length)
+  scaled = Div (encoder_hidden_states, length_as_float)
+  cks = MatMul (scaled, wck)
+  cvs = MatMul (scaled, wcv))" + headsOfRows},
 };
+
+/// A constant matrix.
+std::string weightText(const char* name, int rows, int columns) {
+  return fmt::format(R"(
+  {0}_count = Constant <value_float = {1}.0> ()
+  {0}_shape = Constant <value_ints = [{2}, {3}]> ()
+  {0}_range = Range (zero_float, {0}_count, one_float)
+  {0}_bent = Sin ({0}_range)
+  {0} = Reshape ({0}_bent, {0}_shape))",
+                     name, rows * columns, rows, columns);
+}
+
+std::string weightsText() {
+  std::string text = R"(
+  zero_float = Constant <value_float = 0.0> ()
+  one_float = Constant <value_float = 1.0> ())";
+  for (const auto& [name, rows, columns] : {std::tuple("table", 50, 16),
+                                            {"places", 96, 16},
+                                            {"wq", 16, 16},
+                                            {"wk", 16, 16},
+                                            {"wv", 16, 16},
+                                            {"wck", 12, 16},
+                                            {"wcv", 12, 16},
+                                            {"we", 12, 16},
+                                            {"wo", 16, 10}})
+    text += weightText(name, rows, columns);
+  return text;
+}
 
 std::string crossText(const CrossSpelling& spelling) {
   return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, T, 12] encoder_hidden_states, int64[B, T] encoder_attention_mask,
-         float[50, 16] table, float[64, 16] places, float[16, 16] wq, float[16, 16] wk, float[16, 16] wv,
-         float[12, 16] wck, float[12, 16] wcv, float[12, 16] we, float[16, 10] wo) => (float[B, S, 10] logits)
-{{
+         int64[B] beams, float[1] factor) => (float[B, S, 10] logits)
+{{{weights}
   kv_shape = Constant <value_ints = [0, 0, 4, 4]> ()
   o_shape = Constant <value_ints = [0, 0, 16]> ()
   zero = Constant <value_int = 0> ()
@@ -106,7 +143,7 @@ decoder (int64[B, S] input_ids, float[B, T, 12] encoder_hidden_states, int64[B, 
   sum = Add (s, com)
   logits = MatMul (sum, wo)
 }})",
-                     spelling.rows, spelling.mask);
+                     spelling.rows, spelling.mask, fmt::arg("weights", weightsText()));
 }
 
 class CrossCaches : public testing::Test {
@@ -169,42 +206,85 @@ TEST_F(CrossCaches, AreProjectedByTheFirstStepOnly) {
   EXPECT_EQ(products(*model.model), 9);
 }
 
-/// Where the keys depend on the decoder's tokens, or its mask on other tokens, nothing is cached.
-TEST_F(CrossCaches, AreRefusedWhereTokensAreInThem) {
+/// Where keys or values depend on more than the other sequence, or what a token sees of it on its
+/// place or on other tokens, nothing is cached.
+TEST_F(CrossCaches, AreRefusedWhereStepsAreInThem) {
+  const auto ofRows = [](const char* rows) { return std::string(rows) + headsOfRows; };
   const std::pair<const char*, CrossSpelling> misses[] = {
-      {"another sequence", {"keys of the tokens", R"(
+      {"another sequence", {"keys of the tokens", ofRows(R"(
   mean = ReduceMean <axes = [1], keepdims = 1> (h)
   shifted = MatMul (mean, wq)
   cks0 = MatMul (encoder_hidden_states, wck)
   cks = Add (cks0, shifted)
-  cvs = MatMul (encoder_hidden_states, wcv)
-  ckr = Reshape (cks, kv_shape)
-  cvr = Reshape (cvs, kv_shape)
-  ck = Transpose <perm = [0, 2, 1, 3]> (ckr)
-  cv = Transpose <perm = [0, 2, 1, 3]> (cvr))"}},
+  cvs = MatMul (encoder_hidden_states, wcv))")}},
+      {"another sequence", {"a number of each step", ofRows(R"(
+  scaled = Mul (encoder_hidden_states, factor)
+  cks = MatMul (scaled, wck)
+  cvs = MatMul (scaled, wcv))")}},
+      {"another sequence", {"rows that beams pick", ofRows(R"(
+  picked = Gather <axis = 0> (encoder_hidden_states, beams)
+  cks = MatMul (picked, wck)
+  cvs = MatMul (picked, wcv))")}},
+      {"another sequence", {"how many tokens there are", ofRows(R"(
+  count_as_float = Cast <to = 1> (count)
+  cks0 = MatMul (encoder_hidden_states, wck)
+  cks = Mul (cks0, count_as_float)
+  cvs = MatMul (encoder_hidden_states, wcv))")}},
+      {"another sequence", {"a branch that reads the tokens", ofRows(R"(
+  many = Greater (count, one)
+  all = ReduceSum <keepdims = 0> (h)
+  shift = If (many) <then_branch = then_graph () => (float a) { a = Identity (all) },
+                     else_branch = else_graph () => (float b) { b = Neg (all) }>
+  cks0 = MatMul (encoder_hidden_states, wck)
+  cks = Add (cks0, shift)
+  cvs = MatMul (encoder_hidden_states, wcv))")}},
       {"tokens-mixed",
        {"a mask of earlier tokens", R"(
   running = CumSum (input_ids, one)
   seen = Unsqueeze (running, seen_axes)
-  token_mask = Greater (seen, zero)
-  cks = MatMul (encoder_hidden_states, wck)
-  cvs = MatMul (encoder_hidden_states, wcv)
-  ckr = Reshape (cks, kv_shape)
-  cvr = Reshape (cvs, kv_shape)
-  ck = Transpose <perm = [0, 2, 1, 3]> (ckr)
-  cv = Transpose <perm = [0, 2, 1, 3]> (cvr))",
+  token_mask = Greater (seen, zero))" + plainRows,
         ", token_mask"}},
+      {"tokens-mixed", {"causal", plainRows}},
   };
   for (const auto& [reason, spelling] : misses) {
     SCOPED_TRACE(spelling.name);
     std::string text = crossText(spelling);
     text.insert(text.find("  extents ="), "  seen_axes = Constant <value_ints = [1, 3]> ()\n");
+    if (std::string(spelling.name) == "causal")
+      text.insert(text.find("> (cqt"), ", causal = 1");
     const RewriteResult result =
         added(writtenModel(text, toolkit, folder), "primitive", VerificationExtent::Off);
     const auto* refused = std::get_if<RefusedModel>(&result);
     ASSERT_TRUE(refused);
     EXPECT_NE(refused->message.find(reason), std::string::npos) << refused->message;
   }
+}
+
+/// What is written is compared from its files, whatever form it is in.
+TEST_F(CrossCaches, AreComparedInEveryForm) {
+  const std::string path = writtenModel(crossText(crossSpellings[0]), toolkit, folder);
+  const auto prepared = [&](const std::string& target) {
+    auto result = added(path, target, VerificationExtent::Off);
+    auto& model = std::get<RewrittenModel>(result);
+    successOrThrow(inferShapes(model.firstStep->graph()));
+    return std::tuple(std::move(model.model), model.manifest, std::move(model.firstStep));
+  };
+  const auto [growing, growingManifest, growingFirst] = prepared("primitive");
+  const auto [fused, fusedManifest, fusedFirst] = prepared("kvopt");
+  // The first one takes what its own first step gives.
+  EXPECT_TRUE(valueOrThrow(verifyModels(*growing, growingManifest, *fused, fusedManifest,
+                                        quickVerification(), 1, toolkit, fusedFirst.get()))
+                  .equal());
+  const DrivenModel original = asExported(path, toolkit);
+  successOrThrow(exportModel(*growing, folder.path("growing.onnx")));
+  const DrivenModel narrow = rewritten(folder.path("growing.onnx"), toolkit, "", "int8");
+  const VerificationReport report =
+      valueOrThrow(verifyModels(*original.model, original.manifest, *narrow.model, narrow.manifest,
+                                quickVerification(), 1, toolkit, growingFirst.get()));
+  EXPECT_TRUE(report.equal()) << verificationSummary(report);
+  // The original has no steps like those of the quantized model; without quantization it has.
+  ASSERT_TRUE(report.quantization);
+  EXPECT_GT(2 * report.quantization->tokensAlike, report.quantization->tokens);
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// The text of what the decoders of cache tests compute before their caches.
+// The text of what the decoders of cache tests compute before and behind their caches.
 #pragma once
 
 #include <string>
@@ -26,6 +26,16 @@ inline const std::string decoderProjections = decoderHidden + R"(
   q = Transpose <perm = [0, 2, 1, 3]> (qr)
   x_k = Reshape (km, kv_shape)
   x_v = Reshape (vm, kv_shape)
+)";
+
+/// Nodes that make `logits` [B,S,10] of the query `q` and of `keys` and `values` [B,2,T,4], with
+/// the input wo [1,16,10].
+inline const std::string decoderResults = R"(
+  o = ai.kvopt.Sdpa <scale = 0.5, causal = 1> (q, keys, values)
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  o_shape = Constant <value_ints = [0, 0, 16]> ()
+  om = Reshape (ot, o_shape)
+  logits = MatMul (om, wo)
 )";
 
 } // namespace kvopt

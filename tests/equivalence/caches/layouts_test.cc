@@ -1,5 +1,6 @@
 // Caches of every layout: growing and in place give the same, step by step.
 #include "support/format.h"
+#include "tests/equivalence/caches/cache_plan.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -120,15 +121,7 @@ decoder (int64[B, S] input_ids, float[B, P, 6] past, float[1, 1, 16] table,
 
 class LayoutsTest : public testing::Test {
 protected:
-  static EquivalencePlan plan() {
-    EquivalencePlan plan;
-    plan.prompt = 5;
-    plan.chunks = {3, 1};
-    plan.decodeSteps = 6;
-    plan.vocabulary = 50;
-    plan.tolerance = {0, 0};
-    return plan;
-  }
+  static EquivalencePlan plan() { return cachePlan(); }
 
   static std::set<std::string> operatorsOf(const Model& model) {
     std::set<std::string> result;

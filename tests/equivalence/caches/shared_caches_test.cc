@@ -1,5 +1,6 @@
 // Layers that share a cache: one appends to it, and all of them read it in place.
 #include "support/format.h"
+#include "tests/equivalence/caches/cache_plan.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -46,13 +47,8 @@ decoder (int64[B, S] input_ids, int64[B, "P + S"] attention_mask, float[B, 2, P,
 class SharedCaches : public testing::Test {
 protected:
   static EquivalencePlan plan() {
-    EquivalencePlan plan;
-    plan.prompt = 5;
-    plan.chunks = {3, 1};
-    plan.decodeSteps = 6;
-    plan.vocabulary = 50;
+    EquivalencePlan plan = cachePlan();
     plan.padding = Padding::Left;
-    plan.tolerance = {0, 0};
     return plan;
   }
 

@@ -1,5 +1,6 @@
 // Caches that hold several in one, cut into one for each.
 #include "support/format.h"
+#include "tests/equivalence/caches/cache_plan.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -104,14 +105,9 @@ decoder (int64[B, S] input_ids, float{past} past,
   k = Transpose <perm = [0, 2, 1, 3]> (x_k)
   v = Transpose <perm = [0, 2, 1, 3]> (x_v)
 {caches}
-  o = ai.kvopt.Sdpa <scale = 0.5, causal = 1> (q, keys, values)
-  ot = Transpose <perm = [0, 2, 1, 3]> (o)
-  o_shape = Constant <value_ints = [0, 0, 16]> ()
-  om = Reshape (ot, o_shape)
-  logits = MatMul (om, wo)
-}})",
+{results}}})",
                      fmt::arg("past", past), fmt::arg("projections", decoderProjections),
-                     fmt::arg("caches", caches));
+                     fmt::arg("caches", caches), fmt::arg("results", decoderResults));
 }
 
 /// Two layers whose caches are one input: [2,2,B,2,P,4], of which the first axis is the layers' and
@@ -146,16 +142,7 @@ const std::string oneAndTwo = R"(
 
 class SplitCaches : public testing::Test {
 protected:
-  static EquivalencePlan plan() {
-    EquivalencePlan plan;
-    plan.prompt = 5;
-    plan.chunks = {3, 1};
-    plan.decodeSteps = 6;
-    plan.vocabulary = 50;
-    // Weights are at most 1, so logits of 16 sums of 16 stay below 2^8, where an ulp is 2^-16.
-    plan.tolerance = {0x1p-16, 0};
-    return plan;
-  }
+  static EquivalencePlan plan() { return cachePlan(oneUlpOfLogits); }
 
   /// The model as it was written and each form of it compute the same, and hold the same.
   void expectEqual(const std::string& path, size_t parts, llvm::ArrayRef<const char*> targets) {
@@ -187,7 +174,7 @@ protected:
     }
   }
 
-  /// A session goes on from the cache of the model as it was written.
+  /// A session continues from the cache of the model before it was split.
   void expectSeeded(const DrivenModel& exported, const DrivenModel& split) {
     SessionOptions options;
     options.batch = 2;
@@ -270,6 +257,14 @@ TEST_F(SplitCaches, AreLeftWholeWhereAPartIsNotItsOwn) {
   keys = Slice (present, zero, four, three)
   six = Constant <value_ints = [6]> ()
   values = Slice (present, last, six, three))"},
+      {"more is joined along the parts' axis", "[2, B, 2, P, 4]", R"(
+  k5 = Unsqueeze (k, zero)
+  v5 = Unsqueeze (v, zero)
+  kv = Concat <axis = 0> (k5, v5)
+  present = Concat <axis = 3> (past, kv)
+  twice = Concat <axis = 0> (present, present)
+  keys = Gather <axis = 0> (twice, first)
+  values = Gather <axis = 0> (twice, second))"},
       {"rows are of both", "[2, B, 2, P, 4]", R"(
   past_k = Gather <axis = 0> (past, first)
   past_v = Gather <axis = 0> (past, second)
@@ -291,6 +286,43 @@ TEST_F(SplitCaches, AreLeftWholeWhereAPartIsNotItsOwn) {
     ASSERT_EQ(refused.size(), 1U);
     EXPECT_TRUE(refused[0]);
   }
+}
+
+/// A place to write at for each entry of the first axis does not go with a part of them.
+TEST_F(SplitCaches, WrittenAtPlacesForEachPartAreLeftWhole) {
+  const std::string text = R"(<ir_version: 10, opset_import: ["" : 24, "ai.kvopt" : 1]>
+decoder (float[2, 2, S, 4] q, float[2, 2, 1, S, 4] kv, float[2, 2, 1, P, 4] past, int64[2] places)
+  => (float[2, 2, S, 4] o, float[2, 2, 1, P, 4] present)
+{
+  first = Constant <value_int = 0> ()
+  second = Constant <value_int = 1> ()
+  present = TensorScatter <axis = 3> (past, kv, places)
+  keys = Gather <axis = 0> (present, first)
+  values = Gather <axis = 0> (present, second)
+  o = ai.kvopt.Sdpa <scale = 0.5> (q, keys, values)
+})";
+  const RecoveredModel recovered =
+      valueOrThrow(recoverModel(writtenModel(text, toolkit, folder), toolkit));
+  EXPECT_TRUE(recovered.context->parts.empty());
+  EXPECT_NE(recovered.model->graph().findValue("past"), nullptr);
+}
+
+/// New rows of the parts may be one value, of which they are different ranges.
+TEST_F(SplitCaches, MayBePartsOfDifferentWidth) {
+  const std::string text = splitText("[B, 6, P, 4]", R"(
+  spare = Slice (k, zero, one, one)
+  kv = Concat <axis = 1> (k, v, spare, spare)
+  present = Concat <axis = 2> (past, kv)
+  keys = Slice (present, zero, two, one)
+  values = Slice (present, two, four, one)
+  five = Constant <value_ints = [5]> ()
+  six = Constant <value_ints = [6]> ()
+  unread0 = Slice (present, four, five, one)
+  unread1 = Slice (present, five, six, one))");
+  const size_t at = text.find("  k = Transpose");
+  expectEqual(
+      writtenModel(text.substr(0, at) + oneAndTwo + "\n" + text.substr(at), toolkit, folder), 4,
+      {"primitive"});
 }
 
 } // namespace

@@ -311,7 +311,7 @@ TEST(Manifest, VariantsSurvive) {
   for (const char* file : {"../m.onnx", "/etc/passwd", "a/b.onnx", "..", "a\\b.onnx"}) {
     Manifest wrong = manifest;
     wrong.variants[0].file = file;
-    EXPECT_THAT(problemOf(wrong), HasSubstr("no name of a file"));
+    EXPECT_THAT(problemOf(wrong), HasSubstr("not the name of a file"));
   }
   Manifest wrong = manifest;
   wrong.variants[1].pastRows = 63;
