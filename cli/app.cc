@@ -259,6 +259,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Toolkit&), boo
   addExplainCommand(app, context);
   addRewriteCommand(app, context);
   addAddCacheCommand(app, context);
+  addMakeDynamicCommand(app, context);
   addVerifyCommand(app, context);
   addRunCommand(app, context);
   addBenchCommand(app, context);

@@ -33,7 +33,7 @@ ExitCode report(const RefusedModel& refused, const RewriteOptions& options,
   context.error(formatText("kvopt: {}", refused.message));
   for (const RefusedSite& site : refused.sites)
     context.remark(formatText("  {}  {}", site.id(), site.failure.str()));
-  if (!refused.sites.empty() && !options.request.addCaches)
+  if (!refused.sites.empty() && !options.request.addCaches && !options.request.freeExtents)
     context.remark(
         formatText("  see: kvopt explain {} --to {}", options.model, options.request.target));
   if (context.common.json())
@@ -150,7 +150,7 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
   if (request.target.empty())
     target->required();
   command->add_option("--capacity", request.capacity, "Rows of a shared buffer, or dynamic");
-  if (!request.addCaches) {
+  if (!request.addCaches && !request.freeExtents) {
     command->add_option("--require", request.require, "all sites or none, or any")
         ->check(CLI::IsMember({"all", "any"}));
     command->add_option("--layers", request.layers, "Layers to rewrite, as 0-3,7");
@@ -202,6 +202,15 @@ void addAddCacheCommand(CLI::App& app, CommandContext& context) {
   options->request.target = "primitive";
   addRewriting(app.add_subcommand("add-cache", "Give caches to a decoder that has none"), options,
                context);
+}
+
+void addMakeDynamicCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<RewriteOptions>();
+  options->request.freeExtents = true;
+  options->request.target = "primitive";
+  addRewriting(app.add_subcommand("make-dynamic",
+                                  "Give symbols to the batch, sequence and past of a fixed export"),
+               options, context);
 }
 
 } // namespace kvopt::cli

@@ -4,6 +4,7 @@
 #include "passes/pattern/rule_driver.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace kvopt::passes {
 using namespace analysis;
@@ -11,6 +12,20 @@ using namespace ir;
 using namespace pattern;
 
 const char RefusedError::ID = 0;
+
+std::string FreedExtents::str() const {
+  llvm::SmallVector<std::string, 3> names;
+  if (hasBatch())
+    names.push_back(symbols.batch.str());
+  if (hasTokens())
+    names.push_back(symbols.tokens.str());
+  if (hasPast())
+    names.push_back(symbols.past.str());
+  if (names.size() < 2)
+    return names.empty() ? "" : names.front();
+  const std::string last = names.pop_back_val();
+  return llvm::join(names, ", ") + " and " + last;
+}
 
 void PassContext::restart() {
   journal.entries.clear();
@@ -21,6 +36,7 @@ void PassContext::restart() {
   parts.clear();
   reorder.clear();
   hasFirstStep = false;
+  freed.reset();
   manifest.reset();
   exported.reset();
   lowered.clear();

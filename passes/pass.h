@@ -5,6 +5,7 @@
 #include "ir/model.h"
 #include "passes/analysis/cache/cache_parts.h"
 #include "passes/analysis/cache/site.h"
+#include "passes/analysis/interface/decoder_extents.h"
 #include "passes/pattern/explain.h"
 #include "passes/pattern/rewriter.h"
 #include "passes/pattern/rule.h"
@@ -32,6 +33,18 @@ public:
   using Base = llvm::ErrorInfo<RefusedError, DiagnosticError>;
   using Base::Base;
   static const char ID;
+};
+
+/// Extents that `free-extents` gave symbols to.
+struct FreedExtents {
+  analysis::DecoderExtents exported;
+  analysis::DecoderExtents symbols;
+
+  bool hasBatch() const { return exported.batch != symbols.batch; }
+  bool hasTokens() const { return exported.tokens != symbols.tokens; }
+  bool hasPast() const { return exported.past != symbols.past; }
+  /// `batch, sequence and past`: those that are new.
+  std::string str() const;
 };
 
 /// What passes share while a pipeline runs.
@@ -66,6 +79,8 @@ struct PassContext {
   /// Set where `add-caches` took keys and values of another sequence out of the model:
   /// `add-caches{part=first}` leaves them.
   bool hasFirstStep = false;
+  /// Set by `free-extents`, for `prove-extents`.
+  std::optional<FreedExtents> freed;
   /// Set by `detect-sites`.
   analysis::SiteList sites;
   /// Set by `split-caches`, and by `restore-caches` from the model's manifest.

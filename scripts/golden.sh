@@ -97,6 +97,13 @@ if [ -d "$corpus/../corpus2" ]; then
   cp "$work/cache_copies.txt" "$golden/cache_copies.txt"
 fi
 
+# Extents that become symbols again, of every model.
+if [ -d "$corpus/../corpus2" ]; then
+  KVOPT_CORPUS=$(realpath "$corpus") KVOPT_GOLDEN_FREED=$work/freed_extents.txt \
+    "$build/tests/equivalence_tests" --gtest_filter='FreedCorpus.*' --gtest_brief=1
+  cp "$work/freed_extents.txt" "$golden/freed_extents.txt"
+fi
+
 # ONNX's node cases, rewritten for every target, where they are next to the corpus.
 if [ -d "$corpus/../onnx-nodes" ]; then
   KVOPT_CORPUS=$(realpath "$corpus") KVOPT_GOLDEN_NODES=$work/onnx_nodes.txt \

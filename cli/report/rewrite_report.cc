@@ -156,6 +156,11 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
   OrderedJson json = heading(output, target);
   json["sites"] = {{"rewritten", passes.lowered.size()}, {"total", passes.sites.size()}};
   json["assumptions"] = passes.assumptions;
+  if (!rewritten.freed.empty())
+    json["symbols"] = {{"freed", rewritten.freed},
+                       {"fixed_because", rewritten.fixedBecause.empty()
+                                             ? OrderedJson(nullptr)
+                                             : OrderedJson(rewritten.fixedBecause)}};
   json["ops"] = {{"before", before.ops}, {"after", after.ops}};
   json["cache_bytes_copied_per_token"] = {
       {"context", reportedContext},
@@ -207,6 +212,10 @@ SafeText rewriteTable(const RewrittenModel& rewritten, const Style& style) {
       if (count != 0)
         out += formatText("{} {} · ", counter, count);
   out += formatText("{:.0f} ms\n", rewritten.milliseconds);
+  if (!rewritten.freed.empty())
+    out += formatText("  symbols {}\n", rewritten.freed);
+  if (!rewritten.fixedBecause.empty())
+    out += formatText("  others stay fixed: {}\n", rewritten.fixedBecause);
   out += opTable(rewritten.before.ops, rewritten.after.ops, besides(rewritten));
   if (const auto& report = rewritten.verification)
     out += "  verify  " + style.verdict(verificationSummary(*report), report->equal()) + "\n";

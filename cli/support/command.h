@@ -76,6 +76,7 @@ void addInspectCommand(CLI::App& app, CommandContext& context);
 void addExplainCommand(CLI::App& app, CommandContext& context);
 void addRewriteCommand(CLI::App& app, CommandContext& context);
 void addAddCacheCommand(CLI::App& app, CommandContext& context);
+void addMakeDynamicCommand(CLI::App& app, CommandContext& context);
 void addVerifyCommand(CLI::App& app, CommandContext& context);
 void addRunCommand(CLI::App& app, CommandContext& context);
 void addBenchCommand(CLI::App& app, CommandContext& context);

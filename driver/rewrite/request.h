@@ -23,6 +23,9 @@ struct RewriteRequest {
   std::string target;
   /// The model computes whole sequences, and gets caches before it is rewritten.
   bool addCaches = false;
+  /// The model was exported for one number of batch rows, tokens and earlier tokens, which become
+  /// symbols before it is rewritten.
+  bool freeExtents = false;
   /// Rows of a shared buffer, or `dynamic`.
   std::string capacity = "dynamic";
   /// `all` sites or none, or `any`.

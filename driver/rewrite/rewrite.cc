@@ -9,6 +9,7 @@
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <chrono>
 #include <filesystem>
@@ -26,16 +27,26 @@ ModelSize sizeOf(Model& model) {
 
 namespace {
 
+/// The passes before a model is recovered, where its extents are to become symbols.
+std::string freeing(llvm::StringRef axes) {
+  return axes.empty() ? ""
+                      : fmt::format("inline-functions,fix-input-defaults,raise-old-opset,"
+                                    "infer-shapes,free-extents{{axes={}}},",
+                                    axes.str());
+}
+
 /// Up to sites with their masks.
-std::string preparation(const RewriteRequest& request) {
+std::string preparation(const RewriteRequest& request, llvm::StringRef freedAxes = "") {
   // A model that gets caches has fewer keys than before: padding cannot average over all of them.
   const std::string proved = request.addCaches || request.hiddenRows == "undefined"
                                  ? ",prove-masks{hidden-rows=undefined},detect-sites"
                                  : "";
-  return "restore-caches," + std::string(recoveryPipeline) + proved;
+  const std::string recovery = std::string(recoveryPipeline) + proved;
+  return freedAxes.empty() ? "restore-caches," + recovery
+                           : freeing(freedAxes) + recovery + ",prove-extents,detect-sites";
 }
 
-std::string pipelineFor(const RewriteRequest& request) {
+std::string pipelineFor(const RewriteRequest& request, llvm::StringRef freedAxes) {
   PipelineStep lower;
   lower.pass = "lower";
   lower.options = {
@@ -45,7 +56,8 @@ std::string pipelineFor(const RewriteRequest& request) {
   if (!layers.empty())
     lower.options["layers"] = layers;
   const std::string added = request.addCaches ? ",add-caches,detect-sites" : "";
-  return preparation(request) + added + "," + printPipeline({lower}) + ",eliminate-dead-nodes";
+  return preparation(request, freedAxes) + added + "," + printPipeline({lower}) +
+         ",eliminate-dead-nodes";
 }
 
 /// Leaves of a model what is computed once for an encoded sequence; attention that is in it, of the
@@ -109,12 +121,17 @@ public:
       return usageError("caches are not added and quantized at once: the results would be compared "
                         "with those of a model that has no rows to quantize")
           .hint("add caches first, and rewrite what was written with --to int8");
-    if (*written && !request.addCaches && isWritten(*model, **written, *target, request)) {
+    if (*written && !request.addCaches && !request.freeExtents &&
+        isWritten(*model, **written, *target, request)) {
       if (llvm::Error error = proveRewritten(*model, **written, toolkit))
         return error;
       return UnchangedModel{std::move(model), std::move(**written), before};
     }
     const bool isRestored = *written && (*written)->ownsCaches();
+    if (isRestored && request.freeExtents)
+      return refusal(fmt::format("{} was rewritten before, for '{}': make-dynamic is for models as "
+                                 "they were exported",
+                                 path, (*written)->target));
     if (isRestored && !request.layers.empty())
       return refusal(fmt::format("{} was rewritten before, for '{}': --layers is for models as "
                                  "they were exported",
@@ -125,7 +142,7 @@ public:
         return copy.takeError();
       original = std::move(*copy);
     }
-    if (llvm::Error error = lower()) {
+    if (llvm::Error error = request.freeExtents ? makeDynamic() : lower("")) {
       if (!error.isA<RefusedError>())
         return withFile(std::move(error), path);
       return refusal(takeDiagnostic(std::move(error)).message, passes->sites);
@@ -140,6 +157,10 @@ public:
     result.exported = isRestored          ? **written
                       : request.addCaches ? Manifest() // whole sequences at every step
                                           : *passes->exported;
+    if (passes->freed) {
+      result.freed = passes->freed->str();
+      result.fixedBecause = fixedBecause;
+    }
     result.timings = std::move(timings);
     const std::chrono::duration<double, std::milli> elapsed =
         std::chrono::steady_clock::now() - start;
@@ -162,7 +183,42 @@ public:
   }
 
 private:
-  llvm::Error lower() {
+  /// Frees as many extents as can be freed, and notes why others stay.
+  llvm::Error makeDynamic() {
+    for (llvm::StringRef axes :
+         {"batch+sequence+past", "sequence+past", "batch+sequence", "sequence", "batch"}) {
+      llvm::Error error = lower(axes);
+      if (!error)
+        return checkRoom();
+      if (!error.isA<RefusedError>())
+        return error;
+      const std::string why = takeDiagnostic(std::move(error)).message;
+      if (fixedBecause.empty())
+        fixedBecause = why; // with all of them
+      else if (!llvm::StringRef(fixedBecause).contains(why))
+        fixedBecause +=
+            fmt::format("; with {} only: {}", llvm::join(llvm::split(axes, '+'), " and "), why);
+      if (axes == "batch")
+        return unsupported("{}", fixedBecause).as<RefusedError>();
+      auto again = openModel(path, toolkit);
+      if (!again)
+        return again.takeError();
+      model = std::move(*again);
+    }
+    llvm_unreachable("the last axes return");
+  }
+
+  /// A cache that keeps the number of rows that it was exported with has no room for others.
+  llvm::Error checkRoom() const {
+    const Dim& past = passes->freed->symbols.past;
+    if (past.value().value_or(0) == 0 || !passes->manifest->ownsCaches())
+      return llvm::Error::success();
+    return unsupported("caches stay at {} rows, and '{}' needs room for more: {}", *past.value(),
+                       request.target, fixedBecause)
+        .as<RefusedError>();
+  }
+
+  llvm::Error lower(llvm::StringRef freedAxes) {
     passes = std::make_unique<PassContext>(toolkit.rules, toolkit.targets);
     misses = listenToRaising(toolkit);
     passes->nearMisses = &misses;
@@ -173,7 +229,7 @@ private:
     if (llvm::Error error = disable(request.disabled, toolkit, *passes, settings))
       return error;
     PassManager manager(toolkit.passes, settings);
-    if (llvm::Error error = manager.addPipeline(pipelineFor(request)))
+    if (llvm::Error error = manager.addPipeline(pipelineFor(request, freedAxes)))
       return error;
     llvm::Error error = manager.run(*model, *passes);
     if (!error) {
@@ -251,8 +307,9 @@ private:
       return withFile(stored.takeError(), path);
     if (*stored)
       return std::move(**stored);
-    return isWhole && exported && !request.addCaches ? *exported
-                                                     : drivingManifest(*original, toolkit);
+    return isWhole && exported && !request.addCaches && !request.freeExtents
+               ? *exported
+               : drivingManifest(*original, toolkit);
   }
 
   std::unique_ptr<Model> model;
@@ -265,6 +322,8 @@ private:
   NearMissList misses;
   std::vector<PassTiming> timings;
   std::optional<Manifest> exported;
+  /// Why not all extents became symbols.
+  std::string fixedBecause;
 };
 
 } // namespace

@@ -32,6 +32,10 @@ struct RewrittenModel {
   std::vector<passes::PassTiming> timings;
   ModelSize before;
   ModelSize after;
+  /// The extents that became symbols, as `batch, sequence and past`; empty where none did.
+  std::string freed;
+  /// Of extents that were to become symbols and stayed, why.
+  std::string fixedBecause;
   /// Without reading and verifying.
   double milliseconds = 0;
   /// nullopt where verification was off or not possible.

@@ -156,12 +156,16 @@ void fitFixedPast(const Manifest& manifest, EquivalencePlan& plan) {
   plan.padding = Padding::None;
 }
 
-EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest) {
+void fitTokenInputs(const Graph& graph, const Manifest& manifest, EquivalencePlan& plan) {
   for (const Value* tokens : tokenInputs(graph, manifest.inputs))
     fitTokens(*tokens, false, plan);
   for (const std::unique_ptr<Value>& input : graph.inputs())
     if (input->name() == "inputs_embeds")
       fitTokens(*input, true, plan);
+}
+
+EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest) {
+  fitTokenInputs(graph, manifest, plan);
   if (manifest.capacityValue)
     plan = shortened(std::move(plan), *manifest.capacityValue);
   for (const ManifestCache& cache : manifest.caches)

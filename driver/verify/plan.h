@@ -50,6 +50,9 @@ runtime::EquivalencePlan deepRun(const runtime::EquivalencePlan& like, int64_t t
 runtime::EquivalencePlan fittedPlan(runtime::EquivalencePlan plan, const ir::Graph& graph,
                                     const ir::Manifest& manifest);
 
+/// The same for the fixed extents of token ids, or of their embeddings, alone.
+void fitTokenInputs(const ir::Graph& graph, const ir::Manifest& manifest,
+                    runtime::EquivalencePlan& plan);
 /// The same for the fixed extents of growing caches alone.
 void fitFixedPast(const ir::Manifest& manifest, runtime::EquivalencePlan& plan);
 

@@ -54,6 +54,7 @@ private:
   /// What both models can start with.
   EquivalencePlan fitted(EquivalencePlan plan) {
     plan = fittedPlan(std::move(plan), models.b.graph(), models.manifestB);
+    fitTokenInputs(models.a.graph(), models.manifestA, plan);
     fitFixedPast(models.manifestA, plan);
     plan.batch = std::min(plan.batch, mostBatch);
     if (plan.prompt > mostPrompt)

@@ -64,6 +64,9 @@ constexpr ReasonInfo table[] = {
      "no attention of the model appends to a cache, and the target is about caches"},
     {ReasonCode::NoWindow, "no-window",
      "attention reads every row of its cache, so that no row can give its place to another"},
+    {ReasonCode::ExtentFixed, "extent-fixed",
+     "what the model computes is known for the batch, sequence and past extents of its export "
+     "only"},
     {ReasonCode::TokensMixed, "tokens-mixed",
      "outside of attention something depends on more than one token, or on how many there are"},
     {ReasonCode::CacheReordered, "cache-reordered",

@@ -43,6 +43,7 @@ enum class ReasonCode {
   CacheNotInPlace,  ///< the target would leave a cache as it is, and every step would still copy it
   NoCache,          ///< no attention of the model appends to a cache
   NoWindow,         ///< attention reads every row of its cache, so that none can be given up
+  ExtentFixed,      ///< what the model computes holds for one number of batch rows or tokens only
   TokensMixed,      ///< something outside of attention depends on more than one token
   CacheReordered,   ///< batch rows of a cache are picked by indices, as beam search does
   CacheStacked,     ///< one tensor holds the caches of several layers

@@ -167,6 +167,12 @@ constexpr ReasonDoc docs[] = {
      "buffer. Where it should have a sliding window, look at the mask that `kvopt inspect` shows.",
      "A decoder with full attention in every layer and `--to ring`.",
      "--to kvopt keeps all rows in one buffer"},
+    {ReasonCode::ExtentFixed,
+     "Export with dynamic axes. `kvopt make-dynamic` gives symbols to fixed extents only where it "
+     "can prove what the model computes for others.",
+     "A mask of five keys that the exporter stored as a constant, or an export for one token whose "
+     "position is not an input.",
+     "export with dynamic axes"},
     {ReasonCode::TokensMixed,
      "Export the decoder with its caches. `kvopt add-cache` runs a model on new tokens only, which "
      "gives the same results where everything but attention treats tokens apart.",

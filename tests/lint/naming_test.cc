@@ -55,6 +55,7 @@ std::string_view namespaceOf(const SourceFile& file) {
       {"passes/pattern/", "kvopt::pattern"},
       {"passes/analysis/", "kvopt::analysis"},
       {"passes/builders/", "kvopt::builders"},
+      {"passes/extents/", "kvopt::extents"},
       {"passes/rules/", "kvopt::rules"},
       {"passes/targets/", "kvopt::targets"},
       {"passes/opset/", "kvopt::opset"},

@@ -2,11 +2,11 @@
 #include "passes/analysis/tokens/token_functions.h"
 
 #include "ir/movement.h"
+#include "passes/analysis/tokens/row_operators.h"
 #include "support/format.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 #include <limits>
 
@@ -17,10 +17,11 @@ namespace {
 
 /// How a value depends on the tokens.
 enum class Kind {
-  Constant, ///< not at all
-  Extent,   ///< integers that are computed from extents
-  PerToken, ///< along one axis, element by element
-  LastToken ///< on the last token only
+  Constant,  ///< not at all
+  Extent,    ///< integers that are computed from extents
+  PerToken,  ///< along one axis, element by element
+  LastToken, ///< on the last token only
+  Cached     ///< rows of earlier tokens, perhaps with those of the new ones behind them
 };
 
 struct State {
@@ -31,67 +32,6 @@ struct State {
   /// are.
   std::optional<unsigned> axis = std::nullopt;
 };
-
-/// Operators whose results are functions of the elements at the same place, or at one that is
-/// broadcast to it.
-bool isElementwise(const Node& node) {
-  if (node.op().isOnnx())
-    return llvm::StringSwitch<bool>(node.op().type())
-        .Cases("Abs", "Add", "And", "BitwiseAnd", "Ceil", "Celu", "Clip", "Cos", "Div", true)
-        .Cases("Elu", "Equal", "Erf", "Exp", "Floor", "Gelu", "Greater", "GreaterOrEqual", true)
-        .Cases("HardSigmoid", "HardSwish", "IsInf", "IsNaN", "LeakyRelu", "Less", true)
-        .Cases("LessOrEqual", "Log", "Max", "Mean", "Min", "Mish", "Mod", "Mul", "Neg", true)
-        .Cases("Not", "Or", "PRelu", "Pow", "Reciprocal", "Relu", "Round", "Selu", true)
-        .Cases("Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", true)
-        .Cases("Swish", "Tanh", "Tan", "ThresholdedRelu", "Where", "Xor", true)
-        .Default(false);
-  return node.op().domain() == "com.microsoft" &&
-         llvm::StringSwitch<bool>(node.op().type())
-             .Cases("BiasGelu", "FastGelu", "Gelu", "QuickGelu", true)
-             .Default(false);
-}
-
-/// Operators that combine the elements of some of the last axes, or of one axis.
-std::optional<llvm::SmallVector<int64_t, 4>> combinedAxes(const Node& node, int64_t rank) {
-  llvm::SmallVector<int64_t, 4> axes;
-  const llvm::StringRef type = node.op().type();
-  const auto fromAxis = [&](int64_t first) {
-    for (int64_t axis = first < 0 ? first + rank : first; axis < rank; ++axis)
-      axes.push_back(axis);
-    return axes;
-  };
-  const auto oneAxis = [&](int64_t axis) {
-    axes.push_back(axis < 0 ? axis + rank : axis);
-    return axes;
-  };
-  if (type == "LayerNormalization" || type == "RMSNormalization" ||
-      type == "SimplifiedLayerNormalization")
-    return fromAxis(node.intAttr("axis", -1));
-  if (type == "SkipLayerNormalization" || type == "SkipSimplifiedLayerNormalization")
-    return fromAxis(-1);
-  if (!node.op().isOnnx())
-    return std::nullopt;
-  if (type == "Softmax" || type == "LogSoftmax" || type == "LpNormalization" || type == "TopK")
-    return oneAxis(node.intAttr("axis", -1));
-  if (type == "ArgMax" || type == "ArgMin")
-    return oneAxis(node.intAttr("axis", 0));
-  if (type.startswith("Reduce")) {
-    auto given = knownIntegersOf(node, 1, "axes");
-    if (!given || given->empty())
-      return std::nullopt; // all of them
-    for (int64_t axis : *given)
-      oneAxis(axis);
-    return axes;
-  }
-  return std::nullopt;
-}
-
-/// Products of rows of the first operand with constant matrices.
-bool isRowProduct(const Node& node) {
-  if (node.op().isOnnx())
-    return node.is("MatMul");
-  return node.op().domain() == "com.microsoft" && node.op().type() == "MatMulNBits";
-}
 
 llvm::ArrayRef<Dim> extentsOf(const Value& value) {
   return value.type().hasRank() ? llvm::ArrayRef<Dim>(value.type().shape()) : llvm::ArrayRef<Dim>();
@@ -115,75 +55,128 @@ bool keepsLast(const MovementRange& range, const Dim& tokens) {
           range.start.known.isKnownEqual(tokens - Dim::fixed(1)));
 }
 
-/// What outputs and attention are computed from, but for masks of attention among the tokens.
-llvm::DenseSet<const Value*> liveValues(const Graph& graph,
-                                        const llvm::DenseSet<const Node*>& attentions,
-                                        const llvm::DenseSet<const Node*>& toOtherSequences) {
+/// What is followed: the tokens of sequences, or the rows of a batch.
+enum class Followed { Tokens, BatchRows };
+
+/// The attention of a graph, and the caches that it reads.
+struct Attentions {
+  explicit Attentions(llvm::ArrayRef<AttentionSite> sites) {
+    for (const AttentionSite& site : sites) {
+      all.insert(site.node);
+      if (site.isCross)
+        toOtherSequences.insert(site.node);
+      if (site.mask && hidesByRow(*site.mask))
+        maskedByRow.insert(site.node);
+      for (const auto* cache : {&site.key, &site.value})
+        if (*cache && !site.isCross)
+          add(**cache);
+    }
+  }
+
+  /// Whether a mask is understood, and hides keys of a batch row by what an input says of that row.
+  static bool hidesByRow(const MaskFacts& facts) {
+    return facts.remaining != MaskFacts::Remaining::Other && facts.bias != MaskFacts::Bias::Other &&
+           llvm::all_of(facts.padding, [](const MaskFacts::Padding& padding) {
+             return padding.shownBy != nullptr;
+           });
+  }
+
+  void add(const SiteCache& cache) {
+    pasts.insert(cache.past);
+    if (cache.writer)
+      writers.insert({cache.writer, cache.fresh});
+    if (cache.update == CacheUpdate::Grows)
+      pastRows = cache.past->type().dim(cache.axis);
+  }
+
+  llvm::DenseSet<const Node*> all;
+  llvm::DenseSet<const Node*> toOtherSequences;
+  llvm::DenseSet<const Node*> maskedByRow;
+  llvm::DenseSet<const Value*> pasts;
+  /// With the new rows that each of them joins to a past.
+  llvm::DenseMap<const Node*, const Value*> writers;
+  /// How many tokens are earlier ones; 0 without caches that grow.
+  Dim pastRows = Dim::fixed(0);
+};
+
+/// What outputs and attention are computed from. Masks of attention among the tokens are left out
+/// where those are followed: they say which tokens see each other. Where batch rows are followed,
+/// so are masks that are known to treat them apart.
+llvm::DenseSet<const Value*> liveValues(const Graph& graph, const Attentions& attentions,
+                                        Followed followed) {
   llvm::DenseSet<const Value*> live;
   llvm::SmallVector<const Value*, 32> pending(graph.outputs().begin(), graph.outputs().end());
   while (!pending.empty()) {
     const Value* value = pending.pop_back_val();
-    if (!live.insert(value).second || !value->producer())
+    const Node* producer = value->producer();
+    if (!live.insert(value).second || !producer || producer->is("Shape") || producer->is("Size"))
       continue;
-    const bool isAttention =
-        attentions.contains(value->producer()) && !toOtherSequences.contains(value->producer());
-    for (const Use& use : value->producer()->operands())
-      if (use.value() && !(isAttention && use.operandIndex() == 3))
+    const bool leavesMask =
+        followed == Followed::Tokens
+            ? attentions.all.contains(producer) && !attentions.toOtherSequences.contains(producer)
+            : attentions.maskedByRow.contains(producer);
+    for (const Use& use : producer->operands())
+      if (use.value() && !(leavesMask && use.operandIndex() == 3))
         pending.push_back(use.value());
   }
   return live;
 }
 
+/// Asks about one value, which may be absent.
+using ValueTest = llvm::function_ref<bool(const Value*)>;
+
 /// Why attention to another sequence mixes tokens; nullptr if it does not. Rows of that sequence
 /// are the same for every token. A mask may say for each token which of them it sees, the token's
 /// place may not.
-const char* mixedByCrossAttention(const Node& node,
-                                  llvm::function_ref<bool(const Value*)> isConstant,
-                                  llvm::function_ref<bool(const Value&)> isRowPerToken) {
-  if (!isRowPerToken(*node.operand(0)))
+const char* mixedByCrossAttention(const Node& node, ValueTest isConstant, ValueTest isRowPerToken) {
+  if (!isRowPerToken(node.operand(0)))
     return "its queries are not one row for each token";
   for (unsigned operand : {1U, 2U, 4U, 5U})
     if (!isConstant(node.operand(operand)))
       return "its keys, values, sinks or lengths depend on the tokens";
   if (node.intAttr("causal", 0) != 0 || node.intAttr("window", 0) != 0)
     return "which rows of the other sequence a token sees depends on its place";
-  if (!isConstant(node.operand(3)) && !isRowPerToken(*node.operand(3)))
+  if (!isConstant(node.operand(3)) && !isRowPerToken(node.operand(3)))
     return "its mask depends on other tokens";
   return nullptr;
 }
 
-class TokenFollower {
-public:
-  TokenFollower(const Graph& followed, llvm::ArrayRef<AttentionSite> sites,
-                llvm::StringRef tokenSymbol)
-      : graph(followed), symbol(tokenSymbol), tokens(Dim::symbol(tokenSymbol.str())) {
-    for (const AttentionSite& site : sites) {
-      attentions.insert(site.node);
-      if (site.isCross)
-        toOtherSequences.insert(site.node);
-    }
-  }
+/// The same of attention among the tokens, and those before them.
+const char* mixedByAttention(const Node& node, ValueTest isConstant, ValueTest isRowPerToken,
+                             ValueTest isCached) {
+  if (!isRowPerToken(node.operand(0)))
+    return "its operands are not one row for each token";
+  for (unsigned operand : {1U, 2U})
+    if (!isRowPerToken(node.operand(operand)) && !isCached(node.operand(operand)))
+      return "its operands are not one row for each token";
+  if (!isConstant(node.operand(4)) || !isConstant(node.operand(5)))
+    return "its sinks or lengths depend on the tokens";
+  return nullptr;
+}
 
-  std::variant<TokenFunctions, TokenMixing> run() {
-    live = liveValues(graph, attentions, toOtherSequences);
-    for (const std::unique_ptr<Value>& input : graph.inputs())
-      if (live.contains(input.get()) && !input->constant())
-        if (llvm::any_of(extentsOf(*input), [&](const Dim& extent) { return counts(extent); }))
-          set(*input, {Kind::PerToken, Dim::fixed(1)}, nullptr);
-    for (const Node& node : graph.nodes()) {
-      if (mixing)
-        break;
-      if (llvm::any_of(node.results(), [&](const Value& result) { return live.contains(&result); }))
-        visit(node);
-    }
-    if (mixing)
-      return std::move(*mixing);
-    return std::move(found);
-  }
+/// Why attention mixes rows of a batch; nullptr if it does not. All operands have them on the first
+/// axis, or are the same for all rows.
+const char* mixedByBatchedAttention(const Node& node, ValueTest isConstant, ValueTest isFirstAxis) {
+  if (!isFirstAxis(node.operand(0)))
+    return "its queries are not laid out by batch rows";
+  for (const Use& use : node.operands()) // a mask that was not followed counts as constant
+    if (!isConstant(use.value()) && !isFirstAxis(use.value()))
+      return "its operands are not laid out by batch rows";
+  return nullptr;
+}
 
-private:
+/// What is known of the values that were visited.
+class TokenStates {
+protected:
+  explicit TokenStates(llvm::StringRef followedSymbol)
+      : symbol(followedSymbol), tokens(Dim::symbol(followedSymbol)) {}
+
   bool counts(const Dim& extent) const {
     return llvm::is_contained(extent.symbols(), symbol.str());
+  }
+
+  bool hasTokens(const Value& value) const {
+    return llvm::any_of(extentsOf(value), [&](const Dim& extent) { return counts(extent); });
   }
 
   /// The one axis that tokens lie along.
@@ -202,6 +195,61 @@ private:
         single = axis;
     }
     return single;
+  }
+
+  State stateOf(const Value* value) const {
+    const auto entry = states.find(value);
+    return entry == states.end() ? State() : entry->second;
+  }
+
+  bool isRowPerToken(const Value* value, unsigned place) const {
+    return value && stateOf(value).kind == Kind::PerToken && isPure(stateOf(value)) &&
+           tokenAxis(*value) == place && extentsOf(*value)[place].isKnownEqual(tokens);
+  }
+
+  llvm::StringRef symbol;
+  Dim tokens;
+  llvm::DenseMap<const Value*, State> states;
+};
+
+class TokenFollower : private TokenStates {
+public:
+  TokenFollower(const Graph& followedGraph, llvm::ArrayRef<AttentionSite> sites,
+                llvm::StringRef followedSymbol, Followed kindOfRows)
+      : TokenStates(followedSymbol), graph(followedGraph), attentions(sites), followed(kindOfRows) {
+  }
+
+  std::variant<TokenFunctions, TokenMixing> run() {
+    live = liveValues(graph, attentions, followed);
+    for (const std::unique_ptr<Value>& input : graph.inputs()) {
+      if (!live.contains(input.get()) || input->constant())
+        continue;
+      if (followed == Followed::Tokens && attentions.pasts.contains(input.get()))
+        set(*input, {Kind::Cached, Dim::fixed(1)}, nullptr);
+      else if (hasTokens(*input))
+        set(*input, {Kind::PerToken, Dim::fixed(1)}, nullptr);
+    }
+    for (const Node& node : graph.nodes()) {
+      if (mixing)
+        break;
+      if (llvm::any_of(node.results(), [&](const Value& result) { return live.contains(&result); }))
+        visit(node);
+    }
+    if (mixing)
+      return std::move(*mixing);
+    return std::move(found);
+  }
+
+private:
+  /// Whether numbers among the extents depend on how many tokens there are, or were.
+  bool dependsOnCount(llvm::ArrayRef<Dim> extents) const {
+    return llvm::any_of(extents, [&](const Dim& extent) {
+      return extent.isUnknown() || counts(extent) ||
+             (followed == Followed::Tokens &&
+              llvm::any_of(extent.symbols(), [&](const std::string& other) {
+                return llvm::is_contained(attentions.pastRows.symbols(), other);
+              }));
+    });
   }
 
   void refuse(const Node* node, std::string why) {
@@ -224,11 +272,6 @@ private:
     states[&value] = std::move(state);
   }
 
-  State stateOf(const Value* value) const {
-    const auto entry = states.find(value);
-    return entry == states.end() ? State() : entry->second;
-  }
-
   void setAll(const Node& node, const State& state) {
     for (const Value& result : node.results())
       if (!result.isUnused())
@@ -241,55 +284,60 @@ private:
   }
 
   void visit(const Node& node) {
-    if (attentions.contains(&node))
+    if (attentions.all.contains(&node))
       return visitAttention(node);
-    bool any[4] = {};
+    bool any[5] = {};
     for (const Use& use : node.operands())
       if (use.value())
         any[static_cast<unsigned>(stateOf(use.value()).kind)] = true;
-    const bool isPerToken = any[static_cast<unsigned>(Kind::PerToken)];
-    const bool isLast = any[static_cast<unsigned>(Kind::LastToken)];
-    const bool isExtent = any[static_cast<unsigned>(Kind::Extent)];
+    const auto has = [&](Kind kind) { return any[static_cast<unsigned>(kind)]; };
     if (!node.subgraphs().empty())
       return refuse(&node, "it has subgraphs");
     if (node.is("Shape") || node.is("Size"))
-      return setAll(node, {isPerToken || isExtent ? Kind::Extent : Kind::Constant, Dim::fixed(1)});
-    if (isLast && isPerToken)
+      return setExtents(node, extentsOf(*node.operand(0)));
+    if (const auto writer = attentions.writers.find(&node); writer != attentions.writers.end())
+      return visitWriter(node, *writer->second);
+    if (has(Kind::Cached))
+      return movementKind(node) ? setAll(node, {Kind::Cached, Dim::fixed(1)})
+                                : refuse(&node, "it computes with rows of earlier tokens");
+    if (has(Kind::LastToken) && has(Kind::PerToken))
       return refuse(&node, "it combines the last token with others");
-    if (isLast)
+    if (has(Kind::LastToken))
       return setAll(node, {Kind::LastToken, Dim::fixed(1)});
-    if (isPerToken)
+    if (has(Kind::PerToken))
       return visitTokens(node);
-    if (isExtent)
+    if (has(Kind::Extent))
       return visitExtents(node);
   }
 
-  void visitCrossAttention(const Node& node) {
+  void setExtents(const Node& node, llvm::ArrayRef<Dim> extents) {
+    setAll(node, {dependsOnCount(extents) ? Kind::Extent : Kind::Constant, Dim::fixed(1)});
+  }
+
+  void visitAttention(const Node& node) {
     const auto isConstant = [&](const Value* value) {
       return !value || stateOf(value).kind == Kind::Constant;
     };
-    const auto isRow = [&](const Value& value) { return isRowPerToken(value); };
-    if (const char* why = mixedByCrossAttention(node, isConstant, isRow))
+    const auto isRow = [&](const Value* value) {
+      return isRowPerToken(value, followed == Followed::Tokens ? 2 : 0);
+    };
+    const auto isCached = [&](const Value* value) { return stateOf(value).kind == Kind::Cached; };
+    const char* why = followed == Followed::BatchRows
+                          ? mixedByBatchedAttention(node, isConstant, isRow)
+                      : attentions.toOtherSequences.contains(&node)
+                          ? mixedByCrossAttention(node, isConstant, isRow)
+                          : mixedByAttention(node, isConstant, isRow, isCached);
+    if (why)
       return refuse(&node, why);
     setAll(node, {Kind::PerToken, Dim::fixed(1)});
   }
 
-  bool isRowPerToken(const Value& value) const {
-    const State state = stateOf(&value);
-    return state.kind == Kind::PerToken && isPure(state) && tokenAxis(value) == 2U &&
-           extentsOf(value)[2].isKnownEqual(tokens);
-  }
-
-  void visitAttention(const Node& node) {
-    if (toOtherSequences.contains(&node))
-      return visitCrossAttention(node);
-    for (unsigned operand : {0u, 1u, 2u})
-      if (!isRowPerToken(*node.operand(operand)))
-        return refuse(&node, "its operands are not one row for each token");
-    for (unsigned operand : {4u, 5u})
-      if (node.operand(operand) && stateOf(node.operand(operand)).kind != Kind::Constant)
-        return refuse(&node, "its sinks or lengths depend on the tokens");
-    setAll(node, {Kind::PerToken, Dim::fixed(1)});
+  /// What joins the tokens' rows to earlier ones; a batch row's go to its own.
+  void visitWriter(const Node& node, const Value& fresh) {
+    const bool isTokens = followed == Followed::Tokens;
+    if (isTokens ? stateOf(&fresh).kind != Kind::PerToken : !isRowPerToken(&fresh, 0))
+      return refuse(&node, "the new rows of a cache are not one for each token");
+    setAll(node, {isTokens ? Kind::Cached : Kind::PerToken, Dim::fixed(1)});
   }
 
   /// Constants and extents.
@@ -302,8 +350,9 @@ private:
       const auto start = integer(0);
       const auto limit = integer(1);
       const auto step = integer(2);
-      if (!start || !limit || !step || start->value() != 0 || step->value() != 1 ||
-          !limit->isKnownEqual(tokens))
+      const Dim& past = attentions.pastRows;
+      if (followed != Followed::Tokens || !start || !limit || !step || step->value() != 1 ||
+          !start->isKnownEqual(past) || !limit->isKnownEqual(past + tokens))
         return refuse(&node, "it counts something else than the tokens");
       found.positions.push_back(const_cast<Node*>(&node));
       return setAll(node, {Kind::PerToken, Dim::fixed(1)});
@@ -311,18 +360,17 @@ private:
     if (node.is("Slice")) {
       const std::optional<Movement> movement = movementOf(node.result());
       const std::optional<unsigned> axis = movement ? movement->axis() : std::nullopt;
-      if (axis && movement->ranges.front().start.known.value() == 0 &&
+      const Dim& past = attentions.pastRows;
+      if (axis && followed == Followed::Tokens &&
+          movement->ranges.front().start.known.isKnownEqual(past) &&
           movement->ranges.front().step.known.value() == 1 &&
-          movement->ranges.front().end.known.isKnownEqual(tokens)) {
+          movement->ranges.front().end.known.isKnownEqual(past + tokens)) {
         found.tables.push_back(const_cast<Node*>(&node));
         return setAll(node, {Kind::PerToken, Dim::fixed(1), axis});
       }
     }
-    const bool isKnown = llvm::all_of(node.results(), [](const Value& result) {
-      return result.isUnused() || result.knownIntegers().has_value();
-    });
-    if (isKnown)
-      return setAll(node, {Kind::Extent, Dim::fixed(1)});
+    if (const auto known = node.result().knownIntegers(); known && node.results().size() == 1)
+      return setExtents(node, *known);
     const bool repeatsConstants = node.is("ConstantOfShape") ||
                                   movementKind(node) == MovementKind::Broadcast ||
                                   movementKind(node) == MovementKind::Reshape;
@@ -338,11 +386,13 @@ private:
   void visitTokens(const Node& node) {
     if (node.is("Gather"))
       return visitGather(node);
+    if (node.is("GatherElements"))
+      return visitGatherElements(node);
     if (node.is("Concat"))
       return visitConcat(node);
     if (std::optional<MovementKind> kind = movementKind(node))
       return visitMovement(node, *kind);
-    if (isElementwise(node))
+    if (isPointwise(node))
       return visitElementwise(node);
     if (isRowProduct(node) || node.is("Gemm"))
       return visitProduct(node);
@@ -414,12 +464,13 @@ private:
     setAll(node, state);
   }
 
-  /// A constant matrix times columns, of which each is a token's: as angles are made of positions.
+  /// A constant matrix times columns, or times matrices, of which each is a token's: as angles are
+  /// made of positions.
   void visitColumns(const Node& node) {
     const State state = stateOf(node.operand(1));
     const std::optional<unsigned> axis = tokenAxis(*node.operand(1));
     if (state.kind != Kind::PerToken || !axis || extentsOf(*node.operand(1)).size() < 2 ||
-        *axis + 1 != extentsOf(*node.operand(1)).size())
+        *axis + 2 == extentsOf(*node.operand(1)).size())
       return refuse(&node, "it sums over the tokens");
     setAll(node, state);
   }
@@ -446,11 +497,24 @@ private:
       return setAll(node, withoutAxis(data));
     auto known = node.operand(1)->knownIntegers();
     const bool isLast =
-        axis == tokensOf(0) && known && known->size() == 1 && isPure(data) &&
+        followed == Followed::Tokens && axis == tokensOf(0) && known && known->size() == 1 &&
+        isPure(data) &&
         (known->front().value() == -1 || known->front().isKnownEqual(tokens - Dim::fixed(1)));
     if (!isLast)
       return refuse(&node, "it picks tokens by their place");
     setAll(node, {Kind::LastToken, Dim::fixed(1)});
+  }
+
+  /// Tables by position: each index picks an entry of the axis that it lies on.
+  void visitGatherElements(const Node& node) {
+    const TensorType& type = node.operand(1)->type();
+    const std::optional<unsigned> along =
+        type.hasRank() ? normalizedAxis(node.intAttr("axis", 0), type.rank()) : std::nullopt;
+    const State indices = stateOf(node.operand(1));
+    if (stateOf(node.operand(0)).kind != Kind::Constant || indices.kind != Kind::PerToken ||
+        !along || tokenAxis(*node.operand(1)) != along)
+      return refuse(&node, "it picks tokens by their place");
+    setAll(node, indices);
   }
 
   void visitConcat(const Node& node) {
@@ -535,19 +599,16 @@ private:
       }
       const MovementRange& range =
           movement->ranges[static_cast<size_t>(place - movement->axes->begin())];
-      if (!isPure(state) || !keepsLast(range, tokens))
+      if (followed != Followed::Tokens || !isPure(state) || !keepsLast(range, tokens))
         return refuse(&node, "it keeps tokens by their place");
       set(result, {Kind::LastToken, Dim::fixed(1)}, &node);
     }
   }
 
   const Graph& graph;
-  llvm::StringRef symbol;
-  Dim tokens;
-  llvm::DenseSet<const Node*> attentions;
-  llvm::DenseSet<const Node*> toOtherSequences; ///< of the attentions
+  const Attentions attentions;
+  const Followed followed;
   llvm::DenseSet<const Value*> live;
-  llvm::DenseMap<const Value*, State> states;
   TokenFunctions found;
   std::optional<TokenMixing> mixing;
 };
@@ -557,7 +618,15 @@ private:
 std::variant<TokenFunctions, TokenMixing> findTokenFunctions(const Graph& graph,
                                                              llvm::ArrayRef<AttentionSite> sites,
                                                              llvm::StringRef tokens) {
-  return TokenFollower(graph, sites, tokens).run();
+  return TokenFollower(graph, sites, tokens, Followed::Tokens).run();
+}
+
+std::optional<TokenMixing> findBatchMixing(const Graph& graph, llvm::ArrayRef<AttentionSite> sites,
+                                           llvm::StringRef batch) {
+  auto followed = TokenFollower(graph, sites, batch, Followed::BatchRows).run();
+  if (auto* mixing = std::get_if<TokenMixing>(&followed))
+    return std::move(*mixing);
+  return std::nullopt;
 }
 
 } // namespace kvopt::analysis

@@ -1,4 +1,4 @@
-// Which values of a decoder without caches are functions of single tokens.
+// Which values of a decoder are functions of single tokens, or of single rows of a batch.
 #pragma once
 
 #include "ir/graph.h"
@@ -11,14 +11,14 @@
 
 namespace kvopt::analysis {
 
-/// What a graph that computes whole sequences takes from the place of a token in its sequence. All
-/// else that it computes outside of attention is a function of single tokens: run on the last
-/// tokens of a sequence only, it gives their results, once these places start at the number of
-/// earlier ones.
+/// What a graph takes from the place of a token in its sequence. All else that it computes outside
+/// of attention is a function of single tokens: run on the last tokens of a sequence only, it gives
+/// their results, once these places start at the number of earlier ones. P is how many rows its
+/// caches hold, 0 for a graph that computes whole sequences.
 struct TokenFunctions {
-  /// Range(0, S, 1): the positions of S tokens.
+  /// Range(P, P + S, 1): the positions of S tokens.
   std::vector<ir::Node*> positions;
-  /// Slice(table, 0, S) along one axis of a constant: its entries by position.
+  /// Slice(table, P, P + S) along one axis of a constant: its entries by position.
   std::vector<ir::Node*> tables;
 };
 
@@ -30,10 +30,16 @@ struct TokenMixing {
 };
 
 /// Follows the tokens from the inputs to the outputs. `tokens` is the symbol of their number, the
-/// extent of every axis that they lie along. Masks of attention among the tokens are not followed.
-/// What is not known to treat tokens apart mixes them.
+/// extent of every axis that they lie along. Masks of attention among the tokens are not followed,
+/// and of caches only that their rows go nowhere but to attention. What is not known to treat
+/// tokens apart mixes them.
 std::variant<TokenFunctions, TokenMixing> findTokenFunctions(const ir::Graph& graph,
                                                              llvm::ArrayRef<AttentionSite> sites,
                                                              llvm::StringRef tokens);
+
+/// The same of the rows of a batch, masks included: what makes a row's result depend on other rows,
+/// or on how many there are; nullopt if nothing does. `batch` is the symbol of their number.
+std::optional<TokenMixing>
+findBatchMixing(const ir::Graph& graph, llvm::ArrayRef<AttentionSite> sites, llvm::StringRef batch);
 
 } // namespace kvopt::analysis

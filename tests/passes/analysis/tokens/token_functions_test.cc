@@ -89,7 +89,7 @@ TEST(TokenFunctions, WhatMixesTokens) {
        "ReduceMean: nothing says that it treats tokens apart"},
       {"  y = Softmax <axis = 1> (x)", "Softmax: it combines the tokens"},
       {"  y = LayerNormalization <axis = 1> (x, x)", "LayerNormalization: it combines the tokens"},
-      {"  y = CumSum (x, one)", "CumSum: nothing says that it treats tokens apart"},
+      {"  y = CumSum (x, one)", "CumSum: it combines the tokens"},
       {"  t = Transpose <perm = [0, 2, 1]> (x)\n  y = MatMul (x, t)",
        "MatMul: it multiplies tokens with each other"},
       {"  t = Transpose <perm = [0, 2, 1]> (x)\n  y = Conv (t, t)",

@@ -1,0 +1,72 @@
+// What operators combine with what, by name.
+#include "passes/analysis/tokens/row_operators.h"
+
+#include "ir/movement.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+namespace kvopt::analysis {
+using namespace ir;
+
+bool isPointwise(const Node& node) {
+  if (node.op().isOnnx())
+    return llvm::StringSwitch<bool>(node.op().type())
+        .Cases("Abs", "Add", "And", "BitwiseAnd", "Ceil", "Celu", "Clip", "Cos", "Div", true)
+        .Cases("Elu", "Equal", "Erf", "Exp", "Floor", "Gelu", "Greater", "GreaterOrEqual", true)
+        .Cases("HardSigmoid", "HardSwish", "IsInf", "IsNaN", "LeakyRelu", "Less", true)
+        .Cases("LessOrEqual", "Log", "Max", "Mean", "Min", "Mish", "Mod", "Mul", "Neg", true)
+        .Cases("Not", "Or", "PRelu", "Pow", "Reciprocal", "Relu", "Round", "Selu", true)
+        .Cases("Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", true)
+        .Cases("Swish", "Tanh", "Tan", "ThresholdedRelu", "Where", "Xor", true)
+        .Default(false);
+  return node.op().domain() == "com.microsoft" &&
+         llvm::StringSwitch<bool>(node.op().type())
+             .Cases("BiasGelu", "FastGelu", "Gelu", "QuickGelu", true)
+             .Default(false);
+}
+
+std::optional<llvm::SmallVector<int64_t, 4>> combinedAxes(const Node& node, int64_t rank) {
+  llvm::SmallVector<int64_t, 4> axes;
+  const llvm::StringRef type = node.op().type();
+  const auto fromAxis = [&](int64_t first) {
+    for (int64_t axis = first < 0 ? first + rank : first; axis < rank; ++axis)
+      axes.push_back(axis);
+    return axes;
+  };
+  const auto oneAxis = [&](int64_t axis) {
+    axes.push_back(axis < 0 ? axis + rank : axis);
+    return axes;
+  };
+  if (type == "LayerNormalization" || type == "RMSNormalization" ||
+      type == "SimplifiedLayerNormalization")
+    return fromAxis(node.intAttr("axis", -1));
+  if (type == "SkipLayerNormalization" || type == "SkipSimplifiedLayerNormalization")
+    return fromAxis(-1);
+  if (!node.op().isOnnx())
+    return std::nullopt;
+  if (type == "Softmax" || type == "LogSoftmax" || type == "LpNormalization" || type == "TopK")
+    return oneAxis(node.intAttr("axis", -1));
+  if (type == "ArgMax" || type == "ArgMin")
+    return oneAxis(node.intAttr("axis", 0));
+  if (type == "CumSum") {
+    auto given = knownIntegersOf(node, 1, "");
+    return given && given->size() == 1 ? std::optional(oneAxis(given->front())) : std::nullopt;
+  }
+  if (type.startswith("Reduce")) {
+    auto given = knownIntegersOf(node, 1, "axes");
+    if (!given || given->empty())
+      return std::nullopt; // all of them
+    for (int64_t axis : *given)
+      oneAxis(axis);
+    return axes;
+  }
+  return std::nullopt;
+}
+
+bool isRowProduct(const Node& node) {
+  if (node.op().isOnnx())
+    return node.is("MatMul");
+  return node.op().domain() == "com.microsoft" && node.op().type() == "MatMulNBits";
+}
+
+} // namespace kvopt::analysis

@@ -1,0 +1,222 @@
+// Finds numbers that count, and what is made of them.
+#include "passes/extents/freed_numbers.h"
+
+#include "ir/movement.h"
+#include "passes/analysis/tokens/row_operators.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::extents {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+
+namespace {
+
+/// The first number and how many, of a constant that counts along one axis and has no other. A
+/// single integer counts itself.
+std::optional<std::pair<int64_t, int64_t>> countedBy(const TensorData& tensor) {
+  const int64_t count = tensor.elementCount();
+  if (count < 1 || tensor.shape().empty() ||
+      (count == 1 && tensor.elementType() != ElementType::Int64) ||
+      llvm::none_of(tensor.shape(), [&](int64_t extent) { return extent == count; }))
+    return std::nullopt;
+  const auto counts = [&](const auto& numbers) -> std::optional<std::pair<int64_t, int64_t>> {
+    if (!numbers)
+      return std::nullopt;
+    const auto first = static_cast<int64_t>((*numbers)[0]);
+    for (int64_t i = 0; i < count; ++i)
+      if (static_cast<double>((*numbers)[static_cast<size_t>(i)]) != static_cast<double>(first + i))
+        return std::nullopt;
+    return std::pair(first, count);
+  };
+  return isFloatingPoint(tensor.elementType()) ? counts(floatValues(tensor))
+                                               : counts(integerValues(tensor));
+}
+
+/// Whether a reader takes the elements themselves: an operand that says where or how far to move
+/// others is none.
+bool readsNumbers(const Use& use) {
+  const Node& reader = use.user();
+  return isMoved(use) || isPointwise(reader) || isRowProduct(reader) ||
+         (reader.is("Gather") && use.operandIndex() == 1);
+}
+
+/// Whether a reader of integers, and all that is computed of its result, moves them or adds and
+/// multiplies them, until `ends` says that a use is where they were to go.
+bool leadsOnlyTo(const Use& use, llvm::function_ref<bool(const Use&)> ends) {
+  llvm::SmallVector<const Use*, 8> pending(1, &use);
+  llvm::DenseSet<const Node*> seen;
+  while (!pending.empty()) {
+    const Use& next = *pending.pop_back_val();
+    if (ends(next))
+      continue;
+    const Node& reader = next.user();
+    if (!isMoved(next) && !reader.is("Add") && !reader.is("Sub") && !reader.is("Mul"))
+      return false;
+    if (reader.result().isGraphOutput() || reader.result().isUnused())
+      return false;
+    if (seen.insert(&reader).second)
+      for (const Use& further : reader.result().uses())
+        pending.push_back(&further);
+  }
+  return true;
+}
+
+/// Whether integers say who sees whom.
+bool isCompared(const Use& use) {
+  const Node& reader = use.user();
+  return reader.is("Less") || reader.is("LessOrEqual") || reader.is("Greater") ||
+         reader.is("GreaterOrEqual");
+}
+
+/// Whether integers are places in an input, as of batch rows and keys in a mask.
+bool picksOfInput(const Use& use) {
+  const Node& reader = use.user();
+  if ((!reader.is("Gather") && !reader.is("GatherND")) || use.operandIndex() != 1)
+    return false;
+  const Value* data = reader.operand(0);
+  while (data->producer() && !data->constant() && movementKind(*data->producer()) &&
+         keepsOrder(*movementKind(*data->producer())))
+    data = movedOperand(*data->producer());
+  return data->isGraphInput();
+}
+
+} // namespace
+
+/// A constant that counts tokens or keys is computed.
+void FreedNumbers::count(Value& constant) {
+  const auto counts = countedBy(*constant.constant());
+  if (!counts)
+    return;
+  if (counts->second == 1)
+    return countOne(constant, counts->first);
+  const auto range =
+      symbols.counted(Dim::fixed(counts->first), Dim::fixed(counts->first + counts->second));
+  const llvm::ArrayRef<int64_t> shape = constant.constant()->shape();
+  const auto* axis = llvm::find(shape, counts->second);
+  if (range)
+    countFor(constant, *range, static_cast<unsigned>(axis - shape.begin()), readsNumbers);
+}
+
+/// One number may be the place of the one token, where it is compared with those of keys, or of
+/// the one batch row, where it picks something of it.
+void FreedNumbers::countOne(Value& constant, int64_t number) {
+  const auto rank = static_cast<unsigned>(constant.constant()->shape().size());
+  const auto range = symbols.counted(Dim::fixed(number), Dim::fixed(number + 1));
+  if (range)
+    countFor(constant, *range, rank - 1,
+             [](const Use& use) { return leadsOnlyTo(use, isCompared); });
+  if (number == 0 && symbols.exported().batch.value() == 1 &&
+      symbols.isFreed(symbols.freed().batch))
+    countFor(constant, {Dim::fixed(0), symbols.freed().batch}, 0,
+             [](const Use& use) { return leadsOnlyTo(use, picksOfInput); });
+  // Of a mask that is read as one list, a batch row begins at so many times its number.
+  if (number > 1 && Dim::fixed(number) == symbols.exported().keys())
+    for (Use* use : usesOf(constant, [](const Use& reader) {
+           return reader.user().is("Mul") && leadsOnlyTo(reader, picksOfInput);
+         }))
+      if (Value* keys = symbols.scalar(symbols.freed().keys(), constant.type().elementType()))
+        use->user().setOperand(use->operandIndex(), keys);
+}
+
+llvm::SmallVector<Use*, 4>
+FreedNumbers::usesOf(const Value& constant, llvm::function_ref<bool(const Use&)> isMeant) const {
+  llvm::SmallVector<Use*, 4> meant;
+  for (Use& use : constant.uses())
+    if (&use.user().graph() == &graph && isMeant(use))
+      meant.push_back(&use);
+  return meant;
+}
+
+/// Where `isMeant`, the numbers of a range, along one axis, take the place of the constant's.
+void FreedNumbers::countFor(Value& constant, const std::pair<Dim, Dim>& range, unsigned axis,
+                            llvm::function_ref<bool(const Use&)> isMeant) {
+  const llvm::SmallVector<Use*, 4> readers = usesOf(constant, isMeant);
+  if (readers.empty())
+    return;
+  Value* start = symbols.scalar(range.first, ElementType::Int64);
+  Value* end = symbols.scalar(range.second, ElementType::Int64);
+  if (!start || !end)
+    return;
+  Value* numbers = &symbols.builder().castTo(
+      symbols.builder().node("Range", {*start, *end, int64Scalar(1)}, {}, "freed_range"),
+      constant.type().elementType());
+  llvm::SmallVector<int64_t, 4> ones;
+  for (unsigned other = 0; other < constant.constant()->shape().size(); ++other)
+    if (other != axis)
+      ones.push_back(other);
+  if (!ones.empty())
+    numbers = &symbols.builder().node("Unsqueeze", {*numbers, ints(ones)}, {}, "freed_range");
+  for (Use* use : readers)
+    use->user().setOperand(use->operandIndex(), numbers);
+}
+
+/// What is made of constants may be as long as what the export fixed.
+bool FreedNumbers::freesConstants(Node& node) {
+  if (node.is("Range"))
+    return freeRange(node);
+  if (node.is("ConstantOfShape"))
+    return freeList(node, 0);
+  if (node.is("Expand"))
+    return freeList(node, 1);
+  if (node.is("Slice") && node.operand(0)->type().fixedShape())
+    return freeTable(node);
+  return false;
+}
+
+bool FreedNumbers::freeRange(Node& node) {
+  llvm::SmallVector<Dim, 3> numbers;
+  for (unsigned operand : {0U, 1U, 2U}) {
+    const auto number = node.operand(operand)->knownIntegers();
+    if (!number || number->size() != 1)
+      return false;
+    numbers.push_back(number->front());
+  }
+  const auto range =
+      numbers[2].value() == 1 ? symbols.counted(numbers[0], numbers[1]) : std::nullopt;
+  if (!range)
+    return false;
+  const ElementType type = node.operand(1)->type().elementType();
+  Value* start = symbols.scalar(range->first, type);
+  Value* end = symbols.scalar(range->second, type);
+  if (!start || !end)
+    return false;
+  node.setOperand(0, start);
+  node.setOperand(1, end);
+  return true;
+}
+
+bool FreedNumbers::freeList(Node& node, unsigned operand) {
+  const auto numbers = node.operand(operand)->knownIntegers();
+  const auto freed = numbers ? symbols.freedList(*numbers) : std::nullopt;
+  Value* shape = freed ? symbols.list(*freed) : nullptr;
+  if (shape)
+    node.setOperand(operand, shape);
+  return shape != nullptr;
+}
+
+/// The entries of a table for the positions of tokens or keys.
+bool FreedNumbers::freeTable(Node& node) {
+  const std::optional<Movement> movement = movementOf(node.result());
+  if (!movement || !movement->axis() || movement->ranges.size() != 1 || !node.operand(1) ||
+      !node.operand(2))
+    return false;
+  const MovementRange& kept = movement->ranges.front();
+  const auto range = kept.step.known.value() == 1
+                         ? symbols.counted(kept.start.known, kept.end.known)
+                         : std::nullopt;
+  const Dim& rows = node.operand(0)->type().dim(*movement->axis());
+  if (!range || rows.isKnownEqual(kept.end.known))
+    return false;
+  Value* from = symbols.list({range->first});
+  Value* to = symbols.list({range->second});
+  if (!from || !to)
+    return false;
+  node.setOperand(1, &symbols.builder().castTo(*from, node.operand(1)->type().elementType()));
+  node.setOperand(2, &symbols.builder().castTo(*to, node.operand(2)->type().elementType()));
+  return true;
+}
+
+} // namespace kvopt::extents

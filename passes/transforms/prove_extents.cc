@@ -1,0 +1,195 @@
+// Proves that a decoder whose extents became symbols computes for any number of batch rows, tokens
+// and earlier tokens what it computed for those it was exported with, one after the other.
+//
+// Batch rows must not depend on each other. Outside of attention everything must be a function of
+// single tokens and of their positions, which the caches' rows tell or the caller does. Attention
+// must be causal; of an export for one token, which sees all keys, it becomes so:
+//
+//   before   o[B, H, 1, D] = ai.kvopt.Sdpa(q, present_key, present_value, padding)
+//   after    o[B, H, S, D] = ai.kvopt.Sdpa<causal = 1>(q, present_key, present_value, padding)
+#include "passes/analysis/interface/input_readers.h"
+#include "passes/analysis/tokens/token_functions.h"
+#include "passes/pass.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::transforms {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
+namespace {
+
+constexpr const char* proveExtentsName = "prove-extents";
+
+/// What values are computed from, masks among tokens aside.
+struct Sources {
+  llvm::DenseSet<const Value*> inputs;
+  llvm::DenseSet<const Value*> seen;
+
+  void follow(const Value& value) {
+    llvm::SmallVector<const Value*, 32> pending(1, &value);
+    while (!pending.empty()) {
+      const Value* next = pending.pop_back_val();
+      if (!seen.insert(next).second)
+        continue;
+      if (next->isGraphInput() && !next->constant())
+        inputs.insert(next);
+      const Node* node = next->producer();
+      if (!node || node->is("Shape"))
+        continue;
+      for (const Use& use : node->operands())
+        if (use.value() && !(node->op() == OpName("ai.kvopt::Sdpa") && use.operandIndex() > 2))
+          pending.push_back(use.value());
+    }
+  }
+};
+
+class ExtentProof {
+public:
+  ExtentProof(Graph& proved, PassContext& passContext)
+      : graph(proved), context(passContext), freed(*passContext.freed) {}
+
+  llvm::Error run() {
+    if (context.sites.empty())
+      return refused(nullptr, "the model has no attention that is recognized");
+    for (const AttentionSite& site : context.sites)
+      if (site.failure)
+        return refused(nullptr, fmt::format("{} {}", site.id(), site.failure->str()));
+    if (freed.hasBatch())
+      if (auto mixing = findBatchMixing(graph, context.sites, freed.symbols.batch.str()))
+        return refused(mixing->node, "batch rows: " + mixing->why);
+    if (!freed.hasTokens() && !freed.hasPast())
+      return llvm::Error::success();
+    for (AttentionSite& site : context.sites)
+      if (!site.isCross)
+        if (llvm::Error error = seeEarlierTokens(site))
+          return error;
+    auto followed = findTokenFunctions(graph, context.sites, freed.symbols.tokens.str());
+    if (const auto* mixing = std::get_if<TokenMixing>(&followed))
+      return refused(mixing->node, "tokens: " + mixing->why);
+    return checkPlaces(std::get<TokenFunctions>(followed));
+  }
+
+private:
+  llvm::Error refused(const Node* node, const std::string& why) {
+    const MatchFailure failure{ReasonCode::ExtentFixed, node ? node->name().str() : "",
+                               "the same for any number of batch rows and tokens",
+                               node ? fmt::format("{}: {}", node->describe(), why) : why, ""};
+    context.sites.clear();
+    return unsupported("{}", failure.str()).as<RefusedError>();
+  }
+
+  /// Queries see their own token and those before it.
+  llvm::Error seeEarlierTokens(const AttentionSite& site) {
+    Node& node = *site.node;
+    if (!node.operand(0)->type().dim(2).isKnownEqual(freed.symbols.tokens))
+      return refused(&node, fmt::format("it has {} queries", node.operand(0)->type().dim(2).str()));
+    const bool isGiven = node.operand(3) && isToldByCaller(*node.operand(3));
+    if (node.intAttr("causal", 0) != 0 || isGiven)
+      return llvm::Error::success();
+    if (site.mask && (site.mask->causal == Proof::Proved || site.mask->causalIf))
+      return llvm::Error::success();
+    // Other conditions, as on a key's place, may be what is left of a causal mask or of a window.
+    const bool isPadding = site.mask && site.mask->remaining != MaskFacts::Remaining::Other &&
+                           llvm::all_of(site.mask->padding, [](const MaskFacts::Padding& padding) {
+                             return padding.shownBy != nullptr;
+                           });
+    const bool readsAllRows = site.update == CacheUpdate::Grows || site.update == CacheUpdate::None;
+    if (freed.exported.tokens.value() != 1 || !isPadding || !readsAllRows ||
+        site.mask->bias != MaskFacts::Bias::None || site.mask->window != 0)
+      return refused(&node, fmt::format("attention is not proved to be causal: {}",
+                                        site.mask ? site.mask->text : "no mask"));
+    node.setAttribute("causal", Attribute::ofInt(1));
+    context.count(proveExtentsName, "made_causal");
+    return llvm::Error::success();
+  }
+
+  /// Whether an input says for each token which keys it sees.
+  bool isToldByCaller(const Value& mask) const {
+    Sources sources;
+    sources.follow(mask);
+    return llvm::any_of(sources.inputs, [&](const Value* input) {
+      const TensorType& type = input->type();
+      return type.hasRank() && type.rank() > 2 && type.dim(-2).isKnownEqual(freed.symbols.tokens) &&
+             type.dim(-1).isKnownEqual(freed.symbols.keys());
+    });
+  }
+
+  /// An export of one token may have taken its position for a number like any other. Only where
+  /// something says it, an input or the rows of the caches, is it known not to have been.
+  llvm::Error checkPlaces(const TokenFunctions& functions) {
+    Sources sources;
+    for (const Value* output : graph.outputs())
+      sources.follow(*output);
+    llvm::DenseSet<const Value*> caches;
+    for (const AttentionSite& site : context.sites)
+      for (const auto* cache : {&site.key, &site.value})
+        if (*cache)
+          caches.insert((*cache)->past);
+    unsigned places = 0;
+    for (const Value* input : sources.inputs) {
+      if (caches.contains(input))
+        continue;
+      const bool hasTokens =
+          input->type().hasRank() && llvm::any_of(input->type().shape(), [&](const Dim& extent) {
+            return extent.isKnownEqual(freed.symbols.tokens);
+          });
+      if (!hasTokens)
+        return refused(nullptr, fmt::format("'{}', {}, has no place for each token", input->name(),
+                                            input->type().str()));
+      places += placesToldBy(*input);
+    }
+    if (places < 2 && functions.positions.empty() && functions.tables.empty())
+      return refused(nullptr, "no input tells the positions of tokens, which the export may have "
+                              "taken for constants");
+    return llvm::Error::success();
+  }
+
+  /// 2 for an input that is turned to angles. Two inputs that pick of tables with an entry for
+  /// every position of the export are token ids and positions; embedded tokens take the place of
+  /// ids.
+  unsigned placesToldBy(const Value& input) const {
+    if (isFloatingPoint(input.type().elementType()))
+      return 1;
+    size_t budget = 4096;
+    const InputReaders readers = readersOf(input, budget);
+    const int64_t keys = freed.exported.keys().value().value_or(0);
+    const bool picks = llvm::any_of(readers.tables, [&](const InputReaders::Table& table) {
+      return table.rows < 0 || table.rows >= keys;
+    });
+    return readers.isAngle ? 2 : picks ? 1 : 0;
+  }
+
+  Graph& graph;
+  PassContext& context;
+  const FreedExtents& freed;
+};
+
+class ProveExtents final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    if (!context.freed)
+      return usageError("prove-extents: no extents were freed before it")
+          .hint("free-extents, and what recovers attention, come first");
+    if (llvm::Error error = ExtentProof(model.graph(), context).run())
+      return error;
+    model.markEdited();
+    return llvm::Error::success();
+  }
+};
+
+} // namespace
+
+void register_prove_extents(PassRegistry& registry) {
+  registry.add({proveExtentsName,
+                "Proves that extents that became symbols may be any numbers.",
+                {},
+                [](const PassOptions&) {
+                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<ProveExtents>());
+                }});
+}
+
+} // namespace kvopt::transforms

@@ -1,0 +1,330 @@
+// Decoders that were exported for one number of batch rows, tokens and earlier tokens compute the
+// same for others once those are symbols, and stay as they are where that is not known.
+#include "driver/rewrite/rewrite.h"
+#include "support/format.h"
+#include "tests/equivalence/rewritten_model.h"
+
+namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace runtime;
+
+namespace {
+
+/// A step's extents, or their names.
+struct Written {
+  std::string batch;
+  std::string tokens;
+  std::string past;
+  std::string keys;
+};
+
+const Written symbols = {"batch", "sequence", "past", "total"};
+const Written oneToken = {"1", "1", "5", "6"};
+const Written fourTokens = {"2", "4", "5", "9"};
+
+std::string replaced(std::string text, const Written& step) {
+  const std::pair<const char*, const std::string*> names[] = {
+      {"{B}", &step.batch}, {"{S}", &step.tokens}, {"{P}", &step.past}, {"{T}", &step.keys}};
+  for (const auto& [name, value] : names)
+    for (size_t at = text.find(name); at != std::string::npos; at = text.find(name))
+      text.replace(at, 3, *value);
+  return text;
+}
+
+/// Nodes between the inputs and the logits that exporters write in several ways.
+struct Spelling {
+  std::string positions; ///< make `angle`, [B, S, 16]
+  std::string heads;     ///< make `q`, `k` and `v`, [B, 4, S, 4], of `hidden` [B, S, 16]
+  std::string mask;      ///< make `mask`, which is added to the scores
+  std::string merged;    ///< make `om`, [B, S, 16], of `o` [B, 4, S, 4]
+  std::string last = "  last = Identity (hidden_2)\n";
+};
+
+std::string tableText() {
+  std::string text = "0.5";
+  for (int i = 1; i < 50 * 16; ++i)
+    text += fmt::format(", {}", ((i * 37) % 101 - 50) / 64.0);
+  return text;
+}
+
+std::string modelText(const Spelling& spelling) {
+  return R"(<ir_version: 8, opset_import: ["" : 17]>
+decoder (int64[{B}, {S}] input_ids, int64[{B}, {T}] attention_mask, int64[{B}, {S}] position_ids,
+         float[{B}, 4, {P}, 4] past_key, float[{B}, 4, {P}, 4] past_value)
+  => (float[{B}, {S}, 10] logits, float[{B}, 4, {T}, 4] present_key, float[{B}, 4, {T}, 4] present_value)
+<float[50, 16] table = {)" +
+         tableText() + R"(}>
+{
+  none = Constant <value_int = 0> ()
+  one = Constant <value_int = 1> ()
+  half = Constant <value_float = 0.5> ()
+  visible_fill = Constant <value_float = 0.0> ()
+  hidden_fill = Constant <value_float = -3.4e38> ()
+  first = Constant <value_ints = [0]> ()
+  second = Constant <value_ints = [1]> ()
+  third = Constant <value_ints = [2]> ()
+  heads_and_queries = Constant <value_ints = [1, 2]> ()
+  width = Constant <value_ints = [16]> ()
+  w = Slice (table, first, width, first)
+  scores = Constant <value_ints = [10]> ()
+  wo = Slice (w, first, scores, second)
+  frequency_row = Slice (table, first, second, first)
+  frequencies = Reshape (frequency_row, width)
+)" + spelling.positions +
+         spelling.mask + R"(
+  embedded = Gather (table, input_ids)
+  hidden = Add (embedded, angle)
+)" + spelling.heads +
+         R"(
+  present_key = Concat <axis = 2> (past_key, k)
+  present_value = Concat <axis = 2> (past_value, v)
+  kt = Transpose <perm = [0, 1, 3, 2]> (present_key)
+  product = MatMul (q, kt)
+  scaled = Mul (product, half)
+  masked = Add (scaled, mask)
+  weights = Softmax <axis = -1> (masked)
+  o = MatMul (weights, present_value)
+)" + spelling.merged +
+         R"(
+  hidden_2 = Add (hidden, om)
+)" + spelling.last +
+         R"(
+  logits = MatMul (last, wo)
+}
+)";
+}
+
+/// Angles of positions, with an axis for their factors.
+const std::string angles = R"(
+  positions_f = Cast <to = 1> (position_ids)
+  column = Unsqueeze (positions_f, third)
+  turned = Mul (column, frequencies)
+  angle = Sin (turned)
+)";
+
+/// Entries of a table for positions.
+const std::string learnedPositions = R"(
+  angle = Gather (table, position_ids)
+)";
+
+/// `SHAPE` stands for the first two extents, as numbers or as a Reshape copies them.
+const std::string splitHeads = R"(
+  split = Constant <value_ints = [SHAPE, 4, 4]> ()
+  qm = MatMul (hidden, w)
+  km = Sin (qm)
+  vm = Tanh (qm)
+  qr = Reshape (qm, split)
+  kr = Reshape (km, split)
+  vr = Reshape (vm, split)
+  q = Transpose <perm = [0, 2, 1, 3]> (qr)
+  k = Transpose <perm = [0, 2, 1, 3]> (kr)
+  v = Transpose <perm = [0, 2, 1, 3]> (vr)
+)";
+const std::string mergedHeads = R"(
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  merged = Constant <value_ints = [SHAPE, 16]> ()
+  om = Reshape (ot, merged)
+)";
+
+/// Rows of all sequences as one matrix, as for Gemm.
+const std::string flatHeads = R"(
+  rows = Constant <value_ints = [-1, 16]> ()
+  split = Constant <value_ints = [{B}, {S}, 4, 4]> ()
+  flat = Reshape (hidden, rows)
+  qm = MatMul (flat, w)
+  km = Sin (qm)
+  vm = Tanh (qm)
+  qr = Reshape (qm, split)
+  kr = Reshape (km, split)
+  vr = Reshape (vm, split)
+  q = Transpose <perm = [0, 2, 1, 3]> (qr)
+  k = Transpose <perm = [0, 2, 1, 3]> (kr)
+  v = Transpose <perm = [0, 2, 1, 3]> (vr)
+)";
+
+/// Padding alone: an export of one token needs no causal mask.
+const std::string padding = R"(
+  shown = Cast <to = 9> (attention_mask)
+  shown_row = Unsqueeze (shown, heads_and_queries)
+  mask = Where (shown_row, visible_fill, hidden_fill)
+)";
+
+/// Padding, and places of keys and queries that are compared: `LIMITS` makes scalars `past_count`
+/// and `key_count`.
+const std::string causal = R"(
+  LIMITS
+  key_places = Range (none, key_count, one)
+  query_places = Range (past_count, key_count, one)
+  query_column = Unsqueeze (query_places, second)
+  is_earlier = LessOrEqual (key_places, query_column)
+  shown = Cast <to = 9> (attention_mask)
+  shown_row = Unsqueeze (shown, heads_and_queries)
+  seen = And (is_earlier, shown_row)
+  mask = Where (seen, visible_fill, hidden_fill)
+)";
+const std::string fixedLimits = R"(
+  past_count = Constant <value_int = {P}> ()
+  key_count = Constant <value_int = {T}> ()
+)";
+const std::string shapeLimits = R"(
+  past_shape = Shape (past_key)
+  past_list = Gather (past_shape, third)
+  past_count = Squeeze (past_list, first)
+  mask_shape = Shape (attention_mask)
+  key_list = Gather (mask_shape, second)
+  key_count = Squeeze (key_list, first)
+)";
+
+std::string with(std::string text, const std::string& name, const std::string& value) {
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name))
+    text.replace(at, name.size(), value);
+  return text;
+}
+
+/// The export for one step, and the model that it was made of.
+std::string fixedText(const Spelling& spelling, const Written& step) {
+  return replaced(with(with(modelText(spelling), "SHAPE", "{B}, {S}"), "LIMITS", fixedLimits),
+                  step);
+}
+std::string dynamicText(Spelling spelling) {
+  spelling.heads = splitHeads;
+  if (spelling.mask == padding)
+    spelling.mask = causal; // which one token does not need
+  return replaced(with(with(modelText(spelling), "SHAPE", "0, 0"), "LIMITS", shapeLimits), symbols);
+}
+
+class FreedExtentsTest : public testing::Test {
+protected:
+  RewriteResult freed(const std::string& text, const std::string& target = "primitive") {
+    RewriteRequest request;
+    request.freeExtents = true;
+    request.target = target;
+    return valueOrThrow(rewrite(
+        valueOrThrow(openModel(writtenModel(text, toolkit, folder), toolkit)), request, toolkit));
+  }
+
+  void expectFreed(const Spelling& spelling, const Written& step, const std::string& target,
+                   VerificationPlan plan = fullVerification()) {
+    SCOPED_TRACE(step.keys + " keys, --to " + target);
+    RewriteResult result = freed(fixedText(spelling, step), target);
+    auto* model = std::get_if<RewrittenModel>(&result);
+    ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
+    EXPECT_EQ(model->freed, "batch, sequence and past") << model->fixedBecause;
+    ASSERT_TRUE(model->verification) << model->notVerified;
+    EXPECT_TRUE(model->verification->equal()) << verificationSummary(*model->verification);
+    const DrivenModel before =
+        asExported(writtenModel(dynamicText(spelling), toolkit, folder), toolkit);
+    successOrThrow(inferShapes(model->model->graph()));
+    const VerificationReport report = valueOrThrow(verifyModels(
+        *before.model, before.manifest, *model->model, model->manifest, plan, 1, toolkit));
+    EXPECT_TRUE(report.equal()) << verificationSummary(report);
+    EXPECT_GT(report.comparison.steps.size(), 30U);
+  }
+
+  /// Expects that the extents stay fixed, or those but the batch's, because of `why`.
+  void expectFixed(const std::string& text, const std::string& why) {
+    const RewriteResult result = freed(text);
+    const auto* model = std::get_if<RewrittenModel>(&result);
+    const std::string because =
+        model ? model->fixedBecause : std::get<RefusedModel>(result).message;
+    EXPECT_TRUE(!model || model->freed == "batch") << model->freed;
+    EXPECT_NE(because.find("extent-fixed"), std::string::npos) << because;
+    EXPECT_NE(because.find(why), std::string::npos) << because;
+  }
+
+  Toolkit toolkit;
+  TemporaryFolder folder;
+};
+
+TEST_F(FreedExtentsTest, GiveTheResultsOfTheDynamicModel) {
+  const Spelling spellings[] = {
+      {angles, splitHeads, causal, mergedHeads},
+      {learnedPositions, splitHeads, causal, mergedHeads},
+      {angles, flatHeads, causal, mergedHeads},
+  };
+  for (const Spelling& spelling : spellings)
+    for (const Written& step : {oneToken, fourTokens})
+      for (const char* target : {"primitive", "kvopt", "onnx24"})
+        expectFreed(spelling, step, target);
+}
+
+TEST_F(FreedExtentsTest, OneTokenSeesTheKeysBeforeIt) {
+  VerificationPlan plan = fullVerification();
+  // A token of padding averages over the keys up to its own, and in the dynamic model over all.
+  for (EquivalencePlan& run : plan.runs)
+    run.padding = Padding::None;
+  expectFreed({angles, splitHeads, padding, mergedHeads}, oneToken, "primitive", plan);
+}
+
+TEST_F(FreedExtentsTest, StayWhereThePositionIsANumber) {
+  // As an exporter for one step writes position 5.
+  const std::string constantPosition = R"(
+  five = Constant <value_floats = [5.0]> ()
+  turned = Mul (five, frequencies)
+  angle = Sin (turned)
+)";
+  expectFixed(fixedText({constantPosition, splitHeads, padding, mergedHeads}, oneToken),
+              "no input tells the positions");
+  // A table that is too short for positions tells none.
+  const std::string kinds = R"(
+  two_rows = Constant <value_ints = [2]> ()
+  kind_table = Slice (table, first, two_rows, first)
+  angle = Gather (kind_table, position_ids)
+)";
+  expectFixed(fixedText({kinds, splitHeads, padding, mergedHeads}, oneToken),
+              "no input tells the positions");
+}
+
+TEST_F(FreedExtentsTest, StayWhereAMaskIsStored) {
+  // Keys that one query sees do not say what another one would see: a window may be behind them.
+  const std::string stored = R"(
+  mask = Constant <value_floats = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]> ()
+)";
+  expectFixed(fixedText({angles, splitHeads, stored, mergedHeads}, oneToken),
+              "has numbers for 6 rows of past + sequence");
+  const std::string limit = R"(
+  six = Constant <value_int = 6> ()
+  all_places = Range (none, six, one)
+  three = Constant <value_int = 3> ()
+  is_late = GreaterOrEqual (all_places, three)
+  mask = Where (is_late, visible_fill, hidden_fill)
+)";
+  expectFixed(fixedText({angles, splitHeads, limit, mergedHeads}, oneToken),
+              "not proved to be causal");
+}
+
+TEST_F(FreedExtentsTest, StayWhereRowsDependOnEachOther) {
+  const std::string meanOfTokens = R"(
+  mean = ReduceMean <axes = [1], keepdims = 1> (hidden_2)
+  last = Sub (hidden_2, mean)
+)";
+  const std::string meanOfBatch = R"(
+  mean = ReduceMean <axes = [0], keepdims = 1> (hidden_2)
+  last = Sub (hidden_2, mean)
+)";
+  const std::string firstToken = R"(
+  token = Gather <axis = 1> (hidden_2, first)
+  last = Add (hidden_2, token)
+)";
+  expectFixed(fixedText({angles, splitHeads, causal, mergedHeads, meanOfTokens}, oneToken),
+              "it combines the tokens");
+  expectFixed(fixedText({angles, splitHeads, causal, mergedHeads, firstToken}, fourTokens),
+              "picks rows of sequence by numbers");
+  const RewriteResult result =
+      freed(fixedText({angles, splitHeads, causal, mergedHeads, meanOfBatch}, fourTokens));
+  const auto* model = std::get_if<RewrittenModel>(&result);
+  ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
+  EXPECT_EQ(model->freed, "sequence and past");
+  EXPECT_NE(model->fixedBecause.find("batch rows"), std::string::npos) << model->fixedBecause;
+}
+
+TEST_F(FreedExtentsTest, SymbolsAreNotFreedAgain) {
+  const RewriteResult result = freed(dynamicText({angles, splitHeads, causal, mergedHeads}));
+  const auto* refused = std::get_if<RefusedModel>(&result);
+  ASSERT_TRUE(refused);
+  EXPECT_NE(refused->message.find("symbols already"), std::string::npos) << refused->message;
+}
+
+} // namespace
+} // namespace kvopt
