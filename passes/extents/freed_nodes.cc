@@ -63,8 +63,12 @@ private:
         refuse(node, "a branch or loop depends on it");
       return;
     }
-    if (!isTouched && !numbers.freesConstants(node))
+    if (!isTouched && !numbers.freesConstants(node)) {
+      for (Value& result : node.results())
+        if (result.type().hasRank())
+          numbers.countComputed(result);
       return;
+    }
     if (isTouched)
       adapt(node);
     if (!obstacle)

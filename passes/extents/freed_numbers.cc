@@ -50,9 +50,9 @@ bool leadsOnlyTo(const Use& use, llvm::function_ref<bool(const Use&)> ends) {
   llvm::DenseSet<const Node*> seen;
   while (!pending.empty()) {
     const Use& next = *pending.pop_back_val();
-    if (ends(next))
-      continue;
     const Node& reader = next.user();
+    if (ends(next) || reader.is("Shape"))
+      continue;
     if (!isMoved(next) && !reader.is("Add") && !reader.is("Sub") && !reader.is("Mul"))
       return false;
     if (reader.result().isGraphOutput() || reader.result().isUnused())
@@ -85,7 +85,6 @@ bool picksOfInput(const Use& use) {
 
 } // namespace
 
-/// A constant that counts tokens or keys is computed.
 void FreedNumbers::count(Value& constant) {
   const auto counts = countedBy(*constant.constant());
   if (!counts)
@@ -121,6 +120,15 @@ void FreedNumbers::countOne(Value& constant, int64_t number) {
         use->user().setOperand(use->operandIndex(), keys);
 }
 
+void FreedNumbers::countComputed(Value& value) {
+  const auto known = value.knownIntegers();
+  if (value.constant() || value.type().rank() != 1 || !known || known->size() != 1)
+    return;
+  const Dim& number = known->front();
+  if (const auto range = symbols.counted(number, number + Dim::fixed(1)))
+    countFor(value, *range, 0, [](const Use& use) { return leadsOnlyTo(use, isCompared); });
+}
+
 llvm::SmallVector<Use*, 4>
 FreedNumbers::usesOf(const Value& constant, llvm::function_ref<bool(const Use&)> isMeant) const {
   llvm::SmallVector<Use*, 4> meant;
@@ -130,10 +138,10 @@ FreedNumbers::usesOf(const Value& constant, llvm::function_ref<bool(const Use&)>
   return meant;
 }
 
-/// Where `isMeant`, the numbers of a range, along one axis, take the place of the constant's.
-void FreedNumbers::countFor(Value& constant, const std::pair<Dim, Dim>& range, unsigned axis,
+/// Where `isMeant`, the numbers of a range, along one axis, take the place of the value's.
+void FreedNumbers::countFor(Value& counted, const std::pair<Dim, Dim>& range, unsigned axis,
                             llvm::function_ref<bool(const Use&)> isMeant) {
-  const llvm::SmallVector<Use*, 4> readers = usesOf(constant, isMeant);
+  const llvm::SmallVector<Use*, 4> readers = usesOf(counted, isMeant);
   if (readers.empty())
     return;
   Value* start = symbols.scalar(range.first, ElementType::Int64);
@@ -142,9 +150,9 @@ void FreedNumbers::countFor(Value& constant, const std::pair<Dim, Dim>& range, u
     return;
   Value* numbers = &symbols.builder().castTo(
       symbols.builder().node("Range", {*start, *end, int64Scalar(1)}, {}, "freed_range"),
-      constant.type().elementType());
+      counted.type().elementType());
   llvm::SmallVector<int64_t, 4> ones;
-  for (unsigned other = 0; other < constant.constant()->shape().size(); ++other)
+  for (unsigned other = 0; other < counted.type().rank(); ++other)
     if (other != axis)
       ones.push_back(other);
   if (!ones.empty())

@@ -14,6 +14,8 @@ public:
 
   /// A constant that counts is computed where its readers take the numbers as such.
   void count(ir::Value& constant);
+  /// The same of one number that is computed from extents, as the position of the one token.
+  void countComputed(ir::Value& value);
   /// Frees a Range, ConstantOfShape, Expand, or Slice of constants that is as long as what the
   /// export fixed; whether it was one.
   bool freesConstants(ir::Node& node);
@@ -22,7 +24,7 @@ private:
   void countOne(ir::Value& constant, int64_t number);
   llvm::SmallVector<ir::Use*, 4> usesOf(const ir::Value& constant,
                                         llvm::function_ref<bool(const ir::Use&)> isMeant) const;
-  void countFor(ir::Value& constant, const std::pair<ir::Dim, ir::Dim>& range, unsigned axis,
+  void countFor(ir::Value& counted, const std::pair<ir::Dim, ir::Dim>& range, unsigned axis,
                 llvm::function_ref<bool(const ir::Use&)> isMeant);
   bool freeRange(ir::Node& node);
   bool freeList(ir::Node& node, unsigned operand);

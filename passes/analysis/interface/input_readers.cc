@@ -212,6 +212,8 @@ private:
     llvm::StringRef type = node.op().type();
     if ((type == "Gather" || type == "GatherND") && operand == 1)
       return visitLookUp(*node.operand(0));
+    if (type == "GatherElements" && operand == 1)
+      return visitRepeatedTable(*node.operand(0), node.intAttr("axis", 0));
     if (type == "OneHot" && operand == 0)
       found.tables.push_back({-1, 0});
     if (type == "Range")
@@ -236,6 +238,16 @@ private:
     if (!data.constant() || !isFloatingPoint(type.elementType()))
       return;
     found.tables.push_back({type.dim(0).value().value_or(-1), data.constant()->elementCount()});
+  }
+
+  /// A table that is repeated for each batch row.
+  void visitRepeatedTable(const Value& repeated, int64_t axis) {
+    const Value* table = &repeated;
+    while (table->producer() && !table->constant() && movementKind(*table->producer()))
+      table = movedOperand(*table->producer());
+    if (table->constant() && isFloatingPoint(table->type().elementType()))
+      found.tables.push_back(
+          {repeated.type().dim(axis).value().value_or(-1), table->constant()->elementCount()});
   }
 
   const bool holdsIntegers;

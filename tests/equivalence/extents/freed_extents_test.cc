@@ -3,6 +3,7 @@
 #include "driver/rewrite/rewrite.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
+#include "tests/ir/corpus.h"
 
 namespace kvopt {
 using namespace driver;
@@ -317,6 +318,41 @@ TEST_F(FreedExtentsTest, StayWhereRowsDependOnEachOther) {
   ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
   EXPECT_EQ(model->freed, "sequence and past");
   EXPECT_NE(model->fixedBecause.find("batch rows"), std::string::npos) << model->fixedBecause;
+}
+
+/// Exports for one token in one batch row, after any number of earlier ones.
+TEST_F(FreedExtentsTest, ExportsForOneTokenTakeSeveral) {
+  if (!std::filesystem::is_directory(corpusFolder()))
+    GTEST_SKIP() << "set KVOPT_CORPUS to a folder of models";
+  const std::pair<const char*, const char*> models[] = {
+      {"llama_gqa-ts17-eager-b1s1", "batch and sequence"}, {"gptj-ts17-None-b1s1", "sequence"}};
+  for (const auto& [name, expected] : models) {
+    SCOPED_TRACE(name);
+    RewriteRequest request;
+    request.freeExtents = true;
+    request.target = "kvopt";
+    auto result = valueOrThrow(
+        rewrite(valueOrThrow(openModel((corpusFolder() / name / "model.onnx").string(), toolkit)),
+                request, toolkit));
+    auto* model = std::get_if<RewrittenModel>(&result);
+    ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
+    EXPECT_EQ(model->freed, expected) << model->fixedBecause;
+    const DrivenModel driven{std::move(model->model), model->manifest};
+    SessionOptions options;
+    options.capacity = 16;
+    auto inOneStep = openSession(driven, toolkit.kernels, options);
+    auto oneByOne = openSession(driven, toolkit.kernels, options);
+    constexpr int64_t tokens = 7;
+    const StepResult all = stepAlike(*inOneStep, tokens);
+    for (int64_t i = 0; i < tokens; ++i) {
+      const StepResult one = stepAlike(*oneByOne, 1);
+      const Tensor* logits = all.find("logits");
+      ASSERT_TRUE(logits);
+      EXPECT_TRUE(valueOrThrow(compareTensors(one.find("logits")->view,
+                                              sliceAxis(logits->view, 1, i, i + 1), {1e-4, 0}))
+                      .isWithin());
+    }
+  }
 }
 
 TEST_F(FreedExtentsTest, SymbolsAreNotFreedAgain) {
