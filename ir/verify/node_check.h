@@ -9,8 +9,14 @@ class Node;
 
 /// Checks the node against its operator's definition: the counts of operands and results, that no
 /// required operand is absent, that required attributes are present, and that every attribute has
-/// the defined kind. A node without a definition passes. The error does not name the node.
+/// the defined kind. A node without a definition passes, and one that hasUnknownOperands may have
+/// as many as it likes. The error does not name the node.
 llvm::Error checkDefinition(const Node& node);
+
+/// Whether the node has operands or results beyond those of its operator's definition. Operators of
+/// ONNX Runtime's domain gain some without a new version: such a node is no error, and nobody knows
+/// what it computes.
+bool hasUnknownOperands(const Node& node);
 
 /// Checks that the bodies of If, Loop and Scan have the inputs and outputs that the node's operands
 /// and results call for. The error does not name the node.

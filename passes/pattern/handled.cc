@@ -3,6 +3,7 @@
 
 #include "ir/node.h"
 #include "ir/op.h"
+#include "ir/verify/node_check.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -59,6 +60,12 @@ MatchFailure refusal(const Node& node, llvm::StringRef name, llvm::StringRef kin
 
 std::optional<MatchFailure> unhandledAttribute(const Node& node,
                                                llvm::ArrayRef<llvm::StringLiteral> handled) {
+  if (hasUnknownOperands(node)) {
+    const std::optional<unsigned> most = node.definition()->maxOperands();
+    const bool isOperand = most && node.operands().size() > *most;
+    return refusal(node, isOperand ? fmt::format("#{}", *most) : "more results than it had",
+                   isOperand ? "operand" : "results:");
+  }
   for (const NamedAttribute& attribute : node.attributes())
     if (attribute.value.isReference() ||
         (!llvm::is_contained(handled, attribute.name) && !hasDefaultValue(node, attribute)))

@@ -20,7 +20,8 @@ struct Handled {
 
 /// The refusal of the first attribute of `node` that is not among `handled`; nullopt if there is
 /// none. An attribute is handled anyway when it has the value that the definition gives it where it
-/// is not written. A function's attribute, whose value the call decides, is never handled.
+/// is not written. A function's attribute, whose value the call decides, is never handled, and
+/// neither are operands and results that the operator has gained (`hasUnknownOperands`).
 std::optional<MatchFailure> unhandledAttribute(const ir::Node& node,
                                                llvm::ArrayRef<llvm::StringLiteral> handled);
 

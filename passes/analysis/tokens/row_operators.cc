@@ -2,6 +2,7 @@
 #include "passes/analysis/tokens/row_operators.h"
 
 #include "ir/movement.h"
+#include "ir/verify/node_check.h"
 
 #include "llvm/ADT/StringSwitch.h"
 
@@ -19,13 +20,15 @@ bool isPointwise(const Node& node) {
         .Cases("Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", true)
         .Cases("Swish", "Tanh", "Tan", "ThresholdedRelu", "Where", "Xor", true)
         .Default(false);
-  return node.op().domain() == "com.microsoft" &&
+  return node.op().domain() == "com.microsoft" && !hasUnknownOperands(node) &&
          llvm::StringSwitch<bool>(node.op().type())
              .Cases("BiasGelu", "FastGelu", "Gelu", "QuickGelu", true)
              .Default(false);
 }
 
 std::optional<llvm::SmallVector<int64_t, 4>> combinedAxes(const Node& node, int64_t rank) {
+  if (hasUnknownOperands(node))
+    return std::nullopt;
   llvm::SmallVector<int64_t, 4> axes;
   const llvm::StringRef type = node.op().type();
   const auto fromAxis = [&](int64_t first) {
@@ -66,7 +69,8 @@ std::optional<llvm::SmallVector<int64_t, 4>> combinedAxes(const Node& node, int6
 bool isRowProduct(const Node& node) {
   if (node.op().isOnnx())
     return node.is("MatMul");
-  return node.op().domain() == "com.microsoft" && node.op().type() == "MatMulNBits";
+  return node.op().domain() == "com.microsoft" && node.op().type() == "MatMulNBits" &&
+         !hasUnknownOperands(node);
 }
 
 } // namespace kvopt::analysis

@@ -2,6 +2,7 @@
 #include "passes/analysis/tokens/token_functions.h"
 
 #include "ir/movement.h"
+#include "ir/verify/node_check.h"
 #include "passes/analysis/tokens/row_operators.h"
 #include "support/format.h"
 
@@ -291,8 +292,8 @@ private:
       if (use.value())
         any[static_cast<unsigned>(stateOf(use.value()).kind)] = true;
     const auto has = [&](Kind kind) { return any[static_cast<unsigned>(kind)]; };
-    if (!node.subgraphs().empty())
-      return refuse(&node, "it has subgraphs");
+    if (!node.subgraphs().empty() || hasUnknownOperands(node))
+      return refuse(&node, "it has subgraphs, or operands that are not known");
     if (node.is("Shape") || node.is("Size"))
       return setExtents(node, extentsOf(*node.operand(0)));
     if (const auto writer = attentions.writers.find(&node); writer != attentions.writers.end())

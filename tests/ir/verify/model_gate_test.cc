@@ -40,6 +40,13 @@ TEST(ModelGateTest, AdmitsOperatorsWithoutADefinition) {
   EXPECT_EQ(gate(withBody("y = com.example.Relu()", R"("com.example" : 1)")), "");
 }
 
+TEST(ModelGateTest, AdmitsOperandsThatOperatorsOfOnnxRuntimeHaveGained) {
+  const std::string opsets = R"("" : 18, "com.microsoft" : 1)";
+  EXPECT_EQ(gate(withBody("y = com.microsoft.FastGelu(x, z, z)", opsets)), "");
+  EXPECT_EQ(gate(withBody("y, more = com.microsoft.FastGelu(x, z)", opsets)), "");
+  expectRefused(withBody("y = com.microsoft.FastGelu()", opsets), "has 0 operands, needs 1");
+}
+
 TEST(ModelGateTest, CountsOperands) {
   expectRefused(withBody("y = Gather(x)"), "has 1 operands, needs 2");
   expectRefused(withBody("y = Relu(x, z)"), "has 2 operands, takes at most 1");

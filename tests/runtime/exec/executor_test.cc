@@ -171,6 +171,22 @@ TEST_F(ExecutorTest, UnknownAttributeIsNamed) {
   EXPECT_THAT(diagnostic.message, HasSubstr("unknown attribute 'base'"));
 }
 
+TEST_F(ExecutorTest, UnknownOperandsAreNamed) {
+  define(ops, OpName("com.microsoft", "FastGelu"), 1).in("X").in("bias?").out("Y");
+  auto model = std::make_unique<Model>(ops);
+  model->opsets = {{"", 17}, {"com.microsoft", 1}};
+  Value& x = model->graph().addInput("x", floats({"N"}));
+  Node& node = model->graph().create("com.microsoft::FastGelu", {&x, &x, &x}, {"y"});
+  node.setName("newer");
+  model->graph().addOutput(node.result());
+  llvm::Expected<std::unique_ptr<Executor>> executor = Executor::create(*model, kernels);
+  ASSERT_FALSE(static_cast<bool>(executor));
+  Diagnostic diagnostic = takeDiagnostic(executor.takeError());
+  EXPECT_EQ(diagnostic.kind, Diagnostic::Kind::Unsupported);
+  EXPECT_THAT(diagnostic.str(), HasSubstr("newer"));
+  EXPECT_THAT(diagnostic.message, HasSubstr("more operands or results than kvopt knows"));
+}
+
 TEST_F(ExecutorTest, InputsAreChecked) {
   auto model = appendModel(ops);
   auto executor = executorOf(*model);
