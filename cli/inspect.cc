@@ -94,7 +94,8 @@ std::map<std::string, Capability> capabilities(const RecoveredModel& recovered,
   std::map<std::string, Capability> result;
   for (const std::unique_ptr<Target>& target : toolkit.targets.all()) {
     Capability& capability = result[target->name().str()];
-    for (const auto& failure : refusals(*target, recovered.context->sites, *recovered.model))
+    for (const auto& failure :
+         refusals(*target, recovered.context->sites, *recovered.model, recovered.context->reorder))
       if (failure)
         ++capability.reasons[reasonName(failure->code).str()];
       else

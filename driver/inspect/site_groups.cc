@@ -73,7 +73,8 @@ std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const Target*
   llvm::StringMap<size_t> byKey;
   std::vector<std::optional<MatchFailure>> failures;
   if (target)
-    failures = refusals(*target, recovered.context->sites, *recovered.model);
+    failures =
+        refusals(*target, recovered.context->sites, *recovered.model, recovered.context->reorder);
   for (const AttentionSite& site : recovered.context->sites) {
     if (layer && site.layer != *layer)
       continue;

@@ -144,7 +144,7 @@ private:
 
   void adaptExpand(Node& node) {
     const auto wanted = node.is("Expand") ? node.operand(1)->knownIntegers() : std::nullopt;
-    if (!wanted)
+    if (!wanted || !node.operand(0)->type().hasRank())
       return;
     const llvm::ArrayRef<Dim> from = node.operand(0)->type().shape();
     const std::optional<Shape> asMask = symbols.freedList(*wanted);
@@ -229,9 +229,9 @@ private:
   /// What is joined with rows for each batch row or token has as many.
   void adaptConcat(Node& node) {
     const std::optional<Movement> movement = movementOf(node.result());
-    if (!movement || !movement->axis())
+    if (!movement || !movement->axis() || !node.result().type().hasRank())
       return refuse(node, "what it joins is not known");
-    const auto rank = static_cast<unsigned>(node.operand(0)->type().rank());
+    const unsigned rank = node.result().type().rank();
     for (unsigned operand = 0; operand < node.operands().size(); ++operand) {
       Value& value = *node.operand(operand);
       Shape shape(rank, Dim::fixed(1));
@@ -353,6 +353,8 @@ private:
           result.setType(before[i]);
         continue;
       }
+      if (!before[i].hasRank())
+        continue; // nothing was known
       if (!result.type().hasRank() || result.type().rank() != before[i].rank())
         return refuse(node, "the shape of its result does not follow from that of its operands");
       for (unsigned axis = 0; axis < before[i].rank(); ++axis) {

@@ -83,7 +83,7 @@ MatchFailure Target::nothingToDo(const AttentionSite& site) const {
 }
 
 std::vector<std::optional<MatchFailure>> refusals(const Target& target, const SiteList& sites,
-                                                  const Model& model) {
+                                                  const Model& model, const std::string& reorder) {
   const std::optional<MatchFailure> obstacle = target.supportsModel(model);
   std::vector<std::optional<MatchFailure>> failures;
   bool hasWork = false;
@@ -91,6 +91,11 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
     failures.push_back(target.supports(site, model));
     if (!failures.back() && site.sharesCaches() && !target.takesSharedCaches())
       failures.back() = sharedCache(site);
+    if (!failures.back() && !reorder.empty() && target.changesPadding(site))
+      failures.back() = {
+          ReasonCode::CacheReordered, reorder,
+          "what padding leaves in a cache to be as it was, as rows may change places",
+          fmt::format("that '{}' leaves it undefined", target.name()), ""};
     if (!failures.back())
       failures.back() = obstacle;
     hasWork |= !failures.back() && target.serves(site);

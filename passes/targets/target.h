@@ -40,6 +40,9 @@ public:
   virtual pattern::MatchFailure nothingToDo(const analysis::AttentionSite& site) const;
   /// Whether the target can take sites of which several read one cache.
   virtual bool takesSharedCaches() const { return false; }
+  /// Whether what the target computes for padding, where a row sees no key, need not be what the
+  /// model computes there.
+  virtual bool changesPadding(const analysis::AttentionSite& /*site*/) const { return false; }
   /// The opset of ONNX's own domain that brought the operators which the target writes. Older
   /// models are brought to it.
   virtual int64_t opset() const { return oldestTargetOpset; }
@@ -60,9 +63,13 @@ public:
 };
 
 /// For each of a model's sites why `target` refuses it, or nullopt where it takes it: what the site
-/// or the model lacks, or that none of the sites the target takes appends to a cache.
-std::vector<std::optional<pattern::MatchFailure>>
-refusals(const Target& target, const analysis::SiteList& sites, const ir::Model& model);
+/// or the model lacks, or that none of the sites the target takes appends to a cache. `reorder` is
+/// the input that says which row of the caches each batch row continues, or empty: the rows of a
+/// target that changes what padding leaves in them must stay where they are.
+std::vector<std::optional<pattern::MatchFailure>> refusals(const Target& target,
+                                                           const analysis::SiteList& sites,
+                                                           const ir::Model& model,
+                                                           const std::string& reorder = "");
 
 /// What stands after `--to`.
 struct TargetChoice {

@@ -63,7 +63,8 @@ public:
       if (layer >= context.sites.size())
         return usageError("there is no layer {}: the model has {} attention sites", layer,
                           context.sites.size());
-    std::vector<std::optional<MatchFailure>> failures = refusals(*target, context.sites, model);
+    std::vector<std::optional<MatchFailure>> failures =
+        refusals(*target, context.sites, model, context.reorder);
     for (AttentionSite& site : context.sites) {
       if (!options.layers.empty() && !llvm::is_contained(options.layers, site.layer))
         continue;

@@ -28,6 +28,10 @@ public:
     return "ONNX Runtime's GroupQueryAttention: past and present in one buffer";
   }
 
+  bool changesPadding(const AttentionSite& site) const override {
+    return site.node->operand(3) != nullptr;
+  }
+
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     return supportsGqaForm(site);
   }

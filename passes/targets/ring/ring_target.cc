@@ -33,6 +33,9 @@ public:
   }
 
   bool takesSharedCaches() const override { return true; }
+  bool changesPadding(const AttentionSite& site) const override {
+    return ringSlots(site) != 0 && site.mask && !site.mask->isExact && !site.mask->everyRowSeesAKey;
+  }
   bool serves(const AttentionSite& site) const override { return ringSlots(site) != 0; }
 
   MatchFailure nothingToDo(const AttentionSite& site) const override {

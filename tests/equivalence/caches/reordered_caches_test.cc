@@ -1,8 +1,10 @@
 // Decoders for beam search, whose caches are rearranged between steps.
+#include "driver/rewrite/rewrite.h"
 #include "support/format.h"
 #include "tests/equivalence/caches/cache_plan.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
+#include "tests/ir/corpus.h"
 
 namespace kvopt {
 using namespace driver;
@@ -166,6 +168,34 @@ TEST_F(ReorderedCaches, StayInTheGraphWhereTheyAreNotAllPickedAlike) {
     ASSERT_EQ(recovered.context->sites.size(), 1U);
     ASSERT_TRUE(recovered.context->sites[0].failure);
     EXPECT_EQ(reasonName(recovered.context->sites[0].failure->code), "cache-reordered");
+  }
+}
+
+/// What `inspect` counts is what `rewrite` takes.
+TEST_F(ReorderedCaches, AreRefusedByTargetsThatChangePadding) {
+  const std::string path =
+      (corpusFolder() / ".." / "corpus2" / "o_beam-dynamo20-own" / "model.onnx").string();
+  if (!std::filesystem::exists(path))
+    GTEST_SKIP() << "set KVOPT_CORPUS to a folder of models";
+  const RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
+  EXPECT_FALSE(recovered.context->reorder.empty());
+  for (const char* target : {"kvopt", "ort-gqa"}) {
+    SCOPED_TRACE(target);
+    RewriteRequest request;
+    request.target = target;
+    request.verification = VerificationExtent::Off;
+    const RewriteResult result =
+        valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
+    const bool isTaken = std::holds_alternative<RewrittenModel>(result);
+    EXPECT_EQ(isTaken, llvm::StringRef(target) == "kvopt");
+    for (const auto& failure :
+         targets::refusals(*toolkit.targets.find(target), recovered.context->sites,
+                           *recovered.model, recovered.context->reorder)) {
+      EXPECT_EQ(isTaken, !failure);
+      if (failure) {
+        EXPECT_EQ(reasonName(failure->code), "cache-reordered");
+      }
+    }
   }
 }
 
