@@ -14,6 +14,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <set>
+
 namespace kvopt::transforms {
 using namespace analysis;
 using namespace ir;
@@ -129,7 +131,8 @@ private:
       for (const auto* cache : {&site.key, &site.value})
         if (*cache)
           caches.insert((*cache)->past);
-    unsigned places = 0;
+    bool isTold = false;
+    Tables tables;
     for (const Value* input : sources.inputs) {
       if (caches.contains(input))
         continue;
@@ -140,27 +143,31 @@ private:
       if (!hasTokens)
         return refused(nullptr, fmt::format("'{}', {}, has no place for each token", input->name(),
                                             input->type().str()));
-      places += placesToldBy(*input);
+      isTold |= notePlaces(*input, tables);
     }
-    if (places < 2 && functions.positions.empty() && functions.tables.empty())
+    if (!isTold && tables.size() < 2 && functions.positions.empty() && functions.tables.empty())
       return refused(nullptr, "no input tells the positions of tokens, which the export may have "
                               "taken for constants");
     return llvm::Error::success();
   }
 
-  /// 2 for an input that is turned to angles. Two inputs that pick of tables with an entry for
-  /// every position of the export are token ids and positions; embedded tokens take the place of
-  /// ids.
-  unsigned placesToldBy(const Value& input) const {
-    if (isFloatingPoint(input.type().elementType()))
-      return 1;
+  /// Rows and elements of tables, of which token ids and positions pick from one each.
+  using Tables = std::set<std::pair<int64_t, int64_t>>;
+
+  /// Whether an input is turned to angles. Notes the tables with an entry for every position of the
+  /// export that it picks from; embedded tokens come from one that is not here.
+  bool notePlaces(const Value& input, Tables& tables) const {
+    if (isFloatingPoint(input.type().elementType())) {
+      tables.insert({0, 0});
+      return false;
+    }
     size_t budget = 4096;
     const InputReaders readers = readersOf(input, budget);
     const int64_t keys = freed.exported.keys().value().value_or(0);
-    const bool picks = llvm::any_of(readers.tables, [&](const InputReaders::Table& table) {
-      return table.rows < 0 || table.rows >= keys;
-    });
-    return readers.isAngle ? 2 : picks ? 1 : 0;
+    for (const InputReaders::Table& table : readers.tables)
+      if (table.rows < 0 || table.rows >= keys)
+        tables.insert({table.rows, table.elements});
+    return readers.isAngle;
   }
 
   Graph& graph;

@@ -128,7 +128,8 @@ std::variant<DecoderExtents, std::string> findDecoderExtents(const Graph& graph)
     const Value& past = *graph.findValue(cache.past);
     pasts.insert(&past);
     const Value* present = graph.findValue(cache.present);
-    if (cache.update != CacheUpdate::Grows || !present || past.type().rank() < 3)
+    if (cache.update != CacheUpdate::Grows || !present || !past.type().hasRank() ||
+        past.type().rank() < 3)
       continue;
     const Dim before = past.type().dim(cache.sequenceAxis);
     const Dim added = present->type().dim(cache.sequenceAxis) - before;
@@ -165,7 +166,8 @@ std::vector<FreedInput> freedInputs(const Graph& graph, const DecoderExtents& ex
   for (const ManifestCache& cache : cachesByDataFlow(graph, {})) {
     Value* past = graph.findValue(cache.past);
     pasts.insert(past);
-    inputs.push_back({past, reader.ofCache(*past, cache)});
+    if (past->type().hasRank())
+      inputs.push_back({past, reader.ofCache(*past, cache)});
   }
   for (const std::unique_ptr<Value>& input : graph.inputs())
     if (!input->isInitializer() && !pasts.contains(input.get()) && input->type().hasRank())

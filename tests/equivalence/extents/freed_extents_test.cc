@@ -42,9 +42,9 @@ struct Spelling {
   std::string last = "  last = Identity (hidden_2)\n";
 };
 
-std::string tableText() {
+std::string tableText(int rows) {
   std::string text = "0.5";
-  for (int i = 1; i < 50 * 16; ++i)
+  for (int i = 1; i < rows * 16; ++i)
     text += fmt::format(", {}", ((i * 37) % 101 - 50) / 64.0);
   return text;
 }
@@ -55,7 +55,7 @@ decoder (int64[{B}, {S}] input_ids, int64[{B}, {T}] attention_mask, int64[{B}, {
          float[{B}, 4, {P}, 4] past_key, float[{B}, 4, {P}, 4] past_value)
   => (float[{B}, {S}, 10] logits, float[{B}, 4, {T}, 4] present_key, float[{B}, 4, {T}, 4] present_value)
 <float[50, 16] table = {)" +
-         tableText() + R"(}>
+         tableText(50) + R"(}, float[48, 16] places = {)" + tableText(48) + R"(}>
 {
   none = Constant <value_int = 0> ()
   one = Constant <value_int = 1> ()
@@ -106,7 +106,7 @@ const std::string angles = R"(
 
 /// Entries of a table for positions.
 const std::string learnedPositions = R"(
-  angle = Gather (table, position_ids)
+  angle = Gather (places, position_ids)
 )";
 
 /// `SHAPE` stands for the first two extents, as numbers or as a Reshape copies them.
@@ -272,6 +272,15 @@ TEST_F(FreedExtentsTest, StayWhereThePositionIsANumber) {
   two_rows = Constant <value_ints = [2]> ()
   kind_table = Slice (table, first, two_rows, first)
   angle = Gather (kind_table, position_ids)
+)";
+  expectFixed(fixedText({kinds, splitHeads, padding, mergedHeads}, oneToken),
+              "no input tells the positions");
+}
+
+TEST_F(FreedExtentsTest, StayWhereKindsAreTokens) {
+  // Kinds of tokens that share the tokens' own table are no positions.
+  const std::string kinds = R"(
+  angle = Gather (table, position_ids)
 )";
   expectFixed(fixedText({kinds, splitHeads, padding, mergedHeads}, oneToken),
               "no input tells the positions");
