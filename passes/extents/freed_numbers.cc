@@ -7,6 +7,8 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <limits>
+
 namespace kvopt::extents {
 using namespace analysis;
 using namespace builders;
@@ -25,7 +27,10 @@ std::optional<std::pair<int64_t, int64_t>> countedBy(const TensorData& tensor) {
   const auto counts = [&](const auto& numbers) -> std::optional<std::pair<int64_t, int64_t>> {
     if (!numbers)
       return std::nullopt;
-    const auto first = static_cast<int64_t>((*numbers)[0]);
+    const auto lowest = static_cast<double>((*numbers)[0]);
+    if (!(lowest >= 0 && lowest <= std::numeric_limits<int32_t>::max()))
+      return std::nullopt;
+    const auto first = static_cast<int64_t>(lowest);
     for (int64_t i = 0; i < count; ++i)
       if (static_cast<double>((*numbers)[static_cast<size_t>(i)]) != static_cast<double>(first + i))
         return std::nullopt;

@@ -263,7 +263,7 @@ private:
       state.axis.reset();
       const std::optional<unsigned> axis = axisByExtents(value);
       if (!axis)
-        return refuse(node, fmt::format("its result {} has no single axis of {} tokens",
+        return refuse(node, fmt::format("its result {} has no single axis of {}",
                                         value.type().str(), symbol.str()));
       if (state.outer.value() == 1 && !extentsOf(value)[*axis].isKnownEqual(tokens) &&
           !extentsOf(value)[*axis].dividedBy(tokens))
