@@ -107,7 +107,8 @@ private:
         llvm::any_of(to.shape(), [](const Dim& extent) { return extent.isUnknown(); }))
       return refuse(node, "the shape of its result is not known");
     const std::optional<Shape> shape = alignedReshape(
-        data.type().shape(), to.shape(), [&](const Dim& extent) { return symbols.was(extent); });
+        data.type().shape(), to.shape(), [&](const Dim& extent) { return symbols.was(extent); },
+        [&](unsigned axis) { return isRepeated(node.result(), axis); });
     if (!shape)
       return refuse(node, fmt::format("{} does not line up with the shape {}", data.type().str(),
                                       listText(to.shape())));
@@ -118,6 +119,44 @@ private:
       node.setOperand(1, target);
     else
       refuse(node, fmt::format("no input tells the shape {}", listText(*shape)));
+  }
+
+  /// Whether a reader repeats the one entry of an axis, as heads that share keys: it is then not
+  /// that of a symbol. Looks at a few readers, and through those that keep the axis.
+  static bool isRepeated(const Value& value, unsigned axis) {
+    constexpr unsigned mostReaders = 64;
+    llvm::SmallVector<std::pair<const Value*, unsigned>, 16> pending(1, {&value, axis});
+    unsigned readers = 0;
+    while (!pending.empty()) {
+      const auto [next, place] = pending.pop_back_val();
+      for (const Use& use : next->uses()) {
+        if (++readers > mostReaders)
+          return false;
+        const Node& reader = use.user();
+        const std::optional<Movement> movement = movementOf(reader.result());
+        const TensorType& to = reader.result().type();
+        if (!to.hasRank() || (movement && movedOperand(reader) != next && !reader.is("Concat")))
+          continue;
+        if (movement && movement->is(MovementKind::Permutation) && movement->axes) {
+          const auto* moved = llvm::find(*movement->axes, place);
+          pending.push_back(
+              {&reader.result(), static_cast<unsigned>(moved - movement->axes->begin())});
+          continue;
+        }
+        const llvm::ArrayRef<Dim> from = next->type().shape();
+        const bool keepsAxis = isPointwise(reader) || movement;
+        if (!keepsAxis || to.rank() <= place ||
+            (to.rank() != from.size() &&
+             !std::equal(from.begin(), from.begin() + place, to.shape().begin())))
+          continue;
+        if (movement && movement->is(MovementKind::Broadcast) && to.rank() == from.size() &&
+            to.dim(place).value().value_or(0) > 1)
+          return true;
+        if (to.dim(place).value() == 1)
+          pending.push_back({&reader.result(), place});
+      }
+    }
+    return false;
   }
 
   /// The operand of a Reshape to `shape`: 0 for what stays, -1 for one extent that does not.

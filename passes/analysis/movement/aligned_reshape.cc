@@ -15,6 +15,7 @@ struct Factor {
 };
 
 using Before = llvm::function_ref<Dim(const Dim&)>;
+using StaysOne = llvm::function_ref<bool(unsigned axis)>;
 
 /// Products of symbols taken apart in the order of their names, which is that of their axes.
 llvm::SmallVector<Factor, 8> factorsOf(llvm::ArrayRef<Dim> from, Before before) {
@@ -35,8 +36,8 @@ llvm::SmallVector<Factor, 8> factorsOf(llvm::ArrayRef<Dim> from, Before before) 
 
 class Alignment {
 public:
-  Alignment(llvm::SmallVector<Factor, 8> given, llvm::ArrayRef<Dim> wanted)
-      : factors(std::move(given)), to(wanted) {}
+  Alignment(llvm::SmallVector<Factor, 8> given, llvm::ArrayRef<Dim> wanted, StaysOne keepsOne)
+      : factors(std::move(given)), to(wanted), staysOne(keepsOne) {}
 
   std::optional<Shape> run() {
     while (entry < to.size() || next < factors.size())
@@ -56,21 +57,28 @@ private:
     size_t places = 0;
     while (entry + places < to.size() && to[entry + places].value() == 1)
       ++places;
-    if (ones.size() != places)
+    const bool isOneToOne = ones.size() == places;
+    if (!isOneToOne)
       llvm::erase_if(ones, [](const Dim& extent) { return extent.value() == 1; });
+    const auto takesSymbol = [&](size_t place) {
+      return isOneToOne || !staysOne(static_cast<unsigned>(place));
+    };
+    size_t takers = 0;
+    for (size_t place = entry; place < entry + places; ++place)
+      takers += takesSymbol(place) ? 1 : 0;
     // More symbols than places: the first ones share one, or the extent that comes next.
-    while (ones.size() > std::max<size_t>(places, 1)) {
+    while (ones.size() > std::max<size_t>(takers, 1)) {
       ones[1] = ones[0] * ones[1];
       ones.erase(ones.begin());
     }
-    if (places == 0 && !ones.empty()) {
+    if (takers == 0 && !ones.empty())
       pending = ones.front();
-      return entry < to.size() || mergeIntoLast();
-    }
-    for (size_t i = 0; i < places; ++i)
-      result.push_back(i < ones.size() ? ones[i] : Dim::fixed(1));
+    size_t given = 0;
+    for (size_t place = entry; place < entry + places; ++place)
+      result.push_back(takers > 0 && takesSymbol(place) && given < ones.size() ? ones[given++]
+                                                                               : Dim::fixed(1));
     entry += places;
-    return true;
+    return entry < to.size() || takers > 0 || ones.empty() || mergeIntoLast();
   }
 
   /// What is left behind the last extent.
@@ -111,6 +119,7 @@ private:
 
   llvm::SmallVector<Factor, 8> factors;
   llvm::ArrayRef<Dim> to;
+  StaysOne staysOne;
   size_t next = 0;
   size_t entry = 0;
   Dim pending = Dim::fixed(1);
@@ -119,9 +128,9 @@ private:
 
 } // namespace
 
-std::optional<Shape> alignedReshape(llvm::ArrayRef<Dim> from, llvm::ArrayRef<Dim> to,
-                                    Before before) {
-  return Alignment(factorsOf(from, before), to).run();
+std::optional<Shape> alignedReshape(llvm::ArrayRef<Dim> from, llvm::ArrayRef<Dim> to, Before before,
+                                    StaysOne staysOne) {
+  return Alignment(factorsOf(from, before), to, staysOne).run();
 }
 
 } // namespace kvopt::analysis

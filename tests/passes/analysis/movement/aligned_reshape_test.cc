@@ -25,7 +25,7 @@ Shape shapeOf(const std::string& text) {
 
 /// The shape as text, where b, s and p were such numbers.
 std::string aligned(const std::string& from, const std::string& to, int64_t batch, int64_t tokens,
-                    int64_t past = 5) {
+                    std::optional<unsigned> one = std::nullopt, int64_t past = 5) {
   const auto before = [&](const Dim& extent) {
     return extent.substitute([&](llvm::StringRef symbol) -> std::optional<Dim> {
       if (symbol == "b")
@@ -35,7 +35,8 @@ std::string aligned(const std::string& from, const std::string& to, int64_t batc
       return symbol == "p" ? std::optional(Dim::fixed(past)) : std::nullopt;
     });
   };
-  const auto shape = alignedReshape(shapeOf(from), shapeOf(to), before);
+  const auto shape = alignedReshape(shapeOf(from), shapeOf(to), before,
+                                    [&](unsigned axis) { return axis == one; });
   if (!shape)
     return "none";
   std::string text;
@@ -60,6 +61,13 @@ TEST(AlignedReshape, ExtentsOfOneAreTakenInOrder) {
   EXPECT_EQ(aligned("1, s, 8", "1, 1, 8", 1, 1), "1, s, 8");
   EXPECT_EQ(aligned("b, s", "1, 1, 1", 1, 1), "b, s, 1");
   EXPECT_EQ(aligned("32, s", "32", 1, 1), "32*s");
+}
+
+TEST(AlignedReshape, AxesThatAreRepeatedStayOne) {
+  EXPECT_EQ(aligned("b, s, 16", "1, 1, 1, 16", 1, 1), "b, s, 1, 16");
+  EXPECT_EQ(aligned("b, s, 16", "1, 1, 1, 16", 1, 1, 1), "b, 1, s, 16");
+  EXPECT_EQ(aligned("b, s, 16", "1, 16", 1, 1, 0), "1, 16*b*s");
+  EXPECT_EQ(aligned("b, 1, s, 16", "1, 1, 1, 8, 2", 1, 1, 0), "b, 1, s, 8, 2");
 }
 
 TEST(AlignedReshape, SymbolsOfTheModelStay) {
