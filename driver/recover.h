@@ -10,6 +10,11 @@
 
 namespace kvopt::driver {
 
+/// The passes that bring a model to the operators and extents that analyses read.
+/// `recoveryPipeline` begins with them.
+inline constexpr const char* readingPipeline =
+    "inline-functions,fix-input-defaults,raise-old-opset,infer-shapes";
+
 /// The passes that bring any spelling to ai.kvopt::Sdpa and find the caches.
 inline constexpr const char* recoveryPipeline =
     "inline-functions,fix-input-defaults,raise-old-opset,infer-shapes,relate-extents,normalize,"

@@ -30,9 +30,7 @@ namespace {
 /// The passes before a model is recovered, where its extents are to become symbols.
 std::string freeing(llvm::StringRef axes) {
   return axes.empty() ? ""
-                      : fmt::format("inline-functions,fix-input-defaults,raise-old-opset,"
-                                    "infer-shapes,free-extents{{axes={}}},",
-                                    axes.str());
+                      : fmt::format("{},free-extents{{axes={}}},", readingPipeline, axes.str());
 }
 
 /// Up to sites with their masks.
@@ -211,7 +209,7 @@ private:
   /// A cache that keeps the number of rows that it was exported with has no room for others.
   llvm::Error checkRoom() const {
     const Dim& past = passes->freed->symbols.past;
-    if (past.value().value_or(0) == 0 || !passes->manifest->ownsCaches())
+    if (past.value().value_or(0) == 0 || !passes->manifest || !passes->manifest->ownsCaches())
       return llvm::Error::success();
     return unsupported("caches stay at {} rows, and '{}' needs room for more: {}", *past.value(),
                        request.target, fixedBecause)

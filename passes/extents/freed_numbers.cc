@@ -116,7 +116,7 @@ void FreedNumbers::countOne(Value& constant, int64_t number) {
       symbols.isFreed(symbols.freed().batch))
     countFor(constant, {Dim::fixed(0), symbols.freed().batch}, 0,
              [](const Use& use) { return leadsOnlyTo(use, picksOfInput); });
-  // Of a mask that is read as one list, a batch row begins at so many times its number.
+  // In a mask that is read as one list, batch row b begins at b times the number of keys.
   if (number > 1 && Dim::fixed(number) == symbols.exported().keys())
     for (Use* use : usesOf(constant, [](const Use& reader) {
            return reader.user().is("Mul") && leadsOnlyTo(reader, picksOfInput);

@@ -7,7 +7,10 @@
 //
 //   before   o[B, H, 1, D] = ai.kvopt.Sdpa(q, present_key, present_value, padding)
 //   after    o[B, H, S, D] = ai.kvopt.Sdpa<causal = 1>(q, present_key, present_value, padding)
+#include "ir/movement.h"
 #include "passes/analysis/interface/input_readers.h"
+#include "passes/analysis/movement/uniform_value.h"
+#include "passes/analysis/tokens/row_operators.h"
 #include "passes/analysis/tokens/token_functions.h"
 #include "passes/pass.h"
 #include "support/format.h"
@@ -89,18 +92,20 @@ private:
     Node& node = *site.node;
     if (!node.operand(0)->type().dim(2).isKnownEqual(freed.symbols.tokens))
       return refused(&node, fmt::format("it has {} queries", node.operand(0)->type().dim(2).str()));
-    const bool isGiven = node.operand(3) && isToldByCaller(*node.operand(3));
-    if (node.intAttr("causal", 0) != 0 || isGiven)
+    if (node.operand(3) && isToldByCaller(*node.operand(3)))
       return llvm::Error::success();
-    if (site.mask && (site.mask->causal == Proof::Proved || site.mask->causalIf))
+    // A condition on a key's place may be what is left of a causal mask or of a window.
+    const bool isTold = everyPadding(site, [](const MaskFacts::Padding& padding) {
+      return padding.isOfElements && !padding.dependsOn.empty();
+    });
+    if (isTold && (node.intAttr("causal", 0) != 0 || site.mask->causal == Proof::Proved ||
+                   site.mask->causalIf))
       return llvm::Error::success();
-    // Other conditions, as on a key's place, may be what is left of a causal mask or of a window.
-    const bool isPadding = site.mask && site.mask->remaining != MaskFacts::Remaining::Other &&
-                           llvm::all_of(site.mask->padding, [](const MaskFacts::Padding& padding) {
-                             return padding.shownBy != nullptr;
-                           });
     const bool readsAllRows = site.update == CacheUpdate::Grows || site.update == CacheUpdate::None;
-    if (freed.exported.tokens.value() != 1 || !isPadding || !readsAllRows ||
+    const bool isShown = everyPadding(
+        site, [](const MaskFacts::Padding& padding) { return padding.shownBy != nullptr; });
+    if (freed.exported.tokens.value() != 1 || !isShown || !readsAllRows ||
+        site.mask->remaining == MaskFacts::Remaining::Other ||
         site.mask->bias != MaskFacts::Bias::None || site.mask->window != 0)
       return refused(&node, fmt::format("attention is not proved to be causal: {}",
                                         site.mask ? site.mask->text : "no mask"));
@@ -109,15 +114,41 @@ private:
     return llvm::Error::success();
   }
 
-  /// Whether an input says for each token which keys it sees.
+  static bool everyPadding(const AttentionSite& site,
+                           llvm::function_ref<bool(const MaskFacts::Padding&)> holds) {
+    return site.mask && llvm::all_of(site.mask->padding, holds);
+  }
+
+  /// Whether an input says for each token which keys it sees, and nothing else in the mask depends
+  /// on the place of a key.
   bool isToldByCaller(const Value& mask) const {
-    Sources sources;
-    sources.follow(mask);
-    return llvm::any_of(sources.inputs, [&](const Value* input) {
-      const TensorType& type = input->type();
-      return type.hasRank() && type.rank() > 2 && type.dim(-2).isKnownEqual(freed.symbols.tokens) &&
-             type.dim(-1).isKnownEqual(freed.symbols.keys());
-    });
+    bool isTold = false;
+    llvm::SmallVector<const Value*, 16> pending(1, &mask);
+    llvm::DenseSet<const Value*> seen;
+    while (!pending.empty()) {
+      const Value* value = pending.pop_back_val();
+      if (!seen.insert(value).second || uniformValue(*value))
+        continue;
+      const Node* node = value->producer();
+      if (!node && (!value->isGraphInput() || value->constant()))
+        return false;
+      if (!node) {
+        isTold |= hasTokensAndKeys(value->type());
+      } else if (isPointwise(*node)) {
+        for (const Use& use : node->operands())
+          pending.push_back(use.value());
+      } else if (movementKind(*node) && !node->is("Concat")) {
+        pending.push_back(movedOperand(*node));
+      } else {
+        return false;
+      }
+    }
+    return isTold;
+  }
+
+  bool hasTokensAndKeys(const TensorType& type) const {
+    return type.hasRank() && type.rank() > 2 && type.dim(-2).isKnownEqual(freed.symbols.tokens) &&
+           type.dim(-1).isKnownEqual(freed.symbols.keys());
   }
 
   /// An export of one token may have taken its position for a number like any other. Only where

@@ -1,7 +1,5 @@
 // kvopt add-cache: what it writes, and how it ends where it cannot.
-#include "tests/cli/cli_fixture.h"
-
-#include <fstream>
+#include "tests/cli/exported_model.h"
 
 namespace kvopt {
 using namespace cli;
@@ -39,16 +37,7 @@ decoder (int64[B, S] input_ids) => (float[B, S, 8] logits)
 class AddCacheTest : public testing::Test {
 protected:
   /// A model that was exported without caches.
-  std::string model(const std::string& last) {
-    const std::string text = folder.path("model.onnxtxt");
-    std::ofstream(text) << modelText(last);
-    std::string path = folder.path("model.onnx");
-    // The attention in standard operators.
-    const ProgramResult made = runProgram(
-        {"opt", text, "--pipeline", "infer-shapes,detect-sites,lower{to=primitive}", "-o", path});
-    EXPECT_EQ(made.code, 0) << made.err;
-    return path;
-  }
+  std::string model(const std::string& last) { return exportedModel(modelText(last), folder); }
 
   TemporaryFolder folder;
   std::string output = folder.path("cached.onnx");
@@ -95,13 +84,7 @@ decoder (int64[B, S] input_ids, float[B, T, 8] encoder_hidden_states) => (float[
 })";
 
 TEST_F(AddCacheTest, WritesTheFirstStepBesideTheModel) {
-  const std::string text = folder.path("model.onnxtxt");
-  std::ofstream(text) << encoderDecoderText;
-  const std::string path = folder.path("model.onnx");
-  ASSERT_EQ(runProgram({"opt", text, "--pipeline", "infer-shapes,detect-sites,lower{to=primitive}",
-                        "-o", path})
-                .code,
-            0);
+  const std::string path = exportedModel(encoderDecoderText, folder);
   const ProgramResult added = runProgram({"add-cache", path, "-o", output});
   ASSERT_EQ(added.code, 0) << added.err;
   EXPECT_NE(added.out.find("cached.first.onnx"), std::string::npos) << added.out;

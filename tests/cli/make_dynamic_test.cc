@@ -1,7 +1,5 @@
 // kvopt make-dynamic: what it writes, and how it ends where it cannot.
-#include "tests/cli/cli_fixture.h"
-
-#include <fstream>
+#include "tests/cli/exported_model.h"
 
 namespace kvopt {
 using namespace cli;
@@ -52,13 +50,7 @@ const char* const storedAngle = R"(
 class MakeDynamicTest : public testing::Test {
 protected:
   std::string model(const std::string& position) {
-    const std::string text = folder.path("model.onnxtxt");
-    std::ofstream(text) << exportedText(position);
-    std::string path = folder.path("model.onnx");
-    const ProgramResult made = runProgram(
-        {"opt", text, "--pipeline", "infer-shapes,detect-sites,lower{to=primitive}", "-o", path});
-    EXPECT_EQ(made.code, 0) << made.err;
-    return path;
+    return exportedModel(exportedText(position), folder);
   }
 
   TemporaryFolder folder;

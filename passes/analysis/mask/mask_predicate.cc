@@ -74,6 +74,21 @@ const Value* shownBy(ExprRef condition) {
   return isElement ? element->value : nullptr;
 }
 
+/// Whether the key matters only as the last index of elements of graph inputs.
+bool readsElements(ExprRef condition) {
+  constexpr IndexSet key = indexBit(IndexVariable::Key);
+  if (!(condition->variables & key))
+    return true;
+  if (!condition->is(Kind::Leaf))
+    return !condition->operands.empty() && llvm::all_of(condition->operands, readsElements);
+  const ExprRef last = condition->operands.back();
+  return condition->value->isGraphInput() && !condition->value->constant() &&
+         last->is(Kind::Integer) &&
+         last->dim.isKnownEqual(IndexSpace::variable(IndexVariable::Key)) &&
+         llvm::none_of(ExprList(condition->operands).drop_back(),
+                       [](ExprRef index) { return (index->variables & key) != 0; });
+}
+
 /// Rows see keys up to the one where `frontier` is 0.
 Parts partition(MaskExpressions& made, ExprRef seen, const Dim& frontier) {
   Parts parts;
@@ -423,7 +438,8 @@ MaskFacts MaskAnalysis::Impl::facts(const Question& question, const World& world
   if (parts.window > 0)
     texts.push_back(fmt::format("i + P - j < {}", parts.window));
   auto addPadding = [&](ExprRef part) {
-    facts.padding.push_back({printExpression(part), inputsOf(ExprList(part)), shownBy(part)});
+    facts.padding.push_back(
+        {printExpression(part), inputsOf(ExprList(part)), shownBy(part), readsElements(part)});
     texts.push_back(facts.padding.back().text);
   };
   llvm::for_each(parts.padding, addPadding);

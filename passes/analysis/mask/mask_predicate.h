@@ -58,6 +58,8 @@ struct MaskFacts {
     /// The graph input whose element [b, j] is not zero exactly where the key is shown; null where
     /// the condition is another one.
     const ir::Value* shownBy = nullptr;
+    /// Whether it is on elements [·, j] of graph inputs alone: the place of a key says nothing.
+    bool isOfElements = false;
   };
   std::vector<Padding> padding;
   /// Some keys beyond the frontier are seen where a condition holds (prefixes, image blocks).

@@ -23,8 +23,7 @@ inline bool fixExtents(ir::Model& model, const StepExtents& step, const driver::
   using namespace ir;
   passes::PassContext context(toolkit.rules, toolkit.targets);
   passes::PassManager manager(toolkit.passes, {});
-  successOrThrow(manager.addPipeline(
-      "inline-functions,fix-input-defaults,raise-old-opset,infer-shapes,relate-extents"));
+  successOrThrow(manager.addPipeline(std::string(driver::readingPipeline) + ",relate-extents"));
   successOrThrow(manager.run(model, context));
   Graph& graph = model.graph();
   const auto found = analysis::findDecoderExtents(graph);

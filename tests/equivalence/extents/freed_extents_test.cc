@@ -109,10 +109,8 @@ const std::string learnedPositions = R"(
   angle = Gather (places, position_ids)
 )";
 
-/// `SHAPE` stands for the first two extents, as numbers or as a Reshape copies them.
-const std::string splitHeads = R"(
-  split = Constant <value_ints = [SHAPE, 4, 4]> ()
-  qm = MatMul (hidden, w)
+/// What heads are made of: `qm`, and `split`, the shape of four of them.
+const std::string headsOfProduct = R"(
   km = Sin (qm)
   vm = Tanh (qm)
   qr = Reshape (qm, split)
@@ -122,6 +120,12 @@ const std::string splitHeads = R"(
   k = Transpose <perm = [0, 2, 1, 3]> (kr)
   v = Transpose <perm = [0, 2, 1, 3]> (vr)
 )";
+
+/// `SHAPE` stands for the first two extents, as numbers or as a Reshape copies them.
+const std::string splitHeads = R"(
+  split = Constant <value_ints = [SHAPE, 4, 4]> ()
+  qm = MatMul (hidden, w)
+)" + headsOfProduct;
 const std::string mergedHeads = R"(
   ot = Transpose <perm = [0, 2, 1, 3]> (o)
   merged = Constant <value_ints = [SHAPE, 16]> ()
@@ -134,15 +138,7 @@ const std::string flatHeads = R"(
   split = Constant <value_ints = [{B}, {S}, 4, 4]> ()
   flat = Reshape (hidden, rows)
   qm = MatMul (flat, w)
-  km = Sin (qm)
-  vm = Tanh (qm)
-  qr = Reshape (qm, split)
-  kr = Reshape (km, split)
-  vr = Reshape (vm, split)
-  q = Transpose <perm = [0, 2, 1, 3]> (qr)
-  k = Transpose <perm = [0, 2, 1, 3]> (kr)
-  v = Transpose <perm = [0, 2, 1, 3]> (vr)
-)";
+)" + headsOfProduct;
 
 /// Padding alone: an export of one token needs no causal mask.
 const std::string padding = R"(
@@ -278,7 +274,7 @@ TEST_F(FreedExtentsTest, StayWhereThePositionIsANumber) {
 }
 
 TEST_F(FreedExtentsTest, StayWhereKindsAreTokens) {
-  // Kinds of tokens that share the tokens' own table are no positions.
+  // Token types that are looked up in the table of the tokens do not tell positions.
   const std::string kinds = R"(
   angle = Gather (table, position_ids)
 )";
@@ -302,6 +298,32 @@ TEST_F(FreedExtentsTest, StayWhereAMaskIsStored) {
 )";
   expectFixed(fixedText({angles, splitHeads, limit, mergedHeads}, oneToken),
               "not proved to be causal");
+}
+
+TEST_F(FreedExtentsTest, StayWhereAMaskHasALimitBesideWhatTheCallerSays) {
+  const std::string limited = R"(
+  five = Constant <value_int = 5> ()
+  six = Constant <value_int = 6> ()
+  all_places = Range (none, six, one)
+  is_early = LessOrEqual (all_places, five)
+  limit = Where (is_early, visible_fill, hidden_fill)
+  mask = Add (bias, limit)
+)";
+  const std::string given = R"(
+  mask = Identity (bias)
+)";
+  const auto text = [](const std::string& mask) {
+    const std::string with = fixedText({angles, splitHeads, mask, mergedHeads}, oneToken);
+    const std::string inputs = "int64[1, 1] position_ids,";
+    std::string changed = with;
+    return changed.replace(changed.find(inputs), inputs.size(),
+                           inputs + " float[1, 1, 1, 6] bias,");
+  };
+  expectFixed(text(limited), "not proved to be causal");
+  const RewriteResult result = freed(text(given));
+  const auto* model = std::get_if<RewrittenModel>(&result);
+  ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
+  EXPECT_EQ(model->freed, "batch, sequence and past") << model->fixedBecause;
 }
 
 TEST_F(FreedExtentsTest, StayWhereRowsDependOnEachOther) {

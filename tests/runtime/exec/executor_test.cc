@@ -39,6 +39,16 @@ protected:
     return takeDiagnostic(result.takeError()).str();
   }
 
+  /// That no executor of `model` is made, because of the node named `node`.
+  void expectRefused(const Model& model, const std::string& node, const std::string& message) {
+    llvm::Expected<std::unique_ptr<Executor>> executor = Executor::create(model, kernels);
+    ASSERT_FALSE(static_cast<bool>(executor));
+    const Diagnostic diagnostic = takeDiagnostic(executor.takeError());
+    EXPECT_EQ(diagnostic.kind, Diagnostic::Kind::Unsupported);
+    EXPECT_THAT(diagnostic.str(), HasSubstr(node));
+    EXPECT_THAT(diagnostic.message, HasSubstr(message));
+  }
+
   OpRegistry ops;
   KernelRegistry kernels;
   int64_t one = 1;
@@ -163,12 +173,7 @@ TEST_F(ExecutorTest, UnknownAttributeIsNamed) {
   node.setName("newer");
   node.setAttribute("base", Attribute::ofInt(2));
   model->graph().addOutput(node.result());
-  llvm::Expected<std::unique_ptr<Executor>> executor = Executor::create(*model, kernels);
-  ASSERT_FALSE(static_cast<bool>(executor));
-  Diagnostic diagnostic = takeDiagnostic(executor.takeError());
-  EXPECT_EQ(diagnostic.kind, Diagnostic::Kind::Unsupported);
-  EXPECT_THAT(diagnostic.str(), HasSubstr("newer"));
-  EXPECT_THAT(diagnostic.message, HasSubstr("unknown attribute 'base'"));
+  expectRefused(*model, "newer", "unknown attribute 'base'");
 }
 
 TEST_F(ExecutorTest, UnknownOperandsAreNamed) {
@@ -179,12 +184,7 @@ TEST_F(ExecutorTest, UnknownOperandsAreNamed) {
   Node& node = model->graph().create("com.microsoft::FastGelu", {&x, &x, &x}, {"y"});
   node.setName("newer");
   model->graph().addOutput(node.result());
-  llvm::Expected<std::unique_ptr<Executor>> executor = Executor::create(*model, kernels);
-  ASSERT_FALSE(static_cast<bool>(executor));
-  Diagnostic diagnostic = takeDiagnostic(executor.takeError());
-  EXPECT_EQ(diagnostic.kind, Diagnostic::Kind::Unsupported);
-  EXPECT_THAT(diagnostic.str(), HasSubstr("newer"));
-  EXPECT_THAT(diagnostic.message, HasSubstr("more operands or results than kvopt knows"));
+  expectRefused(*model, "newer", "more operands or results than kvopt knows");
 }
 
 TEST_F(ExecutorTest, InputsAreChecked) {
