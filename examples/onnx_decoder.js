@@ -282,8 +282,8 @@ class Decoder {
     const ids = this.ordinaryInputs.find(({name}) => /^(decoder_)?input_ids$/.test(name));
     const fixed = ids?.shape[1];
     if (typeof fixed !== 'number') {
-      const {chunk_batch: most = Infinity} = this.manifest;
-      return this.length > 0 && this.batch > most ? 1 : wanted;
+      const {chunk_batch: rows = Infinity, step_limit: most = Infinity} = this.manifest;
+      return this.length > 0 && this.batch > rows ? 1 : Math.min(wanted, most);
     }
     if (wanted % fixed !== 0) throw new Error(`the model takes ${fixed} tokens a step, not ${wanted}`);
     return fixed;

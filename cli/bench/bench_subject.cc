@@ -124,16 +124,21 @@ llvm::Expected<double> BenchSubject::step(int64_t newTokens) {
   return elapsed.count();
 }
 
+int64_t BenchSubject::stepTokens(int64_t wanted) const {
+  return isSingleStep ? 1 : std::min(wanted, session->mostStepTokens());
+}
+
 llvm::Expected<double> BenchSubject::prefill(int64_t tokens) {
   if (llvm::Error error = restart())
     return error;
   double seconds = 0;
-  const int64_t atOnce = isSingleStep ? 1 : tokens;
-  for (int64_t done = 0; done < tokens; done += atOnce) {
-    auto elapsed = step(atOnce);
+  for (int64_t done = 0; done < tokens;) {
+    const int64_t count = stepTokens(tokens - done);
+    auto elapsed = step(count);
     if (!elapsed)
       return elapsed.takeError();
     seconds += *elapsed;
+    done += count;
   }
   return seconds;
 }
@@ -151,7 +156,7 @@ llvm::Error BenchSubject::bringTo(int64_t depth) {
         return again;
     }
   while (length() < depth) {
-    auto elapsed = step(isSingleStep ? 1 : std::min(chunkTokens, depth - length()));
+    auto elapsed = step(stepTokens(std::min(chunkTokens, depth - length())));
     if (!elapsed)
       return elapsed.takeError();
   }

@@ -56,6 +56,8 @@ public:
 private:
   BenchSubject() = default;
   llvm::Expected<double> step(int64_t newTokens);
+  /// How many of the tokens that are wanted the model takes at a time.
+  int64_t stepTokens(int64_t wanted) const;
   bool hasCaches() const { return session->cacheCount() != 0; }
   llvm::Error restart();
 

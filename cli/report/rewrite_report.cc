@@ -232,6 +232,8 @@ SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath)
   if (manifest.chunkBatch)
     notes += formatText("  steps   several tokens after a past in a batch of at most {}\n",
                         *manifest.chunkBatch);
+  if (manifest.stepLimit)
+    notes += formatText("  steps   of at most {} tokens\n", *manifest.stepLimit);
   if (!manifest.firstStep.empty())
     notes +=
         formatText("  first   run {} once for an encoded sequence: it gives the caches that are "

@@ -86,7 +86,8 @@ bool isWritten(const Model& model, const Manifest& manifest, const TargetChoice&
                const RewriteRequest& request) {
   if (manifest.target != target.target->name() || !request.layers.empty() ||
       model.findMetadata(partialKey) ||
-      (manifest.blockSize != 0 && manifest.blockSize != target.blockSize))
+      (manifest.blockSize != 0 && manifest.blockSize != target.size) ||
+      (manifest.stepLimit && manifest.stepLimit != target.size))
     return false;
   const std::string room =
       manifest.capacityValue ? std::to_string(*manifest.capacityValue) : "dynamic";

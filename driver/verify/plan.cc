@@ -144,6 +144,16 @@ bool isReadBeforeWritten(const ManifestCache& cache, const Graph& graph) {
          });
 }
 
+/// Steps of at most so many tokens: longer chunks become several.
+void limitSteps(int64_t most, EquivalencePlan& plan) {
+  plan.prompt = std::min(plan.prompt, most);
+  std::vector<int64_t> chunks;
+  for (int64_t chunk : plan.chunks)
+    for (; chunk > 0; chunk -= chunks.back())
+      chunks.push_back(std::min(chunk, most));
+  plan.chunks = std::move(chunks);
+}
+
 } // namespace
 
 void fitFixedPast(const Manifest& manifest, EquivalencePlan& plan) {
@@ -182,6 +192,8 @@ EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manif
         for (int64_t& chunk : plan.chunks)
           chunk = std::min(chunk, std::max<int64_t>(1, *rows));
       }
+  if (manifest.stepLimit)
+    limitSteps(*manifest.stepLimit, plan);
   fitFixedPast(manifest, plan);
   return plan;
 }

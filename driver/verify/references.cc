@@ -95,7 +95,7 @@ std::string statusOf(const fs::path& folder) {
 /// The capacity that a target needs to be told: one with room for all cases that can be read. Empty
 /// where the target does without.
 std::string capacityFor(const TargetChoice& target, llvm::ArrayRef<ReferenceCase> cases) {
-  if (!target.target->takesBlockSize())
+  if (!target.target->needsCapacity())
     return "";
   int64_t longest = 1;
   for (const ReferenceCase& recordedCase : cases) {

@@ -151,6 +151,8 @@ std::string Manifest::json() const {
     root["first_step"] = firstStep;
   if (chunkBatch)
     root["chunk_batch"] = *chunkBatch;
+  if (stepLimit)
+    root["step_limit"] = *stepLimit;
   if (hiddenRowsUndefined)
     root["hidden_rows"] = "undefined";
   // Names that are no UTF-8 cannot stand in JSON; the default would be to throw.

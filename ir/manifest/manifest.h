@@ -167,6 +167,9 @@ struct Manifest {
   /// In the largest batch whose steps may add several tokens to a past; larger ones add them one by
   /// one. nullopt: in any.
   std::optional<int64_t> chunkBatch;
+  /// The most tokens that a step may add: rings have room for so many beside the rows that are
+  /// still seen. nullopt: any number.
+  std::optional<int64_t> stepLimit;
   /// Rows of tokens that are hidden from themselves and all before them, which is padding, need not
   /// come out as they did before the rewrite.
   bool hiddenRowsUndefined = false;

@@ -330,12 +330,15 @@ llvm::Error readLimits(const Json& json, Manifest& manifest) {
     if (manifest.blockSize < 1)
       reader.fail("'block_size' is no positive integer");
   }
-  if (reader.has("chunk_batch")) {
+  for (const auto& [key, limit] : {std::pair("chunk_batch", &manifest.chunkBatch),
+                                   std::pair("step_limit", &manifest.stepLimit)}) {
+    if (!reader.has(key))
+      continue;
     int64_t most = 0;
-    reader.read("chunk_batch", most);
+    reader.read(key, most);
     if (most < 1)
-      reader.fail("'chunk_batch' is no positive integer");
-    manifest.chunkBatch = most;
+      reader.fail(fmt::format("'{}' is no positive integer", key));
+    *limit = most;
   }
   if (reader.has("reorder"))
     reader.read("reorder", manifest.reorder);

@@ -38,15 +38,16 @@ const Target* TargetRegistry::find(llvm::StringRef name) const {
 
 llvm::Expected<TargetChoice> TargetRegistry::choose(llvm::StringRef text) const {
   auto [name, size] = text.split(':');
-  TargetChoice choice{find(name), LowerOptions::defaultBlockSize};
+  TargetChoice choice{find(name), 0};
   if (!choice.target)
     return usageError("there is no target '{}'", name).hint("see: kvopt list targets");
+  choice.size = choice.target->defaultSize();
   if (!text.contains(':'))
     return choice;
-  if (!choice.target->takesBlockSize())
+  if (choice.size == 0)
     return usageError("the target '{}' takes no size", name);
-  if (size.getAsInteger(10, choice.blockSize) || choice.blockSize < 1)
-    return usageError("'{}' is no size of blocks", size);
+  if (size.getAsInteger(10, choice.size) || choice.size < 1 || choice.size > INT32_MAX)
+    return usageError("'{}' is no size for the target '{}'", size, name);
   return choice;
 }
 

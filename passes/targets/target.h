@@ -13,10 +13,8 @@ struct LowerOptions {
   std::optional<int64_t> capacity;
   /// Layers to lower; empty: all.
   std::vector<unsigned> layers;
-  /// Tokens of a block, for targets that write caches in blocks.
-  int64_t blockSize = defaultBlockSize;
-
-  static constexpr int64_t defaultBlockSize = 1024;
+  /// The number after the target's name, as in `blocks:512`; Target::defaultSize without one.
+  int64_t size = 0;
 };
 
 /// The opset of ONNX's own domain that every target needs at least.
@@ -28,8 +26,11 @@ public:
   /// The word after `--to`.
   virtual llvm::StringRef name() const = 0;
   virtual llvm::StringRef summary() const = 0;
-  /// Whether the name may be followed by the size of blocks, as `blocks:512`.
-  virtual bool takesBlockSize() const { return false; }
+  /// The number that is taken where none follows the name, as in `blocks:512`: rows of a block, or
+  /// tokens of a step. 0: none may follow.
+  virtual int64_t defaultSize() const { return 0; }
+  /// Whether caches are written for a number of tokens that has to be given.
+  virtual bool needsCapacity() const { return false; }
   /// Whether the target serves to update caches in place, so that it has nothing to do for a model
   /// in which no attention appends to a cache.
   virtual bool isForCaches() const { return true; }
@@ -74,7 +75,7 @@ std::vector<std::optional<pattern::MatchFailure>> refusals(const Target& target,
 /// What stands after `--to`.
 struct TargetChoice {
   const Target* target;
-  int64_t blockSize;
+  int64_t size; ///< LowerOptions::size
 };
 
 /// All targets. Filled once, then read only.

@@ -49,7 +49,7 @@ public:
     if (!choice)
       return choice.takeError();
     const Target* target = choice->target;
-    options.blockSize = choice->blockSize;
+    options.size = choice->size;
     if (llvm::Error error = checkNotInPlace(model))
       return error;
     if (!target->supportsModel(model))

@@ -142,7 +142,9 @@ private:
       paddings.push_back(static_cast<int64_t>(padding));
       hidesAny |= padding != 0;
     }
-    const size_t chunk = options.chunk > 0 ? static_cast<size_t>(options.chunk) : longest;
+    const auto most = static_cast<size_t>(session.mostStepTokens());
+    const size_t chunk =
+        std::min(most, options.chunk > 0 ? static_cast<size_t>(options.chunk) : longest);
     for (size_t begin = 0;; begin += chunk) {
       const size_t end = std::min(longest, begin + chunk);
       std::vector<std::vector<int64_t>> tokens;

@@ -405,6 +405,9 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
   int64_t total = 0;
   if (newTokens < 1 || __builtin_add_overflow(length(), newTokens, &total))
     return usageError("a step needs at least one token, not {}", newTokens);
+  if (newTokens > mostStepTokens())
+    return usageError("a step of {} tokens: the model takes at most {} at a time", newTokens,
+                      mostStepTokens());
   if (llvm::Error error = checkRunning())
     return error;
   if (llvm::Error error = checkInputs(inputs))
@@ -679,7 +682,9 @@ llvm::Expected<Tensor> Session::seededRows(size_t index, const TensorView& expor
   const int64_t rows = view.shape[axis];
   const int64_t slots = geometry.initialRows;
   const bool isFixedRing = isRing(*this, index);
-  const int64_t fewest = isFixedRing                 ? std::min(tokens, slots - 1)
+  // Slots beside those that are read are for the new tokens of a step.
+  const int64_t spare = description.stepLimit.value_or(1);
+  const int64_t fewest = isFixedRing ? std::min(tokens, std::max<int64_t>(slots - spare, 0))
                          : geometry.hasRowPerToken() ? tokens
                                                      : slots;
   const int64_t most =

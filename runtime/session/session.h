@@ -115,6 +115,8 @@ public:
   llvm::ArrayRef<int64_t> rowLengths() const { return caches.lengths(); }
   /// Tokens there is room for; INT64_MAX where caches grow with every step.
   int64_t capacity() const { return std::min(caches.room(), caches.staticRoom()); }
+  /// The most tokens that a step may have; INT64_MAX where there is no limit but the capacity.
+  int64_t mostStepTokens() const { return description.stepLimit.value_or(INT64_MAX); }
   /// A CapacityError where so many tokens more do not fit, and cannot be made to fit.
   llvm::Error checkRoom(int64_t newTokens) const;
   int64_t batch() const { return caches.batch(); }

@@ -80,6 +80,10 @@ decodes "pyramid" "$("$kvopt" run "$work/float32.onnx" --tokens 1,2,3 --steps 8)
 decodes "a full cache" "decode.js: 12 tokens do not fit into the 11 rows of cache *" "$work/example.onnx" 1,2,3 10
 decodes "no manifest" "decode.js: *.kv.json does not exist: *" "$work/float32.onnx" 1,2,3 8
 decodes "no prompt" "decode.js: usage: *" "$work/example.onnx" x 8
+"$kvopt" gen window --window 6 --vocab 200 -o "$work/window.onnx" >/dev/null
+rewritten "$work/window.onnx" onnx24-ring:4
+decodes "a ring that comes round" "$("$kvopt" run "$work/window.onnx" --tokens 1,2,3,4,5,6,7 --steps 40)" \
+  "$work/example.onnx" 1,2,3,4,5,6,7 40
 rewritten "$work/encoder-decoder.onnx" kvopt
 decodes "without what an encoder computes" "decode.js: input * must be given" "$work/example.onnx" 1,2,3 8
 given=()

@@ -158,8 +158,8 @@ function joined(results) {
 }
 
 async function run(decoder, step) {
-  const {chunk_batch: most} = decoder.manifest;
-  const isRefused = step.tokens > 1 && decoder.length > 0 && most !== undefined && decoder.batch > most;
+  const {chunk_batch: rows = Infinity, step_limit: most = Infinity} = decoder.manifest;
+  const isRefused = (step.tokens > 1 && decoder.length > 0 && decoder.batch > rows) || step.tokens > most;
   const given = Object.fromEntries(decoder.ordinaryInputs.filter(({name}) => step.inputs[name])
     .map(({name}) => [name, step.inputs[name]]));
   const parts = isRefused ? singleTokens(given, step.tokens, decoder.length) : [given];

@@ -93,7 +93,7 @@ std::optional<MatchFailure> blocksObstacle(const AttentionSite& site) {
 BlockLowering::BlockLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
                              std::string targetName)
     : model(lowered), graph(lowered.graph()), journal(editJournal), capacity(options.capacity),
-      size(options.blockSize), operands(lowered) {
+      size(options.size), operands(lowered) {
   manifest.target = std::move(targetName);
 }
 

@@ -11,6 +11,9 @@
 
 namespace kvopt::targets {
 
+/// Rows of a block, unless told otherwise.
+inline constexpr int64_t defaultBlockSize = 1024;
+
 /// Why the caches of a site cannot be blocks, whatever attends over them; nullopt if they can, or
 /// if the site has none that grow and can stay as it is.
 std::optional<pattern::MatchFailure> blocksObstacle(const analysis::AttentionSite& site);

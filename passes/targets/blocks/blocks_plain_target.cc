@@ -22,7 +22,8 @@ public:
     return "Concat, MatMul and Softmax: caches in blocks for every engine, blocks-plain:SIZE "
            "tokens";
   }
-  bool takesBlockSize() const override { return true; }
+  int64_t defaultSize() const override { return defaultBlockSize; }
+  bool needsCapacity() const override { return true; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     return supportsSpelledBlocks(site);

@@ -111,7 +111,8 @@ public:
   llvm::StringRef summary() const override {
     return "BlockKvSdpa with its function body: caches in blocks, blocks:SIZE tokens each";
   }
-  bool takesBlockSize() const override { return true; }
+  int64_t defaultSize() const override { return defaultBlockSize; }
+  bool needsCapacity() const override { return true; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     if (site.failure)

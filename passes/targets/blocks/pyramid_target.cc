@@ -79,7 +79,8 @@ public:
   llvm::StringRef summary() const override {
     return "a variant for each number of past blocks, of fixed extents, pyramid:SIZE tokens";
   }
-  bool takesBlockSize() const override { return true; }
+  int64_t defaultSize() const override { return defaultBlockSize; }
+  bool needsCapacity() const override { return true; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     std::optional<MatchFailure> failure = supportsSpelledBlocks(site);

@@ -48,9 +48,9 @@ HeadExtents headExtents(const AttentionSite& site, const SiteCache& update) {
 } // namespace
 
 KvoptLowering::KvoptLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
-                             CacheRows keptAs)
+                             CacheRows keptAs, int64_t spareSlots)
     : model(lowered), graph(lowered.graph()), fixedCapacity(options.capacity), journal(editJournal),
-      cacheRows(keptAs), operands(lowered) {}
+      cacheRows(keptAs), spare(spareSlots), operands(lowered) {}
 
 llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
   // The definitions of kvopt's operators are found only where their domain is imported.
@@ -109,7 +109,8 @@ void KvoptLowering::rewireShapeReaders(const AttentionSite& site) {
 }
 
 int64_t KvoptLowering::slotsOf(const AttentionSite& site) const {
-  return cacheRows == CacheRows::LastOnly ? ringSlots(site) : 0;
+  const int64_t slots = cacheRows == CacheRows::LastOnly ? ringSlots(site) : 0;
+  return slots == 0 ? 0 : slots + spare;
 }
 
 llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {

@@ -24,8 +24,9 @@ enum class CacheRows {
 /// caches, and not for attention in branches.
 class KvoptLowering {
 public:
+  /// `spareSlots` are those of a ring beside the ones that a step of one token reads.
   KvoptLowering(ir::Model& lowered, const LowerOptions& options, pattern::Journal& editJournal,
-                CacheRows keptAs = CacheRows::AsDeclared);
+                CacheRows keptAs = CacheRows::AsDeclared, int64_t spareSlots = 0);
 
   llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
@@ -70,6 +71,7 @@ private:
   std::optional<int64_t> fixedCapacity;
   pattern::Journal& journal;
   CacheRows cacheRows;
+  int64_t spare;
   KvoptOperands operands;
   ir::Manifest manifest;
   std::optional<LengthInput> length;

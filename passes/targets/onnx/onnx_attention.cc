@@ -135,6 +135,8 @@ private:
   Value* maskOperand() {
     Value* mask = attention.mask ? &completeMask() : nullptr;
     Value* visible = visibilityMask(attention.hidden, rowCount(true), keyTotal(true), build);
+    if (attention.visible)
+      visible = &bothHold(visible, *attention.visible, build);
     return visible ? &withHiddenKeys(mask, *visible, build) : mask;
   }
 

@@ -39,6 +39,9 @@ struct OnnxAttention {
 
   /// What the node has no attribute for, written into the mask.
   KeyVisibility hidden;
+  /// bool [1,1,S,T] or what broadcasts to that: keys that are seen, as far as `mask` and `hidden`
+  /// let them; null: all.
+  ir::Value* visible = nullptr;
 };
 
 /// The node; its results are the output in [B,H,S,Dv] (which may be another node's) and, with a

@@ -6,6 +6,7 @@
 #include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/kvopt/kvopt_support.h"
 #include "passes/targets/onnx/onnx_attention.h"
+#include "passes/targets/onnx/ring_slots.h"
 #include "passes/targets/support/cache_rows.h"
 #include "passes/targets/support/kvopt_domain.h"
 #include "support/diagnostic.h"
@@ -29,6 +30,7 @@ public:
       : node(fused), latent(fused.is("ai.kvopt::InPlaceLatentKvSdpa")) {}
 
   bool isLatent() const { return latent; }
+  bool isRing() const { return node.is("ai.kvopt::RingKvSdpa"); }
   unsigned cacheCount() const { return latent ? 1 : 2; }
   Value& query() const { return *node.operand(0); }
   /// Of cache 0, the keys' or the latent one, or 1: [B,G,S,·].
@@ -136,26 +138,33 @@ std::optional<MatchFailure> cacheObstacle(const AttentionSite& site) {
 
 } // namespace
 
-std::optional<MatchFailure> supportsTensorScatter(const AttentionSite& site) {
-  if (auto failure = supportsKvoptSite(site))
+std::optional<MatchFailure> supportsTensorScatter(const AttentionSite& site, bool asRing) {
+  if (auto failure = supportsKvoptSite(site, asRing))
     return failure;
   if (auto failure = onnxAttentionObstacle(*site.node))
     return failure;
   const bool readsBuffer = site.owner && site.update == CacheUpdate::Grows;
-  return site.grows() || readsBuffer ? cacheObstacle(site) : std::nullopt;
+  const bool isRing = asRing && ringSlots(site) != 0;
+  return site.grows() || readsBuffer || isRing ? cacheObstacle(site) : std::nullopt;
 }
 
 TensorScatterLowering::TensorScatterLowering(Model& lowered, const LowerOptions& lowerOptions,
-                                             Journal& editJournal)
-    : model(lowered), graph(lowered.graph()), options(lowerOptions), journal(editJournal) {}
+                                             Journal& editJournal, CacheRows keptAs)
+    : model(lowered), graph(lowered.graph()), options(lowerOptions), journal(editJournal),
+      cacheRows(keptAs) {}
 
 llvm::Expected<Manifest> TensorScatterLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
   const int64_t irVersion = model.irVersion;
-  auto described = KvoptLowering(model, options, journal).run(sites);
+  const bool withRings = cacheRows == CacheRows::LastOnly;
+  auto described =
+      KvoptLowering(model, options, journal, cacheRows, withRings ? options.size - 1 : 0)
+          .run(sites);
   if (!described)
     return described.takeError();
   manifest = std::move(*described);
-  manifest.target = "onnx24";
+  manifest.target = withRings ? "onnx24-ring" : "onnx24";
+  if (withRings)
+    manifest.stepLimit = options.size;
   addLengthInputs(sites);
   for (AttentionSite* site : sites) {
     const bool isCached = !site->node->is("ai.kvopt::Sdpa");
@@ -216,7 +225,8 @@ Value& TensorScatterLowering::scatter(Node& fused, unsigned cache, const Lengths
     }
     operands.push_back(places);
   }
-  AttributeList attributes = attrs({{"axis", view.sequenceAxis(cache)}, {"mode", "linear"}});
+  AttributeList attributes =
+      attrs({{"axis", view.sequenceAxis(cache)}, {"mode", view.isRing() ? "circular" : "linear"}});
   // Named after the past: the result will take the name of an output, and leave its own to others.
   const std::string hint = (view.past(cache).name() + "_scattered").str();
   Node& scatter = rewriter.create("TensorScatter", operands, attributes, 1, hint);
@@ -240,6 +250,22 @@ void TensorScatterLowering::attendToBuffer(const Lengths& lengths, const Value& 
   parts.maskColumnCount = &build.node("ReduceMax", {*lengths.total}, {}, "longest");
 }
 
+void TensorScatterLowering::attendToRing(const Node& fused, OnnxAttention& parts,
+                                         AttentionBuilder& build) {
+  const Value& past = *fused.operand(3);
+  const unsigned axis = static_cast<unsigned>(fused.intAttr("key_axis", 2));
+  const Dim& slots = past.type().dim(axis);
+  RingSlots ring(*fused.operand(5), *parts.query, *slots.value(), options.size, build);
+  parts.visible = &ring.visible(parts.causal, parts.hidden.window);
+  parts.causal = false;
+  parts.hidden = {};
+  if (Value* mask = realMask(fused.operand(6))) {
+    parts.mask = &ring.maskColumns(*mask);
+    parts.maskColumns = slots;
+    parts.maskColumnCount = ints({*slots.value()});
+  }
+}
+
 llvm::Error TensorScatterLowering::lowerCached(AttentionSite& site) {
   Node& fused = *site.node;
   const FusedView view(fused);
@@ -250,7 +276,10 @@ llvm::Error TensorScatterLowering::lowerCached(AttentionSite& site) {
 
   OnnxAttention parts = attributesOf(site);
   parts.query = &query;
-  attendToBuffer(lengths, view.pastLength(), view.mask(), parts, build);
+  if (view.isRing())
+    attendToRing(fused, parts, build);
+  else
+    attendToBuffer(lengths, view.pastLength(), view.mask(), parts, build);
   // Rows of all heads side by side are three axes of attention; nothing is moved.
   const auto isTokenMajor = [&](unsigned cache) {
     return !view.layout(cache).hasFoldedHeads() && view.sequenceAxis(cache) == 1;
@@ -352,6 +381,11 @@ void TensorScatterLowering::finishLengths() {
     }
     const Dim& batch = writeIndices->type().dim(0);
     for (Value* input : {writeIndices, keyLengths}) {
+      // Rings need no number of keys.
+      if (!input->hasUses()) {
+        graph.removeInput(*input);
+        continue;
+      }
       ManifestLength perRow;
       perRow.input = input->name().str();
       perRow.shape.emplace_back(batch.value() ? ManifestExtent(*batch.value())

@@ -4,6 +4,7 @@
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
 #include "passes/builders/attention_builder.h"
+#include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/target.h"
 
 namespace kvopt::targets {
@@ -11,15 +12,18 @@ namespace kvopt::targets {
 struct OnnxAttention;
 
 /// nullopt if TensorScatterLowering can write the site, otherwise why not. Says nothing of the rest
-/// of the model.
-std::optional<pattern::MatchFailure> supportsTensorScatter(const analysis::AttentionSite& site);
+/// of the model. `asRing`: with a ring where there may be one.
+std::optional<pattern::MatchFailure> supportsTensorScatter(const analysis::AttentionSite& site,
+                                                           bool asRing = false);
 
 /// Lowers sites of one model of opset 24 or newer, each of which supportsTensorScatter: first to
 /// ai.kvopt's operators, then those to ONNX's.
 class TensorScatterLowering {
 public:
+  /// With CacheRows::LastOnly, caches become rings where they can, with room for steps of
+  /// `lowerOptions.size` tokens.
   TensorScatterLowering(ir::Model& lowered, const LowerOptions& lowerOptions,
-                        pattern::Journal& editJournal);
+                        pattern::Journal& editJournal, CacheRows keptAs = CacheRows::AsDeclared);
 
   llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
@@ -39,6 +43,8 @@ private:
   /// for, and as many as there are query rows.
   void attendToBuffer(const Lengths& lengths, const ir::Value& before, ir::Value* mask,
                       OnnxAttention& parts, builders::AttentionBuilder& build);
+  /// The same for the ring of a RingKvSdpa.
+  void attendToRing(const ir::Node& fused, OnnxAttention& parts, builders::AttentionBuilder& build);
   llvm::Error lowerCached(analysis::AttentionSite& site);
   llvm::Error lowerUncached(analysis::AttentionSite& site);
   llvm::Error writeUncached(analysis::AttentionSite& site, const OnnxAttention& parts,
@@ -49,6 +55,7 @@ private:
   ir::Graph& graph;
   const LowerOptions& options;
   pattern::Journal& journal;
+  CacheRows cacheRows;
   ir::Manifest manifest;
   /// The input that ai.kvopt's operators got, and what stands for it; null if they needed none.
   ir::Value* pastLength = nullptr;

@@ -16,7 +16,7 @@
 // what the target `kvopt` makes of them.
 #include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/kvopt/kvopt_support.h"
-#include "passes/targets/target.h"
+#include "passes/targets/ring/window_target.h"
 
 namespace kvopt::targets {
 using namespace analysis;
@@ -25,33 +25,11 @@ using namespace pattern;
 
 namespace {
 
-class RingTarget final : public Target {
+class RingTarget final : public WindowTarget {
 public:
   llvm::StringRef name() const override { return "ring"; }
   llvm::StringRef summary() const override {
     return "RingKvSdpa with its function body: as many rows as the window, for any context";
-  }
-
-  bool takesSharedCaches() const override { return true; }
-  bool changesPadding(const AttentionSite& site) const override {
-    return ringSlots(site) != 0 && site.mask && !site.mask->isExact && !site.mask->everyRowSeesAKey;
-  }
-  bool serves(const AttentionSite& site) const override { return ringSlots(site) != 0; }
-
-  MatchFailure nothingToDo(const AttentionSite& site) const override {
-    if (!site.hasCache())
-      return Target::nothingToDo(site);
-    if (site.update == CacheUpdate::Grows && site.window() != 0)
-      return {
-          ReasonCode::TargetLacksFeature, site.key->past->name().str(),
-          "keys and values appended to caches of their own, which no other layer reads, as many "
-          "rows for each batch row",
-          "caches that are shared, latent, updated in branches, or of lengths by batch row",
-          "--to kvopt keeps all rows in one buffer"};
-    return {ReasonCode::NoWindow, site.key->past->name().str(),
-            "attention that provably reads the last rows of its cache only",
-            site.mask ? site.mask->text : "a mask that was not analyzed",
-            "--to kvopt keeps all rows in one buffer"};
   }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {

@@ -3,6 +3,8 @@
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
 
+#include <gmock/gmock.h>
+
 namespace kvopt {
 using namespace driver;
 using namespace ir;
@@ -129,40 +131,80 @@ protected:
   TemporaryFolder folder;
 };
 
-class SpelledRings : public RingCaches, public testing::WithParamInterface<RingCase> {};
-
-TEST_P(SpelledRings, GiveWhatAllRowsGive) {
-  const std::string path = writtenModel(ringModelText(GetParam()), toolkit, folder);
-  const DrivenModel copied = raised(path, toolkit);
-  const DrivenModel ring = rewritten(path, toolkit, "", "ring");
-  ASSERT_EQ(ring.manifest.caches.size(), 2U);
-  for (const ManifestCache& cache : ring.manifest.caches) {
-    EXPECT_TRUE(cache.oneBuffer);
-    EXPECT_EQ(cache.update, CacheUpdate::Ring);
-    EXPECT_EQ(cache.window, GetParam().window);
-    EXPECT_EQ(std::get<int64_t>(cache.shape[static_cast<size_t>(cache.sequenceAxis)]),
-              GetParam().slots);
-  }
-  EXPECT_TRUE(ring.manifest.capacitySymbol.empty());
-  const VerificationReport report = valueOrThrow(
-      verifyModels(*copied.model, copied.manifest, *ring.model, ring.manifest, plan(), 1, toolkit));
-  EXPECT_TRUE(report.equal()) << verificationSummary(report);
-  EXPECT_EQ(report.comparison.steps.size(), 22U);
-  EXPECT_EQ(report.cacheBytesCopied, 0);
-  for (const StepComparison& step : report.comparison.steps) {
-    EXPECT_EQ(step.caches.size(), 2U);
-    for (const TensorComparison& cache : step.caches) {
-      EXPECT_TRUE(cache.comparison.bitExact) << step.phase << " " << cache.name;
-      EXPECT_GT(cache.comparison.compared, 0);
+class SpelledRings : public RingCaches, public testing::WithParamInterface<RingCase> {
+protected:
+  /// That the target's rings, of so many slots more than a token sees, give what the model gives.
+  void expectEqual(const std::string& target, int64_t spare) {
+    const std::string path = writtenModel(ringModelText(GetParam()), toolkit, folder);
+    const DrivenModel copied = raised(path, toolkit);
+    const DrivenModel ring = rewritten(path, toolkit, "", target);
+    ASSERT_EQ(ring.manifest.caches.size(), 2U);
+    for (const ManifestCache& cache : ring.manifest.caches) {
+      EXPECT_TRUE(cache.oneBuffer);
+      EXPECT_EQ(cache.update, CacheUpdate::Ring);
+      EXPECT_EQ(cache.window, GetParam().window);
+      EXPECT_EQ(std::get<int64_t>(cache.shape[static_cast<size_t>(cache.sequenceAxis)]),
+                GetParam().slots + spare);
+    }
+    EXPECT_TRUE(ring.manifest.capacitySymbol.empty());
+    const VerificationReport report = valueOrThrow(verifyModels(
+        *copied.model, copied.manifest, *ring.model, ring.manifest, plan(), 1, toolkit));
+    EXPECT_TRUE(report.equal()) << verificationSummary(report);
+    EXPECT_EQ(report.comparison.steps.size(), 22U);
+    EXPECT_EQ(report.cacheBytesCopied, 0);
+    for (const StepComparison& step : report.comparison.steps) {
+      EXPECT_EQ(step.caches.size(), 2U);
+      for (const TensorComparison& cache : step.caches) {
+        EXPECT_TRUE(cache.comparison.bitExact) << step.phase << " " << cache.name;
+        EXPECT_GT(cache.comparison.compared, 0);
+      }
     }
   }
-  expectEqualBodies(ring, plan(), toolkit);
+};
+
+TEST_P(SpelledRings, GiveWhatAllRowsGive) {
+  expectEqual("ring", 0);
+  const std::string path = writtenModel(ringModelText(GetParam()), toolkit, folder);
+  expectEqualBodies(rewritten(path, toolkit, "", "ring"), plan(), toolkit);
+}
+
+TEST_P(SpelledRings, GiveItInOperatorsOfOnnx) { expectEqual("onnx24-ring:20", 19); }
+
+TEST_P(SpelledRings, GiveItWithoutASlotToSpare) {
+  const std::string path = writtenModel(ringModelText(GetParam()), toolkit, folder);
+  const DrivenModel copied = raised(path, toolkit);
+  const DrivenModel ring = rewritten(path, toolkit, "", "onnx24-ring:1");
+  EquivalencePlan singles = plan();
+  singles.prompt = 1;
+  singles.chunks = {};
+  singles.decodeSteps = 25;
+  const VerificationReport report = valueOrThrow(verifyModels(
+      *copied.model, copied.manifest, *ring.model, ring.manifest, singles, 1, toolkit));
+  EXPECT_TRUE(report.equal()) << verificationSummary(report);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SpelledRings, testing::ValuesIn(ringCases),
                          [](const testing::TestParamInfo<RingCase>& parameter) {
                            return std::string(parameter.param.name);
                          });
+
+TEST_F(RingCaches, TakeNoMoreTokensThanTheyHaveRoomFor) {
+  const DrivenModel ring = rewritten(writtenModel(ringModelText(ringCases[5]), toolkit, folder),
+                                     toolkit, "", "onnx24-ring:3");
+  EXPECT_EQ(ring.manifest.stepLimit, 3);
+  auto session = openSession(ring, toolkit.kernels, {});
+  stepAlike(*session, 3);
+  EXPECT_THAT([&] { stepAlike(*session, 4); },
+              testing::Throws<std::exception>(testing::Property(
+                  &std::exception::what, testing::HasSubstr("takes at most 3 at a time"))));
+  // An engine that does not read the manifest fails in the graph.
+  Manifest unlimited = ring.manifest;
+  unlimited.stepLimit = std::nullopt;
+  auto unaware = valueOrThrow(Session::create(*ring.model, toolkit.kernels, unlimited, {}));
+  EXPECT_THAT([&] { stepAlike(*unaware, 4); },
+              testing::Throws<std::exception>(
+                  testing::Property(&std::exception::what, testing::HasSubstr("Gather"))));
+}
 
 TEST_F(RingCaches, TakeNoMemoryForMoreTokens) {
   const DrivenModel ring =
@@ -180,9 +222,11 @@ TEST_F(RingCaches, TakeNoMemoryForMoreTokens) {
 TEST_F(RingCaches, GoOnFromTheRowsOfAModelThatKeepsAll) {
   const std::string path = writtenModel(ringModelText(ringCases[5]), toolkit, folder);
   const DrivenModel kept = raised(path, toolkit);
-  const DrivenModel ring = rewritten(path, toolkit, "", "ring");
-  for (int64_t tokens : {1, 6, 7, 8, 23}) {
-    SCOPED_TRACE(tokens);
+  for (const auto& [target, tokens] :
+       {std::pair("ring", 1), std::pair("ring", 6), std::pair("ring", 7), std::pair("ring", 8),
+        std::pair("ring", 23), std::pair("onnx24-ring:3", 6), std::pair("onnx24-ring:3", 23)}) {
+    SCOPED_TRACE(fmt::format("{} tokens, {}", tokens, target));
+    const DrivenModel ring = rewritten(path, toolkit, "", target);
     auto all = openSession(kept, toolkit.kernels, {});
     auto last = openSession(ring, toolkit.kernels, {});
     stepAlike(*all, tokens);

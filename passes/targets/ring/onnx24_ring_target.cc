@@ -1,0 +1,57 @@
+// The target `onnx24-ring`: the target `onnx24` with no more rows in a cache than attention reads.
+//
+//   before   present_key = Concat<2>(past_key, k)   present_value = Concat<2>(past_value, v)
+//            o = ai.kvopt.Sdpa<window = W>(q, present_key, present_value[, mask])
+//   after    present_key = TensorScatter<axis = 2, mode = "circular">(past_key, k, write_indices)
+//            …value likewise
+//            o = Attention(q, present_key, present_value, visible)
+//
+// Past and present are one buffer of W + N - 1 slots, where N is the most tokens of a step: new
+// rows are written before attention reads, and must not take the slots of rows that are still seen.
+// Layers without a window become what the target `onnx24` makes of them.
+#include "passes/targets/kvopt/kvopt_support.h"
+#include "passes/targets/onnx/tensor_scatter_lowering.h"
+#include "passes/targets/ring/window_target.h"
+#include "support/diagnostic.h"
+
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
+namespace {
+
+/// The model has a table as long.
+constexpr int64_t mostStepTokens = 65536;
+
+class Onnx24RingTarget final : public WindowTarget {
+public:
+  llvm::StringRef name() const override { return "onnx24-ring"; }
+  llvm::StringRef summary() const override {
+    return "onnx24 with as many rows as the window, and room for a step of N tokens: onnx24-ring:N";
+  }
+
+  int64_t defaultSize() const override { return 64; }
+  int64_t opset() const override { return 24; }
+
+  std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
+    return supportsTensorScatter(site, true);
+  }
+
+  llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
+                                 const LowerOptions& options, Journal& journal) const override {
+    if (options.size > mostStepTokens)
+      return usageError("steps of at most {} tokens, not {}", mostStepTokens, options.size);
+    if (llvm::Error error = checkKvoptSites(sites, true))
+      return error;
+    return TensorScatterLowering(model, options, journal, CacheRows::LastOnly).run(sites);
+  }
+};
+
+} // namespace
+
+void register_onnx24_ring(TargetRegistry& registry) {
+  registry.add(std::make_unique<Onnx24RingTarget>());
+}
+
+} // namespace kvopt::targets

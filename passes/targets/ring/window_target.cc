@@ -1,0 +1,32 @@
+// Which sites become rings, and what the others lack.
+#include "passes/targets/ring/window_target.h"
+
+#include "passes/targets/kvopt/kvopt_support.h"
+
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
+bool WindowTarget::changesPadding(const AttentionSite& site) const {
+  return ringSlots(site) != 0 && site.mask && !site.mask->isExact && !site.mask->everyRowSeesAKey;
+}
+
+bool WindowTarget::serves(const AttentionSite& site) const { return ringSlots(site) != 0; }
+
+MatchFailure WindowTarget::nothingToDo(const AttentionSite& site) const {
+  if (!site.hasCache())
+    return Target::nothingToDo(site);
+  if (site.update == CacheUpdate::Grows && site.window() != 0)
+    return {ReasonCode::TargetLacksFeature, site.key->past->name().str(),
+            "keys and values appended to caches of their own, which no other layer reads, as many "
+            "rows for each batch row",
+            "caches that are shared, latent, updated in branches, or of lengths by batch row",
+            "--to kvopt keeps all rows in one buffer"};
+  return {ReasonCode::NoWindow, site.key->past->name().str(),
+          "attention that provably reads the last rows of its cache only",
+          site.mask ? site.mask->text : "a mask that was not analyzed",
+          "--to kvopt keeps all rows in one buffer"};
+}
+
+} // namespace kvopt::targets
