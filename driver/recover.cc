@@ -103,6 +103,7 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& tool
   addReaders(recovered->context->sites, manifest);
   joinParts(recovered->context->parts, manifest);
   addReorder(recovered->model->graph(), recovered->context->reorder, manifest);
+  noteNewRows(recovered->context->newRowPresents, manifest);
   return manifest;
 }
 

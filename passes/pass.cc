@@ -35,6 +35,7 @@ void PassContext::restart() {
   sites.clear();
   parts.clear();
   reorder.clear();
+  newRowPresents.clear();
   hasFirstStep = false;
   freed.reset();
   manifest.reset();

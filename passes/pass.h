@@ -76,6 +76,8 @@ struct PassContext {
   /// The input that says which batch row each row of the caches continues, where `lift-reorders`
   /// took it out of the graph or the model's manifest says so; empty without one.
   std::string reorder;
+  /// Outputs that `join-presents` made whole caches: the model as it came gives the new rows only.
+  llvm::StringSet<> newRowPresents;
   /// Set where `add-caches` took keys and values of another sequence out of the model:
   /// `add-caches{part=first}` leaves them.
   bool hasFirstStep = false;

@@ -143,6 +143,14 @@ std::string sizeText(const RewrittenPaths& paths, const WeightFiles& weights) {
   return text + ")";
 }
 
+/// A cache that grows from one number of rows only; null if there is none.
+const ManifestCache* cacheOfFixedPast(const Manifest& exported) {
+  const auto found = llvm::find_if(exported.caches, [](const ManifestCache& cache) {
+    return cache.update == CacheUpdate::Grows && cache.fixedRows();
+  });
+  return found == exported.caches.end() ? nullptr : &*found;
+}
+
 } // namespace
 
 OrderedJson rewriteJson(const std::string& output, const std::string& target,
@@ -214,6 +222,10 @@ SafeText rewriteTable(const RewrittenModel& rewritten, const Style& style) {
   out += formatText("{:.0f} ms\n", rewritten.milliseconds);
   if (!rewritten.freed.empty())
     out += formatText("  symbols {}\n", rewritten.freed);
+  else if (const ManifestCache* cache = cacheOfFixedPast(rewritten.exported))
+    out += formatText("  fixed   '{}' was exported for {} earlier rows: kvopt make-dynamic makes a "
+                      "model for any number\n",
+                      cache->past, *cache->fixedRows());
   if (!rewritten.fixedBecause.empty())
     out += formatText("  others stay fixed: {}\n", rewritten.fixedBecause);
   out += opTable(rewritten.before.ops, rewritten.after.ops, besides(rewritten));

@@ -130,8 +130,7 @@ void fitTokens(const Value& input, bool isEmbedded, EquivalencePlan& plan) {
 int64_t fixedPastRows(const Manifest& manifest) {
   for (const ManifestCache& cache : manifest.caches)
     if (cache.update == CacheUpdate::Grows && !cache.oneBuffer)
-      if (const auto* fixed =
-              std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)]))
+      if (const auto fixed = cache.fixedRows())
         return *fixed;
   return 0;
 }
@@ -180,14 +179,12 @@ EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manif
     plan = shortened(std::move(plan), *manifest.capacityValue);
   for (const ManifestCache& cache : manifest.caches)
     if (cache.update == CacheUpdate::Static)
-      if (const auto* fixed =
-              std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)]))
+      if (const auto fixed = cache.fixedRows())
         plan = shortened(std::move(plan), *fixed);
   // A ring that an operator scatters into takes no more tokens at a time than it has rows.
   for (const ManifestCache& cache : manifest.caches)
     if (cache.update == CacheUpdate::Ring && !isReadBeforeWritten(cache, graph))
-      if (const auto* rows =
-              std::get_if<int64_t>(&cache.shape[static_cast<size_t>(cache.sequenceAxis)])) {
+      if (const auto rows = cache.fixedRows()) {
         plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, *rows));
         for (int64_t& chunk : plan.chunks)
           chunk = std::min(chunk, std::max<int64_t>(1, *rows));

@@ -51,6 +51,8 @@ Json cacheJson(const ManifestCache& cache) {
   object["past"] = cache.past;
   object["present"] = cache.present;
   object["one_buffer"] = cache.oneBuffer;
+  if (cache.givesNewRows)
+    object["present_rows"] = "new";
   object["shape"] = shapeJson(cache.shape);
   object["sequence_axis"] = cache.sequenceAxis;
   object["dtype"] = dtypeName(cache.dtype).str();
@@ -107,6 +109,11 @@ std::string ManifestPart::text(llvm::StringRef cache) const {
         isDropped ? std::to_string(first[axis]) : fmt::format("axis {} from {}", axis, first[axis]);
   }
   return fmt::format("{}[{}]", cache, places.empty() ? "0" : places);
+}
+
+std::optional<int64_t> ManifestCache::fixedRows() const {
+  const auto* rows = std::get_if<int64_t>(&shape[static_cast<size_t>(sequenceAxis)]);
+  return rows ? std::optional<int64_t>(*rows) : std::nullopt;
 }
 
 bool Manifest::sharesBuffers() const {

@@ -77,6 +77,9 @@ struct ManifestCache {
   CacheUpdate update = CacheUpdate::Grows;
   /// Past and present must be one buffer.
   bool oneBuffer = false;
+  /// `present` gives the new rows only, which whoever drives the model puts behind the others. So
+  /// do caches in blocks, without saying it here.
+  bool givesNewRows = false;
   std::vector<ManifestExtent> shape;
   int64_t sequenceAxis = 2;
   ElementType dtype = ElementType::Float;
@@ -93,6 +96,8 @@ struct ManifestCache {
   /// `shape` is a block's, which holds from 0 to Manifest::blockSize rows.
   std::vector<std::string> blocks;
 
+  /// Rows along the sequence axis, where they are a number.
+  std::optional<int64_t> fixedRows() const;
   /// As far as rank and sequence axis tell it.
   std::optional<CacheLayout> layout() const {
     return CacheLayout::bySequenceAxis(shape.size(), sequenceAxis);

@@ -230,6 +230,13 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpd
   reader.read("dtype", cache.dtype);
   reader.read("policy", policyWords, cache.update);
   reader.read("window", cache.window);
+  if (reader.has("present_rows")) {
+    std::string word;
+    reader.read("present_rows", word);
+    if (word != "new" || cache.oneBuffer || cache.update != CacheUpdate::Grows)
+      reader.fail("'present_rows' is not 'new', of a cache that grows and is no buffer");
+    cache.givesNewRows = true;
+  }
   if (reader.has("readers"))
     reader.readCounts("readers", cache.readers, "a layer number");
   if (reader.has("part")) {

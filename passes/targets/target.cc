@@ -207,6 +207,11 @@ void addReorder(const Graph& graph, const std::string& input, Manifest& manifest
   manifest.inputs.push_back(std::move(entry));
 }
 
+void noteNewRows(const llvm::StringSet<>& presents, Manifest& manifest) {
+  for (ManifestCache& cache : manifest.caches)
+    cache.givesNewRows = presents.contains(cache.present);
+}
+
 void addReaders(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest) {
   for (ManifestCache& cache : manifest.caches)
     for (const AttentionSite& site : sites)

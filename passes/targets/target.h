@@ -6,6 +6,8 @@
 #include "passes/analysis/cache/site.h"
 #include "passes/pattern/rewriter.h"
 
+#include "llvm/ADT/StringSet.h"
+
 namespace kvopt::targets {
 
 struct LowerOptions {
@@ -113,6 +115,9 @@ void addWindows(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& man
 /// Says of the input that picks batch rows of the caches, which no node reads any more, what it is;
 /// an empty name is none.
 void addReorder(const ir::Graph& graph, const std::string& input, ir::Manifest& manifest);
+
+/// Says in the manifest of which caches the outputs with these names give the new rows only.
+void noteNewRows(const llvm::StringSet<>& presents, ir::Manifest& manifest);
 
 /// Says in the manifest which layers read the cache of another one.
 void addReaders(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& manifest);

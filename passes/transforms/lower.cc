@@ -91,6 +91,7 @@ public:
     addWindows(context.sites, *context.exported);
     addReaders(context.sites, *context.exported);
     joinParts(context.parts, *context.exported);
+    noteNewRows(context.newRowPresents, *context.exported);
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
       return manifest.takeError();

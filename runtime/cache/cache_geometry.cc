@@ -103,7 +103,7 @@ llvm::Expected<CacheGeometry> CacheGeometry::create(const ManifestCache& cache, 
   if (rows)
     geometry.slicesPerRow = rows->slicesPerRow;
   if (!geometry.isShared && !geometry.hasRowPerToken()) {
-    const auto* fixed = std::get_if<int64_t>(&cache.shape[geometry.sequenceAxis()]);
+    const std::optional<int64_t> fixed = cache.fixedRows();
     geometry.initialRows = fixed ? *fixed : geometry.update == CacheUpdate::Static ? openRows : 0;
     if (geometry.update == CacheUpdate::Static && geometry.initialRows == 0)
       return usageError("the capacity of cache '{}' is open: the session must be given one",

@@ -204,9 +204,11 @@ private:
     const unsigned sequence = session.exportedSequenceAxis(cache);
     TensorView ours = numbers.owner ? numbers.view : session.exportedCacheView(cache);
     int64_t first = 0;
-    // A ring and a cache that is none have some last rows in common.
-    if (isRing(session, cache) && theirs.rank() == ours.rank() &&
-        theirs.shape[sequence] != ours.shape[sequence]) {
+    // A ring and a cache that is none have some last rows in common, and so has a cache of which
+    // the model gave the rows of each step only.
+    const bool hasLastRows = theirs.rank() == ours.rank() &&
+                             (isRing(session, cache) || theirs.shape[sequence] == result.tokens);
+    if (hasLastRows && theirs.shape[sequence] != ours.shape[sequence]) {
       const int64_t recordedRows = theirs.shape[sequence];
       const int64_t rows = std::min(recordedRows, heldRows(session, cache));
       auto held = lastRowsInOrder(session, cache, rows);

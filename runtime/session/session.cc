@@ -379,7 +379,8 @@ llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTo
     const CacheGeometry& geometry = caches.geometry(i);
     const TensorView& present = outputs[presentOutputs[i]].view;
     unsigned axis = geometry.sequenceAxis();
-    int64_t rows = geometry.isInBlocks() ? newTokens : length() + newTokens;
+    const bool isNew = geometry.isInBlocks() || description.caches[i].givesNewRows;
+    int64_t rows = isNew ? newTokens : length() + newTokens;
     if (geometry.isShared || geometry.update == CacheUpdate::Static ||
         geometry.update == CacheUpdate::State)
       rows = caches.buffer(i).shape[axis];
@@ -434,6 +435,8 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
   if (llvm::Error error = checkPresents(stepOutputs, newTokens))
     return error;
   if (llvm::Error error = writeBlocks())
+    return error;
+  if (llvm::Error error = joinNewRows())
     return error;
   forget.release();
   cancel.release();
@@ -513,6 +516,25 @@ llvm::Error Session::writeBlocks() {
     // A block may have taken it over.
     if (*written != rows.view.byteSize())
       rows = Tensor();
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Session::joinNewRows() {
+  for (size_t i = 0; i < caches.size(); ++i) {
+    if (!description.caches[i].givesNewRows)
+      continue;
+    const TensorView past = caches.view(i);
+    Tensor& rows = stepOutputs[presentOutputs[i]];
+    const unsigned axis = caches.geometry(i).sequenceAxis();
+    Extents shape = past.shape;
+    shape[axis] += rows.view.shape[axis];
+    auto joined = Tensor::create(allocator(), past.element, shape);
+    if (!joined)
+      return joined.takeError();
+    copyElements(past, sliceAxis(joined->view, axis, 0, past.shape[axis]));
+    copyElements(rows.view, sliceAxis(joined->view, axis, past.shape[axis], shape[axis]));
+    rows = std::move(*joined);
   }
   return llvm::Error::success();
 }

@@ -229,6 +229,8 @@ private:
   void noteRun();
   llvm::Error feedCaches();
   llvm::Error writeBlocks();
+  /// Puts new rows that a model hands out behind those of the past.
+  llvm::Error joinNewRows();
   void takeResult(StepResult& result);
   llvm::Error checkInputs(llvm::ArrayRef<NamedView> inputs) const;
   llvm::Error checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTokens) const;

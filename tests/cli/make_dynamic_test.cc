@@ -65,6 +65,11 @@ TEST_F(MakeDynamicTest, WritesAModelThatTakesAnyStep) {
   EXPECT_NE(made.out.find("symbols batch, sequence and past"), std::string::npos) << made.out;
   EXPECT_TRUE(std::filesystem::exists(folder.path("dynamic.kv.json")));
   EXPECT_EQ(runProgram({"verify", path, output}).code, 0);
+  const ProgramResult fixed =
+      runProgram({"rewrite", path, "-o", folder.path("fixed.onnx"), "--to", "kvopt"});
+  EXPECT_NE(fixed.out.find("'past_key' was exported for 5 earlier rows: kvopt make-dynamic"),
+            std::string::npos)
+      << fixed.out;
   const std::string fused = folder.path("fused.onnx");
   EXPECT_EQ(runProgram({"make-dynamic", path, "-o", fused, "--to", "kvopt"}).code, 0);
   const ProgramResult tokens = runProgram({"run", output, "--tokens", "1,2,3", "--steps", "6"});
