@@ -4,6 +4,7 @@
 #include "cli/support/command.h"
 #include "cli/support/input_option.h"
 #include "cli/support/progress.h"
+#include "driver/first_step.h"
 #include "driver/recover.h"
 #include "driver/verify/verification.h"
 #include "ir/onnx/file_plan.h"
@@ -200,6 +201,30 @@ bool isStreamed(const RunOptions& options, const CommandContext& context) {
   return !context.common.json() && options.isText() && options.texts.size() == 1;
 }
 
+/// Runs what is computed once for an encoded sequence, on the recipes for its inputs. The others
+/// are left to the model, and those for what would have been computed go before that.
+llvm::Error computeFirst(const RunOptions& options, const Session& session,
+                         llvm::ArrayRef<InputRecipe> recipes, const Toolkit& toolkit,
+                         GenerationOptions& settings) {
+  auto first = openFirstStep(options.model, session.manifest(), toolkit);
+  if (!first)
+    return first.takeError();
+  for (const InputRecipe& recipe : recipes)
+    if (hasInput(session.graph(), recipe.input) || !*first ||
+        !hasInput((*first)->graph(), recipe.input))
+      settings.recipes.push_back(recipe);
+  if (!*first)
+    return llvm::Error::success();
+  auto computed = runFirstStep(**first, session.batch(), recipes, options.threads, toolkit);
+  if (!computed)
+    return computed.takeError();
+  for (NamedTensor& cache : *computed)
+    if (hasInput(session.graph(), cache.name) &&
+        llvm::none_of(recipes, [&](const auto& recipe) { return recipe.input == cache.name; }))
+      settings.computed.push_back(std::move(cache));
+  return llvm::Error::success();
+}
+
 llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
                                               llvm::ArrayRef<std::vector<int64_t>> prompts,
                                               Session& session, const CommandContext& context) {
@@ -210,7 +235,8 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
   auto recipes = recipesOf(options.inputs);
   if (!recipes)
     return recipes.takeError();
-  settings.recipes = std::move(*recipes);
+  if (llvm::Error error = computeFirst(options, session, *recipes, context.toolkit, settings))
+    return error;
   settings.stopTokens = options.stopTokens;
   for (const std::string& text : options.stopTexts)
     settings.stopSequences.push_back(bytesOf(text));

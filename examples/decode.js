@@ -33,7 +33,7 @@ function parse(given) {
 
 /** The tensor in a file. The model says its type and all extents but the batch's, 1, and one more. */
 function readInput(decoder, name, file) {
-  const input = decoder.ordinaryInputs.find((each) => each.name === name);
+  const input = decoder.givenInputs.find((each) => each.name === name);
   if (!input) throw new Error(`the model has no input '${name}' to be given`);
   if (!arrays[input.type]) throw new Error(`input '${name}' is ${input.type}, which onnxruntime-node has no tensors of`);
   const data = new arrays[input.type](Uint8Array.from(fs.readFileSync(file)).buffer);

@@ -110,6 +110,8 @@ class Decoder {
     const create = (file) => ort.InferenceSession.create(file, options);
     const decoder = new Decoder();
     Object.assign(decoder, {manifest, session: await create(model), variants: []});
+    // What is computed once for an encoded sequence is a model of its own.
+    if (manifest.first_step) decoder.first = await create(path.join(path.dirname(model), manifest.first_step));
     for (const {file, past_blocks: blocks, past_rows: rows} of manifest.variants ?? [])
       decoder.variants.push({blocks, rows, session: await create(path.join(path.dirname(model), file))});
     decoder.caches = manifest.caches.filter((cache) => cache.kind !== 'cross');
@@ -126,7 +128,7 @@ class Decoder {
    */
   begin({batch = 1, room = 0, fillFor = () => 0}) {
     // `chosen`: the numbers of blocks of the variants that took a step.
-    Object.assign(this, {batch, length: 0, history: [], chosen: new Set(), tensors: new Map()});
+    Object.assign(this, {batch, length: 0, history: [], chosen: new Set(), tensors: new Map(), encoded: null});
     this.capacity = this.manifest.capacity.value ?? room;
     for (const cache of this.caches) {
       const make = (name, rows) => {
@@ -289,11 +291,28 @@ class Decoder {
     return fixed;
   }
 
+  /** The inputs that a caller may have to give: of the model, and of its first step. */
+  get givenInputs() {
+    return [...this.ordinaryInputs, ...this.first?.inputMetadata ?? []];
+  }
+
+  /** What the first step computes, once for a sequence, of the tensors that are given. */
+  async encode(given) {
+    if (!this.first || this.encoded) return this.encoded ?? {};
+    const feeds = {};
+    for (const {name, type, shape} of this.first.inputMetadata) {
+      if (!given[name]) throw new Error(`input '${name}' (${type} [${shape}]) must be given`);
+      feeds[name] = given[name];
+    }
+    return this.encoded = await this.first.run(feeds);
+  }
+
   /**
    * Takes the next tokens, [batch][tokens], in as many steps as needed; tensors for inputs that are
-   * not made here come in `given`. Returns the scores of the last step, [batch, tokens, scores].
+   * not made here come from the caller. Returns the scores of the last step, [batch, tokens, scores].
    */
-  async feed(tokens, given = {}) {
+  async feed(tokens, caller = {}) {
+    const given = {...await this.encode(caller), ...caller};
     let rows = tokens;
     if (this.caches.length === 0) {
       rows = this.history = tokens.map((row, i) => [...(this.history[i] ?? []), ...row]);
@@ -320,7 +339,8 @@ class Decoder {
   }
 
   async close() {
-    for (const session of [this.session, ...this.variants.map((variant) => variant.session)]) await session.release();
+    for (const session of [this.session, this.first, ...this.variants.map((variant) => variant.session)])
+      await session?.release();
   }
 }
 

@@ -1,6 +1,7 @@
 // Recovery and lowering in one pipeline, again without the sites that stay as they are.
 #include "driver/rewrite/rewrite.h"
 
+#include "driver/first_step.h"
 #include "driver/recover.h"
 #include "driver/rewrite/proof.h"
 #include "ir/onnx/model_copy.h"
@@ -12,7 +13,6 @@
 #include "llvm/ADT/StringExtras.h"
 
 #include <chrono>
-#include <filesystem>
 
 namespace kvopt::driver {
 using namespace analysis;
@@ -167,9 +167,8 @@ public:
     if (passes->hasFirstStep) {
       if (llvm::Error error = makeFirstStep(result))
         return error;
-    } else if (*written && !(*written)->firstStep.empty()) {
-      auto first = openModel(
-          (std::filesystem::path(path).parent_path() / (*written)->firstStep).string(), toolkit);
+    } else if (*written) {
+      auto first = openFirstStep(path, **written, toolkit);
       if (!first)
         return first.takeError();
       result.firstStep = std::move(*first);

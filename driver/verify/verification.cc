@@ -1,6 +1,7 @@
 // Running comparisons.
 #include "driver/verify/verification.h"
 
+#include "driver/first_step.h"
 #include "driver/recover.h"
 #include "driver/variants.h"
 #include "driver/verify/runs.h"
@@ -14,8 +15,6 @@
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <filesystem>
 
 namespace kvopt::driver {
 using namespace ir;
@@ -53,15 +52,10 @@ llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Toolki
   if (!manifest)
     return manifest.takeError();
   prepared.manifest = std::move(*manifest);
-  if (prepared.manifest.firstStep.empty())
-    return prepared;
-  auto first = openModel(
-      (std::filesystem::path(path).parent_path() / prepared.manifest.firstStep).string(), toolkit);
+  auto first = openFirstStep(path, prepared.manifest, toolkit);
   if (!first)
     return first.takeError();
   prepared.firstStep = std::move(*first);
-  if (llvm::Error error = inferShapes(prepared.firstStep->graph()))
-    return withFile(std::move(error), prepared.firstStep->path);
   return prepared;
 }
 

@@ -191,10 +191,13 @@ private:
         step.visible.back().resize(total, 1);
       }
     step.recipes = options.recipes;
-    auto inputs =
-        decoderInputs(session.callerInputs(), step, session.allocator(), session.manifest().inputs);
+    std::vector<const Value*> made;
+    llvm::copy_if(session.callerInputs(), std::back_inserter(made),
+                  [&](const Value* input) { return !isComputed(*input); });
+    auto inputs = decoderInputs(made, step, session.allocator(), session.manifest().inputs);
     if (!inputs)
       return inputs.takeError();
+    inputs->insert(inputs->end(), options.computed.begin(), options.computed.end());
     std::vector<NamedView> views;
     for (const NamedTensor& input : *inputs)
       views.push_back({input.name, input.tensor.view});
@@ -204,6 +207,11 @@ private:
       if (llvm::Error error = options.onStep(tokens, *inputs, *outputs))
         return error;
     return outputs;
+  }
+
+  bool isComputed(const Value& input) const {
+    return llvm::any_of(options.computed,
+                        [&](const NamedTensor& computed) { return computed.name == input.name(); });
   }
 
   llvm::Error takeTokens(const StepResult& outputs) {

@@ -22,6 +22,8 @@ struct GenerationOptions {
   int64_t chunk = 0;  ///< tokens of a prefill step; 0: the whole prompt
   /// What the user says that inputs are to be fed.
   std::vector<InputRecipe> recipes;
+  /// Inputs that are fed these tensors at every step.
+  std::vector<NamedTensor> computed;
   SamplingOptions sampling;
   std::vector<int64_t> stopTokens;
   std::vector<std::vector<int64_t>> stopSequences;

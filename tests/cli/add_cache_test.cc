@@ -6,15 +6,20 @@ using namespace cli;
 
 namespace {
 
+/// Rows of eight numbers for as many tokens.
+std::string tableText(int tokens) {
+  std::string table = "0.5";
+  for (int i = 1; i < tokens * 8; ++i)
+    table += i % 3 == 0 ? ", -0.25" : i % 2 == 0 ? ", 0.75" : ", 0.125";
+  return table;
+}
+
 /// One layer of attention over whole sequences; its results go through `last`.
 std::string modelText(const std::string& last) {
-  std::string table = "0.5";
-  for (int i = 1; i < 32 * 8; ++i)
-    table += i % 3 == 0 ? ", -0.25" : i % 2 == 0 ? ", 0.75" : ", 0.125";
   return R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids) => (float[B, S, 8] logits)
 <float[32, 8] table = {)" +
-         table +
+         tableText(32) +
          R"(}, int64[4] heads = {0, 0, 2, 4}, int64[3] rows = {0, 0, 8}, int64 zero = {0}, int64 one = {1}>
 {
   extents = Shape (input_ids)
@@ -65,9 +70,10 @@ TEST_F(AddCacheTest, WritesTheFormOfATargetAtOnce) {
 }
 
 /// A decoder that projects an encoder's results at every step.
-const char* encoderDecoderText = R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+const std::string encoderDecoderText = R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, T, 8] encoder_hidden_states) => (float[B, S, 8] logits)
-<float[2, 8] table = {0.1, -0.2, 0.3, 0.4, -0.5, 0.6, 0.7, -0.8, 0.8, 0.7, -0.6, 0.5, 0.4, -0.3, 0.2, 0.1},
+<float[8, 8] table = {)" + tableText(8) +
+                                       R"(},
  float[1, 8] scales = {1, 2, 0.5, -1, 3, 0.25, -2, 1}, int64[4] heads = {0, 0, 2, 4}, int64[3] together = {0, 0, 8}>
 {
   h = Gather (table, input_ids)
@@ -97,6 +103,23 @@ TEST_F(AddCacheTest, WritesTheFirstStepBesideTheModel) {
   ASSERT_EQ(rewritten.code, 0) << rewritten.err;
   EXPECT_TRUE(std::filesystem::exists(folder.path("elsewhere/fused.first.onnx")));
   EXPECT_EQ(runProgram({"verify", path, fused}).code, 0);
+  // The encoder's results go through the first step, made up or given.
+  for (const char* given : {"random", "ones"}) {
+    std::vector<std::string> arguments = {"run",     path, "--tokens", "1,2,3",
+                                          "--steps", "6",  "--input",  ""};
+    arguments.back() = std::string("encoder_hidden_states=") + given;
+    const ProgramResult tokens = runProgram(arguments);
+    ASSERT_EQ(tokens.code, 0) << tokens.err;
+    arguments[1] = output;
+    const ProgramResult withFirstStep = runProgram(arguments);
+    EXPECT_EQ(withFirstStep.out, tokens.out) << withFirstStep.err;
+    arguments[1] = fused;
+    EXPECT_EQ(runProgram(arguments).out, tokens.out);
+  }
+  const ProgramResult unknown = runProgram(
+      {"run", fused, "--tokens", "1,2,3", "--steps", "6", "--input", "encoder_states=ones"});
+  EXPECT_EQ(unknown.code, 2) << unknown.out;
+  EXPECT_NE(unknown.err.find("encoder_states"), std::string::npos) << unknown.err;
   std::filesystem::remove(folder.path("elsewhere/fused.first.onnx"));
   const ProgramResult alone = runProgram({"verify", path, fused});
   EXPECT_EQ(alone.code, 3);

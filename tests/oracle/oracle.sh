@@ -93,6 +93,16 @@ for input in $("$kvopt" inspect "$work/encoder-decoder.onnx" --format json | gre
 done
 decodes "with what an encoder computes" "*,*,*,*,*,*,*,*" "$work/example.onnx" 1,2,3 8 "${given[@]}"
 
+# A first step gives what the decoder only reads.
+"$kvopt" opt "$here/first_step.onnxtxt" --pipeline 'infer-shapes,detect-sites,lower{to=primitive}' -o "$work/no_caches.onnx" >/dev/null
+head -c 96 /dev/zero | tr '\0' '?' >"$work/encoded" # three rows of eight numbers, each 0x3f3f3f3f
+encoded=--input=encoder_hidden_states=0.747058808803558349609375@1,3,8
+expected=$("$kvopt" run "$work/no_caches.onnx" --tokens 1,2,3 --steps 8 "$encoded")
+for target in kvopt primitive; do
+  "$kvopt" add-cache "$work/no_caches.onnx" -o "$work/example.onnx" --to "$target" --verify off -q >/dev/null
+  decodes "a first step, --to $target" "$expected" "$work/example.onnx" 1,2,3 8 --input "encoder_hidden_states=$work/encoded"
+done
+
 # record NAME DTYPE: what kvopt computes with $work/made/NAME/model.onnx, rounding as its type does; for
 # a batch with padding too, if the model has a mask
 record() {

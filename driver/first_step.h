@@ -1,0 +1,30 @@
+// What an encoder-decoder model computes once for an encoded sequence, in a model beside its own.
+#pragma once
+
+#include "driver/toolkit.h"
+#include "ir/manifest/manifest.h"
+#include "runtime/session/input_recipe.h"
+#include "runtime/session/session.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace kvopt::driver {
+
+/// The model that the manifest of the model at `path` calls its first step; null where it has none.
+/// Fails where the file cannot be read.
+llvm::Expected<std::unique_ptr<ir::Model>>
+openFirstStep(const std::string& path, const ir::Manifest& manifest, const Toolkit& toolkit);
+
+bool hasInput(const ir::Graph& graph, llvm::StringRef name);
+
+/// Runs a first step for `batch` sequences. Its inputs are made as those of a decoder
+/// (runtime/session/decoder_inputs.h), after those of the recipes that name one. The results have
+/// the names of the caches that the model only reads.
+llvm::Expected<std::vector<runtime::NamedTensor>>
+runFirstStep(const ir::Model& firstStep, int64_t batch,
+             llvm::ArrayRef<runtime::InputRecipe> recipes, unsigned threads,
+             const Toolkit& toolkit);
+
+} // namespace kvopt::driver
