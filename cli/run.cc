@@ -48,11 +48,24 @@ struct RunOptions {
   std::string save;
   std::optional<int64_t> crop;
   std::string dump;
+  std::string draft;
+  int64_t draftTokens = 4;
   std::vector<std::string> inputs;
   bool statistics = false;
   int64_t foldedConstantsLimit = -1;
 
   bool isText() const { return !texts.empty(); }
+  /// The same for the model that drafts: from the start, and with what it needs for itself.
+  RunOptions ofDraft() const {
+    RunOptions its = *this;
+    its.model = draft;
+    its.capacity = 0;
+    its.load.clear();
+    its.save.clear();
+    its.dump.clear();
+    its.crop.reset();
+    return its;
+  }
   /// Whoever asks for anything random gets the model's own distribution.
   SamplingOptions sampling() const {
     bool isRandom = topK || topP || seed;
@@ -105,6 +118,9 @@ llvm::Error check(const RunOptions& options) {
     return usageError("--stop is for --text; use --eos");
   if (options.crop && options.load.empty())
     return usageError("--crop is for a cache that was loaded: give --load-cache");
+  if (!options.draft.empty() &&
+      (!options.load.empty() || options.texts.size() + options.tokens.size() > 1))
+    return usageError("--draft is for one prompt, from the start of its sequence");
   return checkSampling(options.sampling());
 }
 
@@ -205,7 +221,7 @@ bool isStreamed(const RunOptions& options, const CommandContext& context) {
 /// are left to the model, and those for what would have been computed go before that.
 llvm::Error computeFirst(const RunOptions& options, const Session& session,
                          llvm::ArrayRef<InputRecipe> recipes, const Toolkit& toolkit,
-                         GenerationOptions& settings) {
+                         FeedOptions& settings) {
   auto first = openFirstStep(options.model, session.manifest(), toolkit);
   if (!first)
     return first.takeError();
@@ -227,7 +243,8 @@ llvm::Error computeFirst(const RunOptions& options, const Session& session,
 
 llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
                                               llvm::ArrayRef<std::vector<int64_t>> prompts,
-                                              Session& session, const CommandContext& context) {
+                                              Session& session, Session* draft,
+                                              const CommandContext& context) {
   GenerationOptions settings;
   settings.steps = options.steps;
   settings.chunk = options.chunk;
@@ -235,8 +252,18 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
   auto recipes = recipesOf(options.inputs);
   if (!recipes)
     return recipes.takeError();
-  if (llvm::Error error = computeFirst(options, session, *recipes, context.toolkit, settings))
+  if (llvm::Error error = computeFirst(options, session, *recipes, context.toolkit, settings.feed))
     return error;
+  settings.draft.session = draft;
+  settings.draft.tokens = options.draftTokens;
+  if (draft) {
+    llvm::erase_if(*recipes, [&](const InputRecipe& recipe) {
+      return !hasInput(draft->graph(), recipe.input);
+    });
+    if (llvm::Error error =
+            computeFirst(options.ofDraft(), *draft, *recipes, context.toolkit, settings.draft.feed))
+      return error;
+  }
   settings.stopTokens = options.stopTokens;
   for (const std::string& text : options.stopTexts)
     settings.stopSequences.push_back(bytesOf(text));
@@ -246,8 +273,10 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
     if (!created)
       return created.takeError();
     dump = std::move(*created);
-    settings.onStep = [&](int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
-                          const StepResult& result) { return dump->write(tokens, inputs, result); };
+    settings.feed.onStep = [&](int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
+                               const StepResult& result) {
+      return dump->write(tokens, inputs, result);
+    };
   }
   Progress progress(context.common);
   LineEscaper escaper;
@@ -280,7 +309,14 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
   if (!driven)
     return driven.takeError();
   Session& session = *driven->session;
-  auto generated = generateWith(options, *prompts, session, context);
+  Driven draft;
+  if (!options.draft.empty()) {
+    auto opened = openDriven(options.ofDraft(), *prompts, context.toolkit);
+    if (!opened)
+      return opened.takeError();
+    draft = std::move(*opened);
+  }
+  auto generated = generateWith(options, *prompts, session, draft.session.get(), context);
   if (!generated)
     return generated.takeError();
   RunReport report{options.model, *prompts, options.isText(), options.sampling(), *generated};
@@ -327,6 +363,16 @@ void addPromptOptions(CLI::App& command, RunOptions& options) {
       ->allow_extra_args(false);
 }
 
+void addDraftOptions(CLI::App& command, RunOptions& options) {
+  auto* draft = command.add_option(
+      "--draft", options.draft,
+      "Model of the same vocabulary that guesses tokens, which the model checks several at a time");
+  command.add_option("--draft-tokens", options.draftTokens, "Most guesses before each step")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->needs(draft)
+      ->capture_default_str();
+}
+
 void addSamplingOptions(CLI::App& command, RunOptions& options) {
   command.add_option("--temperature", options.temperature,
                      "0: the most likely token, the default; else scores are divided by it. 1 "
@@ -366,11 +412,13 @@ void addRunCommand(CLI::App& app, CommandContext& context) {
       "  kvopt run kjv.onnx --text \"And \" --temperature 0.8 --top-p 0.95 --seed 7 --stop .\n"
       "  kvopt run decoder.onnx --tokens 1,15043,29892 --steps 5 --eos 2 --save-cache chat.kv\n"
       "  kvopt run decoder.onnx --load-cache chat.kv --crop 4 --tokens 920,526\n"
+      "  kvopt run decoder.onnx --draft small.onnx --tokens 1,15043,29892 --stats\n"
       "  kvopt run decoder.onnx --tokens 1,2,3 --dump steps && kvopt verify fused.onnx --reference "
       "steps");
   command->add_option("model", options->model, "ONNX file")->required();
   addPromptOptions(*command, *options);
   addSamplingOptions(*command, *options);
+  addDraftOptions(*command, *options);
   addCacheOptions(*command, *options);
   addInputOption(*command, options->inputs);
   command->add_option("--dump", options->dump,

@@ -54,6 +54,8 @@ OrderedJson statisticsJson(const RunReport& report, const Session& session) {
           {"prefill_tps", rate(result.promptTokens, result.prefillSeconds)},
           {"decode_tokens", result.decodedTokens},
           {"decode_tps", rate(result.decodedTokens, result.decodeSeconds)},
+          {"draft_tokens", result.draftedTokens},
+          {"draft_tokens_accepted", result.acceptedTokens},
           {"length", session.length()},
           {"cache_bytes", session.cacheBytes()},
           {"cache_bytes_written", counters.cacheBytesWritten},
@@ -106,20 +108,32 @@ std::vector<SafeText> stopRemarks(const RunReport& report, const Session& sessio
                      report.result.sequences.front().tokens.size(), session.capacity())};
 }
 
+namespace {
+
+/// ` · 12 of 16 guesses right`; empty without a draft.
+std::string draftText(const GenerationResult& result) {
+  return result.draftedTokens == 0 ? ""
+                                   : fmt::format(" · {} of {} guesses right", result.acceptedTokens,
+                                                 result.draftedTokens);
+}
+
+} // namespace
+
 SafeText statisticsText(const RunReport& report, const Session& session) {
   const GenerationResult& result = report.result;
   const SessionStatistics& counters = session.statistics();
   return formatText(
-      "prefill {} tokens, {:.1f} tokens/s · decode {} tokens, {:.1f} tokens/s\n"
+      "prefill {} tokens, {:.1f} tokens/s · decode {} tokens, {:.1f} tokens/s{}\n"
       "cache {} bytes for {} tokens · written {} · copied in place of overwriting {} · moved by "
       "growth {} · reallocations {}\n"
       "temporary memory: peak {} bytes, last step {} bytes\n"
       "constants: {} nodes computed once, {} bytes · {} in every step",
       result.promptTokens, rate(result.promptTokens, result.prefillSeconds), result.decodedTokens,
-      rate(result.decodedTokens, result.decodeSeconds), session.cacheBytes(), session.length(),
-      counters.cacheBytesWritten, counters.inPlaceBytesCopied, counters.cacheBytesMoved,
-      counters.cacheReallocations, counters.temporaryPeak, counters.lastRun.temporaryPeak(),
-      counters.lastRun.foldedNodes, counters.lastRun.foldedBytes, counters.lastRun.streamedNodes);
+      rate(result.decodedTokens, result.decodeSeconds), draftText(result), session.cacheBytes(),
+      session.length(), counters.cacheBytesWritten, counters.inPlaceBytesCopied,
+      counters.cacheBytesMoved, counters.cacheReallocations, counters.temporaryPeak,
+      counters.lastRun.temporaryPeak(), counters.lastRun.foldedNodes, counters.lastRun.foldedBytes,
+      counters.lastRun.streamedNodes);
 }
 
 } // namespace kvopt::cli

@@ -1,6 +1,7 @@
 // The loop of prefill and decode steps.
 #include "runtime/session/generation.h"
 
+#include "runtime/session/draft.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -34,17 +35,29 @@ llvm::Expected<const Tensor*> findLogits(const StepResult& result) {
   return logits;
 }
 
-llvm::Expected<TensorView> lastScores(const Tensor& logits, int64_t row) {
+llvm::Expected<TensorView> lastScores(const Tensor& logits, int64_t row, int64_t before) {
   const TensorView& view = logits.view;
-  if (!holdsScores(view) || row < 0 || row >= view.shape[0] || view.shape[1] == 0 ||
-      view.shape[2] == 0)
+  if (!holdsScores(view) || row < 0 || row >= view.shape[0] || before < 0 ||
+      before >= view.shape[1] || view.shape[2] == 0)
     return invalid("there are no scores of batch row {}", row);
   TensorView scores = view;
   auto width = static_cast<int64_t>(*byteWidth(view.element));
-  scores.data += (row * view.strides[0] + (view.shape[1] - 1) * view.strides[1]) * width;
+  const int64_t token = view.shape[1] - 1 - before;
+  scores.data += (row * view.strides[0] + token * view.strides[1]) * width;
   scores.shape.assign({view.shape[2]});
   scores.strides.assign({view.strides[2]});
   return scores;
+}
+
+llvm::Expected<int64_t> drawToken(const Tensor& logits, const SamplingOptions& sampling,
+                                  SamplingPlace place, int64_t before) {
+  auto view = lastScores(logits, place.row, before);
+  if (!view)
+    return view.takeError();
+  auto scores = readScores(*view);
+  if (!scores)
+    return scores.takeError();
+  return sampleToken(*scores, sampling, place);
 }
 
 llvm::Expected<int64_t> greedyToken(const Tensor& logits, int64_t batch) {
@@ -74,7 +87,7 @@ public:
   Generator(Session& drivenSession, const GenerationOptions& settings)
       : session(drivenSession), options(settings), result{std::vector<GeneratedSequence>(
                                                        static_cast<size_t>(session.batch()))},
-        hasEnded(result.sequences.size(), false) {}
+        hasEnded(result.sequences.size(), false), feed(drivenSession, settings.feed) {}
 
   llvm::Expected<GenerationResult> run(llvm::ArrayRef<std::vector<int64_t>> prompts) {
     if (llvm::Error error = checkPadding(prompts))
@@ -88,18 +101,20 @@ public:
     result.prefillSeconds = secondsSince(start);
 
     start = Clock::now();
-    for (int64_t step = 1; step < options.steps && !llvm::all_of(hasEnded, isTrue); ++step) {
-      outputs = decode();
-      if (outputs.errorIsA<CapacityError>()) {
-        llvm::consumeError(outputs.takeError());
+    if (options.draft.session) {
+      draft.emplace(options.draft, options.sampling);
+      seen = prompts.front();
+    }
+    for (int64_t made = 1; made < options.steps && !llvm::all_of(hasEnded, isTrue);) {
+      auto count = draft ? decodeGuessed(options.steps - made) : decode();
+      if (count.errorIsA<CapacityError>()) {
+        llvm::consumeError(count.takeError());
         stopAll(StopReason::Capacity);
         break;
       }
-      if (!outputs)
-        return outputs.takeError();
-      result.decodedTokens += llvm::count(hasEnded, false);
-      if (llvm::Error error = takeTokens(*outputs))
-        return error;
+      if (!count)
+        return count.takeError();
+      made += *count;
     }
     result.decodeSeconds = secondsSince(start);
     return std::move(result);
@@ -137,10 +152,8 @@ private:
       const size_t padding = longest - prompt.size();
       padded.emplace_back(padding, 0);
       padded.back().insert(padded.back().end(), prompt.begin(), prompt.end());
-      visible.emplace_back(static_cast<size_t>(session.length()), 1);
-      visible.back().insert(visible.back().end(), padding, 0);
+      feed.hidePadding(padding);
       paddings.push_back(static_cast<int64_t>(padding));
-      hidesAny |= padding != 0;
     }
     const auto most = static_cast<size_t>(session.mostStepTokens());
     const size_t chunk =
@@ -151,73 +164,88 @@ private:
       for (const std::vector<int64_t>& row : padded)
         tokens.emplace_back(row.begin() + static_cast<std::ptrdiff_t>(begin),
                             row.begin() + static_cast<std::ptrdiff_t>(end));
-      auto outputs = runStep(tokens);
+      auto outputs = feed.run(tokens);
       if (!outputs || end == longest)
         return outputs;
     }
   }
 
-  /// Runs the last tokens. Inputs of fixed extents are not made for a token without room.
-  llvm::Expected<StepResult> decode() {
+  /// Runs the last tokens, and takes one more in each row. Inputs of fixed extents are not made for
+  /// a token without room.
+  llvm::Expected<int64_t> decode() {
     if (llvm::Error error = session.checkRoom(1))
       return error;
-    return runStep(lastTokens());
+    auto outputs = feed.run(lastTokens());
+    if (!outputs)
+      return outputs.takeError();
+    result.decodedTokens += llvm::count(hasEnded, false);
+    if (llvm::Error error = takeTokens(*outputs))
+      return error;
+    return 1;
   }
 
-  llvm::Expected<StepResult> runStep(const std::vector<std::vector<int64_t>>& tokens) {
-    if (session.cacheCount() == 0)
-      return runWhole(tokens);
-    DecoderStep step;
-    step.tokens = tokens;
-    step.pastLength = session.length();
-    return runInputs(step);
-  }
-
-  /// A model without caches is given the whole sequence every time.
-  llvm::Expected<StepResult> runWhole(const std::vector<std::vector<int64_t>>& tokens) {
-    whole.resize(tokens.size());
-    for (size_t row = 0; row < tokens.size(); ++row)
-      whole[row].insert(whole[row].end(), tokens[row].begin(), tokens[row].end());
-    DecoderStep step;
-    step.tokens = whole;
-    return runInputs(step);
-  }
-
-  llvm::Expected<StepResult> runInputs(DecoderStep& step) {
-    const size_t total = static_cast<size_t>(step.pastLength) + step.tokens.front().size();
-    if (hidesAny)
-      for (std::vector<uint8_t>& row : visible) {
-        step.visible.push_back(row);
-        step.visible.back().resize(total, 1);
-      }
-    step.recipes = options.recipes;
-    std::vector<const Value*> made;
-    llvm::copy_if(session.callerInputs(), std::back_inserter(made),
-                  [&](const Value* input) { return !isComputed(*input); });
-    auto inputs = decoderInputs(made, step, session.allocator(), session.manifest().inputs);
-    if (!inputs)
-      return inputs.takeError();
-    inputs->insert(inputs->end(), options.computed.begin(), options.computed.end());
-    std::vector<NamedView> views;
-    for (const NamedTensor& input : *inputs)
-      views.push_back({input.name, input.tensor.view});
-    const auto tokens = static_cast<int64_t>(step.tokens.front().size());
-    auto outputs = session.step(views, tokens);
-    if (outputs && options.onStep)
-      if (llvm::Error error = options.onStep(tokens, *inputs, *outputs))
+  /// Runs the last token with guesses of those behind it, and takes at most `remaining`: as many as
+  /// were right, and the one behind them.
+  llvm::Expected<int64_t> decodeGuessed(int64_t remaining) {
+    if (llvm::Error error = session.checkRoom(1))
+      return error;
+    int64_t wanted = std::min({options.draft.tokens, remaining - 1, session.mostStepTokens() - 1});
+    while (wanted > 0 && llvm::errorToBool(session.checkRoom(wanted + 1)))
+      --wanted;
+    const int64_t before = session.length();
+    seen.resize(static_cast<size_t>(before));
+    std::vector<int64_t> tokens{result.sequences.front().tokens.back()};
+    seen.push_back(tokens.front());
+    auto guesses = draft->guess(seen, wanted);
+    if (!guesses)
+      return guesses.takeError();
+    if (draft->vocabulary() != 0 && draft->vocabulary() != vocabulary)
+      return usageError("the draft has a vocabulary of {} tokens, and the model one of {}",
+                        draft->vocabulary(), vocabulary);
+    tokens.insert(tokens.end(), guesses->begin(), guesses->end());
+    auto outputs = feed.run({tokens});
+    if (!outputs)
+      return outputs.takeError();
+    auto logits = findLogits(*outputs);
+    if (!logits)
+      return logits.takeError();
+    if (llvm::Error error = checkScores(**logits, tokens.size()))
+      return error;
+    const auto count = static_cast<int64_t>(tokens.size());
+    int64_t taken = 0;
+    for (bool isRight = true; isRight && !hasEnded.front() && taken < count;) {
+      auto token =
+          drawToken(**logits, options.sampling, {before + 1 + taken, 0}, count - 1 - taken);
+      if (!token)
+        return token.takeError();
+      add(*token, 0);
+      isRight = ++taken < count && tokens[static_cast<size_t>(taken)] == *token;
+    }
+    result.decodedTokens += taken;
+    result.draftedTokens += count - 1;
+    result.acceptedTokens += taken - 1;
+    seen.insert(seen.end(), tokens.begin() + 1, tokens.begin() + taken);
+    if (taken < count)
+      if (llvm::Error error = session.crop(before + taken))
         return error;
-    return outputs;
+    if (llvm::Error error = draft->goBack(before + taken))
+      return error;
+    return taken;
   }
 
-  bool isComputed(const Value& input) const {
-    return llvm::any_of(options.computed,
-                        [&](const NamedTensor& computed) { return computed.name == input.name(); });
+  /// That every token has scores.
+  static llvm::Error checkScores(const Tensor& logits, size_t tokens) {
+    if (logits.view.shape[1] != static_cast<int64_t>(tokens))
+      return usageError("the model gives scores of {} of {} tokens: guesses cannot be checked",
+                        logits.view.shape[1], tokens);
+    return llvm::Error::success();
   }
 
   llvm::Error takeTokens(const StepResult& outputs) {
     auto logits = findLogits(outputs);
     if (!logits)
       return logits.takeError();
+    vocabulary = (*logits)->view.shape[2];
     for (size_t row = 0; row < result.sequences.size(); ++row)
       if (!hasEnded[row])
         if (llvm::Error error = takeToken(**logits, static_cast<int64_t>(row)))
@@ -226,16 +254,15 @@ private:
   }
 
   llvm::Error takeToken(const Tensor& logits, int64_t row) {
-    auto view = lastScores(logits, row);
-    if (!view)
-      return view.takeError();
-    auto scores = readScores(*view);
-    if (!scores)
-      return scores.takeError();
-    const auto length =
-        session.cacheCount() == 0 ? static_cast<int64_t>(whole.front().size()) : session.length();
-    const int64_t position = length - paddings[static_cast<size_t>(row)];
-    const int64_t token = sampleToken(*scores, options.sampling, {position, row});
+    const int64_t position = feed.length() - paddings[static_cast<size_t>(row)];
+    auto token = drawToken(logits, options.sampling, {position, row});
+    if (!token)
+      return token.takeError();
+    add(*token, row);
+    return llvm::Error::success();
+  }
+
+  void add(int64_t token, int64_t row) {
     GeneratedSequence& sequence = result.sequences[static_cast<size_t>(row)];
     sequence.tokens.push_back(token);
     if (options.onToken)
@@ -245,7 +272,6 @@ private:
       stop(row, StopReason::Token);
     else if (llvm::any_of(options.stopSequences, isEnd))
       stop(row, StopReason::Sequence);
-    return llvm::Error::success();
   }
 
   std::vector<std::vector<int64_t>> lastTokens() const {
@@ -270,11 +296,11 @@ private:
   const GenerationOptions& options;
   GenerationResult result;
   std::vector<bool> hasEnded;
-  /// Positions up to the prompt's padding, per row; all later ones are visible.
-  std::vector<std::vector<uint8_t>> visible;
+  TokenFeed feed;
   std::vector<int64_t> paddings;
-  bool hidesAny = false;
-  std::vector<std::vector<int64_t>> whole; ///< tokens so far of a model without caches
+  int64_t vocabulary = 0; ///< scores of a token
+  std::optional<Draft> draft;
+  std::vector<int64_t> seen; ///< for the draft: all tokens that the session has seen
 };
 
 } // namespace
@@ -290,6 +316,16 @@ llvm::Expected<GenerationResult> generate(Session& session,
     return usageError("a prompt has no tokens");
   if (options.steps < 1 || options.chunk < 0)
     return usageError("cannot generate {} tokens in chunks of {}", options.steps, options.chunk);
+  if (Session* draft = options.draft.session) {
+    if (prompts.size() != 1 || draft->batch() != 1 || session.length() != 0 || draft->length() != 0)
+      return usageError("a draft is for one prompt, from the start of its sequence");
+    if (options.draft.tokens < 1)
+      return usageError("cannot draft {} tokens", options.draft.tokens);
+    if (llvm::Error error = checkGoesBack(session, "the model"))
+      return error;
+    if (llvm::Error error = checkGoesBack(*draft, "the draft"))
+      return error;
+  }
   return Generator(session, options).run(prompts);
 }
 

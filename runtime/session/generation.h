@@ -1,11 +1,8 @@
 // Generation: prompts in, tokens out, one by one, the most likely ones or drawn at random.
 #pragma once
 
-#include "runtime/session/decoder_inputs.h"
 #include "runtime/session/sampling.h"
-#include "runtime/session/session.h"
-
-#include <functional>
+#include "runtime/session/token_feed.h"
 
 namespace kvopt::runtime {
 
@@ -17,24 +14,24 @@ enum class StopReason {
   Capacity, ///< the caches are full, and the last token is not in them
 };
 
+/// A model that guesses tokens, so that another one of the same vocabulary checks several at once.
+struct DraftOptions {
+  Session* session = nullptr; ///< of an empty batch of one; null: nobody guesses
+  int64_t tokens = 4;         ///< most guesses before each step of the model
+  FeedOptions feed;
+};
+
 struct GenerationOptions {
   int64_t steps = 32; ///< most tokens to generate
   int64_t chunk = 0;  ///< tokens of a prefill step; 0: the whole prompt
-  /// What the user says that inputs are to be fed.
-  std::vector<InputRecipe> recipes;
-  /// Inputs that are fed these tensors at every step.
-  std::vector<NamedTensor> computed;
+  FeedOptions feed;
   SamplingOptions sampling;
+  DraftOptions draft;
   std::vector<int64_t> stopTokens;
   std::vector<std::vector<int64_t>> stopSequences;
 
   /// Told of every token as soon as it is known.
   std::function<void(int64_t row, int64_t token)> onToken;
-  /// Told of every step of the session, of how many tokens a row it was, what it was fed and gave;
-  /// an error ends generation.
-  std::function<llvm::Error(int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
-                            const StepResult& result)>
-      onStep;
 };
 
 struct GeneratedSequence {
@@ -46,6 +43,8 @@ struct GenerationResult {
   std::vector<GeneratedSequence> sequences; ///< one a prompt
   int64_t promptTokens = 0;                 ///< of all prompts
   int64_t decodedTokens = 0;                ///< of all sequences, without the first of each
+  int64_t draftedTokens = 0;                ///< guesses
+  int64_t acceptedTokens = 0;               ///< guesses that were what the model takes
   double prefillSeconds = 0;                ///< until the first token of each is known
   double decodeSeconds = 0;
 };
@@ -54,8 +53,13 @@ struct GenerationResult {
 /// is no cache. An error when there is none or several.
 llvm::Expected<const Tensor*> findLogits(const StepResult& result);
 
-/// Scores of the last token of batch row `row`, [V]; an error when there are none.
-llvm::Expected<TensorView> lastScores(const Tensor& logits, int64_t row);
+/// Scores of the last token of batch row `row`, or of the `before`-th before it, [V]; an error when
+/// there are none.
+llvm::Expected<TensorView> lastScores(const Tensor& logits, int64_t row, int64_t before = 0);
+
+/// The token that is drawn from lastScores for `place`.
+llvm::Expected<int64_t> drawToken(const Tensor& logits, const SamplingOptions& sampling,
+                                  SamplingPlace place, int64_t before = 0);
 
 /// Index of the largest score of the last token of batch row `batch`; the first of equal ones. An
 /// error when a score is NaN.
@@ -68,6 +72,13 @@ llvm::Expected<int64_t> greedyToken(const Tensor& logits, int64_t batch);
 /// that has ended is fed its last token until the others end, too.
 ///
 /// Caches that become full end generation; a prompt that does not fit is an error.
+///
+/// With a draft (Leviathan et al., "Fast inference from transformers via speculative decoding"),
+/// the draft draws tokens as the model would, with the same seed at the same positions, and the
+/// model computes the scores of all of them in one step. What it draws itself is what is taken, up
+/// to and with the first that is another one; the caches of both go back to that. So the tokens are
+/// those of generation without a draft, as far as steps of several tokens give the scores of single
+/// ones. For one prompt, and for sessions whose caches can go back.
 llvm::Expected<GenerationResult> generate(Session& session,
                                           llvm::ArrayRef<std::vector<int64_t>> prompts,
                                           const GenerationOptions& options);

@@ -74,8 +74,8 @@ TEST(Generation, CountsOn) {
       told.push_back(token);
     };
     std::vector<int64_t> stepTokens;
-    options.onStep = [&](int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
-                         const StepResult& result) {
+    options.feed.onStep = [&](int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
+                              const StepResult& result) {
       EXPECT_EQ(inputs.front().tensor.view.shape[1], tokens);
       EXPECT_NE(result.find("logits"), nullptr);
       stepTokens.push_back(tokens);
@@ -152,7 +152,7 @@ TEST(Generation, PaddingIsHidden) {
   GenerationOptions options;
   options.steps = 2;
   std::vector<std::vector<int64_t>> masks;
-  options.onStep = [&](int64_t, llvm::ArrayRef<NamedTensor> inputs, const StepResult&) {
+  options.feed.onStep = [&](int64_t, llvm::ArrayRef<NamedTensor> inputs, const StepResult&) {
     const TensorView& mask = inputs[1].tensor.view;
     EXPECT_EQ(inputs[1].name, "attention_mask");
     masks.emplace_back(mask.as<int64_t>(), mask.as<int64_t>() + mask.elementCount());
@@ -181,7 +181,8 @@ TEST(Generation, FullCachesEndItAndOtherErrorsDoNot) {
   // The buffer is full before the step that fails, but it could grow.
   settings.mode = SessionOptions::Mode::Stateful;
   session = cached.session(settings);
-  options.onStep = [&](int64_t, llvm::ArrayRef<NamedTensor>, const StepResult&) -> llvm::Error {
+  options.feed.onStep = [&](int64_t, llvm::ArrayRef<NamedTensor>,
+                            const StepResult&) -> llvm::Error {
     if (session->length() <= settings.capacity)
       return llvm::Error::success();
     return invalid("another error");

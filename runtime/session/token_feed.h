@@ -1,0 +1,51 @@
+// TokenFeed: brings tokens into a session, with all that its model reads beside them.
+#pragma once
+
+#include "runtime/session/decoder_inputs.h"
+#include "runtime/session/session.h"
+
+#include <functional>
+
+namespace kvopt::runtime {
+
+/// What inputs are fed beside tokens, and who is told.
+struct FeedOptions {
+  /// What the user says that inputs are to be fed.
+  std::vector<InputRecipe> recipes;
+  /// Inputs that are fed these tensors at every step.
+  std::vector<NamedTensor> computed;
+  /// Told of every step of the session, of how many tokens a row it was, what it was fed and gave;
+  /// an error ends the run.
+  std::function<llvm::Error(int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
+                            const StepResult& result)>
+      onStep;
+};
+
+/// Steps of one session. Positions that hold no token are hidden from all that come later.
+class TokenFeed {
+public:
+  /// Both must outlive the feed.
+  TokenFeed(Session& drivenSession, const FeedOptions& settings)
+      : session(drivenSession), options(settings) {}
+
+  /// Row `row` of the prompt that comes next begins with so much padding. For every row, in order.
+  void hidePadding(size_t padding);
+  /// Runs as many tokens in each batch row. A model without caches is given the whole sequence
+  /// every time.
+  llvm::Expected<StepResult> run(const std::vector<std::vector<int64_t>>& tokens);
+  /// Tokens so far, those of hidden positions included.
+  int64_t length() const;
+
+private:
+  llvm::Expected<StepResult> runInputs(DecoderStep& step);
+  bool isComputed(const ir::Value& input) const;
+
+  Session& session;
+  const FeedOptions& options;
+  /// Positions up to the prompt's padding, per row; all later ones are visible.
+  std::vector<std::vector<uint8_t>> visible;
+  bool hidesAny = false;
+  std::vector<std::vector<int64_t>> whole; ///< tokens so far of a model without caches
+};
+
+} // namespace kvopt::runtime
