@@ -1,0 +1,203 @@
+// Chains of blocks.
+#include "runtime/session/prefix_store.h"
+
+#include "runtime/cache/checksum.h"
+#include "runtime/memory/buffer.h"
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <span>
+
+namespace kvopt::runtime {
+using namespace ir;
+
+/// Rows of every cache, [.., blockTokens, ..] in the order of the exported axes.
+struct PrefixStore::Block {
+  uint64_t number = 0; ///< from 1 on; never given again
+  Place place;
+  std::vector<Tensor> rows;
+  int64_t bytes = 0;
+};
+
+namespace {
+
+llvm::Error checkSession(const Session& session) {
+  if (session.batch() != 1)
+    return usageError("prefixes are of single sequences, not of a batch of {}", session.batch());
+  for (size_t i = 0; i < session.cacheCount(); ++i) {
+    const ManifestCache& cache = session.cacheInfo(i);
+    if (cache.update != CacheUpdate::Grows && cache.update != CacheUpdate::Blocks)
+      return usageError("cache '{}' does not hold a row for each token", cache.past);
+  }
+  if (session.cacheCount() == 0)
+    return usageError("the model has no caches");
+  return llvm::Error::success();
+}
+
+template <typename T> std::span<const std::byte> bytesOf(const T& elements) {
+  return std::as_bytes(std::span(elements.data(), elements.size()));
+}
+
+} // namespace
+
+PrefixStore::~PrefixStore() = default;
+
+size_t PrefixStore::PlaceHash::operator()(const Place& place) const {
+  Checksum checksum;
+  checksum.add(std::as_bytes(std::span(&place.before, 1)));
+  checksum.add(bytesOf(place.model));
+  checksum.add(std::as_bytes(std::span(&place.context, 1)));
+  checksum.add(bytesOf(place.tokens));
+  return checksum.value();
+}
+
+PrefixStore::Place PrefixStore::placeOf(const Session& session, llvm::ArrayRef<int64_t> tokens,
+                                        size_t index, uint64_t before, uint64_t context) const {
+  const auto count = static_cast<size_t>(options.blockTokens);
+  Place place;
+  place.before = before;
+  if (before == 0) {
+    place.model = session.fingerprint();
+    place.context = context;
+  }
+  place.tokens = tokens.slice(index * count, count).vec();
+  return place;
+}
+
+std::vector<std::shared_ptr<const PrefixStore::Block>>
+PrefixStore::find(const Session& session, llvm::ArrayRef<int64_t> tokens, uint64_t context) {
+  std::vector<std::shared_ptr<const Block>> found;
+  const size_t count = tokens.size() / static_cast<size_t>(options.blockTokens);
+  while (found.size() < count) {
+    const uint64_t before = found.empty() ? 0 : found.back()->number;
+    const auto known = places.find(placeOf(session, tokens, found.size(), before, context));
+    if (known == places.end())
+      break;
+    found.push_back(*known->second);
+  }
+  // The first block of the chain is used last: what comes behind a block goes before it does.
+  for (const std::shared_ptr<const Block>& block : llvm::reverse(found))
+    recent.splice(recent.begin(), recent, places.at(block->place));
+  return found;
+}
+
+bool PrefixStore::insert(const std::shared_ptr<const Block>& block, const Block* before) {
+  auto at = recent.begin();
+  if (before) {
+    const auto known = places.find(before->place);
+    if (known == places.end())
+      return false;
+    at = std::next(known->second);
+  }
+  counters.bytes += block->bytes;
+  ++counters.blocks;
+  places.emplace(block->place, recent.insert(at, block));
+  while (counters.bytes > options.mostBytes) {
+    counters.bytes -= recent.back()->bytes;
+    --counters.blocks;
+    ++counters.evicted;
+    places.erase(recent.back()->place);
+    recent.pop_back();
+  }
+  return true;
+}
+
+llvm::Error PrefixStore::keep(const Session& session, llvm::ArrayRef<int64_t> tokens,
+                              uint64_t context) {
+  if (llvm::Error error = checkSession(session))
+    return error;
+  if (static_cast<int64_t>(tokens.size()) > session.length())
+    return usageError("{} tokens, of which the session has seen {}", tokens.size(),
+                      session.length());
+  const size_t count = tokens.size() / static_cast<size_t>(options.blockTokens);
+  (void)session.fingerprint(); // computed once, before the lock
+  size_t known = 0;
+  {
+    const std::lock_guard<std::mutex> lock(guard);
+    known = find(session, tokens, context).size();
+  }
+  // Rows are copied while others use the store.
+  std::vector<std::shared_ptr<Block>> fresh;
+  const auto allocator = std::make_shared<Allocator>();
+  for (size_t index = known; index < count; ++index) {
+    auto block = std::make_shared<Block>();
+    const int64_t first = static_cast<int64_t>(index) * options.blockTokens;
+    for (size_t i = 0; i < session.cacheCount(); ++i) {
+      auto rows = Tensor::copyOf(allocator, sliceAxis(session.exportedCacheView(i),
+                                                      session.exportedSequenceAxis(i), first,
+                                                      first + options.blockTokens));
+      if (!rows)
+        return rows.takeError();
+      block->bytes += rows->view.byteSize();
+      block->rows.push_back(std::move(*rows));
+    }
+    fresh.push_back(std::move(block));
+  }
+  const std::lock_guard<std::mutex> lock(guard);
+  std::vector<std::shared_ptr<const Block>> chain = find(session, tokens, context);
+  // Of the blocks that were there at first, some may be gone by now.
+  for (size_t index = chain.size(); index >= known && index < count; ++index) {
+    std::shared_ptr<Block>& block = fresh[index - known];
+    if (block->bytes > options.mostBytes)
+      break;
+    const Block* before = chain.empty() ? nullptr : chain.back().get();
+    block->place = placeOf(session, tokens, index, before ? before->number : 0, context);
+    block->number = ++lastNumber;
+    if (!insert(block, before))
+      break;
+    chain.push_back(block);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<int64_t> PrefixStore::restore(Session& session, llvm::ArrayRef<int64_t> tokens,
+                                             uint64_t context) {
+  if (llvm::Error error = checkSession(session))
+    return error;
+  if (session.length() != 0)
+    return usageError("the session holds {} tokens already", session.length());
+  if (tokens.empty())
+    return 0;
+  (void)session.fingerprint(); // computed once, before the lock
+  std::vector<std::shared_ptr<const Block>> chain;
+  {
+    const std::lock_guard<std::mutex> lock(guard);
+    const llvm::ArrayRef<int64_t> wanted = tokens.drop_back();
+    chain = find(session, wanted, context);
+    counters.hits += static_cast<int64_t>(chain.size());
+    counters.misses += static_cast<int64_t>(wanted.size()) / options.blockTokens -
+                       static_cast<int64_t>(chain.size());
+  }
+  if (chain.empty())
+    return 0;
+  const int64_t count = static_cast<int64_t>(chain.size()) * options.blockTokens;
+  std::vector<Tensor> joined;
+  std::vector<NamedView> seeds;
+  for (size_t i = 0; i < session.cacheCount(); ++i) {
+    const unsigned axis = session.exportedSequenceAxis(i);
+    const TensorView& first = chain.front()->rows[i].view;
+    Extents shape = first.shape;
+    shape[axis] = count;
+    auto rows = Tensor::create(session.allocator(), first.element, shape);
+    if (!rows)
+      return rows.takeError();
+    for (size_t index = 0; index < chain.size(); ++index) {
+      const int64_t at = static_cast<int64_t>(index) * options.blockTokens;
+      copyElements(chain[index]->rows[i].view,
+                   sliceAxis(rows->view, axis, at, at + options.blockTokens));
+    }
+    joined.push_back(std::move(*rows));
+    seeds.push_back({session.cacheInfo(i).past, joined.back().view});
+  }
+  if (llvm::Error error = session.seed(seeds, count))
+    return error;
+  return count;
+}
+
+PrefixStoreStatistics PrefixStore::statistics() const {
+  const std::lock_guard<std::mutex> lock(guard);
+  return counters;
+}
+
+} // namespace kvopt::runtime
