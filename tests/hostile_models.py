@@ -23,7 +23,8 @@ import tempfile
 SANITIZED = "--sanitized" in sys.argv
 SECONDS = 60
 MEMORY = 8 << 30
-TARGETS = ["kvopt", "int8", "blocks", "blocks-plain", "pyramid:16", "ort-gqa", "onnx23", "onnx24", "primitive"]
+TARGETS = ["kvopt", "ring", "int8", "blocks", "blocks-plain", "pyramid:16", "ort-gqa", "onnx23", "onnx24",
+           "onnx24-ring:4", "primitive"]
 EXTREMES = [0, 1, 2, 7, -1, -2, 255, 1 << 31, (1 << 31) - 1, 1 << 40, 1 << 62, (1 << 63) - 1, -(1 << 63)]
 
 
@@ -333,7 +334,7 @@ def changed_json(rng, value, names):
         return rng.choice(EXTREMES)
     words = ["", "ring", "block", "static", "state", "fixed", "key", "value", "latent", "key_scale", "cross", "growing",
              "stateful", "blocks", "shared-buffer", "int8", "float16", "bool", "int64", "capacity", "has_past", "../x",
-             "past_length", "total_length_per_batch", "tokens"]
+             "past_length", "total_length_per_batch", "tokens", "new"]
     return rng.choice(words + [rng.choice(names).decode(errors="replace"), rng.choice(EXTREMES), None])
 
 
@@ -397,8 +398,8 @@ def seeds(kvopt, paths, folder):
     found = []
     for number, path in enumerate(paths):
         found.append(path)
-        for target in ("kvopt", "int8", "blocks", "ort-gqa"):
-            output = os.path.join(folder, "seed%d_%s.onnx" % (number, target))
+        for target in ("kvopt", "int8", "blocks", "ort-gqa", "onnx24-ring:4"):
+            output = os.path.join(folder, "seed%d_%s.onnx" % (number, target.replace(":", "_")))
             done = subprocess.run([kvopt, "rewrite", path, "-o", output, "--to", target, "--capacity", "32",
                                    "--verify", "off", "--external-data", "inline"], stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL, check=False)
@@ -419,7 +420,10 @@ def main():
     options = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        paths = seeds(options.kvopt, options.models, folder)
+        windowed = os.path.join(folder, "windowed.onnx")
+        subprocess.run([options.kvopt, "gen", "window", "--window", "4", "--vocab", "32", "--hidden", "16", "--heads", "2",
+                        "--layers", "1", "-o", windowed], stdout=subprocess.DEVNULL, check=True)
+        paths = seeds(options.kvopt, options.models + [windowed], folder)
         for number in range(options.seed, options.seed + options.count):
             rng = random.Random(number)
             original = rng.choice(paths)

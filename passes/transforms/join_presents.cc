@@ -85,6 +85,11 @@ public:
           joins.insert({join, slots.front()});
       }
     }
+    // Rows that are joined to two pasts say of neither that they are its own.
+    llvm::DenseMap<unsigned, unsigned> pasts;
+    for (const auto& [join, slot] : joins)
+      ++pasts[slot];
+    joins.remove_if([&](const auto& each) { return pasts.lookup(each.second) > 1; });
     for (const auto& [join, slot] : joins) {
       Value& rows = *graph.outputs()[slot];
       const std::string name = rows.name().str();

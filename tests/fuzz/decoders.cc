@@ -27,6 +27,8 @@ constexpr Form forms[] = {
     {"packed", DecoderKind::PackedQkv, "to=onnx24 capacity=16"},
     {"latent", DecoderKind::MlaLatent, "to=kvopt capacity=16"},
     {"states", DecoderKind::Hybrid, "to=kvopt capacity=16"},
+    {"ring", DecoderKind::Window, "to=ring"},
+    {"circular", DecoderKind::Window, "to=onnx24-ring:4"},
 };
 
 template <class T> T must(llvm::Expected<T> value, const char* what) {
@@ -43,6 +45,7 @@ DecoderSpec specOf(DecoderKind kind) {
   spec.hidden = 16;
   spec.heads = 2;
   spec.kvHeads = kind == DecoderKind::Llama || kind == DecoderKind::Hybrid ? 1 : 0;
+  spec.window = kind == DecoderKind::Window ? 4 : 0;
   spec.intermediate = 16;
   spec.vocabulary = 16;
   spec.maxPositions = 64;

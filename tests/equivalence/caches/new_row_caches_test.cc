@@ -142,6 +142,11 @@ const OtherOutput otherOutputs[] = {
   keys = Concat <axis = 2> (past_k, k)
   values = Concat <axis = 2> (past_v, v))",
      "[B, 2, 7, 4]"},
+    {"OfTwoPasts", R"(
+  new_k = Identity (k)
+  new_v = Mul (v, two)
+  keys = Concat <axis = 2> (past_k, k)
+  values = Concat <axis = 2> (past_v, k))"},
     {"ThatAreScaled", R"(
   new_k = Mul (k, two)
   new_v = Mul (v, two)
