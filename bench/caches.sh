@@ -24,9 +24,10 @@ bytes() {
 made window window.onnx --window 1024 --max-positions 40000
 written rewrite window.onnx full.onnx --to kvopt --hidden-rows undefined
 written rewrite window.onnx ring.onnx --to ring --hidden-rows undefined
-printf 'A window of 1024 tokens after 32768: bytes held %s with room for 33000 rows, %s as a ring\n\n' \
-  "$(bytes full.onnx 33000)" "$(bytes ring.onnx 33000)"
-measured full.onnx ring.onnx -n 32 -d 32768
+written rewrite window.onnx circular.onnx --to onnx24-ring:64 --hidden-rows undefined
+printf 'A window of 1024 tokens after 32768: bytes held %s with room for 33000 rows, %s as a ring, %s as one of ONNX\n\n' \
+  "$(bytes full.onnx 33000)" "$(bytes ring.onnx 33000)" "$(bytes circular.onnx 33000)"
+measured full.onnx ring.onnx circular.onnx -n 32 -d 32768
 
 made llama none.onnx --cache none
 written add-cache none.onnx growing.onnx
