@@ -17,6 +17,7 @@ namespace kvopt::driver {
 llvm::Expected<std::unique_ptr<ir::Model>>
 openFirstStep(const std::string& path, const ir::Manifest& manifest, const Toolkit& toolkit);
 
+/// Whether the graph has an input of that name.
 bool hasInput(const ir::Graph& graph, llvm::StringRef name);
 
 /// Runs a first step for `batch` sequences. Its inputs are made as those of a decoder
