@@ -1,4 +1,5 @@
 // Rings: caches of which attention reads the last rows only give the same as those that keep all.
+#include "runtime/session/ring_rows.h"
 #include "support/format.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
@@ -217,6 +218,36 @@ TEST_F(RingCaches, TakeNoMemoryForMoreTokens) {
   EXPECT_EQ(session->cacheBytes(), bytes);
   // Keys and values of two heads, four numbers each.
   EXPECT_EQ(bytes, 2 * 2 * 4 * 4 * 7);
+}
+
+TEST_F(RingCaches, HoldTheWindowAfterTenThousandTokens) {
+  const RingCase windowOfSix{
+      "", "[B, 2, P, 4]", growing, "<scale = 0.5, causal = 1, window = 6>|", 6, 6};
+  const std::string path = writtenModel(ringModelText(windowOfSix), toolkit, folder);
+  const DrivenModel kept = raised(path, toolkit);
+  for (const auto& [target, slots] : {std::pair("ring", 6), std::pair("onnx24-ring:20", 25)}) {
+    SCOPED_TRACE(target);
+    const DrivenModel ring = rewritten(path, toolkit, "", target);
+    auto all = openSession(kept, toolkit.kernels, {});
+    auto last = openSession(ring, toolkit.kernels, {});
+    constexpr int64_t chunks[] = {1, 5, 6, 7, 20};
+    for (int64_t step = 0; all->length() < 10000; ++step) {
+      const int64_t count = std::min(chunks[step % 5], 10000 - all->length());
+      const StepResult ours = stepAlike(*all, count);
+      const StepResult theirs = stepAlike(*last, count);
+      const auto compared = valueOrThrow(
+          compareTensors(ours.outputs[0].tensor.view, theirs.outputs[0].tensor.view, {1e-5, 0}));
+      ASSERT_TRUE(compared.isWithin()) << compared.maxAbs << " at " << all->length();
+    }
+    for (size_t i = 0; i < all->cacheCount(); ++i) {
+      EXPECT_EQ(last->cacheView(i).shape[2], slots);
+      const Tensor rows = valueOrThrow(lastRowsInOrder(*last, i, 6));
+      const auto compared = valueOrThrow(
+          compareTensors(sliceAxis(all->cacheView(i), 2, 9994, 10000), rows.view, {1e-5, 0}));
+      EXPECT_TRUE(compared.isWithin()) << compared.maxAbs;
+      EXPECT_EQ(compared.compared, 6 * 2 * 4);
+    }
+  }
 }
 
 TEST_F(RingCaches, GoOnFromTheRowsOfAModelThatKeepsAll) {
