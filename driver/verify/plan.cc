@@ -143,8 +143,9 @@ bool isReadBeforeWritten(const ManifestCache& cache, const Graph& graph) {
          });
 }
 
-/// Steps of at most so many tokens: longer chunks become several.
+/// Steps of at most so many tokens: a longer prompt and longer chunks become several.
 void limitSteps(int64_t most, EquivalencePlan& plan) {
+  plan.chunks.insert(plan.chunks.begin(), std::max<int64_t>(plan.prompt - most, 0));
   plan.prompt = std::min(plan.prompt, most);
   std::vector<int64_t> chunks;
   for (int64_t chunk : plan.chunks)
@@ -181,6 +182,8 @@ EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manif
     if (cache.update == CacheUpdate::Static)
       if (const auto fixed = cache.fixedRows())
         plan = shortened(std::move(plan), *fixed);
+  if (manifest.stepLimit)
+    limitSteps(*manifest.stepLimit, plan);
   // A ring that an operator scatters into takes no more tokens at a time than it has rows.
   for (const ManifestCache& cache : manifest.caches)
     if (cache.update == CacheUpdate::Ring && !isReadBeforeWritten(cache, graph))
@@ -189,8 +192,6 @@ EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manif
         for (int64_t& chunk : plan.chunks)
           chunk = std::min(chunk, std::max<int64_t>(1, *rows));
       }
-  if (manifest.stepLimit)
-    limitSteps(*manifest.stepLimit, plan);
   fitFixedPast(manifest, plan);
   return plan;
 }

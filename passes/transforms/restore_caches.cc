@@ -46,12 +46,15 @@ public:
       : model(rewritten), graph(rewritten.graph()), manifest(stored), journal(editJournal) {}
 
   llvm::Error run() {
+    constexpr const char* ofRings = "its caches hold the last rows only";
+    if (manifest.stepLimit)
+      return refused(ofRings);
     if (llvm::Error error = findLength())
       return error;
     llvm::SmallVector<Node*, 32> nodes;
     for (Node& node : graph.nodes()) {
       if (node.op() == OpName(kvoptDomain, "RingKvSdpa"))
-        return refused("its caches hold the last rows only");
+        return refused(ofRings);
       if (isInPlace(node))
         nodes.push_back(&node);
     }

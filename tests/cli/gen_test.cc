@@ -147,6 +147,7 @@ TEST(OtherCachesTest, DecodeTheSameAndAreRewrittenInPlace) {
   const OtherCache caches[] = {{"llama", "static", {"rewrite", "--to", "kvopt"}},
                                {"llama", "none", {"add-cache", "--to", "kvopt"}},
                                {"window", "last-rows", {"rewrite", "--to", "ring"}},
+                               {"window", "last-rows", {"rewrite", "--to", "onnx24-ring:2"}},
                                {"window", "none", {"add-cache", "--to", "ring"}}};
   for (const char* spelling : {"torchscript", "dynamo"})
     for (const OtherCache& other : caches) {
@@ -186,10 +187,12 @@ TEST(OtherCachesTest, WhatARingHasLostIsNotRestored) {
   ASSERT_EQ(runProgram({"rewrite", model, "-o", ring, "--to", "ring"}).code, 0);
   const ProgramResult same = runProgram({"rewrite", ring, "-o", again, "--to", "ring"});
   EXPECT_EQ(same.code, 0) << same.err;
-  const ProgramResult other = runProgram({"rewrite", ring, "-o", again, "--to", "kvopt"});
-  EXPECT_EQ(other.code, 1) << other.err;
-  EXPECT_THAT(other.err,
-              HasSubstr("rewritten before, for 'ring': its caches hold the last rows only"));
+  for (const char* target : {"ring", "onnx24-ring:3"}) {
+    ASSERT_EQ(runProgram({"rewrite", model, "-o", ring, "--to", target}).code, 0);
+    const ProgramResult other = runProgram({"rewrite", ring, "-o", again, "--to", "kvopt"});
+    EXPECT_EQ(other.code, 1) << other.err;
+    EXPECT_THAT(other.err, HasSubstr("its caches hold the last rows only"));
+  }
 }
 
 TEST(OtherCachesTest, PaddingIsLeftUndefinedOnRequest) {
