@@ -19,7 +19,8 @@ inline constexpr const char* readingPipeline =
 inline constexpr const char* recoveryPipeline =
     "inline-functions,fix-input-defaults,raise-old-opset,infer-shapes,relate-extents,normalize,"
     "raise-attention,infer-shapes,normalize,infer-shapes,strip-gqa-broadcast,split-caches,"
-    "lift-reorders,join-presents,widen-cached-rows,prove-masks,detect-sites";
+    "lift-reorders,join-presents,cache-attended-rows,widen-cached-rows,prove-masks,"
+    "detect-sites";
 
 /// A model in which attention has been raised, with its sites.
 struct RecoveredModel {

@@ -36,6 +36,7 @@ void PassContext::restart() {
   parts.clear();
   reorder.clear();
   newRowPresents.clear();
+  attendedPasts.clear();
   hasFirstStep = false;
   freed.reset();
   manifest.reset();

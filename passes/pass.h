@@ -78,6 +78,9 @@ struct PassContext {
   std::string reorder;
   /// Outputs that `join-presents` made whole caches: the model as it came gives the new rows only.
   llvm::StringSet<> newRowPresents;
+  /// Inputs of caches that hold rows as attention reads them, where the exported model has rows
+  /// that those are computed of: `cache-attended-rows` did that, or the model's manifest says so.
+  llvm::StringSet<> attendedPasts;
   /// Set where `add-caches` took keys and values of another sequence out of the model:
   /// `add-caches{part=first}` leaves them.
   bool hasFirstStep = false;

@@ -241,6 +241,12 @@ SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath)
   if (manifest.contract == CacheUpdate::InPlace)
     notes += formatText("  bind    past and present of each cache must be ONE buffer: see {}\n",
                         manifestPath);
+  const auto attended = llvm::count_if(
+      manifest.caches, [](const ManifestCache& cache) { return cache.holdsAttendedRows; });
+  if (attended != 0)
+    notes += formatText("  rows    {} of {} caches hold rows as attention reads them: rows of the "
+                        "exported model's caches are none\n",
+                        attended, manifest.caches.size());
   if (manifest.chunkBatch)
     notes += formatText("  steps   several tokens after a past in a batch of at most {}\n",
                         *manifest.chunkBatch);

@@ -338,6 +338,15 @@ private:
     if (report.comparison.refusedSteps != 0)
       noteGap(fmt::format("{} steps that the first model refuses: {}",
                           report.comparison.refusedSteps, report.comparison.refusal));
+    const auto computed = llvm::count_if(models.manifestB.caches, [&](const ManifestCache& cache) {
+      return llvm::any_of(models.manifestA.caches, [&](const ManifestCache& other) {
+        return other.past == cache.past && other.holdsAttendedRows != cache.holdsAttendedRows;
+      });
+    });
+    if (computed != 0)
+      noteGap(fmt::format("the rows of {} caches, which one model keeps as attention reads them "
+                          "and the other does not",
+                          computed));
     int64_t skipped = 0;
     for (const StepComparison& step : report.comparison.steps)
       for (const auto* group : {&step.outputs, &step.caches})

@@ -53,6 +53,8 @@ Json cacheJson(const ManifestCache& cache) {
   object["one_buffer"] = cache.oneBuffer;
   if (cache.givesNewRows)
     object["present_rows"] = "new";
+  if (cache.holdsAttendedRows)
+    object["rows"] = "attended";
   object["shape"] = shapeJson(cache.shape);
   object["sequence_axis"] = cache.sequenceAxis;
   object["dtype"] = dtypeName(cache.dtype).str();

@@ -80,6 +80,9 @@ struct ManifestCache {
   /// `present` gives the new rows only, which whoever drives the model puts behind the others. So
   /// do caches in blocks, without saying it here.
   bool givesNewRows = false;
+  /// The rows are those that attention reads; in the model that was rewritten they are what these
+  /// are computed of.
+  bool holdsAttendedRows = false;
   std::vector<ManifestExtent> shape;
   int64_t sequenceAxis = 2;
   ElementType dtype = ElementType::Float;

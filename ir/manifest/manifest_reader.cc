@@ -237,6 +237,13 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpd
       reader.fail("'present_rows' is not 'new', of a cache that grows and is no buffer");
     cache.givesNewRows = true;
   }
+  if (reader.has("rows")) {
+    std::string word;
+    reader.read("rows", word);
+    if (word != "attended")
+      reader.fail("'rows' is not 'attended'");
+    cache.holdsAttendedRows = true;
+  }
   if (reader.has("readers"))
     reader.readCounts("readers", cache.readers, "a layer number");
   if (reader.has("part")) {

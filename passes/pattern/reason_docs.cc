@@ -193,12 +193,13 @@ constexpr ReasonDoc docs[] = {
      "joined part by part is split by `split-caches`.",
      "export with one input and one output for each cache"},
     {ReasonCode::CacheTransformed,
-     "Apply to new rows, before they are joined with the past, what can be applied row by row: "
-     "rotation by the row's own position, normalization, a projection. What depends on later "
-     "tokens "
-     "has to be computed anew at every step.",
-     "present = Concat<axis = 2> (past, k); keys = rotary (present): all keys are rotated again at "
-     "every step.",
+     "Apply to new rows, before they are joined with the past, what depends on earlier rows only. "
+     "Functions of single rows, as rotations by their own index and normalizations, are moved "
+     "there "
+     "by `cache-attended-rows`. What depends on later tokens, or on how many there are, has to be "
+     "computed anew at every step.",
+     "present = Concat<axis = 2> (past, k); keys = Div (present, number_of_rows): all keys are "
+     "divided again at every step, each time by another number.",
      "cache what attention reads: rotate or normalize new rows before they are joined"},
     {ReasonCode::NotSoftmax,
      "Nothing: such an attention is computed as exported. Rewrite the other layers with `--require "

@@ -212,6 +212,11 @@ void noteNewRows(const llvm::StringSet<>& presents, Manifest& manifest) {
     cache.givesNewRows = presents.contains(cache.present);
 }
 
+void noteAttendedRows(const llvm::StringSet<>& pasts, Manifest& manifest) {
+  for (ManifestCache& cache : manifest.caches)
+    cache.holdsAttendedRows = pasts.contains(cache.past);
+}
+
 void addReaders(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest) {
   for (ManifestCache& cache : manifest.caches)
     for (const AttentionSite& site : sites)

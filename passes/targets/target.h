@@ -119,6 +119,9 @@ void addReorder(const ir::Graph& graph, const std::string& input, ir::Manifest& 
 /// Says in the manifest of which caches the outputs with these names give the new rows only.
 void noteNewRows(const llvm::StringSet<>& presents, ir::Manifest& manifest);
 
+/// Says in the manifest that the caches with these inputs hold rows as attention reads them.
+void noteAttendedRows(const llvm::StringSet<>& pasts, ir::Manifest& manifest);
+
 /// Says in the manifest which layers read the cache of another one.
 void addReaders(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& manifest);
 

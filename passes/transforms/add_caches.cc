@@ -12,6 +12,7 @@
 #include "passes/analysis/tokens/token_functions.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/builders/cross_projections.h"
+#include "passes/builders/places_after.h"
 #include "passes/pass.h"
 #include "support/format.h"
 
@@ -287,28 +288,21 @@ private:
       return;
     Rewriter rewriter(graph, passName, context.journal);
     AttentionBuilder build(rewriter);
-    Value& shape = build.node("Shape", {past}, {}, "past_shape");
-    Value& list = build.node("Gather", {shape, ints({2})}, {}, "past_length");
-    Value& scalar = build.node("Squeeze", {list, ints({0})}, {}, "past_length");
-    const auto like = [&](Value& number, const Value& other) -> Value& {
-      const ElementType element = other.type().elementType();
-      return element == ElementType::Int64
-                 ? number
-                 : build.node("Cast", {number}, attrs({{"to", static_cast<int64_t>(element)}}),
-                              "past_length");
+    PlacesAfter places(build, past, 2);
+    const auto move = [](Node& node, const PlacesAfter::Operands& operands) {
+      for (unsigned i = 0; i < operands.size(); ++i)
+        node.setOperand(i, operands[i]);
     };
-    for (Node* range : functions.positions) {
-      Value& start = like(scalar, *range->operand(1));
-      Value& limit = build.node("Add", {*range->operand(1), start}, {}, "end");
-      range->setOperand(0, &start);
-      range->setOperand(1, &limit);
-    }
-    for (Node* table : functions.tables) {
-      Value& start = like(list, *table->operand(2));
-      Value& end = build.node("Add", {*table->operand(2), start}, {}, "end");
-      table->setOperand(1, &start);
-      table->setOperand(2, &end);
-    }
+    const auto operandsOf = [](const Node& node) {
+      PlacesAfter::Operands operands;
+      for (const Use& use : node.operands())
+        operands.push_back(use.value());
+      return operands;
+    };
+    for (Node* range : functions.positions)
+      move(*range, places.ofRange(operandsOf(*range)));
+    for (Node* table : functions.tables)
+      move(*table, places.ofTable(operandsOf(*table)));
   }
 
   Graph& graph;

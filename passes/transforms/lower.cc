@@ -108,6 +108,7 @@ public:
     addWindows(context.sites, *manifest);
     addReaders(context.sites, *manifest);
     noteParts(context.parts, *manifest);
+    noteAttendedRows(context.attendedPasts, *manifest);
     manifest->reorder = context.reorder;
     model.setMetadata(manifestKey, manifest->json());
     noteOrigin(model, *manifest, context.exported->caches);

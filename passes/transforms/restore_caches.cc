@@ -300,6 +300,9 @@ public:
     for (const ManifestCache& cache : (*stored)->caches)
       if (cache.part)
         context.parts[cache.past] = {*cache.part, {}};
+    for (const ManifestCache& cache : (*stored)->caches)
+      if (cache.holdsAttendedRows)
+        context.attendedPasts.insert(cache.past);
     context.reorder = (*stored)->reorder;
     if (!(*stored)->sharesBuffers())
       return llvm::Error::success();

@@ -18,7 +18,8 @@ std::vector<CachePair> pairCaches(const Session& a, const Session& b) {
   const auto add = [&](size_t i, auto isWanted) {
     const size_t before = pairs.size();
     for (size_t j = 0; j < b.cacheCount(); ++j)
-      if (isWanted(b.cacheInfo(j)))
+      if (isWanted(b.cacheInfo(j)) &&
+          b.cacheInfo(j).holdsAttendedRows == a.cacheInfo(i).holdsAttendedRows)
         pairs.push_back({i, j});
     return pairs.size() > before;
   };

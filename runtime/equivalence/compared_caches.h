@@ -17,7 +17,7 @@ struct CachePair {
 
 /// Each cache of `a` with the cache of `b` of the same name, that is a part of it, or that it is a
 /// part of; where there is none, with the one of the same layer, kind and role. A cache without any
-/// is in no pair.
+/// is in no pair, and none whose rows one of the models computes from those of the other.
 std::vector<CachePair> pairCaches(const Session& a, const Session& b);
 
 /// What is compared of a cache: its last `count` rows in the order of their tokens, or all rows

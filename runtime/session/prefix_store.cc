@@ -190,7 +190,7 @@ llvm::Expected<int64_t> PrefixStore::restore(Session& session, llvm::ArrayRef<in
     joined.push_back(std::move(*rows));
     seeds.push_back({session.cacheInfo(i).past, joined.back().view});
   }
-  if (llvm::Error error = session.seed(seeds, count))
+  if (llvm::Error error = session.seed(seeds, count, Session::RowOrigin::ThisModel))
     return error;
   return count;
 }

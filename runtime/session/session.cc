@@ -640,6 +640,10 @@ llvm::Error Session::reset() {
 llvm::Expected<Tensor> Session::presetRows(size_t index, int64_t tokens) const {
   const CacheGeometry& geometry = caches.geometry(index);
   const ManifestCache& cache = cacheInfo(index);
+  if (cache.holdsAttendedRows)
+    return unsupported("rows of cache '{}' cannot be made up: attention reads them as they are, "
+                       "and would not in the exported model",
+                       cache.past);
   if (!geometry.hasRowPerToken())
     return Tensor::zeros(allocator(), geometry.element, geometry.shape(geometry.initialRows));
   const Extents shape = geometry.shape(tokens);
@@ -729,7 +733,7 @@ llvm::Expected<Tensor> Session::seededRows(size_t index, const TensorView& expor
   return ring;
 }
 
-llvm::Error Session::findSeeded(const NamedView& view,
+llvm::Error Session::findSeeded(const NamedView& view, RowOrigin origin,
                                 std::vector<std::optional<TensorView>>& sources) const {
   bool isKnown = false;
   for (size_t i = 0; i < caches.size(); ++i) {
@@ -738,6 +742,10 @@ llvm::Error Session::findSeeded(const NamedView& view,
     if (!isPart && cache.past != view.name)
       continue;
     isKnown = true;
+    if (cache.holdsAttendedRows && origin == RowOrigin::AnyModel)
+      return usageError("cache '{}' holds rows as attention reads them, which the exported model "
+                        "does not: they must come from a session of this model",
+                        cache.past);
     if (sources[i])
       return usageError("cache '{}' was given twice", cache.past);
     sources[i] = isPart ? viewOfPart(view.view, cache) : view.view;
@@ -751,7 +759,7 @@ llvm::Error Session::findSeeded(const NamedView& view,
   return llvm::Error::success();
 }
 
-llvm::Error Session::seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens) {
+llvm::Error Session::seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens, RowOrigin origin) {
   if (llvm::Error error = checkRunning())
     return error;
   if (tokens < 0)
@@ -760,7 +768,7 @@ llvm::Error Session::seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens) {
     return usageError("batch rows of different lengths cannot be seeded");
   std::vector<std::optional<TensorView>> sources(caches.size());
   for (const NamedView& view : seeds)
-    if (llvm::Error error = findSeeded(view, sources))
+    if (llvm::Error error = findSeeded(view, origin, sources))
       return error;
   llvm::Expected<int64_t> room = roomFor(tokens);
   if (!room)

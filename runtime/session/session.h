@@ -139,6 +139,11 @@ public:
   /// and that depend on the cache's name and the element's place in the exported order. States are
   /// zeros. Fails for other caches, and where the tokens do not fit.
   llvm::Error preset(int64_t tokens);
+  /// Where rows that a session is seeded with come from.
+  enum class RowOrigin {
+    AnyModel, ///< the exported model, or one that was made of it
+    ThisModel ///< this very model
+  };
   /// Replaces what caches hold, so that the session continues after `tokens` tokens.
   /// Each view has the name of a cache's past, or of the cache of that model that it is a part of,
   /// and the extents and axes of the model before it was rewritten (exportedCacheView of any
@@ -146,7 +151,10 @@ public:
   /// reads; of other caches of fixed extents all rows. Every cache must be given, unless the
   /// session holds `tokens` tokens already. A usage error names a cache that is unknown, missing,
   /// or of another type. Rows of int8 come with their scales, as caches of their own.
-  llvm::Error seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens);
+  /// Caches of rows as attention reads them (ManifestCache::holdsAttendedRows) take only those of
+  /// this model.
+  llvm::Error seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens,
+                   RowOrigin origin = RowOrigin::AnyModel);
 
   /// A session of its own that goes on from here. Of a frozen session, one that is frozen too and
   /// shares its memory until it is thawed.
@@ -238,7 +246,7 @@ private:
   llvm::Error adopt(const CacheFileContents& contents);
   llvm::Expected<Tensor> presetRows(size_t index, int64_t tokens) const;
   /// Notes the view as what the cache of that name, or each part of it, is seeded with.
-  llvm::Error findSeeded(const NamedView& view,
+  llvm::Error findSeeded(const NamedView& view, RowOrigin origin,
                          std::vector<std::optional<TensorView>>& sources) const;
   llvm::Expected<Tensor> seededRows(size_t index, const TensorView& exported, int64_t tokens) const;
   bool isOverwritten(size_t cache) const { return caches.geometry(cache).isOverwritten; }

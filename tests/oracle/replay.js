@@ -193,6 +193,7 @@ function check(decoder, step, before, outputs, tolerances) {
   };
   const visible = visiblePositions(step);
   for (const cache of decoder.caches) {
+    if (cache.rows === 'attended') continue; // the recorded rows are what those are computed from
     let ours = memoryOf(decoder, cache);
     let recorded = step.outputs[cache.present];
     if (hasSpareRows(cache) && !isUntouched(ours, decoder.length, cache.sequence_axis))

@@ -106,10 +106,15 @@ std::vector<Mutation> cacheMutations() {
           },
           "past-not-input");
       add(
-          "RoundedAfterTheCache",
+          "ScaledByTheNumberOfRows",
           [](MutatedDecoder& d, Node& concat) {
-            betweenCacheAndAttention(d, concat,
-                                     [&](Value& all) -> Value& { return roundedToHalf(d, all); });
+            betweenCacheAndAttention(d, concat, [&](Value& all) -> Value& {
+              Value& extents = d.add("Shape", {&all});
+              Value& rows = d.add("Gather", {&extents, &d.integers({2})});
+              Value& number = d.add("Cast", {&rows},
+                                    MutatedDecoder::attributeList("to", static_cast<int64_t>(1)));
+              return d.add("Div", {&all, &number});
+            });
           },
           "cache-transformed");
       add(

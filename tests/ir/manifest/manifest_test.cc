@@ -162,11 +162,13 @@ TEST(Manifest, LayoutFollowsFromTheSequenceAxis) {
 TEST(Manifest, WhatOnlySomeTargetsSaySurvives) {
   Manifest manifest = example();
   manifest.caches[0].permutation = {0, 2, 1, 3};
+  manifest.caches[0].holdsAttendedRows = true;
   manifest.chunkBatch = 1;
   manifest.hiddenRowsUndefined = true;
   auto read = parseManifest(manifest.json());
   ASSERT_TRUE(bool(read)) << llvm::toString(read.takeError());
   EXPECT_EQ(read->caches[0].permutation, manifest.caches[0].permutation);
+  EXPECT_TRUE(read->caches[0].holdsAttendedRows);
   EXPECT_EQ(read->chunkBatch, manifest.chunkBatch);
   EXPECT_TRUE(read->hiddenRowsUndefined);
   EXPECT_EQ(read->json(), manifest.json());
@@ -201,6 +203,8 @@ TEST(Manifest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(refusal("\"self\"", "\"both\""), HasSubstr("caches[0] 'kind' is 'both'"));
   EXPECT_THAT(refusal("\"key\",", "\"keys\","), HasSubstr("'role'"));
   EXPECT_THAT(refusal("\"fixed\"", "\"free\""), HasSubstr("'policy'"));
+  EXPECT_THAT(refusal("\"window\": 0", "\"window\": 0, \"rows\": \"exported\""),
+              HasSubstr("'rows' is not 'attended'"));
   EXPECT_THAT(refusal("float32", "float31"), HasSubstr("no element type"));
   EXPECT_THAT(refusal("\"feed\": \"past_length\"", "\"feed\": \"length\""),
               HasSubstr("lengths[0] 'feed'"));

@@ -1,0 +1,40 @@
+// What a model computes of each row of a cache before attention reads it.
+#pragma once
+
+#include "ir/model.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace kvopt::analysis {
+
+/// A function of single rows, in a graph of its own.
+struct RowFunction {
+  /// The input `rows` and one output of the same type.
+  std::unique_ptr<ir::Model> body;
+  /// Nodes of the body, Range(0, n, 1), that count the rows.
+  std::vector<ir::Node*> places;
+  /// Values of the body that are one extent of `rows`, with the axis that it is along.
+  llvm::DenseMap<const ir::Value*, unsigned> extents;
+  /// For other values of the body, those of the model that they are copies of.
+  llvm::DenseMap<const ir::Value*, ir::Value*> origins;
+  /// The nodes that were copied.
+  llvm::DenseSet<const ir::Node*> region;
+  /// Axis i of `rows`, and of the output, is axis order[i] of what the model makes; empty where
+  /// they are the same.
+  std::vector<int64_t> order;
+};
+
+/// The function that makes `result` of `rows`, which lie along `axis`. Of their other extents, one,
+/// the batch's, need not be a number. Each row of the result is a
+/// function of the same row, of its index and of constants, and no row of the batch has a part in
+/// another's. Otherwise, why that is not so.
+std::variant<RowFunction, std::string> findRowFunction(ir::Value& rows, unsigned axis,
+                                                       ir::Value& result);
+
+} // namespace kvopt::analysis

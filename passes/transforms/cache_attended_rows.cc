@@ -1,0 +1,284 @@
+// Caches rows as attention reads them, not as they are before a function that each step computes
+// anew for all of them: a rotation by their positions, a normalization, a scale of each head.
+//
+//   before   present_key = Concat<2>(past_key, k)      o = ai.kvopt.Sdpa(q, f(present_key), …)
+//   after    present_key = Concat<2>(past_key, f(k))   o = ai.kvopt.Sdpa(q, present_key, …)
+//
+// f must treat rows apart (passes/analysis/tokens/row_function.h); where it counts them, it counts
+// the new ones from the number of those before them. What the cache holds is then not what it held
+// before: the manifest says `"rows": "attended"`.
+#include "ir/attribute_list.h"
+#include "ir/movement.h"
+#include "ir/op_name.h"
+#include "ir/shapes/shape_inference.h"
+#include "passes/analysis/tokens/row_function.h"
+#include "passes/builders/places_after.h"
+#include "passes/pass.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::transforms {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
+namespace {
+
+constexpr const char* passName = "cache-attended-rows";
+
+/// A cache, and what attention reads of it.
+struct AttendedCache {
+  Node* join = nullptr; ///< Concat(past, new rows), whose result is the present
+  unsigned axis = 0;
+  Value* attended = nullptr;
+  RowFunction function; ///< that makes `attended` of the present
+};
+
+/// The input whose rows these are, converted or not; null if they are no input's.
+Value* inputBehind(Value& rows) {
+  Node* cast = rows.producer();
+  Value* input = cast && cast->is("Cast") ? cast->operand(0) : &rows;
+  return input && input->isGraphInput() && !input->constant() && !input->graph().parentNode()
+             ? input
+             : nullptr;
+}
+
+/// Whether the use converts a value to an output.
+bool isConvertedOutput(const Use& use) {
+  return use.user().is("Cast") && use.user().result().isGraphOutput() &&
+         !use.user().result().hasUses();
+}
+
+/// The axis along which the node joins new rows to a past that nothing else reads, with a result
+/// that comes out of the model; nullopt for other nodes. Converters to float16 that keep the types
+/// of inputs and outputs convert both.
+std::optional<unsigned> cacheAxis(const Node& node) {
+  if (!node.is("Concat") || node.operands().size() != 2 || !node.operand(0) || !node.operand(1))
+    return std::nullopt;
+  Value& past = *node.operand(0);
+  const Value* input = inputBehind(past);
+  const Value& present = node.result();
+  const TensorType& type = present.type();
+  const auto axis =
+      type.hasRank() ? normalizedAxis(node.intAttr("axis", 0), type.rank()) : std::nullopt;
+  if (!axis || !input || !isFloatingPoint(type.elementType()) || past.type().dim(*axis).value() ||
+      !(present.isGraphOutput() || llvm::any_of(present.uses(), isConvertedOutput)))
+    return std::nullopt;
+  const auto isOnlyRead = [](const Value& value, const Node* reader) {
+    return llvm::all_of(value.uses(), [&](const Use& use) {
+      return &use.user() == reader || use.user().is("Shape");
+    });
+  };
+  const auto open = llvm::count_if(type.shape(), [](const Dim& extent) { return !extent.value(); });
+  const bool isOpen = open <= 2; // the rows, and the batch
+  return isOpen && isOnlyRead(past, &node) &&
+                 (input == &past || isOnlyRead(*input, past.producer()))
+             ? axis
+             : std::nullopt;
+}
+
+/// The one cache that a value is computed from; null where there is none, or where a search among
+/// the nearest nodes does not tell.
+Node* cacheBehind(Value& value) {
+  constexpr size_t mostNodes = 512;
+  Node* cache = nullptr;
+  llvm::SmallVector<Node*, 16> pending;
+  llvm::DenseSet<Node*> seen;
+  const auto visit = [&](Value* operand) {
+    if (operand && operand->producer() && seen.insert(operand->producer()).second)
+      pending.push_back(operand->producer());
+  };
+  visit(&value);
+  while (!pending.empty() && seen.size() < mostNodes) {
+    Node* node = pending.pop_back_val();
+    if (cacheAxis(*node)) {
+      if (cache)
+        return nullptr;
+      cache = node;
+      continue;
+    }
+    if (!node->is("Shape"))
+      for (const Use& use : node->operands())
+        visit(use.value());
+  }
+  return pending.empty() ? cache : nullptr;
+}
+
+/// What attention reads through this operand, if that is computed of a cache.
+std::optional<AttendedCache> attendedCache(Value& operand) {
+  llvm::SmallVector<Value*, 4> moved(1, &operand);
+  while (Node* producer = moved.back()->producer()) {
+    const std::optional<MovementKind> kind = movementKind(*producer);
+    const bool isMoved = kind && *kind != MovementKind::Concat &&
+                         (picksElements(*kind) || *kind == MovementKind::Convert);
+    if (!isMoved)
+      break;
+    moved.push_back(movedOperand(*producer));
+  }
+  Node* computed = moved.back()->producer();
+  if (!computed || cacheAxis(*computed))
+    return std::nullopt;
+  Node* join = cacheBehind(*moved.back());
+  if (!join)
+    return std::nullopt;
+  const unsigned axis = *cacheAxis(*join);
+  for (Value* value : llvm::reverse(moved)) {
+    auto found = findRowFunction(join->result(), axis, *value);
+    if (auto* function = std::get_if<RowFunction>(&found))
+      return AttendedCache{join, axis, value, std::move(*function)};
+  }
+  return std::nullopt;
+}
+
+/// Whether what is computed of a cache goes nowhere but to what attention reads of it.
+bool isReadOnlyThrough(const AttendedCache& cache) {
+  llvm::SmallVector<const Value*, 16> pending(1, &cache.join->result());
+  llvm::DenseSet<const Value*> seen;
+  while (!pending.empty()) {
+    const Value* value = pending.pop_back_val();
+    if (value == cache.attended || !seen.insert(value).second)
+      continue;
+    if (value->isGraphOutput() && value->producer() != cache.join)
+      return false;
+    for (const Use& use : value->uses()) {
+      if (use.user().is("Shape") || (value->producer() == cache.join && isConvertedOutput(use)))
+        continue;
+      if (!cache.function.region.contains(&use.user()))
+        return false;
+      for (const Value& result : use.user().results())
+        pending.push_back(&result);
+    }
+  }
+  return true;
+}
+
+/// Writes a function of rows into the model that it was found in, for new rows.
+class FunctionWriter {
+public:
+  FunctionWriter(const RowFunction& rowFunction, Value& freshRows, Value& past, unsigned axis,
+                 Rewriter& edits)
+      : function(rowFunction), fresh(freshRows), rewriter(edits), build(edits),
+        places(build, past, axis) {
+    const Graph& body = function.body->graph();
+    const Value* rows = body.inputs().front().get();
+    made[rows] = &fresh;
+    changed.insert(rows);
+    for (const Node& node : body.nodes())
+      if (llvm::any_of(node.operands(), [&](const Use& use) {
+            return use.value() && changed.contains(use.value());
+          }))
+        for (const Value& result : node.results())
+          changed.insert(&result);
+  }
+
+  Value& write() { return valueOf(*function.body->graph().outputs().front()); }
+
+private:
+  Value& valueOf(const Value& value) {
+    if (Value* known = made.lookup(&value))
+      return *known;
+    Value& result = make(value);
+    made[&value] = &result;
+    return result;
+  }
+
+  Value& make(const Value& value) {
+    if (const auto extent = function.extents.find(&value); extent != function.extents.end())
+      return build.value(build.extent(fresh, extent->second, value.type().rank() == 0));
+    if (Value* origin = function.origins.lookup(&value); origin && !changed.contains(&value))
+      return *origin;
+    if (!value.producer())
+      return rewriter.constant(value.name(), value.constantRef());
+    const Node& node = *value.producer();
+    PlacesAfter::Operands operands;
+    for (const Use& use : node.operands())
+      operands.push_back(use.value() ? &valueOf(*use.value()) : nullptr);
+    if (llvm::is_contained(function.places, &node))
+      operands = places.ofRange(std::move(operands));
+    if (node.results().size() == 1)
+      return build.node(node.op(),
+                        llvm::SmallVector<BuilderOperand, 5>(operands.begin(), operands.end()),
+                        cloneAttributes(node));
+    Node& copy = rewriter.create(node.op(), operands, cloneAttributes(node),
+                                 static_cast<unsigned>(node.results().size()));
+    for (unsigned i = 0; i < node.results().size(); ++i)
+      made[&node.result(i)] = &copy.result(i);
+    return *made[&value];
+  }
+
+  const RowFunction& function;
+  Value& fresh;
+  Rewriter& rewriter;
+  AttentionBuilder build;
+  PlacesAfter places;
+  llvm::DenseMap<const Value*, Value*> made;
+  /// Values of the body that are not what they are in the model: they come of the rows.
+  llvm::DenseSet<const Value*> changed;
+};
+
+class CacheAttendedRows final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    if (context.freed) // the model keeps the caches that it has
+      return llvm::Error::success();
+    Graph& graph = model.graph();
+    llvm::SmallVector<Node*, 64> attentions;
+    for (Node& node : graph.nodes())
+      if (node.op() == OpName(kvoptDomain, "Sdpa"))
+        attentions.push_back(&node);
+    int64_t count = 0;
+    for (Node* attention : attentions)
+      for (unsigned operand : {1U, 2U})
+        count += rewrite(graph, *attention->operand(operand), context) ? 1 : 0;
+    if (count == 0)
+      return llvm::Error::success();
+    context.count(passName, "caches", count);
+    restoreOrder(graph);
+    model.markEdited();
+    return inferShapes(graph);
+  }
+
+private:
+  static bool rewrite(Graph& graph, Value& operand, PassContext& context) {
+    const std::optional<AttendedCache> cache = attendedCache(operand);
+    if (!cache || !isReadOnlyThrough(*cache))
+      return false;
+    Value& rows = cache->join->result();
+    Rewriter rewriter(graph, passName, context.journal, cache->join->name());
+    AttentionBuilder build(rewriter);
+    Value& past = *cache->join->operand(0);
+    Value& fresh =
+        FunctionWriter(cache->function, *cache->join->operand(1), past, cache->axis, rewriter)
+            .write();
+    Value& joined = build.concat(past, fresh, cache->axis);
+    Value* read = &joined;
+    const std::vector<int64_t>& order = cache->function.order;
+    if (!order.empty()) {
+      std::vector<int64_t> back(order.size());
+      for (size_t axis = 0; axis < back.size(); ++axis)
+        back[static_cast<size_t>(order[axis])] = static_cast<int64_t>(axis);
+      read = &build.transpose(joined, std::move(back));
+    }
+    if (rewriter.replace({{cache->attended, read}, {&rows, &joined}}))
+      return false;
+    graph.eraseDeadNodes();
+    context.attendedPasts.insert(inputBehind(past)->name());
+    return true;
+  }
+};
+
+} // namespace
+
+void register_cache_attended_rows(PassRegistry& registry) {
+  registry.add({passName,
+                "Caches rows as attention reads them, after what is computed of each.",
+                {},
+                [](const PassOptions&) {
+                  return llvm::Expected<std::unique_ptr<Pass>>(
+                      std::make_unique<CacheAttendedRows>());
+                }});
+}
+
+} // namespace kvopt::transforms
