@@ -26,7 +26,7 @@ using namespace pattern;
 
 namespace {
 
-constexpr const char* passName = "cache-attended-rows";
+constexpr const char* cacheAttendedRowsName = "cache-attended-rows";
 
 /// A cache, and what attention reads of it.
 struct AttendedCache {
@@ -81,7 +81,7 @@ std::optional<unsigned> cacheAxis(const Node& node) {
 
 /// The one cache that a value is computed from; null where there is none, or where a search among
 /// the nearest nodes does not tell.
-Node* cacheBehind(Value& value) {
+Node* joinBehind(Value& value) {
   constexpr size_t mostNodes = 512;
   Node* cache = nullptr;
   llvm::SmallVector<Node*, 16> pending;
@@ -120,7 +120,7 @@ std::optional<AttendedCache> attendedCache(Value& operand) {
   Node* computed = moved.back()->producer();
   if (!computed || cacheAxis(*computed))
     return std::nullopt;
-  Node* join = cacheBehind(*moved.back());
+  Node* join = joinBehind(*moved.back());
   if (!join)
     return std::nullopt;
   const unsigned axis = *cacheAxis(*join);
@@ -234,7 +234,7 @@ public:
         count += rewrite(graph, *attention->operand(operand), context) ? 1 : 0;
     if (count == 0)
       return llvm::Error::success();
-    context.count(passName, "caches", count);
+    context.count(cacheAttendedRowsName, "caches", count);
     restoreOrder(graph);
     model.markEdited();
     return inferShapes(graph);
@@ -246,7 +246,7 @@ private:
     if (!cache || !isReadOnlyThrough(*cache))
       return false;
     Value& rows = cache->join->result();
-    Rewriter rewriter(graph, passName, context.journal, cache->join->name());
+    Rewriter rewriter(graph, cacheAttendedRowsName, context.journal, cache->join->name());
     AttentionBuilder build(rewriter);
     Value& past = *cache->join->operand(0);
     Value& fresh =
@@ -272,7 +272,7 @@ private:
 } // namespace
 
 void register_cache_attended_rows(PassRegistry& registry) {
-  registry.add({passName,
+  registry.add({cacheAttendedRowsName,
                 "Caches rows as attention reads them, after what is computed of each.",
                 {},
                 [](const PassOptions&) {

@@ -19,7 +19,7 @@ constexpr const char* rowsSymbol = "rows";
 constexpr const char* batchSymbol = "batch";
 /// Of a function. Rotations and normalizations have a few dozen; behind a cache that has more, a
 /// model computes something else.
-constexpr size_t mostNodes = 512;
+constexpr size_t mostFunctionNodes = 512;
 
 /// Copies what stands between rows and a result. Extents of the rows are read from the copy's
 /// input, however the model computes them.
@@ -46,7 +46,7 @@ public:
       return copies[&value] = list;
     Node* node = value.producer();
     if (!node || !node->subgraphs().empty() || &node->graph() != &rows.graph() ||
-        found.region.size() == mostNodes) {
+        found.region.size() == mostFunctionNodes) {
       obstacle = fmt::format("'{}' is no function of the rows", value.name());
       return nullptr;
     }
@@ -149,7 +149,7 @@ private:
 
 /// The axes of `read` in the order of those of `rows`: of other axes that are equally long, the
 /// first ones; empty where they are as they are. nullopt where the two are no orders of one shape.
-std::optional<std::vector<int64_t>> orderOf(const TensorType& rows, const TensorType& read) {
+std::optional<std::vector<int64_t>> orderLike(const TensorType& rows, const TensorType& read) {
   if (!read.hasRank() || read.rank() != rows.rank() || read.elementType() != rows.elementType())
     return std::nullopt;
   std::vector<int64_t> order;
@@ -180,7 +180,7 @@ std::variant<RowFunction, std::string> findRowFunction(Value& rows, unsigned axi
   if (llvm::Error error = inferShapes(body))
     return takeDiagnostic(std::move(error)).message;
   const TensorType& type = body.inputs().front()->type();
-  auto order = orderOf(type, output->type());
+  auto order = orderLike(type, output->type());
   if (!order)
     return fmt::format("it makes {} of {}", output->type().str(), type.str());
   function.order = std::move(*order);
