@@ -160,6 +160,9 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
             "exact; undefined: padding that sees no token may compute anything, so that more "
             "masks become attributes")
         ->check(CLI::IsMember({"exact", "undefined"}));
+    command->add_flag("--latent", request.compressCaches,
+                      "Cache compressed rows in the place of the keys and values that are expanded "
+                      "from them, as --to latent does");
   }
   addWords<VerificationExtent>(*command, "--verify", request.verification, "off, quick or full",
                                {{"off", VerificationExtent::Off},

@@ -37,6 +37,7 @@ void PassContext::restart() {
   reorder.clear();
   newRowPresents.clear();
   attendedPasts.clear();
+  replacedCaches.clear();
   hasFirstStep = false;
   freed.reset();
   manifest.reset();

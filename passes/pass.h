@@ -9,6 +9,7 @@
 #include "passes/pattern/explain.h"
 #include "passes/pattern/rewriter.h"
 #include "passes/pattern/rule.h"
+#include "passes/targets/target.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -81,6 +82,9 @@ struct PassContext {
   /// Inputs of caches that hold rows as attention reads them, where the exported model has rows
   /// that those are computed of: `cache-attended-rows` did that, or the model's manifest says so.
   llvm::StringSet<> attendedPasts;
+  /// By the input of a cache of compressed rows, the caches of the exported model that it is kept
+  /// instead of: `compress-caches` wrote it, or the model's manifest says so.
+  targets::ReplacedCaches replacedCaches;
   /// Set where `add-caches` took keys and values of another sequence out of the model:
   /// `add-caches{part=first}` leaves them.
   bool hasFirstStep = false;

@@ -34,6 +34,9 @@ struct RewriteRequest {
   std::string layers;
   /// `exact`, or `undefined`: what is computed for padding, where it sees no token, need not stay.
   std::string hiddenRows = "exact";
+  /// Keys and values that are expanded from rows of fewer columns are replaced by caches of those
+  /// rows before the model is rewritten; some must be.
+  bool compressCaches = false;
   VerificationExtent verification = VerificationExtent::Quick;
   /// What to feed inputs that nothing is known of.
   std::vector<runtime::InputRecipe> recipes;

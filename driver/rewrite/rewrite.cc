@@ -54,7 +54,8 @@ std::string pipelineFor(const RewriteRequest& request, llvm::StringRef freedAxes
   if (!layers.empty())
     lower.options["layers"] = layers;
   const std::string added = request.addCaches ? ",add-caches,detect-sites" : "";
-  return preparation(request, freedAxes) + added + "," + printPipeline({lower}) +
+  const std::string compressed = request.compressCaches ? ",compress-caches,detect-sites" : "";
+  return preparation(request, freedAxes) + added + compressed + "," + printPipeline({lower}) +
          ",eliminate-dead-nodes";
 }
 
@@ -120,7 +121,7 @@ public:
       return usageError("caches are not added and quantized at once: the results would be compared "
                         "with those of a model that has no rows to quantize")
           .hint("add caches first, and rewrite what was written with --to int8");
-    if (*written && !request.addCaches && !request.freeExtents &&
+    if (*written && !request.addCaches && !request.freeExtents && !request.compressCaches &&
         isWritten(*model, **written, *target, request)) {
       if (llvm::Error error = proveRewritten(*model, **written, toolkit))
         return error;
@@ -149,6 +150,10 @@ public:
     // Attention that was restored has no spelling to stay in.
     if (!passes->manifest || (isRestored && passes->lowered.size() < passes->sites.size()))
       return refusal(fmt::format("{}: nothing to rewrite", path), passes->sites);
+    if (request.compressCaches && passes->replacedCaches.empty())
+      return refusal(fmt::format("{}: no keys and values are expanded from rows of fewer columns; "
+                                 "see: kvopt explain {} --to latent",
+                                 path, path));
     RewrittenModel result;
     result.before = before;
     result.after = sizeOf(*model);

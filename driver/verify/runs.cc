@@ -340,13 +340,15 @@ private:
                           report.comparison.refusedSteps, report.comparison.refusal));
     const auto computed = llvm::count_if(models.manifestB.caches, [&](const ManifestCache& cache) {
       return llvm::any_of(models.manifestA.caches, [&](const ManifestCache& other) {
-        return other.past == cache.past && other.holdsAttendedRows != cache.holdsAttendedRows;
+        return (other.past == cache.past && other.holdsAttendedRows != cache.holdsAttendedRows) ||
+               llvm::any_of(cache.replaces, [&](const ManifestReplacement& replaced) {
+                 return replaced.past == other.past;
+               });
       });
     });
     if (computed != 0)
-      noteGap(fmt::format("the rows of {} caches, which one model keeps as attention reads them "
-                          "and the other does not",
-                          computed));
+      noteGap(fmt::format(
+          "the rows of {} caches, which the two models do not keep in the same form", computed));
     int64_t skipped = 0;
     for (const StepComparison& step : report.comparison.steps)
       for (const auto* group : {&step.outputs, &step.caches})

@@ -55,6 +55,8 @@ Json cacheJson(const ManifestCache& cache) {
     object["present_rows"] = "new";
   if (cache.holdsAttendedRows)
     object["rows"] = "attended";
+  for (const ManifestReplacement& replaced : cache.replaces)
+    object["replaces"].push_back({{"past", replaced.past}, {"present", replaced.present}});
   object["shape"] = shapeJson(cache.shape);
   object["sequence_axis"] = cache.sequenceAxis;
   object["dtype"] = dtypeName(cache.dtype).str();

@@ -68,6 +68,14 @@ struct ManifestPart {
   bool operator==(const ManifestPart&) const = default;
 };
 
+/// A cache of the model that was rewritten which the rewritten model has no more.
+struct ManifestReplacement {
+  std::string past;
+  std::string present;
+
+  bool operator==(const ManifestReplacement&) const = default;
+};
+
 struct ManifestCache {
   int64_t layer = 0;
   CacheRole role = CacheRole::Key;
@@ -83,6 +91,9 @@ struct ManifestCache {
   /// The rows are those that attention reads; in the model that was rewritten they are what these
   /// are computed of.
   bool holdsAttendedRows = false;
+  /// The caches of the model that was rewritten that this one is kept instead of: attention
+  /// computes what it needs of their rows from this one's.
+  std::vector<ManifestReplacement> replaces;
   std::vector<ManifestExtent> shape;
   int64_t sequenceAxis = 2;
   ElementType dtype = ElementType::Float;

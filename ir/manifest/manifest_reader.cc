@@ -215,6 +215,21 @@ ManifestPart readPart(const Json& json, const std::string& path, size_t rank, ll
   return part;
 }
 
+std::vector<ManifestReplacement> readReplaced(const Json& list, const std::string& path,
+                                              llvm::Error& error) {
+  std::vector<ManifestReplacement> replaced;
+  for (size_t i = 0; i < list.size() && !error; ++i) {
+    ObjectReader reader(list[i], fmt::format("{}[{}]", path, i));
+    ManifestReplacement& entry = replaced.emplace_back();
+    reader.read("past", entry.past);
+    reader.read("present", entry.present);
+    if (entry.past.empty() || entry.present.empty())
+      reader.fail("has an empty name");
+    error = reader.takeError();
+  }
+  return replaced;
+}
+
 llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpdate contract) {
   ObjectReader reader(json, fmt::format("caches[{}]", index));
   ManifestCache cache;
@@ -244,6 +259,13 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpd
       reader.fail("'rows' is not 'attended'");
     cache.holdsAttendedRows = true;
   }
+  if (reader.has("replaces"))
+    if (const Json* list = reader.array("replaces")) {
+      llvm::Error error = llvm::Error::success();
+      cache.replaces = readReplaced(*list, fmt::format("caches[{}].replaces", index), error);
+      if (error)
+        return error;
+    }
   if (reader.has("readers"))
     reader.readCounts("readers", cache.readers, "a layer number");
   if (reader.has("part")) {

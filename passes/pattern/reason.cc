@@ -62,6 +62,8 @@ constexpr ReasonInfo table[] = {
      "the target cannot update this form of cache in place: every step would still copy it"},
     {ReasonCode::NoCache, "no-cache",
      "no attention of the model appends to a cache, and the target is about caches"},
+    {ReasonCode::NotLowRank, "not-low-rank",
+     "keys and values are not expanded from rows of fewer columns"},
     {ReasonCode::NoWindow, "no-window",
      "attention reads every row of its cache, so that no row can give its place to another"},
     {ReasonCode::ExtentFixed, "extent-fixed",

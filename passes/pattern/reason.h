@@ -42,6 +42,7 @@ enum class ReasonCode {
   MaskFillInexact,
   CacheNotInPlace,  ///< the target would leave a cache as it is, and every step would still copy it
   NoCache,          ///< no attention of the model appends to a cache
+  NotLowRank,       ///< keys and values are no functions of fewer columns than they have
   NoWindow,         ///< attention reads every row of its cache, so that none can be given up
   ExtentFixed,      ///< what the model computes holds for one number of batch rows or tokens only
   TokensMixed,      ///< something outside of attention depends on more than one token

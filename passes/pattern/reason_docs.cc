@@ -162,6 +162,13 @@ constexpr ReasonDoc docs[] = {
      "the whole sequence at every step has no cache to update in place.",
      "A plain export: input_ids and attention_mask are the only inputs, logits the only output.",
      "kvopt add-cache gives the model caches"},
+    {ReasonCode::NotLowRank,
+     "Nothing: keys and values have no shorter form. `--to kvopt` keeps them in one buffer as they "
+     "are.",
+     "Multi-head attention with a projection of the hidden state for keys, rotated by their "
+     "position, and one for values. In multi-head latent attention both are products of one "
+     "compressed row, and a few rotated columns are the same for every head.",
+     "--to kvopt keeps keys and values in one buffer as they are"},
     {ReasonCode::NoWindow,
      "Nothing to do where the model attends to all earlier tokens: `--to kvopt` keeps them in one "
      "buffer. Where it should have a sliding window, look at the mask that `kvopt inspect` shows.",

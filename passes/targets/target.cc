@@ -217,6 +217,26 @@ void noteAttendedRows(const llvm::StringSet<>& pasts, Manifest& manifest) {
     cache.holdsAttendedRows = pasts.contains(cache.past);
 }
 
+void noteReplaced(const ReplacedCaches& replaced, Manifest& manifest) {
+  for (ManifestCache& cache : manifest.caches)
+    if (const auto found = replaced.find(cache.past); found != replaced.end())
+      for (const ManifestCache& original : found->second)
+        cache.replaces.push_back({original.past, original.present});
+}
+
+void restoreReplaced(const ReplacedCaches& replaced, Manifest& manifest) {
+  std::vector<ManifestCache> caches;
+  for (ManifestCache& cache : manifest.caches) {
+    const auto found = replaced.find(cache.past);
+    // A manifest tells the names only.
+    if (found == replaced.end() || found->second.front().shape.empty())
+      caches.push_back(std::move(cache));
+    else
+      caches.insert(caches.end(), found->second.begin(), found->second.end());
+  }
+  manifest.caches = std::move(caches);
+}
+
 void addReaders(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest) {
   for (ManifestCache& cache : manifest.caches)
     for (const AttentionSite& site : sites)

@@ -8,6 +8,8 @@
 
 #include "llvm/ADT/StringSet.h"
 
+#include <map>
+
 namespace kvopt::targets {
 
 struct LowerOptions {
@@ -43,6 +45,9 @@ public:
   virtual pattern::MatchFailure nothingToDo(const analysis::AttentionSite& site) const;
   /// Whether the target can take sites of which several read one cache.
   virtual bool takesSharedCaches() const { return false; }
+  /// Whether keys and values that are expanded from rows of fewer columns are replaced by those
+  /// rows before sites are lowered.
+  virtual bool compressesCaches() const { return false; }
   /// Whether what the target computes for padding, where a row sees no key, need not be what the
   /// model computes there.
   virtual bool changesPadding(const analysis::AttentionSite& /*site*/) const { return false; }
@@ -121,6 +126,13 @@ void noteNewRows(const llvm::StringSet<>& presents, ir::Manifest& manifest);
 
 /// Says in the manifest that the caches with these inputs hold rows as attention reads them.
 void noteAttendedRows(const llvm::StringSet<>& pasts, ir::Manifest& manifest);
+
+/// By the input of a cache, the caches of the exported model that it is kept instead of.
+using ReplacedCaches = std::map<std::string, std::vector<ir::ManifestCache>>;
+/// Says in the manifest what its caches are kept instead of.
+void noteReplaced(const ReplacedCaches& replaced, ir::Manifest& manifest);
+/// The manifest of the exported model, from that of the model in which caches were replaced.
+void restoreReplaced(const ReplacedCaches& replaced, ir::Manifest& manifest);
 
 /// Says in the manifest which layers read the cache of another one.
 void addReaders(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& manifest);

@@ -11,15 +11,16 @@
 #include "ir/movement.h"
 #include "ir/op_name.h"
 #include "ir/shapes/shape_inference.h"
-#include "passes/analysis/tokens/row_function.h"
-#include "passes/builders/places_after.h"
+#include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
+#include "passes/rows/row_function_writer.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::transforms {
 using namespace analysis;
 using namespace builders;
+using namespace rows;
 using namespace ir;
 using namespace passes;
 using namespace pattern;
@@ -34,6 +35,8 @@ struct AttendedCache {
   unsigned axis = 0;
   Value* attended = nullptr;
   RowFunction function; ///< that makes `attended` of the present
+  /// Axis i of the cache is axis order[i] of what is read; empty where they are the same.
+  std::vector<int64_t> order;
 };
 
 /// The input whose rows these are, converted or not; null if they are no input's.
@@ -126,8 +129,9 @@ std::optional<AttendedCache> attendedCache(Value& operand) {
   const unsigned axis = *cacheAxis(*join);
   for (Value* value : llvm::reverse(moved)) {
     auto found = findRowFunction(join->result(), axis, *value);
-    if (auto* function = std::get_if<RowFunction>(&found))
-      return AttendedCache{join, axis, value, std::move(*function)};
+    auto* function = std::get_if<RowFunction>(&found);
+    if (auto order = function ? orderLikeRows(*function) : std::nullopt)
+      return AttendedCache{join, axis, value, std::move(*function), std::move(*order)};
   }
   return std::nullopt;
 }
@@ -153,70 +157,6 @@ bool isReadOnlyThrough(const AttendedCache& cache) {
   }
   return true;
 }
-
-/// Writes a function of rows into the model that it was found in, for new rows.
-class FunctionWriter {
-public:
-  FunctionWriter(const RowFunction& rowFunction, Value& freshRows, Value& past, unsigned axis,
-                 Rewriter& edits)
-      : function(rowFunction), fresh(freshRows), rewriter(edits), build(edits),
-        places(build, past, axis) {
-    const Graph& body = function.body->graph();
-    const Value* rows = body.inputs().front().get();
-    made[rows] = &fresh;
-    changed.insert(rows);
-    for (const Node& node : body.nodes())
-      if (llvm::any_of(node.operands(), [&](const Use& use) {
-            return use.value() && changed.contains(use.value());
-          }))
-        for (const Value& result : node.results())
-          changed.insert(&result);
-  }
-
-  Value& write() { return valueOf(*function.body->graph().outputs().front()); }
-
-private:
-  Value& valueOf(const Value& value) {
-    if (Value* known = made.lookup(&value))
-      return *known;
-    Value& result = make(value);
-    made[&value] = &result;
-    return result;
-  }
-
-  Value& make(const Value& value) {
-    if (const auto extent = function.extents.find(&value); extent != function.extents.end())
-      return build.value(build.extent(fresh, extent->second, value.type().rank() == 0));
-    if (Value* origin = function.origins.lookup(&value); origin && !changed.contains(&value))
-      return *origin;
-    if (!value.producer())
-      return rewriter.constant(value.name(), value.constantRef());
-    const Node& node = *value.producer();
-    PlacesAfter::Operands operands;
-    for (const Use& use : node.operands())
-      operands.push_back(use.value() ? &valueOf(*use.value()) : nullptr);
-    if (llvm::is_contained(function.places, &node))
-      operands = places.ofRange(std::move(operands));
-    if (node.results().size() == 1)
-      return build.node(node.op(),
-                        llvm::SmallVector<BuilderOperand, 5>(operands.begin(), operands.end()),
-                        cloneAttributes(node));
-    Node& copy = rewriter.create(node.op(), operands, cloneAttributes(node),
-                                 static_cast<unsigned>(node.results().size()));
-    for (unsigned i = 0; i < node.results().size(); ++i)
-      made[&node.result(i)] = &copy.result(i);
-    return *made[&value];
-  }
-
-  const RowFunction& function;
-  Value& fresh;
-  Rewriter& rewriter;
-  AttentionBuilder build;
-  PlacesAfter places;
-  llvm::DenseMap<const Value*, Value*> made;
-  /// Values of the body that are not what they are in the model: they come of the rows.
-  llvm::DenseSet<const Value*> changed;
-};
 
 class CacheAttendedRows final : public Pass {
 public:
@@ -249,12 +189,12 @@ private:
     Rewriter rewriter(graph, cacheAttendedRowsName, context.journal, cache->join->name());
     AttentionBuilder build(rewriter);
     Value& past = *cache->join->operand(0);
-    Value& fresh =
-        FunctionWriter(cache->function, *cache->join->operand(1), past, cache->axis, rewriter)
-            .write();
+    Value& fresh = RowFunctionWriter(cache->function, *cache->join->operand(1), rewriter)
+                       .after(past, cache->axis)
+                       .write();
     Value& joined = build.concat(past, fresh, cache->axis);
     Value* read = &joined;
-    const std::vector<int64_t>& order = cache->function.order;
+    const std::vector<int64_t>& order = cache->order;
     if (!order.empty()) {
       std::vector<int64_t> back(order.size());
       for (size_t axis = 0; axis < back.size(); ++axis)

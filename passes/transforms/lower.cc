@@ -3,6 +3,7 @@
 //   lower{to=kvopt capacity=4096 layers=0-3 require=any}     lower{to=blocks:512 capacity=4096}
 #include "passes/pass.h"
 #include "passes/targets/target.h"
+#include "passes/transforms/compressed_caches.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -55,6 +56,9 @@ public:
     if (!target->supportsModel(model))
       if (llvm::Error error = target->prepare(model))
         return error;
+    if (target->compressesCaches())
+      if (llvm::Error error = compressCaches(model, context))
+        return error;
     context.sites = explainedSites(model, context);
     llvm::SmallVector<AttentionSite*, 32> chosen;
     unsigned refused = 0;
@@ -92,6 +96,7 @@ public:
     addReaders(context.sites, *context.exported);
     joinParts(context.parts, *context.exported);
     noteNewRows(context.newRowPresents, *context.exported);
+    restoreReplaced(context.replacedCaches, *context.exported);
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
       return manifest.takeError();
@@ -109,6 +114,7 @@ public:
     addReaders(context.sites, *manifest);
     noteParts(context.parts, *manifest);
     noteAttendedRows(context.attendedPasts, *manifest);
+    noteReplaced(context.replacedCaches, *manifest);
     manifest->reorder = context.reorder;
     model.setMetadata(manifestKey, manifest->json());
     noteOrigin(model, *manifest, context.exported->caches);

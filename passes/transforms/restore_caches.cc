@@ -303,6 +303,12 @@ public:
     for (const ManifestCache& cache : (*stored)->caches)
       if (cache.holdsAttendedRows)
         context.attendedPasts.insert(cache.past);
+    for (const ManifestCache& cache : (*stored)->caches)
+      for (const ManifestReplacement& replaced : cache.replaces) {
+        ManifestCache& original = context.replacedCaches[cache.past].emplace_back();
+        original.past = replaced.past;
+        original.present = replaced.present;
+      }
     context.reorder = (*stored)->reorder;
     if (!(*stored)->sharesBuffers())
       return llvm::Error::success();

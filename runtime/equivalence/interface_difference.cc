@@ -47,10 +47,27 @@ const ManifestPart* partIn(const ManifestCache& cache, const Session& other) {
   return nullptr;
 }
 
-/// The pasts, each part under the name of its whole.
+/// What the other session has in the place of a cache; empty where it has the same.
+llvm::ArrayRef<ManifestReplacement> replacedIn(const ManifestCache& cache, const Session& other) {
+  const bool isKnown = llvm::all_of(cache.replaces, [&](const ManifestReplacement& replaced) {
+    for (size_t i = 0; i < other.cacheCount(); ++i)
+      if (other.cacheInfo(i).past == replaced.past)
+        return true;
+    return false;
+  });
+  return isKnown ? llvm::ArrayRef<ManifestReplacement>(cache.replaces)
+                 : llvm::ArrayRef<ManifestReplacement>();
+}
+
+/// The pasts, each part under the name of its whole, and what replaces others under theirs.
 Names cacheNames(const Session& session, const Session& other) {
   Names names;
   for (size_t i = 0; i < session.cacheCount(); ++i) {
+    const auto replaced = replacedIn(session.cacheInfo(i), other);
+    for (const ManifestReplacement& each : replaced)
+      names.push_back(each.past);
+    if (!replaced.empty())
+      continue;
     const ManifestPart* part = partIn(session.cacheInfo(i), other);
     const std::string& name = part ? part->past : session.cacheInfo(i).past;
     if (!llvm::is_contained(names, name))
@@ -65,6 +82,11 @@ Names cacheOutputNames(const Session& session, const Session& other) {
   for (const Value* output : session.graph().outputs())
     for (size_t i = 0; i < session.cacheCount(); ++i) {
       if (session.cacheInfo(i).present != output->name())
+        continue;
+      const auto replaced = replacedIn(session.cacheInfo(i), other);
+      for (const ManifestReplacement& each : replaced)
+        names.push_back(each.present);
+      if (!replaced.empty())
         continue;
       const ManifestPart* part = partIn(session.cacheInfo(i), other);
       const std::string& name = part ? part->present : session.cacheInfo(i).present;

@@ -56,6 +56,7 @@ std::string_view namespaceOf(const SourceFile& file) {
       {"passes/analysis/", "kvopt::analysis"},
       {"passes/builders/", "kvopt::builders"},
       {"passes/extents/", "kvopt::extents"},
+      {"passes/rows/", "kvopt::rows"},
       {"passes/rules/", "kvopt::rules"},
       {"passes/targets/", "kvopt::targets"},
       {"passes/opset/", "kvopt::opset"},

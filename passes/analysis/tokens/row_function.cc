@@ -180,17 +180,6 @@ std::variant<RowFunction, std::string> findRowFunction(Value& rows, unsigned axi
   if (llvm::Error error = inferShapes(body))
     return takeDiagnostic(std::move(error)).message;
   const TensorType& type = body.inputs().front()->type();
-  auto order = orderLike(type, output->type());
-  if (!order)
-    return fmt::format("it makes {} of {}", output->type().str(), type.str());
-  function.order = std::move(*order);
-  if (!function.order.empty()) {
-    Node& transposed = body.createFresh("Transpose", {output}, 1);
-    transposed.setAttribute("perm", Attribute::ofInts(function.order));
-    body.setOutput(0, transposed.result());
-    if (llvm::Error error = inferShapes(body))
-      return takeDiagnostic(std::move(error)).message;
-  }
   auto followed = findTokenFunctions(body, {}, rowsSymbol);
   const auto text = [](const TokenMixing& mixing) {
     return mixing.node ? fmt::format("{}: {}", mixing.node->describe(), mixing.why) : mixing.why;
@@ -200,10 +189,29 @@ std::variant<RowFunction, std::string> findRowFunction(Value& rows, unsigned axi
   if (llvm::is_contained(type.shape(), Dim::symbol(batchSymbol)))
     if (const auto mixing = findBatchMixing(body, {}, batchSymbol))
       return text(*mixing);
+  const auto counts = [](const Dim& extent) { return extent == Dim::symbol(rowsSymbol); };
+  if (!output->type().hasRank() || llvm::count_if(output->type().shape(), counts) != 1)
+    return fmt::format("it makes {} of {}", output->type().str(), type.str());
   function.places = std::move(std::get<TokenFunctions>(followed).positions);
   if (!std::get<TokenFunctions>(followed).tables.empty())
     return "it cuts entries from a table of places";
   return function;
+}
+
+std::optional<std::vector<int64_t>> orderLikeRows(RowFunction& function) {
+  Graph& body = function.body->graph();
+  Value* output = body.outputs().front();
+  auto order = orderLike(body.inputs().front()->type(), output->type());
+  if (!order || order->empty())
+    return order;
+  Node& transposed = body.createFresh("Transpose", {output}, 1);
+  transposed.setAttribute("perm", Attribute::ofInts(*order));
+  body.setOutput(0, transposed.result());
+  if (llvm::Error error = inferShapes(body)) {
+    llvm::consumeError(std::move(error));
+    return std::nullopt;
+  }
+  return order;
 }
 
 } // namespace kvopt::analysis

@@ -7,6 +7,7 @@
 #include "llvm/ADT/DenseSet.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -15,7 +16,8 @@ namespace kvopt::analysis {
 
 /// A function of single rows, in a graph of its own.
 struct RowFunction {
-  /// The input `rows` and one output of the same type.
+  /// The input `rows`, with the model's extents but for any number of rows and any batch, and one
+  /// output.
   std::unique_ptr<ir::Model> body;
   /// Nodes of the body, Range(0, n, 1), that count the rows.
   std::vector<ir::Node*> places;
@@ -25,9 +27,6 @@ struct RowFunction {
   llvm::DenseMap<const ir::Value*, ir::Value*> origins;
   /// The nodes that were copied.
   llvm::DenseSet<const ir::Node*> region;
-  /// Axis i of `rows`, and of the output, is axis order[i] of what the model makes; empty where
-  /// they are the same.
-  std::vector<int64_t> order;
 };
 
 /// The function that makes `result` of `rows`, which lie along `axis`. Of their other extents, one,
@@ -36,5 +35,10 @@ struct RowFunction {
 /// another's. Otherwise, why that is not so.
 std::variant<RowFunction, std::string> findRowFunction(ir::Value& rows, unsigned axis,
                                                        ir::Value& result);
+
+/// Gives the function an output of the type of its input. Axis i of that is axis result[i] of what
+/// it was; empty: of the same axis. nullopt, and nothing changed, where the two are no orders of
+/// one shape.
+std::optional<std::vector<int64_t>> orderLikeRows(RowFunction& function);
 
 } // namespace kvopt::analysis

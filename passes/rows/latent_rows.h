@@ -1,0 +1,49 @@
+// Keys and values that are expanded from fewer columns: multi-head latent attention as exporters
+// write it.
+#pragma once
+
+#include "passes/analysis/cache/site.h"
+#include "passes/analysis/tokens/row_function.h"
+
+#include <variant>
+#include <vector>
+
+namespace kvopt::rows {
+
+/// Letters: B batch, S new tokens, H heads, N compressed columns.
+
+/// Columns of keys or values [B,H,S,D] that are products of the compressed rows with a constant
+/// matrix of their own for each head.
+struct ExpandedColumns {
+  ir::Value* weights = nullptr; ///< [N,M]
+  /// Moves the product of compressed rows and weights, [B,S,M], into the columns, [B,H,S,width].
+  analysis::RowFunction moves;
+};
+
+/// Columns that are the same for every head.
+struct SharedColumns {
+  ir::Value* rows = nullptr; ///< [B,1,S,width]
+};
+
+struct KeyColumns {
+  int64_t first = 0;
+  int64_t width = 0;
+  std::variant<ExpandedColumns, SharedColumns> made;
+};
+
+/// What a site's new keys and values are made of.
+struct LatentRows {
+  ir::Value* compressed = nullptr; ///< [B,S,N]
+  /// In their order; at least one part is expanded.
+  std::vector<KeyColumns> keys;
+  ExpandedColumns values;
+
+  /// Columns of a row that keys and values can be told from: N, and those that heads share.
+  int64_t width() const;
+};
+
+/// What the site's caches can be compressed to; otherwise why not: they are no functions of fewer
+/// columns than they have, or something else reads them.
+std::variant<LatentRows, pattern::MatchFailure> findLatentRows(const analysis::AttentionSite& site);
+
+} // namespace kvopt::rows
