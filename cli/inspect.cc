@@ -110,6 +110,8 @@ void printText(const std::string& path, const InspectOptions& options,
   const CacheParts& parts = recovered.context->parts;
   SafeText out =
       formatText("{}  opset {} · {} attention sites\n", path, recovered.opset, sites.size());
+  if (!recovered.writtenFor.empty())
+    out += formatText("  written by kvopt for '{}'\n", recovered.writtenFor);
   for (const std::string& assumption : recovered.context->assumptions)
     out += formatText("  assumes {}\n", assumption);
   int64_t total = 0;
@@ -122,7 +124,9 @@ void printText(const std::string& path, const InspectOptions& options,
     }
     std::string cache = "no cache";
     if (site.hasCache()) {
-      cache = fmt::format("{} + {}", site.key->past->type().str(), site.value->past->type().str());
+      cache = site.key->past->type().str();
+      if (!site.isLatent())
+        cache += " + " + site.value->past->type().str();
       const ManifestPart* key = partOf(site.key->past, parts);
       const ManifestPart* value = partOf(site.value->past, parts);
       if (key && value)
@@ -160,6 +164,8 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
   json["opsets"] = OrderedJson::object();
   for (const auto& [domain, version] : recovered.opsets)
     json["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
+  json["written_for"] =
+      recovered.writtenFor.empty() ? OrderedJson(nullptr) : OrderedJson(recovered.writtenFor);
   json["assumptions"] = recovered.context->assumptions;
   json["sites"] = OrderedJson::array();
   for (const AttentionSite& site : recovered.context->sites)
@@ -176,6 +182,7 @@ llvm::Expected<RecoveredModel> recover(const std::string& path, const Toolkit& t
   NearMissList misses = listenToRaising(toolkit);
   RecoveryOptions options;
   options.nearMisses = &misses;
+  options.restoresCaches = true;
   auto recovered = recoverModel(path, toolkit, options);
   if (recovered)
     recovered->context->nearMisses = nullptr;

@@ -40,7 +40,8 @@ llvm::Expected<RecoveredModel> recover(std::unique_ptr<Model> model, const Toolk
   if (llvm::Error error = disable(options.disabled, toolkit, *recovered.context, settings))
     return error;
   PassManager manager(toolkit.passes, settings);
-  if (llvm::Error error = manager.addPipeline(recoveryPipeline))
+  const std::string restored = options.restoresCaches ? "restore-caches," : "";
+  if (llvm::Error error = manager.addPipeline(restored + recoveryPipeline))
     return error;
   if (llvm::Error error = manager.run(*recovered.model, *recovered.context))
     return withFile(std::move(error), recovered.model->path);
@@ -55,7 +56,27 @@ llvm::Expected<RecoveredModel> recoverModel(const std::string& path, const Toolk
   auto model = openModel(path, toolkit);
   if (!model)
     return model.takeError();
-  return recover(std::move(*model), toolkit, options);
+  auto manifest = manifestOf(**model);
+  if (!manifest)
+    return withFile(manifest.takeError(), path);
+  const std::string target = *manifest && (*manifest)->ownsCaches() ? (*manifest)->target : "";
+  RecoveryOptions asAsked = options;
+  asAsked.restoresCaches &= !target.empty();
+  auto recovered = recover(std::move(*model), toolkit, asAsked);
+  if (!recovered && asAsked.restoresCaches) {
+    // What cannot be rewritten once more is shown as it is.
+    if (!recovered.errorIsA<RefusedError>())
+      return recovered;
+    llvm::consumeError(recovered.takeError());
+    asAsked.restoresCaches = false;
+    auto again = openModel(path, toolkit);
+    if (!again)
+      return again.takeError();
+    recovered = recover(std::move(*again), toolkit, asAsked);
+  }
+  if (recovered)
+    recovered->writtenFor = target;
+  return recovered;
 }
 
 llvm::Expected<RecoveredModel> recoverCopy(const Model& model, const Toolkit& toolkit,

@@ -31,6 +31,8 @@ struct RecoveredModel {
   /// The version of ONNX's own.
   int64_t opset = 0;
   std::vector<passes::PassTiming> timings;
+  /// Of a model whose caches kvopt drives, the target that it was written for; empty otherwise.
+  std::string writtenFor;
 };
 
 struct RecoveryOptions {
@@ -39,6 +41,9 @@ struct RecoveryOptions {
   pattern::MatcherOptions matcher;
   /// Rules and passes to leave out.
   std::vector<std::string> disabled;
+  /// Whether a model that kvopt wrote is recovered from what a rewrite for another target would
+  /// start with, where it can: with caches that grow.
+  bool restoresCaches = false;
 };
 
 /// Imports `path` and checks the manifest in its metadata, and that its external data is in the

@@ -87,6 +87,7 @@ llvm::Expected<Explanation> explain(const std::string& path, const ExplainReques
   recovery.matcher = request.matcher;
   recovery.disabled = request.disabled;
   recovery.nearMisses = &explanation.misses;
+  recovery.restoresCaches = true;
   auto recovered = recoverModel(path, toolkit, recovery);
   if (!recovered)
     return recovered.takeError();

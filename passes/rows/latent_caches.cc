@@ -24,6 +24,43 @@ std::string latentName(llvm::StringRef name) {
   return (base + (base.size() == name.size() ? "_latent" : "latent")).str();
 }
 
+bool readExtentsOfInputs(llvm::ArrayRef<const SiteCache*> caches, Rewriter& rewriter) {
+  ShapeBuilder shapes(rewriter);
+  llvm::SmallVector<Rewriter::Replacement, 4> replacements;
+  for (const SiteCache* cache : caches)
+    for (const Value* value : {cache->past, &cache->writer->result()})
+      for (Use& use : value->uses()) {
+        if (!use.user().is("Shape") || use.user().result().isUnused())
+          continue;
+        const auto extents = use.user().result().knownIntegers();
+        Value* list = extents ? shapes.vector(*extents) : nullptr;
+        if (!list)
+          return false;
+        replacements.push_back({&use.user().result(), list});
+      }
+  return replacements.empty() || !rewriter.replace(replacements);
+}
+
+/// Makes what reads the extents of the caches read those of inputs that stay. False, and nothing
+/// changed, where there are none with the same.
+bool moveShapeReaders(llvm::ArrayRef<const SiteCache*> caches, Rewriter& rewriter) {
+  llvm::SmallVector<TensorType, 2> types;
+  for (const SiteCache* cache : caches) {
+    types.push_back(cache->past->type());
+    cache->past->setType(TensorType(types.back().elementType()));
+  }
+  const bool isDone = readExtentsOfInputs(caches, rewriter);
+  for (size_t i = 0; i < caches.size(); ++i)
+    caches[i]->past->setType(types[i]);
+  return isDone;
+}
+
+void removeOutput(Graph& graph, const Value& value) {
+  for (unsigned slot = static_cast<unsigned>(graph.outputs().size()); slot-- > 0;)
+    if (graph.outputs()[slot] == &value)
+      graph.removeOutput(slot);
+}
+
 class LatentWriter {
 public:
   LatentWriter(const AttentionSite& attention, const LatentRows& latentRows, Journal& journal)
@@ -37,7 +74,7 @@ public:
         graph.addInput(graph.freshName(latentName(site.key->past->name())),
                        TensorType(key.elementType(), Shape{key.dim(0), Dim::fixed(1), key.dim(2),
                                                            Dim::fixed(rows.width())}));
-    if (!moveShapeReaders()) {
+    if (!moveShapeReaders({&*site.key, &*site.value}, rewriter)) {
       rewriter.discard();
       graph.removeInput(past);
       return nullptr;
@@ -108,40 +145,10 @@ private:
     return node.result();
   }
 
-  /// Makes what reads the extents of the caches read others that are the same, of inputs that stay.
-  bool moveShapeReaders() {
-    const TensorType types[] = {site.key->past->type(), site.value->past->type()};
-    for (Value* past : {site.key->past, site.value->past})
-      past->setType(TensorType(past->type().elementType()));
-    const bool isDone = readOtherExtents();
-    site.key->past->setType(types[0]);
-    site.value->past->setType(types[1]);
-    return isDone;
-  }
-
-  bool readOtherExtents() {
-    ShapeBuilder shapes(rewriter);
-    llvm::SmallVector<Rewriter::Replacement, 4> replacements;
-    for (const SiteCache* cache : {&*site.key, &*site.value})
-      for (const Value* value : {cache->past, &cache->writer->result()})
-        for (Use& use : value->uses()) {
-          if (!use.user().is("Shape") || use.user().result().isUnused())
-            continue;
-          const auto extents = use.user().result().knownIntegers();
-          Value* list = extents ? shapes.vector(*extents) : nullptr;
-          if (!list)
-            return false;
-          replacements.push_back({&use.user().result(), list});
-        }
-    return replacements.empty() || !rewriter.replace(replacements);
-  }
-
   void replaceOutputs(Value& joined) {
     const std::string name = latentName(site.key->output->name());
     for (const SiteCache* cache : {&*site.key, &*site.value})
-      for (unsigned slot = static_cast<unsigned>(graph.outputs().size()); slot-- > 0;)
-        if (graph.outputs()[slot] == cache->output)
-          graph.removeOutput(slot);
+      removeOutput(graph, *cache->output);
     graph.rename(joined, graph.freshName(name));
     graph.addOutput(joined);
   }
@@ -155,6 +162,25 @@ private:
 };
 
 } // namespace
+
+bool readValuesFromKeys(const AttentionSite& site, const ValueColumns& columns, Journal& journal) {
+  Graph& graph = site.node->graph();
+  Rewriter rewriter(graph, compressCachesName, journal, site.node->name());
+  AttentionBuilder build(rewriter);
+  if (!moveShapeReaders({&*site.value}, rewriter)) {
+    rewriter.discard();
+    return false;
+  }
+  Value& keys = site.key->writer->result();
+  const bool isAll = keys.type().dim(3).value() == columns.width;
+  site.node->setOperand(
+      2, isAll ? &keys : &build.slice(keys, 3, columns.first, columns.first + columns.width));
+  removeOutput(graph, *site.value->output);
+  Value* past = site.value->past;
+  graph.eraseDeadNodes();
+  graph.removeInput(*past);
+  return true;
+}
 
 Value* cacheCompressedRows(const AttentionSite& site, const LatentRows& rows, Journal& journal) {
   return LatentWriter(site, rows, journal).run();

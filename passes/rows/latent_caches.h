@@ -7,6 +7,12 @@
 
 namespace kvopt::rows {
 
+/// Lets attention read its values from the keys' cache, of which they are columns, and takes their
+/// own cache out of the interface. False, and nothing changed but for unread nodes, where extents
+/// of that past that the model reads are those of no other input.
+bool readValuesFromKeys(const analysis::AttentionSite& site, const ValueColumns& columns,
+                        pattern::Journal& journal);
+
 /// Caches the compressed rows of a site, with the columns that its heads share, and lets attention
 /// read them: queries are multiplied by the weights that keys are products with, and what is
 /// attended to by those of the values.

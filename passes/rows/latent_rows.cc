@@ -2,6 +2,7 @@
 #include "passes/rows/latent_rows.h"
 
 #include "ir/movement.h"
+#include "passes/analysis/movement/data_movement.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -95,70 +96,70 @@ bool onlyMovesRows(const RowFunction& function) {
   return moved.contains(body.outputs().front());
 }
 
+MatchFailure notLowRank(const Value& value, std::string expected, std::string seen = "") {
+  const Node* node = value.producer();
+  if (seen.empty())
+    seen = node ? node->describe() : value.name().str();
+  return {ReasonCode::NotLowRank, value.name().str(), std::move(expected), std::move(seen), ""};
+}
+
+/// Why the caches are not read by this attention only, as they are; nullopt where they are.
+std::optional<MatchFailure> whyNotOwn(const AttentionSite& site) {
+  if (site.failure)
+    return *site.failure;
+  if (!site.grows() || site.isLatent() || site.sharesCaches() || site.pastFlag || site.stepRows ||
+      site.isCross || site.node->graph().parentNode())
+    return notLowRank(site.node->result(), "attention with growing caches of its own");
+  const std::pair<const SiteCache*, unsigned> sides[] = {{&*site.key, 1}, {&*site.value, 2}};
+  for (const auto& [cache, operand] : sides) {
+    Value& joined = cache->writer->result();
+    const TensorType& type = joined.type();
+    if (!cache->writer->is("Concat") || cache->axis != 2 ||
+        site.node->operand(operand) != &joined || cache->output != &joined ||
+        cache->writer->operand(0) != cache->past || cache->writer->operand(1) != cache->fresh)
+      return notLowRank(joined,
+                        "keys and values as the cache holds them, [batch, heads, rows, width]");
+    if (type.rank() != 4 || !type.dim(1).value() || !type.dim(3).value())
+      return notLowRank(joined, "fixed heads of a fixed width", type.str());
+    for (const Use& use : joined.uses())
+      if (&use.user() != site.node && !use.user().is("Shape"))
+        return notLowRank(joined, "keys and values that only attention reads",
+                          use.user().describe());
+    for (const Use& use : cache->past->uses())
+      if (&use.user() != cache->writer && !use.user().is("Shape"))
+        return notLowRank(*cache->past, "a past that is only joined", use.user().describe());
+  }
+  return std::nullopt;
+}
+
 class LatentFinder {
 public:
   explicit LatentFinder(const AttentionSite& attention) : site(attention) {}
 
   std::variant<LatentRows, MatchFailure> run() {
-    if (auto failure = check())
+    if (auto failure = whyNotOwn(site))
       return std::move(*failure);
     Value& keys = *site.key->fresh;
+    if (!site.node->operand(0)->type().dim(1).isKnownEqual(keys.type().dim(1)))
+      return notLowRank(keys, "as many heads as the query has", keys.type().str());
     if (auto failure = findParts(keys))
       return std::move(*failure);
     if (!found.compressed)
-      return failureAt(keys, "keys of which some are products of compressed rows");
+      return notLowRank(keys, "keys of which some are products of compressed rows");
     auto values = expanded(*site.value->fresh);
     if (!values)
-      return failureAt(*site.value->fresh,
-                       "values that are products of the rows that keys are products of");
+      return notLowRank(*site.value->fresh,
+                        "values that are products of the rows that keys are products of");
     found.values = std::move(*values);
     const Dim heads = keys.type().dim(1);
     const auto full = (heads * (keys.type().dim(3) + site.value->fresh->type().dim(3))).value();
     if (!full || found.width() >= *full)
-      return failureAt(keys, fmt::format("rows of fewer than {} columns", full.value_or(0)),
-                       fmt::format("{}", found.width()));
+      return notLowRank(keys, fmt::format("rows of fewer than {} columns", full.value_or(0)),
+                        fmt::format("{}", found.width()));
     return std::move(found);
   }
 
 private:
-  static MatchFailure failureAt(const Value& value, std::string expected, std::string seen = "") {
-    const Node* node = value.producer();
-    if (seen.empty())
-      seen = node ? node->describe() : value.name().str();
-    return {ReasonCode::NotLowRank, value.name().str(), std::move(expected), std::move(seen), ""};
-  }
-
-  /// The caches are read by this attention only, as they are.
-  std::optional<MatchFailure> check() const {
-    if (site.failure)
-      return *site.failure;
-    if (!site.grows() || site.isLatent() || site.sharesCaches() || site.pastFlag || site.stepRows ||
-        site.isCross || site.node->graph().parentNode())
-      return failureAt(site.node->result(), "attention with growing caches of its own");
-    const std::pair<const SiteCache*, unsigned> sides[] = {{&*site.key, 1}, {&*site.value, 2}};
-    for (const auto& [cache, operand] : sides) {
-      Value& joined = cache->writer->result();
-      const TensorType& type = joined.type();
-      const TensorType& query = site.node->operand(0)->type();
-      if (!cache->writer->is("Concat") || cache->axis != 2 ||
-          site.node->operand(operand) != &joined || cache->output != &joined ||
-          cache->writer->operand(0) != cache->past || cache->writer->operand(1) != cache->fresh)
-        return failureAt(joined,
-                         "keys and values as the cache holds them, [batch, heads, rows, width]");
-      if (type.rank() != 4 || !type.dim(1).value() || !type.dim(3).value() ||
-          !query.dim(1).isKnownEqual(type.dim(1)))
-        return failureAt(joined, "as many heads as the query has, of a fixed width", type.str());
-      for (const Use& use : joined.uses())
-        if (&use.user() != site.node && !use.user().is("Shape"))
-          return failureAt(joined, "keys and values that only attention reads",
-                           use.user().describe());
-      for (const Use& use : cache->past->uses())
-        if (&use.user() != cache->writer && !use.user().is("Shape"))
-          return failureAt(*cache->past, "a past that is only joined", use.user().describe());
-    }
-    return std::nullopt;
-  }
-
   /// The parts of keys along their columns.
   std::optional<MatchFailure> findParts(Value& keys) {
     Node* join = keys.producer();
@@ -177,14 +178,14 @@ private:
                              ? part->type().dim(3).value()
                              : std::nullopt;
       if (!width)
-        return failureAt(keys, "parts of a fixed width");
+        return notLowRank(keys, "parts of a fixed width");
       if (auto columns = expanded(*part))
         found.keys.push_back({first, *width, std::move(*columns)});
       else if (Value* rows = sharedRows(*part))
         found.keys.push_back({first, *width, SharedColumns{rows}});
       else
-        return failureAt(*part, "columns that are products of compressed rows, or the same for "
-                                "every head");
+        return notLowRank(*part, "columns that are products of compressed rows, or the same for "
+                                 "every head");
       first += *width;
     }
     return std::nullopt;
@@ -243,6 +244,40 @@ int64_t LatentRows::width() const {
     if (std::holds_alternative<SharedColumns>(part.made))
       columns += part.width;
   return columns;
+}
+
+std::optional<ValueColumns> findValueColumns(const AttentionSite& site) {
+  if (whyNotOwn(site))
+    return std::nullopt;
+  const Value& keys = *site.key->fresh;
+  const Value& values = *site.value->fresh;
+  const std::optional<int64_t> width = values.type().dim(3).value();
+  if (!width)
+    return std::nullopt;
+  if (&values == &keys)
+    return ValueColumns{0, *width};
+  // Keys may be joined of them, too.
+  const Node* join = keys.producer();
+  if (join && join->is("Concat") &&
+      normalizedAxis(join->intAttr("axis", 0), keys.type().rank()) == 3u) {
+    int64_t first = 0;
+    for (const Use& use : join->operands()) {
+      if (use.value() == &values)
+        return ValueColumns{first, *width};
+      const auto columns =
+          use.value()->type().hasRank() ? use.value()->type().dim(3).value() : std::nullopt;
+      if (!columns)
+        break;
+      first += *columns;
+    }
+  }
+  const Node* node = values.producer();
+  if (!node || movementKind(*node) != MovementKind::Slice || movedOperand(*node) != &keys)
+    return std::nullopt;
+  const auto range = slicedRange(values);
+  if (!range || range->axis != 3 || range->start < 0)
+    return std::nullopt;
+  return ValueColumns{range->start, *width};
 }
 
 std::variant<LatentRows, MatchFailure> findLatentRows(const AttentionSite& site) {

@@ -5,6 +5,7 @@
 #include "passes/analysis/cache/site.h"
 #include "passes/analysis/tokens/row_function.h"
 
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -41,6 +42,16 @@ struct LatentRows {
   /// Columns of a row that keys and values can be told from: N, and those that heads share.
   int64_t width() const;
 };
+
+/// Columns of the keys' cache that values are.
+struct ValueColumns {
+  int64_t first = 0;
+  int64_t width = 0;
+};
+
+/// The columns of a site's new keys that its new values are, in the same layout; nullopt where they
+/// are not, or where something else reads the caches.
+std::optional<ValueColumns> findValueColumns(const analysis::AttentionSite& site);
 
 /// What the site's caches can be compressed to; otherwise why not: they are no functions of fewer
 /// columns than they have, or something else reads them.

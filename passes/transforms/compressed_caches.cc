@@ -11,19 +11,32 @@ using namespace ir;
 using namespace passes;
 using namespace pattern;
 
+namespace {
+
+/// The input of the one cache that the site's two have become; null where they stay.
+const Value* compressed(const AttentionSite& site, Journal& journal) {
+  if (const auto columns = findValueColumns(site)) {
+    const Value* past = site.key->past;
+    return readValuesFromKeys(site, *columns, journal) ? past : nullptr;
+  }
+  const auto found = findLatentRows(site);
+  const auto* rows = std::get_if<LatentRows>(&found);
+  return rows ? cacheCompressedRows(site, *rows, journal) : nullptr;
+}
+
+} // namespace
+
 llvm::Error compressCaches(Model& model, PassContext& context) {
   Graph& graph = model.graph();
   const SiteList sites = findSites(graph);
   int64_t count = 0;
   for (const AttentionSite& site : sites) {
-    const auto found = findLatentRows(site);
-    const auto* rows = std::get_if<LatentRows>(&found);
-    if (!rows)
+    if (!site.hasCache() || site.failure)
       continue;
     std::vector<ManifestCache> originals{
         targets::describeCache(*site.key, site.layer, CacheRole::Key),
         targets::describeCache(*site.value, site.layer, CacheRole::Value)};
-    const Value* past = cacheCompressedRows(site, *rows, context.journal);
+    const Value* past = compressed(site, context.journal);
     if (!past)
       continue;
     context.replacedCaches[past->name().str()] = std::move(originals);

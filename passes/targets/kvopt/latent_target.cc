@@ -29,7 +29,8 @@ public:
   bool compressesCaches() const override { return true; }
 
   bool serves(const AttentionSite& site) const override {
-    return site.isLatent() || std::holds_alternative<LatentRows>(findLatentRows(site));
+    return site.isLatent() || findValueColumns(site) ||
+           std::holds_alternative<LatentRows>(findLatentRows(site));
   }
   MatchFailure nothingToDo(const AttentionSite& site) const override {
     return std::get<MatchFailure>(findLatentRows(site));

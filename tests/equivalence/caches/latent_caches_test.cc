@@ -199,6 +199,84 @@ TEST_F(LatentCaches, AreSavedAndGoOn) {
   EXPECT_GT(compared.compared, 0);
 }
 
+/// How new keys `k` [B,1,S,8] and values `v` are made of `c` [B,S,6] and `e` [B,1,S,2].
+const std::pair<const char*, const char*> columnSpellings[] = {
+    {"SlicedFromKeys", R"(
+  c_rows = Unsqueeze (c, l1)
+  k = Concat <axis = 3> (c_rows, e)
+  v = Slice (k, l0, l6, l3))"},
+    {"JoinedIntoKeys", R"(
+  v = Unsqueeze (c, l1)
+  k = Concat <axis = 3> (v, e))"},
+    {"BehindTheSharedColumns", R"(
+  c_rows = Unsqueeze (c, l1)
+  k = Concat <axis = -1> (e, c_rows)
+  v = Slice (k, l2, l8, l3))"},
+};
+
+std::string columnsText(const std::string& caches) {
+  return fmt::format(
+      R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+decoder (int64[B, S] input_ids, float[B, 1, P, 8] past_k, float[B, 1, P, 6] past_v, float[1, 1, 16] table)
+  => (float[B, S, 24] logits, float[B, 1, T, 8] all_k, float[B, 1, T, 6] all_v)
+<float[16, 6] wc = {wc}, float[16, 2] we = {we}, float[16, 32] wq = {wq}, int64[4] heads_of_8 = {{0, 0, 4, 8}},
+ int64[3] all_heads = {{0, 0, 24}}, int64[1] l0 = {{0}}, int64[1] l1 = {{1}}, int64[1] l2 = {{2}}, int64[1] l3 = {{3}},
+ int64[1] l6 = {{6}}, int64[1] l8 = {{8}}>
+{{
+{hidden}
+  c = MatMul (hidden, wc)
+  e_rows = MatMul (hidden, we)
+  e_turned = Cos (e_rows)
+  e = Unsqueeze (e_turned, l1)
+  q_product = MatMul (hidden, wq)
+  q_heads = Reshape (q_product, heads_of_8)
+  q = Transpose <perm = [0, 2, 1, 3]> (q_heads)
+{caches}
+  all_k = Concat <axis = 2> (past_k, k)
+  all_v = Concat <axis = 2> (past_v, v)
+  o = ai.kvopt.Sdpa <scale = 0.5, causal = 1> (q, all_k, all_v)
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  logits = Reshape (ot, all_heads)
+}})",
+      fmt::arg("wc", weights(16, 6, 1)), fmt::arg("we", weights(16, 2, 9)),
+      fmt::arg("wq", weights(16, 32, 3)), fmt::arg("hidden", decoderHidden),
+      fmt::arg("caches", caches));
+}
+
+TEST_F(LatentCaches, HoldValuesThatAreColumnsOfKeys) {
+  for (const auto& [name, text] : columnSpellings) {
+    const std::string path = writtenModel(columnsText(text), toolkit, folder);
+    const DrivenModel exported = asExported(path, toolkit);
+    for (const char* target : {"latent", "onnx24", "primitive"}) {
+      SCOPED_TRACE(fmt::format("{} --to {}", name, target));
+      const RewrittenModel latent = compressed(path, target, "32");
+      ASSERT_EQ(latent.manifest.caches.size(), 1U);
+      EXPECT_EQ(latent.manifest.caches.front().past, "past_k");
+      EXPECT_EQ(std::get<int64_t>(latent.manifest.caches.front().shape[3]), 8);
+      const VerificationReport report =
+          valueOrThrow(verifyModels(*exported.model, exported.manifest, *latent.model,
+                                    latent.manifest, cachePlan({1e-4, 0}), 1, toolkit));
+      EXPECT_TRUE(report.equal()) << verificationSummary(report);
+      EXPECT_EQ(report.comparison.steps.size(), 9U);
+      EXPECT_EQ(report.comparison.steps.front().caches.size(), 1U); // the keys'
+    }
+  }
+}
+
+TEST_F(LatentCaches, AreNoColumnsOfOtherKeys) {
+  const std::string path = writtenModel(columnsText(R"(
+  c_rows = Unsqueeze (c, l1)
+  k = Concat <axis = 3> (c_rows, e)
+  turned = Cos (c_rows)
+  v = Identity (turned))"),
+                                        toolkit, folder);
+  RewriteRequest request;
+  request.target = "latent";
+  auto result = valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
+  ASSERT_TRUE(std::holds_alternative<RefusedModel>(result));
+  EXPECT_EQ(reasonName(std::get<RefusedModel>(result).sites.front().failure.code), "not-low-rank");
+}
+
 struct OtherRows {
   const char* name;
   std::string text;
