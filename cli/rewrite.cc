@@ -160,6 +160,10 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
             "exact; undefined: padding that sees no token may compute anything, so that more "
             "masks become attributes")
         ->check(CLI::IsMember({"exact", "undefined"}));
+    command
+        ->add_option("--cache-dtype", request.cacheDtype,
+                     "float16 or bfloat16: round the rows of growing float32 caches to it")
+        ->check(CLI::IsMember({"float16", "bfloat16"}));
     command->add_flag("--latent", request.compressCaches,
                       "Cache compressed rows in the place of the keys and values that are expanded "
                       "from them, as --to latent does");

@@ -38,6 +38,7 @@ void PassContext::restart() {
   newRowPresents.clear();
   attendedPasts.clear();
   replacedCaches.clear();
+  exportedDtypes.clear();
   hasFirstStep = false;
   freed.reset();
   manifest.reset();

@@ -85,6 +85,8 @@ struct PassContext {
   /// By the input of a cache of compressed rows, the caches of the exported model that it is kept
   /// instead of: `compress-caches` wrote it, or the model's manifest says so.
   targets::ReplacedCaches replacedCaches;
+  /// Of caches whose rows `narrow-caches` rounded, or the model's manifest says are rounded.
+  targets::ExportedDtypes exportedDtypes;
   /// Set where `add-caches` took keys and values of another sequence out of the model:
   /// `add-caches{part=first}` leaves them.
   bool hasFirstStep = false;

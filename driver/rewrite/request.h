@@ -37,6 +37,9 @@ struct RewriteRequest {
   /// Keys and values that are expanded from rows of fewer columns are replaced by caches of those
   /// rows before the model is rewritten; some must be.
   bool compressCaches = false;
+  /// The element type that rows of growing float32 caches are rounded to before the model is
+  /// rewritten: `float16`, `bfloat16`, or empty for none.
+  std::string cacheDtype;
   VerificationExtent verification = VerificationExtent::Quick;
   /// What to feed inputs that nothing is known of.
   std::vector<runtime::InputRecipe> recipes;

@@ -55,8 +55,12 @@ std::string pipelineFor(const RewriteRequest& request, llvm::StringRef freedAxes
     lower.options["layers"] = layers;
   const std::string added = request.addCaches ? ",add-caches,detect-sites" : "";
   const std::string compressed = request.compressCaches ? ",compress-caches,detect-sites" : "";
-  return preparation(request, freedAxes) + added + compressed + "," + printPipeline({lower}) +
-         ",eliminate-dead-nodes";
+  const std::string narrowed =
+      request.cacheDtype.empty()
+          ? ""
+          : fmt::format(",narrow-caches{{to={}}},detect-sites", request.cacheDtype);
+  return preparation(request, freedAxes) + added + compressed + narrowed + "," +
+         printPipeline({lower}) + ",eliminate-dead-nodes";
 }
 
 /// Leaves of a model what is computed once for an encoded sequence; attention that is in it, of the
@@ -121,8 +125,11 @@ public:
       return usageError("caches are not added and quantized at once: the results would be compared "
                         "with those of a model that has no rows to quantize")
           .hint("add caches first, and rewrite what was written with --to int8");
+    if (!request.cacheDtype.empty() && target->target->name() == "int8")
+      return usageError("rows are not rounded to {} and quantized at once", request.cacheDtype)
+          .hint("--to int8 alone quantizes them");
     if (*written && !request.addCaches && !request.freeExtents && !request.compressCaches &&
-        isWritten(*model, **written, *target, request)) {
+        request.cacheDtype.empty() && isWritten(*model, **written, *target, request)) {
       if (llvm::Error error = proveRewritten(*model, **written, toolkit))
         return error;
       return UnchangedModel{std::move(model), std::move(**written), before};
@@ -154,6 +161,8 @@ public:
       return refusal(fmt::format("{}: no keys and values are expanded from rows of fewer columns; "
                                  "see: kvopt explain {} --to latent",
                                  path, path));
+    if (!request.cacheDtype.empty() && passes->statistics["narrow-caches"]["caches"] == 0)
+      return refusal(fmt::format("{}: there is no growing cache of float32 rows", path));
     RewrittenModel result;
     result.before = before;
     result.after = sizeOf(*model);

@@ -5,10 +5,8 @@
 #include "runtime/equivalence/quantized_model.h"
 #include "runtime/equivalence/widened_model.h"
 #include "runtime/exec/input_binding.h"
-#include "runtime/session/generation.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
-#include "support/half.h"
 
 #include <cmath>
 
@@ -24,34 +22,6 @@ namespace {
 double allowedDifference(const Model& model) {
   constexpr double ordinary = 1e-4;
   return ordinary + 2 * narrowNumbersOf(model).unitRoundoff();
-}
-
-/// Calls body(element) for the elements of a view of float, float16 or bfloat16.
-template <class Body> void forEachNumber(const TensorView& view, Body body) {
-  Extents index(view.rank(), 0);
-  for (int64_t left = view.elementCount(); left > 0; --left) {
-    int64_t offset = 0;
-    for (unsigned axis = 0; axis < view.rank(); ++axis)
-      offset += index[axis] * view.strides[axis];
-    if (view.element == ElementType::Float)
-      body(double{view.as<float>()[offset]});
-    else if (view.element == ElementType::Float16)
-      body(double{f16ToFloat(view.as<uint16_t>()[offset])});
-    else if (view.element == ElementType::BFloat16)
-      body(double{bf16ToFloat(view.as<uint16_t>()[offset])});
-    for (unsigned axis = view.rank(); axis-- > 0 && ++index[axis] == view.shape[axis];)
-      index[axis] = 0;
-  }
-}
-
-/// Of the finite elements.
-double largestMagnitude(const TensorView& view) {
-  double largest = 0;
-  forEachNumber(view, [&](double x) {
-    if (std::isfinite(x))
-      largest = std::max(largest, std::fabs(x));
-  });
-  return largest;
 }
 
 class Check {
@@ -73,9 +43,9 @@ public:
     for (const DefinedSite& site : sites)
       if (llvm::Error error = compareSite(site, *fromDefined))
         return error;
-    if (llvm::Error error = measureDeviation(*fromOriginal, *fromDefined))
+    if (llvm::Error error = report.deviation.add(*fromOriginal, *fromDefined,
+                                                 static_cast<int64_t>(input.tokens.size())))
       return error;
-    countTokens(*fromOriginal, *fromDefined, static_cast<int64_t>(input.tokens.size()));
     ++report.steps;
     return llvm::Error::success();
   }
@@ -117,40 +87,6 @@ private:
       if (defined.cacheInfo(i).present == present)
         return i;
     return std::nullopt;
-  }
-
-  llvm::Error measureDeviation(const StepResult& fromOriginal, const StepResult& fromDefined) {
-    for (const NamedTensor& ours : fromOriginal.outputs) {
-      const Tensor* theirs = fromDefined.find(ours.name);
-      if (!theirs)
-        continue;
-      auto compared = compareTensors(theirs->view, ours.tensor.view);
-      if (!compared)
-        return compared.takeError();
-      report.deviation = std::max(report.deviation, compared->maxAbs);
-      report.magnitude = std::max(report.magnitude, largestMagnitude(ours.tensor.view));
-    }
-    return llvm::Error::success();
-  }
-
-  void countTokens(const StepResult& fromOriginal, const StepResult& fromDefined, int64_t rows) {
-    auto ours = findLogits(fromOriginal);
-    // Outputs of sites are no scores: the original's name tells which output they are.
-    if (!ours)
-      return llvm::consumeError(ours.takeError());
-    const Tensor* theirs = nullptr;
-    for (const NamedTensor& output : fromOriginal.outputs)
-      if (&output.tensor == *ours)
-        theirs = fromDefined.find(output.name);
-    for (int64_t row = 0; theirs && row < rows; ++row) {
-      auto one = greedyToken(**ours, row);
-      auto other = greedyToken(*theirs, row);
-      ++report.tokens;
-      if (one && other && *one == *other)
-        ++report.tokensAlike;
-      llvm::consumeError(one.takeError());
-      llvm::consumeError(other.takeError());
-    }
   }
 
   Session& original;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "driver/toolkit.h"
+#include "driver/verify/deviation.h"
 #include "runtime/equivalence/equivalence.h"
 
 namespace kvopt::driver {
@@ -24,12 +25,8 @@ struct QuantizationReport {
   /// Largest |output - definition| over the largest value, and what is allowed.
   double siteDifference = 0;
   double siteAllowed = 0;
-  /// Largest difference of the outputs from the original's, and largest magnitude of those.
-  double deviation = 0;
-  double magnitude = 0;
-  /// Most likely next tokens, of every row of every step, and how many of them are the original's.
-  int64_t tokens = 0;
-  int64_t tokensAlike = 0;
+  /// From the original's outputs.
+  Deviation deviation;
 
   /// NaN is not within anything.
   bool equal() const {

@@ -46,10 +46,10 @@ OrderedJson quantizationJson(const QuantizationReport& report) {
           {"max_relative", finite(report.siteDifference)},
           {"allowed_relative", report.siteAllowed},
           {"deviation_from_original",
-           {{"max_abs", finite(report.deviation)},
-            {"of", report.magnitude},
-            {"tokens_compared", report.tokens},
-            {"tokens_equal", report.tokensAlike}}}};
+           {{"max_abs", finite(report.deviation.largest)},
+            {"of", report.deviation.magnitude},
+            {"tokens_compared", report.deviation.tokens},
+            {"tokens_equal", report.deviation.tokensAlike}}}};
 }
 
 std::string quantizationSummary(const QuantizationReport& report) {
@@ -59,7 +59,29 @@ std::string quantizationSummary(const QuantizationReport& report) {
                      "tokens stay",
                      report.sites, report.steps, report.rowsIdentical ? "identical" : "DIFFERENT",
                      report.siteDifference, report.siteAllowed, report.equal() ? "OK" : "DIFFERENT",
-                     report.deviation, report.magnitude, report.tokensAlike, report.tokens);
+                     report.deviation.largest, report.deviation.magnitude,
+                     report.deviation.tokensAlike, report.deviation.tokens);
+}
+
+OrderedJson roundingJson(const RoundingReport& report) {
+  return {{"caches", report.caches},
+          {"dtype", dtypeName(report.dtype).str()},
+          {"steps", report.steps},
+          {"within_rounding", report.equal()},
+          {"allowed_relative", report.allowed},
+          {"deviation_from_original",
+           {{"max_abs", finite(report.deviation.largest)},
+            {"of", report.deviation.magnitude},
+            {"tokens_compared", report.deviation.tokens},
+            {"tokens_equal", report.deviation.tokensAlike}}}};
+}
+
+std::string roundingSummary(const RoundingReport& report) {
+  return fmt::format("{}: rounding the rows of {} caches moves outputs by up to {:.1e} of {:.1e} "
+                     "(allowed {:.1e} of it); {} of {} most likely tokens stay   {}",
+                     dtypeName(report.dtype).str(), report.caches, report.deviation.largest,
+                     report.deviation.magnitude, report.allowed, report.deviation.tokensAlike,
+                     report.deviation.tokens, report.equal() ? "OK" : "DIFFERENT");
 }
 
 /// Each value that `get` finds in a run, once and in order.
@@ -161,6 +183,8 @@ OrderedJson verificationJson(const VerificationReport& report) {
   json["tokens_equal"] = report.comparison.tokensEqual;
   if (report.quantization)
     json["quantization"] = quantizationJson(*report.quantization);
+  if (report.rounding)
+    json["rounding"] = roundingJson(*report.rounding);
   json["tolerance"] = {{"atol", report.tolerance.absolute}, {"rtol", report.tolerance.relative}};
   json["cache_bytes"] = {{"written", report.cacheBytesWritten},
                          {"copied", report.cacheBytesCopied}};
@@ -238,6 +262,9 @@ std::string comparisonSummary(const VerificationReport& report) {
 } // namespace
 
 std::string verificationSummary(const VerificationReport& report) {
+  if (report.rounding)
+    return "without rounding: " + comparisonSummary(report) + "\n  " +
+           roundingSummary(*report.rounding);
   if (!report.quantization)
     return comparisonSummary(report);
   return "without quantization: " + comparisonSummary(report) + "\n  " +

@@ -8,6 +8,7 @@
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
+#include "runtime/equivalence/narrowed_model.h"
 #include "runtime/equivalence/quantized_model.h"
 #include "runtime/equivalence/widened_model.h"
 #include "runtime/session/decoder_inputs.h"
@@ -111,19 +112,65 @@ llvm::Expected<std::unique_ptr<Session>> openForTokens(const Model& model, const
 
 namespace {
 
+/// The steps of the first run, which is the longest of those that every model takes.
+llvm::SmallVector<int64_t, 16> stepsOfFirstRun(const VerificationReport& report) {
+  llvm::SmallVector<int64_t, 16> steps;
+  for (const StepComparison& step :
+       llvm::ArrayRef<StepComparison>(report.comparison.steps).take_front(report.runs[0].steps))
+    steps.push_back(step.tokens);
+  return steps;
+}
+
+/// A copy of a model that is about to be changed, and its manifest.
+llvm::Expected<PreparedModel> preparedCopy(const Model& model, const Manifest& manifest,
+                                           const Toolkit& toolkit) {
+  auto copy = cloneModel(model, toolkit);
+  if (!copy)
+    return copy.takeError();
+  PreparedModel prepared;
+  prepared.model = std::move(*copy);
+  prepared.manifest = manifest;
+  if (llvm::Error error = inferShapes(prepared.model->graph()))
+    return error;
+  return prepared;
+}
+
+/// `rounded` beside `original`: without rounding, and how far it moves what is computed.
+llvm::Expected<VerificationReport>
+verifyRounded(const Model& original, const Manifest& originalManifest, const Model& rounded,
+              const Manifest& roundedManifest, const VerificationPlan& plan, unsigned threads,
+              const Toolkit& toolkit, const Model* firstOfRounded) {
+  auto plain = preparedCopy(rounded, roundedManifest, toolkit);
+  if (!plain)
+    return plain.takeError();
+  if (llvm::Error error = keepExportedRows(*plain->model, plain->manifest))
+    return error;
+  VerificationPlan exact = plan;
+  exact.setTolerance(toleranceFor(original.graph(), 2));
+  auto report = verifyModels(original, originalManifest, *plain->model, plain->manifest, exact,
+                             threads, toolkit, firstOfRounded);
+  if (!report || report->runs.empty())
+    return report;
+  // A model that is driven in another way takes other steps; without rounding it is the same.
+  const bool isDrivenAlike = !originalManifest.caches.empty() && !firstOfRounded;
+  auto rounding = checkRounding(
+      isDrivenAlike ? original : *plain->model, isDrivenAlike ? originalManifest : plain->manifest,
+      rounded, roundedManifest, report->runs[0].plan, stepsOfFirstRun(*report), threads, toolkit);
+  if (!rounding)
+    return rounding.takeError();
+  report->rounding = *rounding;
+  return report;
+}
+
 /// `quantized` beside `original`, in two halves.
 llvm::Expected<VerificationReport>
 verifyQuantized(const Model& original, const Manifest& originalManifest, const Model& quantized,
                 const Manifest& quantizedManifest, const VerificationPlan& plan, unsigned threads,
                 const Toolkit& toolkit, const Model* firstOfQuantized) {
-  auto copy = cloneModel(quantized, toolkit);
+  auto copy = preparedCopy(quantized, quantizedManifest, toolkit);
   if (!copy)
     return copy.takeError();
-  PreparedModel plain;
-  plain.model = std::move(*copy);
-  plain.manifest = quantizedManifest;
-  if (llvm::Error error = inferShapes(plain.model->graph()))
-    return error;
+  PreparedModel& plain = *copy;
   if (llvm::Error error = unquantize(*plain.model, plain.manifest))
     return error;
   auto report = verifyModels(original, originalManifest, *plain.model, plain.manifest, plan,
@@ -134,16 +181,12 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
     report->comparison.differences.push_back(std::move(difference));
   if (report->runs.empty())
     return report;
-  // The first run is the longest of those that every model takes.
-  llvm::SmallVector<int64_t, 16> steps;
-  for (const StepComparison& step :
-       llvm::ArrayRef<StepComparison>(report->comparison.steps).take_front(report->runs[0].steps))
-    steps.push_back(step.tokens);
   // A model that is driven in another way takes other steps; without quantization it is the same.
   const bool isDrivenAlike = !originalManifest.caches.empty() && !firstOfQuantized;
-  auto quantization = checkQuantization(
-      isDrivenAlike ? original : *plain.model, isDrivenAlike ? originalManifest : plain.manifest,
-      quantized, quantizedManifest, report->runs[0].plan, steps, threads, toolkit);
+  auto quantization = checkQuantization(isDrivenAlike ? original : *plain.model,
+                                        isDrivenAlike ? originalManifest : plain.manifest,
+                                        quantized, quantizedManifest, report->runs[0].plan,
+                                        stepsOfFirstRun(*report), threads, toolkit);
   if (!quantization)
     return quantization.takeError();
   report->quantization = *quantization;
@@ -169,6 +212,10 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
                                                 const Model& b, const Manifest& manifestB,
                                                 const VerificationPlan& plan, unsigned threads,
                                                 const Toolkit& toolkit, const Model* firstOfB) {
+  if (hasNarrowedCaches(manifestA) != hasNarrowedCaches(manifestB))
+    return hasNarrowedCaches(manifestA)
+               ? verifyRounded(b, manifestB, a, manifestA, plan, threads, toolkit, nullptr)
+               : verifyRounded(a, manifestA, b, manifestB, plan, threads, toolkit, firstOfB);
   const bool isQuantizedA = hasQuantizedCaches(manifestA);
   if (isQuantizedA != hasQuantizedCaches(manifestB))
     return isQuantizedA

@@ -3,6 +3,7 @@
 
 #include "driver/verify/plan.h"
 #include "driver/verify/quantization.h"
+#include "driver/verify/rounding.h"
 #include "runtime/equivalence/equivalence.h"
 #include "support/diagnostic.h"
 
@@ -35,10 +36,13 @@ struct VerificationReport {
   /// Where one model's caches are quantized: `comparison` is then that of the model without
   /// quantization.
   std::optional<QuantizationReport> quantization;
+  /// Where rows of one model's caches are rounded to a narrower type: `comparison` is then that of
+  /// the model without rounding.
+  std::optional<RoundingReport> rounding;
 
   bool isDifferent() const {
     return comparison.isDifferent() || !comparison.tokensEqual ||
-           (quantization && !quantization->equal());
+           (quantization && !quantization->equal()) || (rounding && !rounding->equal());
   }
   /// Enough was compared to tell.
   bool isConclusive() const { return comparison.isConclusive() && limitedByMetadata.empty(); }
@@ -77,7 +81,8 @@ openForTokens(const ir::Model& model, const ir::Manifest& manifest, int64_t batc
 /// with one batch row, then with shorter prompts. A run's vocabulary of 0 is taken from `a`. An
 /// OriginalRefusal is the error where `a` takes no step at all. Where the caches of one of them are
 /// quantized, the other is compared with what it is without that, and each of its attentions with
-/// its definition (QuantizationReport). `firstOfB` is the model of the first step of `b`, if its
+/// its definition (QuantizationReport); likewise where rows of one of them are rounded
+/// (RoundingReport). `firstOfB` is the model of the first step of `b`, if its
 /// manifest has one (`compareSessions`).
 llvm::Expected<VerificationReport> verifyModels(const ir::Model& a, const ir::Manifest& manifestA,
                                                 const ir::Model& b, const ir::Manifest& manifestB,

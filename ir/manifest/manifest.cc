@@ -60,6 +60,8 @@ Json cacheJson(const ManifestCache& cache) {
   object["shape"] = shapeJson(cache.shape);
   object["sequence_axis"] = cache.sequenceAxis;
   object["dtype"] = dtypeName(cache.dtype).str();
+  if (cache.exportedDtype != ElementType::Undefined)
+    object["exported_dtype"] = dtypeName(cache.exportedDtype).str();
   object["policy"] = textOf(policyWords, cache.update);
   object["window"] = cache.window;
   if (!cache.readers.empty())

@@ -94,6 +94,9 @@ struct ManifestCache {
   /// The caches of the model that was rewritten that this one is kept instead of: attention
   /// computes what it needs of their rows from this one's.
   std::vector<ManifestReplacement> replaces;
+  /// The element type of the cache in the model that was rewritten, where its rows are rounded to
+  /// `dtype`; Undefined where they are not.
+  ElementType exportedDtype = ElementType::Undefined;
   std::vector<ManifestExtent> shape;
   int64_t sequenceAxis = 2;
   ElementType dtype = ElementType::Float;

@@ -259,6 +259,8 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpd
       reader.fail("'rows' is not 'attended'");
     cache.holdsAttendedRows = true;
   }
+  if (reader.has("exported_dtype"))
+    reader.read("exported_dtype", cache.exportedDtype);
   if (reader.has("replaces"))
     if (const Json* list = reader.array("replaces")) {
       llvm::Error error = llvm::Error::success();

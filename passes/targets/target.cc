@@ -217,6 +217,18 @@ void noteAttendedRows(const llvm::StringSet<>& pasts, Manifest& manifest) {
     cache.holdsAttendedRows = pasts.contains(cache.past);
 }
 
+void noteExportedDtypes(const ExportedDtypes& dtypes, Manifest& manifest) {
+  for (ManifestCache& cache : manifest.caches)
+    if (const auto found = dtypes.find(cache.past); found != dtypes.end())
+      cache.exportedDtype = found->second;
+}
+
+void restoreDtypes(const ExportedDtypes& dtypes, Manifest& manifest) {
+  for (ManifestCache& cache : manifest.caches)
+    if (const auto found = dtypes.find(cache.past); found != dtypes.end())
+      cache.dtype = found->second;
+}
+
 void noteReplaced(const ReplacedCaches& replaced, Manifest& manifest) {
   for (ManifestCache& cache : manifest.caches)
     if (const auto found = replaced.find(cache.past); found != replaced.end())

@@ -129,6 +129,13 @@ void noteAttendedRows(const llvm::StringSet<>& pasts, ir::Manifest& manifest);
 
 /// By the input of a cache, the caches of the exported model that it is kept instead of.
 using ReplacedCaches = std::map<std::string, std::vector<ir::ManifestCache>>;
+/// By the input of a cache, its element type in the exported model, which is a wider one.
+using ExportedDtypes = std::map<std::string, ir::ElementType>;
+/// Says in the manifest which rows are rounded.
+void noteExportedDtypes(const ExportedDtypes& dtypes, ir::Manifest& manifest);
+/// The manifest of the exported model, from that of the model in which rows are rounded.
+void restoreDtypes(const ExportedDtypes& dtypes, ir::Manifest& manifest);
+
 /// Says in the manifest what its caches are kept instead of.
 void noteReplaced(const ReplacedCaches& replaced, ir::Manifest& manifest);
 /// The manifest of the exported model, from that of the model in which caches were replaced.

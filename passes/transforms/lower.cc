@@ -96,6 +96,7 @@ public:
     addReaders(context.sites, *context.exported);
     joinParts(context.parts, *context.exported);
     noteNewRows(context.newRowPresents, *context.exported);
+    restoreDtypes(context.exportedDtypes, *context.exported);
     restoreReplaced(context.replacedCaches, *context.exported);
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
@@ -115,6 +116,7 @@ public:
     noteParts(context.parts, *manifest);
     noteAttendedRows(context.attendedPasts, *manifest);
     noteReplaced(context.replacedCaches, *manifest);
+    noteExportedDtypes(context.exportedDtypes, *manifest);
     manifest->reorder = context.reorder;
     model.setMetadata(manifestKey, manifest->json());
     noteOrigin(model, *manifest, context.exported->caches);

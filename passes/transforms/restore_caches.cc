@@ -304,6 +304,9 @@ public:
       if (cache.holdsAttendedRows)
         context.attendedPasts.insert(cache.past);
     for (const ManifestCache& cache : (*stored)->caches)
+      if (cache.exportedDtype != ElementType::Undefined)
+        context.exportedDtypes[cache.past] = cache.exportedDtype;
+    for (const ManifestCache& cache : (*stored)->caches)
       for (const ManifestReplacement& replaced : cache.replaces) {
         ManifestCache& original = context.replacedCaches[cache.past].emplace_back();
         original.past = replaced.past;

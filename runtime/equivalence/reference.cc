@@ -188,7 +188,8 @@ private:
     const bool isPart = info.part && info.part->present == name;
     if (!isPart && info.present != name)
       return llvm::Error::success();
-    if (info.holdsAttendedRows) // and the recorded rows are what those are computed of
+    // Recorded rows are what others are computed of, or rounded from.
+    if (info.holdsAttendedRows || info.exportedDtype != ElementType::Undefined)
       return llvm::Error::success();
     std::optional<TensorView> part = isPart ? viewOfPart(recorded, info) : recorded;
     const std::string what = isPart ? info.part->text(name) : name;

@@ -284,7 +284,7 @@ TEST_F(CrossCaches, AreComparedInEveryForm) {
   EXPECT_TRUE(report.equal()) << verificationSummary(report);
   // The original has no steps like those of the quantized model; without quantization it has.
   ASSERT_TRUE(report.quantization);
-  EXPECT_GT(2 * report.quantization->tokensAlike, report.quantization->tokens);
+  EXPECT_GT(2 * report.quantization->deviation.tokensAlike, report.quantization->deviation.tokens);
 }
 
 } // namespace

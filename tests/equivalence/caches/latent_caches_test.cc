@@ -69,14 +69,14 @@ const LatentSpelling latentSpellings[] = {
      8},
 };
 
-std::string weights(int64_t rows, int64_t columns, int64_t seed) {
+std::string weightList(int64_t rows, int64_t columns, int64_t seed) {
   std::string list;
   for (int64_t i = 0; i < rows * columns; ++i)
     list += fmt::format("{}{}", i == 0 ? "" : ", ", ((i * 37 + seed) % 61 - 30) / 64.0);
   return fmt::format("{{{}}}", list);
 }
 
-std::string latentText(const std::string& caches, const std::string& results = "") {
+std::string compressibleText(const std::string& caches, const std::string& results = "") {
   return fmt::format(
       R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, 4, P, 5] past_k, float[B, 4, P, 4] past_v,
@@ -105,12 +105,12 @@ decoder (int64[B, S] input_ids, float[B, 4, P, 5] past_k, float[B, 4, P, 4] past
   keys = Identity (all_k)
   values = Identity (all_v)
 {results}}})",
-      fmt::arg("wc", weights(16, 6, 1)), fmt::arg("wd", weights(16, 6, 5)),
-      fmt::arg("we", weights(16, 2, 9)), fmt::arg("wq", weights(16, 20, 3)),
-      fmt::arg("w28", weights(6, 28, 7)), fmt::arg("w12", weights(6, 12, 11)),
-      fmt::arg("w16", weights(6, 16, 13)), fmt::arg("turned", weights(16, 6, 17)),
-      fmt::arg("w20", weights(6, 20, 19)), fmt::arg("w4", weights(6, 4, 23)),
-      fmt::arg("w8", weights(6, 8, 29)), fmt::arg("bias", weights(1, 28, 31)),
+      fmt::arg("wc", weightList(16, 6, 1)), fmt::arg("wd", weightList(16, 6, 5)),
+      fmt::arg("we", weightList(16, 2, 9)), fmt::arg("wq", weightList(16, 20, 3)),
+      fmt::arg("w28", weightList(6, 28, 7)), fmt::arg("w12", weightList(6, 12, 11)),
+      fmt::arg("w16", weightList(6, 16, 13)), fmt::arg("turned", weightList(16, 6, 17)),
+      fmt::arg("w20", weightList(6, 20, 19)), fmt::arg("w4", weightList(6, 4, 23)),
+      fmt::arg("w8", weightList(6, 8, 29)), fmt::arg("bias", weightList(1, 28, 31)),
       fmt::arg("hidden", decoderHidden), fmt::arg("caches", caches),
       fmt::arg("outputs", results.empty() ? "" : ", float[] more"),
       fmt::arg("results", decoderResults + results));
@@ -137,7 +137,7 @@ protected:
 
 TEST_F(LatentCaches, HoldRowsOfFewerColumnsInEveryTarget) {
   for (const LatentSpelling& spelling : latentSpellings) {
-    const std::string path = writtenModel(latentText(spelling.text), toolkit, folder);
+    const std::string path = writtenModel(compressibleText(spelling.text), toolkit, folder);
     const DrivenModel exported = asExported(path, toolkit);
     for (const char* target : {"latent", "kvopt", "onnx24", "blocks:4", "primitive"}) {
       SCOPED_TRACE(fmt::format("{} --to {}", spelling.name, target));
@@ -163,7 +163,7 @@ TEST_F(LatentCaches, HoldRowsOfFewerColumnsInEveryTarget) {
 }
 
 TEST_F(LatentCaches, StayWhatTheyAreInAnotherTarget) {
-  const std::string path = writtenModel(latentText(latentSpellings[0].text), toolkit, folder);
+  const std::string path = writtenModel(compressibleText(latentSpellings[0].text), toolkit, folder);
   const RewrittenModel first = compressed(path, "latent", "dynamic");
   const std::string file = folder.path("first.onnx");
   successOrThrow(exportModel(*first.model, file));
@@ -178,7 +178,7 @@ TEST_F(LatentCaches, StayWhatTheyAreInAnotherTarget) {
 }
 
 TEST_F(LatentCaches, AreSavedAndGoOn) {
-  const std::string path = writtenModel(latentText(latentSpellings[0].text), toolkit, folder);
+  const std::string path = writtenModel(compressibleText(latentSpellings[0].text), toolkit, folder);
   const RewrittenModel latent = compressed(path, "latent", "32");
   DrivenModel driven;
   driven.manifest = latent.manifest;
@@ -238,8 +238,8 @@ decoder (int64[B, S] input_ids, float[B, 1, P, 8] past_k, float[B, 1, P, 6] past
   ot = Transpose <perm = [0, 2, 1, 3]> (o)
   logits = Reshape (ot, all_heads)
 }})",
-      fmt::arg("wc", weights(16, 6, 1)), fmt::arg("we", weights(16, 2, 9)),
-      fmt::arg("wq", weights(16, 32, 3)), fmt::arg("hidden", decoderHidden),
+      fmt::arg("wc", weightList(16, 6, 1)), fmt::arg("we", weightList(16, 2, 9)),
+      fmt::arg("wq", weightList(16, 32, 3)), fmt::arg("hidden", decoderHidden),
       fmt::arg("caches", caches));
 }
 
@@ -336,7 +336,7 @@ TEST_F(LatentCaches, AreNoFunctionsOfAnythingElse) {
   };
   for (const OtherRows& other : others) {
     SCOPED_TRACE(other.name);
-    std::string text = latentText(other.text, other.results);
+    std::string text = compressibleText(other.text, other.results);
     text.replace(text.find("int64[1] l0 ="), 13, "int64[1] sixteen = {16}, int64[1] l0 =");
     const std::string path = writtenModel(text, toolkit, folder);
     RewriteRequest request;

@@ -1,0 +1,55 @@
+// Outputs of rounded caches beside the original's.
+#include "driver/verify/rounding.h"
+
+#include "driver/verify/verification.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::driver {
+using namespace ir;
+using namespace runtime;
+
+namespace {
+
+/// What attention over rows of that type may be off by: as for models that compute in it.
+double allowedBy(ElementType dtype) { return dtype == ElementType::Float16 ? 2e-2 : 1e-1; }
+
+} // namespace
+
+llvm::Expected<RoundingReport>
+checkRounding(const Model& original, const Manifest& originalManifest, const Model& rounded,
+              const Manifest& roundedManifest, const EquivalencePlan& plan,
+              llvm::ArrayRef<int64_t> steps, unsigned threads, const Toolkit& toolkit) {
+  const int64_t tokens = plan.pastRows + plan.totalTokens();
+  auto first = openForTokens(original, originalManifest, plan.batch, tokens, threads, toolkit);
+  if (!first)
+    return first.takeError();
+  auto second = openForTokens(rounded, roundedManifest, plan.batch, tokens, threads, toolkit);
+  if (!second)
+    return second.takeError();
+  RoundingReport report;
+  for (const ManifestCache& cache : roundedManifest.caches) {
+    if (cache.exportedDtype == ElementType::Undefined)
+      continue;
+    ++report.caches;
+    report.dtype = cache.dtype;
+    report.allowed = std::max(report.allowed, allowedBy(cache.dtype));
+  }
+  PlannedSteps planned(plan);
+  for (int64_t count : steps) {
+    const DecoderStep input = planned.next(count, (*first)->length(), false);
+    auto ours = stepDecoder(**first, input);
+    if (!ours)
+      return ours.takeError();
+    auto theirs = stepDecoder(**second, input);
+    if (!theirs)
+      return theirs.takeError();
+    if (llvm::Error error =
+            report.deviation.add(*ours, *theirs, static_cast<int64_t>(input.tokens.size())))
+      return error;
+    ++report.steps;
+  }
+  return report;
+}
+
+} // namespace kvopt::driver

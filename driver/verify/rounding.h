@@ -1,0 +1,32 @@
+// What rounding the rows of caches to a narrower type does to a model.
+#pragma once
+
+#include "driver/toolkit.h"
+#include "driver/verify/deviation.h"
+#include "runtime/equivalence/equivalence.h"
+
+namespace kvopt::driver {
+
+/// A model whose caches hold rounded rows, beside the one that it was rewritten from. That it
+/// computes the same but for the rounding is shown by a copy without it (`keepExportedRows`).
+struct RoundingReport {
+  size_t caches = 0;
+  size_t steps = 0;
+  ir::ElementType dtype = ir::ElementType::Undefined;
+  Deviation deviation;
+  /// Of the deviation, relative to the magnitude of the outputs or to 1.
+  double allowed = 0;
+
+  double relative() const { return deviation.largest / std::max(1.0, deviation.magnitude); }
+  /// NaN is not within anything.
+  bool equal() const { return steps != 0 && relative() <= allowed; }
+};
+
+/// Runs both through steps of so many tokens. Types of both must have been inferred.
+llvm::Expected<RoundingReport>
+checkRounding(const ir::Model& original, const ir::Manifest& originalManifest,
+              const ir::Model& rounded, const ir::Manifest& roundedManifest,
+              const runtime::EquivalencePlan& plan, llvm::ArrayRef<int64_t> steps, unsigned threads,
+              const Toolkit& toolkit);
+
+} // namespace kvopt::driver

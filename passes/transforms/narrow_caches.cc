@@ -1,0 +1,100 @@
+// Rounds the rows of growing float32 caches to a type of 16 bits.
+//
+//   before   present_key = Concat<2>(past_key, k)          o = ai.kvopt.Sdpa(q, present_key, …)
+//   after    present_key = Concat<2>(past_key, Cast(k))    o = ai.kvopt.Sdpa(q, Cast(present_key),
+//   …)
+//
+// Targets read such rows in the type of the query, without a copy. A cache that something else than
+// a join reads, or that comes out in another form, stays as it is.
+#include "ir/shapes/shape_inference.h"
+#include "passes/builders/attention_builder.h"
+#include "passes/pass.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::transforms {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
+namespace {
+
+constexpr const char* narrowCachesName = "narrow-caches";
+
+/// Whether the cache is joined to new rows, and comes out of the main graph as it is joined.
+bool isNarrowable(const SiteCache& cache) {
+  const Node* writer = cache.writer;
+  return cache.update == CacheUpdate::Grows && writer && writer->is("Concat") &&
+         !writer->graph().parentNode() && cache.updaters == 1 && !cache.fromStart &&
+         writer->operands().size() == 2 && writer->operand(0) == cache.past &&
+         cache.output == &writer->result() &&
+         cache.past->type().elementType() == ElementType::Float &&
+         llvm::all_of(cache.past->uses(), [&](const Use& use) {
+           return &use.user() == writer || use.user().is("Shape");
+         });
+}
+
+class NarrowCaches final : public Pass {
+public:
+  explicit NarrowCaches(ElementType narrowType) : narrow(narrowType) {}
+
+  llvm::Error run(Model& model, PassContext& context) override {
+    Graph& graph = model.graph();
+    llvm::DenseSet<const Value*> done;
+    for (const AttentionSite& site : findSites(graph)) {
+      if (site.failure || !site.grows())
+        continue;
+      for (const auto* cache : {&site.key, &site.value})
+        if (isNarrowable(**cache) && done.insert((*cache)->past).second)
+          round(**cache, context);
+    }
+    if (done.empty())
+      return llvm::Error::success();
+    context.count(narrowCachesName, "caches", static_cast<int64_t>(done.size()));
+    restoreOrder(graph);
+    graph.eraseDeadNodes();
+    model.markEdited();
+    return inferShapes(graph);
+  }
+
+private:
+  void round(const SiteCache& cache, PassContext& context) {
+    Node& writer = *cache.writer;
+    Rewriter rewriter(writer.graph(), narrowCachesName, context.journal, writer.name());
+    AttentionBuilder build(rewriter);
+    const TensorType& type = cache.past->type();
+    cache.past->setType(TensorType(narrow, Shape(type.shape().begin(), type.shape().end())));
+    Value& rows = build.castTo(*writer.operand(1), narrow);
+    Value& joined = rewriter.createLike(writer, {cache.past, &rows}).result();
+    Value& read = build.castTo(joined, ElementType::Float);
+    Value& present = writer.result();
+    for (Use& use : llvm::make_early_inc_range(present.uses()))
+      use.user().setOperand(use.operandIndex(), use.user().is("Shape") ? &joined : &read);
+    present.replaceAllUsesWith(joined); // the output
+    context.exportedDtypes.insert({cache.past->name().str(), ElementType::Float});
+  }
+
+  ElementType narrow;
+};
+
+llvm::Expected<std::unique_ptr<Pass>> makeNarrowCaches(const PassOptions& given) {
+  const auto to = given.find("to");
+  const std::string name = to == given.end() ? "float16" : to->second;
+  if (name != "float16" && name != "bfloat16")
+    return usageError("narrow-caches: 'to' can be float16 or bfloat16, not '{}'", name);
+  return std::make_unique<NarrowCaches>(name == "float16" ? ElementType::Float16
+                                                          : ElementType::BFloat16);
+}
+
+} // namespace
+
+void register_narrow_caches(PassRegistry& registry) {
+  registry.add({narrowCachesName,
+                "Rounds the rows of growing float32 caches to a type of 16 bits.",
+                {"to"},
+                makeNarrowCaches});
+}
+
+} // namespace kvopt::transforms
