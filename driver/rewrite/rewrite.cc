@@ -44,7 +44,8 @@ std::string preparation(const RewriteRequest& request, llvm::StringRef freedAxes
                            : freeing(freedAxes) + recovery + ",prove-extents,detect-sites";
 }
 
-std::string pipelineFor(const RewriteRequest& request, llvm::StringRef freedAxes) {
+/// `compresses`: caches are compressed before rows are rounded and the target is asked.
+std::string pipelineFor(const RewriteRequest& request, llvm::StringRef freedAxes, bool compresses) {
   PipelineStep lower;
   lower.pass = "lower";
   lower.options = {
@@ -54,7 +55,7 @@ std::string pipelineFor(const RewriteRequest& request, llvm::StringRef freedAxes
   if (!layers.empty())
     lower.options["layers"] = layers;
   const std::string added = request.addCaches ? ",add-caches,detect-sites" : "";
-  const std::string compressed = request.compressCaches ? ",compress-caches,detect-sites" : "";
+  const std::string compressed = compresses ? ",compress-caches,detect-sites" : "";
   const std::string narrowed =
       request.cacheDtype.empty()
           ? ""
@@ -241,7 +242,7 @@ private:
     if (llvm::Error error = disable(request.disabled, toolkit, *passes, settings))
       return error;
     PassManager manager(toolkit.passes, settings);
-    if (llvm::Error error = manager.addPipeline(pipelineFor(request, freedAxes)))
+    if (llvm::Error error = manager.addPipeline(pipelineFor(request, freedAxes, compresses())))
       return error;
     llvm::Error error = manager.run(*model, *passes);
     if (!error) {
@@ -261,6 +262,12 @@ private:
     timings.assign(manager.timings().begin(), manager.timings().end());
     passes->nearMisses = nullptr;
     return error;
+  }
+
+  bool compresses() const {
+    const auto target = llvm::cantFail(toolkit.targets.choose(request.target));
+    return request.compressCaches ||
+           (target.target->compressesCaches() && !request.cacheDtype.empty());
   }
 
   /// Reads the model once more for its other half.

@@ -1,4 +1,4 @@
-// Outputs of rounded caches beside the original's.
+// Outputs of rounded caches beside those without rounding.
 #include "driver/verify/rounding.h"
 
 #include "driver/verify/verification.h"
@@ -16,12 +16,13 @@ double allowedBy(ElementType dtype) { return dtype == ElementType::Float16 ? 2e-
 
 } // namespace
 
-llvm::Expected<RoundingReport>
-checkRounding(const Model& original, const Manifest& originalManifest, const Model& rounded,
-              const Manifest& roundedManifest, const EquivalencePlan& plan,
-              llvm::ArrayRef<int64_t> steps, unsigned threads, const Toolkit& toolkit) {
+llvm::Expected<RoundingReport> checkRounding(const Model& plain, const Manifest& plainManifest,
+                                             const Model& rounded, const Manifest& roundedManifest,
+                                             const EquivalencePlan& plan,
+                                             llvm::ArrayRef<int64_t> steps, unsigned threads,
+                                             const Toolkit& toolkit) {
   const int64_t tokens = plan.pastRows + plan.totalTokens();
-  auto first = openForTokens(original, originalManifest, plan.batch, tokens, threads, toolkit);
+  auto first = openForTokens(plain, plainManifest, plan.batch, tokens, threads, toolkit);
   if (!first)
     return first.takeError();
   auto second = openForTokens(rounded, roundedManifest, plan.batch, tokens, threads, toolkit);

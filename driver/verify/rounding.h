@@ -7,8 +7,8 @@
 
 namespace kvopt::driver {
 
-/// A model whose caches hold rounded rows, beside the one that it was rewritten from. That it
-/// computes the same but for the rounding is shown by a copy without it (`keepExportedRows`).
+/// A model whose caches hold rounded rows, beside the same model without the rounding
+/// (`keepExportedRows`), which computes what the original does.
 struct RoundingReport {
   size_t caches = 0;
   size_t steps = 0;
@@ -24,9 +24,8 @@ struct RoundingReport {
 
 /// Runs both through steps of so many tokens. Types of both must have been inferred.
 llvm::Expected<RoundingReport>
-checkRounding(const ir::Model& original, const ir::Manifest& originalManifest,
-              const ir::Model& rounded, const ir::Manifest& roundedManifest,
-              const runtime::EquivalencePlan& plan, llvm::ArrayRef<int64_t> steps, unsigned threads,
-              const Toolkit& toolkit);
+checkRounding(const ir::Model& plain, const ir::Manifest& plainManifest, const ir::Model& rounded,
+              const ir::Manifest& roundedManifest, const runtime::EquivalencePlan& plan,
+              llvm::ArrayRef<int64_t> steps, unsigned threads, const Toolkit& toolkit);
 
 } // namespace kvopt::driver

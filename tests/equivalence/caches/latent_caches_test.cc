@@ -177,6 +177,23 @@ TEST_F(LatentCaches, StayWhatTheyAreInAnotherTarget) {
   EXPECT_TRUE(report.equal()) << verificationSummary(report);
 }
 
+TEST_F(LatentCaches, HoldRoundedRows) {
+  const std::string path = writtenModel(compressibleText(latentSpellings[0].text), toolkit, folder);
+  RewriteRequest request;
+  request.target = "latent";
+  request.cacheDtype = "float16";
+  auto result = valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
+  const auto* latent = std::get_if<RewrittenModel>(&result);
+  ASSERT_TRUE(latent) << std::get<RefusedModel>(result).message;
+  ASSERT_EQ(latent->manifest.caches.size(), 1U);
+  EXPECT_EQ(latent->manifest.caches.front().dtype, ElementType::Float16);
+  EXPECT_EQ(latent->manifest.caches.front().replaces.size(), 2U);
+  ASSERT_TRUE(latent->verification.has_value());
+  EXPECT_TRUE(latent->verification->equal()) << verificationSummary(*latent->verification);
+  ASSERT_TRUE(latent->verification->rounding.has_value());
+  EXPECT_EQ(latent->verification->rounding->caches, 1U);
+}
+
 TEST_F(LatentCaches, AreSavedAndGoOn) {
   const std::string path = writtenModel(compressibleText(latentSpellings[0].text), toolkit, folder);
   const RewrittenModel latent = compressed(path, "latent", "32");

@@ -21,6 +21,7 @@ protected:
     RewriteRequest request;
     request.target = target;
     request.cacheDtype = dtype;
+    request.hiddenRows = target == "ring" ? "undefined" : "exact";
     request.capacity =
         target.starts_with("onnx24") || target.starts_with("blocks") ? "64" : "dynamic";
     return valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
