@@ -163,7 +163,7 @@ public:
                                  "see: kvopt explain {} --to latent",
                                  path, path));
     if (!request.cacheDtype.empty() && passes->statistics["narrow-caches"]["caches"] == 0)
-      return refusal(fmt::format("{}: there is no growing cache of float32 rows", path));
+      return refusal(fmt::format("{}: no cache grows and holds float32 rows", path));
     RewrittenModel result;
     result.before = before;
     result.after = sizeOf(*model);

@@ -1,4 +1,4 @@
-// Outputs beside the original's.
+// Compares outputs with those of the original model.
 #include "driver/verify/deviation.h"
 
 #include "runtime/equivalence/comparison.h"

@@ -1,4 +1,4 @@
-// Outputs of rounded caches beside those without rounding.
+// Runs a model with and without rounding, and compares outputs.
 #include "driver/verify/rounding.h"
 
 #include "driver/verify/verification.h"

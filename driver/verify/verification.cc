@@ -135,7 +135,8 @@ llvm::Expected<PreparedModel> preparedCopy(const Model& model, const Manifest& m
   return prepared;
 }
 
-/// `rounded` beside `original`: without rounding, and how far it moves what is computed.
+/// Compares `rounded` with `original` without its rounding, then measures what the rounding
+/// changes.
 llvm::Expected<VerificationReport>
 verifyRounded(const Model& original, const Manifest& originalManifest, const Model& rounded,
               const Manifest& roundedManifest, const VerificationPlan& plan, unsigned threads,

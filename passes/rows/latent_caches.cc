@@ -19,10 +19,7 @@ namespace {
 constexpr const char* compressCachesName = "compress-caches";
 
 /// The name of a cache in the place of one with this name.
-std::string latentName(llvm::StringRef name) {
-  const llvm::StringRef base = name.endswith("key") ? name.drop_back(3) : name;
-  return (base + (base.size() == name.size() ? "_latent" : "latent")).str();
-}
+std::string latentName(llvm::StringRef name) { return (name + "_latent").str(); }
 
 bool readExtentsOfInputs(llvm::ArrayRef<const SiteCache*> caches, Rewriter& rewriter) {
   ShapeBuilder shapes(rewriter);

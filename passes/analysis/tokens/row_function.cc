@@ -47,7 +47,7 @@ public:
     Node* node = value.producer();
     if (!node || !node->subgraphs().empty() || &node->graph() != &rows.graph() ||
         found.region.size() == mostFunctionNodes) {
-      obstacle = fmt::format("'{}' is no function of the rows", value.name());
+      obstacle = fmt::format("'{}' is not computed from the rows alone", value.name());
       return nullptr;
     }
     found.region.insert(node);
@@ -148,7 +148,7 @@ private:
 };
 
 /// The axes of `read` in the order of those of `rows`: of other axes that are equally long, the
-/// first ones; empty where they are as they are. nullopt where the two are no orders of one shape.
+/// first ones; empty where they are as they are. nullopt where the extents are others.
 std::optional<std::vector<int64_t>> orderLike(const TensorType& rows, const TensorType& read) {
   if (!read.hasRank() || read.rank() != rows.rank() || read.elementType() != rows.elementType())
     return std::nullopt;
