@@ -1,10 +1,10 @@
 // How fast attention runs compared with a plain read of exactly the step's valid K and V bytes
 // (decode) or the multiply-adds of the visible pairs at the speed of registers (prefill), in turns.
 //
-//   attention_bench [--shape S1,S2,S3,latent,separate] [--dtype f32,f16,bf16,int8] [--threads 1,2]
-//                   [--phase decode,prefill] [--cache cold,warm] [--length N,…] [--rounds N]
-//                   [--calls N] [--quick] [--json] [--baselines LIBRARY [--baselines-spin]]
-//                   [--simd TARGET]
+//   attention_bench [--shape S1,S2,S3,latent,separate] [--dtype f32,f16,bf16,int8,int4]
+//                   [--threads 1,2] [--phase decode,prefill] [--cache cold,warm] [--length N,…]
+//                   [--rounds N] [--calls N] [--quick] [--json]
+//                   [--baselines LIBRARY [--baselines-spin]] [--simd TARGET]
 //
 // Cold: every step takes the next of the layers' caches, 320 MB together; warm: one layer's. The
 // bound of a decode step is the larger of the read and of the multiply-adds. With --simd it is as
@@ -80,12 +80,13 @@ std::vector<int64_t> lengthsOf(const Options& options, const std::string& shape,
 
 std::vector<AttentionCase> casesOf(const Options& options) {
   std::vector<AttentionCase> cases;
-  for (const CacheType cache : {CacheType::f32, CacheType::f16, CacheType::bf16, CacheType::int8})
+  for (const CacheType cache :
+       {CacheType::f32, CacheType::f16, CacheType::bf16, CacheType::int8, CacheType::int4})
     for (const AttentionShape& shape : shapes())
       for (const bool decode : {true, false}) {
         // Columns of keys have no scales of their own.
         const bool isLatent = shape.valueOffset >= 0;
-        if ((cache == CacheType::int8 && isLatent) || !contains(options.dtypes, name(cache)) ||
+        if ((holdsCodes(cache) && isLatent) || !contains(options.dtypes, name(cache)) ||
             !contains(options.shapes, shape.name) ||
             !contains(options.phases, decode ? "decode" : "prefill"))
           continue;
@@ -219,7 +220,7 @@ nlohmann::json toJson(const Row& row) {
 BaselineComparison comparisonOf(const Options& options) {
   BaselineComparison comparison;
   for (const AttentionCase& c : casesOf(options))
-    if (c.shape.valueOffset < 0 && c.cache != CacheType::bf16 && c.cache != CacheType::int8 &&
+    if (c.shape.valueOffset < 0 && c.cache != CacheType::bf16 && !holdsCodes(c.cache) &&
         c.totalLength > 1)
       comparison.cases.push_back(
           {c.shape, c.cache == CacheType::f32 ? ElementType::Float : ElementType::Float16,
@@ -310,7 +311,7 @@ int main(int argc, char** argv) {
     app.add_option(flag, values)->delimiter(',')->check(CLI::IsMember(std::move(known)));
   };
   list("--shape", options.shapes, {"S1", "S2", "S3", "latent", "separate"});
-  list("--dtype", options.dtypes, {"f32", "f16", "bf16", "int8"});
+  list("--dtype", options.dtypes, {"f32", "f16", "bf16", "int8", "int4"});
   list("--phase", options.phases, {"decode", "prefill"});
   list("--cache", options.caches, {"cold", "warm"});
   app.add_option("--length", options.lengths, "T, in place of each shape's own")

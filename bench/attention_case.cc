@@ -2,6 +2,7 @@
 #include "bench/attention_case.h"
 
 #include "runtime/memory/page_memory.h"
+#include "support/four_bit_row.h"
 #include "support/half.h"
 
 #include <algorithm>
@@ -19,8 +20,11 @@ constexpr size_t coldBytes = size_t{320} << 20;
 /// The largest layer.
 constexpr size_t mostBytes = size_t{768} << 20;
 
-size_t widthOf(CacheType type) {
-  return type == CacheType::f32 ? 4 : type == CacheType::int8 ? 1 : 2;
+size_t widthOf(CacheType type) { return type == CacheType::f32 ? 4 : holdsCodes(type) ? 1 : 2; }
+
+/// Elements, of codes bytes, of a row of so many columns.
+int64_t rowElements(CacheType type, int64_t columns) {
+  return type == CacheType::int4 ? FourBitRow{columns}.bytes() : columns;
 }
 
 } // namespace
@@ -35,14 +39,17 @@ const char* name(CacheType type) {
     return "bf16";
   case CacheType::int8:
     return "int8";
+  case CacheType::int4:
+    return "int4";
   }
   return "";
 }
 
 size_t AttentionCase::cacheBytes() const {
-  const int64_t width = shape.keyWidth + (shape.valueOffset < 0 ? shape.valueWidth : 0);
+  const int64_t width = rowElements(cache, shape.keyWidth) +
+                        (shape.valueOffset < 0 ? rowElements(cache, shape.valueWidth) : 0);
   size_t rows = static_cast<size_t>(shape.kvHeads * totalLength);
-  size_t scales = cache == CacheType::int8 ? 2 * rows * sizeof(float) : 0;
+  size_t scales = holdsCodes(cache) ? 2 * rows * sizeof(float) : 0;
   return rows * static_cast<size_t>(width) * widthOf(cache) + scales;
 }
 
@@ -75,7 +82,7 @@ void AttentionMemory::set(const AttentionCase& attentionCase) {
           current.cache == CacheType::f16 ? floatToF16(value) : floatToBf16(value);
       if (current.cache == CacheType::f32)
         std::memcpy(&pattern[at], &value, sizeof value);
-      else if (current.cache == CacheType::int8)
+      else if (holdsCodes(current.cache))
         std::memcpy(&pattern[at], &code, sizeof code);
       else
         std::memcpy(&pattern[at], &bits, sizeof bits);
@@ -87,7 +94,8 @@ void AttentionMemory::set(const AttentionCase& attentionCase) {
   // Room for more rows, and planes that are no multiple of a page apart.
   capacity = current.totalLength + current.totalLength / 8 + 3;
   const auto plane = [&](int64_t width) {
-    return static_cast<size_t>(shape.kvHeads * capacity * width) * elementBytes;
+    return static_cast<size_t>(shape.kvHeads * capacity * rowElements(current.cache, width)) *
+           elementBytes;
   };
   valueBase = shape.valueOffset < 0 ? plane(shape.keyWidth)
                                     : static_cast<size_t>(shape.valueOffset) * elementBytes;
@@ -95,12 +103,12 @@ void AttentionMemory::set(const AttentionCase& attentionCase) {
   layerBytes = (layerBytes + 63) / 64 * 64;
   scaleBase = layerBytes;
   const auto scales = static_cast<size_t>(2 * shape.kvHeads * capacity);
-  if (current.cache == CacheType::int8)
+  if (holdsCodes(current.cache))
     layerBytes += (scales * sizeof(float) + 63) / 64 * 64;
   layers = current.isCold ? std::max<size_t>(2, coldBytes / layerBytes) : 1;
   layers = std::min(layers, caches->size() / layerBytes);
   layer = 0;
-  if (current.cache == CacheType::int8)
+  if (holdsCodes(current.cache))
     for (size_t i = 0; i < layers; ++i)
       std::fill_n(reinterpret_cast<float*>(caches->data() + i * layerBytes + scaleBase), scales,
                   0.02f);
@@ -136,15 +144,17 @@ AttentionView AttentionMemory::nextLayer() {
   view.value = caches->data() + layer * layerBytes + valueBase;
   view.output = output.data();
   view.queryStrides = strides(shape.queryHeads, current.newRows, shape.keyWidth);
-  view.keyStrides = strides(shape.kvHeads, capacity, shape.keyWidth);
+  view.keyStrides = strides(shape.kvHeads, capacity, rowElements(current.cache, shape.keyWidth));
   view.valueStrides =
-      strides(shape.kvHeads, capacity, ownValues ? shape.valueWidth : shape.keyWidth);
+      strides(shape.kvHeads, capacity,
+              rowElements(current.cache, ownValues ? shape.valueWidth : shape.keyWidth));
   view.outputStrides = strides(shape.queryHeads, current.newRows, shape.valueWidth);
-  if (current.cache == CacheType::int8) {
+  if (holdsCodes(current.cache)) {
     view.keyScales =
         reinterpret_cast<const float*>(caches->data() + layer * layerBytes + scaleBase);
     view.valueScales = view.keyScales + shape.kvHeads * capacity;
     view.keyScaleStrides = view.valueScaleStrides = strides(shape.kvHeads, capacity, 1);
+    view.hasFourBitCodes = current.cache == CacheType::int4;
   }
   view.scale = 0.08f;
   view.causal = true;
@@ -161,10 +171,10 @@ std::vector<AttentionMemory::Plane> AttentionMemory::planes() const {
     for (size_t head = 0; head < static_cast<size_t>(shape.kvHeads); ++head)
       result.push_back({from + head * stride, bytes});
   };
-  add(base, shape.keyWidth, elementBytes);
+  add(base, rowElements(current.cache, shape.keyWidth), elementBytes);
   if (shape.valueOffset < 0)
-    add(base + valueBase, shape.valueWidth, elementBytes);
-  if (current.cache == CacheType::int8)
+    add(base + valueBase, rowElements(current.cache, shape.valueWidth), elementBytes);
+  if (holdsCodes(current.cache))
     for (const int64_t side : {0, 1})
       add(base + scaleBase + static_cast<size_t>(side * shape.kvHeads * capacity) * sizeof(float),
           1, sizeof(float));

@@ -17,8 +17,12 @@ struct AttentionShape {
   int64_t valueOffset = -1;
 };
 
-/// What K and V are kept as; Q and O are f32. Rows of int8 have a scale of f32 each.
-enum class CacheType { f32, f16, bf16, int8 };
+/// What K and V are kept as; Q and O are f32. Rows of codes have a scale of f32 each.
+enum class CacheType { f32, f16, bf16, int8, int4 };
+
+inline bool holdsCodes(CacheType type) {
+  return type == CacheType::int8 || type == CacheType::int4;
+}
 
 struct AttentionCase {
   AttentionShape shape;

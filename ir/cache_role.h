@@ -9,17 +9,21 @@ enum class CacheRole {
   Latent,   ///< keys, of which some columns are the values
   KeyScale, ///< what the rows of the layer's keys, which are codes, are multiplied by
   ValueScale,
+  LatentScale,
   State, ///< a recurrent or convolution state, of neither keys nor values
 };
 
 /// Whether the cache says what the codes of another one stand for.
 inline bool isScale(CacheRole role) {
-  return role == CacheRole::KeyScale || role == CacheRole::ValueScale;
+  return role == CacheRole::KeyScale || role == CacheRole::ValueScale ||
+         role == CacheRole::LatentScale;
 }
 
 /// The role of the scales of a cache of codes.
 inline CacheRole scaleRole(CacheRole codes) {
-  return codes == CacheRole::Key ? CacheRole::KeyScale : CacheRole::ValueScale;
+  return codes == CacheRole::Key      ? CacheRole::KeyScale
+         : codes == CacheRole::Latent ? CacheRole::LatentScale
+                                      : CacheRole::ValueScale;
 }
 
 } // namespace kvopt::ir

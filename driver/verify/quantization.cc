@@ -65,7 +65,8 @@ private:
         return compared.takeError();
       // NaN is NaN, whatever its bits.
       report.rowsIdentical &= compared->isWithin();
-      if (defined.cacheInfo(*cache).role == CacheRole::ValueScale)
+      const CacheRole role = defined.cacheInfo(*cache).role;
+      if (role == CacheRole::ValueScale || role == CacheRole::LatentScale)
         largestScale = largestMagnitude(defined.cacheView(*cache));
     }
     const Tensor* output = result.find(site.output);
@@ -75,7 +76,8 @@ private:
     auto compared = compareTensors(output->view, expected->view);
     if (!compared)
       return compared.takeError();
-    constexpr double largestCode = 127;
+    // What a scale is multiplied by, at most.
+    const double largestCode = report.bits == 4 ? 126 : 127;
     if (compared->maxAbs != 0)
       report.siteDifference =
           std::max(report.siteDifference, compared->maxAbs / (largestCode * largestScale));
@@ -117,6 +119,9 @@ checkQuantization(const Model& original, const Manifest& originalManifest, const
     return second.takeError();
   QuantizationReport report;
   report.siteAllowed = allowedDifference(original);
+  for (const ManifestCache& cache : quantizedManifest.caches)
+    if (cache.codeColumns != 0)
+      report.bits = 4;
   Check check(**first, **second, std::move(*sites), report);
   PlannedSteps planned(plan);
   for (int64_t tokens : steps)

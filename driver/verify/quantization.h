@@ -18,6 +18,8 @@ namespace kvopt::driver {
 /// With a model that is equal to the original where rows are not quantized (`unquantize`), that
 /// leaves nothing but the rounding of rows between the two, which `deviation` measures.
 struct QuantizationReport {
+  /// Bits of a code.
+  int bits = 8;
   size_t sites = 0;
   size_t steps = 0;
   /// Codes and scales are those of the definition.

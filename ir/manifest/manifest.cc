@@ -62,6 +62,8 @@ Json cacheJson(const ManifestCache& cache) {
   object["dtype"] = dtypeName(cache.dtype).str();
   if (cache.exportedDtype != ElementType::Undefined)
     object["exported_dtype"] = dtypeName(cache.exportedDtype).str();
+  if (cache.codeColumns != 0)
+    object["code_columns"] = cache.codeColumns;
   object["policy"] = textOf(policyWords, cache.update);
   object["window"] = cache.window;
   if (!cache.readers.empty())
@@ -168,6 +170,8 @@ std::string Manifest::json() const {
     root["step_limit"] = *stepLimit;
   if (hiddenRowsUndefined)
     root["hidden_rows"] = "undefined";
+  if (!unpadded.empty())
+    root["unpadded"] = unpadded;
   // Names that are no UTF-8 cannot stand in JSON; the default would be to throw.
   return root.dump(2, ' ', false, Json::error_handler_t::replace);
 }

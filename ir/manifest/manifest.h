@@ -97,6 +97,9 @@ struct ManifestCache {
   /// The element type of the cache in the model that was rewritten, where its rows are rounded to
   /// `dtype`; Undefined where they are not.
   ElementType exportedDtype = ElementType::Undefined;
+  /// Of rows of four-bit codes (support/four_bit_row.h): how many numbers each stands for; 0 for
+  /// others.
+  int64_t codeColumns = 0;
   std::vector<ManifestExtent> shape;
   int64_t sequenceAxis = 2;
   ElementType dtype = ElementType::Float;
@@ -195,6 +198,9 @@ struct Manifest {
   /// Rows of tokens that are hidden from themselves and all before them, which is padding, need not
   /// come out as they did before the rewrite.
   bool hiddenRowsUndefined = false;
+  /// Masks of integers that must be ones: the caches have one length for all batch rows, and none
+  /// may be padded.
+  std::vector<std::string> unpadded;
 
   /// Whether some cache's past and present must be one buffer.
   bool sharesBuffers() const;

@@ -38,10 +38,23 @@ public:
     for (const ManifestInput& input : manifest.inputs)
       if (llvm::Error error = checkInput(input.input, input.dtype, input.shape))
         return error;
+    for (const std::string& mask : manifest.unpadded)
+      if (llvm::Error error = checkUnpadded(mask))
+        return error;
     return checkReorder();
   }
 
 private:
+  llvm::Error checkUnpadded(const std::string& mask) const {
+    const Value* input = graph.findValue(mask);
+    if (!input || !input->isGraphInput())
+      return contradiction(mask, "there is no such input");
+    const ElementType element = input->type().elementType();
+    if (!isInteger(element) && element != ElementType::Undefined)
+      return contradiction(mask, "it has element type {}, which is no integer", dtypeName(element));
+    return llvm::Error::success();
+  }
+
   /// Numbers of batch rows.
   llvm::Error checkReorder() const {
     if (manifest.reorder.empty())

@@ -3,6 +3,7 @@
 #include "ir/manifest/manifest_words.h"
 #include "ir/model.h"
 #include "support/diagnostic.h"
+#include "support/four_bit_row.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -230,6 +231,21 @@ std::vector<ManifestReplacement> readReplaced(const Json& list, const std::strin
   return replaced;
 }
 
+/// Why rows cannot be four-bit codes of so many columns; null if they can.
+const char* codeProblem(const ManifestCache& cache) {
+  constexpr int64_t mostColumns = int64_t{1} << 40;
+  if (cache.codeColumns < 1 || cache.codeColumns > mostColumns)
+    return "'code_columns' is no number of columns";
+  if (cache.dtype != ElementType::UInt8 || isScale(cache.role))
+    return "has 'code_columns', but its rows are no four-bit codes";
+  const std::optional<CacheLayout> layout = cache.layout();
+  const int64_t* width =
+      layout ? std::get_if<int64_t>(&cache.shape[layout->columnAxis()]) : nullptr;
+  if (!width || layout->isTransposed() || *width != FourBitRow{cache.codeColumns}.bytes())
+    return "has rows of another width than that of its 'code_columns' four-bit codes";
+  return nullptr;
+}
+
 llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpdate contract) {
   ObjectReader reader(json, fmt::format("caches[{}]", index));
   ManifestCache cache;
@@ -261,6 +277,11 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpd
   }
   if (reader.has("exported_dtype"))
     reader.read("exported_dtype", cache.exportedDtype);
+  if (reader.has("code_columns")) {
+    reader.read("code_columns", cache.codeColumns);
+    if (const char* problem = codeProblem(cache))
+      reader.fail(problem);
+  }
   if (reader.has("replaces"))
     if (const Json* list = reader.array("replaces")) {
       llvm::Error error = llvm::Error::success();
@@ -391,6 +412,8 @@ llvm::Error readLimits(const Json& json, Manifest& manifest) {
       reader.fail("'hidden_rows' is not 'undefined'");
     manifest.hiddenRowsUndefined = true;
   }
+  if (reader.has("unpadded"))
+    reader.readNames("unpadded", manifest.unpadded);
   return reader.takeError();
 }
 

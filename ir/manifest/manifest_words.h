@@ -23,6 +23,7 @@ constexpr ManifestWord<CacheRole> roleWords[] = {{CacheRole::Key, "key"},
                                                  {CacheRole::Latent, "latent"},
                                                  {CacheRole::KeyScale, "key_scale"},
                                                  {CacheRole::ValueScale, "value_scale"},
+                                                 {CacheRole::LatentScale, "latent_scale"},
                                                  {CacheRole::State, "state"}};
 /// The kind tells what is only read from what is static.
 constexpr ManifestWord<CacheUpdate> policyWords[] = {

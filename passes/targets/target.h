@@ -48,6 +48,8 @@ public:
   /// Whether keys and values that are expanded from rows of fewer columns are replaced by those
   /// rows before sites are lowered.
   virtual bool compressesCaches() const { return false; }
+  /// Whether rows of caches are codes, which stand for other numbers than the model's.
+  virtual bool quantizesCaches() const { return false; }
   /// Whether what the target computes for padding, where a row sees no key, need not be what the
   /// model computes there.
   virtual bool changesPadding(const analysis::AttentionSite& /*site*/) const { return false; }

@@ -3,6 +3,7 @@
 #include "runtime/memory/element_storage.h"
 
 #include "support/format.h"
+#include "support/four_bit_row.h"
 
 #include <algorithm>
 #include <atomic>
@@ -23,6 +24,10 @@ int64_t longestOf(const AttentionOperands& operands) {
   if (operands.totalLengths.empty())
     return capacityOf(operands);
   return *std::max_element(operands.totalLengths.begin(), operands.totalLengths.end());
+}
+
+bool hasFourBitCodes(const AttentionOperands& operands) {
+  return operands.keyScales && operands.key.element == ElementType::UInt8;
 }
 
 /// The mask's extent on axis `axis` of [B,H,S,T].
@@ -77,9 +82,10 @@ llvm::Error checkAttention(const KernelContext& context, const AttentionOperands
   if (query.rank() != 4 || key.rank() != 4 || value.rank() != 4)
     return context.error("query, key and value must have rank 4");
   const bool isQuantized = operands.keyScales.has_value();
+  const bool isPacked = isQuantized && hasFourBitCodes(operands);
   assert(isQuantized == operands.valueScales.has_value());
   if (!storageOf(query.element) || key.element != value.element ||
-      (isQuantized ? key.element != ElementType::Int8 : !storageOf(key.element)))
+      (isQuantized ? key.element != ElementType::Int8 && !isPacked : !storageOf(key.element)))
     return context.error(fmt::format("element types {}, {} and {} of query, key and value are not "
                                      "supported together",
                                      onnxName(query.element), onnxName(key.element),
@@ -94,7 +100,11 @@ llvm::Error checkAttention(const KernelContext& context, const AttentionOperands
   if (key.shape[1] == 0 ? query.shape[1] != 0 : query.shape[1] % key.shape[1] != 0)
     return context.error(fmt::format("{} query heads are no multiple of {} key/value heads",
                                      query.shape[1], key.shape[1]));
-  if (query.shape[3] != keyWidth)
+  if (isPacked && (operands.keyTransposed || operands.fourBitColumns < 0 ||
+                   value.shape[3] != FourBitRow{operands.fourBitColumns}.bytes()))
+    return context.error("rows of four-bit codes must have their columns side by side, and as many "
+                         "bytes as these take");
+  if ((isPacked ? FourBitRow{query.shape[3]}.bytes() : query.shape[3]) != keyWidth)
     return context.error(
         fmt::format("query width {} and key width {} differ", query.shape[3], keyWidth));
   if (keyWidth == 0)
@@ -127,13 +137,14 @@ llvm::Error runAttention(KernelContext& context, const AttentionOperands& operan
   view.kvHeads = operands.key.shape[1];
   view.queryRows = query.shape[2];
   view.keyWidth = query.shape[3];
-  view.valueWidth = operands.value.shape[3];
+  view.valueWidth = hasFourBitCodes(operands) ? operands.fourBitColumns : operands.value.shape[3];
   view.totalLength = longestOf(operands);
   view.totalLengths = operands.totalLengths.empty() ? nullptr : operands.totalLengths.data();
   view.queryStorage = *storageOf(query.element);
   if (operands.keyScales) {
     view.keyScales = operands.keyScales->as<float>();
     view.valueScales = operands.valueScales->as<float>();
+    view.hasFourBitCodes = hasFourBitCodes(operands);
     view.keyScaleStrides = rowStrides(*operands.keyScales);
     view.valueScaleStrides = rowStrides(*operands.valueScales);
   } else {

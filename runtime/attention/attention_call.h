@@ -19,9 +19,12 @@ struct AttentionOperands {
   /// and `value`, which stand for the extents and the element type of all.
   std::span<const simd::KeyValueSegment> segments;
   int64_t segmentTokens = 0;
-  /// float [B,G,C], the scales of key's and value's rows, which are then int8; both or neither.
+  /// float [B,G,C], the scales of key's and value's rows, which are then int8, or uint8: four-bit
+  /// codes; both or neither.
   std::optional<TensorView> keyScales;
   std::optional<TensorView> valueScales;
+  /// Dv, where values are four-bit codes: their rows do not tell.
+  int64_t fourBitColumns = 0;
   /// Broadcastable to [B,H,S,T] from the right, T being maskTokens or, where that is absent, the
   /// largest total length; additive float or boolean; null: none.
   const TensorView* mask = nullptr;

@@ -3,6 +3,7 @@
 
 #include "runtime/attention/past_lengths.h"
 #include "support/format.h"
+#include "support/four_bit_row.h"
 
 #include <cstring>
 
@@ -53,9 +54,15 @@ llvm::Expected<InPlaceCache> InPlaceCache::create(const KernelContext& context,
         fmt::format("new rows [{}, {}, …] and cache of the {} differ in batch size or heads",
                     fresh.shape[0], fresh.shape[1], operands.name));
   const int64_t width = past.shape[cache.layout.columnAxis()];
-  if (fresh.shape[3] != width)
-    return context.error(fmt::format("new rows of the {} are {} wide, those of the cache {}",
-                                     operands.name, fresh.shape[3], width));
+  const bool isPacked = operands.held == ElementType::UInt8;
+  if (width != (isPacked ? FourBitRow{fresh.shape[3]}.bytes() : fresh.shape[3]))
+    return context.error(fmt::format("new rows of the {} are {} wide, those of the cache {}{}",
+                                     operands.name, fresh.shape[3], width,
+                                     isPacked ? " bytes" : ""));
+  if (isPacked && cache.isTransposed())
+    return context.error(fmt::format("rows of four-bit codes of the {} must have their columns "
+                                     "side by side",
+                                     operands.name));
   return cache;
 }
 

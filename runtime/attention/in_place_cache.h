@@ -17,7 +17,7 @@ public:
     unsigned past;        ///< operand: laid out as ir/cache_layout.h says
     unsigned present;     ///< result
     const char* axisName; ///< the attribute that says where the sequence lies
-    /// What the cache holds; Undefined: what the new rows are of.
+    /// What the cache holds; Undefined: what the new rows are of. UInt8: rows of four-bit codes.
     ir::ElementType held = ir::ElementType::Undefined;
   };
 

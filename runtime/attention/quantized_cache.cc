@@ -3,6 +3,7 @@
 #include "runtime/memory/element_storage.h"
 
 #include "runtime/exec/input_binding.h"
+#include "runtime/simd/four_bit_rows.h"
 #include "runtime/simd/quantize_row.h"
 #include "support/format.h"
 
@@ -48,6 +49,7 @@ QuantizedCache::append(KernelContext& context, llvm::ArrayRef<int64_t> lengths) 
   const TensorView& fresh = cache.freshRows();
   const int64_t heads = fresh.shape[1], units = fresh.shape[0] * heads;
   const auto width = static_cast<size_t>(cache.width());
+  const bool isPacked = present.codes.element == ElementType::UInt8;
   const int64_t slotStride = present.codes.strides[cache.isTransposed() ? 3 : 2];
   const int64_t columnStride = present.codes.strides[cache.isTransposed() ? 2 : 3];
   // A row whose columns are far apart is made in a row of its own.
@@ -70,7 +72,10 @@ QuantizedCache::append(KernelContext& context, llvm::ArrayRef<int64_t> lengths) 
     auto* apart = reinterpret_cast<int8_t*>(aside->data());
     if (cache.isTransposed())
       apart += static_cast<size_t>(unit) * width;
-    for (int64_t i = 0; i < cache.rows(); ++i, row += rowBytes, to += slotStride) {
+    for (int64_t i = 0; i < cache.rows() && isPacked; ++i, row += rowBytes, to += slotStride)
+      scale[i * present.scales.strides[2]] = quantizeFourBitRow(
+          row, *storageOf(fresh.element), cache.width(), reinterpret_cast<uint8_t*>(to));
+    for (int64_t i = 0; i < cache.rows() && !isPacked; ++i, row += rowBytes, to += slotStride) {
       int8_t* out = cache.isTransposed() ? apart : to;
       scale[i * present.scales.strides[2]] =
           quantizeRow(row, *storageOf(fresh.element), width, out);
@@ -86,8 +91,8 @@ QuantizedCache::append(KernelContext& context, llvm::ArrayRef<int64_t> lengths) 
   else
     for (int64_t unit = 0; unit < units; ++unit)
       writeRows(unit);
-  context.noteCacheWrite(fresh.elementCount() +
-                         units * cache.rows() * static_cast<int64_t>(sizeof(float)));
+  const int64_t codeBytes = isPacked ? FourBitRow{cache.width()}.bytes() : cache.width();
+  context.noteCacheWrite(units * cache.rows() * (codeBytes + static_cast<int64_t>(sizeof(float))));
   return present;
 }
 

@@ -1,4 +1,4 @@
-// QuantizedCache: a cache of int8 rows with a scale for each, as operators write and read it.
+// QuantizedCache: a cache of rows of codes with a scale for each, as operators write and read it.
 #pragma once
 
 #include "runtime/attention/in_place_cache.h"

@@ -8,14 +8,52 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 
+#include <array>
+
 namespace kvopt::runtime {
 using namespace ir;
 
 namespace {
 
-constexpr const char* quantizedOp = "ai.kvopt::InPlaceQuantizedKvSdpa";
-/// A name that no kernel has: it runs through its function.
-constexpr const char* definitionOp = "ai.kvopt::InPlaceQuantizedKvSdpaDefinition";
+/// An operator over quantized caches: how its operands and results relate to those of the operator
+/// over rows as they are.
+struct QuantizedOp {
+  const char* name;
+  const char* plain;
+  /// A name that no kernel has: it runs through its function.
+  const char* definition;
+  /// Of each cache, the operands that are its new rows, the past, and the past's scales.
+  llvm::SmallVector<std::array<unsigned, 3>, 2> caches;
+  /// The operands of the operator over rows as they are, in its order.
+  llvm::SmallVector<unsigned, 8> plainOperands;
+
+  unsigned firstCache() const { return caches.front()[1]; }
+  /// Pasts and their scales: as many operands as presents and theirs.
+  unsigned parts() const { return static_cast<unsigned>(2 * caches.size()); }
+};
+
+llvm::ArrayRef<QuantizedOp> quantizedOps() {
+  static const QuantizedOp ops[] = {
+      {"ai.kvopt::InPlaceQuantizedKvSdpa",
+       "ai.kvopt::InPlaceKvSdpa",
+       "ai.kvopt::InPlaceQuantizedKvSdpaDefinition",
+       {{1, 3, 4}, {2, 5, 6}},
+       {0, 1, 2, 3, 5, 7, 8, 9}},
+      {"ai.kvopt::InPlaceQuantizedLatentKvSdpa",
+       "ai.kvopt::InPlaceLatentKvSdpa",
+       "ai.kvopt::InPlaceQuantizedLatentKvSdpaDefinition",
+       {{1, 2, 3}},
+       {0, 1, 2, 4, 5, 6}},
+  };
+  return ops;
+}
+
+const QuantizedOp* quantizedOpOf(const Node& node) {
+  for (const QuantizedOp& op : quantizedOps())
+    if (node.is(op.name))
+      return &op;
+  return nullptr;
+}
 
 void copyAttributes(const Node& from, Node& to) {
   for (const NamedAttribute& attribute : from.attributes())
@@ -29,11 +67,15 @@ void removeOutputOf(Value& value) {
       graph.removeOutput(slot);
 }
 
-void setElementType(Value& value, ElementType element) {
-  TensorType type = value.type();
-  value.setType(type.hasRank()
-                    ? TensorType(element, Shape(type.shape().begin(), type.shape().end()))
-                    : TensorType(element));
+/// The type of a cache of the numbers that codes stand for, `columns` in a row.
+void setNumbers(Value& value, ElementType element, const Dim& columns, int64_t sequenceAxis) {
+  const TensorType type = value.type();
+  if (!type.hasRank())
+    return value.setType(TensorType(element));
+  Shape shape(type.shape().begin(), type.shape().end());
+  if (const auto layout = CacheLayout::bySequenceAxis(type.rank(), sequenceAxis))
+    shape[layout->columnAxis()] = columns;
+  value.setType(TensorType(element, std::move(shape)));
 }
 
 } // namespace
@@ -44,14 +86,12 @@ bool hasQuantizedCaches(const Manifest& manifest) {
 }
 
 std::vector<std::string> miswiredCaches(const Model& model, const Manifest& manifest) {
-  constexpr unsigned firstCache = 3; // operands: keys, their scales, values, theirs
   constexpr unsigned firstPresent = 1;
   std::vector<std::string> found;
   for (const Node& node : model.graph().nodes()) {
-    if (!node.is(quantizedOp))
-      continue;
-    for (unsigned i = 0; i < 4; ++i) {
-      const Value* past = node.operand(firstCache + i);
+    const QuantizedOp* op = quantizedOpOf(node);
+    for (unsigned i = 0; op && i < op->parts(); ++i) {
+      const Value* past = node.operand(op->firstCache() + i);
       const llvm::StringRef written = node.result(firstPresent + i).name();
       for (const ManifestCache& cache : manifest.caches)
         if (past && cache.past == past->name() && written != cache.present)
@@ -66,28 +106,33 @@ llvm::Error unquantize(Model& model, Manifest& manifest) {
   Graph& graph = model.graph();
   llvm::StringMap<ElementType> elements; // of caches that are codes no more
   for (Node& node : llvm::make_early_inc_range(graph.nodes())) {
-    if (!node.is(quantizedOp))
+    const QuantizedOp* op = quantizedOpOf(node);
+    if (!op)
       continue;
     const ElementType element = node.operand(1)->type().elementType();
     if (element == ElementType::Undefined)
       return invalid("{}: the type of the new rows is not known", node.describe());
     llvm::SmallVector<Value*, 8> operands;
-    for (unsigned i : {0u, 1u, 2u, 3u, 5u, 7u, 8u, 9u})
-      operands.push_back(node.operand(i));
-    Value* const scales[] = {node.operand(4), node.operand(6)};
-    Node& plain = graph.createFresh("ai.kvopt::InPlaceKvSdpa", operands, 3, &node, "attention");
+    for (unsigned operand : op->plainOperands)
+      operands.push_back(operand < node.operands().size() ? node.operand(operand) : nullptr);
+    const auto caches = static_cast<unsigned>(op->caches.size());
+    Node& plain = graph.createFresh(op->plain, operands, 1 + caches, &node, "attention");
     copyAttributes(node, plain);
-    constexpr std::pair<unsigned, unsigned> same[] = {{0, 0}, {1, 1}, {3, 2}};
-    for (const auto& [before, after] : same) {
-      plain.result(after).setType(node.result(before).type());
-      node.result(before).replaceAllUsesWith(plain.result(after));
-    }
-    for (unsigned result : {2u, 4u})
-      removeOutputOf(node.result(result));
-    for (unsigned operand : {3u, 4u}) {
-      setElementType(*plain.operand(operand), element);
-      setElementType(plain.result(operand - 2), element);
-      elements[plain.operand(operand)->name()] = element;
+    plain.result().setType(node.result().type());
+    node.result().replaceAllUsesWith(plain.result());
+    llvm::SmallVector<Value*, 2> scales;
+    for (unsigned i = 0; i < caches; ++i) {
+      const auto& [fresh, past, scale] = op->caches[i];
+      const Dim columns = node.operand(fresh)->type().dim(3);
+      const int64_t axis = node.intAttr(i == 0 ? "key_axis" : "value_axis", 2);
+      Value& present = plain.result(1 + i);
+      present.setType(node.result(1 + 2 * i).type());
+      node.result(1 + 2 * i).replaceAllUsesWith(present);
+      removeOutputOf(node.result(2 + 2 * i));
+      setNumbers(*node.operand(past), element, columns, axis);
+      setNumbers(present, element, columns, axis);
+      elements[node.operand(past)->name()] = element;
+      scales.push_back(node.operand(scale));
     }
     graph.erase(node);
     for (Value* scale : scales)
@@ -96,24 +141,28 @@ llvm::Error unquantize(Model& model, Manifest& manifest) {
   }
   llvm::erase_if(manifest.caches, [](const ManifestCache& cache) { return isScale(cache.role); });
   for (ManifestCache& cache : manifest.caches)
-    if (auto found = elements.find(cache.past); found != elements.end())
+    if (auto found = elements.find(cache.past); found != elements.end()) {
       cache.dtype = found->second;
+      if (const auto layout = cache.layout(); layout && cache.codeColumns != 0)
+        cache.shape[layout->columnAxis()] = std::exchange(cache.codeColumns, 0);
+    }
   return inferShapes(graph);
 }
 
 llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
   std::vector<DefinedSite> sites;
-  Function* body = model.findFunction(quantizedOp);
   Graph& graph = model.graph();
   for (Node& node : graph.nodes()) {
-    if (!node.is(quantizedOp))
+    const QuantizedOp* op = quantizedOpOf(node);
+    if (!op)
       continue;
-    if (!body)
-      return invalid("the model has no function body for {}", quantizedOp);
+    if (!model.findFunction(op->name))
+      return invalid("the model has no function body for {}", op->name);
     llvm::SmallVector<Value*, 10> operands;
     for (const Use& use : node.operands())
       operands.push_back(use.value());
-    Node& definition = graph.createFresh(definitionOp, operands, 5, &node, "defined");
+    Node& definition =
+        graph.createFresh(op->definition, operands, 1 + op->parts(), &node, "defined");
     copyAttributes(node, definition);
     DefinedSite site;
     for (Value* output : {&node.result(), &definition.result()})
@@ -121,17 +170,18 @@ llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
         graph.addOutput(*output);
     site.output = node.result().name().str();
     site.definedOutput = definition.result().name().str();
-    for (unsigned i = 0; i < 4; ++i) {
-      definition.result(i + 1).setType(node.result(i + 1).type());
-      graph.addOutput(definition.result(i + 1));
-      site.presents[i] = node.result(i + 1).name().str();
-      site.definedPresents[i] = definition.result(i + 1).name().str();
+    for (unsigned i = 1; i <= op->parts(); ++i) {
+      definition.result(i).setType(node.result(i).type());
+      graph.addOutput(definition.result(i));
+      site.presents.push_back(node.result(i).name().str());
+      site.definedPresents.push_back(definition.result(i).name().str());
     }
     definition.result().setType(node.result().type());
     sites.push_back(std::move(site));
   }
-  if (body)
-    body->name = OpName(definitionOp).type().str();
+  for (const QuantizedOp& op : quantizedOps())
+    if (Function* body = model.findFunction(op.name))
+      body->name = OpName(op.definition).type().str();
   return sites;
 }
 

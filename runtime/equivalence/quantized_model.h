@@ -6,7 +6,8 @@
 
 #include "llvm/Support/Error.h"
 
-#include <array>
+#include <string>
+#include <vector>
 
 namespace kvopt::runtime {
 
@@ -17,22 +18,22 @@ bool hasQuantizedCaches(const ir::Manifest& manifest);
 /// the ones it reads, a sentence each; a model without quantization could not show it.
 std::vector<std::string> miswiredCaches(const ir::Model& model, const ir::Manifest& manifest);
 
-/// Makes every ai.kvopt::InPlaceQuantizedKvSdpa of the model an InPlaceKvSdpa whose caches hold new
-/// rows as they are; scales are no inputs and outputs any more. What is left of the rewrite
-/// computes what the original does, but for rounding. Types must have been inferred, and are
-/// inferred anew.
+/// Makes every ai.kvopt::InPlaceQuantizedKvSdpa of the model an InPlaceKvSdpa, and every
+/// InPlaceQuantizedLatentKvSdpa an InPlaceLatentKvSdpa, whose caches hold new rows as they are;
+/// scales are no inputs and outputs any more. What is left of the rewrite computes what the
+/// original does, but for rounding. Types must have been inferred, and are inferred anew.
 llvm::Error unquantize(ir::Model& model, ir::Manifest& manifest);
 
 /// One attention of a model with its definition beside it: names of outputs of the model.
 struct DefinedSite {
   std::string output;
   std::string definedOutput;
-  /// Keys, their scales, values, their scales.
-  std::array<std::string, 4> presents;
-  std::array<std::string, 4> definedPresents;
+  /// Keys, their scales and, unless the cache is latent, values and their scales.
+  std::vector<std::string> presents;
+  std::vector<std::string> definedPresents;
 };
 
-/// Adds, before every ai.kvopt::InPlaceQuantizedKvSdpa, a call of its function body on the same
+/// Adds, before every attention over quantized caches, a call of its function body on the same
 /// operands, which runs as plain operators; results of both become outputs of the model. Fails
 /// where the model has no body for it.
 llvm::Expected<std::vector<DefinedSite>> addDefinitions(ir::Model& model);

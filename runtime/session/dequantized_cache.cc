@@ -2,6 +2,7 @@
 #include "runtime/session/dequantized_cache.h"
 
 #include "runtime/memory/element_storage.h"
+#include "runtime/simd/four_bit_rows.h"
 #include "support/diagnostic.h"
 #include "support/half.h"
 
@@ -10,7 +11,7 @@ using namespace ir;
 
 std::optional<size_t> scalesOf(const Session& session, size_t cache) {
   const ManifestCache& codes = session.cacheInfo(cache);
-  if (codes.dtype != ElementType::Int8 || isScale(codes.role))
+  if ((codes.dtype != ElementType::Int8 && codes.codeColumns == 0) || isScale(codes.role))
     return std::nullopt;
   for (size_t i = 0; i < session.cacheCount(); ++i) {
     const ManifestCache& other = session.cacheInfo(i);
@@ -20,9 +21,46 @@ std::optional<size_t> scalesOf(const Session& session, size_t cache) {
   return std::nullopt;
 }
 
+namespace {
+
+/// The products of four-bit codes and multipliers, contiguous, as int8.
+llvm::Expected<Tensor> unpackedCodes(const Session& session, const TensorView& packed,
+                                     const ManifestCache& info) {
+  Extents shape = packed.shape;
+  const std::optional<CacheLayout> layout = info.layout();
+  if (!layout || layout->columnAxis() + 1 != packed.rank())
+    return invalid("the columns of cache '{}' are not side by side", info.past);
+  shape.back() = info.codeColumns;
+  auto result = Tensor::create(session.allocator(), ElementType::Int8, shape);
+  if (!result)
+    return result;
+  Extents index(packed.rank(), 0);
+  auto* to = result->view.as<int8_t>();
+  const int64_t rows = result->view.elementCount() / info.codeColumns;
+  for (int64_t row = 0; row < rows; ++row, to += info.codeColumns) {
+    int64_t at = 0;
+    for (unsigned axis = 0; axis + 1 < packed.rank(); ++axis)
+      at += index[axis] * packed.strides[axis];
+    simd::unpackFourBitRows({packed.data + at, 0, info.codeColumns}, 1, to);
+    for (unsigned axis = packed.rank() - 1; axis-- > 0 && ++index[axis] == packed.shape[axis];)
+      index[axis] = 0;
+  }
+  return result;
+}
+
+} // namespace
+
 llvm::Expected<Tensor> dequantizedCache(const Session& session, size_t cache, size_t scales,
                                         ElementType element) {
-  const TensorView codes = session.cacheView(cache);
+  TensorView codes = session.cacheView(cache);
+  Tensor unpacked;
+  if (session.cacheInfo(cache).codeColumns != 0) {
+    auto products = unpackedCodes(session, codes, session.cacheInfo(cache));
+    if (!products)
+      return products.takeError();
+    unpacked = std::move(*products);
+    codes = unpacked.view;
+  }
   TensorView factors = session.cacheView(scales);
   if (!storageOf(element) || factors.element != ElementType::Float ||
       factors.rank() != codes.rank())

@@ -95,7 +95,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
        "passes",
        "passes/targets/support",
        "passes/targets/kvopt",
-       "passes/targets/int8",
+       "passes/targets/quantized",
        "passes/targets/primitive",
        "passes/targets/blocks",
        "passes/targets/onnx",

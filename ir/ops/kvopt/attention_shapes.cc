@@ -1,6 +1,8 @@
 // Consistency of attention operands, and the type of the result.
 #include "ir/ops/kvopt/attention_shapes.h"
 
+#include "support/four_bit_row.h"
+
 #include "ir/cache_layout.h"
 
 namespace kvopt::ir {
@@ -131,6 +133,18 @@ llvm::Error checkHeads(const ShapeContext& context, const Dim& heads, const Dim&
   return llvm::Error::success();
 }
 
+namespace {
+
+/// The width of cached rows, of which new ones have `columns`.
+Dim cachedWidth(const Dim& columns, ElementType held) {
+  if (held != ElementType::UInt8)
+    return columns;
+  const std::optional<int64_t> count = columns.value();
+  return count ? Dim::fixed(FourBitRow{*count}.bytes()) : Dim::unknown();
+}
+
+} // namespace
+
 llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& side) {
   const TensorType& added = context.type(side.added);
   const TensorType& past = context.type(side.past);
@@ -154,9 +168,12 @@ llvm::Expected<Dim> checkCache(const ShapeContext& context, const CacheSide& sid
     if (llvm::Error error = requireEqual(context, added.dim(1), past.shape()[layout->headAxis()],
                                          "head counts of cache and new rows"))
       return error;
-  if (llvm::Error error = requireEqual(context, added.dim(3), past.shape()[layout->columnAxis()],
-                                       "widths of cache and new rows"))
+  if (llvm::Error error =
+          requireEqual(context, cachedWidth(added.dim(3), side.held),
+                       past.shape()[layout->columnAxis()], "widths of cache and new rows"))
     return error;
+  if (side.held == ElementType::UInt8 && layout->isTransposed())
+    return context.error("rows of four-bit codes must have their columns side by side");
   const ElementType wanted = side.held == ElementType::Undefined ? added.elementType() : side.held;
   if (past.elementType() != ElementType::Undefined && wanted != ElementType::Undefined &&
       past.elementType() != wanted)

@@ -31,7 +31,8 @@ struct CacheSide {
   unsigned added; ///< operand: [B,G,S,W]
   unsigned past;  ///< operand: laid out as ir/cache_layout.h says
   const char* axisName;
-  /// What the cache holds; Undefined: what the new rows are of.
+  /// What the cache holds; Undefined: what the new rows are of. UInt8: rows of four-bit codes
+  /// (support/four_bit_row.h).
   ElementType held = ElementType::Undefined;
   /// More new rows than the cache has place for are taken: the last ones stay.
   bool isRing = false;

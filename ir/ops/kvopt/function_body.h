@@ -20,6 +20,8 @@ struct BodyForm {
   bool sinks = false;
   /// Whether the operand `past_length` of Sdpa is given.
   bool lengths = false;
+  /// Whether codes of quantized rows have four bits, not eight.
+  bool fourBitCodes = false;
 };
 
 /// The text of a function (ONNX's textual syntax) for `ai.kvopt::InPlaceKvSdpa`. Attributes scale,
@@ -41,6 +43,12 @@ std::string
 inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form,
                                    const CacheLayout& key = CacheLayout::ofAttention(),
                                    const CacheLayout& value = CacheLayout::ofAttention());
+
+/// The same for `ai.kvopt::InPlaceQuantizedLatentKvSdpa`, with the attributes v_offset and v_width
+/// as well.
+std::string
+inPlaceQuantizedLatentKvSdpaFunctionText(const BodyForm& form,
+                                         const CacheLayout& cache = CacheLayout::ofAttention());
 
 /// The same for `ai.kvopt::InPlaceLatentKvSdpa`, with the attributes v_offset and v_width as well.
 std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form,

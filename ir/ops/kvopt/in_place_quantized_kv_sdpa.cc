@@ -1,4 +1,4 @@
-// ai.kvopt::InPlaceQuantizedKvSdpa: InPlaceKvSdpa over caches of int8, with a scale for each row.
+// ai.kvopt::InPlaceQuantizedKvSdpa: InPlaceKvSdpa over caches of codes, with a scale for each row.
 //
 // A row x (the key or value of one token and head, in f32) is kept as codes q and a scale s:
 //
@@ -10,7 +10,18 @@
 //   A row with a NaN or an infinity has the scale NaN and codes 0: all of it stands for NaN.
 // |x[d] - s q[d]| <= s / 2, but for two roundings of f32 and for rows below 127 * 2^-149.
 //
-// past_key and past_value are int8, laid out as ir/cache_layout.h says for key_axis and value_axis.
+// Where past_key and past_value are uint8, not int8, codes have four bits, and equal groups of at
+// most 32 columns have a multiplier m, a whole number, each:
+//
+//   s = max_d |x[d]| / 126,   m = max_group |x[d]| / (7 s) rounded up, at most 18 and at least 1
+//   q[d] = x[d] / (s m) to the nearest integer, halves to the even one, at most 7 and at least -7;
+//          it stands for s m q[d]
+//
+// support/four_bit_row.h says how a row lies in bytes, which must be side by side. Rows of zeros
+// and rows without a number are as above, with m = 1. m q fits a byte, so that attention over such
+// rows is attention over rows of int8.
+//
+// past_key and past_value are laid out as ir/cache_layout.h says for key_axis and value_axis.
 // past_key_scale and past_value_scale are float and of the same extents, with one column: the scale
 // of the row beside it. New rows are of the query's type, or of another floating-point one. Only
 // rows [past_length, past_length + S) of the four are written, and no row at or after that is read.
@@ -23,8 +34,10 @@ namespace {
 llvm::Error inferInPlaceQuantizedKvSdpa(ShapeContext& context) {
   if (llvm::Error error = checkAttentionOperands(context))
     return error;
-  const CacheSide key{1, 3, "key_axis", ElementType::Int8};
-  const CacheSide value{2, 5, "value_axis", ElementType::Int8};
+  const ElementType held =
+      context.element(3) == ElementType::UInt8 ? ElementType::UInt8 : ElementType::Int8;
+  const CacheSide key{1, 3, "key_axis", held};
+  const CacheSide value{2, 5, "value_axis", held};
   llvm::Expected<Dim> keyCapacity = checkCache(context, key);
   if (!keyCapacity)
     return keyCapacity.takeError();

@@ -8,6 +8,7 @@
 #include "passes/targets/support/padded_query.h"
 #include "passes/targets/support/read_rows.h"
 #include "support/diagnostic.h"
+#include "support/four_bit_row.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -30,8 +31,10 @@ const char* targetName(CacheRows rows) {
   switch (rows) {
   case CacheRows::AsDeclared:
     return "kvopt";
-  case CacheRows::Quantized:
+  case CacheRows::Int8:
     return "int8";
+  case CacheRows::Int4:
+    return "int4";
   case CacheRows::LastOnly:
     return "ring";
   }
@@ -123,13 +126,12 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   AttributeList attributes = KvoptOperands::attributes(sdpa, mask);
   attributes.add("key_axis", site.key->axis);
   attributes.add("value_axis", site.value->axis);
-  const bool isQuantized = cacheRows == CacheRows::Quantized;
   llvm::SmallVector<Value*, 10> inputs{&padded.query(),
                                        &canonicalNewRows(site, *site.key, rewriter),
                                        &canonicalNewRows(site, *site.value, rewriter)};
   for (const SiteCache* update : {&*site.key, &*site.value}) {
     inputs.push_back(&attendedPast(site, *update, rewriter));
-    if (isQuantized)
+    if (isQuantized())
       inputs.push_back(&addScale(*update));
   }
   inputs.push_back(&pastLengthOf(*site.key));
@@ -137,20 +139,21 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
   BodyForm form = operands.bodyForm(sdpa);
+  form.fourBitCodes = cacheRows == CacheRows::Int4;
   auto keyLayout = attendedLayout(site.key->layout, true);
   auto valueLayout = attendedLayout(site.value->layout, false);
   const bool isRing = slotsOf(site) != 0;
-  const OpName op = isQuantized ? "ai.kvopt::InPlaceQuantizedKvSdpa"
-                    : isRing    ? "ai.kvopt::RingKvSdpa"
-                                : "ai.kvopt::InPlaceKvSdpa";
-  Node& fused = rewriter.create(op, inputs, attributes, isQuantized ? 5 : 3, "attention");
+  const OpName op = isQuantized() ? "ai.kvopt::InPlaceQuantizedKvSdpa"
+                    : isRing      ? "ai.kvopt::RingKvSdpa"
+                                  : "ai.kvopt::InPlaceKvSdpa";
+  Node& fused = rewriter.create(op, inputs, attributes, isQuantized() ? 5 : 3, "attention");
   if (llvm::Error error = replaceCaches(site, fused, {&*site.key, &*site.value},
                                         {CacheRole::Key, CacheRole::Value}, padded, rewriter))
     return error;
   return operands.addFunction(op, [&] {
-    return isQuantized ? inPlaceQuantizedKvSdpaFunctionText(form, *keyLayout, *valueLayout)
-           : isRing    ? ringKvSdpaFunctionText(form, *keyLayout, *valueLayout)
-                       : inPlaceKvSdpaFunctionText(form, *keyLayout, *valueLayout);
+    return isQuantized() ? inPlaceQuantizedKvSdpaFunctionText(form, *keyLayout, *valueLayout)
+           : isRing      ? ringKvSdpaFunctionText(form, *keyLayout, *valueLayout)
+                         : inPlaceKvSdpaFunctionText(form, *keyLayout, *valueLayout);
   });
 }
 
@@ -166,18 +169,26 @@ llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
   attributes.add("v_offset", site.value->firstColumn);
   attributes.add("v_width", *site.value->columns.value());
   llvm::SmallVector<Value*, 8> inputs{&padded.query(), &canonicalNewRows(site, *site.key, rewriter),
-                                      site.key->past, &pastLengthOf(*site.key), &mask};
+                                      site.key->past};
+  if (isQuantized())
+    inputs.push_back(&addScale(*site.key));
+  inputs.push_back(&pastLengthOf(*site.key));
+  inputs.push_back(&mask);
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
   BodyForm form = operands.bodyForm(sdpa);
+  form.fourBitCodes = cacheRows == CacheRows::Int4;
   auto cacheLayout = inPlaceLayout(site.key->layout, false);
-  Node& fused =
-      rewriter.create("ai.kvopt::InPlaceLatentKvSdpa", inputs, attributes, 2, "attention");
+  const OpName op =
+      isQuantized() ? "ai.kvopt::InPlaceQuantizedLatentKvSdpa" : "ai.kvopt::InPlaceLatentKvSdpa";
+  Node& fused = rewriter.create(op, inputs, attributes, isQuantized() ? 3 : 2, "attention");
   if (llvm::Error error =
           replaceCaches(site, fused, {&*site.key}, {CacheRole::Latent}, padded, rewriter))
     return error;
-  return operands.addFunction("ai.kvopt::InPlaceLatentKvSdpa",
-                              [&] { return inPlaceLatentKvSdpaFunctionText(form, *cacheLayout); });
+  return operands.addFunction(op, [&] {
+    return isQuantized() ? inPlaceQuantizedLatentKvSdpaFunctionText(form, *cacheLayout)
+                         : inPlaceLatentKvSdpaFunctionText(form, *cacheLayout);
+  });
 }
 
 llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
@@ -214,9 +225,10 @@ llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
       handOut(*updates[i]->present, present);
     makeShared(*updates[i], present, slots);
     const ManifestCache* cache = describe(*updates[i], names[i], site.layer, roles[i], slots);
-    if (cacheRows == CacheRows::Quantized)
+    if (isQuantized())
       // Each of the operands that are presents later has its scales behind it.
-      handOutScale(*cache, *fused.operand(2 * i + 4), fused.result(presentResult(i) + 1));
+      handOutScale(*cache, *fused.operand(2 * i + (site.isLatent() ? 3 : 4)),
+                   fused.result(presentResult(i) + 1));
   }
   // What the site pointed to is erased when every site is done.
   site.node = &fused;
@@ -275,8 +287,16 @@ void KvoptLowering::makeShared(const SiteCache& update, Value& present, int64_t 
     shape[update.axis] = Dim::fixed(slots);
     type.setShape(std::move(shape));
   }
-  if (cacheRows == CacheRows::Quantized)
-    type = TensorType(ElementType::Int8, Shape(type.shape().begin(), type.shape().end()));
+  if (isQuantized()) {
+    Shape shape(type.shape().begin(), type.shape().end());
+    if (cacheRows == CacheRows::Int4) {
+      Dim& columns = shape[CacheLayout::bySequenceAxis(shape.size(), update.axis)->columnAxis()];
+      codeColumns[update.past] = *columns.value();
+      columns = Dim::fixed(FourBitRow{*columns.value()}.bytes());
+    }
+    type = TensorType(cacheRows == CacheRows::Int4 ? ElementType::UInt8 : ElementType::Int8,
+                      std::move(shape));
+  }
   update.past->setType(type);
   present.setType(type);
   presentTypes.emplace_back(&present, type);
@@ -301,6 +321,7 @@ void KvoptLowering::handOutScale(const ManifestCache& cache, Value& past, Value&
   scale.past = past.name().str();
   scale.present = present.name().str();
   scale.dtype = ElementType::Float;
+  scale.codeColumns = 0;
   scale.shape[cache.layout()->columnAxis()] = int64_t{1};
   manifest.caches.push_back(std::move(scale));
 }
@@ -313,6 +334,7 @@ const ManifestCache* KvoptLowering::describe(const SiteCache& update,
   ManifestCache cache = describeCache(update, layer, role);
   cache.present = presentName;
   cache.oneBuffer = true;
+  cache.codeColumns = codeColumns.lookup(update.past);
   if (slots != 0)
     cache.update = CacheUpdate::Ring;
   manifest.caches.push_back(std::move(cache));

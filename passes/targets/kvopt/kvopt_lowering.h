@@ -16,12 +16,13 @@ class PaddedQuery;
 /// How a lowered model keeps the rows of its caches.
 enum class CacheRows {
   AsDeclared, ///< as numbers of the past's own type
-  Quantized,  ///< as int8, with scales beside: ai.kvopt::InPlaceQuantizedKvSdpa
+  Int8,       ///< as int8, with scales beside: ai.kvopt::InPlaceQuantizedKvSdpa
+  Int4,       ///< the same of four-bit codes
   LastOnly,   ///< as declared, but no more of them than attention reads: ai.kvopt::RingKvSdpa
 };
 
-/// Lowers sites of one model, each of which supportsKvoptSite. Quantized rows are not for latent
-/// caches, and not for attention in branches.
+/// Lowers sites of one model, each of which supportsKvoptSite. Quantized rows are not for attention
+/// in branches.
 class KvoptLowering {
 public:
   /// `spareSlots` are those of a ring beside the ones that a step of one token reads.
@@ -42,6 +43,7 @@ private:
   static ir::Value& declaredPresent(const analysis::AttentionSite& site,
                                     const analysis::SiteCache& update, ir::Value& present,
                                     pattern::Rewriter& rewriter);
+  bool isQuantized() const { return cacheRows == CacheRows::Int8 || cacheRows == CacheRows::Int4; }
   void rewireShapeReaders(const analysis::AttentionSite& site);
   static void handOut(const ir::Value& rows, ir::Value& present);
   /// Slots of the rings that the site's caches become; 0: they hold all rows.
@@ -51,9 +53,7 @@ private:
   /// A new input for the scales of the cache's rows, of the shared extents with one column.
   ir::Value& addScale(const analysis::SiteCache& update);
   /// The result of a fused node that is the present of its `index`-th cache.
-  unsigned presentResult(unsigned index) const {
-    return cacheRows == CacheRows::Quantized ? 2 * index + 1 : index + 1;
-  }
+  unsigned presentResult(unsigned index) const { return isQuantized() ? 2 * index + 1 : index + 1; }
   /// The present beside it is the scales' one: an output, and a cache of the manifest.
   void handOutScale(const ir::ManifestCache& cache, ir::Value& past, ir::Value& present);
   /// The cache's entry of the manifest; null where another branch has made it.
@@ -77,6 +77,8 @@ private:
   std::optional<LengthInput> length;
   bool usesCapacity = false;
   ir::Value* zeroLength = nullptr;
+  /// Of pasts that hold four-bit codes: the numbers that a row stands for.
+  llvm::DenseMap<const ir::Value*, int64_t> codeColumns;
   /// Pasts whose caches the manifest names.
   llvm::DenseSet<const ir::Value*> described;
   std::vector<std::pair<ir::Value*, ir::TensorType>> presentTypes;

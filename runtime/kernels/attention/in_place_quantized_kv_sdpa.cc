@@ -1,4 +1,4 @@
-// ai.kvopt::InPlaceQuantizedKvSdpa: appends rows to caches of int8, with a scale for each, and
+// ai.kvopt::InPlaceQuantizedKvSdpa: appends rows to caches of codes, with a scale for each, and
 // attends over them, without copying the past.
 //
 //   s = max |x| / 127,  q = round(x / s)            of each new row x, at slots [p(b), p(b) + S)
@@ -6,8 +6,8 @@
 //
 // ir/ops/kvopt/in_place_quantized_kv_sdpa.cc says how rows are rounded. Rows are converted where
 // they are used: scores are multiplied by the scale of the key's row, weights by that of the
-// value's. Everything is checked before the first byte is written: after an error the caches are
-// what they were.
+// value's. Four-bit codes become rows of int8 a tile at a time. Everything is checked before the
+// first byte is written: after an error the caches are what they were.
 #include "runtime/attention/quantized_cache.h"
 #include "support/format.h"
 
@@ -26,12 +26,12 @@ void attendTo(AttentionOperands& operands, const QuantizedCache::Slots& key,
 }
 
 llvm::Error inPlaceQuantizedKvSdpa(KernelContext& context) {
-  auto key =
-      QuantizedCache::create(context, {{"keys", 1, 3, 1, "key_axis", ElementType::Int8}, 4, 2});
+  const ElementType held =
+      context.in(3).element == ElementType::UInt8 ? ElementType::UInt8 : ElementType::Int8;
+  auto key = QuantizedCache::create(context, {{"keys", 1, 3, 1, "key_axis", held}, 4, 2});
   if (!key)
     return key.takeError();
-  auto value =
-      QuantizedCache::create(context, {{"values", 2, 5, 3, "value_axis", ElementType::Int8}, 6, 4});
+  auto value = QuantizedCache::create(context, {{"values", 2, 5, 3, "value_axis", held}, 6, 4});
   if (!value)
     return value.takeError();
   if (value->codes().isTransposed())
@@ -50,6 +50,7 @@ llvm::Error inPlaceQuantizedKvSdpa(KernelContext& context) {
   if (!operands)
     return operands.takeError();
   attendTo(*operands, key->pastSlots(), value->pastSlots());
+  operands->fourBitColumns = value->codes().width();
   operands->keyTransposed = key->codes().isTransposed();
   operands->totalLengths = lengths->after;
   if (llvm::Error error = checkAttention(context, *operands))

@@ -84,6 +84,9 @@ struct AttentionView {
   /// valueScales[b,g,j] times its elements. Both or neither; scales at and beyond T are never read.
   const float* keyScales = nullptr;   ///< [B,G,T]
   const float* valueScales = nullptr; ///< [B,G,T]
+  /// Of quantized caches: K and V are rows of four-bit codes (support/four_bit_row.h), which stand
+  /// for their products with the multipliers. Strides are in bytes. Not with keyTransposed.
+  bool hasFourBitCodes = false;
   RowStrides keyScaleStrides;
   RowStrides valueScaleStrides;
   /// Where the CPU multiplies bytes, a kernel may multiply codes as whole numbers
@@ -101,6 +104,8 @@ struct AttentionView {
   const float* sinks = nullptr; ///< [H] or null
 
   bool isQuantized() const { return keyScales != nullptr; }
+  /// Whether rows are not all read where they are: some, or all, are first put into scratch memory.
+  bool isGathered() const { return !segments.empty() || hasFourBitCodes; }
   int64_t totalLengthOf(int64_t batch) const {
     return totalLengths ? totalLengths[batch] : totalLength;
   }

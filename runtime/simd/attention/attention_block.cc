@@ -2,6 +2,7 @@
 #include "runtime/simd/attention/attention_block.h"
 
 #include "runtime/simd/attention/code_products.h"
+#include "runtime/simd/four_bit_rows.h"
 #include "support/half.h"
 
 #include <algorithm>
@@ -131,7 +132,7 @@ size_t attentionBlockBytes(const AttentionView& view, int64_t tiles) {
   const int64_t perTile = view.isQuantized() ? 3 : 1;
   int64_t floats = rowsPerBlock(view) * groupSize(view) * perQuery + perTile * kAttentionTileKeys +
                    kAttentionMaxLanes;
-  if (!view.segments.empty())
+  if (view.isGathered())
     floats += kAttentionTileKeys * (view.keyWidth + view.valueWidth);
   return static_cast<size_t>(floats) * sizeof(float) + kScratchAlignment;
 }
@@ -173,9 +174,9 @@ AttentionBlock::AttentionBlock(const AttentionView& attention, int64_t unit,
   maximum = take(queries);
   sum = take(queries);
   correction = take(tiles * queries);
-  gathered = view.segments.empty() ? nullptr
-                                   : reinterpret_cast<std::byte*>(take(
-                                         kAttentionTileKeys * (view.keyWidth + view.valueWidth)));
+  gathered = view.isGathered() ? reinterpret_cast<std::byte*>(
+                                     take(kAttentionTileKeys * (view.keyWidth + view.valueWidth)))
+                               : nullptr;
 }
 
 AttentionBlock AttentionBlock::withScores(int64_t index) const {
@@ -238,11 +239,29 @@ KeyValueRows AttentionBlock::gather(KeyRange keys) const {
           view.keyTransposed ? width * kAttentionTileKeys : keyBytes, valueBytes, tile};
 }
 
+KeyValueRows AttentionBlock::unpack(KeyRange keys) const {
+  const int64_t tile = keys.begin - keys.begin % kAttentionTileKeys;
+  auto* const keysTo = reinterpret_cast<int8_t*>(gathered);
+  int8_t* const valuesTo = keysTo + kAttentionTileKeys * view.keyWidth;
+  const KeyValueRows from = allRows();
+  unpackFourBitRows({from.key + keys.begin * from.keyStride, from.keyStride, view.keyWidth},
+                    keys.end - keys.begin, keysTo + (keys.begin - tile) * view.keyWidth);
+  unpackFourBitRows({from.value + keys.begin * from.valueStride, from.valueStride, view.valueWidth},
+                    keys.end - keys.begin, valuesTo + (keys.begin - tile) * view.valueWidth);
+  const auto base = [&](int8_t* products, int64_t width) {
+    return reinterpret_cast<const std::byte*>(products) - tile * width;
+  };
+  return {base(keysTo, view.keyWidth), base(valuesTo, view.valueWidth), view.keyWidth,
+          view.valueWidth, tile};
+}
+
 std::pair<KeyValueRows, int64_t> AttentionBlock::nextRows(KeyRange range) const {
-  const size_t index = segmentOf(view, range.begin);
-  const KeyValueSegment& segment = view.segments[index];
   const int64_t tile = range.begin - range.begin % kAttentionTileKeys;
   const int64_t tileEnd = std::min(tile + kAttentionTileKeys, range.end);
+  if (view.hasFourBitCodes)
+    return {unpack({range.begin, tileEnd}), tileEnd};
+  const size_t index = segmentOf(view, range.begin);
+  const KeyValueSegment& segment = view.segments[index];
   const int64_t end = std::min(segmentEnd(view, index, total), range.end);
   // A kernel may look at all keys of a tile before those that it is asked for.
   if (segment.begin > tile || end < tileEnd)

@@ -85,7 +85,8 @@ struct AttentionBlock {
 
   /// Where the keys of `range` lie, from its first on, and the end of those that lie there: whole
   /// tiles in one segment or, of a tile that segments share, all of its keys in `range`, gathered.
-  /// What was gathered before is gone. Requires segments.
+  /// Rows of four-bit codes are always gathered, as bytes. What was gathered before is gone.
+  /// Requires view.isGathered().
   std::pair<KeyValueRows, int64_t> nextRows(KeyRange range) const;
   /// Those keys of `range`, which is not empty, that lie in one piece with its first. Not gathered.
   LocatedKeys firstKeys(KeyRange range) const;
@@ -122,13 +123,14 @@ struct AttentionBlock {
   float* bias;       ///< [kAttentionTileKeys]
   float* keyScales;  ///< [kAttentionTileKeys] of quantized caches; null for others
   float* valueScales;
-  /// [kAttentionTileKeys] rows of keys, or that many columns, and as many of values, where there
-  /// are segments; null where not.
+  /// [kAttentionTileKeys] rows of keys, or that many columns, and as many of values, where rows
+  /// are gathered; null where not.
   std::byte* gathered;
 
 private:
   KeyValueRows rowsAt(const KeyValueSegment& segment) const;
   KeyValueRows gather(KeyRange keys) const;
+  KeyValueRows unpack(KeyRange keys) const;
 };
 
 } // namespace kvopt::simd

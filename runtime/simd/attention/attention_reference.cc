@@ -3,6 +3,7 @@
 //   s[j] = softcap(scale * Q[i] . K[j]) + mask[i,j]        over the keys j that row i sees
 //   O[i] = sum_j exp(s[j]) V[j] / (exp(sink) + sum_j exp(s[j]))
 #include "runtime/simd/attention/attention_reference.h"
+#include "support/four_bit_row.h"
 
 #include "support/half.h"
 
@@ -44,7 +45,18 @@ struct Row {
     return view.window == 0 || position - key < view.window;
   }
 
-  double cached(const void* cache, int64_t index) const {
+  /// Column `d` of the row of `width` that begins at `start`, whose columns are `step` apart.
+  double cached(const void* cache, int64_t start, int64_t d, int64_t width,
+                int64_t step = 1) const {
+    if (view.hasFourBitCodes) {
+      const int64_t half = FourBitRow{width}.halfGroup();
+      const uint8_t* group =
+          static_cast<const uint8_t*>(cache) + start + d / (2 * half) * (half + 1);
+      const int64_t column = d % (2 * half);
+      const int stored = column < half ? group[column] & 15 : group[column - half] >> 4;
+      return static_cast<double>((stored - FourBitRow::codeOffset) * group[half]);
+    }
+    const int64_t index = start + d * step;
     if (view.isQuantized())
       return static_cast<double>(static_cast<const int8_t*>(cache)[index]);
     return element(cache, index, view.cacheStorage);
@@ -73,10 +85,11 @@ struct Row {
     const int64_t base = batch * strides.batch + kvHead() * strides.head;
     const int64_t index = key - segment.begin;
     double sum = 0;
-    for (int64_t d = 0; d < view.keyWidth; ++d) {
-      const int64_t at = view.keyTransposed ? d * strides.row + index : index * strides.row + d;
-      sum += element(view.query, query + d, view.queryStorage) * cached(segment.key, base + at);
-    }
+    for (int64_t d = 0; d < view.keyWidth; ++d)
+      sum +=
+          element(view.query, query + d, view.queryStorage) *
+          (view.keyTransposed ? cached(segment.key, base + index, d, view.keyWidth, strides.row)
+                              : cached(segment.key, base + index * strides.row, d, view.keyWidth));
     return sum * scaleOf(view.keyScales, view.keyScaleStrides, key);
   }
 
@@ -107,8 +120,9 @@ struct Row {
     const KeyValueSegment segment = place(key);
     const RowStrides& strides = segment.valueStrides;
     const int64_t at =
-        batch * strides.batch + kvHead() * strides.head + (key - segment.begin) * strides.row + d;
-    return cached(segment.value, at) * scaleOf(view.valueScales, view.valueScaleStrides, key);
+        batch * strides.batch + kvHead() * strides.head + (key - segment.begin) * strides.row;
+    return cached(segment.value, at, d, view.valueWidth) *
+           scaleOf(view.valueScales, view.valueScaleStrides, key);
   }
 };
 

@@ -194,9 +194,31 @@ TEST_F(LatentCaches, HoldRoundedRows) {
   EXPECT_EQ(latent->verification->rounding->caches, 1U);
 }
 
-TEST_F(LatentCaches, AreSavedAndGoOn) {
+TEST_F(LatentCaches, AreQuantized) {
   const std::string path = writtenModel(compressibleText(latentSpellings[0].text), toolkit, folder);
-  const RewrittenModel latent = compressed(path, "latent", "32");
+  const RewrittenModel latent = compressed(path, "int8", "32");
+  ASSERT_EQ(latent.manifest.caches.size(), 2U);
+  const ManifestCache& codes = latent.manifest.caches[0];
+  EXPECT_EQ(codes.role, CacheRole::Latent);
+  EXPECT_EQ(codes.dtype, ElementType::Int8);
+  EXPECT_EQ(codes.replaces.size(), 2U);
+  EXPECT_EQ(latent.manifest.caches[1].role, CacheRole::LatentScale);
+  const DrivenModel exported = asExported(path, toolkit);
+  const VerificationReport report =
+      valueOrThrow(verifyModels(*exported.model, exported.manifest, *latent.model, latent.manifest,
+                                cachePlan({1e-4, 0}), 1, toolkit));
+  EXPECT_TRUE(report.equal()) << verificationSummary(report);
+  ASSERT_TRUE(report.quantization.has_value());
+  EXPECT_TRUE(report.quantization->rowsIdentical);
+  EXPECT_EQ(report.quantization->sites, 1U);
+  EXPECT_GT(report.quantization->deviation.largest, 0);
+}
+
+class SavedLatentCaches : public LatentCaches, public testing::WithParamInterface<const char*> {};
+
+TEST_P(SavedLatentCaches, GoOn) {
+  const std::string path = writtenModel(compressibleText(latentSpellings[0].text), toolkit, folder);
+  const RewrittenModel latent = compressed(path, GetParam(), "32");
   DrivenModel driven;
   driven.manifest = latent.manifest;
   const std::string file = folder.path("latent.onnx");
@@ -215,6 +237,8 @@ TEST_F(LatentCaches, AreSavedAndGoOn) {
   EXPECT_TRUE(compared.isWithin()) << compared.maxAbs;
   EXPECT_GT(compared.compared, 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Targets, SavedLatentCaches, testing::Values("latent", "int8"));
 
 /// How new keys `k` [B,1,S,8] and values `v` are made of `c` [B,S,6] and `e` [B,1,S,2].
 const std::pair<const char*, const char*> columnSpellings[] = {

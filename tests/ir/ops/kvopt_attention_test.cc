@@ -97,11 +97,12 @@ TEST_F(KvoptAttentionTest, InPlaceWithTransposedKeys) {
 /// The type of the first result of InPlaceQuantizedKvSdpa over caches and scales of these types.
 class QuantizedAttentionTest : public KvoptAttentionTest {
 protected:
-  std::string typeOver(Value& pastKey, Value& keyScale, int64_t keyAxis = 2) {
+  std::string typeOver(Value& pastKey, Value& keyScale, int64_t keyAxis = 2,
+                       Value* packedValue = nullptr) {
     Value& query = input({"B", "8", "S", "16"});
     Value& key = input({"B", "2", "S", "16"});
     Value& value = input({"B", "2", "S", "32"});
-    Value& pastValue = input({"B", "2", "C", "32"}, ElementType::Int8);
+    Value& pastValue = packedValue ? *packedValue : input({"B", "2", "C", "32"}, ElementType::Int8);
     Value& valueScale = input({"B", "2", "C", "1"});
     Value& length = input({"1"}, ElementType::Int64);
     Node& fused =
@@ -132,6 +133,26 @@ TEST_F(QuantizedAttentionTest, TransposedKeys) {
 TEST_F(QuantizedAttentionTest, CachesThatAreNotInt8) {
   EXPECT_EQ(typeOver(input({"B", "2", "C", "16"}), input({"B", "2", "C", "1"})),
             "error: the cache is float[B, 2, C, 16], it should be int8");
+}
+// One group of 16 columns is eight bytes and a multiplier, one of 32 sixteen and one.
+TEST_F(QuantizedAttentionTest, RowsOfFourBitCodes) {
+  EXPECT_EQ(typeOver(input({"B", "2", "C", "9"}, ElementType::UInt8), input({"B", "2", "C", "1"}),
+                     2, &input({"B", "2", "C", "17"}, ElementType::UInt8)),
+            "float[B, 8, S, 32]");
+}
+TEST_F(QuantizedAttentionTest, RowsOfTooFewBytes) {
+  EXPECT_EQ(typeOver(input({"B", "2", "C", "8"}, ElementType::UInt8), input({"B", "2", "C", "1"}),
+                     2, &input({"B", "2", "C", "17"}, ElementType::UInt8)),
+            "error: widths of cache and new rows differ: 9 and 8");
+}
+TEST_F(QuantizedAttentionTest, CodesOfTwoWidths) {
+  EXPECT_EQ(typeOver(input({"B", "2", "C", "9"}, ElementType::UInt8), input({"B", "2", "C", "1"})),
+            "error: widths of cache and new rows differ: 17 and 32");
+}
+TEST_F(QuantizedAttentionTest, FourBitCodesInColumns) {
+  EXPECT_EQ(typeOver(input({"B", "2", "9", "C"}, ElementType::UInt8), input({"B", "2", "1", "C"}),
+                     3, &input({"B", "2", "C", "17"}, ElementType::UInt8)),
+            "error: rows of four-bit codes must have their columns side by side");
 }
 TEST_F(QuantizedAttentionTest, ScalesThatDoNotFit) {
   const std::string cache = " do not fit the cache int8[B, 2, C, 16]: one float a row";

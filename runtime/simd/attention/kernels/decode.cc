@@ -43,7 +43,7 @@ void attendRows(const AttentionBlock& block, const KeyValueRows& rows, KeyRange 
 
 template <class Cache>
 void attendKeys(const AttentionBlock& block, KeyRange range, const LocatedKeys& following) {
-  if (block.view.segments.empty())
+  if (!block.view.isGathered())
     return attendRows<Cache>(block, block.allRows(), range, following);
   while (range.begin < range.end) {
     const auto [rows, end] = block.nextRows(range);

@@ -4,6 +4,7 @@
 #include "runtime/simd/attention/attention_kernel.h"
 #include "runtime/simd/attention/prefill_block.h"
 #include "runtime/simd/elementwise.h"
+#include "runtime/simd/four_bit_rows.h"
 
 #include <algorithm>
 #include <type_traits>
@@ -110,6 +111,20 @@ HWY_INLINE void forEachPart(const PrefillBlock& block, KeyRange keys, bool ofVal
   }
 }
 
+/// A row as f32; one of four-bit codes through the bytes that they stand for.
+template <class Cache>
+HWY_INLINE void widenCached(const PrefillBlock& block, const typename Cache::Element* row,
+                            size_t width, float* wide) {
+  if constexpr (isQuantized<Cache>)
+    if (block.view.hasFourBitCodes) {
+      auto* bytes = reinterpret_cast<int8_t*>(block.rows + block.rowStride);
+      unpackFourBitRows({reinterpret_cast<const std::byte*>(row), 0, static_cast<int64_t>(width)},
+                        1, bytes);
+      return widenRow<Cache>(bytes, width, wide);
+    }
+  widenRow<Cache>(row, width, wide);
+}
+
 /// K of `keys`, which lie in the tile that starts at `tile`. Keys before and behind them that share
 /// a block of kPanelRows with them are zero.
 template <class Cache> void packKeys(const PrefillBlock& block, int64_t tile, KeyRange keys) {
@@ -146,7 +161,7 @@ template <class Cache> void packKeys(const PrefillBlock& block, int64_t tile, Ke
                        [&](const Element* base, int64_t rowStride, KeyRange part) HWY_ATTR {
                          for (int64_t key = part.begin; key < part.end; ++key) {
                            float* to = block.keys + unsignedOf(key - tile) * stride;
-                           widenRow<Cache>(base + key * rowStride, width, to);
+                           widenCached<Cache>(block, base + key * rowStride, width, to);
                            if constexpr (isQuantized<Cache>)
                              multiplyRow(to, width, scales[key - keys.begin]);
                          }
@@ -177,7 +192,7 @@ template <class Cache> void packValues(const PrefillBlock& block, int64_t tile, 
             if (columns == width)
               wide = source;
           if (wide == row)
-            widenRow<Cache>(source, width, row);
+            widenCached<Cache>(block, source, width, row);
           if constexpr (isQuantized<Cache>)
             multiplyRow(row, width, scales[key - keys.begin]);
           deal(wide, columns, block.values + unsignedOf(key - tile) * kPanelRows, blockStride);

@@ -89,12 +89,12 @@ template <class Cache> void attendBlock(const AttentionBlock& block) {
   });
   startRows(block);
   KeyRange visible = block.visibleKeys();
-  while (!block.view.segments.empty() && visible.begin < visible.end) {
+  while (block.view.isGathered() && visible.begin < visible.end) {
     const auto [rows, end] = block.nextRows(visible);
     attendRows<Cache>(block, rows, {visible.begin, end});
     visible.begin = end;
   }
-  if (block.view.segments.empty())
+  if (!block.view.isGathered())
     attendRows<Cache>(block, block.allRows(), visible);
   storeOutput(block);
 }

@@ -1,6 +1,9 @@
-// Models with caches of int8: that they are the exported ones but for the rounding of rows, and
-// that what is not is found out.
+// Models with caches of int8 and of four-bit codes: that they are the exported ones but for the
+// rounding of rows, and that what is not is found out.
 #include "runtime/equivalence/quantized_model.h"
+#include "support/format.h"
+#include "support/four_bit_row.h"
+#include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 #include "tests/support/temporary_folder.h"
@@ -8,6 +11,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <iostream>
+#include <utility>
 
 namespace kvopt {
 using namespace driver;
@@ -16,8 +20,9 @@ using namespace runtime;
 
 namespace {
 
-DrivenModel quantized(const std::string& path, const Toolkit& toolkit) {
-  return rewritten(path, toolkit, "", "int8");
+DrivenModel quantized(const std::string& path, const Toolkit& toolkit,
+                      const std::string& target = "int8") {
+  return rewritten(path, toolkit, "", target);
 }
 
 VerificationReport verified(const DrivenModel& original, const DrivenModel& other,
@@ -37,15 +42,21 @@ using QuantizedCaches = ShippedModelTest;
 
 TEST_P(QuantizedCaches, EqualTheExportedModelButForTheRoundingOfRows) {
   DrivenModel exported = asExported(path(), toolkit);
-  DrivenModel int8 = quantized(path(), toolkit);
-  for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
-    SCOPED_TRACE(static_cast<int>(padding));
+  for (const auto& [target, padding] :
+       std::vector<std::pair<std::string, Padding>>{{"int8", Padding::None},
+                                                    {"int8", Padding::Left},
+                                                    {"int8", Padding::Right},
+                                                    {"int4", Padding::None},
+                                                    {"int4", Padding::Left}}) {
+    SCOPED_TRACE(target + " " + std::to_string(static_cast<int>(padding)));
+    DrivenModel other = quantized(path(), toolkit, target);
     EquivalencePlan plan; // prefill 33, chunks 16, 1 and 7, 64 decode steps, batch 2
     plan.padding = padding;
-    VerificationReport report = verified(exported, int8, plan, toolkit);
+    VerificationReport report = verified(exported, other, plan, toolkit);
     EXPECT_TRUE(report.equal()) << verificationSummary(report);
     ASSERT_TRUE(report.quantization);
     const QuantizationReport& quantization = *report.quantization;
+    EXPECT_EQ(quantization.bits, target == "int4" ? 4 : 8);
     EXPECT_EQ(quantization.sites, GetParam().sites);
     EXPECT_EQ(quantization.steps, 68u);
     EXPECT_TRUE(quantization.rowsIdentical);
@@ -89,6 +100,21 @@ TEST_P(QuantizedCaches, AreDescribedByTheManifest) {
     EXPECT_EQ(cache.dtype, isScale(cache.role) ? ElementType::Float : ElementType::Int8);
     const auto column = int8.model->graph().findValue(cache.past)->type().dim(3);
     EXPECT_EQ(column.value() == 1, isScale(cache.role));
+  }
+}
+
+TEST_P(QuantizedCaches, OfFourBitsSayHowManyNumbersARowStandsFor) {
+  DrivenModel int4 = quantized(path(), toolkit, "int4");
+  EXPECT_EQ(int4.manifest.target, "int4");
+  Manifest again = valueOrThrow(parseManifest(int4.manifest.json()));
+  EXPECT_EQ(again.json(), int4.manifest.json());
+  for (const ManifestCache& cache : int4.manifest.caches) {
+    EXPECT_EQ(cache.dtype, isScale(cache.role) ? ElementType::Float : ElementType::UInt8);
+    const auto bytes = int4.model->graph().findValue(cache.past)->type().dim(3).value();
+    if (isScale(cache.role))
+      EXPECT_EQ(cache.codeColumns, 0);
+    else
+      EXPECT_EQ(FourBitRow{cache.codeColumns}.bytes(), bytes.value_or(0));
   }
 }
 
@@ -150,6 +176,49 @@ TEST_P(QuantizedCaches, WhatIsWrongIsFoundOut) {
   EXPECT_FALSE(report.equal());
   EXPECT_TRUE(report.comparison.equal());
   EXPECT_FALSE(report.quantization->rowsIdentical);
+}
+
+/// A decoder whose keys' rows [B,1,T,96] have the values among their columns.
+std::string latentText(int64_t first, int64_t end) {
+  return fmt::format(
+      R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+decoder (int64[B, S] input_ids, float[B, 1, P, 96] past, float[1, 1, 96] table, float[1, 96, 192] wq)
+  => (float[B, S, {width}] logits, float[B, 1, T, 96] present)
+<int64[4] heads = {{0, 0, 2, 96}}, int64[3] all_heads = {{0, 0, {width}}}, int64[1] first = {{{first}}},
+ int64[1] end = {{{end}}}, int64[1] one = {{1}}, int64[1] axis = {{3}}>
+{{
+{hidden}
+  row = Unsqueeze (hidden, one)
+  q_product = MatMul (hidden, wq)
+  q_heads = Reshape (q_product, heads)
+  q = Transpose <perm = [0, 2, 1, 3]> (q_heads)
+  present = Concat <axis = 2> (past, row)
+  v = Slice (present, first, end, axis)
+  o = ai.kvopt.Sdpa <scale = 0.1, causal = 1> (q, present, v)
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  logits = Reshape (ot, all_heads)
+}})",
+      fmt::arg("width", 2 * (end - first)), fmt::arg("first", first), fmt::arg("end", end),
+      fmt::arg("hidden", decoderHidden));
+}
+
+TEST(QuantizedLatentCaches, HaveTheirValuesAmongTheirColumns) {
+  Toolkit toolkit;
+  TemporaryFolder folder;
+  for (const auto& [first, end] : {std::pair<int64_t, int64_t>{0, 64}, {32, 96}, {64, 96}})
+    for (const char* target : {"int8", "int4"}) {
+      SCOPED_TRACE(fmt::format("columns {} to {}, {}", first, end, target));
+      const std::string path = writtenModel(latentText(first, end), toolkit, folder);
+      const DrivenModel exported = asExported(path, toolkit);
+      const DrivenModel written = rewritten(path, toolkit, "", target);
+      EquivalencePlan plan = shortPlan();
+      plan.padding = Padding::None;
+      const VerificationReport report = verified(exported, written, plan, toolkit);
+      EXPECT_TRUE(report.equal()) << verificationSummary(report);
+      ASSERT_TRUE(report.quantization);
+      EXPECT_TRUE(report.quantization->rowsIdentical);
+      EXPECT_EQ(report.quantization->bits, target == std::string("int4") ? 4 : 8);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, QuantizedCaches, shippedModels(), shippedModelName);

@@ -1,0 +1,82 @@
+// Which sites can have rows of codes.
+#include "passes/targets/quantized/quantized_target.h"
+
+#include "passes/targets/kvopt/kvopt_support.h"
+#include "passes/targets/support/cache_rows.h"
+#include "support/format.h"
+#include "support/four_bit_row.h"
+
+namespace kvopt::targets {
+using namespace analysis;
+using namespace ir;
+using namespace pattern;
+
+namespace {
+
+/// Why the rows of a cache cannot be four-bit codes.
+std::optional<MatchFailure> fourBitObstacle(const AttentionSite& site, const SiteCache& cache) {
+  auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
+    return MatchFailure{code, cache.past->name().str(), std::move(expected), std::move(found),
+                        "--to int8 takes any layout and width"};
+  };
+  if (const auto layout = attendedLayout(cache.layout, true); layout && layout->isTransposed())
+    return refuse(ReasonCode::LayoutUnsupported, "rows whose columns are side by side",
+                  cache.layout.text());
+  const Dim& width = site.node->operand(&cache == &*site.key ? 1 : 2)->type().dim(3);
+  if (!width.value() || FourBitRow{*width.value()}.bytes() >= *width.value())
+    return refuse(ReasonCode::ShapeMismatch, "a fixed width that four-bit codes make shorter",
+                  width.str());
+  return std::nullopt;
+}
+
+/// Whether the values of a latent cache begin and end where groups of four-bit codes do.
+bool hasWholeValueGroups(const AttentionSite& site) {
+  const std::optional<int64_t> columns = site.node->operand(1)->type().dim(3).value();
+  const std::optional<int64_t> width = site.value->columns.value();
+  if (!columns || !width)
+    return false;
+  const int64_t half = FourBitRow{*columns}.halfGroup();
+  const int64_t first = site.value->firstColumn;
+  return FourBitRow{*width}.halfGroup() == half && first % (2 * half) == 0 &&
+         (*width % (2 * half) == 0 || first + *width == *columns);
+}
+
+} // namespace
+
+std::optional<MatchFailure> QuantizedTarget::supports(const AttentionSite& site,
+                                                      const Model&) const {
+  if (std::optional<MatchFailure> failure = supportsKvoptSite(site))
+    return failure;
+  if (std::optional<MatchFailure> failure = doesNotGrow(site))
+    return failure;
+  auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
+    return MatchFailure{code, site.node->name().str(), std::move(expected), std::move(found),
+                        "--to kvopt keeps the cache as it is declared"};
+  };
+  for (const auto* cache : {&site.key, &site.value})
+    if (*cache && unflattened((*cache)->layout))
+      return refuse(ReasonCode::LayoutUnsupported, "an axis for the heads",
+                    (*cache)->layout.text());
+  if (site.grows() && site.node->graph().parentNode())
+    return refuse(ReasonCode::InSubgraph, "attention in the main graph",
+                  "attention in a branch of " + site.node->graph().parentNode()->describe());
+  if (rows == CacheRows::Int4 && site.grows())
+    for (const auto* cache : {&site.key, &site.value})
+      if (std::optional<MatchFailure> failure = fourBitObstacle(site, **cache))
+        return failure;
+  if (rows == CacheRows::Int4 && site.grows() && site.isLatent() && !hasWholeValueGroups(site))
+    return refuse(
+        ReasonCode::LayoutUnsupported, "values in whole groups of columns of the latent rows",
+        fmt::format("{} columns from {} on", site.value->columns.str(), site.value->firstColumn));
+  return std::nullopt;
+}
+
+llvm::Expected<Manifest> QuantizedTarget::lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
+                                                const LowerOptions& options,
+                                                Journal& journal) const {
+  if (llvm::Error error = checkKvoptSites(sites))
+    return error;
+  return KvoptLowering(model, options, journal, rows).run(sites);
+}
+
+} // namespace kvopt::targets
