@@ -11,6 +11,7 @@
 #include "runtime/equivalence/quantized_model.h"
 #include "runtime/equivalence/reference.h"
 #include "support/diagnostic.h"
+#include "support/mapped_file.h"
 
 #include <CLI/CLI.hpp>
 
@@ -36,6 +37,9 @@ struct VerifyOptions {
   std::optional<int64_t> depth;
   uint64_t seed = 1;
   std::vector<std::string> inputs;
+  std::string textFile;
+  std::string tokenFile;
+  int64_t context = 512;
   std::optional<double> atol;
   std::optional<double> rtol;
   unsigned threads = 0;
@@ -91,7 +95,7 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
   if (!comparison)
     return withFile(comparison.takeError(), options.reference);
   if (hasQuantizedCaches(prepared.manifest) && !options.atol)
-    context.remark("kvopt: rows of the caches are rounded to int8, recordings are not: the usual "
+    context.remark("kvopt: rows of the caches are rounded to codes, recordings are not: the usual "
                    "tolerance shows how far off that is; --atol says what may be");
   report.comparison = std::move(*comparison);
   report.cacheBytesWritten = (*session)->statistics().cacheBytesWritten;
@@ -140,6 +144,63 @@ double worstOf(const StepComparison& step) {
   return worst;
 }
 
+/// Numbers separated by white space or commas.
+llvm::Expected<std::vector<int64_t>> tokensOf(llvm::StringRef text) {
+  std::vector<int64_t> tokens;
+  for (;;) {
+    text = text.ltrim(" \t\r\n,");
+    if (text.empty())
+      return tokens;
+    const llvm::StringRef word = text.take_until([](char c) { return isspace(c) || c == ','; });
+    int64_t token = 0;
+    if (word.getAsInteger(10, token))
+      return usageError("'{}' is no token number", word.take_front(40));
+    tokens.push_back(token);
+    text = text.drop_front(word.size());
+  }
+}
+
+/// The text that is to be measured; empty where none is.
+llvm::Expected<std::vector<int64_t>> measuredTokens(const VerifyOptions& options) {
+  const std::string& path = options.textFile.empty() ? options.tokenFile : options.textFile;
+  if (path.empty())
+    return std::vector<int64_t>();
+  auto file = MappedFile::open(path);
+  if (!file)
+    return file.takeError();
+  const std::span<const std::byte> bytes = (*file)->bytes();
+  const llvm::StringRef text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  // Tokens of a byte-level model are its text's bytes.
+  llvm::Expected<std::vector<int64_t>> tokens =
+      std::vector<int64_t>(text.bytes_begin(), text.bytes_end());
+  if (options.textFile.empty())
+    tokens = tokensOf(text);
+  if (!tokens)
+    return withFile(tokens.takeError(), path);
+  if (tokens->size() < 2)
+    return withFile(usageError("fewer than two tokens: nothing to predict"), path);
+  return tokens;
+}
+
+llvm::Error measureText(const VerifyOptions& options, std::vector<int64_t> tokens,
+                        const PreparedModel& a, const PreparedModel& b,
+                        const CommandContext& context, VerificationReport& report) {
+  LikelihoodPlan plan;
+  plan.tokens = std::move(tokens);
+  plan.context = options.context;
+  auto recipes = recipesOf(options.inputs);
+  if (!recipes)
+    return recipes.takeError();
+  plan.recipes = std::move(*recipes);
+  auto likelihood = compareLikelihoods(*a.model, a.manifest, *b.model, b.manifest, plan,
+                                       options.threads, context.toolkit);
+  if (!likelihood)
+    return withFile(likelihood.takeError(),
+                    options.textFile.empty() ? options.tokenFile : options.textFile);
+  report.likelihood = *likelihood;
+  return llvm::Error::success();
+}
+
 llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandContext& context) {
   if (options.references)
     return againstReferences(options, context);
@@ -161,12 +222,19 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
       return second.takeError();
     VerificationPlan plan = options.plan();
     plan.setTolerance(options.tolerance(first->model->graph()));
+    auto tokens = measuredTokens(options);
+    if (!tokens)
+      return tokens.takeError();
     auto recipes = recipesOf(options.inputs);
     if (!recipes)
       return recipes.takeError();
     plan.setRecipes(*recipes);
     report = verifyModels(*first->model, first->manifest, *second->model, second->manifest, plan,
                           options.threads, context.toolkit, second->firstStep.get());
+    if (report && !tokens->empty())
+      if (llvm::Error error =
+              measureText(options, std::move(*tokens), *first, *second, context, *report))
+        return error;
   }
   if (!report)
     return withFile(report.takeError(), options.models[0]);
@@ -230,6 +298,19 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
                    "positions are compared with (8192, less for large models)")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 32));
   addInputOption(*command, options->inputs);
+  auto* text = command->add_option("--text-file", options->textFile,
+                                   "A text to measure both models' perplexity on; its bytes are "
+                                   "the tokens of a byte-level model");
+  auto* tokens = command
+                     ->add_option("--token-file", options->tokenFile,
+                                  "The same of token ids, separated by white space or commas")
+                     ->excludes(text);
+  command
+      ->add_option("--context", options->context,
+                   "Tokens of such a text that are read at a time, from empty caches (512)")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 32));
+  text->excludes(one)->excludes(all);
+  tokens->excludes(one)->excludes(all);
   // What was recorded is replayed as it was.
   for (const char* name :
        {"--prompt", "--chunks", "--steps", "--batch", "--pad", "--depth", "--input"})

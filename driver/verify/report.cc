@@ -39,7 +39,8 @@ OrderedJson groupJson(llvm::ArrayRef<TensorComparison> tensors) {
 }
 
 OrderedJson quantizationJson(const QuantizationReport& report) {
-  return {{"sites", report.sites},
+  return {{"bits", report.bits},
+          {"sites", report.sites},
           {"steps", report.steps},
           {"equal_to_definition", report.equal()},
           {"rows_identical", report.rowsIdentical},
@@ -53,12 +54,13 @@ OrderedJson quantizationJson(const QuantizationReport& report) {
 }
 
 std::string quantizationSummary(const QuantizationReport& report) {
-  return fmt::format("int8: {} sites × {} steps against their definition: rows {}, outputs within "
+  return fmt::format("int{}: {} sites × {} steps against their definition: rows {}, outputs within "
                      "{:.1e} of the largest value (allowed {:.1e})   {}\n"
                      "  quantization moves outputs by up to {:.1e} of {:.1e}; {} of {} most likely "
                      "tokens stay",
-                     report.sites, report.steps, report.rowsIdentical ? "identical" : "DIFFERENT",
-                     report.siteDifference, report.siteAllowed, report.equal() ? "OK" : "DIFFERENT",
+                     report.bits, report.sites, report.steps,
+                     report.rowsIdentical ? "identical" : "DIFFERENT", report.siteDifference,
+                     report.siteAllowed, report.equal() ? "OK" : "DIFFERENT",
                      report.deviation.largest, report.deviation.magnitude,
                      report.deviation.tokensAlike, report.deviation.tokens);
 }
@@ -82,6 +84,25 @@ std::string roundingSummary(const RoundingReport& report) {
                      dtypeName(report.dtype).str(), report.caches, report.deviation.largest,
                      report.deviation.magnitude, report.allowed, report.deviation.tokensAlike,
                      report.deviation.tokens, report.equal() ? "OK" : "DIFFERENT");
+}
+
+OrderedJson likelihoodJson(const LikelihoodReport& report) {
+  return {{"tokens", report.tokens},
+          {"context", report.context},
+          {"perplexity", {finite(report.perplexityOfA()), finite(report.perplexityOfB())}},
+          {"tokens_equal", report.tokensAlike},
+          {"mean_divergence", finite(report.meanDivergence())}};
+}
+
+std::string likelihoodSummary(const LikelihoodReport& report) {
+  return fmt::format(
+      "text: {} tokens predicted, {} at a time: perplexity {:.4f} and {:.4f} "
+      "({:+.3f} %); {} most likely tokens stay ({:.2f} %); mean divergence {:.1e} nats",
+      report.tokens, report.context, report.perplexityOfA(), report.perplexityOfB(),
+      100 * (report.perplexityOfB() / report.perplexityOfA() - 1), report.tokensAlike,
+      100 * static_cast<double>(report.tokensAlike) /
+          static_cast<double>(std::max<int64_t>(1, report.tokens)),
+      report.meanDivergence());
 }
 
 /// Each value that `get` finds in a run, once and in order.
@@ -185,6 +206,8 @@ OrderedJson verificationJson(const VerificationReport& report) {
     json["quantization"] = quantizationJson(*report.quantization);
   if (report.rounding)
     json["rounding"] = roundingJson(*report.rounding);
+  if (report.likelihood)
+    json["likelihood"] = likelihoodJson(*report.likelihood);
   json["tolerance"] = {{"atol", report.tolerance.absolute}, {"rtol", report.tolerance.relative}};
   json["cache_bytes"] = {{"written", report.cacheBytesWritten},
                          {"copied", report.cacheBytesCopied}};
@@ -262,13 +285,14 @@ std::string comparisonSummary(const VerificationReport& report) {
 } // namespace
 
 std::string verificationSummary(const VerificationReport& report) {
+  std::string text = comparisonSummary(report);
   if (report.rounding)
-    return "without rounding: " + comparisonSummary(report) + "\n  " +
-           roundingSummary(*report.rounding);
-  if (!report.quantization)
-    return comparisonSummary(report);
-  return "without quantization: " + comparisonSummary(report) + "\n  " +
-         quantizationSummary(*report.quantization);
+    text = "without rounding: " + text + "\n  " + roundingSummary(*report.rounding);
+  else if (report.quantization)
+    text = "without quantization: " + text + "\n  " + quantizationSummary(*report.quantization);
+  if (report.likelihood)
+    text += "\n  " + likelihoodSummary(*report.likelihood);
+  return text;
 }
 
 } // namespace kvopt::driver

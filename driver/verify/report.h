@@ -9,7 +9,7 @@ namespace kvopt::driver {
 /// `kvopt/verify/1`.
 OrderedJson verificationJson(const VerificationReport& report);
 /// Two lines: steps, largest difference and verdict; what was covered and what was not. Two more
-/// for quantized caches.
+/// for quantized caches, and one for a text.
 std::string verificationSummary(const VerificationReport& report);
 
 } // namespace kvopt::driver

@@ -1,6 +1,7 @@
 // Verification of models by execution.
 #pragma once
 
+#include "driver/verify/likelihood.h"
 #include "driver/verify/plan.h"
 #include "driver/verify/quantization.h"
 #include "driver/verify/rounding.h"
@@ -39,6 +40,8 @@ struct VerificationReport {
   /// Where rows of one model's caches are rounded to a narrower type: `comparison` is then that of
   /// the model without rounding.
   std::optional<RoundingReport> rounding;
+  /// Where a text was given: what both models predict of it. No part of the verdict.
+  std::optional<LikelihoodReport> likelihood;
 
   bool isDifferent() const {
     return comparison.isDifferent() || !comparison.tokensEqual ||

@@ -285,5 +285,72 @@ TEST(VerifyTest, ReferencesOfAnotherModelAreDifferentUnlessTheFactsSaySo) {
   EXPECT_EQ(runProgram({"verify", shippedModel(llama), "--references", "--forms", "odd"}).code, 2);
 }
 
+/// The perplexity of a byte-level model that was trained is far below its vocabulary's size, and
+/// kept by a rewrite that computes the same.
+TEST(VerifyTest, APerplexityIsMeasuredOnAText) {
+  TemporaryFolder folder;
+  const std::string kjv = shippedModel("kjv");
+  for (const char* target : {"kvopt", "int8", "int4"})
+    ASSERT_EQ(runProgram({"rewrite", kjv, "-o", folder.path(std::string(target) + ".onnx"), "--to",
+                          target, "--verify", "off"})
+                  .code,
+              0);
+  std::ifstream heldout(std::string(KVOPT_SOURCE_DIR) + "/models/kjv/heldout.txt");
+  std::string text(1200, ' ');
+  heldout.read(text.data(), 1200);
+  std::ofstream(folder.path("text.txt")) << text;
+  auto likelihood = [&](const std::string& file) {
+    return runJson({"verify", kjv, folder.path(file), "--text-file", folder.path("text.txt"),
+                    "--steps", "2"})["likelihood"];
+  };
+  const nlohmann::json same = likelihood("kvopt.onnx");
+  // Three windows of 512 tokens or fewer, of each of which the first token is not predicted.
+  EXPECT_EQ(same["tokens"], 1200 - 3);
+  EXPECT_EQ(same["tokens_equal"], same["tokens"]);
+  EXPECT_EQ(same["context"], 512);
+  EXPECT_GT(same["perplexity"][0], 1.5);
+  EXPECT_LT(same["perplexity"][0], 8);
+  EXPECT_NEAR(same["perplexity"][0], same["perplexity"][1], 1e-4);
+  EXPECT_NEAR(same["mean_divergence"], 0, 1e-6);
+  const nlohmann::json int8 = likelihood("int8.onnx");
+  const nlohmann::json int4 = likelihood("int4.onnx");
+  EXPECT_GT(int8["mean_divergence"], 0);
+  EXPECT_GT(int4["mean_divergence"], int8["mean_divergence"]);
+  EXPECT_LT(int8["perplexity"][1], 1.01 * double{same["perplexity"][0]});
+  EXPECT_LT(int4["perplexity"][1], 1.1 * double{same["perplexity"][0]});
+}
+
+TEST(VerifyTest, ATextMayBeTokenIds) {
+  TemporaryFolder folder;
+  const std::string model = shippedModel(llama);
+  std::ofstream(folder.path("tokens.txt")) << "1, 2 3\n4,5,6,7 8\t9 10\n";
+  const nlohmann::json report =
+      runJson({"verify", model, model, "--token-file", folder.path("tokens.txt"), "--context", "4",
+               "--steps", "2"});
+  EXPECT_EQ(report["likelihood"]["tokens"], 3 + 3 + 1);
+  EXPECT_EQ(report["likelihood"]["tokens_equal"], 7);
+  EXPECT_EQ(report["likelihood"]["mean_divergence"], 0.0);
+}
+
+TEST(VerifyTest, ATextThatCannotBeMeasuredIsAnErrorThatNamesIt) {
+  TemporaryFolder folder;
+  const std::string model = shippedModel(llama);
+  auto refusal = [&](const std::string& contents, const std::string& option) {
+    std::ofstream(folder.path("tokens.txt")) << contents;
+    const ProgramResult result =
+        runProgram({"verify", model, model, option, folder.path("tokens.txt"), "--steps", "2"});
+    EXPECT_EQ(result.code, 2) << result.out;
+    EXPECT_NE(result.err.find("tokens.txt"), std::string::npos) << result.err;
+    return result.err;
+  };
+  EXPECT_NE(refusal("1 2 three", "--token-file").find("'three' is no token number"),
+            std::string::npos);
+  EXPECT_NE(refusal("7", "--token-file").find("nothing to predict"), std::string::npos);
+  EXPECT_NE(refusal("", "--text-file").find("nothing to predict"), std::string::npos);
+  EXPECT_NE(refusal("1 2 999999", "--token-file").find("outside of the vocabulary"),
+            std::string::npos);
+  EXPECT_NE(refusal("1 2 -1", "--token-file").find("outside of the vocabulary"), std::string::npos);
+}
+
 } // namespace
 } // namespace kvopt
