@@ -161,6 +161,11 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
             "masks become attributes")
         ->check(CLI::IsMember({"exact", "undefined"}));
     command
+        ->add_option("--padding", request.padding,
+                     "any; none: batch rows are never padded, so that caches of models which count "
+                     "tokens by a mask (GroupQueryAttention) may have one length for all rows")
+        ->check(CLI::IsMember({"any", "none"}));
+    command
         ->add_option("--cache-dtype", request.cacheDtype,
                      "float16 or bfloat16: round the rows of growing float32 caches to it")
         ->check(CLI::IsMember({"float16", "bfloat16"}));

@@ -32,6 +32,7 @@ void PassContext::restart() {
   statistics.clear();
   assumptions.clear();
   hiddenRowsUndefined = false;
+  unpaddedMasks.clear();
   sites.clear();
   parts.clear();
   reorder.clear();

@@ -17,6 +17,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 
 namespace kvopt::targets {
 class TargetRegistry;
@@ -74,6 +75,9 @@ struct PassContext {
   /// Set where a pass changed what attention computes for rows that see no key, which only padding
   /// can be.
   bool hiddenRowsUndefined = false;
+  /// Masks that must be ones: `assume-no-padding` took that for granted, or the model's manifest
+  /// says so.
+  std::set<std::string> unpaddedMasks;
   /// The input that says which batch row each row of the caches continues, where `lift-reorders`
   /// took it out of the graph or the model's manifest says so; empty without one.
   std::string reorder;

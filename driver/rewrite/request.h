@@ -34,6 +34,8 @@ struct RewriteRequest {
   std::string layers;
   /// `exact`, or `undefined`: what is computed for padding, where it sees no token, need not stay.
   std::string hiddenRows = "exact";
+  /// `any`, or `none`: no batch row is ever padded.
+  std::string padding = "any";
   /// Keys and values that are expanded from rows of fewer columns are replaced by caches of those
   /// rows before the model is rewritten; some must be.
   bool compressCaches = false;

@@ -39,7 +39,9 @@ std::string preparation(const RewriteRequest& request, llvm::StringRef freedAxes
   const std::string proved = request.addCaches || request.hiddenRows == "undefined"
                                  ? ",prove-masks{hidden-rows=undefined},detect-sites"
                                  : "";
-  const std::string recovery = std::string(recoveryPipeline) + proved;
+  const std::string unpadded =
+      request.padding == "none" ? ",assume-no-padding,prove-masks,detect-sites" : "";
+  const std::string recovery = std::string(recoveryPipeline) + unpadded + proved;
   return freedAxes.empty() ? "restore-caches," + recovery
                            : freeing(freedAxes) + recovery + ",prove-extents,detect-sites";
 }
@@ -122,13 +124,15 @@ public:
     auto written = manifestOf(*model);
     if (!written)
       return withFile(written.takeError(), path);
-    if (request.addCaches && target->target->name() == "int8")
+    const bool quantizes = target->target->quantizesCaches();
+    if (request.addCaches && quantizes)
       return usageError("caches are not added and quantized at once: the results would be compared "
                         "with those of a model that has no rows to quantize")
-          .hint("add caches first, and rewrite what was written with --to int8");
-    if (!request.cacheDtype.empty() && target->target->name() == "int8")
+          .hint(fmt::format("add caches first, and rewrite what was written with --to {}",
+                            request.target));
+    if (!request.cacheDtype.empty() && quantizes)
       return usageError("rows are not rounded to {} and quantized at once", request.cacheDtype)
-          .hint("--to int8 alone quantizes them");
+          .hint(fmt::format("--to {} alone quantizes them", request.target));
     if (*written && !request.addCaches && !request.freeExtents && !request.compressCaches &&
         request.cacheDtype.empty() && isWritten(*model, **written, *target, request)) {
       if (llvm::Error error = proveRewritten(*model, **written, toolkit))

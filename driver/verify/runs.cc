@@ -59,6 +59,8 @@ private:
     plan.batch = std::min(plan.batch, mostBatch);
     if (plan.prompt > mostPrompt)
       plan.prompt = std::max(plan.stepTokens, mostPrompt);
+    if (!models.manifestA.unpadded.empty() || !models.manifestB.unpadded.empty())
+      plan.padding = Padding::None;
     plan.window = narrowest;
     plan.rowsAdvanceByMask = rowsAdvanceByMask;
     plan.reordersRows = !models.manifestA.reorder.empty() || !models.manifestB.reorder.empty();

@@ -313,6 +313,7 @@ public:
         original.present = replaced.present;
       }
     context.reorder = (*stored)->reorder;
+    context.unpaddedMasks.insert((*stored)->unpadded.begin(), (*stored)->unpadded.end());
     if (!(*stored)->sharesBuffers())
       return llvm::Error::success();
     if (llvm::Error error = inferShapes(model.graph()))

@@ -7,6 +7,7 @@
 #include "runtime/exec/input_binding.h"
 #include "runtime/session/cache_part.h"
 #include "runtime/session/ring_rows.h"
+#include "runtime/session/unpadded_masks.h"
 #include "support/diagnostic.h"
 #include "support/half.h"
 #include "support/mapped_file.h"
@@ -371,7 +372,7 @@ llvm::Error Session::checkInputs(llvm::ArrayRef<NamedView> inputs) const {
   for (const NamedView& input : inputs)
     if (!takenInputs.contains(input.name))
       return usageError("'{}' is no input that a session's caller gives", input.name);
-  return llvm::Error::success();
+  return checkUnpadded(description, inputs);
 }
 
 llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTokens) const {

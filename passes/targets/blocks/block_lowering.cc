@@ -81,7 +81,8 @@ std::optional<MatchFailure> blocksObstacle(const AttentionSite& site) {
     if (update->fromStart || !update->writer->is("Concat") || update->pastLength)
       return refuse(ReasonCode::TargetLacksFeature, "new rows behind all rows of the past",
                     "rows whose place differs by batch row",
-                    "--to kvopt keeps rows where the lengths say");
+                    "--padding none, where batch rows are never padded; --to kvopt keeps rows "
+                    "where the lengths say");
     if (!update->layout.orderFrom(update->freshLayout))
       return refuse(ReasonCode::LayoutUnsupported, "new rows with the axes of the cache",
                     fmt::format("{} for {}", update->freshLayout.text(), update->layout.text()),

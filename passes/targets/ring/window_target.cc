@@ -22,7 +22,8 @@ MatchFailure WindowTarget::nothingToDo(const AttentionSite& site) const {
             "keys and values appended to caches of their own, which no other layer reads, as many "
             "rows for each batch row",
             "caches that are shared, latent, updated in branches, or of lengths by batch row",
-            "--to kvopt keeps all rows in one buffer"};
+            "--padding none gives lengths by batch row one length, where batch rows are never "
+            "padded; --to kvopt keeps all rows in one buffer"};
   return {ReasonCode::NoWindow, site.key->past->name().str(),
           "attention that provably reads the last rows of its cache only",
           site.mask ? site.mask->text : "a mask that was not analyzed",

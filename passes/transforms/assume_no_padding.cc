@@ -1,0 +1,107 @@
+// Takes for granted that no batch row is padded: every row of the caches then has all rows of the
+// past.
+//
+//   before   length = ReduceSum(attention_mask) - S        all = ai.kvopt.AppendRows(past, new,
+//   length)
+//            o = ai.kvopt.Sdpa(q, keys(all), values, , , length)
+//   after    all = Concat<2>(past, new)
+//            o = ai.kvopt.Sdpa(q, keys(all), values)
+//
+// GroupQueryAttention puts new rows where each batch row's length says, which a model computes from
+// its attention_mask. Caches that have one length for all batch rows, in blocks or rings, cannot do
+// that. Without padding the mask is ones and its sum the number of all tokens, so the length is the
+// past's extent. Nothing in the graph says that a caller never pads: the manifest does, and names
+// the masks that must be ones.
+#include "ir/attribute_list.h"
+#include "ir/op_name.h"
+#include "ir/shapes/shape_inference.h"
+#include "passes/analysis/cache/unpadded_length.h"
+#include "passes/pass.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+namespace kvopt::transforms {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+
+namespace {
+
+constexpr const char* assumeNoPaddingName = "assume-no-padding";
+/// Operands of ai.kvopt::AppendRows and ai.kvopt::Sdpa.
+constexpr unsigned appendedLength = 2;
+constexpr unsigned attendedLength = 5;
+
+class PaddingRemover {
+public:
+  PaddingRemover(Graph& changedGraph, PassContext& passContext)
+      : graph(changedGraph), context(passContext) {}
+
+  llvm::Error run() {
+    for (Node& node : llvm::make_early_inc_range(graph.nodes()))
+      if (node.op() == OpName(kvoptDomain, "AppendRows"))
+        join(node);
+    if (equalLengths.empty())
+      return llvm::Error::success();
+    for (Node& node : graph.nodes())
+      if (node.op() == OpName(kvoptDomain, "Sdpa") && node.operands().size() > attendedLength &&
+          equalLengths.contains(node.operand(attendedLength)))
+        dropLength(node);
+    graph.eraseDeadNodes();
+    return inferShapes(graph);
+  }
+
+private:
+  static void dropLength(Node& attention) {
+    llvm::SmallVector<Value*, 6> operands;
+    for (const Use& use : attention.operands().take_front(attendedLength))
+      operands.push_back(use.value());
+    while (!operands.back())
+      operands.pop_back();
+    attention.setOperands(operands);
+  }
+
+  void join(Node& node) {
+    Value& past = *node.operand(0);
+    Value& fresh = *node.operand(1);
+    Value* length = node.operand(appendedLength);
+    const Dim rows = past.type().dim(2);
+    const auto unpadded = unpaddedLength(*length, rows + fresh.type().dim(2));
+    if (!unpadded || !unpadded->length.isKnownEqual(rows))
+      return;
+    for (const Value* mask : unpadded->masks)
+      context.unpaddedMasks.insert(mask->name().str());
+    equalLengths.insert(length);
+    Node& joined = graph.createFresh("Concat", {&past, &fresh}, 1, &node, "present");
+    joined.setAttribute("axis", Attribute::ofInt(2));
+    joined.result().setType(node.result().type());
+    node.result().replaceAllUsesWith(joined.result());
+    graph.erase(node);
+    context.count(assumeNoPaddingName, "caches", 1);
+  }
+
+  Graph& graph;
+  PassContext& context;
+  llvm::SmallPtrSet<const Value*, 4> equalLengths;
+};
+
+class AssumeNoPadding final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    return PaddingRemover(model.graph(), context).run();
+  }
+};
+
+} // namespace
+
+void register_assume_no_padding(PassRegistry& registry) {
+  registry.add({assumeNoPaddingName,
+                "Puts new rows behind all rows of the past, where masks that count them are ones.",
+                {},
+                [](const PassOptions&) {
+                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<AssumeNoPadding>());
+                }});
+}
+
+} // namespace kvopt::transforms

@@ -1,0 +1,165 @@
+// Models that count the tokens of each batch row by a mask, rewritten for batches that are never
+// padded: their caches may then be in blocks or rings, which have one length for all rows.
+#include "driver/rewrite/rewrite.h"
+#include "ir/text/reader.h"
+#include "support/format.h"
+#include "tests/equivalence/caches/decoder_text.h"
+#include "tests/equivalence/rewritten_model.h"
+
+namespace kvopt {
+using namespace driver;
+using namespace ir;
+using namespace pattern;
+using namespace runtime;
+
+namespace {
+
+/// A decoder of one layer of GroupQueryAttention, whose lengths are counted as `count` says.
+std::string countingText(const std::string& attributes, const std::string& count) {
+  return fmt::format(R"(<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+decoder (int64[B, S] input_ids, int64[B, T] attention_mask, float[B, 2, P, 8] past_k, float[B, 2, P, 8] past_v,
+         float[1, 1, 32] table, float[1, 32, 32] wq, float[1, 32, 16] wk, float[1, 32, 16] wv, float[1, 32, 10] wo,
+         float[64, 4] cosine, float[64, 4] sine)
+  => (float[B, S, 10] logits, float[B, 2, T, 8] keys, float[B, 2, T, 8] values)
+{{
+{0}
+  q = MatMul (hidden, wq)
+  k = MatMul (hidden, wk)
+  v = MatMul (hidden, wv)
+  none = Constant <value_ints = [0]> ()
+  one = Constant <value_ints = [1]> ()
+  one_index = Constant <value_int = 1> ()
+{1}
+  last_position = Sub (count, one)
+  lengths = Cast <to = 6> (last_position)
+  mask_shape = Shape (attention_mask)
+  columns = Gather (mask_shape, one_index)
+  total = Cast <to = 6> (columns)
+  o, keys, values = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2, do_rotary = 1{2}> (q, k, v, past_k, past_v, lengths, total, cosine, sine)
+  logits = MatMul (o, wo)
+}})",
+                     decoderHidden, count, attributes);
+}
+
+constexpr const char* maskSum = "  count = ReduceSum <keepdims = 0> (attention_mask, one)\n";
+
+class UnpaddedCaches : public testing::Test {
+protected:
+  RewriteResult written(const std::string& text, const std::string& target,
+                        const std::string& padding = "none") {
+    RewriteRequest request;
+    request.target = target;
+    request.padding = padding;
+    request.capacity = llvm::StringRef(target).startswith("ring") ? "dynamic" : "64";
+    request.verification = VerificationExtent::Full;
+    return valueOrThrow(rewrite(
+        valueOrThrow(openModel(writtenModel(text, toolkit, folder), toolkit)), request, toolkit));
+  }
+
+  std::string refusal(const std::string& text, const std::string& target,
+                      const std::string& padding = "none") {
+    const RewriteResult result = written(text, target, padding);
+    const auto* refused = std::get_if<RefusedModel>(&result);
+    return refused ? refused->message : "";
+  }
+
+  Toolkit toolkit;
+  TemporaryFolder folder;
+};
+
+TEST_F(UnpaddedCaches, AreWrittenForTargetsOfOneLength) {
+  for (const char* target : {"blocks:8", "blocks-plain:8", "pyramid:16", "ring", "onnx24-ring:4"}) {
+    SCOPED_TRACE(target);
+    const bool isRing = llvm::StringRef(target).contains("ring");
+    const RewriteResult result =
+        written(countingText(isRing ? ", local_window_size = 6" : "", maskSum), target);
+    const auto* unpadded = std::get_if<RewrittenModel>(&result);
+    ASSERT_TRUE(unpadded) << std::get<RefusedModel>(result).message;
+    EXPECT_EQ(unpadded->manifest.unpadded, std::vector<std::string>{"attention_mask"});
+    const Manifest again = valueOrThrow(parseManifest(unpadded->manifest.json()));
+    EXPECT_EQ(again.json(), unpadded->manifest.json());
+    ASSERT_TRUE(unpadded->verification.has_value());
+    const VerificationReport& report = *unpadded->verification;
+    EXPECT_TRUE(report.equal()) << verificationSummary(report);
+    EXPECT_EQ(report.cacheBytesCopied, 0);
+    EXPECT_GT(report.comparison.steps.size(), 20U);
+    // The original takes padding; that this was not compared is said.
+    EXPECT_TRUE(llvm::any_of(report.notCovered, [](const std::string& gap) {
+      return llvm::StringRef(gap).contains("padding");
+    })) << verificationSummary(report);
+  }
+}
+
+TEST_F(UnpaddedCaches, AreRefusedUnlessPaddingIsRuledOut) {
+  const std::string message = refusal(countingText("", maskSum), "blocks:8", "any");
+  EXPECT_NE(message.find("target-lacks-feature"), std::string::npos) << message;
+  EXPECT_NE(message.find("--padding none"), std::string::npos) << message;
+}
+
+TEST_F(UnpaddedCaches, AreRefusedWhereTheLengthIsAnotherOne) {
+  const std::pair<const char*, std::string> counts[] = {
+      {"one more than the mask's sum",
+       "  ones = ReduceSum <keepdims = 0> (attention_mask, one)\n  count = Add (ones, one)\n"},
+      {"the sum over batch rows", "  sums = ReduceSum <keepdims = 0> (attention_mask, none)\n"
+                                  "  count = Slice (sums, none, one)\n"},
+      {"the largest token", "  count = ReduceMax <keepdims = 0> (input_ids, one)\n"},
+      {"the square of the mask's sum",
+       "  ones = ReduceSum <keepdims = 0> (attention_mask, one)\n  count = Mul (ones, ones)\n"},
+  };
+  for (const auto& [name, count] : counts) {
+    SCOPED_TRACE(name);
+    const std::string message = refusal(countingText("", count), "blocks:8");
+    EXPECT_NE(message.find("target-lacks-feature"), std::string::npos) << message;
+  }
+}
+
+TEST_F(UnpaddedCaches, RefusePaddedSteps) {
+  const RewriteResult result = written(countingText("", maskSum), "blocks:8");
+  const auto& unpadded = std::get<RewrittenModel>(result);
+  SessionOptions options;
+  options.batch = 2;
+  auto session =
+      valueOrThrow(Session::create(*unpadded.model, toolkit.kernels, unpadded.manifest, options));
+  DecoderStep step;
+  step.tokens = {{1, 2, 3}, {4, 5, 6}};
+  EXPECT_FALSE(llvm::errorToBool(stepDecoder(*session, step).takeError()));
+  step.pastLength = 3;
+  step.visible = {{1, 1, 1, 1, 1, 1}, {0, 1, 1, 1, 1, 1}};
+  const Diagnostic refused = takeDiagnostic(stepDecoder(*session, step).takeError());
+  EXPECT_NE(refused.message.find("'attention_mask' hides a position"), std::string::npos)
+      << refused.message;
+  EXPECT_EQ(session->length(), 3);
+  step.visible[1][0] = 1;
+  EXPECT_FALSE(llvm::errorToBool(stepDecoder(*session, step).takeError()));
+}
+
+TEST_F(UnpaddedCaches, AreSaidSoAfterAnotherRewrite) {
+  const RewriteResult first = written(countingText("", maskSum), "kvopt");
+  const auto& unpadded = std::get<RewrittenModel>(first);
+  const std::string path = folder.path("in-place.onnx");
+  successOrThrow(exportModel(*unpadded.model, path));
+  RewriteRequest request;
+  request.target = "onnx24";
+  request.capacity = "64";
+  const RewriteResult again =
+      valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
+  const auto* second = std::get_if<RewrittenModel>(&again);
+  ASSERT_TRUE(second) << std::get<RefusedModel>(again).message;
+  EXPECT_EQ(second->manifest.unpadded, std::vector<std::string>{"attention_mask"});
+}
+
+TEST_F(UnpaddedCaches, CannotBeForgedFromAnythingButMasks) {
+  const RewriteResult result = written(countingText("", maskSum), "blocks:8");
+  const auto& unpadded = std::get<RewrittenModel>(result);
+  for (const char* name : {"logits", "nothing", "table"}) {
+    Manifest forged = unpadded.manifest;
+    forged.unpadded = {name};
+    unpadded.model->setMetadata(manifestKey, forged.json());
+    auto read = manifestOf(*unpadded.model);
+    ASSERT_FALSE(read) << name;
+    llvm::consumeError(read.takeError());
+  }
+}
+
+} // namespace
+} // namespace kvopt
