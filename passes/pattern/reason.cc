@@ -88,6 +88,10 @@ constexpr ReasonInfo table[] = {
      "after the softmax the probabilities are changed in a way that fused attention does not have"},
     {ReasonCode::QuantizedAttention, "quantized-attention",
      "queries, scores or probabilities are rounded to 8-bit codes between the matrix products"},
+    {ReasonCode::PositionAbsolute, "position-absolute",
+     "positions have a part in what the model computes other than by their differences"},
+    {ReasonCode::RotationUnknown, "rotation-unknown",
+     "keys or queries depend on positions in a way that is not a rotation by multiples of them"},
 };
 
 } // namespace

@@ -54,6 +54,8 @@ enum class ReasonCode {
   ScoreFunction,    ///< the scores pass through a function that fused attention does not have
   ProbabilitiesChanged, ///< something acts on the probabilities after the softmax
   QuantizedAttention,   ///< scores or probabilities are held in 8-bit codes
+  PositionAbsolute,     ///< positions come in otherwise than by their differences
+  RotationUnknown,      ///< keys or queries depend on positions in a way that is not a rotation
 };
 
 struct ReasonInfo {

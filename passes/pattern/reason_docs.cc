@@ -243,6 +243,19 @@ constexpr ReasonDoc docs[] = {
      "before "
      "the product with the values.",
      "quantize the linear layers only, not the products of attention"},
+    {ReasonCode::PositionAbsolute,
+     "Nothing, if the model was trained with such positions: its caches cannot drop tokens from "
+     "their middle. The node named is where positions come into what is computed of tokens.",
+     "hidden = Add (tokens, Gather (position_table, position_ids)): every layer's keys depend on "
+     "the position that a token had.",
+     "cached rows of this model belong to their positions"},
+    {ReasonCode::RotationUnknown,
+     "Look at the node named: what it computes is not a constant times the position, or its pairs "
+     "of columns are not rotated. If it is a spelling of rotary positions, it belongs into "
+     "passes/analysis/rotation.",
+     "frequencies = Where (Greater (total_length, limit), long_frequencies, short_frequencies): "
+     "cached keys cannot be rotated to where the others would apply.",
+     "only rotations by a constant times the position can be moved"},
 };
 
 constexpr ReasonDoc undocumented = {ReasonCode::PatternMismatch, "", "", "see: kvopt list reasons"};
