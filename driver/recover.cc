@@ -7,6 +7,7 @@
 #include "support/diagnostic.h"
 
 namespace kvopt::driver {
+using namespace analysis;
 using namespace ir;
 using namespace passes;
 using namespace pattern;
@@ -110,6 +111,14 @@ llvm::Error disable(llvm::ArrayRef<std::string> names, const Toolkit& toolkit, P
   return llvm::Error::success();
 }
 
+std::optional<ContextRotations> contextRotationsOf(const RecoveredModel& recovered) {
+  auto found = findContextRotations(recovered.model->graph(), recovered.context->sites);
+  if (auto* rotations = std::get_if<ContextRotations>(&found))
+    return std::move(*rotations);
+  recovered.context->shiftFailure = std::move(std::get<MatchFailure>(found));
+  return std::nullopt;
+}
+
 llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& toolkit) {
   auto stored = manifestOf(model);
   if (!stored)
@@ -125,6 +134,7 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& tool
   joinParts(recovered->context->parts, manifest);
   addReorder(recovered->model->graph(), recovered->context->reorder, manifest);
   noteNewRows(recovered->context->newRowPresents, manifest);
+  noteRotations(contextRotationsOf(*recovered), recovered->context->attendedPasts, manifest);
   return manifest;
 }
 

@@ -66,6 +66,10 @@ pattern::NearMissList listenToRaising(const Toolkit& toolkit, std::vector<std::s
 llvm::Error disable(llvm::ArrayRef<std::string> names, const Toolkit& toolkit,
                     passes::PassContext& context, passes::PassManagerOptions& settings);
 
+/// What positions do to the cached rows of a recovered model; nullopt, and
+/// PassContext::shiftFailure says why, where rows cannot be moved to other positions.
+std::optional<analysis::ContextRotations> contextRotationsOf(const RecoveredModel& recovered);
+
 /// How to drive the model: its own manifest, or, for one that kvopt did not write, the growing
 /// contract of the caches found in it.
 llvm::Expected<ir::Manifest> drivingManifest(const ir::Model& model, const Toolkit& toolkit);

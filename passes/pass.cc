@@ -40,6 +40,7 @@ void PassContext::restart() {
   attendedPasts.clear();
   replacedCaches.clear();
   exportedDtypes.clear();
+  shiftFailure.reset();
   hasFirstStep = false;
   freed.reset();
   manifest.reset();

@@ -94,6 +94,9 @@ struct PassContext {
   /// Set where `add-caches` took keys and values of another sequence out of the model:
   /// `add-caches{part=first}` leaves them.
   bool hasFirstStep = false;
+  /// Why cached rows of the model cannot be moved to other positions, where that was asked; nullopt
+  /// where they can.
+  std::optional<pattern::MatchFailure> shiftFailure;
   /// Set by `free-extents`, for `prove-extents`.
   std::optional<FreedExtents> freed;
   /// Set by `detect-sites`.

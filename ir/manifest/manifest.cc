@@ -66,6 +66,8 @@ Json cacheJson(const ManifestCache& cache) {
     object["code_columns"] = cache.codeColumns;
   object["policy"] = textOf(policyWords, cache.update);
   object["window"] = cache.window;
+  if (cache.rotation)
+    object["rotation"] = *cache.rotation;
   if (!cache.readers.empty())
     object["readers"] = cache.readers;
   if (cache.part)
@@ -92,6 +94,15 @@ Json inputJson(const ManifestInput& input) {
   object["dtype"] = dtypeName(input.dtype).str();
   object["shape"] = shapeJson(input.shape);
   object["feed"] = textOf(inputFeedWords, input.feed);
+  return object;
+}
+
+Json rotationJson(const ManifestRotation& rotation) {
+  Json object = Json::object();
+  object["width"] = rotation.width;
+  object["first"] = rotation.first;
+  object["pairs"] = rotation.interleaved ? "neighbors" : "halves";
+  object["theta"] = rotation.theta;
   return object;
 }
 
@@ -159,6 +170,11 @@ std::string Manifest::json() const {
     root["variants"] = Json::array();
     for (const ManifestVariant& variant : variants)
       root["variants"].push_back(variantJson(variant));
+  }
+  if (rotations) {
+    root["rotations"] = Json::array();
+    for (const ManifestRotation& rotation : *rotations)
+      root["rotations"].push_back(rotationJson(rotation));
   }
   if (!reorder.empty())
     root["reorder"] = reorder;

@@ -76,6 +76,20 @@ struct ManifestReplacement {
   bool operator==(const ManifestReplacement&) const = default;
 };
 
+/// How rows that a cache holds depend on their position p: pairs of columns are rotated by
+/// p * theta. A row becomes that of position p + n when each pair (x, y) becomes
+/// (x cos - y sin, x sin + y cos) of the angle n * theta.
+struct ManifestRotation {
+  int64_t width = 0; ///< columns of one head's row
+  int64_t first = 0; ///< the first rotated column
+  /// Pair i is (first + 2 i, first + 2 i + 1); otherwise (first + i, first + i + pairs).
+  bool interleaved = false;
+  /// In radians for each position, one for each pair.
+  std::vector<double> theta;
+
+  bool operator==(const ManifestRotation&) const = default;
+};
+
 struct ManifestCache {
   int64_t layer = 0;
   CacheRole role = CacheRole::Key;
@@ -104,6 +118,9 @@ struct ManifestCache {
   int64_t sequenceAxis = 2;
   ElementType dtype = ElementType::Float;
   int64_t window = 0;
+  /// The index in Manifest::rotations of what the position of a row does to it; nullopt where it
+  /// does nothing.
+  std::optional<size_t> rotation;
   /// Other layers that read this layer's cache.
   std::vector<int64_t> readers;
   /// Set where the model that was rewritten kept several caches in one.
@@ -201,6 +218,11 @@ struct Manifest {
   /// Masks of integers that must be ones: the caches have one length for all batch rows, and none
   /// may be padded.
   std::vector<std::string> unpadded;
+
+  /// Set where positions have a part in what the model computes by their differences only, so that
+  /// rows may be moved to other positions: every rotation that cached rows hold, each once. Empty
+  /// where they hold none.
+  std::optional<std::vector<ManifestRotation>> rotations;
 
   /// Whether some cache's past and present must be one buffer.
   bool sharesBuffers() const;

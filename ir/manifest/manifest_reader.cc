@@ -10,6 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cmath>
+
 namespace kvopt::ir {
 namespace {
 
@@ -289,6 +291,11 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpd
       if (error)
         return error;
     }
+  if (reader.has("rotation")) {
+    int64_t rotation = 0;
+    reader.read("rotation", rotation);
+    cache.rotation = static_cast<size_t>(rotation);
+  }
   if (reader.has("readers"))
     reader.readCounts("readers", cache.readers, "a layer number");
   if (reader.has("part")) {
@@ -355,6 +362,49 @@ llvm::Expected<ManifestVariant> readVariant(const Json& json, size_t index) {
   reader.read("past_rows", variant.pastRows);
   reader.checkFileName("file", variant.file);
   return reader.result(std::move(variant));
+}
+
+llvm::Expected<ManifestRotation> readRotation(const Json& json, size_t index) {
+  ObjectReader reader(json, fmt::format("rotations[{}]", index));
+  ManifestRotation rotation;
+  reader.read("width", rotation.width);
+  reader.read("first", rotation.first);
+  std::string pairs;
+  reader.read("pairs", pairs);
+  if (!reader.failed() && pairs != "halves" && pairs != "neighbors")
+    reader.fail(fmt::format("'pairs' is '{}', which is not known", pairs));
+  rotation.interleaved = pairs == "neighbors";
+  if (const Json* list = reader.array("theta"))
+    for (const Json& entry : *list) {
+      const double theta = entry.is_number() ? entry.get<double>() : std::nan("");
+      if (!std::isfinite(theta))
+        reader.fail("'theta' has an entry that is not a finite number");
+      rotation.theta.push_back(theta);
+    }
+  const auto pairCount = static_cast<int64_t>(rotation.theta.size());
+  if (!reader.failed() && (pairCount == 0 || pairCount > rotation.width / 2 ||
+                           rotation.first > rotation.width - 2 * pairCount))
+    reader.fail(fmt::format("rotates {} pairs from column {} of rows of {}", pairCount,
+                            rotation.first, rotation.width));
+  return reader.result(std::move(rotation));
+}
+
+/// Rows of a cache are divided into heads of the rotation's width.
+llvm::Error checkRotations(const Manifest& manifest) {
+  for (const ManifestCache& cache : manifest.caches) {
+    if (!cache.rotation)
+      continue;
+    if (!manifest.rotations || *cache.rotation >= manifest.rotations->size())
+      return invalid("manifest: there is no rotation {}", *cache.rotation).value(cache.past);
+    const int64_t width = (*manifest.rotations)[*cache.rotation].width;
+    const auto layout = cache.layout();
+    const auto* columns =
+        layout ? std::get_if<int64_t>(&cache.shape[layout->columnAxis()]) : nullptr;
+    if (!columns || *columns % width != 0)
+      return invalid("manifest: its rows are not divided into rotated ones of {} columns", width)
+          .value(cache.past);
+  }
+  return llvm::Error::success();
 }
 
 /// Blocks of fixed extents, all of which the last variant has.
@@ -507,6 +557,15 @@ llvm::Expected<Manifest> parseManifest(llvm::StringRef json) {
     if (llvm::Error error = readList(*variants, manifest.variants, readVariant))
       return error;
   }
+  if (reader.has("rotations")) {
+    const Json* rotations = reader.array("rotations");
+    if (llvm::Error error = reader.takeError())
+      return error;
+    if (llvm::Error error = readList(*rotations, manifest.rotations.emplace(), readRotation))
+      return error;
+  }
+  if (llvm::Error error = checkRotations(manifest))
+    return error;
   if (llvm::Error error = checkNames(manifest))
     return error;
   if (llvm::Error error = checkVariants(manifest))

@@ -249,6 +249,32 @@ void restoreReplaced(const ReplacedCaches& replaced, Manifest& manifest) {
   manifest.caches = std::move(caches);
 }
 
+void noteRotations(const std::optional<ContextRotations>& rotations,
+                   const llvm::StringSet<>& unattended, Manifest& manifest) {
+  manifest.rotations.reset();
+  if (!rotations)
+    return;
+  // A cache that several are one in has no single rotation.
+  size_t found = 0;
+  for (ManifestCache& cache : manifest.caches) {
+    const auto rotation = rotations->byPast.find(cache.past);
+    if (rotation == rotations->byPast.end() || isScale(cache.role))
+      continue;
+    ++found;
+    if (!unattended.contains(cache.past))
+      cache.rotation = rotation->second;
+  }
+  if (found != rotations->byPast.size()) {
+    for (ManifestCache& cache : manifest.caches)
+      cache.rotation.reset();
+    return;
+  }
+  manifest.rotations.emplace();
+  for (const RowRotation& rotation : rotations->distinct)
+    manifest.rotations->push_back(
+        {rotation.width, rotation.first, rotation.interleaved, rotation.theta});
+}
+
 void addReaders(llvm::ArrayRef<AttentionSite> sites, Manifest& manifest) {
   for (ManifestCache& cache : manifest.caches)
     for (const AttentionSite& site : sites)

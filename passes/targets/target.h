@@ -4,6 +4,7 @@
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
 #include "passes/analysis/cache/site.h"
+#include "passes/analysis/rotation/context_rotations.h"
 #include "passes/pattern/rewriter.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -142,6 +143,12 @@ void restoreDtypes(const ExportedDtypes& dtypes, ir::Manifest& manifest);
 void noteReplaced(const ReplacedCaches& replaced, ir::Manifest& manifest);
 /// The manifest of the exported model, from that of the model in which caches were replaced.
 void restoreReplaced(const ReplacedCaches& replaced, ir::Manifest& manifest);
+
+/// Says in the manifest how cached rows can be moved to other positions; nothing where that is not
+/// known. Caches that the model keeps as rows before a function of them, by their inputs in
+/// `unattended`, hold no rotation.
+void noteRotations(const std::optional<analysis::ContextRotations>& rotations,
+                   const llvm::StringSet<>& unattended, ir::Manifest& manifest);
 
 /// Says in the manifest which layers read the cache of another one.
 void addReaders(llvm::ArrayRef<analysis::AttentionSite> sites, ir::Manifest& manifest);

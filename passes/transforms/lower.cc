@@ -60,6 +60,7 @@ public:
       if (llvm::Error error = compressCaches(model, context))
         return error;
     context.sites = explainedSites(model, context);
+    const auto rotations = contextRotations(model, context);
     llvm::SmallVector<AttentionSite*, 32> chosen;
     unsigned refused = 0;
     const AttentionSite* firstRefused = nullptr;
@@ -118,6 +119,7 @@ public:
     noteAttendedRows(context.attendedPasts, *manifest);
     noteReplaced(context.replacedCaches, *manifest);
     noteExportedDtypes(context.exportedDtypes, *manifest);
+    noteRotations(rotations, {}, *manifest);
     manifest->reorder = context.reorder;
     model.setMetadata(manifestKey, manifest->json());
     noteOrigin(model, *manifest, context.exported->caches);
@@ -151,6 +153,16 @@ private:
                        "what padding leaves in a cache to be as it was, as rows may change places",
                        fmt::format("that '{}' leaves it undefined", targetName), ""};
     return refusal(*chosen.front(), static_cast<unsigned>(chosen.size()), chosen.size());
+  }
+
+  /// What positions do to cached rows; nullopt, and the reason noted, where rows cannot be moved.
+  static std::optional<ContextRotations> contextRotations(const Model& model,
+                                                          PassContext& context) {
+    auto found = findContextRotations(model.graph(), context.sites);
+    if (auto* rotations = std::get_if<ContextRotations>(&found))
+      return std::move(*rotations);
+    context.shiftFailure = std::move(std::get<MatchFailure>(found));
+    return std::nullopt;
   }
 
   /// What the model was fed before, it is fed after.

@@ -4,6 +4,7 @@
 #include "ir/model.h"
 #include "ir/op.h"
 #include "support/diagnostic.h"
+#include "support/format.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -254,6 +255,60 @@ TEST(Manifest, OneCacheInOneBufferIsEnoughToShareBuffers) {
   EXPECT_FALSE(manifest.sharesBuffers());
   manifest.caches.back().oneBuffer = true;
   EXPECT_TRUE(manifest.sharesBuffers());
+}
+
+TEST(Manifest, RotationsSurvive) {
+  Manifest manifest = example();
+  const auto readBack = [&] { return llvm::cantFail(parseManifest(manifest.json())); };
+  EXPECT_FALSE(readBack().rotations);
+  manifest.rotations.emplace();
+  const std::optional<std::vector<ManifestRotation>> none = readBack().rotations;
+  ASSERT_TRUE(none);
+  EXPECT_TRUE(none->empty());
+  manifest.rotations = {ManifestRotation{16, 0, false, {1.0, 0.1, 1e-5, 0.0}},
+                        ManifestRotation{8, 2, true, {0.1234567890123456789, -0.25, 3e-300}}};
+  manifest.caches[0].rotation = 1;
+  const Manifest read = readBack();
+  EXPECT_EQ(read.rotations, manifest.rotations);
+  EXPECT_EQ(read.caches[0].rotation, manifest.caches[0].rotation);
+  EXPECT_EQ(read.json(), manifest.json());
+}
+
+TEST(Manifest, RefusesRotationsThatFitNoRows) {
+  const auto refused = [](const char* rotations, const char* rotation = "0") {
+    return refusal(
+        "\"window\": 0\n    }\n  ],",
+        fmt::format("\"window\": 0, \"rotation\": {}}}], \"rotations\": {},", rotation, rotations));
+  };
+  constexpr const char* good =
+      R"([{"width": 16, "first": 2, "pairs": "halves", "theta": [1, 0.5]}])";
+  EXPECT_EQ(refused(good), "");
+  EXPECT_THAT(refused(good, "1"), HasSubstr("no rotation 1"));
+  EXPECT_THAT(refused(good, "-1"), HasSubstr("integer"));
+  EXPECT_THAT(refused("{}"), HasSubstr("'rotations' is no list"));
+  EXPECT_THAT(refused("[]"), HasSubstr("no rotation 0"));
+  EXPECT_THAT(refused("[1]"), HasSubstr("rotations[0] is no object"));
+  EXPECT_THAT(refused(R"([{"width": 16, "first": 0, "pairs": "thirds", "theta": [1]}])"),
+              HasSubstr("'pairs' is 'thirds'"));
+  EXPECT_THAT(refused(R"([{"width": 16, "first": 0, "pairs": "halves", "theta": ["1"]}])"),
+              HasSubstr("'theta'"));
+  EXPECT_THAT(refused(R"([{"width": 16, "first": 0, "pairs": "halves", "theta": [1e999]}])"),
+              HasSubstr("manifest"));
+  EXPECT_THAT(refused(R"([{"width": 16, "first": 0, "pairs": "halves", "theta": []}])"),
+              HasSubstr("rotates 0 pairs"));
+  EXPECT_THAT(refused(R"([{"width": 16, "first": 13, "pairs": "halves", "theta": [1, 2]}])"),
+              HasSubstr("rotates 2 pairs from column 13"));
+  EXPECT_THAT(refused(R"([{"width": 3, "first": 0, "pairs": "halves", "theta": [1, 2]}])"),
+              HasSubstr("rotates 2 pairs"));
+  EXPECT_THAT(
+      refused(
+          R"([{"width": 9223372036854775807, "first": 9223372036854775807, "pairs": "halves", "theta": [1]}])"),
+      HasSubstr("rotates 1 pairs"));
+  EXPECT_THAT(refused(R"([{"width": 12, "first": 0, "pairs": "halves", "theta": [1, 2]}])"),
+              HasSubstr("not divided into rotated ones of 12"));
+  // Without any rotation.
+  EXPECT_THAT(refusal("\"window\": 0", "\"window\": 0, \"rotation\": 0"),
+              HasSubstr("no rotation 0"));
 }
 
 TEST(Manifest, BlocksSurvive) {
