@@ -2,6 +2,7 @@
 #include "runtime/cache/cache_set.h"
 
 #include "runtime/cache/contiguous_runs.h"
+#include "runtime/cache/rotate_rows.h"
 #include "runtime/exec/input_binding.h"
 #include "runtime/memory/page_memory.h"
 #include "support/diagnostic.h"
@@ -224,6 +225,98 @@ llvm::Error CacheSet::reset() {
   tensors = std::move(fresh);
   tokens.assign(tokens.size(), 0);
   longest = 0;
+  return llvm::Error::success();
+}
+
+std::string CacheSet::shiftObstacle() const {
+  for (const CacheGeometry& geometry : geometries)
+    switch (geometry.update) {
+    case CacheUpdate::State:
+      return fmt::format("cache '{}' is a recurrent state, which holds all tokens in one",
+                         geometry.name);
+    case CacheUpdate::Ring:
+      return fmt::format("cache '{}' is a ring, which drops its oldest rows by itself and keeps "
+                         "each row in the slot of its position",
+                         geometry.name);
+    case CacheUpdate::Blocks:
+      return fmt::format("the rows of cache '{}' are in blocks, which forks and other sessions may "
+                         "share",
+                         geometry.name);
+    default:
+      break;
+    }
+  return "";
+}
+
+/// A longer or shorter tensor in the place of a cache that is not one buffer: with the rows before
+/// and behind the dropped ones, and zeros behind them.
+llvm::Expected<Tensor> CacheSet::shiftTarget(size_t index, int64_t kept, int64_t dropped) const {
+  const CacheGeometry& geometry = geometries[index];
+  const unsigned axis = geometry.sequenceAxis();
+  const TensorView& from = tensors[index].view;
+  const bool isStatic = !geometry.hasRowPerToken();
+  llvm::Expected<Tensor> to =
+      Tensor::zeros(options.allocator, geometry.element,
+                    geometry.shape(isStatic ? from.shape[axis] : longest - dropped));
+  if (!to)
+    return to;
+  copyElements(sliceAxis(from, axis, 0, kept), sliceAxis(to->view, axis, 0, kept));
+  copyElements(sliceAxis(from, axis, kept + dropped, longest),
+               sliceAxis(to->view, axis, kept, longest - dropped));
+  return to;
+}
+
+llvm::Error CacheSet::shift(int64_t kept, int64_t dropped, llvm::ArrayRef<CacheTurn> turns) {
+  assert(turns.size() == size() && !frozen && shiftObstacle().empty());
+  std::vector<Tensor> shifted = tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (geometries[i].isShared)
+      continue;
+    // Never in place: the caller of the last step may hold an output in the same memory.
+    llvm::Expected<Tensor> tensor = shiftTarget(i, kept, dropped);
+    if (!tensor)
+      return tensor.takeError();
+    shifted[i] = std::move(*tensor);
+  }
+  // Nothing can fail once everything is allocated.
+  const auto forEachPart = [&](size_t index,
+                               llvm::function_ref<void(const TensorView&, int64_t)> f) {
+    if (!isRagged())
+      return f(shifted[index].view, longest);
+    for (int64_t row = 0; row < batch(); ++row)
+      f(geometries[index].batchRow(shifted[index].view, row), tokens[static_cast<size_t>(row)]);
+  };
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (geometries[i].isShared)
+      forEachPart(i, [&](const TensorView& rows, int64_t length) {
+        moveRowsForward(rows, geometries[i].sequenceAxis(), kept, dropped, length);
+      });
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const CacheTurn& turn = turns[i];
+    if (!turn.rotation)
+      continue;
+    const unsigned axis = geometries[i].sequenceAxis();
+    int64_t part = 0;
+    forEachPart(i, [&](const TensorView& rows, int64_t length) {
+      const TensorView moved = sliceAxis(rows, axis, kept, length - dropped);
+      if (!turn.scales) {
+        rotateRows(moved, turn.columnAxis, *turn.rotation, -dropped);
+      } else {
+        const TensorView& all = shifted[*turn.scales].view;
+        const TensorView scales = isRagged() ? geometries[*turn.scales].batchRow(all, part) : all;
+        rotateQuantizedRows(moved, sliceAxis(scales, axis, kept, length - dropped), turn.columnAxis,
+                            *turn.rotation, -dropped);
+      }
+      ++part;
+    });
+  }
+  tensors = std::move(shifted);
+  llvm::SmallVector<int64_t, 4> lengths(tokens);
+  for (int64_t& length : lengths)
+    length -= dropped;
+  setLengths(lengths);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    poisonUnused(i, tensors[i].view);
   return llvm::Error::success();
 }
 

@@ -28,6 +28,15 @@ struct CacheSetOptions {
   std::shared_ptr<Allocator> allocator;
 };
 
+/// What happens to the rows of one cache that come to earlier positions.
+struct CacheTurn {
+  /// Null where a position does nothing to rows.
+  const ir::ManifestRotation* rotation = nullptr;
+  unsigned columnAxis = 0;
+  /// The cache of the scales that its int8 codes are multiplied by.
+  std::optional<size_t> scales;
+};
+
 /// Tensors of one batch, and how many tokens each batch row holds. Every operation that can fail
 /// leaves the set as it was when it does. Memory is the set's own, but for that of frozen sets,
 /// which is never written and which copies share, and but for blocks, which are copied when one of
@@ -97,6 +106,12 @@ public:
   /// cannot go back.
   llvm::Error crop(llvm::ArrayRef<int64_t> kept);
   llvm::Error reset();
+  /// Why `shift` is refused; empty where it is not.
+  std::string shiftObstacle() const;
+  /// Drops the rows [kept, kept + dropped) of every batch row, which has at least as many, and
+  /// moves the later ones forward, rotated by as many positions. One turn for each cache, whose
+  /// rotations fit its columns. Requires that there is no obstacle.
+  llvm::Error shift(int64_t kept, int64_t dropped, llvm::ArrayRef<CacheTurn> turns);
   /// Batch row i becomes what row `sources[i]` was. As many sources as rows, and all of them rows.
   llvm::Error reorder(llvm::ArrayRef<int64_t> sources);
   /// A running set of its own with as many batch rows as there are sources; `caches` are those of
@@ -133,6 +148,7 @@ private:
   llvm::Expected<Tensor> empty(size_t index, int64_t rows) const;
   /// Makes NaN of the rows that are not valid, where that is asked for.
   void poisonUnused(size_t index, const TensorView& tensor) const;
+  llvm::Expected<Tensor> shiftTarget(size_t index, int64_t kept, int64_t dropped) const;
   llvm::SmallVector<int64_t, 4> everyRow() const;
   llvm::Expected<CacheSet> copyTo(CacheSet target, llvm::ArrayRef<int64_t> sources) const;
   int64_t copyRows(size_t index, llvm::ArrayRef<int64_t> sources, const CacheGeometry& geometryTo,

@@ -110,6 +110,10 @@ llvm::Error PrefixStore::keep(const Session& session, llvm::ArrayRef<int64_t> to
   if (static_cast<int64_t>(tokens.size()) > session.length())
     return usageError("{} tokens, of which the session has seen {}", tokens.size(),
                       session.length());
+  if (static_cast<int64_t>(tokens.size()) > session.intactTokens())
+    return usageError("{} tokens, of which the session holds {} as it has seen them: others were "
+                      "dropped behind those",
+                      tokens.size(), session.intactTokens());
   const size_t count = tokens.size() / static_cast<size_t>(options.blockTokens);
   (void)session.fingerprint(); // computed once, before the lock
   size_t known = 0;

@@ -34,8 +34,9 @@ public:
 
   /// Keeps the rows of the whole blocks of `tokens`, which are the first that `session` has seen.
   /// `context` stands for whatever else its rows depend on, as an encoded sequence: prefixes of
-  /// different contexts have nothing in common. A usage error for batches, and for caches that do
-  /// not hold a row for each token.
+  /// different contexts have nothing in common. A usage error for batches, for caches that do
+  /// not hold a row for each token, and for tokens from before others were dropped
+  /// (Session::intactTokens).
   llvm::Error keep(const Session& session, llvm::ArrayRef<int64_t> tokens, uint64_t context = 0);
 
   /// Brings an empty session to the longest prefix of `tokens` that was kept, without the last one,

@@ -4,8 +4,10 @@
 #include "ir/onnx/file_plan.h"
 #include "runtime/cache/checksum.h"
 #include "runtime/cache/model_fingerprint.h"
+#include "runtime/cache/rotate_rows.h"
 #include "runtime/exec/input_binding.h"
 #include "runtime/session/cache_part.h"
+#include "runtime/session/dequantized_cache.h"
 #include "runtime/session/ring_rows.h"
 #include "runtime/session/unpadded_masks.h"
 #include "support/diagnostic.h"
@@ -628,13 +630,67 @@ llvm::Error Session::cropRows(llvm::ArrayRef<int64_t> tokens) {
   if (!hasLengthPerRow() && !llvm::is_splat(tokens))
     return unsupported("batch rows cannot be of different lengths: {}", lengthPerRowObstacle)
         .hint("pad shorter rows on the left, and hide the padding with attention_mask");
-  return caches.crop(tokens);
+  if (llvm::Error error = caches.crop(tokens))
+    return error;
+  if (length() <= intact)
+    intact = INT64_MAX;
+  return llvm::Error::success();
+}
+
+llvm::Error Session::checkShift() const {
+  if (caches.size() == 0)
+    return unsupported("the model has no caches whose tokens could be dropped");
+  if (!description.rotations)
+    return unsupported("the manifest does not say how cached rows are moved to other positions")
+        .hint("see `kvopt inspect` for why, or rewrite the model again where kvopt wrote it before "
+              "manifests said so");
+  if (const std::string obstacle = caches.shiftObstacle(); !obstacle.empty())
+    return unsupported("tokens cannot be dropped from the middle: {}", obstacle);
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const ManifestCache& cache = cacheInfo(i);
+    if (!cache.rotation)
+      continue;
+    const auto scales = scalesOf(*this, i);
+    Extents expected = caches.buffer(i).shape;
+    expected[cache.layout()->columnAxis()] = 1;
+    const bool hasScales = scales && caches.buffer(*scales).element == ElementType::Float &&
+                           caches.buffer(*scales).shape == expected;
+    if (!hasScales && !canRotate(cache.dtype))
+      return unsupported("rows of cache '{}' ({}) cannot be rotated", cache.past,
+                         onnxName(cache.dtype));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Session::shift(int64_t keptFirst, int64_t dropped) {
+  if (llvm::Error error = checkRunning())
+    return error;
+  if (llvm::Error error = checkShift())
+    return error;
+  const int64_t shortest = *std::min_element(rowLengths().begin(), rowLengths().end());
+  if (keptFirst < 0 || dropped < 0 || keptFirst > shortest || dropped > shortest - keptFirst)
+    return usageError("cannot drop {} tokens after the first {} of {}", dropped, keptFirst,
+                      shortest);
+  if (dropped == 0)
+    return llvm::Error::success();
+  std::vector<CacheTurn> turns(caches.size());
+  for (size_t i = 0; i < caches.size(); ++i)
+    if (const ManifestCache& cache = cacheInfo(i); cache.rotation)
+      turns[i] = {&(*description.rotations)[*cache.rotation], cache.layout()->columnAxis(),
+                  scalesOf(*this, i)};
+  if (llvm::Error error = caches.shift(keptFirst, dropped, turns))
+    return error;
+  intact = std::min(intact, keptFirst);
+  return llvm::Error::success();
 }
 
 llvm::Error Session::reset() {
   if (llvm::Error error = checkRunning())
     return error;
-  return caches.reset();
+  if (llvm::Error error = caches.reset())
+    return error;
+  intact = INT64_MAX;
+  return llvm::Error::success();
 }
 
 /// Made-up rows of a cache in the session's order of axes.
@@ -691,7 +747,14 @@ llvm::Error Session::preset(int64_t tokens) {
       return rows.takeError();
     stored.add(caches.geometry(i), std::move(*rows));
   }
-  return caches.restore(stored.contents, hasShared() ? *room : 0);
+  return restoreRows(stored.contents, hasShared() ? *room : 0);
+}
+
+llvm::Error Session::restoreRows(const CacheFileContents& contents, int64_t room) {
+  if (llvm::Error error = caches.restore(contents, room))
+    return error;
+  intact = INT64_MAX;
+  return llvm::Error::success();
 }
 
 llvm::Expected<Tensor> Session::seededRows(size_t index, const TensorView& exported,
@@ -786,7 +849,7 @@ llvm::Error Session::seed(llvm::ArrayRef<NamedView> seeds, int64_t tokens, RowOr
       return rows.takeError();
     stored.add(caches.geometry(i), std::move(*rows));
   }
-  return caches.restore(stored.contents, hasShared() ? *room : 0);
+  return restoreRows(stored.contents, hasShared() ? *room : 0);
 }
 
 llvm::Expected<std::unique_ptr<Session>> Session::fork() const {
@@ -808,6 +871,7 @@ llvm::Expected<std::unique_ptr<Session>> Session::fork() const {
   copy->resultOutputs = resultOutputs;
   copy->lengthPerRowObstacle = lengthPerRowObstacle;
   copy->knownFingerprint = knownFingerprint;
+  copy->intact = intact;
   return copy;
 }
 
@@ -893,7 +957,7 @@ llvm::Error Session::adopt(const CacheFileContents& contents) {
   llvm::Expected<int64_t> room = roomFor(longest);
   if (!room)
     return room.takeError();
-  return caches.restore(contents, hasShared() ? *room : 0);
+  return restoreRows(contents, hasShared() ? *room : 0);
 }
 
 // Models in variants: which one takes a step, and what it is fed.

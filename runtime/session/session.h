@@ -132,6 +132,18 @@ public:
   /// Whether batch rows may be of different lengths: every cache is a shared buffer, and every
   /// length is fed to the model per row (or is the longest row's total).
   bool hasLengthPerRow() const { return lengthPerRowObstacle.empty(); }
+  /// Drops the tokens [keptFirst, keptFirst + dropped) of every batch row and moves the later ones
+  /// forward, so that each has the position of its new place: cached rows that positions rotate are
+  /// rotated back by `dropped` positions. The next step is fed the session's length as its past.
+  /// Rows of the first layer are then those of a session that has never seen the dropped tokens;
+  /// rows of deeper layers were computed with them in sight. See checkShift() for what is refused.
+  llvm::Error shift(int64_t keptFirst, int64_t dropped);
+  /// Why no tokens can be dropped from the middle of this session: its manifest does not say what
+  /// positions do to cached rows (Manifest::rotations), or a cache has no row for each token.
+  llvm::Error checkShift() const;
+  /// Tokens at the start whose rows are those of a session that has seen no others: INT64_MAX
+  /// unless tokens were dropped behind them.
+  int64_t intactTokens() const { return intact; }
   /// Back to length 0.
   llvm::Error reset();
   /// Puts `tokens` made-up tokens into the caches, in place of all that they hold: of
@@ -243,6 +255,8 @@ private:
   llvm::Error checkInputs(llvm::ArrayRef<NamedView> inputs) const;
   llvm::Error checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTokens) const;
   llvm::Error checkRunning() const;
+  /// Replaces all that the caches hold.
+  llvm::Error restoreRows(const CacheFileContents& contents, int64_t room);
   llvm::Error adopt(const CacheFileContents& contents);
   llvm::Expected<Tensor> presetRows(size_t index, int64_t tokens) const;
   /// Notes the view as what the cache of that name, or each part of it, is seeded with.
@@ -269,6 +283,7 @@ private:
   std::vector<unsigned> presentOutputs; ///< index of the graph output, per cache
   std::vector<unsigned> resultOutputs;  ///< indices of the others
   std::string lengthPerRowObstacle;     ///< empty: there is none
+  int64_t intact = INT64_MAX;
   mutable std::optional<ModelFingerprint> knownFingerprint;
   SessionStatistics counters;
 

@@ -186,6 +186,21 @@ TEST_F(PrefixStoreTest, ServesSessionsInSeveralThreads) {
   EXPECT_LE(store.statistics().blocks, 10);
 }
 
+TEST_F(PrefixStoreTest, RefusesTokensBehindDroppedOnes) {
+  const DrivenModel model = inForm("kvopt");
+  PrefixStore store({8});
+  const std::vector<int64_t> tokens = tokensFrom(1, 40);
+  auto session = sessionOf(model);
+  feed(*session, tokens);
+  successOrThrow(session->shift(20, 8));
+  const llvm::ArrayRef<int64_t> all(tokens);
+  EXPECT_THAT(takeDiagnostic(store.keep(*session, all.take_front(24))).str(),
+              testing::HasSubstr("holds 20 as it has seen them"));
+  EXPECT_EQ(store.statistics().blocks, 0);
+  successOrThrow(store.keep(*session, all.take_front(20)));
+  EXPECT_EQ(store.statistics().blocks, 2);
+}
+
 TEST_F(PrefixStoreTest, RefusesWhatHasNoRowForEachToken) {
   const DrivenModel model = inForm("kvopt");
   PrefixStore store({8});

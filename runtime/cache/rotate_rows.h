@@ -1,0 +1,31 @@
+// Cached rows as those of other positions.
+#pragma once
+
+#include "ir/manifest/manifest.h"
+#include "runtime/memory/tensor_view.h"
+
+namespace kvopt::runtime {
+
+/// Whether rows of this element type can be rotated: floating-point numbers that f32 holds.
+bool canRotate(ir::ElementType element);
+
+/// Rotates the rows of all of `rows` by `positions`, which may be negative. Each axis is as long as
+/// it is; columns are along `columnAxis`, whose extent is a multiple of the rotation's width. Each
+/// pair (x, y) of a row becomes
+///
+///   (x cos a - y sin a, x sin a + y cos a),   a = positions * theta
+///
+/// in f32, rounded once. Elements are of a type that canRotate.
+void rotateRows(const TensorView& rows, unsigned columnAxis, const ir::ManifestRotation& rotation,
+                int64_t positions);
+
+/// The same of int8 codes, each row of which is multiplied by the number of `scales` in its place;
+/// the extent of those along `columnAxis` is 1. Rows are quantized again as simd::quantizeRow does.
+void rotateQuantizedRows(const TensorView& codes, const TensorView& scales, unsigned columnAxis,
+                         const ir::ManifestRotation& rotation, int64_t positions);
+
+/// Moves rows of a tensor forward: [first + dropped, end) to where `first` is.
+void moveRowsForward(const TensorView& tensor, unsigned sequenceAxis, int64_t first,
+                     int64_t dropped, int64_t end);
+
+} // namespace kvopt::runtime
