@@ -146,6 +146,10 @@ void printText(const std::string& path, const InspectOptions& options,
   if (known && total != 0)
     out +=
         formatText("  caches: {} per sequence at context {}\n", byteText(total), options.context);
+  if (contextRotationsOf(recovered))
+    out += formatText("  context shift: yes\n");
+  else
+    out += formatText("  context shift: no, {}\n", recovered.context->shiftFailure->str());
   for (const auto& [name, capability] : capabilities(recovered, toolkit)) {
     out += formatText("  --to {}: {} of {} sites", name, capability.can, sites.size());
     for (const auto& [reason, count] : capability.reasons)
@@ -170,6 +174,12 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
   json["sites"] = OrderedJson::array();
   for (const AttentionSite& site : recovered.context->sites)
     json["sites"].push_back(siteJson(site, recovered.context->parts));
+  const bool canShift = contextRotationsOf(recovered).has_value();
+  json["context_shift"] = {
+      {"can", canShift},
+      {"reason", canShift ? OrderedJson(nullptr)
+                          : OrderedJson(reasonName(recovered.context->shiftFailure->code).str())},
+      {"detail", canShift ? "" : recovered.context->shiftFailure->str()}};
   json["targets"] = OrderedJson::object();
   for (const auto& [name, capability] : capabilities(recovered, toolkit))
     json["targets"][name] = {{"can", capability.can},

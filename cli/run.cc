@@ -15,6 +15,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
 #include <algorithm>
@@ -47,6 +48,7 @@ struct RunOptions {
   std::string load;
   std::string save;
   std::optional<int64_t> crop;
+  std::string contextShift; ///< tokens that stay, as text; empty: none are dropped
   std::string dump;
   std::string draft;
   int64_t draftTokens = 4;
@@ -55,6 +57,14 @@ struct RunOptions {
   int64_t foldedConstantsLimit = -1;
 
   bool isText() const { return !texts.empty(); }
+  /// nullopt where the text is not a number of tokens.
+  std::optional<int64_t> keptByShift() const {
+    int64_t kept = 0;
+    const bool isNumber = !contextShift.empty() && llvm::all_of(contextShift, llvm::isDigit);
+    if (!isNumber || llvm::StringRef(contextShift).getAsInteger(10, kept))
+      return std::nullopt;
+    return kept;
+  }
   /// The same for the model that drafts: from the start, and with what it needs for itself.
   RunOptions ofDraft() const {
     RunOptions its = *this;
@@ -121,6 +131,11 @@ llvm::Error check(const RunOptions& options) {
   if (!options.draft.empty() &&
       (!options.load.empty() || options.texts.size() + options.tokens.size() > 1))
     return usageError("--draft is for one prompt, from the start of its sequence");
+  const bool drops = !options.contextShift.empty();
+  if (drops && !options.keptByShift())
+    return usageError("--context-shift: '{}' is not a number of tokens", options.contextShift);
+  if (drops && !options.draft.empty())
+    return usageError("--context-shift and --draft exclude each other");
   return checkSampling(options.sampling());
 }
 
@@ -254,6 +269,9 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
     return recipes.takeError();
   if (llvm::Error error = computeFirst(options, session, *recipes, context.toolkit, settings.feed))
     return error;
+  settings.shift.isOn = !options.contextShift.empty();
+  settings.shift.kept = options.keptByShift().value_or(0);
+  settings.shift.capacity = options.capacity;
   settings.draft.session = draft;
   settings.draft.tokens = options.draftTokens;
   if (draft) {
@@ -397,6 +415,11 @@ void addCacheOptions(CLI::App& command, RunOptions& options) {
   command.add_option("--load-cache", options.load, "Go on from a cache that --save-cache wrote");
   command.add_option("--crop", options.crop, "Keep so many tokens of the loaded cache only")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  // As text: a flag's number 0 would be read as false.
+  command.add_flag(
+      "--context-shift{4}", options.contextShift,
+      "When the caches are full, keep the first KEEP tokens (4 unless --context-shift=KEEP), drop "
+      "the older half of the others, and continue");
   command.add_option("--save-cache", options.save, "File to write the caches to in the end");
 }
 

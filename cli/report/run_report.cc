@@ -56,6 +56,8 @@ OrderedJson statisticsJson(const RunReport& report, const Session& session) {
           {"decode_tps", rate(result.decodedTokens, result.decodeSeconds)},
           {"draft_tokens", result.draftedTokens},
           {"draft_tokens_accepted", result.acceptedTokens},
+          {"context_shifts", result.contextShifts},
+          {"dropped_tokens", result.droppedTokens},
           {"length", session.length()},
           {"cache_bytes", session.cacheBytes()},
           {"cache_bytes_written", counters.cacheBytesWritten},
@@ -104,7 +106,7 @@ std::vector<SafeText> stopRemarks(const RunReport& report, const Session& sessio
   if (!isFull)
     return {};
   return {formatText("stopped after {} tokens: the cache's capacity of {} is used up; --mode "
-                     "stateful grows, --capacity gives more",
+                     "stateful grows, --capacity gives more, --context-shift drops old tokens",
                      report.result.sequences.front().tokens.size(), session.capacity())};
 }
 
@@ -117,23 +119,30 @@ std::string draftText(const GenerationResult& result) {
                                                  result.draftedTokens);
 }
 
+/// ` · 96 tokens dropped in 3 context shifts`; empty without any.
+std::string shiftText(const GenerationResult& result) {
+  return result.contextShifts == 0 ? ""
+                                   : fmt::format(" · {} tokens dropped in {} context shifts",
+                                                 result.droppedTokens, result.contextShifts);
+}
+
 } // namespace
 
 SafeText statisticsText(const RunReport& report, const Session& session) {
   const GenerationResult& result = report.result;
   const SessionStatistics& counters = session.statistics();
   return formatText(
-      "prefill {} tokens, {:.1f} tokens/s · decode {} tokens, {:.1f} tokens/s{}\n"
+      "prefill {} tokens, {:.1f} tokens/s · decode {} tokens, {:.1f} tokens/s{}{}\n"
       "cache {} bytes for {} tokens · written {} · copied in place of overwriting {} · moved by "
       "growth {} · reallocations {}\n"
       "temporary memory: peak {} bytes, last step {} bytes\n"
       "constants: {} nodes computed once, {} bytes · {} in every step",
       result.promptTokens, rate(result.promptTokens, result.prefillSeconds), result.decodedTokens,
-      rate(result.decodedTokens, result.decodeSeconds), draftText(result), session.cacheBytes(),
-      session.length(), counters.cacheBytesWritten, counters.inPlaceBytesCopied,
-      counters.cacheBytesMoved, counters.cacheReallocations, counters.temporaryPeak,
-      counters.lastRun.temporaryPeak(), counters.lastRun.foldedNodes, counters.lastRun.foldedBytes,
-      counters.lastRun.streamedNodes);
+      rate(result.decodedTokens, result.decodeSeconds), draftText(result), shiftText(result),
+      session.cacheBytes(), session.length(), counters.cacheBytesWritten,
+      counters.inPlaceBytesCopied, counters.cacheBytesMoved, counters.cacheReallocations,
+      counters.temporaryPeak, counters.lastRun.temporaryPeak(), counters.lastRun.foldedNodes,
+      counters.lastRun.foldedBytes, counters.lastRun.streamedNodes);
 }
 
 } // namespace kvopt::cli

@@ -173,7 +173,7 @@ private:
   /// Runs the last tokens, and takes one more in each row. Inputs of fixed extents are not made for
   /// a token without room.
   llvm::Expected<int64_t> decode() {
-    if (llvm::Error error = session.checkRoom(1))
+    if (llvm::Error error = makeRoom())
       return error;
     auto outputs = feed.run(lastTokens());
     if (!outputs)
@@ -182,6 +182,21 @@ private:
     if (llvm::Error error = takeTokens(*outputs))
       return error;
     return 1;
+  }
+
+  /// Room for one token more, where need be in the place of older ones.
+  llvm::Error makeRoom() {
+    const ContextShiftOptions& shift = options.shift;
+    const int64_t capacity = shift.capacity > 0 ? shift.capacity : INT64_MAX;
+    while (shift.isOn && session.length() > shift.kept + 1 &&
+           (session.length() >= capacity || llvm::errorToBool(session.checkRoom(1)))) {
+      const int64_t dropped = (session.length() - shift.kept) / 2;
+      if (llvm::Error error = session.shift(shift.kept, dropped))
+        return error;
+      ++result.contextShifts;
+      result.droppedTokens += dropped;
+    }
+    return session.checkRoom(1);
   }
 
   /// Runs the last token with guesses of those behind it, and takes at most `remaining`: as many as
@@ -254,7 +269,9 @@ private:
   }
 
   llvm::Error takeToken(const Tensor& logits, int64_t row) {
-    const int64_t position = feed.length() - paddings[static_cast<size_t>(row)];
+    // The same position never draws twice.
+    const int64_t position =
+        feed.length() + result.droppedTokens - paddings[static_cast<size_t>(row)];
     auto token = drawToken(logits, options.sampling, {position, row});
     if (!token)
       return token.takeError();
@@ -316,6 +333,21 @@ llvm::Expected<GenerationResult> generate(Session& session,
     return usageError("a prompt has no tokens");
   if (options.steps < 1 || options.chunk < 0)
     return usageError("cannot generate {} tokens in chunks of {}", options.steps, options.chunk);
+  if (options.shift.isOn) {
+    if (llvm::Error error = session.checkShift())
+      return error;
+    if (options.draft.session)
+      return usageError("tokens cannot be dropped from full caches while a draft guesses");
+    if (options.shift.kept < 0)
+      return usageError("cannot keep {} tokens", options.shift.kept);
+    if (options.shift.capacity > 0 && options.shift.kept > options.shift.capacity - 2)
+      return usageError("cannot keep {} tokens and go on in caches of {}", options.shift.kept,
+                        options.shift.capacity);
+    if (llvm::any_of(prompts,
+                     [&](const auto& prompt) { return prompt.size() != prompts.front().size(); }))
+      return usageError("tokens cannot be dropped from full caches of prompts that differ in "
+                        "length: their padding is not at the same places");
+  }
   if (Session* draft = options.draft.session) {
     if (prompts.size() != 1 || draft->batch() != 1 || session.length() != 0 || draft->length() != 0)
       return usageError("a draft is for one prompt, from the start of its sequence");

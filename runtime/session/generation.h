@@ -21,12 +21,21 @@ struct DraftOptions {
   FeedOptions feed;
 };
 
+/// What becomes of full caches: the first tokens stay, and half of the others are dropped.
+struct ContextShiftOptions {
+  bool isOn = false;
+  int64_t kept = 4; ///< tokens at the start that are never dropped
+  /// Tokens that the caches hold at most; 0: as many as they have room for.
+  int64_t capacity = 0;
+};
+
 struct GenerationOptions {
   int64_t steps = 32; ///< most tokens to generate
   int64_t chunk = 0;  ///< tokens of a prefill step; 0: the whole prompt
   FeedOptions feed;
   SamplingOptions sampling;
   DraftOptions draft;
+  ContextShiftOptions shift;
   std::vector<int64_t> stopTokens;
   std::vector<std::vector<int64_t>> stopSequences;
 
@@ -45,6 +54,8 @@ struct GenerationResult {
   int64_t decodedTokens = 0;                ///< of all sequences, without the first of each
   int64_t draftedTokens = 0;                ///< guesses
   int64_t acceptedTokens = 0;               ///< guesses that were what the model takes
+  int64_t contextShifts = 0;                ///< how often tokens were dropped
+  int64_t droppedTokens = 0;                ///< of each sequence
   double prefillSeconds = 0;                ///< until the first token of each is known
   double decodeSeconds = 0;
 };
@@ -71,7 +82,10 @@ llvm::Expected<int64_t> greedyToken(const Tensor& logits, int64_t batch);
 /// longest prompt and by all steps but the last, whose tokens are not in the caches yet. A sequence
 /// that has ended is fed its last token until the others end, too.
 ///
-/// Caches that become full end generation; a prompt that does not fit is an error.
+/// Caches that become full end generation; a prompt that does not fit is an error. With a context
+/// shift (Xiao et al., "Efficient Streaming Language Models with Attention Sinks"), full caches
+/// keep the first tokens, drop the older half of the others (Session::shift), and generation
+/// continues: for sessions that can be shifted, prompts of one length, and no draft.
 ///
 /// With a draft (Leviathan et al., "Fast inference from transformers via speculative decoding"),
 /// the draft draws tokens as the model would, with the same seed at the same positions, and the

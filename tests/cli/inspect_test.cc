@@ -40,6 +40,15 @@ TEST_P(InspectTest, EverySiteIsMatchedWithItsFacts) {
     EXPECT_EQ(site["present_value"], "present." + layer + ".value");
   }
   EXPECT_EQ(json["targets"]["kvopt"]["can"], expected.sites);
+  const bool isLearned = expected.model == std::string("gpt2-dynamo18-eager");
+  EXPECT_EQ(json["context_shift"]["can"], !isLearned);
+  EXPECT_EQ(json["context_shift"]["reason"],
+            isLearned ? nlohmann::json("position-absolute") : nlohmann::json(nullptr));
+  const std::string text = runProgram({"inspect", shippedModel(expected.model)}).out;
+  EXPECT_NE(text.find(isLearned ? "context shift: no, position-absolute at 'node_add_13'"
+                                : "context shift: yes"),
+            std::string::npos)
+      << text;
   // What recovery adds is not in the file.
   EXPECT_FALSE(json["opsets"].contains("ai.kvopt"));
   EXPECT_TRUE(json["opsets"].contains("ai.onnx"));

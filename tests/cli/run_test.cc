@@ -39,6 +39,40 @@ std::string fusedModel(const TemporaryFolder& folder) {
   return path;
 }
 
+TEST(RunTest, AContextShiftContinuesInAFullCache) {
+  TemporaryFolder folder;
+  const std::string model = fusedModel(folder);
+  std::vector<std::string> run{"run", model,        "--text", "In the beginning ", "--steps",
+                               "80",  "--capacity", "40",     "--context-shift",   "--stats"};
+  nlohmann::json json = runJson(run);
+  EXPECT_EQ(json["stopped"], "steps");
+  EXPECT_EQ(json["tokens"].size(), 80u);
+  EXPECT_EQ(json["stats"]["context_shifts"], 4);
+  EXPECT_EQ(json["stats"]["dropped_tokens"], 4 * 18);
+  EXPECT_LE(json["stats"]["length"], 40);
+  // The tokens before the first shift are those of a run without one.
+  nlohmann::json whole = runJson({"run", model, "--text", "In the beginning ", "--steps", "80"});
+  const std::string text = json["text"];
+  EXPECT_EQ(text.substr(0, 23), whole["text"].get<std::string>().substr(0, 23));
+  EXPECT_NE(runProgram(run).err.find("72 tokens dropped in 4 context shifts"), std::string::npos);
+  // An exported model, whose caches grow, alike.
+  run[1] = shippedModel("kjv");
+  EXPECT_EQ(runJson(run)["text"], text);
+  run[8] = "--context-shift=0";
+  json = runJson(run);
+  EXPECT_EQ(json["tokens"].size(), 80u);
+  EXPECT_EQ(json["stats"]["dropped_tokens"], 3 * 20);
+  for (const char* kept :
+       {"--context-shift=39", "--context-shift=-1", "--context-shift=x", "--context-shift=0x10"}) {
+    run[8] = kept;
+    EXPECT_EQ(runProgram(run).code, 2) << kept;
+  }
+  const ProgramResult learned = runProgram({"run", shippedModel("gpt2-dynamo18-eager"), "--tokens",
+                                            "1,2,3", "--steps", "4", "--context-shift"});
+  EXPECT_EQ(learned.code, 4) << learned.err;
+  EXPECT_NE(learned.err.find("does not say how cached rows are moved"), std::string::npos);
+}
+
 TEST(RunTest, AFullCacheEndsGenerationAndSaysSo) {
   TemporaryFolder folder;
   std::string model = fusedModel(folder);

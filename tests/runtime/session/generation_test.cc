@@ -190,6 +190,80 @@ TEST(Generation, FullCachesEndItAndOtherErrorsDoNot) {
   EXPECT_EQ(errorOf(generate(*session, Prompts{{1, 2, 3}}, options)), "another error");
 }
 
+TEST(Generation, ContextShiftsMakeRoom) {
+  test::CachedModel cached(test::CacheForm::Shared);
+  cached.manifest.rotations.emplace();
+  SessionOptions settings = cached.options(/*batch=*/2);
+  settings.capacity = 10;
+  GenerationOptions options;
+  options.steps = 25;
+  options.shift.isOn = true;
+  options.shift.kept = 2;
+  auto session = cached.session(settings);
+  const Prompts prompts{{1, 2, 3, 4}, {5, 6, 7, 0}};
+  const GenerationResult result = llvm::cantFail(generate(*session, prompts, options));
+  // The same by hand.
+  auto other = cached.session(settings);
+  GenerationOptions oneStep;
+  oneStep.steps = 1;
+  std::vector<std::vector<int64_t>> tokens(2);
+  Prompts next = prompts;
+  int64_t shifts = 0;
+  for (int64_t made = 0; made < options.steps; ++made) {
+    if (other->length() == settings.capacity) {
+      llvm::cantFail(other->shift(2, 4));
+      ++shifts;
+    }
+    const GenerationResult step = llvm::cantFail(generate(*other, next, oneStep));
+    for (size_t row = 0; row < 2; ++row) {
+      next[row] = step.sequences[row].tokens;
+      tokens[row].insert(tokens[row].end(), next[row].begin(), next[row].end());
+    }
+  }
+  EXPECT_EQ(shifts, 5);
+  EXPECT_EQ(result.contextShifts, shifts);
+  EXPECT_EQ(result.droppedTokens, 4 * shifts);
+  for (size_t row = 0; row < 2; ++row) {
+    EXPECT_EQ(result.sequences[row].stopped, StopReason::Steps);
+    EXPECT_EQ(result.sequences[row].tokens, tokens[row]);
+  }
+  EXPECT_EQ(session->length(), other->length());
+
+  // Caches that grow are held to a number of tokens.
+  test::CachedModel growing(test::CacheForm::Growing);
+  growing.manifest.rotations.emplace();
+  options.shift.capacity = 10;
+  auto unbounded = growing.session(growing.options(/*batch=*/2));
+  const GenerationResult bounded = llvm::cantFail(generate(*unbounded, prompts, options));
+  EXPECT_EQ(bounded.contextShifts, shifts);
+  EXPECT_EQ(bounded.sequences[0].tokens, tokens[0]);
+  EXPECT_LE(unbounded->length(), 10);
+}
+
+TEST(Generation, ContextShiftsThatCannotBe) {
+  test::CachedModel cached(test::CacheForm::Shared);
+  GenerationOptions options;
+  options.shift.isOn = true;
+  const auto refusal = [&](const Prompts& prompts) {
+    auto session = cached.session(cached.options(static_cast<int64_t>(prompts.size())));
+    std::string error = errorOf(generate(*session, prompts, options));
+    EXPECT_EQ(session->length(), 0);
+    return error;
+  };
+  EXPECT_THAT(refusal({{1, 2, 3}}), testing::HasSubstr("the manifest does not say"));
+  cached.manifest.rotations.emplace();
+  EXPECT_THAT(refusal({{1, 2, 3}, {1, 2}}), testing::HasSubstr("differ in length"));
+  options.shift.kept = -1;
+  EXPECT_THAT(refusal({{1, 2, 3}}), testing::HasSubstr("cannot keep -1"));
+  options.shift.kept = 9;
+  options.shift.capacity = 10;
+  EXPECT_THAT(refusal({{1, 2, 3}}), testing::HasSubstr("cannot keep 9 tokens and go on"));
+  options.shift = {true, 4, 0};
+  auto draft = cached.session(cached.options(1));
+  options.draft.session = draft.get();
+  EXPECT_THAT(refusal({{1, 2, 3}}), testing::HasSubstr("while a draft guesses"));
+}
+
 TEST(Generation, RequestsThatMakeNoSense) {
   const test::CountingModel counting;
   auto session = counting.session();
