@@ -398,8 +398,9 @@ llvm::Error checkRotations(const Manifest& manifest) {
       return invalid("manifest: there is no rotation {}", *cache.rotation).value(cache.past);
     const int64_t width = (*manifest.rotations)[*cache.rotation].width;
     const auto layout = cache.layout();
-    const auto* columns =
-        layout ? std::get_if<int64_t>(&cache.shape[layout->columnAxis()]) : nullptr;
+    const auto* columns = cache.codeColumns != 0 ? &cache.codeColumns
+                          : layout ? std::get_if<int64_t>(&cache.shape[layout->columnAxis()])
+                                   : nullptr;
     if (!columns || *columns % width != 0)
       return invalid("manifest: its rows are not divided into rotated ones of {} columns", width)
           .value(cache.past);

@@ -304,8 +304,11 @@ llvm::Error CacheSet::shift(int64_t kept, int64_t dropped, llvm::ArrayRef<CacheT
       } else {
         const TensorView& all = shifted[*turn.scales].view;
         const TensorView scales = isRagged() ? geometries[*turn.scales].batchRow(all, part) : all;
-        rotateQuantizedRows(moved, sliceAxis(scales, axis, kept, length - dropped), turn.columnAxis,
-                            *turn.rotation, -dropped);
+        const TensorView factors = sliceAxis(scales, axis, kept, length - dropped);
+        if (turn.codeColumns != 0)
+          rotateFourBitRows(moved, factors, turn.codeColumns, *turn.rotation, -dropped);
+        else
+          rotateQuantizedRows(moved, factors, turn.columnAxis, *turn.rotation, -dropped);
       }
       ++part;
     });

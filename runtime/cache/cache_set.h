@@ -33,8 +33,10 @@ struct CacheTurn {
   /// Null where a position does nothing to rows.
   const ir::ManifestRotation* rotation = nullptr;
   unsigned columnAxis = 0;
-  /// The cache of the scales that its int8 codes are multiplied by.
+  /// The cache of the scales that its codes are multiplied by.
   std::optional<size_t> scales;
+  /// Of rows of four-bit codes: how many there are in a row; 0 for others.
+  int64_t codeColumns = 0;
 };
 
 /// Tensors of one batch, and how many tokens each batch row holds. Every operation that can fail

@@ -3,6 +3,7 @@
 
 #include "runtime/memory/buffer.h"
 #include "runtime/memory/element_storage.h"
+#include "runtime/simd/four_bit_rows.h"
 #include "runtime/simd/quantize_row.h"
 #include "support/half.h"
 
@@ -120,6 +121,25 @@ void rotateQuantizedRows(const TensorView& codes, const TensorView& scales, unsi
     scale = simd::quantizeRow(row.data(), simd::FloatStorage::f32, row.size(), quantized.data());
     for (int64_t column = 0; column < columns; ++column)
       codes.as<int8_t>()[offset + column * step] = quantized[static_cast<size_t>(column)];
+  });
+}
+
+void rotateFourBitRows(const TensorView& codes, const TensorView& scales, int64_t columns,
+                       const ManifestRotation& rotation, int64_t positions) {
+  assert(codes.element == ElementType::UInt8 && scales.element == ElementType::Float);
+  const unsigned columnAxis = codes.rank() - 1;
+  assert(codes.shape[columnAxis] == FourBitRow{columns}.bytes() && codes.strides[columnAxis] == 1);
+  const auto pairs = turnedPairs(rotation, columns, positions);
+  std::vector<float> row(static_cast<size_t>(columns));
+  std::vector<int8_t> products(row.size());
+  forEachRow(codes, scales.strides, columnAxis, [&](int64_t offset, int64_t scaleAt) {
+    float& scale = scales.as<float>()[scaleAt];
+    simd::unpackFourBitRows({codes.data + offset, 0, columns}, 1, products.data());
+    for (size_t column = 0; column < row.size(); ++column)
+      row[column] = static_cast<float>(products[column]) * scale;
+    turn(row.data(), pairs);
+    scale = simd::quantizeFourBitRow(row.data(), simd::FloatStorage::f32, columns,
+                                     codes.as<uint8_t>() + offset);
   });
 }
 

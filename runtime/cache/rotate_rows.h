@@ -24,6 +24,10 @@ void rotateRows(const TensorView& rows, unsigned columnAxis, const ir::ManifestR
 void rotateQuantizedRows(const TensorView& codes, const TensorView& scales, unsigned columnAxis,
                          const ir::ManifestRotation& rotation, int64_t positions);
 
+/// The same of rows of `columns` four-bit codes, whose bytes are along the last axis, side by side.
+void rotateFourBitRows(const TensorView& codes, const TensorView& scales, int64_t columns,
+                       const ir::ManifestRotation& rotation, int64_t positions);
+
 /// Moves rows of a tensor forward: [first + dropped, end) to where `first` is.
 void moveRowsForward(const TensorView& tensor, unsigned sequenceAxis, int64_t first,
                      int64_t dropped, int64_t end);

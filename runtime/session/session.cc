@@ -677,7 +677,7 @@ llvm::Error Session::shift(int64_t keptFirst, int64_t dropped) {
   for (size_t i = 0; i < caches.size(); ++i)
     if (const ManifestCache& cache = cacheInfo(i); cache.rotation)
       turns[i] = {&(*description.rotations)[*cache.rotation], cache.layout()->columnAxis(),
-                  scalesOf(*this, i)};
+                  scalesOf(*this, i), cache.codeColumns};
   if (llvm::Error error = caches.shift(keptFirst, dropped, turns))
     return error;
   intact = std::min(intact, keptFirst);

@@ -2,6 +2,7 @@
 #include "runtime/cache/rotate_rows.h"
 
 #include "runtime/memory/buffer.h"
+#include "runtime/simd/four_bit_rows.h"
 #include "runtime/simd/quantize_row.h"
 #include "support/half.h"
 
@@ -128,6 +129,48 @@ TEST(RotateRows, QuantizesAgain) {
         EXPECT_NEAR(codes[static_cast<size_t>(row * columns + column)] * scale,
                     expected[static_cast<size_t>(row)][static_cast<size_t>(column)],
                     scale / 2 + 1e-6);
+    }
+  }
+}
+
+TEST(RotateRows, PacksFourBitsAgain) {
+  constexpr int64_t rows = 5;
+  constexpr int64_t columns = 8;
+  constexpr int64_t bytes = FourBitRow{columns}.bytes();
+  for (const ManifestRotation& rotation : rotations) {
+    std::vector<uint8_t> codes(static_cast<size_t>(rows * bytes));
+    std::vector<float> scales(static_cast<size_t>(rows));
+    const auto rowOf = [&](int64_t row) {
+      std::vector<int8_t> products(columns);
+      simd::unpackFourBitRows(
+          {reinterpret_cast<const std::byte*>(codes.data()) + row * bytes, 0, columns}, 1,
+          products.data());
+      std::vector<double> held;
+      for (int8_t product : products)
+        held.push_back(product * double{scales[static_cast<size_t>(row)]});
+      return held;
+    };
+    std::vector<std::vector<double>> expected;
+    for (int64_t row = 0; row < rows; ++row) {
+      std::vector<float> numbers;
+      for (int64_t column = 0; column < columns; ++column)
+        numbers.push_back(row == 3 ? 0.0f : rowNumber(row, column));
+      scales[static_cast<size_t>(row)] =
+          simd::quantizeFourBitRow(numbers.data(), simd::FloatStorage::f32, columns,
+                                   &codes[static_cast<size_t>(row * bytes)]);
+      expected.push_back(turnedRow(rowOf(row), rotation, -9));
+    }
+    rotateFourBitRows(TensorView::contiguous(ElementType::UInt8, {1, rows, bytes},
+                                             reinterpret_cast<std::byte*>(codes.data())),
+                      TensorView::contiguous(ElementType::Float, {1, rows, 1},
+                                             reinterpret_cast<std::byte*>(scales.data())),
+                      columns, rotation, -9);
+    for (int64_t row = 0; row < rows; ++row) {
+      const double step = FourBitRow::largestMultiplier * double{scales[static_cast<size_t>(row)]};
+      EXPECT_EQ(step == 0, row == 3);
+      const std::vector<double> found = rowOf(row);
+      for (size_t column = 0; column < columns; ++column)
+        EXPECT_NEAR(found[column], expected[static_cast<size_t>(row)][column], step / 2 + 1e-6);
     }
   }
 }
