@@ -1,15 +1,18 @@
 // Validation, strides and distribution of one attention.
 #include "runtime/attention/attention_call.h"
+#include "runtime/kernels/support/integer_input.h"
 #include "runtime/memory/element_storage.h"
-
 #include "support/format.h"
 #include "support/four_bit_row.h"
 
 #include <algorithm>
 #include <atomic>
+#include <new>
+#include <type_traits>
 
 namespace kvopt::runtime {
 using namespace ir;
+using namespace kernels;
 using namespace simd;
 
 namespace {
@@ -45,12 +48,16 @@ RowStrides rowStrides(const TensorView& tensor) {
   return {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
 }
 
-/// Whether the products take longer than waking another thread.
-bool isWorthSharing(const AttentionView& view) {
+double productsOf(const AttentionView& view) {
+  const double pairs = static_cast<double>(view.batches) * static_cast<double>(view.queryHeads) *
+                       static_cast<double>(view.queryRows) * static_cast<double>(view.totalLength);
+  return pairs * static_cast<double>(view.keyWidth + view.valueWidth);
+}
+
+/// Whether so many products take longer than waking another thread.
+bool isWorthSharing(double products) {
   constexpr double fewProducts = 65536;
-  double pairs = static_cast<double>(view.batches) * static_cast<double>(view.queryHeads) *
-                 static_cast<double>(view.queryRows) * static_cast<double>(view.totalLength);
-  return pairs * static_cast<double>(view.keyWidth + view.valueWidth) > fewProducts;
+  return products > fewProducts;
 }
 
 llvm::Error checkMask(const KernelContext& context, const AttentionOperands& operands) {
@@ -128,8 +135,7 @@ llvm::Error checkAttention(const KernelContext& context, const AttentionOperands
   return operands.mask ? checkMask(context, operands) : llvm::Error::success();
 }
 
-llvm::Error runAttention(KernelContext& context, const AttentionOperands& operands,
-                         const TensorView& output) {
+AttentionView attentionView(const AttentionOperands& operands, const TensorView& output) {
   const TensorView& query = operands.query;
   AttentionView view;
   view.batches = query.shape[0];
@@ -176,26 +182,57 @@ llvm::Error runAttention(KernelContext& context, const AttentionOperands& operan
                         maskStride(mask, 3)};
   }
   view.sinks = operands.sinks ? operands.sinks->as<float>() : nullptr;
-  if (output.elementCount() == 0)
-    return llvm::Error::success();
+  return view;
+}
 
-  AttentionJob job(view);
+llvm::Error runAttentions(KernelContext& context, llvm::ArrayRef<AttentionView> views) {
+  auto firstUnits = scratchIntegers(context, views.size() + 1);
+  if (!firstUnits)
+    return firstUnits.takeError();
+  auto memory = context.scratch(views.size() * sizeof(AttentionJob));
+  if (!memory)
+    return memory.takeError();
+  static_assert(std::is_trivially_destructible_v<AttentionJob>);
+  llvm::MutableArrayRef jobs(reinterpret_cast<AttentionJob*>(memory->data()), views.size());
+  int64_t units = 0;
+  double products = 0;
+  for (size_t i = 0; i < views.size(); ++i) {
+    new (&jobs[i]) AttentionJob(views[i]);
+    (*firstUnits)[i] = units;
+    units += jobs[i].units();
+    products += productsOf(views[i]);
+  }
+  firstUnits->back() = units;
   // Scratch memory for as many as there might be: it does not depend on the past.
-  auto mostWorkers = std::min<int64_t>(job.units(), context.threads());
-  std::optional<size_t> bytes = job.scratchBytes(mostWorkers);
-  if (!bytes)
-    return context.error("the scratch memory does not fit in the address space");
-  auto scratch = context.scratch(*bytes);
-  if (!scratch)
-    return scratch.takeError();
-  job.start(*scratch);
-  int64_t workers = isWorthSharing(view) ? mostWorkers : std::min<int64_t>(mostWorkers, 1);
+  const auto mostWorkers = std::min<int64_t>(units, context.threads());
+  for (AttentionJob& job : jobs) {
+    std::optional<size_t> bytes = job.scratchBytes(mostWorkers);
+    if (!bytes)
+      return context.error("the scratch memory does not fit in the address space");
+    auto scratch = context.scratch(*bytes);
+    if (!scratch)
+      return scratch.takeError();
+    job.start(*scratch);
+  }
+  const int64_t workers =
+      isWorthSharing(products) ? mostWorkers : std::min<int64_t>(mostWorkers, 1);
   std::atomic<int64_t> next{0};
   context.parallelFor(workers, [&](int64_t worker) {
-    for (int64_t unit = next.fetch_add(1); unit < job.units(); unit = next.fetch_add(1))
-      job.run(unit, worker, unit + workers);
+    for (int64_t unit = next.fetch_add(1); unit < units; unit = next.fetch_add(1)) {
+      const auto after = std::upper_bound(firstUnits->begin(), firstUnits->end(), unit);
+      const auto job = static_cast<size_t>(after - firstUnits->begin() - 1);
+      const int64_t own = unit - (*firstUnits)[job];
+      jobs[job].run(own, worker, own + workers);
+    }
   });
   return llvm::Error::success();
+}
+
+llvm::Error runAttention(KernelContext& context, const AttentionOperands& operands,
+                         const TensorView& output) {
+  if (output.elementCount() == 0)
+    return llvm::Error::success();
+  return runAttentions(context, attentionView(operands, output));
 }
 
 llvm::Error attentionResult(KernelContext& context, const AttentionOperands& operands,

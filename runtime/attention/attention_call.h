@@ -51,7 +51,13 @@ llvm::Error checkAttention(const KernelContext& context, const AttentionOperands
 llvm::Error runAttention(KernelContext& context, const AttentionOperands& operands,
                          const TensorView& output);
 
-/// Both, with the output as result `result` of the node.
+/// What runAttention computes, as a job of its own; refers to the memory of the operands' lengths
+/// and segments.
+simd::AttentionView attentionView(const AttentionOperands& operands, const TensorView& output);
+/// The same for several calls whose outputs are disjoint: their units are distributed together.
+llvm::Error runAttentions(KernelContext& context, llvm::ArrayRef<simd::AttentionView> views);
+
+/// checkAttention and runAttention, with the output as result `result` of the node.
 llvm::Error attentionResult(KernelContext& context, const AttentionOperands& operands,
                             unsigned result);
 

@@ -43,7 +43,8 @@ bool isAttentionOperator(const Node& node) {
   return (node.op().isOnnx() && type == "Attention") ||
          (node.op().domain() == "com.microsoft" &&
           (type == "Attention" || type == "MultiHeadAttention" || type == "GroupQueryAttention" ||
-           type == "DecoderMaskedMultiHeadAttention" || type == "DecoderMaskedSelfAttention"));
+           type == "DecoderMaskedMultiHeadAttention" || type == "DecoderMaskedSelfAttention" ||
+           type == "PagedAttention"));
 }
 
 llvm::ArrayRef<std::pair<unsigned, unsigned>> fusedCaches(const Node& node) {
@@ -53,9 +54,10 @@ llvm::ArrayRef<std::pair<unsigned, unsigned>> fusedCaches(const Node& node) {
   static constexpr Pair multiHead[] = {{6, 1}, {7, 2}};
   static constexpr Pair masked[] = {{5, 1}, {6, 2}};
   static constexpr Pair stacked[] = {{4, 1}};
-  if (!isAttentionOperator(node))
-    return {};
   llvm::StringRef type = node.op().type();
+  // Blocks of a pool are not the rows of a cache, whose place a table says.
+  if (!isAttentionOperator(node) || type == "PagedAttention")
+    return {};
   if (node.op().isOnnx())
     return onnx;
   if (type == "GroupQueryAttention")
