@@ -29,6 +29,7 @@ namespace {
 
 constexpr const char* raise =
     "infer-shapes,apply-rules{rules=raise-group-query-attention+raise-multi-head-attention+"
+    "raise-decoder-masked-attention+"
     "raise-fused-qkv-attention+raise-onnx-attention}";
 
 using Json = nlohmann::json;

@@ -69,11 +69,12 @@ bool isMaskOperand(const Node& node, unsigned operand) {
   if (node.op().domain() == kvoptDomain)
     return operand >= 3;
   if (node.op().domain() == "com.microsoft")
-    return type == "MultiHeadAttention"    ? operand == 4 || operand == 5
-           : type == "Attention"           ? operand == 3 || operand == 5
-           : type == "GroupQueryAttention" ? operand == 10
-           : type == "BiasSoftmax"         ? operand == 1
-                                           : false;
+    return type == "MultiHeadAttention"                ? operand == 4 || operand == 5
+           : type == "Attention"                       ? operand == 3 || operand == 5
+           : type == "DecoderMaskedMultiHeadAttention" ? operand == 3 || operand == 4
+           : type == "GroupQueryAttention"             ? operand == 10
+           : type == "BiasSoftmax"                     ? operand == 1
+                                                       : false;
   return type == "Attention" && operand == 3;
 }
 
@@ -87,6 +88,11 @@ std::optional<LengthFeed> fusedLength(const Node& node, unsigned operand) {
     return LengthFeed::TotalLengthPerBatch;
   if (type == "TensorScatter" && operand == 2)
     return LengthFeed::PastLengthPerBatch;
+  if (type == "PagedAttention" && operand == 6)
+    return LengthFeed::PastLengthPerBatch;
+  if ((type == "DecoderMaskedMultiHeadAttention" && operand == 7) ||
+      (node.op() == OpName("ai.kvopt::Sdpa") && operand == 5))
+    return LengthFeed::PastLength;
   return std::nullopt;
 }
 

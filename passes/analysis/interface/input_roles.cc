@@ -134,11 +134,11 @@ private:
     for (const Dim& extent : type.shape())
       length.shape.push_back(extent.value() ? ManifestExtent(*extent.value())
                                             : ManifestExtent(std::string("batch")));
-    const bool isTotal = readers.isEnd && !readers.isSummed;
+    const bool isTotal = readers.isEnd && !readers.isSummed && !readers.fused;
     length.feed = isTotal ? LengthFeed::TotalLength : LengthFeed::PastLength;
     if (isPerRow)
       length.feed = isTotal ? LengthFeed::TotalLengthPerBatch : LengthFeed::PastLengthPerBatch;
-    if (readers.fused)
+    if (readers.fused && !(isPerRow && *readers.fused == LengthFeed::PastLength))
       length.feed = *readers.fused;
     manifest.lengths.push_back(std::move(length));
     return true;

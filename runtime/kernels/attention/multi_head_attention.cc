@@ -10,7 +10,7 @@
 //   key_padding_mask, attention_bias, unidirectional: see PaddingMaskRequest
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/masked_attention.h"
-#include "runtime/kernels/support/element_dispatch.h"
+#include "runtime/attention/projection_bias.h"
 
 namespace kvopt::kernels {
 using namespace ir;
@@ -79,35 +79,6 @@ llvm::Expected<Heads> headsOfOperands(KernelContext& context, int64_t heads) {
   return Heads{*split, *keyHeads, *valueHeads};
 }
 
-/// [B,H,S,D] plus its part, from element `first` on, of the projection bias, in scratch memory.
-llvm::Expected<TensorView> biased(KernelContext& context, const TensorView& tensor, int64_t first) {
-  auto sum = scratchTensor(context, tensor.element, tensor.shape);
-  if (!sum)
-    return sum;
-  const TensorView& bias = context.in(ProjectionBias);
-  const Extents& shape = tensor.shape;
-  llvm::Error error =
-      dispatch(TypeList<float, Float16, BFloat16>(), context, tensor.element, [&](auto tag) {
-        using T = typename decltype(tag)::Type;
-        T* out = sum->template as<T>();
-        if (sum->elementCount() == 0)
-          return llvm::Error::success();
-        for (int64_t batch = 0; batch < shape[0]; ++batch)
-          for (int64_t head = 0; head < shape[1]; ++head)
-            for (int64_t row = 0; row < shape[2]; ++row)
-              for (int64_t d = 0; d < shape[3]; ++d) {
-                const T x = tensor.as<T>()[batch * tensor.strides[0] + head * tensor.strides[1] +
-                                           row * tensor.strides[2] + d * tensor.strides[3]];
-                const T b = bias.as<T>()[first + head * shape[3] + d];
-                *out++ = store<T>(load(x) + load(b));
-              }
-        return llvm::Error::success();
-      });
-  if (error)
-    return error;
-  return sum;
-}
-
 llvm::Error addBias(KernelContext& context, Heads& heads) {
   const TensorView& bias = context.in(ProjectionBias);
   const int64_t query = heads.query.shape[1] * heads.query.shape[3];
@@ -121,7 +92,7 @@ llvm::Error addBias(KernelContext& context, Heads& heads) {
     // Heads of cross attention have their part of the bias already.
     if (tensor != &heads.query && context.has(Key) && context.in(Key).rank() == 4)
       break;
-    auto sum = biased(context, *tensor, first);
+    auto sum = withProjectionBias(context, *tensor, ProjectionBias, first);
     if (!sum)
       return sum.takeError();
     first += tensor->shape[1] * tensor->shape[3];

@@ -144,6 +144,37 @@ function multiHeadAttention(random) {
     outputs: presents ? [type, type, type, ...random.chance(0.05) ? [type] : []] : [type]};
 }
 
+function decoderMaskedMultiHeadAttention(random) {
+  // ONNX Runtime's CPU kernel takes float32 alone.
+  const type = random.chance(0.9) ? 'float32' : 'float16';
+  const mode = random.pick(['cross', 'cross', 'buffer', 'buffer', 'buffer', 'beams', 'grows']);
+  const beams = mode === 'beams' ? random.int(2, 3) : 1;
+  const batches = beams * random.int(1, 2), heads = random.int(1, 4), width = random.pick([4, 8, 16]);
+  // It takes a past of 0 rows in a shared buffer for a full one.
+  const past = random.int(1, 6), capacity = mode === 'grows' ? past : past + random.int(1, 3);
+  const keys = mode === 'cross' ? random.int(1, 7) : past + 1;
+  const x = (dims) => random.floats(type, dims);
+  const attributes = random.attributes({num_heads: [int(heads)], scale: scales, mask_filter_value: filters,
+    output_qk: [undefined, undefined, int(0), int(1)],
+    past_present_share_buffer: [int(mode === 'cross' || mode === 'grows' ? 0 : 1)]});
+  const rows = () => x([batches, 1, heads * width]);
+  const cache = () => x([batches, heads, mode === 'cross' ? keys : capacity, width]);
+  const mask = random.maybe(() => random.ints('int32', [batches, keys], 0, 2), 0.4);
+  const bias = mode === 'cross' ? null
+    : random.maybe(() => x([random.pick([1, batches]), random.pick([1, heads]), 1, keys]), 0.4);
+  const inputs = mode === 'cross' ? [rows(), cache(), cache(), mask, bias, null, null, null]
+    : [rows(), rows(), rows(), mask, bias, cache(), cache(), tensorOf('int32', [1], [past])];
+  inputs.push(mode === 'beams' ? tensorOf('int32', [1], [beams]) : random.maybe(() => tensorOf('int32', [1], [1]), 0.3),
+    mode === 'beams' ? random.ints('int32', [batches / beams, beams, capacity], 0, beams - 1) : null,
+    random.maybe(() => x([3 * heads * width]), 0.4));
+  const outputs = mode === 'cross' ? [type] : [type, type, type];
+  const hasScores = attributes.output_qk?.int === 1;
+  if (hasScores) outputs.push(...mode === 'cross' ? [null, null, 'float32'] : ['float32']);
+  return {attributes, inputs, outputs, atol: filterTolerance(attributes, mask),
+    tags: mode === 'beams' && bias && bias.dims[0] !== 1 ? ['bias-of-beams'] : [],
+    unraised: losesDigits(type, attributes, mask, bias)};
+}
+
 function attention(random) {
   const type = random.floatType();
   const batches = random.int(1, 3), heads = random.int(1, 3), rows = random.int(1, 5);
@@ -191,5 +222,6 @@ module.exports = {domain: 'com.microsoft', opset: 1, attention: true, operators:
   GroupQueryAttention: {make: groupQueryAttention, share: 4},
   MultiHeadAttention: {make: multiHeadAttention, share: 3},
   Attention: {make: attention, share: 3},
+  DecoderMaskedMultiHeadAttention: {make: decoderMaskedMultiHeadAttention, share: 3},
   RotaryEmbedding: {make: rotaryEmbedding, share: 1.5},
 }};

@@ -31,15 +31,15 @@ template <class Words, class Word> std::string wordOf(const Words& words, Word w
 /// `name[extents] feed`, lengths first.
 std::string rolesOf(const std::string& inputs, const std::string& body,
                     const std::string& constants = "") {
-  auto model =
-      readOrFail("<ir_version: 10, opset_import: [\"\" : 23, \"com.microsoft\" : 1]>\ng "
-                 "(" +
-                 inputs + ") => (float[B, S, 8] scores)\n<float[8, 2] tokens = {" +
-                 "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, " +
-                 "float[6, 2] places = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, " +
-                 "float[3, 2] kinds = {0, 1, 2, 3, 4, 5}, float lowest = {-1e30}, " +
-                 "float zero = {0}, float one = {1}, int64 none = {0}, int64 unit = {1}, " +
-                 "float[2] rates = {1, 0.5}" + constants + ">\n{\n" + body + "\n}\n");
+  auto model = readOrFail(
+      "<ir_version: 10, opset_import: [\"\" : 23, \"com.microsoft\" : 1, \"ai.kvopt\" : 1]>\ng "
+      "(" +
+      inputs + ") => (float[B, S, 8] scores)\n<float[8, 2] tokens = {" +
+      "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, " +
+      "float[6, 2] places = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, " +
+      "float[3, 2] kinds = {0, 1, 2, 3, 4, 5}, float lowest = {-1e30}, " +
+      "float zero = {0}, float one = {1}, int64 none = {0}, int64 unit = {1}, " +
+      "float[2] rates = {1, 0.5}" + constants + ">\n{\n" + body + "\n}\n");
   if (!model)
     return "unreadable";
   llvm::cantFail(inferShapes(model->graph()));
@@ -151,6 +151,25 @@ TEST(InputRoles, FusedOperators) {
 )"),
             "last[batch] total_length_per_batch_minus_one; all[] total_length; "
             "seen[batch,1,new,total] visible_keys");
+}
+
+TEST(InputRoles, LengthsOfAttentionOverBuffers) {
+  EXPECT_EQ(rolesOf("int64[B, 1] input_ids, float[B, 1, 8] q, float[B, 2, 16, 4] k, "
+                    "float[B, 2, 16, 4] v, int32[1] before, int32[B, T] kept, int64[1] first_row, "
+                    "int64[B] each, float[B, 2, 1, 4] q4, float[N, 8] rows, "
+                    "float[M, 4, 2, 4] pool, int32[C] cumulative, int32[B] held, int32[B, W] table",
+                    R"(
+  o, pk, pv = com.microsoft.DecoderMaskedMultiHeadAttention <num_heads = 2, past_present_share_buffer = 1>
+      (q, q, q, kept, , k, v, before)
+  y = ai.kvopt.Sdpa <scale = 1.0> (q4, k, v, , , first_row)
+  z = ai.kvopt.Sdpa <scale = 1.0> (q4, k, v, , , each)
+  p, a, b = com.microsoft.PagedAttention <num_heads = 2, kv_num_heads = 2>
+      (rows, rows, rows, pool, pool, cumulative, held, table)
+  scores = Gather (tokens, input_ids)
+)"),
+            "before[1] past_length; first_row[1] past_length; each[batch] past_length_per_batch; "
+            "held[batch] past_length_per_batch; kept[batch,total] visible_keys; "
+            "rows[batch,8] any; cumulative[batch] any; table[batch,W] any");
 }
 
 TEST(InputRoles, SegmentsBeamsAndTheUnknown) {
