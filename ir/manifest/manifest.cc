@@ -57,6 +57,8 @@ Json cacheJson(const ManifestCache& cache) {
     object["rows"] = "attended";
   for (const ManifestReplacement& replaced : cache.replaces)
     object["replaces"].push_back({{"past", replaced.past}, {"present", replaced.present}});
+  if (cache.isPool)
+    object["form"] = "pool";
   object["shape"] = shapeJson(cache.shape);
   object["sequence_axis"] = cache.sequenceAxis;
   object["dtype"] = dtypeName(cache.dtype).str();
@@ -137,6 +139,10 @@ std::optional<int64_t> ManifestCache::fixedRows() const {
 
 bool Manifest::sharesBuffers() const {
   return llvm::any_of(caches, [](const ManifestCache& cache) { return cache.oneBuffer; });
+}
+
+bool Manifest::hasPools() const {
+  return llvm::any_of(caches, [](const ManifestCache& cache) { return cache.isPool; });
 }
 
 bool Manifest::ownsCaches() const {

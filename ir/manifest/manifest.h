@@ -36,8 +36,9 @@ enum class LengthFeed {
   TotalLengthPerBatch, ///< P + S of each batch row
   TotalLengthMinusOne, ///< P + S - 1
   TotalLengthPerBatchMinusOne,
-  HasPast, ///< bool: P > 0
-  NoPast,  ///< bool: P == 0
+  HasPast,    ///< bool: P > 0
+  NoPast,     ///< bool: P == 0
+  BlockTable, ///< [B, blocks of a row]: the blocks of pools that hold the tokens of each batch row
 };
 
 /// Whether the input is a bool that says if there is a past, and no length.
@@ -121,6 +122,10 @@ struct ManifestCache {
   /// The index in Manifest::rotations of what the position of a row does to it; nullopt where it
   /// does nothing.
   std::optional<size_t> rotation;
+  /// Past and present are a pool [blocks, Manifest::blockSize, heads, width]. The cache, whose
+  /// `shape` is [batch, capacity, heads, width], is in the blocks that LengthFeed::BlockTable lists
+  /// for each batch row.
+  bool isPool = false;
   /// Other layers that read this layer's cache.
   std::vector<int64_t> readers;
   /// Set where the model that was rewritten kept several caches in one.
@@ -186,8 +191,8 @@ struct Manifest {
   CacheUpdate contract = CacheUpdate::Grows;
   std::string capacitySymbol;
   std::optional<int64_t> capacityValue;
-  /// Tokens of a block, of caches in blocks: all before the last that holds any are full. 0
-  /// without.
+  /// Tokens of a block, of caches in blocks and of pools: all before the last that holds any are
+  /// full. 0 without.
   int64_t blockSize = 0;
   std::vector<ManifestCache> caches;
   std::vector<ManifestLength> lengths;
@@ -226,6 +231,8 @@ struct Manifest {
 
   /// Whether some cache's past and present must be one buffer.
   bool sharesBuffers() const;
+  /// Whether some cache is a pool of blocks.
+  bool hasPools() const;
   /// Whether some cache is not handed from step to step as the graph alone says: it is in one
   /// buffer, or in blocks.
   bool ownsCaches() const;

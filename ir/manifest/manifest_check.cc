@@ -105,6 +105,8 @@ private:
     for (const std::string& block : cache.blocks)
       if (llvm::Error error = checkInput(block, cache.dtype, cache.shape, axis))
         return error;
+    if (cache.isPool)
+      return checkPool(cache);
     if (cache.blocks.empty() && !cache.past.empty()) {
       if (llvm::Error error = checkInput(cache.past, cache.dtype, cache.shape))
         return error;
@@ -112,6 +114,20 @@ private:
         if (llvm::Error error = checkCapacity(cache, *past))
           return error;
     }
+    return checkPresent(cache, cache.shape, axis);
+  }
+
+  /// Both are [blocks, block_size, heads, width], whatever the number of blocks.
+  llvm::Error checkPool(const ManifestCache& cache) const {
+    const std::vector<ManifestExtent> shape{std::string("blocks"), manifest.blockSize,
+                                            cache.shape[2], cache.shape[3]};
+    if (llvm::Error error = checkInput(cache.past, cache.dtype, shape))
+      return error;
+    return checkPresent(cache, shape, std::nullopt);
+  }
+
+  llvm::Error checkPresent(const ManifestCache& cache, const std::vector<ManifestExtent>& shape,
+                           std::optional<size_t> free) const {
     if (cache.present.empty())
       return llvm::Error::success();
     const Value* present = graph.findValue(cache.present);
@@ -119,7 +135,7 @@ private:
       return llvm::Error::success();
     if (!present || !present->isGraphOutput())
       return contradiction(cache.present, "there is no such output");
-    return checkType(*present, cache.dtype, cache.shape, axis);
+    return checkType(*present, cache.dtype, shape, free);
   }
 
   /// All rows of a cache that is one buffer fit into it.

@@ -277,6 +277,14 @@ llvm::Expected<ManifestCache> readCache(const Json& json, size_t index, CacheUpd
       reader.fail("'rows' is not 'attended'");
     cache.holdsAttendedRows = true;
   }
+  if (reader.has("form")) {
+    std::string word;
+    reader.read("form", word);
+    if (word != "pool" || !cache.oneBuffer || cache.update != CacheUpdate::Grows ||
+        cache.shape.size() != 4 || cache.sequenceAxis != 1)
+      reader.fail("'form' is not 'pool', of a buffer [batch, capacity, heads, width] that grows");
+    cache.isPool = true;
+  }
   if (reader.has("exported_dtype"))
     reader.read("exported_dtype", cache.exportedDtype);
   if (reader.has("code_columns")) {
@@ -492,6 +500,29 @@ llvm::Error readList(const Json& list, std::vector<T>& out, Read&& read) {
   return llvm::Error::success();
 }
 
+/// Pools need the size of their blocks and one input that lists them.
+llvm::Error checkPools(const Manifest& manifest) {
+  const auto isTable = [](const ManifestLength& length) {
+    return length.feed == LengthFeed::BlockTable;
+  };
+  const auto tables = llvm::count_if(manifest.lengths, isTable);
+  if (tables != (manifest.hasPools() ? 1 : 0))
+    return invalid("manifest: {} inputs are fed a block table, and {} is a pool", tables,
+                   manifest.hasPools() ? "some cache" : "no cache");
+  if (tables == 0)
+    return llvm::Error::success();
+  if (manifest.blockSize < 1)
+    return invalid("manifest: caches are pools, but there is no 'block_size'");
+  if (manifest.capacityValue.value_or(0) % manifest.blockSize != 0)
+    return invalid("manifest: a capacity of {} is not a multiple of the blocks' {} tokens",
+                   *manifest.capacityValue, manifest.blockSize);
+  const ManifestLength& table = *llvm::find_if(manifest.lengths, isTable);
+  if (table.shape.size() != 2)
+    return invalid("manifest: a block table has {} axes, not 2", table.shape.size())
+        .value(table.input);
+  return llvm::Error::success();
+}
+
 /// A name may stand for one cache, and be fed in one way.
 llvm::Error checkNames(const Manifest& manifest) {
   llvm::StringSet<> inputs;
@@ -570,6 +601,8 @@ llvm::Expected<Manifest> parseManifest(llvm::StringRef json) {
   if (llvm::Error error = checkNames(manifest))
     return error;
   if (llvm::Error error = checkVariants(manifest))
+    return error;
+  if (llvm::Error error = checkPools(manifest))
     return error;
   return manifest;
 }

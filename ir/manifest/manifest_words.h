@@ -38,7 +38,8 @@ constexpr ManifestWord<LengthFeed> feedWords[] = {
     {LengthFeed::TotalLengthMinusOne, "total_length_minus_one"},
     {LengthFeed::TotalLengthPerBatchMinusOne, "total_length_per_batch_minus_one"},
     {LengthFeed::HasPast, "has_past"},
-    {LengthFeed::NoPast, "no_past"}};
+    {LengthFeed::NoPast, "no_past"},
+    {LengthFeed::BlockTable, "block_table"}};
 constexpr ManifestWord<InputFeed> inputFeedWords[] = {
     {InputFeed::Tokens, "token_ids"},           {InputFeed::Positions, "position_ids"},
     {InputFeed::VisibleKeys, "visible_keys"},   {InputFeed::HiddenKeys, "hidden_keys"},

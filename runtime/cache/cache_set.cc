@@ -707,6 +707,10 @@ int64_t CacheSet::roomInPages(int64_t room) const {
     if (rowsInPages <= room / 16)
       step = std::max(step, rowsInPages);
   }
+  // The room given is a multiple of the unit already.
+  if (__builtin_mul_overflow(step, options.roomUnit / std::gcd(step, options.roomUnit), &step) ||
+      step > room / 16)
+    step = options.roomUnit;
   return room > INT64_MAX - step ? room : (room + step - 1) / step * step;
 }
 

@@ -13,6 +13,8 @@ struct CacheSetOptions {
   int64_t batch = 1;
   /// Tokens that shared buffers have room for.
   int64_t room = 0;
+  /// What growth makes the room a multiple of, as `room` is.
+  int64_t roomUnit = 1;
   /// Rows of static caches whose number the manifest leaves open.
   int64_t openRows = 0;
   /// Of caches in blocks: tokens of a block, tokens that one set may hold, and blocks that the set

@@ -136,6 +136,9 @@ llvm::Error Session::checkInterface() const {
     // A model rewritten in part has caches of both kinds.
     if (cache.oneBuffer && description.contract != CacheUpdate::InPlace)
       return invalid("cache '{}' contradicts the manifest's contract", cache.past);
+    if (cache.isPool)
+      if (llvm::Error error = checkPool(cache))
+        return error;
     if (!names.insert(cache.past).second || !names.insert(cache.present).second)
       return invalid("the manifest lists cache '{}' twice", cache.past);
   }
@@ -150,6 +153,19 @@ llvm::Error Session::checkInterface() const {
     if (!isFitting)
       return unsupported("length '{}' is {}", length.input, onnxName(length.dtype));
   }
+  return llvm::Error::success();
+}
+
+llvm::Error Session::checkPool(const ManifestCache& cache) const {
+  if (description.blockSize < 1 || cache.shape.size() != 4 || cache.sequenceAxis != 1 ||
+      description.capacityValue.value_or(0) % std::max<int64_t>(description.blockSize, 1) != 0)
+    return invalid("cache '{}' is a pool, but not one of blocks [block size, heads, width] of {} "
+                   "tokens that the capacity is a multiple of",
+                   cache.past, description.blockSize);
+  if (llvm::none_of(description.lengths, [](const ManifestLength& length) {
+        return length.feed == LengthFeed::BlockTable;
+      }))
+    return invalid("cache '{}' is a pool, but no input lists its blocks", cache.past);
   return llvm::Error::success();
 }
 
@@ -227,6 +243,7 @@ llvm::Error Session::start() {
   settings.batch = options.batch;
   settings.room = *room;
   settings.openRows = options.capacity;
+  settings.roomUnit = wholeBlocks(1);
   settings.poison = options.poison;
   settings.allocator = allocator();
   if (description.blockSize != 0) {
@@ -266,7 +283,12 @@ llvm::Expected<int64_t> Session::firstRoom() const {
     return usageError("the model's cache capacity is open: the session must be given one");
   if (description.capacityValue && room != *description.capacityValue)
     return usageError("the model's cache capacity is {}, not {}", *description.capacityValue, room);
-  return room;
+  return wholeBlocks(room);
+}
+
+int64_t Session::wholeBlocks(int64_t room) const {
+  const int64_t unit = description.hasPools() ? description.blockSize : 1;
+  return room > INT64_MAX - unit ? room : (room + unit - 1) / unit * unit;
 }
 
 const char CapacityError::ID = 0;
@@ -284,12 +306,17 @@ llvm::Expected<int64_t> Session::roomFor(int64_t tokens) const {
     return room;
   if (options.mode != SessionOptions::Mode::Stateful || description.capacityValue)
     return tooMany(room);
-  return room > INT64_MAX / 2 ? tokens : std::max(tokens, 2 * room);
+  return wholeBlocks(room > INT64_MAX / 2 ? tokens : std::max(tokens, 2 * room));
 }
 
 llvm::Expected<std::vector<Tensor>> Session::lengthTensors(int64_t batch) const {
   std::vector<Tensor> tensors;
   for (const ManifestLength& length : description.lengths) {
+    if (length.feed == LengthFeed::BlockTable) {
+      // As long as there is room: made when it is filled.
+      tensors.emplace_back();
+      continue;
+    }
     llvm::Expected<Extents> shape = manifestExtents(length.shape, batch);
     if (!shape)
       return shape.takeError();
@@ -314,8 +341,10 @@ void Session::findLengthPerRowObstacle() {
     bool perRow = length.feed == LengthFeed::PastLengthPerBatch ||
                   length.feed == LengthFeed::TotalLengthPerBatch ||
                   length.feed == LengthFeed::TotalLengthPerBatchMinusOne;
-    // The longest row's total and whether there is any past are numbers of the whole batch.
-    if (length.feed == LengthFeed::TotalLength || isFlag(length.feed))
+    // The longest row's total and whether there is any past are numbers of the whole batch, and
+    // each row has its blocks.
+    if (length.feed == LengthFeed::TotalLength || length.feed == LengthFeed::BlockTable ||
+        isFlag(length.feed))
       continue;
     if (!perRow || lengths[i].view.elementCount() != batch()) {
       lengthPerRowObstacle =
@@ -328,9 +357,37 @@ void Session::findLengthPerRowObstacle() {
     lengthPerRowObstacle = "no input of the manifest tells the model how long each row is";
 }
 
+/// Row b of the batch has the b-th run of blocks: pools are buffers as others are.
+llvm::Error Session::fillBlockTable(size_t index) {
+  const ManifestLength& length = description.lengths[index];
+  const Extents shape{batch(), caches.room() / description.blockSize};
+  Tensor& table = lengths[index];
+  if (table.view.shape == shape && table.view.data)
+    return llvm::Error::success();
+  llvm::Expected<Tensor> made = Tensor::create(allocator(), length.dtype, shape);
+  if (!made)
+    return made.takeError();
+  const int64_t blocks = made->view.elementCount();
+  const bool isNarrow = length.dtype == ElementType::Int32;
+  if (isNarrow && blocks > INT32_MAX)
+    return unsupported("block table '{}' does not hold {} blocks", length.input, blocks);
+  for (int64_t block = 0; block < blocks; ++block)
+    if (isNarrow)
+      made->view.as<int32_t>()[block] = static_cast<int32_t>(block);
+    else
+      made->view.as<int64_t>()[block] = block;
+  table = std::move(*made);
+  return llvm::Error::success();
+}
+
 llvm::Error Session::fillLengths(int64_t newTokens) {
   for (size_t i = 0; i < lengths.size(); ++i) {
     const ManifestLength& length = description.lengths[i];
+    if (length.feed == LengthFeed::BlockTable) {
+      if (llvm::Error error = fillBlockTable(i))
+        return error;
+      continue;
+    }
     const TensorView& view = lengths[i].view;
     auto valueOf = [&](int64_t past) -> int64_t {
       switch (length.feed) {
@@ -347,6 +404,8 @@ llvm::Error Session::fillLengths(int64_t newTokens) {
         return past > 0 ? 1 : 0;
       case LengthFeed::NoPast:
         return past > 0 ? 0 : 1;
+      case LengthFeed::BlockTable:
+        break;
       }
       return 0;
     };
@@ -389,7 +448,8 @@ llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTo
       rows = caches.buffer(i).shape[axis];
     else if (geometry.update == CacheUpdate::Ring && axis < present.rank())
       rows = present.shape[axis]; // as many as the model keeps
-    Extents expected = geometry.shape(rows);
+    const Extents expected =
+        description.caches[i].isPool ? poolView(i).shape : geometry.shape(rows);
     if (present.shape != expected || present.element != geometry.element)
       return invalid("output '{}' has shape {}, but the manifest makes it {}",
                      description.caches[i].present, extentsText(present.shape),
@@ -487,6 +547,15 @@ void Session::replaceCache(size_t index, Tensor present) {
   caches.replace(index, std::move(present));
 }
 
+TensorView Session::poolView(size_t index) const {
+  const TensorView& buffer = caches.buffer(index);
+  const Extents& shape = buffer.shape;
+  return TensorView::contiguous(
+      buffer.element,
+      {shape[0] * (shape[1] / description.blockSize), description.blockSize, shape[2], shape[3]},
+      buffer.data);
+}
+
 /// Adds lengths and caches to what the caller gives.
 llvm::Error Session::feedCaches() {
   stepBindings.clear();
@@ -497,7 +566,9 @@ llvm::Error Session::feedCaches() {
     if (isOverwritten(i))
       stepBindings.push_back({cache.past, cache.present});
     if (!caches.geometry(i).isInBlocks()) {
-      stepInputs.push_back({cache.past, isOverwritten(i) ? caches.buffer(i) : caches.view(i)});
+      stepInputs.push_back({cache.past, cache.isPool       ? poolView(i)
+                                        : isOverwritten(i) ? caches.buffer(i)
+                                                           : caches.view(i)});
       continue;
     }
     if (llvm::Error error = feedBlocks(i))
@@ -915,7 +986,7 @@ llvm::Error Session::thaw() {
   llvm::Expected<int64_t> room = firstRoom();
   if (!room)
     return room.takeError();
-  return caches.thaw(std::max(*room, length()));
+  return caches.thaw(wholeBlocks(std::max(*room, length())));
 }
 
 const ModelFingerprint& Session::fingerprint() const {

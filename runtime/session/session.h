@@ -239,6 +239,12 @@ private:
   void listInputs();
   void findLengthPerRowObstacle();
   llvm::Expected<int64_t> firstRoom() const;
+  /// The least multiple of the blocks of pools that is at least `room`; without pools, `room`.
+  int64_t wholeBlocks(int64_t room) const;
+  llvm::Error checkPool(const ir::ManifestCache& cache) const;
+  /// A cache that is a pool as the model has it: [blocks, block size, heads, width].
+  TensorView poolView(size_t index) const;
+  llvm::Error fillBlockTable(size_t index);
   /// Room that shared buffers must have, or get, for `tokens`; an error where they cannot.
   llvm::Expected<int64_t> roomFor(int64_t tokens) const;
   llvm::Expected<std::vector<Tensor>> lengthTensors(int64_t batch) const;

@@ -126,9 +126,10 @@ private:
       return total - 1;
     case ir::LengthFeed::HasPast:
     case ir::LengthFeed::NoPast:
+    case ir::LengthFeed::BlockTable:
       break;
     }
-    throw std::runtime_error("a flag is no length");
+    throw std::runtime_error("neither flags nor tables are lengths");
   }
 
   std::unique_ptr<StoredTensor> lengthTensor(const ir::Value& input,

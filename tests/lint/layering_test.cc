@@ -102,6 +102,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
        "passes/targets/onnx",
        "passes/targets/ring",
        "passes/targets/ort_gqa",
+       "passes/targets/paged",
        "passes/rules/normalize",
        "passes/rules/raise",
        "passes/transforms"},

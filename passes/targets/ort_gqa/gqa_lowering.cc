@@ -3,6 +3,7 @@
 
 #include "passes/targets/kvopt/kvopt_lowering.h"
 #include "passes/targets/support/kvopt_domain.h"
+#include "passes/targets/support/token_rows.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -25,34 +26,6 @@ constexpr const char* contribDomain = "com.microsoft";
 
 /// The operands of ai.kvopt::InPlaceKvSdpa.
 enum Operand : unsigned { Query, Key, Value_, PastKey, PastValue, PastLength, Mask, Sinks };
-
-bool isHeadTranspose(const Node& node) {
-  auto order = node.intsAttr("perm");
-  return node.op() == "Transpose" && order && *order == llvm::ArrayRef<int64_t>{0, 2, 1, 3};
-}
-
-/// Whether `tokens` is provably `rows` [B,S,H,D] as [B,S,H*D].
-bool isMerged(const Value& tokens, const Value& rows) {
-  const TensorType& merged = tokens.type();
-  const TensorType& split = rows.type();
-  return merged.hasRank() && merged.rank() == 3 && split.hasRank() && split.rank() == 4 &&
-         merged.dim(0).isKnownEqual(split.dim(0)) && merged.dim(1).isKnownEqual(split.dim(1)) &&
-         merged.dim(2).isKnownEqual(split.dim(2) * split.dim(3));
-}
-
-/// [B,H,S,D] as [B,S,H*D], from before it was split where it was.
-Value& tokenRows(Value& heads, AttentionBuilder& build) {
-  Node* split = heads.producer();
-  if (!split || !isHeadTranspose(*split))
-    return build.mergeHeads(heads);
-  Value& rows = *split->operand(0);
-  Node* reshape = rows.producer();
-  if (reshape && reshape->op() == "Reshape" && isMerged(*reshape->operand(0), rows))
-    return *reshape->operand(0);
-  auto count = heads.type().dim(1).value();
-  auto width = heads.type().dim(3).value();
-  return build.node("Reshape", {rows, ints({0, 0, *count * *width})}, {}, "merged_heads");
-}
 
 Value& asInt32(Value& value, AttentionBuilder& build) {
   return build.castTo(value, ElementType::Int32);
@@ -275,7 +248,7 @@ llvm::Error GqaLowering::lowerCached(AttentionSite& site) {
     if (key == ruleMetadataKey)
       text = ruleName;
   grouped.setMetadata(std::move(metadata));
-  handOutRows(fused, grouped.result(0), rewriter);
+  handOutTokenRows(fused, grouped.result(0), rewriter);
   const TensorType keyType = fused.result(1).type();
   const TensorType valueType = fused.result(2).type();
   if (auto failure = rewriter.replace(
@@ -322,44 +295,6 @@ Value* GqaLowering::biasOf(Node& fused, Value& total, AttentionBuilder& build) c
   Value& rows = build.value(build.extent(query, 2));
   Value& extents = build.concat(build.value(ints({1, 1})), build.concat(rows, columns, 0), 0);
   return &build.node("Expand", {added, extents}, {}, "attention_bias");
-}
-
-/// Gives readers of the attention's [B,H,S,D] the operator's [B,S,H*D], without the steps that make
-/// the one of the other where they are all that reads it.
-void GqaLowering::handOutRows(Node& fused, Value& rows, Rewriter& rewriter) const {
-  Value& heads = fused.result(0);
-  AttentionBuilder build(rewriter);
-  const TensorType& type = heads.type();
-  llvm::SmallVector<Rewriter::Replacement, 4> replacements;
-  bool others = heads.isGraphOutput();
-  for (const Use& use : heads.uses()) {
-    Node& reader = use.user();
-    if (&reader.graph() != &fused.graph() || !isHeadTranspose(reader)) {
-      others = true;
-      continue;
-    }
-    Value& perToken = reader.result();
-    bool otherForms = perToken.isGraphOutput();
-    for (const Use& next : perToken.uses()) {
-      Node& merging = next.user();
-      if (&merging.graph() == &fused.graph() && merging.is("Reshape") && next.operandIndex() == 0 &&
-          isMerged(merging.result(), perToken))
-        replacements.push_back({&merging.result(), &rows});
-      else
-        otherForms = true;
-    }
-    if (otherForms)
-      replacements.push_back(
-          {&perToken, &build.node("Reshape", {rows, ints({0, 0, *type.dim(1).value(),
-                                                          *type.dim(3).value()})})});
-  }
-  if (others)
-    replacements.push_back(
-        {&heads, &build.splitHeads(rows, *type.dim(1).value(), *type.dim(3).value())});
-  // The new values depend on the attention's own operands only.
-  std::optional<MatchFailure> failure = rewriter.replace(replacements);
-  assert(!failure && "readers of attention are not what it reads");
-  (void)failure;
 }
 
 // Caches of other orders of axes in the one that GroupQueryAttention takes.

@@ -40,7 +40,6 @@ private:
 
   llvm::Error lowerCached(analysis::AttentionSite& site);
   ir::Value* biasOf(ir::Node& fused, ir::Value& total, builders::AttentionBuilder& build) const;
-  void handOutRows(ir::Node& fused, ir::Value& rows, pattern::Rewriter& rewriter) const;
   llvm::Error normaliseLayout(const analysis::SiteCache& update, ir::Value& present);
 
   ir::Model& model;
