@@ -65,7 +65,7 @@ done
 for kind in float32 float16 large-vocabulary; do
   targets="onnx24 ort-gqa primitive"
   # Products of bytes round in an order of their own, which decides between equal float16 scores.
-  [ "$kind" = float32 ] && targets="$targets int8 blocks"
+  [ "$kind" = float32 ] && targets="$targets int8 int4 blocks"
   [ "$kind" = large-vocabulary ] && targets=onnx24
   for target in $targets; do
     options=()
