@@ -12,7 +12,7 @@
 // that. Without padding the mask is ones and its sum the number of all tokens, so the length is the
 // past's extent. Nothing in the graph says that a caller never pads: the manifest does, and names
 // the masks that must be ones.
-#include "ir/attribute_list.h"
+#include "ir/movement.h"
 #include "ir/op_name.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/unpadded_length.h"
@@ -42,17 +42,29 @@ public:
     for (Node& node : llvm::make_early_inc_range(graph.nodes()))
       if (node.op() == OpName(kvoptDomain, "AppendRows"))
         join(node);
-    if (equalLengths.empty())
+    if (joins.empty())
       return llvm::Error::success();
     for (Node& node : graph.nodes())
       if (node.op() == OpName(kvoptDomain, "Sdpa") && node.operands().size() > attendedLength &&
-          equalLengths.contains(node.operand(attendedLength)))
+          equalLengths.contains(node.operand(attendedLength)) && readsJoined(node.operand(1)) &&
+          readsJoined(node.operand(2)))
         dropLength(node);
     graph.eraseDeadNodes();
     return inferShapes(graph);
   }
 
 private:
+  /// Whether the rows are those of a cache that was joined, moved or not.
+  bool readsJoined(const Value* rows) const {
+    while (rows && rows->producer() && !joins.contains(rows->producer())) {
+      const std::optional<MovementKind> kind = movementKind(*rows->producer());
+      if (!kind || *kind == MovementKind::Concat)
+        return false;
+      rows = movedOperand(*rows->producer());
+    }
+    return rows && rows->producer();
+  }
+
   static void dropLength(Node& attention) {
     llvm::SmallVector<Value*, 6> operands;
     for (const Use& use : attention.operands().take_front(attendedLength))
@@ -67,7 +79,7 @@ private:
     Value& fresh = *node.operand(1);
     Value* length = node.operand(appendedLength);
     const Dim rows = past.type().dim(2);
-    const auto unpadded = unpaddedLength(*length, rows + fresh.type().dim(2));
+    const auto unpadded = unpaddedLength(*length, rows, fresh.type().dim(2));
     if (!unpadded || !unpadded->length.isKnownEqual(rows))
       return;
     for (const Value* mask : unpadded->masks)
@@ -77,6 +89,7 @@ private:
     joined.setAttribute("axis", Attribute::ofInt(2));
     joined.result().setType(node.result().type());
     node.result().replaceAllUsesWith(joined.result());
+    joins.insert(&joined);
     graph.erase(node);
     context.count(assumeNoPaddingName, "caches", 1);
   }
@@ -84,6 +97,7 @@ private:
   Graph& graph;
   PassContext& context;
   llvm::SmallPtrSet<const Value*, 4> equalLengths;
+  llvm::SmallPtrSet<const Node*, 16> joins;
 };
 
 class AssumeNoPadding final : public Pass {

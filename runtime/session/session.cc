@@ -429,11 +429,11 @@ llvm::Error Session::fillLengths(int64_t newTokens) {
   return llvm::Error::success();
 }
 
-llvm::Error Session::checkInputs(llvm::ArrayRef<NamedView> inputs) const {
+llvm::Error Session::checkInputs(llvm::ArrayRef<NamedView> inputs, int64_t newTokens) const {
   for (const NamedView& input : inputs)
     if (!takenInputs.contains(input.name))
       return usageError("'{}' is no input that a session's caller gives", input.name);
-  return checkUnpadded(description, inputs);
+  return checkUnpadded(description, inputs, length() + newTokens);
 }
 
 llvm::Error Session::checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTokens) const {
@@ -474,7 +474,7 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
                       mostStepTokens());
   if (llvm::Error error = checkRunning())
     return error;
-  if (llvm::Error error = checkInputs(inputs))
+  if (llvm::Error error = checkInputs(inputs, newTokens))
     return error;
   if (llvm::Error error = makeRoom(total))
     return error;

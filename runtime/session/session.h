@@ -258,7 +258,7 @@ private:
   /// Puts new rows that a model hands out behind those of the past.
   llvm::Error joinNewRows();
   void takeResult(StepResult& result);
-  llvm::Error checkInputs(llvm::ArrayRef<NamedView> inputs) const;
+  llvm::Error checkInputs(llvm::ArrayRef<NamedView> inputs, int64_t newTokens) const;
   llvm::Error checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTokens) const;
   llvm::Error checkRunning() const;
   /// Replaces all that the caches hold.

@@ -1,4 +1,4 @@
-// Looks for zeros, whatever the width of the integers.
+// Looks at every element, whatever the width of the integers.
 #include "runtime/session/unpadded_masks.h"
 
 #include "support/diagnostic.h"
@@ -12,27 +12,36 @@ using namespace ir;
 
 namespace {
 
-bool hasZero(const TensorView& mask) {
+/// Whether all elements are the integer 1, which begins with its lowest byte.
+bool areOnes(const TensorView& mask) {
   const size_t width = byteWidth(mask.element).value_or(0);
   if (width == 0 || !mask.isContiguous())
     return false;
   for (int64_t i = 0; i < mask.elementCount(); ++i) {
     const std::byte* element = mask.data + static_cast<size_t>(i) * width;
-    if (std::all_of(element, element + width, [](std::byte byte) { return byte == std::byte{0}; }))
-      return true;
+    const bool isOne = element[0] == std::byte{1} &&
+                       std::all_of(element + 1, element + width,
+                                   [](std::byte byte) { return byte == std::byte{0}; });
+    if (!isOne)
+      return false;
   }
-  return false;
+  return true;
 }
 
 } // namespace
 
-llvm::Error checkUnpadded(const Manifest& manifest, llvm::ArrayRef<NamedView> inputs) {
-  for (const NamedView& input : inputs)
-    if (llvm::is_contained(manifest.unpadded, input.name) && hasZero(input.view))
-      return usageError("'{}' hides a position, but the model was rewritten for batches without "
-                        "padding",
-                        input.name)
+llvm::Error checkUnpadded(const Manifest& manifest, llvm::ArrayRef<NamedView> inputs,
+                          int64_t tokens) {
+  for (const NamedView& input : inputs) {
+    if (!llvm::is_contained(manifest.unpadded, input.name))
+      continue;
+    const TensorView& mask = input.view;
+    if (mask.rank() != 2 || mask.shape[1] != tokens || !areOnes(mask))
+      return usageError("'{}' is not a one for each of {} tokens, but the model was rewritten for "
+                        "batches without padding",
+                        input.name, tokens)
           .hint("rewrite it for --to kvopt, which takes padding");
+  }
   return llvm::Error::success();
 }
 

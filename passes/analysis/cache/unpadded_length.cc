@@ -18,7 +18,8 @@ constexpr unsigned deepestNode = 32;
 
 class LengthReader {
 public:
-  explicit LengthReader(const Dim& allKeys) : keys(allKeys) {}
+  LengthReader(const Dim& pastKeys, const Dim& newKeys)
+      : keys(pastKeys + newKeys), tokens(newKeys) {}
 
   /// The number that all elements are.
   Dim read(const Value& value, unsigned depth = 0) {
@@ -40,9 +41,10 @@ public:
   llvm::SmallSetVector<const Value*, 2> masks;
 
 private:
-  static bool isMask(const Value& value) {
+  bool isMask(const Value& value) const {
     return value.isGraphInput() && !value.initializer() && isInteger(value.type().elementType()) &&
-           value.type().hasRank() && value.type().rank() == 2;
+           value.type().hasRank() && value.type().rank() == 2 &&
+           !value.type().dim(1).isKnownEqual(tokens);
   }
 
   Dim readMask(const Value& value) {
@@ -106,12 +108,14 @@ private:
   }
 
   Dim keys;
+  Dim tokens;
 };
 
 } // namespace
 
-std::optional<UnpaddedLength> unpaddedLength(const Value& value, const Dim& keys) {
-  LengthReader reader(keys);
+std::optional<UnpaddedLength> unpaddedLength(const Value& value, const Dim& past,
+                                             const Dim& tokens) {
+  LengthReader reader(past, tokens);
   const Dim length = reader.read(value);
   if (length.isUnknown())
     return std::nullopt;

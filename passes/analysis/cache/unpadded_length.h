@@ -17,7 +17,9 @@ struct UnpaddedLength {
 };
 
 /// The elements of an integer tensor where each integer input [batch, keys] that they are computed
-/// from is ones, `keys` for each batch row. nullopt where that is not provable.
-std::optional<UnpaddedLength> unpaddedLength(const ir::Value& value, const ir::Dim& keys);
+/// from is ones, `past` and `tokens` of them for each batch row. An input as long as the tokens of
+/// a step is no such mask. nullopt where that is not provable.
+std::optional<UnpaddedLength> unpaddedLength(const ir::Value& value, const ir::Dim& past,
+                                             const ir::Dim& tokens);
 
 } // namespace kvopt::analysis

@@ -102,6 +102,7 @@ TEST_F(UnpaddedCaches, AreRefusedWhereTheLengthIsAnotherOne) {
        "  ones = ReduceSum <keepdims = 0> (attention_mask, one)\n  count = Add (ones, one)\n"},
       {"the sum over batch rows", "  sums = ReduceSum <keepdims = 0> (attention_mask, none)\n"
                                   "  count = Slice (sums, none, one)\n"},
+      {"the sum of the tokens", "  count = ReduceSum <keepdims = 0> (input_ids, one)\n"},
       {"the largest token", "  count = ReduceMax <keepdims = 0> (input_ids, one)\n"},
       {"the square of the mask's sum",
        "  ones = ReduceSum <keepdims = 0> (attention_mask, one)\n  count = Mul (ones, ones)\n"},
@@ -126,7 +127,8 @@ TEST_F(UnpaddedCaches, RefusePaddedSteps) {
   step.pastLength = 3;
   step.visible = {{1, 1, 1, 1, 1, 1}, {0, 1, 1, 1, 1, 1}};
   const Diagnostic refused = takeDiagnostic(stepDecoder(*session, step).takeError());
-  EXPECT_NE(refused.message.find("'attention_mask' hides a position"), std::string::npos)
+  EXPECT_NE(refused.message.find("'attention_mask' is not a one for each of 6 tokens"),
+            std::string::npos)
       << refused.message;
   EXPECT_EQ(session->length(), 3);
   step.visible[1][0] = 1;
