@@ -161,9 +161,10 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
             "masks become attributes")
         ->check(CLI::IsMember({"exact", "undefined"}));
     command
-        ->add_option("--padding", request.padding,
-                     "any; none: batch rows are never padded, so that caches of models which count "
-                     "tokens by a mask (GroupQueryAttention) may have one length for all rows")
+        ->add_option(
+            "--padding", request.padding,
+            "any; none: batch rows are never padded, so that masks hide later keys only, and "
+            "lengths that are counted by a mask (GroupQueryAttention) are all the past's")
         ->check(CLI::IsMember({"any", "none"}));
     command
         ->add_option("--cache-dtype", request.cacheDtype,

@@ -40,7 +40,7 @@ std::string preparation(const RewriteRequest& request, llvm::StringRef freedAxes
                                  ? ",prove-masks{hidden-rows=undefined},detect-sites"
                                  : "";
   const std::string unpadded =
-      request.padding == "none" ? ",assume-no-padding,prove-masks,detect-sites" : "";
+      request.padding == "none" ? ",assume-no-padding,prove-masks{padding=none},detect-sites" : "";
   const std::string recovery = std::string(recoveryPipeline) + unpadded + proved;
   return freedAxes.empty() ? "restore-caches," + recovery
                            : freeing(freedAxes) + recovery + ",prove-extents,detect-sites";

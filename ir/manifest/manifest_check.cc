@@ -50,8 +50,9 @@ private:
     if (!input || !input->isGraphInput())
       return contradiction(mask, "there is no such input");
     const ElementType element = input->type().elementType();
-    if (!isInteger(element) && element != ElementType::Undefined)
-      return contradiction(mask, "it has element type {}, which is no integer", dtypeName(element));
+    if (!isInteger(element) && element != ElementType::Bool && element != ElementType::Undefined)
+      return contradiction(mask, "it has element type {}, neither an integer nor bool",
+                           dtypeName(element));
     return llvm::Error::success();
   }
 

@@ -7,6 +7,9 @@
 // and attention gets it as its operand.
 //
 // Facts are noted in the node's metadata, also where the operand stays.
+//
+// prove-masks{padding=none} takes for granted that no batch row is padded: padding that is what an
+// input shows, element by element, then hides nothing. The context names these inputs.
 #include "passes/analysis/mask/mask_predicate.h"
 #include "passes/pass.h"
 #include "support/diagnostic.h"
@@ -44,9 +47,21 @@ void note(Node& node, const std::string& text) {
 /// where a mask is causal but for padding, such a row is one of padding.
 bool keepsEveryRow(const MaskFacts& facts) { return facts.isExact || facts.everyRowSeesAKey; }
 
+/// Whether a causal mask hides nothing else where no batch row is padded. Every row then sees the
+/// key of its own token.
+bool isOnlyPadded(const MaskFacts& facts) {
+  return facts.causal == Proof::Proved && facts.remaining == MaskFacts::Remaining::Padding &&
+         llvm::all_of(facts.padding, [](const MaskFacts::Padding& padding) {
+           const ElementType element =
+               padding.shownBy ? padding.shownBy->type().elementType() : ElementType::Undefined;
+           return isInteger(element) || element == ElementType::Bool;
+         });
+}
+
 class ProveMasks final : public Pass {
 public:
-  explicit ProveMasks(bool mayChangeHiddenRows) : hiddenRowsUndefined(mayChangeHiddenRows) {}
+  ProveMasks(bool mayChangeHiddenRows, bool isNeverPadded)
+      : hiddenRowsUndefined(mayChangeHiddenRows), neverPadded(isNeverPadded) {}
 
   llvm::Error run(Model& model, PassContext& context) override {
     MaskAnalysis analysis;
@@ -96,11 +111,15 @@ private:
     context.count("prove-masks", "causal-" + proofName(facts.causal).str());
     if (!question.mask || facts.remaining == MaskFacts::Remaining::Other)
       return false;
-    const bool changesHiddenRows = !keepsEveryRow(facts);
+    const bool isUnpadded = neverPadded && isOnlyPadded(facts);
+    const bool changesHiddenRows = !keepsEveryRow(facts) && !isUnpadded;
     if (changesHiddenRows && (!hiddenRowsUndefined || facts.causal != Proof::Proved))
       return false;
     Value* remaining = nullptr;
-    if (facts.remaining == MaskFacts::Remaining::Padding) {
+    if (isUnpadded) {
+      for (const MaskFacts::Padding& padding : facts.padding)
+        context.unpaddedMasks.insert(padding.shownBy->name().str());
+    } else if (facts.remaining == MaskFacts::Remaining::Padding) {
       remaining = analysis.paddingValue(question);
       if (!remaining || remaining == question.mask)
         return false;
@@ -127,13 +146,18 @@ private:
   }
 
   bool hiddenRowsUndefined;
+  bool neverPadded;
 };
 
 llvm::Expected<std::unique_ptr<Pass>> makeProveMasks(const PassOptions& options) {
   const auto given = options.find("hidden-rows");
   if (given != options.end() && given->second != "exact" && given->second != "undefined")
     return usageError("prove-masks: hidden-rows is exact or undefined, not '{}'", given->second);
-  return std::make_unique<ProveMasks>(given != options.end() && given->second == "undefined");
+  const auto padding = options.find("padding");
+  if (padding != options.end() && padding->second != "any" && padding->second != "none")
+    return usageError("prove-masks: padding is any or none, not '{}'", padding->second);
+  return std::make_unique<ProveMasks>(given != options.end() && given->second == "undefined",
+                                      padding != options.end() && padding->second == "none");
 }
 
 } // namespace
@@ -141,7 +165,7 @@ llvm::Expected<std::unique_ptr<Pass>> makeProveMasks(const PassOptions& options)
 void register_prove_masks(PassRegistry& registry) {
   registry.add({"prove-masks",
                 "Proves what masks mean; causal masks and windows become attributes.",
-                {"hidden-rows"},
+                {"hidden-rows", "padding"},
                 makeProveMasks});
 }
 

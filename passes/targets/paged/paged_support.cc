@@ -32,9 +32,11 @@ std::optional<MatchFailure> checkFrontier(const AttentionSite& site) {
   if (!site.mask)
     return pagedRefusal(ReasonCode::MaskUnprovenCausal, site, "a causal mask", found);
   if (!site.mask->padding.empty())
-    return pagedRefusal(ReasonCode::BiasUnsupported, site,
-                        "a mask that hides later keys only, and no padding", found,
-                        "--to ort-gqa takes padding as a bias");
+    return pagedRefusal(
+        ReasonCode::BiasUnsupported, site, "a mask that hides later keys only, and no padding",
+        found,
+        "--padding none, where batch rows are never padded; --to ort-gqa takes padding "
+        "as a bias");
   if (isCausal || site.mask->causal == Proof::Proved || site.mask->hidesLaterKeys)
     return pagedRefusal(ReasonCode::BiasUnsupported, site,
                         "a mask that says no more than which keys are later", found);

@@ -90,6 +90,32 @@ TEST_F(UnpaddedCaches, AreWrittenForTargetsOfOneLength) {
   }
 }
 
+/// Masks that hide later keys and padding become the attribute `causal`.
+TEST_F(UnpaddedCaches, HaveAttentionWithoutMasks) {
+  for (const char* model : {"kjv", "gpt2-dynamo18-eager", "llama_gqa-ts14-eager"})
+    for (const char* target : {"kvopt", "paged:16"}) {
+      SCOPED_TRACE(fmt::format("{} --to {}", model, target));
+      RewriteRequest request;
+      request.target = target;
+      request.padding = "none";
+      request.capacity = "64";
+      request.verification = VerificationExtent::Full;
+      const RewriteResult result = valueOrThrow(rewrite(
+          valueOrThrow(openModel(modelFolder(model) + "/model.onnx", toolkit)), request, toolkit));
+      const auto* unpadded = std::get_if<RewrittenModel>(&result);
+      ASSERT_TRUE(unpadded) << std::get<RefusedModel>(result).message;
+      EXPECT_EQ(unpadded->manifest.unpadded, std::vector<std::string>{"attention_mask"});
+      EXPECT_FALSE(unpadded->manifest.hiddenRowsUndefined);
+      ASSERT_TRUE(unpadded->verification.has_value());
+      EXPECT_TRUE(unpadded->verification->equal()) << verificationSummary(*unpadded->verification);
+      for (const Node& node : unpadded->model->graph().nodes())
+        if (node.is("ai.kvopt::InPlaceKvSdpa")) {
+          EXPECT_EQ(node.intAttr("causal", 0), 1);
+          EXPECT_EQ(node.intAttr("mask_boolean", 0), 0);
+        }
+    }
+}
+
 TEST_F(UnpaddedCaches, AreRefusedUnlessPaddingIsRuledOut) {
   const std::string message = refusal(countingText("", maskSum), "blocks:8", "any");
   EXPECT_NE(message.find("target-lacks-feature"), std::string::npos) << message;
