@@ -52,6 +52,20 @@ TEST_P(DecodeTest, BlocksAllocateNothing) {
   expectNoRequests(rewritten(path(), toolkit, "capacity=256", "blocks:128"), toolkit.kernels);
 }
 
+/// A decoder with lengths instead of a mask.
+TEST(PagedDecodeTest, PoolsAllocateNothing) {
+  const Toolkit toolkit;
+  const TemporaryFolder folder;
+  DecoderSpec spec;
+  spec.spelling = DecoderSpelling::GroupQueryAttention;
+  spec.headWidth = 8;
+  spec.vocabulary = 32;
+  const auto generated = generateDecoder(toolkit.ops, valueOrThrow(resolved(spec)));
+  const std::string path = folder.path("model.onnx");
+  successOrThrow(exportModel(*generated, path));
+  expectNoRequests(rewritten(path, toolkit, "", "paged:16"), toolkit.kernels);
+}
+
 /// Growing caches need memory when they outgrow what former ones left: a number of times that is
 /// the logarithm of the length. A step that asks the allocator for nothing asks the heap for
 /// nothing.

@@ -350,20 +350,19 @@ llvm::Expected<AttentionOperands> commonOperands(KernelContext& context, const P
   return operands;
 }
 
-/// The blocks of a sequence in the order of its positions; those that follow one another in memory
-/// are one segment. Returns how many there are.
-size_t fillSegments(const Sequences& sequences, size_t sequence, const TensorView& keys,
-                    const TensorView& values, std::span<simd::KeyValueSegment> segments) {
-  const simd::RowStrides strides{0, keys.strides[2], keys.strides[1]};
-  const int64_t blockBytes = keys.strides[0] * *byteWidth(keys.element);
+/// Calls `begins(position, block)` for the blocks of a sequence, in the order of its positions,
+/// that do not follow the one before in memory; how many there are.
+template <class Begins>
+size_t forEachRunOfBlocks(const Sequences& sequences, size_t sequence, Begins begins) {
   size_t count = 0;
   int64_t expected = -1;
   for (int64_t position = 0; position < sequences.total(sequence);
        position += sequences.blockSize) {
     const int64_t block = sequences.blockOf(sequence, position);
-    if (block != expected)
-      segments[count++] = {position, keys.data + block * blockBytes,
-                           values.data + block * blockBytes, strides, strides};
+    if (block != expected) {
+      begins(position, block);
+      ++count;
+    }
     expected = block + 1;
   }
   return count;
@@ -376,7 +375,7 @@ llvm::Error attend(KernelContext& context, const AttentionOperands& common,
   size_t running = 0;
   for (size_t b = 0; b < sequences.count(); ++b)
     if (sequences.newTokens(b) != 0) {
-      most += static_cast<size_t>((sequences.total(b) - 1) / sequences.blockSize + 1);
+      most += forEachRunOfBlocks(sequences, b, [](int64_t, int64_t) {});
       ++running;
     }
   auto segments = scratchSegments(context, most);
@@ -386,20 +385,24 @@ llvm::Error attend(KernelContext& context, const AttentionOperands& common,
   if (!memory)
     return memory.takeError();
   llvm::MutableArrayRef views(reinterpret_cast<simd::AttentionView*>(memory->data()), running);
+  const simd::RowStrides strides{0, keys.strides[2], keys.strides[1]};
+  const int64_t blockBytes = keys.strides[0] * *byteWidth(keys.element);
   size_t filled = 0;
   size_t next = 0;
   for (size_t b = 0; b < sequences.count(); ++b) {
     if (sequences.newTokens(b) == 0)
       continue;
-    const auto own = segments->subspan(filled);
-    const size_t count = fillSegments(sequences, b, keys, values, own);
-    filled += count;
+    const size_t first = filled;
+    forEachRunOfBlocks(sequences, b, [&](int64_t position, int64_t block) {
+      (*segments)[filled++] = {position, keys.data + block * blockBytes,
+                               values.data + block * blockBytes, strides, strides};
+    });
     AttentionOperands operands = common;
     auto ownRows = [&](const TensorView& rows) {
       return slicedAxis(rows, 2, sequences.starts[b], sequences.newTokens(b));
     };
     operands.query = ownRows(common.query);
-    operands.segments = own.first(count);
+    operands.segments = segments->subspan(first, filled - first);
     operands.segmentTokens = sequences.total(b);
     new (&views[next++]) simd::AttentionView(attentionView(operands, ownRows(output)));
   }
