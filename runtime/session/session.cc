@@ -738,7 +738,9 @@ llvm::Error Session::shift(int64_t keptFirst, int64_t dropped) {
     return error;
   if (llvm::Error error = checkShift())
     return error;
-  const int64_t shortest = *std::min_element(rowLengths().begin(), rowLengths().end());
+  int64_t shortest = length();
+  for (int64_t held : rowLengths())
+    shortest = std::min(shortest, held);
   if (keptFirst < 0 || dropped < 0 || keptFirst > shortest || dropped > shortest - keptFirst)
     return usageError("cannot drop {} tokens after the first {} of {}", dropped, keptFirst,
                       shortest);

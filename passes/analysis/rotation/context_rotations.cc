@@ -48,7 +48,7 @@ private:
       return *site.failure;
     if (!site.hasCache())
       return failure(ReasonCode::NoCache, site.node, "attention that appends to a cache", "none");
-    if (&site.node->graph() != &graph || site.pastFlag)
+    if (!flow.follows(site.node->graph()))
       return failure(ReasonCode::InSubgraph, site.node, "attention outside of branches",
                      "attention in a branch");
     if (auto refused = checkMask(site))
@@ -96,10 +96,14 @@ private:
     auto rotation = rotationOf(*cache.fresh, &cache.freshLayout, site);
     if (auto* refused = std::get_if<MatchFailure>(&rotation))
       return std::move(*refused);
-    keys[site.layer] = std::get<RowRotation>(rotation);
-    if (keys[site.layer].theta.empty())
+    const RowRotation& own = keys[site.layer] = std::get<RowRotation>(rotation);
+    // Each of two branches may write the cache.
+    const auto [written, isFirst] = byCache.try_emplace(cache.past, own);
+    if (!isFirst && !(written->second.isRelativeTo(own) && written->second.width == own.width))
+      return failure(ReasonCode::RotationUnknown, site.node,
+                     "one rotation of a cache in both branches", "different ones");
+    if (own.theta.empty())
       return std::nullopt;
-    const RowRotation& own = keys[site.layer];
     const auto same = llvm::find_if(found.distinct, [&](const RowRotation& other) {
       return other.width == own.width && other.theta == own.theta && other.isRelativeTo(own);
     });
@@ -150,6 +154,7 @@ private:
   std::variant<RowRotation, MatchFailure> rotationOf(const Value& rows, const CacheLayout* layout,
                                                      const AttentionSite& site) {
     RowRotation none;
+    none.width = site.keyWidth.value().value_or(0);
     if (flow.isFree(rows))
       return none;
     llvm::SmallVector<unsigned, 4> order{0, 1, 2, 3};
@@ -237,6 +242,7 @@ private:
   FormEvaluator evaluator;
   RotationFinder finder;
   std::map<unsigned, RowRotation> keys; ///< by layer
+  std::map<const Value*, RowRotation> byCache;
   ContextRotations found;
 };
 

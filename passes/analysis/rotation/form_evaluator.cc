@@ -16,8 +16,7 @@ using namespace ir;
 
 namespace {
 
-/// Of tensors of forms, and of tables of numbers.
-constexpr int64_t mostForms = 1 << 20;
+/// Of tables.
 constexpr int64_t mostNumbers = int64_t{1} << 25;
 constexpr unsigned mostDepth = 256;
 constexpr int64_t earlierRows = 3;
@@ -122,7 +121,9 @@ const FormTensor* FormEvaluator::evaluate(const Value& value) {
   if (depth == mostDepth)
     return fail(value.producer(), "the chain of operators is too long");
   ++depth;
-  Tensor made = compute(value);
+  Tensor made = budget > 0 ? compute(value) : nullptr;
+  if (made)
+    budget -= made->count();
   --depth;
   known[&value] = made;
   if (!made)
@@ -551,10 +552,14 @@ FormEvaluator::Tensor FormEvaluator::sliced(const Value& value, const Node& node
   std::vector<PositionForm> forms;
   for (int64_t i = 0; i < count; ++i) {
     int64_t column = 0;
-    for (size_t axis = 0; axis < shape->size(); ++axis)
-      if (axis != *along)
-        column =
-            column * data.shape[axis] + starts[axis] + i / to[axis] % (*shape)[axis] * steps[axis];
+    for (size_t axis = 0; axis < shape->size(); ++axis) {
+      const int64_t entryAt = starts[axis] + i / to[axis] % (*shape)[axis] * steps[axis];
+      if (axis == *along)
+        continue;
+      if (entryAt < 0 || entryAt >= data.shape[axis])
+        return failed(node, "what it keeps is not known");
+      column = column * data.shape[axis] + entryAt;
+    }
     PositionForm::Line own = line;
     own.offset += static_cast<double>(i / to[*along] % (*shape)[*along]);
     forms.push_back(entry(data, *along, column, own));
@@ -609,9 +614,11 @@ FormEvaluator::Tensor FormEvaluator::gathered(const Node& node, const Movement& 
   const auto axis = movement.axis();
   if (!axis)
     return failed(node, "the axis that it picks from is not known");
+  if (data->count() == 0 || *axis >= data->shape.size())
+    return failed(node, "it picks entries of nothing");
   const int64_t inner = stridesOf(data->shape)[*axis];
   const int64_t rows = data->shape[*axis];
-  const int64_t outer = rows == 0 ? 0 : data->count() / rows / inner;
+  const int64_t outer = data->count() / rows / inner;
   auto made = std::make_shared<FormTensor>();
   made->shape.assign(data->shape.begin(), data->shape.begin() + *axis);
   made->shape.append(places->shape.begin(), places->shape.end());
@@ -624,6 +631,8 @@ FormEvaluator::Tensor FormEvaluator::gathered(const Node& node, const Movement& 
       for (int64_t after = 0; after < inner; ++after) {
         const PositionForm form = places->at(i);
         if (const auto number = form.asNumber()) {
+          if (!(std::abs(*number) <= static_cast<double>(mostNumbers)))
+            return failed(node, "it picks entries outside of its operand");
           const int64_t row = static_cast<int64_t>(*number) + (*number < 0 ? rows : 0);
           if (row < 0 || row >= rows)
             return failed(node, "it picks entries outside of its operand");
@@ -647,9 +656,12 @@ FormEvaluator::Tensor FormEvaluator::gatheredElements(const Node& node) {
     return nullptr;
   const auto axis =
       normalizedAxis(node.intAttr("axis", 0), static_cast<unsigned>(data->shape.size()));
-  if (!axis || !data->isNumeric() || places->shape.size() != data->shape.size() ||
-      places->count() > mostForms)
+  if (!axis || !data->isNumeric() || data->count() == 0 ||
+      places->shape.size() != data->shape.size() || places->count() > mostForms)
     return failed(node, "it picks entries of something else than a table");
+  for (unsigned each = 0; each < data->shape.size(); ++each)
+    if (each != *axis && places->shape[each] > data->shape[each])
+      return failed(node, "it picks entries outside of its operand");
   const auto to = stridesOf(places->shape);
   std::vector<PositionForm> forms;
   for (int64_t i = 0; i < places->count(); ++i) {
@@ -721,7 +733,8 @@ FormEvaluator::Tensor FormEvaluator::range(const Value& value, const Node& node)
   length.add(start->at(0), -1);
   const auto apart = step->at(0).asNumber();
   if (const auto fixed = length.asNumber(); fixed && apart && *apart != 0)
-    count = static_cast<int64_t>(std::max(0.0, std::ceil(*fixed / *apart)));
+    count = static_cast<int64_t>(
+        std::clamp(std::ceil(*fixed / *apart), 0.0, static_cast<double>(mostForms) + 1));
   else if (const auto shape = shapeOf(value); shape && apart && !value.type().dim(0).isUnknown())
     count = shape->front();
   if (!count || *count > mostForms)
@@ -817,6 +830,8 @@ FormEvaluator::Tensor FormEvaluator::rotated(const Node& node) {
   const int64_t heads = node.intAttr("num_heads", 0);
   rotary.width = x->shape.size() == 4 ? x->shape[3] : heads > 0 ? x->shape[2] / heads : 2 * pairs;
   const int64_t rows = x->shape.size() == 4 ? x->shape[2] : x->shape[1];
+  if (pairs > x->shape.back())
+    return failed(node, "its extents are not known");
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t pair = 0; pair < pairs; ++pair) {
       if (!places) {

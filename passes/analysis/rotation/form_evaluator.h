@@ -81,6 +81,7 @@ private:
   /// For each table and axis, the first column that is equal to each column.
   std::map<std::pair<const FormTensor*, unsigned>, std::vector<int64_t>> firstColumns;
   int64_t atoms = 0;
+  int64_t budget = int64_t{1} << 28; ///< elements that may still be computed
   unsigned depth = 0;
   std::string why;
   const ir::Node* place = nullptr;

@@ -144,6 +144,10 @@ MadeForms multipliedForms(const FormTensor& a, const FormTensor& b, std::string&
   const auto batch = broadcastShape(left.drop_back(2), right.drop_back(2));
   if (!batch || right[right.size() - 2] != inner)
     return refused(why, "its operands do not fit each other");
+  constexpr int64_t mostProducts = 1 << 24;
+  const int64_t extents[] = {*elementsOf(*batch), rows, columns, inner};
+  if (elementsOf(extents).value_or(INT64_MAX) > mostProducts)
+    return refused(why, "its operands are too large");
   const std::vector<int64_t> ofLeft = broadcastIndices(left.drop_back(2), *batch);
   const std::vector<int64_t> ofRight = broadcastIndices(right.drop_back(2), *batch);
   std::vector<PositionForm> forms;
@@ -200,7 +204,9 @@ MadeForms einsumForms(llvm::StringRef equation, const FormTensor& a, const FormT
       return refused(why, "it sums over an axis");
   const auto strides = stridesOf(made->shape);
   std::vector<PositionForm> forms;
-  const int64_t count = elementsOf(made->shape).value_or(0);
+  const int64_t count = elementsOf(made->shape).value_or(INT64_MAX);
+  if (count > mostForms)
+    return refused(why, "its operands are too large");
   for (int64_t flat = 0; flat < count; ++flat) {
     std::map<char, int64_t> index;
     for (size_t axis = 0; axis < result.size(); ++axis)

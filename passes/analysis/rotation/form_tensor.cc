@@ -42,6 +42,9 @@ std::optional<llvm::SmallVector<int64_t, 4>> broadcastShape(llvm::ArrayRef<int64
       if (extent == 1)
         extent = each[i];
     }
+  const auto count = elementsOf(shape);
+  if (!count || *count > mostForms)
+    return std::nullopt;
   return shape;
 }
 

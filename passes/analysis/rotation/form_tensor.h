@@ -25,11 +25,15 @@ struct FormTensor {
   void take(std::vector<PositionForm> elements);
 };
 
+/// The most elements of a tensor that is computed.
+inline constexpr int64_t mostForms = 1 << 20;
+
 /// The number of elements; nullopt where an extent is negative or there are more than fit.
 std::optional<int64_t> elementsOf(llvm::ArrayRef<int64_t> shape);
 /// Elements from one entry of each axis to the next, in row-major order.
 llvm::SmallVector<int64_t, 4> stridesOf(llvm::ArrayRef<int64_t> shape);
-/// The shape of two operands of an elementwise operator; nullopt where they do not fit.
+/// The shape of two operands of an elementwise operator; nullopt where they do not fit, and where
+/// there are more elements than mostForms.
 std::optional<llvm::SmallVector<int64_t, 4>> broadcastShape(llvm::ArrayRef<int64_t> a,
                                                             llvm::ArrayRef<int64_t> b);
 /// For each element of `result` the element of a tensor of shape `from` that is broadcast to it.

@@ -61,6 +61,9 @@ PositionFlow::PositionFlow(const Graph& graph, llvm::ArrayRef<AttentionSite> sit
   llvm::SmallVector<std::string, 2> batchSymbols;
   for (const AttentionSite& site : sites) {
     attentions.insert(site.node);
+    if (const Node* choice = site.node->graph().parentNode();
+        choice && site.pastFlag && choice->is("If"))
+      choices.insert(choice);
     for (const auto* cache : {&site.key, &site.value})
       if (*cache && !site.isCross) {
         if ((*cache)->writer)
@@ -102,6 +105,10 @@ PositionFlow::PositionFlow(const Graph& graph, llvm::ArrayRef<AttentionSite> sit
                           : input->constant()        ? State::Constant
                                                      : State::Position;
   }
+  visitGraph(graph);
+}
+
+void PositionFlow::visitGraph(const Graph& graph) {
   for (const Node& node : graph.nodes())
     visit(node);
 }
@@ -146,7 +153,17 @@ State PositionFlow::ofOperands(const Node& node) const {
   return state;
 }
 
+void PositionFlow::visitBranches(const Node& node) {
+  for (const Graph* branch : node.subgraphs()) {
+    visitGraph(*branch);
+    for (unsigned i = 0; i < node.results().size(); ++i)
+      states[&node.result(i)] = joined(of(node.result(i)), of(*branch->outputs()[i]));
+  }
+}
+
 void PositionFlow::visit(const Node& node) {
+  if (choices.contains(&node))
+    return visitBranches(node);
   State state = attentions.contains(&node) ? State::Data
                 : writers.contains(&node)  ? State::Both
                 : movementKind(node)       ? ofMoved(node)
@@ -178,7 +195,9 @@ const Node* PositionFlow::entry(const Value& value) const {
         isEntry = false;
         pending.push_back(use.value());
       }
-    if (isEntry && (!found || node->comesBefore(*found)))
+    const bool isBefore =
+        !found || (&node->graph() == &found->graph() && node->comesBefore(*found));
+    if (isEntry && isBefore)
       found = node;
   }
   return found;

@@ -7,7 +7,9 @@
 
 namespace kvopt::analysis {
 
+namespace {
 using Kind = PositionFunction::Kind;
+} // namespace
 
 PositionForm PositionForm::number(double value) {
   PositionForm form;

@@ -95,6 +95,8 @@ const RotationFinder::TableAngle& RotationFinder::angleOf(const PositionFunction
     return std::atan2(tableEntry(sine, row), tableEntry(cosine, row));
   };
   const double length = std::hypot(tableEntry(cosine, 0), tableEntry(sine, 0));
+  if (length == 0)
+    return angle;
   const double phase = at(0);
   double theta = wrapped(at(1) - phase);
   // Rows that are twice as far tell twice as much of it.
@@ -261,6 +263,9 @@ std::variant<RowRotation, std::string> RotationFinder::find(const FormTensor& ro
                                                             llvm::ArrayRef<unsigned> order) {
   if (rows.shape.size() != 4 || order.size() != 4 || rows.shape[order[0]] != 1)
     return "its axes are not batch, heads, tokens, and columns";
+  constexpr int64_t mostColumns = 4096;
+  if (rows.shape[order[3]] > mostColumns)
+    return "it has too many columns";
   const auto strides = stridesOf(rows.shape);
   std::optional<Found> first;
   std::optional<Found> before;

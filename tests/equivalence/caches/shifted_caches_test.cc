@@ -519,6 +519,17 @@ TEST_F(ShiftedDecoders, WithCachesOfFixedExtents) {
   expectMoved(rewritten(path, toolkit));
 }
 
+TEST_F(ShiftedDecoders, OfTwoBranches) {
+  for (DecoderSpelling spelling : {DecoderSpelling::TorchScript, DecoderSpelling::Dynamo}) {
+    DecoderSpec spec = shiftedSpec(DecoderKind::Llama, spelling);
+    spec.merged = true;
+    const std::string path = generated(spec);
+    EXPECT_EQ(refusal(path), "");
+    expectShiftsLikePrefill(asExported(path, toolkit), toolkit);
+    expectShiftsLikePrefill(rewritten(path, toolkit, "capacity=48"), toolkit);
+  }
+}
+
 TEST_F(ShiftedDecoders, OfOtherPositionsAreRefused) {
   EXPECT_TRUE(llvm::StringRef(
                   refusal(generated(shiftedSpec(DecoderKind::PackedQkv, DecoderSpelling::Dynamo))))

@@ -2,6 +2,7 @@
 #include "tests/runtime/session/cached_models.h"
 
 #include "support/diagnostic.h"
+#include "tests/support/temporary_folder.h"
 
 #include <gmock/gmock.h>
 
@@ -103,6 +104,23 @@ TEST_P(SessionShift, LeavesForksAlone) {
   llvm::cantFail(fork->thaw());
   llvm::cantFail(fork->shift(0, 1));
   EXPECT_EQ(fork->length(), 4);
+}
+
+TEST_P(SessionShift, IsSavedAsItIs) {
+  if (!hasRows())
+    return;
+  const TemporaryFolder folder;
+  auto session = model.session();
+  model.feedUpTo(*session, 9);
+  llvm::cantFail(session->shift(2, 3));
+  llvm::cantFail(session->save(folder.path("shifted.kv")));
+  auto loaded = model.session();
+  llvm::cantFail(loaded->load(folder.path("shifted.kv")));
+  EXPECT_EQ(shiftContents(*loaded), shiftContents(*session));
+  llvm::cantFail(loaded->shift(0, 1));
+  llvm::cantFail(session->shift(0, 1));
+  EXPECT_EQ(model.feed(*loaded, CachedModel::tokens(9, 11)),
+            model.feed(*session, CachedModel::tokens(9, 11)));
 }
 
 TEST_P(SessionShift, CountsTheTokensThatAreIntact) {
