@@ -6,7 +6,8 @@
 // A FOLDER holds models as <model>/model.onnx with recorded steps in <model>/ref/<case>.onnx or
 // the folder <model>/ref/<case>. A cell is
 // `equal`, `refused` with the reason, or `FAILED`; failures are explained below the table.
-// `kvopt-only` is what ONNX Runtime does not load before the rewrite either, `not-run` a model that is
+// `kvopt-only` is what ONNX Runtime does not load before the rewrite either, or has an operator that its CPU
+// provider does not compute, `not-run` a model that is
 // said not to run at all, and does not before the rewrite either, and `as-export` one that is equal in
 // ONNX Runtime, and in kvopt's runtime no farther from PyTorch than the export, whose roundings alone
 // take it beyond the tolerance. The first case is also decoded by the example. Exits with 1 if
@@ -153,12 +154,16 @@ const copyWarnings = (log) => log.split('\n').filter((line) => /in-place optimiz
 const variantsIn = (manifest) =>
   (jsonOf(fs.readFileSync(manifest))?.variants ?? []).map((variant) => variant.past_blocks);
 
+/** Complaints about operators that ONNX Runtime computes on GPUs only, of float16 and bfloat16 only. */
+const isOfGpuOperator = (text) => /operator \(PagedAttention\)|PagedAttention execution is not implemented/.test(text);
+
 /** The verdict over a model in ONNX Runtime: the recorded steps, and the example that decodes. */
 async function replay(engine, model, source, facts, cases) {
   const manifest = model.replace(/\.onnx$/, '.kv.json');
   const results = await engine.replay({model, manifest, cases, tolerances: tolerancesOf(facts)});
   const failed = (reason) => ({verdict: 'FAILED', reason});
   if (results.error) {
+    if (isOfGpuOperator(results.error)) return {verdict: 'kvopt-only', reason: 'GPU operator'};
     const before = await engine.replay({model: path.join(source, 'model.onnx')});
     return before.error ? {verdict: 'kvopt-only', reason: facts.dtype ?? 'no kernels'} : failed(`${results.error} ${results.log}`);
   }
@@ -194,14 +199,11 @@ async function replayInKvopt(kvopt, folders) {
   return wrong;
 }
 
-/**
- * The targets that keep every number, which int8 and int4 round, and that ONNX Runtime computes on any machine. Recorded
- * steps come round in rings with little to spare.
- */
+/** The targets that keep every number: int8 and int4 round what they cache. Recorded steps come round in rings with little to spare. */
 async function targetsOf(kvopt) {
   const listed = jsonOf((await run(kvopt, ['list', 'targets', '--format', 'json'])).stdout);
   return (listed?.targets ?? []).map(({name}) => name === 'onnx24-ring' ? `${name}:8` : name)
-    .filter((name) => !['int8', 'int4', 'paged'].includes(name));
+    .filter((name) => !['int8', 'int4'].includes(name));
 }
 
 function print(rows, targets) {
