@@ -18,6 +18,7 @@
 #include "passes/analysis/cache/unpadded_length.h"
 #include "passes/pass.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
@@ -74,6 +75,15 @@ private:
     attention.setOperands(operands);
   }
 
+  /// What one mask counts is one number, whatever symbols the pasts are declared with.
+  static void renameRows(Value& past, const Dim& rows) {
+    TensorType type = past.type();
+    Shape shape(type.shape().begin(), type.shape().end());
+    shape[2] = rows;
+    type.setShape(std::move(shape));
+    past.setType(std::move(type));
+  }
+
   void join(Node& node) {
     Value& past = *node.operand(0);
     Value& fresh = *node.operand(1);
@@ -82,8 +92,12 @@ private:
     const auto unpadded = unpaddedLength(*length, rows, fresh.type().dim(2));
     if (!unpadded || !unpadded->length.isKnownEqual(rows))
       return;
-    for (const Value* mask : unpadded->masks)
+    for (const Value* mask : unpadded->masks) {
       context.unpaddedMasks.insert(mask->name().str());
+      const Dim& counted = countedRows.try_emplace(mask, rows).first->second;
+      if (!counted.isKnownEqual(rows))
+        renameRows(past, counted);
+    }
     equalLengths.insert(length);
     Node& joined = graph.createFresh("Concat", {&past, &fresh}, 1, &node, "present");
     joined.setAttribute("axis", Attribute::ofInt(2));
@@ -96,6 +110,7 @@ private:
 
   Graph& graph;
   PassContext& context;
+  llvm::DenseMap<const Value*, Dim> countedRows; ///< by mask: of the past
   llvm::SmallPtrSet<const Value*, 4> equalLengths;
   llvm::SmallPtrSet<const Node*, 16> joins;
 };

@@ -90,6 +90,34 @@ TEST_F(UnpaddedCaches, AreWrittenForTargetsOfOneLength) {
   }
 }
 
+/// Exporters declare the pasts of windowed layers with a symbol of their own.
+TEST_F(UnpaddedCaches, HaveOneLengthWhateverItsSymbols) {
+  std::string text = countingText("", maskSum);
+  const std::string past = "float[B, 2, P, 8] past_k, float[B, 2, P, 8] past_v";
+  const std::string more = past + ", float[B, 2, W, 8] past_k2, float[B, 2, W, 8] past_v2";
+  text.replace(text.find(past), past.size(), more);
+  const std::string presents = "float[B, 2, T, 8] values)";
+  text.replace(text.find(presents), presents.size(),
+               "float[B, 2, T, 8] values, float[B, 2, V, 8] keys2, float[B, 2, V, 8] values2)");
+  const std::string logits = "  logits = MatMul (o, wo)";
+  text.replace(text.find(logits), logits.size(), R"(
+  turned = Sin (o)
+  q2 = MatMul (turned, wq)
+  k2 = MatMul (turned, wk)
+  v2 = MatMul (turned, wv)
+  o2, keys2, values2 = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2, do_rotary = 1, local_window_size = 5> (q2, k2, v2, past_k2, past_v2, lengths, total, cosine, sine)
+  logits = MatMul (o2, wo))");
+  for (const char* target : {"kvopt", "blocks:8", "pyramid:16"}) {
+    SCOPED_TRACE(target);
+    const RewriteResult result = written(text, target);
+    const auto* unpadded = std::get_if<RewrittenModel>(&result);
+    ASSERT_TRUE(unpadded) << std::get<RefusedModel>(result).message;
+    EXPECT_EQ(unpadded->manifest.caches.size(), 4U);
+    ASSERT_TRUE(unpadded->verification.has_value());
+    EXPECT_TRUE(unpadded->verification->equal()) << verificationSummary(*unpadded->verification);
+  }
+}
+
 /// Masks that hide later keys and padding become the attribute `causal`.
 TEST_F(UnpaddedCaches, HaveAttentionWithoutMasks) {
   for (const char* model : {"kjv", "gpt2-dynamo18-eager", "llama_gqa-ts14-eager"})
