@@ -3,17 +3,20 @@
 //   qk [B,H,1,T]    = scale * (q + bias_q) K^T + attention_bias + masks
 //   output [B,1,H*Dv] = softmax(qk) V
 //
-//   query [B,1,H*D] with key [B,1,H*D] and value [B,1,H*Dv], or query [B,1,3*H*D] alone, which
-//   holds the three one after the other: self attention. K and V are the past's rows and then the
-//   new one, plus its part of bias [H*(2D+Dv)].
-//   query with key [B,H,L,D] and value [B,H,L,Dv]: cross attention over these L rows; they have
-//   their bias already.
-//   past_present_share_buffer: the past is a buffer [B,H,C,D] whose first past_sequence_length rows
-//   are valid; the new row is written behind them, and nothing else is. Rows of keys are in order,
-//   as in ONNX Runtime's CPU provider: its CUDA provider interleaves them.
-//   cache_indirection [B/beams,beams,>=P], with a shared buffer: row j of the past of batch row b
-//   is row j of batch row floor(b/beams)*beams + cache_indirection[b,j]. mask_index [B,T]: keys
-//   where it is not positive get mask_filter_value added.
+// Self attention has query [B,1,H*D], key [B,1,H*D] and value [B,1,H*Dv], or query [B,1,3*H*D]
+// alone, which holds the three one after the other. K and V are the past's rows and then the new
+// one, plus its part of bias [H*(2D+Dv)].
+//
+// Cross attention has key [B,H,L,D] and value [B,H,L,Dv], which have their bias already.
+//
+// With past_present_share_buffer the past is a buffer [B,H,C,D] whose first past_sequence_length
+// rows are valid. The new row is written after them, and nothing else is written. Rows of keys are
+// in order, as in ONNX Runtime's CPU provider; its CUDA provider interleaves them.
+//
+// With cache_indirection [B/beams,beams,>=P] and a shared buffer, row j of the past of batch row b
+// is row j of batch row floor(b/beams)*beams + cache_indirection[b,j].
+//
+// Keys where mask_index [B,T] is not positive get mask_filter_value added.
 #include "runtime/attention/attention_heads.h"
 #include "runtime/attention/in_place_cache.h"
 #include "runtime/attention/padding_mask.h"

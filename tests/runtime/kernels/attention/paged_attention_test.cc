@@ -40,7 +40,7 @@ TestTensor pagedOutput(const KernelCall& call) {
   return result.outputs[0].clone();
 }
 
-/// A pool of blocks in which sequences are, in any order; what lies wholly in the past may be
+/// A pool of blocks in which sequences are, in any order; what is wholly in the past may be
 /// shared by several.
 class PagedProblem {
 public:
