@@ -220,7 +220,8 @@ struct Manifest {
   /// Rows of tokens that are hidden from themselves and all before them, which is padding, need not
   /// come out as they did before the rewrite.
   bool hiddenRowsUndefined = false;
-  /// Masks of integers that must be ones, or of bools that must be true: no batch row may be padded.
+  /// Masks of integers that must be ones, or of bools that must be true: no batch row may be
+  /// padded.
   std::vector<std::string> unpadded;
 
   /// Set where positions have a part in what the model computes by their differences only, so that

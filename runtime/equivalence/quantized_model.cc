@@ -22,34 +22,37 @@ struct QuantizedOp {
   const char* plain;
   /// A name that no kernel has: it runs through its function.
   const char* definition;
+  unsigned cacheCount;
   /// Of each cache, the operands that are its new rows, the past, and the past's scales.
-  llvm::SmallVector<std::array<unsigned, 3>, 2> caches;
+  std::array<std::array<unsigned, 3>, 2> caches;
+  unsigned operandCount;
   /// The operands of the operator over rows as they are, in its order.
-  llvm::SmallVector<unsigned, 8> plainOperands;
+  std::array<unsigned, 8> plainOperands;
 
   unsigned firstCache() const { return caches.front()[1]; }
   /// Pasts and their scales: as many operands as presents and theirs.
-  unsigned parts() const { return static_cast<unsigned>(2 * caches.size()); }
+  unsigned parts() const { return 2 * cacheCount; }
 };
 
-llvm::ArrayRef<QuantizedOp> quantizedOps() {
-  static const QuantizedOp ops[] = {
-      {"ai.kvopt::InPlaceQuantizedKvSdpa",
-       "ai.kvopt::InPlaceKvSdpa",
-       "ai.kvopt::InPlaceQuantizedKvSdpaDefinition",
-       {{1, 3, 4}, {2, 5, 6}},
-       {0, 1, 2, 3, 5, 7, 8, 9}},
-      {"ai.kvopt::InPlaceQuantizedLatentKvSdpa",
-       "ai.kvopt::InPlaceLatentKvSdpa",
-       "ai.kvopt::InPlaceQuantizedLatentKvSdpaDefinition",
-       {{1, 2, 3}},
-       {0, 1, 2, 4, 5, 6}},
-  };
-  return ops;
-}
+constexpr QuantizedOp quantizedOps[] = {
+    {"ai.kvopt::InPlaceQuantizedKvSdpa",
+     "ai.kvopt::InPlaceKvSdpa",
+     "ai.kvopt::InPlaceQuantizedKvSdpaDefinition",
+     2,
+     {{{1, 3, 4}, {2, 5, 6}}},
+     8,
+     {0, 1, 2, 3, 5, 7, 8, 9}},
+    {"ai.kvopt::InPlaceQuantizedLatentKvSdpa",
+     "ai.kvopt::InPlaceLatentKvSdpa",
+     "ai.kvopt::InPlaceQuantizedLatentKvSdpaDefinition",
+     1,
+     {{{1, 2, 3}}},
+     6,
+     {0, 1, 2, 4, 5, 6}},
+};
 
 const QuantizedOp* quantizedOpOf(const Node& node) {
-  for (const QuantizedOp& op : quantizedOps())
+  for (const QuantizedOp& op : quantizedOps)
     if (node.is(op.name))
       return &op;
   return nullptr;
@@ -113,9 +116,10 @@ llvm::Error unquantize(Model& model, Manifest& manifest) {
     if (element == ElementType::Undefined)
       return invalid("{}: the type of the new rows is not known", node.describe());
     llvm::SmallVector<Value*, 8> operands;
-    for (unsigned operand : op->plainOperands)
+    for (unsigned operand :
+         llvm::ArrayRef<unsigned>(op->plainOperands).take_front(op->operandCount))
       operands.push_back(operand < node.operands().size() ? node.operand(operand) : nullptr);
-    const auto caches = static_cast<unsigned>(op->caches.size());
+    const unsigned caches = op->cacheCount;
     Node& plain = graph.createFresh(op->plain, operands, 1 + caches, &node, "attention");
     copyAttributes(node, plain);
     plain.result().setType(node.result().type());
@@ -179,7 +183,7 @@ llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
     definition.result().setType(node.result().type());
     sites.push_back(std::move(site));
   }
-  for (const QuantizedOp& op : quantizedOps())
+  for (const QuantizedOp& op : quantizedOps)
     if (Function* body = model.findFunction(op.name))
       body->name = OpName(op.definition).type().str();
   return sites;
