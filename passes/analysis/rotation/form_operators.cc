@@ -180,7 +180,8 @@ MadeForms einsumForms(llvm::StringRef equation, const FormTensor& a, const FormT
                       std::string& why) {
   std::string text;
   llvm::copy_if(equation, std::back_inserter(text), [](char c) { return c != ' '; });
-  const auto [operands, result] = llvm::StringRef(text).split("->");
+  const auto [operands, written] = llvm::StringRef(text).split("->");
+  const llvm::StringRef result = written; // clang 14 captures no bindings
   const auto [first, second] = operands.split(',');
   std::map<char, int64_t> extents;
   const std::pair<llvm::StringRef, const FormTensor*> sides[] = {{first, &a}, {second, &b}};
