@@ -99,7 +99,7 @@ llvm::Expected<std::vector<int64_t>> numbersOf(const std::string& text) {
   for (llvm::StringRef word : words) {
     int64_t token = 0;
     if (word.trim().getAsInteger(10, token) || token < 0)
-      return usageError("--tokens: '{}' is no token number", word.trim());
+      return usageError("--tokens: '{}' is not a token number", word.trim());
     tokens.push_back(token);
   }
   return tokens;

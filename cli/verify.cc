@@ -154,7 +154,7 @@ llvm::Expected<std::vector<int64_t>> tokensOf(llvm::StringRef text) {
     const llvm::StringRef word = text.take_until([](char c) { return isspace(c) || c == ','; });
     int64_t token = 0;
     if (word.getAsInteger(10, token))
-      return usageError("'{}' is no token number", word.take_front(40));
+      return usageError("'{}' is not a token number", word.take_front(40));
     tokens.push_back(token);
     text = text.drop_front(word.size());
   }

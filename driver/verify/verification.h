@@ -40,7 +40,7 @@ struct VerificationReport {
   /// Where rows of one model's caches are rounded to a narrower type: `comparison` is then that of
   /// the model without rounding.
   std::optional<RoundingReport> rounding;
-  /// Where a text was given: what both models predict of it. No part of the verdict.
+  /// Where a text was given: what both models predict of it. It does not affect the verdict.
   std::optional<LikelihoodReport> likelihood;
 
   bool isDifferent() const {

@@ -237,9 +237,9 @@ std::vector<ManifestReplacement> readReplaced(const Json& list, const std::strin
 const char* codeProblem(const ManifestCache& cache) {
   constexpr int64_t mostColumns = int64_t{1} << 40;
   if (cache.codeColumns < 1 || cache.codeColumns > mostColumns)
-    return "'code_columns' is no number of columns";
+    return "'code_columns' is not a possible number of columns";
   if (cache.dtype != ElementType::UInt8 || isScale(cache.role))
-    return "has 'code_columns', but its rows are no four-bit codes";
+    return "has 'code_columns', but its rows are not four-bit codes";
   const std::optional<CacheLayout> layout = cache.layout();
   const int64_t* width =
       layout ? std::get_if<int64_t>(&cache.shape[layout->columnAxis()]) : nullptr;

@@ -343,7 +343,7 @@ TEST(VerifyTest, ATextThatCannotBeMeasuredIsAnErrorThatNamesIt) {
     EXPECT_NE(result.err.find("tokens.txt"), std::string::npos) << result.err;
     return result.err;
   };
-  EXPECT_NE(refusal("1 2 three", "--token-file").find("'three' is no token number"),
+  EXPECT_NE(refusal("1 2 three", "--token-file").find("'three' is not a token number"),
             std::string::npos);
   EXPECT_NE(refusal("7", "--token-file").find("nothing to predict"), std::string::npos);
   EXPECT_NE(refusal("", "--text-file").find("nothing to predict"), std::string::npos);

@@ -17,8 +17,8 @@ struct UnpaddedLength {
 };
 
 /// The elements of an integer tensor where each integer input [batch, keys] that they are computed
-/// from is ones, `past` and `tokens` of them for each batch row. An input as long as the tokens of
-/// a step is no such mask. nullopt where that is not provable.
+/// from is ones, `past` and `tokens` of them for each batch row. An input with one column for each
+/// token of the step is not taken for a mask. nullopt where the number is not provable.
 std::optional<UnpaddedLength> unpaddedLength(const ir::Value& value, const ir::Dim& past,
                                              const ir::Dim& tokens);
 

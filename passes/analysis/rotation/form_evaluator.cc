@@ -271,7 +271,7 @@ FormEvaluator::Tensor FormEvaluator::rearranged(const Value& value) {
                  onlyRearranges(*node->operand(1)->constant(), node->is("MatMul"));
   if (!isFollowed)
     return nullptr;
-  // What is not known of a movement is no obstacle: its result is as raw as its operand.
+  // A movement that is not fully known does no harm: its result is as raw as its operand.
   const std::string reason = why;
   const Node* at = place;
   Tensor made = movement ? moved(value, *node) : computed(value, *node);

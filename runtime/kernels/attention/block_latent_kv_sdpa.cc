@@ -2,6 +2,7 @@
 // columns [v_offset, v_offset + v_width) of the same rows.
 #include "runtime/attention/block_rows.h"
 #include "runtime/attention/in_place_cache.h"
+#include "runtime/attention/latent_values.h"
 #include "support/format.h"
 
 namespace kvopt::kernels {
@@ -29,16 +30,13 @@ llvm::Error blockLatentKvSdpa(KernelContext& context) {
   auto newRows = withContiguousRows(context, context.in(1));
   if (!newRows)
     return newRows.takeError();
-  const int64_t rowWidth = newRows->shape[3];
-  const int64_t offset = context.node().intAttr("v_offset", 0);
-  const int64_t width = context.node().intAttr("v_width", 0);
-  if (offset < 0 || width < 1 || offset > rowWidth || width > rowWidth - offset)
-    return context.error(fmt::format("values in {} columns from {} on are not in rows of {}", width,
-                                     offset, rowWidth));
+  auto values = latentValues(context, newRows->shape[3]);
+  if (!values)
+    return values.takeError();
   auto segments = scratchSegments(context, blocks + 1);
   if (!segments)
     return segments.takeError();
-  const int64_t offsetBytes = offset * static_cast<int64_t>(*byteWidth(newRows->element));
+  const int64_t offsetBytes = values->offset * static_cast<int64_t>(*byteWidth(newRows->element));
   auto segmentOf = [&](int64_t begin, const TensorView& rows) {
     const RowStrides strides = rowStridesOf(rows);
     return KeyValueSegment{begin, rows.data, rows.data + offsetBytes, strides, strides};
@@ -59,7 +57,7 @@ llvm::Error blockLatentKvSdpa(KernelContext& context) {
   (*segments)[blocks] = segmentOf(total, *newRows);
   operands->key = *newRows;
   operands->value = std::move(*newRows);
-  operands->value.shape[3] = width;
+  operands->value.shape[3] = values->width;
   operands->value.data += offsetBytes;
   operands->segments = *segments;
   operands->segmentTokens = total + operands->key.shape[2];

@@ -1,6 +1,7 @@
 // ai.kvopt::InPlaceLatentKvSdpa: InPlaceKvSdpa over one cache whose rows are the keys; the values
 // are columns [v_offset, v_offset + v_width) of the same rows.
 #include "runtime/attention/in_place_cache.h"
+#include "runtime/attention/latent_values.h"
 #include "support/format.h"
 
 namespace kvopt::kernels {
@@ -19,11 +20,9 @@ llvm::Error inPlaceLatentKvSdpa(KernelContext& context) {
   if (query.rank() != 4 || key->rows() != query.shape[2])
     return context.error(
         fmt::format("{} new rows and the query's rows must be as many", key->rows()));
-  int64_t offset = context.node().intAttr("v_offset", 0);
-  int64_t width = context.node().intAttr("v_width", 0);
-  if (offset < 0 || width < 1 || offset > key->width() || width > key->width() - offset)
-    return context.error(fmt::format("values in {} columns from {} on are not in rows of {}", width,
-                                     offset, key->width()));
+  auto values = latentValues(context, key->width());
+  if (!values)
+    return values.takeError();
   auto lengths = cacheLengths(context, 3, query.shape[0], key->rows(), key->capacity());
   if (!lengths)
     return lengths.takeError();
@@ -33,16 +32,16 @@ llvm::Error inPlaceLatentKvSdpa(KernelContext& context) {
   auto attendTo = [&](const TensorView& slots) {
     operands->key = slots;
     operands->value = slots;
-    operands->value.shape[3] = width;
-    operands->value.data += offset * static_cast<int64_t>(*byteWidth(slots.element));
+    operands->value.shape[3] = values->width;
+    operands->value.data += values->offset * static_cast<int64_t>(*byteWidth(slots.element));
   };
   attendTo(key->pastSlots());
   operands->totalLengths = lengths->after;
   if (llvm::Error error = checkAttention(context, *operands))
     return error;
 
-  auto output =
-      context.output(0, query.element, {query.shape[0], query.shape[1], query.shape[2], width});
+  auto output = context.output(0, query.element,
+                               {query.shape[0], query.shape[1], query.shape[2], values->width});
   if (!output)
     return output.takeError();
   auto present = key->append(context, lengths->before);

@@ -4,6 +4,7 @@
 //
 // ir/ops/kvopt/in_place_quantized_kv_sdpa.cc says how rows are rounded. Everything is checked
 // before the first byte is written.
+#include "runtime/attention/latent_values.h"
 #include "runtime/attention/quantized_cache.h"
 #include "support/format.h"
 #include "support/four_bit_row.h"
@@ -14,19 +15,18 @@ using namespace runtime;
 
 namespace {
 
-/// The byte of a row at which so many columns from `offset` on begin; nullopt where they are not in
-/// it, or begin or end within a group of four-bit codes.
-std::optional<int64_t> valueByte(int64_t columns, int64_t offset, int64_t width, bool isPacked) {
-  if (offset < 0 || width < 1 || offset > columns || width > columns - offset)
-    return std::nullopt;
+/// The byte of a row of so many columns at which the values begin; nullopt where they begin or end
+/// within a group of four-bit codes.
+std::optional<int64_t> valueByte(int64_t columns, const LatentValues& values, bool isPacked) {
   if (!isPacked)
-    return offset;
-  const FourBitRow row{columns}, values{width};
+    return values.offset;
+  const FourBitRow row{columns};
   const int64_t group = 2 * row.halfGroup();
-  const bool areGroups = offset % group == 0 && (width % group == 0 || offset + width == columns);
-  if (!areGroups || values.halfGroup() != row.halfGroup())
+  const bool areGroups = values.offset % group == 0 &&
+                         (values.width % group == 0 || values.offset + values.width == columns);
+  if (!areGroups || FourBitRow{values.width}.halfGroup() != row.halfGroup())
     return std::nullopt;
-  return offset / group * row.groupBytes();
+  return values.offset / group * row.groupBytes();
 }
 
 llvm::Error inPlaceQuantizedLatentKvSdpa(KernelContext& context) {
@@ -43,13 +43,14 @@ llvm::Error inPlaceQuantizedLatentKvSdpa(KernelContext& context) {
   if (query.rank() != 4 || codes.rows() != query.shape[2])
     return context.error(
         fmt::format("{} new rows and the query's rows must be as many", codes.rows()));
-  const int64_t offset = context.node().intAttr("v_offset", 0);
-  const int64_t width = context.node().intAttr("v_width", 0);
-  const std::optional<int64_t> first = valueByte(codes.width(), offset, width, isPacked);
+  auto values = latentValues(context, codes.width());
+  if (!values)
+    return values.takeError();
+  const std::optional<int64_t> first = valueByte(codes.width(), *values, isPacked);
   if (!first)
-    return context.error(fmt::format("values in {} columns from {} on are not in rows of {}{}",
-                                     width, offset, codes.width(),
-                                     isPacked ? ", or are not whole groups of codes" : ""));
+    return context.error(fmt::format("values in {} columns from {} on are not whole groups of the "
+                                     "{} four-bit codes of a row",
+                                     values->width, values->offset, codes.width()));
   auto lengths = cacheLengths(context, 4, query.shape[0], codes.rows(), codes.capacity());
   if (!lengths)
     return lengths.takeError();
@@ -59,17 +60,17 @@ llvm::Error inPlaceQuantizedLatentKvSdpa(KernelContext& context) {
   auto attendTo = [&](const QuantizedCache::Slots& slots) {
     operands->key = operands->value = slots.codes;
     operands->keyScales = operands->valueScales = slots.scales;
-    operands->value.shape[3] = isPacked ? FourBitRow{width}.bytes() : width;
+    operands->value.shape[3] = isPacked ? FourBitRow{values->width}.bytes() : values->width;
     operands->value.data += *first;
   };
-  operands->fourBitColumns = width;
+  operands->fourBitColumns = values->width;
   attendTo(key->pastSlots());
   operands->totalLengths = lengths->after;
   if (llvm::Error error = checkAttention(context, *operands))
     return error;
 
-  auto output =
-      context.output(0, query.element, {query.shape[0], query.shape[1], query.shape[2], width});
+  auto output = context.output(0, query.element,
+                               {query.shape[0], query.shape[1], query.shape[2], values->width});
   if (!output)
     return output.takeError();
   auto present = key->append(context, lengths->before);
