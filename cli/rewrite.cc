@@ -170,6 +170,11 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
         ->add_option("--cache-dtype", request.cacheDtype,
                      "float16 or bfloat16: round the rows of growing float32 caches to it")
         ->check(CLI::IsMember({"float16", "bfloat16"}));
+    command
+        ->add_option("--tile-state", request.tileState,
+                     "For tiles: the element type of what one tile hands to the next, float32 or "
+                     "float16")
+        ->check(CLI::IsMember({"float32", "float16"}));
     command->add_flag("--latent", request.compressCaches,
                       "Cache compressed rows in the place of the keys and values that are expanded "
                       "from them, as --to latent does");

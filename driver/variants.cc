@@ -3,6 +3,7 @@
 
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
+#include "passes/targets/blocks/attention_cut.h"
 #include "passes/targets/blocks/block_variant.h"
 #include "support/diagnostic.h"
 
@@ -17,6 +18,19 @@ using namespace runtime;
 using namespace targets;
 
 namespace {
+
+/// Where the model is cut, as its manifest says.
+llvm::Expected<AttentionCut> cutOf(const Model& model, const Manifest& manifest) {
+  auto cut = AttentionCut::create(model, manifest, manifest.tiles->state);
+  if (!cut)
+    return cut;
+  ManifestTiles described = *manifest.tiles;
+  described.parts.assign(described.parts.size(), "");
+  described.tiles.assign(described.tiles.size(), "");
+  if (described != cut->description())
+    return invalid("the manifest describes other pieces than those that the model is cut into");
+  return cut;
+}
 
 class VariantsInMemory final : public VariantSource {
 public:
@@ -39,11 +53,37 @@ public:
     return model.get();
   }
 
+  llvm::Expected<const Model*> openPart(const ManifestTiles&, size_t index) override {
+    return openPiece(parts[index], [&](const AttentionCut& cut) { return cut.part(index); });
+  }
+
+  llvm::Expected<const Model*> openTile(const ManifestTiles&, size_t index) override {
+    return openPiece(tiles[index], [&](const AttentionCut& cut) { return cut.tile(index); });
+  }
+
 private:
+  llvm::Expected<const Model*>
+  openPiece(std::unique_ptr<Model>& model,
+            llvm::function_ref<SubmodelBoundary(const AttentionCut&)> boundaryIn) {
+    std::lock_guard lock(guard);
+    if (model)
+      return model.get();
+    auto cut = cutOf(largest, manifest);
+    if (!cut)
+      return cut.takeError();
+    auto made = submodelOf(largest, boundaryIn(*cut));
+    if (!made)
+      return made.takeError();
+    model = std::move(*made);
+    return model.get();
+  }
+
   const Model& largest;
   Manifest manifest;
   std::mutex guard;
   std::map<int64_t, std::unique_ptr<Model>> models;
+  std::map<size_t, std::unique_ptr<Model>> parts;
+  std::map<size_t, std::unique_ptr<Model>> tiles;
 };
 
 } // namespace
@@ -62,6 +102,12 @@ void nameVariants(Manifest& manifest, const std::string& output) {
     variant.file = fmt::format("{}.past{}.onnx", stem.str(), variant.pastBlocks);
   if (!manifest.variants.empty())
     manifest.variants.back().file = name.str();
+  if (!manifest.tiles)
+    return;
+  for (size_t i = 0; i < manifest.tiles->parts.size(); ++i)
+    manifest.tiles->parts[i] = fmt::format("{}.part{}.onnx", stem.str(), i);
+  for (size_t i = 0; i < manifest.tiles->tiles.size(); ++i)
+    manifest.tiles->tiles[i] = fmt::format("{}.tile{}.onnx", stem.str(), i);
 }
 
 std::vector<std::string> variantPaths(const Manifest& manifest, const std::string& output) {
@@ -71,12 +117,51 @@ std::vector<std::string> variantPaths(const Manifest& manifest, const std::strin
   return paths;
 }
 
+std::vector<std::string> piecePaths(const Manifest& manifest, const std::string& output) {
+  std::vector<std::string> paths;
+  if (!manifest.tiles)
+    return paths;
+  for (const std::vector<std::string>* files : {&manifest.tiles->parts, &manifest.tiles->tiles})
+    for (const std::string& file : *files)
+      paths.push_back(pathBeside(output, file));
+  return paths;
+}
+
+namespace {
+
+/// Adds the pieces that the manifest describes to the files of the whole model.
+llvm::Error addPieces(const Model& model, const Manifest& manifest, const std::string& output,
+                      FamilyExport& family) {
+  auto cut = cutOf(model, manifest);
+  if (!cut)
+    return cut.takeError();
+  const auto addPiece = [&](const SubmodelBoundary& boundary,
+                            const std::string& file) -> llvm::Error {
+    auto piece = submodelOf(model, boundary);
+    if (!piece)
+      return piece.takeError();
+    return family.addSubmodel(**piece, pathBeside(output, file));
+  };
+  for (size_t i = 0; i < manifest.tiles->parts.size(); ++i)
+    if (llvm::Error error = addPiece(cut->part(i), manifest.tiles->parts[i]))
+      return error;
+  for (size_t i = 0; i < manifest.tiles->tiles.size(); ++i)
+    if (llvm::Error error = addPiece(cut->tile(i), manifest.tiles->tiles[i]))
+      return error;
+  return llvm::Error::success();
+}
+
+} // namespace
+
 llvm::Error prepareVariants(Model& model, const Manifest& manifest, const std::string& output,
                             ExportOptions options, OutputFiles& files) {
   options.externalFile = llvm::sys::path::filename(output).str() + ".data";
   FamilyExport family(std::move(options));
   if (llvm::Error error = family.add(model, output))
     return error;
+  if (manifest.tiles)
+    if (llvm::Error error = addPieces(model, manifest, output, family))
+      return error;
   for (size_t i = manifest.variants.size() - 1; i-- > 0;) {
     const ManifestVariant& variant = manifest.variants[i];
     if (llvm::Error error = keepPastBlocks(model, manifest, variant.pastBlocks))

@@ -6,12 +6,13 @@
 // one array that is given as the input and as the place of the output. A cache in blocks is fed as
 // the manifest lists its blocks, and what the model computes is put behind the tokens of the last
 // one. If a manifest has an input that reorders batch rows, caches are rearranged as it says before a step.
-// If a manifest has variants, the smallest one with room for the tokens so far takes the step. A
-// model without caches gets the whole sequence with every step.
+// If a manifest has variants, the smallest one with room for the tokens so far takes the step. If it has
+// tiles, the model's pieces do. A model without caches gets the whole sequence with every step.
 'use strict';
 const fs = require('fs');
 const path = require('path');
 const ort = require('onnxruntime-node');
+const {TiledDecoder} = require('./tiled_decoder');
 
 /** The arrays that hold each element type. A float16 array holds bits where JavaScript has none. */
 const arrays = {
@@ -109,10 +110,11 @@ class Decoder {
   static async open(model, options = {}, manifest = readManifest(model)) {
     const create = (file) => ort.InferenceSession.create(file, options);
     const decoder = new Decoder();
-    Object.assign(decoder, {manifest, session: await create(model), variants: []});
+    const session = manifest.tiles ? await TiledDecoder.open(model, options, manifest) : await create(model);
+    Object.assign(decoder, {manifest, session, variants: []});
     // What is computed once for an encoded sequence is a model of its own.
     if (manifest.first_step) decoder.first = await create(path.join(path.dirname(model), manifest.first_step));
-    for (const {file, past_blocks: blocks, past_rows: rows} of manifest.variants ?? [])
+    for (const {file, past_blocks: blocks, past_rows: rows} of manifest.tiles ? [] : manifest.variants ?? [])
       decoder.variants.push({blocks, rows, session: await create(path.join(path.dirname(model), file))});
     decoder.caches = manifest.caches.filter((cache) => cache.kind !== 'cross');
     const own = new Set([...decoder.caches.flatMap((cache) => cache.blocks ?? [cache.past]),
@@ -268,7 +270,8 @@ class Decoder {
       for (const name of cache.blocks?.slice(0, variant?.blocks) ?? [cache.past]) feeds[name] = this.tensors.get(name);
       if (cache.one_buffer) fetches[cache.present] = feeds[cache.past];
     }
-    const results = await (variant?.session ?? this.session).run(feeds, fetches);
+    const results = this.manifest.tiles ? await this.session.run(feeds, this.length)
+      : await (variant?.session ?? this.session).run(feeds, fetches);
     for (const cache of this.caches) {
       // A static cache need not come back out.
       if (cache.blocks) this.append(cache, results[cache.present], count);

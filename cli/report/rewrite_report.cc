@@ -61,6 +61,9 @@ bool joinsBlocks(const Manifest& manifest, const OpCounts& after) {
   const auto inBlocks = llvm::count_if(manifest.caches, [](const ManifestCache& cache) {
     return cache.update == CacheUpdate::Blocks;
   });
+  // Each tile reads one block.
+  if (manifest.tiles)
+    return false;
   return 2 * nodes("ai.kvopt::BlockKvSdpa") + nodes("ai.kvopt::BlockLatentKvSdpa") != inBlocks;
 }
 
@@ -126,6 +129,12 @@ std::string variantsText(const Manifest& manifest, const RewrittenPaths& written
   if (paths.size() == 1)
     return ", its variant " + paths.front();
   return fmt::format(", its variants {} to {}", paths.front(), paths.back());
+}
+
+/// `, pieces …` where there are any.
+std::string piecesText(const Manifest& manifest, const RewrittenPaths& written) {
+  const std::vector<std::string> paths = piecePaths(manifest, written.model);
+  return paths.empty() ? "" : fmt::format(", its pieces {} to {}", paths.front(), paths.back());
 }
 
 /// ` (3.1 MiB, weights stay in decoder.onnx.data)`.
@@ -266,7 +275,7 @@ SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath)
 std::string writtenText(const Manifest& manifest, const RewrittenPaths& paths,
                         const WeightFiles& weights) {
   return fmt::format("{}{}{} and {}", paths.model, sizeText(paths, weights),
-                     variantsText(manifest, paths) +
+                     variantsText(manifest, paths) + piecesText(manifest, paths) +
                          (manifest.firstStep.empty() ? "" : ", " + firstStepPath(paths.model)),
                      paths.manifestPath());
 }

@@ -97,6 +97,9 @@ llvm::Error checkOutputPaths(const RewrittenPaths& paths, const Model& model,
   if (hasVariants)
     for (const std::string& path : variantPaths(*manifest, paths.model))
       plan.writes(path, "a variant of the output");
+  if (hasVariants)
+    for (const std::string& path : piecePaths(*manifest, paths.model))
+      plan.writes(path, "a piece of the output");
   if (manifest && !manifest->firstStep.empty())
     plan.writes(firstStepPath(paths.model), "the first step of the output");
   if (manifest && !manifest->firstStep.empty() && !exported.externalFile.empty())

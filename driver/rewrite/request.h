@@ -42,6 +42,8 @@ struct RewriteRequest {
   /// The element type that rows of growing float32 caches are rounded to before the model is
   /// rewritten: `float16`, `bfloat16`, or empty for none.
   std::string cacheDtype;
+  /// The element type of the state between tiles: `float32` or `float16`; empty: float32.
+  std::string tileState;
   VerificationExtent verification = VerificationExtent::Quick;
   /// What to feed inputs that nothing is known of.
   std::vector<runtime::InputRecipe> recipes;

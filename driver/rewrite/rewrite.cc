@@ -56,6 +56,8 @@ std::string pipelineFor(const RewriteRequest& request, llvm::StringRef freedAxes
   std::replace(layers.begin(), layers.end(), ',', '+');
   if (!layers.empty())
     lower.options["layers"] = layers;
+  if (!request.tileState.empty())
+    lower.options["state"] = request.tileState;
   const std::string added = request.addCaches ? ",add-caches,detect-sites" : "";
   const std::string compressed = compresses ? ",compress-caches,detect-sites" : "";
   const std::string narrowed =
@@ -95,7 +97,9 @@ bool isWritten(const Model& model, const Manifest& manifest, const TargetChoice&
   if (manifest.target != target.target->name() || !request.layers.empty() ||
       model.findMetadata(partialKey) ||
       (manifest.blockSize != 0 && manifest.blockSize != target.size) ||
-      (manifest.stepLimit && manifest.stepLimit != target.size))
+      (manifest.stepLimit && manifest.stepLimit != target.size) ||
+      (manifest.tiles &&
+       (manifest.tiles->state == ElementType::Float16) != (request.tileState == "float16")))
     return false;
   const std::string room =
       manifest.capacityValue ? std::to_string(*manifest.capacityValue) : "dynamic";

@@ -116,6 +116,38 @@ Json variantJson(const ManifestVariant& variant) {
   return object;
 }
 
+Json tiledAttentionJson(const ManifestTiledAttention& attention) {
+  Json object = Json::object();
+  object["after_part"] = attention.afterPart;
+  object["query"] = attention.query;
+  object["key"] = attention.key;
+  object["value"] = attention.value;
+  object["mask"] = attention.mask;
+  object["output"] = attention.output;
+  object["maximum"] = attention.maximum;
+  object["sum"] = attention.sum;
+  object["key_cache"] = attention.keyCache;
+  object["value_cache"] = attention.valueCache;
+  object["block_tile"] = attention.blockTile;
+  if (attention.tailTile)
+    object["tail_tile"] = *attention.tailTile;
+  object["last_tile"] = attention.lastTile;
+  object["result"] = attention.result;
+  return object;
+}
+
+Json tilesJson(const ManifestTiles& tiles) {
+  Json object = Json::object();
+  object["state"] = dtypeName(tiles.state).str();
+  object["parts"] = tiles.parts;
+  object["tiles"] = tiles.tiles;
+  object["outputs"] = tiles.outputs;
+  object["attentions"] = Json::array();
+  for (const ManifestTiledAttention& attention : tiles.attentions)
+    object["attentions"].push_back(tiledAttentionJson(attention));
+  return object;
+}
+
 } // namespace
 
 std::string ManifestPart::text(llvm::StringRef cache) const {
@@ -177,6 +209,8 @@ std::string Manifest::json() const {
     for (const ManifestVariant& variant : variants)
       root["variants"].push_back(variantJson(variant));
   }
+  if (tiles)
+    root["tiles"] = tilesJson(*tiles);
   if (rotations) {
     root["rotations"] = Json::array();
     for (const ManifestRotation& rotation : *rotations)

@@ -6,6 +6,7 @@
 #include "ir/cache_role.h"
 #include "ir/cache_update.h"
 #include "ir/element_type.h"
+#include "ir/manifest/tiles.h"
 
 #include "llvm/Support/Error.h"
 
@@ -204,6 +205,9 @@ struct Manifest {
   /// their blocks; the last one has all, and is the model that the manifest belongs to. Empty where
   /// blocks are as long as they hold tokens.
   std::vector<ManifestVariant> variants;
+  /// Set where the model was also written in pieces, for engines that compile them for fixed
+  /// extents. Blocks then have fixed extents, and the model is its only variant.
+  std::optional<ManifestTiles> tiles;
   /// The input [B] that says which batch row each row of the caches continues: before a step, row i
   /// of every cache becomes what row reorder[i] was. The model itself does not do it. Empty: rows
   /// stay where they are.

@@ -153,6 +153,20 @@ public:
                        key, file));
   }
 
+  /// Names may be empty: of files that are not written yet.
+  void readFiles(const char* key, std::vector<std::string>& out) {
+    const Json* list = array(key);
+    if (!list)
+      return;
+    for (const Json& entry : *list) {
+      const auto* name = entry.get_ptr<const Json::string_t*>();
+      if (!name)
+        return fail(fmt::format("'{}' has an entry that is no name", key));
+      checkFileName(key, *name);
+      out.push_back(*name);
+    }
+  }
+
   const Json* array(const char* key) {
     const Json* value = member(key);
     if (value && !value->is_array()) {
@@ -372,6 +386,24 @@ llvm::Expected<ManifestVariant> readVariant(const Json& json, size_t index) {
   return reader.result(std::move(variant));
 }
 
+llvm::Expected<ManifestTiledAttention> readTiledAttention(const Json& json, size_t index) {
+  ObjectReader reader(json, fmt::format("tiles.attentions[{}]", index));
+  ManifestTiledAttention attention;
+  reader.read("after_part", attention.afterPart);
+  for (const auto& [key, name] :
+       {std::pair("query", &attention.query), std::pair("key", &attention.key),
+        std::pair("value", &attention.value), std::pair("mask", &attention.mask),
+        std::pair("output", &attention.output), std::pair("maximum", &attention.maximum),
+        std::pair("sum", &attention.sum), std::pair("key_cache", &attention.keyCache),
+        std::pair("value_cache", &attention.valueCache), std::pair("result", &attention.result)})
+    reader.read(key, *name);
+  reader.read("block_tile", attention.blockTile);
+  if (reader.has("tail_tile"))
+    reader.read("tail_tile", attention.tailTile.emplace());
+  reader.read("last_tile", attention.lastTile);
+  return reader.result(std::move(attention));
+}
+
 llvm::Expected<ManifestRotation> readRotation(const Json& json, size_t index) {
   ObjectReader reader(json, fmt::format("rotations[{}]", index));
   ManifestRotation rotation;
@@ -440,6 +472,46 @@ llvm::Error checkVariants(const Manifest& manifest) {
   return llvm::Error::success();
 }
 
+/// Attention between parts, over caches that are in blocks.
+llvm::Error checkTiles(const Manifest& manifest) {
+  if (!manifest.tiles)
+    return llvm::Error::success();
+  const ManifestTiles& tiles = *manifest.tiles;
+  if (manifest.variants.size() != 1)
+    return invalid("manifest: a model in pieces has {} variants, not itself alone",
+                   manifest.variants.size());
+  if (tiles.state != ElementType::Float && tiles.state != ElementType::Float16)
+    return invalid("manifest: a state of {} is neither of float32 nor of float16",
+                   dtypeName(tiles.state));
+  const bool hasTail = *manifest.capacityValue % manifest.blockSize != 0;
+  int64_t after = 0;
+  for (const ManifestTiledAttention& attention : tiles.attentions) {
+    const auto isPiece = [](int64_t index, const std::vector<std::string>& files) {
+      return index < static_cast<int64_t>(files.size());
+    };
+    if (attention.afterPart < after ||
+        attention.afterPart >= static_cast<int64_t>(tiles.parts.size()) - 1)
+      return invalid("manifest: attention after part {} comes too late, or no part follows it",
+                     attention.afterPart)
+          .value(attention.result);
+    after = attention.afterPart;
+    for (int64_t tile : {attention.blockTile, attention.tailTile.value_or(0), attention.lastTile})
+      if (!isPiece(tile, tiles.tiles))
+        return invalid("manifest: there is no tile {}", tile).value(attention.result);
+    if (hasTail != attention.tailTile.has_value())
+      return invalid("manifest: there is {} for the last block, which has {} rows",
+                     hasTail ? "no tile" : "a tile of its own",
+                     hasTail ? "fewer" : "as many as others")
+          .value(attention.result);
+    for (const std::string& past : {attention.keyCache, attention.valueCache})
+      if (llvm::none_of(manifest.caches, [&](const ManifestCache& cache) {
+            return cache.past == past && !cache.blocks.empty();
+          }))
+        return invalid("manifest: it is no cache in blocks").value(past);
+  }
+  return llvm::Error::success();
+}
+
 /// What a manifest says only where a target is not as free as usual.
 llvm::Error readLimits(const Json& json, Manifest& manifest) {
   ObjectReader reader(json, "the manifest");
@@ -498,6 +570,21 @@ llvm::Error readList(const Json& list, std::vector<T>& out, Read&& read) {
     out.push_back(std::move(*value));
   }
   return llvm::Error::success();
+}
+
+llvm::Expected<ManifestTiles> readTiles(const Json& json) {
+  ObjectReader reader(json, "tiles");
+  ManifestTiles tiles;
+  reader.read("state", tiles.state);
+  reader.readFiles("parts", tiles.parts);
+  reader.readFiles("tiles", tiles.tiles);
+  reader.readNames("outputs", tiles.outputs);
+  const Json* attentions = reader.array("attentions");
+  if (llvm::Error error = reader.takeError())
+    return error;
+  if (llvm::Error error = readList(*attentions, tiles.attentions, readTiledAttention))
+    return error;
+  return tiles;
 }
 
 /// Pools need the size of their blocks and one input that lists them.
@@ -589,6 +676,12 @@ llvm::Expected<Manifest> parseManifest(llvm::StringRef json) {
     if (llvm::Error error = readList(*variants, manifest.variants, readVariant))
       return error;
   }
+  if (const Json* tiles = reader.has("tiles") ? reader.member("tiles") : nullptr) {
+    auto read = readTiles(*tiles);
+    if (!read)
+      return read.takeError();
+    manifest.tiles = std::move(*read);
+  }
   if (reader.has("rotations")) {
     const Json* rotations = reader.array("rotations");
     if (llvm::Error error = reader.takeError())
@@ -601,6 +694,8 @@ llvm::Expected<Manifest> parseManifest(llvm::StringRef json) {
   if (llvm::Error error = checkNames(manifest))
     return error;
   if (llvm::Error error = checkVariants(manifest))
+    return error;
+  if (llvm::Error error = checkTiles(manifest))
     return error;
   if (llvm::Error error = checkPools(manifest))
     return error;

@@ -299,6 +299,14 @@ llvm::Error FamilyExport::add(Model& model, const std::string& path) {
     return error;
   if (llvm::Error error = placeSource(model, path, settings.placement, external))
     return error;
+  return write(model, path);
+}
+
+llvm::Error FamilyExport::addSubmodel(Model& model, const std::string& path) {
+  return write(model, path);
+}
+
+llvm::Error FamilyExport::write(Model& model, const std::string& path) {
   forEachGraph(model.graph(), [&](Graph& graph) {
     for (const std::unique_ptr<Value>& initializer : graph.initializers())
       constants.push_back(initializer->initializer());

@@ -60,10 +60,15 @@ public:
 
   /// Writes a model's file without putting it in its place. The model may be edited afterwards.
   llvm::Error add(Model& model, const std::string& path);
+  /// Writes a copy of a part of a model that was added (copySharingConstants). That the file is
+  /// none that the model consists of is the caller's to check.
+  llvm::Error addSubmodel(Model& model, const std::string& path);
   /// Writes the file of external data; then all are ready for `files.commit()`. Once, at the end.
   llvm::Error finish(OutputFiles& files);
 
 private:
+  llvm::Error write(Model& model, const std::string& path);
+
   ExportOptions settings;
   ExternalData external;
   std::string dataPath;

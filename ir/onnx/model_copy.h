@@ -7,7 +7,8 @@
 
 namespace kvopt::ir {
 
-/// A model that says the same, to be edited and run by itself; it must not be written. Contents of
+/// A model that says the same, to be edited and run by itself; it must not be written but by
+/// FamilyExport::addSubmodel. Contents of
 /// initializers that are large are the original's, which stay as long as either needs them; types
 /// that were inferred are left behind. Fails where the model could not be written for other reasons
 /// than its size.

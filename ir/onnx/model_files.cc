@@ -153,15 +153,21 @@ std::vector<ModelFile> filesOf(const Model& model) {
   const std::string manifestPath = manifestPathBeside(model.path);
   if (const std::optional<Manifest> manifest = itsManifest(model, manifestPath)) {
     add(manifestPath, fmt::format("the manifest of the model '{}'", model.path));
-    for (const ManifestVariant& variant : manifest->variants) {
-      if (!isUsablePath(variant.file))
-        continue;
-      const std::string path = pathBeside(model.path, variant.file);
-      add(path, fmt::format("a variant of the model '{}'", model.path));
-      for (const std::string& location : locationsIn(folderOf(model), variant.file))
+    const auto addWithData = [&](const std::string& file, const char* what) {
+      if (!isUsablePath(file))
+        return;
+      const std::string path = pathBeside(model.path, file);
+      add(path, fmt::format("{} of the model '{}'", what, model.path));
+      for (const std::string& location : locationsIn(folderOf(model), file))
         add(pathBeside(model.path, location),
-            fmt::format("external data of '{}', a variant of the model '{}'", path, model.path));
-    }
+            fmt::format("external data of '{}', {} of the model '{}'", path, what, model.path));
+    };
+    for (const ManifestVariant& variant : manifest->variants)
+      addWithData(variant.file, "a variant");
+    if (manifest->tiles)
+      for (const auto* pieces : {&manifest->tiles->parts, &manifest->tiles->tiles})
+        for (const std::string& file : *pieces)
+          addWithData(file, "a piece");
   }
   const auto config = openIfThere(folderOf(model), genaiConfigName);
   if (config && configures(*config, llvm::sys::path::filename(model.path)))

@@ -20,6 +20,8 @@ struct LowerOptions {
   std::vector<unsigned> layers;
   /// The number after the target's name, as in `blocks:512`; Target::defaultSize without one.
   int64_t size = 0;
+  /// The element type of the state between tiles: Float or Float16.
+  ir::ElementType state = ir::ElementType::Float;
 };
 
 /// The opset of ONNX's own domain that every target needs at least.
@@ -36,6 +38,8 @@ public:
   virtual int64_t defaultSize() const { return 0; }
   /// Whether caches are written for a number of tokens that has to be given.
   virtual bool needsCapacity() const { return false; }
+  /// Whether attention has a state between tiles, whose element type may be chosen.
+  virtual bool hasTileState() const { return false; }
   /// Whether the target serves to update caches in place, so that it has nothing to do for a model
   /// in which no attention appends to a cache.
   virtual bool isForCaches() const { return true; }

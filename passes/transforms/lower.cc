@@ -1,6 +1,7 @@
 // Writes the detected sites in the form of one target.
 //
 //   lower{to=kvopt capacity=4096 layers=0-3 require=any}     lower{to=blocks:512 capacity=4096}
+//   lower{to=tiles:512 capacity=4096 state=float16}
 #include "passes/pass.h"
 #include "passes/targets/target.h"
 #include "passes/transforms/compressed_caches.h"
@@ -51,6 +52,9 @@ public:
       return choice.takeError();
     const Target* target = choice->target;
     options.size = choice->size;
+    if (options.state != ElementType::Float && !target->hasTileState())
+      return usageError("'{}' has no state between tiles that could be {}", target->name(),
+                        dtypeName(options.state));
     if (llvm::Error error = checkNotInPlace(model))
       return error;
     if (!target->supportsModel(model))
@@ -218,6 +222,10 @@ llvm::Expected<std::unique_ptr<Pass>> makeLower(const PassOptions& given) {
   }
   if (option("to").empty())
     return usageError("lower needs to=TARGET").hint("see: kvopt list targets");
+  if (std::string text = option("state"); text == "float16")
+    options.state = ElementType::Float16;
+  else if (!text.empty() && text != "float32")
+    return usageError("the state between tiles is float32 or float16, not '{}'", text);
   std::string require = option("require");
   if (!require.empty() && require != "all" && require != "any")
     return usageError("'{}' is neither 'all' nor 'any'", require);
@@ -229,7 +237,7 @@ llvm::Expected<std::unique_ptr<Pass>> makeLower(const PassOptions& given) {
 void register_lower(PassRegistry& registry) {
   registry.add({"lower",
                 "Writes the detected sites in the form of one target.",
-                {"to", "capacity", "layers", "require"},
+                {"to", "capacity", "layers", "require", "state"},
                 makeLower});
 }
 

@@ -52,14 +52,31 @@ public:
   VariantFiles(std::string where, const OpRegistry& known) : folder(std::move(where)), ops(known) {}
 
   llvm::Expected<const Model*> open(const ManifestVariant& variant) override {
-    std::lock_guard lock(guard);
-    std::unique_ptr<Model>& model = models[variant.file];
-    if (model)
-      return model.get();
     if (variant.file.empty())
       return usageError("the manifest names no file of the variant with {} blocks",
                         variant.pastBlocks);
-    auto file = MappedFile::openBeneath(folder, variant.file);
+    return openFile(variant.file);
+  }
+
+  llvm::Expected<const Model*> openPart(const ManifestTiles& tiles, size_t index) override {
+    if (tiles.parts[index].empty())
+      return usageError("the manifest names no file of part {}", index);
+    return openFile(tiles.parts[index]);
+  }
+
+  llvm::Expected<const Model*> openTile(const ManifestTiles& tiles, size_t index) override {
+    if (tiles.tiles[index].empty())
+      return usageError("the manifest names no file of tile {}", index);
+    return openFile(tiles.tiles[index]);
+  }
+
+private:
+  llvm::Expected<const Model*> openFile(const std::string& name) {
+    std::lock_guard lock(guard);
+    std::unique_ptr<Model>& model = models[name];
+    if (model)
+      return model.get();
+    auto file = MappedFile::openBeneath(folder, name);
     if (!file)
       return file.takeError();
     auto read = importModelBytes((*file)->bytes(), folder, ops);
@@ -74,7 +91,6 @@ public:
     return model.get();
   }
 
-private:
   std::string folder;
   const OpRegistry& ops;
   std::mutex guard;

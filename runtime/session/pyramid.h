@@ -29,17 +29,23 @@ private:
   std::vector<ir::ManifestVariant> variants;
 };
 
-/// Where sessions get the variants of a model from. Several sessions may ask at the same time.
+/// Where sessions get the variants of a model from, and its pieces. Several sessions may ask at the
+/// same time. Models have their shapes inferred and live as long as the source; each is opened
+/// once.
 class VariantSource {
 public:
   virtual ~VariantSource() = default;
-  /// The model of a variant that is not the last one, with its shapes inferred. It lives as long as
-  /// this object; opened once.
+  /// The model of a variant that is not the last one.
   virtual llvm::Expected<const ir::Model*> open(const ir::ManifestVariant& variant) = 0;
+  /// The part, or tile, with that index.
+  virtual llvm::Expected<const ir::Model*> openPart(const ir::ManifestTiles& tiles,
+                                                    size_t index) = 0;
+  virtual llvm::Expected<const ir::Model*> openTile(const ir::ManifestTiles& tiles,
+                                                    size_t index) = 0;
 };
 
-/// The files that variants are named after, in `folder`, which no name leads out of. `ops` must
-/// outlive it.
+/// The files that variants and pieces are named after, in `folder`, which no name leads out of.
+/// `ops` must outlive it.
 std::shared_ptr<VariantSource> variantFiles(std::string folder, const ir::OpRegistry& ops);
 
 } // namespace kvopt::runtime

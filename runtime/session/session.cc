@@ -105,15 +105,21 @@ llvm::Expected<std::unique_ptr<Session>> Session::create(const Model& model,
   return session;
 }
 
-llvm::Error Session::startExecutor(const Executor* constantsOf) {
+llvm::Error Session::startExecutor(const Session* like) {
   if (!options.pool)
     options.pool = std::make_shared<ThreadPool>(options.threads);
-  llvm::Expected<std::unique_ptr<Executor>> created = createExecutor(model, constantsOf);
-  if (!created)
-    return created.takeError();
-  executor = std::move(*created);
+  if (!options.allocator)
+    options.allocator = std::make_shared<Allocator>();
+  if (!description.tiles) {
+    auto created = createExecutor(model, like ? like->executor.get() : nullptr);
+    if (!created)
+      return created.takeError();
+    executor = std::move(*created);
+  }
   listInputs();
-  return startVariants();
+  if (llvm::Error error = startVariants())
+    return error;
+  return description.tiles ? startPieces(like) : llvm::Error::success();
 }
 
 llvm::Error Session::checkInterface() const {
@@ -492,7 +498,7 @@ llvm::Error Session::step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens, S
   stepInputs.assign(inputs.begin(), inputs.end());
   if (llvm::Error error = feedCaches())
     return error;
-  if (llvm::Error error = running->run(stepInputs, stepBindings, stepOutputs))
+  if (llvm::Error error = runModel())
     return error;
   auto forget = llvm::make_scope_exit([&] { stepOutputs.clear(); });
   if (llvm::Error error = checkPresents(stepOutputs, newTokens))
@@ -654,7 +660,7 @@ llvm::Error Session::makeRoom(int64_t tokens) {
 }
 
 void Session::noteRun() {
-  counters.lastRun = running->statistics();
+  counters.lastRun = pieces ? pieces->statistics() : running->statistics();
   ++counters.steps;
   counters.inPlaceBytesCopied += counters.lastRun.inPlaceBytesCopied;
   counters.cacheBytesWritten += counters.lastRun.cacheBytesWritten;
@@ -930,7 +936,7 @@ llvm::Expected<std::unique_ptr<Session>> Session::fork() const {
   settings.batch = batch();
   settings.allocator = allocator();
   std::unique_ptr<Session> copy(new Session(model, kernels, description, settings));
-  if (llvm::Error error = copy->startExecutor(executor.get()))
+  if (llvm::Error error = copy->startExecutor(this))
     return error;
   llvm::Expected<CacheSet> copied = caches.clone();
   if (!copied)
@@ -977,7 +983,7 @@ llvm::Error Session::freeze() {
     return error;
   stepInputs.clear(); // views of what is gone
   stepOutputs.clear();
-  running->dropMemory();
+  dropMemory();
   return llvm::Error::success();
 }
 
@@ -1054,7 +1060,7 @@ Session::createExecutor(const Model& executed, const Executor* constantsOf) cons
   executorOptions.foldedConstantsLimit = options.foldedConstantsLimit;
   executorOptions.constantsOf = constantsOf;
   executorOptions.pool = options.pool;
-  executorOptions.allocator = executor ? executor->allocator() : options.allocator;
+  executorOptions.allocator = options.allocator;
   executorOptions.timeOperators = options.timeOperators;
   return Executor::create(executed, kernels, executorOptions);
 }
@@ -1093,7 +1099,7 @@ llvm::Error Session::checkVariant(const Graph& variant, int64_t blocks) const {
 
 /// Makes the smallest variant that has room for the tokens that are there the one that runs.
 llvm::Error Session::chooseVariant() {
-  if (pyramid.empty())
+  if (pyramid.empty() || pieces)
     return llvm::Error::success();
   const size_t index = pyramid.variantFor(length());
   std::unique_ptr<Executor>& made = variantExecutors[index];
@@ -1116,6 +1122,31 @@ llvm::Error Session::chooseVariant() {
   running = chosen;
   runningVariant = index;
   return llvm::Error::success();
+}
+
+llvm::Error Session::startPieces(const Session* like) {
+  auto created = CutDecoder::create(
+      model, description, *options.variants,
+      [&](const Model& piece, const Executor* constantsOf) {
+        return createExecutor(piece, constantsOf);
+      },
+      like ? like->pieces.get() : nullptr);
+  if (!created)
+    return withFile(created.takeError(), model.path);
+  pieces = std::move(*created);
+  return llvm::Error::success();
+}
+
+llvm::Error Session::runModel() {
+  return pieces ? pieces->run(stepInputs, length(), stepOutputs)
+                : running->run(stepInputs, stepBindings, stepOutputs);
+}
+
+void Session::dropMemory() {
+  if (pieces)
+    pieces->dropMemory();
+  else
+    running->dropMemory();
 }
 
 llvm::Error Session::feedBlocks(size_t index) {

@@ -4,6 +4,7 @@
 #include "ir/manifest/manifest.h"
 #include "runtime/cache/cache_set.h"
 #include "runtime/exec/executor.h"
+#include "runtime/session/cut_decoder.h"
 #include "runtime/session/pyramid.h"
 #include "support/diagnostic.h"
 
@@ -37,7 +38,7 @@ struct SessionOptions {
   /// Fill fresh shared buffers and blocks with NaN instead of zeros, and blocks of fixed extents,
   /// which are read whole, with large numbers: nothing may depend on unwritten rows.
   bool poison = false;
-  /// Of a model that comes in variants: where the smaller ones are; null: the files that the
+  /// Of a model that comes in variants, or in pieces: where those are; null: the files that the
   /// manifest names, in the model's folder. Shared with forks.
   std::shared_ptr<VariantSource> variants;
 };
@@ -82,8 +83,9 @@ struct SessionStatistics {
 /// shared buffers stay where they are, and static ones and states, which the model writes itself,
 /// start as zeros. Caches in blocks take them from a pool as they grow; where the blocks have fixed
 /// extents, each step runs the smallest variant of the model that has room for the tokens there
-/// are, made ready when it is first needed. Cross-attention caches are
-/// inputs that the caller gives with every step. A model without caches gets whole sequences.
+/// are, made ready when it is first needed. Of a model in pieces, a step runs those, with a loop
+/// over the blocks that hold tokens, and never the model itself. Cross-attention caches are inputs
+/// that the caller gives with every step. A model without caches gets whole sequences.
 ///
 /// Sessions share nothing that changes but a pool of blocks, which is locked: any number may run,
 /// each on one thread. The model and kernels must outlive them and must not change.
@@ -218,21 +220,25 @@ public:
 
   /// Graph inputs that a caller must give.
   llvm::ArrayRef<const ir::Value*> callerInputs() const { return given; }
-  const ir::Graph& graph() const { return executor->graph(); }
+  const ir::Graph& graph() const { return executor ? executor->graph() : model.graph(); }
   const SessionStatistics& statistics() const { return counters; }
-  const std::shared_ptr<Allocator>& allocator() const { return executor->allocator(); }
+  const std::shared_ptr<Allocator>& allocator() const { return options.allocator; }
 
 private:
   Session(const ir::Model& sessionModel, const KernelRegistry& sessionKernels,
           const ir::Manifest& manifest, const SessionOptions& sessionOptions);
   llvm::Error start();
-  llvm::Error startExecutor(const Executor* constantsOf = nullptr);
+  /// `like` is a session of the same model whose constants are used; null: the session has its own.
+  llvm::Error startExecutor(const Session* like = nullptr);
   llvm::Error startVariants();
+  llvm::Error startPieces(const Session* like);
   llvm::Expected<std::unique_ptr<Executor>> createExecutor(const ir::Model& executed,
                                                            const Executor* constantsOf) const;
   llvm::Error checkVariant(const ir::Graph& variant, int64_t blocks) const;
   llvm::Error chooseVariant();
   llvm::Error feedBlocks(size_t index);
+  llvm::Error runModel();
+  void dropMemory();
   llvm::Error checkInterface() const;
   llvm::Error checkBlocks(const ir::ManifestCache& cache, llvm::StringSet<>& names) const;
   llvm::Error findOutputs();
@@ -276,11 +282,13 @@ private:
   const KernelRegistry& kernels;
   ir::Manifest description;
   SessionOptions options;
+  /// Of the model, and null where it is run in pieces.
   std::unique_ptr<Executor> executor;
+  std::unique_ptr<CutDecoder> pieces;
   Pyramid pyramid;
   /// By variant; null for the last, and for those that no step has needed.
   std::vector<std::unique_ptr<Executor>> variantExecutors;
-  Executor* running = nullptr; ///< the one of the latest step
+  Executor* running = nullptr; ///< the one of the latest step; null as `executor` is
   size_t runningVariant = 0;
   CacheSet caches;
   std::vector<Tensor> lengths;          ///< one for each of the manifest's

@@ -93,6 +93,27 @@ TEST_F(FileSafety, PartsOfAPyramidAreNotReplaced) {
   }
 }
 
+TEST_F(FileSafety, PiecesAreReplacedByThoseOfTheSameModelOnly) {
+  const std::string model = folder.path("t.onnx");
+  for (int i = 0; i < 2; ++i)
+    ASSERT_EQ(runProgram({"rewrite", shippedModel("llama_gqa-ts14-eager"), "-o", model, "--to",
+                          "tiles:16", "--capacity", "40"})
+                  .code,
+              0);
+  for (const char* name : {"t.part0.onnx", "t.part2.onnx", "t.tile1.onnx"}) {
+    const std::string path = folder.path(name);
+    expectRefused({"opt", model, "-o", path}, "would overwrite a piece of the model '" + model);
+  }
+  // In the place of a piece that is to be written stands a folder.
+  TemporaryFolder other;
+  std::filesystem::create_directory(other.path("t.part1.onnx"));
+  EXPECT_EQ(runProgram({"rewrite", shippedModel("llama_gqa-ts14-eager"), "-o", other.path("t.onnx"),
+                        "--to", "tiles:16", "--capacity", "40"})
+                .code,
+            2);
+  EXPECT_EQ(other.entryCount(), 1u);
+}
+
 TEST_F(FileSafety, APyramidMayReplaceAnEarlierOneOfTheSameModel) {
   makePyramid();
   makePyramid();

@@ -140,6 +140,37 @@ TEST(RewriteTest, APyramidIsWrittenAgainAsItIsAndTakenForNothingElse) {
   EXPECT_EQ(folder.entryCount(), files);
 }
 
+TEST(RewriteTest, TilesAreWrittenInPiecesWithAStateOfEitherType) {
+  TemporaryFolder folder;
+  const std::string model = shippedModel("llama_gqa-ts14-eager");
+  for (const char* state : {"float32", "float16"}) {
+    const std::string output = folder.path(std::string(state) + ".onnx");
+    ProgramResult result = runProgram({"rewrite", model, "-o", output, "--to", "tiles:16",
+                                       "--capacity", "40", "--tile-state", state});
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_NE(result.out.find(".part0.onnx"), std::string::npos) << result.out;
+    const auto manifest = nlohmann::json::parse(folder.read(std::string(state) + ".kv.json"));
+    EXPECT_EQ(manifest["tiles"]["state"], state);
+    EXPECT_EQ(manifest["tiles"]["parts"].size(), 3u);
+    EXPECT_EQ(runProgram({"run", output, "--tokens", "1,2,3", "--steps", "30"}).out,
+              runProgram({"run", model, "--tokens", "1,2,3", "--steps", "30"}).out);
+  }
+  EXPECT_EQ(runProgram({"verify", model, folder.path("float32.onnx"), "--steps", "8"}).code, 0);
+  // What is there is written again; with the other state it would be another model.
+  const auto again = [&](const char* state) {
+    return runProgram({"rewrite", folder.path("float16.onnx"), "-o", folder.path("again.onnx"),
+                       "--to", "tiles:16", "--capacity", "40", "--tile-state", state})
+        .code;
+  };
+  EXPECT_EQ(again("float16"), 0);
+  EXPECT_TRUE(std::filesystem::exists(folder.path("again.tile0.onnx")));
+  EXPECT_EQ(again("float32"), 1);
+  ProgramResult wrong = runProgram({"rewrite", model, "-o", folder.path("x.onnx"), "--to",
+                                    "pyramid:16", "--capacity", "40", "--tile-state", "float16"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("has no state between tiles"), std::string::npos) << wrong.err;
+}
+
 /// The names of variants and of their weights are not known before the model is lowered.
 TEST(RewriteTest, TheManifestIsNoFileOfAPyramid) {
   TemporaryFolder folder;

@@ -80,7 +80,7 @@ function targetOptions(target, cases) {
   const tokens = tokensOf(cases);
   if (target === 'pyramid')
     return [`${target}:${blocksForEveryStep(cases, tokens)}`, '--capacity', String(tokens)];
-  return target.startsWith('blocks') ? [`${target}:5`, '--capacity', String(tokens + 3)] : [target];
+  return target.startsWith('blocks') || target === 'tiles' ? [`${target}:5`, '--capacity', String(tokens + 3)] : [target];
 }
 
 /** A command's exit code, signal and output. */
@@ -150,9 +150,11 @@ class Engine {
 /** ONNX Runtime's warnings that a cache was copied, in what it logged. */
 const copyWarnings = (log) => log.split('\n').filter((line) => /in-place optimization not activated/.test(line));
 
-/** The numbers of blocks of a model's variants. */
-const variantsIn = (manifest) =>
-  (jsonOf(fs.readFileSync(manifest))?.variants ?? []).map((variant) => variant.past_blocks);
+/** The numbers of blocks of a model's variants; of none where its pieces are run. */
+function variantsIn(file) {
+  const manifest = jsonOf(fs.readFileSync(file));
+  return manifest?.tiles ? [] : (manifest?.variants ?? []).map((variant) => variant.past_blocks);
+}
 
 /** Complaints about operators that ONNX Runtime computes on GPUs only, of float16 and bfloat16 only. */
 const isOfGpuOperator = (text) => /operator \(PagedAttention\)|PagedAttention execution is not implemented/.test(text);

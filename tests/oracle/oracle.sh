@@ -77,6 +77,10 @@ for kind in float32 float16 large-vocabulary; do
 done
 rewritten "$work/float32.onnx" pyramid:4 --capacity 11
 decodes "pyramid" "$("$kvopt" run "$work/float32.onnx" --tokens 1,2,3 --steps 8)" "$work/example.onnx" 1,2,3 8
+rewritten "$work/float16.onnx" tiles:4 --capacity 11 --tile-state float16
+decodes "tiles" "$("$kvopt" run "$work/example.onnx" --tokens 1,2,3 --steps 8)" "$work/example.onnx" 1,2,3 8
+rewritten "$work/float32.onnx" tiles:4 --capacity 11
+decodes "tiles" "$("$kvopt" run "$work/float32.onnx" --tokens 1,2,3 --steps 8)" "$work/example.onnx" 1,2,3 8
 decodes "a full cache" "decode.js: 12 tokens do not fit into the 11 rows of cache *" "$work/example.onnx" 1,2,3 10
 decodes "no manifest" "decode.js: *.kv.json does not exist: *" "$work/float32.onnx" 1,2,3 8
 decodes "no prompt" "decode.js: usage: *" "$work/example.onnx" x 8

@@ -35,6 +35,22 @@ constexpr const char* extents = R"(
     rows_scalar = Squeeze (rows, i0)
 )";
 
+/// The scores of query_grouped [B,G,·,D] and keys_transposed [B,G,D,T]; `length` is T in a list.
+constexpr const char* scores = R"(
+    scores_grouped = MatMul (query_grouped, keys_transposed)
+    scores_shape = Concat <axis = 0> (batch, heads, rows, length)
+    scores = Reshape (scores_grouped, scores_shape)
+    scale = Constant <value_float = @scale> ()
+    scaled = Mul (scores, scale)
+    softcap = Constant <value_float = @softcap> ()
+    uncapped = Equal (softcap, zero)
+    cap = Where (uncapped, one, softcap)
+    over_cap = Div (scaled, cap)
+    tanh_over_cap = Tanh (over_cap)
+    soft_capped = Mul (tanh_over_cap, cap)
+    capped = Where (uncapped, scaled, soft_capped)
+)";
+
 /// Attention over `keys` [B,G,T,D] and `values` [B,G,T,Dv]; `start` [1 or B,1] is the position of
 /// query row 0, `longest` T as a scalar, `valid` [1 or B,T] whether a row may be seen.
 constexpr const char* attention = R"(
@@ -48,18 +64,7 @@ constexpr const char* attention = R"(
     grouped_shape = Concat <axis = 0> (batch, groups, rest, width)
     query_grouped = Reshape (query_as_float, grouped_shape)
     keys_transposed = Transpose <perm = [0, 1, 3, 2]> (keys_seen)
-    scores_grouped = MatMul (query_grouped, keys_transposed)
-    scores_shape = Concat <axis = 0> (batch, heads, rows, length)
-    scores = Reshape (scores_grouped, scores_shape)
-    scale = Constant <value_float = @scale> ()
-    scaled = Mul (scores, scale)
-    softcap = Constant <value_float = @softcap> ()
-    uncapped = Equal (softcap, zero)
-    cap = Where (uncapped, one, softcap)
-    over_cap = Div (scaled, cap)
-    tanh_over_cap = Tanh (over_cap)
-    soft_capped = Mul (tanh_over_cap, cap)
-    capped = Where (uncapped, scaled, soft_capped)
+{scores}
     mask_boolean = Constant <value_int = @mask_boolean> ()
     mask_is_additive = Equal (mask_boolean, zero_index)
     mask_as_float = Cast <to = 1> ({mask})
@@ -139,7 +144,8 @@ std::string attentionText(const BodyForm& form, const char* mask = "mask") {
     top = sinkTop;
     weight = sinkWeight;
   }
-  return fmt::format(fmt::runtime(attention), fmt::arg("top", reducingMaximum(top, form.opset)),
+  return fmt::format(fmt::runtime(attention), fmt::arg("scores", scores),
+                     fmt::arg("top", reducingMaximum(top, form.opset)),
                      fmt::arg("total_weight", weight), fmt::arg("mask", mask),
                      fmt::arg("element", static_cast<int32_t>(form.element)));
 }
@@ -506,6 +512,70 @@ constexpr const char* sequenceByLength = R"(
     mask_of_keys = Slice (mask, i0, longest_list, rest)
 )";
 
+/// One tile of keys. The state's type holds numbers up to `limit`; weights are counted in units of
+/// 1/64.
+constexpr const char* attentionTile = R"(
+    key_shape = Shape (key)
+    groups = Gather (key_shape, i1)
+    length = Gather (key_shape, i2)
+    value_shape = Shape (value)
+    value_width = Gather (value_shape, i3)
+    keys_as_float = Cast <to = 1> (key)
+    values_as_float = Cast <to = 1> (value)
+    query_as_float = Cast <to = 1> (query)
+    grouped_shape = Concat <axis = 0> (batch, groups, rest, width)
+    query_grouped = Reshape (query_as_float, grouped_shape)
+    keys_transposed = Transpose <perm = [0, 1, 3, 2]> (keys_as_float)
+{scores}
+    limit = Constant <value_float = {limit}> ()
+    hidden = IsInf <detect_positive = 0> (mask)
+    masked = Add (capped, mask)
+{clamped}    seen = Where (hidden, minus_infinity, {scores_in_range})
+    top = @reduce_max (seen)
+    maximum_as_float = Cast <to = 1> (maximum)
+    base_before = ReduceSum <keepdims = 1> (maximum_as_float, rest)
+    larger = Max (base_before, top)
+    limited = Min (larger, limit)
+{stored_maximum}
+    above_base = Sub (seen, base)
+    weights = Exp (above_base)
+    decline = Sub (base_before, base)
+    kept = Exp (decline)
+    unit = Constant <value_float = 0.015625> ()
+    weight_in_tile = ReduceSum <keepdims = 1> (weights, rest)
+    sum_in_tile = Mul (weight_in_tile, unit)
+    sum_as_float = Cast <to = 1> (sum)
+    sum_before = Mul (sum_as_float, kept)
+    total = Add (sum_before, sum_in_tile)
+    next_sum = Cast <to = {state}> (total)
+    nothing_seen = Equal (total, zero)
+    divisor = Where (nothing_seen, one, total)
+    share_before = Div (sum_before, divisor)
+    unit_share = Div (unit, divisor)
+    shares = Mul (weights, unit_share)
+    grouped_shares_shape = Concat <axis = 0> (batch, groups, rest, length)
+    shares_grouped = Reshape (shares, grouped_shares_shape)
+    added_grouped = MatMul (shares_grouped, values_as_float)
+    output_shape = Concat <axis = 0> (batch, heads, rows, value_width)
+    added = Reshape (added_grouped, output_shape)
+    output_as_float = Cast <to = 1> (output)
+    output_before = Mul (output_as_float, share_before)
+    output_after = Add (output_before, added)
+    next_output = Cast <to = {state}> (output_after)
+)";
+
+/// How the maximum is stored as one number, and as two of float16; `base` is what is stored.
+constexpr const char* maximumInOne = "    next_maximum = Identity (limited)\n"
+                                     "    base = Identity (limited)";
+constexpr const char* maximumInTwo = R"(
+    rounded = Cast <to = 10> (limited)
+    rounded_as_float = Cast <to = 1> (rounded)
+    remainder = Sub (limited, rounded_as_float)
+    remainder_rounded = Cast <to = 10> (remainder)
+    remainder_as_float = Cast <to = 1> (remainder_rounded)
+    next_maximum = Concat <axis = -1> (rounded, remainder_rounded)
+    base = Add (rounded_as_float, remainder_as_float))";
+
 /// Every row of the present is a row of [past; fresh], or zero.
 constexpr const char* appendRows = R"(
     i0 = Constant <value_ints = [0]> ()
@@ -672,6 +742,25 @@ std::string sdpaFunctionText(const BodyForm& form) {
       form.opset, signature,
       form.lengths ? std::string(extents) + sequenceByLength + attentionText(form, "mask_of_keys")
                    : std::string(extents) + wholeSequence + everyKeyValid + attentionText(form));
+}
+
+std::string attentionTileFunctionText(int64_t opset, ElementType state) {
+  const bool isHalf = state == ElementType::Float16;
+  // Masks of float32 hide keys by finite numbers that the maximum must reach where they hide all.
+  constexpr const char* clamped = "    lowest = Neg (limit)\n"
+                                  "    in_range = Max (masked, lowest)\n";
+  const std::string body =
+      fmt::format(fmt::runtime(attentionTile), fmt::arg("scores", scores),
+                  fmt::arg("limit", isHalf ? "65504.0" : "3.4028234663852886e+38"),
+                  fmt::arg("clamped", isHalf ? clamped : ""),
+                  fmt::arg("scores_in_range", isHalf ? "in_range" : "masked"),
+                  fmt::arg("stored_maximum", isHalf ? maximumInTwo : maximumInOne),
+                  fmt::arg("state", static_cast<int32_t>(state)));
+  return functionText(opset,
+                      "AttentionTile <scale, softcap>\n"
+                      "    (query, key, value, mask, output, maximum, sum)\n"
+                      "    => (next_output, next_maximum, next_sum)",
+                      std::string(extents) + reducingMaximum(body, opset));
 }
 
 std::string appendRowsFunctionText(int64_t opset, ElementType element) {

@@ -67,6 +67,10 @@ std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
 /// The same for `ai.kvopt::Sdpa`.
 std::string sdpaFunctionText(const BodyForm& form);
 
+/// The text of a function for `ai.kvopt::AttentionTile`; `state` is the element type of the state.
+/// The attributes scale and softcap must be written on the node.
+std::string attentionTileFunctionText(int64_t opset, ElementType state);
+
 /// The text of a function for `ai.kvopt::AppendRows`; `element` is the type of the rows.
 std::string appendRowsFunctionText(int64_t opset, ElementType element);
 

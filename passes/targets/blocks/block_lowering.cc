@@ -91,6 +91,10 @@ std::optional<MatchFailure> blocksObstacle(const AttentionSite& site) {
   return std::nullopt;
 }
 
+bool takesBlocksApart(const AttentionSite& site) {
+  return nodesBefore(*site.key) && nodesBefore(*site.value);
+}
+
 BlockLowering::BlockLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
                              std::string targetName)
     : model(lowered), graph(lowered.graph()), journal(editJournal), capacity(options.capacity),
@@ -131,7 +135,8 @@ llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites
   }
   finishManifest();
   graph.eraseDeadNodes();
-  describeVariants();
+  if (llvm::Error error = describeVariants())
+    return error;
   if (llvm::Error error = operands.addAppendRows())
     return error;
   finishModel(irVersion);

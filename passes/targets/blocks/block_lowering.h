@@ -18,6 +18,10 @@ inline constexpr int64_t defaultBlockSize = 1024;
 /// if the site has none that grow and can stay as it is.
 std::optional<pattern::MatchFailure> blocksObstacle(const analysis::AttentionSite& site);
 
+/// Whether each block of the site's caches can go to attention by itself, without being joined with
+/// others first.
+bool takesBlocksApart(const analysis::AttentionSite& site);
+
 /// Lowers sites of one model, none of which has a blocksObstacle. What attends over the blocks is
 /// for derived classes.
 class BlockLowering {
@@ -42,7 +46,7 @@ protected:
   /// Writes a site whose caches are to be split.
   virtual llvm::Error attendToBlocks(analysis::AttentionSite& site);
   /// Completes the manifest, of a graph without dead nodes.
-  virtual void describeVariants() {}
+  virtual llvm::Error describeVariants() { return llvm::Error::success(); }
   /// The model's imports, before and after lowering; it had the version `irVersion`.
   virtual void prepareModel() {}
   virtual void finishModel(int64_t /*irVersion*/) {}

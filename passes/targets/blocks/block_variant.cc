@@ -3,12 +3,12 @@
 
 #include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
+#include "passes/targets/blocks/input_extents.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace kvopt::targets {
@@ -22,49 +22,6 @@ llvm::StringSet<> blockNames(const Manifest& manifest) {
     for (const std::string& block : cache.blocks)
       names.insert(block);
   return names;
-}
-
-struct InputAxis {
-  Value* input;
-  int64_t axis;
-};
-
-/// Where to find extents: on one axis each of the inputs that are not left out.
-class InputExtents {
-public:
-  InputExtents(const Graph& graph, const llvm::StringSet<>& leftOut) {
-    for (const std::unique_ptr<Value>& input : graph.inputs()) {
-      if (leftOut.contains(input->name()) || !input->type().hasRank())
-        continue;
-      for (unsigned axis = 0; axis < input->type().rank(); ++axis)
-        if (const Dim& extent = input->type().dim(axis); !extent.isUnknown() && !extent.value())
-          axes.try_emplace(extent.str(), InputAxis{input.get(), axis});
-    }
-  }
-
-  std::optional<InputAxis> find(const Dim& extent) const {
-    const auto found = axes.find(extent.str());
-    if (extent.isUnknown() || found == axes.end())
-      return std::nullopt;
-    return found->second;
-  }
-
-private:
-  llvm::StringMap<InputAxis> axes;
-};
-
-/// The extents that a Shape node reads.
-llvm::ArrayRef<Dim> extentsRead(const Node& shape) {
-  const TensorType& type = shape.operand(0)->type();
-  if (!type.hasRank())
-    return {};
-  const auto rank = static_cast<int64_t>(type.rank());
-  auto clamp = [&](int64_t position) {
-    return std::clamp<int64_t>(position < 0 ? position + rank : position, 0, rank);
-  };
-  const int64_t start = clamp(shape.intAttr("start", 0));
-  const int64_t end = std::max(start, clamp(shape.intAttr("end", rank)));
-  return type.shape().slice(static_cast<size_t>(start), static_cast<size_t>(end - start));
 }
 
 /// Takes inputs out of a graph with everything that was only moved from them.
@@ -165,27 +122,13 @@ private:
 
   /// Extents other than that of the rows are those of inputs that stay.
   llvm::Error replaceExtents(Node& shape) {
-    Graph& where = shape.graph();
-    llvm::SmallVector<Value*, 4> parts;
-    for (const Dim& extent : extentsRead(shape)) {
-      if (const auto fixed = extent.value()) {
-        parts.push_back(&where.addConstant("extent", int64Tensor({*fixed})));
-        continue;
-      }
-      const auto source = extents.find(extent);
-      if (!source)
-        return unsupported("an extent of the block is that of no other input")
-            .node(shape.name(), shape.op().str());
-      Node& all = where.createFresh("Shape", {source->input}, 1, &shape, "extents");
-      Value& axis = where.addConstant("axis", int64Tensor({source->axis}));
-      parts.push_back(
-          &where.createFresh("Gather", {&all.result(), &axis}, 1, &shape, "extent").result());
-    }
-    if (parts.empty())
+    if (extentsRead(shape).empty())
       return invalid("an extent of the block is not known").node(shape.name(), shape.op().str());
-    Node& joined = where.createFresh("Concat", parts, 1, &shape, "extents");
-    joined.setAttribute("axis", Attribute::ofInt(0));
-    shape.result().replaceAllUsesWith(joined.result());
+    Value* spelled = extents.spell(shape);
+    if (!spelled)
+      return unsupported("an extent of the block is that of no other input")
+          .node(shape.name(), shape.op().str());
+    shape.result().replaceAllUsesWith(*spelled);
     return llvm::Error::success();
   }
 
@@ -225,7 +168,7 @@ const Node* readerOfBlockExtents(const Graph& graph, const Manifest& manifest) {
     for (const Use& use : input->uses())
       if (use.user().is("Shape"))
         for (const Dim& extent : extentsRead(use.user()))
-          if (!extent.value() && !extents.find(extent))
+          if (!extent.value() && !extents.has(extent))
             return &use.user();
   }
   return nullptr;

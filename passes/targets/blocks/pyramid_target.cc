@@ -10,9 +10,7 @@
 // engines that compile graphs for fixed extents. What is lowered is the largest variant;
 // specialize-blocks makes the others of it.
 #include "passes/targets/blocks/block_variant.h"
-#include "passes/targets/blocks/spelled_blocks.h"
-#include "passes/targets/primitive/spelled_attention.h"
-#include "passes/targets/support/gap_support.h"
+#include "passes/targets/blocks/fixed_blocks.h"
 #include "support/diagnostic.h"
 
 namespace kvopt::targets {
@@ -25,11 +23,9 @@ namespace {
 /// More files than this for one model are a mistake.
 constexpr int64_t mostVariants = 256;
 
-/// Each block has a fixed extent: `past_length` says how many rows of all are tokens, and masks
-/// hide the others.
-class FixedBlocks final : public SpelledBlocks {
+class PyramidBlocks final : public FixedBlocks {
 public:
-  using SpelledBlocks::SpelledBlocks;
+  using FixedBlocks::FixedBlocks;
 
 private:
   llvm::Error checkBlockCount(int64_t count) const override {
@@ -41,24 +37,15 @@ private:
   }
 
   std::vector<Dim> rowsOfBlocks() override {
-    pastRows = &graph.addConstant("past_rows", int64Tensor({*capacity}));
+    std::vector<Dim> rows = FixedBlocks::rowsOfBlocks();
     model.setMetadata(pastRowsKey, pastRows->name().str());
-    std::vector<Dim> rows;
-    for (int64_t first = 0; first < *capacity; first += size)
-      rows.push_back(Dim::fixed(std::min(size, *capacity - first)));
     return rows;
   }
 
-  Value& spell(const AttentionSite& site, Rewriter& rewriter) override {
-    if (!site.grows())
-      return SpelledBlocks::spell(site, rewriter);
-    return spellAttention(*site.node, GappedKeys{&length->value(), pastRows}, rewriter);
-  }
-
   /// One for each number of blocks that hold tokens; without any where the model can do without.
-  void describeVariants() override {
+  llvm::Error describeVariants() override {
     if (!pastRows)
-      return;
+      return llvm::Error::success();
     const auto all = static_cast<int64_t>(blockRows.size());
     const int64_t least = readerOfBlockExtents(graph, manifest) ? 1 : 0;
     for (int64_t blocks = least; blocks <= all; ++blocks) {
@@ -67,10 +54,8 @@ private:
       variant.pastRows = std::min(blocks * size, *capacity);
       manifest.variants.push_back(std::move(variant));
     }
+    return llvm::Error::success();
   }
-
-  /// int64 [1]: the rows of all blocks; null where no cache is split.
-  Value* pastRows = nullptr;
 };
 
 class PyramidTarget final : public Target {
@@ -83,13 +68,12 @@ public:
   bool needsCapacity() const override { return true; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
-    std::optional<MatchFailure> failure = supportsSpelledBlocks(site);
-    return !failure && site.grows() ? gapObstacle(site) : failure;
+    return supportsFixedBlocks(site);
   }
 
   llvm::Expected<Manifest> lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
                                  const LowerOptions& options, Journal& journal) const override {
-    return FixedBlocks(model, options, journal, name().str()).run(sites);
+    return PyramidBlocks(model, options, journal, name().str()).run(sites);
   }
 };
 

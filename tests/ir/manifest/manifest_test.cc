@@ -392,6 +392,57 @@ TEST(Manifest, VariantsSurvive) {
   EXPECT_THAT(problemOf(wrong), HasSubstr("no blocks of a size"));
 }
 
+TEST(Manifest, TilesSurvive) {
+  Manifest manifest = example();
+  manifest.contract = CacheUpdate::Blocks;
+  manifest.capacityValue = 70;
+  manifest.blockSize = 64;
+  manifest.caches[0].oneBuffer = false;
+  manifest.caches[0].update = CacheUpdate::Blocks;
+  manifest.caches[0].blocks = {"key_block_0", "key_block_tail"};
+  manifest.variants = {{"m.onnx", 2, 70}};
+  const std::string past = manifest.caches[0].past;
+  ManifestTiles& tiles = manifest.tiles.emplace();
+  tiles.state = ElementType::Float16;
+  tiles.parts = {"m.part0.onnx", "m.part1.onnx"};
+  tiles.tiles = {"m.tile0.onnx", "m.tile1.onnx", "m.tile2.onnx"};
+  tiles.outputs = {"logits", "present"};
+  tiles.attentions.push_back(
+      {0, "q", "k", "v", "mask", "o", "m", "s", past, past, 0, 1, 2, "attended"});
+  auto again = parseManifest(manifest.json());
+  ASSERT_TRUE(static_cast<bool>(again)) << llvm::toString(again.takeError());
+  EXPECT_EQ(again->json(), manifest.json());
+  EXPECT_EQ(again->tiles, manifest.tiles);
+  // Before they are written, files have no names.
+  tiles.parts = {"", ""};
+  EXPECT_TRUE(static_cast<bool>(parseManifest(manifest.json())));
+
+  auto problemOf = [&](llvm::function_ref<void(Manifest&)> edit) {
+    Manifest wrong = manifest;
+    edit(wrong);
+    auto parsed = parseManifest(wrong.json());
+    return parsed ? "" : takeDiagnostic(parsed.takeError()).str();
+  };
+  using Edited = Manifest&;
+  EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->parts[0] = "../m.onnx"; }),
+              HasSubstr("not the name of a file"));
+  EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->tiles[2] = "/m.onnx"; }),
+              HasSubstr("not the name of a file"));
+  EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->attentions[0].afterPart = 1; }),
+              HasSubstr("no part follows it"));
+  EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->attentions[0].afterPart = INT64_MAX; }),
+              HasSubstr("no part follows it"));
+  EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->attentions[0].lastTile = 3; }),
+              HasSubstr("no tile 3"));
+  EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->attentions[0].tailTile.reset(); }),
+              HasSubstr("no tile for the last block"));
+  EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->attentions[0].keyCache = "other"; }),
+              HasSubstr("no cache in blocks"));
+  EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->state = ElementType::Int8; }),
+              HasSubstr("int8"));
+  EXPECT_THAT(problemOf([](Edited wrong) { wrong.variants.clear(); }), HasSubstr("0 variants"));
+}
+
 TEST(Manifest, IsFoundInMetadata) {
   OpRegistry registry;
   Model model(registry);

@@ -75,6 +75,34 @@ TEST_F(KvoptAttentionTest, Blocks) {
   EXPECT_NE(typeOf({&keys, &input({"B", "2", "R", "16"})}), type);
 }
 
+TEST_F(KvoptAttentionTest, Tiles) {
+  Value& key = input({"B", "2", "T", "16"});
+  Value& mask = input({"1", "1", "S", "T"});
+  const auto typesOf = [&](Value& keys, Value& maskTerms, Value& maximum) {
+    const ElementType state = maximum.type().elementType();
+    Node& tile =
+        node("ai.kvopt::AttentionTile",
+             {&input({"B", "8", "S", "16"}), &keys, &input({"B", "2", "T", "32"}), &maskTerms,
+              &input({"B", "8", "S", "32"}, state), &maximum, &input({"B", "8", "S", "1"}, state)},
+             3);
+    const std::string first = inferred(tile.result());
+    return first + " " + tile.result(1).type().str() + " " + tile.result(2).type().str();
+  };
+  // In float16 the maximum is two numbers.
+  Value& half = input({"B", "8", "S", "2"}, ElementType::Float16);
+  EXPECT_EQ(typesOf(key, mask, half),
+            "float16[B, 8, S, 32] float16[B, 8, S, 2] float16[B, 8, S, 1]");
+  EXPECT_EQ(typesOf(key, mask, input({"B", "8", "S", "1"})),
+            "float[B, 8, S, 32] float[B, 8, S, 1] float[B, 8, S, 1]");
+  for (const std::string& wrong :
+       {typesOf(input({"B", "3", "T", "16"}), mask, half),
+        typesOf(key, input({"1", "1", "S", "T + 1"}), half),
+        typesOf(key, mask, input({"B", "8", "S", "1"}, ElementType::Int64)),
+        typesOf(key, mask, input({"B", "8", "S", "1"}, ElementType::Float16)),
+        typesOf(key, mask, input({"B", "8", "S"}, ElementType::Float16))})
+    EXPECT_FALSE(llvm::StringRef(wrong).contains("[B, 8, S, 32]")) << wrong;
+}
+
 TEST_F(KvoptAttentionTest, InPlaceWithTransposedKeys) {
   Value& query = input({"B", "8", "S", "16"});
   Value& key = input({"B", "2", "S", "16"});

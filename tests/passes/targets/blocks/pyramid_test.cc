@@ -1,12 +1,9 @@
 // Models in variants for a number of past blocks each compute what the exported ones do, whichever
 // variant takes a step and whatever rows that are no tokens hold; sessions over them do what
 // sessions do.
-#include "driver/variants.h"
 #include "driver/verify/references.h"
-#include "runtime/equivalence/comparison.h"
 #include "tests/equivalence/corpus/corpus.h"
-#include "tests/equivalence/rewritten_model.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/passes/targets/blocks/fixed_blocks_fixture.h"
 
 #include <gmock/gmock.h>
 
@@ -21,38 +18,11 @@ namespace {
 
 using testing::HasSubstr;
 
-class PyramidTest : public ShippedModelTest {
+class PyramidTest : public FixedBlocksTest {
 protected:
   DrivenModel pyramidOf(int64_t size, int64_t capacity) {
-    DrivenModel driven = rewritten(path(), toolkit, "capacity=" + std::to_string(capacity),
-                                   "pyramid:" + std::to_string(size));
-    variants = variantsInMemory(*driven.model, driven.manifest);
-    return driven;
+    return lowered("pyramid:" + std::to_string(size), capacity);
   }
-  /// Rows that nobody wrote are large numbers.
-  std::unique_ptr<Session> open(const DrivenModel& driven, SessionOptions options = {}) {
-    options.variants = variants;
-    return openSession(driven, toolkit.kernels, options);
-  }
-
-  static void expectClose(const TensorView& expected, const TensorView& found) {
-    ASSERT_EQ(expected.shape, found.shape);
-    Comparison comparison = valueOrThrow(compareTensors(expected, found));
-    EXPECT_LE(comparison.maxAbs, 1e-4);
-  }
-  static void expectSame(const StepResult& expected, const StepResult& found) {
-    ASSERT_EQ(expected.outputs.size(), found.outputs.size());
-    for (size_t i = 0; i < expected.outputs.size(); ++i)
-      expectClose(expected.outputs[i].tensor.view, found.outputs[i].tensor.view);
-  }
-  static void expectSameCaches(const Session& expected, const Session& found) {
-    EXPECT_EQ(expected.length(), found.length());
-    ASSERT_EQ(expected.cacheCount(), found.cacheCount());
-    for (size_t i = 0; i < expected.cacheCount(); ++i)
-      expectClose(expected.exportedCacheView(i), found.exportedCacheView(i));
-  }
-
-  std::shared_ptr<VariantSource> variants;
 };
 
 TEST_P(PyramidTest, EqualsTheExportedModel) {
@@ -117,69 +87,31 @@ TEST_P(PyramidTest, SessionsAreCutForkedAndRearranged) {
   options.batch = 3;
   auto expected = openSession(exported, toolkit.kernels, options);
   auto found = open(pyramid, options);
-  // Whole blocks are adopted, and then cropped into.
-  for (Session* session : {expected.get(), found.get()}) {
-    stepAlike(*session, 24);
-    successOrThrow(session->crop(13));
-  }
-  EXPECT_EQ(found->latestVariant(), 0u);
-  expectSame(stepAlike(*expected, 1, 4), stepAlike(*found, 1, 4));
-  EXPECT_EQ(found->latestVariant(), 2u);
-  auto expectedFork = valueOrThrow(expected->fork());
-  auto foundFork = valueOrThrow(found->fork());
-  expectSame(stepAlike(*expected, 17, 2), stepAlike(*found, 17, 2));
-  expectSame(stepAlike(*expectedFork, 2, 3), stepAlike(*foundFork, 2, 3));
-  for (Session* session : {expectedFork.get(), foundFork.get()})
-    successOrThrow(session->reorder({2, 0, 2}));
-  expectSame(stepAlike(*expectedFork, 1, 5), stepAlike(*foundFork, 1, 5));
-  for (Session* session : {expectedFork.get(), foundFork.get()})
-    successOrThrow(session->reorder({1, 0, 1, 0}));
-  expectSame(stepAlike(*expectedFork, 9, 6), stepAlike(*foundFork, 9, 6));
-  expectSameCaches(*expected, *found);
-  expectSameCaches(*expectedFork, *foundFork);
-  for (Session* session : {expected.get(), found.get()}) {
-    successOrThrow(session->crop(5));
-    stepAlike(*session, 3, 8);
-    successOrThrow(session->reset());
-  }
-  expectSame(stepAlike(*expected, 5, 9), stepAlike(*found, 5, 9));
+  expectSameOperations(*expected, *found);
+}
+
+TEST_P(PyramidTest, CroppedSessionsTakeAVariantOfWhatIsLeft) {
+  DrivenModel pyramid = pyramidOf(8, 60);
+  auto session = open(pyramid);
+  stepAlike(*session, 24);
+  EXPECT_EQ(session->latestVariant(), 0u);
+  stepAlike(*session, 1);
+  EXPECT_EQ(session->latestVariant(), 3u);
+  successOrThrow(session->crop(13));
+  stepAlike(*session, 1);
+  EXPECT_EQ(session->latestVariant(), 2u);
 }
 
 TEST_P(PyramidTest, SavedFrozenAndThawedSessionsGoOn) {
-  DrivenModel exported = asExported(path(), toolkit);
-  DrivenModel pyramid = pyramidOf(8, 64);
-  SessionOptions options;
-  options.batch = 2;
-  auto expected = openSession(exported, toolkit.kernels, options);
-  auto session = open(pyramid, options);
-  stepAlike(*expected, 19);
-  stepAlike(*session, 19);
-  const std::string file = testing::TempDir() + "/" + GetParam().name + ".pyramid";
-  successOrThrow(session->save(file));
-  auto loaded = open(pyramid, options);
-  stepAlike(*loaded, 4, 9);
-  successOrThrow(loaded->load(file));
-  expectSameCaches(*session, *loaded);
-  successOrThrow(loaded->freeze());
-  auto fork = valueOrThrow(loaded->fork());
-  successOrThrow(loaded->thaw());
-  successOrThrow(fork->thaw());
-  StepResult wanted = stepAlike(*expected, 2, 3);
-  for (Session* each : {session.get(), loaded.get(), fork.get()})
-    expectSame(wanted, stepAlike(*each, 2, 3));
-  expectSameCaches(*session, *fork);
+  expectSavedSessionsGoOn(pyramidOf(8, 64),
+                          testing::TempDir() + "/" + GetParam().name + ".pyramid");
 }
 
 TEST_P(PyramidTest, TooManyTokensAreAnErrorThatChangesNothing) {
   DrivenModel pyramid = pyramidOf(8, 20);
   auto session = open(pyramid);
   stepAlike(*session, 19);
-  DecoderStep tooMany;
-  tooMany.pastLength = 19;
-  tooMany.tokens = {{1, 2}};
-  auto refused = stepDecoder(*session, tooMany);
-  ASSERT_FALSE(refused);
-  EXPECT_THAT(takeDiagnostic(refused.takeError()).message, HasSubstr("do not fit"));
+  EXPECT_THAT(problemOfStep(*session, 2), HasSubstr("do not fit"));
   EXPECT_EQ(session->length(), 19);
   stepAlike(*session, 1);
 }
@@ -188,27 +120,9 @@ TEST_P(PyramidTest, TooManyTokensAreAnErrorThatChangesNothing) {
 class WrittenPyramidTest : public PyramidTest {
 protected:
   void write(int64_t size, int64_t capacity) {
-    DrivenModel pyramid = pyramidOf(size, capacity);
-    nameVariants(pyramid.manifest, folder.path("m.onnx"));
-    pyramid.model->setMetadata(manifestKey, pyramid.manifest.json());
-    OutputFiles files;
-    successOrThrow(prepareVariants(*pyramid.model, pyramid.manifest, folder.path("m.onnx"),
-                                   ExportOptions(), files));
-    successOrThrow(files.commit());
+    FixedBlocksTest::write(pyramidOf(size, capacity), folder);
   }
-  PreparedModel read() { return valueOrThrow(prepareModel(folder.path("m.onnx"), toolkit)); }
-  std::unique_ptr<Session> openFiles(const PreparedModel& read) {
-    SessionOptions options;
-    options.poison = true;
-    return valueOrThrow(Session::create(*read.model, toolkit.kernels, read.manifest, options));
-  }
-  std::string problemOfStep(Session& session) {
-    DecoderStep one;
-    one.pastLength = session.length();
-    one.tokens = {{1}};
-    auto result = stepDecoder(session, one);
-    return result ? "" : takeDiagnostic(result.takeError()).str();
-  }
+  PreparedModel read() { return FixedBlocksTest::read(folder); }
 
   TemporaryFolder folder;
 };
