@@ -3,10 +3,10 @@
 // up.
 #include "runtime/simd/four_bit_rows.h"
 
+#include "runtime/simd/four_bit_products.h"
 #include "support/half.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -18,40 +18,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#ifndef KVOPT_FOUR_BIT_PRODUCTS
-#define KVOPT_FOUR_BIT_PRODUCTS
-namespace kvopt::simd {
-namespace {
-
-constexpr int fourBitTables = FourBitRow::largestMultiplier + 1;
-
-struct FourBitProducts {
-  /// [multiplier][what a code is stored as]
-  alignas(16) int8_t table[fourBitTables][16];
-};
-
-constexpr FourBitProducts makeFourBitProducts() {
-  FourBitProducts products{};
-  for (int multiplier = 0; multiplier < fourBitTables; ++multiplier)
-    for (int stored = 0; stored < 16; ++stored) {
-      // Nobody writes -8; it must not overflow all the same.
-      const int code = std::max(stored - FourBitRow::codeOffset, -FourBitRow::largestCode);
-      products.table[multiplier][stored] = static_cast<int8_t>(code * multiplier);
-    }
-  return products;
-}
-
-constexpr FourBitProducts fourBitProducts = makeFourBitProducts();
-
-/// Of a multiplier as it was read: a cache may hold anything.
-inline const int8_t* fourBitTable(uint8_t multiplier) {
-  return fourBitProducts.table[std::min<int>(multiplier, FourBitRow::largestMultiplier)];
-}
-
-} // namespace
-} // namespace kvopt::simd
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
 namespace {
@@ -60,7 +26,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// A group of 32 columns.
 HWY_INLINE void unpackWholeGroup(const uint8_t* packed, int8_t* products) {
-  const int8_t* table = fourBitTable(packed[FourBitRow::mostGroupColumns / 2]);
+  const int8_t* table = fourBitCodes.of(packed[FourBitRow::mostGroupColumns / 2]);
 #if HWY_TARGET == HWY_SCALAR
   for (int i = 0; i < 16; ++i) {
     products[i] = table[packed[i] & 15];
@@ -90,7 +56,7 @@ void unpackGroups(const FourBitRows& rows, int64_t count, int8_t* products) {
       if (isWhole && left >= 2 * half) {
         unpackWholeGroup(packed, to);
       } else {
-        const int8_t* table = fourBitTable(packed[half]);
+        const int8_t* table = fourBitCodes.of(packed[half]);
         for (int64_t column = 0; column < std::min(half, left); ++column)
           to[column] = table[packed[column] & 15];
         for (int64_t column = half; column < std::min(2 * half, left); ++column)

@@ -125,6 +125,31 @@ template <int N> HWY_INLINE void sumLanes(const Registers<N>& v, float* HWY_REST
 #endif
 }
 
+/// Calls body(Index<v>(), numbers) for each of `Vectors` vectors of neighbors from `row` on, and
+/// before that before(Index<v>(), from) with where they are read.
+template <class Storage, int Vectors, class Before, class Body>
+HWY_INLINE void loadColumns(const typename Storage::Element* row, Before&& before, Body&& body) {
+  const size_t lanes = hn::Lanes(F32Tag());
+  if constexpr (std::is_same_v<Storage, FourBitStorage>) {
+    static_assert(Vectors % 2 == 0);
+    unroll<Vectors / 2>([&](auto g) HWY_ATTR __attribute__((always_inline)) {
+      constexpr int kFirst = 2 * decltype(g)::value;
+      const auto* group = row + storedBytes<Storage>(16 * kFirst);
+      before(Index<kFirst>(), group);
+      F32Vec first, second;
+      load(Storage(), group, first, second);
+      body(Index<kFirst>(), first);
+      body(Index<kFirst + 1>(), second);
+    });
+  } else {
+    unroll<Vectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+      const auto* from = row + decltype(v)::value * lanes;
+      before(v, from);
+      body(v, load(Storage(), from));
+    });
+  }
+}
+
 } // namespace kvopt::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -8,6 +8,7 @@
 #define KVOPT_RUNTIME_KERNELS_SIMD_VECTOR_INL_H
 #endif
 
+#include "runtime/simd/four_bit_products.h"
 #include "support/half.h"
 
 #include <hwy/highway.h>
@@ -15,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace kvopt::simd::HWY_NAMESPACE {
@@ -50,6 +52,19 @@ struct Bf16Storage {
 struct I8Storage {
   using Element = int8_t;
 };
+
+/// Rows of four-bit codes (support/four_bit_row.h), of whole groups of 32 columns.
+struct FourBitStorage {
+  using Element = uint8_t;
+};
+
+/// Bytes of `columns` neighboring columns, whole groups of them for four-bit codes.
+template <class Storage> constexpr size_t storedBytes(size_t columns) {
+  if constexpr (std::is_same_v<Storage, FourBitStorage>)
+    return columns / 32 * static_cast<size_t>(FourBitRow{32}.bytes());
+  else
+    return columns * sizeof(typename Storage::Element);
+}
 
 inline float toFloat(F32Storage, float value) { return value; }
 inline float toFloat(F16Storage, uint16_t bits) { return f16ToFloat(bits); }
@@ -97,6 +112,25 @@ HWY_INLINE F32Vec widen(F16Storage, U16Vec stored) {
 template <class Storage> HWY_INLINE F32Vec load(Storage storage, const uint16_t* from) {
   return widen(storage, hn::LoadU(U16Tag(), from));
 }
+
+/// Whether the target reads rows of four-bit codes as they are, by a table of sixteen floats in one
+/// register.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+inline constexpr bool kReadsFourBitRows = true;
+
+/// A group of 32 columns, which is two vectors.
+HWY_INLINE void load(FourBitStorage, const uint8_t* group, F32Vec& first, F32Vec& second) {
+  const __m512i bytes =
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(group)));
+  const __m512 numbers = _mm512_load_ps(fourBitNumbers.of(group[16]));
+  // Only the lowest four bits of an index count.
+  first = F32Vec{_mm512_permutexvar_ps(bytes, numbers)};
+  second = F32Vec{_mm512_permutexvar_ps(_mm512_srli_epi32(bytes, 4), numbers)};
+}
+#else
+inline constexpr bool kReadsFourBitRows = false;
+inline void load(FourBitStorage, const uint8_t*, F32Vec&, F32Vec&) {}
+#endif
 
 /// Two vectors of neighbors; one load where that is a cache line of 16-bit elements, which is read
 /// faster so.

@@ -3,6 +3,8 @@
 // left to add across lanes.
 #include "runtime/simd/attention/code_products.h"
 
+#include "runtime/simd/four_bit_products.h"
+
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -97,6 +99,16 @@ KVOPT_VNNI_INLINE __m512i nextDigit(__m512i& numbers) {
   return digit;
 }
 
+/// Interleaves words: of 16 columns of every fourth row, to[i] has columns 4 i to 4 i + 3 of all.
+KVOPT_VNNI_INLINE void interleave(__m512i a, __m512i b, __m512i c, __m512i d, __m512i* to) {
+  const __m512i abLow = _mm512_unpacklo_epi32(a, b), abHigh = _mm512_unpackhi_epi32(a, b);
+  const __m512i cdLow = _mm512_unpacklo_epi32(c, d), cdHigh = _mm512_unpackhi_epi32(c, d);
+  _mm512_store_si512(to, _mm512_unpacklo_epi64(abLow, cdLow));
+  _mm512_store_si512(to + 1, _mm512_unpackhi_epi64(abLow, cdLow));
+  _mm512_store_si512(to + 2, _mm512_unpacklo_epi64(abHigh, cdHigh));
+  _mm512_store_si512(to + 3, _mm512_unpackhi_epi64(abHigh, cdHigh));
+}
+
 /// 16 columns of 16 rows from `column` on: to[i] has columns 4 i to 4 i + 3 of each, plus 128,
 /// which makes codes numbers without a sign. With Tail there are `tail`; those behind are as if 0.
 template <bool Tail>
@@ -116,13 +128,43 @@ KVOPT_VNNI_INLINE void turn(const int8_t* const* rows, int64_t column, __m512i* 
     all = _mm512_mask_broadcast_i32x4(all, 0xF000, part(12));
     return _mm512_xor_si512(all, bias);
   };
-  const __m512i a = quarters(0), b = quarters(1), c = quarters(2), d = quarters(3);
-  const __m512i abLow = _mm512_unpacklo_epi32(a, b), abHigh = _mm512_unpackhi_epi32(a, b);
-  const __m512i cdLow = _mm512_unpacklo_epi32(c, d), cdHigh = _mm512_unpackhi_epi32(c, d);
-  _mm512_store_si512(to, _mm512_unpacklo_epi64(abLow, cdLow));
-  _mm512_store_si512(to + 1, _mm512_unpackhi_epi64(abLow, cdLow));
-  _mm512_store_si512(to + 2, _mm512_unpacklo_epi64(abHigh, cdHigh));
-  _mm512_store_si512(to + 3, _mm512_unpackhi_epi64(abHigh, cdHigh));
+  interleave(quarters(0), quarters(1), quarters(2), quarters(3), to);
+}
+
+/// Products with multipliers, plus 128.
+constexpr FourBitProducts<uint8_t> turnedProducts = makeFourBitProducts<uint8_t>(0x80);
+
+/// The 32 columns of a group of 16 rows of four-bit codes, which begins at byte `at` of each: as
+/// turn() writes 16 columns and then 16 more.
+KVOPT_VNNI_INLINE void turnGroup(const int8_t* const* rows, int64_t at, __m512i* to) {
+  const __m512i lowest = _mm512_set1_epi8(15);
+  __m512i low[4], high[4];
+  for (int first = 0; first < 4; ++first) {
+    const auto codes = [&](int row) __attribute__((always_inline)) KVOPT_VNNI {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[first + row] + at));
+    };
+    const auto products = [&](int row) __attribute__((always_inline)) KVOPT_VNNI {
+      const auto multiplier = static_cast<uint8_t>(rows[first + row][at + 16]);
+      return _mm_load_si128(reinterpret_cast<const __m128i*>(turnedProducts.of(multiplier)));
+    };
+    __m512i bytes = _mm512_castsi128_si512(codes(0));
+    __m512i table = _mm512_castsi128_si512(products(0));
+    bytes = _mm512_mask_broadcast_i32x4(bytes, 0x00F0, codes(4));
+    table = _mm512_mask_broadcast_i32x4(table, 0x00F0, products(4));
+    bytes = _mm512_mask_broadcast_i32x4(bytes, 0x0F00, codes(8));
+    table = _mm512_mask_broadcast_i32x4(table, 0x0F00, products(8));
+    bytes = _mm512_mask_broadcast_i32x4(bytes, 0xF000, codes(12));
+    table = _mm512_mask_broadcast_i32x4(table, 0xF000, products(12));
+    low[first] = _mm512_shuffle_epi8(table, _mm512_and_si512(bytes, lowest));
+    high[first] = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(bytes, 4), lowest));
+  }
+  interleave(low[0], low[1], low[2], low[3], to);
+  interleave(high[0], high[1], high[2], high[3], to + 4);
+}
+
+KVOPT_VNNI_INLINE void turnFourBitRows(const int8_t* const* rows, int64_t width, __m512i* to) {
+  for (int64_t group = 0; group < width / FourBitRow::mostGroupColumns; ++group)
+    turnGroup(rows, group * FourBitRow{FourBitRow::mostGroupColumns}.bytes(), to + group * 8);
 }
 
 KVOPT_VNNI_INLINE void turnRows(const int8_t* const* rows, int64_t width, __m512i* to) {
@@ -250,6 +292,7 @@ KVOPT_VNNI bool writeDigits(const float* values, int64_t distance, const QueryDi
 KVOPT_VNNI void scoreCodes(const CodeKeys& keys, int64_t tile, KeyRange range,
                            const QueryDigits& digits, ReadAhead& ahead, float* scores) {
   assert(hasByteProducts());
+  assert(!keys.haveFourBits || digits.width % FourBitRow::mostGroupColumns == 0);
   assert(range.begin >= tile && range.begin < range.end && range.end <= tile + kAttentionTileKeys);
   const int64_t blocks = blocksOf(digits.rows);
   __m512i codes[mostCodeColumns / 4];
@@ -259,7 +302,10 @@ KVOPT_VNNI void scoreCodes(const CodeKeys& keys, int64_t tile, KeyRange range,
     const int8_t* rows[groupKeys];
     for (int64_t i = 0; i < groupKeys; ++i)
       rows[i] = keys.base + std::clamp(key + i, range.begin, range.end - 1) * keys.stride;
-    turnRows(rows, digits.width, codes);
+    if (keys.haveFourBits)
+      turnFourBitRows(rows, digits.width, codes);
+    else
+      turnRows(rows, digits.width, codes);
     for (int64_t row = 0; row < digits.rows;) {
       const DigitRows block(digits, row);
       float* to = scores + row * kAttentionTileKeys + (key - tile);

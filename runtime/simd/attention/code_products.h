@@ -33,10 +33,13 @@ struct QueryDigits {
 /// so. Requires hasByteProducts().
 bool writeDigits(const float* values, int64_t distance, const QueryDigits& digits, int64_t row);
 
-/// The keys of one head as rows of codes, `stride` apart.
+/// The keys of one head as rows of codes, `stride` bytes apart.
 struct CodeKeys {
   const int8_t* base;
   int64_t stride;
+  /// They are rows of four-bit codes (support/four_bit_row.h), of whole groups of 32 columns; what
+  /// is multiplied are their products with the multipliers.
+  bool haveFourBits = false;
 };
 
 /// The products of the keys `range`, all of which lie in the tile of kAttentionTileKeys keys from

@@ -28,7 +28,7 @@ template <class Cache, class Ask>
 void accumulatePanels(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
                       KeyRange range, ReadAhead& ahead, const Ask& ask) {
   const auto keys = static_cast<size_t>(range.end - range.begin);
-  forEachColumnRun<kVectors<4>>(
+  forEachColumnRun<Cache, kVectors<4>>(
       values.width, [&](auto vectors, auto isTail, size_t column, size_t columns) HWY_ATTR {
         const size_t before = keys * column / values.width;
         const size_t with = keys * (column + columns) / values.width;

@@ -38,7 +38,11 @@ template <class Cache> struct Rows {
         stride(distance / static_cast<int64_t>(sizeof(Element))),
         width(static_cast<size_t>(columns)) {}
   const Element* row(int64_t key) const { return base + key * stride; }
-  int64_t rowBytes() const { return static_cast<int64_t>(width * sizeof(Element)); }
+  /// Of a row from column `column` on.
+  const Element* row(int64_t key, size_t column) const {
+    return row(key) + storedBytes<Cache>(column) / sizeof(Element);
+  }
+  int64_t rowBytes() const { return static_cast<int64_t>(storedBytes<Cache>(width)); }
   int64_t strideBytes() const { return stride * static_cast<int64_t>(sizeof(Element)); }
 
   const Element* base;

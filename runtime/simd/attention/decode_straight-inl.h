@@ -47,8 +47,9 @@ public:
   /// No load crosses it: the compiler would read rows side by side, which takes half as long again.
   template <class Cache, int Index>
   HWY_INLINE void forVector(const typename Cache::Element* vector) {
+    // Of the two vectors of a group of four-bit codes the first has all bytes.
     constexpr int64_t kBytes =
-        static_cast<int64_t>(hn::MaxLanes(F32Tag()) * sizeof(typename Cache::Element));
+        static_cast<int64_t>(storedBytes<Cache>(2 * hn::MaxLanes(F32Tag())) / 2);
     if constexpr (Index * kBytes % straightBytes == 0) {
       std::atomic_signal_fence(std::memory_order_seq_cst);
       prefetchStraight(reinterpret_cast<intptr_t>(vector) + ahead);
@@ -92,7 +93,6 @@ HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys
                             KeyRange range, AskStraight ask) {
   constexpr int kCount = kKeys<Queries>;
   const F32Tag f32;
-  const Cache cache;
   const size_t lanes = hn::Lanes(f32), width = keys.width;
   const float* HWY_RESTRICT packed = packedQueries(block, 0);
   // On the stack: loads relative to the stack pointer do not disturb what a core's prefetcher
@@ -122,11 +122,13 @@ HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys
         });
       };
       const auto run = [&](auto vectors) HWY_ATTR __attribute__((always_inline)) {
-        unroll<decltype(vectors)::value>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
-          const size_t at = d + decltype(v)::value * lanes;
-          ask.template forVector<Cache, decltype(v)::value>(row + at);
-          add(load(cache, row + at), at);
-        });
+        loadColumns<Cache, decltype(vectors)::value>(
+            row + storedBytes<Cache>(d) / sizeof(*row),
+            [&](auto v, const auto* from) HWY_ATTR __attribute__((always_inline)) {
+              ask.template forVector<Cache, decltype(v)::value>(from);
+            },
+            [&](auto v, F32Vec numbers) HWY_ATTR
+            __attribute__((always_inline)) { add(numbers, d + decltype(v)::value * lanes); });
         d += decltype(vectors)::value * lanes;
       };
       if constexpr (Vectors > 0) {
@@ -134,10 +136,12 @@ HWY_NOINLINE void scoreRows(const AttentionBlock& block, const Rows<Cache>& keys
       } else {
         while (d + 4 * lanes <= width)
           run(Index<4>());
-        while (d + lanes <= width)
-          run(Index<1>());
-        if (const size_t tail = width - d; tail != 0)
-          add(loadLast<Cache>(row + width, tail, width), d);
+        if constexpr (!std::is_same_v<Cache, FourBitStorage>) {
+          while (d + lanes <= width)
+            run(Index<1>());
+          if (const size_t tail = width - d; tail != 0)
+            add(loadLast<Cache>(row + width, tail, width), d);
+        }
       }
       unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
         constexpr int kQuery = decltype(q)::value;
@@ -218,7 +222,6 @@ template <class Cache, int Queries, int Vectors>
 HWY_NOINLINE void accumulateOnStack(const AttentionBlock& block, const Rows<Cache>& values,
                                     int64_t group, KeyRange range) {
   const F32Tag f32;
-  const Cache cache;
   const size_t lanes = hn::Lanes(f32), width = Vectors * lanes;
   const auto packed = static_cast<size_t>(block.packedValueWidth);
   HWY_ALIGN float sums[Queries * Vectors * hn::MaxLanes(f32)];
@@ -242,16 +245,20 @@ HWY_NOINLINE void accumulateOnStack(const AttentionBlock& block, const Rows<Cach
             get<decltype(q)::value>(weight) =
                 hn::Set(f32, weights[decltype(q)::value * kAttentionTileKeys + key]);
           });
-          unroll<Vectors>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+          const auto addVector = [&](auto v, F32Vec value) HWY_ATTR __attribute__((always_inline)) {
             const size_t at = decltype(v)::value * lanes;
-            ask.template forVector<Cache, decltype(v)::value>(row + at);
-            const auto value = load(cache, row + at);
             unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
               float* sum = sums + decltype(q)::value * width + at;
               hn::Store(hn::MulAdd(get<decltype(q)::value>(weight), value, hn::Load(f32, sum)), f32,
                         sum);
             });
-          });
+          };
+          loadColumns<Cache, Vectors>(
+              row,
+              [&](auto v, const auto* from) HWY_ATTR __attribute__((always_inline)) {
+                ask.template forVector<Cache, decltype(v)::value>(from);
+              },
+              addVector);
         }
       });
   for (size_t q = 0; q < Queries; ++q)

@@ -184,12 +184,8 @@ HWY_NOINLINE void scoreQueries(const AttentionBlock& block, const Rows<Cache>& k
 }
 
 template <class Cache>
-void scoreTile(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile, KeyRange range,
-               ReadAhead& ahead) {
-  if constexpr (std::is_same_v<Cache, I8Storage>)
-    if (block.digits)
-      return scoreCodes({keys.base, keys.stride}, tile, range, queryDigits(block), ahead,
-                        block.scores);
+void scoreRowsInTurns(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile,
+                      KeyRange range, ReadAhead& ahead) {
   forEachTurn(keys, range, kTurnBytes, [&](KeyRange turn) HWY_ATTR {
     ahead.grantKeys(turn.end - turn.begin);
     forEachQueryBlock(block.queries, [&](auto queries, int64_t query) HWY_ATTR {
@@ -200,6 +196,19 @@ void scoreTile(const AttentionBlock& block, const Rows<Cache>& keys, int64_t til
       scoreQueries<Cache, kQueries, 0>(block, keys, tile, turn, query, ahead);
     });
   });
+}
+
+/// Four-bit codes need digits.
+template <class Cache>
+void scoreTile(const AttentionBlock& block, const Rows<Cache>& keys, int64_t tile, KeyRange range,
+               ReadAhead& ahead) {
+  constexpr bool kIsFourBit = std::is_same_v<Cache, FourBitStorage>;
+  if constexpr (kIsFourBit || std::is_same_v<Cache, I8Storage>)
+    if (block.digits)
+      return scoreCodes({reinterpret_cast<const int8_t*>(keys.base), keys.stride, kIsFourBit}, tile,
+                        range, queryDigits(block), ahead, block.scores);
+  if constexpr (!kIsFourBit)
+    scoreRowsInTurns(block, keys, tile, range, ahead);
 }
 
 template <class Cache>

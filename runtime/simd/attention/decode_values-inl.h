@@ -29,7 +29,6 @@ HWY_INLINE void accumulateColumns(const AttentionBlock& block, const Rows<Cache>
                                   int64_t tile, KeyRange range, bool isFirst, int64_t query,
                                   const Ask& ask, size_t column, size_t tail = 0) {
   const F32Tag f32;
-  const Cache cache;
   const size_t lanes = hn::Lanes(f32);
   const size_t packed = static_cast<size_t>(block.packedValueWidth);
   float* HWY_RESTRICT out = block.accumulator + static_cast<size_t>(query) * packed + column;
@@ -51,19 +50,21 @@ HWY_INLINE void accumulateColumns(const AttentionBlock& block, const Rows<Cache>
         sum = hn::Mul(sum, factor);
       });
     });
-  const auto* row = values.row(range.begin) + column;
+  const auto* row = values.row(range.begin, column);
   constexpr int kTogether = Ask::rowsTogether;
-  auto lines = ask.template start<kTogether * Vectors * hn::MaxLanes(f32) * sizeof(*row)>();
+  auto lines = ask.template start<kTogether * storedBytes<Cache>(Vectors * hn::MaxLanes(f32))>();
   const auto addRow = [&](int64_t key) HWY_ATTR __attribute__((always_inline)) {
     Registers<Vectors> v;
     if constexpr (Tail)
       get<0>(v) = loadLast<Cache>(row + tail, tail, column + tail);
     else
-      unroll<Vectors>([&](auto i) HWY_ATTR __attribute__((always_inline)) {
-        constexpr int kVector = decltype(i)::value;
-        lines.template forVector<Cache, kVector>(row + kVector * lanes);
-        get<kVector>(v) = load(cache, row + kVector * lanes);
-      });
+      loadColumns<Cache, Vectors>(
+          row,
+          [&](auto i, const auto* from) HWY_ATTR __attribute__((always_inline)) {
+            lines.template forVector<Cache, decltype(i)::value>(from);
+          },
+          [&](auto i, F32Vec numbers) HWY_ATTR
+          __attribute__((always_inline)) { get<decltype(i)::value>(v) = numbers; });
     unroll<Queries>([&](auto q) HWY_ATTR __attribute__((always_inline)) {
       constexpr int kQuery = decltype(q)::value;
       const auto weight = hn::Set(f32, weights[kQuery * kAttentionTileKeys + key]);
@@ -109,8 +110,10 @@ inline constexpr int kVectors = Queries == 1 || (Queries == 2 && kManyRegisters)
                                                                                  : 2;
 
 /// Calls body(Index<n>(), isTail, column, columns) for runs of n = Most vectors of columns, of 4 if
-/// Most is 8, and of one. The last, where it is not whole, is a tail of so many columns.
-template <int Most, class Body> HWY_INLINE void forEachColumnRun(size_t width, Body&& body) {
+/// Most is 8, and of one. The last, where it is not whole, is a tail of so many columns. Rows of
+/// four-bit codes have no such rest.
+template <class Cache, int Most, class Body>
+HWY_INLINE void forEachColumnRun(size_t width, Body&& body) {
   const size_t lanes = hn::Lanes(F32Tag());
   size_t column = 0;
   const auto run = [&](auto vectors) HWY_ATTR {
@@ -123,17 +126,21 @@ template <int Most, class Body> HWY_INLINE void forEachColumnRun(size_t width, B
   if constexpr (Most == 8)
     if (column + 4 * lanes <= width)
       run(Index<4>());
-  while (column + lanes <= width)
-    run(Index<1>());
-  if (column < width)
-    body(Index<1>(), std::true_type(), column, width - column);
+  if constexpr (std::is_same_v<Cache, FourBitStorage>)
+    return;
+  else {
+    while (column + lanes <= width)
+      run(Index<1>());
+    if (column < width)
+      body(Index<1>(), std::true_type(), column, width - column);
+  }
 }
 
 /// All columns for `Queries` queries.
 template <class Cache, int Queries, class Ask>
 void accumulateQueries(const AttentionBlock& block, const Rows<Cache>& values, int64_t tile,
                        KeyRange range, bool isFirst, int64_t query, const Ask& ask) {
-  forEachColumnRun<kVectors<Queries>>(
+  forEachColumnRun<Cache, kVectors<Queries>>(
       values.width, [&](auto vectors, auto isTail, size_t column, size_t columns) HWY_ATTR {
         accumulateBlock<Cache, Queries, decltype(vectors)::value, decltype(isTail)::value>(
             block, values, tile, range, isFirst, query, ask, column, columns);

@@ -54,6 +54,17 @@ void attendKeys(const AttentionBlock& block, KeyRange range, const LocatedKeys& 
   }
 }
 
+/// Whether rows of four-bit codes are read as they are: keys and values apart, whole runs of
+/// groups.
+inline bool readsFourBitRows(const AttentionView& view) {
+  constexpr int64_t kRun = 64;
+  const auto* keys = static_cast<const std::byte*>(view.key);
+  const auto* values = static_cast<const std::byte*>(view.value);
+  const bool areApart = values < keys || values >= keys + view.keyStrides.row;
+  return kReadsFourBitRows && view.hasFourBitCodes && areApart && view.keyWidth % kRun == 0 &&
+         view.valueWidth % kRun == 0;
+}
+
 } // namespace
 
 /// Packs the queries and attends to `range`, a part of the keys that the block sees. Only where
@@ -64,8 +75,12 @@ void attendRange(const AttentionBlock& block, KeyRange range, bool withSink,
   startRows(block, withSink);
   if (block.view.isQuantized()) {
     AttentionBlock quantized = block;
-    if (decodesStraight(block.view, kHas512Bits) || !writeDigits(block))
+    const bool isStraight = decodesStraight(block.view, kHas512Bits);
+    if (isStraight || !writeDigits(block))
       quantized.digits = nullptr;
+    if constexpr (kReadsFourBitRows)
+      if (readsFourBitRows(block.view) && (isStraight || quantized.digits))
+        return attendRows<FourBitStorage>(quantized, block.allRows(), range, following);
     return attendKeys<I8Storage>(quantized, range, following);
   }
   switch (block.view.cacheStorage) {

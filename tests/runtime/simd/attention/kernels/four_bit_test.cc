@@ -123,25 +123,45 @@ TEST(FourBitAttention, EveryLengthAndGroup) {
   });
 }
 
+/// Rows of these widths are read as they are where registers hold a table of floats.
+TEST(FourBitAttention, WholeRunsOfGroups) {
+  forEachSimdTarget([] {
+    for (const auto& [width, valueWidth] :
+         {std::pair<int64_t, int64_t>{64, 64}, {64, 192}, {256, 256}, {320, 64}})
+      for (const int64_t keys : {1, 17, 64, 130})
+        for (const int64_t group : {1, 2, 4, 7})
+          for (const int64_t rows : {1, 2})
+            checkFourBit({.kvHeads = 2,
+                          .group = group,
+                          .rows = rows,
+                          .keys = keys,
+                          .width = width,
+                          .valueWidth = valueWidth,
+                          .quantized = true,
+                          .causal = rows > 1});
+  });
+}
+
 TEST(FourBitAttention, MasksWindowsAndRaggedLengths) {
   for (const int64_t rows : {1, 9, 40})
     for (const Mask mask : {Mask::none, Mask::additive, Mask::boolean})
-      for (const int64_t window : {0, 70}) {
-        Case c{.batches = 2,
-               .group = 2,
-               .rows = rows,
-               .keys = 201,
-               .width = 40,
-               .valueWidth = 48,
-               .quantized = true,
-               .causal = true,
-               .sinks = true,
-               .window = window,
-               .mask = mask};
-        checkFourBit(c);
-        c.totals = {201, 97};
-        checkFourBit(c);
-      }
+      for (const int64_t window : {0, 70})
+        for (const int64_t width : {40, 128}) {
+          Case c{.batches = 2,
+                 .group = 2,
+                 .rows = rows,
+                 .keys = 201,
+                 .width = width,
+                 .valueWidth = width == 40 ? 48 : 64,
+                 .quantized = true,
+                 .causal = true,
+                 .sinks = true,
+                 .window = window,
+                 .mask = mask};
+          checkFourBit(c);
+          c.totals = {201, 97};
+          checkFourBit(c);
+        }
 }
 
 } // namespace
