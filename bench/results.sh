@@ -140,6 +140,8 @@ sections() {
     "$build/bench/bench_cache_update $(pick '--rounds 1 --tokens 256,1024' '--rounds 5')"
   section caches "Forms of caches" "bash bench/caches.sh $build${quick:+ 1}"
   section cache-types "Types of cached rows" "bash bench/cache_types.sh $build"
+  section code-rows "Decode attention over rows of codes" \
+    "$attention --shape S1,S2 --dtype f16,int8,int4 --phase decode --length 8192"
   section session "Saving and loading caches" "$build/bench/bench_session"
   section recognition "Recovering attention" \
     "$build/bench/bench_recognition${quick:+ 2500 5000}"

@@ -175,6 +175,9 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
                      "For tiles: the element type of what one tile hands to the next, float32 or "
                      "float16")
         ->check(CLI::IsMember({"float32", "float16"}));
+    command->add_flag("--one-branch", request.oneBranch,
+                      "Of a decoder with a branch for its first step, take the other branch for "
+                      "all steps; --verify compares both");
     command->add_flag("--latent", request.compressCaches,
                       "Cache compressed rows in the place of the keys and values that are expanded "
                       "from them, as --to latent does");

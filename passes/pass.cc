@@ -31,6 +31,7 @@ void PassContext::restart() {
   journal.entries.clear();
   statistics.clear();
   assumptions.clear();
+  unreadFlag.reset();
   hiddenRowsUndefined = false;
   unpaddedMasks.clear();
   sites.clear();

@@ -94,6 +94,9 @@ struct PassContext {
   /// Set where `add-caches` took keys and values of another sequence out of the model:
   /// `add-caches{part=first}` leaves them.
   bool hasFirstStep = false;
+  /// The input that decided whether pasts are read, where `specialise-branch{past=1}` took that for
+  /// granted: it stays, and nothing reads it.
+  std::optional<analysis::PastFlag> unreadFlag;
   /// Why cached rows of the model cannot be moved to other positions, where that was asked; nullopt
   /// where they can.
   std::optional<pattern::MatchFailure> shiftFailure;

@@ -36,6 +36,9 @@ struct RewriteRequest {
   std::string hiddenRows = "exact";
   /// `any`, or `none`: no batch row is ever padded.
   std::string padding = "any";
+  /// A decoder that is two in one, with a branch for the first step, takes the other branch for all
+  /// steps; some branch must be taken so.
+  bool oneBranch = false;
   /// Keys and values that are expanded from rows of fewer columns are replaced by caches of those
   /// rows before the model is rewritten; some must be.
   bool compressCaches = false;

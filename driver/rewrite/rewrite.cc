@@ -41,7 +41,9 @@ std::string preparation(const RewriteRequest& request, llvm::StringRef freedAxes
                                  : "";
   const std::string unpadded =
       request.padding == "none" ? ",assume-no-padding,prove-masks{padding=none},detect-sites" : "";
-  const std::string recovery = std::string(recoveryPipeline) + unpadded + proved;
+  const std::string inOneBranch =
+      request.oneBranch ? std::string(recoveryPipeline) + ",specialise-branch{past=1}," : "";
+  const std::string recovery = inOneBranch + recoveryPipeline + unpadded + proved;
   return freedAxes.empty() ? "restore-caches," + recovery
                            : freeing(freedAxes) + recovery + ",prove-extents,detect-sites";
 }
@@ -128,6 +130,9 @@ public:
     auto written = manifestOf(*model);
     if (!written)
       return withFile(written.takeError(), path);
+    if (request.oneBranch && request.verification == VerificationExtent::Off)
+      return usageError("--one-branch takes for granted what --verify compares: that must not be "
+                        "off");
     const bool quantizes = target->target->quantizesCaches();
     if (request.addCaches && quantizes)
       return usageError("caches are not added and quantized at once: the results would be compared "
@@ -138,7 +143,8 @@ public:
       return usageError("rows are not rounded to {} and quantized at once", request.cacheDtype)
           .hint(fmt::format("--to {} alone quantizes them", request.target));
     if (*written && !request.addCaches && !request.freeExtents && !request.compressCaches &&
-        request.cacheDtype.empty() && isWritten(*model, **written, *target, request)) {
+        request.cacheDtype.empty() && !request.oneBranch &&
+        isWritten(*model, **written, *target, request)) {
       if (llvm::Error error = proveRewritten(*model, **written, toolkit))
         return error;
       return UnchangedModel{std::move(model), std::move(**written), before};
@@ -166,6 +172,8 @@ public:
     // Attention that was restored has no spelling to stay in.
     if (!passes->manifest || (isRestored && passes->lowered.size() < passes->sites.size()))
       return refusal(fmt::format("{}: nothing to rewrite", path), passes->sites);
+    if (request.oneBranch && passes->statistics["specialise-branch"]["branches"] == 0)
+      return refusal(fmt::format("{}: there is no branch for the first step of a decoder", path));
     if (request.compressCaches && passes->replacedCaches.empty())
       return refusal(fmt::format("{}: no keys and values are expanded from rows of fewer columns; "
                                  "see: kvopt explain {} --to latent",
@@ -198,6 +206,9 @@ public:
     }
     if (llvm::Error error = verify(result))
       return error;
+    if (request.oneBranch && !result.verification)
+      return refusal(
+          fmt::format("{}: the branches cannot be compared: {}", path, result.notVerified));
     result.model = std::move(model);
     result.passes = std::move(passes);
     return result;

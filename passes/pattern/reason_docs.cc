@@ -104,11 +104,11 @@ constexpr ReasonDoc docs[] = {
      "Relative positions (T5) or slopes by distance (ALiBi) added to the scores.",
      "choose a target that takes an additive bias"},
     {ReasonCode::InSubgraph,
-     "Export decoder and decoder-with-past as two files instead of one merged file, or rewrite "
-     "before merging.",
+     "Take the branch with a past for all steps, with `kvopt rewrite --one-branch`, which compares "
+     "both. Or export decoder and decoder-with-past as two files, or rewrite before merging.",
      "A merged decoder in which the branch for the prompt does not hand out its keys and values as "
      "they are.",
-     "export the branches as models of their own instead of merging them"},
+     "kvopt rewrite --one-branch, or export the branches as models of their own"},
     {ReasonCode::DynamicRank, "Declare the ranks of the inputs when exporting.",
      "An input without a declared shape, or a Reshape whose target is computed from data.",
      "declare the ranks of the inputs"},

@@ -96,6 +96,12 @@ public:
     // Whoever drives the model must feed the caches that stay as they are too.
     Manifest unrewritten = exportedManifest(model.graph(), context.sites);
     addReorder(model.graph(), context.reorder, unrewritten);
+    if (context.unreadFlag) {
+      llvm::erase_if(unrewritten.inputs, [&](const ManifestInput& input) {
+        return input.input == context.unreadFlag->input->name();
+      });
+      addFlag(*context.unreadFlag, unrewritten);
+    }
     context.exported = unrewritten;
     addWindows(context.sites, *context.exported);
     addReaders(context.sites, *context.exported);

@@ -3,11 +3,16 @@
 //
 //   specialise-branch                                  conditions that are constants
 //   specialise-branch{input=use_cache_branch value=1}  and those that this bool input decides
+//   specialise-branch{past=1}                          and those that decide whether a past is
+//   read,
+//                                                      by the sites that were found: it always is,
+//                                                      and the input stays
 #include "ir/attribute_list.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/branch_caches.h"
 #include "passes/pass.h"
 #include "support/diagnostic.h"
+#include "support/format.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
@@ -95,11 +100,20 @@ class SpecialiseBranch final : public Pass {
 public:
   SpecialiseBranch(std::string inputName, bool inputValue)
       : name(std::move(inputName)), value(inputValue) {}
+  static std::unique_ptr<SpecialiseBranch> alwaysWithPast() {
+    auto pass = std::make_unique<SpecialiseBranch>("", false);
+    pass->withPast = true;
+    return pass;
+  }
 
   llvm::Error run(Model& model, PassContext& context) override {
     Graph& graph = model.graph();
     Value* input = nullptr;
-    if (!name.empty()) {
+    if (withPast) {
+      input = takeFlag(context);
+      if (!input)
+        return llvm::Error::success();
+    } else if (!name.empty()) {
       input = graph.findValue(name);
       if (!input || !input->isGraphInput() || input->type().elementType() != ElementType::Bool)
         return usageError("the model has no bool input '{}'", name);
@@ -118,12 +132,30 @@ public:
       context.count("specialise-branch", "branches");
     }
     graph.eraseDeadNodes();
-    if (input && input->isUnused())
+    // Programs may go on feeding what they fed.
+    if (input && input->isUnused() && !withPast)
       graph.removeInput(*input);
     return inferShapes(graph);
   }
 
 private:
+  /// The input that decides whether pasts are read, from now on as if they were; null without one.
+  Value* takeFlag(PassContext& context) {
+    std::optional<PastFlag> flag;
+    for (const AttentionSite& site : context.sites)
+      if (site.pastFlag)
+        flag = site.pastFlag;
+    context.sites.clear(); // they stand in what is moved
+    if (!flag)
+      return nullptr;
+    value = flag->withPast;
+    context.unreadFlag = flag;
+    context.assumptions.push_back(
+        fmt::format("with an empty past the branch of {} = {} computes what the other one does",
+                    flag->input->name(), value));
+    return flag->input;
+  }
+
   std::optional<bool> conditionValue(const Node& choice, const Value* input) const {
     Condition condition = conditionOf(choice);
     if (!condition.source)
@@ -139,6 +171,7 @@ private:
 
   std::string name;
   bool value;
+  bool withPast = false;
 };
 
 } // namespace
@@ -146,8 +179,13 @@ private:
 void register_specialise_branch(PassRegistry& registry) {
   registry.add({"specialise-branch",
                 "One branch takes the place of each If whose condition is known.",
-                {"input", "value"},
+                {"input", "value", "past"},
                 [](const PassOptions& options) -> llvm::Expected<std::unique_ptr<Pass>> {
+                  if (auto past = options.find("past"); past != options.end()) {
+                    if (past->second != "1" || options.size() != 1)
+                      return usageError("specialise-branch takes past=1 alone");
+                    return SpecialiseBranch::alwaysWithPast();
+                  }
                   auto input = options.find("input");
                   auto value = options.find("value");
                   if ((input == options.end()) != (value == options.end()))

@@ -171,6 +171,57 @@ TEST(RewriteTest, TilesAreWrittenInPiecesWithAStateOfEitherType) {
   EXPECT_NE(wrong.err.find("has no state between tiles"), std::string::npos) << wrong.err;
 }
 
+TEST(RewriteTest, OneBranchOfAMergedDecoderTakesAllSteps) {
+  TemporaryFolder folder;
+  const std::string merged = folder.path("merged.onnx"), output = folder.path("out.onnx");
+  ASSERT_EQ(runProgram({"gen", "llama", "--merged", "--vocab", "64", "-o", merged}).code, 0);
+  const std::string tokens = runProgram({"run", merged, "--tokens", "1,2,3", "--steps", "12"}).out;
+  ASSERT_FALSE(tokens.empty());
+  for (const char* target : {"blocks:8", "blocks-plain:8", "pyramid:8", "tiles:8", "kvopt"}) {
+    std::vector<std::string> arguments{"rewrite", merged,       "-o", output,        "--to",
+                                       target,    "--capacity", "24", "--one-branch"};
+    ProgramResult result = runProgram(arguments);
+    ASSERT_EQ(result.code, 0) << target << result.out << result.err;
+    EXPECT_NE(result.out.find("assumes with an empty past"), std::string::npos) << result.out;
+    EXPECT_EQ(runProgram({"run", output, "--tokens", "1,2,3", "--steps", "12"}).out, tokens)
+        << target;
+    EXPECT_EQ(runProgram({"verify", merged, output, "--steps", "6"}).code, 0) << target;
+    // Without the option, only what keeps both branches takes the model.
+    arguments.pop_back();
+    EXPECT_EQ(runProgram(arguments).code, llvm::StringRef(target) == "kvopt" ? 0 : 1) << target;
+  }
+  const auto codeOf = [&](const std::string& model, std::vector<std::string> options) {
+    std::vector<std::string> arguments{"rewrite", model,  "-o",          output,
+                                       "--to",    "int8", "--one-branch"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return runProgram(arguments).code;
+  };
+  EXPECT_EQ(codeOf(merged, {}), 0);
+  // What is taken for granted must be compared, and there must be two branches.
+  EXPECT_EQ(codeOf(merged, {"--verify", "off"}), 2);
+  EXPECT_EQ(codeOf(shippedModel("llama_gqa-ts14-eager"), {}), 1);
+}
+
+/// Branches that differ: what `--one-branch` takes for granted is wrong, and nothing is written.
+TEST(RewriteTest, OneBranchIsNotWrittenWhereTheOtherComputesSomethingElse) {
+  TemporaryFolder folder;
+  const std::string merged = folder.path("merged.onnx"), output = folder.path("out.onnx");
+  ASSERT_EQ(runProgram({"gen", "llama", "--merged", "--vocab", "64", "-o", merged}).code, 0);
+  std::string text = runProgram({"opt", merged}).out;
+  // In the branch that comes first, which is that without a past.
+  const llvm::StringRef sigmoid = "Sigmoid (";
+  ASSERT_LT(text.find("no_past ()"), text.find(sigmoid));
+  text.replace(text.find(sigmoid), sigmoid.size(), "Tanh (");
+  const std::string other = folder.path("other.onnx");
+  ASSERT_EQ(runProgram({"opt", folder.write("other.onnxtxt", text), "-o", other}).code, 0);
+  ProgramResult result = runProgram(
+      {"rewrite", other, "-o", output, "--to", "blocks:8", "--capacity", "24", "--one-branch"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.err.find("computes something else; nothing was written"), std::string::npos)
+      << result.err;
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
 /// The names of variants and of their weights are not known before the model is lowered.
 TEST(RewriteTest, TheManifestIsNoFileOfAPyramid) {
   TemporaryFolder folder;

@@ -68,9 +68,8 @@ std::optional<MatchFailure> blocksObstacle(const AttentionSite& site) {
     return MatchFailure{code, site.key->past->name().str(), std::move(expected), std::move(found),
                         std::move(hint)};
   };
-  if (site.node->graph().parentNode())
-    return refuse(ReasonCode::InSubgraph, "attention in the main graph",
-                  "attention in a branch of " + site.node->graph().parentNode()->describe(), "");
+  if (std::optional<MatchFailure> failure = standsInBranch(site))
+    return failure;
   const ElementType element = site.node->operand(0)->type().elementType();
   if (!isFloatingPoint(element) || element == ElementType::Double)
     return refuse(ReasonCode::DtypeMix, "a query of 16 or 32 bits", onnxName(element).str(), "");

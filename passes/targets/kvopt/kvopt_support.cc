@@ -217,6 +217,17 @@ std::optional<MatchFailure> doesNotGrow(const AttentionSite& site) {
                       ""};
 }
 
+std::optional<MatchFailure> standsInBranch(const AttentionSite& site) {
+  const Node* choice = site.node->graph().parentNode();
+  if (!choice)
+    return std::nullopt;
+  return MatchFailure{ReasonCode::InSubgraph, site.node->name().str(),
+                      "attention in the main graph",
+                      "attention in a branch of " + choice->describe(),
+                      "kvopt rewrite --one-branch takes the branch with a past for every step of a "
+                      "merged decoder; --to kvopt keeps both"};
+}
+
 int64_t ringSlots(const AttentionSite& site) {
   if (!site.hasCache() || site.sharesCaches() || site.isLatent() || site.pastFlag ||
       !site.addsQueryRows() || site.node->graph().parentNode() || site.key->pastLength ||

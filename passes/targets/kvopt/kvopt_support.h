@@ -10,6 +10,10 @@ namespace kvopt::targets {
 /// nothing else: they would leave such caches as they are. nullopt for any other site.
 std::optional<pattern::MatchFailure> doesNotGrow(const analysis::AttentionSite& site);
 
+/// The refusal of a site that stands in a branch of the model, for targets that take none there;
+/// nullopt for any other site.
+std::optional<pattern::MatchFailure> standsInBranch(const analysis::AttentionSite& site);
+
 /// The layout in which kvopt's in-place operators are given the cache: its own, or that of a view
 /// of it. nullopt where they cannot find its rows. `transposable` says whether columns, not rows,
 /// may be far apart.

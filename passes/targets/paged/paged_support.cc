@@ -75,9 +75,8 @@ std::optional<MatchFailure> supportsPagedForm(const AttentionSite& site) {
     return pagedRefusal(ReasonCode::TargetLacksFeature, site,
                         "caches of keys and of values that new rows are appended to",
                         fmt::format("a cache that is {}", sitePolicyName(site)));
-  if (site.node->graph().parentNode())
-    return pagedRefusal(ReasonCode::InSubgraph, site, "attention in the main graph",
-                        "attention in a branch of " + site.node->graph().parentNode()->describe());
+  if (std::optional<MatchFailure> failure = standsInBranch(site))
+    return failure;
   if (std::optional<MatchFailure> failure = checkFrontier(site))
     return failure;
   if (std::optional<MatchFailure> failure = unhandled(*site.node, {pagedAttributes, pagedOperands}))

@@ -53,13 +53,13 @@ std::optional<MatchFailure> QuantizedTarget::supports(const AttentionSite& site,
     return MatchFailure{code, site.node->name().str(), std::move(expected), std::move(found),
                         "--to kvopt keeps the cache as it is declared"};
   };
+  if (site.grows())
+    if (std::optional<MatchFailure> failure = standsInBranch(site))
+      return failure;
   for (const auto* cache : {&site.key, &site.value})
     if (*cache && unflattened((*cache)->layout))
       return refuse(ReasonCode::LayoutUnsupported, "an axis for the heads",
                     (*cache)->layout.text());
-  if (site.grows() && site.node->graph().parentNode())
-    return refuse(ReasonCode::InSubgraph, "attention in the main graph",
-                  "attention in a branch of " + site.node->graph().parentNode()->describe());
   if (rows == CacheRows::Int4 && site.grows())
     for (const auto* cache : {&site.key, &site.value})
       if (std::optional<MatchFailure> failure = fourBitObstacle(site, **cache))
