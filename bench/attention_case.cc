@@ -154,7 +154,7 @@ AttentionView AttentionMemory::nextLayer() {
         reinterpret_cast<const float*>(caches->data() + layer * layerBytes + scaleBase);
     view.valueScales = view.keyScales + shape.kvHeads * capacity;
     view.keyScaleStrides = view.valueScaleStrides = strides(shape.kvHeads, capacity, 1);
-    view.hasFourBitCodes = current.cache == CacheType::int4;
+    view.codeForm = current.cache == CacheType::int4 ? CodeForm::fourBitRows : CodeForm::bytes;
   }
   view.scale = 0.08f;
   view.causal = true;

@@ -3,7 +3,6 @@
 #include "runtime/kernels/support/integer_input.h"
 #include "runtime/memory/element_storage.h"
 #include "support/format.h"
-#include "support/four_bit_row.h"
 
 #include <algorithm>
 #include <atomic>
@@ -29,8 +28,9 @@ int64_t longestOf(const AttentionOperands& operands) {
   return *std::max_element(operands.totalLengths.begin(), operands.totalLengths.end());
 }
 
-bool hasFourBitCodes(const AttentionOperands& operands) {
-  return operands.keyScales && operands.key.element == ElementType::UInt8;
+CodeForm codeFormOf(const AttentionOperands& operands) {
+  const bool isPacked = operands.keyScales && operands.key.element == ElementType::UInt8;
+  return isPacked ? operands.fourBitForm : CodeForm::bytes;
 }
 
 /// The mask's extent on axis `axis` of [B,H,S,T].
@@ -89,7 +89,8 @@ llvm::Error checkAttention(const KernelContext& context, const AttentionOperands
   if (query.rank() != 4 || key.rank() != 4 || value.rank() != 4)
     return context.error("query, key and value must have rank 4");
   const bool isQuantized = operands.keyScales.has_value();
-  const bool isPacked = isQuantized && hasFourBitCodes(operands);
+  const CodeForm codeForm = codeFormOf(operands);
+  const bool isPacked = codeForm != CodeForm::bytes;
   assert(isQuantized == operands.valueScales.has_value());
   if (!storageOf(query.element) || key.element != value.element ||
       (isQuantized ? key.element != ElementType::Int8 && !isPacked : !storageOf(key.element)))
@@ -108,10 +109,10 @@ llvm::Error checkAttention(const KernelContext& context, const AttentionOperands
     return context.error(fmt::format("{} query heads are no multiple of {} key/value heads",
                                      query.shape[1], key.shape[1]));
   if (isPacked && (operands.keyTransposed || operands.fourBitColumns < 0 ||
-                   value.shape[3] != FourBitRow{operands.fourBitColumns}.bytes()))
+                   value.shape[3] != codeRowBytes(codeForm, operands.fourBitColumns)))
     return context.error("rows of four-bit codes must have their columns side by side, and as many "
                          "bytes as these take");
-  if ((isPacked ? FourBitRow{query.shape[3]}.bytes() : query.shape[3]) != keyWidth)
+  if (codeRowBytes(codeForm, query.shape[3]) != keyWidth)
     return context.error(
         fmt::format("query width {} and key width {} differ", query.shape[3], keyWidth));
   if (keyWidth == 0)
@@ -143,14 +144,14 @@ AttentionView attentionView(const AttentionOperands& operands, const TensorView&
   view.kvHeads = operands.key.shape[1];
   view.queryRows = query.shape[2];
   view.keyWidth = query.shape[3];
-  view.valueWidth = hasFourBitCodes(operands) ? operands.fourBitColumns : operands.value.shape[3];
+  view.codeForm = codeFormOf(operands);
+  view.valueWidth = view.isPacked() ? operands.fourBitColumns : operands.value.shape[3];
   view.totalLength = longestOf(operands);
   view.totalLengths = operands.totalLengths.empty() ? nullptr : operands.totalLengths.data();
   view.queryStorage = *storageOf(query.element);
   if (operands.keyScales) {
     view.keyScales = operands.keyScales->as<float>();
     view.valueScales = operands.valueScales->as<float>();
-    view.hasFourBitCodes = hasFourBitCodes(operands);
     view.keyScaleStrides = rowStrides(*operands.keyScales);
     view.valueScaleStrides = rowStrides(*operands.valueScales);
   } else {

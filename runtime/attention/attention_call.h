@@ -25,6 +25,8 @@ struct AttentionOperands {
   std::optional<TensorView> valueScales;
   /// Dv, where values are four-bit codes: their rows do not tell.
   int64_t fourBitColumns = 0;
+  /// How rows of four-bit codes are stored.
+  simd::CodeForm fourBitForm = simd::CodeForm::fourBitRows;
   /// Broadcastable to [B,H,S,T] from the right, T being maskTokens or, where that is absent, the
   /// largest total length; additive float or boolean; null: none.
   const TensorView* mask = nullptr;

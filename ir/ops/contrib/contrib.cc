@@ -72,6 +72,26 @@ Dim presentLength(ShapeContext& context, unsigned past, unsigned total) {
   return capacity.isKnownLessEqual(*wanted) ? *wanted : Dim::unknown();
 }
 
+// What the rows of GroupQueryAttention's caches consist of, heads being `width` wide.
+struct HeldRows {
+  ElementType element;
+  Dim width;
+};
+
+// Where caches are quantized, codes of 8 bits are int8, and two of 4 bits are a byte of uint8.
+HeldRows heldRows(const ShapeContext& context, const Dim& width) {
+  const Node& node = context.node();
+  const bool isQuantized = !node.stringAttr("k_quant_type", "NONE").equals_insensitive("NONE");
+  const int64_t bits = node.intAttr("kv_cache_bit_width", 0);
+  if (!isQuantized)
+    return {context.element(0), width};
+  if (bits == 8)
+    return {ElementType::Int8, width};
+  if (bits == 4 && width.value())
+    return {ElementType::UInt8, Dim::fixed((*width.value() + 1) / 2)};
+  return {bits == 4 ? ElementType::UInt8 : ElementType::Undefined, Dim::unknown()};
+}
+
 // Without a key, the query operand holds query, key and value of each token. A key of no rows means
 // that the past holds the new tokens already, as another layer wrote them.
 llvm::Error inferGroupQueryAttention(ShapeContext& context) {
@@ -86,18 +106,17 @@ llvm::Error inferGroupQueryAttention(ShapeContext& context) {
   context.setResult(
       0, TensorType(context.element(0),
                     Shape{query.dim(0), query.dim(1), packed ? heads * width : query.dim(2)}));
-  bool quantized = context.has(12) || context.has(13);
+  const HeldRows held = heldRows(context, width);
   const bool isShared = !packed && context.has(3) && context.type(1).dim(1).value() == 0;
   Dim length = isShared ? context.type(3).dim(2) : presentLength(context, 3, 6);
   for (unsigned i : {1u, 2u}) {
-    ElementType element = context.has(i + 2) ? context.element(i + 2) : context.element(0);
+    ElementType element = context.has(i + 2) ? context.element(i + 2) : held.element;
     if (i >= context.resultCount())
       break;
     // Where nothing is known of the length, the declaration says whether past and present are one
     // buffer.
     Dim tokens = length.isUnknown() ? context.node().result(i).type().dim(2) : length;
-    context.setResult(i, TensorType(element, Shape{query.dim(0), groups, tokens,
-                                                   quantized ? Dim::unknown() : width}));
+    context.setResult(i, TensorType(element, Shape{query.dim(0), groups, tokens, held.width}));
   }
   return llvm::Error::success();
 }

@@ -19,10 +19,18 @@
 // causal = 0 it sees all T(b) keys. attention_bias [1|B,1|H,S,total] is added after the softcap.
 // smooth_softmax is a sink of logit 0 for every head; head_sink [H] gives the logits.
 //
+// Where k_quant_type and v_quant_type are PER_TENSOR or PER_CHANNEL, pasts and presents hold codes:
+// int8 with kv_cache_bit_width 8; two codes of four bits in a byte of uint8 with 4, so that rows
+// have half as many elements (CodeForm::nibbles). k_scale and v_scale, float, have one number, or
+// one for each head and column, in any shape. The present's new rows are the codes of the rotated
+// keys (runtime/attention/fixed_scales.h says how they are rounded), and attention is over what the
+// codes stand for, those of the new rows included. Unused rows of a new present have bytes of zero.
+//
 // Flags are on at 1 alone: ONNX Runtime reads any other number as off, and its optimizer writes -1.
 // A softcap or a window below zero is off too.
 #include "runtime/attention/attention_call.h"
 #include "runtime/attention/attention_heads.h"
+#include "runtime/attention/fixed_scales.h"
 #include "runtime/attention/head_normalization.h"
 #include "runtime/attention/rotary.h"
 #include "runtime/kernels/support/float_operand.h"
@@ -165,16 +173,24 @@ llvm::Expected<IntegerList> positionsOf(KernelContext& context, const Lengths& l
   return positions;
 }
 
+/// What a cache's rows consist of.
+struct HeldRows {
+  ElementType element;
+  int64_t width;
+};
+
 /// The present but for the new rows.
 llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned result, unsigned operand,
-                                          const TensorView& fresh, const Lengths& lengths) {
+                                          const TensorView& fresh, const HeldRows& of,
+                                          const Lengths& lengths) {
   const TensorView* past = context.input(operand);
   const int64_t rows = fresh.shape[2];
   if (past &&
       (past->rank() != 4 || past->shape[0] != fresh.shape[0] || past->shape[1] != fresh.shape[1] ||
-       past->shape[3] != fresh.shape[3] || past->element != fresh.element))
-    return context.error("a past must be [B,G,P,D] with the batch size, groups, width and element "
-                         "type of the new rows");
+       past->shape[3] != of.width || past->element != of.element))
+    return context.error(fmt::format("a past must be {} [B,G,P,{}] with the batch size and groups "
+                                     "of the new rows",
+                                     onnxName(of.element), of.width));
   const int64_t held = past ? past->shape[2] : 0;
   for (int64_t length : lengths.past)
     if (length > held)
@@ -193,8 +209,8 @@ llvm::Expected<TensorView> presentWithout(KernelContext& context, unsigned resul
       return storage;
     present = *storage;
   } else {
-    auto storage = outputOrScratch(context, result, fresh.element,
-                                   {fresh.shape[0], fresh.shape[1], capacity, fresh.shape[3]});
+    auto storage = outputOrScratch(context, result, of.element,
+                                   {fresh.shape[0], fresh.shape[1], capacity, of.width});
     if (!storage)
       return storage;
     present = *storage;
@@ -217,8 +233,8 @@ TensorView placeOf(const TensorView& present, const Lengths& lengths, int64_t ba
 }
 
 /// Query and key rotated: the query into scratch memory, the key into the present, which holds
-/// `held` rows.
-llvm::Error rotate(KernelContext& context, NewRows& fresh, const TensorView& presentKey,
+/// `held` rows, or without one into scratch memory, too.
+llvm::Error rotate(KernelContext& context, NewRows& fresh, const TensorView* presentKey,
                    const Lengths& lengths, const Lengths& held) {
   if (!context.has(CosineCache) || !context.has(SineCache))
     return context.error("do_rotary needs cos_cache and sin_cache");
@@ -241,9 +257,18 @@ llvm::Error rotate(KernelContext& context, NewRows& fresh, const TensorView& pre
   llvm::ArrayRef<int64_t> all = *positions;
   if (fresh.key.shape[2] == 0)
     return llvm::Error::success();
+  if (!presentKey) {
+    auto key = scratchTensor(context, fresh.key.element, fresh.key.shape);
+    if (!key)
+      return key.takeError();
+    if (llvm::Error error = rotateHeads(context, fresh.key, *key, *table, all))
+      return error;
+    fresh.key = *key;
+    return llvm::Error::success();
+  }
   for (int64_t batch = 0; batch < fresh.key.shape[0]; ++batch)
     if (llvm::Error error = rotateHeads(
-            context, slicedAxis(fresh.key, 0, batch, 1), placeOf(presentKey, held, batch, rows),
+            context, slicedAxis(fresh.key, 0, batch, 1), placeOf(*presentKey, held, batch, rows),
             *table, all.slice(static_cast<size_t>(batch * rows), static_cast<size_t>(rows))))
       return error;
   return llvm::Error::success();
@@ -254,7 +279,17 @@ void append(const TensorView& fresh, const TensorView& present, const Lengths& l
     copyRows(slicedAxis(fresh, 0, batch, 1), placeOf(present, lengths, batch, fresh.shape[2]));
 }
 
-int64_t bytesOf(const TensorView& rows) { return rows.elementCount() * *byteWidth(rows.element); }
+void appendCodes(KernelContext& context, const TensorView& fresh, const FixedScales& scales,
+                 simd::CodeForm form, const TensorView& present, const Lengths& lengths) {
+  for (int64_t batch = 0; batch < fresh.shape[0]; ++batch)
+    writeCodes(context, scales, form, slicedAxis(fresh, 0, batch, 1),
+               placeOf(present, lengths, batch, fresh.shape[2]));
+}
+
+/// Of the rows of `fresh` in a cache.
+int64_t bytesOf(const TensorView& fresh, const HeldRows& of) {
+  return fresh.shape[0] * fresh.shape[1] * fresh.shape[2] * of.width * *byteWidth(of.element);
+}
 
 /// The sinks' logits as float [H]; nothing when there are none.
 llvm::Expected<std::optional<TensorView>> sinksOf(KernelContext& context, int64_t heads) {
@@ -276,16 +311,81 @@ llvm::Expected<std::optional<TensorView>> sinksOf(KernelContext& context, int64_
   return *zeros;
 }
 
-llvm::Error checkSupported(const KernelContext& context) {
-  const Node& node = context.node();
-  if (context.has(KeyScale) || context.has(ValueScale) ||
-      node.stringAttr("k_quant_type", "NONE") != "NONE" ||
-      node.stringAttr("v_quant_type", "NONE") != "NONE")
-    return context.error("a quantized cache (k_scale, v_scale, k_quant_type, v_quant_type) is not "
-                         "supported");
-  if (const int64_t bits = node.intAttr("kv_cache_bit_width", 0); bits != 0)
+/// The names of what says how one of the caches is quantized.
+struct QuantizationNames {
+  const char* type; ///< attribute
+  const char* scale;
+  unsigned scaleOperand;
+};
+
+/// Whether a cache is quantized; an error for types that are none of the operator's. ONNX Runtime
+/// reads them in any case.
+llvm::Expected<bool> isQuantized(const KernelContext& context, const QuantizationNames& names) {
+  const llvm::StringRef type = context.node().stringAttr(names.type, "NONE");
+  if (type.equals_insensitive("PER_TENSOR") || type.equals_insensitive("PER_CHANNEL"))
+    return true;
+  if (!type.equals_insensitive("NONE"))
+    return context.error(fmt::format("{} {} is not supported: it should be NONE, PER_TENSOR or "
+                                     "PER_CHANNEL",
+                                     names.type, type.str()));
+  if (context.has(names.scaleOperand))
+    return context.error(fmt::format("{} without {} is not supported", names.scale, names.type));
+  return false;
+}
+
+/// The scales of a cache that is quantized, of `groups` heads that are `width` wide.
+llvm::Expected<FixedScales> scalesOf(const KernelContext& context, const QuantizationNames& names,
+                                     int64_t groups, int64_t width) {
+  const TensorView* given = context.input(names.scaleOperand);
+  if (!given)
+    return context.error(fmt::format("{} needs {}", names.type, names.scale));
+  FixedScales scales;
+  scales.perColumn =
+      context.node().stringAttr(names.type, "NONE").equals_insensitive("PER_CHANNEL");
+  scales.width = width;
+  const int64_t expected = scales.perColumn ? groups * width : 1;
+  if (given->element != ElementType::Float || given->elementCount() != expected)
+    return context.error(fmt::format("{} has {} numbers of type {}; it should be {} of type {}",
+                                     names.scale, given->elementCount(), onnxName(given->element),
+                                     expected, onnxName(ElementType::Float)));
+  scales.numbers = given->as<float>();
+  return scales;
+}
+
+/// How the caches are quantized, or that they are not.
+llvm::Expected<std::optional<FixedScaleCaches>> quantizationOf(const KernelContext& context,
+                                                               int64_t groups, int64_t width) {
+  constexpr QuantizationNames ofKeys = {"k_quant_type", "k_scale", KeyScale};
+  constexpr QuantizationNames ofValues = {"v_quant_type", "v_scale", ValueScale};
+  auto keys = isQuantized(context, ofKeys);
+  if (!keys)
+    return keys.takeError();
+  auto values = isQuantized(context, ofValues);
+  if (!values)
+    return values.takeError();
+  const int64_t bits = context.node().intAttr("kv_cache_bit_width", 0);
+  if (*keys != *values)
+    return context.error("of k_quant_type and v_quant_type, one is NONE and the other is not");
+  if (!*keys && bits != 0)
     return context.error(
         fmt::format("kv_cache_bit_width {} without a quantized cache is not supported", bits));
+  if (!*keys)
+    return std::nullopt;
+  if (bits != 8 && bits != 4)
+    return context.error(fmt::format(
+        "kv_cache_bit_width {} of a quantized cache is not supported: it should be 8 or 4", bits));
+  auto keyScales = scalesOf(context, ofKeys, groups, width);
+  if (!keyScales)
+    return keyScales.takeError();
+  auto valueScales = scalesOf(context, ofValues, groups, width);
+  if (!valueScales)
+    return valueScales.takeError();
+  return FixedScaleCaches{*keyScales, *valueScales,
+                          bits == 8 ? simd::CodeForm::bytes : simd::CodeForm::nibbles};
+}
+
+llvm::Error checkSupported(const KernelContext& context) {
+  const Node& node = context.node();
   if (context.wants(3))
     return context.error("the result output_qk is not supported");
   const int64_t causal = node.intAttr("causal", 1);
@@ -316,6 +416,12 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   if (!fresh)
     return fresh.takeError();
   const Extents shape = fresh->query.shape;
+  auto quantization = quantizationOf(context, fresh->key.shape[1], shape[3]);
+  if (!quantization)
+    return quantization.takeError();
+  const FixedScaleCaches* codes = *quantization ? &**quantization : nullptr;
+  const HeldRows of = codes ? HeldRows{codes->element(), codes->rowElements(shape[3])}
+                            : HeldRows{fresh->key.element, shape[3]};
   auto lengths = lengthsOf(context, shape[0], shape[2]);
   if (!lengths)
     return lengths.takeError();
@@ -325,10 +431,10 @@ llvm::Error groupQueryAttention(KernelContext& context) {
   Lengths held = *lengths;
   if (fresh->key.shape[2] == 0)
     held.past = held.total;
-  auto key = presentWithout(context, 1, PastKey, fresh->key, held);
+  auto key = presentWithout(context, 1, PastKey, fresh->key, of, held);
   if (!key)
     return key.takeError();
-  auto value = presentWithout(context, 2, PastValue, fresh->value, held);
+  auto value = presentWithout(context, 2, PastValue, fresh->value, of, held);
   if (!value)
     return value.takeError();
   if (key->shape != value->shape)
@@ -362,21 +468,32 @@ llvm::Error groupQueryAttention(KernelContext& context) {
                                                         operands.totalLengths.end()));
     operands.mask = &bias;
   }
+  if (codes)
+    if (llvm::Error error = setRowScales(context, *codes, operands))
+      return error;
   if (llvm::Error error = checkAttention(context, operands))
     return error;
   // Nothing is written before all is checked: the past may be overwritten.
-  if (!isOn(node, "do_rotary"))
-    append(fresh->key, *key, held);
-  else if (llvm::Error error = rotate(context, *fresh, *key, *lengths, held))
-    return error;
-  append(fresh->value, *value, held);
+  const bool rotates = isOn(node, "do_rotary");
+  if (rotates)
+    if (llvm::Error error = rotate(context, *fresh, codes ? nullptr : &*key, *lengths, held))
+      return error;
+  if (codes) {
+    appendCodes(context, fresh->key, codes->key, codes->form, *key, held);
+    appendCodes(context, fresh->value, codes->value, codes->form, *value, held);
+  } else {
+    if (!rotates)
+      append(fresh->key, *key, held);
+    append(fresh->value, *value, held);
+  }
   operands.query = fresh->query;
   if (context.has(PastKey) && context.in(PastKey).data == key->data)
-    context.noteCacheWrite(bytesOf(fresh->key) + bytesOf(fresh->value));
+    context.noteCacheWrite(bytesOf(fresh->key, of) + bytesOf(fresh->value, of));
   auto output = context.output(0, fresh->query.element, {shape[0], shape[2], shape[1] * shape[3]});
   if (!output)
     return output.takeError();
-  return runAttention(context, operands, viewOfHeads(*output, heads));
+  return codes ? runFixedScaleAttention(context, *codes, operands, *output)
+               : runAttention(context, operands, viewOfHeads(*output, heads));
 }
 
 } // namespace

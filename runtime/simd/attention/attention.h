@@ -1,6 +1,7 @@
 // Attention over strided memory, vectorized for the widest SIMD target of the running CPU.
 #pragma once
 
+#include "runtime/simd/code_form.h"
 #include "runtime/simd/float_storage.h"
 
 #include <cstddef>
@@ -84,9 +85,10 @@ struct AttentionView {
   /// valueScales[b,g,j] times its elements. Both or neither; scales at and beyond T are never read.
   const float* keyScales = nullptr;   ///< [B,G,T]
   const float* valueScales = nullptr; ///< [B,G,T]
-  /// Of quantized caches: K and V are rows of four-bit codes (support/four_bit_row.h), which stand
-  /// for their products with the multipliers. Strides are in bytes. Not with keyTransposed.
-  bool hasFourBitCodes = false;
+  /// Of quantized caches: how K and V are stored. Rows of four-bit codes stand for their products
+  /// with the multipliers or, where they have none, for themselves; strides are in bytes. Other
+  /// forms than bytes not with keyTransposed.
+  CodeForm codeForm = CodeForm::bytes;
   RowStrides keyScaleStrides;
   RowStrides valueScaleStrides;
   /// Where the CPU multiplies bytes, a kernel may multiply codes as whole numbers
@@ -105,7 +107,9 @@ struct AttentionView {
 
   bool isQuantized() const { return keyScales != nullptr; }
   /// Whether rows are not all read where they are: some, or all, are first put into scratch memory.
-  bool isGathered() const { return !segments.empty() || hasFourBitCodes; }
+  bool isGathered() const { return !segments.empty() || isPacked(); }
+  /// Whether K and V are rows of four-bit codes.
+  bool isPacked() const { return codeForm != CodeForm::bytes; }
   int64_t totalLengthOf(int64_t batch) const {
     return totalLengths ? totalLengths[batch] : totalLength;
   }

@@ -2,7 +2,6 @@
 #include "runtime/simd/attention/attention_block.h"
 
 #include "runtime/simd/attention/code_products.h"
-#include "runtime/simd/four_bit_rows.h"
 #include "support/half.h"
 
 #include <algorithm>
@@ -244,10 +243,12 @@ KeyValueRows AttentionBlock::unpack(KeyRange keys) const {
   auto* const keysTo = reinterpret_cast<int8_t*>(gathered);
   int8_t* const valuesTo = keysTo + kAttentionTileKeys * view.keyWidth;
   const KeyValueRows from = allRows();
-  unpackFourBitRows({from.key + keys.begin * from.keyStride, from.keyStride, view.keyWidth},
-                    keys.end - keys.begin, keysTo + (keys.begin - tile) * view.keyWidth);
-  unpackFourBitRows({from.value + keys.begin * from.valueStride, from.valueStride, view.valueWidth},
-                    keys.end - keys.begin, valuesTo + (keys.begin - tile) * view.valueWidth);
+  unpackCodeRows(view.codeForm,
+                 {from.key + keys.begin * from.keyStride, from.keyStride, view.keyWidth},
+                 keys.end - keys.begin, keysTo + (keys.begin - tile) * view.keyWidth);
+  unpackCodeRows(view.codeForm,
+                 {from.value + keys.begin * from.valueStride, from.valueStride, view.valueWidth},
+                 keys.end - keys.begin, valuesTo + (keys.begin - tile) * view.valueWidth);
   const auto base = [&](int8_t* products, int64_t width) {
     return reinterpret_cast<const std::byte*>(products) - tile * width;
   };
@@ -258,7 +259,7 @@ KeyValueRows AttentionBlock::unpack(KeyRange keys) const {
 std::pair<KeyValueRows, int64_t> AttentionBlock::nextRows(KeyRange range) const {
   const int64_t tile = range.begin - range.begin % kAttentionTileKeys;
   const int64_t tileEnd = std::min(tile + kAttentionTileKeys, range.end);
-  if (view.hasFourBitCodes)
+  if (view.isPacked())
     return {unpack({range.begin, tileEnd}), tileEnd};
   const size_t index = segmentOf(view, range.begin);
   const KeyValueSegment& segment = view.segments[index];

@@ -48,7 +48,11 @@ struct Row {
   /// Column `d` of the row of `width` that begins at `start`, whose columns are `step` apart.
   double cached(const void* cache, int64_t start, int64_t d, int64_t width,
                 int64_t step = 1) const {
-    if (view.hasFourBitCodes) {
+    if (view.codeForm == CodeForm::nibbles) {
+      const int byte = static_cast<const uint8_t*>(cache)[start + d / 2];
+      return static_cast<double>((d % 2 == 0 ? byte & 15 : byte >> 4) - nibbleOffset);
+    }
+    if (view.codeForm == CodeForm::fourBitRows) {
       const int64_t half = FourBitRow{width}.halfGroup();
       const uint8_t* group =
           static_cast<const uint8_t*>(cache) + start + d / (2 * half) * (half + 1);

@@ -20,6 +20,19 @@ function normalized(tensor, width, weights, epsilon) {
   return tensorOf(tensor.type, tensor.dims, values);
 }
 
+/** Scales that make codes of numbers around 1, and some that lie off the usual. */
+function cacheScales(random, bits, dims) {
+  const scales = random.floats('float32', dims, 0.5, 1.5);
+  for (let i = 0; i < scales.data.length; ++i)
+    scales.data[i] *= (random.chance(0.05) ? 0 : random.chance(0.05) ? -1 : 1) / (bits === 8 ? 127 : 7);
+  return scales;
+}
+
+function quantization(random, bits, isPerChannel) {
+  const type = string(isPerChannel ? 'PER_CHANNEL' : 'PER_TENSOR');
+  return {k_quant_type: type, v_quant_type: type, kv_cache_bit_width: int(bits)};
+}
+
 function groupQueryAttention(random) {
   const type = random.floatType();
   const [heads, groups] = random.pick([[1, 1], [2, 1], [4, 2], [3, 3], [4, 1]]);
@@ -49,8 +62,14 @@ function groupQueryAttention(random) {
   if (attributes.causal?.int === 0 && random.chance(0.8)) delete attributes.local_window_size;
   const packed = random.chance(0.3);
   const rowsOf = (count) => random.floats(type, [batches, rows, count * width]);
-  const cache = () => random.floats(type, [batches, groups, capacity, width]);
+  const cache = () => bits === 0 ? random.floats(type, [batches, groups, capacity, width])
+    : bits === 8 ? random.ints('int8', [batches, groups, capacity, width], -128, 127)
+      : random.ints('uint8', [batches, groups, capacity, width / 2], 0, 255);
   const half = width === 8 ? 4 : random.pick([width / 2, width / 2, 8]);
+  // Quantized caches always have a past operand: it says what they hold.
+  const bits = hasPast && random.chance(0.35) ? random.pick([8, 4]) : 0;
+  const isPerChannel = random.chance(0.5);
+  if (bits) Object.assign(attributes, quantization(random, bits, isPerChannel));
   const table = () => random.floats(type, [random.pick([24, 16]), half]);
   const inputs = packed ? [rowsOf(heads + 2 * groups), null, null]
     : [rowsOf(heads), rowsOf(groups), rowsOf(groups)];
@@ -63,9 +82,10 @@ function groupQueryAttention(random) {
   inputs.push(random.maybe(() => random.ints('int64', [batches, rows], 0, 15), 0.2),
     random.maybe(() => random.floats(type,
       [random.pick([1, batches]), random.pick([1, heads]), rows, total]), 0.25),
-    random.maybe(() => random.floats(type, [heads]), 0.2), null, null);
+    random.maybe(() => random.floats(type, [heads]), 0.2),
+    ...[0, 1].map(() => bits ? cacheScales(random, bits, isPerChannel ? [groups, width] : []) : null));
   let judge;
-  if (!packed && random.chance(0.15)) {
+  if (!packed && !bits && random.chance(0.15)) {
     const weights = [random.floats(type, [width]), random.floats(type, [width])];
     const epsilon = attributes.qk_norm_epsilon?.float ?? 1e-6;
     judge = inputs.slice();
@@ -73,9 +93,11 @@ function groupQueryAttention(random) {
     inputs.push(...weights);
   }
   const held = Math.max(hasPast ? capacity : 0, total);
+  const code = bits === 8 ? 'int8' : bits === 4 ? 'uint8' : type;
+  const columns = bits === 4 ? width / 2 : width;
   const isPadding = (b, s) => s >= lengths[b] - past[b];
   const grows = attributes.sliding_window_cache?.int === 1 && hasPast && total > capacity;
-  return {attributes, inputs, judge, outputs: [type, type, type], tags: grows ? ['window-cache-grows'] : [],
+  return {attributes, inputs, judge, outputs: [type, code, code], tags: grows ? ['window-cache-grows'] : [],
     // The rule takes the past to be as long as the longest batch row's.
     unraised: hasPast && capacity !== Math.max(...past),
     // Rows of padding may hold anything, and so may those after the tokens of a cache of a window.
@@ -83,7 +105,7 @@ function groupQueryAttention(random) {
       ? mode === 'prompt' &&
         isPadding(Math.floor(index / (rows * heads * width)), Math.floor(index / (heads * width)) % rows)
       : attributes.sliding_window_cache?.int === 1 && hasPast &&
-        Math.floor(index / width) % held >= lengths[Math.floor(index / (groups * held * width))]};
+        Math.floor(index / columns) % held >= lengths[Math.floor(index / (groups * held * columns))]};
 }
 
 /** The masks that MultiHeadAttention and Attention take. */

@@ -257,6 +257,11 @@ public:
     operands[index] = {std::move(tensor), true, false};
     return *this;
   }
+  /// Operand `index` is absent.
+  KernelCall& without(unsigned index) {
+    operands[index] = {};
+    return *this;
+  }
   /// Operand `index` is this one instead, whose memory may be overwritten.
   KernelCall& overwrite(unsigned index, TestTensor tensor) {
     operands[index] = {std::move(tensor), true, true};

@@ -4,7 +4,6 @@
 #include "runtime/simd/attention/attention_kernel.h"
 #include "runtime/simd/attention/prefill_block.h"
 #include "runtime/simd/elementwise.h"
-#include "runtime/simd/four_bit_rows.h"
 
 #include <algorithm>
 #include <type_traits>
@@ -116,10 +115,11 @@ template <class Cache>
 HWY_INLINE void widenCached(const PrefillBlock& block, const typename Cache::Element* row,
                             size_t width, float* wide) {
   if constexpr (isQuantized<Cache>)
-    if (block.view.hasFourBitCodes) {
+    if (block.view.isPacked()) {
       auto* bytes = reinterpret_cast<int8_t*>(block.rows + block.rowStride);
-      unpackFourBitRows({reinterpret_cast<const std::byte*>(row), 0, static_cast<int64_t>(width)},
-                        1, bytes);
+      unpackCodeRows(block.view.codeForm,
+                     {reinterpret_cast<const std::byte*>(row), 0, static_cast<int64_t>(width)}, 1,
+                     bytes);
       return widenRow<Cache>(bytes, width, wide);
     }
   widenRow<Cache>(row, width, wide);

@@ -27,6 +27,26 @@ TEST(ContribShapes, GroupQueryAttention) {
        "y, nk = com.microsoft.GroupQueryAttention <num_heads = 8, kv_num_heads = 2>(q, , , , , l, "
        "t)",
        "float[B, S, 512]; float[B, 2, ?, 64]"},
+      {17,
+       "float[B, S, 512] q, float[B, S, 128] k, float[B, S, 128] v, int8[B, 2, C, 64] pk, "
+       "int8[B, 2, C, 64] pv, int32[B] l, int32 t, float ks, float vs",
+       "",
+       "y, nk, nv = com.microsoft.GroupQueryAttention <num_heads = 8, kv_num_heads = 2, "
+       "k_quant_type = \"PER_TENSOR\", v_quant_type = \"PER_TENSOR\", kv_cache_bit_width = 8>(q, "
+       "k, "
+       "v, pk, pv, l, t, , , , , , ks, vs)",
+       "float[B, S, 512]; int8[B, 2, ?, 64]; int8[B, 2, ?, 64]"},
+      {17, "float16[B, S, 760] q, int32[B] l, float[2, 63] s", "int32 t = {7}",
+       "y, nk = com.microsoft.GroupQueryAttention <num_heads = 8, kv_num_heads = 1, "
+       "k_quant_type = \"PER_CHANNEL\", v_quant_type = \"PER_CHANNEL\", kv_cache_bit_width = 4>(q, "
+       ", "
+       ", , , l, t, , , , , , s, s)",
+       "float16[B, S, 608]; uint8[B, 1, 7, 38]"},
+      {17, "float[B, S, 768] q, int32[B] l, float s", "int32 t = {7}",
+       "y, nk = com.microsoft.GroupQueryAttention <num_heads = 8, kv_num_heads = 2, "
+       "k_quant_type = \"PER_TENSOR\", v_quant_type = \"PER_TENSOR\", kv_cache_bit_width = 4>(q, , "
+       ", , , l, t, , , , , , s, s)",
+       "float[B, S, 512]; uint8[B, 2, 7, 32]"},
       {17, "float[B, S] q, int32[B] l, int32 t", "",
        "y = com.microsoft.GroupQueryAttention <num_heads = 8, kv_num_heads = 2>(q, , , , , l, t)",
        "error: operand 0 is float[B, S], its rank should be 3"},

@@ -10,12 +10,12 @@ using namespace simd;
 namespace {
 
 /// The same random rows twice: packed, with bytes around them that must not be read as codes, and
-/// as products of codes and multipliers. All else is a problem's.
+/// as the bytes that they stand for. All else is a problem's.
 class FourBitTwins {
 public:
-  explicit FourBitTwins(const Case& c)
+  FourBitTwins(const Case& c, CodeForm codeForm)
       : problem(c), packed(problem.view()), products(problem.view()), random(11) {
-    packed.hasFourBitCodes = true;
+    packed.codeForm = codeForm;
     const int64_t capacity = c.keys + 1;
     fill(c, capacity, c.width, packedKeys, keys);
     fill(c, capacity, c.valueWidth, packedValues, values);
@@ -24,8 +24,8 @@ public:
     };
     packed.key = packedKeys.data();
     packed.value = packedValues.data();
-    packed.keyStrides = strides(FourBitRow{c.width}.bytes() + spare);
-    packed.valueStrides = strides(FourBitRow{c.valueWidth}.bytes() + spare);
+    packed.keyStrides = strides(codeRowBytes(codeForm, c.width) + spare);
+    packed.valueStrides = strides(codeRowBytes(codeForm, c.valueWidth) + spare);
     products.key = keys.data();
     products.value = values.data();
     products.keyStrides = strides(c.width);
@@ -41,6 +41,8 @@ private:
 
   void fill(const Case& c, int64_t capacity, int64_t width, std::vector<uint8_t>& rows,
             std::vector<int8_t>& bytes) {
+    if (packed.codeForm == CodeForm::nibbles)
+      return fillNibbles(c.batches * c.kvHeads * capacity, width, rows, bytes);
     const FourBitRow form{width};
     const int64_t half = form.halfGroup();
     for (int64_t row = 0; row < c.batches * c.kvHeads * capacity; ++row) {
@@ -60,6 +62,20 @@ private:
     }
   }
 
+  void fillNibbles(int64_t count, int64_t width, std::vector<uint8_t>& rows,
+                   std::vector<int8_t>& bytes) {
+    for (int64_t row = 0; row < count; ++row) {
+      for (int64_t d = 0; d < width; d += 2) {
+        const int even = draw(0, 15), odd = draw(0, 15);
+        rows.push_back(static_cast<uint8_t>(even | odd << 4));
+        bytes.push_back(static_cast<int8_t>(even - nibbleOffset));
+        if (d + 1 < width)
+          bytes.push_back(static_cast<int8_t>(odd - nibbleOffset));
+      }
+      rows.insert(rows.end(), spare, uint8_t{0xFF});
+    }
+  }
+
   int draw(int from, int to) {
     return from + static_cast<int>(random() % static_cast<unsigned>(to - from + 1));
   }
@@ -69,9 +85,9 @@ private:
   std::vector<int8_t> keys, values;
 };
 
-void checkFourBit(const Case& c) {
+void checkFourBit(const Case& c, CodeForm codeForm) {
   ASSERT_TRUE(c.quantized);
-  FourBitTwins twins(c);
+  FourBitTwins twins(c, codeForm);
   std::vector<double> exact(twins.problem.output().size()), defined(exact.size());
   attentionReference(twins.products, exact);
   attentionReference(twins.packed, defined);
@@ -88,6 +104,11 @@ void checkFourBit(const Case& c) {
       ASSERT_EQ(found[i], expected[i]) << "element " << i << " of T=" << c.keys << " D=" << c.width
                                        << " Dv=" << c.valueWidth << " S=" << c.rows;
   });
+}
+
+void checkFourBit(const Case& c) {
+  checkFourBit(c, CodeForm::fourBitRows);
+  checkFourBit(c, CodeForm::nibbles);
 }
 
 TEST(FourBitAttention, EveryWidth) {

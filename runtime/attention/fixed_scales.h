@@ -1,0 +1,57 @@
+// FixedScales: caches of codes whose scales do not depend on the token, as ONNX Runtime's operators
+// keep them: one number for a whole cache, or one for each column of each head.
+#pragma once
+
+#include "runtime/attention/attention_call.h"
+
+namespace kvopt::runtime {
+
+/// The scales of one cache. A code q of column d of head g stands for q times `of(g, d)`.
+struct FixedScales {
+  const float* numbers = nullptr; ///< [1] or, with `perColumn`, [G,D]
+  bool perColumn = false;
+  int64_t width = 0; ///< D
+
+  float of(int64_t head, int64_t column) const {
+    return numbers[perColumn ? head * width + column : 0];
+  }
+};
+
+/// Two caches of codes of one form: bytes (int8) or nibbles (uint8).
+struct FixedScaleCaches {
+  FixedScales key;
+  FixedScales value;
+  simd::CodeForm form = simd::CodeForm::bytes;
+
+  ir::ElementType element() const {
+    return form == simd::CodeForm::bytes ? ir::ElementType::Int8 : ir::ElementType::UInt8;
+  }
+  /// Elements of a row of `columns` columns.
+  int64_t rowElements(int64_t columns) const { return simd::codeRowBytes(form, columns); }
+};
+
+/// Writes the codes of rows `from` [1,G,S,D], of any floating-point type of at most 32 bits, to
+/// `to` [1,G,S,rowElements(D)]; rows of both are contiguous:
+///
+///   q = x * (1 / s) to the nearest integer, halves to even, within [-128, 127] or [-8, 7]
+///
+/// in f32, each rounded once, where 1 / s is 1 for s = 0. NaN becomes the largest code. The code of
+/// a column that an odd width leaves over is 0.
+void writeCodes(KernelContext& context, const FixedScales& scales, simd::CodeForm form,
+                const TensorView& from, const TensorView& to);
+
+/// Says in `operands`, whose key and value are caches of codes, how they are scaled, as far as that
+/// does not depend on the column.
+llvm::Error setRowScales(KernelContext& context, const FixedScaleCaches& caches,
+                         AttentionOperands& operands);
+
+/// What runAttention computes over the numbers that codes stand for, into a contiguous `output`
+/// [B,S,H*Dv]. No number of a cache is computed: scales of columns multiply the query before, and
+/// the output after. Requires setRowScales, and that checkAttention succeeded.
+///
+///   sum_d Q[d] (s[d] K[j,d]) = sum_d (Q[d] s[d]) K[j,d]     sum_j p[j] (s[d] V[j,d]) = s[d] sum_j
+///   …
+llvm::Error runFixedScaleAttention(KernelContext& context, const FixedScaleCaches& caches,
+                                   AttentionOperands operands, const TensorView& output);
+
+} // namespace kvopt::runtime
