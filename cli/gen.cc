@@ -27,6 +27,7 @@ struct GenOptions {
   std::string type = "float32";
   std::string cache = "growing";
   std::string spelling; ///< empty: what the kind's exporters write
+  std::string codes;
   std::string external = "auto";
   bool isHole = false;
   DecoderSpec spec;
@@ -84,6 +85,7 @@ llvm::Expected<DecoderSpec> specOf(const GenOptions& options) {
   for (const CacheName& entry : cacheNames)
     if (options.cache == entry.name)
       spec.cache = entry.cache;
+  spec.codeBits = options.codes == "int8" ? 8 : options.codes == "int4" ? 4 : 0;
   const int64_t shared = options.kind == "mha" ? spec.heads : options.kind == "mqa" ? 1 : 0;
   if (shared != 0) {
     if (spec.kvHeads != 0 && spec.kvHeads != shared)
@@ -209,6 +211,13 @@ void addGenCommand(CLI::App& app, CommandContext& context) {
           "growing; static: of --max-positions rows; last-rows: as many as the window needs; "
           "none: every step gets the whole sequence")
       ->check(CLI::IsMember(namesOf(cacheNames)));
+  command
+      ->add_option("--cache-codes", options->codes,
+                   "Caches hold codes with constant scales: as GroupQueryAttention has them or, "
+                   "int8 with primitive operators, between QuantizeLinear and DequantizeLinear")
+      ->check(CLI::IsMember({"int8", "int4"}));
+  command->add_flag("--column-scales", spec.columnScales,
+                    "Codes have a scale for each column of a head instead of one for all");
   command->add_option("--opset", spec.opset, "ONNX opset; what the spelling's exporter writes");
   command->add_option("--seed", spec.seed, "Of the weights")->capture_default_str();
   command

@@ -5,6 +5,7 @@
 #include "cli/support/command.h"
 #include "cli/support/style.h"
 #include "driver/inspect/site_facts.h"
+#include "driver/inspect/unmatched_caches.h"
 #include "driver/recover.h"
 #include "passes/analysis/cache/site_words.h"
 #include "support/diagnostic.h"
@@ -146,6 +147,13 @@ void printText(const std::string& path, const InspectOptions& options,
   if (known && total != 0)
     out +=
         formatText("  caches: {} per sequence at context {}\n", byteText(total), options.context);
+  for (const UnmatchedCaches& caches : unmatchedCaches(recovered.model->graph(), sites)) {
+    out += formatText("  other caches: {} of {}{}", caches.count, dtypeName(caches.element),
+                      caches.extents);
+    if (caches.bytesPerToken)
+      out += formatText(", {} per token", byteText(*caches.bytesPerToken));
+    out += "\n";
+  }
   if (contextRotationsOf(recovered))
     out += formatText("  context shift: yes\n");
   else
@@ -174,6 +182,15 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
   json["sites"] = OrderedJson::array();
   for (const AttentionSite& site : recovered.context->sites)
     json["sites"].push_back(siteJson(site, recovered.context->parts));
+  json["other_caches"] = OrderedJson::array();
+  for (const UnmatchedCaches& caches :
+       unmatchedCaches(recovered.model->graph(), recovered.context->sites))
+    json["other_caches"].push_back(
+        {{"count", caches.count},
+         {"dtype", dtypeName(caches.element)},
+         {"extents", caches.extents},
+         {"bytes_per_token",
+          caches.bytesPerToken ? OrderedJson(*caches.bytesPerToken) : OrderedJson(nullptr)}});
   const bool canShift = contextRotationsOf(recovered).has_value();
   json["context_shift"] = {
       {"can", canShift},

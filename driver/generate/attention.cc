@@ -73,23 +73,47 @@ void splitPacked(const DecoderContext& context, Projections& projected) {
   projected = {&split.result(0), &split.result(1), &split.result(2)};
 }
 
+/// The scales of the next cache after `ahead` others: one number, or with columnScales one for each
+/// of `columns` columns. Codes cover numbers of four times a deviation of 1.
+Value& cacheScales(const DecoderContext& context, int64_t columns, size_t ahead = 0) {
+  const DecoderSpec& spec = context.spec;
+  const double usual = 4.0 / (spec.codeBits == 8 ? 127 : 7);
+  const size_t cache = context.presents.size() + ahead;
+  if (!spec.columnScales)
+    return context.build.single(usual);
+  std::vector<float> scales;
+  for (int64_t column = 0; column < columns; ++column)
+    scales.push_back(static_cast<float>(
+        usual * (1 + 0.5 * std::sin(static_cast<double>(column) + static_cast<double>(cache)))));
+  return context.build.constant(floatTensor(scales));
+}
+
 /// com.microsoft's operator on one buffer for past and present.
 Value& contribAttention(DecoderContext& context, const Projections& projected, float scale) {
   const DecoderSpec& spec = context.spec;
   const bool isRotary = spec.isRotary();
-  llvm::SmallVector<Value*, 9> operands{projected.query,     projected.key,        projected.value,
-                                        &context.nextPast(), &context.nextPast(1), context.lastKeys,
-                                        context.maskLength};
+  llvm::SmallVector<Value*, 14> operands{
+      projected.query,      projected.key,    projected.value,   &context.nextPast(),
+      &context.nextPast(1), context.lastKeys, context.maskLength};
   if (isRotary)
     operands.append({context.cosine, context.sine});
-  Node& fused = context.build.node("com.microsoft::GroupQueryAttention", operands,
-                                   {{"num_heads", spec.heads},
-                                    {"kv_num_heads", spec.kvHeads},
-                                    {"scale", scale},
-                                    {"local_window_size", spec.window == 0 ? -1 : spec.window},
-                                    {"do_rotary", isRotary ? 1 : 0},
-                                    {"rotary_interleaved", 0}},
-                                   0b111);
+  llvm::SmallVector<AttributeSpec, 9> attributes{
+      {"num_heads", spec.heads},
+      {"kv_num_heads", spec.kvHeads},
+      {"scale", scale},
+      {"local_window_size", spec.window == 0 ? -1 : spec.window},
+      {"do_rotary", isRotary ? 1 : 0},
+      {"rotary_interleaved", 0}};
+  if (spec.codeBits != 0) {
+    operands.resize(12, nullptr);
+    const int64_t columns = spec.kvHeads * spec.headWidth;
+    operands.append({&cacheScales(context, columns), &cacheScales(context, columns, 1)});
+    const std::string type = spec.columnScales ? "PER_CHANNEL" : "PER_TENSOR";
+    attributes.append(
+        {{"k_quant_type", type}, {"v_quant_type", type}, {"kv_cache_bit_width", spec.codeBits}});
+  }
+  Node& fused =
+      context.build.node("com.microsoft::GroupQueryAttention", operands, attributes, 0b111);
   context.presents.push_back(&fused.result(1));
   context.presents.push_back(&fused.result(2));
   return fused.result(0);
@@ -140,9 +164,8 @@ Value& scattered(const DecoderContext& context, Value& rows) {
   return build.op("ScatterElements", {&context.nextPast(), &index, &rows}, {{"axis", 2}});
 }
 
-} // namespace
-
-Value& appended(DecoderContext& context, Value& rows) {
+/// The next past with `rows` written into it or joined to it; the result becomes its present.
+Value& appendedRows(DecoderContext& context, Value& rows) {
   if (context.slots) {
     Value& present = scattered(context, rows);
     context.presents.push_back(&present);
@@ -161,6 +184,25 @@ Value& appended(DecoderContext& context, Value& rows) {
   }
   context.presents.push_back(present);
   return *joined;
+}
+
+} // namespace
+
+Value& appended(DecoderContext& context, Value& rows) {
+  const DecoderSpec& spec = context.spec;
+  if (spec.codeBits == 0)
+    return appendedRows(context, rows);
+  GraphBuilder& build = context.build;
+  Value& scales = cacheScales(context, spec.headWidth);
+  std::vector<int64_t> shape;
+  if (spec.columnScales)
+    shape.push_back(spec.headWidth);
+  std::vector<std::byte> zeros(static_cast<size_t>(spec.columnScales ? spec.headWidth : 1));
+  Value& zero =
+      build.constant(llvm::cantFail(makeTensor(ElementType::Int8, shape, std::move(zeros))));
+  Value& codes = build.op("QuantizeLinear", {&rows, &scales, &zero}, {{"axis", 3}});
+  return build.op("DequantizeLinear", {&appendedRows(context, codes), &scales, &zero},
+                  {{"axis", 3}});
 }
 
 Value& attend(const DecoderContext& context, Value& query, Value& keys, Value& values,

@@ -18,6 +18,7 @@ struct CacheNames {
   std::string present;
   int64_t heads;
   int64_t width;
+  ElementType element;
   /// Of [B,heads,width]; others are [B,heads,rows,width].
   bool isState = false;
 
@@ -31,17 +32,21 @@ struct CacheNames {
 };
 
 std::vector<CacheNames> cachesOfLayer(const DecoderSpec& spec, int64_t layer) {
+  const ElementType element = spec.codeBits == 8   ? ElementType::Int8
+                              : spec.codeBits == 4 ? ElementType::UInt8
+                                                   : spec.real;
   const auto named = [&](const char* part, int64_t width) {
     return CacheNames{fmt::format("past_key_values.{}.{}", layer, part),
-                      fmt::format("present.{}.{}", layer, part), spec.kvHeads, width};
+                      fmt::format("present.{}.{}", layer, part), spec.kvHeads,
+                      spec.codeBits == 4 ? (width + 1) / 2 : width, element};
   };
   if (isConvolution(spec, layer))
     return {{fmt::format("past_conv.{}", layer), fmt::format("present_conv.{}", layer), spec.hidden,
-             convolutionColumns, true}};
+             convolutionColumns, spec.real, true}};
   switch (spec.kind) {
   case DecoderKind::MlaLatent:
     return {{fmt::format("past_latent.{}", layer), fmt::format("present_latent.{}", layer), 1,
-             spec.latentWidth + spec.ropeWidth}};
+             spec.latentWidth + spec.ropeWidth, spec.real}};
   case DecoderKind::Mla:
     return {named("key", spec.headWidth + spec.ropeWidth), named("value", spec.valueWidth)};
   case DecoderKind::EncoderDecoder:
@@ -104,7 +109,7 @@ private:
       slots = &graph.addInput("cache_position",
                               {ElementType::Int64, Shape{Dim::symbol("sequence_length")}});
     for (const CacheNames& cache : caches)
-      pasts.push_back(&graph.addInput(cache.past, {spec.real, cache.shape(past)}));
+      pasts.push_back(&graph.addInput(cache.past, {cache.element, cache.shape(past)}));
     if (spec.kind != DecoderKind::EncoderDecoder)
       return;
     for (int64_t layer = 0; layer < spec.layers; ++layer)
@@ -161,7 +166,7 @@ private:
     Value& logits = build.linear(last, "lm_head", spec.hidden, spec.vocabulary, logitGain);
     const Dim batch = Dim::symbol("batch_size");
     const Dim sequence = Dim::symbol("sequence_length");
-    output(logits, names.front(), {batch, sequence, Dim::fixed(spec.vocabulary)});
+    output(logits, names.front(), {spec.real, Shape{batch, sequence, Dim::fixed(spec.vocabulary)}});
     const Dim past = Dim::symbol("past_sequence_length");
     // The shared buffer of the fused operator is as long as its caller made it.
     const Dim rows = isContrib()                            ? Dim::symbol("total_sequence_length")
@@ -170,7 +175,7 @@ private:
                      : hasPast                              ? past + sequence
                                                             : sequence;
     for (size_t i = 0; i < names.size() - 1; ++i)
-      output(*context.presents[i], names[i + 1], caches[i].shape(rows));
+      output(*context.presents[i], names[i + 1], {caches[i].element, caches[i].shape(rows)});
   }
 
   /// A cache whose extent is the past's length.
@@ -259,8 +264,8 @@ private:
                         spec.hidden, residualGain(spec));
   }
 
-  void output(Value& value, const std::string& name, Shape shape) {
-    value.setType({spec.real, std::move(shape)});
+  void output(Value& value, const std::string& name, TensorType type) {
+    value.setType(std::move(type));
     build.graph().rename(value, name);
     build.graph().addOutput(value);
   }

@@ -61,6 +61,22 @@ llvm::Error checkHeads(const DecoderSpec& spec) {
   return llvm::Error::success();
 }
 
+llvm::Error checkCodes(const DecoderSpec& spec) {
+  if (spec.codeBits == 0 && spec.columnScales)
+    return usageError("scales of columns are those of caches of codes");
+  if (spec.codeBits == 0)
+    return llvm::Error::success();
+  const bool isContrib = spec.spelling == DecoderSpelling::GroupQueryAttention;
+  const bool isLlamaLike = spec.kind == DecoderKind::Llama || spec.kind == DecoderKind::Window;
+  if (spec.codeBits != 8 && (spec.codeBits != 4 || !isContrib))
+    return usageError("caches of codes of {} bits", spec.codeBits)
+        .hint("they have 8 bits, or 4 with GroupQueryAttention");
+  if (!isContrib && (!spec.isPrimitive() || !isLlamaLike || spec.real != ElementType::Float))
+    return usageError("caches hold codes with GroupQueryAttention, and in float32 decoders of kind "
+                      "llama and window in primitive spellings");
+  return llvm::Error::success();
+}
+
 llvm::Error checkSpelling(const DecoderSpec& spec) {
   const bool isMixedWidth = spec.isLatent() || spec.kind == DecoderKind::EncoderDecoder;
   if (spec.spelling == DecoderSpelling::GroupQueryAttention && isMixedWidth)
@@ -80,6 +96,8 @@ llvm::Error checkSpelling(const DecoderSpec& spec) {
         "than growing ones");
   if (spec.cache == DecoderCache::LastRows && spec.window < 2)
     return usageError("caches of the last rows need a window of at least 2 tokens");
+  if (llvm::Error error = checkCodes(spec))
+    return error;
   if (spec.fourBit && spec.real != ElementType::Float)
     return usageError("four-bit weights go with float32 activations");
   if (spec.fourBit && spec.transposedWeights)

@@ -71,6 +71,12 @@ struct DecoderSpec {
   /// input, with a branch that ignores the pasts. For primitive spellings of Llama and Window.
   bool merged = false;
   DecoderCache cache = DecoderCache::Growing;
+  /// Caches of keys and values hold codes of 8 or 4 bits, whose scales are constants; 0: numbers of
+  /// `real`. GroupQueryAttention quantizes them itself, primitive spellings of Llama and Window
+  /// with QuantizeLinear and DequantizeLinear, to 8 bits.
+  int64_t codeBits = 0;
+  /// Codes have a scale for each column of a head instead of one for all.
+  bool columnScales = false;
 
   bool isLatent() const { return kind == DecoderKind::Mla || kind == DecoderKind::MlaLatent; }
   bool isRotary() const {

@@ -18,6 +18,8 @@ Attribute attributeOf(const AttributeSpec& spec) {
     return Attribute::ofInt(*number);
   if (const auto* number = std::get_if<float>(&spec.value))
     return Attribute::ofFloat(*number);
+  if (const auto* text = std::get_if<std::string>(&spec.value))
+    return Attribute::ofString(*text);
   if (const auto* list = std::get_if<std::vector<int64_t>>(&spec.value))
     return Attribute::ofInts(*list);
   return Attribute::ofTensor(std::get<TensorRef>(spec.value));

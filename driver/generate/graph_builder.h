@@ -13,7 +13,7 @@ namespace kvopt::driver {
 /// An attribute in passing.
 struct AttributeSpec {
   const char* name;
-  std::variant<int64_t, float, std::vector<int64_t>, ir::TensorRef> value;
+  std::variant<int64_t, float, std::string, std::vector<int64_t>, ir::TensorRef> value;
 };
 
 /// Adds to one graph at a time. Values are float, int64 or bool as the operators ask; `real` is the

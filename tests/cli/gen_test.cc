@@ -274,6 +274,9 @@ TEST(Gen, RefusesWhatMakesNoDecoder) {
       {{"llama", "--hidden", "65536", "--external-data", "never"}, "do not fit in one ONNX file"},
       {{"hybrid", "--layers", "1"}, "at least two layers"},
       {{"hybrid", "--spelling", "dynamo"}, "hybrids are spelled"},
+      {{"llama", "--column-scales"}, "those of caches of codes"},
+      {{"llama", "--cache-codes", "int4"}, "codes of 4 bits"},
+      {{"packed-qkv", "--cache-codes", "int8"}, "caches hold codes with GroupQueryAttention"},
       {{"unknown"}, "unknown"},
   };
   for (const Refusal& refusal : refusals) {

@@ -66,6 +66,26 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+TEST(InspectCodes, NamesWhatCachesOfMissedAttentionHold) {
+  TemporaryFolder folder;
+  const std::string path = folder.path("codes.onnx");
+  ProgramResult made = runProgram({"gen", "llama", "-o", path, "--spelling", "gqa", "--cache-codes",
+                                   "int4", "--vocab", "64", "--kv-heads", "2"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const std::string text = runProgram({"inspect", path}).out;
+  EXPECT_NE(text.find("other caches: 4 of uint8[batch_size, 2, past_sequence_length, 8], 64 B per "
+                      "token"),
+            std::string::npos)
+      << text;
+  nlohmann::json json = runJson({"inspect", path});
+  ASSERT_EQ(json["other_caches"].size(), 1u);
+  EXPECT_EQ(json["other_caches"][0]["count"], 4);
+  EXPECT_EQ(json["other_caches"][0]["dtype"], "uint8");
+  EXPECT_EQ(json["other_caches"][0]["bytes_per_token"], 64);
+  EXPECT_EQ(json["sites"][0]["reason"], "dtype-mix");
+  EXPECT_EQ(runJson({"inspect", shippedModel("kjv")})["other_caches"].size(), 0u);
+}
+
 TEST(InspectTable, SeveralModelsAreOneTableOfFixedColumns) {
   ProgramResult result =
       runProgram({"inspect", shippedModel("kjv"), shippedModel("gpt2-dynamo18-eager")});

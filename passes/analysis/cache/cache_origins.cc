@@ -27,6 +27,11 @@ bool endsRows(const Node& node) {
       .Default(false);
 }
 
+/// Numbers, or codes of them.
+bool mayHoldRows(ElementType element) {
+  return isFloatingPoint(element) || element == ElementType::Int8 || element == ElementType::UInt8;
+}
+
 } // namespace
 
 bool mayUpdateCache(const Node& node) {
@@ -72,7 +77,7 @@ llvm::ArrayRef<std::pair<unsigned, unsigned>> fusedCaches(const Node& node) {
 CacheOrigins::CacheOrigins(const Graph& graph) {
   for (const auto& input : graph.inputs()) {
     const TensorType& type = input->type();
-    if (isFloatingPoint(type.elementType()) && (!type.hasRank() || type.rank() >= 3))
+    if (mayHoldRows(type.elementType()) && (!type.hasRank() || type.rank() >= 3))
       origins[input.get()] = {input.get(), nullptr};
   }
   if (origins.empty())
@@ -135,7 +140,7 @@ void CacheOrigins::visit(const Node& node) {
       ((mayUpdateCache(node) && node.operands().size() > 1) || selectsNewRows(node)))
     origin->update = &node;
   for (const Value& result : node.results())
-    if (isFloatingPoint(result.type().elementType()) ||
+    if (mayHoldRows(result.type().elementType()) ||
         result.type().elementType() == ElementType::Undefined)
       origins[&result] = *origin;
 }

@@ -14,7 +14,8 @@ struct CacheOrigin {
   const ir::Node* update = nullptr;
 };
 
-/// Follows every floating-point graph input that could be a cache (three axes or more) forward
+/// Follows every graph input of floating-point numbers or codes of eight bits that could be a cache
+/// (three axes or more) forward
 /// through operators that keep its rows apart: data movement, concatenation, scattering,
 /// elementwise arithmetic, and, once rows have been added, products with weights (a compressed
 /// cache that is expanded). Attention, softmax, reductions and other products end it: what a model

@@ -31,9 +31,9 @@ using namespace pattern;
 namespace {
 
 constexpr llvm::StringLiteral groupQueryAttributes[] = {
-    "num_heads", "kv_num_heads",       "scale",          "softcap",   "local_window_size",
-    "do_rotary", "rotary_interleaved", "smooth_softmax", "qk_output", "sliding_window_cache",
-    "causal",    "qk_norm_epsilon"};
+    "num_heads", "kv_num_heads",       "scale",          "softcap",      "local_window_size",
+    "do_rotary", "rotary_interleaved", "smooth_softmax", "qk_output",    "sliding_window_cache",
+    "causal",    "qk_norm_epsilon",    "k_quant_type",   "v_quant_type", "kv_cache_bit_width"};
 
 class RaiseGroupQueryAttention final : public Rule {
   Var q{"query"}, k{"key"}, v{"value"}, pastKey{"past_key"}, pastValue{"past_value"},
@@ -60,8 +60,15 @@ public:
         "causal = 1", [](const Match& match) { return match.root().intAttr("causal", 1) == 1; },
         ReasonCode::MaskNoncausal);
     c.require(
-        "a cache that is not quantized, without k_scale and v_scale",
-        [this](const Match& match) { return !match.find(keyScale) && !match.find(valueScale); },
+        "a cache that is not quantized by k_quant_type and v_quant_type, without k_scale and "
+        "v_scale",
+        [this](const Match& match) {
+          const Node& node = match.root();
+          return !match.find(keyScale) && !match.find(valueScale) &&
+                 node.stringAttr("k_quant_type", "NONE").equals_insensitive("NONE") &&
+                 node.stringAttr("v_quant_type", "NONE").equals_insensitive("NONE") &&
+                 node.intAttr("kv_cache_bit_width", 0) == 0;
+        },
         ReasonCode::DtypeMix);
     c.require(
         "the scores are not read",
