@@ -86,6 +86,23 @@ std::string roundingSummary(const RoundingReport& report) {
                      report.deviation.tokens, report.equal() ? "OK" : "DIFFERENT");
 }
 
+OrderedJson codesJson(const CodesReport& report) {
+  return {{"caches", report.caches},
+          {"codes_compared", report.compared},
+          {"codes_different", report.different},
+          {"largest_difference", finite(report.largest)},
+          {"outputs_max_abs", finite(report.largestOutput)},
+          {"tokens_equal", report.tokensEqual}};
+}
+
+std::string codesSummary(const CodesReport& report) {
+  return fmt::format(
+      "codes: {} of {} in {} caches are the next one, as rounding decides; that moves "
+      "outputs by up to {:.1e}, tokens {}",
+      report.different, report.compared, report.caches, report.largestOutput,
+      report.tokensEqual ? "equal" : "different");
+}
+
 OrderedJson likelihoodJson(const LikelihoodReport& report) {
   return {{"tokens", report.tokens},
           {"context", report.context},
@@ -206,6 +223,8 @@ OrderedJson verificationJson(const VerificationReport& report) {
     json["quantization"] = quantizationJson(*report.quantization);
   if (report.rounding)
     json["rounding"] = roundingJson(*report.rounding);
+  if (report.codes)
+    json["codes"] = codesJson(*report.codes);
   if (report.likelihood)
     json["likelihood"] = likelihoodJson(*report.likelihood);
   json["tolerance"] = {{"atol", report.tolerance.absolute}, {"rtol", report.tolerance.relative}};
@@ -290,6 +309,8 @@ std::string verificationSummary(const VerificationReport& report) {
     text = "without rounding: " + text + "\n  " + roundingSummary(*report.rounding);
   else if (report.quantization)
     text = "without quantization: " + text + "\n  " + quantizationSummary(*report.quantization);
+  else if (report.codes)
+    text = "without rounding to codes: " + text + "\n  " + codesSummary(*report.codes);
   if (report.likelihood)
     text += "\n  " + likelihoodSummary(*report.likelihood);
   return text;

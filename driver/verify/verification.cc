@@ -10,12 +10,15 @@
 #include "ir/shapes/shape_inference.h"
 #include "runtime/equivalence/narrowed_model.h"
 #include "runtime/equivalence/quantized_model.h"
+#include "runtime/equivalence/unrounded_codes.h"
 #include "runtime/equivalence/widened_model.h"
 #include "runtime/session/decoder_inputs.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
+
+#include <limits>
 
 namespace kvopt::driver {
 using namespace ir;
@@ -161,6 +164,48 @@ verifyRounded(const Model& original, const Manifest& originalManifest, const Mod
   return report;
 }
 
+/// Two models whose caches hold codes that differ: where a number lies between two codes, the last
+/// bit of a sum decides. Compares them without rounding, and adds how far the codes are apart; as
+/// `different` says where they are not the same without it, or where that cannot be told.
+llvm::Expected<VerificationReport> verifyCodes(const ComparedModels& models,
+                                               VerificationReport different,
+                                               const VerificationPlan& plan, unsigned threads,
+                                               const Toolkit& toolkit) {
+  CodesReport codes;
+  llvm::StringSet<> presents;
+  for (const ManifestCache& cache : models.manifestA.caches)
+    if (holdsCodes(cache))
+      presents.insert(cache.present);
+  codes.caches = presents.size();
+  codes.tokensEqual = different.comparison.tokensEqual;
+  for (const StepComparison& step : different.comparison.steps)
+    codes.add(step, presents);
+  if (!codes.areNeighbors())
+    return different;
+  auto plainA = preparedCopy(models.a, models.manifestA, toolkit);
+  if (!plainA)
+    return plainA.takeError();
+  auto plainB = preparedCopy(models.b, models.manifestB, toolkit);
+  if (!plainB)
+    return plainB.takeError();
+  for (PreparedModel* plain : {&*plainA, &*plainB})
+    if (llvm::Error error = keepUnroundedCodes(*plain->model, plain->manifest)) {
+      llvm::consumeError(std::move(error));
+      return different;
+    }
+  // Caches count steps of their scales, which no tolerance is made for. They have been compared.
+  for (ManifestCache& cache : plainB->manifest.caches)
+    cache.holdsAttendedRows |= presents.contains(cache.present);
+  auto report = verifyModels(*plainA->model, plainA->manifest, *plainB->model, plainB->manifest,
+                             plan, threads, toolkit);
+  if (!report)
+    return report;
+  if (!report->equal())
+    return different;
+  report->codes = codes;
+  return report;
+}
+
 /// `quantized` beside `original`, in two halves.
 llvm::Expected<VerificationReport>
 verifyQuantized(const Model& original, const Manifest& originalManifest, const Model& quantized,
@@ -233,7 +278,24 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
     models.twin = &*twin;
     models.unitRoundoff = narrow.unitRoundoff();
   }
-  return runVerification(models, plan, threads, toolkit);
+  auto report = runVerification(models, plan, threads, toolkit);
+  if (!report || !report->isDifferent() || firstOfB ||
+      !llvm::any_of(manifestA.caches, holdsCodes) || !llvm::any_of(manifestB.caches, holdsCodes))
+    return report;
+  return verifyCodes(models, std::move(*report), plan, threads, toolkit);
+}
+
+void CodesReport::add(const StepComparison& step, const llvm::StringSet<>& presents) {
+  for (const TensorComparison& cache : step.caches) {
+    if (!presents.contains(cache.name))
+      continue;
+    compared += cache.comparison.compared;
+    different += cache.comparison.violations;
+    largest = cache.mismatch.empty() ? std::max(largest, cache.comparison.maxAbs)
+                                     : std::numeric_limits<double>::infinity();
+  }
+  for (const TensorComparison& output : step.outputs)
+    largestOutput = std::max(largestOutput, output.comparison.maxAbs);
 }
 
 const char OriginalRefusal::ID = 0;

@@ -8,12 +8,33 @@
 #include "runtime/equivalence/equivalence.h"
 #include "support/diagnostic.h"
 
+#include "llvm/ADT/StringSet.h"
+
 namespace kvopt::driver {
 
 /// One run, as it was fitted to the models.
 struct VerificationRun {
   runtime::EquivalencePlan plan;
   size_t steps = 0; ///< that were compared
+};
+
+/// Two models whose caches hold codes with constant scales, as they are: codes that the last bit of
+/// a sum has rounded to different sides.
+struct CodesReport {
+  size_t caches = 0;
+  int64_t compared = 0;
+  int64_t different = 0;
+  double largest = 0;       ///< difference between two codes
+  double largestOutput = 0; ///< difference between two elements of outputs
+  bool tokensEqual = true;
+
+  /// Adds a step of a comparison; `presents` are the caches' outputs.
+  void add(const runtime::StepComparison& step, const llvm::StringSet<>& presents);
+  /// No code is further than the next one, and few are: another way to round changes half of them.
+  bool areNeighbors() const {
+    constexpr int64_t mostDifferent = 8; // one in so many
+    return compared != 0 && largest <= 1 && different <= compared / mostDifferent;
+  }
 };
 
 /// What was compared, and how it came out.
@@ -40,6 +61,9 @@ struct VerificationReport {
   /// Where rows of one model's caches are rounded to a narrower type: `comparison` is then that of
   /// the model without rounding.
   std::optional<RoundingReport> rounding;
+  /// Where codes of the caches of both models differ: `comparison` is then that of the models
+  /// without rounding to codes.
+  std::optional<CodesReport> codes;
   /// Where a text was given: what both models predict of it. It does not affect the verdict.
   std::optional<LikelihoodReport> likelihood;
 
@@ -85,8 +109,9 @@ openForTokens(const ir::Model& model, const ir::Manifest& manifest, int64_t batc
 /// OriginalRefusal is the error where `a` takes no step at all. Where the caches of one of them are
 /// quantized, the other is compared with what it is without that, and each of its attentions with
 /// its definition (QuantizationReport); likewise where rows of one of them are rounded
-/// (RoundingReport). `firstOfB` is the model of the first step of `b`, if its
-/// manifest has one (`compareSessions`).
+/// (RoundingReport). Where caches of both hold codes with constant scales, and some codes differ by
+/// one, the models are compared without rounding to codes (CodesReport). `firstOfB` is the model of
+/// the first step of `b`, if its manifest has one (`compareSessions`).
 llvm::Expected<VerificationReport> verifyModels(const ir::Model& a, const ir::Manifest& manifestA,
                                                 const ir::Model& b, const ir::Manifest& manifestB,
                                                 const VerificationPlan& plan, unsigned threads,

@@ -82,8 +82,12 @@ constexpr ReasonDoc docs[] = {
      "s = Mul (scores, temperature) where temperature is a graph input, or has one number for each "
      "head.",
      "make the factor on the scores a constant scalar"},
-    {ReasonCode::DtypeMix, "Export the attention in one element type.",
-     "float16 caches under float32 queries, after a conversion that skipped part of the model.",
+    {ReasonCode::DtypeMix,
+     "Export the attention in one element type. `--to kvopt` takes caches of int8 codes around "
+     "zero "
+     "that a DequantizeLinear with constant scales reads.",
+     "float16 caches under float32 queries, after a conversion that skipped part of the model; "
+     "k_quant_type = \"PER_TENSOR\".",
      "export the attention in one element type"},
     {ReasonCode::HeadCountUnproven,
      "Export with fixed numbers of heads: they belong to the architecture and are no dynamic axes.",

@@ -60,6 +60,19 @@ MatchFailure sharedCache(const AttentionSite& site) {
           "--to kvopt can take it"};
 }
 
+/// Of a site whose cache holds codes; nullopt for others.
+std::optional<MatchFailure> cachesOfCodes(const AttentionSite& site) {
+  for (const auto* cache : {&site.key, &site.value}) {
+    const Value* past = *cache ? (*cache)->past : nullptr;
+    if (past && !isFloatingPoint(past->type().elementType()) &&
+        past->type().elementType() != ElementType::Undefined)
+      return MatchFailure{ReasonCode::DtypeMix, past->name().str(),
+                          "caches of floating-point numbers", past->type().str(),
+                          "--to kvopt can take it"};
+  }
+  return std::nullopt;
+}
+
 /// All that read a cache know that it is a buffer, or none does.
 void refuseReadersTogether(const SiteList& sites,
                            std::vector<std::optional<MatchFailure>>& failures) {
@@ -90,6 +103,8 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
   bool hasWork = false;
   for (const AttentionSite& site : sites) {
     failures.push_back(target.supports(site, model));
+    if (!failures.back() && !target.takesCodes())
+      failures.back() = cachesOfCodes(site);
     if (!failures.back() && site.sharesCaches() && !target.takesSharedCaches())
       failures.back() = sharedCache(site);
     if (!failures.back() && !reorder.empty() && target.changesPadding(site))

@@ -55,6 +55,8 @@ public:
   virtual bool compressesCaches() const { return false; }
   /// Whether rows of caches are codes, which stand for other numbers than the model's.
   virtual bool quantizesCaches() const { return false; }
+  /// Whether the target can take caches that hold codes whose scales are constants.
+  virtual bool takesCodes() const { return false; }
   /// Whether what the target computes for padding, where a row sees no key, need not be what the
   /// model computes there.
   virtual bool changesPadding(const analysis::AttentionSite& /*site*/) const { return false; }

@@ -82,6 +82,23 @@ llvm::Error checkMask(const KernelContext& context, const AttentionOperands& ope
 
 } // namespace
 
+void readBytesAsNumbers(AttentionOperands& operands) {
+  if (operands.key.element != ElementType::Int8 || operands.value.element != ElementType::Int8)
+    return;
+  static constexpr float one = 1.0f;
+  const auto sameForAll = [](const TensorView& rows, unsigned sequenceAxis) {
+    TensorView scales;
+    scales.element = ElementType::Float;
+    scales.shape = {rows.shape[0], rows.shape[1], rows.shape[sequenceAxis]};
+    scales.strides = {0, 0, 0};
+    // Scales are only read.
+    scales.data = reinterpret_cast<std::byte*>(const_cast<float*>(&one));
+    return scales;
+  };
+  operands.keyScales = sameForAll(operands.key, operands.keyTransposed ? 3 : 2);
+  operands.valueScales = sameForAll(operands.value, 2);
+}
+
 llvm::Error checkAttention(const KernelContext& context, const AttentionOperands& operands) {
   const TensorView& query = operands.query;
   const TensorView& key = operands.key;

@@ -43,6 +43,9 @@ struct AttentionOperands {
   float softcap = 0.0f;
 };
 
+/// Where keys and values are int8, makes them the numbers that they are: rows with scales of 1.
+void readBytesAsNumbers(AttentionOperands& operands);
+
 /// Checks everything the kernel assumes: ranks, extents, element types, the mask's shape. Nothing
 /// is written.
 llvm::Error checkAttention(const KernelContext& context, const AttentionOperands& operands);

@@ -621,16 +621,25 @@ const char* sinksFormal(const BodyForm& form) { return form.sinks ? ", sinks" : 
 
 std::string inPlaceKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,
                                       const CacheLayout& value) {
+  const char* codes = form.int8Caches ? "_codes" : "";
   std::string signature =
       fmt::format("InPlaceKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
-                  "    (query, key_new, value_new, past_key, past_value, past_length, mask{})\n"
-                  "    => (output, present_key, present_value)",
-                  sinksFormal(form));
+                  "    (query, key_new{0}, value_new{0}, past_key{0}, past_value{0}, past_length, "
+                  "mask{1})\n"
+                  "    => (output, present_key{0}, present_value{0})",
+                  codes, sinksFormal(form));
+  std::string toNumbers, toCodes;
+  if (form.int8Caches) {
+    for (const char* part : {"key_new", "value_new", "past_key", "past_value"})
+      toNumbers += fmt::format("    {0} = Cast <to = 1> ({0}_codes)\n", part);
+    for (const char* part : {"present_key", "present_value"})
+      toCodes += fmt::format("    {0}_codes = Cast <to = 3> ({0})\n", part);
+  }
   return functionText(form.opset, signature,
-                      std::string(extents) + newExtents("key") + newExtents("value") +
-                          groupsOfNewRows + pastRows("key", key) + pastRows("value", value) +
-                          slots + cacheUpdate("key", key) + cacheUpdate("value", value) +
-                          attentionText(form));
+                      "\n" + toNumbers + std::string(extents) + newExtents("key") +
+                          newExtents("value") + groupsOfNewRows + pastRows("key", key) +
+                          pastRows("value", value) + slots + cacheUpdate("key", key) +
+                          cacheUpdate("value", value) + attentionText(form) + toCodes);
 }
 
 std::string ringKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,

@@ -22,6 +22,9 @@ struct BodyForm {
   bool lengths = false;
   /// Whether codes of quantized rows have four bits, not eight.
   bool fourBitCodes = false;
+  /// Whether caches of InPlaceKvSdpa, and their new rows, are int8: engines select and gather
+  /// floats, but not all of them int8.
+  bool int8Caches = false;
 };
 
 /// The text of a function (ONNX's textual syntax) for `ai.kvopt::InPlaceKvSdpa`. Attributes scale,

@@ -3,7 +3,7 @@
 // With past_length, [1] or [B], batch row b has past_length[b] + S keys, and query row i stands at
 // position past_length[b] + i; keys beyond are never read. The mask then has a column for each of T
 // keys, or for each of those that the longest batch row has. Without past_length there are T - S
-// keys before row 0.
+// keys before row 0. Keys and values of int8 are the numbers that they are.
 #include "ir/ops/kvopt/attention_shapes.h"
 
 namespace kvopt::ir {

@@ -13,7 +13,8 @@ namespace {
 /// Whether each number comes out as it goes in.
 bool keepsNumbers(ElementType from, ElementType to) {
   bool isHalf = from == ElementType::Float16 || from == ElementType::BFloat16;
-  return from == to || (isHalf && (to == ElementType::Float || to == ElementType::Double)) ||
+  return from == to || (from == ElementType::Int8 && to == ElementType::Float) ||
+         (isHalf && (to == ElementType::Float || to == ElementType::Double)) ||
          (from == ElementType::Float && to == ElementType::Double);
 }
 

@@ -41,6 +41,11 @@ const char* targetName(CacheRows rows) {
   return "";
 }
 
+/// Whether the rows of the cache are codes, which stand for themselves here.
+bool holdsCodes(const SiteCache& cache) {
+  return cache.past->type().elementType() == ElementType::Int8;
+}
+
 /// Of the heads in a cache; supportsKvoptSite requires them to be fixed.
 HeadExtents headExtents(const AttentionSite& site, const SiteCache& update) {
   const TensorType& rows = site.node->operand(&update == &*site.key ? 1 : 2)->type();
@@ -140,6 +145,7 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
     inputs.push_back(sinks);
   BodyForm form = operands.bodyForm(sdpa);
   form.fourBitCodes = cacheRows == CacheRows::Int4;
+  form.int8Caches = holdsCodes(*site.key);
   auto keyLayout = attendedLayout(site.key->layout, true);
   auto valueLayout = attendedLayout(site.value->layout, false);
   const bool isRing = slotsOf(site) != 0;

@@ -61,7 +61,25 @@ BodyForm KvoptOperands::bodyForm(const Node& sdpa) const {
   return {model.graph().opsetVersion(), sdpa.operand(0)->type().elementType(), sinksSeen};
 }
 
+namespace {
+
+/// The int8 rows that the operand has as numbers; null for other operands.
+Value* codesOf(const Node& sdpa, unsigned operand) {
+  const Node* cast = sdpa.operand(operand)->producer();
+  Value* rows = cast && cast->is("Cast") ? cast->operand(0) : nullptr;
+  return rows && rows->type().elementType() == ElementType::Int8 ? rows : nullptr;
+}
+
+} // namespace
+
 llvm::Error KvoptOperands::complete(Node& sdpa, Rewriter& rewriter, Value* pastLength) {
+  // A Cast of codes would write all of them as floats in every step.
+  Value* keyCodes = codesOf(sdpa, 1);
+  Value* valueCodes = codesOf(sdpa, 2);
+  if (keyCodes && valueCodes) {
+    sdpa.setOperand(1, keyCodes);
+    sdpa.setOperand(2, valueCodes);
+  }
   Value& maskTerms = mask(sdpa);
   for (const PlainAttribute& attribute : attributes(sdpa, maskTerms))
     sdpa.setAttribute(attribute.name, attribute.attribute());

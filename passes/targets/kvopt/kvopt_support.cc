@@ -90,11 +90,12 @@ std::optional<MatchFailure> supportsCache(const AttentionSite& site) {
     if ((update->freshLayout.rank() == 3 || unflattened(update->layout)) &&
         (!operand.type().dim(1).value() || !operand.type().dim(3).value()))
       return refuse(ReasonCode::HeadCountUnproven, "fixed heads and width", operand.type().str());
-    // Reading 16-bit rows as wider ones is exact; the other way round is not.
+    // Reading 16-bit rows, or codes, as wider ones is exact; the other way round is not.
     ElementType cached = update->past->type().elementType();
     ElementType attended = site.node->operand(0)->type().elementType();
     bool widens = attended == ElementType::Float &&
-                  (cached == ElementType::Float16 || cached == ElementType::BFloat16);
+                  (cached == ElementType::Float16 || cached == ElementType::BFloat16 ||
+                   cached == ElementType::Int8);
     if (cached != attended && !widens)
       return refuse(ReasonCode::DtypeMix, "caches of the query's element type",
                     onnxName(cached).str());
@@ -190,6 +191,9 @@ llvm::Error checkUniform(llvm::ArrayRef<AttentionSite*> sites, bool asRings) {
     if (!site->grows() && !isRing)
       continue;
     const AttentionSite*& first = isRing ? ring : site->isLatent() ? latent : cached;
+    if (first && first->key->past->type().elementType() != site->key->past->type().elementType())
+      return unsupported("the caches of the model have different element types")
+          .hint("lower the layers of one type only, with --layers");
     if (first &&
         (attendedLayout(first->key->layout, true) != attendedLayout(site->key->layout, true) ||
          attendedLayout(first->value->layout, true) != attendedLayout(site->value->layout, true)))

@@ -9,6 +9,8 @@
 // past's shape get `past_length` in that place. A latent cache becomes InPlaceLatentKvSdpa. Other
 // attention that reads the same cache becomes ai.kvopt.Sdpa over the present, with past_length.
 //
+// Caches of int8 stay int8, where attention reads a Cast of them.
+//
 // Caches of fixed extents that a ScatterElements, ScatterND, or TensorScatter writes stay as they
 // are: where past and present are one buffer, these operators write the new rows and no more.
 // Attention over them, and attention without a cache, stays ai.kvopt.Sdpa.
@@ -31,6 +33,7 @@ public:
   }
 
   bool takesSharedCaches() const override { return true; }
+  bool takesCodes() const override { return true; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     return supportsKvoptSite(site);

@@ -41,6 +41,7 @@ public:
   /// The operators are of use without a cache too.
   bool takesSharedCaches() const override { return true; }
   bool isForCaches() const override { return false; }
+  bool takesCodes() const override { return true; }
 
   std::optional<MatchFailure> supports(const AttentionSite& site, const Model&) const override {
     return site.failure ? site.failure : spellingObstacle(*site.node);

@@ -3,6 +3,8 @@
 //   present[b,g,j,:] = new[b,g,j - p(b),:]   for p(b) <= j < p(b) + S,  past[b,g,j,:] otherwise
 //   output           = Sdpa over rows [0, p(b) + S)             with p = past_length, [1] or [B]
 //
+// Rows of int8 are the numbers that they are.
+//
 // Where the runtime may overwrite the past, the new rows are all that is written. Everything is
 // checked before the first byte is: after an error the cache is what it was.
 #include "runtime/attention/in_place_cache.h"
@@ -38,6 +40,7 @@ llvm::Error inPlaceKvSdpa(KernelContext& context) {
   operands->value = value->pastSlots();
   operands->keyTransposed = key->isTransposed();
   operands->totalLengths = lengths->after;
+  readBytesAsNumbers(*operands);
   if (llvm::Error error = checkAttention(context, *operands))
     return error;
 

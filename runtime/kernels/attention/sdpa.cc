@@ -1,4 +1,5 @@
-// ai.kvopt::Sdpa: grouped attention over keys and values of one length. The formula is that of
+// ai.kvopt::Sdpa: grouped attention over keys and values of one length; those of int8 are the
+// numbers that they are. The formula is that of
 // AttentionView (runtime/simd/attention/attention.h).
 #include "runtime/attention/attention_call.h"
 #include "runtime/attention/past_lengths.h"
@@ -48,6 +49,8 @@ llvm::Error sdpa(KernelContext& context) {
   operands.causal = node.intAttr("causal", 0) != 0;
   operands.window = node.intAttr("window", 0);
   operands.softcap = node.floatAttr("softcap", 0.0f);
+  if (operands.key.rank() == 4 && operands.value.rank() == 4)
+    readBytesAsNumbers(operands);
   if (context.has(5)) {
     auto lengths = totalLengths(context, operands);
     if (!lengths)

@@ -31,6 +31,19 @@ struct AttentionCase {
   int64_t longest() const { return rows + *std::max_element(past.begin(), past.end()); }
 };
 
+/// Codes of int8, from -128 to 127, in a fixed order.
+inline TestTensor randomCodes(const runtime::Extents& shape, unsigned seed) {
+  TestTensor codes(ir::ElementType::Int8, shape);
+  for (int64_t i = 0; i < codes.count(); ++i)
+    codes.set(i, double(int((i * 97 + (i / 7) * 31 + seed * 53) % 256) - 128));
+  return codes;
+}
+
+/// The same numbers as float.
+inline TestTensor asNumbers(const TestTensor& codes) {
+  return TestTensor(ir::ElementType::Float, codes.shape(), codes.values());
+}
+
 /// The operands of ai.kvopt::InPlaceKvSdpa for a case. Cache rows that are not valid are NaN.
 struct AttentionProblem {
   AttentionCase c;

@@ -323,6 +323,35 @@ void expectQuantizedBody(const QuantizedProblem& p, int64_t opset) {
   }
 }
 
+TEST(FunctionBody, CachesOfInt8) {
+  for (const int64_t opset : opsets) {
+    SCOPED_TRACE(fmt::format("opset {}", opset));
+    AttentionCase c;
+    c.scale = 0.01f;
+    c.causal = true;
+    const std::vector<TestTensor> operands = {randomTensor(ElementType::Float, {2, 4, 3, 8}, 1),
+                                              randomCodes({2, 2, 3, 8}, 2),
+                                              randomCodes({2, 2, 3, 8}, 3),
+                                              randomCodes({2, 2, 12, 8}, 4),
+                                              randomCodes({2, 2, 12, 8}, 5),
+                                              int64s({6, 2}),
+                                              neutralMask()};
+    BodyForm form{opset, ElementType::Float};
+    form.int8Caches = true;
+    const BodyResult body =
+        runBody("ai.kvopt::InPlaceKvSdpa", inPlaceKvSdpaFunctionText(form), opset, c, operands, 3);
+    ASSERT_EQ(body.error, "");
+    KernelCall call("ai.kvopt::InPlaceKvSdpa");
+    for (const TestTensor& operand : operands)
+      call.in(operand);
+    const KernelResult kernel = call.attr("scale", 0.01).attr("causal", 1).results(3).run();
+    ASSERT_EQ(kernel.error, "");
+    expectClose(body.outputs[0], kernel.outputs[0], 128 * toleranceOf(c));
+    expectClose(body.outputs[1], kernel.outputs[1], 0);
+    expectClose(body.outputs[2], kernel.outputs[2], 0);
+  }
+}
+
 TEST(FunctionBody, QuantizedCaches) {
   for (int64_t opset : opsets)
     for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::BFloat16})

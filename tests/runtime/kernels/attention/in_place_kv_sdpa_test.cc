@@ -69,6 +69,51 @@ TEST(InPlaceKvSdpa, OptionsAgreeWithTheDefinition) {
       }
 }
 
+TEST(InPlaceKvSdpa, RowsOfInt8AreTheNumbersThatTheyAre) {
+  for (const int64_t rows : {1, 3, 20})
+    for (const bool transposed : {false, true})
+      for (const bool inPlace : {false, true}) {
+        SCOPED_TRACE(fmt::format("rows {} transposed {} in place {}", rows, transposed, inPlace));
+        const int64_t capacity = 40, width = 24;
+        const Extents keys =
+            transposed ? Extents{2, 2, width, capacity} : Extents{2, 2, capacity, width};
+        const TestTensor query = randomTensor(ElementType::Float, {2, 4, rows, width}, 1);
+        const TestTensor fresh[] = {randomCodes({2, 2, rows, width}, 2),
+                                    randomCodes({2, 2, rows, 16}, 3)};
+        const TestTensor past[] = {randomCodes(keys, 4), randomCodes({2, 2, capacity, 16}, 5)};
+        auto call = [&](auto form) {
+          KernelCall result("ai.kvopt::InPlaceKvSdpa");
+          result.in(query).in(form(fresh[0])).in(form(fresh[1])).in(form(past[0]), inPlace);
+          result.in(form(past[1]), inPlace).in(int64s({17, 9}));
+          result.attr("scale", 0.01).attr("causal", 1).attr("window", 15);
+          return result.attr("key_axis", transposed ? 3 : 2).results(3).run();
+        };
+        const KernelResult floats = call([](const TestTensor& codes) { return asNumbers(codes); });
+        const KernelResult codes = call([](const TestTensor& given) { return given.clone(); });
+        ASSERT_EQ(floats.error, "");
+        // The weights of numbers up to 128.
+        expectTensor(codes, {2, 4, rows, 16}, floats.outputs[0].values(), 128 * 1e-5);
+        for (unsigned i : {1u, 2u}) {
+          EXPECT_EQ(codes.outputs[i].element(), ElementType::Int8);
+          EXPECT_EQ(codes.outputs[i].values(), floats.outputs[i].values());
+        }
+        EXPECT_EQ(codes.cacheBytesWritten, 2 * 2 * rows * (width + 16));
+      }
+}
+
+TEST(InPlaceKvSdpa, RefusesCodesAmongNumbers) {
+  const TestTensor query = randomTensor(ElementType::Float, {1, 1, 1, 8}, 1);
+  const TestTensor codes = randomCodes({1, 1, 1, 8}, 2), past = randomCodes({1, 1, 4, 8}, 3);
+  auto call = [&](const TestTensor& key, const TestTensor& pastKey) {
+    KernelCall result("ai.kvopt::InPlaceKvSdpa");
+    result.in(query).in(key).in(codes).in(pastKey).in(past).in(int64s({1}));
+    return result.attr("scale", 1.0).results(3).run();
+  };
+  EXPECT_TRUE(call(codes, past).ok());
+  expectError(call(asNumbers(codes), past), "element types float and int8");
+  expectError(call(asNumbers(codes), asNumbers(past)), "are not supported together");
+}
+
 TEST(InPlaceKvSdpa, RowsThatSeeNothingAreZero) {
   for (MaskForm mask : {MaskForm::additive, MaskForm::boolean}) {
     AttentionCase c;
