@@ -104,7 +104,7 @@ async function main([runner, ...words]) {
   for (const family of families.map((name) => require(`./operators/${name}`)))
     for (const [op, {make, share, opset}] of Object.entries(family.operators)) {
       if (options.only && options.only !== op) continue;
-      const random = new Random(options.seed * 7919 + [...op].reduce((sum, c) => sum * 31 + c.charCodeAt(0), 7));
+      const random = new Random(options.seed * 7919 + [...op].reduce((sum, c) => (sum * 31 + c.charCodeAt(0)) % 65521, 7));
       const counts = Object.fromEntries(Object.keys(total).map((name) => [name, 0]));
       let shown = 0;
       const report = (text, instance) => {
