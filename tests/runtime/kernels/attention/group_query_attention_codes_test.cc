@@ -354,6 +354,31 @@ TEST(GroupQueryAttentionCodes, Corners) {
   }
 }
 
+/// A large scale of a column whose codes are 0 makes no infinity of the query.
+TEST(GroupQueryAttentionCodes, LargeScalesOfZeros) {
+  const int64_t width = 16;
+  TestTensor query(ElementType::Float, {1, 1, width}), key = query.clone();
+  TestTensor scales(ElementType::Float, {width});
+  for (int64_t d = 0; d < width; ++d) {
+    query.set(d, 100);
+    key.set(d, d == 0 ? 0 : 1e36);
+    scales.set(d, d == 0 ? 3e38 : 1e37);
+  }
+  const TestTensor past(ElementType::Int8, {1, 1, 0, width});
+  KernelCall call("com.microsoft::GroupQueryAttention");
+  call.in(query).in(key).in(key).in(past).in(past);
+  call.in(TestTensor(ElementType::Int32, {1}, {0})).in(TestTensor(ElementType::Int32, {}, {1}));
+  for (int i = 7; i < 12; ++i)
+    call.absent();
+  call.in(scales).in(TestTensor(ElementType::Float, {1}, {1e36}));
+  call.attr("num_heads", 1).attr("kv_num_heads", 1).attr("kv_cache_bit_width", 8);
+  call.attr("k_quant_type", "PER_CHANNEL").attr("v_quant_type", "PER_TENSOR").results(3);
+  const KernelResult result = call.run();
+  ASSERT_EQ(result.error, "");
+  for (int64_t d = 0; d < width; ++d)
+    EXPECT_EQ(result.outputs[0].get(d), d == 0 ? 0 : double(1e36f)) << d;
+}
+
 TEST(GroupQueryAttentionCodes, Refuses) {
   CodesCase c;
   c.past = {3, 3};
