@@ -17,7 +17,6 @@
 using namespace kvopt;
 using namespace kvopt::ir;
 using namespace kvopt::runtime;
-using namespace kvopt::simd;
 
 namespace {
 

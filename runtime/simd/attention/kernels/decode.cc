@@ -61,8 +61,8 @@ inline bool readsFourBitRows(const AttentionView& view) {
   const auto* keys = static_cast<const std::byte*>(view.key);
   const auto* values = static_cast<const std::byte*>(view.value);
   const bool areApart = values < keys || values >= keys + view.keyStrides.row;
-  return kReadsFourBitRows && view.hasFourBitCodes && areApart && view.keyWidth % kRun == 0 &&
-         view.valueWidth % kRun == 0;
+  return kReadsFourBitRows && view.codeForm == CodeForm::fourBitRows && areApart &&
+         view.keyWidth % kRun == 0 && view.valueWidth % kRun == 0;
 }
 
 } // namespace
