@@ -69,6 +69,12 @@ private:
       if (role == CacheRole::ValueScale || role == CacheRole::LatentScale)
         largestScale = largestMagnitude(defined.cacheView(*cache));
     }
+    if (!site.valueScale.empty()) {
+      const std::optional<size_t> scales = cacheOf(site.valueScale);
+      if (!scales)
+        return invalid("the manifest does not describe '{}'", site.valueScale);
+      largestScale = largestMagnitude(defined.cacheView(*scales));
+    }
     const Tensor* output = result.find(site.output);
     const Tensor* expected = result.find(site.definedOutput);
     if (!output || !expected)

@@ -23,7 +23,8 @@ struct QuantizedOp {
   /// A name that no kernel has: it runs through its function.
   const char* definition;
   unsigned cacheCount;
-  /// Of each cache, the operands that are its new rows, the past, and the past's scales.
+  /// Of each cache that it appends to, the operands that are its new rows, the past, and the past's
+  /// scales.
   std::array<std::array<unsigned, 3>, 2> caches;
   unsigned operandCount;
   /// The operands of the operator over rows as they are, in its order.
@@ -49,6 +50,13 @@ constexpr QuantizedOp quantizedOps[] = {
      {{{1, 2, 3}}},
      6,
      {0, 1, 2, 4, 5, 6}},
+    {"ai.kvopt::QuantizedSdpa",
+     "ai.kvopt::Sdpa",
+     "ai.kvopt::QuantizedSdpaDefinition",
+     0,
+     {},
+     6,
+     {0, 1, 3, 6, 7, 5}},
 };
 
 const QuantizedOp* quantizedOpOf(const Node& node) {
@@ -56,6 +64,13 @@ const QuantizedOp* quantizedOpOf(const Node& node) {
     if (node.is(op.name))
       return &op;
   return nullptr;
+}
+
+llvm::SmallVector<Value*, 8> plainOperandsOf(const Node& node, const QuantizedOp& op) {
+  llvm::SmallVector<Value*, 8> operands;
+  for (unsigned operand : llvm::ArrayRef<unsigned>(op.plainOperands).take_front(op.operandCount))
+    operands.push_back(operand < node.operands().size() ? node.operand(operand) : nullptr);
+  return operands;
 }
 
 void copyAttributes(const Node& from, Node& to) {
@@ -81,6 +96,23 @@ void setNumbers(Value& value, ElementType element, const Dim& columns, int64_t s
   value.setType(TensorType(element, std::move(shape)));
 }
 
+/// What is wrong with the codes that attention reads from operand `codes` on, whose scales are
+/// behind them: a sentence, or empty where they are a cache and its scales.
+std::string miswiredScales(const Node& node, unsigned codes, const Manifest& manifest) {
+  const llvm::StringRef rows = node.operand(codes)->name();
+  const llvm::StringRef scales = node.operand(codes + 1)->name();
+  const auto cache = llvm::find_if(manifest.caches,
+                                   [&](const ManifestCache& each) { return each.present == rows; });
+  const bool isTheirs = cache != manifest.caches.end() &&
+                        llvm::any_of(manifest.caches, [&](const ManifestCache& each) {
+                          return each.present == scales && each.layer == cache->layer &&
+                                 each.role == scaleRole(cache->role);
+                        });
+  return isTheirs
+             ? ""
+             : fmt::format("attention reads the codes '{}' with the scales '{}'", rows, scales);
+}
+
 } // namespace
 
 bool hasQuantizedCaches(const Manifest& manifest) {
@@ -93,6 +125,10 @@ std::vector<std::string> miswiredCaches(const Model& model, const Manifest& mani
   std::vector<std::string> found;
   for (const Node& node : model.graph().nodes()) {
     const QuantizedOp* op = quantizedOpOf(node);
+    if (op && op->cacheCount == 0)
+      for (unsigned codes : {1u, 3u})
+        if (std::string wrong = miswiredScales(node, codes, manifest); !wrong.empty())
+          found.push_back(std::move(wrong));
     for (unsigned i = 0; op && i < op->parts(); ++i) {
       const Value* past = node.operand(op->firstCache() + i);
       const llvm::StringRef written = node.result(firstPresent + i).name();
@@ -105,8 +141,28 @@ std::vector<std::string> miswiredCaches(const Model& model, const Manifest& mani
   return found;
 }
 
+namespace {
+
+/// Attention that only reads codes reads what those who append to them make of them.
+void unquantizeReaders(Graph& graph) {
+  for (Node& node : llvm::make_early_inc_range(graph.nodes())) {
+    const QuantizedOp* op = quantizedOpOf(node);
+    if (!op || op->cacheCount != 0)
+      continue;
+    Node& plain = graph.createFresh(op->plain, plainOperandsOf(node, *op), 1, &node, "attention");
+    copyAttributes(node, plain);
+    plain.removeAttribute("v_width");
+    plain.result().setType(node.result().type());
+    node.result().replaceAllUsesWith(plain.result());
+    graph.erase(node);
+  }
+}
+
+} // namespace
+
 llvm::Error unquantize(Model& model, Manifest& manifest) {
   Graph& graph = model.graph();
+  unquantizeReaders(graph);
   llvm::StringMap<ElementType> elements; // of caches that are codes no more
   for (Node& node : llvm::make_early_inc_range(graph.nodes())) {
     const QuantizedOp* op = quantizedOpOf(node);
@@ -115,12 +171,9 @@ llvm::Error unquantize(Model& model, Manifest& manifest) {
     const ElementType element = node.operand(1)->type().elementType();
     if (element == ElementType::Undefined)
       return invalid("{}: the type of the new rows is not known", node.describe());
-    llvm::SmallVector<Value*, 8> operands;
-    for (unsigned operand :
-         llvm::ArrayRef<unsigned>(op->plainOperands).take_front(op->operandCount))
-      operands.push_back(operand < node.operands().size() ? node.operand(operand) : nullptr);
     const unsigned caches = op->cacheCount;
-    Node& plain = graph.createFresh(op->plain, operands, 1 + caches, &node, "attention");
+    Node& plain =
+        graph.createFresh(op->plain, plainOperandsOf(node, *op), 1 + caches, &node, "attention");
     copyAttributes(node, plain);
     plain.result().setType(node.result().type());
     node.result().replaceAllUsesWith(plain.result());
@@ -181,6 +234,9 @@ llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
       site.definedPresents.push_back(definition.result(i).name().str());
     }
     definition.result().setType(node.result().type());
+    constexpr unsigned readValueScale = 4;
+    if (op->cacheCount == 0)
+      site.valueScale = node.operand(readValueScale)->name().str();
     sites.push_back(std::move(site));
   }
   for (const QuantizedOp& op : quantizedOps)

@@ -19,7 +19,8 @@ bool hasQuantizedCaches(const ir::Manifest& manifest);
 std::vector<std::string> miswiredCaches(const ir::Model& model, const ir::Manifest& manifest);
 
 /// Makes every ai.kvopt::InPlaceQuantizedKvSdpa of the model an InPlaceKvSdpa, and every
-/// InPlaceQuantizedLatentKvSdpa an InPlaceLatentKvSdpa, whose caches hold new rows as they are;
+/// InPlaceQuantizedLatentKvSdpa an InPlaceLatentKvSdpa, whose caches hold new rows as they are, and
+/// every QuantizedSdpa, which reads them, a Sdpa;
 /// scales are no inputs and outputs any more. What is left of the rewrite computes what the
 /// original does, but for rounding. Types must have been inferred, and are inferred anew.
 llvm::Error unquantize(ir::Model& model, ir::Manifest& manifest);
@@ -31,6 +32,8 @@ struct DefinedSite {
   /// Keys, their scales and, unless the cache is latent, values and their scales.
   std::vector<std::string> presents;
   std::vector<std::string> definedPresents;
+  /// Of a site that appends to no cache: the present that holds the scales of its values.
+  std::string valueScale;
 };
 
 /// Adds, before every attention over quantized caches, a call of its function body on the same

@@ -321,15 +321,6 @@ std::string codes(const std::string& side) {
                      side);
 }
 
-/// The rows that codes and scales stand for, and the present's codes, of one side.
-std::string dequantized(const std::string& side) {
-  return fmt::format(R"(
-    {0}s = Mul ({0}_codes, {0}_scales)
-    present_{0} = Cast <to = 3> (present_{0}_code)
-)",
-                     side);
-}
-
 /// How the columns of one side are divided into groups (support/four_bit_row.h).
 std::string fourBitGroups(const std::string& side) {
   return fmt::format(R"(
@@ -382,7 +373,7 @@ std::string fourBitCodes(const std::string& side) {
                      side);
 }
 
-/// The rows that four-bit codes and scales stand for, and the present's bytes, of one side.
+/// The rows that four-bit codes and scales stand for, of one side.
 std::string fourBitRows(const std::string& side) {
   return fmt::format(R"(
     {0}_read_shape = Concat <axis = 0> (batch, groups, rest, {0}_parts, {0}_group_bytes)
@@ -400,7 +391,6 @@ std::string fourBitRows(const std::string& side) {
     {0}_padded_products = Reshape ({0}_group_products, {0}_padded_shape)
     {0}_products = Slice ({0}_padded_products, i0, {0}_width, rest)
     {0}s = Mul ({0}_products, {0}_scales)
-    present_{0} = Cast <to = 2> (present_{0}_code)
 )",
                      side);
 }
@@ -430,9 +420,17 @@ std::string writtenCodes(const std::string& side, const BodyForm& form) {
                          form.opset);
 }
 
-/// The rows that codes and scales stand for, and the present's codes, of one side.
+/// The rows that codes and scales stand for, of one side.
 std::string readCodes(const std::string& side, const BodyForm& form) {
-  return form.fourBitCodes ? fourBitRows(side) : dequantized(side);
+  return form.fourBitCodes ? fourBitRows(side)
+                           : fmt::format("    {0}s = Mul ({0}_codes, {0}_scales)\n", side);
+}
+
+/// The present's codes of one side.
+std::string presentCodes(const std::string& side, const BodyForm& form) {
+  const ElementType element = form.fourBitCodes ? ElementType::UInt8 : ElementType::Int8;
+  return fmt::format("    present_{0} = Cast <to = {1}> (present_{0}_code)\n", side,
+                     static_cast<int32_t>(element));
 }
 
 constexpr const char* latentValues = R"(
@@ -494,11 +492,8 @@ constexpr const char* everyKeyValid = R"(
 )";
 
 /// The keys that any batch row reads; the mask may have columns for more.
-constexpr const char* sequenceByLength = R"(
-    key_shape = Shape (key)
-    groups = Gather (key_shape, i1)
-    value_shape = Shape (value)
-    value_width = Gather (value_shape, i3)
+/// How many rows of each batch row are read, and whether a row is. Needs past_length and mask.
+constexpr const char* rowsByLength = R"(
     column_shape = Concat <axis = 0> (rest, i1)
     start = Reshape (past_length, column_shape)
     end = Add (start, rows)
@@ -507,10 +502,27 @@ constexpr const char* sequenceByLength = R"(
     all_slots = Range (zero_index, longest, one_index)
     slot_row = Unsqueeze (all_slots, i0)
     valid = Less (slot_row, end)
-    keys = Slice (key, i0, longest_list, i2)
-    values = Slice (value, i0, longest_list, i2)
     mask_of_keys = Slice (mask, i0, longest_list, rest)
 )";
+
+constexpr const char* sequenceByLength = R"(
+    key_shape = Shape (key)
+    groups = Gather (key_shape, i1)
+    value_shape = Shape (value)
+    value_width = Gather (value_shape, i3)
+    keys = Slice (key, i0, longest_list, i2)
+    values = Slice (value, i0, longest_list, i2)
+)";
+
+/// The codes and scales that are read, of one side.
+std::string codesByLength(const std::string& side) {
+  return fmt::format(R"(
+    {0}_read = Slice ({0}, i0, longest_list, i2)
+    {0}_codes = Cast <to = 1> ({0}_read)
+    {0}_scales = Slice ({0}_scale, i0, longest_list, i2)
+)",
+                     side);
+}
 
 /// One tile of keys. The state's type holds numbers up to `limit`; weights are counted in units of
 /// 1/64.
@@ -680,7 +692,7 @@ std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const Cache
   for (const auto& [part, cache] : parts)
     body += cacheUpdate(part, *cache);
   for (const char* side : {"key", "value"})
-    body += readCodes(side, form);
+    body += readCodes(side, form) + presentCodes(side, form);
   return functionText(form.opset, signature, body + attentionText(form));
 }
 
@@ -701,7 +713,8 @@ std::string inPlaceQuantizedLatentKvSdpaFunctionText(const BodyForm& form,
   for (const char* part : {"key_code", "key_scale"})
     body += cacheUpdate(part, cache);
   return functionText(form.opset, signature,
-                      body + readCodes("key", form) + latentValues + attentionText(form));
+                      body + readCodes("key", form) + presentCodes("key", form) + latentValues +
+                          attentionText(form));
 }
 
 std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form, const CacheLayout& cache) {
@@ -742,15 +755,36 @@ std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
                           everyKeyValid + attentionText(form));
 }
 
+std::string quantizedSdpaFunctionText(const BodyForm& form) {
+  std::string signature = fmt::format(
+      "QuantizedSdpa <scale, causal, window, softcap, mask_boolean, v_width>\n"
+      "    (query, key, key_scale, value, value_scale, past_length, mask{}) => (output)",
+      sinksFormal(form));
+  constexpr const char* widths = R"(
+    key_shape = Shape (key)
+    groups = Gather (key_shape, i1)
+    key_width = Identity (width)
+    value_columns = Constant <value_int = @v_width> ()
+    value_width = Reshape (value_columns, i1)
+)";
+  std::string body =
+      std::string(extents) + (form.fourBitCodes ? fourBitRange : "") + widths + rowsByLength;
+  for (const char* side : {"key", "value"})
+    body += codesByLength(side) + (form.fourBitCodes ? fourBitGroups(side) : "") +
+            readCodes(side, form);
+  return functionText(form.opset, signature, body + attentionText(form, "mask_of_keys"));
+}
+
 std::string sdpaFunctionText(const BodyForm& form) {
   const char* more = form.lengths ? ", sinks, past_length" : sinksFormal(form);
   std::string signature = fmt::format("Sdpa <scale, causal, window, softcap, mask_boolean>\n"
                                       "    (query, key, value, mask{}) => (output)",
                                       more);
-  return functionText(
-      form.opset, signature,
-      form.lengths ? std::string(extents) + sequenceByLength + attentionText(form, "mask_of_keys")
-                   : std::string(extents) + wholeSequence + everyKeyValid + attentionText(form));
+  return functionText(form.opset, signature,
+                      form.lengths ? std::string(extents) + rowsByLength + sequenceByLength +
+                                         attentionText(form, "mask_of_keys")
+                                   : std::string(extents) + wholeSequence + everyKeyValid +
+                                         attentionText(form));
 }
 
 std::string attentionTileFunctionText(int64_t opset, ElementType state) {

@@ -53,6 +53,9 @@ std::string
 inPlaceQuantizedLatentKvSdpaFunctionText(const BodyForm& form,
                                          const CacheLayout& cache = CacheLayout::ofAttention());
 
+/// The same for `ai.kvopt::QuantizedSdpa`, with the attribute v_width as well.
+std::string quantizedSdpaFunctionText(const BodyForm& form);
+
 /// The same for `ai.kvopt::InPlaceLatentKvSdpa`, with the attributes v_offset and v_width as well.
 std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form,
                                             const CacheLayout& cache = CacheLayout::ofAttention());

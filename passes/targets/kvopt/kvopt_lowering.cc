@@ -78,6 +78,11 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
     if (!site->grows() && slotsOf(*site) == 0) {
       Rewriter rewriter(site->node->graph(), ruleName, journal);
       const bool readsBuffer = site->owner && site->update == CacheUpdate::Grows;
+      if (readsBuffer && isQuantized()) {
+        if (llvm::Error error = lowerReader(*site))
+          return error;
+        continue;
+      }
       AttentionBuilder build(rewriter);
       Value* pastLength = readsBuffer ? &pastLengthOf(*site->key) : provedEarlierRows(*site, build);
       if (llvm::Error error = operands.complete(*site->node, rewriter, pastLength))
@@ -93,7 +98,8 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
   graph.eraseDeadNodes();
   for (const auto& [present, type] : presentTypes)
     for (const Use& use : present->uses())
-      if (!present->producer()->is("If") && use.user().op() != OpName("ai.kvopt::Sdpa"))
+      if (!present->producer()->is("If") && use.user().op() != OpName("ai.kvopt::Sdpa") &&
+          use.user().op() != OpName("ai.kvopt::QuantizedSdpa"))
         return unsupported("the cache '{}' is still read by {}", present->name(),
                            use.user().describe());
   if (llvm::Error error = operands.addAppendRows())
@@ -195,6 +201,34 @@ llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
     return isQuantized() ? inPlaceQuantizedLatentKvSdpaFunctionText(form, *cacheLayout)
                          : inPlaceLatentKvSdpaFunctionText(form, *cacheLayout);
   });
+}
+
+llvm::Error KvoptLowering::lowerReader(AttentionSite& site) {
+  Node& sdpa = *site.node;
+  Rewriter rewriter(sdpa.graph(), ruleName, journal);
+  Value& mask = operands.mask(sdpa);
+  AttributeList attributes = KvoptOperands::attributes(sdpa, mask);
+  attributes.add("v_width", *sdpa.result().type().dim(3).value());
+  llvm::SmallVector<Value*, 8> inputs{sdpa.operand(0)};
+  for (unsigned operand : {1u, 2u}) {
+    // The owner's present, and its scales behind it.
+    Value& codes = *sdpa.operand(operand);
+    inputs.push_back(&codes);
+    inputs.push_back(&codes.producer()->result(codes.resultIndex() + 1));
+  }
+  inputs.push_back(&pastLengthOf(*site.key));
+  inputs.push_back(&mask);
+  if (Value* sinks = operands.sinks(sdpa))
+    inputs.push_back(sinks);
+  BodyForm form = operands.bodyForm(sdpa);
+  form.fourBitCodes = cacheRows == CacheRows::Int4;
+  Node& fused = rewriter.create("ai.kvopt::QuantizedSdpa", inputs, attributes, 1, "attention");
+  rewriter.recordSources(fused, {&sdpa});
+  if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), fused.result()))
+    return unsupported("site {}: {}", site.id(), failure->str());
+  site.node = &fused;
+  return operands.addFunction("ai.kvopt::QuantizedSdpa",
+                              [&] { return quantizedSdpaFunctionText(form); });
 }
 
 llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,

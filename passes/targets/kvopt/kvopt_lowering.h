@@ -34,6 +34,8 @@ public:
 private:
   llvm::Error lowerCached(analysis::AttentionSite& site);
   llvm::Error lowerLatent(analysis::AttentionSite& site);
+  /// Attention over codes that another site's node appends to.
+  llvm::Error lowerReader(analysis::AttentionSite& site);
   /// Past and present of caches that the model overwrites as it is are one buffer.
   void describeOverwritten(const analysis::AttentionSite& site);
   ir::Value& pastLengthOf(const analysis::SiteCache& update);

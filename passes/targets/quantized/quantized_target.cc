@@ -60,6 +60,9 @@ std::optional<MatchFailure> QuantizedTarget::supports(const AttentionSite& site,
     if (*cache && unflattened((*cache)->layout))
       return refuse(ReasonCode::LayoutUnsupported, "an axis for the heads",
                     (*cache)->layout.text());
+  if (site.owner && !site.node->result().type().dim(3).value())
+    return refuse(ReasonCode::ShapeMismatch, "values of a fixed width",
+                  site.node->result().type().str());
   if (rows == CacheRows::Int4 && site.grows())
     for (const auto* cache : {&site.key, &site.value})
       if (std::optional<MatchFailure> failure = fourBitObstacle(site, **cache))

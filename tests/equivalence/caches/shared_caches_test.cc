@@ -84,6 +84,60 @@ TEST_F(SharedCaches, AreReadInPlace) {
   }
 }
 
+/// The owner's node writes codes, and every reader takes them with their scales.
+TEST_F(SharedCaches, AreReadAsCodes) {
+  const std::pair<const char*, const char*> readers[] = {
+      {"all", "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q2, keys, values, mask)"},
+      {"window",
+       "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1, window = 4> (q2, keys, values, mask)"},
+      {"without_a_mask", "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q2, keys, values)"},
+      {"three", R"(  o1 = ai.kvopt.Sdpa <scale = 0.75, causal = 1> (q2, keys, values, mask)
+  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (o1, keys, values, mask))"},
+  };
+  for (const auto& [name, attend] : readers)
+    for (const char* target : {"int8", "int4"}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, target));
+      const std::string path = writtenModel(modelText(attend), toolkit, folder);
+      DrivenModel growing = raised(path, toolkit);
+      DrivenModel codes = rewritten(path, toolkit, "", target);
+      ASSERT_EQ(codes.manifest.caches.size(), 4U);
+      EXPECT_FALSE(codes.manifest.caches[0].readers.empty());
+      VerificationReport report = valueOrThrow(verifyModels(
+          *growing.model, growing.manifest, *codes.model, codes.manifest, plan(), 1, toolkit));
+      EXPECT_TRUE(report.equal()) << verificationSummary(report);
+      ASSERT_TRUE(report.quantization);
+      // Readers are compared with their definition, too.
+      EXPECT_EQ(report.quantization->sites, llvm::StringRef(name) == "three" ? 3U : 2U);
+      EXPECT_EQ(report.cacheBytesCopied, 0);
+      expectEqualBodies(codes, plan(), toolkit);
+    }
+}
+
+/// A reader that takes other rows than its owner's is found out.
+TEST_F(SharedCaches, ForgedReadersOfCodesAreFound) {
+  const std::string path = writtenModel(
+      modelText("  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q2, keys, values, mask)"),
+      toolkit, folder);
+  DrivenModel growing = raised(path, toolkit);
+  const auto isDifferent = [&](llvm::function_ref<void(Node&)> forge) {
+    DrivenModel codes = rewritten(path, toolkit, "", "int8");
+    for (Node& node : codes.model->graph().nodes())
+      if (node.is("ai.kvopt::QuantizedSdpa"))
+        forge(node);
+    return valueOrThrow(verifyModels(*growing.model, growing.manifest, *codes.model, codes.manifest,
+                                     plan(), 1, toolkit))
+        .isDifferent();
+  };
+  EXPECT_FALSE(isDifferent([](Node&) {}));
+  EXPECT_TRUE(isDifferent([](Node& node) { // values of the keys' rows
+    node.setOperand(3, node.operand(1));
+    node.setOperand(4, node.operand(2));
+  }));
+  EXPECT_TRUE(isDifferent([](Node& node) { node.setOperand(4, node.operand(2)); }));
+  EXPECT_TRUE(
+      isDifferent([](Node& node) { node.setAttribute("scale", Attribute::ofFloat(0.3f)); }));
+}
+
 /// GroupQueryAttention over the present of another one, with keys and values of no rows.
 std::string groupedText(llvm::StringRef reader) {
   return fmt::format(R"(<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>

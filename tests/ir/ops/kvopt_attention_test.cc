@@ -75,6 +75,34 @@ TEST_F(KvoptAttentionTest, Blocks) {
   EXPECT_NE(typeOf({&keys, &input({"B", "2", "R", "16"})}), type);
 }
 
+TEST_F(KvoptAttentionTest, CodesOfAnother) {
+  Value& query = input({"B", "8", "S", "64"});
+  Value& key = input({"B", "2", "C", "64"}, ElementType::Int8);
+  Value& scale = input({"B", "2", "C", "1"});
+  Value& value = input({"B", "2", "C", "32"}, ElementType::Int8);
+  Value& length = input({"1"}, ElementType::Int64);
+  const auto typeOf = [&](Value& keys, Value& keyScale, Value& values, int64_t width) {
+    Node& reader =
+        node("ai.kvopt::QuantizedSdpa", {&query, &keys, &keyScale, &values, &scale, &length});
+    reader.setAttribute("scale", Attribute::ofFloat(0.25f));
+    reader.setAttribute("v_width", Attribute::ofInt(width));
+    return inferred(reader.result());
+  };
+  const std::string type = "float[B, 8, S, 32]";
+  EXPECT_EQ(typeOf(key, scale, value, 32), type);
+  // 64 columns of four bits are two groups of 17 bytes.
+  Value& packedKey = input({"B", "2", "C", "34"}, ElementType::UInt8);
+  Value& packedValue = input({"B", "2", "C", "17"}, ElementType::UInt8);
+  EXPECT_EQ(typeOf(packedKey, scale, packedValue, 32), type);
+  EXPECT_NE(typeOf(packedKey, scale, packedValue, 64), "float[B, 8, S, 64]");
+  EXPECT_NE(typeOf(key, scale, value, 16), "float[B, 8, S, 16]");
+  EXPECT_NE(typeOf(key, scale, value, 0), "float[B, 8, S, 0]");
+  EXPECT_NE(typeOf(key, input({"B", "2", "C", "1"}, ElementType::Float16), value, 32), type);
+  EXPECT_NE(typeOf(key, input({"B", "2", "C", "2"}), value, 32), type);
+  EXPECT_NE(typeOf(input({"B", "2", "C", "64"}), scale, value, 32), type);
+  EXPECT_NE(typeOf(input({"B", "3", "C", "64"}, ElementType::Int8), scale, value, 32), type);
+}
+
 TEST_F(KvoptAttentionTest, Tiles) {
   Value& key = input({"B", "2", "T", "16"});
   Value& mask = input({"1", "1", "S", "T"});

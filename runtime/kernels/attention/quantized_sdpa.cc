@@ -1,0 +1,81 @@
+// ai.kvopt::QuantizedSdpa: attention over caches of codes that another attention has appended to.
+// The sums are those of ai.kvopt::InPlaceQuantizedKvSdpa over the same rows.
+#include "runtime/attention/in_place_cache.h"
+#include "runtime/attention/past_lengths.h"
+#include "support/format.h"
+
+namespace kvopt::kernels {
+using namespace ir;
+using namespace runtime;
+
+namespace {
+
+/// Keys of each batch row: past_length[b] + S, in [0, C].
+llvm::Expected<IntegerList> keysRead(KernelContext& context, int64_t rows, int64_t capacity) {
+  auto lengths = pastLengths(context, 5, context.in(0).shape[0]);
+  if (!lengths)
+    return lengths.takeError();
+  for (int64_t& length : *lengths) {
+    int64_t total = 0;
+    if (__builtin_add_overflow(length, rows, &total) || total < 0 || total > capacity)
+      return context.error(fmt::format("past length {} and {} query rows do not fit {} rows",
+                                       length, rows, capacity));
+    length = total;
+  }
+  return lengths;
+}
+
+/// [B,G,C] of scales [B,G,C,1].
+TensorView scalesOf(TensorView scales) {
+  scales.shape.pop_back();
+  scales.strides.pop_back();
+  return scales;
+}
+
+llvm::Error quantizedSdpa(KernelContext& context) {
+  for (unsigned operand : {0u, 1u, 2u, 3u, 4u})
+    if (context.in(operand).rank() != 4)
+      return context.error("query, codes and scales must have rank 4");
+  const auto isScaled = [&](unsigned codes) {
+    Extents extents = context.in(codes).shape;
+    extents.back() = 1;
+    return context.in(codes + 1).shape == extents &&
+           context.in(codes + 1).element == ElementType::Float;
+  };
+  if (!isScaled(1) || !isScaled(3))
+    return context.error("there must be one scale of float32 for each row of codes");
+  auto operands = attentionOperands(context, 6, 7);
+  if (!operands)
+    return operands.takeError();
+  const int64_t capacity = context.in(1).shape[2];
+  auto lengths = keysRead(context, operands->query.shape[2], capacity);
+  if (!lengths)
+    return lengths.takeError();
+  operands->totalLengths = *lengths;
+  if (operands->mask && operands->mask->rank() != 0 && operands->mask->shape.back() == capacity)
+    operands->maskTokens = capacity;
+  operands->key = context.in(1);
+  operands->keyScales = scalesOf(context.in(2));
+  operands->value = context.in(3);
+  operands->valueScales = scalesOf(context.in(4));
+  operands->fourBitColumns = context.node().intAttr("v_width", 0);
+  if (operands->value.element == ElementType::Int8 &&
+      operands->value.shape[3] != operands->fourBitColumns)
+    return context.error("values do not have v_width columns");
+  if (llvm::Error error = checkAttention(context, *operands))
+    return error;
+  const TensorView& query = operands->query;
+  auto output = context.output(
+      0, query.element, {query.shape[0], query.shape[1], query.shape[2], operands->fourBitColumns});
+  if (!output)
+    return output.takeError();
+  return runAttention(context, *operands, *output);
+}
+
+} // namespace
+
+void register_quantized_sdpa(KernelRegistry& registry) {
+  registry.add("ai.kvopt::QuantizedSdpa", 1, quantizedSdpa);
+}
+
+} // namespace kvopt::kernels
