@@ -59,6 +59,10 @@ constexpr QuantizedOp quantizedOps[] = {
      {0, 1, 3, 6, 7, 5}},
 };
 
+/// Rounds rows that other operators place in caches.
+constexpr const char* quantizeRows = "ai.kvopt::QuantizeRows";
+constexpr const char* quantizeRowsDefinition = "ai.kvopt::QuantizeRowsDefinition";
+
 const QuantizedOp* quantizedOpOf(const Node& node) {
   for (const QuantizedOp& op : quantizedOps)
     if (node.is(op.name))
@@ -96,6 +100,29 @@ void setNumbers(Value& value, ElementType element, const Dim& columns, int64_t s
   value.setType(TensorType(element, std::move(shape)));
 }
 
+/// Whether codes and scales of the same rows are put to the same places.
+bool placeAlike(const Node& codes, const Node* scales) {
+  if (!scales || scales->op() != codes.op() || scales->operands().size() != codes.operands().size())
+    return false;
+  const Node* rounding = nullptr;
+  for (unsigned i = 1; i < codes.operands().size(); ++i) {
+    const Value* ofCodes = codes.operand(i);
+    const Value* ofScales = scales->operand(i);
+    const Node* before = ofCodes ? ofCodes->producer() : nullptr;
+    if (before && before->is(quantizeRows)) {
+      rounding = before;
+      if (ofCodes != &before->result(0) || ofScales != &before->result(1))
+        return false;
+      continue;
+    }
+    // Of places that are repeated for each column, scales take those of the first.
+    const Node* first = ofScales ? ofScales->producer() : nullptr;
+    if (ofCodes != ofScales && !(first && first->is("Slice") && first->operand(0) == ofCodes))
+      return false;
+  }
+  return rounding != nullptr;
+}
+
 /// What is wrong with the codes that attention reads from operand `codes` on, whose scales are
 /// behind them: a sentence, or empty where they are a cache and its scales.
 std::string miswiredScales(const Node& node, unsigned codes, const Manifest& manifest) {
@@ -108,9 +135,15 @@ std::string miswiredScales(const Node& node, unsigned codes, const Manifest& man
                           return each.present == scales && each.layer == cache->layer &&
                                  each.role == scaleRole(cache->role);
                         });
-  return isTheirs
-             ? ""
-             : fmt::format("attention reads the codes '{}' with the scales '{}'", rows, scales);
+  if (!isTheirs)
+    return fmt::format("attention reads the codes '{}' with the scales '{}'", rows, scales);
+  // Where other operators than attention place rows, scales go where their codes do.
+  const Node* codeWriter = node.operand(codes)->producer();
+  const Node* scaleWriter = node.operand(codes + 1)->producer();
+  const bool arePlaced = codeWriter && !quantizedOpOf(*codeWriter);
+  if (arePlaced && !placeAlike(*codeWriter, scaleWriter))
+    return fmt::format("the scales '{}' are not placed as the codes '{}' are", scales, rows);
+  return "";
 }
 
 } // namespace
@@ -158,12 +191,49 @@ void unquantizeReaders(Graph& graph) {
   }
 }
 
+/// Rows that operators of the model place are placed as they are, and their scales nowhere.
+void unquantizePlacedRows(Graph& graph, llvm::StringMap<ElementType>& elements) {
+  llvm::SmallVector<Node*, 16> roundings;
+  for (Node& node : graph.nodes())
+    if (node.is(quantizeRows))
+      roundings.push_back(&node);
+  for (Node* rounding : roundings) {
+    Node& node = *rounding;
+    const ElementType element = node.operand(0)->type().elementType();
+    for (Use& use : node.result(0).uses()) {
+      Node& writer = use.user();
+      Value& past = *writer.operand(0);
+      elements[past.name()] = element;
+      for (Value* cache : {&past, &writer.result()}) {
+        TensorType type = cache->type();
+        type.setElementType(element);
+        cache->setType(std::move(type));
+      }
+    }
+    llvm::SmallVector<Node*, 1> placed;
+    for (Use& use : node.result(1).uses())
+      placed.push_back(&use.user());
+    for (Node* writer : placed) {
+      Value* past = writer->operand(0);
+      removeOutputOf(writer->result());
+      if (writer->isUnused()) {
+        graph.erase(*writer);
+        if (past->isGraphInput() && past->isUnused())
+          graph.removeInput(*past);
+      }
+    }
+    node.result(0).replaceAllUsesWith(*node.operand(0));
+  }
+  graph.eraseDeadNodes();
+}
+
 } // namespace
 
 llvm::Error unquantize(Model& model, Manifest& manifest) {
   Graph& graph = model.graph();
-  unquantizeReaders(graph);
   llvm::StringMap<ElementType> elements; // of caches that are codes no more
+  unquantizeReaders(graph);
+  unquantizePlacedRows(graph, elements);
   for (Node& node : llvm::make_early_inc_range(graph.nodes())) {
     const QuantizedOp* op = quantizedOpOf(node);
     if (!op)
@@ -206,10 +276,38 @@ llvm::Error unquantize(Model& model, Manifest& manifest) {
   return inferShapes(graph);
 }
 
+namespace {
+
+/// Compares what a node rounds with its function body.
+void defineRounding(Graph& graph, Node& node, std::vector<DefinedSite>& sites) {
+  Node& definition =
+      graph.createFresh(quantizeRowsDefinition, {node.operand(0)}, 2, &node, "defined");
+  for (unsigned i = 0; i < 2; ++i) {
+    Value& made = node.result(i);
+    Value& defined = definition.result(i);
+    defined.setType(made.type());
+    for (Value* output : {&made, &defined})
+      if (!output->isGraphOutput())
+        graph.addOutput(*output);
+    DefinedSite site;
+    site.output = made.name().str();
+    site.definedOutput = defined.name().str();
+    sites.push_back(std::move(site));
+  }
+}
+
+} // namespace
+
 llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
   std::vector<DefinedSite> sites;
   Graph& graph = model.graph();
   for (Node& node : graph.nodes()) {
+    if (node.is(quantizeRows)) {
+      if (!model.findFunction(quantizeRows))
+        return invalid("the model has no function body for {}", quantizeRows);
+      defineRounding(graph, node, sites);
+      continue;
+    }
     const QuantizedOp* op = quantizedOpOf(node);
     if (!op)
       continue;
@@ -242,6 +340,8 @@ llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
   for (const QuantizedOp& op : quantizedOps)
     if (Function* body = model.findFunction(op.name))
       body->name = OpName(op.definition).type().str();
+  if (Function* body = model.findFunction(quantizeRows))
+    body->name = OpName(quantizeRowsDefinition).type().str();
   return sites;
 }
 

@@ -286,8 +286,8 @@ constexpr const char* groupsOfNewRows = R"(
     groups = Gather (key_new_shape, i1)
 )";
 
-/// The scales of new rows, what to divide them by, and the past's codes, of one side. Needs
-/// largest_product, what a row's largest element becomes.
+/// The scales of new rows, and what to divide them by, of one side. Needs largest_product, what a
+/// row's largest element becomes.
 std::string scales(const std::string& side) {
   return fmt::format(R"(
     {0}_new_as_float = Cast <to = 1> ({0}_new)
@@ -304,9 +304,13 @@ std::string scales(const std::string& side) {
     {0}_scale_new = Where ({0}_row_has_no_number, not_a_number, {0}_finite_scale)
     {0}_scale_zero = Equal ({0}_finite_scale, zero)
     {0}_divisor = Where ({0}_scale_zero, one, {0}_finite_scale)
-    past_{0}_code = Cast <to = 1> (past_{0})
 )",
                      side);
+}
+
+/// The past's codes of one side, as floats.
+std::string pastCodes(const std::string& side) {
+  return fmt::format("    past_{0}_code = Cast <to = 1> (past_{0})\n", side);
 }
 
 /// The codes of new rows of one side.
@@ -682,7 +686,7 @@ std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const Cache
   std::string body = std::string(extents) + (form.fourBitCodes ? fourBitRange : codeRange) +
                      newExtents("key") + newExtents("value") + groupsOfNewRows;
   for (const char* side : {"key", "value"})
-    body += writtenCodes(side, form);
+    body += writtenCodes(side, form) + pastCodes(side);
   const std::pair<const char*, const CacheLayout*> parts[] = {
       {"key_code", &key}, {"key_scale", &key}, {"value_code", &value}, {"value_scale", &value}};
   for (const auto& [part, cache] : parts)
@@ -705,7 +709,8 @@ std::string inPlaceQuantizedLatentKvSdpaFunctionText(const BodyForm& form,
       "    => (output, present_key, present_key_scale)",
       sinksFormal(form));
   std::string body = std::string(extents) + (form.fourBitCodes ? fourBitRange : codeRange) +
-                     newExtents("key") + groupsOfNewRows + writtenCodes("key", form);
+                     newExtents("key") + groupsOfNewRows + writtenCodes("key", form) +
+                     pastCodes("key");
   for (const char* part : {"key_code", "key_scale"})
     body += newExtents(part) + pastRows(part, cache);
   body += "    key_past_rows = Identity (key_code_past_rows)\n";
@@ -753,6 +758,23 @@ std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
                       std::string(extents) + newExtents("key") + groupsOfNewRows +
                           joinedBlocks("key", blocks, cache) + latentValues + joinedSequence +
                           everyKeyValid + attentionText(form));
+}
+
+std::string quantizeRowsFunctionText(int64_t opset) {
+  BodyForm form;
+  form.opset = opset;
+  constexpr const char* constants = R"(
+    rest = Constant <value_ints = [-1]> ()
+    zero = Constant <value_float = 0.0> ()
+    one = Constant <value_float = 1.0> ()
+    infinity = Constant <value = float {inf}> ()
+)";
+  constexpr const char* results = R"(
+    codes = Cast <to = 3> (row_code_new)
+    scales = Identity (row_scale_new)
+)";
+  return functionText(opset, "QuantizeRows (row_new) => (codes, scales)",
+                      std::string(constants) + codeRange + writtenCodes("row", form) + results);
 }
 
 std::string quantizedSdpaFunctionText(const BodyForm& form) {

@@ -53,7 +53,10 @@ std::string
 inPlaceQuantizedLatentKvSdpaFunctionText(const BodyForm& form,
                                          const CacheLayout& cache = CacheLayout::ofAttention());
 
-/// The same for `ai.kvopt::QuantizedSdpa`, with the attribute v_width as well.
+/// The text of a function for `ai.kvopt::QuantizeRows`.
+std::string quantizeRowsFunctionText(int64_t opset);
+
+/// The same as the first for `ai.kvopt::QuantizedSdpa`, with the attribute v_width as well.
 std::string quantizedSdpaFunctionText(const BodyForm& form);
 
 /// The same for `ai.kvopt::InPlaceLatentKvSdpa`, with the attributes v_offset and v_width as well.

@@ -4,6 +4,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "ir/shapes/shape_rules.h"
 #include "passes/targets/kvopt/kvopt_support.h"
+#include "passes/targets/kvopt/overwritten_codes.h"
 #include "passes/targets/support/cache_rows.h"
 #include "passes/targets/support/padded_query.h"
 #include "passes/targets/support/read_rows.h"
@@ -80,6 +81,11 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
       const bool readsBuffer = site->owner && site->update == CacheUpdate::Grows;
       if (readsBuffer && isQuantized()) {
         if (llvm::Error error = lowerReader(*site))
+          return error;
+        continue;
+      }
+      if (isQuantized() && site->isOverwritten()) {
+        if (llvm::Error error = lowerOverwritten(*site))
           return error;
         continue;
       }
@@ -206,18 +212,58 @@ llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
 llvm::Error KvoptLowering::lowerReader(AttentionSite& site) {
   Node& sdpa = *site.node;
   Rewriter rewriter(sdpa.graph(), ruleName, journal);
+  // The owner's presents, and their scales behind them.
+  const auto behind = [](Value& codes) {
+    return &codes.producer()->result(codes.resultIndex() + 1);
+  };
+  Value& keys = *sdpa.operand(1);
+  Value& values = *sdpa.operand(2);
+  return readCodes(site, {&keys, behind(keys), &values, behind(values), &pastLengthOf(*site.key)},
+                   rewriter);
+}
+
+llvm::Error KvoptLowering::lowerOverwritten(AttentionSite& site) {
+  Node& sdpa = *site.node;
+  Rewriter rewriter(sdpa.graph(), ruleName, journal);
+  AttentionBuilder build(rewriter);
+  Value* earlier = provedEarlierRows(site, build);
+  if (!earlier)
+    earlier =
+        &build.node("Sub", {build.extent(*sdpa.operand(1), 2), build.extent(*sdpa.operand(0), 2)},
+                    {}, "earlier_rows");
+  const OverwrittenCodes keys = overwriteWithCodes(*site.key, rewriter);
+  const OverwrittenCodes values = overwriteWithCodes(*site.value, rewriter);
+  if (llvm::Error error = readCodes(
+          site, {keys.codes, keys.scales, values.codes, values.scales, earlier}, rewriter))
+    return error;
+  manifest.contract = CacheUpdate::InPlace;
+  for (const auto& [update, written, role] :
+       {std::tuple(&*site.key, &keys, CacheRole::Key),
+        std::tuple(&*site.value, &values, CacheRole::Value)}) {
+    const std::string name = update->output->name().str();
+    if (std::optional<MatchFailure> failure =
+            rewriter.replace(update->writer->result(), *written->codes))
+      return unsupported("site {}: {}", site.id(), failure->str());
+    written->codes->setType(update->past->type());
+    presentTypes.emplace_back(written->codes, update->past->type());
+    update->present = update->output = written->codes;
+    const ManifestCache* cache = describe(*update, name, site.layer, role);
+    handOutScale(*cache, *written->scalePast, *written->scales);
+  }
+  return operands.addFunction("ai.kvopt::QuantizeRows", [&] {
+    return quantizeRowsFunctionText(model.graph().opsetVersion());
+  });
+}
+
+llvm::Error KvoptLowering::readCodes(AttentionSite& site, const ReadCodes& codes,
+                                     Rewriter& rewriter) {
+  Node& sdpa = *site.node;
   Value& mask = operands.mask(sdpa);
   AttributeList attributes = KvoptOperands::attributes(sdpa, mask);
   attributes.add("v_width", *sdpa.result().type().dim(3).value());
-  llvm::SmallVector<Value*, 8> inputs{sdpa.operand(0)};
-  for (unsigned operand : {1u, 2u}) {
-    // The owner's present, and its scales behind it.
-    Value& codes = *sdpa.operand(operand);
-    inputs.push_back(&codes);
-    inputs.push_back(&codes.producer()->result(codes.resultIndex() + 1));
-  }
-  inputs.push_back(&pastLengthOf(*site.key));
-  inputs.push_back(&mask);
+  llvm::SmallVector<Value*, 8> inputs{
+      sdpa.operand(0),  codes.keys, codes.keyScales, codes.values, codes.valueScales,
+      codes.pastLength, &mask};
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
   BodyForm form = operands.bodyForm(sdpa);

@@ -36,6 +36,18 @@ private:
   llvm::Error lowerLatent(analysis::AttentionSite& site);
   /// Attention over codes that another site's node appends to.
   llvm::Error lowerReader(analysis::AttentionSite& site);
+  /// Attention over caches of fixed extents, which hold codes from now on.
+  llvm::Error lowerOverwritten(analysis::AttentionSite& site);
+  /// Replaces the site's attention by one over codes and their scales.
+  struct ReadCodes {
+    ir::Value* keys;
+    ir::Value* keyScales;
+    ir::Value* values;
+    ir::Value* valueScales;
+    ir::Value* pastLength;
+  };
+  llvm::Error readCodes(analysis::AttentionSite& site, const ReadCodes& codes,
+                        pattern::Rewriter& rewriter);
   /// Past and present of caches that the model overwrites as it is are one buffer.
   void describeOverwritten(const analysis::AttentionSite& site);
   ir::Value& pastLengthOf(const analysis::SiteCache& update);

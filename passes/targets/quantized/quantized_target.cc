@@ -2,6 +2,7 @@
 #include "passes/targets/quantized/quantized_target.h"
 
 #include "passes/targets/kvopt/kvopt_support.h"
+#include "passes/targets/kvopt/overwritten_codes.h"
 #include "passes/targets/support/cache_rows.h"
 #include "support/format.h"
 #include "support/four_bit_row.h"
@@ -47,6 +48,14 @@ std::optional<MatchFailure> QuantizedTarget::supports(const AttentionSite& site,
                                                       const Model&) const {
   if (std::optional<MatchFailure> failure = supportsKvoptSite(site))
     return failure;
+  if (site.isOverwritten() && !site.sharesCaches()) {
+    if (rows == CacheRows::Int8)
+      return overwrittenCodesObstacle(site);
+    return MatchFailure{ReasonCode::TargetLacksFeature, site.key->past->name().str(),
+                        "a cache that grows by the new rows",
+                        "one of fixed extents that new rows are scattered into",
+                        "--to int8 keeps its rows as codes"};
+  }
   if (std::optional<MatchFailure> failure = doesNotGrow(site))
     return failure;
   auto refuse = [&](ReasonCode code, std::string expected, std::string found) {

@@ -1,6 +1,7 @@
 // Caches of fixed extents, in every spelling of a write: overwritten in place they give the same,
 // step by step, as the model that copies them.
 #include "ir/text/reader.h"
+#include "passes/pattern/rewriter.h"
 #include "support/format.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
@@ -178,6 +179,62 @@ INSTANTIATE_TEST_SUITE_P(All, SpelledStaticCaches, testing::ValuesIn(staticCases
                          });
 
 /// A model of one token a step.
+/// Codes and scales go where the model puts its rows.
+TEST_P(SpelledStaticCaches, AreOverwrittenWithCodes) {
+  const std::string path = writtenModel(modelText(GetParam()), toolkit, folder);
+  if (llvm::StringRef(GetParam().name) == "ScatterElements_of_rows") {
+    EXPECT_THROW(rewritten(path, toolkit, "", "int8"), std::runtime_error);
+    return;
+  }
+  EquivalencePlan plan;
+  plan.prompt = 5;
+  plan.chunks = {3, 1};
+  plan.decodeSteps = 6;
+  plan.vocabulary = 50;
+  plan.tolerance = {1e-5, 0};
+  DrivenModel exported = raised(path, toolkit);
+  DrivenModel codes = rewritten(path, toolkit, "", "int8");
+  ASSERT_EQ(codes.manifest.caches.size(), 4U);
+  for (const ManifestCache& cache : codes.manifest.caches) {
+    EXPECT_TRUE(cache.oneBuffer);
+    EXPECT_EQ(cache.dtype, isScale(cache.role) ? ElementType::Float : ElementType::Int8);
+  }
+  VerificationReport report = valueOrThrow(verifyModels(
+      *exported.model, exported.manifest, *codes.model, codes.manifest, plan, 1, toolkit));
+  EXPECT_TRUE(report.equal()) << verificationSummary(report);
+  ASSERT_TRUE(report.quantization);
+  EXPECT_EQ(report.quantization->sites, 1U);
+  EXPECT_EQ(report.cacheBytesCopied, 0);
+  expectEqualBodies(codes, plan, toolkit);
+
+  // Scales that are not those of the rows beside them.
+  const auto isDifferent = [&](llvm::function_ref<void(Graph&)> forge) {
+    DrivenModel forged = rewritten(path, toolkit, "", "int8");
+    forge(forged.model->graph());
+    return valueOrThrow(verifyModels(*exported.model, exported.manifest, *forged.model,
+                                     forged.manifest, plan, 1, toolkit))
+        .isDifferent();
+  };
+  const auto roundingsIn = [](Graph& graph) {
+    std::vector<Node*> roundings;
+    for (Node& node : graph.nodes())
+      if (node.is("ai.kvopt::QuantizeRows"))
+        roundings.push_back(&node);
+    return roundings;
+  };
+  EXPECT_FALSE(isDifferent([](Graph&) {}));
+  EXPECT_TRUE(isDifferent([&](Graph& graph) {
+    const std::vector<Node*> roundings = roundingsIn(graph);
+    roundings[0]->result(1).replaceAllUsesWith(roundings[1]->result(1));
+    pattern::restoreOrder(graph);
+  }));
+  EXPECT_TRUE(isDifferent([&](Graph& graph) {
+    for (Node& node : graph.nodes())
+      if (node.is("ai.kvopt::QuantizedSdpa"))
+        node.setOperand(2, node.operand(4));
+  }));
+}
+
 TEST_F(StaticCaches, RowsThatAreSelectedAreOverwrittenInPlace) {
   StaticCase model = staticCases[0];
   model.write = R"(

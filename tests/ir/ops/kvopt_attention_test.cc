@@ -103,6 +103,14 @@ TEST_F(KvoptAttentionTest, CodesOfAnother) {
   EXPECT_NE(typeOf(input({"B", "3", "C", "64"}, ElementType::Int8), scale, value, 32), type);
 }
 
+TEST_F(KvoptAttentionTest, RoundedRows) {
+  Node& rounding = node("ai.kvopt::QuantizeRows", {&input({"B", "2", "S", "64"})}, 2);
+  EXPECT_EQ(inferred(rounding.result()), "int8[B, 2, S, 64]");
+  EXPECT_EQ(rounding.result(1).type().str(), "float[B, 2, S, 1]");
+  Node& ofIntegers = node("ai.kvopt::QuantizeRows", {&input({"B", "64"}, ElementType::Int64)}, 2);
+  EXPECT_NE(inferred(ofIntegers.result()), "int8[B, 64]");
+}
+
 TEST_F(KvoptAttentionTest, Tiles) {
   Value& key = input({"B", "2", "T", "16"});
   Value& mask = input({"1", "1", "S", "T"});

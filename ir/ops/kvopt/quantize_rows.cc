@@ -1,0 +1,39 @@
+// ai.kvopt::QuantizeRows: rows of numbers as int8 codes with a scale each, as
+// ai.kvopt::InPlaceQuantizedKvSdpa (in_place_quantized_kv_sdpa.cc) rounds them. A row is what lies
+// along the last axis; scales are float, of the same extents with one column.
+#include "ir/shapes/shape_rules.h"
+#include "support/format.h"
+
+namespace kvopt::ir {
+namespace {
+
+llvm::Error inferQuantizeRows(ShapeContext& context) {
+  const TensorType& rows = context.type(0);
+  if (const ElementType element = rows.elementType();
+      element != ElementType::Undefined && !isFloatingPoint(element))
+    return context.error(fmt::format("rows of {} cannot be rounded", dtypeName(element)));
+  if (!rows.hasRank()) {
+    context.setResult(0, TensorType(ElementType::Int8));
+    context.setResult(1, TensorType(ElementType::Float));
+    return llvm::Error::success();
+  }
+  if (rows.rank() == 0)
+    return context.error("a scalar has no rows");
+  Shape scales(rows.shape().begin(), rows.shape().end());
+  context.setResult(0, TensorType(ElementType::Int8, scales));
+  scales.back() = Dim::fixed(1);
+  context.setResult(1, TensorType(ElementType::Float, std::move(scales)));
+  return llvm::Error::success();
+}
+
+} // namespace
+
+void register_quantize_rows(OpRegistry& registry) {
+  define(registry, OpName(kvoptDomain, "QuantizeRows"), 1)
+      .in("rows")
+      .out("codes")
+      .out("scales")
+      .shape(inferQuantizeRows);
+}
+
+} // namespace kvopt::ir
