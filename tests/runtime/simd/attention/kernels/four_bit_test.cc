@@ -131,7 +131,10 @@ TEST(FourBitAttention, EveryLengthAndGroup) {
   forEachSimdTarget([] {
     for (const int64_t rows : {1, 2, 5, 33})
       for (const int64_t keys : {1, 2, 15, 16, 63, 64, 65, 130, 1100})
-        for (const int64_t group : {1, 2, 7})
+        for (const int64_t group : {1, 2, 7}) {
+          // Many tiles are many whatever the group.
+          if (keys == 1100 && (group != 2 || rows > 2))
+            continue;
           checkFourBit({.batches = 2,
                         .kvHeads = 2,
                         .group = group,
@@ -141,6 +144,7 @@ TEST(FourBitAttention, EveryLengthAndGroup) {
                         .valueWidth = 64,
                         .quantized = true,
                         .causal = rows > 1});
+        }
   });
 }
 
