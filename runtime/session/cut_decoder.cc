@@ -1,6 +1,7 @@
 // Parts, and tiles between them.
 #include "runtime/session/cut_decoder.h"
 
+#include "ir/manifest/tile_names.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/ScopeExit.h"
@@ -10,10 +11,6 @@ namespace kvopt::runtime {
 using namespace ir;
 
 namespace {
-
-constexpr llvm::StringLiteral tileInputs[] = {"query",  "key",     "value", "mask",
-                                              "output", "maximum", "sum"};
-constexpr llvm::StringLiteral tileOutputs[] = {"next_output", "next_maximum", "next_sum"};
 
 void add(const RunStatistics& piece, RunStatistics& total) {
   for (int64_t RunStatistics::*peak : {&RunStatistics::arenaBytes, &RunStatistics::arenaLowerBound,
@@ -90,12 +87,12 @@ llvm::Error CutDecoder::checkPieces() const {
   for (size_t i = 0; i < tileExecutors.size(); ++i) {
     const Graph& tile = tileExecutors[i]->graph();
     for (const std::unique_ptr<Value>& input : tile.inputs())
-      if (!llvm::is_contained(tileInputs, input->name()))
+      if (!llvm::is_contained(tileInputNames, input->name()))
         return invalid("tile {} reads '{}', which no tile is given", i, input->name());
     const bool givesState =
         tile.outputs().size() == 3 &&
         std::equal(
-            tile.outputs().begin(), tile.outputs().end(), std::begin(tileOutputs),
+            tile.outputs().begin(), tile.outputs().end(), std::begin(tileOutputNames),
             [](const Value* output, llvm::StringRef name) { return output->name() == name; });
     if (!givesState)
       return invalid("tile {} does not give next_output, next_maximum and next_sum", i);
@@ -165,18 +162,17 @@ llvm::Error CutDecoder::runTile(size_t index, const ManifestTiledAttention& atte
   if (end > columns || firstColumn > end)
     return invalid("the mask '{}' has {} columns, too few for attention after part {}",
                    attention.mask, columns, attention.afterPart);
-  const NamedView all[] = {
-      {"query", *query},        {"key", key},
-      {"value", value},         {"mask", sliceAxis(*mask, mask->rank() - 1, firstColumn, end)},
-      {"output", state.output}, {"maximum", state.maximum},
-      {"sum", state.sum}};
+  // In the order of tileInputNames.
+  const TensorView views[] = {
+      *query,       key,           value,    sliceAxis(*mask, mask->rank() - 1, firstColumn, end),
+      state.output, state.maximum, state.sum};
   Executor& tile = *tileExecutors[index];
   std::vector<NamedView> given;
-  for (const NamedView& view : all)
+  for (size_t i = 0; i < std::size(tileInputNames); ++i)
     if (llvm::any_of(tile.graph().inputs(), [&](const std::unique_ptr<Value>& input) {
-          return input->name() == view.name;
+          return input->name() == tileInputNames[i];
         }))
-      given.push_back(view);
+      given.push_back({tileInputNames[i], views[i]});
   std::vector<Tensor> next;
   if (llvm::Error error = runPiece(tile, given, next))
     return error;

@@ -1,6 +1,7 @@
 // Stages of values, and what crosses from one to another.
 #include "passes/targets/blocks/attention_cut.h"
 
+#include "ir/manifest/tile_names.h"
 #include "ir/movement.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
@@ -14,9 +15,6 @@ namespace {
 
 /// Operands and results of ai.kvopt::AttentionTile.
 enum TileOperand : unsigned { Query, Key, Values, Mask, Output, Maximum, Sum };
-constexpr const char* operandNames[] = {"query",  "key",     "value", "mask",
-                                        "output", "maximum", "sum"};
-constexpr const char* resultNames[] = {"next_output", "next_maximum", "next_sum"};
 
 bool isTile(const Node* node) { return node && node->op() == OpName(kvoptDomain, "AttentionTile"); }
 
@@ -145,8 +143,7 @@ llvm::Expected<AttentionCut> AttentionCut::create(const Model& model, const Mani
                                                   ElementType state) {
   AttentionCut cut(model.graph());
   cut.tiles.state = state;
-  if (llvm::Error error = cut.findChains())
-    return error;
+  cut.findChains();
   cut.findStages();
   llvm::stable_sort(cut.chains, [&](const Chain& a, const Chain& b) {
     return cut.stageOf(a.back()->result(0)) < cut.stageOf(b.back()->result(0));
@@ -161,7 +158,7 @@ llvm::Expected<AttentionCut> AttentionCut::create(const Model& model, const Mani
   return cut;
 }
 
-llvm::Error AttentionCut::findChains() {
+void AttentionCut::findChains() {
   for (const Node& node : graph.nodes()) {
     if (!isTile(&node) || isTile(node.operand(Output)->producer()))
       continue;
@@ -170,7 +167,6 @@ llvm::Error AttentionCut::findChains() {
       chain.push_back(tile);
     results.insert(&chain.back()->result(0));
   }
-  return llvm::Error::success();
 }
 
 bool AttentionCut::isRecomputed(const Node& node) const {
@@ -214,6 +210,8 @@ llvm::Error AttentionCut::describeChain(const Chain& chain, const Manifest& mani
     return invalid("the tiles of an attention do not take one block of its caches after another")
         .node(first.name(), first.op().str());
   };
+  if (chain.size() < 2)
+    return broken();
   ManifestTiledAttention attention;
   attention.afterPart = stageOf(last.result(0)) - 1;
   const std::pair<TileOperand, std::string*> values[] = {{Query, &attention.query},
@@ -251,8 +249,6 @@ llvm::Error AttentionCut::describeChain(const Chain& chain, const Manifest& mani
     else if (kind != attention.blockTile)
       return broken();
   }
-  if (chain.size() < 2)
-    return broken();
   attention.lastTile = kindOf(last, false);
   tiles.attentions.push_back(std::move(attention));
   return llvm::Error::success();
@@ -330,10 +326,10 @@ SubmodelBoundary AttentionCut::tile(size_t index) const {
       value = movedInput(*value)->input;
     if (llvm::none_of(boundary.inputs,
                       [&](const BoundaryValue& input) { return input.value == value; }))
-      boundary.inputs.push_back({value, operandNames[operand]});
+      boundary.inputs.push_back({value, tileInputNames[operand]});
   }
   for (unsigned i = 0; i < 3; ++i)
-    boundary.outputs.push_back({&kind.tile->result(i), resultNames[i]});
+    boundary.outputs.push_back({&kind.tile->result(i), tileOutputNames[i]});
   return boundary;
 }
 

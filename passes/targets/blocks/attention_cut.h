@@ -38,7 +38,7 @@ private:
 
   explicit AttentionCut(const ir::Graph& cutGraph) : graph(cutGraph) {}
 
-  llvm::Error findChains();
+  void findChains();
   void findStages();
   bool isRecomputed(const ir::Node& node) const;
   llvm::Error describeChain(const Chain& chain, const ir::Manifest& manifest);
