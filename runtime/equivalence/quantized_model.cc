@@ -224,7 +224,8 @@ void unquantizePlacedRows(Graph& graph, llvm::StringMap<ElementType>& elements) 
     }
     node.result(0).replaceAllUsesWith(*node.operand(0));
   }
-  graph.eraseDeadNodes();
+  if (!roundings.empty())
+    graph.eraseDeadNodes();
 }
 
 } // namespace

@@ -69,6 +69,8 @@ llvm::Expected<Tensor> ConstantContext::temporary(ElementType element,
 
 llvm::Expected<TensorView> ConstantContext::output(unsigned result, ElementType element,
                                                    llvm::ArrayRef<int64_t> shape) {
+  if (!wants(result))
+    return scratchTensor(element, shape);
   if (llvm::Error error = checkResult(result, element, shape))
     return error;
   llvm::Expected<Tensor> tensor = temporary(element, shape);
@@ -81,6 +83,8 @@ llvm::Expected<TensorView> ConstantContext::output(unsigned result, ElementType 
 
 llvm::Error ConstantContext::outputView(unsigned result, unsigned operand,
                                         llvm::ArrayRef<int64_t> shape) {
+  if (!wants(result))
+    return llvm::Error::success();
   const Tensor& source = values[step.operands[operand]];
   if (llvm::Error error = checkResult(result, source.view.element, shape))
     return error;

@@ -93,6 +93,8 @@ llvm::Expected<TensorView> ExecutionContext::output(unsigned result, ElementType
                                                     llvm::ArrayRef<int64_t> shape) {
   if (llvm::Expected<int64_t> count = checkedElementCount(shape); !count)
     return withNode(count.takeError(), node().name(), node().op().str());
+  if (!wants(result))
+    return scratchTensor(element, shape);
   if (llvm::Error error = checkResult(result, element, shape))
     return error;
   unsigned slot = step.results[result];
@@ -116,6 +118,8 @@ llvm::Expected<TensorView> ExecutionContext::output(unsigned result, ElementType
 
 llvm::Error ExecutionContext::outputView(unsigned result, unsigned operand,
                                          llvm::ArrayRef<int64_t> shape) {
+  if (!wants(result))
+    return llvm::Error::success();
   unsigned slot = step.results[result];
   const Tensor& source = operandTensor(operand);
   if (llvm::Error error = checkResult(result, source.view.element, shape))
@@ -150,8 +154,15 @@ bool ExecutionContext::isCallersMemory(unsigned operand) const {
 }
 
 llvm::Expected<TensorView> ExecutionContext::outputInPlace(unsigned result, unsigned operand) {
-  unsigned slot = step.results[result];
   unsigned source = step.operands[operand];
+  if (!wants(result)) {
+    const TensorView view = state.tensors[source].view;
+    llvm::Expected<TensorView> copy = scratchTensor(view.element, view.shape);
+    if (copy)
+      copyElements(view, *copy);
+    return copy;
+  }
+  unsigned slot = step.results[result];
   // The operand's own memory, never the packed copy of a strided one.
   const TensorView view = state.tensors[source].view;
   unsigned sourceGroup = state.plan.slots[source].group;

@@ -24,6 +24,17 @@ bool KernelContext::wants(unsigned result) const {
   return result < results.size() && !results[result].isAbsent() && !results[result].isUnused();
 }
 
+llvm::Expected<TensorView> KernelContext::scratchTensor(ElementType element,
+                                                        llvm::ArrayRef<int64_t> shape) {
+  llvm::Expected<int64_t> bytes = checkedTensorBytes(element, shape);
+  if (!bytes)
+    return bytes.takeError();
+  auto memory = scratch(static_cast<size_t>(*bytes));
+  if (!memory)
+    return memory.takeError();
+  return TensorView::contiguous(element, shape, memory->data());
+}
+
 llvm::Error KernelContext::error(const std::string& message) const {
   return invalid("{}", message).node(executed.name(), executed.op().str());
 }

@@ -40,7 +40,8 @@ public:
   bool wants(unsigned result) const;
 
   /// Contiguous, uninitialized storage for a result. Fails when the size overflows or memory is
-  /// short. Each wanted result must be given exactly once, by this or one of the next two.
+  /// short. Each wanted result must be given exactly once, by this or one of the next two. What is
+  /// given for a result that nobody wants is scratch memory, and forgotten.
   virtual llvm::Expected<TensorView> output(unsigned result, ir::ElementType element,
                                             llvm::ArrayRef<int64_t> shape) = 0;
   /// The result is operand `operand`'s storage under `shape` (an Alias::View of the operator).
@@ -80,6 +81,8 @@ public:
 
 protected:
   explicit KernelContext(const ir::Node& node) : executed(node) {}
+  /// Scratch memory as a tensor: what a result is put into that nobody wants.
+  llvm::Expected<TensorView> scratchTensor(ir::ElementType element, llvm::ArrayRef<int64_t> shape);
 
 private:
   const ir::Node& executed;
