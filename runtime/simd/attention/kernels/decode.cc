@@ -56,13 +56,13 @@ void attendKeys(const AttentionBlock& block, KeyRange range, const LocatedKeys& 
 
 /// Whether rows of four-bit codes are read as they are: keys and values apart, whole runs of
 /// groups.
-inline bool readsFourBitRows(const AttentionView& view) {
+[[maybe_unused]] inline bool readsFourBitRows(const AttentionView& view) {
   constexpr int64_t kRun = 64;
   const auto* keys = static_cast<const std::byte*>(view.key);
   const auto* values = static_cast<const std::byte*>(view.value);
   const bool areApart = values < keys || values >= keys + view.keyStrides.row;
-  return kReadsFourBitRows && view.codeForm == CodeForm::fourBitRows && areApart &&
-         view.keyWidth % kRun == 0 && view.valueWidth % kRun == 0;
+  return view.codeForm == CodeForm::fourBitRows && areApart && view.keyWidth % kRun == 0 &&
+         view.valueWidth % kRun == 0;
 }
 
 } // namespace
