@@ -40,25 +40,6 @@ std::string ringKvSdpaFunctionText(const BodyForm& form,
                                    const CacheLayout& key = CacheLayout::ofAttention(),
                                    const CacheLayout& value = CacheLayout::ofAttention());
 
-/// The same for `ai.kvopt::InPlaceQuantizedKvSdpa`. Codes are handled as floats, which hold them
-/// exactly: engines select and gather floats, but not all of them int8.
-std::string
-inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form,
-                                   const CacheLayout& key = CacheLayout::ofAttention(),
-                                   const CacheLayout& value = CacheLayout::ofAttention());
-
-/// The same for `ai.kvopt::InPlaceQuantizedLatentKvSdpa`, with the attributes v_offset and v_width
-/// as well.
-std::string
-inPlaceQuantizedLatentKvSdpaFunctionText(const BodyForm& form,
-                                         const CacheLayout& cache = CacheLayout::ofAttention());
-
-/// The text of a function for `ai.kvopt::QuantizeRows`.
-std::string quantizeRowsFunctionText(int64_t opset);
-
-/// The same as the first for `ai.kvopt::QuantizedSdpa`, with the attribute v_width as well.
-std::string quantizedSdpaFunctionText(const BodyForm& form);
-
 /// The same for `ai.kvopt::InPlaceLatentKvSdpa`, with the attributes v_offset and v_width as well.
 std::string inPlaceLatentKvSdpaFunctionText(const BodyForm& form,
                                             const CacheLayout& cache = CacheLayout::ofAttention());
@@ -75,10 +56,6 @@ std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
 
 /// The same for `ai.kvopt::Sdpa`.
 std::string sdpaFunctionText(const BodyForm& form);
-
-/// The text of a function for `ai.kvopt::AttentionTile`; `state` is the element type of the state.
-/// The attributes scale and softcap must be written on the node.
-std::string attentionTileFunctionText(int64_t opset, ElementType state);
 
 /// The text of a function for `ai.kvopt::AppendRows`; `element` is the type of the rows.
 std::string appendRowsFunctionText(int64_t opset, ElementType element);

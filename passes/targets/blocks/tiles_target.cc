@@ -10,6 +10,7 @@
 //
 // What is lowered is the whole model, which every engine runs. AttentionCut says where it is cut.
 #include "ir/movement.h"
+#include "ir/ops/kvopt/attention_tile_body.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/targets/blocks/attention_cut.h"
 #include "passes/targets/blocks/fixed_blocks.h"

@@ -1,6 +1,7 @@
 // Lowering to ai.kvopt's operators.
 #include "passes/targets/kvopt/kvopt_lowering.h"
 
+#include "ir/ops/kvopt/quantized_function_body.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/shapes/shape_rules.h"
 #include "passes/targets/kvopt/kvopt_support.h"

@@ -1,6 +1,7 @@
 // The function bodies of kvopt's operators, executed, against the kernels of the operators.
 #include "ir/ops/kvopt/function_body.h"
 
+#include "ir/ops/kvopt/quantized_function_body.h"
 #include "ir/text/reader.h"
 #include "runtime/exec/executor.h"
 #include "tests/runtime/kernels/quantized_attention_case.h"

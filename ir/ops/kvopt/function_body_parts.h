@@ -1,0 +1,133 @@
+// Parts of function bodies that several operators share: texts of nodes, which read and define
+// values by name. A body cannot branch on an attribute: attributes enter as constants, and Where
+// selects.
+#pragma once
+
+#include "ir/ops/kvopt/function_body.h"
+
+#include "llvm/ADT/StringRef.h"
+
+namespace kvopt::ir {
+
+/// Extents and small constants. Needs query, key_rows [B,G,·,D] and value_rows [B,G,·,Dv].
+inline constexpr const char* extentsText = R"(
+    i0 = Constant <value_ints = [0]> ()
+    i1 = Constant <value_ints = [1]> ()
+    i2 = Constant <value_ints = [2]> ()
+    i3 = Constant <value_ints = [3]> ()
+    rest = Constant <value_ints = [-1]> ()
+    head_axes = Constant <value_ints = [1, 3]> ()
+    row_axes = Constant <value_ints = [1, 2]> ()
+    zero_index = Constant <value_int = 0> ()
+    one_index = Constant <value_int = 1> ()
+    zero = Constant <value_float = 0.0> ()
+    one = Constant <value_float = 1.0> ()
+    infinity = Constant <value = float {inf}> ()
+    minus_infinity = Neg (infinity)
+    query_shape = Shape (query)
+    batch = Gather (query_shape, i0)
+    heads = Gather (query_shape, i1)
+    rows = Gather (query_shape, i2)
+    width = Gather (query_shape, i3)
+    rows_scalar = Squeeze (rows, i0)
+)";
+
+/// The scores of query_grouped [B,G,·,D] and keys_transposed [B,G,D,T]; `length` is T in a list.
+inline constexpr const char* scoresText = R"(
+    scores_grouped = MatMul (query_grouped, keys_transposed)
+    scores_shape = Concat <axis = 0> (batch, heads, rows, length)
+    scores = Reshape (scores_grouped, scores_shape)
+    scale = Constant <value_float = @scale> ()
+    scaled = Mul (scores, scale)
+    softcap = Constant <value_float = @softcap> ()
+    uncapped = Equal (softcap, zero)
+    cap = Where (uncapped, one, softcap)
+    over_cap = Div (scaled, cap)
+    tanh_over_cap = Tanh (over_cap)
+    soft_capped = Mul (tanh_over_cap, cap)
+    capped = Where (uncapped, scaled, soft_capped)
+)";
+
+/// The largest element of each row, for `@reduce_max (x)` in a text: the axes of ReduceMax became
+/// an operand in opset 18.
+std::string reducingMaximum(llvm::StringRef text, int64_t opset);
+
+/// Attention of `query` over `keys` [B,G,T,D] and `values` [B,G,T,Dv], with the mask that the value
+/// `mask` names. Needs `start`, the position of query row 0 [1 or B,1]; `longest`, T as a scalar;
+/// and `valid` [1 or B,T], whether a row may be seen.
+std::string attentionText(const BodyForm& form, const char* mask = "mask");
+
+/// Where new rows come to lie, as an index per slot. Needs key_past_rows [B,G,C,D].
+inline constexpr const char* slotsText = R"(
+    cache_shape = Shape (key_past_rows)
+    capacity = Gather (cache_shape, i2)
+    capacity_scalar = Squeeze (capacity, i0)
+    slot = Range (zero_index, capacity_scalar, one_index)
+    column_shape = Concat <axis = 0> (rest, i1)
+    start = Reshape (past_length, column_shape)
+    offset = Sub (slot, start)
+    after_past = GreaterOrEqual (offset, zero_index)
+    before_end = Less (offset, rows)
+    is_new = And (after_past, before_end)
+    is_new_row = Unsqueeze (is_new, head_axes)
+    last_row = Sub (rows, one_index)
+    not_above = Min (offset, last_row)
+    source_row = Max (not_above, zero_index)
+    source_column = Unsqueeze (source_row, head_axes)
+    end = Add (start, rows)
+    longest = ReduceMax <keepdims = 0> (end)
+    longest_list = Reshape (longest, i1)
+    slot_valid = Less (slot, end)
+    valid = Slice (slot_valid, i0, longest_list, i1)
+)";
+
+/// The rows [B,G,C,D] of one cache; `side` is key or value. C may be 0, which a shape can say for
+/// the extent at its own place only.
+std::string pastRowsText(const std::string& side, const CacheLayout& layout);
+
+/// The cache with rows of `source` where is_new_row says so.
+std::string writtenRowsText(const std::string& side, const CacheLayout& layout,
+                            const std::string& source);
+
+/// The cache with its new rows, and the rows that attention reads.
+std::string cacheUpdateText(const std::string& side, const CacheLayout& layout);
+
+/// Extents of the new rows; needs nothing but them.
+std::string newExtentsText(const std::string& side);
+
+/// The number of groups of heads, from key_new_shape.
+inline constexpr const char* groupsOfNewRowsText = R"(
+    groups = Gather (key_new_shape, i1)
+)";
+
+/// The values of a latent cache: columns of its keys.
+inline constexpr const char* latentValuesText = R"(
+    value_offset = Constant <value_int = @v_offset> ()
+    value_columns = Constant <value_int = @v_width> ()
+    value_offset_list = Reshape (value_offset, i1)
+    value_width = Reshape (value_columns, i1)
+    value_end = Add (value_offset_list, value_width)
+    values = Slice (keys, value_offset_list, value_end, i3)
+)";
+
+/// How many rows of each batch row are read, and whether a row is. Needs past_length and mask.
+inline constexpr const char* rowsByLengthText = R"(
+    column_shape = Concat <axis = 0> (rest, i1)
+    start = Reshape (past_length, column_shape)
+    end = Add (start, rows)
+    longest = ReduceMax <keepdims = 0> (end)
+    longest_list = Reshape (longest, i1)
+    all_slots = Range (zero_index, longest, one_index)
+    slot_row = Unsqueeze (all_slots, i0)
+    valid = Less (slot_row, end)
+    mask_of_keys = Slice (mask, i0, longest_list, rest)
+)";
+
+/// A whole function: `signature` is the name with its attributes, operands and results, `body` the
+/// nodes.
+std::string functionText(int64_t opset, const std::string& signature, const std::string& body);
+
+/// The operand `sinks` in a signature, with its comma, or nothing.
+const char* sinksFormal(const BodyForm& form);
+
+} // namespace kvopt::ir
