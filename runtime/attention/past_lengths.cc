@@ -1,6 +1,8 @@
 // Reads the lengths of the batch rows' pasts.
 #include "runtime/attention/past_lengths.h"
 
+#include "support/format.h"
+
 namespace kvopt::runtime {
 using namespace ir;
 using namespace kernels;
@@ -17,6 +19,21 @@ llvm::Expected<IntegerList> pastLengths(KernelContext& context, unsigned operand
     (*result)[static_cast<size_t>(batch)] =
         lengths.as<int64_t>()[lengths.elementCount() == 1 ? 0 : batch];
   return result;
+}
+
+llvm::Expected<IntegerList> totalLengths(KernelContext& context, unsigned operand, int64_t batches,
+                                         int64_t rows, int64_t keys) {
+  auto lengths = pastLengths(context, operand, batches);
+  if (!lengths)
+    return lengths.takeError();
+  for (int64_t& length : *lengths) {
+    int64_t total = 0;
+    if (__builtin_add_overflow(length, rows, &total) || total < 0 || total > keys)
+      return context.error(
+          fmt::format("past length {} and {} query rows do not fit {} keys", length, rows, keys));
+    length = total;
+  }
+  return lengths;
 }
 
 } // namespace kvopt::runtime

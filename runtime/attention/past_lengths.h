@@ -10,4 +10,9 @@ namespace kvopt::runtime {
 llvm::Expected<kernels::IntegerList> pastLengths(KernelContext& context, unsigned operand,
                                                  int64_t batches);
 
+/// The keys that each batch row reads, past_length[b] + `rows`; an error of the node where they are
+/// not in [0, keys].
+llvm::Expected<kernels::IntegerList> totalLengths(KernelContext& context, unsigned operand,
+                                                  int64_t batches, int64_t rows, int64_t keys);
+
 } // namespace kvopt::runtime

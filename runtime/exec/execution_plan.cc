@@ -2,6 +2,7 @@
 #include "runtime/exec/execution_plan.h"
 
 #include "ir/op.h"
+#include "ir/random.h"
 #include "runtime/exec/known_attributes.h"
 #include "support/diagnostic.h"
 
@@ -170,14 +171,6 @@ llvm::Error PlanBuilder::addBranches(ExecutionPlan::Step& step) {
   return llvm::Error::success();
 }
 
-/// Operators whose results are drawn anew in every run.
-bool isRandom(const Node& node) {
-  static constexpr llvm::StringLiteral names[] = {
-      "Bernoulli",        "Dropout",       "Multinomial",      "RandomNormal",
-      "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
-  return llvm::is_contained(names, node.op().type());
-}
-
 /// Whether a reader overwrites the value: it would copy a constant first, which takes as long as
 /// computing it where the reader may have it.
 bool isOverwrittenByReader(const Value& value) {
@@ -190,7 +183,7 @@ bool isOverwrittenByReader(const Value& value) {
 }
 
 bool PlanBuilder::isConstantStep(const ExecutionPlan::Step& step) const {
-  return step.branches.empty() && !isRandom(*step.node) &&
+  return step.branches.empty() && !isRandom(step.node->op()) &&
          llvm::all_of(step.node->operands(),
                       [&](const Use& use) {
                         return !use.value() || use.value()->constant() ||

@@ -3,6 +3,7 @@
 
 #include "ir/manifest/tile_names.h"
 #include "ir/movement.h"
+#include "ir/random.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -35,12 +36,6 @@ llvm::SmallVector<const Value*, 8> readBy(const Node& node) {
   for (const Value* captured : capturedValues(node))
     values.push_back(captured);
   return values;
-}
-
-/// Whether it gives the same numbers whenever it is run.
-bool isRepeatable(OpName op) {
-  return !op.type().startswith("Random") && op != OpName("Bernoulli") &&
-         op != OpName("Multinomial");
 }
 
 /// The nodes that only move data between a graph input and `value`, last to first; nullopt where
@@ -170,7 +165,7 @@ void AttentionCut::findChains() {
 }
 
 bool AttentionCut::isRecomputed(const Node& node) const {
-  if (!node.subgraphs().empty() || isTile(&node) || !isRepeatable(node.op()))
+  if (!node.subgraphs().empty() || isTile(&node) || isRandom(node.op()))
     return false;
   if (node.is("Shape"))
     return node.operand(0)->isGraphInput();
@@ -304,7 +299,7 @@ llvm::Error AttentionCut::findParts() {
   for (const Part& part : parts)
     if (part.outputs.empty())
       return unsupported(
-          "attention reads nothing but what another gives: there is no part between");
+          "attention reads only what another attention computes, so no part lies between them");
   return llvm::Error::success();
 }
 

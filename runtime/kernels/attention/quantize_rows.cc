@@ -1,5 +1,6 @@
 // ai.kvopt::QuantizeRows: what is written into caches of codes whose rows another operator places.
 #include "runtime/exec/kernel.h"
+#include "runtime/memory/element_storage.h"
 #include "runtime/simd/quantize_row.h"
 
 namespace kvopt::kernels {
@@ -8,22 +9,9 @@ using namespace runtime;
 
 namespace {
 
-std::optional<simd::FloatStorage> rowStorage(ElementType element) {
-  switch (element) {
-  case ElementType::Float:
-    return simd::FloatStorage::f32;
-  case ElementType::Float16:
-    return simd::FloatStorage::f16;
-  case ElementType::BFloat16:
-    return simd::FloatStorage::bf16;
-  default:
-    return std::nullopt;
-  }
-}
-
 llvm::Error quantizeRows(KernelContext& context) {
   const TensorView& rows = context.in(0);
-  const auto storage = rowStorage(rows.element);
+  const auto storage = storageOf(rows.element);
   if (!storage || rows.rank() == 0)
     return context.error("rows must be of float32, float16 or bfloat16, and have an axis");
   auto codes = context.output(0, ElementType::Int8, rows.shape);

@@ -2,28 +2,12 @@
 // The sums are those of ai.kvopt::InPlaceQuantizedKvSdpa over the same rows.
 #include "runtime/attention/in_place_cache.h"
 #include "runtime/attention/past_lengths.h"
-#include "support/format.h"
 
 namespace kvopt::kernels {
 using namespace ir;
 using namespace runtime;
 
 namespace {
-
-/// Keys of each batch row: past_length[b] + S, in [0, C].
-llvm::Expected<IntegerList> keysRead(KernelContext& context, int64_t rows, int64_t capacity) {
-  auto lengths = pastLengths(context, 5, context.in(0).shape[0]);
-  if (!lengths)
-    return lengths.takeError();
-  for (int64_t& length : *lengths) {
-    int64_t total = 0;
-    if (__builtin_add_overflow(length, rows, &total) || total < 0 || total > capacity)
-      return context.error(fmt::format("past length {} and {} query rows do not fit {} rows",
-                                       length, rows, capacity));
-    length = total;
-  }
-  return lengths;
-}
 
 /// [B,G,C] of scales [B,G,C,1].
 TensorView scalesOf(TensorView scales) {
@@ -48,7 +32,8 @@ llvm::Error quantizedSdpa(KernelContext& context) {
   if (!operands)
     return operands.takeError();
   const int64_t capacity = context.in(1).shape[2];
-  auto lengths = keysRead(context, operands->query.shape[2], capacity);
+  auto lengths =
+      totalLengths(context, 5, operands->query.shape[0], operands->query.shape[2], capacity);
   if (!lengths)
     return lengths.takeError();
   operands->totalLengths = *lengths;

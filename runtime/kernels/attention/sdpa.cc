@@ -3,7 +3,6 @@
 // AttentionView (runtime/simd/attention/attention.h).
 #include "runtime/attention/attention_call.h"
 #include "runtime/attention/past_lengths.h"
-#include "support/format.h"
 
 #include <algorithm>
 
@@ -12,26 +11,6 @@ using namespace ir;
 using namespace runtime;
 
 namespace {
-
-/// Keys of each batch row: past_length[b] + S, in [0, T].
-llvm::Expected<IntegerList> totalLengths(KernelContext& context,
-                                         const AttentionOperands& operands) {
-  if (operands.query.rank() != 4 || operands.key.rank() != 4)
-    return context.error("query and key must have rank 4");
-  auto lengths = pastLengths(context, 5, operands.query.shape[0]);
-  if (!lengths)
-    return lengths.takeError();
-  int64_t rows = operands.query.shape[2];
-  int64_t tokens = operands.key.shape[2];
-  for (int64_t& length : *lengths) {
-    int64_t total = 0;
-    if (__builtin_add_overflow(length, rows, &total) || total < 0 || total > tokens)
-      return context.error(
-          fmt::format("past length {} and {} query rows do not fit {} keys", length, rows, tokens));
-    length = total;
-  }
-  return lengths;
-}
 
 llvm::Error sdpa(KernelContext& context) {
   const Node& node = context.node();
@@ -52,7 +31,10 @@ llvm::Error sdpa(KernelContext& context) {
   if (operands.key.rank() == 4 && operands.value.rank() == 4)
     readBytesAsNumbers(operands);
   if (context.has(5)) {
-    auto lengths = totalLengths(context, operands);
+    if (operands.query.rank() != 4 || operands.key.rank() != 4)
+      return context.error("query and key must have rank 4");
+    auto lengths = totalLengths(context, 5, operands.query.shape[0], operands.query.shape[2],
+                                operands.key.shape[2]);
     if (!lengths)
       return lengths.takeError();
     operands.totalLengths = *lengths;
