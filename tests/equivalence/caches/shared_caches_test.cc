@@ -56,16 +56,18 @@ protected:
   TemporaryFolder folder;
 };
 
-TEST_F(SharedCaches, AreReadInPlace) {
-  const std::pair<const char*, const char*> readers[] = {
-      {"all", "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q2, keys, values, mask)"},
-      {"window",
-       "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1, window = 4> (q2, keys, values, mask)"},
-      {"without_a_mask", "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q2, keys, values)"},
-      {"three", R"(  o1 = ai.kvopt.Sdpa <scale = 0.75, causal = 1> (q2, keys, values, mask)
+/// Names of layers that read the first one's caches, and their nodes.
+constexpr std::pair<const char*, const char*> attendingLayers[] = {
+    {"all", "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q2, keys, values, mask)"},
+    {"window",
+     "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1, window = 4> (q2, keys, values, mask)"},
+    {"without_a_mask", "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q2, keys, values)"},
+    {"three", R"(  o1 = ai.kvopt.Sdpa <scale = 0.75, causal = 1> (q2, keys, values, mask)
   o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (o1, keys, values, mask))"},
-  };
-  for (const auto& [name, attend] : readers) {
+};
+
+TEST_F(SharedCaches, AreReadInPlace) {
+  for (const auto& [name, attend] : attendingLayers) {
     SCOPED_TRACE(name);
     const std::string path = writtenModel(modelText(attend), toolkit, folder);
     DrivenModel growing = raised(path, toolkit);
@@ -86,15 +88,7 @@ TEST_F(SharedCaches, AreReadInPlace) {
 
 /// The owner's node writes codes, and every reader takes them with their scales.
 TEST_F(SharedCaches, AreReadAsCodes) {
-  const std::pair<const char*, const char*> readers[] = {
-      {"all", "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q2, keys, values, mask)"},
-      {"window",
-       "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1, window = 4> (q2, keys, values, mask)"},
-      {"without_a_mask", "  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q2, keys, values)"},
-      {"three", R"(  o1 = ai.kvopt.Sdpa <scale = 0.75, causal = 1> (q2, keys, values, mask)
-  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (o1, keys, values, mask))"},
-  };
-  for (const auto& [name, attend] : readers)
+  for (const auto& [name, attend] : attendingLayers)
     for (const char* target : {"int8", "int4"}) {
       SCOPED_TRACE(fmt::format("{} {}", name, target));
       const std::string path = writtenModel(modelText(attend), toolkit, folder);

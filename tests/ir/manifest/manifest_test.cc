@@ -346,7 +346,8 @@ TEST(Manifest, BlocksSurvive) {
   EXPECT_THAT(problemOf(wrong), HasSubstr("another policy"));
 }
 
-TEST(Manifest, VariantsSurvive) {
+/// A cache of 70 rows in blocks of 64.
+Manifest exampleInBlocks() {
   Manifest manifest = example();
   manifest.contract = CacheUpdate::Blocks;
   manifest.capacityValue = 70;
@@ -354,6 +355,11 @@ TEST(Manifest, VariantsSurvive) {
   manifest.caches[0].oneBuffer = false;
   manifest.caches[0].update = CacheUpdate::Blocks;
   manifest.caches[0].blocks = {"key_block_0", "key_block_tail"};
+  return manifest;
+}
+
+TEST(Manifest, VariantsSurvive) {
+  Manifest manifest = exampleInBlocks();
   manifest.variants = {{"m.past0.onnx", 0, 0}, {"m.past1.onnx", 1, 64}, {"m.onnx", 2, 70}};
   auto again = parseManifest(manifest.json());
   ASSERT_TRUE(static_cast<bool>(again)) << manifest.json();
@@ -393,13 +399,7 @@ TEST(Manifest, VariantsSurvive) {
 }
 
 TEST(Manifest, TilesSurvive) {
-  Manifest manifest = example();
-  manifest.contract = CacheUpdate::Blocks;
-  manifest.capacityValue = 70;
-  manifest.blockSize = 64;
-  manifest.caches[0].oneBuffer = false;
-  manifest.caches[0].update = CacheUpdate::Blocks;
-  manifest.caches[0].blocks = {"key_block_0", "key_block_tail"};
+  Manifest manifest = exampleInBlocks();
   manifest.variants = {{"m.onnx", 2, 70}};
   const std::string past = manifest.caches[0].past;
   ManifestTiles& tiles = manifest.tiles.emplace();

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "driver/variants.h"
+#include "driver/verify/references.h"
 #include "runtime/equivalence/comparison.h"
+#include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 
 namespace kvopt {
@@ -121,6 +123,34 @@ protected:
   }
 
   std::shared_ptr<runtime::VariantSource> variants;
+};
+
+/// The models of the corpus that have references, in a form with fixed blocks.
+class FixedBlocksCorpusTest : public CorpusTest {
+protected:
+  driver::ReferenceTable compared(const char* target) {
+    std::vector<std::string> models;
+    for (const std::string& name : foldersWith(corpusFolder(), "ref"))
+      models.push_back((corpusFolder() / name / "model.onnx").string());
+    EXPECT_FALSE(models.empty());
+    return valueOrThrow(
+        driver::compareWithReferences(models, {driver::ModelForm::Shared}, 1, toolkit, target));
+  }
+
+  /// Whatever equals its reference in one table does in the other, and nothing else.
+  static void expectSameVerdicts(const driver::ReferenceTable& expected,
+                                 const driver::ReferenceTable& found) {
+    ASSERT_EQ(found.rows.size(), expected.rows.size());
+    for (size_t i = 0; i < found.rows.size(); ++i) {
+      const driver::ReferenceRow& row = found.rows[i];
+      ASSERT_EQ(row.results.size(), expected.rows[i].results.size());
+      for (size_t j = 0; j < row.results.size(); ++j)
+        EXPECT_EQ(row.results[j].verdict, expected.rows[i].results[j].verdict)
+            << row.model << " " << row.name << ": " << row.results[j].reason;
+    }
+  }
+
+  driver::Toolkit toolkit;
 };
 
 } // namespace kvopt

@@ -1,8 +1,6 @@
 // Models in variants for a number of past blocks each compute what the exported ones do, whichever
 // variant takes a step and whatever rows that are no tokens hold; sessions over them do what
 // sessions do.
-#include "driver/verify/references.h"
-#include "tests/equivalence/corpus/corpus.h"
 #include "tests/passes/targets/blocks/fixed_blocks_fixture.h"
 
 #include <gmock/gmock.h>
@@ -177,19 +175,9 @@ INSTANTIATE_TEST_SUITE_P(Shipped, PyramidTest, shippedModels(), shippedModelName
 INSTANTIATE_TEST_SUITE_P(Shipped, WrittenPyramidTest, shippedModels(), shippedModelName);
 
 /// Windows, soft caps, sinks, latent and grouped caches in blocks that hold rows which are none.
-class PyramidCorpusTest : public CorpusTest {
-protected:
-  Toolkit toolkit;
-};
+using PyramidCorpusTest = FixedBlocksCorpusTest;
 
 TEST_F(PyramidCorpusTest, EveryModelThatTakesItEqualsItsReferences) {
-  std::vector<std::string> models;
-  for (const std::string& name : foldersWith(corpusFolder(), "ref"))
-    models.push_back((corpusFolder() / name / "model.onnx").string());
-  ASSERT_FALSE(models.empty());
-  auto compared = [&](const char* target) {
-    return valueOrThrow(compareWithReferences(models, {ModelForm::Shared}, 1, toolkit, target));
-  };
   // A pyramid takes what blocks take.
   const ReferenceTable blocks = compared("blocks:5");
   EXPECT_GE(blocks.count(ReferenceVerdict::Equal), 50u);
@@ -199,17 +187,8 @@ TEST_F(PyramidCorpusTest, EveryModelThatTakesItEqualsItsReferences) {
                   result.verdict == ReferenceVerdict::Refused ||
                   result.verdict == ReferenceVerdict::NotCompared)
           << row.model << " " << row.name << ": " << result.reason;
-  for (const char* target : {"pyramid:5", "pyramid:3"}) {
-    const ReferenceTable pyramid = compared(target);
-    ASSERT_EQ(pyramid.rows.size(), blocks.rows.size());
-    for (size_t i = 0; i < blocks.rows.size(); ++i) {
-      const ReferenceRow& row = pyramid.rows[i];
-      ASSERT_EQ(row.results.size(), blocks.rows[i].results.size());
-      for (size_t j = 0; j < row.results.size(); ++j)
-        EXPECT_EQ(row.results[j].verdict, blocks.rows[i].results[j].verdict)
-            << row.model << " " << row.name << ": " << row.results[j].reason;
-    }
-  }
+  for (const char* target : {"pyramid:5", "pyramid:3"})
+    expectSameVerdicts(blocks, compared(target));
 }
 
 } // namespace

@@ -1,8 +1,6 @@
 // Models that are cut around attention compute what the exported ones do, in pieces and as a whole,
 // whatever rows that are no tokens hold; sessions over the pieces do what sessions do.
-#include "driver/verify/references.h"
 #include "ir/text/printer.h"
-#include "tests/equivalence/corpus/corpus.h"
 #include "tests/passes/targets/blocks/fixed_blocks_fixture.h"
 
 #include <gmock/gmock.h>
@@ -188,31 +186,13 @@ TEST_P(WrittenTilesTest, APieceThatIsMissingOrAnotherIsAnError) {
 INSTANTIATE_TEST_SUITE_P(Shipped, TilesTest, shippedModels(), shippedModelName);
 INSTANTIATE_TEST_SUITE_P(Shipped, WrittenTilesTest, shippedModels(), shippedModelName);
 
-class TilesCorpusTest : public CorpusTest {
-protected:
-  Toolkit toolkit;
-};
+using TilesCorpusTest = FixedBlocksCorpusTest;
 
 /// Windows, soft caps, sinks, latent and grouped caches.
 TEST_F(TilesCorpusTest, EveryModelThatAPyramidTakesEqualsItsReferences) {
-  std::vector<std::string> models;
-  for (const std::string& name : foldersWith(corpusFolder(), "ref"))
-    models.push_back((corpusFolder() / name / "model.onnx").string());
-  ASSERT_FALSE(models.empty());
-  auto compared = [&](const char* target) {
-    return valueOrThrow(compareWithReferences(models, {ModelForm::Shared}, 1, toolkit, target));
-  };
-  const ReferenceTable pyramid = compared("pyramid:5");
   const ReferenceTable tiles = compared("tiles:5");
   EXPECT_GE(tiles.count(ReferenceVerdict::Equal), 50u);
-  ASSERT_EQ(tiles.rows.size(), pyramid.rows.size());
-  for (size_t i = 0; i < tiles.rows.size(); ++i) {
-    const ReferenceRow& row = tiles.rows[i];
-    ASSERT_EQ(row.results.size(), pyramid.rows[i].results.size());
-    for (size_t j = 0; j < row.results.size(); ++j)
-      EXPECT_EQ(row.results[j].verdict, pyramid.rows[i].results[j].verdict)
-          << row.model << " " << row.name << ": " << row.results[j].reason;
-  }
+  expectSameVerdicts(compared("pyramid:5"), tiles);
 }
 
 } // namespace
