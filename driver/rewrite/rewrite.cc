@@ -173,7 +173,7 @@ public:
     if (!passes->manifest || (isRestored && passes->lowered.size() < passes->sites.size()))
       return refusal(fmt::format("{}: nothing to rewrite", path), passes->sites);
     if (request.oneBranch && passes->statistics["specialise-branch"]["branches"] == 0)
-      return refusal(fmt::format("{}: there is no branch for the first step of a decoder", path));
+      return refusal(fmt::format("{}: no If selects between the first step and later ones", path));
     if (request.compressCaches && passes->replacedCaches.empty())
       return refusal(fmt::format("{}: no keys and values are expanded from rows of fewer columns; "
                                  "see: kvopt explain {} --to latent",

@@ -129,7 +129,7 @@ public:
     for (const Json& entry : *list) {
       const auto* name = entry.get_ptr<const Json::string_t*>();
       if (!name || name->empty())
-        return fail(fmt::format("'{}' has an entry that is no name", key));
+        return fail(fmt::format("'{}' has an entry that is not a name", key));
       out.push_back(*name);
     }
   }
@@ -161,7 +161,7 @@ public:
     for (const Json& entry : *list) {
       const auto* name = entry.get_ptr<const Json::string_t*>();
       if (!name)
-        return fail(fmt::format("'{}' has an entry that is no name", key));
+        return fail(fmt::format("'{}' has an entry that is not a name", key));
       checkFileName(key, *name);
       out.push_back(*name);
     }
@@ -497,7 +497,7 @@ llvm::Error checkTiles(const Manifest& manifest) {
     after = attention.afterPart;
     for (int64_t tile : {attention.blockTile, attention.tailTile.value_or(0), attention.lastTile})
       if (!isPiece(tile, tiles.tiles))
-        return invalid("manifest: there is no tile {}", tile).value(attention.result);
+        return invalid("manifest: tile {} does not exist", tile).value(attention.result);
     if (hasTail != attention.tailTile.has_value())
       return invalid("manifest: there is {} for the last block, which has {} rows",
                      hasTail ? "no tile" : "a tile of its own",
@@ -507,7 +507,7 @@ llvm::Error checkTiles(const Manifest& manifest) {
       if (llvm::none_of(manifest.caches, [&](const ManifestCache& cache) {
             return cache.past == past && !cache.blocks.empty();
           }))
-        return invalid("manifest: it is no cache in blocks").value(past);
+        return invalid("manifest: is not the past of a cache in blocks").value(past);
   }
   return llvm::Error::success();
 }

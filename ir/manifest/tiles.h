@@ -1,5 +1,4 @@
-// ManifestTiles: how a decoder that was cut around its attention is put together again, by whoever
-// drives it.
+// ManifestTiles: how a host runs the pieces of a decoder that was cut around its attention.
 #pragma once
 
 #include "ir/element_type.h"

@@ -1,4 +1,4 @@
-// Rows of blocks that are no tokens are hidden.
+// Hides the rows of blocks that hold no tokens.
 #include "passes/targets/blocks/fixed_blocks.h"
 
 #include "passes/targets/primitive/spelled_attention.h"

@@ -6,7 +6,7 @@
 //   after    joined = Concat<2>(past_key_block_0, …, past_key_block_tail, k)   present_key = k
 //            o = MatMul(Softmax(Where(visible, MatMul(q, Transpose(joined)), -inf)), …)
 //
-// `visible` is rebuilt from `past_length`: rows of blocks that are no tokens are hidden. For
+// `visible` is rebuilt from `past_length`: rows of blocks that hold no tokens are hidden. For
 // engines that compile graphs for fixed extents. What is lowered is the largest variant;
 // specialize-blocks makes the others of it.
 #include "passes/targets/blocks/block_variant.h"

@@ -19,7 +19,7 @@ struct Named {
   std::string name;
 };
 
-/// Gives names, whoever has them now.
+/// Gives each value its name; another value that has it now is renamed.
 void giveNames(Graph& graph, llvm::ArrayRef<Named> named) {
   for (const Named& each : named)
     if (each.value->name() != each.name)

@@ -19,7 +19,8 @@ struct OverwrittenCodes {
 };
 
 /// Writes codes and scales of the new rows, each where the model writes the rows; the past becomes
-/// int8. Requires that there is no obstacle.
+/// int8. Must be called only where
+/// obstacleToOverwrittenCodes finds none.
 OverwrittenCodes overwriteWithCodes(const analysis::SiteCache& update, pattern::Rewriter& rewriter);
 
 } // namespace kvopt::targets
