@@ -6,11 +6,11 @@
 namespace kvopt::ir {
 
 bool isRandom(OpName op) {
-  return op.isOnnx() && llvm::StringSwitch<bool>(op.type())
-                            .Cases("Bernoulli", "Dropout", "Multinomial", true)
-                            .Cases("RandomNormal", "RandomNormalLike", true)
-                            .Cases("RandomUniform", "RandomUniformLike", true)
-                            .Default(false);
+  return llvm::StringSwitch<bool>(op.type())
+      .Cases("Bernoulli", "Dropout", "Multinomial", true)
+      .Cases("RandomNormal", "RandomNormalLike", true)
+      .Cases("RandomUniform", "RandomUniformLike", true)
+      .Default(false);
 }
 
 } // namespace kvopt::ir

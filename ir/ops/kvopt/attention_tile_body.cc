@@ -1,3 +1,4 @@
+// The function body of AttentionTile.
 #include "ir/ops/kvopt/attention_tile_body.h"
 
 #include "ir/ops/kvopt/function_body_parts.h"

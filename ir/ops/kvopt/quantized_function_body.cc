@@ -1,3 +1,4 @@
+// The function bodies of operators that hold caches as codes.
 #include "ir/ops/kvopt/quantized_function_body.h"
 
 #include "ir/ops/kvopt/function_body_parts.h"

@@ -338,7 +338,7 @@ TEST(Manifest, BlocksSurvive) {
   EXPECT_THAT(problemOf(wrong), HasSubstr("block_size"));
   wrong = manifest;
   wrong.caches[0].blocks[1] = "";
-  EXPECT_THAT(problemOf(wrong), HasSubstr("no name"));
+  EXPECT_THAT(problemOf(wrong), HasSubstr("not a name"));
   wrong.caches[0].blocks[1] = "key_block_0";
   EXPECT_THAT(problemOf(wrong), HasSubstr("named twice"));
   wrong = manifest;
@@ -433,11 +433,11 @@ TEST(Manifest, TilesSurvive) {
   EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->attentions[0].afterPart = INT64_MAX; }),
               HasSubstr("no part follows it"));
   EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->attentions[0].lastTile = 3; }),
-              HasSubstr("no tile 3"));
+              HasSubstr("tile 3 does not exist"));
   EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->attentions[0].tailTile.reset(); }),
               HasSubstr("no tile for the last block"));
   EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->attentions[0].keyCache = "other"; }),
-              HasSubstr("no cache in blocks"));
+              HasSubstr("not the past of a cache in blocks"));
   EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->state = ElementType::Int8; }),
               HasSubstr("int8"));
   EXPECT_THAT(problemOf([](Edited wrong) { wrong.variants.clear(); }), HasSubstr("0 variants"));
