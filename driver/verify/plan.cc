@@ -139,7 +139,8 @@ int64_t fixedPastRows(const Manifest& manifest) {
 bool isReadBeforeWritten(const ManifestCache& cache, const Graph& graph) {
   const Value* past = graph.findValue(cache.past);
   return past && llvm::any_of(past->uses(), [](const Use& use) {
-           return use.user().op() == OpName(kvoptDomain, "RingKvSdpa");
+           return use.user().is("ai.kvopt::RingKvSdpa") ||
+                  use.user().is("ai.kvopt::RingQuantizedKvSdpa");
          });
 }
 

@@ -62,15 +62,16 @@ private:
       if (!cache || !present)
         return invalid("the manifest does not describe '{}'", site.presents[i]);
       const auto axis = static_cast<unsigned>(defined.cacheInfo(*cache).sequenceAxis);
-      auto compared = compareTensors(defined.cacheView(*cache),
-                                     sliceAxis(present->view, axis, 0, defined.length()));
+      // The valid rows of a buffer, all slots of a ring.
+      const TensorView held = defined.cacheView(*cache);
+      auto compared = compareTensors(held, sliceAxis(present->view, axis, 0, held.shape[axis]));
       if (!compared)
         return compared.takeError();
       // NaN is NaN, whatever its bits.
       report.rowsIdentical &= compared->isWithin();
       const CacheRole role = defined.cacheInfo(*cache).role;
       if (role == CacheRole::ValueScale || role == CacheRole::LatentScale)
-        largestScale = largestMagnitude(defined.cacheView(*cache));
+        largestScale = largestMagnitude(held);
     }
     if (!site.valueScale.empty()) {
       const std::optional<size_t> scales = cacheOf(site.valueScale);

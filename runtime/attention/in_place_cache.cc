@@ -89,8 +89,8 @@ llvm::Expected<TensorView> InPlaceCache::present(KernelContext& context) const {
   return slots(*storage);
 }
 
-void InPlaceCache::writeRows(const TensorView& slots, int64_t batch, int64_t first, int64_t slot,
-                             int64_t count) const {
+void InPlaceCache::writeRows(const TensorView& slots, int64_t batch, const RowSpan& span) const {
+  const auto& [first, slot, count] = span;
   const auto elementBytes = static_cast<int64_t>(*byteWidth(fresh->element));
   auto bytes = [&](int64_t elements) { return elements * elementBytes; };
   auto copy = [&](std::byte* to, const std::byte* from, int64_t elements) {
@@ -126,7 +126,7 @@ llvm::Expected<TensorView> InPlaceCache::append(KernelContext& context,
   if (!present)
     return present;
   for (int64_t batch = 0; batch < fresh->shape[0]; ++batch)
-    writeRows(*present, batch, 0, lengths[static_cast<size_t>(batch)], rows());
+    writeRows(*present, batch, {0, lengths[static_cast<size_t>(batch)], rows()});
   context.noteCacheWrite(fresh->byteSize());
   return present;
 }

@@ -8,6 +8,13 @@
 
 namespace kvopt::runtime {
 
+/// Some rows in a tensor of rows, and as many slots of a cache.
+struct RowSpan {
+  int64_t first;
+  int64_t slot;
+  int64_t count;
+};
+
 /// One cache of a node and the rows that are written into it.
 class InPlaceCache {
 public:
@@ -40,10 +47,8 @@ public:
   llvm::Expected<TensorView> present(KernelContext& context) const;
   /// Writes the new rows at each batch row's length, and nothing else; the present, as `slots`.
   llvm::Expected<TensorView> append(KernelContext& context, llvm::ArrayRef<int64_t> lengths) const;
-  /// Writes new rows [first, first + count) of one batch row to slots [slot, slot + count) of
-  /// `slots`.
-  void writeRows(const TensorView& slots, int64_t batch, int64_t first, int64_t slot,
-                 int64_t count) const;
+  /// Writes new rows of one batch row to `slots`.
+  void writeRows(const TensorView& slots, int64_t batch, const RowSpan& span) const;
 
 private:
   Operands operands;

@@ -29,71 +29,91 @@ llvm::Expected<QuantizedCache> QuantizedCache::create(const KernelContext& conte
   return QuantizedCache(std::move(*cache), operands, scale);
 }
 
-TensorView QuantizedCache::scaleSlots(const TensorView& scales) const {
-  TensorView view = cache.slots(scales);
-  unsigned column = cache.isTransposed() ? 2 : 3;
-  view.shape.erase(view.shape.begin() + column);
-  view.strides.erase(view.strides.begin() + column);
-  return view;
+CodeSlots QuantizedCache::slotsOf(TensorView codes, const TensorView& scales) const {
+  CodeSlots slots{std::move(codes), cache.slots(scales), cache.isTransposed()};
+  const unsigned column = cache.isTransposed() ? 2 : 3;
+  slots.scales.shape.erase(slots.scales.shape.begin() + column);
+  slots.scales.strides.erase(slots.scales.strides.begin() + column);
+  return slots;
 }
 
-llvm::Expected<QuantizedCache::Slots>
-QuantizedCache::append(KernelContext& context, llvm::ArrayRef<int64_t> lengths) const {
+int64_t QuantizedCache::rowBytes() const {
+  const int64_t codeBytes =
+      operands.codes.held == ElementType::UInt8 ? FourBitRow{cache.width()}.bytes() : cache.width();
+  return codeBytes + static_cast<int64_t>(sizeof(float));
+}
+
+llvm::Expected<CodeSlots> QuantizedCache::present(KernelContext& context) const {
   auto codes = cache.present(context);
   if (!codes)
     return codes.takeError();
-  auto storage = presentStorage(context, operands.presentScale, operands.pastScale);
-  if (!storage)
-    return storage.takeError();
-  const Slots present{std::move(*codes), scaleSlots(*storage)};
+  auto scales = presentStorage(context, operands.presentScale, operands.pastScale);
+  if (!scales)
+    return scales.takeError();
+  return slotsOf(std::move(*codes), *scales);
+}
+
+/// Writes rows of one batch row and head.
+void QuantizedCache::writeUnit(const CodeSlots& slots, int64_t unit, const RowSpan& span) const {
   const TensorView& fresh = cache.freshRows();
-  const int64_t heads = fresh.shape[1], units = fresh.shape[0] * heads;
+  const FloatStorage storage = *storageOf(fresh.element);
+  const int64_t batch = unit / fresh.shape[1], head = unit % fresh.shape[1];
   const auto width = static_cast<size_t>(cache.width());
-  const bool isPacked = present.codes.element == ElementType::UInt8;
-  const int64_t slotStride = present.codes.strides[cache.isTransposed() ? 3 : 2];
-  const int64_t columnStride = present.codes.strides[cache.isTransposed() ? 2 : 3];
+  const int64_t freshBytes = cache.width() * int64_t{*byteWidth(fresh.element)};
+  const std::byte* row = fresh.data + (unit * cache.rows() + span.first) * freshBytes;
+  auto* to = reinterpret_cast<int8_t*>(slots.codes.data) + batch * slots.codes.strides[0] +
+             head * slots.codes.strides[1] + span.slot * slots.slotStride();
+  const int64_t scaleStride = slots.scales.strides[2];
+  float* scale = slots.scales.as<float>() + batch * slots.scales.strides[0] +
+                 head * slots.scales.strides[1] + span.slot * scaleStride;
+  const bool isPacked = slots.codes.element == ElementType::UInt8;
   // A row whose columns are far apart is made in a row of its own.
-  size_t asideBytes = 0;
-  if (cache.isTransposed() &&
-      __builtin_mul_overflow(static_cast<size_t>(units), width, &asideBytes))
-    return context.error("the new rows do not fit in the address space");
-  auto aside = context.scratch(asideBytes);
-  if (!aside)
-    return aside.takeError();
-  const int64_t rowBytes = cache.width() * int64_t{*byteWidth(fresh.element)};
-  auto writeRows = [&](int64_t unit) {
-    const int64_t batch = unit / heads, head = unit % heads;
-    const int64_t first = lengths[static_cast<size_t>(batch)];
-    const std::byte* row = fresh.data + unit * cache.rows() * rowBytes;
-    auto* to = reinterpret_cast<int8_t*>(present.codes.data) + batch * present.codes.strides[0] +
-               head * present.codes.strides[1] + first * slotStride;
-    float* scale = present.scales.as<float>() + batch * present.scales.strides[0] +
-                   head * present.scales.strides[1] + first * present.scales.strides[2];
-    auto* apart = reinterpret_cast<int8_t*>(aside->data());
-    if (cache.isTransposed())
-      apart += static_cast<size_t>(unit) * width;
-    for (int64_t i = 0; i < cache.rows() && isPacked; ++i, row += rowBytes, to += slotStride)
-      scale[i * present.scales.strides[2]] = quantizeFourBitRow(
-          row, *storageOf(fresh.element), cache.width(), reinterpret_cast<uint8_t*>(to));
-    for (int64_t i = 0; i < cache.rows() && !isPacked; ++i, row += rowBytes, to += slotStride) {
-      int8_t* out = cache.isTransposed() ? apart : to;
-      scale[i * present.scales.strides[2]] =
-          quantizeRow(row, *storageOf(fresh.element), width, out);
-      if (cache.isTransposed())
-        for (size_t column = 0; column < width; ++column)
-          to[static_cast<int64_t>(column) * columnStride] = apart[column];
-    }
+  llvm::SmallVector<int8_t, 1024> apart(slots.isTransposed ? width : 0);
+  for (int64_t i = 0; i < span.count; ++i, row += freshBytes, to += slots.slotStride()) {
+    scale[i * scaleStride] =
+        isPacked ? quantizeFourBitRow(row, storage, cache.width(), reinterpret_cast<uint8_t*>(to))
+                 : quantizeRow(row, storage, width, slots.isTransposed ? apart.data() : to);
+    for (size_t column = 0; column < apart.size(); ++column)
+      to[static_cast<int64_t>(column) * slots.columnStride()] = apart[column];
+  }
+}
+
+void QuantizedCache::writeRows(KernelContext& context, const CodeSlots& slots,
+                               SpansOf spansOf) const {
+  const TensorView& fresh = cache.freshRows();
+  const int64_t units = fresh.shape[0] * fresh.shape[1];
+  auto write = [&](int64_t unit) {
+    for (const RowSpan& span : spansOf(unit / fresh.shape[1]))
+      writeUnit(slots, unit, span);
   };
   // Fewer elements are not worth waking another thread.
   constexpr int64_t fewElements = 32768;
   if (fresh.elementCount() > fewElements)
-    context.parallelFor(units, writeRows);
+    context.parallelFor(units, write);
   else
     for (int64_t unit = 0; unit < units; ++unit)
-      writeRows(unit);
-  const int64_t codeBytes = isPacked ? FourBitRow{cache.width()}.bytes() : cache.width();
-  context.noteCacheWrite(units * cache.rows() * (codeBytes + static_cast<int64_t>(sizeof(float))));
-  return present;
+      write(unit);
+}
+
+llvm::Expected<CodeSlots> QuantizedCache::append(KernelContext& context,
+                                                 llvm::ArrayRef<int64_t> lengths) const {
+  auto slots = present(context);
+  if (!slots)
+    return slots;
+  writeRows(context, *slots, [&](int64_t batch) {
+    return llvm::SmallVector<RowSpan, 2>{{0, lengths[static_cast<size_t>(batch)], cache.rows()}};
+  });
+  const TensorView& fresh = cache.freshRows();
+  context.noteCacheWrite(fresh.shape[0] * fresh.shape[1] * cache.rows() * rowBytes());
+  return slots;
+}
+
+void attendTo(const CodeSlots& keys, const CodeSlots& values, AttentionOperands& operands) {
+  operands.key = keys.codes;
+  operands.keyScales = keys.scales;
+  operands.keyTransposed = keys.isTransposed;
+  operands.value = values.codes;
+  operands.valueScales = values.scales;
 }
 
 } // namespace kvopt::runtime

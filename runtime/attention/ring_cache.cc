@@ -2,7 +2,10 @@
 #include "runtime/attention/ring_cache.h"
 
 #include "runtime/attention/attention_heads.h"
+#include "runtime/attention/past_lengths.h"
 #include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 #include <cstring>
 
@@ -49,65 +52,111 @@ private:
 
 } // namespace
 
+llvm::Expected<int64_t> ringPastLength(KernelContext& context, unsigned operand) {
+  if (context.in(0).rank() != 4)
+    return context.error("the query must have rank 4");
+  auto lengths = pastLengths(context, operand, context.in(0).shape[0]);
+  if (!lengths)
+    return lengths.takeError();
+  if (lengths->empty())
+    return 0;
+  if (llvm::any_of(*lengths, [&](int64_t length) { return length != lengths->front(); }))
+    return context.error("batch rows of different lengths do not share a ring");
+  return lengths->front();
+}
+
+std::array<RowSpan, 2> RingPositions::keptSpans() const {
+  const int64_t first = slotOf(past - kept());
+  const int64_t beforeWrap = std::min(kept(), slotCount - first);
+  return {{{0, first, beforeWrap}, {beforeWrap, 0, kept() - beforeWrap}}};
+}
+
+llvm::SmallVector<RowSpan, 2> RingPositions::newSpans(int64_t rows) const {
+  const int64_t count = std::min(rows, slotCount);
+  const int64_t first = rows - count;
+  const int64_t slot = slotOf(past + first);
+  const int64_t beforeWrap = std::min(count, slotCount - slot);
+  return {{first, slot, beforeWrap}, {first + beforeWrap, 0, count - beforeWrap}};
+}
+
+llvm::Expected<RingPositions> ringPositions(const KernelContext& context, const InPlaceCache& cache,
+                                            const char* name, int64_t past) {
+  int64_t end = 0;
+  if (past < 0 || __builtin_add_overflow(past, cache.rows(), &end))
+    return context.error(fmt::format("past length {} is impossible", past));
+  if (cache.capacity() < 1)
+    return context.error(fmt::format("the ring of the {} has no slot", name));
+  const RingPositions positions{past, cache.capacity()};
+  if (__builtin_add_overflow(positions.kept(), cache.rows(), &end))
+    return context.error("the rows of the ring and the new ones do not fit into memory");
+  return positions;
+}
+
+void copyKept(KernelContext& context, const TensorView& slots, bool isTransposed,
+              const RingPositions& positions, const TensorView& joined) {
+  const auto elementBytes = static_cast<int64_t>(*byteWidth(slots.element));
+  const RowCopy copy(slots, isTransposed);
+  context.parallelFor(joined.shape[0] * joined.shape[1], [&](int64_t unit) {
+    const int64_t batch = unit / joined.shape[1], head = unit % joined.shape[1];
+    std::byte* to =
+        joined.data + (batch * joined.strides[0] + head * joined.strides[1]) * elementBytes;
+    const std::byte* from =
+        slots.data + (batch * slots.strides[0] + head * slots.strides[1]) * elementBytes;
+    for (const auto& [row, slot, count] : positions.keptSpans())
+      copy.run(to + row * joined.strides[2] * elementBytes, from, slot, count);
+  });
+}
+
 llvm::Expected<RingCache> RingCache::create(const KernelContext& context,
                                             const InPlaceCache::Operands& operands, int64_t past) {
   auto cache = InPlaceCache::create(context, operands);
   if (!cache)
     return cache.takeError();
-  int64_t end = 0;
-  if (past < 0 || __builtin_add_overflow(past, cache->rows(), &end))
-    return context.error(fmt::format("past length {} is impossible", past));
-  if (cache->capacity() < 1)
-    return context.error(fmt::format("the ring of the {} has no slot", operands.name));
-  return RingCache(std::move(*cache), past);
+  auto positions = ringPositions(context, *cache, operands.name, past);
+  if (!positions)
+    return positions.takeError();
+  return RingCache(std::move(*cache), *positions);
 }
 
-llvm::Expected<TensorView> RingCache::inOrder(KernelContext& context) const {
+llvm::Expected<RingCache::Slots> RingCache::inOrder(KernelContext& context) const {
   const TensorView& fresh = rows.freshRows();
-  const TensorView slots = rows.pastSlots();
-  int64_t count = 0;
-  if (__builtin_add_overflow(kept(), rows.rows(), &count))
-    return context.error("the rows of the ring and the new ones do not fit into memory");
-  auto joined =
-      scratchTensor(context, fresh.element, {fresh.shape[0], fresh.shape[1], count, rows.width()});
-  if (!joined || joined->elementCount() == 0)
-    return joined;
-  const auto elementBytes = static_cast<int64_t>(*byteWidth(fresh.element));
-  const int64_t rowBytes = rows.width() * elementBytes;
-  const RowCopy copy(slots, rows.isTransposed());
-  const int64_t first = slotOf(past - kept());
-  const int64_t beforeWrap = std::min(kept(), slotCount() - first);
-  context.parallelFor(fresh.shape[0] * fresh.shape[1], [&](int64_t unit) {
-    const int64_t batch = unit / fresh.shape[1];
-    const int64_t head = unit % fresh.shape[1];
-    std::byte* to = joined->data + unit * count * rowBytes;
-    const std::byte* from =
-        slots.data + (batch * slots.strides[0] + head * slots.strides[1]) * elementBytes;
-    copy.run(to, from, first, beforeWrap);
-    copy.run(to + beforeWrap * rowBytes, from, 0, kept() - beforeWrap);
-    if (rows.rows() != 0)
-      std::memcpy(to + kept() * rowBytes,
-                  fresh.data + (batch * fresh.strides[0] + head * fresh.strides[1]) * elementBytes,
-                  static_cast<size_t>(rows.rows() * rowBytes));
-  });
-  return joined;
+  const int64_t kept = places.kept();
+  auto joined = scratchTensor(context, fresh.element,
+                              {fresh.shape[0], fresh.shape[1], kept + rows.rows(), rows.width()});
+  if (!joined)
+    return joined.takeError();
+  if (joined->elementCount() == 0)
+    return Slots{std::move(*joined)};
+  copyKept(context, rows.pastSlots(), rows.isTransposed(), places, *joined);
+  const int64_t rowBytes = rows.width() * int64_t{*byteWidth(fresh.element)};
+  const int64_t freshBytes = rows.rows() * rowBytes;
+  if (freshBytes != 0)
+    context.parallelFor(fresh.shape[0] * fresh.shape[1], [&](int64_t unit) {
+      std::memcpy(joined->data + unit * (kept + rows.rows()) * rowBytes + kept * rowBytes,
+                  fresh.data + unit * freshBytes, static_cast<size_t>(freshBytes));
+    });
+  return Slots{std::move(*joined)};
 }
 
-llvm::Expected<TensorView> RingCache::write(KernelContext& context) const {
+llvm::Expected<RingCache::Slots> RingCache::write(KernelContext& context) const {
   auto present = rows.present(context);
   if (!present)
-    return present;
-  const int64_t count = std::min(rows.rows(), slotCount());
-  const int64_t first = rows.rows() - count;
-  const int64_t slot = slotOf(past + first);
-  const int64_t beforeWrap = std::min(count, slotCount() - slot);
-  for (int64_t batch = 0; batch < rows.freshRows().shape[0]; ++batch) {
-    rows.writeRows(*present, batch, first, slot, beforeWrap);
-    rows.writeRows(*present, batch, first + beforeWrap, 0, count - beforeWrap);
-  }
+    return present.takeError();
+  const TensorView& fresh = rows.freshRows();
+  for (int64_t batch = 0; batch < fresh.shape[0]; ++batch)
+    for (const RowSpan& span : places.newSpans(rows.rows()))
+      rows.writeRows(*present, batch, span);
   if (rows.rows() != 0)
-    context.noteCacheWrite(rows.freshRows().byteSize() / rows.rows() * count);
-  return present;
+    context.noteCacheWrite(fresh.byteSize() / rows.rows() *
+                           std::min(rows.rows(), places.slotCount));
+  return Slots{std::move(*present), rows.isTransposed()};
+}
+
+void attendTo(const RingCache::Slots& keys, const RingCache::Slots& values,
+              AttentionOperands& operands) {
+  operands.key = keys.rows;
+  operands.keyTransposed = keys.isTransposed;
+  operands.value = values.rows;
 }
 
 llvm::Expected<TensorView> lastColumns(const KernelContext& context, const TensorView& mask,

@@ -28,6 +28,7 @@ constexpr Form forms[] = {
     {"latent", DecoderKind::MlaLatent, "to=kvopt capacity=16"},
     {"states", DecoderKind::Hybrid, "to=kvopt capacity=16"},
     {"ring", DecoderKind::Window, "to=ring"},
+    {"int8-ring", DecoderKind::Window, "to=int8-ring"},
     {"circular", DecoderKind::Window, "to=onnx24-ring:4"},
 };
 

@@ -201,11 +201,11 @@ async function replayInKvopt(kvopt, folders) {
   return wrong;
 }
 
-/** The targets that keep every number: int8 and int4 round what they cache. Recorded steps come round in rings with little to spare. */
+/** The targets that keep every number: others round what they cache. Recorded steps come round in rings with little to spare. */
 async function targetsOf(kvopt) {
   const listed = jsonOf((await run(kvopt, ['list', 'targets', '--format', 'json'])).stdout);
   return (listed?.targets ?? []).map(({name}) => name === 'onnx24-ring' ? `${name}:8` : name)
-    .filter((name) => !['int8', 'int4'].includes(name));
+    .filter((name) => !['int8', 'int4', 'int8-ring', 'int4-ring'].includes(name));
 }
 
 function print(rows, targets) {

@@ -88,6 +88,11 @@ decodes "no prompt" "decode.js: usage: *" "$work/example.onnx" x 8
 rewritten "$work/window.onnx" onnx24-ring:4
 decodes "a ring that comes round" "$("$kvopt" run "$work/window.onnx" --tokens 1,2,3,4,5,6,7 --steps 40)" \
   "$work/example.onnx" 1,2,3,4,5,6,7 40
+for target in int8-ring int4-ring; do
+  rewritten "$work/window.onnx" "$target"
+  decodes "--to $target" "$("$kvopt" run "$work/example.onnx" --tokens 1,2,3,4,5,6,7 --steps 40)" \
+    "$work/example.onnx" 1,2,3,4,5,6,7 40
+done
 rewritten "$work/encoder-decoder.onnx" kvopt
 decodes "without what an encoder computes" "decode.js: input * must be given" "$work/example.onnx" 1,2,3 8
 given=()

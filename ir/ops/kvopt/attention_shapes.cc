@@ -117,6 +117,65 @@ OpDefBuilder defineKvSdpa(OpRegistry& registry, llvm::StringRef name) {
   return definition;
 }
 
+llvm::Error inferQuantizedKvSdpa(ShapeContext& context, bool isRing) {
+  if (llvm::Error error = checkAttentionOperands(context))
+    return error;
+  const ElementType held =
+      context.element(3) == ElementType::UInt8 ? ElementType::UInt8 : ElementType::Int8;
+  const CacheSide key{1, 3, "key_axis", held, isRing};
+  const CacheSide value{2, 5, "value_axis", held, isRing};
+  llvm::Expected<Dim> keyRows = checkCache(context, key);
+  if (!keyRows)
+    return keyRows.takeError();
+  llvm::Expected<Dim> valueRows = checkCache(context, value);
+  if (!valueRows)
+    return valueRows.takeError();
+  if (llvm::Error error = requireEqual(context, *keyRows, *valueRows, "capacities"))
+    return error;
+  if (isRing && keyRows->isKnownLess(Dim::fixed(1)))
+    return context.error("a ring needs at least one slot");
+  if (llvm::Error error = checkCacheScales(context, key, 4))
+    return error;
+  if (llvm::Error error = checkCacheScales(context, value, 6))
+    return error;
+  if (llvm::Error error =
+          checkPastLength(context, 7, isRing ? Dim::fixed(1) : context.type(0).dim(0)))
+    return error;
+  if (llvm::Error error = checkMaskAndSinks(context, 8))
+    return error;
+  context.setResult(0, attentionResultType(context));
+  for (unsigned result = 1; result <= 4; ++result)
+    context.setResult(result, context.type(result + 2));
+  return llvm::Error::success();
+}
+
+OpDefBuilder defineQuantizedKvSdpa(OpRegistry& registry, llvm::StringRef name) {
+  OpDefBuilder definition = define(registry, OpName(kvoptDomain, name), 1);
+  addAttentionAttributes(definition);
+  definition.in("query")
+      .in("key_new")
+      .in("value_new")
+      .in("past_key")
+      .in("past_key_scale")
+      .in("past_value")
+      .in("past_value_scale")
+      .in("past_length")
+      .in("mask?")
+      .in("sinks?")
+      .out("output")
+      .out("present_key")
+      .out("present_key_scale")
+      .out("present_value")
+      .out("present_value_scale")
+      .attr("key_axis", int64_t{2})
+      .attr("value_axis", int64_t{2})
+      .inPlace(1, 3)
+      .inPlace(2, 4)
+      .inPlace(3, 5)
+      .inPlace(4, 6);
+  return definition;
+}
+
 void addAttentionAttributes(OpDefBuilder& definition) {
   definition.requiredAttr("scale", AttributeKind::Float)
       .attr("causal", int64_t{0})

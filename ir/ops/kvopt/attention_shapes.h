@@ -61,6 +61,13 @@ llvm::Error inferKvSdpa(ShapeContext& context, bool isRing);
 /// The operands, results, and attributes of such an operator; its presents may overwrite its pasts.
 OpDefBuilder defineKvSdpa(OpRegistry& registry, llvm::StringRef name);
 
+/// The same over caches of codes: operands query, key_new, value_new, past_key, past_key_scale,
+/// past_value, past_value_scale, past_length, mask, sinks.
+llvm::Error inferQuantizedKvSdpa(ShapeContext& context, bool isRing);
+
+/// The operands, results, and attributes of such an operator.
+OpDefBuilder defineQuantizedKvSdpa(OpRegistry& registry, llvm::StringRef name);
+
 /// What every attention operator over a cache is told apart from axes; `mask_boolean` is 0 where it
 /// is not written.
 void addAttentionAttributes(OpDefBuilder& definition);

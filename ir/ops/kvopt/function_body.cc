@@ -6,53 +6,6 @@ namespace kvopt::ir {
 
 namespace {
 
-/// Which rows of a ring are read, and which of those and of the new ones are then in which slot.
-/// Slots are written with rows that were read before: an engine that puts the present where the
-/// past lies thus reads all of it first. Needs key_past_rows [B,G,C,D].
-constexpr const char* ringSlots = R"(
-    cache_shape = Shape (key_past_rows)
-    capacity = Gather (cache_shape, i2)
-    capacity_scalar = Squeeze (capacity, i0)
-    past = Reshape (past_length, i1)
-    most_kept = Sub (capacity, i1)
-    kept = Min (past, most_kept)
-    kept_scalar = Squeeze (kept, i0)
-    kept_row = Range (zero_index, kept_scalar, one_index)
-    first_kept = Sub (past, kept)
-    kept_position = Add (first_kept, kept_row)
-    kept_slot = Mod (kept_position, capacity)
-    length_list = Add (kept, rows)
-    longest = Squeeze (length_list, i0)
-    column_shape = Concat <axis = 0> (rest, i1)
-    start = Reshape (kept, column_shape)
-    all_slots = Range (zero_index, longest, one_index)
-    slot_row = Unsqueeze (all_slots, i0)
-    valid = GreaterOrEqual (slot_row, zero_index)
-    first_column = Neg (length_list)
-    no_end = Constant <value_ints = [9223372036854775807]> ()
-    mask_of_keys = Slice (mask, first_column, no_end, rest)
-    end = Add (past, rows)
-    last_position = Sub (end, i1)
-    slot = Range (zero_index, capacity_scalar, one_index)
-    behind_slot = Sub (last_position, slot)
-    age = Mod (behind_slot, capacity)
-    slot_position = Sub (last_position, age)
-    read_row = Sub (slot_position, first_kept)
-    is_held = GreaterOrEqual (read_row, zero_index)
-    is_new_row = Reshape (is_held, slot_column_shape)
-    source_row = Max (read_row, zero_index)
-    source_column = Reshape (source_row, slot_column_shape)
-)";
-
-/// The rows of a ring that attention reads, in the order of their positions.
-std::string ringRows(const std::string& side) {
-  return fmt::format(R"(
-    {0}_kept_rows = Gather <axis = 2> ({0}_past_rows, kept_slot)
-    {0}s = Concat <axis = 2> ({0}_kept_rows, {0}_new)
-)",
-                     side);
-}
-
 constexpr const char* wholeSequence = R"(
     key_shape = Shape (key)
     groups = Gather (key_shape, i1)
@@ -176,13 +129,11 @@ std::string ringKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,
                   "    (query, key_new, value_new, past_key, past_value, past_length, mask{})\n"
                   "    => (output, present_key, present_value)",
                   sinksFormal(form));
-  constexpr const char* slotColumn =
-      "    slot_column_shape = Constant <value_ints = [1, 1, -1, 1]> ()\n";
   return functionText(form.opset, signature,
                       std::string(extentsText) + newExtentsText("key") + newExtentsText("value") +
                           groupsOfNewRowsText + pastRowsText("key", key) +
-                          pastRowsText("value", value) + slotColumn + ringSlots + ringRows("key") +
-                          ringRows("value") + writtenRowsText("key", key, "keys") +
+                          pastRowsText("value", value) + ringSlotsText + ringRowsText("key") +
+                          ringRowsText("value") + writtenRowsText("key", key, "keys") +
                           writtenRowsText("value", value, "values") +
                           attentionText(form, "mask_of_keys"));
 }

@@ -155,6 +155,14 @@ std::string cacheUpdateText(const std::string& side, const CacheLayout& layout) 
          fmt::format("    {0}s = Slice ({0}_present_rows, i0, longest_list, i2)\n", side);
 }
 
+std::string ringRowsText(const std::string& side) {
+  return fmt::format(R"(
+    {0}_kept_rows = Gather <axis = 2> ({0}_past_rows, kept_slot)
+    {0}s = Concat <axis = 2> ({0}_kept_rows, {0}_new)
+)",
+                     side);
+}
+
 std::string newExtentsText(const std::string& side) {
   return fmt::format(R"(
     {0}_new_shape = Shape ({0}_new)

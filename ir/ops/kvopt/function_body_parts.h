@@ -92,6 +92,48 @@ std::string writtenRowsText(const std::string& side, const CacheLayout& layout,
 /// The cache with its new rows, and the rows that attention reads.
 std::string cacheUpdateText(const std::string& side, const CacheLayout& layout);
 
+/// Which rows of a ring are read, and which of those and of the new ones are then in which slot.
+/// Slots are written with rows that were read before: an engine that puts the present where the
+/// past lies thus reads all of it first. Needs key_past_rows [B,G,C,D].
+inline constexpr const char* ringSlotsText = R"(
+    slot_column_shape = Constant <value_ints = [1, 1, -1, 1]> ()
+    cache_shape = Shape (key_past_rows)
+    capacity = Gather (cache_shape, i2)
+    capacity_scalar = Squeeze (capacity, i0)
+    past = Reshape (past_length, i1)
+    most_kept = Sub (capacity, i1)
+    kept = Min (past, most_kept)
+    kept_scalar = Squeeze (kept, i0)
+    kept_row = Range (zero_index, kept_scalar, one_index)
+    first_kept = Sub (past, kept)
+    kept_position = Add (first_kept, kept_row)
+    kept_slot = Mod (kept_position, capacity)
+    length_list = Add (kept, rows)
+    longest = Squeeze (length_list, i0)
+    column_shape = Concat <axis = 0> (rest, i1)
+    start = Reshape (kept, column_shape)
+    all_slots = Range (zero_index, longest, one_index)
+    slot_row = Unsqueeze (all_slots, i0)
+    valid = GreaterOrEqual (slot_row, zero_index)
+    first_column = Neg (length_list)
+    no_end = Constant <value_ints = [9223372036854775807]> ()
+    mask_of_keys = Slice (mask, first_column, no_end, rest)
+    end = Add (past, rows)
+    last_position = Sub (end, i1)
+    slot = Range (zero_index, capacity_scalar, one_index)
+    behind_slot = Sub (last_position, slot)
+    age = Mod (behind_slot, capacity)
+    slot_position = Sub (last_position, age)
+    read_row = Sub (slot_position, first_kept)
+    is_held = GreaterOrEqual (read_row, zero_index)
+    is_new_row = Reshape (is_held, slot_column_shape)
+    source_row = Max (read_row, zero_index)
+    source_column = Reshape (source_row, slot_column_shape)
+)";
+
+/// The rows of a ring that attention reads, in the order of their positions.
+std::string ringRowsText(const std::string& side);
+
 /// Extents of the new rows; needs nothing but them.
 std::string newExtentsText(const std::string& side);
 

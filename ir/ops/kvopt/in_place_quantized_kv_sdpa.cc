@@ -29,64 +29,11 @@
 #include "ir/ops/kvopt/attention_shapes.h"
 
 namespace kvopt::ir {
-namespace {
-
-llvm::Error inferInPlaceQuantizedKvSdpa(ShapeContext& context) {
-  if (llvm::Error error = checkAttentionOperands(context))
-    return error;
-  const ElementType held =
-      context.element(3) == ElementType::UInt8 ? ElementType::UInt8 : ElementType::Int8;
-  const CacheSide key{1, 3, "key_axis", held};
-  const CacheSide value{2, 5, "value_axis", held};
-  llvm::Expected<Dim> keyCapacity = checkCache(context, key);
-  if (!keyCapacity)
-    return keyCapacity.takeError();
-  llvm::Expected<Dim> valueCapacity = checkCache(context, value);
-  if (!valueCapacity)
-    return valueCapacity.takeError();
-  if (llvm::Error error = requireEqual(context, *keyCapacity, *valueCapacity, "capacities"))
-    return error;
-  if (llvm::Error error = checkCacheScales(context, key, 4))
-    return error;
-  if (llvm::Error error = checkCacheScales(context, value, 6))
-    return error;
-  if (llvm::Error error = checkPastLength(context, 7, context.type(0).dim(0)))
-    return error;
-  if (llvm::Error error = checkMaskAndSinks(context, 8))
-    return error;
-  context.setResult(0, attentionResultType(context));
-  for (unsigned result = 1; result <= 4; ++result)
-    context.setResult(result, context.type(result + 2));
-  return llvm::Error::success();
-}
-
-} // namespace
 
 void register_in_place_quantized_kv_sdpa(OpRegistry& registry) {
-  OpDefBuilder definition = define(registry, OpName(kvoptDomain, "InPlaceQuantizedKvSdpa"), 1);
-  addAttentionAttributes(definition);
-  definition.in("query")
-      .in("key_new")
-      .in("value_new")
-      .in("past_key")
-      .in("past_key_scale")
-      .in("past_value")
-      .in("past_value_scale")
-      .in("past_length")
-      .in("mask?")
-      .in("sinks?")
-      .out("output")
-      .out("present_key")
-      .out("present_key_scale")
-      .out("present_value")
-      .out("present_value_scale")
-      .attr("key_axis", int64_t{2})
-      .attr("value_axis", int64_t{2})
-      .inPlace(1, 3)
-      .inPlace(2, 4)
-      .inPlace(3, 5)
-      .inPlace(4, 6)
-      .shape(inferInPlaceQuantizedKvSdpa);
+  defineQuantizedKvSdpa(registry, "InPlaceQuantizedKvSdpa").shape([](ShapeContext& context) {
+    return inferQuantizedKvSdpa(context, /*isRing=*/false);
+  });
 }
 
 } // namespace kvopt::ir

@@ -171,29 +171,45 @@ std::string codesByLength(const std::string& side) {
 
 } // namespace
 
-std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,
-                                               const CacheLayout& value) {
+namespace {
+
+std::string quantizedKvSdpaText(const char* name, bool isRing, const BodyForm& form,
+                                const CacheLayout& key, const CacheLayout& value) {
   std::string signature = fmt::format(
-      "InPlaceQuantizedKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
+      "{} <scale, causal, window, softcap, mask_boolean>\n"
       "    (query, key_new, value_new, past_key, past_key_scale, past_value, past_value_scale,\n"
       "     past_length, mask{})\n"
       "    => (output, present_key, present_key_scale, present_value, present_value_scale)",
-      sinksFormal(form));
+      name, sinksFormal(form));
   std::string body = std::string(extentsText) + (form.fourBitCodes ? fourBitRange : codeRange) +
                      newExtentsText("key") + newExtentsText("value") + groupsOfNewRowsText;
   for (const char* side : {"key", "value"})
     body += writtenCodes(side, form) + pastCodes(side);
-  const std::pair<const char*, const CacheLayout*> parts[] = {
+  const std::pair<std::string, const CacheLayout*> parts[] = {
       {"key_code", &key}, {"key_scale", &key}, {"value_code", &value}, {"value_scale", &value}};
   for (const auto& [part, cache] : parts)
     body += newExtentsText(part) + pastRowsText(part, *cache);
   body += "    key_past_rows = Identity (key_code_past_rows)\n";
-  body += slotsText;
+  body += isRing ? ringSlotsText : slotsText;
   for (const auto& [part, cache] : parts)
-    body += cacheUpdateText(part, *cache);
+    body += isRing ? ringRowsText(part) + writtenRowsText(part, *cache, part + "s")
+                   : cacheUpdateText(part, *cache);
   for (const char* side : {"key", "value"})
     body += readCodes(side, form) + presentCodes(side, form);
-  return functionText(form.opset, signature, body + attentionText(form));
+  return functionText(form.opset, signature,
+                      body + attentionText(form, isRing ? "mask_of_keys" : "mask"));
+}
+
+} // namespace
+
+std::string inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,
+                                               const CacheLayout& value) {
+  return quantizedKvSdpaText("InPlaceQuantizedKvSdpa", false, form, key, value);
+}
+
+std::string ringQuantizedKvSdpaFunctionText(const BodyForm& form, const CacheLayout& key,
+                                            const CacheLayout& value) {
+  return quantizedKvSdpaText("RingQuantizedKvSdpa", true, form, key, value);
 }
 
 std::string inPlaceQuantizedLatentKvSdpaFunctionText(const BodyForm& form,

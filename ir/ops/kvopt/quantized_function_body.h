@@ -6,12 +6,17 @@
 namespace kvopt::ir {
 
 /// The text of a function for `ai.kvopt::InPlaceQuantizedKvSdpa`, as inPlaceKvSdpaFunctionText.
-/// Codes are handled as floats, which hold them
-/// exactly: engines select and gather floats, but not all of them int8.
+/// Codes are handled as floats, which hold them exactly: engines select and gather floats, but not
+/// all of them int8.
 std::string
 inPlaceQuantizedKvSdpaFunctionText(const BodyForm& form,
                                    const CacheLayout& key = CacheLayout::ofAttention(),
                                    const CacheLayout& value = CacheLayout::ofAttention());
+
+/// The same for `ai.kvopt::RingQuantizedKvSdpa`.
+std::string ringQuantizedKvSdpaFunctionText(const BodyForm& form,
+                                            const CacheLayout& key = CacheLayout::ofAttention(),
+                                            const CacheLayout& value = CacheLayout::ofAttention());
 
 /// The same for `ai.kvopt::InPlaceQuantizedLatentKvSdpa`, with the attributes v_offset and v_width
 /// as well.

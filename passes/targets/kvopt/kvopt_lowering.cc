@@ -29,16 +29,14 @@ struct HeadExtents {
   int64_t width;
 };
 
-const char* targetName(CacheRows rows) {
-  switch (rows) {
+const char* targetName(const CacheForm& form) {
+  switch (form.rows) {
   case CacheRows::AsDeclared:
-    return "kvopt";
+    return form.asRings ? "ring" : "kvopt";
   case CacheRows::Int8:
-    return "int8";
+    return form.asRings ? "int8-ring" : "int8";
   case CacheRows::Int4:
-    return "int4";
-  case CacheRows::LastOnly:
-    return "ring";
+    return form.asRings ? "int4-ring" : "int4";
   }
   return "";
 }
@@ -58,9 +56,9 @@ HeadExtents headExtents(const AttentionSite& site, const SiteCache& update) {
 } // namespace
 
 KvoptLowering::KvoptLowering(Model& lowered, const LowerOptions& options, Journal& editJournal,
-                             CacheRows keptAs, int64_t spareSlots)
+                             CacheForm cacheForm)
     : model(lowered), graph(lowered.graph()), fixedCapacity(options.capacity), journal(editJournal),
-      cacheRows(keptAs), spare(spareSlots), operands(lowered) {}
+      form(cacheForm), operands(lowered) {}
 
 llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
   // The definitions of kvopt's operators are found only where their domain is imported.
@@ -68,7 +66,7 @@ llvm::Expected<Manifest> KvoptLowering::run(llvm::ArrayRef<AttentionSite*> sites
   model.markEdited();
   // Model-local functions exist since IR version 8.
   model.irVersion = std::max<int64_t>(model.irVersion, 8);
-  manifest.target = targetName(cacheRows);
+  manifest.target = targetName(form);
   for (const AttentionSite* site : sites) {
     operands.see(*site);
     if (site->grows() && !length)
@@ -130,8 +128,8 @@ void KvoptLowering::rewireShapeReaders(const AttentionSite& site) {
 }
 
 int64_t KvoptLowering::slotsOf(const AttentionSite& site) const {
-  const int64_t slots = cacheRows == CacheRows::LastOnly ? ringSlots(site) : 0;
-  return slots == 0 ? 0 : slots + spare;
+  const int64_t slots = form.asRings ? ringSlots(site) : 0;
+  return slots == 0 ? 0 : slots + form.spareSlots;
 }
 
 llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
@@ -150,30 +148,29 @@ llvm::Error KvoptLowering::lowerCached(AttentionSite& site) {
   for (const SiteCache* update : {&*site.key, &*site.value}) {
     inputs.push_back(&attendedPast(site, *update, rewriter));
     if (isQuantized())
-      inputs.push_back(&addScale(*update));
+      inputs.push_back(&addScale(*update, slotsOf(site)));
   }
   inputs.push_back(&pastLengthOf(*site.key));
   inputs.push_back(&mask);
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
-  BodyForm form = operands.bodyForm(sdpa);
-  form.fourBitCodes = cacheRows == CacheRows::Int4;
-  form.int8Caches = holdsCodes(*site.key);
+  BodyForm bodyForm = operands.bodyForm(sdpa);
+  bodyForm.fourBitCodes = hasFourBitCodes();
+  bodyForm.int8Caches = holdsCodes(*site.key);
   auto keyLayout = attendedLayout(site.key->layout, true);
   auto valueLayout = attendedLayout(site.value->layout, false);
   const bool isRing = slotsOf(site) != 0;
-  const OpName op = isQuantized() ? "ai.kvopt::InPlaceQuantizedKvSdpa"
-                    : isRing      ? "ai.kvopt::RingKvSdpa"
-                                  : "ai.kvopt::InPlaceKvSdpa";
+  OpName op = isRing ? "ai.kvopt::RingKvSdpa" : "ai.kvopt::InPlaceKvSdpa";
+  auto* text = isRing ? ringKvSdpaFunctionText : inPlaceKvSdpaFunctionText;
+  if (isQuantized()) {
+    op = isRing ? "ai.kvopt::RingQuantizedKvSdpa" : "ai.kvopt::InPlaceQuantizedKvSdpa";
+    text = isRing ? ringQuantizedKvSdpaFunctionText : inPlaceQuantizedKvSdpaFunctionText;
+  }
   Node& fused = rewriter.create(op, inputs, attributes, isQuantized() ? 5 : 3, "attention");
   if (llvm::Error error = replaceCaches(site, fused, {&*site.key, &*site.value},
                                         {CacheRole::Key, CacheRole::Value}, padded, rewriter))
     return error;
-  return operands.addFunction(op, [&] {
-    return isQuantized() ? inPlaceQuantizedKvSdpaFunctionText(form, *keyLayout, *valueLayout)
-           : isRing      ? ringKvSdpaFunctionText(form, *keyLayout, *valueLayout)
-                         : inPlaceKvSdpaFunctionText(form, *keyLayout, *valueLayout);
-  });
+  return operands.addFunction(op, [&] { return text(bodyForm, *keyLayout, *valueLayout); });
 }
 
 llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
@@ -190,13 +187,13 @@ llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
   llvm::SmallVector<Value*, 8> inputs{&padded.query(), &canonicalNewRows(site, *site.key, rewriter),
                                       site.key->past};
   if (isQuantized())
-    inputs.push_back(&addScale(*site.key));
+    inputs.push_back(&addScale(*site.key, 0));
   inputs.push_back(&pastLengthOf(*site.key));
   inputs.push_back(&mask);
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
-  BodyForm form = operands.bodyForm(sdpa);
-  form.fourBitCodes = cacheRows == CacheRows::Int4;
+  BodyForm bodyForm = operands.bodyForm(sdpa);
+  bodyForm.fourBitCodes = hasFourBitCodes();
   auto cacheLayout = inPlaceLayout(site.key->layout, false);
   const OpName op =
       isQuantized() ? "ai.kvopt::InPlaceQuantizedLatentKvSdpa" : "ai.kvopt::InPlaceLatentKvSdpa";
@@ -205,8 +202,8 @@ llvm::Error KvoptLowering::lowerLatent(AttentionSite& site) {
           replaceCaches(site, fused, {&*site.key}, {CacheRole::Latent}, padded, rewriter))
     return error;
   return operands.addFunction(op, [&] {
-    return isQuantized() ? inPlaceQuantizedLatentKvSdpaFunctionText(form, *cacheLayout)
-                         : inPlaceLatentKvSdpaFunctionText(form, *cacheLayout);
+    return isQuantized() ? inPlaceQuantizedLatentKvSdpaFunctionText(bodyForm, *cacheLayout)
+                         : inPlaceLatentKvSdpaFunctionText(bodyForm, *cacheLayout);
   });
 }
 
@@ -267,15 +264,15 @@ llvm::Error KvoptLowering::readCodes(AttentionSite& site, const ReadCodes& codes
       codes.pastLength, &mask};
   if (Value* sinks = operands.sinks(sdpa))
     inputs.push_back(sinks);
-  BodyForm form = operands.bodyForm(sdpa);
-  form.fourBitCodes = cacheRows == CacheRows::Int4;
+  BodyForm bodyForm = operands.bodyForm(sdpa);
+  bodyForm.fourBitCodes = hasFourBitCodes();
   Node& fused = rewriter.create("ai.kvopt::QuantizedSdpa", inputs, attributes, 1, "attention");
   rewriter.recordSources(fused, {&sdpa});
   if (std::optional<MatchFailure> failure = rewriter.replace(sdpa.result(), fused.result()))
     return unsupported("site {}: {}", site.id(), failure->str());
   site.node = &fused;
   return operands.addFunction("ai.kvopt::QuantizedSdpa",
-                              [&] { return quantizedSdpaFunctionText(form); });
+                              [&] { return quantizedSdpaFunctionText(bodyForm); });
 }
 
 llvm::Error KvoptLowering::replaceCaches(AttentionSite& site, Node& fused,
@@ -366,24 +363,25 @@ Value& KvoptLowering::declaredPresent(const AttentionSite& site, const SiteCache
   return rewriter.create("Reshape", {&present, &shape}, {}, 1, "present_rows").result();
 }
 
-void KvoptLowering::makeShared(const SiteCache& update, Value& present, int64_t slots) {
-  TensorType type = length->sharedType(update);
-  usesCapacity |= slots == 0;
-  if (slots != 0) {
-    Shape shape(type.shape().begin(), type.shape().end());
+Shape KvoptLowering::bufferShape(const SiteCache& update, int64_t slots) {
+  Shape shape = shapeOf(length->sharedType(update));
+  if (slots != 0)
     shape[update.axis] = Dim::fixed(slots);
-    type.setShape(std::move(shape));
+  return shape;
+}
+
+void KvoptLowering::makeShared(const SiteCache& update, Value& present, int64_t slots) {
+  usesCapacity |= slots == 0;
+  Shape shape = bufferShape(update, slots);
+  ElementType element = update.past->type().elementType();
+  if (isQuantized())
+    element = hasFourBitCodes() ? ElementType::UInt8 : ElementType::Int8;
+  if (hasFourBitCodes()) {
+    Dim& columns = shape[CacheLayout::bySequenceAxis(shape.size(), update.axis)->columnAxis()];
+    codeColumns[update.past] = *columns.value();
+    columns = Dim::fixed(FourBitRow{*columns.value()}.bytes());
   }
-  if (isQuantized()) {
-    Shape shape(type.shape().begin(), type.shape().end());
-    if (cacheRows == CacheRows::Int4) {
-      Dim& columns = shape[CacheLayout::bySequenceAxis(shape.size(), update.axis)->columnAxis()];
-      codeColumns[update.past] = *columns.value();
-      columns = Dim::fixed(FourBitRow{*columns.value()}.bytes());
-    }
-    type = TensorType(cacheRows == CacheRows::Int4 ? ElementType::UInt8 : ElementType::Int8,
-                      std::move(shape));
-  }
+  const TensorType type(element, std::move(shape));
   update.past->setType(type);
   present.setType(type);
   presentTypes.emplace_back(&present, type);
@@ -391,8 +389,8 @@ void KvoptLowering::makeShared(const SiteCache& update, Value& present, int64_t 
     presentTypes.emplace_back(update.output, type);
 }
 
-Value& KvoptLowering::addScale(const SiteCache& update) {
-  Shape shape = shapeOf(length->sharedType(update));
+Value& KvoptLowering::addScale(const SiteCache& update, int64_t slots) {
+  Shape shape = bufferShape(update, slots);
   shape[CacheLayout::bySequenceAxis(shape.size(), update.axis)->columnAxis()] = Dim::fixed(1);
   return graph.addInput(graph.freshName(update.past->name().str() + "_scale"),
                         TensorType(ElementType::Float, std::move(shape)));

@@ -13,21 +13,31 @@ namespace kvopt::targets {
 
 class PaddedQuery;
 
-/// How a lowered model keeps the rows of its caches.
+/// As what a lowered model keeps the rows of its caches.
 enum class CacheRows {
-  AsDeclared, ///< as numbers of the past's own type
-  Int8,       ///< as int8, with scales beside: ai.kvopt::InPlaceQuantizedKvSdpa
+  AsDeclared, ///< numbers of the past's own type
+  Int8,       ///< int8, with scales beside: ai.kvopt::InPlaceQuantizedKvSdpa
   Int4,       ///< the same of four-bit codes
-  LastOnly,   ///< as declared, but no more of them than attention reads: ai.kvopt::RingKvSdpa
+};
+
+/// How a lowered model keeps its caches.
+struct CacheForm {
+  CacheRows rows = CacheRows::AsDeclared;
+  /// Whether no more rows are kept than attention reads, where it reads the last ones only:
+  /// ai.kvopt::RingKvSdpa, RingQuantizedKvSdpa.
+  bool asRings = false;
+  /// Slots of a ring beside the ones that a step of one token reads.
+  int64_t spareSlots = 0;
+
+  bool isQuantized() const { return rows != CacheRows::AsDeclared; }
 };
 
 /// Lowers sites of one model, each of which supportsKvoptSite. Quantized rows are not for attention
 /// in branches.
 class KvoptLowering {
 public:
-  /// `spareSlots` are those of a ring beside the ones that a step of one token reads.
   KvoptLowering(ir::Model& lowered, const LowerOptions& options, pattern::Journal& editJournal,
-                CacheRows keptAs = CacheRows::AsDeclared, int64_t spareSlots = 0);
+                CacheForm cacheForm = {});
 
   llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
@@ -57,15 +67,18 @@ private:
   static ir::Value& declaredPresent(const analysis::AttentionSite& site,
                                     const analysis::SiteCache& update, ir::Value& present,
                                     pattern::Rewriter& rewriter);
-  bool isQuantized() const { return cacheRows == CacheRows::Int8 || cacheRows == CacheRows::Int4; }
+  bool isQuantized() const { return form.isQuantized(); }
+  bool hasFourBitCodes() const { return form.rows == CacheRows::Int4; }
   void rewireShapeReaders(const analysis::AttentionSite& site);
   static void handOut(const ir::Value& rows, ir::Value& present);
   /// Slots of the rings that the site's caches become; 0: they hold all rows.
   int64_t slotsOf(const analysis::AttentionSite& site) const;
   /// One buffer of so many slots; 0: of the capacity.
   void makeShared(const analysis::SiteCache& update, ir::Value& present, int64_t slots);
-  /// A new input for the scales of the cache's rows, of the shared extents with one column.
-  ir::Value& addScale(const analysis::SiteCache& update);
+  /// The extents of a buffer of so many slots; 0: of the capacity.
+  ir::Shape bufferShape(const analysis::SiteCache& update, int64_t slots);
+  /// A new input for the scales of the cache's rows, of the buffer's extents with one column.
+  ir::Value& addScale(const analysis::SiteCache& update, int64_t slots);
   /// The result of a fused node that is the present of its `index`-th cache.
   unsigned presentResult(unsigned index) const { return isQuantized() ? 2 * index + 1 : index + 1; }
   /// The present beside it is the scales' one: an output, and a cache of the manifest.
@@ -84,8 +97,7 @@ private:
   ir::Graph& graph;
   std::optional<int64_t> fixedCapacity;
   pattern::Journal& journal;
-  CacheRows cacheRows;
-  int64_t spare;
+  CacheForm form;
   KvoptOperands operands;
   ir::Manifest manifest;
   std::optional<LengthInput> length;

@@ -149,21 +149,21 @@ std::optional<MatchFailure> supportsTensorScatter(const AttentionSite& site, boo
 }
 
 TensorScatterLowering::TensorScatterLowering(Model& lowered, const LowerOptions& lowerOptions,
-                                             Journal& editJournal, CacheRows keptAs)
+                                             Journal& editJournal, bool withRings)
     : model(lowered), graph(lowered.graph()), options(lowerOptions), journal(editJournal),
-      cacheRows(keptAs) {}
+      hasRings(withRings) {}
 
 llvm::Expected<Manifest> TensorScatterLowering::run(llvm::ArrayRef<AttentionSite*> sites) {
   const int64_t irVersion = model.irVersion;
-  const bool withRings = cacheRows == CacheRows::LastOnly;
-  auto described =
-      KvoptLowering(model, options, journal, cacheRows, withRings ? options.size - 1 : 0)
-          .run(sites);
+  CacheForm form;
+  form.asRings = hasRings;
+  form.spareSlots = hasRings ? options.size - 1 : 0;
+  auto described = KvoptLowering(model, options, journal, form).run(sites);
   if (!described)
     return described.takeError();
   manifest = std::move(*described);
-  manifest.target = withRings ? "onnx24-ring" : "onnx24";
-  if (withRings)
+  manifest.target = hasRings ? "onnx24-ring" : "onnx24";
+  if (hasRings)
     manifest.stepLimit = options.size;
   addLengthInputs(sites);
   for (AttentionSite* site : sites) {

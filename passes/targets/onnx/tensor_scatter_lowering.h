@@ -20,10 +20,10 @@ std::optional<pattern::MatchFailure> supportsTensorScatter(const analysis::Atten
 /// ai.kvopt's operators, then those to ONNX's.
 class TensorScatterLowering {
 public:
-  /// With CacheRows::LastOnly, caches become rings where they can, with room for steps of
-  /// `lowerOptions.size` tokens.
+  /// `withRings`: caches become rings where they can, with room for steps of `lowerOptions.size`
+  /// tokens.
   TensorScatterLowering(ir::Model& lowered, const LowerOptions& lowerOptions,
-                        pattern::Journal& editJournal, CacheRows keptAs = CacheRows::AsDeclared);
+                        pattern::Journal& editJournal, bool withRings = false);
 
   llvm::Expected<ir::Manifest> run(llvm::ArrayRef<analysis::AttentionSite*> sites);
 
@@ -55,7 +55,7 @@ private:
   ir::Graph& graph;
   const LowerOptions& options;
   pattern::Journal& journal;
-  CacheRows cacheRows;
+  bool hasRings;
   ir::Manifest manifest;
   /// The input that ai.kvopt's operators got, and what stands for it; null if they needed none.
   ir::Value* pastLength = nullptr;

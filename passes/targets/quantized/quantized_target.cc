@@ -1,86 +1,17 @@
-// Which sites can have rows of codes.
+// Writing of caches of codes.
 #include "passes/targets/quantized/quantized_target.h"
 
 #include "passes/targets/kvopt/kvopt_support.h"
-#include "passes/targets/kvopt/overwritten_codes.h"
-#include "passes/targets/support/cache_rows.h"
-#include "support/format.h"
-#include "support/four_bit_row.h"
+#include "passes/targets/quantized/quantized_support.h"
 
 namespace kvopt::targets {
 using namespace analysis;
 using namespace ir;
 using namespace pattern;
 
-namespace {
-
-/// Why the rows of a cache cannot be four-bit codes.
-std::optional<MatchFailure> fourBitObstacle(const AttentionSite& site, const SiteCache& cache) {
-  auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
-    return MatchFailure{code, cache.past->name().str(), std::move(expected), std::move(found),
-                        "--to int8 takes any layout and width"};
-  };
-  if (const auto layout = attendedLayout(cache.layout, true); layout && layout->isTransposed())
-    return refuse(ReasonCode::LayoutUnsupported, "rows whose columns are side by side",
-                  cache.layout.text());
-  const Dim& width = site.node->operand(&cache == &*site.key ? 1 : 2)->type().dim(3);
-  if (!width.value() || FourBitRow{*width.value()}.bytes() >= *width.value())
-    return refuse(ReasonCode::ShapeMismatch, "a fixed width that four-bit codes make shorter",
-                  width.str());
-  return std::nullopt;
-}
-
-/// Whether the values of a latent cache begin and end where groups of four-bit codes do.
-bool hasWholeValueGroups(const AttentionSite& site) {
-  const std::optional<int64_t> columns = site.node->operand(1)->type().dim(3).value();
-  const std::optional<int64_t> width = site.value->columns.value();
-  if (!columns || !width)
-    return false;
-  const int64_t half = FourBitRow{*columns}.halfGroup();
-  const int64_t first = site.value->firstColumn;
-  return FourBitRow{*width}.halfGroup() == half && first % (2 * half) == 0 &&
-         (*width % (2 * half) == 0 || first + *width == *columns);
-}
-
-} // namespace
-
 std::optional<MatchFailure> QuantizedTarget::supports(const AttentionSite& site,
                                                       const Model&) const {
-  if (std::optional<MatchFailure> failure = supportsKvoptSite(site))
-    return failure;
-  if (site.isOverwritten() && !site.sharesCaches()) {
-    if (rows == CacheRows::Int8)
-      return overwrittenCodesObstacle(site);
-    return MatchFailure{ReasonCode::TargetLacksFeature, site.key->past->name().str(),
-                        "a cache that grows by the new rows",
-                        "one of fixed extents that new rows are scattered into",
-                        "--to int8 keeps its rows as codes"};
-  }
-  if (std::optional<MatchFailure> failure = doesNotGrow(site))
-    return failure;
-  auto refuse = [&](ReasonCode code, std::string expected, std::string found) {
-    return MatchFailure{code, site.node->name().str(), std::move(expected), std::move(found),
-                        "--to kvopt keeps the cache as it is declared"};
-  };
-  if (site.grows())
-    if (std::optional<MatchFailure> failure = standsInBranch(site))
-      return failure;
-  for (const auto* cache : {&site.key, &site.value})
-    if (*cache && unflattened((*cache)->layout))
-      return refuse(ReasonCode::LayoutUnsupported, "an axis for the heads",
-                    (*cache)->layout.text());
-  if (site.owner && !site.node->result().type().dim(3).value())
-    return refuse(ReasonCode::ShapeMismatch, "values of a fixed width",
-                  site.node->result().type().str());
-  if (rows == CacheRows::Int4 && site.grows())
-    for (const auto* cache : {&site.key, &site.value})
-      if (std::optional<MatchFailure> failure = fourBitObstacle(site, **cache))
-        return failure;
-  if (rows == CacheRows::Int4 && site.grows() && site.isLatent() && !hasWholeValueGroups(site))
-    return refuse(
-        ReasonCode::LayoutUnsupported, "values in whole groups of columns of the latent rows",
-        fmt::format("{} columns from {} on", site.value->columns.str(), site.value->firstColumn));
-  return std::nullopt;
+  return supportsQuantizedSite(site, {rows});
 }
 
 llvm::Expected<Manifest> QuantizedTarget::lower(Model& model, llvm::ArrayRef<AttentionSite*> sites,
@@ -88,7 +19,7 @@ llvm::Expected<Manifest> QuantizedTarget::lower(Model& model, llvm::ArrayRef<Att
                                                 Journal& journal) const {
   if (llvm::Error error = checkKvoptSites(sites))
     return error;
-  return KvoptLowering(model, options, journal, rows).run(sites);
+  return KvoptLowering(model, options, journal, {rows}).run(sites);
 }
 
 } // namespace kvopt::targets

@@ -44,7 +44,7 @@ public:
       return usageError("steps of at most {} tokens, not {}", mostStepTokens, options.size);
     if (llvm::Error error = checkKvoptSites(sites, true))
       return error;
-    return TensorScatterLowering(model, options, journal, CacheRows::LastOnly).run(sites);
+    return TensorScatterLowering(model, options, journal, /*withRings=*/true).run(sites);
   }
 };
 

@@ -40,7 +40,8 @@ public:
                                  const LowerOptions& options, Journal& journal) const override {
     if (llvm::Error error = checkKvoptSites(sites, true))
       return error;
-    return KvoptLowering(model, options, journal, CacheRows::LastOnly).run(sites);
+    return KvoptLowering(model, options, journal, {CacheRows::AsDeclared, /*asRings=*/true})
+        .run(sites);
   }
 };
 

@@ -17,14 +17,6 @@ using namespace runtime;
 
 namespace {
 
-void attendTo(AttentionOperands& operands, const QuantizedCache::Slots& key,
-              const QuantizedCache::Slots& value) {
-  operands.key = key.codes;
-  operands.keyScales = key.scales;
-  operands.value = value.codes;
-  operands.valueScales = value.scales;
-}
-
 llvm::Error inPlaceQuantizedKvSdpa(KernelContext& context) {
   const ElementType held =
       context.in(3).element == ElementType::UInt8 ? ElementType::UInt8 : ElementType::Int8;
@@ -49,9 +41,8 @@ llvm::Error inPlaceQuantizedKvSdpa(KernelContext& context) {
   auto operands = attentionOperands(context, 8, 9);
   if (!operands)
     return operands.takeError();
-  attendTo(*operands, key->pastSlots(), value->pastSlots());
+  attendTo(key->pastSlots(), value->pastSlots(), *operands);
   operands->fourBitColumns = value->codes().width();
-  operands->keyTransposed = key->codes().isTransposed();
   operands->totalLengths = lengths->after;
   if (llvm::Error error = checkAttention(context, *operands))
     return error;
@@ -66,7 +57,7 @@ llvm::Error inPlaceQuantizedKvSdpa(KernelContext& context) {
   auto presentValue = value->append(context, lengths->before);
   if (!presentValue)
     return presentValue.takeError();
-  attendTo(*operands, *presentKey, *presentValue);
+  attendTo(*presentKey, *presentValue, *operands);
   return runAttention(context, *operands, *output);
 }
 

@@ -57,14 +57,14 @@ llvm::Error inPlaceQuantizedLatentKvSdpa(KernelContext& context) {
   auto operands = attentionOperands(context, 5, 6);
   if (!operands)
     return operands.takeError();
-  auto attendTo = [&](const QuantizedCache::Slots& slots) {
+  auto attendToSlots = [&](const CodeSlots& slots) {
     operands->key = operands->value = slots.codes;
     operands->keyScales = operands->valueScales = slots.scales;
     operands->value.shape[3] = isPacked ? FourBitRow{values->width}.bytes() : values->width;
     operands->value.data += *first;
   };
   operands->fourBitColumns = values->width;
-  attendTo(key->pastSlots());
+  attendToSlots(key->pastSlots());
   operands->totalLengths = lengths->after;
   if (llvm::Error error = checkAttention(context, *operands))
     return error;
@@ -76,7 +76,7 @@ llvm::Error inPlaceQuantizedLatentKvSdpa(KernelContext& context) {
   auto present = key->append(context, lengths->before);
   if (!present)
     return present.takeError();
-  attendTo(*present);
+  attendToSlots(*present);
   return runAttention(context, *operands, *output);
 }
 

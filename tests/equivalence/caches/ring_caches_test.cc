@@ -184,6 +184,32 @@ TEST_P(SpelledRings, GiveItWithoutASlotToSpare) {
   EXPECT_TRUE(report.equal()) << verificationSummary(report);
 }
 
+/// Two halves, as with all caches of codes: without rounding, and each attention by its definition.
+TEST_P(SpelledRings, GiveItInCodes) {
+  const std::string path = writtenModel(ringModelText(GetParam()), toolkit, folder);
+  const DrivenModel copied = raised(path, toolkit);
+  for (const char* target : {"int8-ring", "int4-ring"}) {
+    SCOPED_TRACE(target);
+    const DrivenModel ring = rewritten(path, toolkit, "", target);
+    EXPECT_EQ(ring.manifest.target, target);
+    ASSERT_EQ(ring.manifest.caches.size(), 4U);
+    for (const ManifestCache& cache : ring.manifest.caches) {
+      EXPECT_EQ(cache.update, CacheUpdate::Ring);
+      EXPECT_EQ(std::get<int64_t>(cache.shape[static_cast<size_t>(cache.sequenceAxis)]),
+                GetParam().slots);
+    }
+    const VerificationReport report = valueOrThrow(verifyModels(
+        *copied.model, copied.manifest, *ring.model, ring.manifest, plan(), 1, toolkit));
+    EXPECT_TRUE(report.equal()) << verificationSummary(report);
+    EXPECT_EQ(report.cacheBytesCopied, 0);
+    ASSERT_TRUE(report.quantization);
+    EXPECT_EQ(report.quantization->sites, 1);
+    EXPECT_TRUE(report.quantization->rowsIdentical);
+    EXPECT_LT(report.quantization->siteDifference, 1e-6);
+    EXPECT_GT(report.quantization->deviation.largest, 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SpelledRings, testing::ValuesIn(ringCases),
                          [](const testing::TestParamInfo<RingCase>& parameter) {
                            return std::string(parameter.param.name);
@@ -276,9 +302,11 @@ TEST_F(RingCaches, GoOnFromTheRowsOfAModelThatKeepsAll) {
   }
 }
 
-TEST_F(RingCaches, GoBackAsLongAsNothingIsOverwritten) {
-  const DrivenModel ring =
-      rewritten(writtenModel(ringModelText(ringCases[5]), toolkit, folder), toolkit, "", "ring");
+class CroppedRings : public RingCaches, public testing::WithParamInterface<const char*> {};
+
+TEST_P(CroppedRings, GoBackAsLongAsNothingIsOverwritten) {
+  const DrivenModel ring = rewritten(writtenModel(ringModelText(ringCases[5]), toolkit, folder),
+                                     toolkit, "", GetParam());
   auto session = openSession(ring, toolkit.kernels, {});
   stepAlike(*session, 4);
   const StepResult expected = stepAlike(*session, 1);
@@ -293,6 +321,29 @@ TEST_F(RingCaches, GoBackAsLongAsNothingIsOverwritten) {
   ASSERT_TRUE(static_cast<bool>(error));
   EXPECT_NE(takeDiagnostic(std::move(error)).str().find("keeps the last 7 rows only"),
             std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CroppedRings, testing::Values("ring", "int8-ring", "int4-ring"),
+                         [](const testing::TestParamInfo<const char*>& parameter) {
+                           std::string name = parameter.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+/// A ring of codes that attention reads one row less of.
+TEST_F(RingCaches, OfForgedCodesAreFound) {
+  const std::string path = writtenModel(ringModelText(ringCases[5]), toolkit, folder);
+  const DrivenModel copied = raised(path, toolkit);
+  DrivenModel ring = rewritten(path, toolkit, "", "int8-ring");
+  Node* attention = nullptr;
+  for (Node& node : ring.model->graph().nodes())
+    if (node.is("ai.kvopt::RingQuantizedKvSdpa"))
+      attention = &node;
+  ASSERT_NE(attention, nullptr);
+  attention->setAttribute("window", Attribute::ofInt(6));
+  const VerificationReport report = valueOrThrow(
+      verifyModels(*copied.model, copied.manifest, *ring.model, ring.manifest, plan(), 1, toolkit));
+  EXPECT_FALSE(report.equal());
 }
 
 struct RefusedRing {

@@ -39,13 +39,18 @@ struct QuantizedProblem {
 
   std::vector<double> expected() const {
     const std::vector<int64_t> totals = plain.totalLengths();
+    return plain.outputOf(view(totals));
+  }
+
+  /// Attention over the presents.
+  simd::AttentionView view(const std::vector<int64_t>& totals) const {
     simd::AttentionView view = plain.view(totals);
     view.key = key.presentCodes.data();
     view.value = value.presentCodes.data();
     view.keyScales = reinterpret_cast<const float*>(key.presentScales.data());
     view.valueScales = reinterpret_cast<const float*>(value.presentScales.data());
     view.keyScaleStrides = view.valueScaleStrides = {c().kvHeads * c().capacity, c().capacity, 1};
-    return plain.outputOf(view);
+    return view;
   }
 
   /// As AttentionProblem::bound; rows stand for numbers of at most 1.

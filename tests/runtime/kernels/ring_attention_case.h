@@ -6,6 +6,62 @@
 
 namespace kvopt {
 
+/// Where rows of a cache that holds all of them lie in a ring.
+struct RingLayout {
+  int64_t planes; ///< batch rows times heads
+  int64_t all;    ///< rows of the cache
+  int64_t slots;
+  int64_t past;
+  int64_t rows; ///< new ones
+
+  RingLayout(const AttentionCase& c, int64_t slotCount)
+      : planes(c.batches * c.kvHeads), all(c.capacity), slots(slotCount), past(c.past[0]),
+        rows(c.rows) {}
+
+  int64_t kept() const { return std::min(past, slots - 1); }
+
+  /// The last rows of the first `past` of `cache`, with `empty` where no row is.
+  TestTensor before(const TestTensor& cache, bool transposed, double empty) const {
+    TestTensor result(cache.element(), extents(cache, transposed));
+    for (int64_t i = 0; i < result.count(); ++i)
+      result.set(i, empty);
+    write(result, cache, transposed, std::max<int64_t>(0, past - slots), past);
+    return result;
+  }
+
+  /// `ring` after the new rows of `cache` took their slots.
+  TestTensor after(const TestTensor& ring, const TestTensor& cache, bool transposed) const {
+    TestTensor result = ring.clone();
+    write(result, cache, transposed, std::max(past, past + rows - slots), past + rows);
+    return result;
+  }
+
+private:
+  runtime::Extents extents(const TestTensor& cache, bool transposed) const {
+    runtime::Extents shape = cache.shape();
+    shape[transposed ? 3 : 2] = slots;
+    return shape;
+  }
+
+  void write(TestTensor& ring, const TestTensor& cache, bool transposed, int64_t first,
+             int64_t end) const {
+    const int64_t width = cache.shape()[transposed ? 2 : 3];
+    auto at = [&](int64_t plane, int64_t row, int64_t column, int64_t count) {
+      return plane * count * width + (transposed ? column * count + row : row * width + column);
+    };
+    for (int64_t plane = 0; plane < planes; ++plane)
+      for (int64_t row = first; row < end; ++row)
+        for (int64_t column = 0; column < width; ++column)
+          ring.set(at(plane, row % slots, column, slots), cache.get(at(plane, row, column, all)));
+  }
+};
+
+/// The case with a cache that holds all rows and no more.
+inline AttentionCase holdingAll(AttentionCase c) {
+  c.capacity = c.longest();
+  return c;
+}
+
 /// The operands of ai.kvopt::RingKvSdpa with `slots` slots, for a case of a single past length.
 /// Slots that hold no row are NaN.
 struct RingProblem {
@@ -17,19 +73,15 @@ struct RingProblem {
 
   RingProblem(const AttentionCase& given, int64_t slotCount)
       : all(holdingAll(given)), slots(slotCount) {
-    const AttentionCase& c = all.c;
-    pastKey = ring(all.presentKey, past(), c.width, c.keyTransposed);
-    pastValue = ring(all.presentValue, past(), c.valueWidth, false);
-    presentKey = ring(all.presentKey, past() + c.rows, c.width, c.keyTransposed);
-    presentValue = ring(all.presentValue, past() + c.rows, c.valueWidth, false);
-    const int64_t length = past();
-    // What a slot held before it was not written stays.
-    keep(presentKey, pastKey, length, c.width, c.keyTransposed);
-    keep(presentValue, pastValue, length, c.valueWidth, false);
+    const RingLayout layout(all.c, slots);
+    pastKey = layout.before(all.presentKey, all.c.keyTransposed, kNan);
+    pastValue = layout.before(all.presentValue, false, kNan);
+    presentKey = layout.after(pastKey, all.presentKey, all.c.keyTransposed);
+    presentValue = layout.after(pastValue, all.presentValue, false);
   }
 
   int64_t past() const { return all.c.past[0]; }
-  int64_t kept() const { return std::min(past(), slots - 1); }
+  int64_t kept() const { return RingLayout(all.c, slots).kept(); }
 
   KernelCall call(bool overwritable = true) const {
     const AttentionCase& c = all.c;
@@ -63,49 +115,6 @@ struct RingProblem {
                   first * view.maskStrides.column *
                       static_cast<int64_t>(*ir::byteWidth(all.mask.element()));
     return all.outputOf(view);
-  }
-
-private:
-  static AttentionCase holdingAll(AttentionCase c) {
-    c.capacity = c.longest();
-    return c;
-  }
-
-  int64_t at(int64_t plane, int64_t slot, int64_t column, int64_t count, int64_t width,
-             bool transposed) const {
-    return plane * count * width + (transposed ? column * count + slot : slot * width + column);
-  }
-
-  /// The last rows of the first `length` of `cache`.
-  TestTensor ring(const TestTensor& cache, int64_t length, int64_t width, bool transposed) const {
-    const AttentionCase& c = all.c;
-    const int64_t planes = c.batches * c.kvHeads;
-    TestTensor result(c.element, transposed ? runtime::Extents{c.batches, c.kvHeads, width, slots}
-                                            : runtime::Extents{c.batches, c.kvHeads, slots, width});
-    for (int64_t i = 0; i < result.count(); ++i)
-      result.set(i, kNan);
-    for (int64_t plane = 0; plane < planes; ++plane)
-      for (int64_t row = std::max<int64_t>(0, length - slots); row < length; ++row)
-        for (int64_t column = 0; column < width; ++column)
-          result.set(at(plane, row % slots, column, slots, width, transposed),
-                     cache.get(at(plane, row, column, c.capacity, width, transposed)));
-    return result;
-  }
-
-  void keep(TestTensor& present, const TestTensor& before, int64_t length, int64_t width,
-            bool transposed) const {
-    const AttentionCase& c = all.c;
-    for (int64_t slot = 0; slot < slots; ++slot) {
-      const int64_t last = length + c.rows - 1;
-      const int64_t age = ((last - slot) % slots + slots) % slots;
-      if (last - age >= length)
-        continue;
-      for (int64_t plane = 0; plane < c.batches * c.kvHeads; ++plane)
-        for (int64_t column = 0; column < width; ++column) {
-          const int64_t index = at(plane, slot, column, slots, width, transposed);
-          present.set(index, before.get(index));
-        }
-    }
   }
 };
 

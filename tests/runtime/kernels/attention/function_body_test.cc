@@ -5,6 +5,7 @@
 #include "ir/text/reader.h"
 #include "runtime/exec/executor.h"
 #include "tests/runtime/kernels/quantized_attention_case.h"
+#include "tests/runtime/kernels/quantized_ring_case.h"
 #include "tests/runtime/kernels/ring_attention_case.h"
 
 namespace kvopt {
@@ -351,6 +352,46 @@ TEST(FunctionBody, CachesOfInt8) {
     expectClose(body.outputs[1], kernel.outputs[1], 0);
     expectClose(body.outputs[2], kernel.outputs[2], 0);
   }
+}
+
+/// Body and kernel of RingQuantizedKvSdpa; slots without a row are no numbers.
+void expectQuantizedRingBody(const AttentionCase& c, int64_t slots, int64_t opset) {
+  SCOPED_TRACE(
+      fmt::format("opset {}, {} slots, {} rows, past {}", opset, slots, c.rows, c.past[0]));
+  const QuantizedRingProblem p(c, slots);
+  std::vector<TestTensor> operands = p.operands();
+  operands.push_back(c.mask == MaskForm::none ? neutralMask() : p.all.plain.mask);
+  if (c.sinks)
+    operands.push_back(p.all.plain.sinks);
+  const CacheLayout keyLayout = *CacheLayout::bySequenceAxis(4, c.keyTransposed ? 3 : 2);
+  const BodyResult body =
+      runBody("ai.kvopt::RingQuantizedKvSdpa",
+              ringQuantizedKvSdpaFunctionText({opset, c.element, c.sinks}, keyLayout), opset, c,
+              operands, 5);
+  ASSERT_EQ(body.error, "");
+  const KernelResult kernel = p.call(false).run();
+  ASSERT_EQ(kernel.error, "");
+  expectClose(body.outputs[0], kernel.outputs[0], toleranceOf(c));
+  for (unsigned i = 1; i < 5; ++i) {
+    const TestTensor& present = kernel.outputs[i];
+    ASSERT_EQ(body.outputs[i].view.shape, present.shape());
+    EXPECT_EQ(std::memcmp(body.outputs[i].view.data, present.data(), present.bytes()), 0) << i;
+  }
+}
+
+TEST(FunctionBody, RingsOfCodes) {
+  for (int64_t opset : opsets)
+    for (int64_t slots : {1, 5})
+      for (int options = 0; options < 8; ++options)
+        for (const AttentionCase& made : {grouped(4, {0}), grouped(1, {7}), grouped(9, {6})}) {
+          AttentionCase c = made;
+          c.causal = true;
+          c.window = slots;
+          c.sinks = options & 1;
+          c.mask = options & 2 ? MaskForm::boolean : MaskForm::none;
+          c.keyTransposed = options & 4;
+          expectQuantizedRingBody(c, slots, opset);
+        }
 }
 
 TEST(FunctionBody, QuantizedCaches) {
