@@ -23,7 +23,7 @@ import tempfile
 SANITIZED = "--sanitized" in sys.argv
 SECONDS = 60
 MEMORY = 8 << 30
-TARGETS = ["kvopt", "ring", "int8", "int8-ring", "int4-ring", "blocks", "blocks-plain", "pyramid:16", "ort-gqa", "paged:16", "onnx23",
+TARGETS = ["kvopt", "ring", "int8", "int8-ring", "int4-ring", "int8-blocks", "blocks", "blocks-plain", "pyramid:16", "ort-gqa", "paged:16", "onnx23",
            "onnx24", "onnx24-ring:4", "primitive"]
 EXTREMES = [0, 1, 2, 7, -1, -2, 255, 1 << 31, (1 << 31) - 1, 1 << 40, 1 << 62, (1 << 63) - 1, -(1 << 63)]
 

@@ -2,6 +2,7 @@
 #include "runtime/equivalence/quantized_model.h"
 
 #include "ir/shapes/shape_inference.h"
+#include "runtime/equivalence/quantized_blocks.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -65,6 +66,9 @@ constexpr QuantizedOp quantizedOps[] = {
      6,
      {0, 1, 3, 6, 7, 5}},
 };
+
+constexpr const char* blockAttention = "ai.kvopt::BlockQuantizedKvSdpa";
+constexpr const char* blockAttentionDefinition = "ai.kvopt::BlockQuantizedKvSdpaDefinition";
 
 /// Rounds rows that other operators place in caches.
 constexpr const char* quantizeRows = "ai.kvopt::QuantizeRows";
@@ -164,6 +168,9 @@ std::vector<std::string> miswiredCaches(const Model& model, const Manifest& mani
   constexpr unsigned firstPresent = 1;
   std::vector<std::string> found;
   for (const Node& node : model.graph().nodes()) {
+    if (isBlockAttention(node))
+      if (std::string wrong = miswiredBlocks(node, manifest); !wrong.empty())
+        found.push_back(std::move(wrong));
     const QuantizedOp* op = quantizedOpOf(node);
     if (op && op->cacheCount == 0)
       for (unsigned codes : {1u, 3u})
@@ -241,6 +248,15 @@ llvm::Error unquantize(Model& model, Manifest& manifest) {
   Graph& graph = model.graph();
   llvm::StringMap<ElementType> elements; // of caches that are codes no more
   unquantizeReaders(graph);
+  llvm::SmallVector<Node*, 32> overBlocks;
+  for (Node& node : graph.nodes())
+    if (isBlockAttention(node))
+      overBlocks.push_back(&node);
+  for (Node* node : overBlocks)
+    if (llvm::Error error = unquantizeBlocks(*node, manifest))
+      return error;
+  if (!overBlocks.empty())
+    graph.eraseDeadNodes();
   unquantizePlacedRows(graph, elements);
   for (Node& node : llvm::make_early_inc_range(graph.nodes())) {
     const QuantizedOp* op = quantizedOpOf(node);
@@ -317,15 +333,18 @@ llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
       continue;
     }
     const QuantizedOp* op = quantizedOpOf(node);
-    if (!op)
+    const bool readsBlocks = isBlockAttention(node);
+    if (!op && !readsBlocks)
       continue;
-    if (!model.findFunction(op->name))
-      return invalid("the model has no function body for {}", op->name);
+    const char* name = readsBlocks ? blockAttention : op->name;
+    const unsigned parts = readsBlocks ? 0 : op->parts();
+    if (!model.findFunction(name))
+      return invalid("the model has no function body for {}", name);
     llvm::SmallVector<Value*, 10> operands;
     for (const Use& use : node.operands())
       operands.push_back(use.value());
-    Node& definition =
-        graph.createFresh(op->definition, operands, 1 + op->parts(), &node, "defined");
+    Node& definition = graph.createFresh(readsBlocks ? blockAttentionDefinition : op->definition,
+                                         operands, 1 + parts, &node, "defined");
     copyAttributes(node, definition);
     DefinedSite site;
     for (Value* output : {&node.result(), &definition.result()})
@@ -333,7 +352,7 @@ llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
         graph.addOutput(*output);
     site.output = node.result().name().str();
     site.definedOutput = definition.result().name().str();
-    for (unsigned i = 1; i <= op->parts(); ++i) {
+    for (unsigned i = 1; i <= parts; ++i) {
       definition.result(i).setType(node.result(i).type());
       graph.addOutput(definition.result(i));
       site.presents.push_back(node.result(i).name().str());
@@ -341,13 +360,17 @@ llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
     }
     definition.result().setType(node.result().type());
     constexpr unsigned readValueScale = 4;
-    if (op->cacheCount == 0)
+    if (readsBlocks)
+      site.valueScale = newValueScales(node);
+    else if (op->cacheCount == 0)
       site.valueScale = node.operand(readValueScale)->name().str();
     sites.push_back(std::move(site));
   }
   for (const QuantizedOp& op : quantizedOps)
     if (Function* body = model.findFunction(op.name))
       body->name = OpName(op.definition).type().str();
+  if (Function* body = model.findFunction(blockAttention))
+    body->name = OpName(blockAttentionDefinition).type().str();
   if (Function* body = model.findFunction(quantizeRows))
     body->name = OpName(quantizeRowsDefinition).type().str();
   return sites;

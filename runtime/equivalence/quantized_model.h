@@ -21,9 +21,9 @@ std::vector<std::string> miswiredCaches(const ir::Model& model, const ir::Manife
 /// Makes every ai.kvopt::InPlaceQuantizedKvSdpa of the model an InPlaceKvSdpa, every
 /// RingQuantizedKvSdpa a RingKvSdpa, and every InPlaceQuantizedLatentKvSdpa an
 /// InPlaceLatentKvSdpa, whose caches hold new rows as they are, and every QuantizedSdpa, which
-/// reads them, a Sdpa; scales are no inputs and outputs any more. What is left of the rewrite
-/// computes what the original does, but for rounding. Types must have been inferred, and are
-/// inferred anew.
+/// reads them, a Sdpa, and every BlockQuantizedKvSdpa a BlockKvSdpa; scales are no inputs and
+/// outputs any more. What is left of the rewrite computes what the original does, but for rounding.
+/// Types must have been inferred, and are inferred anew.
 llvm::Error unquantize(ir::Model& model, ir::Manifest& manifest);
 
 /// One attention of a model with its definition beside it: names of outputs of the model.

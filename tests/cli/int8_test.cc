@@ -24,7 +24,7 @@ protected:
 };
 
 TEST_F(Int8CliTest, TheReportSaysWhatWasCompared) {
-  EXPECT_NE(report.find("without quantization: 70 steps"), std::string::npos) << report;
+  EXPECT_NE(report.find("without quantization: 65 steps"), std::string::npos) << report;
   EXPECT_NE(report.find("int8: 2 sites × 28 steps against their definition: rows identical"),
             std::string::npos)
       << report;

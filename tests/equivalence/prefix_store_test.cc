@@ -56,7 +56,7 @@ protected:
 
 TEST_F(PrefixStoreTest, GivesTheRowsOfTheSessionThatKeptThem) {
   const std::vector<int64_t> tokens = tokensFrom(1, 50);
-  for (const char* form : {"", "kvopt", "int8", "onnx24", "blocks:8"}) {
+  for (const char* form : {"", "kvopt", "int8", "onnx24", "blocks:8", "int8-blocks:8"}) {
     SCOPED_TRACE(form);
     const DrivenModel model = inForm(form);
     PrefixStore store({16});

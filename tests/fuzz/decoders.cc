@@ -24,6 +24,7 @@ constexpr Form forms[] = {
     {"shared", DecoderKind::Llama, "to=kvopt capacity=16"},
     {"int8", DecoderKind::Llama, "to=int8 capacity=16"},
     {"blocks", DecoderKind::Llama, "to=blocks:4 capacity=16"},
+    {"int8-blocks", DecoderKind::Llama, "to=int8-blocks:4 capacity=16"},
     {"packed", DecoderKind::PackedQkv, "to=onnx24 capacity=16"},
     {"latent", DecoderKind::MlaLatent, "to=kvopt capacity=16"},
     {"states", DecoderKind::Hybrid, "to=kvopt capacity=16"},

@@ -205,7 +205,7 @@ async function replayInKvopt(kvopt, folders) {
 async function targetsOf(kvopt) {
   const listed = jsonOf((await run(kvopt, ['list', 'targets', '--format', 'json'])).stdout);
   return (listed?.targets ?? []).map(({name}) => name === 'onnx24-ring' ? `${name}:8` : name)
-    .filter((name) => !['int8', 'int4', 'int8-ring', 'int4-ring'].includes(name));
+    .filter((name) => !['int8', 'int4', 'int8-ring', 'int4-ring', 'int8-blocks'].includes(name));
 }
 
 function print(rows, targets) {

@@ -65,11 +65,11 @@ done
 for kind in float32 float16 large-vocabulary; do
   targets="onnx24 ort-gqa primitive"
   # Products of bytes round in an order of their own, which decides between equal float16 scores.
-  [ "$kind" = float32 ] && targets="$targets int8 int4 blocks"
+  [ "$kind" = float32 ] && targets="$targets int8 int4 blocks int8-blocks"
   [ "$kind" = large-vocabulary ] && targets=onnx24
   for target in $targets; do
     options=()
-    [ "$target" = blocks ] && options=(--capacity 12)
+    [[ "$target" = *blocks ]] && options=(--capacity 12)
     rewritten "$work/$kind.onnx" "$target" "${options[@]}"
     tokens=$("$kvopt" run "$work/example.onnx" --tokens 1,2,3 --steps 8)
     decodes "$kind --to $target" "$tokens" "$work/example.onnx" 1,2,3 8

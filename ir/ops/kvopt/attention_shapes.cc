@@ -176,6 +176,85 @@ OpDefBuilder defineQuantizedKvSdpa(OpRegistry& registry, llvm::StringRef name) {
   return definition;
 }
 
+namespace {
+
+/// Fails unless the scales of new rows are float [B,G,S,1].
+llvm::Error checkNewScales(const ShapeContext& context, unsigned codes, unsigned scales) {
+  const TensorType& type = context.type(scales);
+  if (context.element(codes) != ElementType::Undefined &&
+      context.element(codes) != ElementType::Int8)
+    return context.error(
+        fmt::format("new rows are {}, they should be int8 codes", context.type(codes).str()));
+  if (type.elementType() != ElementType::Undefined && type.elementType() != ElementType::Float)
+    return context.error(fmt::format("scales are {}, they should be float", type.str()));
+  if (!type.hasRank())
+    return llvm::Error::success();
+  if (llvm::Error error = requireRank(context, scales, 4))
+    return error;
+  for (unsigned axis = 0; axis < 4; ++axis)
+    if (llvm::Error error = requireEqual(context, type.dim(axis),
+                                         axis == 3 ? Dim::fixed(1) : context.type(codes).dim(axis),
+                                         "extents of new rows and their scales"))
+      return error;
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Error inferBlockKvSdpa(ShapeContext& context, bool hasScales) {
+  if (llvm::Error error = checkAttentionOperands(context))
+    return error;
+  const unsigned firstBlock = hasScales ? 7 : 5;
+  const unsigned groups = hasScales ? 4 : 2;
+  const auto operands = static_cast<unsigned>(context.node().operands().size());
+  const unsigned blocks = operands > firstBlock ? operands - firstBlock : 0;
+  if (blocks % groups != 0)
+    return context.error(fmt::format("{} blocks are not as many of keys as of values{}", blocks,
+                                     hasScales ? ", and of scales" : ""));
+  const unsigned each = blocks / groups;
+  for (unsigned i = 0; i < each; ++i) {
+    const CacheSide key{1, firstBlock + i, "key_axis"};
+    const CacheSide value{2, firstBlock + each + i, "value_axis"};
+    llvm::Expected<Dim> keyRows = checkCache(context, key);
+    if (!keyRows)
+      return keyRows.takeError();
+    llvm::Expected<Dim> valueRows = checkCache(context, value);
+    if (!valueRows)
+      return valueRows.takeError();
+    if (llvm::Error error =
+            requireEqual(context, *keyRows, *valueRows, "rows of a block's keys and values"))
+      return error;
+    if (!hasScales)
+      continue;
+    if (llvm::Error error = checkCacheScales(context, key, firstBlock + 2 * each + i))
+      return error;
+    if (llvm::Error error = checkCacheScales(context, value, firstBlock + 3 * each + i))
+      return error;
+  }
+  for (unsigned side = 0; side < 2 && hasScales; ++side)
+    if (llvm::Error error = checkNewScales(context, 1 + side, 5 + side))
+      return error;
+  // The number of tokens attended to is a sum over the blocks.
+  if (llvm::Error error = checkMaskAndSinks(context, 3))
+    return error;
+  context.setResult(0, attentionResultType(context));
+  return llvm::Error::success();
+}
+
+OpDefBuilder defineBlockKvSdpa(OpRegistry& registry, llvm::StringRef name) {
+  OpDefBuilder definition = define(registry, OpName(kvoptDomain, name), 1);
+  addAttentionAttributes(definition);
+  definition.in("query")
+      .in("key_new")
+      .in("value_new")
+      .in("mask?")
+      .in("sinks?")
+      .out("output")
+      .attr("key_axis", int64_t{2})
+      .attr("value_axis", int64_t{2});
+  return definition;
+}
+
 void addAttentionAttributes(OpDefBuilder& definition) {
   definition.requiredAttr("scale", AttributeKind::Float)
       .attr("causal", int64_t{0})

@@ -68,6 +68,14 @@ llvm::Error inferQuantizedKvSdpa(ShapeContext& context, bool isRing);
 /// The operands, results, and attributes of such an operator.
 OpDefBuilder defineQuantizedKvSdpa(OpRegistry& registry, llvm::StringRef name);
 
+/// The result of attention over blocks: operands query, key_new, value_new, mask, sinks, and
+/// blocks. `hasScales`: all rows are codes, the scales of new rows are operands behind the sinks,
+/// and blocks of scales are behind those of codes.
+llvm::Error inferBlockKvSdpa(ShapeContext& context, bool hasScales);
+
+/// The operands up to the sinks, the result, and the attributes of such an operator.
+OpDefBuilder defineBlockKvSdpa(OpRegistry& registry, llvm::StringRef name);
+
 /// What every attention operator over a cache is told apart from axes; `mask_boolean` is 0 where it
 /// is not written.
 void addAttentionAttributes(OpDefBuilder& definition);

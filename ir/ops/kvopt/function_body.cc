@@ -20,41 +20,6 @@ constexpr const char* wholeSequence = R"(
     values = Identity (value)
 )";
 
-constexpr const char* joinedSequence = R"(
-    key_shape = Shape (keys)
-    length_list = Gather (key_shape, i2)
-    longest = Squeeze (length_list, i0)
-    column_shape = Concat <axis = 0> (rest, i1)
-    all_slots = Range (zero_index, longest, one_index)
-    slot_row = Unsqueeze (all_slots, i0)
-)";
-
-/// The rows of all blocks and the new ones behind them; `side` is key or value.
-std::string joinedBlocks(const std::string& side, size_t blocks, const CacheLayout& layout) {
-  std::string text;
-  std::string parts;
-  for (size_t i = 0; i < blocks; ++i) {
-    const std::string block = fmt::format("{}_block_{}", side, i);
-    text += fmt::format("    {0}_width = Identity ({1}_width)\n", block, side);
-    text += pastRowsText(block, layout);
-    parts += block + "_past_rows, ";
-  }
-  return text + fmt::format("    {0}s = Concat <axis = 2> ({1}{0}_new)\n", side, parts);
-}
-
-std::string blockFormals(const std::string& side, size_t blocks) {
-  std::string text;
-  for (size_t i = 0; i < blocks; ++i)
-    text += fmt::format(", past_{}_block_{}", side, i);
-  return text;
-}
-
-constexpr const char* everyKeyValid = R"(
-    earlier = Sub (length_list, rows)
-    start = Reshape (earlier, column_shape)
-    valid = GreaterOrEqual (slot_row, zero_index)
-)";
-
 constexpr const char* sequenceByLength = R"(
     key_shape = Shape (key)
     groups = Gather (key_shape, i1)
@@ -159,9 +124,9 @@ std::string blockKvSdpaFunctionText(const BodyForm& form, size_t blocks, const C
                                       blockFormals("key", blocks), blockFormals("value", blocks));
   return functionText(form.opset, signature,
                       std::string(extentsText) + newExtentsText("key") + newExtentsText("value") +
-                          groupsOfNewRowsText + joinedBlocks("key", blocks, key) +
-                          joinedBlocks("value", blocks, value) + joinedSequence + everyKeyValid +
-                          attentionText(form));
+                          groupsOfNewRowsText + joinedBlocksText("key", blocks, key) +
+                          joinedBlocksText("value", blocks, value) + joinedSequenceText +
+                          everyKeyValidText + attentionText(form));
 }
 
 std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
@@ -172,8 +137,8 @@ std::string blockLatentKvSdpaFunctionText(const BodyForm& form, size_t blocks,
       blockFormals("key", blocks));
   return functionText(form.opset, signature,
                       std::string(extentsText) + newExtentsText("key") + groupsOfNewRowsText +
-                          joinedBlocks("key", blocks, cache) + latentValuesText + joinedSequence +
-                          everyKeyValid + attentionText(form));
+                          joinedBlocksText("key", blocks, cache) + latentValuesText +
+                          joinedSequenceText + everyKeyValidText + attentionText(form));
 }
 
 std::string sdpaFunctionText(const BodyForm& form) {
@@ -184,7 +149,7 @@ std::string sdpaFunctionText(const BodyForm& form) {
   return functionText(form.opset, signature,
                       form.lengths ? std::string(extentsText) + rowsByLengthText +
                                          sequenceByLength + attentionText(form, "mask_of_keys")
-                                   : std::string(extentsText) + wholeSequence + everyKeyValid +
+                                   : std::string(extentsText) + wholeSequence + everyKeyValidText +
                                          attentionText(form));
 }
 

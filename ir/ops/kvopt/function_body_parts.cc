@@ -163,6 +163,25 @@ std::string ringRowsText(const std::string& side) {
                      side);
 }
 
+std::string blockFormals(const std::string& side, size_t blocks) {
+  std::string text;
+  for (size_t i = 0; i < blocks; ++i)
+    text += fmt::format(", past_{}_block_{}", side, i);
+  return text;
+}
+
+std::string joinedBlocksText(const std::string& side, size_t blocks, const CacheLayout& layout) {
+  std::string text;
+  std::string parts;
+  for (size_t i = 0; i < blocks; ++i) {
+    const std::string block = fmt::format("{}_block_{}", side, i);
+    text += fmt::format("    {0}_width = Identity ({1}_width)\n", block, side);
+    text += pastRowsText(block, layout);
+    parts += block + "_past_rows, ";
+  }
+  return text + fmt::format("    {0}s = Concat <axis = 2> ({1}{0}_new)\n", side, parts);
+}
+
 std::string newExtentsText(const std::string& side) {
   return fmt::format(R"(
     {0}_new_shape = Shape ({0}_new)

@@ -165,6 +165,29 @@ inline constexpr const char* rowsByLengthText = R"(
     mask_of_keys = Slice (mask, i0, longest_list, rest)
 )";
 
+/// Operands in a signature for `blocks` blocks of one side, each with a comma before it.
+std::string blockFormals(const std::string& side, size_t blocks);
+
+/// The rows of all blocks and the new ones behind them.
+std::string joinedBlocksText(const std::string& side, size_t blocks, const CacheLayout& layout);
+
+/// How many rows there are. Needs keys.
+inline constexpr const char* joinedSequenceText = R"(
+    key_shape = Shape (keys)
+    length_list = Gather (key_shape, i2)
+    longest = Squeeze (length_list, i0)
+    column_shape = Concat <axis = 0> (rest, i1)
+    all_slots = Range (zero_index, longest, one_index)
+    slot_row = Unsqueeze (all_slots, i0)
+)";
+
+/// That all rows are valid, the new ones the last. Needs length_list, column_shape and slot_row.
+inline constexpr const char* everyKeyValidText = R"(
+    earlier = Sub (length_list, rows)
+    start = Reshape (earlier, column_shape)
+    valid = GreaterOrEqual (slot_row, zero_index)
+)";
+
 /// A whole function: `signature` is the name with its attributes, operands and results, `body` the
 /// nodes.
 std::string functionText(int64_t opset, const std::string& signature, const std::string& body);

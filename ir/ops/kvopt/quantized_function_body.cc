@@ -234,6 +234,35 @@ std::string inPlaceQuantizedLatentKvSdpaFunctionText(const BodyForm& form,
                           attentionText(form));
 }
 
+std::string blockQuantizedKvSdpaFunctionText(const BodyForm& form, size_t blocks,
+                                             const CacheLayout& key, const CacheLayout& value) {
+  std::string formals;
+  for (const char* part : {"key_code", "value_code", "key_scale", "value_scale"})
+    formals += blockFormals(part, blocks);
+  // The operand `sinks` has a place of its own even where it is absent.
+  std::string signature = fmt::format(
+      "BlockQuantizedKvSdpa <scale, causal, window, softcap, mask_boolean>\n"
+      "    (query, key_code_new, value_code_new, mask, sinks, key_scale_new, value_scale_new{})\n"
+      "    => (output)",
+      formals);
+  std::string body = extentsText;
+  const std::pair<std::string, const CacheLayout*> parts[] = {
+      {"key_code", &key}, {"key_scale", &key}, {"value_code", &value}, {"value_scale", &value}};
+  for (const auto& [part, cache] : parts) {
+    body += newExtentsText(part);
+    if (part == "key_code")
+      body += "    groups = Gather (key_code_new_shape, i1)\n";
+    body += joinedBlocksText(part, blocks, *cache);
+  }
+  for (const char* side : {"key", "value"})
+    body += fmt::format("    {0}_numbers = Cast <to = 1> ({0}_codes)\n"
+                        "    {0}s = Mul ({0}_numbers, {0}_scales)\n",
+                        side);
+  body += "    value_width = Identity (value_code_width)\n";
+  return functionText(form.opset, signature,
+                      body + joinedSequenceText + everyKeyValidText + attentionText(form));
+}
+
 std::string quantizeRowsFunctionText(int64_t opset) {
   BodyForm form;
   form.opset = opset;

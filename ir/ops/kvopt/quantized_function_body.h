@@ -24,6 +24,12 @@ std::string
 inPlaceQuantizedLatentKvSdpaFunctionText(const BodyForm& form,
                                          const CacheLayout& cache = CacheLayout::ofAttention());
 
+/// The same for `ai.kvopt::BlockQuantizedKvSdpa` with `blocks` blocks of the codes of keys, and as
+/// many of all else.
+std::string blockQuantizedKvSdpaFunctionText(const BodyForm& form, size_t blocks,
+                                             const CacheLayout& key = CacheLayout::ofAttention(),
+                                             const CacheLayout& value = CacheLayout::ofAttention());
+
 /// The text of a function for `ai.kvopt::QuantizeRows`.
 std::string quantizeRowsFunctionText(int64_t opset);
 

@@ -75,6 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(LoweringChoice{"kvopt", ""}, LoweringChoice{"int8", ""},
                     LoweringChoice{"onnx24", ""}, LoweringChoice{"ort-gqa", ""},
                     LoweringChoice{"blocks:4", "capacity=32"},
+                    LoweringChoice{"int8-blocks:4", "capacity=32"},
                     LoweringChoice{"blocks-plain:4", "capacity=32"},
                     LoweringChoice{"pyramid:8", "capacity=32"}, LoweringChoice{"primitive", ""}),
     [](const auto& target) {

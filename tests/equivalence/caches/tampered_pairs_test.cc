@@ -294,12 +294,13 @@ INSTANTIATE_TEST_SUITE_P(Targets, TamperedPairTest,
                                          TamperedTarget{"ort-gqa", ""},
                                          TamperedTarget{"primitive", ""},
                                          TamperedTarget{"blocks:64", "capacity=1024"},
+                                         TamperedTarget{"int8-blocks:64", "capacity=1024"},
                                          TamperedTarget{"pyramid:512", "capacity=1024"}),
                          [](const auto& target) {
-                           return llvm::StringRef(target.param.name).split(':').first.str() ==
-                                          "ort-gqa"
-                                      ? std::string("ort_gqa")
-                                      : llvm::StringRef(target.param.name).split(':').first.str();
+                           std::string name =
+                               llvm::StringRef(target.param.name).split(':').first.str();
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
                          });
 
 } // namespace

@@ -21,9 +21,9 @@ namespace fs = std::filesystem;
 /// Rows of every shared buffer, and of all blocks together.
 constexpr int64_t rowsOfBuffers = 24;
 
-constexpr const char* inPlaceTargets[] = {"kvopt",  "latent",        "ring",
-                                          "int8",   "int8-ring",     "ort-gqa",
-                                          "onnx24", "onnx24-ring:4", "blocks:8"};
+constexpr const char* inPlaceTargets[] = {"kvopt",     "latent",       "ring",   "int8",
+                                          "int8-ring", "ort-gqa",      "onnx24", "onnx24-ring:4",
+                                          "blocks:8",  "int8-blocks:8"};
 
 /// Bytes that the last step of a short session copies: one token after four, or the step that the
 /// model's fixed extents allow. nullopt where the model has no caches.

@@ -22,7 +22,8 @@ namespace {
 
 DrivenModel quantized(const std::string& path, const Toolkit& toolkit,
                       const std::string& target = "int8") {
-  return rewritten(path, toolkit, "", target);
+  const bool hasBlocks = llvm::StringRef(target).startswith("int8-blocks");
+  return rewritten(path, toolkit, hasBlocks ? "capacity=150" : "", target);
 }
 
 VerificationReport verified(const DrivenModel& original, const DrivenModel& other,
@@ -47,7 +48,9 @@ TEST_P(QuantizedCaches, EqualTheExportedModelButForTheRoundingOfRows) {
                                                     {"int8", Padding::Left},
                                                     {"int8", Padding::Right},
                                                     {"int4", Padding::None},
-                                                    {"int4", Padding::Left}}) {
+                                                    {"int4", Padding::Left},
+                                                    {"int8-blocks:9", Padding::None},
+                                                    {"int8-blocks:64", Padding::Left}}) {
     SCOPED_TRACE(target + " " + std::to_string(static_cast<int>(padding)));
     DrivenModel other = quantized(path(), toolkit, target);
     EquivalencePlan plan; // prefill 33, chunks 16, 1 and 7, 64 decode steps, batch 2
@@ -64,6 +67,65 @@ TEST_P(QuantizedCaches, EqualTheExportedModelButForTheRoundingOfRows) {
     EXPECT_LT(quantization.deviation.largest, quantization.deviation.magnitude);
     EXPECT_EQ(quantization.deviation.tokens, 2 * 68);
   }
+}
+
+/// How rows are divided changes no bit, and attention reads the codes of new rows, too.
+TEST_P(QuantizedCaches, InBlocksGiveTheBitsOfABuffer) {
+  auto outputs = [&](const char* target) {
+    DrivenModel driven = quantized(path(), toolkit, target);
+    SessionOptions options;
+    options.capacity = driven.manifest.ownsCaches() ? 150 : 0;
+    auto session = openSession(driven, toolkit.kernels, options);
+    TokenStream tokens(*driven.model, 1);
+    std::string bytes;
+    for (int64_t count : {20, 1, 3, 1, 40, 1}) {
+      const StepResult result = tokens.feed(*session, count);
+      const TensorView& view = result.outputs.front().tensor.view;
+      bytes.append(reinterpret_cast<const char*>(view.data), static_cast<size_t>(view.byteSize()));
+    }
+    EXPECT_EQ(session->statistics().inPlaceBytesCopied, 0);
+    return bytes;
+  };
+  const std::string expected = outputs("int8");
+  for (const char* target : {"int8-blocks:64", "int8-blocks:7", "int8-blocks:150"})
+    EXPECT_TRUE(outputs(target) == expected) << target;
+}
+
+/// Scales that are handed out for other blocks than those that attention reads.
+TEST_P(QuantizedCaches, InBlocksThatAreMiswiredAreFoundOut) {
+  DrivenModel exported = asExported(path(), toolkit);
+  auto isDifferent = [&](llvm::function_ref<void(DrivenModel&)> forge) {
+    DrivenModel forged = quantized(path(), toolkit, "int8-blocks:64");
+    forge(forged);
+    return !verified(exported, forged, shortPlan(), toolkit).equal();
+  };
+  auto attentionOf = [](DrivenModel& driven) -> Node& {
+    for (Node& node : driven.model->graph().nodes())
+      if (node.is("ai.kvopt::BlockQuantizedKvSdpa"))
+        return node;
+    throw std::runtime_error("no attention over blocks of codes");
+  };
+  EXPECT_FALSE(isDifferent([](DrivenModel&) {}));
+  EXPECT_TRUE(isDifferent([&](DrivenModel& driven) {
+    Node& node = attentionOf(driven);
+    const unsigned each = (static_cast<unsigned>(node.operands().size()) - 7) / 4;
+    Value* keyScales = node.operand(7 + 2 * each);
+    node.setOperand(7 + 2 * each, node.operand(7 + 3 * each));
+    node.setOperand(7 + 3 * each, keyScales);
+  }));
+  EXPECT_TRUE(isDifferent([&](DrivenModel& driven) {
+    Node& node = attentionOf(driven);
+    Value* keyScales = node.operand(5);
+    node.setOperand(5, node.operand(6));
+    node.setOperand(6, keyScales);
+  }));
+  EXPECT_TRUE(isDifferent([&](DrivenModel& driven) {
+    for (ManifestCache& one : driven.manifest.caches)
+      for (ManifestCache& other : driven.manifest.caches)
+        if (one.role == CacheRole::KeyScale && other.role == CacheRole::ValueScale &&
+            one.layer == 0 && other.layer == 0)
+          std::swap(one.present, other.present);
+  }));
 }
 
 /// One byte an element and a float a row, where there were floats.
@@ -226,7 +288,7 @@ INSTANTIATE_TEST_SUITE_P(Models, QuantizedCaches, shippedModels(), shippedModelN
 /// Every model that the target takes, and why it does not take the others.
 TEST_F(CorpusTest, QuantizedCachesEqualTheExportedModelsButForRounding) {
   Toolkit toolkit;
-  unsigned verifiedModels = 0;
+  unsigned verifiedModels = 0, inBlocks = 0, inRings = 0;
   for (const std::string& name : foldersWith(corpusFolder(), "model.onnx")) {
     SCOPED_TRACE(name);
     const std::string path = (corpusFolder() / name / "model.onnx").string();
@@ -248,12 +310,26 @@ TEST_F(CorpusTest, QuantizedCachesEqualTheExportedModelsButForRounding) {
       VerificationReport report = verified(exported, int8, plan, toolkit);
       EXPECT_TRUE(report.equal()) << verificationSummary(report);
       ++verifiedModels;
+      for (const auto& [target, count] :
+           {std::pair("int8-blocks:4", &inBlocks), std::pair("int8-ring", &inRings)}) {
+        DrivenModel other;
+        try {
+          other = quantized(path, toolkit, target);
+        } catch (const std::runtime_error&) {
+          continue; // refused
+        }
+        report = verified(exported, other, plan, toolkit);
+        EXPECT_TRUE(report.equal()) << target << ": " << verificationSummary(report);
+        ++*count;
+      }
     } catch (const std::runtime_error& error) {
       // What cannot be run as exported either cannot be compared.
       std::cout << name << ": " << error.what() << '\n';
     }
   }
   EXPECT_GE(verifiedModels, 53u);
+  EXPECT_GE(inBlocks, 40u);
+  EXPECT_GE(inRings, 4u);
 }
 
 } // namespace

@@ -1,7 +1,7 @@
-// BlockKvSdpa: the bits of Sdpa over all rows in one piece, in every layout and however the rows
-// are divided; what does not fit is an error.
+// BlockKvSdpa, and the same over codes: the bits of attention over all rows in one piece, in every
+// layout and however the rows are divided; what does not fit is an error.
 #include "ir/cache_layout.h"
-#include "tests/runtime/kernels/attention_case.h"
+#include "tests/runtime/kernels/quantized_attention_case.h"
 
 namespace kvopt {
 using namespace ir;
@@ -162,6 +162,94 @@ TEST(BlockKvSdpa, WhatDoesNotFitIsAnError) {
   unequal.in(p.query).in(keys).in(values);
   p.attributes(unequal);
   expectError(unequal.run(), "4 new key rows and 3 query rows");
+}
+
+/// A case's past of codes in blocks that end at `ends`; layouts are those of codes and scales.
+KernelCall codesCallOf(const QuantizedProblem& p, const std::vector<int64_t>& ends,
+                       BlockForm keys = {4, 2}, BlockForm values = {4, 2}) {
+  const AttentionCase& c = p.c();
+  KernelCall call("ai.kvopt::BlockQuantizedKvSdpa");
+  auto newRows = [&](const TestTensor& present) {
+    return blockRowsOf(present, c.past[0], c.past[0] + c.rows);
+  };
+  call.in(p.plain.query).in(newRows(p.key.presentCodes)).in(newRows(p.value.presentCodes));
+  c.mask == MaskForm::none ? call.absent() : call.in(p.plain.mask);
+  c.sinks ? call.in(p.plain.sinks) : call.absent();
+  call.in(newRows(p.key.presentScales)).in(newRows(p.value.presentScales));
+  for (const auto& [rows, form] :
+       {std::pair(&p.key.codes, keys), std::pair(&p.value.codes, values),
+        std::pair(&p.key.scales, keys), std::pair(&p.value.scales, values)}) {
+    int64_t begin = 0;
+    for (int64_t end : ends) {
+      call.in(laidOut(blockRowsOf(*rows, begin, end), form));
+      begin = end;
+    }
+  }
+  p.plain.attributes(call);
+  call.attr("key_axis", keys.axis).attr("value_axis", values.axis);
+  call.attr("mask_boolean", c.mask == MaskForm::boolean ? 1 : 0);
+  return call;
+}
+
+TEST(BlockQuantizedKvSdpa, HasTheBitsOfABuffer) {
+  for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::BFloat16})
+    for (MaskForm mask : {MaskForm::none, MaskForm::additive, MaskForm::boolean})
+      for (int64_t rows : {1, 3, 40})
+        for (int64_t window : {0, 6}) {
+          AttentionCase c = problem();
+          c.element = element;
+          c.mask = mask;
+          c.rows = rows;
+          c.window = window;
+          c.capacity = c.longest();
+          SCOPED_TRACE(fmt::format("{} {} rows, window {}", onnxName(element).str(), rows, window));
+          const QuantizedProblem p(c);
+          const TestTensor whole = outputOf(p.call(false));
+          expectTensor(codesCallOf(p, {13}).run(), {c.batches, c.heads(), rows, c.valueWidth},
+                       p.expected(), p.bound());
+          for (const std::vector<int64_t>& ends :
+               {std::vector<int64_t>{13}, {5, 10, 13, 13}, {1, 2, 3, 13}, {0, 0, 13}})
+            EXPECT_TRUE(outputOf(codesCallOf(p, ends)).sameBytes(whole));
+        }
+}
+
+TEST(BlockQuantizedKvSdpa, TakesEveryLayout) {
+  AttentionCase c = problem();
+  c.capacity = c.longest();
+  const QuantizedProblem p(c);
+  for (const BlockForm& keys : blockKeyForms)
+    for (const BlockForm& values : blockRowForms) {
+      SCOPED_TRACE(fmt::format("keys rank {} axis {}, values rank {} axis {}", keys.rank, keys.axis,
+                               values.rank, values.axis));
+      expectTensor(codesCallOf(p, {4, 8, 12, 13}, keys, values).run(),
+                   {c.batches, c.heads(), c.rows, c.valueWidth}, p.expected(), p.bound());
+    }
+}
+
+TEST(BlockQuantizedKvSdpa, WhatDoesNotFitIsAnError) {
+  AttentionCase c = problem();
+  c.capacity = c.longest();
+  c.sinks = false;
+  const QuantizedProblem p(c);
+  auto newRows = [&](const TestTensor& present) { return blockRowsOf(present, 13, 16); };
+  auto start = [&] {
+    KernelCall call("ai.kvopt::BlockQuantizedKvSdpa");
+    call.in(p.plain.query).in(newRows(p.key.presentCodes)).in(newRows(p.value.presentCodes));
+    call.absent().absent();
+    call.in(newRows(p.key.presentScales)).in(newRows(p.value.presentScales));
+    p.plain.attributes(call);
+    return call;
+  };
+  const TestTensor keys = blockRowsOf(p.key.codes, 0, 4), values = blockRowsOf(p.value.codes, 0, 4);
+  const TestTensor scales = blockRowsOf(p.key.scales, 0, 4);
+  expectError(start().in(keys).in(values).in(scales).run(), "and of scales");
+  expectError(start().in(keys).in(values).in(scales).in(blockRowsOf(p.key.scales, 0, 3)).run(),
+              "scales of the values are float [2, 3, 3, 1]");
+  KernelCall numbers("ai.kvopt::BlockQuantizedKvSdpa");
+  numbers.in(p.plain.query).in(p.plain.keyNew).in(p.plain.valueNew).absent().absent();
+  numbers.in(newRows(p.key.presentScales)).in(newRows(p.value.presentScales));
+  p.plain.attributes(numbers);
+  expectError(numbers.run(), "must be int8 codes");
 }
 
 /// Columns [begin, begin + count) of the last axis.

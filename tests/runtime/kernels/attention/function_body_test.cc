@@ -354,6 +354,53 @@ TEST(FunctionBody, CachesOfInt8) {
   }
 }
 
+TEST(FunctionBody, BlocksOfCodes) {
+  for (int64_t opset : opsets)
+    for (int options = 0; options < 8; ++options)
+      for (int64_t rows : {1, 4}) {
+        SCOPED_TRACE(fmt::format("opset {} options {} rows {}", opset, options, rows));
+        AttentionCase c = grouped(rows, {0});
+        c.causal = true;
+        c.window = options & 1 ? 3 : 0;
+        c.sinks = options & 2;
+        c.mask = options & 4 ? MaskForm::boolean : MaskForm::none;
+        c.maskColumn = false;
+        // Blocks of three rows and of none.
+        const TestTensor query =
+            randomTensor(c.element, {c.batches, c.heads(), c.rows, c.width}, 1);
+        std::vector<TestTensor> operands = {
+            query, randomCodes({c.batches, c.kvHeads, rows, c.width}, 2),
+            randomCodes({c.batches, c.kvHeads, rows, c.valueWidth}, 3)};
+        const AttentionProblem p(c);
+        operands.push_back(c.mask == MaskForm::none ? neutralMask() : p.mask);
+        operands.push_back(c.sinks ? p.sinks : floats({0}, {}));
+        auto scales = [&](int64_t count, unsigned seed) {
+          return randomTensor(ElementType::Float, {c.batches, c.kvHeads, count, 1}, seed, 0.01);
+        };
+        operands.push_back(scales(rows, 4));
+        operands.push_back(scales(rows, 5));
+        for (int64_t width : {c.width, c.valueWidth})
+          for (int64_t count : {3, 0})
+            operands.push_back(randomCodes({c.batches, c.kvHeads, count, width}, 6));
+        for (unsigned side : {7u, 8u})
+          for (int64_t count : {3, 0})
+            operands.push_back(scales(count, side));
+        BodyForm form{opset, c.element, c.sinks};
+        const BodyResult body =
+            runBody("ai.kvopt::BlockQuantizedKvSdpa", blockQuantizedKvSdpaFunctionText(form, 2),
+                    opset, c, operands, 1);
+        ASSERT_EQ(body.error, "");
+        KernelCall call("ai.kvopt::BlockQuantizedKvSdpa");
+        for (size_t i = 0; i < operands.size(); ++i)
+          i == 4 && !c.sinks ? call.absent() : call.in(operands[i]);
+        p.attributes(call);
+        call.attr("mask_boolean", c.mask == MaskForm::boolean ? 1 : 0);
+        const KernelResult kernel = call.run();
+        ASSERT_EQ(kernel.error, "");
+        expectClose(body.outputs[0], kernel.outputs[0], 4 * toleranceOf(c));
+      }
+}
+
 /// Body and kernel of RingQuantizedKvSdpa; slots without a row are no numbers.
 void expectQuantizedRingBody(const AttentionCase& c, int64_t slots, int64_t opset) {
   SCOPED_TRACE(

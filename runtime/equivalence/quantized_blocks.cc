@@ -1,0 +1,149 @@
+// Attention over blocks of codes: what belongs together, and the same without rounding.
+#include "runtime/equivalence/quantized_blocks.h"
+
+#include "support/diagnostic.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::runtime {
+using namespace ir;
+
+namespace {
+
+/// The operands of one side: `side` is 0 for keys, 1 for values.
+struct SideOperands {
+  const Node& node;
+  unsigned side;
+
+  unsigned each() const { return (static_cast<unsigned>(node.operands().size()) - 7) / 4; }
+  Value* newCodes() const { return node.operand(1 + side); }
+  Value* newScales() const { return node.operand(5 + side); }
+  Value* codes(unsigned block) const { return node.operand(7 + side * each() + block); }
+  Value* scales(unsigned block) const { return node.operand(7 + (2 + side) * each() + block); }
+
+  /// The ai.kvopt::QuantizeRows that makes the new codes, or null.
+  Node* rounding() const {
+    Node* made = newCodes()->producer();
+    return made && made->is("ai.kvopt::QuantizeRows") && newCodes() == &made->result(0) ? made
+                                                                                        : nullptr;
+  }
+  bool hasItsScales() const { return rounding() && newScales() == &rounding()->result(1); }
+};
+
+/// The output that hands out the rows as they lie in caches, or null.
+Value* handedOut(const Value& rows) {
+  for (const Use& use : rows.uses())
+    if ((use.user().is("Identity") || use.user().is("Transpose")) &&
+        use.user().result().isGraphOutput())
+      return &use.user().result();
+  return nullptr;
+}
+
+const ManifestCache* cacheOf(const Manifest& manifest, const Value& firstBlock) {
+  const auto found = llvm::find_if(manifest.caches, [&](const ManifestCache& cache) {
+    return !cache.blocks.empty() && cache.blocks.front() == firstBlock.name();
+  });
+  return found == manifest.caches.end() ? nullptr : &*found;
+}
+
+/// Whether the cache has exactly the blocks that `blockAt` gives, and the output is its new rows.
+bool isCache(const ManifestCache& cache, unsigned blocks, const Value* output,
+             llvm::function_ref<const Value*(unsigned)> blockAt) {
+  if (cache.blocks.size() != blocks || !output || output->name() != cache.present)
+    return false;
+  for (unsigned i = 0; i < blocks; ++i)
+    if (cache.blocks[i] != blockAt(i)->name())
+      return false;
+  return true;
+}
+
+void removeOutput(Value& value) {
+  Graph& graph = value.graph();
+  for (unsigned slot = static_cast<unsigned>(graph.outputs().size()); slot-- > 0;)
+    if (graph.outputs()[slot] == &value)
+      graph.removeOutput(slot);
+}
+
+void setElement(Value& value, ElementType element) {
+  TensorType type = value.type();
+  type.setElementType(element);
+  value.setType(std::move(type));
+}
+
+} // namespace
+
+bool isBlockAttention(const Node& node) { return node.is("ai.kvopt::BlockQuantizedKvSdpa"); }
+
+std::string miswiredBlocks(const Node& node, const Manifest& manifest) {
+  for (unsigned side : {0u, 1u}) {
+    const SideOperands operands{node, side};
+    if (operands.each() == 0)
+      return fmt::format("{} has no blocks", node.describe());
+    const ManifestCache* codes = cacheOf(manifest, *operands.codes(0));
+    const ManifestCache* scales = cacheOf(manifest, *operands.scales(0));
+    if (!operands.hasItsScales() || !codes || !scales || codes->layer != scales->layer ||
+        scales->role != scaleRole(codes->role) ||
+        !isCache(*codes, operands.each(), handedOut(*operands.newCodes()),
+                 [&](unsigned i) { return operands.codes(i); }) ||
+        !isCache(*scales, operands.each(), handedOut(*operands.newScales()),
+                 [&](unsigned i) { return operands.scales(i); }))
+      return fmt::format("attention reads the blocks of '{}' with the scales of '{}', whose new "
+                         "rows are not the model's",
+                         operands.codes(0)->name(), operands.scales(0)->name());
+  }
+  return "";
+}
+
+llvm::Error unquantizeBlocks(Node& node, Manifest& manifest) {
+  Graph& graph = node.graph();
+  llvm::SmallVector<Value*, 16> inputs{node.operand(0)};
+  llvm::SmallVector<Node*, 2> roundings;
+  for (unsigned side : {0u, 1u}) {
+    Node* rounding = SideOperands{node, side}.rounding();
+    if (!rounding)
+      return invalid("{}: nothing rounds the new rows", node.describe());
+    roundings.push_back(rounding);
+    inputs.push_back(rounding->operand(0));
+  }
+  inputs.push_back(node.operand(3));
+  inputs.push_back(node.operand(4));
+  llvm::SmallVector<Value*, 16> scaleBlocks;
+  for (unsigned side : {0u, 1u}) {
+    const SideOperands operands{node, side};
+    const ElementType element = roundings[side]->operand(0)->type().elementType();
+    for (unsigned i = 0; i < operands.each(); ++i) {
+      setElement(*operands.codes(i), element);
+      inputs.push_back(operands.codes(i));
+      scaleBlocks.push_back(operands.scales(i));
+    }
+    for (ManifestCache& cache : manifest.caches)
+      if (&cache == cacheOf(manifest, *operands.codes(0)))
+        cache.dtype = element;
+  }
+  Node& plain = graph.createFresh("ai.kvopt::BlockKvSdpa", inputs, 1, &node, "attention");
+  for (const NamedAttribute& attribute : node.attributes())
+    plain.setAttribute(attribute.name, attribute.value.clone());
+  plain.result().setType(node.result().type());
+  node.result().replaceAllUsesWith(plain.result());
+  graph.erase(node);
+  for (Node* rounding : roundings) {
+    Value& rows = *rounding->operand(0);
+    for (const Use& use : rounding->result(0).uses())
+      setElement(use.user().result(), rows.type().elementType());
+    if (Value* scales = handedOut(rounding->result(1)))
+      removeOutput(*scales);
+    rounding->result(0).replaceAllUsesWith(rows);
+  }
+  for (Value* scale : scaleBlocks)
+    if (scale->isGraphInput() && scale->isUnused())
+      graph.removeInput(*scale);
+  return llvm::Error::success();
+}
+
+std::string newValueScales(const Node& node) {
+  const Value* output = handedOut(*SideOperands{node, 1}.newScales());
+  return output ? output->name().str() : "";
+}
+
+} // namespace kvopt::runtime

@@ -1,0 +1,26 @@
+// Attention over blocks of codes taken apart, for quantized_model.h.
+#pragma once
+
+#include "ir/manifest/manifest.h"
+#include "ir/model.h"
+
+#include <string>
+
+namespace kvopt::runtime {
+
+/// Whether it is an ai.kvopt::BlockQuantizedKvSdpa.
+bool isBlockAttention(const ir::Node& node);
+
+/// What is wrong with the blocks of codes and scales that such a node reads, or with the new rows
+/// that the model hands out for them: a sentence, or empty.
+std::string miswiredBlocks(const ir::Node& node, const ir::Manifest& manifest);
+
+/// Makes it an ai.kvopt::BlockKvSdpa whose blocks and new rows are numbers, in the manifest, too.
+/// Scales are no inputs and outputs any more; what made the new ones is left dead. Fails where the
+/// new codes are not made by ai.kvopt::QuantizeRows.
+llvm::Error unquantizeBlocks(ir::Node& node, ir::Manifest& manifest);
+
+/// The output of the model that hands out the scales of its new values, or empty.
+std::string newValueScales(const ir::Node& node);
+
+} // namespace kvopt::runtime
