@@ -140,6 +140,16 @@ private:
     return llvm::Error::success();
   }
 
+  /// Of a model that was exported for a number of tokens, that number.
+  int64_t mostTokensOfAStep() const {
+    int64_t most = session.mostStepTokens();
+    for (const Value* input : tokenInputs(session.graph(), session.manifest().inputs))
+      if (input->type().hasRank() && input->type().rank() != 0)
+        if (const auto fixed = input->type().shape().back().value(); fixed && *fixed > 0)
+          most = std::min(most, *fixed);
+    return most;
+  }
+
   /// Runs all prompts, padded on the left; the last step's outputs.
   llvm::Expected<StepResult> prefill(llvm::ArrayRef<std::vector<int64_t>> prompts) {
     size_t longest = 0;
@@ -155,7 +165,7 @@ private:
       feed.hidePadding(padding);
       paddings.push_back(static_cast<int64_t>(padding));
     }
-    const auto most = static_cast<size_t>(session.mostStepTokens());
+    const auto most = static_cast<size_t>(mostTokensOfAStep());
     const size_t chunk =
         std::min(most, options.chunk > 0 ? static_cast<size_t>(options.chunk) : longest);
     for (size_t begin = 0;; begin += chunk) {

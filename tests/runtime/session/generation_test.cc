@@ -97,6 +97,20 @@ TEST(Generation, CountsOn) {
   }
 }
 
+/// A model that was exported for steps of one token is given its prompt in such.
+TEST(Generation, APromptIsReadInStepsThatTheModelTakes) {
+  const test::CountingModel counting;
+  counting.model->graph()
+      .findValue("input_ids")
+      ->setType(TensorType(ElementType::Int64, Shape{Dim::symbol("B"), Dim::fixed(1)}));
+  auto session = counting.session();
+  GenerationOptions options;
+  options.steps = 3;
+  const GenerationResult result = llvm::cantFail(generate(*session, Prompts{{2, 3, 4}}, options));
+  EXPECT_EQ(result.sequences[0].tokens, (std::vector<int64_t>{5, 6, 7}));
+  EXPECT_EQ(session->length(), 5);
+}
+
 TEST(Generation, GoesOnWhereASessionIs) {
   const test::CountingModel counting;
   auto session = counting.session();
