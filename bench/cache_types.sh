@@ -3,8 +3,9 @@
 #   bash bench/cache_types.sh [BUILD [MODEL.onnx…]]
 # Bytes are those that a token adds to all caches. Of 256 tokens, how often the most likely next one
 # stays that of the model as exported; their ids are the first 257 bytes of models/kjv/heldout.txt,
-# whatever they mean to the model. Perplexity is that of kjv on the whole of that text; other models
-# were not trained.
+# whatever they mean to the model. Perplexity is that of kjv on the last 12,288 bytes of that text;
+# other models were not trained. The scales of GroupQueryAttention's codes are those of the first
+# 4,096 bytes.
 set -euo pipefail
 build=$(realpath "${1:-build/release}")
 shift || true
@@ -15,6 +16,8 @@ text=models/kjv/heldout.txt
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 head -c 257 "$text" | od -An -v -tu1 >"$work/tokens.txt"
+head -c 4096 "$text" >"$work/calibration.txt"
+tail -c +4097 "$text" >"$work/measured.txt"
 
 # number FILE KEY…: a number of a JSON report, or nothing.
 number() {
@@ -31,10 +34,11 @@ printf '| model | rows | bytes a token | tokens kept of 256 | mean divergence, n
 printf '|---|---|---|---|---|---|---|\n'
 for model in "$@"; do
   name=$(basename "$(dirname "$model")")
-  for rows in float32 float16 bfloat16 int8 int4; do
+  for rows in float32 float16 bfloat16 int8 int4 gqa-int8 gqa-int4; do
     case $rows in
     float32) options=(--to kvopt) ;;
     float16 | bfloat16) options=(--to kvopt --cache-dtype "$rows") ;;
+    gqa-*) options=(--to ort-gqa --cache-dtype "${rows#gqa-}" --calibration-text "$work/calibration.txt") ;;
     *) options=(--to "$rows") ;;
     esac
     if ! "$kvopt" rewrite "$model" -o "$work/rewritten.onnx" "${options[@]}" --verify off --format json \
@@ -51,7 +55,7 @@ for model in "$@"; do
     divergence=$(number "$work/verify.json" likelihood mean_divergence)
     perplexity='' change=''
     if [ "$name" = kjv ]; then
-      measure --text-file "$text"
+      measure --text-file "$work/measured.txt"
       perplexity=$(number "$work/verify.json" likelihood perplexity 1)
       change=$(awk -v a="$(number "$work/verify.json" likelihood perplexity 0)" -v b="$perplexity" \
         'BEGIN { printf "%+.3f %%", 100 * (b / a - 1) }')

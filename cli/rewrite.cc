@@ -2,6 +2,7 @@
 #include "cli/report/rewrite_report.h"
 #include "cli/support/command.h"
 #include "cli/support/input_option.h"
+#include "cli/support/token_file.h"
 #include "driver/recover.h"
 #include "driver/variants.h"
 #include "support/diagnostic.h"
@@ -20,6 +21,7 @@ struct RewriteOptions {
   RewriteRequest request;
   RewrittenPaths paths;
   std::vector<std::string> inputs; ///< recipes for what the driver does not know
+  TokenFiles calibration;
   bool dryRun = false;
 
   /// The file that is written; empty for none.
@@ -105,6 +107,10 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   if (!recipes)
     return recipes.takeError();
   request.recipes = std::move(*recipes);
+  auto calibration = readTokens(options.calibration);
+  if (!calibration)
+    return calibration.takeError();
+  request.calibration = std::move(*calibration);
   auto result = rewrite(std::move(*model), request, context.toolkit);
   if (!result)
     return result.takeError();
@@ -168,8 +174,21 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
         ->check(CLI::IsMember({"any", "none"}));
     command
         ->add_option("--cache-dtype", request.cacheDtype,
-                     "float16 or bfloat16: round the rows of growing float32 caches to it")
-        ->check(CLI::IsMember({"float16", "bfloat16"}));
+                     "float16 or bfloat16: round the rows of growing float32 caches to it; int8 or "
+                     "int4, for ort-gqa: keep codes")
+        ->check(CLI::IsMember({"float16", "bfloat16", "int8", "int4"}));
+    auto* text =
+        command->add_option("--calibration-text", options->calibration.text,
+                            "For --cache-dtype int8 and int4: a text that tells the scales "
+                            "of codes; its bytes are the tokens of a byte-level model");
+    command
+        ->add_option("--calibration-tokens", options->calibration.numbers,
+                     "The same of token ids, separated by white space or commas")
+        ->excludes(text);
+    command
+        ->add_option("--calibration-context", request.calibrationContext,
+                     "Tokens of that text that are read at a time, from empty caches (512)")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 32));
     command
         ->add_option("--tile-state", request.tileState,
                      "For tiles: the element type of what one tile hands to the next, float32 or "

@@ -4,14 +4,15 @@
 #include "cli/support/command.h"
 #include "cli/support/input_option.h"
 #include "cli/support/style.h"
+#include "cli/support/token_file.h"
 #include "driver/verify/data_sets.h"
 #include "driver/verify/references.h"
 #include "driver/verify/report.h"
 #include "runtime/equivalence/data_sets.h"
+#include "runtime/equivalence/quantized_groups.h"
 #include "runtime/equivalence/quantized_model.h"
 #include "runtime/equivalence/reference.h"
 #include "support/diagnostic.h"
-#include "support/mapped_file.h"
 
 #include <CLI/CLI.hpp>
 
@@ -94,7 +95,9 @@ llvm::Expected<VerificationReport> againstReference(const VerifyOptions& options
   auto comparison = replayReference(**session, *steps, report.tolerance);
   if (!comparison)
     return withFile(comparison.takeError(), options.reference);
-  if (hasQuantizedCaches(prepared.manifest) && !options.atol)
+  const bool hasConstantScales =
+      prepared.manifest.target == "ort-gqa" && groupCodeBits(*prepared.model) != 0;
+  if ((hasQuantizedCaches(prepared.manifest) || hasConstantScales) && !options.atol)
     context.remark("kvopt: rows of the caches are rounded to codes, recordings are not: the usual "
                    "tolerance shows how far off that is; --atol says what may be");
   report.comparison = std::move(*comparison);
@@ -144,48 +147,10 @@ double worstOf(const StepComparison& step) {
   return worst;
 }
 
-/// Numbers separated by white space or commas.
-llvm::Expected<std::vector<int64_t>> tokensOf(llvm::StringRef text) {
-  std::vector<int64_t> tokens;
-  for (;;) {
-    text = text.ltrim(" \t\r\n,");
-    if (text.empty())
-      return tokens;
-    const llvm::StringRef word = text.take_until([](char c) { return isspace(c) || c == ','; });
-    int64_t token = 0;
-    if (word.getAsInteger(10, token))
-      return usageError("'{}' is not a token number", word.take_front(40));
-    tokens.push_back(token);
-    text = text.drop_front(word.size());
-  }
-}
-
-/// The text that is to be measured; empty where none is.
-llvm::Expected<std::vector<int64_t>> measuredTokens(const VerifyOptions& options) {
-  const std::string& path = options.textFile.empty() ? options.tokenFile : options.textFile;
-  if (path.empty())
-    return std::vector<int64_t>();
-  auto file = MappedFile::open(path);
-  if (!file)
-    return file.takeError();
-  const std::span<const std::byte> bytes = (*file)->bytes();
-  const llvm::StringRef text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  // Tokens of a byte-level model are its text's bytes.
-  llvm::Expected<std::vector<int64_t>> tokens =
-      std::vector<int64_t>(text.bytes_begin(), text.bytes_end());
-  if (options.textFile.empty())
-    tokens = tokensOf(text);
-  if (!tokens)
-    return withFile(tokens.takeError(), path);
-  if (tokens->size() < 2)
-    return withFile(usageError("fewer than two tokens: nothing to predict"), path);
-  return tokens;
-}
-
 llvm::Error measureText(const VerifyOptions& options, std::vector<int64_t> tokens,
                         const PreparedModel& a, const PreparedModel& b,
                         const CommandContext& context, VerificationReport& report) {
-  LikelihoodPlan plan;
+  TextPlan plan;
   plan.tokens = std::move(tokens);
   plan.context = options.context;
   auto recipes = recipesOf(options.inputs);
@@ -222,7 +187,7 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
       return second.takeError();
     VerificationPlan plan = options.plan();
     plan.setTolerance(options.tolerance(first->model->graph()));
-    auto tokens = measuredTokens(options);
+    auto tokens = readTokens({options.textFile, options.tokenFile});
     if (!tokens)
       return tokens.takeError();
     auto recipes = recipesOf(options.inputs);

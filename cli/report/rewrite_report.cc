@@ -112,6 +112,8 @@ std::vector<SafeText> besides(const RewrittenModel& rewritten) {
     lines.push_back(formatText("capacity {}", *manifest.capacityValue));
   for (const std::string& assumption : rewritten.passes->assumptions)
     lines.push_back(formatText("assumes {}", assumption));
+  if (rewritten.calibrationTokens != 0)
+    lines.push_back(formatText("scales of codes from {} tokens", rewritten.calibrationTokens));
   const auto& [opsBefore, opsetBefore, irBefore] = rewritten.before;
   const auto& [opsAfter, opsetAfter, irAfter] = rewritten.after;
   if (opsetBefore != opsetAfter)
@@ -173,6 +175,8 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
   OrderedJson json = heading(output, target);
   json["sites"] = {{"rewritten", passes.lowered.size()}, {"total", passes.sites.size()}};
   json["assumptions"] = passes.assumptions;
+  if (rewritten.calibrationTokens != 0)
+    json["calibration_tokens"] = rewritten.calibrationTokens;
   if (!rewritten.freed.empty())
     json["symbols"] = {{"freed", rewritten.freed},
                        {"fixed_because", rewritten.fixedBecause.empty()

@@ -43,8 +43,13 @@ struct RewriteRequest {
   /// rows before the model is rewritten; some must be.
   bool compressCaches = false;
   /// The element type that rows of growing float32 caches are rounded to before the model is
-  /// rewritten: `float16`, `bfloat16`, or empty for none.
+  /// rewritten: `float16`, `bfloat16`, or empty for none. `int8` or `int4`, for `ort-gqa`: the
+  /// codes that caches hold, whose scales running `calibration` tells.
   std::string cacheDtype;
+  /// The tokens of a text like those that the model will read.
+  std::vector<int64_t> calibration;
+  /// How many of them are read at a time, from empty caches.
+  int64_t calibrationContext = 512;
   /// The element type of the state between tiles: `float32` or `float16`; empty: float32.
   std::string tileState;
   VerificationExtent verification = VerificationExtent::Quick;

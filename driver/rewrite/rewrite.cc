@@ -3,6 +3,7 @@
 
 #include "driver/first_step.h"
 #include "driver/recover.h"
+#include "driver/rewrite/calibration.h"
 #include "driver/rewrite/proof.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
@@ -48,6 +49,11 @@ std::string preparation(const RewriteRequest& request, llvm::StringRef freedAxes
                            : freeing(freedAxes) + recovery + ",prove-extents,detect-sites";
 }
 
+/// The bits of the codes that caches are to hold; 0 where they hold numbers.
+int codeBitsOf(const RewriteRequest& request) {
+  return request.cacheDtype == "int8" ? 8 : request.cacheDtype == "int4" ? 4 : 0;
+}
+
 /// `compresses`: caches are compressed before rows are rounded and the target is asked.
 std::string pipelineFor(const RewriteRequest& request, llvm::StringRef freedAxes, bool compresses) {
   PipelineStep lower;
@@ -63,7 +69,7 @@ std::string pipelineFor(const RewriteRequest& request, llvm::StringRef freedAxes
   const std::string added = request.addCaches ? ",add-caches,detect-sites" : "";
   const std::string compressed = compresses ? ",compress-caches,detect-sites" : "";
   const std::string narrowed =
-      request.cacheDtype.empty()
+      request.cacheDtype.empty() || codeBitsOf(request) != 0
           ? ""
           : fmt::format(",narrow-caches{{to={}}},detect-sites", request.cacheDtype);
   return preparation(request, freedAxes) + added + compressed + narrowed + "," +
@@ -139,6 +145,8 @@ public:
                         "with those of a model that has no rows to quantize")
           .hint(fmt::format("add caches first, and rewrite what was written with --to {}",
                             request.target));
+    if (llvm::Error error = checkCodes(*target->target))
+      return error;
     if (!request.cacheDtype.empty() && quantizes)
       return usageError("rows are not rounded to {} and quantized at once", request.cacheDtype)
           .hint(fmt::format("--to {} alone quantizes them", request.target));
@@ -178,8 +186,15 @@ public:
       return refusal(fmt::format("{}: no keys and values are expanded from rows of fewer columns; "
                                  "see: kvopt explain {} --to latent",
                                  path, path));
-    if (!request.cacheDtype.empty() && passes->statistics["narrow-caches"]["caches"] == 0)
+    if (codeBitsOf(request) != 0) {
+      auto scales = scalesOfCodes();
+      if (!scales)
+        return withFile(scales.takeError(), path);
+      if (llvm::Error error = targets::keepCodes(*model, *passes->manifest, *scales))
+        return refusal(fmt::format("{}: {}", path, takeDiagnostic(std::move(error)).str()));
+    } else if (!request.cacheDtype.empty() && passes->statistics["narrow-caches"]["caches"] == 0) {
       return refusal(fmt::format("{}: no cache grows and holds float32 rows", path));
+    }
     RewrittenModel result;
     result.before = before;
     result.after = sizeOf(*model);
@@ -187,6 +202,8 @@ public:
     result.exported = isRestored          ? **written
                       : request.addCaches ? Manifest() // whole sequences at every step
                                           : *passes->exported;
+    if (codeBitsOf(request) != 0)
+      result.calibrationTokens = static_cast<int64_t>(request.calibration.size());
     if (passes->freed) {
       result.freed = passes->freed->str();
       result.fixedBecause = fixedBecause;
@@ -215,6 +232,36 @@ public:
   }
 
 private:
+  /// Fails where codes are requested of a target that does not write them, or nothing tells their
+  /// scales.
+  llvm::Error checkCodes(const Target& target) const {
+    if (codeBitsOf(request) == 0)
+      return request.calibration.empty()
+                 ? llvm::Error::success()
+                 : llvm::Error(
+                       usageError("a text for calibration is for --cache-dtype int8 or int4"));
+    if (target.name() != "ort-gqa")
+      return usageError("--cache-dtype {} is for --to ort-gqa", request.cacheDtype)
+          .hint("--to int8, int4, int8-ring, int4-ring and int8-blocks keep codes that kvopt's "
+                "operators read");
+    if (request.addCaches)
+      return usageError("caches are not added and quantized at once").hint("add caches first");
+    if (request.calibration.empty())
+      return usageError("--cache-dtype {} needs a text that tells the scales of codes",
+                        request.cacheDtype)
+          .hint("--calibration-text FILE or --calibration-tokens FILE");
+    return llvm::Error::success();
+  }
+
+  /// Of the caches of the lowered model.
+  llvm::Expected<targets::CodeScales> scalesOfCodes() {
+    TextPlan plan;
+    plan.tokens = request.calibration;
+    plan.context = request.calibrationContext;
+    plan.recipes = request.recipes;
+    return calibrate(*model, *passes->manifest, plan, codeBitsOf(request), toolkit);
+  }
+
   /// Frees as many extents as can be freed, and notes why others stay.
   llvm::Error makeDynamic() {
     for (llvm::StringRef axes :

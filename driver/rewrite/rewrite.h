@@ -34,6 +34,8 @@ struct RewrittenModel {
   ModelSize after;
   /// The extents that became symbols, as `batch, sequence and past`; empty where none did.
   std::string freed;
+  /// Tokens that told the scales of codes; 0 where caches do not hold codes with constant scales.
+  int64_t calibrationTokens = 0;
   /// Of extents that were to become symbols and stayed, why.
   std::string fixedBecause;
   /// Without reading and verifying.

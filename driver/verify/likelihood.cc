@@ -1,9 +1,7 @@
 // Feeds a text to two models and compares what they predict.
 #include "driver/verify/likelihood.h"
 
-#include "driver/first_step.h"
-#include "driver/verify/plan.h"
-#include "driver/verify/verification.h"
+#include "driver/verify/text_reader.h"
 #include "runtime/session/generation.h"
 #include "support/diagnostic.h"
 
@@ -15,22 +13,6 @@ using namespace runtime;
 
 namespace {
 
-/// How many tokens a step has, and how many batch rows it is given.
-struct StepExtents {
-  int64_t tokens;
-  int64_t batch;
-  bool isFixed; ///< no step may have fewer tokens
-};
-
-StepExtents stepExtents(const Model& model, const Manifest& manifest, int64_t wanted) {
-  EquivalencePlan fitted;
-  fitted.prompt = wanted;
-  fitted.batch = 1;
-  fitTokenInputs(model.graph(), manifest, fitted);
-  return {std::min(fitted.prompt, manifest.stepLimit.value_or(fitted.prompt)), fitted.batch,
-          fitted.stepTokens != 1};
-}
-
 /// ln sum exp(score).
 double logSumExp(llvm::ArrayRef<float> scores) {
   const double largest = scores[static_cast<size_t>(largestScore(scores))];
@@ -40,62 +22,10 @@ double logSumExp(llvm::ArrayRef<float> scores) {
   return largest + std::log(sum);
 }
 
-/// Feeds the windows of a text to one model.
-class TextReader {
-public:
-  static llvm::Expected<TextReader> open(const Model& model, const Manifest& manifest,
-                                         int64_t batch, const LikelihoodPlan& plan,
-                                         unsigned threads, const Toolkit& toolkit) {
-    if (!manifest.firstStep.empty())
-      return unsupported("a text cannot be measured with a model that attends to an encoder");
-    auto session = openForTokens(model, manifest, batch, plan.context, threads, toolkit);
-    if (!session)
-      return session.takeError();
-    return TextReader(std::move(*session), plan);
-  }
-
-  llvm::Error startWindow() {
-    feed = std::make_unique<TokenFeed>(*session, *settings);
-    return session->reset();
-  }
-
-  /// Scores of the step's tokens.
-  llvm::Expected<StepResult> step(llvm::ArrayRef<int64_t> tokens) {
-    const std::vector<std::vector<int64_t>> rows(static_cast<size_t>(session->batch()),
-                                                 tokens.vec());
-    return feed->run(rows);
-  }
-
-  /// Tokens that a step of so many has scores for, and the vocabulary; leaves no token behind.
-  llvm::Expected<std::pair<int64_t, int64_t>> scoresOf(int64_t tokens) {
-    if (llvm::Error error = startWindow())
-      return error;
-    auto result = step(std::vector<int64_t>(static_cast<size_t>(tokens), 0));
-    if (!result)
-      return result.takeError();
-    auto logits = findLogits(*result);
-    if (!logits)
-      return logits.takeError();
-    return std::pair((*logits)->view.shape[1], (*logits)->view.shape[2]);
-  }
-
-private:
-  TextReader(std::unique_ptr<Session> opened, const LikelihoodPlan& plan)
-      : session(std::move(opened)), settings(std::make_unique<FeedOptions>()) {
-    for (const InputRecipe& recipe : plan.recipes)
-      if (hasInput(session->graph(), recipe.input))
-        settings->recipes.push_back(recipe);
-  }
-
-  std::unique_ptr<Session> session;
-  std::unique_ptr<FeedOptions> settings;
-  std::unique_ptr<TokenFeed> feed;
-};
-
 class LikelihoodComparison {
 public:
-  LikelihoodComparison(TextReader readerOfA, TextReader readerOfB, const LikelihoodPlan& given,
-                       StepExtents extents)
+  LikelihoodComparison(TextReader readerOfA, TextReader readerOfB, const TextPlan& given,
+                       TextStep extents)
       : a(std::move(readerOfA)), b(std::move(readerOfB)), plan(given), step(extents) {}
 
   llvm::Expected<LikelihoodReport> run() {
@@ -196,8 +126,8 @@ private:
 
   TextReader a;
   TextReader b;
-  LikelihoodPlan plan;
-  StepExtents step;
+  TextPlan plan;
+  TextStep step;
   LikelihoodReport report;
 };
 
@@ -212,14 +142,14 @@ double LikelihoodReport::perplexityOfB() const { return perplexity(surpriseOfB, 
 
 llvm::Expected<LikelihoodReport> compareLikelihoods(const Model& a, const Manifest& manifestA,
                                                     const Model& b, const Manifest& manifestB,
-                                                    const LikelihoodPlan& plan, unsigned threads,
+                                                    const TextPlan& plan, unsigned threads,
                                                     const Toolkit& toolkit) {
-  LikelihoodPlan fitted = plan;
+  TextPlan fitted = plan;
   for (const Manifest* manifest : {&manifestA, &manifestB})
     fitted.context = std::min(fitted.context, manifest->capacityValue.value_or(fitted.context));
   const int64_t wanted = std::min(fitted.chunk, fitted.context);
-  StepExtents extents = stepExtents(a, manifestA, wanted);
-  const StepExtents ofB = stepExtents(b, manifestB, wanted);
+  TextStep extents = textStepOf(a, manifestA, wanted);
+  const TextStep ofB = textStepOf(b, manifestB, wanted);
   if (extents.batch != ofB.batch ||
       (extents.isFixed && ofB.isFixed && extents.tokens != ofB.tokens))
     return usageError("the models take steps of different extents: {} tokens in {} batch rows, and "

@@ -1,25 +1,12 @@
 // How likely two models find the same text, token by token.
 #pragma once
 
-#include "driver/toolkit.h"
-#include "ir/manifest/manifest.h"
-#include "ir/model.h"
-#include "runtime/session/input_recipe.h"
+#include "driver/verify/text_reader.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace kvopt::driver {
-
-/// A text, and how it is fed: in windows of `context` tokens, each from empty caches, so that every
-/// token but the first of a window is predicted from those before it.
-struct LikelihoodPlan {
-  std::vector<int64_t> tokens;
-  int64_t context = 512;
-  /// Most tokens of a step; fewer where a model takes fewer.
-  int64_t chunk = 128;
-  std::vector<runtime::InputRecipe> recipes;
-};
 
 /// What the scores of both models say about the same tokens, by their softmax.
 struct LikelihoodReport {
@@ -37,11 +24,12 @@ struct LikelihoodReport {
   double meanDivergence() const { return tokens == 0 ? 0 : divergence / double(tokens); }
 };
 
-/// Runs both models over the text. Fails where a model has no scores for tokens, where the two have
+/// Runs both models over the text, of which every token but the first of a window is predicted from
+/// those before it. Fails where a model has no scores for tokens, where the two have
 /// vocabularies of different sizes, for a token outside of that, and where nothing is predicted.
 llvm::Expected<LikelihoodReport>
 compareLikelihoods(const ir::Model& a, const ir::Manifest& manifestA, const ir::Model& b,
-                   const ir::Manifest& manifestB, const LikelihoodPlan& plan, unsigned threads,
+                   const ir::Manifest& manifestB, const TextPlan& plan, unsigned threads,
                    const Toolkit& toolkit);
 
 } // namespace kvopt::driver

@@ -2,6 +2,7 @@
 #include "driver/verify/quantization.h"
 
 #include "driver/verify/verification.h"
+#include "runtime/equivalence/quantized_groups.h"
 #include "runtime/equivalence/quantized_model.h"
 #include "runtime/equivalence/widened_model.h"
 #include "runtime/exec/input_binding.h"
@@ -88,9 +89,10 @@ private:
       return compared.takeError();
     // What a scale is multiplied by, at most.
     const double largestCode = report.bits == 4 ? 126 : 127;
+    const double largest =
+        site.largestNumber != 0 ? site.largestNumber : largestCode * largestScale;
     if (compared->maxAbs != 0)
-      report.siteDifference =
-          std::max(report.siteDifference, compared->maxAbs / (largestCode * largestScale));
+      report.siteDifference = std::max(report.siteDifference, compared->maxAbs / largest);
     return llvm::Error::success();
   }
 
@@ -132,6 +134,8 @@ checkQuantization(const Model& original, const Manifest& originalManifest, const
   for (const ManifestCache& cache : quantizedManifest.caches)
     if (cache.codeColumns != 0)
       report.bits = 4;
+  if (groupCodeBits(quantized) == 4)
+    report.bits = 4;
   Check check(**first, **second, std::move(*sites), report);
   PlannedSteps planned(plan);
   for (int64_t tokens : steps)

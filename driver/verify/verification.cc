@@ -260,8 +260,8 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
     return hasNarrowedCaches(manifestA)
                ? verifyRounded(b, manifestB, a, manifestA, plan, threads, toolkit, nullptr)
                : verifyRounded(a, manifestA, b, manifestB, plan, threads, toolkit, firstOfB);
-  const bool isQuantizedA = hasQuantizedCaches(manifestA);
-  if (isQuantizedA != hasQuantizedCaches(manifestB))
+  const bool isQuantizedA = isQuantized(a, manifestA);
+  if (isQuantizedA != isQuantized(b, manifestB))
     return isQuantizedA
                ? verifyQuantized(b, manifestB, a, manifestA, plan, threads, toolkit, nullptr)
                : verifyQuantized(a, manifestA, b, manifestB, plan, threads, toolkit, firstOfB);

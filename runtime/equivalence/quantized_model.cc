@@ -3,6 +3,7 @@
 
 #include "ir/shapes/shape_inference.h"
 #include "runtime/equivalence/quantized_blocks.h"
+#include "runtime/equivalence/quantized_groups.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -159,6 +160,10 @@ std::string miswiredScales(const Node& node, unsigned codes, const Manifest& man
 
 } // namespace
 
+bool isQuantized(const Model& model, const Manifest& manifest) {
+  return hasQuantizedCaches(manifest) || groupCodeBits(model) != 0;
+}
+
 bool hasQuantizedCaches(const Manifest& manifest) {
   return llvm::any_of(manifest.caches,
                       [](const ManifestCache& cache) { return isScale(cache.role); });
@@ -247,6 +252,7 @@ void unquantizePlacedRows(Graph& graph, llvm::StringMap<ElementType>& elements) 
 llvm::Error unquantize(Model& model, Manifest& manifest) {
   Graph& graph = model.graph();
   llvm::StringMap<ElementType> elements; // of caches that are codes no more
+  unquantizeGroups(model, manifest);
   unquantizeReaders(graph);
   llvm::SmallVector<Node*, 32> overBlocks;
   for (Node& node : graph.nodes())
@@ -322,14 +328,52 @@ void defineRounding(Graph& graph, Node& node, std::vector<DefinedSite>& sites) {
 
 } // namespace
 
+namespace {
+
+/// A GroupQueryAttention beside its definition; results of both become outputs of the model.
+DefinedSite siteOf(Node& node, const DefinedGroup& defined) {
+  Graph& graph = node.graph();
+  DefinedSite site;
+  for (unsigned i = 0; i < 3; ++i) {
+    Value& made = node.result(i);
+    Value& expected = defined.definition->result(i);
+    expected.setType(made.type());
+    graph.addOutput(expected);
+    if (i == 0) {
+      if (!made.isGraphOutput())
+        graph.addOutput(made);
+      site.output = made.name().str();
+      site.definedOutput = expected.name().str();
+      continue;
+    }
+    site.presents.push_back(made.name().str());
+    site.definedPresents.push_back(expected.name().str());
+  }
+  site.largestNumber = defined.largestValue;
+  return site;
+}
+
+} // namespace
+
 llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
   std::vector<DefinedSite> sites;
   Graph& graph = model.graph();
+  // A definition is written for the types of its node.
+  if (groupCodeBits(model) != 0)
+    if (llvm::Error error = inferShapes(graph))
+      return error;
   for (Node& node : graph.nodes()) {
     if (node.is(quantizeRows)) {
       if (!model.findFunction(quantizeRows))
         return invalid("the model has no function body for {}", quantizeRows);
       defineRounding(graph, node, sites);
+      continue;
+    }
+    if (codeBits(node) != 0) {
+      auto defined = defineGroup(model, node);
+      if (!defined)
+        return defined.takeError();
+      sites.push_back(siteOf(node, *defined));
       continue;
     }
     const QuantizedOp* op = quantizedOpOf(node);

@@ -14,11 +14,15 @@ namespace kvopt::runtime {
 /// Whether the model keeps rows as codes with scales beside.
 bool hasQuantizedCaches(const ir::Manifest& manifest);
 
+/// The same, or GroupQueryAttention keeps them as codes with scales that are constants.
+bool isQuantized(const ir::Model& model, const ir::Manifest& manifest);
+
 /// Where the caches that a quantized attention writes are not those that the manifest hands on from
 /// the ones it reads, a sentence each; a model without quantization could not show it.
 std::vector<std::string> miswiredCaches(const ir::Model& model, const ir::Manifest& manifest);
 
-/// Makes every ai.kvopt::InPlaceQuantizedKvSdpa of the model an InPlaceKvSdpa, every
+/// Makes every com.microsoft::GroupQueryAttention of the model keep numbers, every
+/// ai.kvopt::InPlaceQuantizedKvSdpa an InPlaceKvSdpa, every
 /// RingQuantizedKvSdpa a RingKvSdpa, and every InPlaceQuantizedLatentKvSdpa an
 /// InPlaceLatentKvSdpa, whose caches hold new rows as they are, and every QuantizedSdpa, which
 /// reads them, a Sdpa, and every BlockQuantizedKvSdpa a BlockKvSdpa; scales are no inputs and
@@ -35,6 +39,8 @@ struct DefinedSite {
   std::vector<std::string> definedPresents;
   /// Of a site that appends to no cache: the present that holds the scales of its values.
   std::string valueScale;
+  /// Of a site whose scales are constants: the largest number that a code of its values stands for.
+  double largestNumber = 0;
 };
 
 /// Adds, before every attention over quantized caches, a call of its function body on the same

@@ -204,6 +204,11 @@ private:
         return dequantized.takeError();
       numbers = std::move(*dequantized);
     }
+    // What codes with constant scales stand for is not told by caches.
+    const ElementType code = session.cacheView(cache).element;
+    if (!numbers.owner && (code == ElementType::Int8 || code == ElementType::UInt8) &&
+        theirs.element != code)
+      return llvm::Error::success();
     const unsigned sequence = session.exportedSequenceAxis(cache);
     TensorView ours = numbers.owner ? numbers.view : session.exportedCacheView(cache);
     int64_t first = 0;

@@ -345,8 +345,8 @@ TEST(VerifyTest, ATextThatCannotBeMeasuredIsAnErrorThatNamesIt) {
   };
   EXPECT_NE(refusal("1 2 three", "--token-file").find("'three' is not a token number"),
             std::string::npos);
-  EXPECT_NE(refusal("7", "--token-file").find("nothing to predict"), std::string::npos);
-  EXPECT_NE(refusal("", "--text-file").find("nothing to predict"), std::string::npos);
+  EXPECT_NE(refusal("7", "--token-file").find("fewer than two tokens"), std::string::npos);
+  EXPECT_NE(refusal("", "--text-file").find("fewer than two tokens"), std::string::npos);
   EXPECT_NE(refusal("1 2 999999", "--token-file").find("outside of the vocabulary"),
             std::string::npos);
   EXPECT_NE(refusal("1 2 -1", "--token-file").find("outside of the vocabulary"), std::string::npos);

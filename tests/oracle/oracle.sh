@@ -75,6 +75,14 @@ for kind in float32 float16 large-vocabulary; do
     decodes "$kind --to $target" "$tokens" "$work/example.onnx" 1,2,3 8
   done
 done
+echo 1 2 3 50 100 150 7 30 90 >"$work/calibration"
+for kind in float32 float16; do
+  for dtype in int8 int4; do
+    rewritten "$work/$kind.onnx" ort-gqa --cache-dtype "$dtype" --calibration-tokens "$work/calibration"
+    decodes "$kind --to ort-gqa --cache-dtype $dtype" "$("$kvopt" run "$work/example.onnx" --tokens 1,2,3 --steps 8)" \
+      "$work/example.onnx" 1,2,3 8
+  done
+done
 rewritten "$work/float32.onnx" pyramid:4 --capacity 11
 decodes "pyramid" "$("$kvopt" run "$work/float32.onnx" --tokens 1,2,3 --steps 8)" "$work/example.onnx" 1,2,3 8
 rewritten "$work/float16.onnx" tiles:4 --capacity 11 --tile-state float16

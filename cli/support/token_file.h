@@ -1,0 +1,24 @@
+// Files of tokens that commands read.
+#pragma once
+
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kvopt::cli {
+
+/// At most one of the two.
+struct TokenFiles {
+  std::string text;    ///< its bytes are the tokens of a byte-level model
+  std::string numbers; ///< token numbers, separated by white space or commas
+
+  const std::string& path() const { return text.empty() ? numbers : text; }
+};
+
+/// The tokens of the file; none where no file is given. Fails for a file that cannot be read, that
+/// holds something else, or fewer than two tokens.
+llvm::Expected<std::vector<int64_t>> readTokens(const TokenFiles& files);
+
+} // namespace kvopt::cli

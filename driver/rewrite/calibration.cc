@@ -1,0 +1,141 @@
+// The largest numbers of caches.
+#include "driver/rewrite/calibration.h"
+
+#include "runtime/equivalence/equivalence.h"
+#include "runtime/memory/element_storage.h"
+#include "support/diagnostic.h"
+#include "support/half.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvopt::driver {
+using namespace ir;
+using namespace runtime;
+
+namespace {
+
+float numberAt(const TensorView& view, int64_t offset) {
+  switch (view.element) {
+  case ElementType::Float16:
+    return f16ToFloat(view.as<uint16_t>()[offset]);
+  case ElementType::BFloat16:
+    return bf16ToFloat(view.as<uint16_t>()[offset]);
+  default:
+    return view.as<float>()[offset];
+  }
+}
+
+/// Raises `largest` [G,D] to the magnitudes of the finite numbers of `view` [B,G,T,D].
+void raise(const TensorView& view, std::vector<float>& largest) {
+  const Extents& shape = view.shape;
+  const Extents& strides = view.strides;
+  for (int64_t batch = 0; batch < shape[0]; ++batch)
+    for (int64_t head = 0; head < shape[1]; ++head)
+      for (int64_t row = 0; row < shape[2]; ++row)
+        for (int64_t column = 0; column < shape[3]; ++column) {
+          const float number =
+              std::fabs(numberAt(view, batch * strides[0] + head * strides[1] + row * strides[2] +
+                                           column * strides[3]));
+          float& most = largest[static_cast<size_t>(head * shape[3] + column)];
+          if (std::isfinite(number))
+            most = std::max(most, number);
+        }
+}
+
+class Calibration {
+public:
+  Calibration(TextReader opened, const TextPlan& given, const TextStep& extents)
+      : reader(std::move(opened)), plan(given), step(extents) {}
+
+  llvm::Error run() {
+    const llvm::ArrayRef<int64_t> text = plan.tokens;
+    for (size_t begin = 0; begin < text.size(); begin += static_cast<size_t>(plan.context))
+      if (llvm::Error error =
+              readWindow(text.slice(begin).take_front(static_cast<size_t>(plan.context))))
+        return error;
+    if (steps == 0)
+      return usageError("the text for calibration has {} tokens, and a step of the model {}",
+                        text.size(), step.tokens);
+    return llvm::Error::success();
+  }
+
+  targets::CodeScales scales(int bits) const {
+    targets::CodeScales result;
+    result.bits = bits;
+    for (const auto& [past, magnitudes] : largest) {
+      std::vector<float>& made = result.ofPast[past];
+      const size_t width = widths.at(past);
+      for (size_t i = 0; i < magnitudes.size(); ++i) {
+        const auto* head = magnitudes.data() + i / width * width;
+        const float most =
+            magnitudes[i] != 0 ? magnitudes[i] : *std::max_element(head, head + width);
+        const float scale = most / (bits == 8 ? 127.0f : 7.0f);
+        made.push_back(scale != 0 ? scale : 1.0f);
+      }
+    }
+    return result;
+  }
+
+private:
+  llvm::Error readWindow(llvm::ArrayRef<int64_t> window) {
+    if (llvm::Error error = reader.startWindow())
+      return error;
+    const auto count = static_cast<size_t>(step.tokens);
+    for (size_t begin = 0; begin < window.size(); begin += count) {
+      const llvm::ArrayRef<int64_t> tokens = window.slice(begin).take_front(count);
+      if (step.isFixed && tokens.size() < count)
+        break;
+      auto result = reader.step(tokens);
+      if (!result)
+        return result.takeError();
+      ++steps;
+    }
+    const Session& session = reader.state();
+    for (size_t i = 0; i < session.cacheCount(); ++i) {
+      const ManifestCache& cache = session.cacheInfo(i);
+      const TensorView view = session.cacheView(i);
+      if (!cache.oneBuffer || view.rank() != 4 || !storageOf(view.element))
+        continue;
+      std::vector<float>& magnitudes = largest[cache.past];
+      widths[cache.past] = static_cast<size_t>(view.shape[3]);
+      magnitudes.resize(static_cast<size_t>(view.shape[1] * view.shape[3]), 0.0f);
+      raise(view, magnitudes);
+    }
+    return llvm::Error::success();
+  }
+
+  TextReader reader;
+  const TextPlan& plan;
+  TextStep step;
+  int64_t steps = 0;
+  std::map<std::string, std::vector<float>> largest;
+  std::map<std::string, size_t> widths;
+};
+
+} // namespace
+
+llvm::Expected<targets::CodeScales> calibrate(const Model& model, const Manifest& manifest,
+                                              const TextPlan& given, int bits,
+                                              const Toolkit& toolkit) {
+  TextPlan plan = given;
+  plan.context = std::min(plan.context, manifest.capacityValue.value_or(plan.context));
+  auto vocabulary = vocabularyOf(model.graph());
+  if (!vocabulary)
+    return vocabulary.takeError();
+  for (int64_t token : plan.tokens)
+    if (token < 0 || token >= *vocabulary)
+      return usageError("token {} of the text for calibration is outside of the vocabulary of {} "
+                        "tokens",
+                        token, *vocabulary);
+  const TextStep extents = textStepOf(model, manifest, std::min(plan.chunk, plan.context));
+  auto reader = TextReader::open(model, manifest, extents.batch, plan, 1, toolkit);
+  if (!reader)
+    return reader.takeError();
+  Calibration calibration(std::move(*reader), plan, extents);
+  if (llvm::Error error = calibration.run())
+    return error;
+  return calibration.scales(bits);
+}
+
+} // namespace kvopt::driver

@@ -1,0 +1,247 @@
+// GroupQueryAttention over codes: the same over numbers.
+#include "runtime/equivalence/quantized_groups.h"
+
+#include "ir/text/reader.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+
+namespace kvopt::runtime {
+using namespace ir;
+
+namespace {
+
+enum Operand : unsigned {
+  Query = 0,
+  NewKey = 1,
+  PastKey = 3,
+  Cosines = 7,
+  Bias = 10,
+  Sinks = 11,
+  KeyScale = 12,
+  OperandCount = 14,
+};
+
+Value* operandOf(const Node& node, unsigned operand) {
+  return operand < node.operands().size() ? node.operand(operand) : nullptr;
+}
+
+constexpr const char* quantizationAttributes[] = {"k_quant_type", "v_quant_type",
+                                                  "kv_cache_bit_width"};
+
+/// The numbers that the codes of one side stand for, and the codes of its presents. `side` is key
+/// or value; `shape` are the extents of its scales beside rows [B,G,S,D].
+std::string sideText(const char* side, const std::string& shape, int64_t bits) {
+  const char* unpack = bits == 8 ? R"(
+    {0}_past_codes = Cast <to = 1> (past_{0})
+)"
+                                 : R"(
+    {0}_bytes = Cast <to = 1> (past_{0})
+    {0}_over_sixteen = Div ({0}_bytes, sixteen)
+    {0}_upper = Floor ({0}_over_sixteen)
+    {0}_upper_bits = Mul ({0}_upper, sixteen)
+    {0}_lower = Sub ({0}_bytes, {0}_upper_bits)
+    {0}_lower_column = Unsqueeze ({0}_lower, column_axis)
+    {0}_upper_column = Unsqueeze ({0}_upper, column_axis)
+    {0}_pairs = Concat <axis = 4> ({0}_lower_column, {0}_upper_column)
+    {0}_stored_codes = Reshape ({0}_pairs, rows_shape)
+    {0}_past_codes = Sub ({0}_stored_codes, eight)
+)";
+  const char* common = R"(
+    {0}_scales = Reshape ({0}_scale, rest)
+    {0}_has_no_scale = Equal ({0}_scales, zero)
+    {0}_divisors = Where ({0}_has_no_scale, one, {0}_scales)
+    {0}_inverses = Reciprocal ({0}_divisors)
+    {0}_numbers = Cast <to = 1> ({0}_new)
+    {0}_quotients = Mul ({0}_numbers, {0}_inverses)
+    {0}_rounded = Round ({0}_quotients)
+    {0}_not_above = Min ({0}_rounded, largest)
+    {0}_new_codes = Max ({0}_not_above, lowest)
+    {0}_new_rows = Mul ({0}_new_codes, {0}_scales)
+    {0}_scales_shape = Constant <value_ints = [{1}]> ()
+    {0}_head_scales = Reshape ({0}_scales, {0}_scales_shape)
+    {0}_head_inverses = Reshape ({0}_inverses, {0}_scales_shape)
+    {0}_past_rows = Mul ({0}_past_codes, {0}_head_scales)
+)";
+  return fmt::format(fmt::runtime(unpack), side) + fmt::format(fmt::runtime(common), side, shape);
+}
+
+std::string presentText(const char* side, int64_t bits) {
+  const char* rounded = R"(
+    {0}_present_quotients = Mul ({0}_present_rows, {0}_head_inverses)
+    {0}_present_rounded = Round ({0}_present_quotients)
+    {0}_present_not_above = Min ({0}_present_rounded, largest)
+    {0}_present_codes = Max ({0}_present_not_above, lowest)
+)";
+  const char* bytes = "    present_{0} = Cast <to = 3> ({0}_present_codes)\n";
+  const char* nibbles = R"(
+    {0}_to_store = Add ({0}_present_codes, eight)
+    {0}_as_pairs = Reshape ({0}_to_store, pairs_shape)
+    {0}_even = Gather <axis = 4> ({0}_as_pairs, first)
+    {0}_odd = Gather <axis = 4> ({0}_as_pairs, second)
+    {0}_odd_bits = Mul ({0}_odd, sixteen)
+    {0}_packed = Add ({0}_even, {0}_odd_bits)
+    present_{0} = Cast <to = 2> ({0}_packed)
+)";
+  return fmt::format(fmt::runtime(rounded), side) +
+         fmt::format(fmt::runtime(bits == 8 ? bytes : nibbles), side);
+}
+
+/// The attributes of attention that are no matter of codes.
+std::string attributesText(const Node& node) {
+  std::string text;
+  for (const NamedAttribute& attribute : node.attributes()) {
+    if (llvm::is_contained(quantizationAttributes, attribute.name))
+      continue;
+    const char* comma = text.empty() ? "" : ", ";
+    if (attribute.value.kind() == AttributeKind::Int)
+      text += fmt::format("{}{} = {}", comma, attribute.name, attribute.value.intValue());
+    else if (attribute.value.kind() == AttributeKind::Float)
+      text += fmt::format("{}{} = {:.9e}", comma, attribute.name, attribute.value.floatValue());
+  }
+  return text;
+}
+
+std::string definitionText(const std::string& name, const Node& node, int64_t opset) {
+  const int64_t bits = codeBits(node);
+  const int64_t groups = node.intAttr("kv_num_heads", 0);
+  constexpr const char* names[OperandCount] = {
+      "query",   "key_new", "value_new", "past_key", "past_value", "last",      "total",
+      "cosines", "sines",   "positions", "bias",     "sinks",      "key_scale", "value_scale"};
+  std::string formals, actuals;
+  for (unsigned i = 0; i < OperandCount; ++i) {
+    const bool isGiven = operandOf(node, i) != nullptr;
+    formals +=
+        fmt::format("{}{}", i == 0 ? "" : ", ", isGiven ? names[i] : fmt::format("absent_{}", i));
+    if (i >= KeyScale)
+      continue;
+    std::string actual = isGiven ? names[i] : "";
+    if (i == Query || ((i == Bias || i == Sinks) && isGiven))
+      actual += "_numbers";
+    else if (i == NewKey || i == NewKey + 1)
+      actual = i == NewKey ? "key_new_rows" : "value_new_rows";
+    else if (i == PastKey || i == PastKey + 1)
+      actual = i == PastKey ? "key_past_rows" : "value_past_rows";
+    actuals += (i == 0 ? "" : ", ") + actual;
+  }
+  while (llvm::StringRef(actuals).endswith(", "))
+    actuals.resize(actuals.size() - 2);
+  std::string body = fmt::format(R"(
+    rest = Constant <value_ints = [-1]> ()
+    zero = Constant <value_float = 0.0> ()
+    one = Constant <value_float = 1.0> ()
+    eight = Constant <value_float = 8.0> ()
+    sixteen = Constant <value_float = 16.0> ()
+    largest = Constant <value_float = {}> ()
+    lowest = Constant <value_float = {}> ()
+    column_axis = Constant <value_ints = [4]> ()
+    rows_shape = Constant <value_ints = [0, 0, 0, -1]> ()
+    pairs_shape = Constant <value_ints = [0, 0, 0, -1, 2]> ()
+    first = Constant <value_int = 0> ()
+    second = Constant <value_int = 1> ()
+    query_numbers = Cast <to = 1> (query)
+)",
+                                 bits == 8 ? "127.0" : "7.0", bits == 8 ? "-128.0" : "-8.0");
+  for (unsigned operand : {Bias, Sinks})
+    if (operandOf(node, operand))
+      body += fmt::format("    {0}_numbers = Cast <to = 1> ({0})\n", names[operand]);
+  const std::pair<const char*, const char*> sides[] = {{"key", "k_quant_type"},
+                                                       {"value", "v_quant_type"}};
+  for (const auto& [side, type] : sides) {
+    const bool perColumn = node.stringAttr(type, "NONE").equals_insensitive("PER_CHANNEL");
+    body += sideText(side, perColumn ? fmt::format("1, {}, 1, -1", groups) : "1, 1, 1, 1", bits);
+  }
+  body += fmt::format("    attended, key_present_rows, value_present_rows = "
+                      "com.microsoft.GroupQueryAttention <{}> ({})\n"
+                      "    output = Cast <to = {}> (attended)\n",
+                      attributesText(node), actuals,
+                      static_cast<int32_t>(node.operand(Query)->type().elementType()));
+  body += presentText("key", bits) + presentText("value", bits);
+  return fmt::format("<domain: \"ai.kvopt\", opset_import: [\"\" : {}, \"com.microsoft\" : 1]>\n"
+                     "{} ({}) => (output, present_key, present_value) {{{}}}\n",
+                     opset, name, formals, body);
+}
+
+} // namespace
+
+int64_t codeBits(const Node& node) {
+  return node.is("com.microsoft::GroupQueryAttention") &&
+                 !node.stringAttr("k_quant_type", "NONE").equals_insensitive("NONE")
+             ? node.intAttr("kv_cache_bit_width", 0)
+             : 0;
+}
+
+int64_t groupCodeBits(const Model& model) {
+  for (const Node& node : model.graph().nodes())
+    if (const int64_t bits = codeBits(node))
+      return bits;
+  return 0;
+}
+
+void unquantizeGroups(Model& model, Manifest& manifest) {
+  for (Node& node : model.graph().nodes()) {
+    const int64_t bits = codeBits(node);
+    if (bits == 0)
+      continue;
+    const ElementType element = node.operand(Query)->type().elementType();
+    const int64_t heads = node.intAttr("num_heads", 0);
+    const Dim& columns = node.operand(Query)->type().dim(2);
+    const std::optional<Dim> width = columns.dividedBy(Dim::fixed(heads));
+    for (unsigned side : {0u, 1u}) {
+      Value& past = *node.operand(PastKey + side);
+      for (Value* value : {&past, &node.result(1 + side)}) {
+        const TensorType& type = value->type();
+        Shape shape(type.shape().begin(), type.shape().end());
+        if (!shape.empty() && width)
+          shape.back() = *width;
+        value->setType(TensorType(element, std::move(shape)));
+      }
+      for (ManifestCache& cache : manifest.caches)
+        if (cache.past == past.name()) {
+          cache.dtype = element;
+          if (width && width->value())
+            cache.shape.back() = *width->value();
+        }
+    }
+    llvm::SmallVector<Value*, 12> operands;
+    for (const Use& use : node.operands())
+      operands.push_back(use.value());
+    operands.resize(KeyScale);
+    while (!operands.empty() && !operands.back())
+      operands.pop_back();
+    node.setOperands(operands);
+    for (const char* name : quantizationAttributes)
+      node.removeAttribute(name);
+  }
+}
+
+llvm::Expected<DefinedGroup> defineGroup(Model& model, Node& node) {
+  if (node.intAttr("do_rotary", 0) == 1 || operandOf(node, Cosines) || !operandOf(node, NewKey))
+    return unsupported("{}: what is rounded is computed inside of the operator", node.describe());
+  constexpr int64_t mostScales = int64_t{1} << 24;
+  const Value* scale = operandOf(node, KeyScale + 1);
+  const TensorData* scales = scale ? scale->constant() : nullptr;
+  const auto numbers = scales ? floatValues(*scales, mostScales) : std::nullopt;
+  if (!numbers)
+    return unsupported("{}: its scales are not constants", node.describe());
+  DefinedGroup made;
+  for (double number : *numbers)
+    made.largestValue = std::max(made.largestValue, std::fabs(number));
+  made.largestValue *= codeBits(node) == 8 ? 127 : 7;
+  const std::string name = fmt::format("GroupQueryAttentionDefinition_{}", model.functions.size());
+  auto function = readFunctionText(definitionText(name, node, model.graph().opsetVersion()), model);
+  if (!function)
+    return function.takeError();
+  model.opsets.try_emplace(kvoptDomain, 1);
+  llvm::SmallVector<Value*, 14> operands;
+  for (unsigned i = 0; i < OperandCount; ++i)
+    operands.push_back(operandOf(node, i));
+  made.definition = &model.graph().createFresh(OpName(kvoptDomain, (*function)->name), operands, 3,
+                                               &node, "defined");
+  return made;
+}
+
+} // namespace kvopt::runtime

@@ -1,0 +1,86 @@
+// kvopt rewrite --to ort-gqa --cache-dtype int8 and int4.
+#include "tests/cli/cli_fixture.h"
+
+#include <gmock/gmock.h>
+
+namespace kvopt {
+using namespace cli;
+
+namespace {
+
+using testing::HasSubstr;
+
+class CodeCachesCliTest : public testing::Test {
+protected:
+  ProgramResult rewrite(const std::string& output, const std::string& dtype,
+                        std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments = {"rewrite", model,           "-o", output, "--to",
+                                          "ort-gqa", "--cache-dtype", dtype};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return runProgram(arguments);
+  }
+
+  TemporaryFolder folder;
+  std::string model = shippedModel("kjv");
+  std::string text = std::string(KVOPT_SOURCE_DIR) + "/models/kjv/heldout.txt";
+};
+
+TEST_F(CodeCachesCliTest, AreWrittenVerifiedAndRun) {
+  for (const char* dtype : {"int8", "int4"}) {
+    SCOPED_TRACE(dtype);
+    const std::string file = folder.path(std::string(dtype) + ".onnx");
+    const ProgramResult written = rewrite(file, dtype, {"--calibration-text", text});
+    ASSERT_EQ(written.code, 0) << written.err;
+    EXPECT_THAT(written.out, HasSubstr("scales of codes from "));
+    EXPECT_THAT(written.out, HasSubstr(": rows identical"));
+    EXPECT_EQ(runProgram({"run", file, "--text", "In the beginning ", "--steps", "9"}).out,
+              "of the ch\n");
+    // What is there already stays.
+    const ProgramResult again =
+        runProgram({"rewrite", file, "-o", folder.path("again.onnx"), "--to", "ort-gqa"});
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_THAT(again.out, HasSubstr("is in the form of 'ort-gqa' already"));
+    EXPECT_EQ(runProgram({"rewrite", file, "-o", folder.path("x.onnx"), "--to", "kvopt"}).code, 1);
+    const ProgramResult shifted = runProgram(
+        {"run", file, "--text", "In ", "--steps", "80", "--capacity", "40", "--context-shift"});
+    EXPECT_EQ(shifted.code, 4);
+    const ProgramResult recorded =
+        runProgram({"verify", file, "--reference",
+                    std::string(KVOPT_SOURCE_DIR) + "/models/kjv/ref/b1.onnx", "--atol", "6"});
+    EXPECT_EQ(recorded.code, 0) << recorded.out << recorded.err;
+  }
+  const ProgramResult json =
+      rewrite(folder.path("json.onnx"), "int8",
+              {"--calibration-text", text, "--verify", "off", "--format", "json"});
+  ASSERT_EQ(json.code, 0) << json.err;
+  EXPECT_GT(nlohmann::json::parse(json.out)["calibration_tokens"], 1000);
+}
+
+TEST_F(CodeCachesCliTest, NeedATextAndTheTarget) {
+  const std::string output = folder.path("none.onnx");
+  const std::vector<std::string> calibrated = {"--calibration-text", text};
+  ProgramResult result = rewrite(output, "int8");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("hint: --calibration-text FILE"));
+  result = runProgram({"rewrite", model, "-o", output, "--to", "onnx24", "--cache-dtype", "int8",
+                       "--calibration-text", text});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--cache-dtype int8 is for --to ort-gqa"));
+  result =
+      runProgram({"rewrite", model, "-o", output, "--to", "ort-gqa", "--calibration-text", text});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("is for --cache-dtype int8 or int4"));
+  result = rewrite(output, "int8", {"--calibration-tokens", model});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("is not a token number"));
+  result = rewrite(output, "int8", {"--calibration-text", folder.path("missing")});
+  EXPECT_EQ(result.code, 3);
+  result = rewrite(output, "int8",
+                   {"--calibration-text", text, "--genai-config", folder.path("genai.json")});
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("holds codes"));
+  EXPECT_EQ(folder.entryCount(), 0u);
+}
+
+} // namespace
+} // namespace kvopt
