@@ -10,7 +10,7 @@ set -euo pipefail
 build=$(realpath "${1:-build/release}")
 shift || true
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[ $# -gt 0 ] || set -- models/*/model.onnx
+[ $# -gt 0 ] || set -- models/kjv/model.onnx
 kvopt=$build/bin/kvopt
 text=models/kjv/heldout.txt
 work=$(mktemp -d)
