@@ -120,7 +120,7 @@ llvm::Expected<targets::CodeScales> calibrate(const Model& model, const Manifest
                                               const Toolkit& toolkit) {
   TextPlan plan = given;
   plan.context = std::min(plan.context, manifest.capacityValue.value_or(plan.context));
-  auto vocabulary = vocabularyOf(model.graph());
+  auto vocabulary = vocabularyOf(model.graph(), manifest.inputs);
   if (!vocabulary)
     return vocabulary.takeError();
   for (int64_t token : plan.tokens)
