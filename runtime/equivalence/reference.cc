@@ -198,7 +198,8 @@ private:
     TensorView theirs = *part;
     // Recordings are of what a model computes, not of codes.
     Tensor numbers;
-    if (std::optional<size_t> scales = scalesOf(session, cache)) {
+    const std::optional<size_t> scales = scalesOf(session, cache);
+    if (scales) {
       auto dequantized = dequantizedCache(session, cache, *scales, theirs.element);
       if (!dequantized)
         return dequantized.takeError();
@@ -219,7 +220,7 @@ private:
     if (hasLastRows && theirs.shape[sequence] != ours.shape[sequence]) {
       const int64_t recordedRows = theirs.shape[sequence];
       const int64_t rows = std::min(recordedRows, heldRows(session, cache));
-      auto held = lastRowsInOrder(session, cache, rows);
+      auto held = lastNumbers(cache, scales, rows, theirs.element);
       if (!held)
         return held.takeError();
       numbers = std::move(*held);
@@ -232,6 +233,18 @@ private:
       return compared.takeError();
     result.caches.push_back(std::move(*compared));
     return llvm::Error::success();
+  }
+
+  /// What the last rows of a cache are or, where it has scales, stand for.
+  llvm::Expected<Tensor> lastNumbers(size_t cache, std::optional<size_t> scales, int64_t rows,
+                                     ElementType element) const {
+    auto held = lastRowsInOrder(session, cache, rows);
+    if (!held || !scales)
+      return held;
+    auto factors = lastRowsInOrder(session, *scales, rows);
+    if (!factors)
+      return factors;
+    return dequantizedRows(session, cache, held->view, factors->view, element);
   }
 
   Session& session;

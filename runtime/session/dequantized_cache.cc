@@ -52,7 +52,13 @@ llvm::Expected<Tensor> unpackedCodes(const Session& session, const TensorView& p
 
 llvm::Expected<Tensor> dequantizedCache(const Session& session, size_t cache, size_t scales,
                                         ElementType element) {
-  TensorView codes = session.cacheView(cache);
+  return dequantizedRows(session, cache, session.cacheView(cache), session.cacheView(scales),
+                         element);
+}
+
+llvm::Expected<Tensor> dequantizedRows(const Session& session, size_t cache, const TensorView& rows,
+                                       const TensorView& scales, ElementType element) {
+  TensorView codes = rows;
   Tensor unpacked;
   if (session.cacheInfo(cache).codeColumns != 0) {
     auto products = unpackedCodes(session, codes, session.cacheInfo(cache));
@@ -61,7 +67,7 @@ llvm::Expected<Tensor> dequantizedCache(const Session& session, size_t cache, si
     unpacked = std::move(*products);
     codes = unpacked.view;
   }
-  TensorView factors = session.cacheView(scales);
+  TensorView factors = scales;
   if (!storageOf(element) || factors.element != ElementType::Float ||
       factors.rank() != codes.rank())
     return invalid("the scales of cache '{}' do not fit it", session.cacheInfo(cache).past);

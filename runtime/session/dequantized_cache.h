@@ -13,4 +13,8 @@ std::optional<size_t> scalesOf(const Session& session, size_t cache);
 llvm::Expected<Tensor> dequantizedCache(const Session& session, size_t cache, size_t scales,
                                         ir::ElementType element);
 
+/// The same of some rows of cache `cache`, and of as many of their scales.
+llvm::Expected<Tensor> dequantizedRows(const Session& session, size_t cache, const TensorView& rows,
+                                       const TensorView& scales, ir::ElementType element);
+
 } // namespace kvopt::runtime

@@ -51,6 +51,30 @@ TEST_F(Int8CliTest, VerifiesInEitherOrder) {
   }
 }
 
+/// Of rings, the last recorded rows.
+TEST_F(Int8CliTest, RecordingsAreComparedWithTheLastRowsOfRings) {
+  const std::string window = folder.path("window.onnx");
+  ASSERT_EQ(runProgram({"gen", "window", "--window", "6", "--vocab", "64", "-o", window}).code, 0);
+  ASSERT_EQ(runProgram({"run", window, "--tokens", "1,2,3", "--steps", "12", "--dump",
+                        folder.path("steps")})
+                .code,
+            0);
+  for (const char* target : {"int8-ring", "int4-ring"}) {
+    const std::string ring = folder.path(std::string(target) + ".onnx");
+    ASSERT_EQ(runProgram({"rewrite", window, "-o", ring, "--to", target, "--verify", "off"}).code,
+              0);
+    const std::vector<std::string> compare = {"verify", ring, "--reference", folder.path("steps"),
+                                              "--atol"};
+    auto code = [&](const char* tolerance) {
+      std::vector<std::string> arguments = compare;
+      arguments.push_back(tolerance);
+      return runProgram(arguments).code;
+    };
+    EXPECT_EQ(code("20"), 0) << target;
+    EXPECT_EQ(code("1e-6"), 1) << target;
+  }
+}
+
 TEST_F(Int8CliTest, RecordingsAreComparedWithWhatRowsStandFor) {
   const std::string reference = std::string(KVOPT_SOURCE_DIR) + "/models/llama_gqa-ts14-eager/ref";
   std::string recorded;
