@@ -56,6 +56,19 @@ private:
   }
 };
 
+/// A small case of a single past length.
+inline AttentionCase ringCase(int64_t rows, int64_t past) {
+  AttentionCase c;
+  c.batches = 2;
+  c.kvHeads = 2;
+  c.group = 2;
+  c.rows = rows;
+  c.past = {past};
+  c.width = 8;
+  c.valueWidth = 5;
+  return c;
+}
+
 /// The case with a cache that holds all rows and no more.
 inline AttentionCase holdingAll(AttentionCase c) {
   c.capacity = c.longest();

@@ -18,18 +18,6 @@ void expectRingByDefinition(const AttentionCase& c, int64_t slots, unsigned thre
   EXPECT_TRUE(result.outputs[2].sameBytes(problem.presentValue));
 }
 
-AttentionCase ringCase(int64_t rows, int64_t past) {
-  AttentionCase c;
-  c.batches = 2;
-  c.kvHeads = 2;
-  c.group = 2;
-  c.rows = rows;
-  c.past = {past};
-  c.width = 8;
-  c.valueWidth = 5;
-  return c;
-}
-
 TEST(RingKvSdpa, AgreesWithTheDefinition) {
   for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::BFloat16})
     for (int64_t slots : {1, 2, 6, 7})

@@ -23,18 +23,6 @@ void expectByDefinition(const AttentionCase& c, int64_t slots, unsigned threads 
   EXPECT_TRUE(result.outputs[4].sameBytes(problem.value.presentScales));
 }
 
-AttentionCase ringCase(int64_t rows, int64_t past) {
-  AttentionCase c;
-  c.batches = 2;
-  c.kvHeads = 2;
-  c.group = 2;
-  c.rows = rows;
-  c.past = {past};
-  c.width = 8;
-  c.valueWidth = 5;
-  return c;
-}
-
 TEST(RingQuantizedKvSdpa, AgreesWithTheDefinition) {
   for (ElementType element : {ElementType::Float, ElementType::Float16, ElementType::BFloat16})
     for (int64_t slots : {1, 2, 6, 7})
