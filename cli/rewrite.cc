@@ -175,19 +175,19 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
     command
         ->add_option("--cache-dtype", request.cacheDtype,
                      "float16 or bfloat16: round the rows of growing float32 caches to it; int8 or "
-                     "int4, for ort-gqa: keep codes")
+                     "int4, with --to ort-gqa: store them as quantized codes")
         ->check(CLI::IsMember({"float16", "bfloat16", "int8", "int4"}));
     auto* text =
         command->add_option("--calibration-text", options->calibration.text,
-                            "For --cache-dtype int8 and int4: a text that tells the scales "
-                            "of codes; its bytes are the tokens of a byte-level model");
+                            "Text to calibrate the scales of int8 and int4 codes with; its bytes "
+                            "are the tokens (byte-level models)");
     command
         ->add_option("--calibration-tokens", options->calibration.numbers,
-                     "The same of token ids, separated by white space or commas")
+                     "Like --calibration-text, but token ids separated by white space or commas")
         ->excludes(text);
     command
         ->add_option("--calibration-context", request.calibrationContext,
-                     "Tokens of that text that are read at a time, from empty caches (512)")
+                     "Calibrate in windows of this many tokens, each from empty caches (512)")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 32));
     command
         ->add_option("--tile-state", request.tileState,

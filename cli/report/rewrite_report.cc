@@ -113,7 +113,7 @@ std::vector<SafeText> besides(const RewrittenModel& rewritten) {
   for (const std::string& assumption : rewritten.passes->assumptions)
     lines.push_back(formatText("assumes {}", assumption));
   if (rewritten.calibrationTokens != 0)
-    lines.push_back(formatText("scales of codes from {} tokens", rewritten.calibrationTokens));
+    lines.push_back(formatText("scales calibrated on {} tokens", rewritten.calibrationTokens));
   const auto& [opsBefore, opsetBefore, irBefore] = rewritten.before;
   const auto& [opsAfter, opsetAfter, irAfter] = rewritten.after;
   if (opsetBefore != opsetAfter)

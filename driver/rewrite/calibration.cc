@@ -4,6 +4,7 @@
 #include "runtime/equivalence/equivalence.h"
 #include "runtime/memory/element_storage.h"
 #include "support/diagnostic.h"
+#include "support/format.h"
 #include "support/half.h"
 
 #include <algorithm>
@@ -129,12 +130,20 @@ llvm::Expected<targets::CodeScales> calibrate(const Model& model, const Manifest
                         "tokens",
                         token, *vocabulary);
   const TextStep extents = textStepOf(model, manifest, std::min(plan.chunk, plan.context));
+  if (extents.tokens > plan.context)
+    return usageError("the model takes {} tokens at a time, which are more than the {} that the "
+                      "text for calibration is read in",
+                      extents.tokens, plan.context)
+        .hint("--calibration-context");
   auto reader = TextReader::open(model, manifest, extents.batch, plan, 1, toolkit);
   if (!reader)
     return reader.takeError();
   Calibration calibration(std::move(*reader), plan, extents);
   if (llvm::Error error = calibration.run())
-    return error;
+    return withNote(std::move(error),
+                    fmt::format("the text for calibration is read {} tokens at a time, which "
+                                "--calibration-context changes",
+                                plan.context));
   return calibration.scales(bits);
 }
 

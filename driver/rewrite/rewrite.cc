@@ -238,16 +238,16 @@ private:
     if (codeBitsOf(request) == 0)
       return request.calibration.empty()
                  ? llvm::Error::success()
-                 : llvm::Error(
-                       usageError("a text for calibration is for --cache-dtype int8 or int4"));
+                 : llvm::Error(usageError("--calibration-text and --calibration-tokens require "
+                                          "--cache-dtype int8 or int4"));
     if (target.name() != "ort-gqa")
-      return usageError("--cache-dtype {} is for --to ort-gqa", request.cacheDtype)
+      return usageError("--cache-dtype {} requires --to ort-gqa", request.cacheDtype)
           .hint("--to int8, int4, int8-ring, int4-ring and int8-blocks keep codes that kvopt's "
                 "operators read");
     if (request.addCaches)
-      return usageError("caches are not added and quantized at once").hint("add caches first");
+      return usageError("caches cannot be added and quantized in one run").hint("add caches first");
     if (request.calibration.empty())
-      return usageError("--cache-dtype {} needs a text that tells the scales of codes",
+      return usageError("--cache-dtype {} needs a calibration text to determine the scales",
                         request.cacheDtype)
           .hint("--calibration-text FILE or --calibration-tokens FILE");
     return llvm::Error::success();

@@ -91,8 +91,10 @@ private:
     const double largestCode = report.bits == 4 ? 126 : 127;
     const double largest =
         site.largestNumber != 0 ? site.largestNumber : largestCode * largestScale;
-    if (compared->maxAbs != 0)
-      report.siteDifference = std::max(report.siteDifference, compared->maxAbs / largest);
+    // A difference of what is no number is within nothing.
+    const double relative = compared->maxAbs == 0 ? 0 : compared->maxAbs / largest;
+    if (!(relative <= report.siteDifference))
+      report.siteDifference = std::isnan(relative) ? HUGE_VAL : relative;
     return llvm::Error::success();
   }
 
@@ -113,12 +115,12 @@ private:
 
 llvm::Expected<QuantizationReport>
 checkQuantization(const Model& original, const Manifest& originalManifest, const Model& quantized,
-                  const Manifest& quantizedManifest, const EquivalencePlan& plan,
+                  const Manifest& quantizedManifest, CodeForms forms, const EquivalencePlan& plan,
                   llvm::ArrayRef<int64_t> steps, unsigned threads, const Toolkit& toolkit) {
   auto defined = cloneModel(quantized, toolkit);
   if (!defined)
     return defined.takeError();
-  auto sites = addDefinitions(**defined);
+  auto sites = addDefinitions(**defined, forms);
   if (!sites)
     return sites.takeError();
   // Not for all of the plan's tokens: a cache of fixed extents may have no room for them.
@@ -134,7 +136,7 @@ checkQuantization(const Model& original, const Manifest& originalManifest, const
   for (const ManifestCache& cache : quantizedManifest.caches)
     if (cache.codeColumns != 0)
       report.bits = 4;
-  if (groupCodeBits(quantized) == 4)
+  if (forms.groupCodes && groupCodeBits(quantized) == 4)
     report.bits = 4;
   Check check(**first, **second, std::move(*sites), report);
   PlannedSteps planned(plan);

@@ -5,6 +5,7 @@
 #include "driver/toolkit.h"
 #include "driver/verify/deviation.h"
 #include "runtime/equivalence/equivalence.h"
+#include "runtime/equivalence/quantized_model.h"
 
 namespace kvopt::driver {
 
@@ -36,11 +37,12 @@ struct QuantizationReport {
   }
 };
 
-/// Runs both through steps of so many tokens. Types of both must have been inferred.
+/// Runs both through steps of so many tokens, and compares codes of the `forms` with what they are
+/// defined to be. Types of both must have been inferred.
 llvm::Expected<QuantizationReport>
 checkQuantization(const ir::Model& original, const ir::Manifest& originalManifest,
                   const ir::Model& quantized, const ir::Manifest& quantizedManifest,
-                  const runtime::EquivalencePlan& plan, llvm::ArrayRef<int64_t> steps,
-                  unsigned threads, const Toolkit& toolkit);
+                  runtime::CodeForms forms, const runtime::EquivalencePlan& plan,
+                  llvm::ArrayRef<int64_t> steps, unsigned threads, const Toolkit& toolkit);
 
 } // namespace kvopt::driver

@@ -43,7 +43,8 @@ public:
   llvm::Error startWindow();
   /// The same tokens in every batch row.
   llvm::Expected<runtime::StepResult> step(llvm::ArrayRef<int64_t> tokens);
-  /// Tokens that a step of so many has scores for, and the vocabulary; leaves no token behind.
+  /// Tokens that a step of so many has scores for, and the vocabulary. A window must be started
+  /// next.
   llvm::Expected<std::pair<int64_t, int64_t>> scoresOf(int64_t tokens);
 
   const runtime::Session& state() const { return *session; }

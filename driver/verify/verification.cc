@@ -9,6 +9,7 @@
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
 #include "runtime/equivalence/narrowed_model.h"
+#include "runtime/equivalence/quantized_groups.h"
 #include "runtime/equivalence/quantized_model.h"
 #include "runtime/equivalence/unrounded_codes.h"
 #include "runtime/equivalence/widened_model.h"
@@ -209,13 +210,13 @@ llvm::Expected<VerificationReport> verifyCodes(const ComparedModels& models,
 /// `quantized` beside `original`, in two halves.
 llvm::Expected<VerificationReport>
 verifyQuantized(const Model& original, const Manifest& originalManifest, const Model& quantized,
-                const Manifest& quantizedManifest, const VerificationPlan& plan, unsigned threads,
-                const Toolkit& toolkit, const Model* firstOfQuantized) {
+                const Manifest& quantizedManifest, CodeForms forms, const VerificationPlan& plan,
+                unsigned threads, const Toolkit& toolkit, const Model* firstOfQuantized) {
   auto copy = preparedCopy(quantized, quantizedManifest, toolkit);
   if (!copy)
     return copy.takeError();
   PreparedModel& plain = *copy;
-  if (llvm::Error error = unquantize(*plain.model, plain.manifest))
+  if (llvm::Error error = unquantize(*plain.model, plain.manifest, forms))
     return error;
   auto report = verifyModels(original, originalManifest, *plain.model, plain.manifest, plan,
                              threads, toolkit, firstOfQuantized);
@@ -223,13 +224,25 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
     return report;
   for (std::string& difference : miswiredCaches(quantized, quantizedManifest))
     report->comparison.differences.push_back(std::move(difference));
+  for (const Node& node : quantized.graph().nodes())
+    if (forms.groupCodes && codeBits(node) != 0 && !hasFiniteScales(node))
+      report->comparison.differences.push_back(
+          fmt::format("{} has scales that are not finite", node.describe()));
   if (report->runs.empty())
+    return report;
+  for (const Node& node : quantized.graph().nodes())
+    if (const std::string obstacle = codeBits(node) != 0 ? groupObstacle(node) : "";
+        forms.groupCodes && !obstacle.empty()) {
+      report->notCovered.push_back("codes and their definition: " + obstacle);
+      forms.groupCodes = false;
+    }
+  if (!forms.any())
     return report;
   // A model that is driven in another way takes other steps; without quantization it is the same.
   const bool isDrivenAlike = !originalManifest.caches.empty() && !firstOfQuantized;
   auto quantization = checkQuantization(isDrivenAlike ? original : *plain.model,
                                         isDrivenAlike ? originalManifest : plain.manifest,
-                                        quantized, quantizedManifest, report->runs[0].plan,
+                                        quantized, quantizedManifest, forms, report->runs[0].plan,
                                         stepsOfFirstRun(*report), threads, toolkit);
   if (!quantization)
     return quantization.takeError();
@@ -260,11 +273,15 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
     return hasNarrowedCaches(manifestA)
                ? verifyRounded(b, manifestB, a, manifestA, plan, threads, toolkit, nullptr)
                : verifyRounded(a, manifestA, b, manifestB, plan, threads, toolkit, firstOfB);
-  const bool isQuantizedA = isQuantized(a, manifestA);
-  if (isQuantizedA != isQuantized(b, manifestB))
-    return isQuantizedA
-               ? verifyQuantized(b, manifestB, a, manifestA, plan, threads, toolkit, nullptr)
-               : verifyQuantized(a, manifestA, b, manifestB, plan, threads, toolkit, firstOfB);
+  const CodeForms formsOfA = codeForms(a, manifestA), formsOfB = codeForms(b, manifestB);
+  const CodeForms onlyA{formsOfA.rowScales && !formsOfB.rowScales,
+                        formsOfA.groupCodes && !formsOfB.groupCodes};
+  const CodeForms onlyB{formsOfB.rowScales && !formsOfA.rowScales,
+                        formsOfB.groupCodes && !formsOfA.groupCodes};
+  if (onlyA.any())
+    return verifyQuantized(b, manifestB, a, manifestA, onlyA, plan, threads, toolkit, nullptr);
+  if (onlyB.any())
+    return verifyQuantized(a, manifestA, b, manifestB, onlyB, plan, threads, toolkit, firstOfB);
   const NarrowNumbers narrow = narrowNumbersOf(a);
   std::optional<PreparedModel> twin;
   if (narrow.unitRoundoff() > 0) {

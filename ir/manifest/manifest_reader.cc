@@ -507,7 +507,8 @@ llvm::Error checkTiles(const Manifest& manifest) {
       if (llvm::none_of(manifest.caches, [&](const ManifestCache& cache) {
             return cache.past == past && !cache.blocks.empty();
           }))
-        return invalid("manifest: is not the past of a cache in blocks").value(past);
+        return invalid("manifest: the named input is not the past of a cache in blocks")
+            .value(past);
   }
   return llvm::Error::success();
 }

@@ -186,7 +186,7 @@ llvm::Error attendToBlocks(KernelContext& context, const BlockOperands& given) {
   const unsigned groups = given.hasScales ? 4 : 2;
   if (count % groups != 0)
     return context.error(fmt::format("{} blocks are not as many of keys as of values{}", count,
-                                     given.hasScales ? ", and of scales" : ""));
+                                     given.hasScales ? ", and as many of scales" : ""));
   return BlockAttention(context, given, count / groups).run();
 }
 

@@ -28,7 +28,7 @@ struct RingPositions {
 /// The number of earlier tokens that all batch rows have, from the operand past_length.
 llvm::Expected<int64_t> ringPastLength(KernelContext& context, unsigned operand);
 
-/// Fails where the ring has no slot, or the positions of new rows are no integers of 64 bits.
+/// Fails where the ring has no slot, or the positions of new rows do not fit in 64-bit integers.
 llvm::Expected<RingPositions> ringPositions(const KernelContext& context, const InPlaceCache& cache,
                                             const char* name, int64_t past);
 

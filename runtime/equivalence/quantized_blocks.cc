@@ -16,7 +16,10 @@ struct SideOperands {
   const Node& node;
   unsigned side;
 
-  unsigned each() const { return (static_cast<unsigned>(node.operands().size()) - 7) / 4; }
+  unsigned each() const {
+    const auto count = static_cast<unsigned>(node.operands().size());
+    return count > 7 ? (count - 7) / 4 : 0;
+  }
   Value* newCodes() const { return node.operand(1 + side); }
   Value* newScales() const { return node.operand(5 + side); }
   Value* codes(unsigned block) const { return node.operand(7 + side * each() + block); }
@@ -45,6 +48,12 @@ const ManifestCache* cacheOf(const Manifest& manifest, const Value& firstBlock) 
     return !cache.blocks.empty() && cache.blocks.front() == firstBlock.name();
   });
   return found == manifest.caches.end() ? nullptr : &*found;
+}
+
+/// Whether codes and scales are laid out alike on their way out.
+bool areLaidOutAlike(const Value* codes, const Value* scales) {
+  return codes && scales && codes->producer()->op() == scales->producer()->op() &&
+         codes->producer()->intsAttr("perm") == scales->producer()->intsAttr("perm");
 }
 
 /// Whether the cache has exactly the blocks that `blockAt` gives, and the output is its new rows.
@@ -84,6 +93,7 @@ std::string miswiredBlocks(const Node& node, const Manifest& manifest) {
     const ManifestCache* scales = cacheOf(manifest, *operands.scales(0));
     if (!operands.hasItsScales() || !codes || !scales || codes->layer != scales->layer ||
         scales->role != scaleRole(codes->role) ||
+        !areLaidOutAlike(handedOut(*operands.newCodes()), handedOut(*operands.newScales())) ||
         !isCache(*codes, operands.each(), handedOut(*operands.newCodes()),
                  [&](unsigned i) { return operands.codes(i); }) ||
         !isCache(*scales, operands.each(), handedOut(*operands.newScales()),
@@ -100,6 +110,8 @@ llvm::Error unquantizeBlocks(Node& node, Manifest& manifest) {
   llvm::SmallVector<Value*, 16> inputs{node.operand(0)};
   llvm::SmallVector<Node*, 2> roundings;
   for (unsigned side : {0u, 1u}) {
+    if (SideOperands{node, side}.each() == 0)
+      return invalid("{} has no blocks", node.describe());
     Node* rounding = SideOperands{node, side}.rounding();
     if (!rounding)
       return invalid("{}: nothing rounds the new rows", node.describe());

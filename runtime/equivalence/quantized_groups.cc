@@ -25,10 +25,6 @@ enum Operand : unsigned {
   OperandCount = 14,
 };
 
-Value* operandOf(const Node& node, unsigned operand) {
-  return operand < node.operands().size() ? node.operand(operand) : nullptr;
-}
-
 constexpr const char* quantizationAttributes[] = {"k_quant_type", "v_quant_type",
                                                   "kv_cache_bit_width"};
 
@@ -69,6 +65,7 @@ std::string sideText(const char* side, const std::string& shape, int64_t bits) {
   return fmt::format(fmt::runtime(unpack), side) + fmt::format(fmt::runtime(common), side, shape);
 }
 
+/// Rows behind a batch row's own are those of the past.
 std::string presentText(const char* side, int64_t bits) {
   const char* rounded = R"(
     {0}_present_quotients = Mul ({0}_present_rows, {0}_head_inverses)
@@ -76,18 +73,33 @@ std::string presentText(const char* side, int64_t bits) {
     {0}_present_not_above = Min ({0}_present_rounded, largest)
     {0}_present_codes = Max ({0}_present_not_above, lowest)
 )";
-  const char* bytes = "    present_{0} = Cast <to = 3> ({0}_present_codes)\n";
+  const char* kept = R"(
+    {0}_past_bytes = Cast <to = 1> (past_{0})
+    {0}_nothing = Sub ({0}_stored, {0}_stored)
+    {0}_past_and_nothing = Concat <axis = 2> ({0}_past_bytes, {0}_nothing)
+    {0}_stored_shape = Shape ({0}_stored)
+    {0}_rows = Gather ({0}_stored_shape, row_axis)
+    {0}_earlier = Slice ({0}_past_and_nothing, zero_index, {0}_rows, row_axis)
+    {0}_row_count = Squeeze ({0}_rows, zero_index)
+    {0}_row = Range (first, {0}_row_count, second)
+    {0}_is_own = Less ({0}_row, lengths)
+    {0}_is_own_row = Unsqueeze ({0}_is_own, head_axes)
+    {0}_bytes_of_rows = Where ({0}_is_own_row, {0}_stored, {0}_earlier)
+    present_{0} = Cast <to = {1}> ({0}_bytes_of_rows)
+)";
+  const char* bytes = "    {0}_stored = Identity ({0}_present_codes)\n";
   const char* nibbles = R"(
     {0}_to_store = Add ({0}_present_codes, eight)
     {0}_as_pairs = Reshape ({0}_to_store, pairs_shape)
     {0}_even = Gather <axis = 4> ({0}_as_pairs, first)
     {0}_odd = Gather <axis = 4> ({0}_as_pairs, second)
     {0}_odd_bits = Mul ({0}_odd, sixteen)
-    {0}_packed = Add ({0}_even, {0}_odd_bits)
-    present_{0} = Cast <to = 2> ({0}_packed)
+    {0}_stored = Add ({0}_even, {0}_odd_bits)
 )";
+  const auto element = static_cast<int32_t>(bits == 8 ? ElementType::Int8 : ElementType::UInt8);
   return fmt::format(fmt::runtime(rounded), side) +
-         fmt::format(fmt::runtime(bits == 8 ? bytes : nibbles), side);
+         fmt::format(fmt::runtime(bits == 8 ? bytes : nibbles), side) +
+         fmt::format(fmt::runtime(kept), side, element);
 }
 
 /// The attributes of attention that are no matter of codes.
@@ -113,7 +125,7 @@ std::string definitionText(const std::string& name, const Node& node, int64_t op
       "cosines", "sines",   "positions", "bias",     "sinks",      "key_scale", "value_scale"};
   std::string formals, actuals;
   for (unsigned i = 0; i < OperandCount; ++i) {
-    const bool isGiven = operandOf(node, i) != nullptr;
+    const bool isGiven = node.operand(i) != nullptr;
     formals +=
         fmt::format("{}{}", i == 0 ? "" : ", ", isGiven ? names[i] : fmt::format("absent_{}", i));
     if (i >= KeyScale)
@@ -142,11 +154,18 @@ std::string definitionText(const std::string& name, const Node& node, int64_t op
     pairs_shape = Constant <value_ints = [0, 0, 0, -1, 2]> ()
     first = Constant <value_int = 0> ()
     second = Constant <value_int = 1> ()
+    zero_index = Constant <value_ints = [0]> ()
+    row_axis = Constant <value_ints = [2]> ()
+    head_axes = Constant <value_ints = [1, 3]> ()
+    length_shape = Constant <value_ints = [-1, 1]> ()
+    last_position = Cast <to = 7> (last)
+    own_length = Add (last_position, second)
+    lengths = Reshape (own_length, length_shape)
     query_numbers = Cast <to = 1> (query)
 )",
                                  bits == 8 ? "127.0" : "7.0", bits == 8 ? "-128.0" : "-8.0");
   for (unsigned operand : {Bias, Sinks})
-    if (operandOf(node, operand))
+    if (node.operand(operand))
       body += fmt::format("    {0}_numbers = Cast <to = 1> ({0})\n", names[operand]);
   const std::pair<const char*, const char*> sides[] = {{"key", "k_quant_type"},
                                                        {"value", "v_quant_type"}};
@@ -165,6 +184,14 @@ std::string definitionText(const std::string& name, const Node& node, int64_t op
                      opset, name, formals, body);
 }
 
+/// The scales of keys (0) or values (1); nullopt where they are not constants.
+std::optional<llvm::SmallVector<double, 8>> scalesOf(const Node& node, unsigned side) {
+  constexpr int64_t mostScales = int64_t{1} << 24;
+  const Value* scale = node.operand(KeyScale + side);
+  const TensorData* data = scale ? scale->constant() : nullptr;
+  return data ? floatValues(*data, mostScales) : std::nullopt;
+}
+
 } // namespace
 
 int64_t codeBits(const Node& node) {
@@ -181,15 +208,21 @@ int64_t groupCodeBits(const Model& model) {
   return 0;
 }
 
-void unquantizeGroups(Model& model, Manifest& manifest) {
+llvm::Error unquantizeGroups(Model& model, Manifest& manifest) {
   for (Node& node : model.graph().nodes()) {
-    const int64_t bits = codeBits(node);
-    if (bits == 0)
+    if (codeBits(node) == 0)
       continue;
+    const bool hasCaches =
+        node.operand(PastKey) && node.operand(PastKey + 1) && node.results().size() >= 3;
+    if (!hasCaches || node.stringAttr("v_quant_type", "NONE").equals_insensitive("NONE"))
+      return invalid("{}: codes of keys and values need pasts and presents of both",
+                     node.describe());
     const ElementType element = node.operand(Query)->type().elementType();
-    const int64_t heads = node.intAttr("num_heads", 0);
-    const Dim& columns = node.operand(Query)->type().dim(2);
-    const std::optional<Dim> width = columns.dividedBy(Dim::fixed(heads));
+    const int64_t heads = node.intAttr("num_heads", 0), groups = node.intAttr("kv_num_heads", 0);
+    // Without an operand for keys, the query's holds queries, keys and values.
+    const Dim all = node.operand(NewKey) ? Dim::fixed(heads)
+                                         : Dim::fixed(heads) + Dim::fixed(groups) * Dim::fixed(2);
+    const std::optional<Dim> width = node.operand(Query)->type().dim(2).dividedBy(all);
     for (unsigned side : {0u, 1u}) {
       Value& past = *node.operand(PastKey + side);
       for (Value* value : {&past, &node.result(1 + side)}) {
@@ -202,33 +235,45 @@ void unquantizeGroups(Model& model, Manifest& manifest) {
       for (ManifestCache& cache : manifest.caches)
         if (cache.past == past.name()) {
           cache.dtype = element;
-          if (width && width->value())
+          if (width && width->value() && !cache.shape.empty())
             cache.shape.back() = *width->value();
         }
     }
-    llvm::SmallVector<Value*, 12> operands;
-    for (const Use& use : node.operands())
-      operands.push_back(use.value());
-    operands.resize(KeyScale);
-    while (!operands.empty() && !operands.back())
-      operands.pop_back();
-    node.setOperands(operands);
+    for (unsigned operand : {KeyScale + 0u, KeyScale + 1u})
+      if (operand < node.operands().size())
+        node.setOperand(operand, nullptr);
     for (const char* name : quantizationAttributes)
       node.removeAttribute(name);
   }
+  return llvm::Error::success();
+}
+
+bool hasFiniteScales(const Node& node) {
+  for (unsigned side : {0u, 1u})
+    if (const auto scales = scalesOf(node, side))
+      if (!llvm::all_of(*scales, [](double scale) { return std::isfinite(scale); }))
+        return false;
+  return true;
+}
+
+std::string groupObstacle(const Node& node) {
+  if (node.intAttr("do_rotary", 0) == 1 || !node.operand(NewKey) ||
+      node.operands().size() > OperandCount)
+    return fmt::format(
+        "{}: the operator itself rotates, normalizes, or splits the keys before it rounds them",
+        node.describe());
+  for (unsigned side : {0u, 1u})
+    if (!scalesOf(node, side))
+      return fmt::format("{}: its scales are not constants", node.describe());
+  return "";
 }
 
 llvm::Expected<DefinedGroup> defineGroup(Model& model, Node& node) {
-  if (node.intAttr("do_rotary", 0) == 1 || operandOf(node, Cosines) || !operandOf(node, NewKey))
-    return unsupported("{}: what is rounded is computed inside of the operator", node.describe());
-  constexpr int64_t mostScales = int64_t{1} << 24;
-  const Value* scale = operandOf(node, KeyScale + 1);
-  const TensorData* scales = scale ? scale->constant() : nullptr;
-  const auto numbers = scales ? floatValues(*scales, mostScales) : std::nullopt;
-  if (!numbers)
-    return unsupported("{}: its scales are not constants", node.describe());
+  if (std::string obstacle = groupObstacle(node); !obstacle.empty())
+    return unsupported("{}", obstacle);
   DefinedGroup made;
-  for (double number : *numbers)
+  const auto scales = scalesOf(node, 1);
+  for (double number : *scales)
     made.largestValue = std::max(made.largestValue, std::fabs(number));
   made.largestValue *= codeBits(node) == 8 ? 127 : 7;
   const std::string name = fmt::format("GroupQueryAttentionDefinition_{}", model.functions.size());
@@ -238,7 +283,7 @@ llvm::Expected<DefinedGroup> defineGroup(Model& model, Node& node) {
   model.opsets.try_emplace(kvoptDomain, 1);
   llvm::SmallVector<Value*, 14> operands;
   for (unsigned i = 0; i < OperandCount; ++i)
-    operands.push_back(operandOf(node, i));
+    operands.push_back(node.operand(i));
   made.definition = &model.graph().createFresh(OpName(kvoptDomain, (*function)->name), operands, 3,
                                                &node, "defined");
   return made;

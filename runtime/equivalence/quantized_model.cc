@@ -160,8 +160,8 @@ std::string miswiredScales(const Node& node, unsigned codes, const Manifest& man
 
 } // namespace
 
-bool isQuantized(const Model& model, const Manifest& manifest) {
-  return hasQuantizedCaches(manifest) || groupCodeBits(model) != 0;
+CodeForms codeForms(const Model& model, const Manifest& manifest) {
+  return {hasQuantizedCaches(manifest), groupCodeBits(model) != 0};
 }
 
 bool hasQuantizedCaches(const Manifest& manifest) {
@@ -249,10 +249,14 @@ void unquantizePlacedRows(Graph& graph, llvm::StringMap<ElementType>& elements) 
 
 } // namespace
 
-llvm::Error unquantize(Model& model, Manifest& manifest) {
+llvm::Error unquantize(Model& model, Manifest& manifest, CodeForms forms) {
+  if (forms.groupCodes)
+    if (llvm::Error error = unquantizeGroups(model, manifest))
+      return error;
+  if (!forms.rowScales)
+    return inferShapes(model.graph());
   Graph& graph = model.graph();
   llvm::StringMap<ElementType> elements; // of caches that are codes no more
-  unquantizeGroups(model, manifest);
   unquantizeReaders(graph);
   llvm::SmallVector<Node*, 32> overBlocks;
   for (Node& node : graph.nodes())
@@ -326,10 +330,6 @@ void defineRounding(Graph& graph, Node& node, std::vector<DefinedSite>& sites) {
   }
 }
 
-} // namespace
-
-namespace {
-
 /// A GroupQueryAttention beside its definition; results of both become outputs of the model.
 DefinedSite siteOf(Node& node, const DefinedGroup& defined) {
   Graph& graph = node.graph();
@@ -355,21 +355,21 @@ DefinedSite siteOf(Node& node, const DefinedGroup& defined) {
 
 } // namespace
 
-llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
+llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model, CodeForms forms) {
   std::vector<DefinedSite> sites;
   Graph& graph = model.graph();
   // A definition is written for the types of its node.
-  if (groupCodeBits(model) != 0)
+  if (forms.groupCodes)
     if (llvm::Error error = inferShapes(graph))
       return error;
   for (Node& node : graph.nodes()) {
-    if (node.is(quantizeRows)) {
+    if (forms.rowScales && node.is(quantizeRows)) {
       if (!model.findFunction(quantizeRows))
         return invalid("the model has no function body for {}", quantizeRows);
       defineRounding(graph, node, sites);
       continue;
     }
-    if (codeBits(node) != 0) {
+    if (forms.groupCodes && codeBits(node) != 0) {
       auto defined = defineGroup(model, node);
       if (!defined)
         return defined.takeError();
@@ -378,7 +378,7 @@ llvm::Expected<std::vector<DefinedSite>> addDefinitions(Model& model) {
     }
     const QuantizedOp* op = quantizedOpOf(node);
     const bool readsBlocks = isBlockAttention(node);
-    if (!op && !readsBlocks)
+    if (!forms.rowScales || (!op && !readsBlocks))
       continue;
     const char* name = readsBlocks ? blockAttention : op->name;
     const unsigned parts = readsBlocks ? 0 : op->parts();

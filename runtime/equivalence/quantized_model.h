@@ -14,21 +14,27 @@ namespace kvopt::runtime {
 /// Whether the model keeps rows as codes with scales beside.
 bool hasQuantizedCaches(const ir::Manifest& manifest);
 
-/// The same, or GroupQueryAttention keeps them as codes with scales that are constants.
-bool isQuantized(const ir::Model& model, const ir::Manifest& manifest);
+/// In which ways a model keeps rows as codes.
+struct CodeForms {
+  bool rowScales = false;  ///< with scales beside (hasQuantizedCaches)
+  bool groupCodes = false; ///< of GroupQueryAttention, with scales that are constants
+
+  bool any() const { return rowScales || groupCodes; }
+};
+
+CodeForms codeForms(const ir::Model& model, const ir::Manifest& manifest);
 
 /// Where the caches that a quantized attention writes are not those that the manifest hands on from
 /// the ones it reads, a sentence each; a model without quantization could not show it.
 std::vector<std::string> miswiredCaches(const ir::Model& model, const ir::Manifest& manifest);
 
-/// Makes every com.microsoft::GroupQueryAttention of the model keep numbers, every
-/// ai.kvopt::InPlaceQuantizedKvSdpa an InPlaceKvSdpa, every
-/// RingQuantizedKvSdpa a RingKvSdpa, and every InPlaceQuantizedLatentKvSdpa an
-/// InPlaceLatentKvSdpa, whose caches hold new rows as they are, and every QuantizedSdpa, which
-/// reads them, a Sdpa, and every BlockQuantizedKvSdpa a BlockKvSdpa; scales are no inputs and
-/// outputs any more. What is left of the rewrite computes what the original does, but for rounding.
-/// Types must have been inferred, and are inferred anew.
-llvm::Error unquantize(ir::Model& model, ir::Manifest& manifest);
+/// Takes the rounding of rows out of the model, as far as it is of the `forms`: every
+/// com.microsoft::GroupQueryAttention keeps numbers. Every ai.kvopt::InPlaceQuantizedKvSdpa becomes
+/// an InPlaceKvSdpa, RingQuantizedKvSdpa a RingKvSdpa, BlockQuantizedKvSdpa a BlockKvSdpa,
+/// InPlaceQuantizedLatentKvSdpa an InPlaceLatentKvSdpa, and QuantizedSdpa, which only reads, a
+/// Sdpa; scales are no inputs and outputs any more. What is left computes what the original does,
+/// but for rounding. Types must have been inferred, and are inferred anew.
+llvm::Error unquantize(ir::Model& model, ir::Manifest& manifest, CodeForms forms);
 
 /// One attention of a model with its definition beside it: names of outputs of the model.
 struct DefinedSite {
@@ -45,7 +51,7 @@ struct DefinedSite {
 
 /// Adds, before every attention over quantized caches, a call of its function body on the same
 /// operands, which runs as plain operators; results of both become outputs of the model. Fails
-/// where the model has no body for it.
-llvm::Expected<std::vector<DefinedSite>> addDefinitions(ir::Model& model);
+/// where the model has no body for it. Other forms than `forms` are left out.
+llvm::Expected<std::vector<DefinedSite>> addDefinitions(ir::Model& model, CodeForms forms);
 
 } // namespace kvopt::runtime

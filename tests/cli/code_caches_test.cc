@@ -31,7 +31,7 @@ TEST_F(CodeCachesCliTest, AreWrittenVerifiedAndRun) {
     const std::string file = folder.path(std::string(dtype) + ".onnx");
     const ProgramResult written = rewrite(file, dtype, {"--calibration-text", text});
     ASSERT_EQ(written.code, 0) << written.err;
-    EXPECT_THAT(written.out, HasSubstr("scales of codes from "));
+    EXPECT_THAT(written.out, HasSubstr("scales calibrated on "));
     EXPECT_THAT(written.out, HasSubstr(": rows identical"));
     EXPECT_EQ(runProgram({"run", file, "--text", "In the beginning ", "--steps", "9"}).out,
               "of the ch\n");
@@ -65,11 +65,11 @@ TEST_F(CodeCachesCliTest, NeedATextAndTheTarget) {
   result = runProgram({"rewrite", model, "-o", output, "--to", "onnx24", "--cache-dtype", "int8",
                        "--calibration-text", text});
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("--cache-dtype int8 is for --to ort-gqa"));
+  EXPECT_THAT(result.err, HasSubstr("--cache-dtype int8 requires --to ort-gqa"));
   result =
       runProgram({"rewrite", model, "-o", output, "--to", "ort-gqa", "--calibration-text", text});
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("is for --cache-dtype int8 or int4"));
+  EXPECT_THAT(result.err, HasSubstr("require --cache-dtype int8 or int4"));
   result = rewrite(output, "int8", {"--calibration-tokens", model});
   EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.err, HasSubstr("is not a token number"));

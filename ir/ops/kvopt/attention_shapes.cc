@@ -210,7 +210,7 @@ llvm::Error inferBlockKvSdpa(ShapeContext& context, bool hasScales) {
   const unsigned blocks = operands > firstBlock ? operands - firstBlock : 0;
   if (blocks % groups != 0)
     return context.error(fmt::format("{} blocks are not as many of keys as of values{}", blocks,
-                                     hasScales ? ", and of scales" : ""));
+                                     hasScales ? ", and as many of scales" : ""));
   const unsigned each = blocks / groups;
   for (unsigned i = 0; i < each; ++i) {
     const CacheSide key{1, firstBlock + i, "key_axis"};

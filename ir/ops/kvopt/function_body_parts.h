@@ -9,7 +9,7 @@
 
 namespace kvopt::ir {
 
-/// Extents and small constants. Needs query, key_rows [B,G,·,D] and value_rows [B,G,·,Dv].
+/// Extents and small constants. Needs query.
 inline constexpr const char* extentsText = R"(
     i0 = Constant <value_ints = [0]> ()
     i1 = Constant <value_ints = [1]> ()

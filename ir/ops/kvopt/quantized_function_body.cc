@@ -169,10 +169,7 @@ std::string codesByLength(const std::string& side) {
                      side);
 }
 
-} // namespace
-
-namespace {
-
+/// Attention over a cache of codes for keys and one for values.
 std::string quantizedKvSdpaText(const char* name, bool isRing, const BodyForm& form,
                                 const CacheLayout& key, const CacheLayout& value) {
   std::string signature = fmt::format(

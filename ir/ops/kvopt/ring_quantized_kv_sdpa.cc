@@ -1,8 +1,8 @@
 // ai.kvopt::RingQuantizedKvSdpa: RingKvSdpa over caches of codes, with a scale for each row.
 //
 // Slots and attention are those of RingKvSdpa (ring_kv_sdpa.cc), codes, scales and the rows that
-// they stand for those of InPlaceQuantizedKvSdpa (in_place_quantized_kv_sdpa.cc). Attention reads
-// new rows as their codes and scales stand for them, also those that a long step leaves no slot.
+// they stand for those of InPlaceQuantizedKvSdpa (in_place_quantized_kv_sdpa.cc). Attention
+// sees the rounded values of new rows, even of those for which a long step leaves no slot.
 #include "ir/ops/kvopt/attention_shapes.h"
 
 namespace kvopt::ir {

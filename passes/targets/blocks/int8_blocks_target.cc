@@ -103,8 +103,8 @@ private:
       made.scales.push_back(&scale);
       scales.blocks.push_back(scale.name().str());
     }
-    update.output = &handedOut(*made.newCodes, layout, rewriter);
-    Value& scaleRows = handedOut(*made.newScales, layout, rewriter);
+    update.output = &outputRows(*made.newCodes, layout, rewriter);
+    Value& scaleRows = outputRows(*made.newScales, layout, rewriter);
     for (unsigned slot = 0; slot < graph.outputs().size(); ++slot)
       if (graph.outputs()[slot] == update.present) {
         graph.rename(*update.present, graph.freshName(codes.present + "_rows"));
@@ -120,7 +120,7 @@ private:
   }
 
   /// [B,G,S,·] laid out as the cache, as a value of its own.
-  static Value& handedOut(Value& rows, const CacheLayout& layout, Rewriter& rewriter) {
+  static Value& outputRows(Value& rows, const CacheLayout& layout, Rewriter& rewriter) {
     Value& ordered = transposed(rows, layout.cacheOrder(), rewriter);
     return &ordered == &rows ? rewriter.create("Identity", {&rows}, {}, 1, "new_rows").result()
                              : ordered;

@@ -13,7 +13,7 @@ namespace kvopt::targets {
 
 class PaddedQuery;
 
-/// As what a lowered model keeps the rows of its caches.
+/// The form in which a lowered model stores the rows of its caches.
 enum class CacheRows {
   AsDeclared, ///< numbers of the past's own type
   Int8,       ///< int8, with scales beside: ai.kvopt::InPlaceQuantizedKvSdpa

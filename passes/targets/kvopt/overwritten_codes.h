@@ -19,8 +19,7 @@ struct OverwrittenCodes {
 };
 
 /// Writes codes and scales of the new rows, each where the model writes the rows; the past becomes
-/// int8. Must be called only where
-/// obstacleToOverwrittenCodes finds none.
+/// int8. Must be called only where overwrittenCodesObstacle finds nothing.
 OverwrittenCodes overwriteWithCodes(const analysis::SiteCache& update, pattern::Rewriter& rewriter);
 
 } // namespace kvopt::targets

@@ -6,13 +6,14 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <array>
+#include <cstring>
 
 namespace kvopt::targets {
 using namespace ir;
 
 namespace {
 
+constexpr unsigned pastKey = 3, keyScale = 12; ///< operands
 constexpr const char* groupQueryAttention = "com.microsoft::GroupQueryAttention";
 
 class CodeCaches {
@@ -26,7 +27,9 @@ public:
         if (!attribute.value.graphs().empty())
           return unsupported("{}: caches that a branch updates do not become codes",
                              node.describe());
-      if (node.is(groupQueryAttention))
+      const bool hasCaches = node.is(groupQueryAttention) && node.operand(pastKey) &&
+                             node.operand(pastKey + 1) && node.results().size() >= 3;
+      if (hasCaches)
         if (llvm::Error error = edit(node))
           return error;
     }
@@ -39,7 +42,6 @@ public:
 
 private:
   llvm::Error edit(Node& node) {
-    constexpr unsigned pastKey = 3, keyScale = 12;
     const int64_t groups = node.intAttr("kv_num_heads", 0);
     llvm::SmallVector<Value*, 14> operands;
     for (const Use& use : node.operands())
@@ -57,9 +59,8 @@ private:
                              use.user().describe());
       const std::vector<float>& numbers = found->second;
       const int64_t width = static_cast<int64_t>(numbers.size()) / groups;
-      const llvm::ArrayRef<float> elements(numbers);
-      std::vector<std::byte> bytes(elements.size() * sizeof(float));
-      std::memcpy(bytes.data(), elements.data(), bytes.size());
+      std::vector<std::byte> bytes(numbers.size() * sizeof(float));
+      std::memcpy(bytes.data(), numbers.data(), bytes.size());
       auto tensor = makeTensor(ElementType::Float, {groups, width}, std::move(bytes));
       if (!tensor)
         return tensor.takeError();

@@ -437,7 +437,7 @@ TEST(Manifest, TilesSurvive) {
   EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->attentions[0].tailTile.reset(); }),
               HasSubstr("no tile for the last block"));
   EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->attentions[0].keyCache = "other"; }),
-              HasSubstr("not the past of a cache in blocks"));
+              HasSubstr("is not the past of a cache in blocks"));
   EXPECT_THAT(problemOf([](Edited wrong) { wrong.tiles->state = ElementType::Int8; }),
               HasSubstr("int8"));
   EXPECT_THAT(problemOf([](Edited wrong) { wrong.variants.clear(); }), HasSubstr("0 variants"));

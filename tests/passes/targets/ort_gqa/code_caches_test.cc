@@ -2,6 +2,7 @@
 // of rows, that scales are those of what was run, and that what is wrong is found out.
 #include "passes/targets/ort_gqa/code_caches.h"
 
+#include "driver/generate/decoder.h"
 #include "driver/rewrite/calibration.h"
 #include "support/format.h"
 #include "tests/equivalence/rewritten_model.h"
@@ -128,6 +129,29 @@ TEST_P(GroupCodes, ThatAreReadWronglyAreFoundOut) {
   EXPECT_FALSE(verified(exported, codes).equal());
 }
 
+TEST_P(GroupCodes, WithScalesThatAreNoNumbersAreDifferent) {
+  const DrivenModel exported = asExported(path(), toolkit);
+  const DrivenModel codes = withCodes(8);
+  for (Node& node : codes.model->graph().nodes())
+    if (node.is("com.microsoft::GroupQueryAttention")) {
+      const auto width = static_cast<size_t>(node.operand(13)->constant()->elementCount());
+      std::vector<float> scales(width, 0.1f);
+      scales[width / 2] = HUGE_VALF;
+      node.setOperand(13, &codes.model->graph().addConstant("scales", floatTensor(scales)));
+    }
+  EXPECT_FALSE(verified(exported, codes).equal());
+}
+
+/// What is not as the operator is defined is an error, not a crash.
+TEST_P(GroupCodes, WithoutAPastAreAnError) {
+  const DrivenModel exported = asExported(path(), toolkit);
+  const DrivenModel codes = withCodes(8);
+  for (Node& node : codes.model->graph().nodes())
+    if (node.is("com.microsoft::GroupQueryAttention"))
+      node.setOperand(3, nullptr);
+  EXPECT_THROW(verified(exported, codes), std::runtime_error);
+}
+
 TEST_P(GroupCodes, NeedScalesAndATextOfTheVocabulary) {
   using testing::HasSubstr;
   DrivenModel driven = rewritten(path(), toolkit, "", "ort-gqa");
@@ -140,6 +164,38 @@ TEST_P(GroupCodes, NeedScalesAndATextOfTheVocabulary) {
   plan.tokens[4] = int64_t{1} << 40;
   EXPECT_THAT(messageOf(calibrate(*driven.model, driven.manifest, plan, 8, toolkit).takeError()),
               HasSubstr("outside of the vocabulary"));
+}
+
+/// Lengths by batch row come from the mask: rows behind a row's own are not written.
+TEST(RaggedGroupCodes, EqualTheExportedModelButForTheRoundingOfRows) {
+  Toolkit toolkit;
+  TemporaryFolder folder;
+  DecoderSpec spec;
+  spec.spelling = DecoderSpelling::GroupQueryAttention;
+  spec.vocabulary = 32;
+  const std::string path = folder.path("model.onnx");
+  successOrThrow(exportModel(*generateDecoder(toolkit.ops, valueOrThrow(resolved(spec))), path));
+  const DrivenModel exported = asExported(path, toolkit);
+  for (int bits : {8, 4}) {
+    DrivenModel codes = rewritten(path, toolkit, "", "ort-gqa");
+    TextPlan plan;
+    for (int64_t i = 0; i < 300; ++i)
+      plan.tokens.push_back((i * i * 7 + 3 * i) % 32);
+    successOrThrow(targets::keepCodes(
+        *codes.model, codes.manifest,
+        valueOrThrow(calibrate(*codes.model, codes.manifest, plan, bits, toolkit))));
+    for (Padding padding : {Padding::None, Padding::Left, Padding::Right}) {
+      SCOPED_TRACE(fmt::format("{} bits, padding {}", bits, static_cast<int>(padding)));
+      EquivalencePlan steps;
+      steps.decodeSteps = 10;
+      steps.padding = padding;
+      const VerificationReport report = valueOrThrow(verifyModels(
+          *exported.model, exported.manifest, *codes.model, codes.manifest, steps, 1, toolkit));
+      EXPECT_TRUE(report.equal()) << verificationSummary(report);
+      ASSERT_TRUE(report.quantization);
+      EXPECT_TRUE(report.quantization->rowsIdentical);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shipped, GroupCodes, shippedModels(), shippedModelName);

@@ -106,6 +106,14 @@ TEST_P(QuantizedCaches, InBlocksThatAreMiswiredAreFoundOut) {
     throw std::runtime_error("no attention over blocks of codes");
   };
   EXPECT_FALSE(isDifferent([](DrivenModel&) {}));
+  EXPECT_THROW(isDifferent([&](DrivenModel& driven) {
+                 Node& node = attentionOf(driven);
+                 llvm::SmallVector<Value*, 8> operands;
+                 for (unsigned i = 0; i < 7; ++i)
+                   operands.push_back(node.operand(i));
+                 node.setOperands(operands);
+               }),
+               std::runtime_error);
   EXPECT_TRUE(isDifferent([&](DrivenModel& driven) {
     Node& node = attentionOf(driven);
     const unsigned each = (static_cast<unsigned>(node.operands().size()) - 7) / 4;

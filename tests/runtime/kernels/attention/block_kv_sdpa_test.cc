@@ -242,7 +242,7 @@ TEST(BlockQuantizedKvSdpa, WhatDoesNotFitIsAnError) {
   };
   const TestTensor keys = blockRowsOf(p.key.codes, 0, 4), values = blockRowsOf(p.value.codes, 0, 4);
   const TestTensor scales = blockRowsOf(p.key.scales, 0, 4);
-  expectError(start().in(keys).in(values).in(scales).run(), "and of scales");
+  expectError(start().in(keys).in(values).in(scales).run(), "and as many of scales");
   expectError(start().in(keys).in(values).in(scales).in(blockRowsOf(p.key.scales, 0, 3)).run(),
               "scales of the values are float [2, 3, 3, 1]");
   KernelCall numbers("ai.kvopt::BlockQuantizedKvSdpa");
