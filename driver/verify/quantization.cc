@@ -91,7 +91,7 @@ private:
     const double largestCode = report.bits == 4 ? 126 : 127;
     const double largest =
         site.largestNumber != 0 ? site.largestNumber : largestCode * largestScale;
-    // A difference of what is no number is within nothing.
+    // NaN is not within any bound.
     const double relative = compared->maxAbs == 0 ? 0 : compared->maxAbs / largest;
     if (!(relative <= report.siteDifference))
       report.siteDifference = std::isnan(relative) ? HUGE_VAL : relative;

@@ -16,7 +16,8 @@ bool isBlockAttention(const ir::Node& node);
 std::string miswiredBlocks(const ir::Node& node, const ir::Manifest& manifest);
 
 /// Makes it an ai.kvopt::BlockKvSdpa whose blocks and new rows are numbers, in the manifest, too.
-/// Scales are no inputs and outputs any more; what made the new ones is left dead. Fails where the
+/// Scales are no longer inputs and outputs; the nodes that computed the new ones are left unused.
+/// Fails where the
 /// new codes are not made by ai.kvopt::QuantizeRows.
 llvm::Error unquantizeBlocks(ir::Node& node, ir::Manifest& manifest);
 

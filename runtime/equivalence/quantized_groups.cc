@@ -28,8 +28,8 @@ enum Operand : unsigned {
 constexpr const char* quantizationAttributes[] = {"k_quant_type", "v_quant_type",
                                                   "kv_cache_bit_width"};
 
-/// The numbers that the codes of one side stand for, and the codes of its presents. `side` is key
-/// or value; `shape` are the extents of its scales beside rows [B,G,S,D].
+/// The numbers that past and new codes of one side stand for. `side` is key or value; scales of the
+/// shape `shape` broadcast to rows [B,G,S,D].
 std::string sideText(const char* side, const std::string& shape, int64_t bits) {
   const char* unpack = bits == 8 ? R"(
     {0}_past_codes = Cast <to = 1> (past_{0})
@@ -102,7 +102,7 @@ std::string presentText(const char* side, int64_t bits) {
          fmt::format(fmt::runtime(kept), side, element);
 }
 
-/// The attributes of attention that are no matter of codes.
+/// The attributes that have nothing to do with codes.
 std::string attributesText(const Node& node) {
   std::string text;
   for (const NamedAttribute& attribute : node.attributes()) {

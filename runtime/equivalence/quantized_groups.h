@@ -20,7 +20,7 @@ int64_t groupCodeBits(const ir::Model& model);
 /// must have been inferred. Fails for nodes that keep codes of only one of the two, or none at all.
 llvm::Error unquantizeGroups(ir::Model& model, ir::Manifest& manifest);
 
-/// What such a node computes beside what it is defined to.
+/// The definition that such a node is compared with.
 struct DefinedGroup {
   ir::Node* definition = nullptr;
   /// The largest number that a code of the values stands for.

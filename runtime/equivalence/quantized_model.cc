@@ -330,7 +330,7 @@ void defineRounding(Graph& graph, Node& node, std::vector<DefinedSite>& sites) {
   }
 }
 
-/// A GroupQueryAttention beside its definition; results of both become outputs of the model.
+/// Makes the results of a GroupQueryAttention and of its definition outputs of the model.
 DefinedSite siteOf(Node& node, const DefinedGroup& defined) {
   Graph& graph = node.graph();
   DefinedSite site;

@@ -16,7 +16,7 @@ bool hasQuantizedCaches(const ir::Manifest& manifest);
 
 /// In which ways a model keeps rows as codes.
 struct CodeForms {
-  bool rowScales = false;  ///< with scales beside (hasQuantizedCaches)
+  bool rowScales = false;  ///< with a scale for each row (hasQuantizedCaches)
   bool groupCodes = false; ///< of GroupQueryAttention, with scales that are constants
 
   bool any() const { return rowScales || groupCodes; }
@@ -32,7 +32,7 @@ std::vector<std::string> miswiredCaches(const ir::Model& model, const ir::Manife
 /// com.microsoft::GroupQueryAttention keeps numbers. Every ai.kvopt::InPlaceQuantizedKvSdpa becomes
 /// an InPlaceKvSdpa, RingQuantizedKvSdpa a RingKvSdpa, BlockQuantizedKvSdpa a BlockKvSdpa,
 /// InPlaceQuantizedLatentKvSdpa an InPlaceLatentKvSdpa, and QuantizedSdpa, which only reads, a
-/// Sdpa; scales are no inputs and outputs any more. What is left computes what the original does,
+/// Sdpa; scales are no longer inputs and outputs. What is left computes what the original does,
 /// but for rounding. Types must have been inferred, and are inferred anew.
 llvm::Error unquantize(ir::Model& model, ir::Manifest& manifest, CodeForms forms);
 

@@ -69,61 +69,21 @@ llvm::Error checkMaskAndSinks(const ShapeContext& context, unsigned mask) {
   return checkSinks(context, mask + 1);
 }
 
-llvm::Error inferKvSdpa(ShapeContext& context, bool isRing) {
+namespace {
+
+/// Attention over a cache of keys and one of values, behind query and new rows: `hasScales`: each
+/// has its scales behind it, in operands and results.
+llvm::Error inferOverCaches(ShapeContext& context, bool isRing, bool hasScales) {
   if (llvm::Error error = checkAttentionOperands(context))
     return error;
+  const unsigned parts = hasScales ? 2 : 1, pastKey = 3, pastValue = pastKey + parts;
+  const unsigned pastLength = pastValue + parts;
+  ElementType held = ElementType::Undefined;
+  if (hasScales)
+    held = context.element(pastKey) == ElementType::UInt8 ? ElementType::UInt8 : ElementType::Int8;
+  const CacheSide key{1, pastKey, "key_axis", held, isRing};
+  const CacheSide value{2, pastValue, "value_axis", held, isRing};
   // The number of tokens attended to is known to past_length only.
-  llvm::Expected<Dim> keyRows =
-      checkCache(context, {1, 3, "key_axis", ElementType::Undefined, isRing});
-  if (!keyRows)
-    return keyRows.takeError();
-  llvm::Expected<Dim> valueRows =
-      checkCache(context, {2, 4, "value_axis", ElementType::Undefined, isRing});
-  if (!valueRows)
-    return valueRows.takeError();
-  if (llvm::Error error = requireEqual(context, *keyRows, *valueRows, "capacities"))
-    return error;
-  if (isRing && keyRows->isKnownLess(Dim::fixed(1)))
-    return context.error("a ring needs at least one slot");
-  if (llvm::Error error =
-          checkPastLength(context, 5, isRing ? Dim::fixed(1) : context.type(0).dim(0)))
-    return error;
-  if (llvm::Error error = checkMaskAndSinks(context, 6))
-    return error;
-  context.setResult(0, attentionResultType(context));
-  context.setResult(1, context.type(3));
-  context.setResult(2, context.type(4));
-  return llvm::Error::success();
-}
-
-OpDefBuilder defineKvSdpa(OpRegistry& registry, llvm::StringRef name) {
-  OpDefBuilder definition = define(registry, OpName(kvoptDomain, name), 1);
-  addAttentionAttributes(definition);
-  definition.in("query")
-      .in("key_new")
-      .in("value_new")
-      .in("past_key")
-      .in("past_value")
-      .in("past_length")
-      .in("mask?")
-      .in("sinks?")
-      .out("output")
-      .out("present_key")
-      .out("present_value")
-      .attr("key_axis", int64_t{2})
-      .attr("value_axis", int64_t{2})
-      .inPlace(1, 3)
-      .inPlace(2, 4);
-  return definition;
-}
-
-llvm::Error inferQuantizedKvSdpa(ShapeContext& context, bool isRing) {
-  if (llvm::Error error = checkAttentionOperands(context))
-    return error;
-  const ElementType held =
-      context.element(3) == ElementType::UInt8 ? ElementType::UInt8 : ElementType::Int8;
-  const CacheSide key{1, 3, "key_axis", held, isRing};
-  const CacheSide value{2, 5, "value_axis", held, isRing};
   llvm::Expected<Dim> keyRows = checkCache(context, key);
   if (!keyRows)
     return keyRows.takeError();
@@ -134,46 +94,53 @@ llvm::Error inferQuantizedKvSdpa(ShapeContext& context, bool isRing) {
     return error;
   if (isRing && keyRows->isKnownLess(Dim::fixed(1)))
     return context.error("a ring needs at least one slot");
-  if (llvm::Error error = checkCacheScales(context, key, 4))
-    return error;
-  if (llvm::Error error = checkCacheScales(context, value, 6))
-    return error;
+  for (const CacheSide* side : {&key, &value})
+    if (hasScales)
+      if (llvm::Error error = checkCacheScales(context, *side, side->past + 1))
+        return error;
   if (llvm::Error error =
-          checkPastLength(context, 7, isRing ? Dim::fixed(1) : context.type(0).dim(0)))
+          checkPastLength(context, pastLength, isRing ? Dim::fixed(1) : context.type(0).dim(0)))
     return error;
-  if (llvm::Error error = checkMaskAndSinks(context, 8))
+  if (llvm::Error error = checkMaskAndSinks(context, pastLength + 1))
     return error;
   context.setResult(0, attentionResultType(context));
-  for (unsigned result = 1; result <= 4; ++result)
-    context.setResult(result, context.type(result + 2));
+  for (unsigned i = 0; i < 2 * parts; ++i)
+    context.setResult(1 + i, context.type(pastKey + i));
   return llvm::Error::success();
 }
 
-OpDefBuilder defineQuantizedKvSdpa(OpRegistry& registry, llvm::StringRef name) {
+OpDefBuilder defineOverCaches(OpRegistry& registry, llvm::StringRef name, bool hasScales) {
   OpDefBuilder definition = define(registry, OpName(kvoptDomain, name), 1);
   addAttentionAttributes(definition);
-  definition.in("query")
-      .in("key_new")
-      .in("value_new")
-      .in("past_key")
-      .in("past_key_scale")
-      .in("past_value")
-      .in("past_value_scale")
-      .in("past_length")
-      .in("mask?")
-      .in("sinks?")
-      .out("output")
-      .out("present_key")
-      .out("present_key_scale")
-      .out("present_value")
-      .out("present_value_scale")
-      .attr("key_axis", int64_t{2})
-      .attr("value_axis", int64_t{2})
-      .inPlace(1, 3)
-      .inPlace(2, 4)
-      .inPlace(3, 5)
-      .inPlace(4, 6);
+  definition.in("query").in("key_new").in("value_new").out("output");
+  for (const char* side : {"key", "value"})
+    for (const char* part : {"", "_scale"})
+      if (*part == '\0' || hasScales)
+        definition.in(std::string("past_") + side + part)
+            .out(std::string("present_") + side + part);
+  definition.in("past_length").in("mask?").in("sinks?");
+  definition.attr("key_axis", int64_t{2}).attr("value_axis", int64_t{2});
+  for (int i = 0; i < (hasScales ? 4 : 2); ++i)
+    definition.inPlace(1 + i, 3 + i);
   return definition;
+}
+
+} // namespace
+
+llvm::Error inferKvSdpa(ShapeContext& context, bool isRing) {
+  return inferOverCaches(context, isRing, /*hasScales=*/false);
+}
+
+OpDefBuilder defineKvSdpa(OpRegistry& registry, llvm::StringRef name) {
+  return defineOverCaches(registry, name, /*hasScales=*/false);
+}
+
+llvm::Error inferQuantizedKvSdpa(ShapeContext& context, bool isRing) {
+  return inferOverCaches(context, isRing, /*hasScales=*/true);
+}
+
+OpDefBuilder defineQuantizedKvSdpa(OpRegistry& registry, llvm::StringRef name) {
+  return defineOverCaches(registry, name, /*hasScales=*/true);
 }
 
 namespace {

@@ -16,7 +16,7 @@ class PaddedQuery;
 /// The form in which a lowered model stores the rows of its caches.
 enum class CacheRows {
   AsDeclared, ///< numbers of the past's own type
-  Int8,       ///< int8, with scales beside: ai.kvopt::InPlaceQuantizedKvSdpa
+  Int8,       ///< int8, with a cache of scales for each: ai.kvopt::InPlaceQuantizedKvSdpa
   Int4,       ///< the same of four-bit codes
 };
 
@@ -26,7 +26,7 @@ struct CacheForm {
   /// Whether no more rows are kept than attention reads, where it reads the last ones only:
   /// ai.kvopt::RingKvSdpa, RingQuantizedKvSdpa.
   bool asRings = false;
-  /// Slots of a ring beside the ones that a step of one token reads.
+  /// Slots of a ring in addition to those that a step of one token reads.
   int64_t spareSlots = 0;
 
   bool isQuantized() const { return rows != CacheRows::AsDeclared; }

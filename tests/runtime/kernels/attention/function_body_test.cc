@@ -91,6 +91,18 @@ double toleranceOf(const AttentionCase& c) {
   return c.element == ElementType::Float ? 1e-5 : c.element == ElementType::Float16 ? 2e-3 : 2e-2;
 }
 
+/// Presents are the kernel's byte for byte.
+void expectSameRows(const BodyResult& body, const KernelResult& kernel, const AttentionCase& c) {
+  ASSERT_EQ(body.error, "");
+  ASSERT_EQ(kernel.error, "");
+  expectClose(body.outputs[0], kernel.outputs[0], toleranceOf(c));
+  for (unsigned i = 1; i < kernel.outputs.size(); ++i) {
+    const TestTensor& present = kernel.outputs[i];
+    ASSERT_EQ(body.outputs[i].view.shape, present.shape());
+    EXPECT_EQ(std::memcmp(body.outputs[i].view.data, present.data(), present.bytes()), 0) << i;
+  }
+}
+
 /// Body and kernel of InPlaceKvSdpa; the caches' rows beyond the valid ones are NaN.
 void expectInPlaceBody(const AttentionCase& c, int64_t opset) {
   SCOPED_TRACE(fmt::format("opset {}", opset));
@@ -100,15 +112,7 @@ void expectInPlaceBody(const AttentionCase& c, int64_t opset) {
               {p.query, p.keyNew, p.valueNew, p.pastKey, p.pastValue, p.pastLength,
                c.mask == MaskForm::none ? neutralMask() : p.mask},
               3);
-  ASSERT_EQ(body.error, "");
-  const KernelResult kernel = p.call(false).run();
-  ASSERT_EQ(kernel.error, "");
-  expectClose(body.outputs[0], kernel.outputs[0], toleranceOf(c));
-  for (unsigned i = 1; i < 3; ++i) {
-    const TestTensor& present = kernel.outputs[i];
-    ASSERT_EQ(body.outputs[i].view.shape, present.shape());
-    EXPECT_EQ(std::memcmp(body.outputs[i].view.data, present.data(), present.bytes()), 0);
-  }
+  expectSameRows(body, p.call(false).run(), c);
 }
 
 /// Body and kernel of RingKvSdpa; slots without a row are NaN.
@@ -121,15 +125,7 @@ void expectRingBody(const AttentionCase& c, int64_t slots, int64_t opset) {
               {p.all.query, p.all.keyNew, p.all.valueNew, p.pastKey, p.pastValue, p.all.pastLength,
                c.mask == MaskForm::none ? neutralMask() : p.all.mask},
               3);
-  ASSERT_EQ(body.error, "");
-  const KernelResult kernel = p.call(false).run();
-  ASSERT_EQ(kernel.error, "");
-  expectClose(body.outputs[0], kernel.outputs[0], toleranceOf(c));
-  for (unsigned i = 1; i < 3; ++i) {
-    const TestTensor& present = kernel.outputs[i];
-    ASSERT_EQ(body.outputs[i].view.shape, present.shape());
-    EXPECT_EQ(std::memcmp(body.outputs[i].view.data, present.data(), present.bytes()), 0);
-  }
+  expectSameRows(body, p.call(false).run(), c);
 }
 
 /// Body and kernel of Sdpa over all rows of the present of a case without ragged lengths.
@@ -299,7 +295,7 @@ TEST(FunctionBody, SixteenBitCaches) {
       }
 }
 
-/// Presents are the kernel's byte for byte; scales of invalid rows are NaN.
+/// Scales of invalid rows are NaN.
 void expectQuantizedBody(const QuantizedProblem& p, int64_t opset) {
   SCOPED_TRACE(fmt::format("opset {}", opset));
   const AttentionCase& c = p.c();
@@ -314,15 +310,7 @@ void expectQuantizedBody(const QuantizedProblem& p, int64_t opset) {
       runBody("ai.kvopt::InPlaceQuantizedKvSdpa",
               inPlaceQuantizedKvSdpaFunctionText({opset, c.element, c.sinks}, keyLayout), opset, c,
               operands, 5);
-  ASSERT_EQ(body.error, "");
-  const KernelResult kernel = p.call(false).run();
-  ASSERT_EQ(kernel.error, "");
-  expectClose(body.outputs[0], kernel.outputs[0], toleranceOf(c));
-  for (unsigned i = 1; i < 5; ++i) {
-    const TestTensor& present = kernel.outputs[i];
-    ASSERT_EQ(body.outputs[i].view.shape, present.shape());
-    EXPECT_EQ(std::memcmp(body.outputs[i].view.data, present.data(), present.bytes()), 0) << i;
-  }
+  expectSameRows(body, p.call(false).run(), c);
 }
 
 TEST(FunctionBody, CachesOfInt8) {
@@ -401,7 +389,7 @@ TEST(FunctionBody, BlocksOfCodes) {
       }
 }
 
-/// Body and kernel of RingQuantizedKvSdpa; slots without a row are no numbers.
+/// Body and kernel of RingQuantizedKvSdpa; the scales of slots without a row are NaN.
 void expectQuantizedRingBody(const AttentionCase& c, int64_t slots, int64_t opset) {
   SCOPED_TRACE(
       fmt::format("opset {}, {} slots, {} rows, past {}", opset, slots, c.rows, c.past[0]));
@@ -415,15 +403,7 @@ void expectQuantizedRingBody(const AttentionCase& c, int64_t slots, int64_t opse
       runBody("ai.kvopt::RingQuantizedKvSdpa",
               ringQuantizedKvSdpaFunctionText({opset, c.element, c.sinks}, keyLayout), opset, c,
               operands, 5);
-  ASSERT_EQ(body.error, "");
-  const KernelResult kernel = p.call(false).run();
-  ASSERT_EQ(kernel.error, "");
-  expectClose(body.outputs[0], kernel.outputs[0], toleranceOf(c));
-  for (unsigned i = 1; i < 5; ++i) {
-    const TestTensor& present = kernel.outputs[i];
-    ASSERT_EQ(body.outputs[i].view.shape, present.shape());
-    EXPECT_EQ(std::memcmp(body.outputs[i].view.data, present.data(), present.bytes()), 0) << i;
-  }
+  expectSameRows(body, p.call(false).run(), c);
 }
 
 TEST(FunctionBody, RingsOfCodes) {
