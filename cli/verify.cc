@@ -51,8 +51,6 @@ struct VerifyOptions {
   /// The defaults, or one run as the user describes it.
   VerificationPlan plan() const {
     VerificationPlan defaults = fullVerification();
-    if (depth)
-      defaults.deepest = *depth;
     if (isOneRun()) {
       EquivalencePlan run = defaults.runs.front();
       run.prompt = prompt.value_or(run.prompt);
@@ -62,8 +60,10 @@ struct VerifyOptions {
       run.padding = padding == "left"    ? Padding::Left
                     : padding == "right" ? Padding::Right
                                          : Padding::None;
-      defaults = {{run}, depth.value_or(0)};
+      defaults = VerificationPlan(run);
+      defaults.requested = {prompt.has_value(), chunks.has_value(), steps.has_value()};
     }
+    defaults.depth = depth.value_or(0);
     for (EquivalencePlan& run : defaults.runs)
       run.seed = seed;
     return defaults;
@@ -248,7 +248,7 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
       ->delimiter(',')
       ->check(positive)
       ->group(runs);
-  command->add_option("--steps", options->steps, "Decode steps (24)")
+  command->add_option("--steps", options->steps, "Decode steps (12)")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 32))
       ->group(runs);
   command->add_option("--batch", options->batch, "Batch size (3)")
@@ -259,8 +259,7 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
       ->group(runs);
   command
       ->add_option("--depth", options->depth,
-                   "Tokens up to which a run is added that passes every length that masks or "
-                   "positions are compared with (8192, less for large models)")
+                   "Add a run of this many tokens, in chunks and with decode steps at its end")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 32));
   addInputOption(*command, options->inputs);
   auto* text = command->add_option("--text-file", options->textFile,

@@ -43,22 +43,31 @@ int64_t VerificationPlan::tokens() const {
 
 EquivalencePlan quickVerification() { return run(3, Padding::Left, 17, {3}, 1); }
 
-VerificationPlan fullVerification(int64_t deepest) {
-  return {{run(3, Padding::None, 33, {16, 1, 7}, 24), run(3, Padding::Left, 33, {7}, 4),
-           run(3, Padding::Right, 33, {7}, 4), run(3, Padding::None, 5, {3}, 4),
-           run(3, Padding::Left, 5, {}, 3), run(3, Padding::Right, 5, {}, 3),
-           run(1, Padding::None, 1, {}, 6), run(1, Padding::None, 5, {7}, 2)},
-          deepest};
+VerificationPlan fullVerification() {
+  VerificationPlan plan({run(3, Padding::None, 33, {16, 1, 7}, 12),
+                         run(3, Padding::Left, 33, {7}, 4), run(3, Padding::Right, 33, {7}, 4),
+                         run(3, Padding::None, 5, {3}, 4), run(3, Padding::Left, 5, {}, 3),
+                         run(3, Padding::Right, 5, {}, 3), run(1, Padding::None, 1, {}, 6),
+                         run(1, Padding::None, 5, {7}, 2)});
+  plan.visitsLandmarks = true;
+  return plan;
 }
 
-int64_t affordableTokens(const Graph& graph) {
-  constexpr int64_t mostProducts = int64_t{1} << 40; // of a weight and a token
+namespace {
+
+constexpr int64_t mostProducts = int64_t{1} << 40; // of a weight and a token
+
+} // namespace
+
+int64_t weightCount(const Graph& graph) {
   int64_t weights = 1;
   for (const std::unique_ptr<Value>& initializer : graph.initializers())
     if (initializer->initializer())
       weights += std::min(initializer->initializer()->elementCount(), mostProducts - weights);
-  return mostProducts / weights;
+  return weights;
 }
+
+int64_t affordableTokens(const Graph& graph) { return mostProducts / weightCount(graph); }
 
 EquivalencePlan deepRun(const EquivalencePlan& like, int64_t tokens) {
   constexpr int64_t chunkTokens = 256;
@@ -66,13 +75,12 @@ EquivalencePlan deepRun(const EquivalencePlan& like, int64_t tokens) {
   EquivalencePlan plan = like;
   plan.batch = 1;
   plan.padding = Padding::None;
-  // The last compared length is passed while decoding.
-  const int64_t before = std::max<int64_t>(1, tokens + 2 - decodeSteps);
+  const int64_t before = std::max<int64_t>(1, tokens - decodeSteps);
   plan.prompt = std::min(before, chunkTokens);
   plan.chunks.clear();
   for (int64_t left = before - plan.prompt; left > 0; left -= plan.chunks.back())
     plan.chunks.push_back(std::min(left, chunkTokens));
-  plan.decodeSteps = decodeSteps;
+  plan.decodeSteps = std::min(decodeSteps, tokens - before);
   return plan;
 }
 
@@ -95,20 +103,51 @@ bool limitsByMetadata(const Graph& graph, const Manifest& manifest) {
 
 namespace {
 
-/// The plan without the tokens that a cache of this capacity has no room for.
-EquivalencePlan shortened(EquivalencePlan plan, int64_t capacity) {
-  plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, capacity / 2));
-  int64_t rest = capacity - plan.prompt;
-  // Half of the rest is for decode steps.
-  int64_t restOfChunks = rest / 2;
-  for (int64_t& chunk : plan.chunks) {
-    chunk = std::min(chunk, restOfChunks);
-    restOfChunks -= chunk;
-    rest -= chunk;
-  }
+/// The plan without the tokens that have no room: those that come last.
+EquivalencePlan cut(EquivalencePlan plan, int64_t capacity) {
+  int64_t room = std::max<int64_t>(capacity - plan.pastRows, 1);
+  const auto take = [&](int64_t tokens) {
+    const int64_t taken = std::min(tokens, room);
+    room -= taken;
+    return taken;
+  };
+  plan.prompt = take(plan.prompt);
+  for (int64_t& chunk : plan.chunks)
+    chunk = take(chunk);
   plan.chunks.erase(std::remove(plan.chunks.begin(), plan.chunks.end(), 0), plan.chunks.end());
-  plan.decodeSteps = std::min(plan.decodeSteps, rest / plan.stepTokens);
+  plan.decodeSteps = std::min(plan.decodeSteps, room / plan.stepTokens);
   return plan;
+}
+
+/// The plan without the tokens that a cache of this capacity has no room for. Sizes that were not
+/// requested leave room for steps of each kind.
+EquivalencePlan shortened(EquivalencePlan plan, int64_t capacity, RequestedSizes requested) {
+  if (plan.pastRows > 0 || plan.totalTokens() <= capacity)
+    return cut(std::move(plan), capacity);
+  int64_t rest = capacity;
+  if (requested.prompt)
+    rest -= std::min(plan.prompt, rest);
+  if (requested.chunks)
+    for (int64_t chunk : plan.chunks)
+      rest -= std::min(chunk, rest);
+  if (requested.steps)
+    rest -= std::min(plan.decodeSteps, rest / plan.stepTokens) * plan.stepTokens;
+  if (!requested.prompt) {
+    plan.prompt = std::min(plan.prompt, std::max<int64_t>(1, rest / 2));
+    rest = std::max<int64_t>(rest - plan.prompt, 0);
+  }
+  if (!requested.chunks) {
+    // Half of the rest is for decode steps.
+    int64_t restOfChunks = rest / 2;
+    for (int64_t& chunk : plan.chunks) {
+      chunk = std::min(chunk, restOfChunks);
+      restOfChunks -= chunk;
+      rest -= chunk;
+    }
+  }
+  if (!requested.steps)
+    plan.decodeSteps = std::min(plan.decodeSteps, rest / plan.stepTokens);
+  return cut(std::move(plan), capacity);
 }
 
 /// Steps of as many tokens as the token ids, or their embeddings, have by declaration.
@@ -175,14 +214,19 @@ void fitTokenInputs(const Graph& graph, const Manifest& manifest, EquivalencePla
       fitTokens(*input, true, plan);
 }
 
-EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest) {
-  fitTokenInputs(graph, manifest, plan);
-  if (manifest.capacityValue)
-    plan = shortened(std::move(plan), *manifest.capacityValue);
+int64_t capacityOf(const Manifest& manifest) {
+  int64_t capacity = manifest.capacityValue.value_or(INT64_MAX);
   for (const ManifestCache& cache : manifest.caches)
     if (cache.update == CacheUpdate::Static)
-      if (const auto fixed = cache.fixedRows())
-        plan = shortened(std::move(plan), *fixed);
+      capacity = std::min(capacity, cache.fixedRows().value_or(INT64_MAX));
+  return capacity;
+}
+
+EquivalencePlan fittedPlan(EquivalencePlan plan, const Graph& graph, const Manifest& manifest,
+                           RequestedSizes requested) {
+  fitTokenInputs(graph, manifest, plan);
+  if (const int64_t capacity = capacityOf(manifest); capacity != INT64_MAX)
+    plan = shortened(std::move(plan), capacity, requested);
   if (manifest.stepLimit)
     limitSteps(*manifest.stepLimit, plan);
   // A ring that an operator scatters into takes no more tokens at a time than it has rows.

@@ -9,12 +9,22 @@
 
 namespace kvopt::driver {
 
+/// Which sizes of a run the user stated. They are kept as far as the caches have room, and the
+/// report says where they have not; the others give way first.
+struct RequestedSizes {
+  bool prompt = false;
+  bool chunks = false;
+  bool steps = false;
+
+  bool any() const { return prompt || chunks || steps; }
+};
+
 /// Runs of two models side by side, each from empty caches.
 struct VerificationPlan {
   VerificationPlan(runtime::EquivalencePlan run)
       : runs{std::move(run)} {} // NOLINT: one run is a plan
-  VerificationPlan(std::vector<runtime::EquivalencePlan> allRuns, int64_t deepestTokens)
-      : runs(std::move(allRuns)), deepest(deepestTokens) {}
+  explicit VerificationPlan(std::vector<runtime::EquivalencePlan> allRuns)
+      : runs(std::move(allRuns)) {}
 
   /// Applies to every run.
   void setTolerance(runtime::Tolerance tolerance);
@@ -23,32 +33,40 @@ struct VerificationPlan {
   int64_t tokens() const;
 
   std::vector<runtime::EquivalencePlan> runs;
-  /// A run is added that passes every number of tokens that masks or positions are compared with,
-  /// up to this one (`comparedLengths`); 0 adds none.
-  int64_t deepest = 0;
+  /// Runs are added that come to the landmarks of both models (`landmarksOf`), and with their sizes
+  /// as sizes of steps and batches (driver/verify/visits.h).
+  bool visitsLandmarks = false;
+  /// A run of so many real tokens is added; 0 adds none.
+  int64_t depth = 0;
+  RequestedSizes requested;
 };
 
 /// Three steps: a padded prefill of 17 tokens in three batch rows, a chunk and a decode step.
 runtime::EquivalencePlan quickVerification();
 
 /// Batches of 3 and 1; prompts of 1, 5 and 33; no, left and right padding; chunks of several sizes
-/// and decode steps after each; and as many tokens as it takes to pass every compared length up to
-/// `deepest`.
-VerificationPlan fullVerification(int64_t deepest = 8192);
+/// and decode steps after each; and what the landmarks of the two models add.
+VerificationPlan fullVerification();
 
 /// The most tokens that a run of the defaults takes of a model with as many weights: what is worth
 /// a minute or so of an ordinary processor.
 int64_t affordableTokens(const ir::Graph& graph);
 
-/// A run of one batch row that passes `tokens`, in chunks that keep scores and logits small, and
+/// Weights of a model, of which those in nested graphs are not counted; at least 1.
+int64_t weightCount(const ir::Graph& graph);
+
+/// A run of one batch row and `tokens` tokens, in chunks that keep scores and logits small, that
 /// ends with decode steps.
 runtime::EquivalencePlan deepRun(const runtime::EquivalencePlan& like, int64_t tokens);
+
+/// The most tokens that both caches of fixed capacity hold; INT64_MAX where there is no limit.
+int64_t capacityOf(const ir::Manifest& manifest);
 
 /// The run in the batch size and step length that the model's token ids fix, without the tokens
 /// that caches of fixed capacity have no room for. Where growing caches have a fixed extent, one
 /// step after as many made-up rows.
 runtime::EquivalencePlan fittedPlan(runtime::EquivalencePlan plan, const ir::Graph& graph,
-                                    const ir::Manifest& manifest);
+                                    const ir::Manifest& manifest, RequestedSizes requested = {});
 
 /// The same for the fixed extents of token ids, or of their embeddings, alone.
 void fitTokenInputs(const ir::Graph& graph, const ir::Manifest& manifest,

@@ -122,11 +122,17 @@ std::string likelihoodSummary(const LikelihoodReport& report) {
       report.meanDivergence());
 }
 
-/// Each value that `get` finds in a run, once and in order.
+/// The made-up rows that every run of a model with a fixed past starts from; 0 for others.
+int64_t pastRowsOf(const VerificationReport& report) {
+  return report.runs.empty() ? 0 : report.runs.front().plan.pastRows;
+}
+
+/// Each value that `get` finds in a run that starts like the first one, once and in order.
 template <class Get> auto valuesOf(const VerificationReport& report, Get get) {
   std::set<decltype(get(report.runs.front().plan))> values;
   for (const VerificationRun& run : report.runs)
-    values.insert(get(run.plan));
+    if (run.plan.pastRows == pastRowsOf(report))
+      values.insert(get(run.plan));
   return std::vector(values.begin(), values.end());
 }
 
@@ -138,13 +144,18 @@ std::vector<int64_t> promptsOf(const VerificationReport& report) {
   return valuesOf(report, [](const EquivalencePlan& plan) { return plan.prompt; });
 }
 
+/// Ascending numbers; of many, the first and the last ones and how many there are.
+std::string numbersText(llvm::ArrayRef<int64_t> numbers) {
+  constexpr size_t most = 7, shown = 3;
+  if (numbers.size() <= most)
+    return fmt::format("{}", fmt::join(numbers, ", "));
+  return fmt::format("{} … {} ({} numbers)", fmt::join(numbers.take_front(shown), ", "),
+                     fmt::join(numbers.take_back(shown), ", "), numbers.size());
+}
+
 std::vector<std::string> paddingsOf(const VerificationReport& report) {
   return valuesOf(
       report, [](const EquivalencePlan& plan) { return std::string(paddingName(plan.padding)); });
-}
-
-int64_t pastRowsOf(const VerificationReport& report) {
-  return report.runs.empty() ? 0 : report.runs.front().plan.pastRows;
 }
 
 int64_t tokensOf(const VerificationReport& report) {
@@ -176,9 +187,16 @@ OrderedJson coverageJson(const VerificationReport& report) {
   json["tokens"] = tokensOf(report);
   if (pastRowsOf(report) != 0)
     json["past_rows"] = pastRowsOf(report);
+  json["around"] = OrderedJson::array();
+  for (const Landmark& landmark : report.visited)
+    json["around"].push_back({{"tokens", landmark.tokens}, {"what", landmark.what()}});
+  if (report.variantsRun != 0)
+    json["variants"] = report.variantsRun;
   json["outputs"] = namesOf(report.comparison.steps, &StepComparison::outputs);
   json["caches"] = namesOf(report.comparison.steps, &StepComparison::caches);
   json["not_covered"] = report.notCovered;
+  if (!report.neverRun.empty())
+    json["never_run"] = report.neverRun;
   return json;
 }
 
@@ -235,7 +253,7 @@ OrderedJson verificationJson(const VerificationReport& report) {
 
 namespace {
 
-std::string numbersText(const VerificationReport& report) {
+std::string measuresText(const VerificationReport& report) {
   bool anyCache = false;
   bool cachesExact = true;
   uint64_t maxUlp = 0;
@@ -264,29 +282,58 @@ std::string numbersText(const VerificationReport& report) {
 /// The verdict, with what it rests on where that is not equality.
 std::string verdictText(const VerificationReport& report) {
   const ComparisonReport& comparison = report.comparison;
-  if (!comparison.differences.empty())
-    return fmt::format("DIFFERENT: {}", fmt::join(comparison.differences, "; "));
+  if (!comparison.differences.empty()) {
+    constexpr size_t shown = 3;
+    const llvm::ArrayRef<std::string> all = comparison.differences;
+    return fmt::format("DIFFERENT: {}{}", fmt::join(all.take_front(shown), "; "),
+                       all.size() <= shown ? "" : fmt::format("; and {} more", all.size() - shown));
+  }
   if (comparison.isDifferent() || !comparison.tokensEqual) {
     const TensorComparison* worst = comparison.worst();
     return fmt::format("DIFFERENT: worst is '{}'", worst ? worst->name : "");
   }
   if (!report.limitedByMetadata.empty())
     return "INCONCLUSIVE: " + report.limitedByMetadata;
+  if (!report.neverRun.empty())
+    return fmt::format("INCONCLUSIVE: no run reached {}", fmt::join(report.neverRun, "; "));
   if (!comparison.isConclusive())
     return comparison.steps.empty() ? "INCONCLUSIVE: nothing was compared"
                                     : "INCONCLUSIVE: no step after earlier tokens was compared";
   return "OK";
 }
 
+/// The landmarks by kind, as "; steps around 16, 32 (block), 200 (capacity) tokens".
+std::string aroundText(llvm::ArrayRef<Landmark> visited) {
+  std::vector<std::string> kinds;
+  for (size_t i = 0; i < visited.size(); ++i) {
+    std::vector<int64_t> tokens;
+    const auto isOfKind = [&](const Landmark& other) { return other.kind == visited[i].kind; };
+    if (llvm::any_of(visited.take_front(i), isOfKind))
+      continue;
+    for (const Landmark& landmark : visited)
+      if (isOfKind(landmark))
+        tokens.push_back(landmark.tokens);
+    kinds.push_back(
+        fmt::format("{} ({})", numbersText(tokens),
+                    visited[i].kind == LandmarkKind::Compared ? "compared" : visited[i].what()));
+  }
+  return kinds.empty() ? "" : fmt::format("; steps around {} tokens", fmt::join(kinds, ", "));
+}
+
 std::string coverageText(const VerificationReport& report) {
   const size_t caches = namesOf(report.comparison.steps, &StepComparison::caches).size();
   std::string text = fmt::format(
       "covered: batch {}; prompt {}; padding {}; up to {} tokens; {} caches; outputs {}",
-      fmt::join(batchesOf(report), ", "), fmt::join(promptsOf(report), ", "),
+      numbersText(batchesOf(report)), numbersText(promptsOf(report)),
       fmt::join(paddingsOf(report), ", "), tokensOf(report), caches,
       fmt::join(namesOf(report.comparison.steps, &StepComparison::outputs), ", "));
   if (pastRowsOf(report) != 0)
     text += fmt::format("; {} made-up earlier rows", pastRowsOf(report));
+  text += aroundText(report.visited);
+  if (report.variantsRun != 0)
+    text += fmt::format("; {} variant{}", report.variantsRun, report.variantsRun == 1 ? "" : "s");
+  if (report.comparesInOnePiece)
+    text += "; the model in pieces and in one";
   if (!report.notCovered.empty())
     text += fmt::format("   not covered: {}", fmt::join(report.notCovered, "; "));
   if (!report.guessed.empty())
@@ -296,7 +343,7 @@ std::string coverageText(const VerificationReport& report) {
 }
 
 std::string comparisonSummary(const VerificationReport& report) {
-  const std::string text = numbersText(report) + "   " + verdictText(report);
+  const std::string text = measuresText(report) + "   " + verdictText(report);
   // Recordings say themselves what they cover.
   return report.runs.empty() ? text : text + "\n  " + coverageText(report);
 }

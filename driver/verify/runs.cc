@@ -1,8 +1,9 @@
 // Fits runs to two models, compares them, and keeps account of what was covered.
 #include "driver/verify/runs.h"
 
+#include "driver/verify/coverage.h"
+#include "driver/verify/visits.h"
 #include "passes/analysis/cache/row_lengths.h"
-#include "passes/analysis/mask/compared_lengths.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -36,7 +37,7 @@ public:
         roomWanted(wantedPlan.tokens()) {}
 
   llvm::Expected<VerificationReport> run() {
-    noteLengths();
+    noteLandmarks();
     rowsAdvanceByMask = countsRowsByInput(models.a.graph());
     report.tolerance = wanted.runs.front().tolerance;
     for (const EquivalencePlan& plan : wanted.runs)
@@ -44,16 +45,18 @@ public:
         return error;
     if (llvm::Error error = runDeep())
       return error;
+    if (wanted.visitsLandmarks)
+      if (llvm::Error error = runAroundLandmarks())
+        return error;
     noteSessions();
-    noteGaps();
-    noteMetadataLimit();
+    noteCoverage({models, wanted, landmarks, capacity, refusedFrom}, report);
     return std::move(report);
   }
 
 private:
   /// What both models can start with.
   EquivalencePlan fitted(EquivalencePlan plan) {
-    plan = fittedPlan(std::move(plan), models.b.graph(), models.manifestB);
+    plan = fittedPlan(std::move(plan), models.b.graph(), models.manifestB, wanted.requested);
     fitTokenInputs(models.a.graph(), models.manifestA, plan);
     fitFixedPast(models.manifestA, plan);
     plan.batch = std::min(plan.batch, mostBatch);
@@ -136,10 +139,7 @@ private:
     }
   }
 
-  void noteGap(std::string gap) {
-    if (!llvm::is_contained(report.notCovered, gap))
-      report.notCovered.push_back(std::move(gap));
-  }
+  void noteGap(std::string gap) { report.noteGap(std::move(gap)); }
 
   /// Whether an input of the first model says which positions are hidden.
   bool takesPadding(const EquivalencePlan& plan) {
@@ -175,37 +175,132 @@ private:
                         [&](const VerificationRun& run) { return isSameRun(run.plan, plan); });
   }
 
-  /// A run that passes the lengths that something is compared with.
+  /// A run of as many tokens as the user wants.
   llvm::Error runDeep() {
-    const int64_t most = std::min(wanted.deepest, affordableTokens(models.a.graph()));
-    int64_t deepest = 0;
-    for (const ComparedLength& length : lengths)
-      if (length.tokens >= tokensCovered() && length.tokens <= most)
-        deepest = length.tokens;
-    if (deepest == 0 || models.manifestB.capacityValue.value_or(INT64_MAX) <= tokensCovered())
+    if (wanted.depth <= 0)
       return llvm::Error::success();
-    return runOnce(deepRun(wanted.runs.front(), deepest));
+    const int64_t tokens = std::min(wanted.depth, capacity);
+    if (tokens < wanted.depth)
+      noteGap(
+          fmt::format("tokens {} to {}, which are beyond the capacity", tokens + 1, wanted.depth));
+    return runOnce(deepRun(wanted.runs.front(), tokens));
   }
 
-  static std::vector<ComparedLength> lengthsOf(const Model& model, const Manifest& manifest) {
-    std::vector<std::string> tokens;
-    for (const Value* input : tokenInputs(model.graph(), manifest.inputs))
-      tokens.push_back(input->name().str());
-    return comparedLengths(model, tokens);
+  void noteLandmarks() {
+    std::vector<Landmark> ofFirst = landmarksOf(models.a, models.manifestA);
+    for (const Landmark& landmark : ofFirst)
+      if (landmark.kind == LandmarkKind::Window || landmark.kind == LandmarkKind::Ring ||
+          landmark.kind == LandmarkKind::Compared) {
+        narrowest = landmark.tokens;
+        break;
+      }
+    landmarks = joinedLandmarks(std::move(ofFirst), landmarksOf(models.b, models.manifestB));
+    capacity = std::min(capacityOf(models.manifestA), capacityOf(models.manifestB));
   }
 
-  void noteLengths() {
-    lengths = lengthsOf(models.a, models.manifestA);
-    if (!lengths.empty())
-      narrowest = lengths.front().tokens;
-    for (const ManifestCache& cache : models.manifestA.caches)
-      if (cache.window > 0)
-        narrowest = narrowest == 0 ? cache.window : std::min(narrowest, cache.window);
-    for (ComparedLength& length : lengthsOf(models.b, models.manifestB))
-      lengths.push_back(std::move(length));
-    llvm::stable_sort(lengths, [](const ComparedLength& one, const ComparedLength& other) {
-      return one.tokens < other.tokens;
+  /// Comes to the landmarks of the form first, then to those that the graphs compare with, and
+  /// then takes steps and batches of their sizes, the cheapest first.
+  llvm::Error runAroundLandmarks() {
+    const EquivalencePlan& like = wanted.runs.front();
+    std::vector<Landmark> ofForm, compared;
+    for (const Landmark& landmark : landmarks)
+      (landmark.kind == LandmarkKind::Compared ? compared : ofForm).push_back(landmark);
+    std::vector<EquivalencePlan> visits = visitsOf(ofForm, like, capacity);
+    for (EquivalencePlan& plan : visitsOf(compared, like, capacity))
+      visits.push_back(std::move(plan));
+    const int64_t weights = weightCount(models.a.graph());
+    llvm::erase_if(visits, [&](EquivalencePlan& plan) {
+      return !fitRows(plan, {&models.manifestA, &models.manifestB}, weights);
     });
+    for (const EquivalencePlan& plan : visits)
+      roomWanted = std::max(roomWanted, plan.pastRows + plan.totalTokens());
+    int64_t products = productsForVisits(wanted.runs, weights);
+    if (llvm::Error error = visitAll(visits, products))
+      return error;
+    if (!visits.empty() && visitsFromRows == 0)
+      if (auto through = runThrough(landmarks, like, capacity, affordableTokens(models.a.graph())))
+        if (llvm::Error error = runOnce(*through))
+          return error;
+    if (llvm::Error error = visitAll(sizesAround(landmarks, like, capacity), products))
+      return error;
+    return runInOnePiece();
+  }
+
+  /// Makes the runs until they have cost `products`, which becomes what is left.
+  llvm::Error visitAll(llvm::ArrayRef<EquivalencePlan> plans, int64_t& products) {
+    const int64_t weights = weightCount(models.a.graph());
+    for (const EquivalencePlan& plan : plans) {
+      const int64_t tokens = plan.batch * plan.totalTokens();
+      if (tokens > products / weights) {
+        noteGap(fmt::format("steps of up to {} tokens, with which lengths are compared",
+                            plans.back().prompt));
+        break;
+      }
+      products -= tokens * weights;
+      if (llvm::Error error = visit(plan))
+        return error;
+    }
+    return llvm::Error::success();
+  }
+
+  /// Compares the file of a model in pieces, too, which no session runs, but engines may.
+  llvm::Error runInOnePiece() {
+    if (!models.manifestB.tiles)
+      return llvm::Error::success();
+    noteSessions();
+    Manifest whole = models.manifestB;
+    whole.tiles.reset();
+    const ComparedModels inOnePiece{models.a,        models.manifestA, models.b,           whole,
+                                    models.firstOfB, models.twin,      models.unitRoundoff};
+    EquivalencePlan quick = quickVerification();
+    quick.seed = wanted.runs.front().seed;
+    quick.recipes = wanted.runs.front().recipes;
+    quick.tolerance = wanted.runs.front().tolerance;
+    VerificationPlan plan(std::move(quick));
+    plan.visitsLandmarks = true;
+    auto compared = runVerification(inOnePiece, plan, threads, toolkit);
+    if (!compared)
+      return compared.takeError();
+    for (std::string& difference : compared->comparison.differences)
+      difference = "the model in one piece: " + difference;
+    for (std::string& part : compared->neverRun)
+      report.neverRun.push_back("of the model in one piece, " + part);
+    report.comparesInOnePiece = !compared->runs.empty();
+    report.cacheBytesWritten += compared->cacheBytesWritten;
+    report.cacheBytesCopied += compared->cacheBytesCopied;
+    const size_t runs = report.runs.size();
+    add(compared->runs.front().plan, std::move(compared->comparison));
+    report.runs.resize(runs);
+    for (VerificationRun& run : compared->runs)
+      report.runs.push_back(std::move(run));
+    return llvm::Error::success();
+  }
+
+  /// A run around a landmark. Where the first model refuses it, as lengths that a table of
+  /// positions does not have, the others still count.
+  llvm::Error visit(const EquivalencePlan& plan) {
+    const EquivalencePlan fit = fitted(plan);
+    if (fit.pastRows != plan.pastRows || (plan.pastRows == 0 && fit.batch != plan.batch) ||
+        isKnown(fit))
+      return llvm::Error::success();
+    auto compared = compare(fit);
+    if (compared) {
+      visitsFromRows += fit.pastRows > 0 ? 1 : 0;
+      add(fit, std::move(*compared));
+      return llvm::Error::success();
+    }
+    if (compared.errorIsA<PresetError>()) {
+      llvm::consumeError(compared.takeError());
+      return llvm::Error::success(); // noteUnvisited says so
+    }
+    auto refusal = refusalOfFirst(fit);
+    if (!refusal)
+      return compared.takeError();
+    llvm::consumeError(compared.takeError());
+    refusedFrom = std::min(refusedFrom, fit.pastRows + fit.prompt);
+    noteGap(fmt::format("a step of {} after {} tokens, which the first model refuses: {}",
+                        fit.prompt, fit.pastRows, refusal->message));
+    return llvm::Error::success();
   }
 
   /// The sessions of both models, from length 0, with room for the plan.
@@ -308,66 +403,6 @@ private:
     sessionFirst.reset();
   }
 
-  int64_t tokensCovered() const {
-    int64_t most = 0;
-    for (const StepComparison& step : report.comparison.steps)
-      most = std::max(most, step.pastTokens + step.tokens);
-    return most;
-  }
-
-  /// Says which of the wanted values no run has.
-  template <class Get> void noteMissing(llvm::StringRef what, Get get) {
-    std::set<decltype(get(wanted.runs.front()))> missing;
-    for (const EquivalencePlan& plan : wanted.runs)
-      missing.insert(get(plan));
-    for (const VerificationRun& run : report.runs)
-      missing.erase(get(run.plan));
-    if (!missing.empty())
-      noteGap(fmt::format("{} {}", what, fmt::join(missing, ", ")));
-  }
-
-  void noteGaps() {
-    noteMissing("batch", [](const EquivalencePlan& plan) { return plan.batch; });
-    noteMissing("prompt", [](const EquivalencePlan& plan) { return plan.prompt; });
-    noteMissing("padding",
-                [](const EquivalencePlan& plan) { return std::string(paddingName(plan.padding)); });
-    const int64_t covered = tokensCovered();
-    const auto beyond =
-        llvm::find_if(lengths, [&](const ComparedLength& each) { return each.tokens >= covered; });
-    if (beyond != lengths.end())
-      noteGap(fmt::format("more than {} tokens, although {} compares with {}", covered,
-                          beyond->where, lengths.back().tokens));
-    if (report.comparison.refusedSteps != 0)
-      noteGap(fmt::format("{} steps that the first model refuses: {}",
-                          report.comparison.refusedSteps, report.comparison.refusal));
-    const auto computed = llvm::count_if(models.manifestB.caches, [&](const ManifestCache& cache) {
-      return llvm::any_of(models.manifestA.caches, [&](const ManifestCache& other) {
-        return (other.past == cache.past && other.holdsAttendedRows != cache.holdsAttendedRows) ||
-               llvm::any_of(cache.replaces, [&](const ManifestReplacement& replaced) {
-                 return replaced.past == other.past;
-               });
-      });
-    });
-    if (computed != 0)
-      noteGap(fmt::format(
-          "the rows of {} caches, which the two models do not keep in the same form", computed));
-    int64_t skipped = 0;
-    for (const StepComparison& step : report.comparison.steps)
-      for (const auto* group : {&step.outputs, &step.caches})
-        for (const TensorComparison& tensor : *group)
-          skipped += tensor.skipped;
-    if (skipped != 0)
-      noteGap(fmt::format("{} elements of hidden tokens", skipped));
-  }
-
-  void noteMetadataLimit() {
-    if (wanted.tokens() > tokensCovered() && limitsByMetadata(models.b.graph(), models.manifestB))
-      report.limitedByMetadata = fmt::format(
-          "nothing after token {} was compared: the capacity of {} is stated by the second "
-          "model's metadata, not by its graph",
-          tokensCovered(), *models.manifestB.capacityValue);
-  }
-
   const ComparedModels& models;
   const VerificationPlan& wanted;
   unsigned threads;
@@ -375,8 +410,12 @@ private:
   int64_t roomWanted;
   int64_t mostBatch = INT64_MAX;
   int64_t mostPrompt = INT64_MAX;
-  std::vector<ComparedLength> lengths; ///< of both models, ascending
-  int64_t narrowest = 0;               ///< of the first model; 0 without any
+  std::vector<Landmark> landmarks; ///< of both models
+  int64_t capacity = INT64_MAX;    ///< of both models
+  int64_t narrowest = 0;           ///< keys that the first model shows a token; 0: all
+  size_t visitsFromRows = 0;
+  /// Tokens from which on the first model refuses steps.
+  int64_t refusedFrom = INT64_MAX;
   bool rowsAdvanceByMask = false;
   VerificationReport report;
 

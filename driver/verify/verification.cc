@@ -302,6 +302,11 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
   return verifyCodes(models, std::move(*report), plan, threads, toolkit);
 }
 
+void VerificationReport::noteGap(std::string gap) {
+  if (!llvm::is_contained(notCovered, gap))
+    notCovered.push_back(std::move(gap));
+}
+
 void CodesReport::add(const StepComparison& step, const llvm::StringSet<>& presents) {
   for (const TensorComparison& cache : step.caches) {
     if (!presents.contains(cache.name))

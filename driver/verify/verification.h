@@ -1,6 +1,7 @@
 // Verification of models by execution.
 #pragma once
 
+#include "driver/verify/landmarks.h"
 #include "driver/verify/likelihood.h"
 #include "driver/verify/plan.h"
 #include "driver/verify/quantization.h"
@@ -46,6 +47,15 @@ struct VerificationReport {
   /// What the defaults or the user asked for and was not compared, and what no run reached, with
   /// the reason.
   std::vector<std::string> notCovered;
+  /// The landmarks on both sides of which decode steps were compared.
+  std::vector<Landmark> visited;
+  /// Variants of the second model that took a step.
+  size_t variantsRun = 0;
+  /// The file of a second model in pieces was compared, too.
+  bool comparesInOnePiece = false;
+  /// Files and blocks of the second model that no run reached, so that the verdict says nothing of
+  /// them. Empty where the user described the runs.
+  std::vector<std::string> neverRun;
   /// How metadata of a model kept steps from being compared that its graph would take; empty where
   /// none did.
   std::string limitedByMetadata;
@@ -67,12 +77,17 @@ struct VerificationReport {
   /// Where a text was given: what both models predict of it. It does not affect the verdict.
   std::optional<LikelihoodReport> likelihood;
 
+  /// Adds to `notCovered`, once.
+  void noteGap(std::string gap);
+
   bool isDifferent() const {
     return comparison.isDifferent() || !comparison.tokensEqual ||
            (quantization && !quantization->equal()) || (rounding && !rounding->equal());
   }
   /// Enough was compared to tell.
-  bool isConclusive() const { return comparison.isConclusive() && limitedByMetadata.empty(); }
+  bool isConclusive() const {
+    return comparison.isConclusive() && limitedByMetadata.empty() && neverRun.empty();
+  }
   bool equal() const { return !isDifferent() && isConclusive(); }
 };
 

@@ -59,21 +59,45 @@ llvm::Expected<TensorView> comparedRows(const Session& session, size_t index,
   return *part;
 }
 
+namespace {
+
+/// Whether every cache that holds rows has a counterpart: rows that only one of the models has
+/// cannot be made to agree.
+bool haveAllCounterparts(const Session& a, const Session& b, llvm::ArrayRef<CachePair> pairs) {
+  const auto isAlone = [&](const Session& session, size_t index, auto side) {
+    return session.cacheInfo(index).update != CacheUpdate::State &&
+           llvm::none_of(pairs, [&](const CachePair& pair) { return pair.*side == index; });
+  };
+  for (size_t i = 0; i < a.cacheCount(); ++i)
+    if (isAlone(a, i, &CachePair::first))
+      return false;
+  for (size_t i = 0; i < b.cacheCount(); ++i)
+    if (isAlone(b, i, &CachePair::second))
+      return false;
+  return true;
+}
+
+} // namespace
+
 llvm::Error presetAlike(Session& a, Session& b, int64_t tokens) {
   const std::vector<CachePair> pairs = pairCaches(a, b);
-  const bool isSplitInB = llvm::any_of(pairs, [&](const CachePair& pair) {
-    return isPartOf(b.cacheInfo(pair.second), a.cacheInfo(pair.first));
-  });
-  const bool isSplitInA = llvm::any_of(pairs, [&](const CachePair& pair) {
-    return isPartOf(a.cacheInfo(pair.first), b.cacheInfo(pair.second));
-  });
+  if (!haveAllCounterparts(a, b, pairs))
+    return unsupported("rows cannot be made up: the two models keep different rows");
+  bool isSplitInA = false, isSplitInB = false, areNamedAlike = true;
+  for (const auto& [first, second] : pairs) {
+    const ManifestCache& ofA = a.cacheInfo(first);
+    const ManifestCache& ofB = b.cacheInfo(second);
+    isSplitInA |= isPartOf(ofA, ofB);
+    isSplitInB |= isPartOf(ofB, ofA);
+    areNamedAlike &= ofA.past == ofB.past;
+  }
   if (isSplitInA && isSplitInB)
     return unsupported("each of the two models has a part of a cache of the other");
   Session& wholes = isSplitInA ? b : a;
   Session& parts = isSplitInA ? a : b;
   if (llvm::Error error = wholes.preset(tokens))
     return error;
-  if (!isSplitInA && !isSplitInB)
+  if (areNamedAlike)
     return parts.preset(tokens);
   std::vector<NamedView> rows;
   llvm::StringSet<> known;

@@ -26,9 +26,10 @@ llvm::Expected<TensorView> comparedRows(const Session& session, size_t index,
                                         std::optional<int64_t> count,
                                         const ir::ManifestCache& other, Tensor& storage);
 
-/// Puts the same made-up tokens into both (`Session::preset`): what is made up depends on the names
-/// of caches, which parts and wholes do not share. Fails where each of the two has a part of a
-/// cache of the other.
+/// Puts the same made-up tokens into both (`Session::preset`). Where caches have other names, or
+/// one model has parts of a cache of the other, one of the two is seeded with the rows of the
+/// other. Fails where only one of them has a cache of some rows, where each has a part of a cache
+/// of the other, and where Session::preset or Session::seed does.
 llvm::Error presetAlike(Session& a, Session& b, int64_t tokens);
 
 } // namespace kvopt::runtime

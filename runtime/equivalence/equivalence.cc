@@ -453,6 +453,8 @@ private:
 
 } // namespace
 
+const char PresetError::ID = 0;
+
 llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
                                                  const EquivalencePlan& plan,
                                                  std::optional<ExactSession> exact,
@@ -466,7 +468,7 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
     if (plan.padding != Padding::None)
       return invalid("a comparison that starts with made-up caches has no padding");
     if (llvm::Error error = presetAlike(a, b, plan.pastRows))
-      return error;
+      return llvm::make_error<PresetError>(takeDiagnostic(std::move(error)));
     if (exact)
       if (llvm::Error error = exact->session.preset(plan.pastRows))
         return error;

@@ -13,10 +13,19 @@ struct ExactSession {
   double unitRoundoff = 0;
 };
 
+/// The two models cannot start from the same made-up rows (`presetAlike`).
+class PresetError : public llvm::ErrorInfo<PresetError, DiagnosticError> {
+public:
+  using Base = llvm::ErrorInfo<PresetError, DiagnosticError>;
+  using Base::Base;
+  static const char ID;
+};
+
 /// Runs both fresh sessions through the plan with the same inputs: every output and the valid
 /// region of every cache at every step, paired by name, caches that have none by layer and role.
 /// What the interfaces have not in common is a difference (`interfaceDifferences`), and so is a
-/// step that only the second one refuses. Fails where the first step of the first one does.
+/// step that only the second one refuses. Fails where the first step of the first one does, and
+/// with a PresetError where the plan starts from made-up rows and the models cannot.
 ///
 /// Positions that are hidden are compared like all others: the two models compute the same thing
 /// there too. Tokens that see none are left out where a manifest says that their results may differ

@@ -772,7 +772,43 @@ llvm::Error Session::reset() {
   return llvm::Error::success();
 }
 
-/// Made-up rows of a cache in the session's order of axes.
+namespace {
+
+/// Numbers in [-1, 1] that 16 bits hold exactly, and that depend on `name` and on the element's
+/// place only.
+llvm::Expected<Tensor> madeUpNumbers(const std::string& name, ElementType element,
+                                     const Extents& shape,
+                                     const std::shared_ptr<Allocator>& allocator) {
+  const bool isHalf = element == ElementType::Float16;
+  const bool isBrain = element == ElementType::BFloat16;
+  if (!isHalf && !isBrain && element != ElementType::Float)
+    return unsupported("rows of cache '{}' ({}) cannot be made up", name, onnxName(element));
+  auto made = Tensor::create(allocator, element, shape);
+  if (!made)
+    return made;
+  // SplitMix64 (Steele, Lea and Flood, 2014), a byte for each number.
+  uint64_t state = Checksum::of(std::as_bytes(std::span(name)));
+  uint64_t bits = 0;
+  for (int64_t i = 0; i < made->view.elementCount(); ++i, bits >>= 8) {
+    if (i % 8 == 0) {
+      bits = state += 0x9E3779B97F4A7C15;
+      bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9;
+      bits = (bits ^ bits >> 27) * 0x94D049BB133111EB;
+      bits ^= bits >> 31;
+    }
+    const float number = static_cast<float>(static_cast<int>(bits & 0xFF) - 128) / 128;
+    if (element == ElementType::Float)
+      made->view.as<float>()[i] = number;
+    else
+      made->view.as<uint16_t>()[i] = isHalf ? floatToF16(number) : floatToBf16(number);
+  }
+  return made;
+}
+
+} // namespace
+
+/// Made-up rows of a cache in the session's order of axes. Caches that keep only some rows hold
+/// those of the tokens that they would hold.
 llvm::Expected<Tensor> Session::presetRows(size_t index, int64_t tokens) const {
   const CacheGeometry& geometry = caches.geometry(index);
   const ManifestCache& cache = cacheInfo(index);
@@ -780,34 +816,32 @@ llvm::Expected<Tensor> Session::presetRows(size_t index, int64_t tokens) const {
     return unsupported("rows of cache '{}' cannot be made up: attention reads them as they are, "
                        "and would not in the exported model",
                        cache.past);
-  if (!geometry.hasRowPerToken())
+  if (geometry.update == CacheUpdate::State)
     return Tensor::zeros(allocator(), geometry.element, geometry.shape(geometry.initialRows));
   const Extents shape = geometry.shape(tokens);
   Extents exported = shape;
   for (size_t axis = 0; axis < cache.permutation.size(); ++axis)
     exported[static_cast<size_t>(cache.permutation[axis])] = shape[axis];
-  auto made = Tensor::create(allocator(), ElementType::Float, exported);
+  auto made = madeUpNumbers(cache.past, geometry.element, exported, allocator());
   if (!made)
     return made;
-  std::mt19937_64 random(Checksum::of(std::as_bytes(std::span(cache.past))));
-  std::uniform_int_distribution<int> steps(-64, 64);
-  for (int64_t i = 0; i < made->view.elementCount(); ++i)
-    made->view.as<float>()[i] = static_cast<float>(steps(random)) / 64;
-  auto rows = Tensor::copyOf(allocator(), inOwnOrder(made->view, cache));
-  if (!rows || geometry.element == ElementType::Float)
-    return rows;
-  const bool isHalf = geometry.element == ElementType::Float16;
-  if (!isHalf && geometry.element != ElementType::BFloat16)
-    return unsupported("rows of cache '{}' ({}) cannot be made up", cache.past,
-                       onnxName(geometry.element));
-  auto narrow = Tensor::create(allocator(), geometry.element, shape);
-  if (!narrow)
-    return narrow;
-  for (int64_t i = 0; i < narrow->view.elementCount(); ++i) {
-    const float number = rows->view.as<float>()[i];
-    narrow->view.as<uint16_t>()[i] = isHalf ? floatToF16(number) : floatToBf16(number);
+  if (isRing(*this, index))
+    return seededRows(index, made->view, tokens);
+  const TensorView rows = inOwnOrder(made->view, cache);
+  const unsigned axis = geometry.sequenceAxis();
+  if (geometry.update == CacheUpdate::Ring) {
+    const int64_t kept = geometry.initialRows != 0 ? geometry.initialRows : geometry.window;
+    if (kept == 0 || (geometry.initialRows != 0 && tokens < kept))
+      return unsupported("{} rows of cache '{}' cannot be made up", tokens, cache.past);
+    return Tensor::copyOf(allocator(),
+                          sliceAxis(rows, axis, std::max<int64_t>(tokens - kept, 0), tokens));
   }
-  return narrow;
+  if (geometry.update != CacheUpdate::Static)
+    return Tensor::copyOf(allocator(), rows);
+  auto all = Tensor::zeros(allocator(), geometry.element, geometry.shape(geometry.initialRows));
+  if (all)
+    copyElements(rows, sliceAxis(all->view, axis, 0, tokens));
+  return all;
 }
 
 llvm::Error Session::preset(int64_t tokens) {

@@ -148,10 +148,12 @@ public:
   int64_t intactTokens() const { return intact; }
   /// Back to length 0.
   llvm::Error reset();
-  /// Puts `tokens` made-up tokens into the caches, in place of all that they hold: of
-  /// floating-point caches with a row for each token, numbers in [-1, 1] that 16 bits hold exactly
-  /// and that depend on the cache's name and the element's place in the exported order. States are
-  /// zeros. Fails for other caches, and where the tokens do not fit.
+  /// Puts `tokens` made-up tokens into the caches, in place of all that they hold: numbers in
+  /// [-1, 1] that 16 bits hold exactly and that depend on the cache's name and the element's place
+  /// in the exported order. Rings hold the last of these rows and static caches the first, as after
+  /// as many steps. States are zeros. Fails for caches of other numbers than floating-point ones,
+  /// for caches of rows as attention reads them, for a ring whose number of rows is not known or
+  /// that is not full, and where the tokens do not fit.
   llvm::Error preset(int64_t tokens);
   /// Where rows that a session is seeded with come from.
   enum class RowOrigin {

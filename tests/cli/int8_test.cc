@@ -24,8 +24,8 @@ protected:
 };
 
 TEST_F(Int8CliTest, TheReportSaysWhatWasCompared) {
-  EXPECT_NE(report.find("without quantization: 65 steps"), std::string::npos) << report;
-  EXPECT_NE(report.find("int8: 2 sites × 28 steps against their definition: rows identical"),
+  EXPECT_NE(report.find("without quantization: 53 steps"), std::string::npos) << report;
+  EXPECT_NE(report.find("int8: 2 sites × 16 steps against their definition: rows identical"),
             std::string::npos)
       << report;
   EXPECT_NE(report.find("quantization moves outputs by up to"), std::string::npos) << report;
