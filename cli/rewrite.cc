@@ -79,7 +79,9 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
   else
     printOut(rewriteTable(rewritten, Style(context.common)));
   if (!rewritten.mayBeWritten()) {
-    context.error("kvopt: the rewritten model computes something else; nothing was written");
+    context.error(rewritten.verification->isDifferent()
+                      ? "kvopt: the rewritten model computes something else; nothing was written"
+                      : "kvopt: the rewritten model could not be compared; nothing was written");
     return ExitCode::Different;
   }
   if (!rewritten.notVerified.empty())

@@ -45,8 +45,9 @@ struct RewrittenModel {
   /// Why the model could not be compared with what it was; empty where it was, or was not to be.
   std::string notVerified;
 
-  /// What does not compute the same must not be written.
-  bool mayBeWritten() const { return !verification || verification->equal(); }
+  /// What does not compute the same must not be written, and neither what could not be compared. A
+  /// form whose last blocks are too far for any run is written, with that verdict.
+  bool mayBeWritten() const { return !verification || verification->isEqualWhereRun(); }
 };
 
 /// A model that was written for the same target, with room for as many tokens, as is proved.

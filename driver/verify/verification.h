@@ -84,6 +84,10 @@ struct VerificationReport {
     return comparison.isDifferent() || !comparison.tokensEqual ||
            (quantization && !quantization->equal()) || (rounding && !rounding->equal());
   }
+  /// Equal in all runs, which need not have reached every block (`neverRun`).
+  bool isEqualWhereRun() const {
+    return !isDifferent() && comparison.isConclusive() && limitedByMetadata.empty();
+  }
   /// Enough was compared to tell.
   bool isConclusive() const {
     return comparison.isConclusive() && limitedByMetadata.empty() && neverRun.empty();
