@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes structural mutants of what kvopt writes, and lists those that `kvopt verify` with its defaults calls equal.
 
-    structural_mutants.py KVOPT COMPARE_LENGTHS [--count N] [--seed S] [-j N] [--out DIR] [--known FILE] [--only N]
+    structural_mutants.py KVOPT COMPARE_LENGTHS [--count N] [--seed S] [-j N] [--out DIR] [--known FILE [--update]] [--only N]
 
 Each mutant is one change (mutations.py) to the files of one rewrite (families.py). `kvopt verify SOURCE MUTANT`
 judges it, and compare_lengths.cc compares it with the unchanged model at every length up to the capacity. A mutant
@@ -9,11 +9,11 @@ that only the latter finds different is a survivor. A command that ends with any
 a crash. The same seed makes the same mutants.
 
 With --out, results are appended to DIR/results.jsonl, and a run that was ended continues; survivors and crashes stay
-in DIR/kept, and DIR/survivors.tsv lists them. Exits with 1 after a crash, or a survivor without a reason in --known.
+in DIR/kept, and DIR/survivors.tsv lists them. Exits with 1 after a crash, after a survivor without a reason in --known,
+and where a mutant that is listed there is found; --update writes the list again, and then the reasons are to be added.
 """
 import argparse
 import concurrent.futures
-import fnmatch
 import hashlib
 import json
 import os
@@ -40,6 +40,9 @@ def digest(path):
 def end_of(command):
     """The exit code, None after SECONDS, and what was printed."""
     environment = dict(os.environ, OPENBLAS_NUM_THREADS="1")
+    # A sanitizer's report is no verdict.
+    for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
+        environment[name] = ":".join([each for each in [os.environ.get(name)] if each] + ["exitcode=99"])
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS, check=False,
                               env=environment)
@@ -122,28 +125,49 @@ class Judge:
         return "usage" if code == 2 else "refused"
 
 
-class Reasons:
-    """Survivors that were reviewed: lines `PRESET SOURCE KIND CHANGE-PATTERN`, tab-separated, and the reason."""
+KNOWN_KEYS = ["number", "preset", "source", "kind", "change"]
+
+
+class Known:
+    """Survivors that were reviewed: a line of tab-separated KNOWN_KEYS and the reason for each; `?` is no reason."""
 
     def __init__(self, path):
-        self.rows = []
-        self.used = set()
-        if path:
-            with open(path, encoding="utf-8") as file:
-                for line in file:
-                    if line.strip() and not line.startswith("#"):
-                        self.rows.append(line.rstrip("\n").split("\t"))
+        self.path = path
+        self.head = []
+        self.reasons = {}
+        if not path:
+            return
+        with open(path, encoding="utf-8") as file:
+            for line in file.read().splitlines():
+                if line.startswith("#"):
+                    self.head.append(line)
+                elif line:
+                    self.reasons[tuple(line.split("\t")[:-1])] = line.split("\t")[-1]
+
+    @staticmethod
+    def key(record):
+        return tuple(str(record[each]) for each in KNOWN_KEYS)
 
     def reason(self, record):
-        for index, (preset, source, kind, change, reason) in enumerate(self.rows):
-            values = (record["preset"], record["source"], record["kind"], record["change"])
-            if all(fnmatch.fnmatchcase(value, pattern) for value, pattern in zip(values, (preset, source, kind, change))):
-                self.used.add(index)
-                return reason
-        return None
+        reason = self.reasons.get(self.key(record), "?")
+        return None if reason == "?" else reason
 
-    def unused(self):
-        return ["\t".join(row[:4]) for index, row in enumerate(self.rows) if index not in self.used]
+    def stale(self, records):
+        """What is listed and no longer survives."""
+        ended = {self.key(record)[0]: self.key(record) for record in records}
+        surviving = {self.key(record) for record in records if record["outcome"] == "survivor"}
+        return [key for key in self.reasons if key[0] in ended and key not in surviving]
+
+    def update(self, records):
+        """Writes the list again, with new survivors and without stale ones."""
+        for key in self.stale(records):
+            del self.reasons[key]
+        for record in records:
+            if record["outcome"] == "survivor":
+                self.reasons.setdefault(self.key(record), "?")
+        rows = sorted(self.reasons.items(), key=lambda row: int(row[0][0]))
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write("\n".join(self.head + ["\t".join(key + (reason,)) for key, reason in rows]) + "\n")
 
 
 def table(records, key):
@@ -194,15 +218,18 @@ def judge_all(options, out, numbers, families, program):
         yield from pool.map(one, numbers)
 
 
-def report(records, families, reasons, out):
-    """Prints tables and what was found; whether anything was."""
-    found = False
+def report(records, families, known, out):
+    """Prints tables and what must not be; whether anything must not."""
+    stale = known.stale(records)
+    for key in stale:
+        print("no longer a survivor, remove it from the list: " + ", ".join(key))
+    found = bool(stale)
     with open(os.path.join(out, "survivors.tsv"), "w", encoding="utf-8") as file:
         file.write("number\toutcome\tpreset\tsource\tkind\tchange\treason\tcommand\tfirst difference\n")
         for record in records:
             if record["outcome"] not in ("survivor", "crash", "usage"):
                 continue
-            reason = reasons.reason(record) if record["outcome"] != "crash" else None
+            reason = known.reason(record) if record["outcome"] != "crash" else None
             command = "kvopt verify %s %s" % (families.source_path(record["source"]), record.get("kept", "?"))
             file.write("\t".join([str(record["number"]), record["outcome"], record["preset"], record["source"], record["kind"],
                                   record["change"], reason or "?", command,
@@ -227,11 +254,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kvopt")
     parser.add_argument("compare_lengths")
-    parser.add_argument("--count", type=int, default=3500)
+    parser.add_argument("--count", type=int, default=3600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-j", "--jobs", type=int, default=2)
     parser.add_argument("--out")
     parser.add_argument("--known")
+    parser.add_argument("--update", action="store_true")
     parser.add_argument("--only", type=int)
     options = parser.parse_args()
     options.kvopt = os.path.abspath(options.kvopt)
@@ -254,11 +282,10 @@ def main():
         chosen = [records[number] for number in numbers]
         if options.only is not None:
             print(json.dumps(chosen[0], indent=2))
-        reasons = Reasons(options.known)
-        found = report(chosen, families, reasons, out)
-        if options.known and options.count >= 3000:
-            for row in reasons.unused():
-                print("no survivor: " + row)
+        known = Known(options.known)
+        if options.update:
+            known.update(chosen)
+        found = report(chosen, families, known, out)
     return 1 if found else 0
 
 
