@@ -19,7 +19,7 @@ CAPACITY = "40"
 # Beyond what the runs of a verification pass by themselves.
 DEEP_CAPACITY = "104"
 
-# name: arguments of `kvopt gen`.
+# name: arguments of `kvopt gen`, or the path of a model, or of a text and the passes that are run on it.
 SOURCES = {
     "llama": ["llama"] + ONE_HEAD,
     "deep": ["llama", "--seed", "1"] + ONE_HEAD,
@@ -38,12 +38,16 @@ SOURCES = {
     "hybrid": ["hybrid"] + SMALL,
     "packed-qkv": ["packed-qkv"] + SMALL,
     "encoder-decoder": ["encoder-decoder"] + SMALL,
-    "gpt2": None,
-    "first-step": None,
+    "gpt2": "models/gpt2-dynamo18-eager/model.onnx",
+    "first-step": ("tests/oracle/first_step.onnxtxt", "infer-shapes,detect-sites,lower{to=primitive}"),
+    "beams": ("tests/mutants/beams.onnxtxt", ""),
+    "sequence-first": ("tests/mutants/sequence_first.onnxtxt", ""),
+    "stacked": ("tests/mutants/stacked.onnxtxt", ""),
 }
 PLAIN = ["llama", "window", "mha", "mqa", "gqa", "half", "mla", "mla-latent", "codes", "static", "last-rows", "merged",
-         "hybrid", "packed-qkv", "encoder-decoder", "gpt2", "first-step", "deep"]
-BLOCKS = ["llama", "deep", "window", "mha", "mqa", "half", "mla", "encoder-decoder", "gpt2", "packed-qkv"]
+         "hybrid", "packed-qkv", "encoder-decoder", "gpt2", "first-step", "deep", "beams", "sequence-first", "stacked"]
+BLOCKS = ["llama", "deep", "window", "mha", "mqa", "half", "mla", "encoder-decoder", "gpt2", "packed-qkv",
+          "sequence-first", "stacked"]
 WINDOWS = ["window", "wide-window"]
 GROUPS = ["llama", "window", "mha", "mqa", "gqa", "half", "merged", "packed-qkv"]
 CAPACITY_OF_SOURCE = ["--capacity", "CAPACITY"]
@@ -129,14 +133,14 @@ class Families:
         path = os.path.join(self.folder, source + ".onnx")
         if os.path.exists(path):
             return path
-        if source == "gpt2":
-            shutil.copy(os.path.join(ROOT, "models", "gpt2-dynamo18-eager", "model.onnx"), path)
+        made_of = SOURCES[source]
+        if isinstance(made_of, str):
+            shutil.copy(os.path.join(ROOT, made_of), path)
             return path
-        if source == "first-step":
-            done = self.run(["opt", os.path.join(ROOT, "tests", "oracle", "first_step.onnxtxt"), "--pipeline",
-                             "infer-shapes,detect-sites,lower{to=primitive}", "-o", path])
+        if isinstance(made_of, tuple):
+            done = self.run(["opt", os.path.join(ROOT, made_of[0]), "--pipeline", made_of[1], "-o", path])
         else:
-            done = self.run(["gen"] + SOURCES[source] + ["-o", path])
+            done = self.run(["gen"] + made_of + ["-o", path])
         if done.returncode != 0:
             raise SystemExit("%s: %s" % (source, done.stderr.decode(errors="replace")))
         return path

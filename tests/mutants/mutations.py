@@ -690,6 +690,7 @@ class Condition:
         return self.node("Reshape", [same, self.constant("same_shape", [0, 0, 1])], "where")
 
     def always(self):
+        self.words = "always"
         return ""
 
     def scalar(self, value):

@@ -32,9 +32,12 @@ TARGETS = ["kvopt", "ring", "int8", "blocks:8", "pyramid:16", "ort-gqa", "onnx23
 OUTCOMES = ["refused", "different", "inconclusive", "equal", "not judged", "usage", "survivor", "crash"]
 
 
-def digest(path):
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()[:12]
+def digest(*paths):
+    together = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            together.update(file.read())
+    return together.hexdigest()[:12]
 
 
 def end_of(command):
@@ -268,7 +271,10 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         out = os.path.abspath(options.out or temporary)
         os.makedirs(out, exist_ok=True)
-        program = digest(options.kvopt)
+        # Results of another program, or of other mutants, are made again.
+        here = os.path.dirname(os.path.abspath(__file__))
+        program = digest(options.kvopt, options.compare_lengths,
+                         *(os.path.join(here, name) for name in ("families.py", "mutations.py", "structural_mutants.py")))
         families = Families(options.kvopt, os.path.join(out, "families-" + program))
         path = os.path.join(out, "results.jsonl")
         records = read_results(path, program, options.seed)
