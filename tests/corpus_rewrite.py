@@ -8,10 +8,12 @@ ends with 0 or 1 (refused with a reason), and `kvopt verify M OUT` calls what it
 `kvopt verify M --references` compares each model with its recorded steps. Prints a table of presets and verdicts, and
 what must not be. Models are those of models/, of the folder KVOPT_CORPUS and of its siblings corpus2 and corpus3;
 --one-of 4 takes every fourth. With --out, results are appended to DIR/corpus.jsonl, and a run that was ended continues.
-Exits with 77 without corpora, and with 1 where something must not be.
+Exits with 77 without corpora, and with 1 where something must not be: what golden/corpus_verdicts.txt lists with a reason
+is expected, and must not end otherwise.
 """
 import argparse
 import concurrent.futures
+import fnmatch
 import glob
 import hashlib
 import json
@@ -89,6 +91,20 @@ class Check:
             return verdict(code, text), code, text
 
 
+def read_expected():
+    """Rows of a pattern of models, a pattern of presets, a verdict and the reason."""
+    rows = []
+    with open(os.path.join(HERE, "golden", "corpus_verdicts.txt"), encoding="utf-8") as file:
+        for line in file.read().splitlines():
+            if line and not line.startswith("#"):
+                rows.append(line.split("\t"))
+    return rows
+
+
+def matches(row, record):
+    return fnmatch.fnmatchcase(name_of(record["model"]), row[0]) and fnmatch.fnmatchcase(record["preset"], row[1])
+
+
 def table(records, presets):
     lines = ["%-18s %s" % ("preset", " ".join("%21s" % each for each in VERDICTS))]
     for preset in presets + ["all"]:
@@ -142,10 +158,20 @@ def main():
                 file.write(json.dumps(record) + "\n")
                 file.flush()
     judged = [records[pair] for pair in pairs]
-    wrong = [record for record in judged if record["verdict"] not in ("equal", "refused by the target")]
-    for record in wrong:
+    expected = read_expected()
+    wrong = 0
+    for record in judged:
+        if record["verdict"] in ("equal", "refused by the target"):
+            continue
+        reasons = [row[3] for row in expected if matches(row, record) and row[2] == record["verdict"]]
+        wrong += not reasons
         print("%s: %s, %s: exit code %s: %s" % (record["verdict"], name_of(record["model"]), record["preset"], record["code"],
-                                                record["text"][-600:].replace("\n", " / ")))
+                                                reasons[0] if reasons else record["text"][-600:].replace("\n", " / ")))
+    for row in expected:
+        concerned = [record for record in judged if matches(row, record)]
+        if concerned and all(record["verdict"] != row[2] for record in concerned):
+            print("no longer so, remove it from golden/corpus_verdicts.txt: " + ", ".join(row[:3]))
+            wrong += 1
     print("%d models" % len(chosen))
     print(table(judged, presets))
     return 1 if wrong else 0

@@ -4,9 +4,10 @@ Each kind is a function of a random number generator and a `families.Copy`. It c
 did in a few words, or None where the family has nothing to change that way. KINDS lists them by name.
 """
 import json
+import os
 import struct
 
-from onnx_message import Message, graphs, node, tensor, varint
+from onnx_message import Message, graphs, node, read_model, tensor, varint
 
 FLOAT, UINT8, INT8, INT32, INT64, BOOL, FLOAT16 = 1, 2, 3, 6, 7, 9, 10
 ATTENTION = {"Attention", "GroupQueryAttention", "PagedAttention", "MultiHeadAttention", "AttentionTile", "TensorScatter",
@@ -875,14 +876,16 @@ def drop_body(rng, copy):
         return None
     entry = rng.choice(entries)
     message.fields.remove(entry)
+    copy.has_new_body = True
     return "body of %s dropped" % texts(entry[1], 1)[0]
 
 
 def inline_bodies(copy):
-    """Puts kvopt's operators into another domain: what an engine without them computes."""
+    """Puts the operators that have bodies into another domain: what an engine without them computes."""
     for name in copy.model_files():
         message = copy.message(name)
-        defined = {texts(one, 1)[0] for one in message.values(25)}
+        written = read_model(os.path.join(copy.family.folder, name))
+        defined = {texts(one, 1)[0] for one in written.values(25)}
         for owner in graphs(message) + message.values(25):
             for one in owner.values(1) + owner.values(7):
                 if isinstance(one, Message) and one.values(7) == [b"ai.kvopt"] and operator(one) in defined:
