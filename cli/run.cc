@@ -6,6 +6,7 @@
 #include "cli/support/progress.h"
 #include "driver/first_step.h"
 #include "driver/recover.h"
+#include "driver/verify/claims.h"
 #include "driver/verify/verification.h"
 #include "ir/onnx/file_plan.h"
 #include "ir/onnx/import.h"
@@ -199,6 +200,9 @@ llvm::Expected<Driven> openDriven(const RunOptions& options,
   auto manifest = drivingManifest(*driven.model, toolkit);
   if (!manifest)
     return manifest.takeError();
+  if (!options.contextShift.empty())
+    if (llvm::Error error = proveRotations({*driven.model, *manifest}, toolkit))
+      return error;
 
   SessionOptions settings;
   settings.mode = options.mode == "stateful" ? SessionOptions::Mode::Stateful

@@ -194,8 +194,7 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
     if (!recipes)
       return recipes.takeError();
     plan.setRecipes(*recipes);
-    report = verifyModels(*first->model, first->manifest, *second->model, second->manifest, plan,
-                          options.threads, context.toolkit, second->firstStep.get());
+    report = verifyPrepared(*first, *second, plan, options.threads, context.toolkit);
     if (report && !tokens->empty())
       if (llvm::Error error =
               measureText(options, std::move(*tokens), *first, *second, context, *report))

@@ -2,6 +2,7 @@
 #include "driver/rewrite/proof.h"
 
 #include "driver/recover.h"
+#include "driver/verify/claims.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/verify/verifier.h"
@@ -97,8 +98,6 @@ llvm::Error proveGrowing(const Model& model, const Manifest& manifest, const Too
 } // namespace
 
 llvm::Error proveRewritten(const Model& model, const Manifest& manifest, const Toolkit& toolkit) {
-  if (!manifest.ownsCaches())
-    return proveGrowing(model, manifest, toolkit);
   // What is inferred is not written.
   auto copy = copySharingConstants(model);
   if (!copy)
@@ -107,6 +106,10 @@ llvm::Error proveRewritten(const Model& model, const Manifest& manifest, const T
     return withFile(std::move(error), model.path);
   if (llvm::Error error = inferShapes((*copy)->graph()))
     return withFile(std::move(error), model.path);
+  if (llvm::Error error = proveClaims({**copy, manifest}, toolkit))
+    return error;
+  if (!manifest.ownsCaches())
+    return proveGrowing(model, manifest, toolkit);
   return withFile(proveOwned((*copy)->graph(), manifest), model.path);
 }
 

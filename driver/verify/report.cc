@@ -230,6 +230,8 @@ OrderedJson verificationJson(const VerificationReport& report) {
   json["coverage"] = coverageJson(report);
   if (!report.limitedByMetadata.empty())
     json["limited_by_metadata"] = report.limitedByMetadata;
+  if (!report.unproved.empty())
+    json["unproved"] = report.unproved;
   if (!report.guessed.empty())
     json["guessed_inputs"] = report.guessed;
   json["refused"] = nullptr;
@@ -296,6 +298,8 @@ std::string verdictText(const VerificationReport& report) {
     return "INCONCLUSIVE: " + report.limitedByMetadata;
   if (!report.neverRun.empty())
     return fmt::format("INCONCLUSIVE: no run reached {}", fmt::join(report.neverRun, "; "));
+  if (!report.unproved.empty())
+    return fmt::format("INCONCLUSIVE: not proved of {}", fmt::join(report.unproved, "; "));
   if (!comparison.isConclusive())
     return comparison.steps.empty() ? "INCONCLUSIVE: nothing was compared"
                                     : "INCONCLUSIVE: no step after earlier tokens was compared";

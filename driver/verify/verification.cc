@@ -4,6 +4,7 @@
 #include "driver/first_step.h"
 #include "driver/recover.h"
 #include "driver/variants.h"
+#include "driver/verify/claims.h"
 #include "driver/verify/runs.h"
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
@@ -305,6 +306,35 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
 void VerificationReport::noteGap(std::string gap) {
   if (!llvm::is_contained(notCovered, gap))
     notCovered.push_back(std::move(gap));
+}
+
+llvm::Expected<VerificationReport> verifyPrepared(const PreparedModel& a, const PreparedModel& b,
+                                                  const VerificationPlan& plan, unsigned threads,
+                                                  const Toolkit& toolkit) {
+  const ClaimedModel ofA{*a.model, a.manifest};
+  const ClaimedModel ofB{*b.model, b.manifest};
+  auto claimsA = checkClaims(ofA, ofB, toolkit);
+  if (!claimsA)
+    return claimsA.takeError();
+  auto claimsB = checkClaims(ofB, ofA, toolkit);
+  if (!claimsB)
+    return claimsB.takeError();
+  const auto compared = [&](const Manifest& manifestA, const Manifest& manifestB) {
+    return verifyModels(*a.model, manifestA, *b.model, manifestB, plan, threads, toolkit,
+                        b.firstStep.get());
+  };
+  auto report = compared(claimsA->manifest, claimsB->manifest);
+  if (!report && (claimsA->isWidened || claimsB->isWidened)) {
+    llvm::consumeError(report.takeError());
+    report = compared(a.manifest, b.manifest);
+  }
+  if (!report)
+    return report;
+  for (const auto& [name, claims] :
+       {std::pair("the first model", &*claimsA), std::pair("the second model", &*claimsB)})
+    for (const std::string& sentence : claims->unproved)
+      report->unproved.push_back(fmt::format("{}: {}", name, sentence));
+  return report;
 }
 
 void CodesReport::add(const StepComparison& step, const llvm::StringSet<>& presents) {

@@ -59,6 +59,8 @@ struct VerificationReport {
   /// How metadata of a model kept steps from being compared that its graph would take; empty where
   /// none did.
   std::string limitedByMetadata;
+  /// A sentence for each claim of a manifest that neither graph proves (checkClaims).
+  std::vector<std::string> unproved;
   /// Inputs for which nothing says what to feed (guessedInputs): both models got the same zeros,
   /// trues or made-up numbers.
   std::vector<std::string> guessed;
@@ -86,11 +88,13 @@ struct VerificationReport {
   }
   /// Equal in all runs, which need not have reached every block (`neverRun`).
   bool isEqualWhereRun() const {
-    return !isDifferent() && comparison.isConclusive() && limitedByMetadata.empty();
+    return !isDifferent() && comparison.isConclusive() && limitedByMetadata.empty() &&
+           unproved.empty();
   }
   /// Enough was compared to tell.
   bool isConclusive() const {
-    return comparison.isConclusive() && limitedByMetadata.empty() && neverRun.empty();
+    return comparison.isConclusive() && limitedByMetadata.empty() && unproved.empty() &&
+           neverRun.empty();
   }
   bool equal() const { return !isDifferent() && isConclusive(); }
 };
@@ -136,6 +140,14 @@ llvm::Expected<VerificationReport> verifyModels(const ir::Model& a, const ir::Ma
                                                 const VerificationPlan& plan, unsigned threads,
                                                 const Toolkit& toolkit,
                                                 const ir::Model* firstOfB = nullptr);
+
+/// Checks the claims of both manifests against both graphs (checkClaims), then compares the models
+/// (verifyModels). A limit on steps that is not proved is ignored, so that the steps that it
+/// excludes run on both models, unless one of them fails there. Fails where a graph contradicts its
+/// manifest.
+llvm::Expected<VerificationReport> verifyPrepared(const PreparedModel& a, const PreparedModel& b,
+                                                  const VerificationPlan& plan, unsigned threads,
+                                                  const Toolkit& toolkit);
 
 /// The first model of a comparison refuses its first step, however short, with one batch row:
 /// nothing can be compared. Of a missing operator the error is another one.

@@ -1,0 +1,414 @@
+// Each claim with its check, in one table.
+#include "driver/verify/claims.h"
+
+#include "driver/verify/read_model.h"
+#include "driver/verify/rotation_claim.h"
+#include "driver/verify/step_claims.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <fmt/ranges.h>
+
+namespace kvopt::driver {
+using namespace ir;
+using namespace targets;
+
+namespace {
+
+/// What the checks of one manifest share.
+struct ClaimContext {
+  ClaimedModel claimed;
+  /// Null where the model is checked alone.
+  const ClaimedModel* original;
+  const Toolkit& toolkit;
+
+  const Manifest& manifest() const { return claimed.manifest; }
+  const Graph& graph() const { return claimed.model.graph(); }
+
+  /// An error that says which claim the graph contradicts.
+  DiagnosticBuilder contradiction(const char* key, llvm::StringRef value,
+                                  const std::string& problem) const {
+    return invalid("the manifest contradicts the model: {}: {}", key, problem)
+        .file(claimed.model.path)
+        .value(value)
+        .hint("rewrite the model as it was exported");
+  }
+};
+
+/// The result of a check: empty where the claim is proved, otherwise a sentence with the reason.
+using ClaimResult = llvm::Expected<std::string>;
+
+const std::string proved;
+
+ClaimResult checkRotationClaim(const ClaimContext& context) {
+  return checkRotations(context.claimed, context.original, context.toolkit);
+}
+
+ClaimResult checkStepLimit(const ClaimContext& context) {
+  const int64_t claimed = context.manifest().stepLimit.value_or(0);
+  const std::optional<int64_t> limit = stepLimitOf(context.graph(), context.manifest());
+  if (limit && claimed > *limit)
+    return context.contradiction(
+        "step_limit", "",
+        fmt::format("the graph takes steps of at most {} tokens, not {}", *limit, claimed));
+  if (limit == claimed)
+    return proved;
+  return fmt::format("step_limit: steps of more than {} tokens are excluded by the manifest alone; "
+                     "the graph takes {}",
+                     claimed,
+                     limit ? fmt::format("steps of up to {}", *limit) : "steps of any length");
+}
+
+/// Whether a mask takes part in what attention sees, or may: its elements may also tell positions.
+bool hidesKeys(const ClaimContext& context, const std::string& mask) {
+  const Value* input = context.graph().findValue(mask);
+  if (!input || !readsElements(*input))
+    return false;
+  auto recovered = readModel(context.claimed.model, context.manifest(), context.toolkit);
+  if (!recovered) {
+    llvm::consumeError(recovered.takeError());
+    return true;
+  }
+  const bool isRaised = llvm::all_of(recovered->context->sites,
+                                     [](const auto& site) { return isAttention(*site.node); });
+  const Value* same = recovered->model->graph().findValue(mask);
+  return !isRaised || (same && reachesMasks(*same));
+}
+
+ClaimResult checkUnpadded(const ClaimContext& context) {
+  for (const std::string& mask : context.manifest().unpadded)
+    if (hidesKeys(context, mask))
+      return fmt::format("unpadded: padding is excluded by the manifest alone; attention "
+                         "of the graph reads '{}'",
+                         mask);
+  return proved;
+}
+
+ClaimResult checkChunkBatch(const ClaimContext& context) {
+  const int64_t claimed = context.manifest().chunkBatch.value_or(0);
+  if (claimed == 1 && hasGroupedAttention(context.claimed.model))
+    return proved;
+  return fmt::format("chunk_batch: batches of more than {} rows are excluded from steps of several "
+                     "tokens by the manifest alone; {}",
+                     claimed,
+                     claimed == 1 ? "no GroupQueryAttention updates a cache"
+                                  : "GroupQueryAttention takes one batch row");
+}
+
+/// Whether rows that see no key average over hidden keys in some attention of the original, or may
+/// be anything in it.
+bool mayAverageHiddenRows(const ClaimedModel& original, const Toolkit& toolkit) {
+  if (original.manifest.hiddenRowsUndefined)
+    return true;
+  auto recovered = readModel(original.model, original.manifest, toolkit);
+  if (!recovered) {
+    llvm::consumeError(recovered.takeError());
+    return false;
+  }
+  return llvm::any_of(recovered->context->sites, [](const auto& site) {
+    return site.mask && !site.mask->isExact && !site.mask->everyRowSeesAKey;
+  });
+}
+
+/// Whether the masks of a recovered model give hidden keys no weight at all.
+bool hidesExactly(const ClaimContext& context) {
+  auto recovered = readModel(context.claimed.model, context.manifest(), context.toolkit);
+  if (!recovered) {
+    llvm::consumeError(recovered.takeError());
+    return false;
+  }
+  return llvm::any_of(recovered->context->sites, [](const auto& site) {
+    return site.mask && site.mask->isExact && !site.mask->everyRowSeesAKey;
+  });
+}
+
+ClaimResult checkHiddenRows(const ClaimContext& context) {
+  if (hasBiasedGroupedAttention(context.claimed.model))
+    return proved;
+  const bool changes = changesHiddenRows(context.claimed.model) || hidesExactly(context);
+  const bool isChanged =
+      !context.original || mayAverageHiddenRows(*context.original, context.toolkit);
+  if (changes && isChanged)
+    return proved;
+  return fmt::format("hidden_rows: rows of padding are excluded by the manifest alone; {}",
+                     changes ? "the other model defines them"
+                             : "no attention of the graph hides keys in another way than its mask");
+}
+
+ClaimResult checkReorder(const ClaimContext& context) {
+  const std::string& name = context.manifest().reorder;
+  const Value* input = context.graph().findValue(name);
+  if (input && input->hasUses())
+    return context.contradiction("reorder", name,
+                                 "the graph reads this input itself, so that batch rows would be "
+                                 "picked twice");
+  return proved;
+}
+
+/// Compares the layers that read each cache; empty where they are the same.
+std::string differenceOfReaders(const Manifest& claimed, const RecoveredModel& recovered,
+                                std::string& cache) {
+  Manifest found = claimed;
+  for (ManifestCache& each : found.caches)
+    each.readers.clear();
+  addReaders(recovered.context->sites, found);
+  for (size_t i = 0; i < claimed.caches.size(); ++i) {
+    cache = claimed.caches[i].past;
+    if (claimed.caches[i].readers != found.caches[i].readers)
+      return fmt::format("layers [{}] read this cache as well, not [{}]",
+                         fmt::join(found.caches[i].readers, ", "),
+                         fmt::join(claimed.caches[i].readers, ", "));
+  }
+  return "";
+}
+
+bool isWhole(const RecoveredModel& recovered) {
+  return llvm::all_of(recovered.context->sites, [](const auto& site) { return site.isMatched(); });
+}
+
+ClaimResult checkReaders(const ClaimContext& context) {
+  std::string why;
+  auto recovered = readModel(context.claimed.model, context.manifest(), context.toolkit);
+  if (recovered && isWhole(*recovered)) {
+    std::string cache;
+    if (std::string difference = differenceOfReaders(context.manifest(), *recovered, cache);
+        !difference.empty())
+      return context.contradiction("readers", cache, difference);
+    return proved;
+  }
+  llvm::consumeError(recovered.takeError());
+  if (context.original) {
+    auto before = readModel(context.original->model, context.original->manifest, context.toolkit);
+    std::string cache;
+    if (before && isWhole(*before) &&
+        differenceOfReaders(context.manifest(), *before, cache).empty())
+      return proved;
+    llvm::consumeError(before.takeError());
+  }
+  return std::string("readers: the graph does not show which layers read which cache");
+}
+
+/// Names of values at the edge of a model, and of the caches that its manifest says were there.
+bool hasCacheOf(const ClaimedModel& model, const std::string& past, const std::string& present) {
+  const Value* input = model.model.graph().findValue(past);
+  const Value* output = model.model.graph().findValue(present);
+  if (input && input->isGraphInput() && output && output->isGraphOutput())
+    return true;
+  return llvm::any_of(model.manifest.caches, [&](const ManifestCache& cache) {
+    return (cache.past == past && cache.present == present) ||
+           (cache.part && cache.part->past == past && cache.part->present == present) ||
+           llvm::is_contained(cache.replaces, ManifestReplacement{past, present});
+  });
+}
+
+ClaimResult checkReplaces(const ClaimContext& context) {
+  llvm::StringSet<> names;
+  std::string missing;
+  for (const ManifestCache& cache : context.manifest().caches)
+    for (const ManifestReplacement& replaced : cache.replaces) {
+      const Value* input = context.graph().findValue(replaced.past);
+      if (input && input->isGraphInput())
+        return context.contradiction(
+            "replaces", cache.past,
+            fmt::format("the model still has the cache '{}'", replaced.past));
+      if (!names.insert(replaced.past).second)
+        return context.contradiction("replaces", cache.past,
+                                     fmt::format("'{}' is replaced twice", replaced.past));
+      if (context.original && !hasCacheOf(*context.original, replaced.past, replaced.present))
+        missing = replaced.past;
+    }
+  if (!missing.empty())
+    return fmt::format("replaces: the other model has no cache '{}'", missing);
+  return proved;
+}
+
+/// The extents of a part along the axes of the whole; nullopt along an axis without a number.
+std::vector<std::optional<int64_t>> extentsInWhole(const ManifestCache& cache) {
+  std::vector<std::optional<int64_t>> exported(cache.shape.size());
+  for (size_t axis = 0; axis < cache.shape.size(); ++axis) {
+    const auto inner =
+        cache.permutation.empty() ? axis : static_cast<size_t>(cache.permutation[axis]);
+    const auto* fixed = std::get_if<int64_t>(&cache.shape[axis]);
+    const bool countsTokens = axis == static_cast<size_t>(cache.sequenceAxis);
+    if (fixed && !countsTokens)
+      exported[inner] = *fixed;
+  }
+  std::vector<std::optional<int64_t>> whole;
+  size_t inner = 0;
+  for (size_t axis = 0; axis < cache.part->first.size(); ++axis) {
+    const bool isDropped = llvm::is_contained(cache.part->dropped, static_cast<int64_t>(axis));
+    whole.push_back(isDropped ? std::optional<int64_t>(1) : exported[inner++]);
+  }
+  return whole;
+}
+
+/// Why the cache of the original does not contain the part; empty where it does.
+std::string partObstacle(const ManifestCache& cache, const ClaimedModel& original) {
+  const ManifestPart& part = *cache.part;
+  const bool isPartThere = llvm::any_of(original.manifest.caches, [&](const ManifestCache& other) {
+    return other.part == cache.part;
+  });
+  if (isPartThere)
+    return "";
+  const Value* whole = original.model.graph().findValue(part.past);
+  if (!hasCacheOf(original, part.past, part.present) || !whole)
+    return fmt::format("the other model has no cache '{}'", part.past);
+  const TensorType& type = whole->type();
+  if (type.hasRank() && type.rank() != part.first.size())
+    return fmt::format("'{}' has {} axes in the other model, not {}", part.past, type.rank(),
+                       part.first.size());
+  const std::vector<std::optional<int64_t>> extents = extentsInWhole(cache);
+  for (size_t axis = 0; type.hasRank() && axis < extents.size(); ++axis)
+    if (const auto declared = type.shape()[axis].value();
+        declared && part.first[axis] > *declared - extents[axis].value_or(1))
+      return fmt::format("axis {} of '{}' has extent {} in the other model", axis, part.past,
+                         *declared);
+  return "";
+}
+
+/// Whether two parts of one cache have no index along some axis in common.
+bool areApart(const ManifestCache& one, const ManifestCache& other) {
+  const auto lengths = extentsInWhole(one);
+  const auto others = extentsInWhole(other);
+  for (size_t axis = 0; axis < lengths.size(); ++axis) {
+    const int64_t first = one.part->first[axis];
+    const int64_t second = other.part->first[axis];
+    if ((lengths[axis] && first <= second && second - first >= *lengths[axis]) ||
+        (others[axis] && second <= first && first - second >= *others[axis]))
+      return true;
+  }
+  return false;
+}
+
+ClaimResult checkParts(const ClaimContext& context) {
+  const std::vector<ManifestCache>& caches = context.manifest().caches;
+  std::string obstacle;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    if (!caches[i].part || isScale(caches[i].role))
+      continue;
+    for (size_t j = 0; j < i; ++j) {
+      const bool isOfSame = caches[j].part && !isScale(caches[j].role) &&
+                            caches[j].part->past == caches[i].part->past;
+      if (isOfSame && caches[j].part->first.size() != caches[i].part->first.size())
+        return context.contradiction("part", caches[i].past,
+                                     fmt::format("'{}' has another number of axes for '{}'",
+                                                 caches[i].part->past, caches[j].past));
+      if (isOfSame && !areApart(caches[j], caches[i]))
+        return context.contradiction(
+            "part", caches[i].past,
+            fmt::format("'{}' has a part in common with '{}'", caches[j].past, caches[i].past));
+    }
+    if (context.original && obstacle.empty())
+      obstacle = partObstacle(caches[i], *context.original);
+  }
+  return obstacle.empty() ? proved : "part: " + obstacle;
+}
+
+/// What a manifest may claim.
+struct Claim {
+  bool (*isMade)(const Manifest& manifest);
+  ClaimResult (*check)(const ClaimContext& context);
+  /// Removes a limit on the steps that are run from a manifest; null for other claims.
+  void (*drop)(Manifest& manifest);
+  /// Whether the original may be needed to prove the claim.
+  bool needsOriginal;
+};
+
+template <class Has> bool hasCacheWith(const Manifest& manifest, Has has) {
+  return llvm::any_of(manifest.caches, has);
+}
+
+constexpr Claim claims[] = {
+    {[](const Manifest& manifest) { return manifest.stepLimit.has_value(); }, checkStepLimit,
+     [](Manifest& manifest) { manifest.stepLimit.reset(); }, false},
+    {[](const Manifest& manifest) { return !manifest.unpadded.empty(); }, checkUnpadded,
+     [](Manifest& manifest) { manifest.unpadded.clear(); }, false},
+    {[](const Manifest& manifest) { return manifest.chunkBatch.has_value(); }, checkChunkBatch,
+     [](Manifest& manifest) { manifest.chunkBatch.reset(); }, false},
+    {[](const Manifest& manifest) { return manifest.hiddenRowsUndefined; }, checkHiddenRows,
+     [](Manifest& manifest) { manifest.hiddenRowsUndefined = false; }, false},
+    {[](const Manifest& manifest) { return !manifest.reorder.empty(); }, checkReorder, nullptr,
+     false},
+    {[](const Manifest& manifest) {
+       return hasCacheWith(manifest, [](const ManifestCache& cache) { return cache.part; });
+     },
+     checkParts, nullptr, false},
+    {[](const Manifest& manifest) {
+       return hasCacheWith(manifest,
+                           [](const ManifestCache& cache) { return !cache.replaces.empty(); });
+     },
+     checkReplaces, nullptr, false},
+    {[](const Manifest& manifest) {
+       return hasCacheWith(manifest,
+                           [](const ManifestCache& cache) { return !cache.readers.empty(); });
+     },
+     checkReaders, nullptr, true},
+    {[](const Manifest& manifest) { return manifest.rotations.has_value(); }, checkRotationClaim,
+     nullptr, true},
+};
+
+bool comesFromMetadata(const ClaimedModel& claimed) {
+  return claimed.model.findMetadata(manifestKey) != nullptr;
+}
+
+} // namespace
+
+llvm::Expected<CheckedClaims> checkClaims(const ClaimedModel& claimed, const ClaimedModel& original,
+                                          const Toolkit& toolkit) {
+  CheckedClaims checked{{}, claimed.manifest, false};
+  if (!comesFromMetadata(claimed))
+    return checked;
+  const ClaimContext context{claimed, &original, toolkit};
+  for (const Claim& claim : claims) {
+    if (!claim.isMade(claimed.manifest))
+      continue;
+    ClaimResult result = claim.check(context);
+    if (!result)
+      return result.takeError();
+    if (result->empty())
+      continue;
+    checked.unproved.push_back(std::move(*result));
+    if (claim.drop) {
+      claim.drop(checked.manifest);
+      checked.isWidened = true;
+    }
+  }
+  return checked;
+}
+
+llvm::Error proveClaims(const ClaimedModel& claimed, const Toolkit& toolkit) {
+  if (!comesFromMetadata(claimed))
+    return llvm::Error::success();
+  const ClaimContext context{claimed, nullptr, toolkit};
+  for (const Claim& claim : claims) {
+    if (!claim.isMade(claimed.manifest))
+      continue;
+    ClaimResult result = claim.check(context);
+    if (!result)
+      return result.takeError();
+    if (!result->empty() && !claim.needsOriginal)
+      return invalid("the manifest is not proved: {}", *result)
+          .file(claimed.model.path)
+          .hint("remove the metadata entry kvopt.manifest, or rewrite the model as it was "
+                "exported");
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error proveRotations(const ClaimedModel& claimed, const Toolkit& toolkit) {
+  if (!comesFromMetadata(claimed))
+    return llvm::Error::success();
+  auto result = checkRotations(claimed, nullptr, toolkit);
+  if (!result)
+    return result.takeError();
+  if (result->empty())
+    return llvm::Error::success();
+  return invalid("the manifest is not proved: {}", *result)
+      .file(claimed.model.path)
+      .hint("rewrite the model as it was exported");
+}
+
+} // namespace kvopt::driver

@@ -1,0 +1,139 @@
+// Rotations of a manifest against those of a recovered graph.
+#include "driver/verify/rotation_claim.h"
+
+#include "driver/verify/read_model.h"
+#include "support/diagnostic.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+#include <optional>
+
+namespace kvopt::driver {
+using namespace analysis;
+using namespace ir;
+using namespace targets;
+
+namespace {
+
+/// What differs between two rotations of the rows of a cache.
+struct RotationDifference {
+  std::string cache; ///< its past
+  std::string text;
+};
+
+bool isSameAngle(double one, double other) {
+  constexpr double roundedToFloat = 1e-6;
+  return std::abs(one - other) <= roundedToFloat * std::max(std::abs(one), std::abs(other));
+}
+
+const char* pairsName(const ManifestRotation& rotation) {
+  return rotation.interleaved ? "neighbors" : "halves";
+}
+
+/// Empty where both are the same.
+std::string differenceOf(const ManifestRotation& claimed, const ManifestRotation& found) {
+  if (claimed.width != found.width)
+    return fmt::format("rows of {} columns, not {}", found.width, claimed.width);
+  if (claimed.first != found.first)
+    return fmt::format("the first rotated column is {}, not {}", found.first, claimed.first);
+  if (claimed.theta.size() != found.theta.size())
+    return fmt::format("{} pairs are rotated, not {}", found.theta.size(), claimed.theta.size());
+  if (claimed.interleaved != found.interleaved && found.theta.size() > 1)
+    return fmt::format("the pairs are {}, not {}", pairsName(found), pairsName(claimed));
+  for (size_t i = 0; i < found.theta.size(); ++i)
+    if (!isSameAngle(claimed.theta[i], found.theta[i]))
+      return fmt::format("theta[{}] is {}, not {}", i, found.theta[i], claimed.theta[i]);
+  return "";
+}
+
+/// `found` describes the same caches, with the rotations of the graph.
+std::optional<RotationDifference> differenceOf(const Manifest& claimed, const Manifest& found) {
+  for (size_t i = 0; i < claimed.caches.size(); ++i) {
+    const ManifestCache& cache = claimed.caches[i];
+    const std::optional<size_t> expected = found.caches[i].rotation;
+    if (cache.rotation.has_value() != expected.has_value())
+      return RotationDifference{cache.past, expected ? "its rows are rotated, and the manifest has "
+                                                       "no rotation of them"
+                                                     : "its rows are not rotated"};
+    if (!expected)
+      continue;
+    if (std::string text =
+            differenceOf((*claimed.rotations)[*cache.rotation], (*found.rotations)[*expected]);
+        !text.empty())
+      return RotationDifference{cache.past, std::move(text)};
+  }
+  return std::nullopt;
+}
+
+/// The manifest with the rotations of a recovered model that has caches of the same names, or why
+/// the model does not show them.
+using ShownRotations = std::variant<Manifest, std::string>;
+
+ShownRotations rotationsOf(llvm::Expected<RecoveredModel> recovered, const Manifest& manifest) {
+  if (!recovered)
+    return takeDiagnostic(recovered.takeError()).message;
+  const auto rotations = contextRotationsOf(*recovered);
+  if (!rotations)
+    return recovered->context->shiftFailure->str();
+  llvm::StringSet<> unattended = recovered->context->attendedPasts;
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.holdsAttendedRows)
+      unattended.erase(cache.past);
+  Manifest shown = manifest;
+  for (ManifestCache& cache : shown.caches)
+    cache.rotation.reset();
+  noteRotations(rotations, unattended, shown);
+  if (!shown.rotations)
+    return std::string("its caches are not those of the manifest");
+  return shown;
+}
+
+llvm::Error contradiction(const ClaimedModel& claimed, const RotationDifference& difference) {
+  return invalid("the manifest contradicts the model: rotations: {}", difference.text)
+      .file(claimed.model.path)
+      .value(difference.cache)
+      .hint("rewrite the model as it was exported");
+}
+
+} // namespace
+
+llvm::Expected<std::string> checkRotations(const ClaimedModel& claimed,
+                                           const ClaimedModel* original, const Toolkit& toolkit) {
+  const Manifest& manifest = claimed.manifest;
+  if (!manifest.rotations)
+    return std::string();
+  const ShownRotations whole = rotationsOf(readModel(claimed.model, manifest, toolkit), manifest);
+  if (const auto* shown = std::get_if<Manifest>(&whole)) {
+    if (const auto difference = differenceOf(manifest, *shown))
+      return contradiction(claimed, *difference);
+    return std::string();
+  }
+  const ShownRotations rows =
+      manifest.sharesBuffers() ? rotationsOf(readRows(claimed.model, manifest, toolkit), manifest)
+                               : ShownRotations(std::get<std::string>(whole));
+  if (const auto* shown = std::get_if<Manifest>(&rows)) {
+    if (const auto difference = differenceOf(manifest, *shown))
+      return contradiction(claimed, *difference);
+    if (!original)
+      return std::string();
+  }
+  std::string why = std::get<std::string>(rows.index() == 1 ? rows : whole);
+  if (original) {
+    const ShownRotations before =
+        rotationsOf(readModel(original->model, original->manifest, toolkit), manifest);
+    if (const auto* shown = std::get_if<Manifest>(&before)) {
+      const auto difference = differenceOf(manifest, *shown);
+      if (!difference)
+        return std::string();
+      why = fmt::format("those of the other model differ ('{}': {})", difference->cache,
+                        difference->text);
+    } else {
+      why += fmt::format("; in the other model: {}", std::get<std::string>(before));
+    }
+  }
+  return fmt::format("rotations: the graph does not show them: {}", why);
+}
+
+} // namespace kvopt::driver

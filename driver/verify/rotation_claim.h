@@ -1,0 +1,15 @@
+// The claim of a manifest that rows can be moved to other positions, and by which rotations.
+#pragma once
+
+#include "driver/verify/claims.h"
+
+namespace kvopt::driver {
+
+/// Computes the rotations of the cached rows from the graph, and compares width, first column,
+/// pairs, angles, and the caches that hold them with the manifest. Where the graph does not show
+/// them, those of `original` count, if there is one. Returns an empty text where they are proved,
+/// and otherwise a sentence with the reason. Fails where the graph holds other rotations.
+llvm::Expected<std::string> checkRotations(const ClaimedModel& claimed,
+                                           const ClaimedModel* original, const Toolkit& toolkit);
+
+} // namespace kvopt::driver

@@ -1,0 +1,143 @@
+// Operators and tables that limit steps.
+#include "driver/verify/step_claims.h"
+
+#include "ir/op.h"
+#include "runtime/session/decoder_inputs.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <climits>
+
+namespace kvopt::driver {
+using namespace ir;
+using namespace runtime;
+
+namespace {
+
+constexpr const char* groupedAttention = "com.microsoft::GroupQueryAttention";
+
+/// The number of new tokens, as token ids or their embeddings declare it.
+Dim newTokensOf(const Graph& graph, const Manifest& manifest) {
+  for (const Value* tokens : tokenInputs(graph, manifest.inputs))
+    if (const TensorType& type = tokens->type();
+        type.hasRank() && (type.rank() == 1 || type.rank() == 2))
+      return type.dim(-1);
+  const Value* rows = graph.findValue("inputs_embeds");
+  return rows && rows->type().hasRank() && rows->type().rank() == 3 ? rows->type().dim(1)
+                                                                    : Dim::unknown();
+}
+
+/// Applies `visit` to each node of the model until it returns true.
+bool anyNode(const Model& model, llvm::function_ref<bool(const Node&)> visit) {
+  bool found = false;
+  forEachGraph(const_cast<Graph&>(model.graph()), // NOLINT: only read
+               [&](const Graph& graph) { found |= llvm::any_of(graph.nodes(), visit); });
+  return found;
+}
+
+/// The first operand of an attention, or of an operator that writes into caches, that holds neither
+/// queries, keys, values nor earlier rows; more than any operand's for other operators.
+unsigned firstOperandBesideRows(const Node& node) {
+  if (node.is("TensorScatter") || node.is("ai.kvopt::AppendRows"))
+    return 2;
+  return isAttention(node) ? 3 : UINT_MAX;
+}
+
+/// The mask of an attention operator, whatever its position; null for other operators.
+const Value* attentionMask(const Node& node) {
+  const OpDef* definition = node.definition();
+  if (!definition)
+    return nullptr;
+  for (unsigned i = 0; i < definition->operands.size(); ++i)
+    if (llvm::StringRef name = definition->operands[i].name; name == "mask" || name == "attn_mask")
+      return node.operand(i);
+  return nullptr;
+}
+
+/// Whether the mask may hide keys: a constant 0 takes the place of no mask.
+bool mayHide(const Value* mask) {
+  if (!mask)
+    return false;
+  const TensorData* data = mask->constant();
+  return !(data && isFloatingPoint(data->elementType()) && scalarValue(*data) == 0.0);
+}
+
+} // namespace
+
+std::optional<int64_t> stepLimitOf(const Graph& graph, const Manifest& manifest) {
+  const Dim tokens = newTokensOf(graph, manifest);
+  std::optional<int64_t> limit;
+  for (const Node& node : graph.nodes()) {
+    if (!node.is("Gather") || !node.result().hasUses())
+      continue;
+    const TensorData* table = node.operand(0)->constant();
+    const auto index = node.operand(1)->knownIntegers();
+    const bool isLookUp = table && table->shape().size() == 1 && index && index->size() == 1 &&
+                          index->front().isKnownEqual(tokens);
+    if (isLookUp)
+      limit = std::min(limit.value_or(INT64_MAX), table->elementCount() - 1);
+  }
+  return limit;
+}
+
+bool readsElements(const Value& input) {
+  return input.isGraphOutput() || llvm::any_of(input.uses(), [](const Use& use) {
+           return !use.user().is("Shape") && !use.user().is("Size");
+         });
+}
+
+bool isAttention(const Node& node) {
+  const llvm::StringRef type = node.op().type();
+  return type.endswith("Sdpa") || type.endswith("Attention");
+}
+
+bool reachesMasks(const Value& input) {
+  llvm::SmallVector<const Value*, 16> pending{&input};
+  llvm::DenseSet<const Value*> reached{&input};
+  const auto reach = [&](const Value& value) {
+    if (reached.insert(&value).second)
+      pending.push_back(&value);
+  };
+  while (!pending.empty()) {
+    const Value* value = pending.pop_back_val();
+    for (const Use& use : value->uses()) {
+      const Node& node = use.user();
+      if (node.is("Shape") || node.is("Size"))
+        continue;
+      if (use.operandIndex() >= firstOperandBesideRows(node))
+        return true;
+      for (const Node* each = &node; each; each = each->graph().parentNode())
+        for (const Value& result : each->results())
+          reach(result);
+    }
+  }
+  return false;
+}
+
+bool hasGroupedAttention(const Model& model) {
+  return anyNode(model,
+                 [](const Node& node) { return node.is(groupedAttention) && node.operand(3); });
+}
+
+bool hasBiasedGroupedAttention(const Model& model) {
+  constexpr unsigned bias = 10;
+  return anyNode(model, [](const Node& node) {
+    return node.is(groupedAttention) && node.operand(3) && node.operand(bias);
+  });
+}
+
+bool changesHiddenRows(const Model& model) {
+  const bool hasRings = anyNode(model, [](const Node& node) {
+    return node.is("TensorScatter") && node.stringAttr("mode", "linear") == "circular";
+  });
+  return anyNode(model, [&](const Node& node) {
+    const bool isRing =
+        node.is("ai.kvopt::RingKvSdpa") || node.is("ai.kvopt::RingQuantizedKvSdpa") || hasRings;
+    const bool hidesItself = isRing || node.intAttr("causal", 0) != 0 ||
+                             node.intAttr("is_causal", 0) != 0 || node.intAttr("window", 0) != 0;
+    return hidesItself && mayHide(attentionMask(node));
+  });
+}
+
+} // namespace kvopt::driver

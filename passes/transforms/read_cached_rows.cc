@@ -1,0 +1,247 @@
+// Takes attention over shared buffers and pools that other engines' operators update to attention
+// over caches that grow, for analyses of the rows alone: masks are left out, and the model no
+// longer computes what it did.
+//
+//   before   o, present_key, present_value =
+//                com.microsoft.GroupQueryAttention(q, k, v, past_key, past_value, seqlens_k, total)
+//   after    present_key = Concat<2>(past_key, heads(k))   present_value = Concat<2>(past_value,
+//   heads(v))
+//            o = rows(ai.kvopt.Sdpa<causal = 1>(heads(q), present_key, present_value))
+//
+//   before   present_key = TensorScatter(past_key, k, write_indices)   …value likewise
+//            o = Attention(q, present_key, present_value, mask, , , nonpad_kv_seqlen)
+//   after    present_key = Concat<2>(past_key, k)                      …value likewise
+//            o = Attention<is_causal = 1>(q, present_key, present_value)
+//
+// PagedAttention becomes the same as GroupQueryAttention, over rows of one batch row each instead
+// of packed ones. The manifest says which inputs are caches and which count tokens.
+#include "ir/shapes/shape_inference.h"
+#include "passes/builders/attention_builder.h"
+#include "passes/pass.h"
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::transforms {
+using namespace builders;
+using namespace ir;
+using namespace passes;
+using namespace pattern;
+
+namespace {
+
+constexpr const char* readRowsName = "read-cached-rows";
+
+class RowsReader {
+public:
+  RowsReader(Model& read, const Manifest& stored, Journal& editJournal)
+      : model(read), graph(read.graph()), manifest(stored), journal(editJournal) {}
+
+  llvm::Error run() {
+    // The definition of Sdpa is found only where its domain is imported.
+    model.opsets.try_emplace(kvoptDomain, 1);
+    growCaches();
+    replaceLengths();
+    for (Node& node : llvm::make_early_inc_range(graph.nodes()))
+      if (llvm::Error error = visit(node))
+        return error;
+    graph.eraseDeadNodes();
+    model.removeMetadata(manifestKey);
+    model.removeMetadata(partialKey);
+    model.removeMetadata(pastExtentKey);
+    return inferShapes(graph);
+  }
+
+private:
+  llvm::Error visit(Node& node) {
+    if (node.is("com.microsoft::GroupQueryAttention") && node.operand(3))
+      return readGrouped(node);
+    if (node.is("com.microsoft::PagedAttention"))
+      return readPaged(node);
+    if (node.is("TensorScatter"))
+      return readScatter(node);
+    if (node.is("Attention") && !node.operand(4))
+      dropMask(node);
+    return llvm::Error::success();
+  }
+
+  llvm::Error refused(const Node& node, const char* why) const {
+    return unsupported("rows of the caches are not read: {}", why)
+        .node(node.name(), node.op().str())
+        .as<RefusedError>();
+  }
+
+  static Dim dimOf(const ManifestExtent& extent) {
+    const auto* fixed = std::get_if<int64_t>(&extent);
+    return fixed ? Dim::fixed(*fixed) : Dim::symbol(std::get<std::string>(extent));
+  }
+
+  /// Every cache with rows gets the extent of the earlier rows along its sequence.
+  void growCaches() {
+    const std::string* before = model.findMetadata(pastExtentKey);
+    const Dim earlier = Dim::symbol(before ? *before : "past_rows");
+    for (const ManifestCache& cache : manifest.caches) {
+      Value* past = graph.findValue(cache.past);
+      const bool hasRows = cache.update == CacheUpdate::Grows || cache.update == CacheUpdate::Ring;
+      if (!past || !past->isGraphInput() || !hasRows)
+        continue;
+      Shape shape;
+      for (const ManifestExtent& extent : cache.shape)
+        shape.push_back(dimOf(extent));
+      shape[static_cast<size_t>(cache.sequenceAxis)] = earlier;
+      past->setType(TensorType(past->type().elementType(), std::move(shape)));
+      if (!firstPast) {
+        firstPast = past;
+        firstAxis = cache.sequenceAxis;
+      }
+    }
+  }
+
+  /// Inputs that count tokens become what they are fed, as one number for all batch rows.
+  void replaceLengths() {
+    if (!firstPast)
+      return;
+    Rewriter rewriter(graph, readRowsName, journal);
+    AttentionBuilder build(rewriter);
+    Value* rows = nullptr;
+    for (const ManifestLength& length : manifest.lengths) {
+      Value* input = graph.findValue(length.input);
+      if (!input || !input->isGraphInput() || !input->hasUses())
+        continue;
+      if (length.feed != LengthFeed::PastLength && length.feed != LengthFeed::PastLengthPerBatch)
+        continue;
+      if (!rows)
+        rows = &build.node("Gather",
+                           {build.node("Shape", {*firstPast}, {}, "past_shape"), ints({firstAxis})},
+                           {}, "past_rows");
+      input->replaceAllUsesWith(build.castTo(*rows, length.dtype));
+    }
+    restoreOrder(graph);
+  }
+
+  /// Past and new rows joined, in the place of the present.
+  Value& joined(Value& past, Value& fresh, int64_t axis, Value& present, AttentionBuilder& build) {
+    Value& rows = build.concat(past, fresh, axis);
+    // What is declared of a present says the capacity.
+    present.setType(rows.type());
+    return rows;
+  }
+
+  struct HeadCounts {
+    int64_t query;
+    int64_t cache;
+  };
+
+  static HeadCounts headsOf(const Node& node) {
+    return {node.intAttr("num_heads", 0), node.intAttr("kv_num_heads", 0)};
+  }
+
+  /// `rows` are [B,S,columns] of queries, keys and values; caches have their rows along `axis` 2,
+  /// [B,G,C,D], or 1, [B,C,G,D].
+  llvm::Error readRows(Node& node, llvm::ArrayRef<Value*> rows, int64_t axis, Value& result) {
+    const HeadCounts heads = headsOf(node);
+    if (heads.query < 1 || heads.cache < 1 || node.results().size() < 3 || !node.operand(3) ||
+        !node.operand(4) || node.intAttr("do_rotary", 0) != 0 ||
+        llvm::any_of(rows, [](const Value* each) { return !each || each->type().rank() != 3; }))
+      return refused(node, "its operands are not separate rows of queries, keys and values");
+    Rewriter rewriter(graph, readRowsName, journal, node.name());
+    AttentionBuilder build(rewriter);
+    AttentionBuilder::AttentionParts parts;
+    parts.query = &build.splitHeads(*rows[0], heads.query, 0);
+    llvm::SmallVector<Rewriter::Replacement, 3> replacements;
+    llvm::SmallVector<Value*, 2> attended;
+    for (unsigned side : {0u, 1u}) {
+      Value& split = build.splitHeads(*rows[1 + side], heads.cache, 0);
+      Value& fresh = axis == 2 ? split : build.transpose(split, {0, 2, 1, 3});
+      Value& present = node.result(1 + side);
+      Value& whole = joined(*node.operand(3 + side), fresh, axis, present, build);
+      replacements.push_back({&present, &whole});
+      attended.push_back(axis == 2 ? &whole : &build.transpose(whole, {0, 2, 1, 3}));
+    }
+    parts.key = attended[0];
+    parts.value = attended[1];
+    parts.sinks = node.operands().size() > 11 ? node.operand(11) : nullptr;
+    parts.scale = static_cast<double>(node.floatAttr("scale", 1.0f));
+    parts.causal = true;
+    replacements.push_back({&result, &build.mergeHeads(build.sdpa(parts, {&node}))});
+    if (auto failure = rewriter.replace(replacements))
+      return refused(node, "a present is read before it is written");
+    return llvm::Error::success();
+  }
+
+  llvm::Error readGrouped(Node& node) {
+    return readRows(node, {node.operand(0), node.operand(1), node.operand(2)}, 2, node.result(0));
+  }
+
+  /// The rows [B,S,columns] that were packed; null for others.
+  static Value* unpacked(const Value* packed) {
+    const Node* node = packed ? packed->producer() : nullptr;
+    Value* rows = node && node->is("Reshape") ? node->operand(0) : nullptr;
+    return rows && rows->type().hasRank() && rows->type().rank() == 3 ? rows : nullptr;
+  }
+
+  llvm::Error readPaged(Node& node) {
+    Value& packed = node.result(0);
+    Node* reader = packed.hasOneUse() ? &packed.uses().begin()->user() : nullptr;
+    if (!reader || !reader->is("Reshape"))
+      return refused(node, "its results stay packed");
+    return readRows(
+        node, {unpacked(node.operand(0)), unpacked(node.operand(1)), unpacked(node.operand(2))}, 1,
+        reader->result());
+  }
+
+  llvm::Error readScatter(Node& node) {
+    Rewriter rewriter(graph, readRowsName, journal, node.name());
+    AttentionBuilder build(rewriter);
+    Value& present = node.result();
+    Value& rows =
+        joined(*node.operand(0), *node.operand(1), node.intAttr("axis", -2), present, build);
+    if (auto failure = rewriter.replace(present, rows))
+      return refused(node, "its result is read before it is written");
+    return llvm::Error::success();
+  }
+
+  static void dropMask(Node& node) {
+    node.setOperands({node.operand(0), node.operand(1), node.operand(2)});
+    node.setAttribute("is_causal", Attribute::ofInt(1));
+  }
+
+  Model& model;
+  Graph& graph;
+  const Manifest& manifest;
+  Journal& journal;
+  Value* firstPast = nullptr;
+  int64_t firstAxis = 0;
+};
+
+class ReadCachedRows final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    auto stored = manifestOf(model);
+    if (!stored)
+      return stored.takeError();
+    if (!*stored || !(*stored)->sharesBuffers())
+      return llvm::Error::success();
+    if (llvm::Error error = inferShapes(model.graph()))
+      return error;
+    const Manifest manifest = std::move(**stored);
+    if (llvm::Error error = RowsReader(model, manifest, context.journal).run())
+      return error;
+    context.count(readRowsName, "models");
+    return llvm::Error::success();
+  }
+};
+
+} // namespace
+
+void register_read_cached_rows(PassRegistry& registry) {
+  registry.add(
+      {readRowsName,
+       "Takes shared buffers to caches that grow, and masks away: to read rows, not to run.",
+       {},
+       [](const PassOptions&) {
+         return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<ReadCachedRows>());
+       }});
+}
+
+} // namespace kvopt::transforms
