@@ -155,6 +155,7 @@ llvm::Error checkFiles(const RunOptions& options, const Model& model) {
 /// A model with a session that has been brought to where generation starts.
 struct Driven {
   std::unique_ptr<Model> model;
+  Manifest manifest;
   std::unique_ptr<Session> session;
 };
 
@@ -222,6 +223,7 @@ llvm::Expected<Driven> openDriven(const RunOptions& options,
   if (!session)
     return withFile(session.takeError(), options.model);
   driven.session = std::move(*session);
+  driven.manifest = std::move(*manifest);
   if (!options.load.empty())
     if (llvm::Error error = driven.session->load(options.load))
       return error;
@@ -238,10 +240,11 @@ bool isStreamed(const RunOptions& options, const CommandContext& context) {
 
 /// Runs what is computed once for an encoded sequence, on the recipes for its inputs. The others
 /// are left to the model, and those for what would have been computed go before that.
-llvm::Error computeFirst(const RunOptions& options, const Session& session,
+llvm::Error computeFirst(const RunOptions& options, const Driven& driven,
                          llvm::ArrayRef<InputRecipe> recipes, const Toolkit& toolkit,
                          FeedOptions& settings) {
-  auto first = openFirstStep(options.model, session.manifest(), toolkit);
+  const Session& session = *driven.session;
+  auto first = openFirstStep(options.model, driven.manifest, toolkit);
   if (!first)
     return first.takeError();
   for (const InputRecipe& recipe : recipes)
@@ -262,7 +265,7 @@ llvm::Error computeFirst(const RunOptions& options, const Session& session,
 
 llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
                                               llvm::ArrayRef<std::vector<int64_t>> prompts,
-                                              Session& session, Session* draft,
+                                              const Driven& driven, const Driven& draft,
                                               const CommandContext& context) {
   GenerationOptions settings;
   settings.steps = options.steps;
@@ -271,19 +274,19 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
   auto recipes = recipesOf(options.inputs);
   if (!recipes)
     return recipes.takeError();
-  if (llvm::Error error = computeFirst(options, session, *recipes, context.toolkit, settings.feed))
+  if (llvm::Error error = computeFirst(options, driven, *recipes, context.toolkit, settings.feed))
     return error;
   settings.shift.isOn = !options.contextShift.empty();
   settings.shift.kept = options.keptByShift().value_or(0);
   settings.shift.capacity = options.capacity;
-  settings.draft.session = draft;
+  settings.draft.session = draft.session.get();
   settings.draft.tokens = options.draftTokens;
-  if (draft) {
+  if (draft.session) {
     llvm::erase_if(*recipes, [&](const InputRecipe& recipe) {
-      return !hasInput(draft->graph(), recipe.input);
+      return !hasInput(draft.session->graph(), recipe.input);
     });
     if (llvm::Error error =
-            computeFirst(options.ofDraft(), *draft, *recipes, context.toolkit, settings.draft.feed))
+            computeFirst(options.ofDraft(), draft, *recipes, context.toolkit, settings.draft.feed))
       return error;
   }
   settings.stopTokens = options.stopTokens;
@@ -313,7 +316,7 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
       progress.show(fmt::format("{} of up to {} tokens", ++count,
                                 options.steps * static_cast<int64_t>(prompts.size())));
     };
-  auto generated = generate(session, prompts, settings);
+  auto generated = generate(*driven.session, prompts, settings);
   if (isStreamed(options, context))
     printOut(escaper.finish() + "\n");
   if (!generated)
@@ -338,7 +341,7 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
       return opened.takeError();
     draft = std::move(*opened);
   }
-  auto generated = generateWith(options, *prompts, session, draft.session.get(), context);
+  auto generated = generateWith(options, *prompts, *driven, draft, context);
   if (!generated)
     return generated.takeError();
   RunReport report{options.model, *prompts, options.isText(), options.sampling(), *generated};

@@ -7,12 +7,69 @@
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <filesystem>
 
 namespace kvopt::driver {
 using namespace ir;
 using namespace runtime;
+
+namespace {
+
+/// Names of values may have other bytes than JSON has of them.
+bool isExactName(llvm::StringRef name) { return !name.contains("\xEF\xBF\xBD"); }
+
+/// What a first step gives for a cache must fit the cache.
+llvm::Error checkGiven(const Value& given, const ManifestCache& cache) {
+  const auto differs = [&](const std::string& problem) {
+    return invalid("the first step does not give this cache: {}", problem).value(cache.past);
+  };
+  const TensorType& type = given.type();
+  if (type.elementType() != ElementType::Undefined && type.elementType() != cache.dtype)
+    return differs(fmt::format("its output has element type {}, not {}",
+                               dtypeName(type.elementType()), dtypeName(cache.dtype)));
+  if (!type.hasRank())
+    return llvm::Error::success();
+  if (type.rank() != cache.shape.size())
+    return differs(
+        fmt::format("its output has {} axes, not {}", type.rank(), cache.shape.size()));
+  for (size_t axis = 0; axis < cache.shape.size(); ++axis) {
+    const auto* wanted = std::get_if<int64_t>(&cache.shape[axis]);
+    const std::optional<int64_t> found = type.shape()[axis].value();
+    if (wanted && found && *wanted != *found)
+      return differs(
+          fmt::format("axis {} of its output has extent {}, not {}", axis, *found, *wanted));
+  }
+  return llvm::Error::success();
+}
+
+/// The outputs are exactly the caches that are only read.
+llvm::Error checkOutputs(const Graph& firstStep, const Manifest& manifest) {
+  llvm::StringSet<> known;
+  bool isExact = true;
+  for (const ManifestCache& cache : manifest.caches) {
+    if (cache.update != CacheUpdate::ReadOnly)
+      continue;
+    isExact &= isExactName(cache.past);
+    known.insert(cache.past);
+    const Value* given = firstStep.findValue(cache.past);
+    if (given && given->isGraphOutput()) {
+      if (llvm::Error error = checkGiven(*given, cache))
+        return error;
+    } else if (isExactName(cache.past)) {
+      return invalid("the first step does not give this cache: it has no such output")
+          .value(cache.past);
+    }
+  }
+  for (const Value* output : firstStep.outputs())
+    if (isExact && !known.contains(output->name()))
+      return invalid("the first step gives an output that is not a cache that is only read")
+          .value(output->name());
+  return llvm::Error::success();
+}
+
+} // namespace
 
 llvm::Expected<std::unique_ptr<Model>>
 openFirstStep(const std::string& path, const Manifest& manifest, const Toolkit& toolkit) {
@@ -23,6 +80,8 @@ openFirstStep(const std::string& path, const Manifest& manifest, const Toolkit& 
   if (!model)
     return model.takeError();
   if (llvm::Error error = inferShapes((*model)->graph()))
+    return withFile(std::move(error), (*model)->path);
+  if (llvm::Error error = checkOutputs((*model)->graph(), manifest))
     return withFile(std::move(error), (*model)->path);
   return model;
 }

@@ -1,6 +1,7 @@
 // Driving one model for measurements.
 #include "cli/bench/bench_subject.h"
 
+#include "driver/first_step.h"
 #include "driver/recover.h"
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
@@ -51,6 +52,8 @@ llvm::Expected<std::unique_ptr<BenchSubject>> BenchSubject::open(const std::stri
   if (!manifest)
     return manifest.takeError();
   subject->manifest = std::move(*manifest);
+  if (auto first = openFirstStep(path, subject->manifest, toolkit); !first)
+    return first.takeError();
   auto weights = weightSpans(graph);
   if (!weights)
     return withFile(weights.takeError(), path);

@@ -95,10 +95,8 @@ llvm::Error proveGrowing(const Model& model, const Manifest& manifest, const Too
   return llvm::Error::success();
 }
 
-} // namespace
-
-llvm::Error proveRewritten(const Model& model, const Manifest& manifest, const Toolkit& toolkit) {
-  // What is inferred is not written.
+/// A copy with inferred types: what is inferred is not written.
+llvm::Expected<std::unique_ptr<Model>> inferredCopy(const Model& model) {
   auto copy = copySharingConstants(model);
   if (!copy)
     return copy.takeError();
@@ -106,11 +104,27 @@ llvm::Error proveRewritten(const Model& model, const Manifest& manifest, const T
     return withFile(std::move(error), model.path);
   if (llvm::Error error = inferShapes((*copy)->graph()))
     return withFile(std::move(error), model.path);
-  if (llvm::Error error = proveClaims({**copy, manifest}, toolkit))
+  return copy;
+}
+
+} // namespace
+
+llvm::Error proveRewritten(const Model& model, const Manifest& manifest, const Toolkit& toolkit) {
+  auto copy = inferredCopy(model);
+  if (!copy)
+    return copy.takeError();
+  if (llvm::Error error = proveClaims({**copy, manifest}, ClaimScope::All, toolkit))
     return error;
   if (!manifest.ownsCaches())
     return proveGrowing(model, manifest, toolkit);
   return withFile(proveOwned((*copy)->graph(), manifest), model.path);
+}
+
+llvm::Error proveCarried(const Model& model, const Manifest& manifest, const Toolkit& toolkit) {
+  auto copy = inferredCopy(model);
+  if (!copy)
+    return copy.takeError();
+  return proveClaims({**copy, manifest}, ClaimScope::Carried, toolkit);
 }
 
 } // namespace kvopt::driver

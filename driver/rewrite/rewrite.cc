@@ -155,8 +155,13 @@ public:
         isWritten(*model, **written, *target, request)) {
       if (llvm::Error error = proveRewritten(*model, **written, toolkit))
         return error;
+      if (auto first = openFirstStep(path, **written, toolkit); !first)
+        return first.takeError();
       return UnchangedModel{std::move(model), std::move(**written), before};
     }
+    if (*written)
+      if (llvm::Error error = proveCarried(*model, **written, toolkit))
+        return error;
     const bool isRestored = *written && (*written)->ownsCaches();
     if (isRestored && request.freeExtents)
       return refusal(fmt::format("{} was rewritten before, for '{}': make-dynamic is for models as "

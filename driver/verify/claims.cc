@@ -379,12 +379,12 @@ llvm::Expected<CheckedClaims> checkClaims(const ClaimedModel& claimed, const Cla
   return checked;
 }
 
-llvm::Error proveClaims(const ClaimedModel& claimed, const Toolkit& toolkit) {
+llvm::Error proveClaims(const ClaimedModel& claimed, ClaimScope scope, const Toolkit& toolkit) {
   if (!comesFromMetadata(claimed))
     return llvm::Error::success();
   const ClaimContext context{claimed, nullptr, toolkit};
   for (const Claim& claim : claims) {
-    if (!claim.isMade(claimed.manifest))
+    if (!claim.isMade(claimed.manifest) || (scope == ClaimScope::Carried && claim.needsOriginal))
       continue;
     ClaimResult result = claim.check(context);
     if (!result)

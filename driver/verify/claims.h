@@ -31,10 +31,16 @@ struct CheckedClaims {
 llvm::Expected<CheckedClaims> checkClaims(const ClaimedModel& claimed, const ClaimedModel& original,
                                           const Toolkit& toolkit);
 
-/// The same for a model alone, where nothing is compared: fails also for a limit on steps that is
-/// not proved. Rotations and readers that the graph does not show are accepted here; whatever uses
-/// them asks for a proof of its own.
-llvm::Error proveClaims(const ClaimedModel& claimed, const Toolkit& toolkit);
+/// Which claims a command relies on.
+enum class ClaimScope {
+  All,
+  Carried, ///< those that a rewrite for another target takes over: neither rotations nor readers
+};
+
+/// The same for a model alone, where nothing is compared: fails also for a claim that is not
+/// proved. Rotations and readers that the graph does not show are accepted here: they may need
+/// another form of the model, and proveRotations checks what is used of them.
+llvm::Error proveClaims(const ClaimedModel& claimed, ClaimScope scope, const Toolkit& toolkit);
 
 /// Proves that cached rows hold the rotations that the manifest says, so that they can be moved to
 /// other positions. Fails where the graph contradicts the manifest or does not show its rotations.
