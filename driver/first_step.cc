@@ -32,8 +32,7 @@ llvm::Error checkGiven(const Value& given, const ManifestCache& cache) {
   if (!type.hasRank())
     return llvm::Error::success();
   if (type.rank() != cache.shape.size())
-    return differs(
-        fmt::format("its output has {} axes, not {}", type.rank(), cache.shape.size()));
+    return differs(fmt::format("its output has {} axes, not {}", type.rank(), cache.shape.size()));
   for (size_t axis = 0; axis < cache.shape.size(); ++axis) {
     const auto* wanted = std::get_if<int64_t>(&cache.shape[axis]);
     const std::optional<int64_t> found = type.shape()[axis].value();

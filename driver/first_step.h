@@ -13,9 +13,9 @@
 namespace kvopt::driver {
 
 /// The model that the manifest of the model at `path` calls its first step; null where it has none.
-/// Fails where the file cannot be read, and where the model's outputs are not exactly the caches that
-/// the manifest says are only read: their names, element types, ranks, and extents but for those of
-/// tokens.
+/// Fails where the file cannot be read, and where the model's outputs are not exactly the caches
+/// that the manifest says are only read: their names, element types, ranks, and extents but for
+/// those of tokens.
 llvm::Expected<std::unique_ptr<ir::Model>>
 openFirstStep(const std::string& path, const ir::Manifest& manifest, const Toolkit& toolkit);
 

@@ -41,10 +41,8 @@ llvm::Expected<RecoveredModel> recover(std::unique_ptr<Model> model, const Toolk
   if (llvm::Error error = disable(options.disabled, toolkit, *recovered.context, settings))
     return error;
   PassManager manager(toolkit.passes, settings);
-  const std::string before = options.readsRows        ? "read-cached-rows,"
-                             : options.restoresCaches ? "restore-caches,"
-                                                      : "";
-  if (llvm::Error error = manager.addPipeline(before + recoveryPipeline))
+  const std::string restored = options.restoresCaches ? "restore-caches," : "";
+  if (llvm::Error error = manager.addPipeline(options.before + restored + recoveryPipeline))
     return error;
   if (llvm::Error error = manager.run(*recovered.model, *recovered.context))
     return withFile(std::move(error), recovered.model->path);

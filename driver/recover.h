@@ -44,9 +44,8 @@ struct RecoveryOptions {
   /// Whether a model that kvopt wrote is recovered from what a rewrite for another target would
   /// start with, where it can: with caches that grow.
   bool restoresCaches = false;
-  /// Whether only the rows of queries, keys and values are read: attention over shared buffers of
-  /// other engines becomes attention over caches that grow, without masks (`read-cached-rows`).
-  bool readsRows = false;
+  /// Passes that come first, each followed by a comma.
+  std::string before;
 };
 
 /// Imports `path` and checks the manifest in its metadata, and that its external data is in the

@@ -113,22 +113,23 @@ bool mayAverageHiddenRows(const ClaimedModel& original, const Toolkit& toolkit) 
   });
 }
 
-/// Whether the masks of a recovered model give hidden keys no weight at all.
-bool hidesExactly(const ClaimContext& context) {
+/// Whether some attention gives hidden keys no weight at all, or is spelled in a way that no rule
+/// reads.
+bool mayHideExactly(const ClaimContext& context) {
   auto recovered = readModel(context.claimed.model, context.manifest(), context.toolkit);
   if (!recovered) {
     llvm::consumeError(recovered.takeError());
     return false;
   }
   return llvm::any_of(recovered->context->sites, [](const auto& site) {
-    return site.mask && site.mask->isExact && !site.mask->everyRowSeesAKey;
+    return !site.mask || (site.mask->isExact && !site.mask->everyRowSeesAKey);
   });
 }
 
 ClaimResult checkHiddenRows(const ClaimContext& context) {
   if (hasBiasedGroupedAttention(context.claimed.model))
     return proved;
-  const bool changes = changesHiddenRows(context.claimed.model) || hidesExactly(context);
+  const bool changes = changesHiddenRows(context.claimed.model) || mayHideExactly(context);
   const bool isChanged =
       !context.original || mayAverageHiddenRows(*context.original, context.toolkit);
   if (changes && isChanged)
@@ -285,7 +286,6 @@ bool areApart(const ManifestCache& one, const ManifestCache& other) {
 
 ClaimResult checkParts(const ClaimContext& context) {
   const std::vector<ManifestCache>& caches = context.manifest().caches;
-  std::string obstacle;
   for (size_t i = 0; i < caches.size(); ++i) {
     if (!caches[i].part || isScale(caches[i].role))
       continue;
@@ -301,10 +301,11 @@ ClaimResult checkParts(const ClaimContext& context) {
             "part", caches[i].past,
             fmt::format("'{}' has a part in common with '{}'", caches[j].past, caches[i].past));
     }
-    if (context.original && obstacle.empty())
-      obstacle = partObstacle(caches[i], *context.original);
+    const std::string obstacle = context.original ? partObstacle(caches[i], *context.original) : "";
+    if (!obstacle.empty())
+      return context.contradiction("part", caches[i].past, obstacle);
   }
-  return obstacle.empty() ? proved : "part: " + obstacle;
+  return proved;
 }
 
 /// What a manifest may claim.

@@ -5,6 +5,8 @@
 #include "ir/shapes/shape_inference.h"
 #include "runtime/equivalence/quantized_model.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace kvopt::driver {
 using namespace ir;
 using namespace passes;
@@ -25,6 +27,41 @@ llvm::Expected<std::unique_ptr<Model>> copyWithNumbers(const Model& model,
     return error;
   (*copy)->setMetadata(manifestKey, numbers.json());
   return copy;
+}
+
+/// The passes that leave of a model in branches the one that reads a past.
+std::string pastBranch(const Manifest& manifest) {
+  std::string passes;
+  for (const ManifestLength& length : manifest.lengths)
+    if (isFlag(length.feed))
+      passes += printPipeline({{"specialise-branch",
+                                {{"input", length.input},
+                                 {"value", length.feed == LengthFeed::HasPast ? "1" : "0"}}}}) +
+                ",";
+  return passes;
+}
+
+/// Removes the inputs that choose a branch, which then are no inputs, from the manifest of a copy.
+llvm::Error dropFlags(Model& copy) {
+  auto stored = manifestOf(copy);
+  if (!stored)
+    return stored.takeError();
+  const auto choosesBranch = [](const ManifestLength& length) { return isFlag(length.feed); };
+  if (!*stored || llvm::none_of((*stored)->lengths, choosesBranch))
+    return llvm::Error::success();
+  llvm::erase_if((*stored)->lengths, choosesBranch);
+  copy.setMetadata(manifestKey, (*stored)->json());
+  return llvm::Error::success();
+}
+
+/// Leaves of an ai.kvopt::Sdpa its rows and sinks.
+void dropMask(Node& attention) {
+  llvm::SmallVector<Value*, 6> operands;
+  for (const Use& use : attention.operands())
+    operands.push_back(use.operandIndex() == 3 ? nullptr : use.value());
+  while (!operands.back())
+    operands.pop_back();
+  attention.setOperands(operands);
 }
 
 } // namespace
@@ -49,9 +86,16 @@ llvm::Expected<RecoveredModel> readRows(const Model& model, const Manifest& mani
   auto copy = copyWithNumbers(model, manifest);
   if (!copy)
     return copy.takeError();
+  if (llvm::Error error = dropFlags(**copy))
+    return error;
   RecoveryOptions options;
-  options.readsRows = true;
-  return recoverCopy(**copy, toolkit, options);
+  options.before = pastBranch(manifest) + "read-cached-rows,";
+  auto recovered = recoverCopy(**copy, toolkit, options);
+  if (recovered)
+    for (const auto& site : recovered->context->sites)
+      if (site.node->is("ai.kvopt::Sdpa"))
+        dropMask(*site.node);
+  return recovered;
 }
 
 } // namespace kvopt::driver

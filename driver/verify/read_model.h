@@ -11,8 +11,8 @@ namespace kvopt::driver {
 llvm::Expected<RecoveredModel> readModel(const ir::Model& model, const ir::Manifest& manifest,
                                          const Toolkit& toolkit);
 
-/// The same where only the rows of queries, keys and values matter: masks are left out, and
-/// attention counts as causal (`read-cached-rows`).
+/// The same where only the rows of queries, keys and values matter: masks are left out
+/// (`read-cached-rows`), and of a model in branches only the one that reads a past is read.
 llvm::Expected<RecoveredModel> readRows(const ir::Model& model, const ir::Manifest& manifest,
                                         const Toolkit& toolkit);
 

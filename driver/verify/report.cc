@@ -340,6 +340,8 @@ std::string coverageText(const VerificationReport& report) {
     text += "; the model in pieces and in one";
   if (!report.notCovered.empty())
     text += fmt::format("   not covered: {}", fmt::join(report.notCovered, "; "));
+  if (report.isDifferent() && !report.unproved.empty())
+    text += fmt::format("   not proved: of {}", fmt::join(report.unproved, "; "));
   if (!report.guessed.empty())
     text += fmt::format("   made-up values for inputs of unknown meaning (see --input): {}",
                         fmt::join(report.guessed, ", "));

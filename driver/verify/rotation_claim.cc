@@ -110,16 +110,14 @@ llvm::Expected<std::string> checkRotations(const ClaimedModel& claimed,
       return contradiction(claimed, *difference);
     return std::string();
   }
-  const ShownRotations rows =
-      manifest.sharesBuffers() ? rotationsOf(readRows(claimed.model, manifest, toolkit), manifest)
-                               : ShownRotations(std::get<std::string>(whole));
+  const ShownRotations rows = rotationsOf(readRows(claimed.model, manifest, toolkit), manifest);
   if (const auto* shown = std::get_if<Manifest>(&rows)) {
     if (const auto difference = differenceOf(manifest, *shown))
       return contradiction(claimed, *difference);
     if (!original)
       return std::string();
   }
-  std::string why = std::get<std::string>(rows.index() == 1 ? rows : whole);
+  std::string why = std::get<std::string>(whole);
   if (original) {
     const ShownRotations before =
         rotationsOf(readModel(original->model, original->manifest, toolkit), manifest);

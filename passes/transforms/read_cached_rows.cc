@@ -1,6 +1,5 @@
-// Takes attention over shared buffers and pools that other engines' operators update to attention
-// over caches that grow, for analyses of the rows alone: masks are left out, and the model no
-// longer computes what it did.
+// Takes attention over shared buffers and pools to attention over caches that grow, for analyses of
+// the rows alone: masks are left out, and the model no longer computes what it did.
 //
 //   before   o, present_key, present_value =
 //                com.microsoft.GroupQueryAttention(q, k, v, past_key, past_value, seqlens_k, total)
@@ -15,9 +14,11 @@
 //
 // PagedAttention becomes the same as GroupQueryAttention, over rows of one batch row each instead
 // of packed ones. The manifest says which inputs are caches and which count tokens.
+#include "ir/cache_layout.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
+#include "passes/targets/support/cache_rows.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -27,6 +28,7 @@ using namespace builders;
 using namespace ir;
 using namespace passes;
 using namespace pattern;
+using namespace targets;
 
 namespace {
 
@@ -40,7 +42,8 @@ public:
   llvm::Error run() {
     // The definition of Sdpa is found only where its domain is imported.
     model.opsets.try_emplace(kvoptDomain, 1);
-    growCaches();
+    if (manifest.sharesBuffers())
+      growCaches();
     replaceLengths();
     for (Node& node : llvm::make_early_inc_range(graph.nodes()))
       if (llvm::Error error = visit(node))
@@ -60,8 +63,12 @@ private:
       return readPaged(node);
     if (node.is("TensorScatter"))
       return readScatter(node);
-    if (node.is("Attention") && !node.operand(4))
+    if (node.is("ai.kvopt::InPlaceKvSdpa") || node.is("ai.kvopt::RingKvSdpa"))
+      return readInPlace(node);
+    if (node.is("Attention"))
       dropMask(node);
+    if (node.is("ai.kvopt::Sdpa"))
+      dropLengths(node);
     return llvm::Error::success();
   }
 
@@ -201,9 +208,58 @@ private:
     return llvm::Error::success();
   }
 
+  /// New rows [B,G,S,D] behind those of a cache with an axis for its heads.
+  Value* appended(Value& past, Value& fresh, int64_t axis, Value& present, Rewriter& rewriter) {
+    const auto layout = CacheLayout::bySequenceAxis(past.type().rank(), axis);
+    if (!layout || layout->hasFoldedHeads())
+      return nullptr;
+    AttentionBuilder build(rewriter);
+    return &transposed(
+        joined(past, transposed(fresh, layout->cacheOrder(), rewriter), axis, present, build),
+        layout->rowOrder(), rewriter);
+  }
+
+  llvm::Error readInPlace(Node& node) {
+    Rewriter rewriter(graph, readRowsName, journal, node.name());
+    AttentionBuilder build(rewriter);
+    AttentionBuilder::AttentionParts parts;
+    parts.query = node.operand(0);
+    parts.key = appended(*node.operand(3), *node.operand(1), node.intAttr("key_axis", 2),
+                         node.result(1), rewriter);
+    parts.value = appended(*node.operand(4), *node.operand(2), node.intAttr("value_axis", 2),
+                           node.result(2), rewriter);
+    if (!parts.key || !parts.value)
+      return refused(node, "their heads have no axis of their own");
+    parts.sinks = node.operand(7);
+    parts.scale = static_cast<double>(node.floatAttr("scale", 1.0f));
+    parts.causal = true;
+    Value& result = build.sdpa(parts, {&node});
+    if (auto failure = rewriter.replace({{&node.result(0), &result},
+                                         {&node.result(1), wholeOf(*parts.key)},
+                                         {&node.result(2), wholeOf(*parts.value)}}))
+      return refused(node, "a present is read before it is written");
+    return llvm::Error::success();
+  }
+
+  /// The joined rows that were transposed, or not.
+  static Value* wholeOf(Value& rows) {
+    return rows.producer()->is("Transpose") ? rows.producer()->operand(0) : &rows;
+  }
+
   static void dropMask(Node& node) {
-    node.setOperands({node.operand(0), node.operand(1), node.operand(2)});
-    node.setAttribute("is_causal", Attribute::ofInt(1));
+    llvm::SmallVector<Value*, 6> operands{node.operand(0), node.operand(1), node.operand(2)};
+    if (node.operand(4))
+      operands.append({nullptr, node.operand(4), node.operand(5)});
+    node.setOperands(operands);
+    node.setAttribute("is_causal", Attribute::ofInt(0));
+  }
+
+  /// Of attention over rows that another layer has appended.
+  static void dropLengths(Node& node) {
+    llvm::SmallVector<Value*, 5> operands{node.operand(0), node.operand(1), node.operand(2)};
+    if (Value* sinks = node.operand(4))
+      operands.append({nullptr, sinks});
+    node.setOperands(operands);
   }
 
   Model& model;
@@ -220,7 +276,7 @@ public:
     auto stored = manifestOf(model);
     if (!stored)
       return stored.takeError();
-    if (!*stored || !(*stored)->sharesBuffers())
+    if (!*stored)
       return llvm::Error::success();
     if (llvm::Error error = inferShapes(model.graph()))
       return error;
