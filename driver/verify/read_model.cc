@@ -92,9 +92,11 @@ llvm::Expected<RecoveredModel> readRows(const Model& model, const Manifest& mani
   options.before = pastBranch(manifest) + "read-cached-rows,";
   auto recovered = recoverCopy(**copy, toolkit, options);
   if (recovered)
-    for (const auto& site : recovered->context->sites)
+    for (auto& site : recovered->context->sites) {
+      site.mask.reset();
       if (site.node->is("ai.kvopt::Sdpa"))
         dropMask(*site.node);
+    }
   return recovered;
 }
 

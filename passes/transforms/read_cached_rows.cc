@@ -104,24 +104,54 @@ private:
     }
   }
 
+  /// The number of new tokens, int64 [1], of a graph input or known; null where no attention says
+  /// it.
+  Value* newTokens(AttentionBuilder& build) {
+    for (const Node& node : graph.nodes()) {
+      if (!node.is("com.microsoft::GroupQueryAttention") || !node.operand(0)->type().hasRank())
+        continue;
+      const Dim& wanted = node.operand(0)->type().dim(1);
+      if (const auto known = wanted.value())
+        return &build.value(ints({*known}));
+      for (const auto& input : graph.inputs())
+        for (unsigned axis = 0; input->type().hasRank() && axis < input->type().rank(); ++axis)
+          if (input->type().shape()[axis].isKnownEqual(wanted))
+            return &build.node("Gather", {build.node("Shape", {*input}, {}, "shape"), ints({axis})},
+                               {}, "new_tokens");
+    }
+    return nullptr;
+  }
+
+  /// What an input is fed, int64 [1]; null where that is no number of tokens, or not known.
+  Value* fedLength(LengthFeed feed, AttentionBuilder& build) {
+    if (isFlag(feed) || feed == LengthFeed::BlockTable)
+      return nullptr;
+    Value& rows = build.node(
+        "Gather", {build.node("Shape", {*firstPast}, {}, "past_shape"), ints({firstAxis})}, {},
+        "past_rows");
+    if (feed == LengthFeed::PastLength || feed == LengthFeed::PastLengthPerBatch)
+      return &rows;
+    Value* fresh = newTokens(build);
+    if (!fresh)
+      return nullptr;
+    Value& total = build.node("Add", {rows, *fresh}, {}, "total_length");
+    const bool isLast =
+        feed == LengthFeed::TotalLengthMinusOne || feed == LengthFeed::TotalLengthPerBatchMinusOne;
+    return isLast ? &build.node("Sub", {total, ints({1})}, {}, "last_position") : &total;
+  }
+
   /// Inputs that count tokens become what they are fed, as one number for all batch rows.
   void replaceLengths() {
     if (!firstPast)
       return;
     Rewriter rewriter(graph, readRowsName, journal);
     AttentionBuilder build(rewriter);
-    Value* rows = nullptr;
     for (const ManifestLength& length : manifest.lengths) {
       Value* input = graph.findValue(length.input);
       if (!input || !input->isGraphInput() || !input->hasUses())
         continue;
-      if (length.feed != LengthFeed::PastLength && length.feed != LengthFeed::PastLengthPerBatch)
-        continue;
-      if (!rows)
-        rows = &build.node("Gather",
-                           {build.node("Shape", {*firstPast}, {}, "past_shape"), ints({firstAxis})},
-                           {}, "past_rows");
-      input->replaceAllUsesWith(build.castTo(*rows, length.dtype));
+      if (Value* fed = fedLength(length.feed, build))
+        input->replaceAllUsesWith(build.castTo(*fed, length.dtype));
     }
     restoreOrder(graph);
   }
