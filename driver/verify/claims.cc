@@ -62,28 +62,47 @@ ClaimResult checkStepLimit(const ClaimContext& context) {
                      limit ? fmt::format("steps of up to {}", *limit) : "steps of any length");
 }
 
-/// Whether a mask takes part in what attention sees, or may: its elements may also tell positions.
-bool hidesKeys(const ClaimContext& context, const std::string& mask) {
-  const Value* input = context.graph().findValue(mask);
+/// Numbers of attentions of a model.
+struct HiddenAttentions {
+  size_t hidden = 0; ///< those from which a mask hides keys
+  size_t all = 0;
+};
+
+/// The attentions from which a mask hides keys, by its elements or by lengths that are computed
+/// from them; nullopt where some attention is spelled in a way that no rule reads.
+std::optional<HiddenAttentions> attentionsHidden(const ClaimedModel& read, const std::string& mask,
+                                                 const Toolkit& toolkit) {
+  const Value* input = read.model.graph().findValue(mask);
   if (!input || !readsElements(*input))
-    return false;
-  auto recovered = readModel(context.claimed.model, context.manifest(), context.toolkit);
+    return HiddenAttentions();
+  auto recovered = readModel(read.model, read.manifest, toolkit);
   if (!recovered) {
     llvm::consumeError(recovered.takeError());
-    return true;
+    return std::nullopt;
   }
   const bool isRaised = llvm::all_of(recovered->context->sites,
                                      [](const auto& site) { return isAttention(*site.node); });
+  if (!isRaised)
+    return std::nullopt;
   const Value* same = recovered->model->graph().findValue(mask);
-  return !isRaised || (same && reachesMasks(*same));
+  return HiddenAttentions{same ? attentionsHiddenBy(*same) : 0, attentionCount(*recovered->model)};
 }
 
+/// A mask hides keys from fewer attentions than where padding has a meaning: in the original, or,
+/// of a model alone, in all of its attentions.
 ClaimResult checkUnpadded(const ClaimContext& context) {
-  for (const std::string& mask : context.manifest().unpadded)
-    if (hidesKeys(context, mask))
-      return fmt::format("unpadded: padding is excluded by the manifest alone; attention "
-                         "of the graph reads '{}'",
+  for (const std::string& mask : context.manifest().unpadded) {
+    const auto own = attentionsHidden(context.claimed, mask, context.toolkit);
+    if (own && own->hidden == 0)
+      continue;
+    const auto before =
+        context.original ? attentionsHidden(*context.original, mask, context.toolkit) : own;
+    const size_t most = before ? (context.original ? before->hidden : before->all) : 0;
+    if (!own || own->hidden >= most)
+      return fmt::format("unpadded: padding is excluded by the manifest alone; attention of the "
+                         "graph reads '{}'",
                          mask);
+  }
   return proved;
 }
 
@@ -142,7 +161,7 @@ ClaimResult checkHiddenRows(const ClaimContext& context) {
 ClaimResult checkReorder(const ClaimContext& context) {
   const std::string& name = context.manifest().reorder;
   const Value* input = context.graph().findValue(name);
-  if (input && input->hasUses())
+  if (input && readsElements(*input))
     return context.contradiction("reorder", name,
                                  "the graph reads this input itself, so that batch rows would be "
                                  "picked twice");

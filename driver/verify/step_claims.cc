@@ -7,8 +7,6 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
-#include <climits>
-
 namespace kvopt::driver {
 using namespace ir;
 using namespace runtime;
@@ -36,13 +34,8 @@ bool anyNode(const Model& model, llvm::function_ref<bool(const Node&)> visit) {
   return found;
 }
 
-/// The first operand of an attention, or of an operator that writes into caches, that holds neither
-/// queries, keys, values nor earlier rows; more than any operand's for other operators.
-unsigned firstOperandBesideRows(const Node& node) {
-  if (node.is("TensorScatter") || node.is("ai.kvopt::AppendRows"))
-    return 2;
-  return isAttention(node) ? 3 : UINT_MAX;
-}
+/// Operands of attention before this one are queries, keys and values, whatever the operator.
+constexpr unsigned firstOperandBesideRows = 3;
 
 /// The mask of an attention operator, whatever its position; null for other operators.
 const Value* attentionMask(const Node& node) {
@@ -92,9 +85,10 @@ bool isAttention(const Node& node) {
   return type.endswith("Sdpa") || type.endswith("Attention");
 }
 
-bool reachesMasks(const Value& input) {
+size_t attentionsHiddenBy(const Value& input) {
   llvm::SmallVector<const Value*, 16> pending{&input};
   llvm::DenseSet<const Value*> reached{&input};
+  llvm::DenseSet<const Node*> hidden;
   const auto reach = [&](const Value& value) {
     if (reached.insert(&value).second)
       pending.push_back(&value);
@@ -105,14 +99,23 @@ bool reachesMasks(const Value& input) {
       const Node& node = use.user();
       if (node.is("Shape") || node.is("Size"))
         continue;
-      if (use.operandIndex() >= firstOperandBesideRows(node))
-        return true;
+      if (isAttention(node) && use.operandIndex() >= firstOperandBesideRows)
+        hidden.insert(&node);
       for (const Node* each = &node; each; each = each->graph().parentNode())
         for (const Value& result : each->results())
           reach(result);
     }
   }
-  return false;
+  return hidden.size();
+}
+
+size_t attentionCount(const Model& model) {
+  size_t count = 0;
+  anyNode(model, [&](const Node& node) {
+    count += isAttention(node) ? 1 : 0;
+    return false;
+  });
+  return count;
 }
 
 bool hasGroupedAttention(const Model& model) {

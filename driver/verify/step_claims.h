@@ -19,10 +19,12 @@ bool readsElements(const ir::Value& input);
 /// Whether a node is attention as one operator, of any domain.
 bool isAttention(const ir::Node& node);
 
-/// Whether elements of an input reach more of some attention, or of some update of a cache, than
-/// the rows of queries, keys and values: its mask or its lengths. Each attention of the graph must
-/// be one operator.
-bool reachesMasks(const ir::Value& input);
+/// Number of attention nodes whose masks or lengths elements of an input reach: more than the rows
+/// of their queries, keys and values. Each attention of the graph must be one operator.
+size_t attentionsHiddenBy(const ir::Value& input);
+
+/// Number of attention nodes of a graph and its subgraphs.
+size_t attentionCount(const ir::Model& model);
 
 /// Whether some com.microsoft::GroupQueryAttention, in a branch or not, appends to a cache.
 bool hasGroupedAttention(const ir::Model& model);
