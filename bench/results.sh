@@ -145,6 +145,8 @@ sections() {
   section session "Saving and loading caches" "$build/bench/bench_session"
   section recognition "Recovering attention" \
     "$build/bench/bench_recognition${quick:+ 2500 5000}"
+  section layers "Growth with the number of layers" \
+    "bash bench/layers.sh $build${quick:+ 35 70 140}"
   section large "Rewriting a large model" \
     "bash bench/large_model.sh $build/bin/kvopt${quick:+ 2}"
   section rewritten "Rewritten models compared with their exports" \

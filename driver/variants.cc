@@ -32,6 +32,22 @@ llvm::Expected<AttentionCut> cutOf(const Model& model, const Manifest& manifest)
   return cut;
 }
 
+/// Where a model is cut, and what cuts it.
+struct Pieces {
+  AttentionCut cut;
+  SubmodelCutter cutter;
+
+  static llvm::Expected<Pieces> create(const Model& model, const Manifest& manifest) {
+    auto cut = cutOf(model, manifest);
+    if (!cut)
+      return cut.takeError();
+    auto cutter = SubmodelCutter::create(model);
+    if (!cutter)
+      return cutter.takeError();
+    return Pieces{std::move(*cut), std::move(*cutter)};
+  }
+};
+
 class VariantsInMemory final : public VariantSource {
 public:
   VariantsInMemory(const Model& largestModel, const Manifest& itsManifest)
@@ -68,10 +84,13 @@ private:
     std::lock_guard lock(guard);
     if (model)
       return model.get();
-    auto cut = cutOf(largest, manifest);
-    if (!cut)
-      return cut.takeError();
-    auto made = submodelOf(largest, boundaryIn(*cut));
+    if (!pieces) {
+      auto made = Pieces::create(largest, manifest);
+      if (!made)
+        return made.takeError();
+      pieces.emplace(std::move(*made));
+    }
+    auto made = pieces->cutter.cut(boundaryIn(pieces->cut));
     if (!made)
       return made.takeError();
     model = std::move(*made);
@@ -81,6 +100,7 @@ private:
   const Model& largest;
   Manifest manifest;
   std::mutex guard;
+  std::optional<Pieces> pieces;
   std::map<int64_t, std::unique_ptr<Model>> models;
   std::map<size_t, std::unique_ptr<Model>> parts;
   std::map<size_t, std::unique_ptr<Model>> tiles;
@@ -132,21 +152,21 @@ namespace {
 /// Adds the pieces that the manifest describes to the files of the whole model.
 llvm::Error addPieces(const Model& model, const Manifest& manifest, const std::string& output,
                       FamilyExport& family) {
-  auto cut = cutOf(model, manifest);
-  if (!cut)
-    return cut.takeError();
+  auto pieces = Pieces::create(model, manifest);
+  if (!pieces)
+    return pieces.takeError();
   const auto addPiece = [&](const SubmodelBoundary& boundary,
                             const std::string& file) -> llvm::Error {
-    auto piece = submodelOf(model, boundary);
+    auto piece = pieces->cutter.cut(boundary);
     if (!piece)
       return piece.takeError();
     return family.addSubmodel(**piece, pathBeside(output, file));
   };
   for (size_t i = 0; i < manifest.tiles->parts.size(); ++i)
-    if (llvm::Error error = addPiece(cut->part(i), manifest.tiles->parts[i]))
+    if (llvm::Error error = addPiece(pieces->cut.part(i), manifest.tiles->parts[i]))
       return error;
   for (size_t i = 0; i < manifest.tiles->tiles.size(); ++i)
-    if (llvm::Error error = addPiece(cut->tile(i), manifest.tiles->tiles[i]))
+    if (llvm::Error error = addPiece(pieces->cut.tile(i), manifest.tiles->tiles[i]))
       return error;
   return llvm::Error::success();
 }

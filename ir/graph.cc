@@ -194,6 +194,7 @@ Node& Graph::create(OpName op, llvm::ArrayRef<Value*> operands,
     claimName(result, resultNames[i]);
   }
   nodeList.insert(before ? before->getIterator() : nodeList.end(), node);
+  ++listedNodes;
   number(*node);
   sharedContext.noteEdit();
   return *node;
@@ -215,7 +216,13 @@ Value& Graph::addConstant(llvm::StringRef hint, TensorRef data) {
 void Graph::erase(Node& node) {
   assert(node.isUnused());
   nodeList.erase(node.getIterator());
+  --listedNodes;
   sharedContext.noteEdit();
+}
+
+Node* Graph::nodeAfter(Node& node) {
+  const auto next = std::next(node.getIterator());
+  return next == nodeList.end() ? nullptr : &*next;
 }
 
 void Graph::moveBefore(Node& node, Node* before) {
@@ -225,7 +232,23 @@ void Graph::moveBefore(Node& node, Node* before) {
   sharedContext.noteEdit();
 }
 
+void Graph::arrange(llvm::ArrayRef<Node*> nodes, Node* before) {
+  // The nodes keep their places in the order of all, so others keep their numbers.
+  std::vector<uint64_t> numbers;
+  numbers.reserve(nodes.size());
+  for (const Node* node : nodes)
+    numbers.push_back(node->order);
+  llvm::sort(numbers);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    nodeList.remove(nodes[i]->getIterator());
+    nodeList.insert(before ? before->getIterator() : nodeList.end(), nodes[i]);
+    nodes[i]->order = numbers[i];
+  }
+  sharedContext.noteEdit();
+}
+
 unsigned Graph::eraseDeadNodes() {
+  sharedContext.noteVisits(listedNodes);
   unsigned erased = 0;
   // Readers stand after what they read, so one backward sweep takes whole chains.
   for (auto it = nodeList.rbegin(); it != nodeList.rend();) {
@@ -255,9 +278,12 @@ namespace {
 constexpr uint64_t orderSpacing = uint64_t{1} << 32;
 /// Of the first node: room for those that are put in front.
 constexpr uint64_t firstOrder = uint64_t{1} << 63;
+/// Between numbers after they were spread: less means that more of them are spread.
+constexpr uint64_t leastSpacing = uint64_t{1} << 16;
 } // namespace
 
 void Graph::renumber() const {
+  sharedContext.noteVisits(listedNodes);
   uint64_t next = firstOrder;
   for (const Node& node : nodeList)
     node.order = next += orderSpacing;
@@ -283,7 +309,66 @@ void Graph::number(Node& node) {
   else if (high - low > 1)
     node.order = low + (high - low) / 2;
   else
-    orderValid = false;
+    spreadNumbers(node);
+}
+
+/// Numbers the node and as many of its neighbors as it takes for all of them to have room.
+void Graph::spreadNumbers(Node& node) {
+  auto first = node.getIterator();
+  auto last = first;
+  uint64_t count = 1;
+  for (uint64_t wanted = 64;; wanted *= 2) {
+    bool isWhole = false;
+    while (count < wanted && !isWhole) {
+      isWhole = true;
+      if (first != nodeList.begin()) {
+        --first;
+        ++count;
+        isWhole = false;
+      }
+      if (std::next(last) != nodeList.end()) {
+        ++last;
+        ++count;
+        isWhole = false;
+      }
+    }
+    if (isWhole) {
+      orderValid = false;
+      return;
+    }
+    const uint64_t low = first == nodeList.begin() ? 0 : std::prev(first)->order;
+    const auto after = std::next(last);
+    const uint64_t high = after == nodeList.end() ? UINT64_MAX : after->order;
+    const uint64_t spacing = (high - low) / (count + 1);
+    if (spacing < leastSpacing)
+      continue;
+    sharedContext.noteVisits(count);
+    uint64_t next = low;
+    for (Node& spread : llvm::make_range(first, after))
+      spread.order = next += spacing;
+    return;
+  }
+}
+
+void eraseDeadChains(llvm::SmallVector<Node*, 16> candidates,
+                     llvm::function_ref<void(Node&)> erasing) {
+  llvm::SmallPtrSet<const Node*, 16> erased;
+  const auto addProducer = [&](const Value* value) {
+    if (Node* producer = value ? value->producer() : nullptr)
+      candidates.push_back(producer);
+  };
+  while (!candidates.empty()) {
+    Node* node = candidates.pop_back_val();
+    if (erased.count(node) || !node->isUnused())
+      continue;
+    for (const Use& use : node->operands())
+      addProducer(use.value());
+    for (const Value* captured : capturedValues(*node))
+      addProducer(captured);
+    erasing(*node);
+    erased.insert(node);
+    node->graph().erase(*node);
+  }
 }
 
 void forEachGraph(Graph& graph, llvm::function_ref<void(Graph&)> visit) {

@@ -10,6 +10,7 @@
 #include "llvm/Support/Allocator.h"
 #include "llvm/Support/StringSaver.h"
 
+#include <atomic>
 #include <map>
 
 namespace kvopt::onnx {
@@ -38,6 +39,13 @@ public:
   bool isNameInSubgraph(llvm::StringRef name) const { return subgraphNames.count(name) != 0; }
   void noteEdit() { ++editCount; }
   void resetEdits() { editCount = 0; }
+  /// Counts nodes in lists that are walked, readers of values, and values that are searched for
+  /// dependencies: the work that analyses and passes do, without a clock. Walks that end early
+  /// count as whole ones. Threads that share a model may lose counts.
+  uint64_t visits() const { return visitCount.load(std::memory_order_relaxed); }
+  void noteVisits(uint64_t count) const {
+    visitCount.store(visits() + count, std::memory_order_relaxed);
+  }
 
 private:
   friend class Graph;
@@ -50,6 +58,7 @@ private:
   ArrayPool<Use> usePool;
   ArrayPool<Value> resultPool;
   uint64_t editCount = 0;
+  mutable std::atomic<uint64_t> visitCount{0};
   llvm::StringMap<unsigned> subgraphNames; // how many values have the name
 };
 
@@ -77,8 +86,18 @@ public:
   llvm::StringRef name() const { return graphName; }
   void setName(std::string name) { graphName = std::move(name); }
 
-  llvm::iplist<Node>& nodes() { return nodeList; }
-  const llvm::iplist<Node>& nodes() const { return nodeList; }
+  /// For walks over all nodes, which `GraphContext::visits` counts.
+  llvm::iplist<Node>& nodes() {
+    sharedContext.noteVisits(listedNodes);
+    return nodeList;
+  }
+  const llvm::iplist<Node>& nodes() const {
+    sharedContext.noteVisits(listedNodes);
+    return nodeList;
+  }
+  /// The first node, and the one after a node of this graph; null where there is none.
+  Node* firstNode() { return nodeList.empty() ? nullptr : &nodeList.front(); }
+  Node* nodeAfter(Node& node);
   llvm::ArrayRef<std::unique_ptr<Value>> inputs() const { return inputList; }
   llvm::ArrayRef<std::unique_ptr<Value>> initializers() const { return initializerList; }
   llvm::ArrayRef<Value*> outputs() const { return outputList; }
@@ -116,6 +135,9 @@ public:
   /// Requires node.isUnused().
   void erase(Node& node);
   void moveBefore(Node& node, Node* before);
+  /// Puts the nodes, which stand one after another somewhere before `before` (at the end when
+  /// null) in any order, into this order there.
+  void arrange(llvm::ArrayRef<Node*> nodes, Node* before);
   /// Erases nodes whose results nobody reads (whole dead chains) and initializers without readers,
   /// in subgraphs too.
   /// Nodes with subgraphs are erased like any other: ONNX operators have no side effects. Returns
@@ -136,12 +158,14 @@ private:
   void releaseName(Value& value);
   void renumber() const;
   void number(Node& node);
+  void spreadNumbers(Node& node);
   void forgetSubgraphName(llvm::StringRef name);
 
   GraphContext& sharedContext;
   const OpsetImports& imports;
   Node* holder;
   unsigned heldGraphs = 0; // those held by the nodes, not by theirs
+  size_t listedNodes = 0;
   std::string graphName;
   llvm::StringMap<Value*> valuesByName;
   std::vector<std::unique_ptr<Value>> inputList;
@@ -155,6 +179,11 @@ private:
 
 /// Calls `visit` for the graph and, depth first, for every subgraph held by its nodes.
 void forEachGraph(Graph& graph, llvm::function_ref<void(Graph&)> visit);
+
+/// Erases those of the nodes that nothing reads, and what only they read, in enclosing graphs too.
+/// Calls `erasing` for each node before it goes. Costs what is erased; initializers stay.
+void eraseDeadChains(llvm::SmallVector<Node*, 16> candidates,
+                     llvm::function_ref<void(Node&)> erasing);
 
 /// The values of enclosing graphs that the node's subgraphs read; empty for a node without any.
 llvm::SmallVector<Value*, 4> capturedValues(const Node& node);

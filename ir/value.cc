@@ -31,6 +31,7 @@ void Use::unlink() {
 }
 
 UseIterator& UseIterator::operator++() {
+  current->target->graph().context().noteVisits(1);
   current = current->next;
   return *this;
 }

@@ -115,6 +115,11 @@ public:
   /// The contents of an initializer, also where a graph input of the same name may override them.
   const TensorRef& initializer() const { return initializerData; }
 
+  /// Whether the contents of a constant may be replaced later, without regard to what else is equal
+  /// to them now: nothing may read it as just any constant of the same contents.
+  bool isReplaceable() const { return replaceable; }
+  void setReplaceable() { replaceable = true; }
+
   /// What is known of the elements of an integer or bool tensor of rank 0 or 1 (row-major, bools as
   /// 0 and 1): constants and results of symbolic shape inference. nullopt if nothing is.
   std::optional<llvm::SmallVector<Dim, 4>> knownIntegers() const;
@@ -150,6 +155,7 @@ private:
   unsigned outputSlots = 0;
   Kind kind = Kind::Result;
   bool opaqueInitializer = false; // sparse: declared, contents not interpreted
+  bool replaceable = false;
   TensorRef initializerData;
   std::optional<llvm::SmallVector<Dim, 4>> inferredIntegers;
   const onnx::ValueInfoProto* sourceMessage = nullptr;

@@ -33,10 +33,15 @@ bool sameBytes(const TensorData& a, const TensorData& b) {
   return equal;
 }
 
+/// Whether the value is a constant with these contents, and stays one.
+bool holds(const Value& value, const TensorData& contents) {
+  return value.constant() && !value.isReplaceable() && sameBytes(*value.constant(), contents);
+}
+
 bool sameOperand(const Value* value, const BuilderOperand& wanted) {
   if (!wanted.constant)
     return value == wanted.value;
-  return value && value->constant() && sameBytes(*value->constant(), *wanted.constant);
+  return value && holds(*value, *wanted.constant);
 }
 
 bool sameAttribute(const Attribute& a, const Attribute& b) {
@@ -109,7 +114,7 @@ Value& AttentionBuilder::value(const BuilderOperand& operand) {
   for (const auto& initializer : llvm::reverse(rewriter.graph().initializers())) {
     if (++seen > constantBudget)
       break;
-    if (initializer->constant() && sameBytes(*initializer->constant(), *operand.constant))
+    if (holds(*initializer, *operand.constant))
       return *initializer;
   }
   return rewriter.constant("constant", operand.constant);

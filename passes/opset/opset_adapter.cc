@@ -23,8 +23,7 @@ Value& OpsetEdit::before(OpName op, llvm::ArrayRef<Value*> operands, llvm::Strin
 void OpsetEdit::after(OpName op, llvm::ArrayRef<Value*> more, llvm::StringRef hint,
                       std::vector<NamedAttribute> attributes) const {
   Value& result = adapted.result();
-  auto next = std::next(adapted.getIterator());
-  Node* behind = next == graph().nodes().end() ? nullptr : &*next;
+  Node* behind = graph().nodeAfter(adapted);
   // Readers go over before the new node becomes one.
   Node& created = graph().createFresh(op, {nullptr}, 1, behind, hint);
   for (NamedAttribute& attribute : attributes)

@@ -7,6 +7,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 #include <queue>
 
@@ -54,14 +55,7 @@ Node& Rewriter::create(OpName op, llvm::ArrayRef<Value*> operands,
     if (producer && &producer->graph() == &edited && (!last || last->comesBefore(*producer)))
       last = producer;
   }
-  auto& nodes = edited.nodes();
-  Node* before = nullptr;
-  if (last) {
-    auto next = std::next(last->getIterator());
-    before = next == nodes.end() ? nullptr : &*next;
-  } else {
-    before = nodes.empty() ? nullptr : &nodes.front();
-  }
+  Node* before = last ? edited.nodeAfter(*last) : edited.firstNode();
   Node& node = edited.createFresh(op, operands, resultCount, before, hint);
   for (NamedAttribute& attribute : attributes)
     node.setAttribute(attribute.name, std::move(attribute.value));
@@ -129,12 +123,14 @@ bool isBefore(const Node& node, const Node& first) {
 
 std::vector<const Value*> dependencyPath(const Value& from, llvm::ArrayRef<const Value*> goals) {
   const Node* first = firstProducer(goals);
+  const llvm::SmallPtrSet<const Value*, 8> goalSet(goals.begin(), goals.end());
   llvm::DenseMap<const Value*, const Value*> cameFrom;
   llvm::SmallVector<const Value*, 32> pending{&from};
   cameFrom[&from] = nullptr;
   while (!pending.empty()) {
     const Value* value = pending.pop_back_val();
-    if (llvm::is_contained(goals, value)) {
+    value->graph().context().noteVisits(1);
+    if (goalSet.contains(value)) {
       std::vector<const Value*> path;
       for (const Value* step = value; step; step = cameFrom.lookup(step))
         path.push_back(step);
@@ -199,14 +195,11 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
                           "one of an enclosing graph, which others may read", ""};
   }
   // Operands stand before their readers, so what stands before all that goes out depends on none.
+  const Node* firstOutgoing = firstProducer(outgoing);
   auto standsBefore = [&](const Value& value) {
     const Node* producer = value.producer();
-    return producer && &producer->graph() == &edited &&
-           llvm::all_of(outgoing, [&](const Value* out) {
-             const Node* outProducer = out->producer();
-             return outProducer && &outProducer->graph() == &edited &&
-                    producer->comesBefore(*outProducer);
-           });
+    return producer && &producer->graph() == &edited && firstOutgoing &&
+           producer->comesBefore(*firstOutgoing);
   };
   for (const Replacement& replacement : replacements) {
     if (standsBefore(*replacement.after))
@@ -226,7 +219,8 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
   }
 
   replacedAny = true;
-  bool outOfOrder = false;
+  Node* firstReader = nullptr; // of those that stand before what they are to read
+  Node* lastRead = nullptr;
   for (const Replacement& replacement : replacements) {
     entry.replaced.push_back(replacement.before->name().str());
     Node* producer = replacement.after->producer();
@@ -238,15 +232,20 @@ std::optional<MatchFailure> Rewriter::replace(llvm::ArrayRef<Replacement> replac
       // A reader in a subgraph stands where the node that holds the subgraph stands.
       while (&reader->graph() != &edited && reader->graph().parentNode())
         reader = reader->graph().parentNode();
-      outOfOrder |= producer && &reader->graph() == &edited && reader->comesBefore(*producer);
+      if (!producer || &reader->graph() != &edited || !reader->comesBefore(*producer))
+        continue;
+      if (!firstReader || reader->comesBefore(*firstReader))
+        firstReader = reader;
+      if (!lastRead || lastRead->comesBefore(*producer))
+        lastRead = producer;
     }
     if (replacement.before->producer())
       outdatedNodes.push_back(replacement.before->producer());
     keepType(*replacement.before, *replacement.after);
     replacement.before->replaceAllUsesWith(*replacement.after);
   }
-  if (outOfOrder)
-    restoreOrder(edited);
+  if (firstReader)
+    restoreOrder(*firstReader, *lastRead);
   return std::nullopt;
 }
 
@@ -264,13 +263,21 @@ void Rewriter::discard() {
 }
 
 void restoreOrder(Graph& graph) {
+  if (!graph.nodes().empty())
+    restoreOrder(graph.nodes().front(), graph.nodes().back());
+}
+
+void restoreOrder(Node& first, Node& last) {
   // Kahn's algorithm; among the nodes that are ready, the one that stood first goes first.
+  Graph& graph = first.graph();
+  Node* const after = graph.nodeAfter(last);
   std::vector<Node*> nodes;
   llvm::DenseMap<const Node*, unsigned> position;
-  for (Node& node : graph.nodes()) {
-    position[&node] = static_cast<unsigned>(nodes.size());
-    nodes.push_back(&node);
+  for (Node* node = &first; node != after; node = graph.nodeAfter(*node)) {
+    position[node] = static_cast<unsigned>(nodes.size());
+    nodes.push_back(node);
   }
+  graph.context().noteVisits(nodes.size());
   std::vector<unsigned> waiting(nodes.size(), 0);
   std::vector<llvm::SmallVector<unsigned, 4>> readers(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -291,18 +298,18 @@ void restoreOrder(Graph& graph) {
   for (unsigned i = 0; i < nodes.size(); ++i)
     if (waiting[i] == 0)
       ready.push(i);
-  size_t placed = 0;
+  std::vector<Node*> ordered;
+  ordered.reserve(nodes.size());
   while (!ready.empty()) {
     unsigned index = ready.top();
     ready.pop();
-    ++placed;
-    graph.moveBefore(*nodes[index], nullptr); // to the end, in the new order
+    ordered.push_back(nodes[index]);
     for (unsigned reader : readers[index])
       if (--waiting[reader] == 0)
         ready.push(reader);
   }
-  assert(placed == nodes.size() && "the graph has a cycle");
-  (void)placed;
+  assert(ordered.size() == nodes.size() && "the graph has a cycle");
+  graph.arrange(ordered, after);
 }
 
 } // namespace kvopt::pattern

@@ -102,4 +102,8 @@ std::vector<const ir::Value*> dependencyPath(const ir::Value& from,
 /// where dependencies allow. Requires an acyclic graph.
 void restoreOrder(ir::Graph& graph);
 
+/// The same where only readers from `first` on stand before what they read, and only what stands up
+/// to `last` is read too early. Costs what stands between the two.
+void restoreOrder(ir::Node& first, ir::Node& last);
+
 } // namespace kvopt::pattern

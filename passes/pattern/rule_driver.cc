@@ -118,28 +118,16 @@ private:
       options.nearMisses->forget(rootName);
     for (Node* node : around)
       enqueue(*node);
-    eraseDead(std::move(candidates));
+    eraseDeadChains(std::move(candidates), [&](Node& node) { dequeue(node); });
     return true;
   }
 
-  /// Erases the candidates that nobody reads, and what only they read, in enclosing graphs too.
-  void eraseDead(llvm::SmallVector<Node*, 16> candidates) {
-    llvm::DenseMap<Node*, bool> erased;
-    while (!candidates.empty()) {
-      Node* node = candidates.pop_back_val();
-      if (erased.count(node) || !node->isUnused())
-        continue;
-      for (const Use& use : node->operands())
-        if (Node* producer = use.value() ? use.value()->producer() : nullptr)
-          candidates.push_back(producer);
-      auto position = queued.find(node);
-      if (position != queued.end()) {
-        queue[position->second] = nullptr;
-        queued.erase(position);
-      }
-      erased[node] = true;
-      node->graph().erase(*node);
-    }
+  void dequeue(Node& node) {
+    auto position = queued.find(&node);
+    if (position == queued.end())
+      return;
+    queue[position->second] = nullptr;
+    queued.erase(position);
   }
 
   llvm::Error doesNotEnd() const {

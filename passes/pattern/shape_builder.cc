@@ -54,8 +54,8 @@ Value* ShapeBuilder::shapeEntry(Value& input, unsigned axis) {
     if (&reader.graph() == &graph && reader.is("Shape") && reader.intAttr("start", 0) == start &&
         reader.intAttr("end", 0) == start + 1) {
       // It needs the input only: at the front everything may read it.
-      if (&reader != &graph.nodes().front())
-        graph.moveBefore(reader, &graph.nodes().front());
+      if (&reader != graph.firstNode())
+        graph.moveBefore(reader, graph.firstNode());
       return &reader.result();
     }
     if (++searched == maxSearchedReaders)

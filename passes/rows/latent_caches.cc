@@ -52,6 +52,21 @@ bool moveShapeReaders(llvm::ArrayRef<const SiteCache*> caches, Rewriter& rewrite
   return isDone;
 }
 
+/// Removes inputs whose readers are dead: what was replaced, and what gave outputs that are gone.
+void removeCaches(llvm::ArrayRef<Value*> pasts, llvm::ArrayRef<Node*> outputs, Rewriter& rewriter) {
+  llvm::SmallVector<Node*, 16> dead(rewriter.outdated().begin(), rewriter.outdated().end());
+  for (Node* output : outputs)
+    if (output)
+      dead.push_back(output);
+  eraseDeadChains(std::move(dead), [](Node&) {});
+  Graph& graph = rewriter.graph();
+  // The model may have had readers that nothing reads.
+  if (llvm::any_of(pasts, [](const Value* past) { return past->hasUses(); }))
+    graph.eraseDeadNodes();
+  for (Value* past : pasts)
+    graph.removeInput(*past);
+}
+
 void removeOutput(Graph& graph, const Value& value) {
   for (unsigned slot = static_cast<unsigned>(graph.outputs().size()); slot-- > 0;)
     if (graph.outputs()[slot] == &value)
@@ -83,10 +98,9 @@ public:
     Value& output = build.node("MatMul", {attended, weights}, {}, "values");
     if (rewriter.replace(site.node->result(), output))
       llvm_unreachable("what attention gives depends on nothing behind it");
+    Node* outputs[] = {site.key->output->producer(), site.value->output->producer()};
     replaceOutputs(joined);
-    graph.eraseDeadNodes();
-    for (Value* replaced : {site.key->past, site.value->past})
-      graph.removeInput(*replaced);
+    removeCaches({site.key->past, site.value->past}, outputs, rewriter);
     return &past;
   }
 
@@ -172,10 +186,10 @@ bool readValuesFromKeys(const AttentionSite& site, const ValueColumns& columns, 
   const bool isAll = keys.type().dim(3).value() == columns.width;
   site.node->setOperand(
       2, isAll ? &keys : &build.slice(keys, 3, columns.first, columns.first + columns.width));
-  removeOutput(graph, *site.value->output);
   Value* past = site.value->past;
-  graph.eraseDeadNodes();
-  graph.removeInput(*past);
+  Node* output = site.value->output->producer();
+  removeOutput(graph, *site.value->output);
+  removeCaches({past}, {output}, rewriter);
   return true;
 }
 

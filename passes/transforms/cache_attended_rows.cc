@@ -175,6 +175,7 @@ public:
     if (count == 0)
       return llvm::Error::success();
     context.count(cacheAttendedRowsName, "caches", count);
+    graph.eraseDeadNodes();
     restoreOrder(graph);
     model.markEdited();
     return inferShapes(graph);
@@ -203,7 +204,7 @@ private:
     }
     if (rewriter.replace({{cache->attended, read}, {&rows, &joined}}))
       return false;
-    graph.eraseDeadNodes();
+    eraseDeadChains({rewriter.outdated().begin(), rewriter.outdated().end()}, [](Node&) {});
     context.attendedPasts.insert(inputBehind(past)->name());
     return true;
   }

@@ -45,6 +45,7 @@ llvm::Error compressCaches(Model& model, PassContext& context) {
   if (count == 0)
     return llvm::Error::success();
   context.count("compress-caches", "caches", count);
+  graph.eraseDeadNodes();
   restoreOrder(graph);
   model.markEdited();
   return inferShapes(graph);

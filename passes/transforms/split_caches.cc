@@ -16,6 +16,7 @@
 #include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -55,6 +56,7 @@ struct CacheReads {
   llvm::SmallVector<PartReader, 8> parts;
   llvm::SmallVector<Node*, 4> shapes;
   llvm::SmallVector<const Value*, 4> holders; ///< the cache, and the cache with new rows
+  llvm::SmallVector<Node*, 16> nodes;         ///< all that read a holder
 };
 
 /// What part of which input of the model as it was read.
@@ -137,8 +139,8 @@ Value* cacheBehind(Value& operand) {
 /// Cuts one graph input, and the output that continues it, along one axis.
 class CacheCut {
 public:
-  CacheCut(Graph& cutGraph, Value& cutInput, PassContext& context)
-      : graph(cutGraph), input(cutInput), origins(graph),
+  CacheCut(Graph& cutGraph, Value& cutInput, CacheOrigins& cacheOrigins, PassContext& context)
+      : graph(cutGraph), input(cutInput), origins(cacheOrigins),
         rewriter(graph, splitCachesName, context.journal, input.name()), build(rewriter) {}
 
   /// Decides on the axis and its cells; false where the cache is read in another way than in parts,
@@ -190,9 +192,9 @@ public:
       return {};
     }
     replaceOutput(presents);
-    graph.eraseDeadNodes();
-    assert(!input.hasUses() && "all readers read parts");
-    graph.removeInput(input);
+    eraseWhole();
+    origins.follow(llvm::SmallVector<const Value*, 4>(inputs.begin(), inputs.end()),
+                   llvm::SmallVector<const Node*, 16>(surviving.begin(), surviving.end()));
     return inputs;
   }
 
@@ -205,16 +207,25 @@ public:
 private:
   /// The one output that the input's rows come out in.
   Value* continuation() const {
+    if (!origins.find(input))
+      return nullptr;
     Value* found = nullptr;
-    for (Value* candidate : graph.outputs()) {
-      const CacheOrigin* origin = origins.find(*candidate);
-      if (!origin || origin->input != &input)
-        continue;
-      if (found || !origin->update)
-        return nullptr;
-      found = candidate;
+    llvm::SmallVector<Value*, 16> pending(1, &input);
+    llvm::DenseSet<const Value*> seen(pending.begin(), pending.end());
+    while (!pending.empty()) {
+      Value* value = pending.pop_back_val();
+      if (const auto slots = llvm::count(graph.outputs(), value); slots != 0) {
+        if (found || slots != 1 || !origins.find(*value)->update)
+          return nullptr;
+        found = value;
+      }
+      for (const Use& use : value->uses())
+        for (Value& result : use.user().results())
+          if (const CacheOrigin* origin = origins.find(result);
+              origin && origin->input == &input && seen.insert(&result).second)
+            pending.push_back(&result);
     }
-    return found && llvm::count(graph.outputs(), found) == 1 ? found : nullptr;
+    return found;
   }
 
   /// Notes who reads `holder`, the input or what it became in fewer than `steps`; false for readers
@@ -227,6 +238,7 @@ private:
       Node& reader = use.user();
       if (&reader.graph() != &graph)
         return false;
+      reads.nodes.push_back(&reader);
       if (reader.is("Shape")) {
         reads.shapes.push_back(&reader);
       } else if (appendsRows(use) || keepsPlaces(use)) {
@@ -501,6 +513,24 @@ private:
     }
   }
 
+  /// Erases the input and what only it was read for; notes which nodes are left that were edited.
+  void eraseWhole() {
+    surviving.insert(rewriter.touched().begin(), rewriter.touched().end());
+    llvm::SmallVector<Node*, 16> dead = std::move(reads.nodes);
+    dead.append(surviving.begin(), surviving.end());
+    dead.append(rewriter.outdated().begin(), rewriter.outdated().end());
+    if (Node* producer = continued->producer())
+      dead.push_back(producer);
+    eraseDeadChains(std::move(dead), [&](Node& node) {
+      surviving.erase(&node);
+      for (const Value& result : node.results())
+        origins.forget(result);
+    });
+    assert(!input.hasUses() && "all readers read parts");
+    origins.forget(input);
+    graph.removeInput(input);
+  }
+
   using Key = std::tuple<const Value*, int64_t, int64_t, unsigned>;
   static Key keyOf(const Value& value, const Cell& cell, unsigned along) {
     return {&value, cell.start, cell.count, along};
@@ -511,7 +541,7 @@ private:
 
   Graph& graph;
   Value& input;
-  CacheOrigins origins;
+  CacheOrigins& origins;
   Rewriter rewriter;
   AttentionBuilder build;
   Value* continued = nullptr; ///< the input's output
@@ -520,7 +550,8 @@ private:
   llvm::SmallVector<Cell, 4> cells;
   bool dropsAxis = false;
   std::map<Key, Value*> parts;
-  unsigned depth = 0; ///< of `part`
+  unsigned depth = 0;              ///< of `part`
+  llvm::DenseSet<Node*> surviving; ///< nodes that the cut created or whose operands it replaced
 };
 
 class SplitCaches final : public Pass {
@@ -534,11 +565,15 @@ public:
           if (Value* input = cacheBehind(*node.operand(operand));
               input && !context.parts.count(input->name().str()))
             inputs.insert(input);
+    if (inputs.empty())
+      return llvm::Error::success();
+    CacheOrigins origins(graph);
     bool isChanged = false;
     for (Value* input : inputs)
-      isChanged |= split(graph, *input, context);
+      isChanged |= split(graph, *input, origins, context);
     if (!isChanged)
       return llvm::Error::success();
+    graph.eraseDeadNodes();
     model.markEdited();
     return inferShapes(graph);
   }
@@ -557,13 +592,13 @@ private:
   }
 
   /// Cuts the input, and its parts in turn, as far as they are read in parts.
-  static bool split(Graph& graph, Value& whole, PassContext& context) {
+  static bool split(Graph& graph, Value& whole, CacheOrigins& origins, PassContext& context) {
     llvm::SmallVector<std::pair<Value*, PartOfWhole>, 8> pending;
     pending.emplace_back(&whole, PartOfWhole());
     bool isChanged = false;
     while (!pending.empty()) {
       auto [input, place] = pending.pop_back_val();
-      CacheCut cut(graph, *input, context);
+      CacheCut cut(graph, *input, origins, context);
       const std::string name = input->name().str();
       if (!cut.plan())
         continue;

@@ -141,8 +141,7 @@ private:
     llvm::SmallVector<Use*, 4> uses;
     for (Use& use : result.uses())
       uses.push_back(&use);
-    auto next = std::next(attention.getIterator());
-    Value& back = cast(result, narrow, next == graph.nodes().end() ? nullptr : &*next);
+    Value& back = cast(result, narrow, graph.nodeAfter(attention));
     for (Use* use : uses)
       use->user().setOperand(use->operandIndex(), &back);
   }

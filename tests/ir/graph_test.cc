@@ -113,6 +113,68 @@ TEST_F(GraphTest, OrderIsKeptThroughInsertionAndErasure) {
   EXPECT_EQ(order(), (std::vector<std::string>{"b"}));
 }
 
+TEST_F(GraphTest, AnyNumberOfNodesFitsInOnePlace) {
+  Value& x = input("x");
+  Node& first = graph.create("Relu", {&x}, {"first"});
+  for (int i = 0; i < 2000; ++i)
+    graph.createFresh("Relu", {&x}, 1, nullptr, "other");
+  ASSERT_TRUE(first.comesBefore(*graph.nodeAfter(first)));
+  const uint64_t before = context.visits();
+  constexpr uint64_t count = 1000;
+  std::vector<Node*> put(1, &first);
+  for (uint64_t i = 0; i < count; ++i) {
+    put.push_back(&graph.createFresh("Relu", {&x}, 1, graph.nodeAfter(*put.back()), "put"));
+    ASSERT_TRUE(put[put.size() - 2]->comesBefore(*put.back()));
+  }
+  Node* last = nullptr; // right behind the first, whatever was put there before
+  for (uint64_t i = 0; i < count; ++i) {
+    Node& node = graph.createFresh("Relu", {&x}, 1, graph.nodeAfter(first), "put");
+    ASSERT_TRUE(first.comesBefore(node));
+    ASSERT_TRUE(node.comesBefore(last ? *last : *put[1]));
+    last = &node;
+  }
+  // The others are numbered again now and then, not for every one.
+  EXPECT_LT(context.visits() - before, 64 * count);
+  uint64_t place = 0;
+  const Node* previous = nullptr;
+  for (const Node& node : graph.nodes()) {
+    EXPECT_TRUE(!previous || previous->comesBefore(node)) << place;
+    previous = &node;
+    ++place;
+  }
+}
+
+TEST_F(GraphTest, NodesOfOnePlaceAreArranged) {
+  Value& x = input("x");
+  std::vector<Node*> nodes;
+  for (const char* name : {"a", "b", "c", "d", "e"})
+    nodes.push_back(&graph.create("Relu", {&x}, {name}));
+  EXPECT_TRUE(nodes[0]->comesBefore(*nodes[4]));
+  graph.arrange({nodes[3], nodes[1], nodes[2]}, nodes[4]);
+  EXPECT_EQ(order(), (std::vector<std::string>{"a", "d", "b", "c", "e"}));
+  EXPECT_TRUE(nodes[0]->comesBefore(*nodes[3]));
+  EXPECT_TRUE(nodes[3]->comesBefore(*nodes[1]));
+  EXPECT_TRUE(nodes[2]->comesBefore(*nodes[4]));
+  graph.arrange({nodes[4], nodes[2]}, nullptr);
+  EXPECT_EQ(order(), (std::vector<std::string>{"a", "d", "b", "e", "c"}));
+  EXPECT_TRUE(nodes[4]->comesBefore(*nodes[2]));
+  EXPECT_EQ(graph.firstNode(), nodes[0]);
+  EXPECT_EQ(graph.nodeAfter(*nodes[0]), nodes[3]);
+  EXPECT_EQ(graph.nodeAfter(*nodes[2]), nullptr);
+}
+
+TEST_F(GraphTest, WalksAreCounted) {
+  Value& x = input("x");
+  graph.create("Relu", {&x}, {"a"});
+  graph.create("Relu", {&x}, {"b"});
+  uint64_t before = context.visits();
+  EXPECT_EQ(order().size(), 2u);
+  EXPECT_EQ(context.visits() - before, 2u);
+  before = context.visits();
+  EXPECT_EQ(readers(x).size(), 2u);
+  EXPECT_EQ(context.visits() - before, 2u);
+}
+
 TEST_F(GraphTest, ReplacementTakesOverTheOutputName) {
   Value& x = input("x");
   Node& old = graph.create("Relu", {&x}, {"y"});
@@ -267,6 +329,23 @@ TEST_F(GraphTest, DeadChainsAndInitializersGo) {
   EXPECT_EQ(order(), (std::vector<std::string>{"live"}));
   EXPECT_TRUE(graph.initializers().empty());
   EXPECT_EQ(graph.eraseDeadNodes(), 0u);
+}
+
+TEST_F(GraphTest, DeadChainsGoAtTheCostOfWhatIsDead) {
+  Value& x = input("x");
+  Node& live = graph.create("Relu", {&x}, {"live"});
+  Node& shared = graph.create("Relu", {&x}, {"shared"});
+  graph.addOutput(graph.create("Add", {&live.result(), &shared.result()}, {"y"}).result());
+  Node& dead = graph.create("Relu", {&shared.result()}, {"dead"});
+  Node& deader = graph.create("Relu", {&dead.result()}, {"deader"});
+  graph.create("Relu", {&x}, {"elsewhere"});
+  std::vector<std::string> erased;
+  const uint64_t before = context.visits();
+  eraseDeadChains({&deader, &dead, &live},
+                  [&](Node& node) { erased.push_back(node.result().name().str()); });
+  EXPECT_EQ(erased, (std::vector<std::string>{"deader", "dead"}));
+  EXPECT_EQ(context.visits(), before);
+  EXPECT_EQ(order(), (std::vector<std::string>{"live", "shared", "y", "elsewhere"}));
 }
 
 TEST_F(GraphTest, ConstantsAreSeenWhereverTheyAre) {

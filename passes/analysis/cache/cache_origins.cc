@@ -6,6 +6,8 @@
 
 #include "llvm/ADT/StringSwitch.h"
 
+#include <set>
+
 namespace kvopt::analysis {
 using namespace ir;
 
@@ -74,15 +76,66 @@ llvm::ArrayRef<std::pair<unsigned, unsigned>> fusedCaches(const Node& node) {
   return stacked;
 }
 
-CacheOrigins::CacheOrigins(const Graph& graph) {
-  for (const auto& input : graph.inputs()) {
-    const TensorType& type = input->type();
-    if (mayHoldRows(type.elementType()) && (!type.hasRank() || type.rank() >= 3))
-      origins[input.get()] = {input.get(), nullptr};
-  }
+CacheOrigins::CacheOrigins(const Graph& graph) : followed(graph) {
+  for (const auto& input : graph.inputs())
+    begin(*input);
   if (origins.empty())
     return;
   walk(graph);
+}
+
+void CacheOrigins::begin(const Value& input) {
+  const TensorType& type = input.type();
+  if (mayHoldRows(type.elementType()) && (!type.hasRank() || type.rank() >= 3))
+    origins[&input] = {&input, nullptr};
+}
+
+void CacheOrigins::follow(llvm::ArrayRef<const Value*> inputs, llvm::ArrayRef<const Node*> nodes) {
+  const auto standsFirst = [](const Node* a, const Node* b) { return a->comesBefore(*b); };
+  std::set<const Node*, decltype(standsFirst)> pending(standsFirst);
+  // A reader in a subgraph stands where the node that holds the subgraph stands.
+  const auto enqueue = [&](const Node* node) {
+    while (&node->graph() != &followed)
+      node = node->graph().parentNode();
+    pending.insert(node);
+  };
+  const auto enqueueReaders = [&](const Value& value) {
+    for (const Use& use : value.uses())
+      enqueue(&use.user());
+  };
+  for (const Value* input : inputs) {
+    begin(*input);
+    enqueueReaders(*input);
+  }
+  for (const Node* node : nodes)
+    enqueue(node);
+  while (!pending.empty()) {
+    const Node* node = *pending.begin();
+    pending.erase(pending.begin());
+    if (revisit(*node))
+      for (const Value& result : node->results())
+        enqueueReaders(result);
+  }
+}
+
+/// Whether that changed what is known of the results.
+bool CacheOrigins::revisit(const Node& node) {
+  llvm::SmallVector<std::optional<CacheOrigin>, 4> before;
+  for (const Value& result : node.results()) {
+    const CacheOrigin* origin = find(result);
+    before.push_back(origin ? std::optional(*origin) : std::nullopt);
+    forget(result);
+  }
+  visit(node);
+  for (const Graph* subgraph : node.subgraphs())
+    for (const Node& inner : subgraph->nodes())
+      revisit(inner);
+  for (size_t i = 0; i < before.size(); ++i) {
+    const CacheOrigin* after = find(node.result(static_cast<unsigned>(i)));
+    if (after ? before[i] != *after : before[i].has_value())
+      return true;
+  }
+  return false;
 }
 
 void CacheOrigins::walk(const Graph& graph) {

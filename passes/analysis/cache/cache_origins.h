@@ -12,6 +12,8 @@ struct CacheOrigin {
   const ir::Value* input = nullptr; ///< null: of several
   /// The operator that joined new rows to the input's or wrote them over some; null: none so far.
   const ir::Node* update = nullptr;
+
+  bool operator==(const CacheOrigin&) const = default;
 };
 
 /// Follows every graph input of floating-point numbers or codes of eight bits that could be a cache
@@ -31,11 +33,21 @@ public:
     return found == origins.end() ? nullptr : &found->second;
   }
 
+  /// Follows rows anew after an edit, from inputs that were added and nodes that were created or
+  /// read other values than before, all of the graph. Costs what comes from them. Values that are
+  /// gone must have been forgotten.
+  void follow(llvm::ArrayRef<const ir::Value*> inputs, llvm::ArrayRef<const ir::Node*> nodes);
+  /// For a value that is about to go: another may get its address.
+  void forget(const ir::Value& value) { origins.erase(&value); }
+
 private:
+  void begin(const ir::Value& input);
   void walk(const ir::Graph& graph);
+  bool revisit(const ir::Node& node);
   void visit(const ir::Node& node);
   bool selectsNewRows(const ir::Node& node) const;
 
+  const ir::Graph& followed;
   llvm::DenseMap<const ir::Value*, CacheOrigin> origins;
 };
 

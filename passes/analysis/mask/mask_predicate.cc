@@ -101,7 +101,7 @@ Parts partition(MaskExpressions& made, ExprRef seen, const Dim& frontier) {
       reach = (part->dim + frontier).value();
     if (part == causal)
       parts.isCausal = true;
-    else if (reach && *reach >= 0)
+    else if (reach && *reach >= 0 && *reach < INT64_MAX)
       parts.window = *reach + 1;
     else if (!(part->variables & ~paddingIndices))
       parts.padding.push_back(part);

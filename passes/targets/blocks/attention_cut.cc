@@ -122,16 +122,6 @@ std::string signatureOf(const Node& tile, bool takesBlocks) {
   return text + (isShared ? "shared" : "");
 }
 
-/// The cache that has the block, and its place there.
-std::optional<std::pair<const ManifestCache*, size_t>> blockOf(const Manifest& manifest,
-                                                               llvm::StringRef name) {
-  for (const ManifestCache& cache : manifest.caches)
-    for (size_t i = 0; i < cache.blocks.size(); ++i)
-      if (cache.blocks[i] == name)
-        return std::pair(&cache, i);
-  return std::nullopt;
-}
-
 } // namespace
 
 llvm::Expected<AttentionCut> AttentionCut::create(const Model& model, const Manifest& manifest,
@@ -143,8 +133,12 @@ llvm::Expected<AttentionCut> AttentionCut::create(const Model& model, const Mani
   llvm::stable_sort(cut.chains, [&](const Chain& a, const Chain& b) {
     return cut.stageOf(a.back()->result(0)) < cut.stageOf(b.back()->result(0));
   });
+  BlockPlaces blocks;
+  for (const ManifestCache& cache : manifest.caches)
+    for (size_t i = 0; i < cache.blocks.size(); ++i)
+      blocks.try_emplace(cache.blocks[i], &cache, i);
   for (const Chain& chain : cut.chains)
-    if (llvm::Error error = cut.describeChain(chain, manifest))
+    if (llvm::Error error = cut.describeChain(chain, manifest, blocks))
       return error;
   if (llvm::Error error = cut.findParts())
     return error;
@@ -188,17 +182,16 @@ void AttentionCut::findStages() {
 }
 
 int64_t AttentionCut::kindOf(const Node& tile, bool takesBlocks) {
-  std::string signature = signatureOf(tile, takesBlocks);
-  const auto found = llvm::find_if(kinds, [&](const Kind& kind) {
-    return kind.takesBlocks == takesBlocks && kind.signature == signature;
-  });
-  const auto index = static_cast<int64_t>(found - kinds.begin());
-  if (found == kinds.end())
-    kinds.push_back({&tile, takesBlocks, std::move(signature)});
-  return index;
+  const std::string signature =
+      (takesBlocks ? "blocks " : "rows ") + signatureOf(tile, takesBlocks);
+  const auto [found, isNew] = kindNumbers.try_emplace(signature, kinds.size());
+  if (isNew)
+    kinds.push_back({&tile, takesBlocks});
+  return static_cast<int64_t>(found->second);
 }
 
-llvm::Error AttentionCut::describeChain(const Chain& chain, const Manifest& manifest) {
+llvm::Error AttentionCut::describeChain(const Chain& chain, const Manifest& manifest,
+                                        const BlockPlaces& blocks) {
   const Node& first = *chain.front();
   const Node& last = *chain.back();
   const auto broken = [&] {
@@ -228,11 +221,14 @@ llvm::Error AttentionCut::describeChain(const Chain& chain, const Manifest& mani
     for (const auto& [operand, past] :
          {std::pair(Key, &attention.keyCache), std::pair(Values, &attention.valueCache)}) {
       const auto moved = movedInput(*chain[i]->operand(operand));
-      const auto block = moved ? blockOf(manifest, moved->input->name()) : std::nullopt;
-      if (!block || block->second != i || (i != 0 && block->first->past != *past) ||
-          block->first->blocks.size() + 1 != chain.size())
+      const auto found = moved ? blocks.find(moved->input->name()) : blocks.end();
+      if (found == blocks.end())
         return broken();
-      *past = block->first->past;
+      const auto& [cache, place] = found->second;
+      if (place != i || (i != 0 && cache->past != *past) ||
+          cache->blocks.size() + 1 != chain.size())
+        return broken();
+      *past = cache->past;
     }
     const bool isTail =
         i + 2 == chain.size() && manifest.capacityValue.value_or(0) % manifest.blockSize != 0;

@@ -8,6 +8,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace kvopt::targets {
 
@@ -29,6 +30,8 @@ public:
   SubmodelBoundary tile(size_t index) const;
 
 private:
+  /// The cache that has a block, and the block's place there, by the block's name.
+  using BlockPlaces = llvm::StringMap<std::pair<const ir::ManifestCache*, size_t>>;
   /// The tiles of one attention, first to last.
   using Chain = std::vector<const ir::Node*>;
   struct Part {
@@ -41,7 +44,8 @@ private:
   void findChains();
   void findStages();
   bool isRecomputed(const ir::Node& node) const;
-  llvm::Error describeChain(const Chain& chain, const ir::Manifest& manifest);
+  llvm::Error describeChain(const Chain& chain, const ir::Manifest& manifest,
+                            const BlockPlaces& blocks);
   int64_t kindOf(const ir::Node& tile, bool takesBlocks);
   llvm::Error findParts();
   void collectInputs(size_t part);
@@ -60,9 +64,9 @@ private:
   struct Kind {
     const ir::Node* tile;
     bool takesBlocks;
-    std::string signature;
   };
   std::vector<Kind> kinds;
+  llvm::StringMap<size_t> kindNumbers; ///< by what tiles of a kind have in common
 };
 
 } // namespace kvopt::targets

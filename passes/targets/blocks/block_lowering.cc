@@ -107,6 +107,9 @@ llvm::Expected<Manifest> BlockLowering::run(llvm::ArrayRef<AttentionSite*> sites
   if (anyCache && !capacity)
     return usageError("blocks need a capacity: each is an input of its own")
         .hint("--capacity TOKENS");
+  if (anyCache && *capacity < 2)
+    return usageError("a capacity of {} has no room for a token after the first", *capacity)
+        .hint("--capacity 2 or more");
   if (anyCache && *capacity / size >= mostBlocks)
     return usageError("a capacity of {} in blocks of {} makes more than {} inputs a cache",
                       *capacity, size, mostBlocks)
@@ -236,7 +239,6 @@ void BlockLowering::joinBlocks(const SiteCache& update, const Blocks& blocks, Re
   }
   parts.push_back(concat.operand(1));
   concat.setOperands(parts);
-  restoreOrder(graph);
 }
 
 /// The output that was the present gives the new rows, laid out as the cache.

@@ -38,6 +38,7 @@ private:
 
   std::vector<Dim> rowsOfBlocks() override {
     std::vector<Dim> rows = FixedBlocks::rowsOfBlocks();
+    pastRows->setReplaceable(); // by other variants
     model.setMetadata(pastRowsKey, pastRows->name().str());
     return rows;
   }

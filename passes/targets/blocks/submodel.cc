@@ -2,11 +2,11 @@
 #include "passes/targets/blocks/submodel.h"
 
 #include "ir/manifest/manifest.h"
-#include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/targets/support/kvopt_domain.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace kvopt::targets {
 using namespace ir;
@@ -33,7 +33,8 @@ void giveNames(Graph& graph, llvm::ArrayRef<Named> named) {
   }
 }
 
-void cut(Graph& graph, const SubmodelBoundary& boundary) {
+/// Makes a copy of the part between the boundary's values a graph of those inputs and outputs.
+void setBoundary(Graph& graph, const SubmodelBoundary& boundary) {
   while (!graph.outputs().empty())
     graph.removeOutput(static_cast<unsigned>(graph.outputs().size()) - 1);
   std::vector<Named> named;
@@ -41,21 +42,22 @@ void cut(Graph& graph, const SubmodelBoundary& boundary) {
     named.push_back({graph.findValue(output.value->name()), output.name});
   for (const BoundaryValue& input : boundary.inputs) {
     Value* value = graph.findValue(input.value->name());
-    if (!value->isGraphInput()) {
-      Value& given = graph.addInput(graph.freshName("given"), input.value->type());
-      value->replaceAllUsesWith(given);
-      value = &given;
+    if (!value)
+      continue; // an input of the model that nothing in the part reads
+    if (!input.value->isGraphInput()) {
+      value->setType(input.value->type());
+      value->setSource(nullptr);
     }
     named.push_back({value, input.name});
   }
   for (size_t i = 0; i < boundary.outputs.size(); ++i)
     graph.addOutput(*named[i].value);
   graph.eraseDeadNodes();
-  llvm::SmallVector<Value*, 16> unread;
+  llvm::SmallSetVector<Value*, 16> unread;
   for (const std::unique_ptr<Value>& input : graph.inputs())
     if (input->isUnused())
-      unread.push_back(input.get());
-  llvm::erase_if(named, [&](const Named& each) { return llvm::is_contained(unread, each.value); });
+      unread.insert(input.get());
+  llvm::erase_if(named, [&](const Named& each) { return unread.contains(each.value); });
   for (Value* input : unread)
     graph.removeInput(*input);
   giveNames(graph, named);
@@ -63,15 +65,25 @@ void cut(Graph& graph, const SubmodelBoundary& boundary) {
 
 } // namespace
 
-llvm::Expected<std::unique_ptr<Model>> submodelOf(const Model& model,
-                                                  const SubmodelBoundary& boundary) {
-  auto copy = copySharingConstants(model);
+llvm::Expected<SubmodelCutter> SubmodelCutter::create(const Model& model) {
+  auto copier = PartCopier::create(model, {manifestKey});
+  if (!copier)
+    return copier.takeError();
+  return SubmodelCutter(model, std::move(*copier));
+}
+
+llvm::Expected<std::unique_ptr<Model>> SubmodelCutter::cut(const SubmodelBoundary& boundary) const {
+  GraphPart part;
+  for (const BoundaryValue& input : boundary.inputs)
+    part.inputs.push_back(input.value);
+  for (const BoundaryValue& output : boundary.outputs)
+    part.outputs.push_back(output.value);
+  auto copy = copier.copy(part);
   if (!copy)
     return copy;
   (*copy)->markEdited();
-  (*copy)->removeMetadata(manifestKey);
-  cut((*copy)->graph(), boundary);
-  dropKvoptDomain(**copy, model.irVersion);
+  setBoundary((*copy)->graph(), boundary);
+  dropKvoptDomain(**copy, model->irVersion);
   if (llvm::Error error = inferShapes((*copy)->graph()))
     return error;
   return copy;

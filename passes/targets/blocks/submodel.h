@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/model.h"
+#include "ir/onnx/model_copy.h"
 
 #include "llvm/Support/Error.h"
 
@@ -25,10 +26,23 @@ struct SubmodelBoundary {
   std::vector<BoundaryValue> outputs;
 };
 
-/// A copy of the model (copySharingConstants) that computes the outputs of the boundary and nothing
-/// else, in the order in which they stand there; inputs that nothing reads are none of its. It has
-/// no manifest, and its shapes are inferred.
-llvm::Expected<std::unique_ptr<ir::Model>> submodelOf(const ir::Model& model,
-                                                      const SubmodelBoundary& boundary);
+/// Cuts submodels out of one model, each at the cost of what is in it.
+class SubmodelCutter {
+public:
+  /// The model must outlive the cutter and not change.
+  static llvm::Expected<SubmodelCutter> create(const ir::Model& model);
+
+  /// A copy (PartCopier) that computes the outputs of the boundary and nothing else, in the order
+  /// of the boundary; inputs that nothing reads are left out. It has no manifest, and its shapes
+  /// are inferred.
+  llvm::Expected<std::unique_ptr<ir::Model>> cut(const SubmodelBoundary& boundary) const;
+
+private:
+  SubmodelCutter(const ir::Model& cutModel, ir::PartCopier partCopier)
+      : model(&cutModel), copier(std::move(partCopier)) {}
+
+  const ir::Model* model;
+  ir::PartCopier copier;
+};
 
 } // namespace kvopt::targets

@@ -261,7 +261,6 @@ void PagedLowering::rewireShapeReaders(Value& past, llvm::ArrayRef<int64_t> orde
     reader->result().replaceAllUsesWith(
         build.node("Gather", {extents, ints(former)}, {}, "extents"));
   }
-  restoreOrder(graph);
 }
 
 void PagedLowering::describePool(const Value& past, llvm::ArrayRef<int64_t> order) {

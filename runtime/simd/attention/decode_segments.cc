@@ -39,7 +39,7 @@ int64_t decodeSegments(const AttentionView& view, int64_t blocks) {
   int64_t longest = view.totalLength;
   if (view.totalLengths)
     longest = *std::max_element(view.totalLengths, view.totalLengths + view.batches);
-  if (view.window > 0)
+  if (view.window > 0 && view.window < longest) // and so far from overflow
     longest = std::min(longest, view.window + view.queryRows);
   return std::clamp<int64_t>(longest / kLeastSegment, 1, mostSegments(blocks));
 }

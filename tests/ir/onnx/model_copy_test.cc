@@ -56,6 +56,76 @@ TEST(ModelCopy, LargeConstantsAreTheOriginals) {
             4096u);
 }
 
+/// Three products in a row, a branch, and a result that is only looked at.
+std::unique_ptr<Model> chain() {
+  return readOrFail(
+      R"(<ir_version: 8, opset_import: ["" : 17], metadata_props: ["kept": "1", "left": "2"]>
+g (float[N, 2] x, bool b, float[N, 2] other) => (float[N, 2] y, float[N, 2] z)
+<float[2] w0 = {1, 2}, float[2] w1 = {3, 4}, float[2] w2 = {5, 6}, int64[2] half = {1, 1},
+ float[N, 2] m1>
+{
+  m0 = Mul (x, w0)
+  m1 = Mul (m0, w1)
+  chosen = If (b) <
+    then_branch = taken () => (float[N, 2] t) { t = Add (m1, w2) },
+    else_branch = left () => (float[N, 2] e) { e = Identity (m0) }>
+  left, right = Split <axis = 1> (chosen, half)
+  y = Concat <axis = 1> (right, left)
+  z = Mul (other, w2)
+})");
+}
+
+TEST(PartCopier, CopiesWhatAPartComputes) {
+  auto model = chain();
+  ASSERT_TRUE(model);
+  const Graph& graph = model->graph();
+  const auto value = [&](const char* name) { return graph.findValue(name); };
+  const PartCopier copier = llvm::cantFail(PartCopier::create(*model, {"left"}));
+
+  auto first = llvm::cantFail(copier.copy({{}, {value("m1")}}));
+  EXPECT_EQ(first->graph().nodes().size(), 2u);
+  EXPECT_EQ(first->graph().inputs().size(), 1u);
+  EXPECT_TRUE(first->graph().outputs().empty());
+  EXPECT_EQ(first->graph().initializers().size(), 2u);
+  EXPECT_TRUE(first->findMetadata("kept"));
+  EXPECT_FALSE(first->findMetadata("left"));
+
+  // What a branch reads is read; what is given is not computed.
+  auto second = llvm::cantFail(copier.copy({{value("m1"), value("m0")}, {value("y")}}));
+  std::vector<std::string> inputs;
+  for (const std::unique_ptr<Value>& input : second->graph().inputs())
+    inputs.push_back(input->name().str());
+  EXPECT_EQ(inputs, (std::vector<std::string>{"b", "m1", "m0"}));
+  EXPECT_EQ(second->graph().nodes().size(), 3u);
+  ASSERT_EQ(second->graph().outputs().size(), 1u);
+  EXPECT_EQ(second->graph().outputs()[0]->name(), "y");
+  EXPECT_EQ(second->graph().findValue("w0"), nullptr);
+  EXPECT_NE(second->graph().findValue("w2"), nullptr);
+
+  // One result of a node is given, the other one computed.
+  auto third = llvm::cantFail(copier.copy({{value("right")}, {value("y")}}));
+  EXPECT_TRUE(third->graph().findValue("right")->isGraphInput());
+  EXPECT_EQ(third->graph().findValue("left")->producer()->op().str(), "Split");
+}
+
+TEST(PartCopier, CostsWhatThePartHas) {
+  auto model = readOrFail(R"(<ir_version: 8, opset_import: ["" : 17]>
+g (float[N] x) => (float[N] y) { y = Neg (x) })");
+  ASSERT_TRUE(model);
+  Graph& graph = model->graph();
+  Value* value = graph.outputs()[0];
+  for (int i = 0; i < 500; ++i)
+    value = &graph.createFresh("Neg", {value}, 1, nullptr, "n").result();
+  graph.setOutput(0, *value);
+  const PartCopier copier = llvm::cantFail(PartCopier::create(*model, {}));
+  const uint64_t before = model->context().visits();
+  for (const Node& node : graph.nodes()) {
+    auto copy = llvm::cantFail(copier.copy({{node.operand(0)}, {&node.result()}}));
+    EXPECT_EQ(copy->graph().nodes().size(), 1u);
+  }
+  EXPECT_LT(model->context().visits() - before, 1000u);
+}
+
 TEST(FamilyExport, ConstantsAreWrittenOnceAndReadByAll) {
   TemporaryFolder folder;
   // Once read from a file that has them inline.

@@ -32,6 +32,23 @@ TEST_P(PyramidTest, EqualsTheExportedModel) {
   }
 }
 
+/// The model may compute with any of these numbers, of which none is the capacity.
+TEST_P(PyramidTest, EqualsTheExportedModelWhateverNumberTheCapacityIs) {
+  DrivenModel exported = asExported(path(), toolkit);
+  for (int64_t capacity : {2, 3, 4, 8, 15, 16, 17, 32}) {
+    SCOPED_TRACE(capacity);
+    DrivenModel pyramid = pyramidOf(16, capacity);
+    SessionOptions options;
+    options.batch = 3;
+    auto expected = openSession(exported, toolkit.kernels, options);
+    auto found = open(pyramid, options);
+    for (int64_t past = 0; past < capacity; past = found->length())
+      expectSame(stepAlike(*expected, past == 0 ? capacity - 1 : 1),
+                 stepAlike(*found, past == 0 ? capacity - 1 : 1));
+    expectSameCaches(*expected, *found);
+  }
+}
+
 TEST_P(PyramidTest, EveryPastTakesTheSmallestVariantInPrefillAndDecode) {
   constexpr int64_t size = 4, capacity = 11;
   DrivenModel exported = asExported(path(), toolkit);

@@ -31,6 +31,10 @@ TEST(DecodeSegments, AreMoreThanOneWhereHeadsAreFewAndThePastIsLong) {
   AttentionView windowed = viewOf(1, 1 << 20);
   windowed.window = 1024;
   EXPECT_EQ(decodeSegments(windowed, 1), 2);
+  for (int64_t beyond : {int64_t{1} << 20, INT64_MAX - 1, INT64_MAX}) {
+    windowed.window = beyond;
+    EXPECT_EQ(decodeSegments(windowed, 1), 16) << beyond;
+  }
   const int64_t lengths[] = {3, 2048};
   AttentionView ragged = viewOf(1, 0);
   ragged.batches = 2;
