@@ -109,6 +109,11 @@ OpDefBuilder& OpDefBuilder::reuse(unsigned result, unsigned operand) {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::body(BodyRule rule) {
+  definition.checkBody = rule;
+  return *this;
+}
+
 OpDef& OpRegistry::add(OpName name, int64_t since) {
   names.push_back(name.domain().str());
   llvm::StringRef domain = names.back();

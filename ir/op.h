@@ -16,6 +16,8 @@
 
 namespace kvopt::ir {
 
+class Function;
+class Node;
 class ShapeContext;
 
 /// One formal operand or result.
@@ -55,6 +57,10 @@ struct Alias {
 /// means that the operands contradict the operator's definition.
 using ShapeRule = llvm::Error (*)(ShapeContext&);
 
+/// Fails unless the function, which a model defines under the operator's name, computes what the
+/// operator does at each of the calls. Types that are not known contradict nothing.
+using BodyRule = llvm::Error (*)(const Function& function, llvm::ArrayRef<const Node*> calls);
+
 /// The definition of one operator from opset version `since` on, up to the next definition of the
 /// same name.
 struct OpDef {
@@ -67,6 +73,8 @@ struct OpDef {
   /// Set for an operator that only moves data.
   std::optional<OpMovement> movement;
   std::vector<Alias> aliases;
+  /// Set for an operator that kvopt writes together with a function body, which engines run.
+  BodyRule checkBody = nullptr;
 
   /// Fewest and most operands or results; nullopt when the last is variadic.
   unsigned minOperands() const;
@@ -98,6 +106,7 @@ public:
   OpDefBuilder& view(unsigned result = 0, unsigned operand = 0);
   OpDefBuilder& inPlace(unsigned result, unsigned operand);
   OpDefBuilder& reuse(unsigned result, unsigned operand);
+  OpDefBuilder& body(BodyRule rule);
 
 private:
   OpDef& definition;

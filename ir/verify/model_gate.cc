@@ -1,12 +1,14 @@
 // Checks of models that were just read.
 #include "ir/verify/model_gate.h"
 
+#include "ir/op.h"
 #include "ir/verify/node_check.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/MapVector.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace kvopt::ir {
 namespace {
@@ -228,7 +230,37 @@ llvm::Error checkFunction(const Function& function) {
   return GraphGate(/*isOfFunction=*/true).check(function.body);
 }
 
+/// The rule for functions of that name; null where any function will do.
+BodyRule bodyRuleOf(const Model& model, const Function& function) {
+  const OpDef* definition = model.graph().context().ops().find(
+      OpName(function.domain, function.name), std::numeric_limits<int64_t>::max());
+  return definition ? definition->checkBody : nullptr;
+}
+
 } // namespace
+
+llvm::Error checkFunctionBodies(const Model& model) {
+  llvm::DenseMap<OpName, llvm::SmallVector<const Node*, 16>> calls;
+  for (const std::unique_ptr<Function>& function : model.functions)
+    if (bodyRuleOf(model, *function))
+      calls.try_emplace(OpName(function->domain, function->name));
+  if (calls.empty())
+    return llvm::Error::success();
+  const auto collect = [&](Graph& visited) {
+    for (const Node& node : visited.nodes())
+      if (auto found = calls.find(node.op()); found != calls.end() && node.definition())
+        found->second.push_back(&node);
+  };
+  // Only looks: subgraphs are handed out by nodes that may be edited.
+  forEachGraph(const_cast<Graph&>(model.graph()), collect);
+  for (const std::unique_ptr<Function>& function : model.functions)
+    forEachGraph(function->body, collect);
+  for (const std::unique_ptr<Function>& function : model.functions)
+    if (BodyRule rule = bodyRuleOf(model, *function))
+      if (llvm::Error error = rule(*function, calls[OpName(function->domain, function->name)]))
+        return error;
+  return llvm::Error::success();
+}
 
 // NOLINTNEXTLINE(misc-no-recursion): the readers limit how deep graphs are nested.
 llvm::Error checkExtents(const Graph& graph) {
@@ -260,6 +292,9 @@ llvm::Error admit(const Model& model, const ModelLimits& limits) {
     }
   if (model.functions.empty())
     return llvm::Error::success();
+  if (limits.checksBodies)
+    if (llvm::Error error = checkFunctionBodies(model))
+      return error;
   return CallGraph(model).check(model, limits.maxNodes);
 }
 

@@ -8,6 +8,7 @@
 // past [B,G,P,D], fresh [B,G,S,D], past_length int64 [1] or [B], present [B,G,P+S,D]. A length that
 // is negative or above P is an error.
 #include "ir/ops/kvopt/attention_shapes.h"
+#include "ir/ops/kvopt/own_body.h"
 
 namespace kvopt::ir {
 namespace {
@@ -55,7 +56,8 @@ void register_append_rows(OpRegistry& registry) {
       .in("fresh")
       .in("past_length")
       .out("present")
-      .shape(inferAppendRows);
+      .shape(inferAppendRows)
+      .body(checkOwnBody);
 }
 
 } // namespace kvopt::ir

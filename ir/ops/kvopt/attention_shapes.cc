@@ -1,9 +1,9 @@
 // Consistency of attention operands, and the type of the result.
 #include "ir/ops/kvopt/attention_shapes.h"
 
-#include "support/four_bit_row.h"
-
 #include "ir/cache_layout.h"
+#include "ir/ops/kvopt/own_body.h"
+#include "support/four_bit_row.h"
 
 namespace kvopt::ir {
 namespace {
@@ -122,6 +122,7 @@ OpDefBuilder defineOverCaches(OpRegistry& registry, llvm::StringRef name, bool h
   definition.attr("key_axis", int64_t{2}).attr("value_axis", int64_t{2});
   for (int i = 0; i < (hasScales ? 4 : 2); ++i)
     definition.inPlace(1 + i, 3 + i);
+  definition.body(checkOwnBody);
   return definition;
 }
 
@@ -218,7 +219,8 @@ OpDefBuilder defineBlockKvSdpa(OpRegistry& registry, llvm::StringRef name) {
       .in("sinks?")
       .out("output")
       .attr("key_axis", int64_t{2})
-      .attr("value_axis", int64_t{2});
+      .attr("value_axis", int64_t{2})
+      .body(checkOwnBody);
   return definition;
 }
 

@@ -15,6 +15,7 @@
 // normalized: a sum of many values would overflow float16, as would a sum of weights were it not
 // scaled. Weights are taken from the maximum as it is stored, so that rounding it costs nothing.
 #include "ir/ops/kvopt/attention_shapes.h"
+#include "ir/ops/kvopt/own_body.h"
 #include "support/format.h"
 
 namespace kvopt::ir {
@@ -75,7 +76,8 @@ void register_attention_tile(OpRegistry& registry) {
       .out("next_sum")
       .attr("scale", 1.0f)
       .attr("softcap", 0.0f)
-      .shape(inferAttentionTile);
+      .shape(inferAttentionTile)
+      .body(checkOwnBody);
 }
 
 } // namespace kvopt::ir

@@ -1,6 +1,7 @@
 // ai.kvopt::BlockLatentKvSdpa: attention over a past of one cache that lies in blocks, whose rows
 // are keys, with values among their columns.
 #include "ir/ops/kvopt/attention_shapes.h"
+#include "ir/ops/kvopt/own_body.h"
 
 namespace kvopt::ir {
 namespace {
@@ -35,7 +36,8 @@ void register_block_latent_kv_sdpa(OpRegistry& registry) {
       .requiredAttr("v_width", AttributeKind::Int)
       .attr("v_offset", int64_t{0})
       .attr("key_axis", int64_t{2})
-      .shape(inferBlockLatentKvSdpa);
+      .shape(inferBlockLatentKvSdpa)
+      .body(checkOwnBody);
 }
 
 } // namespace kvopt::ir

@@ -1,6 +1,7 @@
 // ai.kvopt::InPlaceLatentKvSdpa: attention over a single cache whose rows are keys, with values
 // among their columns.
 #include "ir/ops/kvopt/attention_shapes.h"
+#include "ir/ops/kvopt/own_body.h"
 
 namespace kvopt::ir {
 namespace {
@@ -40,7 +41,8 @@ void register_in_place_latent_kv_sdpa(OpRegistry& registry) {
       .attr("v_offset", int64_t{0})
       .attr("key_axis", int64_t{2})
       .inPlace(1, 2)
-      .shape(inferInPlaceLatentKvSdpa);
+      .shape(inferInPlaceLatentKvSdpa)
+      .body(checkOwnBody);
 }
 
 } // namespace kvopt::ir

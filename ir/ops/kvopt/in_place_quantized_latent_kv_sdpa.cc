@@ -4,6 +4,7 @@
 // Rows are kept, and stand for numbers, as in_place_quantized_kv_sdpa.cc has it. Values are columns
 // of the rows, and have their scales. Of four-bit codes these columns must be whole groups.
 #include "ir/ops/kvopt/attention_shapes.h"
+#include "ir/ops/kvopt/own_body.h"
 
 namespace kvopt::ir {
 namespace {
@@ -53,7 +54,8 @@ void register_in_place_quantized_latent_kv_sdpa(OpRegistry& registry) {
       .attr("key_axis", int64_t{2})
       .inPlace(1, 2)
       .inPlace(2, 3)
-      .shape(inferInPlaceQuantizedLatentKvSdpa);
+      .shape(inferInPlaceQuantizedLatentKvSdpa)
+      .body(checkOwnBody);
 }
 
 } // namespace kvopt::ir

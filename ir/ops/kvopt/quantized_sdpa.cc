@@ -7,6 +7,7 @@
 // i; rows beyond are never read. Attention is that of ai.kvopt::Sdpa over the rows that codes and
 // scales stand for.
 #include "ir/ops/kvopt/attention_shapes.h"
+#include "ir/ops/kvopt/own_body.h"
 
 #include "support/format.h"
 #include "support/four_bit_row.h"
@@ -88,7 +89,8 @@ void register_quantized_sdpa(OpRegistry& registry) {
       .in("sinks?")
       .out("output")
       .requiredAttr("v_width", AttributeKind::Int)
-      .shape(inferQuantizedSdpa);
+      .shape(inferQuantizedSdpa)
+      .body(checkOwnBody);
 }
 
 } // namespace kvopt::ir

@@ -5,6 +5,7 @@
 // keys, or for each of those that the longest batch row has. Without past_length there are T - S
 // keys before row 0. Keys and values of int8 are the numbers that they are.
 #include "ir/ops/kvopt/attention_shapes.h"
+#include "ir/ops/kvopt/own_body.h"
 
 namespace kvopt::ir {
 namespace {
@@ -40,7 +41,8 @@ void register_sdpa(OpRegistry& registry) {
       .attr("softcap", 0.0f)
       // Written where the function body is to run: it cannot ask for the mask's element type.
       .attr("mask_boolean", AttributeKind::Int)
-      .shape(inferSdpa);
+      .shape(inferSdpa)
+      .body(checkOwnBody);
 }
 
 } // namespace kvopt::ir

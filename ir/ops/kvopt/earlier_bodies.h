@@ -1,0 +1,18 @@
+// Function bodies that earlier versions of kvopt wrote, where they differ from today's by more than
+// names: files that have them stay valid.
+#pragma once
+
+#include "ir/ops/kvopt/function_body.h"
+
+#include "llvm/ADT/StringRef.h"
+
+#include <vector>
+
+namespace kvopt::ir {
+
+/// The texts of functions that earlier versions wrote for `op`, an operator's name without its
+/// domain, in the form for which this version writes `text`.
+std::vector<std::string> earlierBodies(llvm::StringRef op, const BodyForm& form,
+                                       const std::string& text);
+
+} // namespace kvopt::ir

@@ -1,0 +1,308 @@
+// Finds the form that a body is written in, and writes the bodies of that form for comparison.
+#include "ir/ops/kvopt/own_body.h"
+
+#include "ir/function_digest.h"
+#include "ir/ops/kvopt/attention_tile_body.h"
+#include "ir/ops/kvopt/earlier_bodies.h"
+#include "ir/ops/kvopt/function_body.h"
+#include "ir/ops/kvopt/quantized_function_body.h"
+#include "ir/text/reader.h"
+#include "ir/verify/model_gate.h"
+#include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::ir {
+namespace {
+
+/// No body is written for an older opset.
+constexpr int64_t oldestOpset = 13;
+
+/// All that a body depends on.
+struct FullForm {
+  BodyForm body;
+  CacheLayout key = CacheLayout::ofAttention();
+  CacheLayout value = CacheLayout::ofAttention();
+  size_t blocks = 0;
+};
+
+constexpr unsigned none = ~0u;
+
+/// An operator, and where the form of its body shows in operands. An index is `none` for what the
+/// body does not depend on.
+struct OwnBody {
+  const char* op;
+  std::string (*text)(const FullForm&);
+  /// The operand that has the element type of the form.
+  unsigned element = 0;
+  unsigned sinks = none;
+  /// The operands that are laid out as key_axis and value_axis say: the first blocks of each, where
+  /// caches are in blocks.
+  unsigned pastKey = none;
+  unsigned pastValue = none;
+  /// The operand that is uint8 where codes have four bits.
+  unsigned codes = none;
+  /// Operands before the blocks, and how many lists of blocks there are.
+  unsigned firstBlock = none;
+  unsigned blockLists = 0;
+  /// Whether caches of int8 have a body of their own.
+  bool hasInt8Form = false;
+};
+
+constexpr OwnBody ownBodies[] = {
+    {.op = "InPlaceKvSdpa",
+     .text = [](const FullForm& f) { return inPlaceKvSdpaFunctionText(f.body, f.key, f.value); },
+     .sinks = 7,
+     .pastKey = 3,
+     .pastValue = 4,
+     .hasInt8Form = true},
+    {.op = "RingKvSdpa",
+     .text = [](const FullForm& f) { return ringKvSdpaFunctionText(f.body, f.key, f.value); },
+     .sinks = 7,
+     .pastKey = 3,
+     .pastValue = 4},
+    {.op = "InPlaceQuantizedKvSdpa",
+     .text =
+         [](const FullForm& f) {
+           return inPlaceQuantizedKvSdpaFunctionText(f.body, f.key, f.value);
+         },
+     .sinks = 9,
+     .pastKey = 3,
+     .pastValue = 5,
+     .codes = 3},
+    {.op = "RingQuantizedKvSdpa",
+     .text =
+         [](const FullForm& f) { return ringQuantizedKvSdpaFunctionText(f.body, f.key, f.value); },
+     .sinks = 9,
+     .pastKey = 3,
+     .pastValue = 5,
+     .codes = 3},
+    {.op = "InPlaceLatentKvSdpa",
+     .text = [](const FullForm& f) { return inPlaceLatentKvSdpaFunctionText(f.body, f.key); },
+     .sinks = 5,
+     .pastKey = 2},
+    {.op = "InPlaceQuantizedLatentKvSdpa",
+     .text =
+         [](const FullForm& f) { return inPlaceQuantizedLatentKvSdpaFunctionText(f.body, f.key); },
+     .sinks = 6,
+     .pastKey = 2,
+     .codes = 2},
+    {.op = "BlockKvSdpa",
+     .text =
+         [](const FullForm& f) { return blockKvSdpaFunctionText(f.body, f.blocks, f.key, f.value); },
+     .sinks = 4,
+     .firstBlock = 5,
+     .blockLists = 2},
+    {.op = "BlockLatentKvSdpa",
+     .text =
+         [](const FullForm& f) { return blockLatentKvSdpaFunctionText(f.body, f.blocks, f.key); },
+     .sinks = 3,
+     .firstBlock = 4,
+     .blockLists = 1},
+    {.op = "BlockQuantizedKvSdpa",
+     .text =
+         [](const FullForm& f) {
+           return blockQuantizedKvSdpaFunctionText(f.body, f.blocks, f.key, f.value);
+         },
+     .sinks = 4,
+     .firstBlock = 7,
+     .blockLists = 4},
+    {.op = "Sdpa",
+     .text = [](const FullForm& f) { return sdpaFunctionText(f.body); },
+     .sinks = 4},
+    {.op = "QuantizedSdpa",
+     .text = [](const FullForm& f) { return quantizedSdpaFunctionText(f.body); },
+     .sinks = 7,
+     .codes = 1},
+    {.op = "QuantizeRows",
+     .text = [](const FullForm& f) { return quantizeRowsFunctionText(f.body.opset); },
+     .element = none},
+    {.op = "AppendRows",
+     .text =
+         [](const FullForm& f) { return appendRowsFunctionText(f.body.opset, f.body.element); },
+     .element = 1},
+    {.op = "AttentionTile",
+     .text =
+         [](const FullForm& f) { return attentionTileFunctionText(f.body.opset, f.body.element); },
+     .element = 4},
+};
+
+const OwnBody* ownBodyOf(llvm::StringRef op) {
+  for (const OwnBody& own : ownBodies)
+    if (op == own.op)
+      return &own;
+  return nullptr;
+}
+
+bool readsInput(const Function& function, unsigned index) {
+  return index < function.body.inputs().size() && function.body.inputs()[index]->hasUses();
+}
+
+/// The layout of the cache that is the input, by the transposition that makes rows of it.
+CacheLayout layoutOf(const Function& function, unsigned input) {
+  if (input >= function.body.inputs().size())
+    return CacheLayout::ofAttention();
+  // Rows of int8 become numbers first.
+  llvm::SmallVector<const Value*, 4> values{function.body.inputs()[input].get()};
+  for (size_t i = 0; i < values.size(); ++i)
+    for (const Use& use : values[i]->uses()) {
+      if (use.user().is("Cast") && values.size() == 1)
+        values.push_back(&use.user().result());
+      const auto order = use.user().is("Transpose") ? use.user().intsAttr("perm") : std::nullopt;
+      if (!order)
+        continue;
+      for (size_t axis = 0; axis < order->size(); ++axis)
+        if (auto layout = CacheLayout::bySequenceAxis(order->size(), static_cast<int64_t>(axis)))
+          if (llvm::ArrayRef<int64_t>(layout->rowOrder()) == *order)
+            return *layout;
+    }
+  return CacheLayout::ofAttention();
+}
+
+/// The element types that a Cast of the body makes: one of them is that of the form.
+llvm::SmallVector<ElementType, 4> elementsIn(const Function& function) {
+  llvm::SmallVector<ElementType, 4> elements;
+  for (const Node& node : function.body.nodes()) {
+    if (!node.is("Cast"))
+      continue;
+    const int64_t to = node.intAttr("to", 0);
+    for (ElementType element :
+         {ElementType::Float, ElementType::Float16, ElementType::BFloat16, ElementType::Double,
+          ElementType::Int8, ElementType::UInt8, ElementType::Int64, ElementType::Int32})
+      if (static_cast<int64_t>(element) == to && !llvm::is_contained(elements, element))
+        elements.push_back(element);
+  }
+  return elements;
+}
+
+/// The forms that the function may be written in: few, and independent of its size.
+llvm::SmallVector<FullForm, 8> possibleForms(const Function& function, const OwnBody& own) {
+  FullForm form;
+  form.body.opset = function.body.opsetVersion();
+  const auto inputs = static_cast<unsigned>(function.body.inputs().size());
+  unsigned pastKey = own.pastKey, pastValue = own.pastValue;
+  if (own.blockLists != 0) {
+    if (inputs < own.firstBlock || (inputs - own.firstBlock) % own.blockLists != 0)
+      return {};
+    form.blocks = (inputs - own.firstBlock) / own.blockLists;
+    pastKey = own.firstBlock;
+    pastValue = own.firstBlock + static_cast<unsigned>(form.blocks);
+  }
+  if (pastKey != none && pastKey < inputs)
+    form.key = layoutOf(function, pastKey);
+  if (pastValue != none && pastValue < inputs)
+    form.value = layoutOf(function, pastValue);
+  form.body.sinks = own.sinks != none && readsInput(function, own.sinks);
+  constexpr unsigned pastLengthOfSdpa = 5;
+  form.body.lengths = inputs > pastLengthOfSdpa;
+  llvm::SmallVector<FullForm, 8> forms;
+  for (ElementType element : elementsIn(function))
+    for (bool hasVariant : {false, true}) {
+      if (hasVariant && own.codes == none && !own.hasInt8Form)
+        continue;
+      form.body.element = element;
+      form.body.fourBitCodes = hasVariant && own.codes != none;
+      form.body.int8Caches = hasVariant && own.hasInt8Form;
+      forms.push_back(form);
+    }
+  return forms;
+}
+
+/// Whether the text is that of the function.
+bool isText(const std::string& text, const FunctionDigest& digest, const OpRegistry& registry) {
+  Model scratch(registry);
+  llvm::Expected<Function*> written = readFunctionText(text, scratch);
+  if (!written) {
+    llvm::consumeError(written.takeError());
+    return false;
+  }
+  return functionDigest(**written) == digest;
+}
+
+/// Whether this version, or an earlier one, writes the function in that form.
+bool isWrittenIn(const FullForm& form, const OwnBody& own, const FunctionDigest& digest,
+                 const OpRegistry& registry) {
+  const std::string text = own.text(form);
+  return isText(text, digest, registry) ||
+         llvm::any_of(earlierBodies(own.op, form.body, text), [&](const std::string& earlier) {
+           return isText(earlier, digest, registry);
+         });
+}
+
+std::optional<FullForm> formOf(const Function& function, const OwnBody& own) {
+  const std::optional<FunctionDigest> digest = functionDigest(function);
+  const int64_t opset = function.body.opsetVersion();
+  if (!digest || opset < oldestOpset || opset > newestOnnxOpset)
+    return std::nullopt;
+  for (const FullForm& form : possibleForms(function, own))
+    if (isWrittenIn(form, own, *digest, function.body.context().ops()))
+      return form;
+  return std::nullopt;
+}
+
+ElementType elementOf(const Value* value) {
+  return value ? value->type().elementType() : ElementType::Undefined;
+}
+
+/// Why an operand that the node gives does not fit the form; empty where none contradicts it.
+std::string contradiction(const Node& call, const Function& function, const OwnBody& own,
+                          const FullForm& form) {
+  for (const Use& operand : call.operands())
+    if (operand.value() && !readsInput(function, operand.operandIndex()))
+      return fmt::format("the function does not read operand {}", operand.operandIndex());
+  if (own.blockLists != 0 && call.operands().size() != function.body.inputs().size())
+    return fmt::format("the function takes {} operands, not {}", function.body.inputs().size(),
+                       call.operands().size());
+  if (own.element != none)
+    for (ElementType element : {elementOf(call.operand(own.element)), elementOf(&call.result())})
+      if (element != ElementType::Undefined && element != form.body.element)
+        return fmt::format("the function gives {}, not {}", dtypeName(form.body.element),
+                           dtypeName(element));
+  if (own.codes != none)
+    if (const ElementType element = elementOf(call.operand(own.codes));
+        element != ElementType::Undefined &&
+        (element == ElementType::UInt8) != form.body.fourBitCodes)
+      return fmt::format("the function is not written for codes of {}", dtypeName(element));
+  if (own.hasInt8Form)
+    if (const ElementType element = elementOf(call.operand(own.pastKey));
+        element != ElementType::Undefined && (element == ElementType::Int8) != form.body.int8Caches)
+      return fmt::format("the function is not written for caches of {}", dtypeName(element));
+  const unsigned pastKey = own.blockLists != 0 && form.blocks != 0 ? own.firstBlock : own.pastKey;
+  const unsigned pastValue = own.blockLists > 1 && form.blocks != 0
+                                 ? own.firstBlock + static_cast<unsigned>(form.blocks)
+                                 : own.pastValue;
+  for (const auto& [operand, axis, layout] : {std::tuple(pastKey, "key_axis", &form.key),
+                                              std::tuple(pastValue, "value_axis", &form.value)}) {
+    if (operand == none)
+      continue;
+    const Value* past = call.operand(operand);
+    const bool hasRank = past && past->type().hasRank();
+    if (call.intAttr(axis, 2) != static_cast<int64_t>(layout->sequenceAxis()) ||
+        (hasRank && past->type().rank() != layout->rank()))
+      return fmt::format("the function is written for caches laid out as {}", layout->text());
+  }
+  return "";
+}
+
+} // namespace
+
+llvm::Error checkOwnBody(const Function& function, llvm::ArrayRef<const Node*> calls) {
+  constexpr const char* hint = "rewrite the exported model again: engines run the function, and "
+                               "kvopt runs the operator";
+  const OwnBody* own = ownBodyOf(function.name);
+  assert(own && "the operator has this rule");
+  const std::optional<FullForm> form = formOf(function, *own);
+  if (!form)
+    return invalid("function '{}' of domain '{}' is not the one that kvopt writes for that operator",
+                   function.name, function.domain)
+        .hint(hint);
+  for (const Node* call : calls)
+    if (std::string why = contradiction(*call, function, *own, *form); !why.empty())
+      return invalid("function '{}' of domain '{}' does not compute what the operator does: {}",
+                     function.name, function.domain, why)
+          .node(call->name().empty() ? call->result().name() : call->name(), call->op().str())
+          .hint(hint);
+  return llvm::Error::success();
+}
+
+} // namespace kvopt::ir
