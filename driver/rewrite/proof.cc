@@ -6,6 +6,7 @@
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/verify/verifier.h"
+#include "ir/views.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -35,19 +36,6 @@ bool isHandedOutAs(const Value* value, const Value& output) {
     value = index < holder->results().size() ? &holder->results()[index] : nullptr;
   }
   return value != nullptr;
-}
-
-/// The values that are `value` itself under another shape, `value` first.
-llvm::SmallVector<const Value*, 4> viewsOf(const Value& value) {
-  llvm::SmallVector<const Value*, 4> views{&value};
-  for (size_t i = 0; i < views.size(); ++i)
-    for (const Use& use : views[i]->uses())
-      if (const OpDef* definition = use.user().definition())
-        for (const Alias& alias : definition->aliases)
-          if (alias.kind == Alias::Kind::View && alias.operand == use.operandIndex() &&
-              alias.result < use.user().results().size())
-            views.push_back(&use.user().results()[alias.result]);
-  return views;
 }
 
 /// Whether an operator that reads `past`, or a view of it, is defined to return its buffer as

@@ -40,10 +40,10 @@ public:
   llvm::Error step(const DecoderStep& input) {
     auto fromOriginal = stepDecoder(original, input);
     if (!fromOriginal)
-      return fromOriginal.takeError();
+      return withFile(fromOriginal.takeError(), original.modelPath());
     auto fromDefined = stepDecoder(defined, input);
     if (!fromDefined)
-      return fromDefined.takeError();
+      return withFile(fromDefined.takeError(), defined.modelPath());
     for (const DefinedSite& site : sites)
       if (llvm::Error error = compareSite(site, *fromDefined))
         return error;

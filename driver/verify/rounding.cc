@@ -2,6 +2,7 @@
 #include "driver/verify/rounding.h"
 
 #include "driver/verify/verification.h"
+#include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -41,10 +42,10 @@ llvm::Expected<RoundingReport> checkRounding(const Model& plain, const Manifest&
     const DecoderStep input = planned.next(count, (*first)->length(), false);
     auto ours = stepDecoder(**first, input);
     if (!ours)
-      return ours.takeError();
+      return withFile(ours.takeError(), plain.path);
     auto theirs = stepDecoder(**second, input);
     if (!theirs)
-      return theirs.takeError();
+      return withFile(theirs.takeError(), rounded.path);
     if (llvm::Error error =
             report.deviation.add(*ours, *theirs, static_cast<int64_t>(input.tokens.size())))
       return error;

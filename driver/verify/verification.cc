@@ -9,6 +9,7 @@
 #include "ir/onnx/export.h"
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
+#include "ir/verify/model_gate.h"
 #include "runtime/equivalence/narrowed_model.h"
 #include "runtime/equivalence/quantized_groups.h"
 #include "runtime/equivalence/quantized_model.h"
@@ -54,9 +55,12 @@ llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Toolki
   prepared.model = std::move(*model);
   if (llvm::Error error = inferShapes(prepared.model->graph()))
     return withFile(std::move(error), path);
+  // Inference tells types that decide whether a function fits its calls.
+  if (llvm::Error error = checkFunctionBodies(*prepared.model))
+    return withFile(std::move(error), path);
   auto manifest = drivingManifest(*prepared.model, toolkit);
   if (!manifest)
-    return manifest.takeError();
+    return withFile(manifest.takeError(), path);
   prepared.manifest = std::move(*manifest);
   auto first = openFirstStep(path, prepared.manifest, toolkit);
   if (!first)
@@ -98,8 +102,11 @@ llvm::Expected<std::unique_ptr<Model>> cloneModel(const Model& model, const Tool
   auto bytes = exportModelBytes(model);
   if (!bytes)
     return bytes.takeError();
-  return importModelBytes(std::as_bytes(std::span<const char>(bytes->data(), bytes->size())),
-                          model.folder, toolkit.ops, ModelLimits::none());
+  auto copy = importModelBytes(std::as_bytes(std::span<const char>(bytes->data(), bytes->size())),
+                               model.folder, toolkit.ops, ModelLimits::none());
+  if (copy)
+    (*copy)->path = model.path;
+  return copy;
 }
 
 llvm::Expected<std::unique_ptr<Session>> openForTokens(const Model& model, const Manifest& manifest,
@@ -111,8 +118,15 @@ llvm::Expected<std::unique_ptr<Session>> openForTokens(const Model& model, const
   options.poison = true;
   options.variants = variantsInMemory(model, manifest);
   if (!manifest.capacityValue)
-    options.capacity = tokens;
-  return Session::create(model, toolkit.kernels, manifest, options);
+    options.capacity = std::max<int64_t>(tokens, 1);
+  auto session = Session::create(model, toolkit.kernels, manifest, options);
+  if (session)
+    return session;
+  // The caller has chosen the options, not the user.
+  Diagnostic diagnostic = takeDiagnostic(session.takeError());
+  if (diagnostic.kind == Diagnostic::Kind::Usage)
+    diagnostic.kind = Diagnostic::Kind::Unsupported;
+  return withFile(makeError(std::move(diagnostic)), model.path);
 }
 
 namespace {
@@ -136,7 +150,7 @@ llvm::Expected<PreparedModel> preparedCopy(const Model& model, const Manifest& m
   prepared.model = std::move(*copy);
   prepared.manifest = manifest;
   if (llvm::Error error = inferShapes(prepared.model->graph()))
-    return error;
+    return withFile(std::move(error), model.path);
   return prepared;
 }
 
@@ -150,12 +164,12 @@ verifyRounded(const Model& original, const Manifest& originalManifest, const Mod
   if (!plain)
     return plain.takeError();
   if (llvm::Error error = keepExportedRows(*plain->model, plain->manifest))
-    return error;
+    return withFile(std::move(error), rounded.path);
   VerificationPlan exact = plan;
   exact.setTolerance(toleranceFor(original.graph(), 2));
   auto report = verifyModels(original, originalManifest, *plain->model, plain->manifest, exact,
                              threads, toolkit, firstOfRounded);
-  if (!report || report->runs.empty())
+  if (!report || report->runs.empty() || stepsOfFirstRun(*report).empty())
     return report;
   // What padding computes may differ from the original's, but not between these two.
   auto rounding = checkRounding(*plain->model, plain->manifest, rounded, roundedManifest,
@@ -218,7 +232,7 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
     return copy.takeError();
   PreparedModel& plain = *copy;
   if (llvm::Error error = unquantize(*plain.model, plain.manifest, forms))
-    return error;
+    return withFile(std::move(error), quantized.path);
   auto report = verifyModels(original, originalManifest, *plain.model, plain.manifest, plan,
                              threads, toolkit, firstOfQuantized);
   if (!report)
@@ -229,7 +243,7 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
     if (forms.groupCodes && codeBits(node) != 0 && !hasFiniteScales(node))
       report->comparison.differences.push_back(
           fmt::format("{} has scales that are not finite", node.describe()));
-  if (report->runs.empty())
+  if (report->runs.empty() || stepsOfFirstRun(*report).empty())
     return report;
   for (const Node& node : quantized.graph().nodes())
     if (const std::string obstacle = codeBits(node) != 0 ? groupObstacle(node) : "";
@@ -246,7 +260,7 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
                                         quantized, quantizedManifest, forms, report->runs[0].plan,
                                         stepsOfFirstRun(*report), threads, toolkit);
   if (!quantization)
-    return quantization.takeError();
+    return withFile(quantization.takeError(), quantized.path);
   report->quantization = *quantization;
   return report;
 }

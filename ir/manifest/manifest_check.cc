@@ -5,6 +5,7 @@
 #include "support/diagnostic.h"
 
 #include <algorithm>
+#include <map>
 
 namespace kvopt::ir {
 namespace {
@@ -41,6 +42,8 @@ public:
     for (const std::string& mask : manifest.unpadded)
       if (llvm::Error error = checkUnpadded(mask))
         return error;
+    if (llvm::Error error = checkScales())
+      return error;
     return checkReorder();
   }
 
@@ -53,6 +56,29 @@ private:
     if (!isInteger(element) && element != ElementType::Bool && element != ElementType::Undefined)
       return contradiction(mask, "it has element type {}, neither an integer nor bool",
                            dtypeName(element));
+    return llvm::Error::success();
+  }
+
+  /// Each cache of scales is kept like one of the same layer that holds the codes.
+  llvm::Error checkScales() const {
+    std::map<std::pair<int64_t, CacheRole>, const ManifestCache*> codes;
+    for (const ManifestCache& cache : manifest.caches)
+      if (cache.dtype == ElementType::Int8 || cache.dtype == ElementType::UInt8)
+        codes.try_emplace({cache.layer, scaleRole(cache.role)}, &cache);
+    for (const ManifestCache& cache : manifest.caches) {
+      if (!isScale(cache.role))
+        continue;
+      const auto found = codes.find({cache.layer, cache.role});
+      if (found == codes.end())
+        return contradiction(cache.past, "it holds scales, but no cache of layer {} holds codes",
+                             cache.layer);
+      const ManifestCache& scaled = *found->second;
+      if (scaled.update != cache.update || scaled.oneBuffer != cache.oneBuffer ||
+          scaled.blocks.size() != cache.blocks.size() ||
+          scaled.sequenceAxis != cache.sequenceAxis || scaled.shape.size() != cache.shape.size())
+        return contradiction(cache.past, "it holds the scales of '{}', but is not kept like it",
+                             scaled.past);
+    }
     return llvm::Error::success();
   }
 

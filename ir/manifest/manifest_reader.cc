@@ -611,7 +611,7 @@ llvm::Error checkPools(const Manifest& manifest) {
   return llvm::Error::success();
 }
 
-/// A name may stand for one cache, and be fed in one way.
+/// A name is that of one cache, and is fed in one way.
 llvm::Error checkNames(const Manifest& manifest) {
   llvm::StringSet<> inputs;
   llvm::StringSet<> outputs;
@@ -627,6 +627,14 @@ llvm::Error checkNames(const Manifest& manifest) {
   for (const ManifestLength& length : manifest.lengths)
     if (!inputs.insert(length.input).second)
       return invalid("manifest: the input is named twice").value(length.input);
+  // What is said of a mask, and of the input that reorders rows, may be said beside what they are
+  // fed, but of no cache and of no length.
+  llvm::StringSet<> masks;
+  for (const std::string& mask : manifest.unpadded)
+    if (inputs.contains(mask) || !masks.insert(mask).second)
+      return invalid("manifest: the input is named twice").value(mask);
+  if (inputs.contains(manifest.reorder) || masks.contains(manifest.reorder))
+    return invalid("manifest: the input is named twice").value(manifest.reorder);
   for (const ManifestInput& input : manifest.inputs)
     if (!inputs.insert(input.input).second)
       return invalid("manifest: the input is named twice").value(input.input);

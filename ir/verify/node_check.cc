@@ -3,7 +3,10 @@
 
 #include "ir/graph.h"
 #include "ir/op.h"
+#include "ir/views.h"
 #include "support/diagnostic.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::ir {
 namespace {
@@ -47,6 +50,20 @@ llvm::Error checkAttributes(const Node& node, const OpDef& definition) {
   return llvm::Error::success();
 }
 
+/// What is overwritten as two operands would hold neither of the two results.
+llvm::Error checkOverwritten(const Node& node, const OpDef& definition) {
+  llvm::SmallVector<const Value*, 4> buffers;
+  for (const Alias& alias : definition.aliases) {
+    if (alias.kind != Alias::Kind::InPlace || !node.operand(alias.operand))
+      continue;
+    const Value* buffer = &bufferOf(*node.operand(alias.operand));
+    if (llvm::is_contained(buffers, buffer))
+      return invalid("'{}' is two operands that the operator overwrites", buffer->name());
+    buffers.push_back(buffer);
+  }
+  return llvm::Error::success();
+}
+
 /// The subgraph of an attribute; null where the attribute refers to one of a function.
 const Graph* bodyOf(const Node& node, llvm::StringRef name) {
   const Attribute* attribute = node.attribute(name);
@@ -82,6 +99,8 @@ llvm::Error checkDefinition(const Node& node) {
   if (llvm::Error error = checkOperands(node, *definition))
     return error;
   if (llvm::Error error = checkResults(node, *definition))
+    return error;
+  if (llvm::Error error = checkOverwritten(node, *definition))
     return error;
   return checkAttributes(node, *definition);
 }

@@ -7,6 +7,7 @@
 #include "passes/transforms/compressed_caches.h"
 #include "support/diagnostic.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -41,6 +42,28 @@ llvm::Expected<std::vector<unsigned>> parseLayers(llvm::StringRef text) {
   return layers;
 }
 
+/// Whether no output of the model depends on the attention of some site.
+bool hasDeadSite(const Graph& graph, llvm::ArrayRef<AttentionSite> sites) {
+  llvm::DenseSet<const Node*> live;
+  llvm::SmallVector<const Node*, 32> pending;
+  const auto see = [&](const Value* value) {
+    const Node* producer = value ? value->producer() : nullptr;
+    if (producer && live.insert(producer).second)
+      pending.push_back(producer);
+  };
+  llvm::for_each(graph.outputs(), see);
+  while (!pending.empty()) {
+    const Node& node = *pending.pop_back_val();
+    for (const Use& use : node.operands())
+      see(use.value());
+    for (const Graph* nested : node.subgraphs())
+      llvm::for_each(nested->outputs(), see);
+  }
+  return llvm::any_of(sites, [&](const AttentionSite& site) {
+    return site.node && !live.contains(site.node);
+  });
+}
+
 class Lower final : public Pass {
 public:
   Lower(std::string to, bool requireEverySite, LowerOptions lowerOptions)
@@ -64,6 +87,11 @@ public:
       if (llvm::Error error = compressCaches(model, context))
         return error;
     context.sites = explainedSites(model, context);
+    if (hasDeadSite(model.graph(), context.sites)) {
+      // Lowering removes what no output depends on, and with it the attention to be lowered.
+      model.graph().eraseDeadNodes();
+      context.sites = explainedSites(model, context);
+    }
     const auto rotations = contextRotations(model, context);
     llvm::SmallVector<AttentionSite*, 32> chosen;
     unsigned refused = 0;

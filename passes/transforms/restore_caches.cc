@@ -10,6 +10,7 @@
 // lengths are computed in the graph, batch rows may have lengths of their own, and rows are
 // appended by ai.kvopt.AppendRows.
 #include "ir/cache_layout.h"
+#include "ir/required_values.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
@@ -75,7 +76,9 @@ public:
 
 private:
   static bool isInPlace(const Node& node) {
-    return node.op() == OpName(kvoptDomain, "InPlaceKvSdpa") || isLatent(node);
+    // A node without a definition has not been checked to have the operands that it needs.
+    return node.definition() &&
+           (node.op() == OpName(kvoptDomain, "InPlaceKvSdpa") || isLatent(node));
   }
   static bool isLatent(const Node& node) {
     return node.op() == OpName(kvoptDomain, "InPlaceLatentKvSdpa");
@@ -162,9 +165,15 @@ private:
   llvm::Expected<RestoredCache> cacheOf(Node& node, unsigned fresh, unsigned past, unsigned present,
                                         const char* axisName) {
     RestoredCache cache;
-    cache.fresh = node.operand(fresh);
-    cache.past = node.operand(past);
-    cache.present = &node.result(present);
+    auto freshRows = requiredOperand(node, fresh);
+    auto pastRows = requiredOperand(node, past);
+    auto presentRows = requiredResult(node, present);
+    if (!freshRows || !pastRows || !presentRows)
+      return llvm::joinErrors(llvm::joinErrors(freshRows.takeError(), pastRows.takeError()),
+                              presentRows.takeError());
+    cache.fresh = *freshRows;
+    cache.past = *pastRows;
+    cache.present = *presentRows;
     cache.axis = node.intAttr(axisName, 2);
     if (!grown.count(cache.past))
       return refused("'" + cache.past->name().str() + "' is no cache of its manifest");
@@ -191,9 +200,15 @@ private:
     }
     Rewriter rewriter(graph, restoreCachesName, journal, node.name());
     AttentionBuilder build(rewriter);
-    Value* lengths = node.operand(lengthOperand(node));
+    auto query = requiredOperand(node, 0);
+    auto lengthsOfRows = requiredOperand(node, lengthOperand(node));
+    auto output = requiredResult(node, 0);
+    if (!query || !lengthsOfRows || !output)
+      return llvm::joinErrors(llvm::joinErrors(query.takeError(), lengthsOfRows.takeError()),
+                              output.takeError());
+    Value* lengths = *lengthsOfRows;
     const bool isUniform = lengths == rows;
-    llvm::SmallVector<Rewriter::Replacement, 3> replacements{{&node.result(0), nullptr}};
+    llvm::SmallVector<Rewriter::Replacement, 3> replacements{{*output, nullptr}};
     llvm::SmallVector<Value*, 2> read;
     for (RestoredCache* cache : {&*key, value ? &*value : nullptr}) {
       if (!cache)
@@ -206,7 +221,7 @@ private:
       replacements.push_back({cache->present, joined->first});
     }
     AttentionBuilder::AttentionParts parts;
-    parts.query = node.operand(0);
+    parts.query = *query;
     parts.key = read.front();
     parts.value = isLatent(node) ? &columnsOf(node, *read.front(), build) : read.back();
     parts.mask = maskOf(node);

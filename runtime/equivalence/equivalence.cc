@@ -71,14 +71,14 @@ public:
     const DecoderStep& inputOfA = runsWholeSequences() ? wholeSequence(input) : input;
     auto inputsOfA = decoderInputs(a.callerInputs(), inputOfA, a.allocator(), a.manifest().inputs);
     if (!inputsOfA)
-      return inputsOfA.takeError();
+      return withFile(inputsOfA.takeError(), a.modelPath());
     if (llvm::Error error = firstStep.take(*inputsOfA, tokensOf(inputOfA)))
       return error;
     auto inputsOfB = runsWholeSequences() ? decoderInputs(b.callerInputs(), input, b.allocator(),
                                                           b.manifest().inputs)
                                           : sameInputs(*inputsOfA, input);
     if (!inputsOfB)
-      return inputsOfB.takeError();
+      return withFile(inputsOfB.takeError(), b.modelPath());
     firstStep.give(*inputsOfB);
     auto fromA = a.step(viewsOf(*inputsOfA), tokensOf(inputOfA));
     auto fromB = b.step(viewsOf(*inputsOfB), tokens);
@@ -90,13 +90,13 @@ public:
     if (!fromA) {
       if (!fromB)
         llvm::consumeError(fromB.takeError());
-      return fromA.takeError();
+      return withFile(fromA.takeError(), a.modelPath());
     }
     if (!fromB) {
       // Neither what the user asked for nor the state of the machine is a property of a model.
       Diagnostic refusal = takeDiagnostic(fromB.takeError());
       if (refusal.kind == Diagnostic::Kind::Usage || refusal.kind == Diagnostic::Kind::Io)
-        return makeError(std::move(refusal));
+        return withFile(makeError(std::move(refusal)), b.modelPath());
       report.differences.push_back(
           fmt::format("the second model refuses a step that the first takes: {}", refusal.str()));
       hasEnded = true;
@@ -195,7 +195,7 @@ private:
     step.recipes = plan.recipes;
     auto inputs = decoderInputs(a.callerInputs(), step, a.allocator(), a.manifest().inputs);
     if (!inputs)
-      return inputs.takeError();
+      return withFile(inputs.takeError(), a.modelPath());
     std::vector<Extents> extents;
     for (const NamedTensor& input : *inputs)
       extents.push_back(input.tensor.view.shape);

@@ -21,7 +21,7 @@ void setElement(Value& value, ElementType element) {
 /// The Cast to `narrow` that an operand's elements are moved from; null if there is none.
 Node* castBehind(Value& operand, ElementType narrow) {
   Value* value = &operand;
-  while (Node* node = value->producer()) {
+  while (Node* node = value ? value->producer() : nullptr) {
     const auto kind = movementKind(*node);
     if (!kind || *kind == MovementKind::Concat)
       return nullptr;

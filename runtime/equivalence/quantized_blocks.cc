@@ -1,6 +1,7 @@
 // Attention over blocks of codes: what belongs together, and the same without rounding.
 #include "runtime/equivalence/quantized_blocks.h"
 
+#include "ir/required_values.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -16,9 +17,10 @@ struct SideOperands {
   const Node& node;
   unsigned side;
 
+  /// Blocks of each list; 0 where the lists are not of one length.
   unsigned each() const {
     const auto count = static_cast<unsigned>(node.operands().size());
-    return count > 7 ? (count - 7) / 4 : 0;
+    return count > 7 && (count - 7) % 4 == 0 ? (count - 7) / 4 : 0;
   }
   Value* newCodes() const { return node.operand(1 + side); }
   Value* newScales() const { return node.operand(5 + side); }
@@ -28,17 +30,21 @@ struct SideOperands {
   /// The ai.kvopt::QuantizeRows that makes the new codes, or null.
   Node* rounding() const {
     Node* made = newCodes()->producer();
-    return made && made->is("ai.kvopt::QuantizeRows") && newCodes() == &made->result(0) ? made
-                                                                                        : nullptr;
+    return made && made->definition() && made->is("ai.kvopt::QuantizeRows") &&
+                   newCodes() == &made->result(0)
+               ? made
+               : nullptr;
   }
   bool hasItsScales() const { return rounding() && newScales() == &rounding()->result(1); }
 };
 
+/// Whether the node's result is its operand's rows.
+bool handsOn(const Node& node) { return node.is("Identity") || node.is("Transpose"); }
+
 /// The output that hands out the rows as they lie in caches, or null.
 Value* handedOut(const Value& rows) {
   for (const Use& use : rows.uses())
-    if ((use.user().is("Identity") || use.user().is("Transpose")) &&
-        use.user().result().isGraphOutput())
+    if (handsOn(use.user()) && use.user().result().isGraphOutput())
       return &use.user().result();
   return nullptr;
 }
@@ -67,14 +73,7 @@ bool isCache(const ManifestCache& cache, unsigned blocks, const Value* output,
   return true;
 }
 
-void removeOutput(Value& value) {
-  Graph& graph = value.graph();
-  for (unsigned slot = static_cast<unsigned>(graph.outputs().size()); slot-- > 0;)
-    if (graph.outputs()[slot] == &value)
-      graph.removeOutput(slot);
-}
-
-void setElement(Value& value, ElementType element) {
+void setRowElement(Value& value, ElementType element) {
   TensorType type = value.type();
   type.setElementType(element);
   value.setType(std::move(type));
@@ -82,7 +81,9 @@ void setElement(Value& value, ElementType element) {
 
 } // namespace
 
-bool isBlockAttention(const Node& node) { return node.is("ai.kvopt::BlockQuantizedKvSdpa"); }
+bool isBlockAttention(const Node& node) {
+  return node.definition() && node.is("ai.kvopt::BlockQuantizedKvSdpa");
+}
 
 std::string miswiredBlocks(const Node& node, const Manifest& manifest) {
   for (unsigned side : {0u, 1u}) {
@@ -105,9 +106,12 @@ std::string miswiredBlocks(const Node& node, const Manifest& manifest) {
   return "";
 }
 
-llvm::Error unquantizeBlocks(Node& node, Manifest& manifest) {
+llvm::Error unquantizeBlocks(Node& node, Manifest& manifest, RemovedScales& removed) {
   Graph& graph = node.graph();
-  llvm::SmallVector<Value*, 16> inputs{node.operand(0)};
+  auto query = requiredOperand(node, 0);
+  if (!query)
+    return query.takeError();
+  llvm::SmallVector<Value*, 16> inputs{*query};
   llvm::SmallVector<Node*, 2> roundings;
   for (unsigned side : {0u, 1u}) {
     if (SideOperands{node, side}.each() == 0)
@@ -120,14 +124,13 @@ llvm::Error unquantizeBlocks(Node& node, Manifest& manifest) {
   }
   inputs.push_back(node.operand(3));
   inputs.push_back(node.operand(4));
-  llvm::SmallVector<Value*, 16> scaleBlocks;
   for (unsigned side : {0u, 1u}) {
     const SideOperands operands{node, side};
     const ElementType element = roundings[side]->operand(0)->type().elementType();
     for (unsigned i = 0; i < operands.each(); ++i) {
-      setElement(*operands.codes(i), element);
+      setRowElement(*operands.codes(i), element);
       inputs.push_back(operands.codes(i));
-      scaleBlocks.push_back(operands.scales(i));
+      removed.note(operands.scales(i));
     }
     for (ManifestCache& cache : manifest.caches)
       if (&cache == cacheOf(manifest, *operands.codes(0)))
@@ -141,15 +144,15 @@ llvm::Error unquantizeBlocks(Node& node, Manifest& manifest) {
   graph.erase(node);
   for (Node* rounding : roundings) {
     Value& rows = *rounding->operand(0);
-    for (const Use& use : rounding->result(0).uses())
-      setElement(use.user().result(), rows.type().elementType());
+    for (const Use& use : rounding->result(0).uses()) {
+      if (!handsOn(use.user()))
+        return unsupported("codes of new rows are read by {}", use.user().describe());
+      setRowElement(use.user().result(), rows.type().elementType());
+    }
     if (Value* scales = handedOut(rounding->result(1)))
-      removeOutput(*scales);
+      removeOutputOf(*scales);
     rounding->result(0).replaceAllUsesWith(rows);
   }
-  for (Value* scale : scaleBlocks)
-    if (scale->isGraphInput() && scale->isUnused())
-      graph.removeInput(*scale);
   return llvm::Error::success();
 }
 

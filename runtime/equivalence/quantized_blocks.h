@@ -3,6 +3,7 @@
 
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
+#include "runtime/equivalence/removed_scales.h"
 
 #include <string>
 
@@ -16,10 +17,10 @@ bool isBlockAttention(const ir::Node& node);
 std::string miswiredBlocks(const ir::Node& node, const ir::Manifest& manifest);
 
 /// Makes it an ai.kvopt::BlockKvSdpa whose blocks and new rows are numbers, in the manifest, too.
-/// Scales are no longer inputs and outputs; the nodes that computed the new ones are left unused.
-/// Fails where the
-/// new codes are not made by ai.kvopt::QuantizeRows.
-llvm::Error unquantizeBlocks(ir::Node& node, ir::Manifest& manifest);
+/// Scales are no longer outputs; the nodes that computed the new ones are left unused. The inputs
+/// that hold scales are noted in `removed`. Fails where the new codes are not made by
+/// ai.kvopt::QuantizeRows, or are read by anything but what hands them out.
+llvm::Error unquantizeBlocks(ir::Node& node, ir::Manifest& manifest, RemovedScales& removed);
 
 /// The output of the model that hands out the scales of its new values, or empty.
 std::string newValueScales(const ir::Node& node);

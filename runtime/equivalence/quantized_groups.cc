@@ -192,10 +192,16 @@ std::optional<llvm::SmallVector<double, 8>> scalesOf(const Node& node, unsigned 
   return data ? floatValues(*data, mostScales) : std::nullopt;
 }
 
+/// Whether the node has pasts and presents of both sides.
+bool hasCaches(const Node& node) {
+  return node.operand(PastKey) && node.operand(PastKey + 1) && node.results().size() >= 3 &&
+         llvm::none_of(node.results().take_front(3), [](const Value& r) { return r.isAbsent(); });
+}
+
 } // namespace
 
 int64_t codeBits(const Node& node) {
-  return node.is("com.microsoft::GroupQueryAttention") &&
+  return node.definition() && node.is("com.microsoft::GroupQueryAttention") &&
                  !node.stringAttr("k_quant_type", "NONE").equals_insensitive("NONE")
              ? node.intAttr("kv_cache_bit_width", 0)
              : 0;
@@ -212,9 +218,7 @@ llvm::Error unquantizeGroups(Model& model, Manifest& manifest) {
   for (Node& node : model.graph().nodes()) {
     if (codeBits(node) == 0)
       continue;
-    const bool hasCaches =
-        node.operand(PastKey) && node.operand(PastKey + 1) && node.results().size() >= 3;
-    if (!hasCaches || node.stringAttr("v_quant_type", "NONE").equals_insensitive("NONE"))
+    if (!hasCaches(node) || node.stringAttr("v_quant_type", "NONE").equals_insensitive("NONE"))
       return invalid("{}: codes of keys and values need pasts and presents of both",
                      node.describe());
     const ElementType element = node.operand(Query)->type().elementType();
@@ -262,6 +266,8 @@ std::string groupObstacle(const Node& node) {
     return fmt::format(
         "{}: the operator itself rotates, normalizes, or splits the keys before it rounds them",
         node.describe());
+  if (!hasCaches(node))
+    return fmt::format("{}: it has no pasts and presents of keys and values", node.describe());
   for (unsigned side : {0u, 1u})
     if (!scalesOf(node, side))
       return fmt::format("{}: its scales are not constants", node.describe());

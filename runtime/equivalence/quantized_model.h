@@ -33,7 +33,8 @@ std::vector<std::string> miswiredCaches(const ir::Model& model, const ir::Manife
 /// an InPlaceKvSdpa, RingQuantizedKvSdpa a RingKvSdpa, BlockQuantizedKvSdpa a BlockKvSdpa,
 /// InPlaceQuantizedLatentKvSdpa an InPlaceLatentKvSdpa, and QuantizedSdpa, which only reads, a
 /// Sdpa; scales are no longer inputs and outputs. What is left computes what the original does,
-/// but for rounding. Types must have been inferred, and are inferred anew.
+/// but for rounding. Types must have been inferred, and are inferred anew. Fails, and names the
+/// node, where something else reads scales or codes, so that a model without them is not defined.
 llvm::Error unquantize(ir::Model& model, ir::Manifest& manifest, CodeForms forms);
 
 /// One attention of a model with its definition beside it: names of outputs of the model.
@@ -50,8 +51,9 @@ struct DefinedSite {
 };
 
 /// Adds, before every attention over quantized caches, a call of its function body on the same
-/// operands, which runs as plain operators; results of both become outputs of the model. Fails
-/// where the model has no body for it. Other forms than `forms` are left out.
+/// operands, which runs as plain operators; results of both become outputs of the model. A mask that
+/// the attention leaves out hides nothing in the call. Fails where the model has no body for it, or
+/// where the body reads another operand that is left out, or gives a result that is. Other forms than `forms` are left out.
 llvm::Expected<std::vector<DefinedSite>> addDefinitions(ir::Model& model, CodeForms forms);
 
 } // namespace kvopt::runtime

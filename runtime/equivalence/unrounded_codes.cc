@@ -3,6 +3,7 @@
 
 #include "ir/movement.h"
 #include "ir/op_name.h"
+#include "ir/required_values.h"
 #include "ir/shapes/shape_inference.h"
 #include "support/diagnostic.h"
 
@@ -106,9 +107,12 @@ private:
 
   /// The scales of the node as a constant that broadcasts to its rows.
   llvm::Expected<Value*> scalesOf(const Node& node) {
-    const Value* given = node.operand(1);
-    const TensorData* data = given->constant();
-    const TensorType& rows = node.operand(0)->type();
+    auto given = requiredOperand(node, 1);
+    auto quantized = requiredOperand(node, 0);
+    if (!given || !quantized)
+      return llvm::joinErrors(given.takeError(), quantized.takeError());
+    const TensorData* data = (*given)->constant();
+    const TensorType& rows = (*quantized)->type();
     const auto numbers = data && data->elementType() == ElementType::Float
                              ? floatValues(*data, int64_t{1} << 20)
                              : std::nullopt;

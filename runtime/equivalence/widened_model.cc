@@ -1,6 +1,7 @@
 // Widening of constants, types and casts; expansion of weights that are quantized in blocks.
 #include "runtime/equivalence/widened_model.h"
 
+#include "ir/required_values.h"
 #include "ir/shapes/shape_inference.h"
 #include "support/diagnostic.h"
 #include "support/half.h"
@@ -104,7 +105,10 @@ private:
         return invalid("a quantised weight of another size than N, K and block_size ask for");
       return data->bytes();
     };
-    auto codes = bytesOf(1, rows * blocks * (blockSize * bits / 8));
+    auto packedBytes = checkedElementCount({rows, blocks, blockSize * bits / 8});
+    if (!packedBytes)
+      return packedBytes.takeError();
+    auto codes = bytesOf(1, *packedBytes);
     if (!codes)
       return codes.takeError();
     packed = *codes;
@@ -169,9 +173,12 @@ llvm::Error expandWeights(Node& node) {
   auto matrix = weights->expanded();
   if (!matrix)
     return matrix.takeError();
+  auto rows = requiredOperand(node, 0);
+  if (!rows)
+    return rows.takeError();
   Graph& graph = node.graph();
   Value& constant = graph.addConstant("expanded", *matrix);
-  Node* product = &graph.createFresh("MatMul", {node.operand(0), &constant}, 1, &node, "product");
+  Node* product = &graph.createFresh("MatMul", {*rows, &constant}, 1, &node, "product");
   if (Value* bias = node.operand(5))
     product = &graph.createFresh("Add", {&product->result(), bias}, 1, &node, "product");
   product->result().setType(node.result().type());

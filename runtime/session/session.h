@@ -223,6 +223,8 @@ public:
   /// Graph inputs that a caller must give.
   llvm::ArrayRef<const ir::Value*> callerInputs() const { return given; }
   const ir::Graph& graph() const { return executor ? executor->graph() : model.graph(); }
+  /// The file that the model was read from; empty for one that was not.
+  llvm::StringRef modelPath() const { return model.path; }
   const SessionStatistics& statistics() const { return counters; }
   const std::shared_ptr<Allocator>& allocator() const { return options.allocator; }
 

@@ -11,6 +11,7 @@
 #include "passes/targets/support/kvopt_domain.h"
 #include "support/diagnostic.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace kvopt::targets {
@@ -165,8 +166,9 @@ llvm::Expected<Manifest> TensorScatterLowering::run(llvm::ArrayRef<AttentionSite
   manifest.target = hasRings ? "onnx24-ring" : "onnx24";
   if (hasRings)
     manifest.stepLimit = options.size;
-  addLengthInputs(sites);
-  for (AttentionSite* site : sites) {
+  const llvm::SmallVector<AttentionSite*, 32> left = sitesLeft(sites);
+  addLengthInputs(left);
+  for (AttentionSite* site : left) {
     const bool isCached = !site->node->is("ai.kvopt::Sdpa");
     if (llvm::Error error = isCached ? lowerCached(*site) : lowerUncached(*site))
       return error;
@@ -177,6 +179,20 @@ llvm::Expected<Manifest> TensorScatterLowering::run(llvm::ArrayRef<AttentionSite
   if (llvm::Error error = inferShapes(graph))
     return error;
   return std::move(manifest);
+}
+
+/// Lowering to ai.kvopt's operators removes attention whose result only what it replaces has read.
+llvm::SmallVector<AttentionSite*, 32>
+TensorScatterLowering::sitesLeft(llvm::ArrayRef<AttentionSite*> sites) const {
+  llvm::DenseSet<const Node*> nodes;
+  forEachGraph(graph, [&](Graph& each) {
+    for (const Node& node : each.nodes())
+      nodes.insert(&node);
+  });
+  llvm::SmallVector<AttentionSite*, 32> left;
+  llvm::copy_if(sites, std::back_inserter(left),
+                [&](const AttentionSite* site) { return nodes.contains(site->node); });
+  return left;
 }
 
 void TensorScatterLowering::addLengthInputs(llvm::ArrayRef<AttentionSite*> sites) {

@@ -34,6 +34,8 @@ private:
     ir::Value* total = nullptr;  ///< int64 [B]
   };
 
+  llvm::SmallVector<analysis::AttentionSite*, 32>
+  sitesLeft(llvm::ArrayRef<analysis::AttentionSite*> sites) const;
   void addLengthInputs(llvm::ArrayRef<analysis::AttentionSite*> sites);
   Lengths lengthsOf(ir::Value& pastLength, ir::Value& query,
                     builders::AttentionBuilder& build) const;
