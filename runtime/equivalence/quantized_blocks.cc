@@ -146,7 +146,7 @@ llvm::Error unquantizeBlocks(Node& node, Manifest& manifest, RemovedScales& remo
     Value& rows = *rounding->operand(0);
     for (const Use& use : rounding->result(0).uses()) {
       if (!handsOn(use.user()))
-        return unsupported("codes of new rows are read by {}", use.user().describe());
+        return invalid("codes of new rows are read by {}", use.user().describe());
       setRowElement(use.user().result(), rows.type().elementType());
     }
     if (Value* scales = handedOut(rounding->result(1)))

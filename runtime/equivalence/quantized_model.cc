@@ -255,8 +255,8 @@ llvm::Expected<Value*> placedInto(const Use& use, const Graph& graph) {
   Node& writer = use.user();
   Value* past = writer.operand(0);
   if (use.operandIndex() == 0 || !past || writer.results().size() != 1 || &writer.graph() != &graph)
-    return unsupported("rows of codes are read by {}, which places them in no cache",
-                       writer.describe());
+    return invalid("rows of codes are read by {}, which places them in no cache",
+                   writer.describe());
   return past;
 }
 

@@ -16,7 +16,7 @@ void removeOutputOf(Value& value) {
 llvm::Error checkUnread(const Value& presentScale) {
   if (presentScale.isUnused())
     return llvm::Error::success();
-  return unsupported("scales of cached rows are {}",
+  return invalid("scales of cached rows are {}",
                      presentScale.hasUses()
                          ? "read by " + presentScale.uses().begin()->user().describe()
                          : std::string("an output that is not their cache's"))

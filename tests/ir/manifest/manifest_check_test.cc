@@ -127,5 +127,64 @@ TEST(ManifestCheckTest, BlocksAreInputs) {
             std::string::npos);
 }
 
+TEST(ManifestCheckTest, AnInputIsNamedOnce) {
+  const std::string twice = "the input is named twice";
+  for (const char* name : {"past", "past_length"}) {
+    expectRefusedAfter([&](Manifest& m) { m.inputs.front().input = name; }, twice);
+    expectRefusedAfter([&](Manifest& m) { m.unpadded = {name}; }, twice);
+    expectRefusedAfter([&](Manifest& m) { m.reorder = name; }, twice);
+    expectRefusedAfter(
+        [&](Manifest& m) {
+          m.lengths.push_back(m.lengths.front());
+          m.lengths.back().input = name;
+        },
+        twice);
+  }
+  expectRefusedAfter([](Manifest& m) { m.unpadded = {"input_ids", "input_ids"}; }, twice);
+  expectRefusedAfter(
+      [](Manifest& m) {
+        m.unpadded = {"input_ids"};
+        m.reorder = "input_ids";
+      },
+      twice);
+  EXPECT_EQ(refusalAfter([](Manifest& m) { m.unpadded = {"input_ids"}; }), "");
+}
+
+TEST(ManifestCheckTest, ScalesBelongToCodes) {
+  constexpr const char* quantized = R"(<ir_version: 8, opset_import: ["" : 18]>
+g (int8[B, 2, 32, 16] past, float[B, 2, 32, 1] scale) => (present, present_scale)
+{
+  present = Identity (past)
+  present_scale = Identity (scale)
+})";
+  const auto refusal = [&](llvm::function_ref<void(Manifest&)> change) {
+    auto model = readOrFail(quantized);
+    Manifest manifest = fitting();
+    manifest.lengths.clear();
+    manifest.inputs.clear();
+    ManifestCache& codes = manifest.caches.front();
+    codes.dtype = ElementType::Int8;
+    ManifestCache scales = codes;
+    scales.role = CacheRole::KeyScale;
+    scales.past = "scale";
+    scales.present = "present_scale";
+    scales.dtype = ElementType::Float;
+    scales.shape.back() = int64_t{1};
+    manifest.caches.push_back(scales);
+    change(manifest);
+    model->setMetadata(manifestKey, manifest.json());
+    auto read = manifestOf(*model);
+    return read ? "" : takeDiagnostic(read.takeError()).str();
+  };
+  EXPECT_EQ(refusal([](Manifest&) {}), "");
+  for (const std::string& said :
+       {refusal([](Manifest& m) { m.caches.back().layer = 1; }),
+        refusal([](Manifest& m) { m.caches.back().role = CacheRole::ValueScale; }),
+        refusal([](Manifest& m) { m.caches.erase(m.caches.begin()); })})
+    EXPECT_NE(said.find("no cache of layer"), std::string::npos) << said;
+  const std::string said = refusal([](Manifest& m) { m.caches.back().oneBuffer = false; });
+  EXPECT_NE(said.find("is not kept like it"), std::string::npos) << said;
+}
+
 } // namespace
 } // namespace kvopt

@@ -185,5 +185,18 @@ TEST(ModelGateTest, ImportRefuses) {
             "node 'node_nothing' (Min): has 0 operands, needs 1");
 }
 
+TEST(ModelGateTest, RefusesABufferThatIsOverwrittenTwice) {
+  const auto attention = [](const std::string& past) {
+    return "<ir_version: 8, opset_import: [\"\" : 18, \"ai.kvopt\" : 1]>\n"
+           "g (float[1, 2, 3, 4] q, float[1, 2, 8, 4] k, float[1, 2, 8, 4] v, int64[1] n, "
+           "int64[4] s) => (o, a, b)\n{\n  w = Reshape (k, s)\n"
+           "  o, a, b = ai.kvopt.InPlaceKvSdpa <scale = 1.0> (q, q, q, k, " +
+           past + ", n)\n}\n";
+  };
+  EXPECT_EQ(gate(attention("v")), "");
+  for (const char* past : {"k", "w"})
+    expectRefused(attention(past), "'k' is two operands that the operator overwrites");
+}
+
 } // namespace
 } // namespace kvopt
