@@ -1,4 +1,5 @@
-// Values that are one buffer under several shapes, as operators' definitions say (Alias::Kind::View).
+// Values that are one buffer under several shapes, as operators' definitions say
+// (Alias::Kind::View).
 #pragma once
 
 #include "ir/value.h"

@@ -33,7 +33,8 @@ struct ModelLimits {
 ///   operators are used, and is not newer than `newestOnnxOpset`;
 /// * nodes fit their operators' definitions (checkDefinition, checkBodies), overwrite no value as
 ///   two operands, and refer to attributes of a function only inside of one;
-/// * a function that an operator's definition has a rule for (OpDef::checkBody) satisfies that rule:
+/// * a function that an operator's definition has a rule for (OpDef::checkBody) satisfies that
+/// rule:
 ///   kvopt runs the operator, and engines run the function;
 /// * functions do not call themselves, directly or through others, and do not expand to more nodes
 ///   than `limits` allows;

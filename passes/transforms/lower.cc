@@ -59,9 +59,8 @@ bool hasDeadSite(const Graph& graph, llvm::ArrayRef<AttentionSite> sites) {
     for (const Graph* nested : node.subgraphs())
       llvm::for_each(nested->outputs(), see);
   }
-  return llvm::any_of(sites, [&](const AttentionSite& site) {
-    return site.node && !live.contains(site.node);
-  });
+  return llvm::any_of(
+      sites, [&](const AttentionSite& site) { return site.node && !live.contains(site.node); });
 }
 
 class Lower final : public Pass {

@@ -195,11 +195,11 @@ void findMiswired(const Node& node, const QuantizedOp& op, const Manifest& manif
     const Value* operand = node.operand(op.firstCache() + i);
     const llvm::StringRef past = operand ? bufferOf(*operand).name() : "";
     const Value& written = node.result(firstPresent + i);
-    const auto cache = llvm::find_if(
-        manifest.caches, [&](const ManifestCache& each) { return each.past == past; });
+    const auto cache = llvm::find_if(manifest.caches,
+                                     [&](const ManifestCache& each) { return each.past == past; });
     if (cache == manifest.caches.end()) {
-      found.push_back(fmt::format("attention writes '{}' into '{}', which is no cache",
-                                  written.name(), past));
+      found.push_back(
+          fmt::format("attention writes '{}' into '{}', which is no cache", written.name(), past));
       continue;
     }
     if (!isGivenOutAs(written, cache->present))
@@ -422,9 +422,8 @@ llvm::Error defineRounding(Graph& graph, Node& node, std::vector<DefinedSite>& s
 
 /// The operands for a call of the function that attention computes: a body has no way to leave out
 /// an operand that it reads.
-llvm::Expected<llvm::SmallVector<Value*, 16>> definitionOperands(const Node& node,
-                                                                 const Function& body,
-                                                                 unsigned mask) {
+llvm::Expected<llvm::SmallVector<Value*, 16>>
+definitionOperands(const Node& node, const Function& body, unsigned mask) {
   llvm::SmallVector<Value*, 16> operands;
   for (unsigned i = 0; i < body.body.inputs().size(); ++i) {
     Value* operand = node.operand(i);

@@ -51,9 +51,10 @@ struct DefinedSite {
 };
 
 /// Adds, before every attention over quantized caches, a call of its function body on the same
-/// operands, which runs as plain operators; results of both become outputs of the model. A mask that
-/// the attention leaves out hides nothing in the call. Fails where the model has no body for it, or
-/// where the body reads another operand that is left out, or gives a result that is. Other forms than `forms` are left out.
+/// operands, which runs as plain operators; results of both become outputs of the model. A mask
+/// that the attention leaves out hides nothing in the call. Fails where the model has no body for
+/// it, or where the body reads another operand that is left out, or gives a result that is. Other
+/// forms than `forms` are left out.
 llvm::Expected<std::vector<DefinedSite>> addDefinitions(ir::Model& model, CodeForms forms);
 
 } // namespace kvopt::runtime

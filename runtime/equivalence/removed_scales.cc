@@ -17,9 +17,9 @@ llvm::Error checkUnread(const Value& presentScale) {
   if (presentScale.isUnused())
     return llvm::Error::success();
   return invalid("scales of cached rows are {}",
-                     presentScale.hasUses()
-                         ? "read by " + presentScale.uses().begin()->user().describe()
-                         : std::string("an output that is not their cache's"))
+                 presentScale.hasUses()
+                     ? "read by " + presentScale.uses().begin()->user().describe()
+                     : std::string("an output that is not their cache's"))
       .value(presentScale.name());
 }
 

@@ -5,6 +5,7 @@
 #include "support/output_file.h"
 #include "tests/fuzz/decoders.h"
 #include "tests/fuzz/exercise.h"
+#include "tests/fuzz/structural_change.h"
 
 #include <filesystem>
 #include <fstream>
@@ -165,6 +166,22 @@ llvm::Error makePairSeeds(const std::string& folder) {
   return llvm::Error::success();
 }
 
+/// Of each decoder every kind of structural change, at several places.
+llvm::Error makeStructureSeeds(const std::string& folder) {
+  constexpr int places = 12;
+  for (size_t i = 0; i < fuzz::decoders().size(); ++i)
+    for (size_t kind = 0; kind < fuzz::StructuralChange::kinds; ++kind)
+      for (int place = 0; place < places; ++place) {
+        const std::string choices{static_cast<char>(i), static_cast<char>(kind), 0,
+                                  static_cast<char>(place), static_cast<char>(place / 2)};
+        const std::string path =
+            fmt::format("{}/structure/{}_{}_{}", folder, fuzz::decoders()[i].name, kind, place);
+        if (llvm::Error error = writeFile(path, choices))
+          return error;
+      }
+  return llvm::Error::success();
+}
+
 } // namespace
 } // namespace kvopt
 
@@ -175,10 +192,10 @@ int main(int argc, char** argv) {
   }
   const std::string folder = argv[1];
   for (const char* target :
-       {"importer", "text", "cache", "manifest", "session_cache", "command", "verify"})
+       {"importer", "text", "cache", "manifest", "session_cache", "command", "verify", "structure"})
     std::filesystem::create_directories(folder + "/" + target);
   for (auto* make : {kvopt::makeCacheSeeds, kvopt::makeDecoderSeeds, kvopt::makeCommandSeeds,
-                     kvopt::makePairSeeds})
+                     kvopt::makePairSeeds, kvopt::makeStructureSeeds})
     if (llvm::Error error = make(folder)) {
       std::fprintf(stderr, "%s\n", kvopt::takeDiagnostic(std::move(error)).str().c_str());
       return 1;

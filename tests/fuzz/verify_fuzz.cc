@@ -3,6 +3,7 @@
 #include "driver/verify/verification.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/tensor.h"
+#include "tests/fuzz/choices.h"
 #include "tests/fuzz/decoders.h"
 #include "tests/fuzz/exercise.h"
 
@@ -20,24 +21,7 @@ using namespace kvopt::pattern;
 using namespace kvopt::runtime;
 using namespace kvopt::targets;
 
-/// One byte a choice, and the first alternative once there are no more.
-class Choices {
-public:
-  explicit Choices(std::span<const uint8_t> choices) : bytes(choices) {}
-
-  bool isEmpty() const { return bytes.empty(); }
-  size_t below(size_t count) {
-    if (bytes.empty())
-      return 0;
-    const size_t choice = bytes.front() % count;
-    bytes = bytes.subspan(1);
-    return choice;
-  }
-  template <class Range> auto of(Range& range) { return range[below(range.size())]; }
-
-private:
-  std::span<const uint8_t> bytes;
-};
+using fuzz::Choices;
 
 class RandomChange {
 public:

@@ -11,10 +11,8 @@ std::optional<FunctionDigest> digestOf(const std::string& nodes,
                                        const std::string& signature = "F <a> (x, y) => (z)",
                                        const std::string& opsets = R"("" : 17)") {
   Model model(textRegistry());
-  auto function =
-      readFunctionText("<domain: \"d\", opset_import: [" + opsets + "]>\n" + signature + " {" +
-                           nodes + "}",
-                       model);
+  auto function = readFunctionText(
+      "<domain: \"d\", opset_import: [" + opsets + "]>\n" + signature + " {" + nodes + "}", model);
   if (!function) {
     ADD_FAILURE() << takeDiagnostic(function.takeError()).str() << "\nin\n" << nodes;
     return std::nullopt;

@@ -89,7 +89,9 @@ constexpr OwnBody ownBodies[] = {
      .codes = 2},
     {.op = "BlockKvSdpa",
      .text =
-         [](const FullForm& f) { return blockKvSdpaFunctionText(f.body, f.blocks, f.key, f.value); },
+         [](const FullForm& f) {
+           return blockKvSdpaFunctionText(f.body, f.blocks, f.key, f.value);
+         },
      .sinks = 4,
      .firstBlock = 5,
      .blockLists = 2},
@@ -107,9 +109,7 @@ constexpr OwnBody ownBodies[] = {
      .sinks = 4,
      .firstBlock = 7,
      .blockLists = 4},
-    {.op = "Sdpa",
-     .text = [](const FullForm& f) { return sdpaFunctionText(f.body); },
-     .sinks = 4},
+    {.op = "Sdpa", .text = [](const FullForm& f) { return sdpaFunctionText(f.body); }, .sinks = 4},
     {.op = "QuantizedSdpa",
      .text = [](const FullForm& f) { return quantizedSdpaFunctionText(f.body); },
      .sinks = 7,
@@ -118,8 +118,7 @@ constexpr OwnBody ownBodies[] = {
      .text = [](const FullForm& f) { return quantizeRowsFunctionText(f.body.opset); },
      .element = none},
     {.op = "AppendRows",
-     .text =
-         [](const FullForm& f) { return appendRowsFunctionText(f.body.opset, f.body.element); },
+     .text = [](const FullForm& f) { return appendRowsFunctionText(f.body.opset, f.body.element); },
      .element = 1},
     {.op = "AttentionTile",
      .text =
@@ -293,8 +292,9 @@ llvm::Error checkOwnBody(const Function& function, llvm::ArrayRef<const Node*> c
   assert(own && "the operator has this rule");
   const std::optional<FullForm> form = formOf(function, *own);
   if (!form)
-    return invalid("function '{}' of domain '{}' is not the one that kvopt writes for that operator",
-                   function.name, function.domain)
+    return invalid(
+               "function '{}' of domain '{}' is not the one that kvopt writes for that operator",
+               function.name, function.domain)
         .hint(hint);
   for (const Node* call : calls)
     if (std::string why = contradiction(*call, function, *own, *form); !why.empty())

@@ -22,34 +22,33 @@ namespace {
 std::vector<std::string> bodies(int64_t opset, ElementType element) {
   std::vector<std::string> texts;
   std::vector<CacheLayout> layouts;
-  for (const auto& [rank, axis] :
-       {std::pair(4, 0), std::pair(4, 1), std::pair(4, 2), std::pair(4, 3), std::pair(3, 1),
-        std::pair(3, 2)})
+  for (const auto& [rank, axis] : {std::pair(4, 0), std::pair(4, 1), std::pair(4, 2),
+                                   std::pair(4, 3), std::pair(3, 1), std::pair(3, 2)})
     layouts.push_back(*CacheLayout::bySequenceAxis(static_cast<size_t>(rank), axis));
   for (bool sinks : {false, true}) {
-      BodyForm form{opset, element, sinks};
-      BodyForm lengths = form, four = form, int8 = form;
-      lengths.lengths = four.fourBitCodes = int8.int8Caches = true;
-      for (const BodyForm& each : {form, lengths})
-        texts.push_back(sdpaFunctionText(each));
-      for (const BodyForm& each : {form, four})
-        texts.push_back(quantizedSdpaFunctionText(each));
-      for (size_t i = 0; i < layouts.size(); ++i) {
-        const CacheLayout& key = layouts[i];
-        const CacheLayout& value = layouts[(i + 1) % layouts.size()];
-        for (const BodyForm& each : {form, int8})
-          texts.push_back(inPlaceKvSdpaFunctionText(each, key, value));
-        texts.push_back(ringKvSdpaFunctionText(form, key, value));
-        texts.push_back(inPlaceLatentKvSdpaFunctionText(form, key));
-        texts.push_back(blockLatentKvSdpaFunctionText(form, 3, key));
-        texts.push_back(blockKvSdpaFunctionText(form, 3, key, value));
-        texts.push_back(blockQuantizedKvSdpaFunctionText(form, 2, key, value));
-        for (const BodyForm& each : {form, four}) {
-          texts.push_back(inPlaceQuantizedKvSdpaFunctionText(each, key, value));
-          texts.push_back(ringQuantizedKvSdpaFunctionText(each, key, value));
-          texts.push_back(inPlaceQuantizedLatentKvSdpaFunctionText(each, key));
-        }
+    BodyForm form{opset, element, sinks};
+    BodyForm lengths = form, four = form, int8 = form;
+    lengths.lengths = four.fourBitCodes = int8.int8Caches = true;
+    for (const BodyForm& each : {form, lengths})
+      texts.push_back(sdpaFunctionText(each));
+    for (const BodyForm& each : {form, four})
+      texts.push_back(quantizedSdpaFunctionText(each));
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      const CacheLayout& key = layouts[i];
+      const CacheLayout& value = layouts[(i + 1) % layouts.size()];
+      for (const BodyForm& each : {form, int8})
+        texts.push_back(inPlaceKvSdpaFunctionText(each, key, value));
+      texts.push_back(ringKvSdpaFunctionText(form, key, value));
+      texts.push_back(inPlaceLatentKvSdpaFunctionText(form, key));
+      texts.push_back(blockLatentKvSdpaFunctionText(form, 3, key));
+      texts.push_back(blockKvSdpaFunctionText(form, 3, key, value));
+      texts.push_back(blockQuantizedKvSdpaFunctionText(form, 2, key, value));
+      for (const BodyForm& each : {form, four}) {
+        texts.push_back(inPlaceQuantizedKvSdpaFunctionText(each, key, value));
+        texts.push_back(ringQuantizedKvSdpaFunctionText(each, key, value));
+        texts.push_back(inPlaceQuantizedLatentKvSdpaFunctionText(each, key));
       }
+    }
   }
   texts.push_back(appendRowsFunctionText(opset, element));
   if (element != ElementType::BFloat16)
@@ -92,8 +91,7 @@ TEST_F(OwnBodyTest, AcceptsEveryBodyThatIsWritten) {
 }
 
 TEST_F(OwnBodyTest, AcceptsBodiesOfEarlierVersions) {
-  const std::string folder =
-      std::string(KVOPT_SOURCE_DIR) + "/tests/ir/ops/kvopt/earlier_bodies";
+  const std::string folder = std::string(KVOPT_SOURCE_DIR) + "/tests/ir/ops/kvopt/earlier_bodies";
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::ostringstream text;
@@ -176,10 +174,12 @@ std::string gateOf(const std::string& body, const std::string& element, const st
                    const std::string& attributes, const std::string& operands = ", mask") {
   const std::string text =
       "<ir_version: 8, opset_import: [\"\" : 17, \"ai.kvopt\" : 1]>\n"
-      "g (" + element + "[1, 2, 3, 4] q, " + cache + " k, " + cache + " v, " + element +
+      "g (" +
+      element + "[1, 2, 3, 4] q, " + cache + " k, " + cache + " v, " + element +
       "[1, 2, 3, 4] n, int64[1] length, float[1] mask, float[2] sinks) => (o, pk, pv)\n{\n"
       "  o, pk, pv = ai.kvopt.InPlaceKvSdpa <scale = 0.5, causal = 1, window = 0, softcap = 0.0, "
-      "mask_boolean = 0" + attributes + "> (q, n, n, k, v, length" + operands + ")\n}\n" + body;
+      "mask_boolean = 0" +
+      attributes + "> (q, n, n, k, v, length" + operands + ")\n}\n" + body;
   auto model = readOrFail(text);
   if (!model)
     return "not read";
