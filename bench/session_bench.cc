@@ -2,8 +2,10 @@
 // bytes: bench_session [FOLDER] (default: /dev/shm, so that the disk is not what is measured).
 #include "runtime/cache/cache_set.h"
 #include "support/diagnostic.h"
+#include "support/file_access.h"
 #include "support/format.h"
 #include "support/mapped_file.h"
+#include "support/output_file.h"
 
 #include <algorithm>
 #include <chrono>
@@ -105,7 +107,9 @@ void measure(int64_t tokens, const std::string& path) {
     std::filesystem::remove(path + ".plain");
     std::filesystem::remove(path);
     save.push_back(secondsOf([&] {
-      llvm::cantFail(writeCacheFile(path, fingerprint, caches.lengths(), caches.stored()));
+      FileAccess access;
+      llvm::cantFail(writeCacheFile(llvm::cantFail(OutputFile::create(path, access)), fingerprint,
+                                    caches.lengths(), caches.stored()));
     }));
     load.push_back(secondsOf([&] {
       auto file = llvm::cantFail(MappedFile::open(path));

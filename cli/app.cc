@@ -160,9 +160,11 @@ void addCommonOptions(CLI::App& command, CommandContext& context,
 
 namespace {
 
-int run(CommandContext& context) {
+int run(const CLI::App& command, CommandContext& context) {
   context.start = std::chrono::steady_clock::now();
-  llvm::Expected<ExitCode> code = context.action();
+  llvm::Error overlap = registerPaths(command, context);
+  llvm::Expected<ExitCode> code =
+      overlap ? llvm::Expected<ExitCode>(std::move(overlap)) : context.action();
   context.detailTime();
   if (code)
     return endOutput(*code);
@@ -238,6 +240,24 @@ std::string parseProblem(const CLI::App& app, const CLI::ParseError& error) {
   return problem + (meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant));
 }
 
+void addCommands(CLI::App& app, CommandContext& context) {
+  context.toolkit.files = std::make_shared<FileAccess>();
+  addInspectCommand(app, context);
+  addExplainCommand(app, context);
+  addRewriteCommand(app, context);
+  addAddCacheCommand(app, context);
+  addMakeDynamicCommand(app, context);
+  addVerifyCommand(app, context);
+  addRunCommand(app, context);
+  addBenchCommand(app, context);
+  addDiffCommand(app, context);
+  addGenCommand(app, context);
+  addOptCommand(app, context);
+  addListCommand(app, context);
+  addCompletionCommand(app, context);
+  checkOptionValues(app);
+}
+
 int parseAndRun(int argc, const char* const* argv, void (*extend)(Toolkit&), bool endsProcess) {
   CLI::App app{"Recovers attention and key/value caches from exported ONNX decoders, rewrites them "
                "in place, and proves that nothing changed.",
@@ -255,20 +275,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Toolkit&), boo
   context.endsProcess = endsProcess;
   if (extend)
     extend(context.toolkit);
-  addInspectCommand(app, context);
-  addExplainCommand(app, context);
-  addRewriteCommand(app, context);
-  addAddCacheCommand(app, context);
-  addMakeDynamicCommand(app, context);
-  addVerifyCommand(app, context);
-  addRunCommand(app, context);
-  addBenchCommand(app, context);
-  addDiffCommand(app, context);
-  addGenCommand(app, context);
-  addOptCommand(app, context);
-  addListCommand(app, context);
-  addCompletionCommand(app, context);
-  checkOptionValues(app);
+  addCommands(app, context);
   try {
     app.parse(argc, argv);
     checkLists(*app.get_subcommands().front(), argc, argv);
@@ -295,7 +302,7 @@ int parseAndRun(int argc, const char* const* argv, void (*extend)(Toolkit&), boo
   for (const CLI::App* sub : app.get_subcommands())
     context.command = sub->get_name();
   reportTruncationAsJson(context.common.json() ? context.command : "");
-  return run(context);
+  return run(*app.get_subcommands().front(), context);
 }
 
 int runSafely(int argc, const char* const* argv, void (*extend)(Toolkit&), bool endsProcess) {
@@ -312,6 +319,13 @@ int runSafely(int argc, const char* const* argv, void (*extend)(Toolkit&), bool 
 }
 
 } // namespace
+
+std::vector<OptionFacts> describeOptions() {
+  CLI::App app;
+  CommandContext context;
+  addCommands(app, context);
+  return optionFacts(app, context);
+}
 
 int runApp(int argc, const char* const* argv, void (*extend)(Toolkit& toolkit)) {
   // What an earlier run of this process could not write is not this run's failure.

@@ -1,6 +1,10 @@
 // The command line: subcommands, common options, exit codes.
 #pragma once
 
+#include "cli/support/path_options.h"
+
+#include <vector>
+
 namespace kvopt::driver {
 struct Toolkit;
 } // namespace kvopt::driver
@@ -11,8 +15,11 @@ namespace kvopt::cli {
 /// `extend`, when given, adds what a program of one's own knows beside the built-in things.
 int runApp(int argc, const char* const* argv, void (*extend)(driver::Toolkit& toolkit) = nullptr);
 
-/// The same for a process that does nothing else: a command may end it with that exit code, without
-/// the time that it takes to destroy its models.
+/// What tests may know of the options of all commands.
+std::vector<OptionFacts> describeOptions();
+
+/// The same as runApp for a process that does nothing else: a command may end it with that exit
+/// code, without the time that it takes to destroy its models.
 int runProgram(int argc, const char* const* argv);
 
 } // namespace kvopt::cli

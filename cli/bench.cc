@@ -4,7 +4,6 @@
 #include "cli/support/command.h"
 #include "cli/support/progress.h"
 #include "driver/recover.h"
-#include "ir/onnx/file_plan.h"
 #include "runtime/threads/cpu_count.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
@@ -27,11 +26,11 @@ struct BenchOptions {
   std::string plot;
 };
 
-llvm::Error writePlot(const std::string& path, const BenchReport& report) {
+llvm::Error writePlot(const std::string& path, const BenchReport& report, FileAccess& files) {
   auto svg = latencyPlot(report);
   if (!svg)
     return withFile(svg.takeError(), path);
-  auto file = OutputFile::create(path);
+  auto file = OutputFile::create(path, files);
   if (!file)
     return file.takeError();
   if (llvm::Error error = file->write(llvm::StringRef(*svg)))
@@ -40,20 +39,13 @@ llvm::Error writePlot(const std::string& path, const BenchReport& report) {
 }
 
 /// Refuses a plot that would replace a file of a model.
-llvm::Error checkFiles(const BenchOptions& options, const Toolkit& toolkit) {
-  FilePlan plan;
-  plan.writes(options.plot, "--plot");
-  if (!plan.hasOutputs())
+llvm::Error checkFiles(const BenchOptions& options, const CommandContext& context) {
+  if (!context.files().hasOutputs())
     return llvm::Error::success();
-  for (const std::string& path : options.plan.models) {
-    plan.reads(path, fmt::format("the model '{}'", path));
-    auto model = openModel(path, toolkit);
-    if (model)
-      plan.reads(**model);
-    else
-      llvm::consumeError(model.takeError()); // The table reports it.
-  }
-  return plan.check();
+  for (const std::string& path : options.plan.models)
+    if (auto model = openModel(path, context.toolkit); !model)
+      llvm::consumeError(model.takeError()); // The table reports it; a refusal is remembered.
+  return context.files().checkOutputs();
 }
 
 llvm::Error check(const BenchOptions& options) {
@@ -67,7 +59,7 @@ llvm::Error check(const BenchOptions& options) {
 llvm::Expected<ExitCode> bench(const BenchOptions& options, const CommandContext& context) {
   if (llvm::Error error = check(options))
     return error;
-  if (llvm::Error error = checkFiles(options, context.toolkit))
+  if (llvm::Error error = checkFiles(options, context))
     return error;
   BenchPlan plan = options.plan;
   if (plan.threads.empty()) {
@@ -98,7 +90,7 @@ llvm::Expected<ExitCode> bench(const BenchOptions& options, const CommandContext
   bool isDrawable = std::any_of(report.rows.begin(), report.rows.end(),
                                 [](const BenchRow& row) { return row.decodeMs.has_value(); });
   if (!options.plot.empty() && (isDrawable || failures == 0)) {
-    if (llvm::Error error = writePlot(options.plot, report))
+    if (llvm::Error error = writePlot(options.plot, report, context.files()))
       return error;
     context.remark(formatText("wrote {}", options.plot));
   }
@@ -121,7 +113,8 @@ void addBenchCommand(CLI::App& app, CommandContext& context) {
       "  kvopt bench decoder.onnx fused.onnx -p 0 -n 64 -d 0,4096,16384 -t 1 --plot latency.svg\n"
       "  kvopt bench fused.onnx -o csv > fused.csv");
   BenchPlan& plan = options->plan;
-  command->add_option("models", plan.models, "ONNX files; ratios are to the first")->required();
+  addModelPath(*command, context, "models", plan.models, "ONNX files; ratios are to the first")
+      ->required();
   command->add_option("-p,--prompt", plan.promptTokens, "Tokens of the measured prefill; 0: none")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 32))
       ->capture_default_str();
@@ -149,8 +142,8 @@ void addBenchCommand(CLI::App& app, CommandContext& context) {
       ->capture_default_str();
   command->add_option("-o,--output", options->output, "md, csv or json, on stdout")
       ->check(CLI::IsMember({"md", "csv", "json"}));
-  command->add_option("--plot", options->plot,
-                      "SVG file to draw latency against context into, with the read floor");
+  addOutputPath(*command, context, "--plot", options->plot,
+                "SVG file to draw latency against context into, with the read floor");
   addCommonOptions(*command, context);
   command->callback([options, &context] {
     context.action = [options, &context] { return bench(*options, context); };

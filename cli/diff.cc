@@ -75,8 +75,8 @@ void addDiffCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<DiffOptions>();
   CLI::App* command =
       app.add_subcommand("diff", "What changed between two models, attention by attention");
-  command->add_option("before", options->before, "ONNX file")->required();
-  command->add_option("after", options->after, "ONNX file")->required();
+  addModelPath(*command, context, "before", options->before, "ONNX file")->required();
+  addModelPath(*command, context, "after", options->after, "ONNX file")->required();
   command->add_option("--layer", options->layer, "One attention block");
   addCommonOptions(*command, context, {"text", "json", "svg"});
   command->footer("The picture of --format svg is of the first block that changed, or of --layer.");

@@ -31,7 +31,7 @@ void addExplainCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<ExplainOptions>();
   CLI::App* command =
       app.add_subcommand("explain", "Every attention site: how it was matched, or why missed");
-  command->add_option("model", options->model, "ONNX file")->required();
+  addModelPath(*command, context, "model", options->model, "ONNX file")->required();
   command->add_option("--to", options->request.target,
                       "Ask this target whether it takes each site");
   command->add_option("--layer", options->request.layer, "This site only");

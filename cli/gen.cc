@@ -3,7 +3,6 @@
 #include "cli/support/command.h"
 #include "driver/generate/decoder.h"
 #include "ir/onnx/export.h"
-#include "ir/onnx/file_plan.h"
 #include "support/format.h"
 
 #include <CLI/CLI.hpp>
@@ -156,13 +155,13 @@ llvm::Expected<ExitCode> gen(const GenOptions& options, const CommandContext& co
   if (isExternal)
     exported.externalFile = std::filesystem::path(options.output).filename().string() + ".data";
   exported.externalHole = options.isHole;
-  FilePlan files;
-  files.writes(options.output, "--output");
   if (isExternal)
-    files.writes(pathBeside(options.output, exported.externalFile), "its external data");
-  if (llvm::Error error = files.check())
+    if (llvm::Error error = context.files().writes(
+            pathBeside(options.output, exported.externalFile), "its external data"))
+      return error;
+  if (llvm::Error error = context.files().checkOutputs())
     return error;
-  if (llvm::Error error = exportModel(*model, options.output, exported))
+  if (llvm::Error error = exportModel(*model, options.output, exported, context.files()))
     return error;
   report(options, *spec, exported.externalFile, *model, context);
   return ExitCode::Done;
@@ -178,7 +177,8 @@ void addGenCommand(CLI::App& app, CommandContext& context) {
   command->add_option("kind", options->kind, "What kind of decoder")
       ->required()
       ->check(CLI::IsMember(namesOf(kinds)));
-  command->add_option("-o,--output", options->output, "ONNX file to write")->required();
+  addOutputPath(*command, context, "-o,--output", options->output, "ONNX file to write")
+      ->required();
   command->add_option("--layers", spec.layers, "Layers")->capture_default_str();
   command->add_option("--hidden", spec.hidden, "Width of the residual stream")
       ->capture_default_str();

@@ -273,7 +273,7 @@ void addInspectCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand(
       "inspect", "Every cache and attention site of a model; a table for several");
-  command->add_option("models", options->models, "ONNX files")->required();
+  addModelPath(*command, context, "models", options->models, "ONNX files")->required();
   command->add_option("--context", options->context, "Context length for cache sizes")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command->footer(

@@ -2,7 +2,6 @@
 #include "cli/support/command.h"
 #include "driver/recover.h"
 #include "ir/onnx/export.h"
-#include "ir/onnx/file_plan.h"
 #include "ir/onnx/import.h"
 #include "ir/text/printer.h"
 #include "ir/text/reader.h"
@@ -63,12 +62,9 @@ llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& co
   if (!model)
     return model.takeError();
 
-  FilePlan files;
-  files.reads(options.input, fmt::format("the model '{}'", options.input));
-  files.reads(**model);
-  files.writes(options.output, "--output");
-  files.writes(options.reproducer, "--reproducer");
-  if (llvm::Error error = files.check())
+  if (llvm::Error error = registerFiles(**model, context.files()))
+    return error;
+  if (llvm::Error error = context.files().checkOutputs())
     return error;
 
   PassManagerOptions settings;
@@ -76,6 +72,7 @@ llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& co
   settings.printBefore = options.printBefore;
   settings.printAfter = options.printAfter;
   settings.reproducerPath = options.reproducer;
+  settings.files = &context.files();
   settings.print = [](const std::string& header, const std::string& text) {
     printErr(formatText("// ----- {} -----\n", header) + text);
   };
@@ -95,7 +92,7 @@ llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& co
     PrintOptions print;
     print.types = options.types;
     printOut(printText(**model, print));
-  } else if (llvm::Error error = exportModel(**model, options.output)) {
+  } else if (llvm::Error error = exportModel(**model, options.output, {}, context.files())) {
     return error;
   }
   if (options.explain)
@@ -116,15 +113,17 @@ llvm::Expected<ExitCode> opt(const OptOptions& options, const CommandContext& co
 void addOptCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<OptOptions>();
   CLI::App* command = app.add_subcommand("opt", "Run a pipeline of passes (for developers)");
-  command->add_option("model", options->input, "ONNX file (.onnx) or its textual form")->required();
+  addModelPath(*command, context, "model", options->input, "ONNX file (.onnx) or its textual form")
+      ->required();
   command->add_option("--pipeline", options->pipeline, "pass,pass{key=value},…; may be empty");
-  command->add_option("-o,--output", options->output, "Write a model instead of text");
+  addOutputPath(*command, context, "-o,--output", options->output, "Write a model instead of text");
   command->add_option("--print-ir-before", options->printBefore, "A pass, or all");
   command->add_option("--print-ir-after", options->printAfter, "A pass, or all");
   command->add_option("--disable", options->disabled, "A rule or pass to leave out");
   command->add_option("--step-budget", options->matcher.stepBudget,
                       "Places that the matcher tries at one root before it gives up");
-  command->add_option("--reproducer", options->reproducer, "Where a failing pass leaves its input");
+  addOutputPath(*command, context, "--reproducer", options->reproducer,
+                "Where a failing pass leaves its input");
   command->add_flag("--explain", options->explain, "Print near misses after the model");
   command->add_flag("--timing", options->timing, "Time of each pass");
   command->add_flag("--statistics", options->statistics, "Counters of each pass");

@@ -47,8 +47,8 @@ llvm::Expected<ExitCode> write(UnchangedModel unchanged, const RewriteOptions& o
                                WeightFiles weights, const CommandContext& context) {
   nameVariants(unchanged.manifest, options.paths.model);
   if (!options.dryRun)
-    if (llvm::Error error =
-            writeFiles(*unchanged.model, unchanged.manifest, options.paths, weights))
+    if (llvm::Error error = writeFiles(*unchanged.model, unchanged.manifest, options.paths, weights,
+                                       context.files()))
       return error;
   const std::string& target = options.request.target;
   if (context.common.json()) {
@@ -72,7 +72,7 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
   nameFiles(manifest, options.paths, rewritten.firstStep != nullptr);
   if (rewritten.mayBeWritten() && !options.dryRun)
     if (llvm::Error error = writeFiles(*rewritten.model, manifest, options.paths, weights,
-                                       rewritten.firstStep.get()))
+                                       context.files(), rewritten.firstStep.get()))
       return error;
   if (context.common.json())
     printJson(rewriteJson(options.written(), options.request.target, rewritten, weights));
@@ -101,7 +101,7 @@ llvm::Expected<ExitCode> rewrite(const RewriteOptions& options, const CommandCon
   if (!options.paths.genaiConfig.empty() && options.request.target != "ort-gqa")
     return usageError("--genai-config is for --to ort-gqa");
   if (!options.dryRun)
-    if (llvm::Error error = checkOutputPaths(options.paths, **model))
+    if (llvm::Error error = checkOutputPaths(options.paths, **model, context.files()))
       return error;
   const WeightFiles weights = weightFilesFor(**model, options.paths, options.dryRun);
   RewriteRequest request = options.request;
@@ -152,8 +152,8 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
   request.print = [](const std::string& header, const std::string& text) {
     printErr(formatText("// ----- {} -----\n", header) + text);
   };
-  command->add_option("model", options->model, "ONNX file")->required();
-  auto* output = command->add_option("-o,--output", paths.model, "File to write");
+  addModelPath(*command, context, "model", options->model, "ONNX file")->required();
+  auto* output = addOutputPath(*command, context, "-o,--output", paths.model, "File to write");
   auto* target = command->add_option("--to", request.target, "Target, see: kvopt list targets");
   if (request.target.empty())
     target->required();
@@ -180,12 +180,12 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
                      "int4, with --to ort-gqa: store them as quantized codes")
         ->check(CLI::IsMember({"float16", "bfloat16", "int8", "int4"}));
     auto* text =
-        command->add_option("--calibration-text", options->calibration.text,
-                            "Text to calibrate the scales of int8 and int4 codes with; its bytes "
-                            "are the tokens (byte-level models)");
-    command
-        ->add_option("--calibration-tokens", options->calibration.numbers,
-                     "Like --calibration-text, but token ids separated by white space or commas")
+        addInputPath(*command, context, "--calibration-text", options->calibration.text, "the text",
+                     "Text to calibrate the scales of int8 and int4 codes with; its bytes "
+                     "are the tokens (byte-level models)");
+    addInputPath(*command, context, "--calibration-tokens", options->calibration.numbers,
+                 "the tokens",
+                 "Like --calibration-text, but token ids separated by white space or commas")
         ->excludes(text);
     command
         ->add_option("--calibration-context", request.calibrationContext,
@@ -208,9 +208,9 @@ void addRewriting(CLI::App* command, const std::shared_ptr<RewriteOptions>& opti
                                 {"quick", VerificationExtent::Quick},
                                 {"full", VerificationExtent::Full}});
   addInputOption(*command, options->inputs);
-  command->add_option("--manifest", paths.manifest, "Where the manifest goes");
-  command->add_option("--genai-config", paths.genaiConfig,
-                      "For ort-gqa: where ONNX Runtime GenAI's configuration goes");
+  addOutputPath(*command, context, "--manifest", paths.manifest, "Where the manifest goes");
+  addOutputPath(*command, context, "--genai-config", paths.genaiConfig,
+                "For ort-gqa: where ONNX Runtime GenAI's configuration goes");
   addWords<ExternalPlacement>(
       *command, "--external-data", paths.weights,
       "Weights in files beside the model: keep them there, copy them beside the output, or inline "

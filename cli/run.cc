@@ -8,7 +8,6 @@
 #include "driver/recover.h"
 #include "driver/verify/claims.h"
 #include "driver/verify/verification.h"
-#include "ir/onnx/file_plan.h"
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
 #include "support/format.h"
@@ -140,18 +139,6 @@ llvm::Error check(const RunOptions& options) {
   return checkSampling(options.sampling());
 }
 
-/// Refuses outputs that would replace what is read.
-llvm::Error checkFiles(const RunOptions& options, const Model& model) {
-  FilePlan plan;
-  plan.writes(options.save, "--save-cache");
-  plan.writesFolder(options.dump, "--dump");
-  if (!plan.hasOutputs())
-    return llvm::Error::success();
-  plan.reads(model);
-  plan.reads(options.load, "the cache of --load-cache");
-  return plan.check();
-}
-
 /// A model with a session that has been brought to where generation starts.
 struct Driven {
   std::unique_ptr<Model> model;
@@ -186,16 +173,11 @@ llvm::Expected<int64_t> neededCapacity(const RunOptions& options,
   return past + static_cast<int64_t>(longest) + options.steps;
 }
 
-llvm::Expected<Driven> openDriven(const RunOptions& options,
-                                  llvm::ArrayRef<std::vector<int64_t>> prompts,
-                                  const Toolkit& toolkit) {
+/// The session of a model that was opened.
+llvm::Expected<Driven> drive(std::unique_ptr<Model> model, const RunOptions& options,
+                             llvm::ArrayRef<std::vector<int64_t>> prompts, const Toolkit& toolkit) {
   Driven driven;
-  auto model = openModel(options.model, toolkit);
-  if (!model)
-    return model.takeError();
-  driven.model = std::move(*model);
-  if (llvm::Error error = checkFiles(options, *driven.model))
-    return error;
+  driven.model = std::move(model);
   if (llvm::Error error = inferShapes(driven.model->graph()))
     return withFile(std::move(error), options.model);
   auto manifest = drivingManifest(*driven.model, toolkit);
@@ -233,6 +215,42 @@ llvm::Expected<Driven> openDriven(const RunOptions& options,
   return driven;
 }
 
+/// What generates, and what drafts for it; a draft without a model where there is none.
+struct DrivenPair {
+  Driven main;
+  Driven draft;
+};
+
+/// Opens all models before anything is made of them: the outputs are compared with all files.
+llvm::Expected<DrivenPair> openDriven(const RunOptions& options,
+                                      llvm::ArrayRef<std::vector<int64_t>> prompts,
+                                      const CommandContext& context) {
+  auto model = openModel(options.model, context.toolkit);
+  if (!model)
+    return model.takeError();
+  std::unique_ptr<Model> draftModel;
+  if (!options.draft.empty()) {
+    auto opened = openModel(options.draft, context.toolkit);
+    if (!opened)
+      return opened.takeError();
+    draftModel = std::move(*opened);
+  }
+  if (llvm::Error error = context.files().checkOutputs())
+    return error;
+  DrivenPair pair;
+  auto driven = drive(std::move(*model), options, prompts, context.toolkit);
+  if (!driven)
+    return driven.takeError();
+  pair.main = std::move(*driven);
+  if (!draftModel)
+    return pair;
+  auto draft = drive(std::move(draftModel), options.ofDraft(), prompts, context.toolkit);
+  if (!draft)
+    return draft.takeError();
+  pair.draft = std::move(*draft);
+  return pair;
+}
+
 /// Text of one sequence is printed as it is generated; everything else in the end.
 bool isStreamed(const RunOptions& options, const CommandContext& context) {
   return !context.common.json() && options.isText() && options.texts.size() == 1;
@@ -265,8 +283,10 @@ llvm::Error computeFirst(const RunOptions& options, const Driven& driven,
 
 llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
                                               llvm::ArrayRef<std::vector<int64_t>> prompts,
-                                              const Driven& driven, const Driven& draft,
+                                              DrivenPair& driven, StepDump* dump,
                                               const CommandContext& context) {
+  Session& session = *driven.main.session;
+  const Driven& draft = driven.draft;
   GenerationOptions settings;
   settings.steps = options.steps;
   settings.chunk = options.chunk;
@@ -274,7 +294,8 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
   auto recipes = recipesOf(options.inputs);
   if (!recipes)
     return recipes.takeError();
-  if (llvm::Error error = computeFirst(options, driven, *recipes, context.toolkit, settings.feed))
+  if (llvm::Error error =
+          computeFirst(options, driven.main, *recipes, context.toolkit, settings.feed))
     return error;
   settings.shift.isOn = !options.contextShift.empty();
   settings.shift.kept = options.keptByShift().value_or(0);
@@ -292,17 +313,11 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
   settings.stopTokens = options.stopTokens;
   for (const std::string& text : options.stopTexts)
     settings.stopSequences.push_back(bytesOf(text));
-  std::optional<StepDump> dump;
-  if (!options.dump.empty()) {
-    auto created = StepDump::create(options.dump);
-    if (!created)
-      return created.takeError();
-    dump = std::move(*created);
-    settings.feed.onStep = [&](int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
-                               const StepResult& result) {
+  if (dump)
+    settings.feed.onStep = [dump](int64_t tokens, llvm::ArrayRef<NamedTensor> inputs,
+                                  const StepResult& result) {
       return dump->write(tokens, inputs, result);
     };
-  }
   Progress progress(context.common);
   LineEscaper escaper;
   int64_t count = 0;
@@ -330,18 +345,18 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
   auto prompts = promptsOf(options);
   if (!prompts)
     return prompts.takeError();
-  auto driven = openDriven(options, *prompts, context.toolkit);
+  auto driven = openDriven(options, *prompts, context);
   if (!driven)
     return driven.takeError();
-  Session& session = *driven->session;
-  Driven draft;
-  if (!options.draft.empty()) {
-    auto opened = openDriven(options.ofDraft(), *prompts, context.toolkit);
-    if (!opened)
-      return opened.takeError();
-    draft = std::move(*opened);
+  const Session& session = *driven->main.session;
+  std::optional<StepDump> dump;
+  if (!options.dump.empty()) {
+    auto created = StepDump::create(options.dump, context.files());
+    if (!created)
+      return created.takeError();
+    dump.emplace(std::move(*created));
   }
-  auto generated = generateWith(options, *prompts, *driven, draft, context);
+  auto generated = generateWith(options, *prompts, *driven, dump ? &*dump : nullptr, context);
   if (!generated)
     return generated.takeError();
   RunReport report{options.model, *prompts, options.isText(), options.sampling(), *generated};
@@ -351,9 +366,12 @@ llvm::Expected<ExitCode> run(const RunOptions& options, const CommandContext& co
         if (textOfBytes(token).empty())
           return usageError("token {} is outside 0-255", token)
               .hint("--text is for byte-level models; use --tokens");
-  // First: whoever reads the output may rely on the file.
+  // First: a program that reads the output may rely on the files.
   if (!options.save.empty())
-    if (llvm::Error error = session.save(options.save))
+    if (llvm::Error error = session.save(options.save, context.files()))
+      return error;
+  if (dump)
+    if (llvm::Error error = dump->commit())
       return error;
   if (context.common.json())
     printJson(runJson(report, options.statistics ? &session : nullptr));
@@ -388,9 +406,9 @@ void addPromptOptions(CLI::App& command, RunOptions& options) {
       ->allow_extra_args(false);
 }
 
-void addDraftOptions(CLI::App& command, RunOptions& options) {
-  auto* draft = command.add_option(
-      "--draft", options.draft,
+void addDraftOptions(CLI::App& command, RunOptions& options, CommandContext& context) {
+  auto* draft = addModelPath(
+      command, context, "--draft", options.draft,
       "Model of the same vocabulary that guesses tokens, which the model checks several at a time");
   command.add_option("--draft-tokens", options.draftTokens, "Most guesses before each step")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
@@ -409,7 +427,7 @@ void addSamplingOptions(CLI::App& command, RunOptions& options) {
                      "Seed of the draws: with equal scores the same text on every machine");
 }
 
-void addCacheOptions(CLI::App& command, RunOptions& options) {
+void addCacheOptions(CLI::App& command, RunOptions& options, CommandContext& context) {
   command
       .add_option("--mode,--cache", options.mode,
                   "shared: a buffer of fixed capacity; stateful: it grows")
@@ -419,7 +437,8 @@ void addCacheOptions(CLI::App& command, RunOptions& options) {
       .add_option("--capacity", options.capacity,
                   "Tokens the caches have room for; unless given, as many as are needed")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  command.add_option("--load-cache", options.load, "Go on from a cache that --save-cache wrote");
+  addInputPath(command, context, "--load-cache", options.load, "the cache",
+               "Go on from a cache that --save-cache wrote");
   command.add_option("--crop", options.crop, "Keep so many tokens of the loaded cache only")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   // As text: a flag's number 0 would be read as false.
@@ -427,7 +446,8 @@ void addCacheOptions(CLI::App& command, RunOptions& options) {
       "--context-shift{4}", options.contextShift,
       "When the caches are full, keep the first KEEP tokens (4 unless --context-shift=KEEP), drop "
       "the older half of the others, and continue");
-  command.add_option("--save-cache", options.save, "File to write the caches to in the end");
+  addOutputPath(command, context, "--save-cache", options.save,
+                "File to write the caches to in the end");
 }
 
 } // namespace
@@ -445,14 +465,14 @@ void addRunCommand(CLI::App& app, CommandContext& context) {
       "  kvopt run decoder.onnx --draft small.onnx --tokens 1,15043,29892 --stats\n"
       "  kvopt run decoder.onnx --tokens 1,2,3 --dump steps && kvopt verify fused.onnx --reference "
       "steps");
-  command->add_option("model", options->model, "ONNX file")->required();
+  addModelPath(*command, context, "model", options->model, "ONNX file")->required();
   addPromptOptions(*command, *options);
   addSamplingOptions(*command, *options);
-  addDraftOptions(*command, *options);
-  addCacheOptions(*command, *options);
+  addDraftOptions(*command, *options, context);
+  addCacheOptions(*command, *options, context);
   addInputOption(*command, options->inputs);
-  command->add_option("--dump", options->dump,
-                      "Folder to write inputs and outputs of every step to");
+  addOutputFolder(*command, context, "--dump", options->dump,
+                  "Folder to write inputs and outputs of every step to");
   command->add_option("-t,--threads", options->threads, "Threads; unless given, one a core")
       ->check(CLI::Range(1u, 1024u));
   command

@@ -8,11 +8,14 @@
 #include "driver/verify/data_sets.h"
 #include "driver/verify/references.h"
 #include "driver/verify/report.h"
+#include "ir/onnx/model_files.h"
 #include "runtime/equivalence/data_sets.h"
 #include "runtime/equivalence/quantized_groups.h"
 #include "runtime/equivalence/quantized_model.h"
 #include "runtime/equivalence/reference.h"
 #include "support/diagnostic.h"
+#include "support/file_access.h"
+#include "support/format.h"
 
 #include <CLI/CLI.hpp>
 
@@ -127,6 +130,11 @@ llvm::Expected<ExitCode> againstReferences(const VerifyOptions& options,
     if (std::optional<ModelForm> form = formFromName(name);
         form && !llvm::is_contained(forms, *form))
       forms.push_back(*form);
+  for (const std::string& model : options.models)
+    for (const char* recorded : {"ref", "model.json"})
+      if (llvm::Error error = context.files().reads(
+              pathBeside(model, recorded), fmt::format("the recordings of the model '{}'", model)))
+        return error;
   auto table = compareWithReferences(options.models, forms, options.threads, context.toolkit,
                                      options.target);
   if (!table)
@@ -218,11 +226,12 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<VerifyOptions>();
   CLI::App* command =
       app.add_subcommand("verify", "Compare two models, or one with recorded outputs, by running");
-  command->add_option("models", options->models, "One ONNX file, two, or more with --references")
+  addModelPath(*command, context, "models", options->models,
+               "One ONNX file, two, or more with --references")
       ->required();
-  auto* one = command->add_option("--reference", options->reference,
-                                  "Recorded steps, a file or a folder, or a folder of data sets in "
-                                  "ONNX's own form (test_data_set_<k>)");
+  auto* one = addInputPath(*command, context, "--reference", options->reference, "the recording",
+                           "Recorded steps, a file or a folder, or a folder of data sets in "
+                           "ONNX's own form (test_data_set_<k>)");
   auto* all = command
                   ->add_flag("--references", options->references,
                              "Every case recorded beside every model, in a table")
@@ -261,12 +270,11 @@ void addVerifyCommand(CLI::App& app, CommandContext& context) {
                    "Add a run of this many tokens, in chunks and with decode steps at its end")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 32));
   addInputOption(*command, options->inputs);
-  auto* text = command->add_option("--text-file", options->textFile,
-                                   "A text to measure both models' perplexity on; its bytes are "
-                                   "the tokens of a byte-level model");
-  auto* tokens = command
-                     ->add_option("--token-file", options->tokenFile,
-                                  "The same of token ids, separated by white space or commas")
+  auto* text = addInputPath(*command, context, "--text-file", options->textFile, "the text",
+                            "A text to measure both models' perplexity on; its bytes are "
+                            "the tokens of a byte-level model");
+  auto* tokens = addInputPath(*command, context, "--token-file", options->tokenFile, "the tokens",
+                              "The same of token ids, separated by white space or commas")
                      ->excludes(text);
   command
       ->add_option("--context", options->context,

@@ -4,6 +4,7 @@
 #include "ir/onnx/external_check.h"
 #include "ir/onnx/import.h"
 #include "ir/onnx/model_copy.h"
+#include "ir/onnx/model_files.h"
 #include "support/diagnostic.h"
 
 namespace kvopt::driver {
@@ -15,8 +16,17 @@ using namespace targets;
 
 llvm::Expected<std::unique_ptr<Model>> openModel(const std::string& path, const Toolkit& toolkit) {
   auto model = importModel(path, toolkit.ops, toolkit.limits);
-  if (!model)
+  if (!model) {
+    if (toolkit.files)
+      if (llvm::Error error = toolkit.files->readsLater([path] { return filesOfModelAt(path); })) {
+        llvm::consumeError(model.takeError());
+        return error;
+      }
     return model.takeError();
+  }
+  if (toolkit.files)
+    if (llvm::Error error = registerFiles(**model, *toolkit.files))
+      return error;
   if (llvm::Error error = checkExternalData(**model))
     return withFile(std::move(error), path);
   // Refused by every command, whether it uses the manifest or not.

@@ -49,7 +49,8 @@ struct RecoveryOptions {
 };
 
 /// Imports `path` and checks the manifest in its metadata, and that its external data is in the
-/// model's folder, without reading any.
+/// model's folder, without reading any. Registers every file that the model consists of in
+/// `toolkit.files`, and fails where one is a declared output; a file that cannot be imported, too.
 llvm::Expected<std::unique_ptr<ir::Model>> openModel(const std::string& path,
                                                      const Toolkit& toolkit);
 

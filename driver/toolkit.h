@@ -6,6 +6,9 @@
 #include "passes/pass.h"
 #include "passes/targets/target.h"
 #include "runtime/exec/kernel.h"
+#include "support/file_access.h"
+
+#include <memory>
 
 namespace kvopt::driver {
 
@@ -21,6 +24,9 @@ struct Toolkit {
   runtime::KernelRegistry kernels;
   /// What models that are opened may cost.
   ir::ModelLimits limits;
+  /// The files of the program's run: openModel registers what it opens there. Null for a program
+  /// that reads what it has written itself, or that writes nothing.
+  std::shared_ptr<FileAccess> files;
 };
 
 } // namespace kvopt::driver

@@ -176,7 +176,7 @@ llvm::Error addPieces(const Model& model, const Manifest& manifest, const std::s
 llvm::Error prepareVariants(Model& model, const Manifest& manifest, const std::string& output,
                             ExportOptions options, OutputFiles& files) {
   options.externalFile = llvm::sys::path::filename(output).str() + ".data";
-  FamilyExport family(std::move(options));
+  FamilyExport family(std::move(options), files);
   if (llvm::Error error = family.add(model, output))
     return error;
   if (manifest.tiles)
@@ -189,7 +189,7 @@ llvm::Error prepareVariants(Model& model, const Manifest& manifest, const std::s
     if (llvm::Error error = family.add(model, pathBeside(output, variant.file)))
       return error;
   }
-  return family.finish(files);
+  return family.finish();
 }
 
 } // namespace kvopt::driver

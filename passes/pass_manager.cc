@@ -4,6 +4,7 @@
 #include "ir/text/printer.h"
 #include "ir/verify/verifier.h"
 #include "support/diagnostic.h"
+#include "support/file_access.h"
 #include "support/output_file.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -93,7 +94,8 @@ llvm::Error PassManager::fail(llvm::Error error, size_t stage, const std::string
   for (size_t i = stage; i < stages.size(); ++i)
     rest.push_back(stages[i].step);
   auto write = [&]() -> llvm::Error {
-    auto file = OutputFile::create(settings.reproducerPath);
+    FileAccess own;
+    auto file = OutputFile::create(settings.reproducerPath, settings.files ? *settings.files : own);
     if (!file)
       return file.takeError();
     std::string text = "// RUN: kvopt opt %s --pipeline '" + printPipeline(rest) + "'\n" + before;

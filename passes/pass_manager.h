@@ -3,6 +3,10 @@
 
 #include "passes/pass.h"
 
+namespace kvopt {
+class FileAccess;
+} // namespace kvopt
+
 namespace kvopt::passes {
 
 /// One step of a pipeline: a pass's name and options.
@@ -29,6 +33,8 @@ struct PassManagerOptions {
   /// When a pass fails, the model as it was before that pass and the pipeline from it on are
   /// written to this file; empty: none.
   std::string reproducerPath;
+  /// Where that file is declared; null for a program that reads and writes nothing else.
+  FileAccess* files = nullptr;
 };
 
 struct PassTiming {

@@ -28,7 +28,7 @@ struct FileIdentity {
 /// The bytes are those on disk, not a copy. When another process makes the file shorter, later
 /// reads beyond its new end raise SIGBUS. A program that handles that signal finds the file's name
 /// with `mappedFileAt`, as cli/process.cc does; without a handler, the signal ends the process. An
-/// output is never written over a mapped input in place (see FilePlan and OutputFile).
+/// output is never written over a mapped input in place (see FileAccess and OutputFile).
 class MappedFile {
 public:
   using Result = llvm::Expected<std::shared_ptr<const MappedFile>>;

@@ -2,6 +2,7 @@
 #include "support/output_file.h"
 
 #include "support/diagnostic.h"
+#include "support/file_access.h"
 #include "support/mapped_ranges.h"
 
 #include <algorithm>
@@ -32,13 +33,21 @@ Place split(const std::string& path) {
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
+llvm::Error notReplaced(const std::string& path, mode_t mode) {
+  if (S_ISLNK(mode))
+    return usageError("is a symbolic link; it is not replaced")
+        .file(path)
+        .hint("give the path that it leads to");
+  return usageError("exists and is not a regular file; it is not replaced").file(path);
+}
+
 llvm::Error checkTarget(const std::string& path, const std::string& name) {
   if (path.find('\0') != std::string::npos || name.empty() || name == "." || name == "..")
     return usageError("'{}' is not a name for an output file", path);
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0) {
+  if (::lstat(path.c_str(), &status) == 0) {
     if (!S_ISREG(status.st_mode))
-      return usageError("exists and is not a regular file; it is not replaced").file(path);
+      return notReplaced(path, status.st_mode);
   } else if (errno == ENAMETOOLONG) {
     return ioError("cannot create: {}", errnoText(errno)).file(path);
   }
@@ -69,16 +78,25 @@ llvm::Error OutputFile::check(const std::string& path) {
   return llvm::Error::success();
 }
 
-llvm::Expected<OutputFile> OutputFile::create(const std::string& path, Naming naming) {
-  Place place = split(path);
+llvm::Expected<OutputFile> OutputFile::create(const std::string& path, FileAccess& access,
+                                              Naming naming) {
+  if (llvm::Error error = access.ensureWrites(path, "the output"))
+    return error;
+  const Place place = split(path);
   if (llvm::Error error = checkTarget(path, place.name))
     return error;
   llvm::Expected<FileDescriptor> folder = openFolderOf(path, place.folder);
   if (!folder)
     return folder.takeError();
-  OutputFile file(path, place.name, std::move(*folder));
+  return createIn(std::move(*folder), place.name, path, naming);
+}
+
+llvm::Expected<OutputFile> OutputFile::createIn(FileDescriptor folder, const std::string& name,
+                                                const std::string& path, Naming naming) {
+  OutputFile file(path, name, std::move(folder));
   if (int error = file.open(naming); error != 0)
-    return ioError("cannot create a file in '{}': {}", place.folder, errnoText(error)).file(path);
+    return ioError("cannot create a file in '{}': {}", split(path).folder, errnoText(error))
+        .file(path);
   return file;
 }
 
@@ -291,28 +309,62 @@ llvm::Error OutputFile::stage() {
   return llvm::Error::success();
 }
 
-int OutputFile::placeTemporary(bool keepsOld) {
+int OutputFile::exchange() const {
+  return ::renameat2(folder_.get(), temporary_.text(), folder_.get(), name_.c_str(),
+                     RENAME_EXCHANGE) == 0
+             ? 0
+             : errno;
+}
+
+llvm::Error OutputFile::checkReplaced(const char* name) {
+  struct stat status {};
+  if (::fstatat(folder_.get(), name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+    return fail("put in place", errno);
+  if (S_ISREG(status.st_mode))
+    return llvm::Error::success();
+  if (S_ISDIR(status.st_mode))
+    return fail("put in place", EISDIR);
+  discard();
+  return notReplaced(path_, status.st_mode);
+}
+
+llvm::Error OutputFile::placeTemporary(bool keepsOld) {
   const int folder = folder_.get();
   const char* name = name_.c_str();
-  struct stat status {};
-  const bool replaces = ::fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
-  if (replaces && S_ISDIR(status.st_mode))
-    return EISDIR; // An exchange would move it.
-  if (replaces && keepsOld) {
-    if (::renameat2(folder, temporary_.text(), folder, name, RENAME_EXCHANGE) == 0) {
-      placed_ = Placed::Exchanged;
-      return 0;
+  if (::renameat2(folder, temporary_.text(), folder, name, RENAME_NOREPLACE) == 0) {
+    temporary_.release();
+    placed_ = Placed::Fresh;
+    return llvm::Error::success();
+  }
+  // File systems without that flag say something else than EEXIST.
+  const bool replaces = errno == EEXIST || targetExists();
+  if (replaces)
+    if (llvm::Error error = checkReplaced(name))
+      return error;
+  if (replaces && exchange() == 0) {
+    // What was exchanged may have come after it was checked.
+    struct stat old {};
+    if (::fstatat(folder, temporary_.text(), &old, AT_SYMLINK_NOFOLLOW) == 0 &&
+        !S_ISREG(old.st_mode)) {
+      if (exchange() != 0)
+        temporary_.release(); // It is the name of what was there.
+      discard();
+      return notReplaced(path_, old.st_mode);
     }
+    placed_ = Placed::Exchanged;
+    return llvm::Error::success();
+  }
+  if (replaces && keepsOld) {
     // File systems that cannot exchange names may know hard links.
     backup_ = TemporaryName::in(folder);
     if (::linkat(folder, name, folder, backup_.text(), 0) != 0)
       backup_.release();
   }
   if (::renameat(folder, temporary_.text(), folder, name) != 0)
-    return errno;
+    return fail("put in place", errno);
   temporary_.release();
   placed_ = !replaces ? Placed::Fresh : backup_.isSet() ? Placed::Backed : Placed::Replaced;
-  return 0;
+  return llvm::Error::success();
 }
 
 llvm::Error OutputFile::place(bool keepsOld) {
@@ -327,9 +379,7 @@ llvm::Error OutputFile::place(bool keepsOld) {
     if (llvm::Error failure = stage())
       return failure;
   }
-  if (int error = placeTemporary(keepsOld); error != 0)
-    return fail("put in place", error);
-  return llvm::Error::success();
+  return placeTemporary(keepsOld);
 }
 
 void OutputFile::undo() {
@@ -364,6 +414,11 @@ llvm::Error OutputFile::commit() {
   finish();
   return llvm::Error::success();
 }
+
+OutputFiles::OutputFiles(FileAccess& access) : access_(&access) {}
+OutputFiles::OutputFiles() : own_(std::make_unique<FileAccess>()), access_(own_.get()) {}
+OutputFiles::OutputFiles(OutputFiles&&) noexcept = default;
+OutputFiles::~OutputFiles() = default;
 
 llvm::Error OutputFiles::checkDistinct() const {
   std::set<std::tuple<dev_t, ino_t, std::string>> places;

@@ -7,11 +7,14 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace kvopt {
+
+class FileAccess;
 
 /// Collects bytes in a file that has no name, and gives it its name on `commit`. Until then the
 /// target is as it was. Without a `commit`, or after any failure, nothing is left behind; not even
@@ -20,8 +23,9 @@ namespace kvopt {
 /// Replacing an existing file takes such a name for the moment of the replacement. The data is not
 /// forced to the disk.
 ///
-/// The permissions are 0666 less the umask, also when a file is replaced. A symbolic link at the
-/// target's place is replaced, not followed. FilePlan ensures that the target is not an input.
+/// Only a new name or a regular file is written: a symbolic link, a device, a pipe, a socket or a
+/// folder at the target's place is refused, when the file is created and again when it gets its
+/// name. The permissions are 0666 less the umask, also when a file is replaced.
 class OutputFile {
 public:
   /// What the file is called before the commit.
@@ -30,9 +34,10 @@ public:
     Temporary, ///< A temporary name.
   };
 
-  /// Fails when the folder cannot be written, when the name is too long, and when `path` exists and
-  /// is not a regular file: renaming would destroy a device or a pipe.
-  static llvm::Expected<OutputFile> create(const std::string& path,
+  /// The file is an output of `access`, which declares it if the caller has not. Fails when it is
+  /// an input there, when the folder cannot be written, when the name is too long, and when `path`
+  /// exists and is not a regular file.
+  static llvm::Expected<OutputFile> create(const std::string& path, FileAccess& access,
                                            Naming naming = Naming::Anonymous);
 
   /// Fails where `create` would, as far as that is known without creating a file.
@@ -72,6 +77,7 @@ public:
 
 private:
   friend class OutputFiles;
+  friend class OutputFolder;
 
   /// How a file came to its place, and how to take it away again.
   enum class Placed {
@@ -83,6 +89,9 @@ private:
   };
 
   OutputFile(std::string path, std::string name, FileDescriptor folder);
+  /// A file `name` in an open folder; `path` is its name in errors.
+  static llvm::Expected<OutputFile> createIn(FileDescriptor folder, const std::string& name,
+                                             const std::string& path, Naming naming);
   /// Opens the descriptor: without a name, or with a temporary one. Gives 0 or an errno.
   int open(Naming naming);
   /// Gives an anonymous file the name; 0 or an errno.
@@ -91,7 +100,11 @@ private:
   llvm::Error stage();
   /// Puts the file in its place; where `keepsOld`, so that `undo` restores what was there.
   llvm::Error place(bool keepsOld);
-  int placeTemporary(bool keepsOld);
+  llvm::Error placeTemporary(bool keepsOld);
+  /// Exchanges the names of the target and the new file. Gives 0 or an errno.
+  int exchange() const;
+  /// Fails unless `name` in the folder is a regular file.
+  llvm::Error checkReplaced(const char* name);
   void undo();
   /// Removes what `undo` would need.
   void finish();
@@ -117,6 +130,15 @@ private:
 /// those before it are taken away again, and the files that they replaced are restored.
 class OutputFiles {
 public:
+  /// Files of one program's run.
+  explicit OutputFiles(FileAccess& access);
+  /// Files of a library's caller, compared with what the functions that add them register.
+  OutputFiles();
+  OutputFiles(OutputFiles&&) noexcept;
+  ~OutputFiles();
+
+  /// Where the files are declared.
+  FileAccess& access() const { return *access_; }
   void add(OutputFile file) { files_.push_back(std::move(file)); }
   /// Only once, as the last call. Fails when two files have the same place. A signal that
   /// `endBySignal` handles waits until all files are in their places.
@@ -125,6 +147,8 @@ public:
 private:
   llvm::Error checkDistinct() const;
 
+  std::unique_ptr<FileAccess> own_; // Null where the caller has one.
+  FileAccess* access_;
   std::vector<OutputFile> files_;
 };
 

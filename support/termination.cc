@@ -9,7 +9,10 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
 #include <random>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
 
@@ -30,6 +33,7 @@ enum SlotState : int { Free, Claimed, Active };
 struct Slot {
   std::atomic<int> state{Free};
   int folder = -1;
+  TemporaryName::Kind kind = TemporaryName::Kind::File;
   std::array<char, 40> name{};
 };
 // More files than that at once get names that signals do not remove.
@@ -49,12 +53,62 @@ void endNow(int number) {
   ::kill(::getpid(), number);
 }
 
-int claimSlot(int folder, const std::string& name) {
+/// The levels of folders that a temporary folder may have.
+constexpr int mostLevels = 4;
+
+bool removeFolder(int parent, const char* name, int levels);
+
+/// Removes what is in an open folder. Async-signal-safe.
+void removeEntries(int folder, int levels) {
+  alignas(dirent64) std::array<char, 2048> buffer;
+  // Removing may move entries that were not read yet: it ends when a pass removes nothing.
+  for (bool hasRemoved = true; hasRemoved;) {
+    hasRemoved = false;
+    ::lseek(folder, 0, SEEK_SET);
+    for (;;) {
+      const long bytes = ::syscall(SYS_getdents64, folder, buffer.data(), buffer.size());
+      if (bytes <= 0)
+        break;
+      for (long at = 0; at < bytes;) {
+        const auto* entry = reinterpret_cast<const dirent64*>(buffer.data() + at);
+        at += entry->d_reclen;
+        const char* name = entry->d_name;
+        if (std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0)
+          continue;
+        if (::unlinkat(folder, name, 0) == 0)
+          hasRemoved = true;
+        else if (levels > 0)
+          hasRemoved |= removeFolder(folder, name, levels - 1);
+      }
+    }
+  }
+}
+
+/// Removes a folder with what is in it; follows no links. Whether it has gone. Async-signal-safe.
+bool removeFolder(int parent, const char* name, int levels) {
+  const int folder = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0)
+    return false;
+  removeEntries(folder, levels);
+  ::close(folder);
+  return ::unlinkat(parent, name, AT_REMOVEDIR) == 0;
+}
+
+/// Async-signal-safe.
+void removeName(int folder, const char* name, TemporaryName::Kind kind) {
+  if (kind == TemporaryName::Kind::Folder)
+    removeFolder(folder, name, mostLevels);
+  else
+    ::unlinkat(folder, name, 0);
+}
+
+int claimSlot(int folder, const std::string& name, TemporaryName::Kind kind) {
   for (size_t i = 0; i < slots.size(); ++i) {
     int expected = Free;
     if (!slots[i].state.compare_exchange_strong(expected, Claimed))
       continue;
     slots[i].folder = folder;
+    slots[i].kind = kind;
     std::memcpy(slots[i].name.data(), name.c_str(), name.size() + 1);
     slots[i].state.store(Active);
     return static_cast<int>(i);
@@ -101,27 +155,29 @@ void endBySignal(int number) {
 void removeTemporaryFiles() {
   for (Slot& slot : slots)
     if (slot.state.load() == Active)
-      ::unlinkat(slot.folder, slot.name.data(), 0);
+      removeName(slot.folder, slot.name.data(), slot.kind);
 }
 
-TemporaryName TemporaryName::in(int folder) {
+TemporaryName TemporaryName::in(int folder, Kind kind) {
   // Independent of the target's name, which may already be as long as the file system allows.
   std::random_device random;
   TemporaryName result;
   result.folder = folder;
+  result.kind = kind;
   result.name = fmt::format(".kvopt-{:08x}{:08x}.tmp", random(), random());
-  result.slot = claimSlot(folder, result.name);
+  result.slot = claimSlot(folder, result.name, kind);
   return result;
 }
 
 TemporaryName::TemporaryName(TemporaryName&& other) noexcept
-    : folder(other.folder), slot(std::exchange(other.slot, -1)),
+    : folder(other.folder), kind(other.kind), slot(std::exchange(other.slot, -1)),
       name(std::exchange(other.name, std::string())) {}
 
 TemporaryName& TemporaryName::operator=(TemporaryName&& other) noexcept {
   if (this != &other) {
     remove();
     folder = other.folder;
+    kind = other.kind;
     slot = std::exchange(other.slot, -1);
     name = std::exchange(other.name, std::string());
   }
@@ -130,7 +186,7 @@ TemporaryName& TemporaryName::operator=(TemporaryName&& other) noexcept {
 
 void TemporaryName::remove() {
   if (isSet())
-    ::unlinkat(folder, name.c_str(), 0);
+    removeName(folder, name.c_str(), kind);
   release();
 }
 

@@ -26,10 +26,16 @@ public:
 /// process. Create the object before the file, both in one UninterruptedSection.
 class TemporaryName {
 public:
+  /// What has the name.
+  enum class Kind {
+    File,
+    Folder, ///< With files and folders in it, four levels at most; all are removed.
+  };
+
   /// No name.
   TemporaryName() = default;
   /// A new random name in a folder, which is an open descriptor that outlives this object.
-  static TemporaryName in(int folder);
+  static TemporaryName in(int folder, Kind kind = Kind::File);
 
   TemporaryName(TemporaryName&& other) noexcept;
   TemporaryName& operator=(TemporaryName&& other) noexcept;
@@ -38,18 +44,19 @@ public:
   bool isSet() const { return !name.empty(); }
   /// The name, relative to the folder. Requires that it is set.
   const char* text() const { return name.c_str(); }
-  /// Removes the file, if there is one of this name, and forgets the name.
+  /// Removes the file or folder, if there is one of this name, and forgets the name.
   void remove();
-  /// Forgets the name: the file is gone or has another name.
+  /// Forgets the name: what had it is gone or has another name.
   void release();
 
 private:
   int folder = -1;
+  Kind kind = Kind::File;
   int slot = -1; ///< in the table that signal handlers read; -1 if the table was full
   std::string name;
 };
 
-/// Removes all files that have temporary names. Async-signal-safe.
+/// Removes everything that has a temporary name. Async-signal-safe.
 void removeTemporaryFiles();
 
 /// Handles a signal that ends the process: removes temporary files and raises the signal again with

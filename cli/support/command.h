@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/support/exit_code.h"
+#include "cli/support/path_options.h"
 #include "driver/toolkit.h"
 #include "passes/pass_manager.h"
 #include "support/json.h"
@@ -33,6 +34,8 @@ struct CommonOptions {
 struct CommandContext {
   driver::Toolkit toolkit;
   CommonOptions common;
+  /// The options of all commands that take a path.
+  std::vector<PathOption> paths;
   /// What the chosen subcommand does; set while parsing, run afterwards.
   std::function<llvm::Expected<ExitCode>()> action;
 
@@ -57,6 +60,8 @@ struct CommandContext {
   void detailPasses(llvm::ArrayRef<passes::PassTiming> timings) const;
   /// The time since the start, with `--verbose`.
   void detailTime() const;
+  /// The files of this run.
+  FileAccess& files() const { return *toolkit.files; }
 };
 
 /// Prints exactly one JSON object to stdout. Characters that a terminal would interpret or hide are

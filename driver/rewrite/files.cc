@@ -4,8 +4,9 @@
 #include "driver/rewrite/genai_config.h"
 #include "driver/variants.h"
 #include "ir/onnx/export.h"
-#include "ir/onnx/file_plan.h"
+#include "ir/onnx/model_files.h"
 #include "support/diagnostic.h"
+#include "support/file_access.h"
 #include "support/format.h"
 #include "support/output_file.h"
 
@@ -17,8 +18,9 @@ using namespace ir;
 namespace {
 
 /// A file that appears when `commit` is called.
-llvm::Expected<OutputFile> preparedFile(const std::string& path, const std::string& text) {
-  auto file = OutputFile::create(path);
+llvm::Expected<OutputFile> preparedFile(const std::string& path, const std::string& text,
+                                        FileAccess& access) {
+  auto file = OutputFile::create(path, access);
   if (!file)
     return file.takeError();
   if (llvm::Error error = file->write(llvm::StringRef(text)))
@@ -82,38 +84,42 @@ WeightFiles weightFilesFor(const Model& model, const RewrittenPaths& paths, bool
   return weights;
 }
 
-llvm::Error checkOutputPaths(const RewrittenPaths& paths, const Model& model,
+llvm::Error checkOutputPaths(const RewrittenPaths& paths, const Model& model, FileAccess& access,
                              const Manifest* manifest) {
   const ExportOptions exported = exportOptions(paths);
-  FilePlan plan;
-  plan.reads(model.path, fmt::format("the model '{}'", model.path));
-  plan.reads(model);
-  plan.writes(paths.model, "--output");
-  plan.writes(paths.manifestPath(), paths.manifest.empty() ? "the manifest" : "--manifest");
-  plan.writes(paths.genaiConfig, "--genai-config");
+  if (llvm::Error error = registerFiles(model, access))
+    return error;
+  std::vector<std::pair<std::string, const char*>> outputs = {
+      {paths.model, "--output"},
+      {paths.manifestPath(), paths.manifest.empty() ? "the manifest" : "--manifest"},
+      {paths.genaiConfig, "--genai-config"}};
   const bool hasVariants = manifest && !manifest->variants.empty();
   if (hasVariants || !exported.externalFile.empty())
-    plan.writes(paths.model + ".data", "the external data of the output");
+    outputs.emplace_back(paths.model + ".data", "the external data of the output");
   if (hasVariants)
     for (const std::string& path : variantPaths(*manifest, paths.model))
-      plan.writes(path, "a variant of the output");
+      outputs.emplace_back(path, "a variant of the output");
   if (hasVariants)
     for (const std::string& path : piecePaths(*manifest, paths.model))
-      plan.writes(path, "a piece of the output");
+      outputs.emplace_back(path, "a piece of the output");
   if (manifest && !manifest->firstStep.empty())
-    plan.writes(firstStepPath(paths.model), "the first step of the output");
+    outputs.emplace_back(firstStepPath(paths.model), "the first step of the output");
   if (manifest && !manifest->firstStep.empty() && !exported.externalFile.empty())
-    plan.writes(firstStepPath(paths.model) + ".data", "the external data of the first step");
-  if (llvm::Error error = plan.check())
+    outputs.emplace_back(firstStepPath(paths.model) + ".data",
+                         "the external data of the first step");
+  for (const auto& [path, option] : outputs)
+    if (llvm::Error error = access.writes(path, option))
+      return error;
+  if (llvm::Error error = access.checkOutputs())
     return error;
-  return checkExport(model, paths.model, exported);
+  return checkExport(model, paths.model, exported, access);
 }
 
 llvm::Error writeFiles(Model& model, const Manifest& manifest, const RewrittenPaths& paths,
-                       WeightFiles& weights, const Model* firstStep) {
-  if (llvm::Error error = checkOutputPaths(paths, model, &manifest))
+                       WeightFiles& weights, FileAccess& access, const Model* firstStep) {
+  if (llvm::Error error = checkOutputPaths(paths, model, access, &manifest))
     return error;
-  OutputFiles files;
+  OutputFiles files(access);
   if (firstStep) {
     model.setMetadata(manifestKey, manifest.json());
     RewrittenPaths ofFirst = paths;
@@ -132,12 +138,12 @@ llvm::Error writeFiles(Model& model, const Manifest& manifest, const RewrittenPa
         genaiConfig(model, manifest, std::filesystem::path(paths.model).filename().string());
     if (!config)
       return config.takeError();
-    auto prepared = preparedFile(paths.genaiConfig, *config + "\n");
+    auto prepared = preparedFile(paths.genaiConfig, *config + "\n", access);
     if (!prepared)
       return prepared.takeError();
     files.add(std::move(*prepared));
   }
-  auto file = preparedFile(paths.manifestPath(), manifest.json() + "\n");
+  auto file = preparedFile(paths.manifestPath(), manifest.json() + "\n", access);
   if (!file)
     return file.takeError();
   files.add(std::move(*file));

@@ -41,15 +41,18 @@ WeightFiles weightFilesFor(const ir::Model& model, const RewrittenPaths& paths, 
 /// there is one.
 void nameFiles(ir::Manifest& manifest, const RewrittenPaths& paths, bool hasFirstStep);
 
-/// Fails when a file that would be written is one that the model consists of, or another output, or
-/// cannot be created. `manifest` names the variants; null before lowering, when there are none yet.
+/// Declares the files that would be written in `access`. Fails when one is an input there, one that
+/// the model consists of, or another output, or when it cannot be created. `manifest` names the
+/// variants; null before lowering, when there are none yet.
 llvm::Error checkOutputPaths(const RewrittenPaths& paths, const ir::Model& model,
-                             const ir::Manifest* manifest = nullptr);
+                             FileAccess& access, const ir::Manifest* manifest = nullptr);
 
-/// Writes all files, or none when one of them cannot be written. Variants, which `manifest` names,
-/// are made of the model; `weights` is completed with the file that holds their large constants.
-/// `firstStep` is the model that the manifest calls that; null for one without.
+/// Writes all files, or none when one of them cannot be written or `checkOutputPaths` fails.
+/// Variants, which `manifest` names, are made of the model; `weights` is completed with the file
+/// that holds their large constants. `firstStep` is the model that the manifest calls that; null
+/// for one without.
 llvm::Error writeFiles(ir::Model& model, const ir::Manifest& manifest, const RewrittenPaths& paths,
-                       WeightFiles& weights, const ir::Model* firstStep = nullptr);
+                       WeightFiles& weights, FileAccess& access,
+                       const ir::Model* firstStep = nullptr);
 
 } // namespace kvopt::driver

@@ -1,11 +1,11 @@
 // Models to files and bytes.
 #include "ir/onnx/export.h"
 
-#include "ir/onnx/file_plan.h"
 #include "ir/onnx/tensor_messages.h"
 #include "ir/onnx/writer.h"
 #include "ir/verify/model_gate.h"
 #include "support/diagnostic.h"
+#include "support/file_access.h"
 #include "support/output_file.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -115,16 +115,19 @@ movedLocations(const Model& model, const std::string& path, llvm::ArrayRef<std::
 }
 
 /// What is written must not replace what the model consists of.
-llvm::Error checkOverwriting(const Model& model, const std::string& path,
-                             const std::string& fresh) {
+llvm::Error checkOverwriting(const Model& model, const std::string& path, const std::string& fresh,
+                             FileAccess& access) {
   if (fresh.find('/') != std::string::npos || fresh == llvm::sys::path::filename(path))
     return usageError("'{}' cannot be the name of its external data", fresh).file(path);
-  FilePlan plan;
-  plan.reads(model);
-  plan.writes(path, "the exported model");
+  if (llvm::Error error = access.ensureWrites(path, "the exported model"))
+    return error;
   if (!fresh.empty())
-    plan.writes(pathBeside(path, fresh), "the external data of the exported model");
-  return plan.check();
+    if (llvm::Error error =
+            access.ensureWrites(pathBeside(path, fresh), "the external data of the exported model"))
+      return error;
+  if (llvm::Error error = registerFiles(model, access))
+    return error;
+  return access.checkOutputs();
 }
 
 /// Contents that nothing moves, as those of sparse tensors, would be lost.
@@ -166,8 +169,8 @@ llvm::Error checkInlineSize(const onnx::ModelProto& kept) {
 }
 
 llvm::Expected<OutputFile> writtenExternalData(const ExternalData& external,
-                                               const std::string& path) {
-  llvm::Expected<OutputFile> file = OutputFile::create(path);
+                                               const std::string& path, FileAccess& access) {
+  llvm::Expected<OutputFile> file = OutputFile::create(path, access);
   if (!file)
     return file.takeError();
   if (llvm::Error error = external.write(*file))
@@ -176,8 +179,9 @@ llvm::Expected<OutputFile> writtenExternalData(const ExternalData& external,
 }
 
 llvm::Expected<OutputFile> writtenModel(const Model& model, const onnx::ModelProto& message,
-                                        bool isAsRead, const std::string& path) {
-  llvm::Expected<OutputFile> file = OutputFile::create(path);
+                                        bool isAsRead, const std::string& path,
+                                        FileAccess& access) {
+  llvm::Expected<OutputFile> file = OutputFile::create(path, access);
   if (!file)
     return file.takeError();
   if (llvm::Error error =
@@ -208,8 +212,9 @@ llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOpt
   return bytes;
 }
 
-llvm::Error checkExport(const Model& model, const std::string& path, const ExportOptions& options) {
-  if (llvm::Error error = checkOverwriting(model, path, options.externalFile))
+llvm::Error checkExport(const Model& model, const std::string& path, const ExportOptions& options,
+                        FileAccess& access) {
+  if (llvm::Error error = checkOverwriting(model, path, options.externalFile, access))
     return error;
   if (options.placement != ExternalPlacement::Keep)
     return llvm::Error::success();
@@ -252,7 +257,7 @@ messageFor(const Model& model, google::protobuf::Arena& arena, ExternalData& ext
 
 llvm::Error prepareExport(const Model& model, const std::string& path, const ExportOptions& options,
                           OutputFiles& files) {
-  if (llvm::Error error = checkOverwriting(model, path, options.externalFile))
+  if (llvm::Error error = checkOverwriting(model, path, options.externalFile, files.access()))
     return error;
   ExternalData external(options.externalFile, options.externalBytes);
   external.isHole = options.externalHole;
@@ -276,26 +281,28 @@ llvm::Error prepareExport(const Model& model, const std::string& path, const Exp
     message = *made;
   }
   if (external.fileBytes() != 0) {
-    auto data = writtenExternalData(external, pathBeside(path, external.fileName()));
+    auto data =
+        writtenExternalData(external, pathBeside(path, external.fileName()), files.access());
     if (!data)
       return data.takeError();
     files.add(std::move(*data));
   }
-  auto file = writtenModel(model, *message, asRead, path);
+  auto file = writtenModel(model, *message, asRead, path, files.access());
   if (!file)
     return file.takeError();
   files.add(std::move(*file));
   return llvm::Error::success();
 }
 
-FamilyExport::FamilyExport(ExportOptions options)
-    : settings(std::move(options)), external(settings.externalFile, settings.externalBytes) {
+FamilyExport::FamilyExport(ExportOptions options, OutputFiles& together)
+    : settings(std::move(options)), files(together),
+      external(settings.externalFile, settings.externalBytes) {
   assert(!settings.externalFile.empty() && settings.placement != ExternalPlacement::Inline);
   external.takesInline = true;
 }
 
 llvm::Error FamilyExport::add(Model& model, const std::string& path) {
-  if (llvm::Error error = checkOverwriting(model, path, settings.externalFile))
+  if (llvm::Error error = checkOverwriting(model, path, settings.externalFile, files.access()))
     return error;
   if (llvm::Error error = placeSource(model, path, settings.placement, external))
     return error;
@@ -318,16 +325,16 @@ llvm::Error FamilyExport::write(Model& model, const std::string& path) {
   auto message = messageFor(model, arena, external);
   if (!message)
     return withFile(message.takeError(), path);
-  auto file = writtenModel(model, **message, false, path);
+  auto file = writtenModel(model, **message, false, path, files.access());
   if (!file)
     return file.takeError();
   models.push_back(std::move(*file));
   return llvm::Error::success();
 }
 
-llvm::Error FamilyExport::finish(OutputFiles& files) {
+llvm::Error FamilyExport::finish() {
   if (external.fileBytes() != 0) {
-    auto data = writtenExternalData(external, dataPath);
+    auto data = writtenExternalData(external, dataPath, files.access());
     if (!data)
       return data.takeError();
     files.add(std::move(*data));
@@ -338,15 +345,21 @@ llvm::Error FamilyExport::finish(OutputFiles& files) {
   return llvm::Error::success();
 }
 
-llvm::Error exportModel(const Model& model, const std::string& path, const ExportOptions& options) {
-  OutputFiles files;
+llvm::Error exportModel(const Model& model, const std::string& path, const ExportOptions& options,
+                        FileAccess& access) {
+  OutputFiles files(access);
   if (llvm::Error error = prepareExport(model, path, options, files))
     return error;
   return files.commit();
 }
 
-llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name,
-                             const std::string& path) {
+llvm::Error exportModel(const Model& model, const std::string& path, const ExportOptions& options) {
+  FileAccess access;
+  return exportModel(model, path, options, access);
+}
+
+llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name, OutputFile file) {
+  const std::string& path = file.path();
   onnx::TensorProto message;
   const onnx::TensorProto* original = messageOf(tensor);
   if (original && original->data_location() != onnx::TensorProto::EXTERNAL)
@@ -356,12 +369,9 @@ llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name,
   message.set_name(name.str());
   if (llvm::Error error = checkSize(message.ByteSizeLong()))
     return withFile(std::move(error), path);
-  llvm::Expected<OutputFile> file = OutputFile::create(path);
-  if (!file)
-    return file.takeError();
-  if (llvm::Error error = writeMessage(message, *file))
+  if (llvm::Error error = writeMessage(message, file))
     return error;
-  return file->commit();
+  return file.commit();
 }
 
 } // namespace kvopt::ir

@@ -31,16 +31,20 @@ struct ExportOptions {
 /// Fails for models whose inline data exceeds protobuf's 2 GiB.
 llvm::Expected<std::string> exportModelBytes(const Model& model, const ExportOptions& options = {});
 
-/// Writes a file that appears whole or not at all. Refuses to overwrite any file that the model
-/// consists of (filesOf). A file of external data that is written appears together with the model.
-/// Its tensors each start at a multiple of 4096 bytes; new ones are streamed, and where there are
-/// no others, a disk without room for all is an error before anything is written.
+/// Writes a file that appears whole or not at all, as an output of `access`. Refuses to overwrite
+/// an input there, and any file that the model consists of (filesOf). A file of external data that
+/// is written appears together with the model. Its tensors each start at a multiple of 4096 bytes;
+/// new ones are streamed, and where there are no others, a disk without room for all is an error
+/// before anything is written.
 ///
 /// Placement of what the source has in other files:
 /// - Keep: not a byte of it is read. Where `path` is in another folder, locations are adapted; the
 ///   call fails for data outside that folder, because a location must be a path beneath it.
 /// - Copy: what the model uses goes to `externalFile`, by the kernel, holes staying holes.
 /// - Inline: fails before anything is read when the result exceeds 2 GiB.
+llvm::Error exportModel(const Model& model, const std::string& path, const ExportOptions& options,
+                        FileAccess& access);
+/// The same for a program that reads and writes nothing else.
 llvm::Error exportModel(const Model& model, const std::string& path,
                         const ExportOptions& options = {});
 
@@ -54,7 +58,8 @@ llvm::Error prepareExport(const Model& model, const std::string& path, const Exp
 /// kept or copied.
 class FamilyExport {
 public:
-  explicit FamilyExport(ExportOptions options);
+  /// All files are added to `files`, in the end.
+  FamilyExport(ExportOptions options, OutputFiles& files);
   FamilyExport(const FamilyExport&) = delete;
   FamilyExport& operator=(const FamilyExport&) = delete;
 
@@ -64,12 +69,13 @@ public:
   /// none that the model consists of is the caller's to check.
   llvm::Error addSubmodel(Model& model, const std::string& path);
   /// Writes the file of external data; then all are ready for `files.commit()`. Once, at the end.
-  llvm::Error finish(OutputFiles& files);
+  llvm::Error finish();
 
 private:
   llvm::Error write(Model& model, const std::string& path);
 
   ExportOptions settings;
+  OutputFiles& files;
   ExternalData external;
   std::string dataPath;
   std::vector<OutputFile> models;
@@ -77,11 +83,10 @@ private:
 };
 
 /// What exportModel would refuse because of where it is to write: known before a model is edited.
-llvm::Error checkExport(const Model& model, const std::string& path,
-                        const ExportOptions& options = {});
+llvm::Error checkExport(const Model& model, const std::string& path, const ExportOptions& options,
+                        FileAccess& access);
 
-/// Writes one serialized TensorProto.
-llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name,
-                             const std::string& path);
+/// Writes one serialized TensorProto, and puts the file in its place.
+llvm::Error exportTensorFile(const TensorData& tensor, llvm::StringRef name, OutputFile file);
 
 } // namespace kvopt::ir

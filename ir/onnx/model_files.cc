@@ -5,6 +5,7 @@
 #include "ir/onnx/source.h"
 #include "ir/onnx/tensor_messages.h"
 #include "support/diagnostic.h"
+#include "support/mapped_file.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
@@ -42,32 +43,32 @@ llvm::StringRef textOf(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-/// The external data that the model file `name` refers to; nothing where it cannot be read.
-std::set<std::string> locationsIn(const std::string& folder, const std::string& name) {
-  std::set<std::string> found;
-  const std::shared_ptr<const MappedFile> file = openIfThere(folder, name);
+/// The message in a model file, as far as it can be read; null where it cannot be opened.
+std::unique_ptr<onnx::ModelProto> messageIn(const std::shared_ptr<const MappedFile>& file) {
   if (!file || file->bytes().size() > static_cast<size_t>(std::numeric_limits<int>::max()))
-    return found;
-  onnx::ModelProto message;
+    return nullptr;
+  auto message = std::make_unique<onnx::ModelProto>();
   google::protobuf::io::CodedInputStream input(
       reinterpret_cast<const uint8_t*>(file->bytes().data()),
       static_cast<int>(file->bytes().size()));
   input.SetTotalBytesLimit(std::numeric_limits<int>::max());
   // What precedes a malformed part counts.
-  static_cast<void>(message.MergePartialFromCodedStream(&input));
+  static_cast<void>(message->MergePartialFromCodedStream(&input));
+  return message;
+}
+
+std::vector<std::string> locationsIn(const onnx::ModelProto& message) {
+  std::set<std::string> found;
   forEachTensor(message, [&](const onnx::TensorProto& tensor) {
     if (isExternal(tensor))
       addLocation(tensor, found);
   });
-  return found;
+  return {found.begin(), found.end()};
 }
 
-/// The manifest in the metadata of the file that the model was read from: passes may have set
-/// another one since.
-std::optional<Manifest> embeddedManifest(const Model& model) {
-  if (!model.source())
-    return std::nullopt;
-  for (const onnx::StringStringEntryProto& entry : model.source()->message->metadata_props())
+/// The manifest in the metadata of the file: passes may have set another one in the model since.
+std::optional<Manifest> embeddedManifest(const onnx::ModelProto& message) {
+  for (const onnx::StringStringEntryProto& entry : message.metadata_props())
     if (entry.key() == manifestKey) {
       llvm::Expected<Manifest> manifest = parseManifest(entry.value());
       if (manifest)
@@ -75,25 +76,6 @@ std::optional<Manifest> embeddedManifest(const Model& model) {
       llvm::consumeError(manifest.takeError());
     }
   return std::nullopt;
-}
-
-/// The manifest that drives the model, wherever it is; nullopt where none is readable.
-std::optional<Manifest> itsManifest(const Model& model, const std::string& manifestPath) {
-  if (std::optional<Manifest> manifest = embeddedManifest(model))
-    return manifest;
-  const auto file = openIfThere(folderOf(model), llvm::sys::path::filename(manifestPath).str());
-  if (!file)
-    return std::nullopt;
-  llvm::Expected<Manifest> beside = parseManifest(textOf(*file));
-  if (!beside) {
-    llvm::consumeError(beside.takeError());
-    return std::nullopt;
-  }
-  const llvm::StringRef name = llvm::sys::path::filename(model.path);
-  if (llvm::none_of(beside->variants,
-                    [&](const ManifestVariant& variant) { return variant.file == name; }))
-    return std::nullopt;
-  return std::move(*beside);
 }
 
 /// Whether a configuration of ONNX Runtime GenAI is that of the file `name`.
@@ -109,6 +91,92 @@ bool configures(const MappedFile& config, llvm::StringRef name) {
 bool isUsablePath(const std::string& name) {
   return !name.empty() && name.find('\0') == std::string::npos;
 }
+
+/// Gathers the files of a model, and of the models that its manifest names.
+class FileCollector {
+public:
+  explicit FileCollector(std::string modelFolder) : folder(std::move(modelFolder)) {}
+
+  void addFile(const std::string& path, std::string role) {
+    if (isUsablePath(path))
+      files.push_back({path, std::move(role)});
+  }
+
+  /// Adds the files of the model at `path`, whose own path was added. `whose` names the model in
+  /// roles.
+  void addFilesOf(const std::string& path, const onnx::ModelProto& message,
+                  llvm::ArrayRef<std::string> locations, const std::string& whose) {
+    seen.insert(path);
+    for (const std::string& location : locations)
+      addFile(pathBeside(path, location), fmt::format("external data of {}", whose));
+    const std::string manifestPath = manifestPathBeside(path);
+    if (const std::optional<Manifest> manifest = manifestFor(path, message, manifestPath)) {
+      addFile(manifestPath, fmt::format("the manifest of {}", whose));
+      addNamed(path, *manifest, whose);
+    }
+    const auto config = openIfThere(folder, genaiConfigName);
+    if (config && configures(*config, llvm::sys::path::filename(path)))
+      addFile(pathBeside(path, genaiConfigName), fmt::format("the configuration of {}", whose));
+  }
+
+  std::vector<InputFile> take() { return std::move(files); }
+
+private:
+  /// The manifest that drives the model, wherever it is; nullopt where none is readable.
+  std::optional<Manifest> manifestFor(const std::string& path, const onnx::ModelProto& message,
+                                      const std::string& manifestPath) {
+    if (std::optional<Manifest> manifest = embeddedManifest(message))
+      return manifest;
+    const auto file = openIfThere(folder, llvm::sys::path::filename(manifestPath).str());
+    if (!file)
+      return std::nullopt;
+    llvm::Expected<Manifest> beside = parseManifest(textOf(*file));
+    if (!beside) {
+      llvm::consumeError(beside.takeError());
+      return std::nullopt;
+    }
+    const llvm::StringRef name = llvm::sys::path::filename(path);
+    if (llvm::none_of(beside->variants,
+                      [&](const ManifestVariant& variant) { return variant.file == name; }))
+      return std::nullopt;
+    return std::move(*beside);
+  }
+
+  /// Adds the models that a manifest names: all are in the same folder.
+  void addNamed(const std::string& path, const Manifest& manifest, const std::string& whose) {
+    for (const ManifestVariant& variant : manifest.variants)
+      addModel(path, variant.file, "a variant", whose);
+    if (manifest.tiles)
+      for (const auto* pieces : {&manifest.tiles->parts, &manifest.tiles->tiles})
+        for (const std::string& file : *pieces)
+          addModel(path, file, "a piece", whose);
+    addModel(path, manifest.firstStep, "the first step", whose);
+  }
+
+  void addModel(const std::string& path, const std::string& name, const char* what,
+                const std::string& whose) {
+    const std::string named = pathBeside(path, name);
+    if (!isUsablePath(name) || !seen.insert(named).second)
+      return;
+    addFile(named, fmt::format("{} of {}", what, whose));
+    // A first step may be a link that leads out of the folder.
+    auto file = MappedFile::open(named);
+    if (!file) {
+      llvm::consumeError(file.takeError());
+      return;
+    }
+    if (const auto message = messageIn(*file))
+      addFilesOf(named, *message, locationsIn(*message),
+                 fmt::format("'{}', {} of {}", named, what, whose));
+  }
+
+  std::string folder;
+  std::vector<InputFile> files;
+  std::set<std::string> seen; ///< paths of models
+};
+
+/// How roles name the model at `path`.
+std::string modelRole(const std::string& path) { return fmt::format("the model '{}'", path); }
 
 } // namespace
 
@@ -138,42 +206,40 @@ std::vector<std::string> externalFilesOf(const Model& model) {
   return paths;
 }
 
-std::vector<ModelFile> filesOf(const Model& model) {
-  std::vector<ModelFile> files;
-  auto add = [&](const std::string& path, std::string role) {
-    if (isUsablePath(path))
-      files.push_back({path, std::move(role)});
-  };
-  add(model.path, fmt::format("the model '{}'", model.path));
-  for (const std::string& path : externalFilesOf(model))
-    add(path, fmt::format("external data of the model '{}'", model.path));
-  if (model.path.empty())
-    return files;
+std::vector<InputFile> filesOf(const Model& model) {
+  FileCollector collector(folderOf(model));
+  const std::string whose = modelRole(model.path);
+  collector.addFile(model.path, whose);
+  const onnx::ModelProto none;
+  const onnx::ModelProto& message = model.source() ? *model.source()->message : none;
+  if (!model.path.empty())
+    collector.addFilesOf(model.path, message, externalLocationsOf(model), whose);
+  else
+    for (const std::string& file : externalFilesOf(model))
+      collector.addFile(file, fmt::format("external data of {}", whose));
+  return collector.take();
+}
 
-  const std::string manifestPath = manifestPathBeside(model.path);
-  if (const std::optional<Manifest> manifest = itsManifest(model, manifestPath)) {
-    add(manifestPath, fmt::format("the manifest of the model '{}'", model.path));
-    const auto addWithData = [&](const std::string& file, const char* what) {
-      if (!isUsablePath(file))
-        return;
-      const std::string path = pathBeside(model.path, file);
-      add(path, fmt::format("{} of the model '{}'", what, model.path));
-      for (const std::string& location : locationsIn(folderOf(model), file))
-        add(pathBeside(model.path, location),
-            fmt::format("external data of '{}', {} of the model '{}'", path, what, model.path));
-    };
-    for (const ManifestVariant& variant : manifest->variants)
-      addWithData(variant.file, "a variant");
-    if (manifest->tiles)
-      for (const auto* pieces : {&manifest->tiles->parts, &manifest->tiles->tiles})
-        for (const std::string& file : *pieces)
-          addWithData(file, "a piece");
+std::vector<InputFile> filesOfModelAt(const std::string& path) {
+  const std::string folder = llvm::sys::path::parent_path(path).str();
+  FileCollector collector(folder.empty() ? "." : folder);
+  collector.addFile(path, modelRole(path));
+  if (auto file = MappedFile::open(path)) {
+    if (const auto message = messageIn(*file))
+      collector.addFilesOf(path, *message, locationsIn(*message), modelRole(path));
+  } else {
+    llvm::consumeError(file.takeError());
   }
-  const auto config = openIfThere(folderOf(model), genaiConfigName);
-  if (config && configures(*config, llvm::sys::path::filename(model.path)))
-    add(pathBeside(model.path, genaiConfigName),
-        fmt::format("the configuration of the model '{}'", model.path));
-  return files;
+  return collector.take();
+}
+
+llvm::Error registerFiles(const Model& model, FileAccess& access) {
+  // Without outputs there is nothing to compare: files that the manifest names stay unread.
+  if (access.hasOutputs() || model.path.empty())
+    return access.reads(filesOf(model));
+  if (llvm::Error error = access.reads(model.path, modelRole(model.path)))
+    return error;
+  return access.readsLater([path = model.path] { return filesOfModelAt(path); });
 }
 
 } // namespace kvopt::ir

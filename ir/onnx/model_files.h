@@ -2,29 +2,29 @@
 #pragma once
 
 #include "ir/model.h"
+#include "support/file_access.h"
 
 #include <string>
 #include <vector>
 
 namespace kvopt::ir {
 
-/// A file that a model consists of.
-struct ModelFile {
-  std::string path;
-  /// What the file is to the model: "the external data of 'm.onnx'".
-  std::string role;
-};
-
 /// Returns every file that `model`, which was read from a file, consists of:
 /// - its own file, and the external data that the file refers to;
-/// - the variants that its manifest names, with their external data, and the manifest's own file
-///   STEM.kv.json. The manifest is the one in the metadata; without it, STEM.kv.json is the
-///   model's where it names the model among its variants;
+/// - the variants, the pieces and the first step that its manifest names, each with all files that
+///   it consists of, and the manifest's own file STEM.kv.json. The manifest is the one in the
+///   metadata; without it, STEM.kv.json is the model's where it names the model among its variants;
 /// - a genai_config.json in its folder that names it.
 ///
-/// Nothing is required to exist. A variant that cannot be read contributes its own path only. No
-/// weights are read. A model that was not read from a file consists of none.
-std::vector<ModelFile> filesOf(const Model& model);
+/// Nothing is required to exist. A file that cannot be read contributes its own path only. No
+/// weights are read. A model that was read from memory consists of its external data.
+std::vector<InputFile> filesOf(const Model& model);
+
+/// The same for the file at `path`, as far as it can be read.
+std::vector<InputFile> filesOfModelAt(const std::string& path);
+
+/// Registers every file that the model consists of as one that is read.
+llvm::Error registerFiles(const Model& model, FileAccess& access);
 
 /// Returns the paths of the files that hold external data of the model as it was read, sorted.
 std::vector<std::string> externalFilesOf(const Model& model);

@@ -11,6 +11,10 @@
 #include <string>
 #include <vector>
 
+namespace kvopt {
+class OutputFile;
+} // namespace kvopt
+
 namespace kvopt::runtime {
 
 /// What a model is recognized by; see runtime/cache/model_fingerprint.h.
@@ -67,9 +71,9 @@ enum class CacheFileChecks {
 llvm::Expected<CacheFileContents> parseCacheFile(std::span<const std::byte> file,
                                                  CacheFileChecks checks = CacheFileChecks::All);
 
-/// Writes `path` so that it appears whole or not at all. The caches must be such that the file can
-/// be read back: one batch row at least, extents and lengths that agree.
-llvm::Error writeCacheFile(const std::string& path, const ModelFingerprint& fingerprint,
+/// Writes the file and puts it in its place. The caches must be such that the file can be read
+/// back: one batch row at least, extents and lengths that agree.
+llvm::Error writeCacheFile(OutputFile file, const ModelFingerprint& fingerprint,
                            llvm::ArrayRef<int64_t> lengths, llvm::ArrayRef<StoredCache> caches);
 
 /// Bytes of an entry's elements; an error where its extents make no sense.

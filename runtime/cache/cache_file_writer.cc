@@ -136,15 +136,12 @@ llvm::Expected<Plan> planFile(llvm::ArrayRef<int64_t> lengths, llvm::ArrayRef<St
 
 } // namespace
 
-llvm::Error writeCacheFile(const std::string& path, const ModelFingerprint& fingerprint,
+llvm::Error writeCacheFile(OutputFile file, const ModelFingerprint& fingerprint,
                            llvm::ArrayRef<int64_t> lengths, llvm::ArrayRef<StoredCache> caches) {
   assert(!lengths.empty());
   llvm::Expected<Plan> plan = planFile(lengths, caches);
   if (!plan)
     return plan.takeError();
-  llvm::Expected<OutputFile> file = OutputFile::create(path);
-  if (!file)
-    return file.takeError();
   Header header;
   header.fileBytes = plan->fileBytes;
   header.indexBytes = plan->index.size();
@@ -152,15 +149,15 @@ llvm::Error writeCacheFile(const std::string& path, const ModelFingerprint& fing
   header.indexChecksum = Checksum::of(plan->index);
   auto headerBytes = std::as_bytes(std::span<const Header>(&header, 1));
   header.headerChecksum = Checksum::of(headerBytes.first(offsetof(Header, headerChecksum)));
-  if (llvm::Error error = file->write(headerBytes))
+  if (llvm::Error error = file.write(headerBytes))
     return error;
-  if (llvm::Error error = file->write(plan->index))
+  if (llvm::Error error = file.write(plan->index))
     return error;
   size_t end = sizeof(Header) + plan->index.size();
-  SectionWriter writer(*file);
+  SectionWriter writer(file);
   constexpr std::array<std::byte, sectionAlignment> zeros{};
   for (size_t i = 0; i < caches.size(); ++i) {
-    if (llvm::Error error = file->write({zeros.data(), plan->offsets[i] - end}))
+    if (llvm::Error error = file.write({zeros.data(), plan->offsets[i] - end}))
       return error;
     size_t bytes = 0;
     for (const TensorView& part : caches[i].parts) {
@@ -173,7 +170,7 @@ llvm::Error writeCacheFile(const std::string& path, const ModelFingerprint& fing
     end = plan->offsets[i] + bytes + sizeof(uint64_t);
   }
   assert(end == plan->fileBytes && "parts are what their entries say");
-  return file->commit();
+  return file.commit();
 }
 
 } // namespace kvopt::runtime

@@ -1,7 +1,7 @@
 // Steps of a session, its state between them, and models in variants.
 #include "runtime/session/session.h"
 
-#include "ir/onnx/file_plan.h"
+#include "ir/onnx/model_files.h"
 #include "runtime/cache/checksum.h"
 #include "runtime/cache/model_fingerprint.h"
 #include "runtime/cache/rotate_rows.h"
@@ -11,8 +11,10 @@
 #include "runtime/session/ring_rows.h"
 #include "runtime/session/unpadded_masks.h"
 #include "support/diagnostic.h"
+#include "support/file_access.h"
 #include "support/half.h"
 #include "support/mapped_file.h"
+#include "support/output_file.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -1037,15 +1039,23 @@ const ModelFingerprint& Session::fingerprint() const {
   return *knownFingerprint;
 }
 
-llvm::Error Session::save(const std::string& path) const {
+llvm::Error Session::save(const std::string& path, FileAccess& access) const {
   if (caches.size() == 0)
     return usageError("the model has no caches that could be saved");
-  FilePlan plan;
-  plan.reads(model);
-  plan.writes(path, "the saved cache");
-  if (llvm::Error error = plan.check())
+  if (llvm::Error error = access.ensureWrites(path, "the saved cache"))
     return error;
-  return withFile(writeCacheFile(path, fingerprint(), rowLengths(), caches.stored()), path);
+  if (llvm::Error error = registerFiles(model, access))
+    return error;
+  auto file = OutputFile::create(path, access);
+  if (!file)
+    return file.takeError();
+  return withFile(writeCacheFile(std::move(*file), fingerprint(), rowLengths(), caches.stored()),
+                  path);
+}
+
+llvm::Error Session::save(const std::string& path) const {
+  FileAccess access;
+  return save(path, access);
 }
 
 llvm::Error Session::load(const std::string& path) {

@@ -13,6 +13,10 @@
 #include <algorithm>
 #include <string>
 
+namespace kvopt {
+class FileAccess;
+} // namespace kvopt
+
 namespace kvopt::runtime {
 
 struct SessionOptions {
@@ -187,7 +191,10 @@ public:
   bool isFrozen() const { return caches.isFrozen(); }
 
   /// Writes the valid rows of all caches to a file (docs/cache-file.md), which appears whole or not
-  /// at all. Nothing else is kept: neither what the caller feeds nor options.
+  /// at all. Nothing else is kept: neither what the caller feeds nor options. The file is an output
+  /// of `access`; it is not one that the model consists of.
+  llvm::Error save(const std::string& path, FileAccess& access) const;
+  /// The same for a program that reads and writes nothing else.
   llvm::Error save(const std::string& path) const;
   /// Goes on from a saved state of the same model, driven in the same way, with the same batch
   /// size. Errors say what does not fit, or where the file is damaged.

@@ -4,6 +4,7 @@
 #include "ir/tensor.h"
 #include "ir/text/reader.h"
 #include "tests/cli/cli_fixture.h"
+#include "tests/support/output_at.h"
 
 namespace kvopt {
 using namespace cli;
@@ -26,7 +27,7 @@ g (float[N] x) => (float[N] y) { y = Neg(x) })",
   }
 
   void write(const std::string& file, const TensorRef& tensor) {
-    llvm::cantFail(exportTensorFile(*tensor, "", folder.path("test_data_set_0/" + file)));
+    llvm::cantFail(exportTensorFile(*tensor, "", outputAt(folder.path("test_data_set_0/" + file))));
   }
   std::vector<std::string> command(const std::string& set = "") const {
     return {"verify", folder.path("m.onnx"), "--reference", set.empty() ? folder.path() : set};

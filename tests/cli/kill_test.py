@@ -20,19 +20,25 @@ SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL]
 
 
 def contents(folder):
-    """File names and bytes of a folder."""
+    """Paths and bytes of all files beneath a folder, and the paths of empty folders."""
     found = {}
-    for name in sorted(os.listdir(folder)):
-        with open(os.path.join(folder, name), "rb") as file:
-            found[name] = file.read()
+    for place, folders, names in os.walk(folder):
+        where = os.path.relpath(place, folder)
+        if place != folder and not folders and not names:
+            found[where] = None
+        for name in names:
+            with open(os.path.join(place, name), "rb") as file:
+                found[os.path.normpath(os.path.join(where, name))] = file.read()
     return found
 
 
 class Scenario:
-    """A command that writes files to the folder `out`, for an old and a new model."""
+    """A command that writes files to the folder `out`, for an old and a new model. One that takes
+    new names only is fresh: nothing is there before it."""
 
-    def __init__(self, kvopt, root, name, arguments):
+    def __init__(self, kvopt, root, name, arguments, fresh=False):
         self.name = name
+        self.fresh = fresh
         self.kvopt = kvopt
         self.root = root
         self.arguments = arguments
@@ -47,6 +53,10 @@ class Scenario:
     def start(self, version, out, **settings):
         return subprocess.Popen(self.command(version, out), stdout=subprocess.DEVNULL,
                                 stderr=subprocess.DEVNULL, **settings)
+
+    def before(self):
+        """What is there when the command starts, unless nothing is."""
+        return {} if self.fresh else self.sets["old"]
 
     def prepare(self):
         """Makes both sets, and measures how long the new one takes."""
@@ -68,7 +78,7 @@ def reset(folder, files):
     os.mkdir(folder)
     for name, data in files.items():
         with open(os.path.join(folder, name), "wb") as file:
-            file.write(data)
+            file.write(data)  # only sets without folders are put back
 
 
 class Tally:
@@ -100,7 +110,7 @@ def check_set(scenario, before, out, what, tally, may_leave=False):
 
 def kill_once(scenario, number, tally):
     out = os.path.join(scenario.root, "out")
-    before = scenario.sets["old"] if random.random() < 0.7 else {}
+    before = scenario.before() if random.random() < 0.7 else {}
     reset(out, before)
     moment = random.uniform(0, scenario.seconds * 1.1)
     process = scenario.start("new", out)
@@ -131,11 +141,11 @@ def full_disks(scenario, tally):
     for size in sorted({0, *(max(0, len(data) - 1) for data in scenario.sets["new"].values())}):
         if not starts(scenario.kvopt, size):
             continue
-        reset(out, scenario.sets["old"])
+        reset(out, scenario.before())
         code = scenario.start("new", out, preexec_fn=limit_files(size)).wait()
         if code != 3:
             tally.error(f"{scenario.name}: exit code {code} with a limit of {size} bytes")
-        if contents(out) != scenario.sets["old"]:
+        if contents(out) != scenario.before():
             tally.error(f"{scenario.name}: a limit of {size} bytes changed the files")
     total = sum(len(data) for data in scenario.sets["new"].values())
     reset(out, {})
@@ -197,6 +207,9 @@ def main():
                       "--save-cache", "{out}/c.kv"]),
             Scenario(kvopt, root, "opt",
                      ["opt", "{inline}", "--pipeline", "", "-o", "{out}/o.onnx"]),
+            Scenario(kvopt, root, "dump",
+                     ["run", "{model}", "--tokens", "1,2,3", "--steps", "20", "--dump", "{out}/d"],
+                     fresh=True),
         ]
         for scenario in scenarios:
             scenario.prepare()

@@ -259,6 +259,30 @@ TEST(RunTest, WhatIsDumpedIsAReference) {
   EXPECT_EQ(runProgram({"run", model, "--text", "In the", "--dump", steps}).code, 2);
 }
 
+TEST(RunTest, AFailureAfterTheStepsLeavesNoDump) {
+  TemporaryFolder folder;
+  const std::string model = folder.path("m.onnx");
+  // It has no caches to save, which shows in the end.
+  ASSERT_EQ(runProgram({"gen", "llama", "-o", model, "--layers", "1", "--hidden", "8", "--heads",
+                        "2", "--vocab", "8", "--cache", "none"})
+                .code,
+            0);
+  const std::string existing = folder.path("existing");
+  std::filesystem::create_directory(existing);
+  for (const std::string& dump : {folder.path("new"), existing}) {
+    const ProgramResult result = runProgram({"run", model, "--tokens", "1,2", "--steps", "3",
+                                             "--dump", dump, "--save-cache", folder.path("c")});
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_EQ(folder.entryCount(), 2u);
+    EXPECT_TRUE(std::filesystem::is_empty(existing));
+    EXPECT_EQ(runProgram({"run", model, "--tokens", "1,2", "--steps", "3", "--dump", dump}).code,
+              0);
+    EXPECT_TRUE(std::filesystem::exists(dump + "/step0_q2/output_0.pb"));
+    if (dump != existing)
+      std::filesystem::remove_all(dump);
+  }
+}
+
 TEST(RunTest, WrongUsage) {
   std::string model = shippedModel("kjv");
   const std::vector<std::vector<std::string>> wrong = {

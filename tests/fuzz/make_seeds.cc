@@ -2,6 +2,7 @@
 // saved caches; manifests, caches, command lines and pairs of generated decoders.
 //   make_seeds FOLDER MODEL…     writes FOLDER/<target>/<n>
 #include "runtime/cache/cache_file.h"
+#include "support/file_access.h"
 #include "support/output_file.h"
 #include "tests/fuzz/decoders.h"
 #include "tests/fuzz/exercise.h"
@@ -35,7 +36,8 @@ void replaceWeights(Graph& graph) {
 }
 
 llvm::Error writeFile(const std::string& path, llvm::StringRef contents) {
-  auto file = OutputFile::create(path);
+  FileAccess access;
+  auto file = OutputFile::create(path, access);
   if (!file)
     return file.takeError();
   if (llvm::Error error = file->write(contents))
@@ -85,7 +87,11 @@ llvm::Error makeCacheSeeds(const std::string& folder) {
                 TensorView::contiguous(element, {1, 2, tokens, 4}, numbers.data()));
         }
         const std::string path = fmt::format("{}/cache/{}.kvc", folder, index++);
-        if (llvm::Error error = writeCacheFile(path, {}, lengths, caches))
+        FileAccess access;
+        auto file = OutputFile::create(path, access);
+        if (!file)
+          return file.takeError();
+        if (llvm::Error error = writeCacheFile(std::move(*file), {}, lengths, caches))
           return error;
       }
   return llvm::Error::success();

@@ -1,4 +1,4 @@
-// Files are written through OutputFile only, and commands check their outputs first.
+// Files are written through OutputFile only, and opened where they are registered.
 #include "tests/lint/source_files.h"
 
 namespace kvopt {
@@ -27,23 +27,58 @@ TEST(Outputs, AreWrittenThroughOutputFile) {
         << file.path << " writes a file without OutputFile";
 }
 
-TEST(Outputs, OfCommandsAreInAFilePlan) {
-  // These write what the plan of their callers names.
-  constexpr std::string_view helpers[] = {"cli/report/step_dump.cc", "driver/variants.cc"};
-  size_t writers = 0;
+TEST(Outputs, OfARunAreDeclaredInItsFileAccess) {
+  // OutputFile and OutputFolder are created for a FileAccess, and a command has one: another would
+  // know nothing of what the command reads.
+  size_t users = 0;
   for (const SourceFile& file : productSources()) {
-    if (!(file.isIn("cli/") || file.isIn("driver/")) || file.isHeader() ||
-        std::find(std::begin(helpers), std::end(helpers), file.path) != std::end(helpers))
+    if (!(file.isIn("cli/") || file.isIn("driver/")))
       continue;
-    if (!hasAny(file, {"OutputFile::create(", "exportModel(", "prepareExport(", "exportTensorFile(",
-                       "writeCacheFile(", ".save(", "->save(", "StepDump::create(",
-                       "reproducerPath =", "create_director"}))
-      continue;
-    ++writers;
-    EXPECT_NE(file.text.find("FilePlan"), std::string::npos)
-        << file.path << " writes files: check them with a FilePlan before the work";
+    users += hasAny(file, {"FileAccess&", "context.files()"}) ? 1 : 0;
+    EXPECT_FALSE(hasAny(file, {"FileAccess access;", "FileAccess files;", "FileAccess own;",
+                               "OutputFiles files;", "FileAccess()"}))
+        << file.path << " makes a FileAccess of its own: use that of the run";
+    EXPECT_TRUE(file.path == "cli/app.cc" || !hasAny(file, {"make_shared<FileAccess>"}))
+        << file.path << " makes a FileAccess of its own: use that of the run";
+    EXPECT_FALSE(hasAny(file, {"create_director", "fs::rename", "filesystem::rename", "fs::remove",
+                               "filesystem::remove", "mkdir(", "symlink("}))
+        << file.path << " changes folders without OutputFolder";
   }
-  EXPECT_GE(writers, 5u);
+  EXPECT_GE(users, 8u);
+}
+
+TEST(Inputs, AreOpenedWhereTheyAreRegistered) {
+  // openModel registers models; the others open what an option names (cli/support/path_options.h)
+  // or what is registered beside it.
+  constexpr std::string_view openers[] = {
+      "driver/recover.cc",           // models
+      "cli/opt.cc",                  // the model in its text form
+      "cli/run.cc",                  // --load-cache
+      "cli/support/token_file.cc",   // texts and tokens
+      "cli/report/machine.cc",       // what Linux says of the machine
+      "driver/verify/references.cc", // model.json, registered by `verify --references`
+  };
+  size_t found = 0;
+  for (const SourceFile& file : productSources()) {
+    if (!(file.isIn("cli/") || file.isIn("driver/")) || file.isHeader())
+      continue;
+    if (!hasAny(file, {"importModel(", "importTensorFile(", "MappedFile::open", "std::ifstream",
+                       "MemoryBuffer", "fopen("}))
+      continue;
+    ++found;
+    EXPECT_TRUE(std::find(std::begin(openers), std::end(openers), file.path) != std::end(openers))
+        << file.path << " opens a file: open models by openModel, and register other files";
+  }
+  EXPECT_EQ(found, std::size(openers));
+}
+
+TEST(Inputs, PathsOfOptionsAreInTheTable) {
+  // What kvopt reads or writes by an option is added by cli/support/path_options.h; that all are is
+  // tested in tests/cli/path_options_test.cc. Nothing else asks the command line for a file.
+  for (const SourceFile& file : productSources())
+    EXPECT_FALSE(hasAny(file, {"CLI::ExistingFile", "CLI::ExistingPath", "CLI::NonexistentPath",
+                               "CLI::ExistingDirectory"}))
+        << file.path << " checks a path: add the option by cli/support/path_options.h";
 }
 
 TEST(Outputs, NothingPrintsInAWayThatCanThrow) {

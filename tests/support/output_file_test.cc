@@ -3,6 +3,7 @@
 
 #include "support/diagnostic.h"
 #include "support/mapped_file.h"
+#include "tests/support/output_at.h"
 #include "tests/support/temporary_folder.h"
 
 #include <algorithm>
@@ -28,14 +29,9 @@ std::string failureOf(llvm::Expected<OutputFile> file) {
   return file ? "no error" : failureOf(file.takeError());
 }
 
-OutputFile mustCreate(const std::string& path,
-                      OutputFile::Naming naming = OutputFile::Naming::Anonymous) {
-  return llvm::cantFail(OutputFile::create(path, naming));
-}
-
 TEST(OutputFile, AppearsOnCommitOnly) {
   TemporaryFolder folder;
-  OutputFile file = mustCreate(folder.path("out"));
+  OutputFile file = outputAt(folder.path("out"));
   EXPECT_EQ(failureOf(file.write("abc")), "no error");
   EXPECT_EQ(failureOf(file.write(std::as_bytes(std::span("\0d", 2)))), "no error");
   EXPECT_EQ(failureOf(file.write("")), "no error");
@@ -50,7 +46,7 @@ TEST(OutputFile, AppearsOnCommitOnly) {
 
 TEST(OutputFile, ReservesRoomWithoutWriting) {
   TemporaryFolder folder;
-  OutputFile file = mustCreate(folder.path("out"));
+  OutputFile file = outputAt(folder.path("out"));
   EXPECT_EQ(failureOf(file.reserve(1 << 20)), "no error");
   EXPECT_EQ(failureOf(file.write("abc")), "no error");
   EXPECT_EQ(failureOf(file.commit()), "no error");
@@ -60,7 +56,7 @@ TEST(OutputFile, ReservesRoomWithoutWriting) {
 
 TEST(OutputFile, AnImpossibleReservationLeavesNothingBehind) {
   TemporaryFolder folder;
-  OutputFile file = mustCreate(folder.path("out"));
+  OutputFile file = outputAt(folder.path("out"));
   EXPECT_THAT(failureOf(file.reserve(INT64_MAX)), HasSubstr("cannot make room for"));
   EXPECT_EQ(folder.entryCount(), 0u);
 }
@@ -69,12 +65,12 @@ TEST(OutputFile, WithoutCommitNothingChanges) {
   TemporaryFolder folder;
   folder.write("out", "old");
   {
-    OutputFile file = mustCreate(folder.path("out"));
+    OutputFile file = outputAt(folder.path("out"));
     EXPECT_EQ(failureOf(file.write("new")), "no error");
     EXPECT_EQ(folder.read("out"), "old");
   }
   {
-    OutputFile file = mustCreate(folder.path("out"), OutputFile::Naming::Temporary);
+    OutputFile file = outputAt(folder.path("out"), OutputFile::Naming::Temporary);
     EXPECT_EQ(failureOf(file.write("new")), "no error");
     EXPECT_EQ(folder.entryCount(), 2u);
   }
@@ -85,7 +81,7 @@ TEST(OutputFile, WithoutCommitNothingChanges) {
 TEST(OutputFile, TemporaryNamesDoWhatAnonymousFilesDo) {
   TemporaryFolder folder;
   for (const char* text : {"first", "second"}) {
-    OutputFile file = mustCreate(folder.path("out"), OutputFile::Naming::Temporary);
+    OutputFile file = outputAt(folder.path("out"), OutputFile::Naming::Temporary);
     EXPECT_EQ(failureOf(file.write(text)), "no error");
     EXPECT_EQ(failureOf(file.commit()), "no error");
     EXPECT_EQ(folder.read("out"), text);
@@ -97,7 +93,7 @@ TEST(OutputFile, TemporaryNamesDoWhatAnonymousFilesDo) {
 TEST(OutputFile, MovingTransfersTheTemporary) {
   TemporaryFolder folder;
   {
-    OutputFile first = mustCreate(folder.path("out"));
+    OutputFile first = outputAt(folder.path("out"));
     OutputFile second = std::move(first);
     EXPECT_EQ(failureOf(second.write("x")), "no error");
     EXPECT_EQ(failureOf(second.commit()), "no error");
@@ -111,7 +107,7 @@ TEST(OutputFile, ReplacesAMappedInputWithoutTouchingItsBytes) {
   std::string path = folder.write("model", "old bytes");
   MappedFile::Result input = MappedFile::open(path);
   ASSERT_TRUE(static_cast<bool>(input));
-  OutputFile file = mustCreate(path);
+  OutputFile file = outputAt(path);
   EXPECT_EQ(failureOf(file.write((*input)->bytes().subspan(0, 3))), "no error");
   EXPECT_EQ(failureOf(file.commit()), "no error");
   EXPECT_EQ(folder.read("model"), "old");
@@ -123,28 +119,69 @@ TEST(OutputFile, NamesAMappedSourceThatBecameShorter) {
   TemporaryFolder folder;
   const std::string path = folder.write("model", std::string(1 << 16, 'x'));
   const auto input = llvm::cantFail(MappedFile::open(path));
-  OutputFile file = mustCreate(folder.path("out"));
+  OutputFile file = outputAt(folder.path("out"));
   fs::resize_file(path, 0);
   EXPECT_EQ(failureOf(file.write(input->bytes())),
             path + ": the file became shorter while it was read");
   EXPECT_EQ(folder.entryCount(), 1u);
 }
 
-TEST(OutputFile, ReplacesALinkAndKeepsWhatItLedTo) {
-  TemporaryFolder folder;
-  folder.write("target", "old");
-  fs::create_symlink("target", folder.path("out"));
-  OutputFile file = mustCreate(folder.path("out"));
-  EXPECT_EQ(failureOf(file.write("new")), "no error");
-  EXPECT_EQ(failureOf(file.commit()), "no error");
-  EXPECT_EQ(folder.read("out"), "new");
-  EXPECT_EQ(folder.read("target"), "old");
+/// Makes something that is not a regular file, and says what it is.
+struct Special {
+  const char* what;
+  void (*make)(const std::string& path);
+  const char* refusal;
+};
+const Special specials[] = {
+    {"a link to a file", [](const std::string& path) { fs::create_symlink("target", path); },
+     "is a symbolic link; it is not replaced"},
+    {"a dangling link", [](const std::string& path) { fs::create_symlink("nowhere", path); },
+     "is a symbolic link; it is not replaced"},
+    {"a link to a descriptor",
+     [](const std::string& path) { fs::create_symlink("/proc/self/fd/1", path); },
+     "is a symbolic link; it is not replaced"},
+    {"a link to a device", [](const std::string& path) { fs::create_symlink("/dev/null", path); },
+     "is a symbolic link; it is not replaced"},
+    {"a pipe", [](const std::string& path) { ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0); },
+     "exists and is not a regular file; it is not replaced"},
+};
+
+TEST(OutputFile, RefusesWhatIsNotARegularFile) {
+  for (const Special& special : specials) {
+    SCOPED_TRACE(special.what);
+    TemporaryFolder folder;
+    folder.write("target", "old");
+    special.make(folder.path("out"));
+    const fs::file_status before = fs::symlink_status(folder.path("out"));
+    EXPECT_THAT(failureOf(createOutput(folder.path("out"))), HasSubstr(special.refusal));
+    EXPECT_THAT(failureOf(OutputFile::check(folder.path("out"))), HasSubstr(special.refusal));
+    EXPECT_EQ(fs::symlink_status(folder.path("out")).type(), before.type());
+    EXPECT_EQ(folder.read("target"), "old");
+    EXPECT_EQ(folder.entryCount(), 2u);
+  }
+}
+
+TEST(OutputFile, DoesNotReplaceWhatCameMeanwhile) {
+  for (const Special& special : specials)
+    for (auto naming : {OutputFile::Naming::Anonymous, OutputFile::Naming::Temporary}) {
+      SCOPED_TRACE(special.what);
+      TemporaryFolder folder;
+      folder.write("target", "old");
+      OutputFile file = outputAt(folder.path("out"), naming);
+      EXPECT_EQ(failureOf(file.write("new")), "no error");
+      special.make(folder.path("out"));
+      const fs::file_status before = fs::symlink_status(folder.path("out"));
+      EXPECT_THAT(failureOf(file.commit()), HasSubstr(special.refusal));
+      EXPECT_EQ(fs::symlink_status(folder.path("out")).type(), before.type());
+      EXPECT_EQ(folder.read("target"), "old");
+      EXPECT_EQ(folder.entryCount(), 2u);
+    }
 }
 
 TEST(OutputFile, HonoursTheUmask) {
   TemporaryFolder folder;
   mode_t before = ::umask(027);
-  OutputFile file = mustCreate(folder.path("out"));
+  OutputFile file = outputAt(folder.path("out"));
   ::umask(before);
   EXPECT_EQ(failureOf(file.commit()), "no error");
   struct stat status {};
@@ -156,7 +193,7 @@ TEST(OutputFile, StaysInItsFolderWhenTheCurrentOneChanges) {
   TemporaryFolder folder, elsewhere;
   fs::path before = fs::current_path();
   fs::current_path(folder.path());
-  OutputFile file = mustCreate("out");
+  OutputFile file = outputAt("out");
   fs::current_path(elsewhere.path());
   std::string failure = failureOf(file.commit());
   fs::current_path(before);
@@ -168,7 +205,7 @@ TEST(OutputFile, StaysInItsFolderWhenTheCurrentOneChanges) {
 TEST(OutputFile, TakesTheLongestName) {
   TemporaryFolder folder;
   std::string name(255, 'n');
-  EXPECT_EQ(failureOf(mustCreate(folder.path(name)).commit()), "no error");
+  EXPECT_EQ(failureOf(outputAt(folder.path(name)).commit()), "no error");
   EXPECT_TRUE(fs::exists(folder.path(name)));
 }
 
@@ -176,17 +213,16 @@ TEST(OutputFile, RefusesTargetsThatAreNoFiles) {
   TemporaryFolder folder;
   fs::create_directory(folder.path("sub"));
   fs::create_symlink("/dev/null", folder.path("null"));
-  EXPECT_THAT(failureOf(OutputFile::create(folder.path("sub"))),
+  EXPECT_THAT(failureOf(createOutput(folder.path("sub"))),
               HasSubstr("is not a regular file; it is not replaced"));
-  EXPECT_THAT(failureOf(OutputFile::create(folder.path("null"))), HasSubstr("is not replaced"));
-  EXPECT_THAT(failureOf(OutputFile::create("/dev/null")), HasSubstr("is not replaced"));
-  EXPECT_THAT(failureOf(OutputFile::create(folder.path("sub") + "/")), HasSubstr("is not a name"));
-  EXPECT_THAT(failureOf(OutputFile::create(folder.path("sub") + "/..")),
+  EXPECT_THAT(failureOf(createOutput(folder.path("null"))), HasSubstr("is not replaced"));
+  EXPECT_THAT(failureOf(createOutput("/dev/null")), HasSubstr("is not replaced"));
+  EXPECT_THAT(failureOf(createOutput(folder.path("sub") + "/")), HasSubstr("is not a name"));
+  EXPECT_THAT(failureOf(createOutput(folder.path("sub") + "/..")), HasSubstr("is not a name"));
+  EXPECT_THAT(failureOf(createOutput("")), HasSubstr("is not a name"));
+  EXPECT_THAT(failureOf(createOutput(folder.path("a") + std::string("\0b", 2))),
               HasSubstr("is not a name"));
-  EXPECT_THAT(failureOf(OutputFile::create("")), HasSubstr("is not a name"));
-  EXPECT_THAT(failureOf(OutputFile::create(folder.path("a") + std::string("\0b", 2))),
-              HasSubstr("is not a name"));
-  EXPECT_EQ(failureOf(OutputFile::create(folder.path("none/out"))),
+  EXPECT_EQ(failureOf(createOutput(folder.path("none/out"))),
             folder.path("none/out") + ": cannot open the folder '" + folder.path("none") +
                 "': No such file or directory");
   EXPECT_EQ(folder.entryCount(), 2u);
@@ -195,7 +231,7 @@ TEST(OutputFile, RefusesTargetsThatAreNoFiles) {
 TEST(OutputFile, AFullDiskLeavesTheOldFileAlone) {
   TemporaryFolder folder;
   folder.write("out", "old");
-  OutputFile file = mustCreate(folder.path("out"));
+  OutputFile file = outputAt(folder.path("out"));
   int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
   if (full < 0)
     GTEST_SKIP() << "no /dev/full";
@@ -210,7 +246,7 @@ TEST(OutputFile, AFullDiskLeavesTheOldFileAlone) {
 
 TEST(OutputFile, AShortWriteIsContinuedUntilTheErrorShows) {
   TemporaryFolder folder;
-  OutputFile file = mustCreate(folder.path("out"));
+  OutputFile file = outputAt(folder.path("out"));
   // The kernel writes up to the limit first and refuses only the rest.
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -227,7 +263,7 @@ TEST(OutputFile, AShortWriteIsContinuedUntilTheErrorShows) {
 
 TEST(OutputFile, AFailedRenameLeavesNoTemporary) {
   TemporaryFolder folder;
-  OutputFile file = mustCreate(folder.path("out"));
+  OutputFile file = outputAt(folder.path("out"));
   EXPECT_EQ(failureOf(file.write("new")), "no error");
   fs::create_directory(folder.path("out"));
   EXPECT_THAT(failureOf(file.commit()), HasSubstr("cannot put in place: Is a directory"));
@@ -236,7 +272,7 @@ TEST(OutputFile, AFailedRenameLeavesNoTemporary) {
 
 TEST(OutputFile, WritesThroughTheDescriptor) {
   TemporaryFolder folder;
-  OutputFile file = mustCreate(folder.path("out"));
+  OutputFile file = outputAt(folder.path("out"));
   ASSERT_EQ(::write(file.descriptor(), "ab", 2), 2);
   EXPECT_EQ(failureOf(file.write("c")), "no error");
   EXPECT_EQ(failureOf(file.commit()), "no error");
@@ -263,7 +299,7 @@ TEST(OutputFile, CopiesARangeAndLeavesHoles) {
   TemporaryFolder folder;
   constexpr int64_t size = int64_t{64} << 20;
   const FileDescriptor source = sparseFile(folder.path("in"), size, "middle", size / 2);
-  OutputFile file = mustCreate(folder.path("out"));
+  OutputFile file = outputAt(folder.path("out"));
   EXPECT_EQ(failureOf(file.write("head")), "no error");
   EXPECT_EQ(failureOf(file.skip(4)), "no error");
   EXPECT_EQ(failureOf(file.copy(source, 100, size - 100, "in")), "no error");
@@ -281,7 +317,7 @@ TEST(OutputFile, CopiesARangeAndLeavesHoles) {
 TEST(OutputFile, ACopyOfWhatEndsTooEarlyFails) {
   TemporaryFolder folder;
   const FileDescriptor source = sparseFile(folder.path("in"), 10, "0123456789", 0);
-  OutputFile file = mustCreate(folder.path("out"));
+  OutputFile file = outputAt(folder.path("out"));
   EXPECT_THAT(failureOf(file.copy(source, 4, 7, "in")), HasSubstr("in: ends before"));
   EXPECT_THAT(failureOf(file.commit()), HasSubstr("after a failure"));
   EXPECT_EQ(folder.entryCount(), 1u);
@@ -291,7 +327,7 @@ TEST(OutputFiles, AppearTogetherOrNotAtAll) {
   TemporaryFolder folder;
   OutputFiles files;
   for (const char* name : {"a", "b"}) {
-    OutputFile file = mustCreate(folder.path(name));
+    OutputFile file = outputAt(folder.path(name));
     EXPECT_EQ(failureOf(file.write(name)), "no error");
     files.add(std::move(file));
   }
@@ -301,8 +337,8 @@ TEST(OutputFiles, AppearTogetherOrNotAtAll) {
   EXPECT_EQ(folder.entryCount(), 2u);
 
   OutputFiles broken;
-  broken.add(mustCreate(folder.path("c")));
-  OutputFile failed = mustCreate(folder.path("d"));
+  broken.add(outputAt(folder.path("c")));
+  OutputFile failed = outputAt(folder.path("d"));
   ::close(failed.descriptor()); // so that closing it fails
   broken.add(std::move(failed));
   EXPECT_THAT(failureOf(broken.commit()), HasSubstr("d: cannot close"));
@@ -317,7 +353,7 @@ TEST(OutputFiles, ReplaceEarlierOnesTogether) {
     for (const char* text : {"old", "new"}) {
       OutputFiles files;
       for (const char* name : {"a", "b", "c"}) {
-        OutputFile file = mustCreate(folder.path(name), naming);
+        OutputFile file = outputAt(folder.path(name), naming);
         EXPECT_EQ(failureOf(file.write(text)), "no error");
         files.add(std::move(file));
       }
@@ -333,20 +369,19 @@ TEST(OutputFiles, ALateFailureRestoresWhatWasReplaced) {
   for (auto naming : {OutputFile::Naming::Anonymous, OutputFile::Naming::Temporary}) {
     TemporaryFolder folder;
     folder.write("a", "old a");
-    fs::create_symlink("a", folder.path("b"));
+    folder.write("b", "old b");
     folder.write("keeps", "kept");
     {
       OutputFiles files;
       for (const char* name : {"a", "b", "fresh", "z", "last"}) {
-        OutputFile file = mustCreate(folder.path(name), naming);
+        OutputFile file = outputAt(folder.path(name), naming);
         EXPECT_EQ(failureOf(file.write("new")), "no error");
         files.add(std::move(file));
       }
       fs::create_directory(folder.path("z"));
       EXPECT_THAT(failureOf(files.commit()), HasSubstr("z: cannot put in place: Is a directory"));
     }
-    EXPECT_TRUE(fs::is_symlink(folder.path("b")));
-    EXPECT_EQ(folder.read("a") + folder.read("keeps"), "old akept");
+    EXPECT_EQ(folder.read("a") + folder.read("b") + folder.read("keeps"), "old aold bkept");
     EXPECT_EQ(folder.entryCount(), 4u);
   }
 }
@@ -357,7 +392,7 @@ TEST(OutputFiles, TwoInOnePlaceAreRefused) {
   fs::create_directory_symlink("in", folder.path("link"));
   OutputFiles files;
   for (const char* name : {"in/a", "in/b", "a", "link/../in/b"})
-    files.add(mustCreate(folder.path(name)));
+    files.add(outputAt(folder.path(name)));
   EXPECT_THAT(failureOf(files.commit()), HasSubstr("link/../in/b: two outputs have this path"));
   { OutputFiles dropped = std::move(files); }
   EXPECT_TRUE(fs::is_empty(folder.path("in")));

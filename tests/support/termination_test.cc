@@ -3,6 +3,7 @@
 
 #include "support/diagnostic.h"
 #include "support/output_file.h"
+#include "tests/support/output_at.h"
 #include "tests/support/temporary_folder.h"
 
 #include <csignal>
@@ -33,10 +34,10 @@ TEST(Termination, ASignalRemovesTemporaryNames) {
   TemporaryFolder folder;
   folder.write("kept", "x");
   EXPECT_EQ(endingOf([&] {
-              OutputFile first = llvm::cantFail(
-                  OutputFile::create(folder.path("a"), OutputFile::Naming::Temporary));
-              OutputFile second = llvm::cantFail(
-                  OutputFile::create(folder.path("b"), OutputFile::Naming::Temporary));
+              OutputFile first =
+                  llvm::cantFail(createOutput(folder.path("a"), OutputFile::Naming::Temporary));
+              OutputFile second =
+                  llvm::cantFail(createOutput(folder.path("b"), OutputFile::Naming::Temporary));
               llvm::cantFail(first.write("x"));
               ::raise(SIGTERM);
             }),
@@ -75,9 +76,8 @@ TEST(Termination, ASetOfFilesIsWholeWhenASignalArrives) {
       for (int text = 0;; ++text) {
         OutputFiles files;
         for (const char* name : {"a", "b", "c"}) {
-          OutputFile file = llvm::cantFail(
-              OutputFile::create(folder.path(name), round % 2 ? OutputFile::Naming::Temporary
-                                                              : OutputFile::Naming::Anonymous));
+          OutputFile file = outputAt(folder.path(name), round % 2 ? OutputFile::Naming::Temporary
+                                                                  : OutputFile::Naming::Anonymous);
           llvm::cantFail(file.write(fmt::format("{} {}", round, text)));
           files.add(std::move(file));
         }

@@ -96,7 +96,8 @@ TEST_F(RewriteTest, AModelInTheTargetsFormIsUnchanged) {
   RewrittenPaths paths;
   paths.model = folder.path("out.onnx");
   WeightFiles weights = weightFilesFor(*written.model, paths, /*dryRun=*/false);
-  llvm::cantFail(writeFiles(*written.model, written.manifest, paths, weights));
+  FileAccess access;
+  llvm::cantFail(writeFiles(*written.model, written.manifest, paths, weights, access));
 
   const RewriteResult again = rewritten(paths.model, requestFor("kvopt"));
   const auto* unchanged = std::get_if<UnchangedModel>(&again);

@@ -5,6 +5,7 @@
 #include "runtime/session/session.h"
 #include "support/diagnostic.h"
 #include "support/mapped_file.h"
+#include "tests/support/output_at.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -83,7 +84,7 @@ public:
           ir::ElementType::UInt8, {static_cast<int64_t>(cache.bytes.size())}, bytes));
       stored.push_back(std::move(part));
     }
-    llvm::cantFail(runtime::writeCacheFile(path, fingerprint, lengths, stored));
+    llvm::cantFail(runtime::writeCacheFile(outputAt(path), fingerprint, lengths, stored));
   }
 
 private:

@@ -60,11 +60,12 @@ private:
     RewrittenPaths paths;
     paths.model = written;
     WeightFiles weights;
+    FileAccess access;
     if (auto* rewritten = std::get_if<RewrittenModel>(&result))
-      successOrThrow(writeFiles(*rewritten->model, rewritten->manifest, paths, weights));
+      successOrThrow(writeFiles(*rewritten->model, rewritten->manifest, paths, weights, access));
     else
       successOrThrow(writeFiles(*std::get<UnchangedModel>(result).model,
-                                std::get<UnchangedModel>(result).manifest, paths, weights));
+                                std::get<UnchangedModel>(result).manifest, paths, weights, access));
   }
 
   NamedTensors recorded(const char* kind) {

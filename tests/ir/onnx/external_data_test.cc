@@ -197,7 +197,9 @@ TEST(ExternalData, LocationsFollowTheModelIntoAnotherFolder) {
   // Sideways there is no location that would do.
   fs::create_directory(written.folder.path("beside"));
   const std::string beside = written.folder.path("beside/m.onnx");
-  EXPECT_THAT(externalFailureOf(checkExport(*model, beside)), HasSubstr("is not beneath"));
+  FileAccess access;
+  EXPECT_THAT(externalFailureOf(checkExport(*model, beside, {}, access)),
+              HasSubstr("is not beneath"));
   EXPECT_THAT(externalFailureOf(exportModel(*model, beside)), HasSubstr("is not beneath"));
   // A folder of the output's that leads elsewhere under the same name is not the model's.
   fs::create_directories(written.folder.path("beside/deep"));

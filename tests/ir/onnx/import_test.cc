@@ -2,6 +2,7 @@
 #include "ir/onnx/import.h"
 
 #include "tests/ir/onnx/onnx_fixture.h"
+#include "tests/support/output_at.h"
 #include "tests/support/temporary_folder.h"
 
 #include <fcntl.h>
@@ -464,12 +465,12 @@ TEST_F(OnnxImport, OpensExternalDataOnlyWhenAskedAndOnlyBeneath) {
 TEST_F(OnnxImport, TensorFilesRoundTrip) {
   TemporaryFolder folder;
   std::string path = folder.path("tensor.pb");
-  ASSERT_FALSE(exportTensorFile(*int64Tensor({1, -2, 3}), "ids", path));
+  ASSERT_FALSE(exportTensorFile(*int64Tensor({1, -2, 3}), "ids", outputAt(path)));
   auto read = importTensorFile(path);
   ASSERT_TRUE(static_cast<bool>(read));
   EXPECT_EQ(read->first, "ids");
   EXPECT_EQ(elements<int64_t>(*read->second), (std::vector<int64_t>{1, -2, 3}));
-  ASSERT_FALSE(exportTensorFile(*read->second, "renamed", path));
+  ASSERT_FALSE(exportTensorFile(*read->second, "renamed", outputAt(path)));
   read = importTensorFile(path);
   ASSERT_TRUE(static_cast<bool>(read));
   EXPECT_EQ(read->first, "renamed");

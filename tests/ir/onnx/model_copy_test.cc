@@ -133,12 +133,12 @@ TEST(FamilyExport, ConstantsAreWrittenOnceAndReadByAll) {
   auto model = llvm::cantFail(importModel(folder.path("inline.onnx"), textRegistry()));
   ExportOptions options;
   options.externalFile = "family.data";
-  FamilyExport family(options);
   OutputFiles files;
+  FamilyExport family(options, files);
   llvm::cantFail(family.add(*model, folder.path("a.onnx")));
   model->graph().rename(*model->graph().findValue("scaled"), "other");
   llvm::cantFail(family.add(*model, folder.path("b.onnx")));
-  llvm::cantFail(family.finish(files));
+  llvm::cantFail(family.finish());
   EXPECT_FALSE(std::filesystem::exists(folder.path("a.onnx")));
   llvm::cantFail(files.commit());
   EXPECT_EQ(std::filesystem::file_size(folder.path("family.data")), 4096u);
@@ -160,9 +160,11 @@ TEST(FamilyExport, NothingIsWrittenOverTheSource) {
   auto model = llvm::cantFail(importModel(folder.path("m.onnx"), textRegistry()));
   ExportOptions options;
   options.externalFile = "m.onnx";
-  EXPECT_TRUE(errorToBool(FamilyExport(options).add(*model, folder.path("a.onnx"))));
+  OutputFiles files;
+  EXPECT_TRUE(errorToBool(FamilyExport(options, files).add(*model, folder.path("a.onnx"))));
   options.externalFile = "m.onnx.data";
-  EXPECT_TRUE(errorToBool(FamilyExport(options).add(*model, folder.path("m.onnx"))));
+  OutputFiles others;
+  EXPECT_TRUE(errorToBool(FamilyExport(options, others).add(*model, folder.path("m.onnx"))));
   EXPECT_EQ(folder.entryCount(), 1u);
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/cache/checksum.h"
 #include "runtime/memory/buffer.h"
 #include "support/diagnostic.h"
+#include "tests/support/output_at.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,7 +77,7 @@ protected:
     return caches;
   }
   Bytes write(llvm::ArrayRef<int64_t> lengths, llvm::ArrayRef<StoredCache> caches) {
-    llvm::cantFail(writeCacheFile(path(), fingerprint, lengths, caches));
+    llvm::cantFail(writeCacheFile(outputAt(path()), fingerprint, lengths, caches));
     EXPECT_EQ(filesInFolder(), 1u);
     return readAll(path());
   }
@@ -243,7 +244,8 @@ TEST_F(CacheFileTest, AFullDiskLeavesNothingAndTheFormerFile) {
     rlimit limit{300, 300};
     ::signal(SIGXFSZ, SIG_IGN);
     bool limited = ::setrlimit(RLIMIT_FSIZE, &limit) == 0;
-    std::string message = fileMessageOf(writeCacheFile(path(), fingerprint, {3, 3}, twoCaches()));
+    std::string message =
+        fileMessageOf(writeCacheFile(outputAt(path()), fingerprint, {3, 3}, twoCaches()));
     ::_exit(limited && llvm::StringRef(message).contains("cannot write") ? 0 : 1);
   }
   int status = 0;
@@ -255,8 +257,7 @@ TEST_F(CacheFileTest, AFullDiskLeavesNothingAndTheFormerFile) {
 
 TEST_F(CacheFileTest, AFolderThatIsNotThereIsAnError) {
   std::string lost = (folder / "none" / "cache.kvc").string();
-  EXPECT_THAT(fileMessageOf(writeCacheFile(lost, fingerprint, {3, 3}, twoCaches())),
-              HasSubstr("cannot open the folder"));
+  EXPECT_THAT(fileMessageOf(createOutput(lost).takeError()), HasSubstr("cannot open the folder"));
 }
 
 } // namespace

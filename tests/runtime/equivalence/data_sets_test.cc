@@ -6,6 +6,7 @@
 #include "ir/text/reader.h"
 #include "support/diagnostic.h"
 #include "tests/runtime/kernels/kernel_harness.h"
+#include "tests/support/output_at.h"
 #include "tests/support/temporary_folder.h"
 
 namespace kvopt {
@@ -32,7 +33,7 @@ protected:
   void write(const std::string& file, const std::string& name, const TensorRef& tensor,
              const std::string& set = "test_data_set_0") {
     std::filesystem::create_directory(folder.path(set));
-    llvm::cantFail(exportTensorFile(*tensor, name, folder.path(set + "/" + file)));
+    llvm::cantFail(exportTensorFile(*tensor, name, outputAt(folder.path(set + "/" + file))));
   }
 
   /// The report of the replay, or the error.

@@ -4,6 +4,7 @@
 #include "ir/onnx/export.h"
 #include "ir/op.h"
 #include "runtime/equivalence/reference_steps.h"
+#include "tests/support/output_at.h"
 
 #include <filesystem>
 #include <fmt/format.h>
@@ -31,7 +32,7 @@ inline std::string writeReferenceFolder(const std::string& path,
     auto write = [&](const char* kind, const NamedTensors& tensors) {
       for (size_t i = 0; i < tensors.size(); ++i)
         llvm::cantFail(ir::exportTensorFile(*tensors[i].second, tensors[i].first,
-                                            fmt::format("{}/{}_{}.pb", step, kind, i)));
+                                            outputAt(fmt::format("{}/{}_{}.pb", step, kind, i))));
     };
     write("input", steps[k].inputs);
     write("output", steps[k].outputs);
