@@ -331,7 +331,7 @@ llvm::Expected<GenerationResult> generateWith(const RunOptions& options,
       progress.show(fmt::format("{} of up to {} tokens", ++count,
                                 options.steps * static_cast<int64_t>(prompts.size())));
     };
-  auto generated = generate(*driven.session, prompts, settings);
+  auto generated = generate(session, prompts, settings);
   if (isStreamed(options, context))
     printOut(escaper.finish() + "\n");
   if (!generated)
