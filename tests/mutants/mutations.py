@@ -7,6 +7,7 @@ import json
 import os
 import struct
 
+from families import PRESETS, Copy
 from onnx_message import Message, graphs, node, read_model, tensor, varint
 
 FLOAT, UINT8, INT8, INT32, INT64, BOOL, FLOAT16 = 1, 2, 3, 6, 7, 9, 10
@@ -930,6 +931,34 @@ def chosen_path(rng, manifest, condition=lambda value: True):
     return rng.choice(by_form[rng.choice(sorted(by_form))])
 
 
+def fields_of(families):
+    """The general path of every field that a family of some preset has, with what is done to it."""
+    rows = []
+    for preset in sorted(PRESETS):
+        forms = {}
+        for family in families.of_preset(preset):
+            for path in paths_of(family.manifest):
+                forms.setdefault(general(path), []).append(is_leaf(at_path(family.manifest, path)))
+        for form in sorted(forms):
+            rows += [(preset, form, kind) for kind in ("manifest changed", "manifest entry dropped")
+                     if kind != "manifest changed" or any(forms[form])]
+    return rows
+
+
+def mutate_field(rng, families, row):
+    """A changed copy for a row of `fields_of`, and what was done; None where no value is another one."""
+    preset, form, kind = row
+    is_change = kind == "manifest changed"
+    choices = [(family, path) for family in families.of_preset(preset) for path in paths_of(family.manifest)
+               if general(path) == form and (not is_change or is_leaf(at_path(family.manifest, path)))]
+    for family, path in rng.sample(choices, min(len(choices), 8)):
+        copy = Copy(family)
+        done = change_field(rng, copy, path) if is_change else drop_field(copy, path)
+        if done:
+            return copy, done
+    return None
+
+
 WORDS = {
     "feed": ["past_length", "total_length", "past_length_per_batch", "total_length_per_batch", "total_length_minus_one",
              "has_past", "no_past", "token_ids", "position_ids", "visible_keys", "hidden_keys", "additive_mask",
@@ -943,8 +972,12 @@ WORDS = {
 }
 
 
-def change_manifest(rng, copy):
-    path = chosen_path(rng, copy.manifest, lambda value: not isinstance(value, (dict, list)))
+def is_leaf(value):
+    return not isinstance(value, (dict, list))
+
+
+def change_field(rng, copy, path):
+    """Another value of the same type at the path, which leads to a leaf."""
     parent, value = at_path(copy.manifest, path[:-1]), at_path(copy.manifest, path)
     alike = sorted({at_path(copy.manifest, other) for other in paths_of(copy.manifest)
                     if general(other) == general(path) and isinstance(at_path(copy.manifest, other), type(value))} - {value})
@@ -964,11 +997,17 @@ def change_manifest(rng, copy):
     return "manifest: %s from %s to %s" % (general(path), json.dumps(value), json.dumps(new))
 
 
-def drop_manifest_entry(rng, copy):
-    path = chosen_path(rng, copy.manifest)
-    parent = at_path(copy.manifest, path[:-1])
-    del parent[path[-1]]
+def drop_field(copy, path):
+    del at_path(copy.manifest, path[:-1])[path[-1]]
     return "manifest: %s dropped" % general(path)
+
+
+def change_manifest(rng, copy):
+    return change_field(rng, copy, chosen_path(rng, copy.manifest, is_leaf))
+
+
+def drop_manifest_entry(rng, copy):
+    return drop_field(copy, chosen_path(rng, copy.manifest))
 
 
 def repeat_manifest_entry(rng, copy):

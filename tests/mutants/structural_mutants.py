@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Makes structural mutants of what kvopt writes, and lists those that `kvopt verify` with its defaults calls equal.
 
-    structural_mutants.py KVOPT COMPARE_LENGTHS [--count N] [--seed S] [-j N] [--out DIR] [--known FILE [--update]] [--only N]
+    structural_mutants.py KVOPT COMPARE_LENGTHS [--count N] [--fields] [--seed S] [-j N] [--out DIR]
+                          [--known FILE [--update]] [--only N]
 
 Each mutant is one change (mutations.py) to the files of one rewrite (families.py). `kvopt verify SOURCE MUTANT`
 judges it, and compare_lengths.cc compares it with the unchanged model at every length up to the capacity. A mutant
 that only the latter finds different is a survivor. A command that ends with anything but an exit code from 0 to 4 is
-a crash. The same seed makes the same mutants.
+a crash. The same seed makes the same mutants. With --fields, every field that a manifest of some preset has is also
+changed once and dropped once.
 
 With --out, results are appended to DIR/results.jsonl, and a run that was ended continues; survivors and crashes stay
 in DIR/kept, and DIR/survivors.tsv lists them. Exits with 1 after a crash, after a survivor without a reason in --known,
@@ -25,9 +27,11 @@ import tempfile
 import threading
 
 from families import PRESETS, Copy, Families, check_targets
-from mutations import KINDS, inline_bodies
+from mutations import KINDS, fields_of, inline_bodies, mutate_field
 
 SECONDS = 120
+# The number of the first mutant of --fields.
+FIRST_FIELD = 1000000
 TARGETS = ["kvopt", "ring", "int8", "blocks:8", "pyramid:16", "ort-gqa", "onnx23", "onnx24", "primitive"]
 OUTCOMES = ["refused", "different", "inconclusive", "equal", "not judged", "usage", "survivor", "crash"]
 
@@ -74,6 +78,17 @@ def changed_copy(families, seed, number):
     raise SystemExit("%s: no mutation applies" % presets[at])
 
 
+def changed_field(families, rows, seed, number):
+    """The mutant of that number among those of fields, as `changed_copy`; another one where it has no other value."""
+    for again in range(10):
+        rng = random.Random("%d/%d/%d" % (seed, number, again))
+        row = rows[number - FIRST_FIELD] if again == 0 else rng.choice(rows)
+        made = mutate_field(rng, families, row)
+        if made:
+            return made[0], row[2], made[1]
+    raise SystemExit("no field can be changed")
+
+
 def is_changed(family, folder):
     return any(digest(os.path.join(folder, name)) != digest(os.path.join(family.folder, name)) for name in family.files)
 
@@ -86,7 +101,8 @@ def inlined(copy, folder):
 class Judge:
     """Judges mutants with the program under test."""
 
-    def __init__(self, options, families):
+    def __init__(self, options, families, fields):
+        self.fields = fields
         self.kvopt = options.kvopt
         self.compare = options.compare_lengths
         self.seed = options.seed
@@ -96,7 +112,10 @@ class Judge:
     def judged(self, number, folder):
         """The record of one mutant, whose files are in the folder afterwards."""
         with self.lock:
-            copy, kind, done = changed_copy(self.families, self.seed, number)
+            if number >= FIRST_FIELD:
+                copy, kind, done = changed_field(self.families, self.fields, self.seed, number)
+            else:
+                copy, kind, done = changed_copy(self.families, self.seed, number)
         family = copy.family
         path = copy.write(os.path.join(folder, "mutant"))
         record = {"number": number, "preset": family.preset, "source": family.source, "kind": kind, "change": done}
@@ -211,9 +230,9 @@ def read_results(path, program, seed):
     return records
 
 
-def judge_all(options, out, numbers, families, program):
+def judge_all(options, out, numbers, families, fields, program):
     """Judges mutants, each in a folder of its own, and yields their records."""
-    judge = Judge(options, families)
+    judge = Judge(options, families, fields)
 
     def one(number):
         with tempfile.TemporaryDirectory(dir=out) as folder:
@@ -267,6 +286,7 @@ def main():
     parser.add_argument("kvopt")
     parser.add_argument("compare_lengths")
     parser.add_argument("--count", type=int, default=3600)
+    parser.add_argument("--fields", action="store_true", help="also change and drop every field of manifests")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-j", "--jobs", type=int, default=2)
     parser.add_argument("--out")
@@ -287,10 +307,13 @@ def main():
         families = Families(options.kvopt, os.path.join(out, "families-" + program))
         path = os.path.join(out, "results.jsonl")
         records = read_results(path, program, options.seed)
-        numbers = range(options.count) if options.only is None else [options.only]
+        fields = fields_of(families) if options.fields or (options.only or 0) >= FIRST_FIELD else []
+        numbers = list(range(options.count)) + list(range(FIRST_FIELD, FIRST_FIELD + len(fields)))
+        if options.only is not None:
+            numbers = [options.only]
         with open(path, "a", encoding="utf-8") as file:
             missing = [number for number in numbers if number not in records or options.only is not None]
-            for record in judge_all(options, out, missing, families, program):
+            for record in judge_all(options, out, missing, families, fields, program):
                 records[record["number"]] = record
                 file.write(json.dumps(record) + "\n")
                 file.flush()
