@@ -2,6 +2,7 @@
 // where it was changed.
 #include "driver/generate/decoder.h"
 #include "driver/rewrite/proof.h"
+#include "driver/rewrite/rewrite.h"
 #include "driver/verify/claims.h"
 #include "tests/equivalence/caches/decoder_text.h"
 #include "tests/equivalence/rewritten_model.h"
@@ -82,7 +83,40 @@ decoder (int64[B, S] input_ids, int64[B] beams, float[B, 2, P, 4] past_k, float[
                      decoderProjections, decoderResults);
 }
 
-enum class Source { Llama, Window, Latent, Shared, Split, Beams };
+/// A decoder of two layers: one whose mask hides padding, and one whose mask weighs it.
+std::string paddedText() {
+  return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+decoder (int64[B, S] input_ids, int64[B, "P + S"] attention_mask, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past_v,
+         float[B, 2, P, 4] past_k2, float[B, 2, P, 4] past_v2,
+         float[1, 1, 16] table, float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
+  => (float[B, S, 10] logits, float[B, 2, "P + S", 4] keys, float[B, 2, "P + S", 4] values,
+      float[B, 2, "P + S", 4] keys2, float[B, 2, "P + S", 4] values2)
+{{
+{0}
+  o_shape = Constant <value_ints = [0, 0, 16]> ()
+  head_axes = Constant <value_ints = [1, 2]> ()
+  padding = Unsqueeze (attention_mask, head_axes)
+  shown = Cast <to = 9> (padding)
+  weight = Cast <to = 1> (padding)
+  k = Transpose <perm = [0, 2, 1, 3]> (x_k)
+  v = Transpose <perm = [0, 2, 1, 3]> (x_v)
+  keys = Concat <axis = 2> (past_k, k)
+  values = Concat <axis = 2> (past_v, v)
+  o1 = ai.kvopt.Sdpa <scale = 0.5, causal = 1> (q, keys, values, shown)
+  k2 = Sin (k)
+  v2 = Sin (v)
+  keys2 = Concat <axis = 2> (past_k2, k2)
+  values2 = Concat <axis = 2> (past_v2, v2)
+  o2 = ai.kvopt.Sdpa <scale = 0.25, causal = 1> (q, keys2, values2, weight)
+  o = Add (o1, o2)
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  om = Reshape (ot, o_shape)
+  logits = MatMul (om, wo)
+}})",
+                     decoderProjections);
+}
+
+enum class Source { Llama, Window, Latent, Shared, Split, Beams, Padded };
 
 /// An edit of a claim in the manifest of a written model, and what comes of it.
 struct ClaimEdit {
@@ -163,6 +197,7 @@ const ClaimEdit claimEdits[] = {
     {"step_limit", Source::Window, "onnx24-ring:4", limitToOne, "the graph takes steps of up to 4"},
     {"step_limit", Source::Window, "onnx24-ring:4", limitToMore, "at most 4 tokens, not 9", true},
     {"unpadded", Source::Llama, "kvopt", excludePadding, "attention of the graph reads"},
+    {"unpadded", Source::Padded, "kvopt", excludePadding, "attention of the graph reads"},
     {"unpadded", Source::Llama, "primitive", excludePadding, "attention of the graph reads"},
     {"unpadded", Source::Llama, "ort-gqa", excludePadding, "attention of the graph reads"},
     {"chunk_batch", Source::Llama, "kvopt", limitChunks, "no GroupQueryAttention"},
@@ -193,6 +228,8 @@ protected:
       return writtenModel(splitText(), toolkit, folder);
     case Source::Beams:
       return writtenModel(beamText(), toolkit, folder);
+    case Source::Padded:
+      return writtenModel(paddedText(), toolkit, folder);
     }
     return "";
   }
@@ -318,6 +355,32 @@ TEST_F(ClaimedModels, LimitsOfTargetsAreProved) {
     EXPECT_TRUE(after.manifest.stepLimit || after.manifest.chunkBatch);
     successOrThrow(proveClaims({*after.model, after.manifest}, ClaimScope::All, toolkit));
   }
+}
+
+/// Padding may lose its meaning in some layers alone: the assumption is one all the same.
+TEST_F(ClaimedModels, MasksThatWereDroppedAreProved) {
+  for (const Source source : {Source::Llama, Source::Padded})
+    for (const char* target : {"kvopt", "primitive", "onnx24"}) {
+      SCOPED_TRACE(target);
+      const std::string path = exported(source);
+      const PreparedModel before = original(path);
+      RewriteRequest request;
+      request.target = target;
+      request.padding = "none";
+      request.verification = VerificationExtent::Off;
+      RewriteResult result =
+          valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
+      ASSERT_TRUE(std::holds_alternative<RewrittenModel>(result))
+          << std::get<RefusedModel>(result).message;
+      auto& unpadded = std::get<RewrittenModel>(result);
+      ASSERT_EQ(unpadded.manifest.unpadded, std::vector<std::string>{"attention_mask"});
+      PreparedModel after{std::move(unpadded.model), std::move(unpadded.manifest), nullptr};
+      successOrThrow(inferShapes(after.model->graph()));
+      successOrThrow(proveClaims({*after.model, after.manifest}, ClaimScope::All, toolkit));
+      const VerificationReport report =
+          valueOrThrow(verifyPrepared(before, after, plan(), 1, toolkit));
+      EXPECT_TRUE(report.equal()) << verificationSummary(report);
+    }
 }
 
 /// The input of a reorder must be left to the program that drives the model.
