@@ -13,6 +13,7 @@
 namespace kvopt::driver {
 using namespace analysis;
 using namespace ir;
+using namespace pattern;
 using namespace targets;
 
 namespace {
@@ -67,16 +68,24 @@ std::optional<RotationDifference> differenceOf(const Manifest& claimed, const Ma
   return std::nullopt;
 }
 
+/// Why a model does not show rotations.
+struct NotShown {
+  std::string why;
+  /// Whether it is known that rows cannot be moved.
+  bool isAbsolute = false;
+};
+
 /// The manifest with the rotations of a recovered model that has caches of the same names, or why
 /// the model does not show them.
-using ShownRotations = std::variant<Manifest, std::string>;
+using ShownRotations = std::variant<Manifest, NotShown>;
 
 ShownRotations rotationsOf(llvm::Expected<RecoveredModel> recovered, const Manifest& manifest) {
   if (!recovered)
-    return takeDiagnostic(recovered.takeError()).message;
+    return NotShown{takeDiagnostic(recovered.takeError()).message};
   const auto rotations = contextRotationsOf(*recovered);
   if (!rotations)
-    return recovered->context->shiftFailure->str();
+    return NotShown{recovered->context->shiftFailure->str(),
+                    recovered->context->shiftFailure->code == ReasonCode::PositionAbsolute};
   llvm::StringSet<> unattended = recovered->context->attendedPasts;
   for (const ManifestCache& cache : manifest.caches)
     if (cache.holdsAttendedRows)
@@ -86,7 +95,7 @@ ShownRotations rotationsOf(llvm::Expected<RecoveredModel> recovered, const Manif
     cache.rotation.reset();
   noteRotations(rotations, unattended, shown);
   if (!shown.rotations)
-    return std::string("its caches are not those of the manifest");
+    return NotShown{"its caches are not those of the manifest"};
   return shown;
 }
 
@@ -111,13 +120,11 @@ llvm::Expected<std::string> checkRotations(const ClaimedModel& claimed,
     return std::string();
   }
   const ShownRotations rows = rotationsOf(readRows(claimed.model, manifest, toolkit), manifest);
-  if (const auto* shown = std::get_if<Manifest>(&rows)) {
-    if (const auto difference = differenceOf(manifest, *shown))
+  const bool showsRows = std::holds_alternative<Manifest>(rows);
+  if (showsRows)
+    if (const auto difference = differenceOf(manifest, std::get<Manifest>(rows)))
       return contradiction(claimed, *difference);
-    if (!original)
-      return std::string();
-  }
-  std::string why = std::get<std::string>(whole);
+  std::string why = std::get<NotShown>(whole).why;
   if (original) {
     const ShownRotations before =
         rotationsOf(readModel(original->model, original->manifest, toolkit), manifest);
@@ -127,9 +134,14 @@ llvm::Expected<std::string> checkRotations(const ClaimedModel& claimed,
         return std::string();
       why = fmt::format("those of the other model differ ('{}': {})", difference->cache,
                         difference->text);
+    } else if (const NotShown& missing = std::get<NotShown>(before);
+               showsRows && !missing.isAbsolute) {
+      return std::string();
     } else {
-      why += fmt::format("; in the other model: {}", std::get<std::string>(before));
+      why += fmt::format("; in the other model: {}", missing.why);
     }
+  } else if (showsRows) {
+    return std::string();
   }
   return fmt::format("rotations: the graph does not show them: {}", why);
 }

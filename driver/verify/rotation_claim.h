@@ -6,9 +6,11 @@
 namespace kvopt::driver {
 
 /// Computes the rotations of the cached rows from the graph, and compares width, first column,
-/// pairs, angles, and the caches that hold them with the manifest. Where the graph does not show
-/// them, those of `original` count, if there is one. Returns an empty text where they are proved,
-/// and otherwise a sentence with the reason. Fails where the graph holds other rotations.
+/// pairs, angles, and the caches that hold them with the manifest. Where the form of the caches
+/// keeps the graph from showing them, those of `original` count, if there is one; where it has none
+/// either, those that queries, keys and values hold, without a proof that masks depend on
+/// distances. Returns an empty text where they are proved, and otherwise a sentence with the
+/// reason. Fails where the graph holds other rotations.
 llvm::Expected<std::string> checkRotations(const ClaimedModel& claimed,
                                            const ClaimedModel* original, const Toolkit& toolkit);
 

@@ -104,21 +104,21 @@ private:
     }
   }
 
-  /// The number of new tokens, int64 [1], of a graph input or known; null where no attention says
-  /// it.
+  bool holdsTokens(const Value& input) const {
+    return input.name() == "input_ids" || input.name() == "decoder_input_ids" ||
+           input.name() == "inputs_embeds" ||
+           llvm::any_of(manifest.inputs, [&](const ManifestInput& each) {
+             return each.input == input.name() && each.feed == InputFeed::Tokens;
+           });
+  }
+
+  /// The number of new tokens, int64 [1], from token ids [B,S] or their embeddings [B,S,W]; null
+  /// where no input holds them.
   Value* newTokens(AttentionBuilder& build) {
-    for (const Node& node : graph.nodes()) {
-      if (!node.is("com.microsoft::GroupQueryAttention") || !node.operand(0)->type().hasRank())
-        continue;
-      const Dim& wanted = node.operand(0)->type().dim(1);
-      if (const auto known = wanted.value())
-        return &build.value(ints({*known}));
-      for (const auto& input : graph.inputs())
-        for (unsigned axis = 0; input->type().hasRank() && axis < input->type().rank(); ++axis)
-          if (input->type().shape()[axis].isKnownEqual(wanted))
-            return &build.node("Gather", {build.node("Shape", {*input}, {}, "shape"), ints({axis})},
-                               {}, "new_tokens");
-    }
+    for (const auto& input : graph.inputs())
+      if (holdsTokens(*input) && input->type().hasRank() && input->type().rank() >= 2)
+        return &build.node("Gather", {build.node("Shape", {*input}, {}, "shape"), ints({1})}, {},
+                           "new_tokens");
     return nullptr;
   }
 
