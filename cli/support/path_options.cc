@@ -106,9 +106,9 @@ std::vector<OptionFacts> optionFacts(const CLI::App& app, const CommandContext& 
       if (path != context.paths.end())
         fact.path = path->use;
       // CLI11 names the type first, then the values that a check allows.
-      const llvm::StringRef type = option->get_type_name();
-      fact.takesFreeText =
-          option->get_expected_max() > 0 && type.startswith("TEXT") && !type.contains('{');
+      const std::string type = option->get_type_name();
+      fact.takesFreeText = option->get_expected_max() > 0 && type.starts_with("TEXT") &&
+                           type.find('{') == std::string::npos;
       facts.push_back(std::move(fact));
     }
   return facts;

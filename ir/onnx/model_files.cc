@@ -43,14 +43,13 @@ llvm::StringRef textOf(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-/// The message in a model file, as far as it can be read; null where it cannot be opened.
-std::unique_ptr<onnx::ModelProto> messageIn(const std::shared_ptr<const MappedFile>& file) {
-  if (!file || file->bytes().size() > static_cast<size_t>(std::numeric_limits<int>::max()))
+/// The message in a model file, as far as it can be read; null where it is too large.
+std::unique_ptr<onnx::ModelProto> messageIn(const MappedFile& file) {
+  if (file.bytes().size() > static_cast<size_t>(std::numeric_limits<int>::max()))
     return nullptr;
   auto message = std::make_unique<onnx::ModelProto>();
   google::protobuf::io::CodedInputStream input(
-      reinterpret_cast<const uint8_t*>(file->bytes().data()),
-      static_cast<int>(file->bytes().size()));
+      reinterpret_cast<const uint8_t*>(file.bytes().data()), static_cast<int>(file.bytes().size()));
   input.SetTotalBytesLimit(std::numeric_limits<int>::max());
   // What precedes a malformed part counts.
   static_cast<void>(message->MergePartialFromCodedStream(&input));
@@ -92,36 +91,60 @@ bool isUsablePath(const std::string& name) {
   return !name.empty() && name.find('\0') == std::string::npos;
 }
 
-/// Gathers the files of a model, and of the models that its manifest names.
+/// How roles name the model at `path`.
+std::string modelRole(const std::string& path) { return fmt::format("the model '{}'", path); }
+
+/// Gathers the files of the model at a path, and of the models that manifests name.
 class FileCollector {
 public:
-  explicit FileCollector(std::string modelFolder) : folder(std::move(modelFolder)) {}
+  FileCollector(std::string modelPath, std::string modelFolder)
+      : root(modelRole(modelPath)), folder(std::move(modelFolder)) {
+    add(modelPath, root);
+    seen.insert(std::move(modelPath));
+  }
 
-  void addFile(const std::string& path, std::string role) {
+  /// Adds the files of the model with that message and external data.
+  void addFilesOf(const std::string& path, const onnx::ModelProto& message,
+                  llvm::ArrayRef<std::string> locations) {
+    addFilesOf(path, message, locations, root);
+  }
+
+  /// All files; those of models that were named, too.
+  std::vector<InputFile> take() {
+    while (!named.empty()) {
+      const InputFile model = std::move(named.back());
+      named.pop_back();
+      // A first step may be a link that leads out of the folder.
+      auto file = MappedFile::open(model.path);
+      if (!file)
+        llvm::consumeError(file.takeError());
+      else if (const auto message = messageIn(**file))
+        addFilesOf(model.path, *message, locationsIn(*message), model.role);
+    }
+    return std::move(files);
+  }
+
+private:
+  void add(const std::string& path, std::string role) {
     if (isUsablePath(path))
       files.push_back({path, std::move(role)});
   }
 
-  /// Adds the files of the model at `path`, whose own path was added. `whose` names the model in
-  /// roles.
+  /// `whose` is how roles name the model.
   void addFilesOf(const std::string& path, const onnx::ModelProto& message,
                   llvm::ArrayRef<std::string> locations, const std::string& whose) {
-    seen.insert(path);
     for (const std::string& location : locations)
-      addFile(pathBeside(path, location), fmt::format("external data of {}", whose));
+      add(pathBeside(path, location), fmt::format("external data of {}", whose));
     const std::string manifestPath = manifestPathBeside(path);
     if (const std::optional<Manifest> manifest = manifestFor(path, message, manifestPath)) {
-      addFile(manifestPath, fmt::format("the manifest of {}", whose));
+      add(manifestPath, fmt::format("the manifest of {}", whose));
       addNamed(path, *manifest, whose);
     }
     const auto config = openIfThere(folder, genaiConfigName);
     if (config && configures(*config, llvm::sys::path::filename(path)))
-      addFile(pathBeside(path, genaiConfigName), fmt::format("the configuration of {}", whose));
+      add(pathBeside(path, genaiConfigName), fmt::format("the configuration of {}", whose));
   }
 
-  std::vector<InputFile> take() { return std::move(files); }
-
-private:
   /// The manifest that drives the model, wherever it is; nullopt where none is readable.
   std::optional<Manifest> manifestFor(const std::string& path, const onnx::ModelProto& message,
                                       const std::string& manifestPath) {
@@ -153,30 +176,22 @@ private:
     addModel(path, manifest.firstStep, "the first step", whose);
   }
 
+  /// Adds the file of a model, and the model to those whose files are still to be added.
   void addModel(const std::string& path, const std::string& name, const char* what,
                 const std::string& whose) {
-    const std::string named = pathBeside(path, name);
-    if (!isUsablePath(name) || !seen.insert(named).second)
+    const std::string file = pathBeside(path, name);
+    if (!isUsablePath(name) || !seen.insert(file).second)
       return;
-    addFile(named, fmt::format("{} of {}", what, whose));
-    // A first step may be a link that leads out of the folder.
-    auto file = MappedFile::open(named);
-    if (!file) {
-      llvm::consumeError(file.takeError());
-      return;
-    }
-    if (const auto message = messageIn(*file))
-      addFilesOf(named, *message, locationsIn(*message),
-                 fmt::format("'{}', {} of {}", named, what, whose));
+    add(file, fmt::format("{} of {}", what, whose));
+    named.push_back({file, fmt::format("'{}', {} of {}", file, what, root)});
   }
 
+  std::string root;
   std::string folder;
   std::vector<InputFile> files;
-  std::set<std::string> seen; ///< paths of models
+  std::vector<InputFile> named; ///< models, and how roles name them
+  std::set<std::string> seen;   ///< paths of models
 };
-
-/// How roles name the model at `path`.
-std::string modelRole(const std::string& path) { return fmt::format("the model '{}'", path); }
 
 } // namespace
 
@@ -207,29 +222,27 @@ std::vector<std::string> externalFilesOf(const Model& model) {
 }
 
 std::vector<InputFile> filesOf(const Model& model) {
-  FileCollector collector(folderOf(model));
-  const std::string whose = modelRole(model.path);
-  collector.addFile(model.path, whose);
+  FileCollector collector(model.path, folderOf(model));
   const onnx::ModelProto none;
-  const onnx::ModelProto& message = model.source() ? *model.source()->message : none;
-  if (!model.path.empty())
-    collector.addFilesOf(model.path, message, externalLocationsOf(model), whose);
-  else
-    for (const std::string& file : externalFilesOf(model))
-      collector.addFile(file, fmt::format("external data of {}", whose));
-  return collector.take();
+  if (!model.path.empty()) {
+    collector.addFilesOf(model.path, model.source() ? *model.source()->message : none,
+                         externalLocationsOf(model));
+    return collector.take();
+  }
+  std::vector<InputFile> files;
+  for (std::string& path : externalFilesOf(model))
+    files.push_back({std::move(path), "external data of a model in memory"});
+  return files;
 }
 
 std::vector<InputFile> filesOfModelAt(const std::string& path) {
   const std::string folder = llvm::sys::path::parent_path(path).str();
-  FileCollector collector(folder.empty() ? "." : folder);
-  collector.addFile(path, modelRole(path));
-  if (auto file = MappedFile::open(path)) {
-    if (const auto message = messageIn(*file))
-      collector.addFilesOf(path, *message, locationsIn(*message), modelRole(path));
-  } else {
+  FileCollector collector(path, folder.empty() ? "." : folder);
+  auto file = MappedFile::open(path);
+  if (!file)
     llvm::consumeError(file.takeError());
-  }
+  else if (const auto message = messageIn(**file))
+    collector.addFilesOf(path, *message, locationsIn(*message));
   return collector.take();
 }
 

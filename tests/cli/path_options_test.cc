@@ -145,7 +145,7 @@ protected:
 };
 
 /// Options whose values are texts that are not paths.
-const std::set<std::string> words = {
+const std::set<std::string> wordOptions = {
     "--capacity", "--disable", "--input",           "--layers", "--pipeline", "--print-ir-after",
     "--rule",     "--stop",    "--print-ir-before", "--text",   "--to",       "--tokens"};
 
@@ -157,12 +157,12 @@ TEST_F(PathOptions, EveryOptionThatTakesAnyTextIsAPathOrAWord) {
     if (!option.takesFreeText || option.path)
       continue;
     seen.insert(option.name);
-    EXPECT_TRUE(words.count(option.name) != 0)
+    EXPECT_TRUE(wordOptions.count(option.name) != 0)
         << "kvopt " << option.command << " " << option.name
         << " takes any text: add it by cli/support/path_options.h if it is a path, and to this "
            "test's list if it is not";
   }
-  EXPECT_EQ(seen, words);
+  EXPECT_EQ(seen, wordOptions);
   EXPECT_GE(paths, 30u);
 }
 

@@ -58,7 +58,7 @@ TEST_F(ModelFiles, AreThoseOfEveryModelThatIsNamed) {
   write("c.onnx", "a.onnx"); // ends there
   const std::string a = "the model '" + path + "'";
   const std::string b = "'" + folder.path("b.onnx") + "', the first step of " + a;
-  const std::string c = "'" + folder.path("c.onnx") + "', the first step of " + b;
+  const std::string c = "'" + folder.path("c.onnx") + "', the first step of " + a;
   const std::map<std::string, std::string> expected = {{"a.onnx", a},
                                                        {"a.onnx.data", "external data of " + a},
                                                        {"a.kv.json", "the manifest of " + a},
