@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <map>
 #include <set>
+#include <sstream>
 #include <sys/stat.h>
 
 namespace kvopt {
@@ -39,6 +40,12 @@ std::map<std::string, std::vector<OptionFacts>> writingCommands() {
   return commands;
 }
 
+std::string bytesOf(const fs::path& path) {
+  std::ostringstream bytes;
+  bytes << std::ifstream(path, std::ios::binary).rdbuf();
+  return bytes.str();
+}
+
 /// Everything beneath a folder: contents of files, targets of links, kinds of others.
 std::map<std::string, std::string> entriesOf(const std::string& folder) {
   std::map<std::string, std::string> entries;
@@ -47,9 +54,7 @@ std::map<std::string, std::string> entriesOf(const std::string& folder) {
     if (entry.is_symlink())
       what = "link to " + fs::read_symlink(entry.path()).string();
     else if (entry.is_regular_file())
-      what.assign(
-          std::istreambuf_iterator<char>(std::ifstream(entry.path(), std::ios::binary).rdbuf()),
-          {});
+      what = bytesOf(entry.path());
     else
       what = entry.is_directory() ? "folder" : "special";
   }
