@@ -352,5 +352,90 @@ TEST(VerifyTest, ATextThatCannotBeMeasuredIsAnErrorThatNamesIt) {
   EXPECT_NE(refusal("1 2 -1", "--token-file").find("outside of the vocabulary"), std::string::npos);
 }
 
+/// The body of the only function gives the negative of its first result.
+void negateBody(Model& model) {
+  Graph& body = model.functions.front()->body;
+  body.setOutput(0, body.createFresh("Neg", {body.outputs()[0]}, 1).result());
+}
+
+/// Gives the function, and the operator that it is the body of, a name that no operator has.
+void renameOperator(Model& model) {
+  Function& function = *model.functions.front();
+  const OpName from(kvoptDomain, function.name);
+  std::vector<Node*> calls;
+  for (Node& node : model.graph().nodes())
+    if (node.op() == from)
+      calls.push_back(&node);
+  for (Node* call : calls) {
+    llvm::SmallVector<Value*, 8> operands;
+    for (const Use& use : call->operands())
+      operands.push_back(use.value());
+    Node& renamed = model.graph().createFresh("ai.kvopt::Renamed", operands,
+                                              static_cast<unsigned>(call->results().size()), call);
+    for (const NamedAttribute& attribute : call->attributes())
+      renamed.setAttribute(attribute.name, attribute.value.clone());
+    for (unsigned i = 0; i < call->results().size(); ++i) {
+      renamed.result(i).setType(call->result(i).type());
+      call->result(i).replaceAllUsesWith(renamed.result(i));
+    }
+    model.graph().erase(*call);
+  }
+  function.name = "Renamed";
+}
+
+TEST(VerifyTest, AFunctionBodyIsKvoptsOwn) {
+  TemporaryFolder folder;
+  const std::string exported = shippedModel(llama);
+  const std::string written = folder.path("written.onnx");
+  ASSERT_EQ(
+      runProgram({"rewrite", exported, "-o", written, "--to", "kvopt", "--verify", "off"}).code, 0);
+  const std::string changed = edited(folder, written, negateBody);
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"verify", exported, changed},
+        std::vector<std::string>{"verify", changed, exported},
+        std::vector<std::string>{"diff", written, changed},
+        std::vector<std::string>{"run", changed, "--tokens", "1", "--steps", "1"},
+        std::vector<std::string>{"inspect", changed}}) {
+    const ProgramResult refused = runProgram(arguments);
+    EXPECT_EQ(refused.code, 3) << refused.out;
+    EXPECT_NE(refused.err.find(changed + ": function 'InPlaceKvSdpa' of domain 'ai.kvopt'"),
+              std::string::npos)
+        << refused.err;
+  }
+  // A function of another operator is what the model computes: kvopt runs it, too.
+  const auto verdict = [&](llvm::function_ref<void(Model&)> edit) {
+    const std::string path = edited(folder, written, edit);
+    return runProgram({"verify", exported, path, "--prompt", "3", "--steps", "2", "--batch", "1"});
+  };
+  EXPECT_EQ(verdict(renameOperator).code, 0);
+  const ProgramResult different = verdict([](Model& model) {
+    negateBody(model);
+    renameOperator(model);
+  });
+  EXPECT_EQ(different.code, 1) << different.err;
+}
+
+TEST(VerifyTest, AttentionThatTakesNoStepIsDifferent) {
+  TemporaryFolder folder;
+  const std::string exported = shippedModel(llama);
+  const std::string written = folder.path("written.onnx");
+  ASSERT_EQ(
+      runProgram({"rewrite", exported, "-o", written, "--to", "int8", "--verify", "off"}).code, 0);
+  // Attention that sees one row more than there is takes no step.
+  const std::string later = edited(folder, written, [](Model& model) {
+    for (Node& node : model.graph().nodes()) {
+      if (!node.is("ai.kvopt::InPlaceQuantizedKvSdpa"))
+        continue;
+      Value& one = model.graph().addConstant("one", int64Tensor({1}));
+      Node& length = model.graph().createFresh("Add", {node.operand(7), &one}, 1, &node);
+      node.setOperand(7, &length.result());
+      return;
+    }
+  });
+  const ProgramResult result = runProgram({"verify", exported, later});
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_NE(result.out.find("DIFFERENT"), std::string::npos) << result.out;
+}
+
 } // namespace
 } // namespace kvopt

@@ -1,6 +1,7 @@
 // Operands, attributes and bodies of ai.kvopt's attention.
 #include "passes/targets/kvopt/kvopt_operands.h"
 
+#include "ir/function_digest.h"
 #include "ir/text/reader.h"
 #include "passes/pattern/handled.h"
 #include "passes/targets/support/cache_rows.h"
@@ -125,9 +126,23 @@ llvm::Error KvoptOperands::addAppendRows() {
 }
 
 llvm::Error KvoptOperands::addFunction(OpName op, llvm::function_ref<std::string()> text) {
-  if (model.findFunction(op))
+  if (!written.insert(op.str()).second)
     return llvm::Error::success();
-  auto function = readFunctionText(text(), model);
+  const std::string body = text();
+  if (const Function* there = model.findFunction(op)) {
+    // It may be one that nothing calls any more, in another form.
+    Model scratch(model.context().ops());
+    auto wanted = readFunctionText(body, scratch);
+    if (!wanted)
+      return wanted.takeError();
+    if (functionDigest(*there) == functionDigest(**wanted))
+      return llvm::Error::success();
+    llvm::erase_if(model.functions, [&](const std::unique_ptr<Function>& function) {
+      return OpName(function->domain, function->name) == op;
+    });
+    model.markEdited();
+  }
+  auto function = readFunctionText(body, model);
   return function ? llvm::Error::success() : function.takeError();
 }
 

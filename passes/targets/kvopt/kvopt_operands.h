@@ -7,6 +7,8 @@
 #include "passes/analysis/cache/site.h"
 #include "passes/pattern/rewriter.h"
 
+#include "llvm/ADT/StringSet.h"
+
 namespace kvopt::targets {
 
 /// Operands and attributes of one model's attentions. A body cannot do without an operand: it is
@@ -34,7 +36,8 @@ public:
   llvm::Error complete(ir::Node& sdpa, pattern::Rewriter& rewriter,
                        ir::Value* pastLength = nullptr);
 
-  /// Writes the body of `op` into the model, once.
+  /// Writes the body of `op` into the model, once, in the place of one in another form that the
+  /// model has.
   llvm::Error addFunction(ir::OpName op, llvm::function_ref<std::string()> text);
   /// Writes the body of ai.kvopt::AppendRows if a node of it is left: caches that stay as they are
   /// may hold rows of different lengths.
@@ -47,6 +50,7 @@ private:
   ir::Value* neutralMask = nullptr;
   bool sinksSeen = false;
   bool lengthsSeen = false;
+  llvm::StringSet<> written; ///< operators whose bodies are those of this lowering
 };
 
 /// The new rows of a site's cache as [B,G,S,D].
