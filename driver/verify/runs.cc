@@ -29,6 +29,13 @@ bool isSameRun(const EquivalencePlan& one, const EquivalencePlan& other) {
          one.pastRows == other.pastRows;
 }
 
+/// Whether an input picks the batch rows that are continued, by the graph or by the manifest.
+bool reordersRows(const Manifest& manifest) {
+  return !manifest.reorder.empty() || llvm::any_of(manifest.inputs, [](const ManifestInput& input) {
+    return input.feed == InputFeed::BatchRows;
+  });
+}
+
 class Verification {
 public:
   Verification(const ComparedModels& comparedModels, const VerificationPlan& wantedPlan,
@@ -66,7 +73,7 @@ private:
       plan.padding = Padding::None;
     plan.window = narrowest;
     plan.rowsAdvanceByMask = rowsAdvanceByMask;
-    plan.reordersRows = !models.manifestA.reorder.empty() || !models.manifestB.reorder.empty();
+    plan.reordersRows = reordersRows(models.manifestA) || reordersRows(models.manifestB);
     if (plan.vocabulary == 0) {
       // Where the number of token ids is not known, the first two are taken.
       auto vocabulary = vocabularyOf(models.a.graph(), models.manifestA.inputs);

@@ -209,20 +209,20 @@ TEST_F(OwnBodyTest, FunctionsOfOtherOperatorsAreAnyones) {
                                "Twice (x) => (y) { y = Add (x, x) }",
                                "<domain: \"com.example\", opset_import: [\"\" : 17]>\n"
                                "Sdpa (x) => (y) { y = Add (x, x) }"}) {
-    auto model = readOrFail(std::string("<ir_version: 8, opset_import: [\"\" : 17]>\n"
-                                        "g (float[2] x) => (y) { y = Neg (x) }\n") +
-                            function);
-    ASSERT_TRUE(model);
-    EXPECT_FALSE(llvm::errorToBool(admit(*model))) << function;
+    auto read = readOrFail(std::string("<ir_version: 8, opset_import: [\"\" : 17]>\n"
+                                       "g (float[2] x) => (y) { y = Neg (x) }\n") +
+                           function);
+    ASSERT_TRUE(read);
+    EXPECT_FALSE(llvm::errorToBool(admit(*read))) << function;
   }
   // Nothing calls it, but what kvopt writes may.
-  auto model = readOrFail("<ir_version: 8, opset_import: [\"\" : 17]>\n"
-                          "g (float[2] x) => (y) { y = Neg (x) }\n"
-                          "<domain: \"ai.kvopt\", opset_import: [\"\" : 17]>\n"
-                          "Sdpa (x) => (y) { y = Add (x, x) }");
-  ASSERT_TRUE(model);
-  EXPECT_TRUE(llvm::errorToBool(admit(*model)));
-  EXPECT_FALSE(llvm::errorToBool(admit(*model, ModelLimits::none()))) << "a copy may be changed";
+  auto read = readOrFail("<ir_version: 8, opset_import: [\"\" : 17]>\n"
+                         "g (float[2] x) => (y) { y = Neg (x) }\n"
+                         "<domain: \"ai.kvopt\", opset_import: [\"\" : 17]>\n"
+                         "Sdpa (x) => (y) { y = Add (x, x) }");
+  ASSERT_TRUE(read);
+  EXPECT_TRUE(llvm::errorToBool(admit(*read)));
+  EXPECT_FALSE(llvm::errorToBool(admit(*read, ModelLimits::none()))) << "a copy may be changed";
 }
 
 } // namespace
