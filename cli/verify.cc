@@ -72,8 +72,8 @@ struct VerifyOptions {
     return defaults;
   }
 
-  Tolerance tolerance(const Graph& graph) const {
-    Tolerance usual = toleranceFor(graph, 2);
+  Tolerance tolerance(const PreparedModel& first, const PreparedModel& second) const {
+    const Tolerance usual = toleranceBetween(first.model->graph(), second.manifest);
     return {atol.value_or(usual.absolute), rtol.value_or(atol ? 0.0 : usual.relative)};
   }
 };
@@ -194,7 +194,7 @@ llvm::Expected<ExitCode> verify(const VerifyOptions& options, const CommandConte
     if (!second)
       return second.takeError();
     VerificationPlan plan = options.plan();
-    plan.setTolerance(options.tolerance(first->model->graph()));
+    plan.setTolerance(options.tolerance(*first, *second));
     auto tokens = readTokens({options.textFile, options.tokenFile});
     if (!tokens)
       return tokens.takeError();

@@ -370,7 +370,7 @@ private:
     VerificationPlan plan = request.verification == VerificationExtent::Full
                                 ? fullVerification()
                                 : VerificationPlan(quickVerification());
-    plan.setTolerance(toleranceFor(model->graph(), 2));
+    plan.setTolerance(toleranceBetween(original->graph(), *passes->manifest));
     plan.setRecipes(request.recipes);
     if (llvm::Error error = inferShapes(original->graph()))
       return withFile(std::move(error), path);

@@ -29,6 +29,12 @@ using namespace pattern;
 using namespace runtime;
 using namespace targets;
 
+namespace {
+
+constexpr Tolerance halfTolerance{2e-2, 2e-2};
+
+} // namespace
+
 Tolerance toleranceFor(const Graph& graph, int roundings) {
   bool anyHalf = false;
   bool anyBrain = false;
@@ -44,7 +50,16 @@ Tolerance toleranceFor(const Graph& graph, int roundings) {
     see(*initializer);
   if (anyBrain)
     return {1e-1 * roundings, 1e-1};
-  return anyHalf ? Tolerance{2e-2 * roundings, 2e-2} : Tolerance{1e-4, 1e-4};
+  return anyHalf ? Tolerance{halfTolerance.absolute * roundings, halfTolerance.relative}
+                 : Tolerance{1e-4, 1e-4};
+}
+
+Tolerance toleranceBetween(const Graph& original, const Manifest& second) {
+  const Tolerance usual = toleranceFor(original, 2);
+  if (!second.tiles || second.tiles->state != ElementType::Float16)
+    return usual;
+  return {std::max(usual.absolute, 2 * halfTolerance.absolute),
+          std::max(usual.relative, halfTolerance.relative)};
 }
 
 llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Toolkit& toolkit) {

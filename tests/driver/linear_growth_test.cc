@@ -82,8 +82,9 @@ protected:
     paths.model = folder.path("written.onnx");
     nameFiles(written->manifest, paths, written->firstStep != nullptr);
     WeightFiles weights;
-    EXPECT_FALSE(llvm::errorToBool(
-        writeFiles(*written->model, written->manifest, paths, weights, written->firstStep.get())))
+    FileAccess access;
+    EXPECT_FALSE(llvm::errorToBool(writeFiles(*written->model, written->manifest, paths, weights,
+                                              access, written->firstStep.get())))
         << grown.name;
     return written->model->context().visits();
   }
