@@ -832,9 +832,11 @@ llvm::Expected<Tensor> Session::presetRows(size_t index, int64_t tokens) const {
   const TensorView rows = inOwnOrder(made->view, cache);
   const unsigned axis = geometry.sequenceAxis();
   if (geometry.update == CacheUpdate::Ring) {
-    const int64_t kept = geometry.initialRows != 0 ? geometry.initialRows : geometry.window;
-    if (kept == 0 || (geometry.initialRows != 0 && tokens < kept))
-      return unsupported("{} rows of cache '{}' cannot be made up", tokens, cache.past);
+    // Where the rows of a full ring are in a tensor of fixed extents is known to the model alone.
+    const int64_t kept = geometry.initialRows != 0 ? 0 : geometry.window;
+    if (kept == 0)
+      return unsupported("rows of cache '{}' cannot be made up: their order is not known",
+                         cache.past);
     return Tensor::copyOf(allocator(),
                           sliceAxis(rows, axis, std::max<int64_t>(tokens - kept, 0), tokens));
   }

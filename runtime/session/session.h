@@ -157,7 +157,7 @@ public:
   /// in the exported order. Rings hold the last of these rows and static caches the first, as after
   /// as many steps. States are zeros. Fails for caches of other numbers than floating-point ones,
   /// for caches of rows as attention reads them, for a ring whose number of rows is not known or
-  /// that is not full, and where the tokens do not fit.
+  /// that the model itself writes, and where the tokens do not fit.
   llvm::Error preset(int64_t tokens);
   /// Where rows that a session is seeded with come from.
   enum class RowOrigin {
