@@ -41,7 +41,7 @@ struct ClaimContext {
 /// The result of a check: empty where the claim is proved, otherwise a sentence with the reason.
 using ClaimResult = llvm::Expected<std::string>;
 
-const std::string proved;
+std::string proved() { return ""; }
 
 ClaimResult checkRotationClaim(const ClaimContext& context) {
   return checkRotations(context.claimed, context.original, context.toolkit);
@@ -55,7 +55,7 @@ ClaimResult checkStepLimit(const ClaimContext& context) {
         "step_limit", "",
         fmt::format("the graph takes steps of at most {} tokens, not {}", *limit, claimed));
   if (limit == claimed)
-    return proved;
+    return proved();
   return fmt::format("step_limit: steps of more than {} tokens are excluded by the manifest alone; "
                      "the graph takes {}",
                      claimed,
@@ -103,13 +103,13 @@ ClaimResult checkUnpadded(const ClaimContext& context) {
                          "graph reads '{}'",
                          mask);
   }
-  return proved;
+  return proved();
 }
 
 ClaimResult checkChunkBatch(const ClaimContext& context) {
   const int64_t claimed = context.manifest().chunkBatch.value_or(0);
   if (claimed == 1 && hasGroupedAttention(context.claimed.model))
-    return proved;
+    return proved();
   return fmt::format("chunk_batch: batches of more than {} rows are excluded from steps of several "
                      "tokens by the manifest alone; {}",
                      claimed,
@@ -147,12 +147,12 @@ bool mayHideExactly(const ClaimContext& context) {
 
 ClaimResult checkHiddenRows(const ClaimContext& context) {
   if (hasBiasedGroupedAttention(context.claimed.model))
-    return proved;
+    return proved();
   const bool changes = changesHiddenRows(context.claimed.model) || mayHideExactly(context);
   const bool isChanged =
       !context.original || mayAverageHiddenRows(*context.original, context.toolkit);
   if (changes && isChanged)
-    return proved;
+    return proved();
   return fmt::format("hidden_rows: rows of padding are excluded by the manifest alone; {}",
                      changes ? "the other model defines them"
                              : "no attention of the graph hides keys in another way than its mask");
@@ -165,7 +165,7 @@ ClaimResult checkReorder(const ClaimContext& context) {
     return context.contradiction("reorder", name,
                                  "the graph reads this input itself, so that batch rows would be "
                                  "picked twice");
-  return proved;
+  return proved();
 }
 
 /// Compares the layers that read each cache; empty where they are the same.
@@ -197,7 +197,7 @@ ClaimResult checkReaders(const ClaimContext& context) {
     if (std::string difference = differenceOfReaders(context.manifest(), *recovered, cache);
         !difference.empty())
       return context.contradiction("readers", cache, difference);
-    return proved;
+    return proved();
   }
   llvm::consumeError(recovered.takeError());
   if (context.original) {
@@ -205,7 +205,7 @@ ClaimResult checkReaders(const ClaimContext& context) {
     std::string cache;
     if (before && isWhole(*before) &&
         differenceOfReaders(context.manifest(), *before, cache).empty())
-      return proved;
+      return proved();
     llvm::consumeError(before.takeError());
   }
   return std::string("readers: the graph does not show which layers read which cache");
@@ -242,7 +242,7 @@ ClaimResult checkReplaces(const ClaimContext& context) {
     }
   if (!missing.empty())
     return fmt::format("replaces: the other model has no cache '{}'", missing);
-  return proved;
+  return proved();
 }
 
 /// The extents of a part along the axes of the whole; nullopt along an axis without a number.
@@ -324,7 +324,7 @@ ClaimResult checkParts(const ClaimContext& context) {
     if (!obstacle.empty())
       return context.contradiction("part", caches[i].past, obstacle);
   }
-  return proved;
+  return proved();
 }
 
 /// What a manifest may claim.
