@@ -99,6 +99,14 @@ ShownRotations rotationsOf(llvm::Expected<RecoveredModel> recovered, const Manif
   return shown;
 }
 
+/// Whether no session moves rows of the caches, whatever they hold: one that is in blocks or a ring
+/// keeps all from being moved.
+bool staysInPlace(const Manifest& manifest) {
+  return llvm::any_of(manifest.caches, [](const ManifestCache& cache) {
+    return cache.update == CacheUpdate::Blocks || cache.update == CacheUpdate::Ring;
+  });
+}
+
 llvm::Error contradiction(const ClaimedModel& claimed, const RotationDifference& difference) {
   return invalid("the manifest contradicts the model: rotations: {}", difference.text)
       .file(claimed.model.path)
@@ -135,7 +143,7 @@ llvm::Expected<std::string> checkRotations(const ClaimedModel& claimed,
       why = fmt::format("those of the other model differ ('{}': {})", difference->cache,
                         difference->text);
     } else if (const NotShown& missing = std::get<NotShown>(before);
-               showsRows && !missing.isAbsolute) {
+               !missing.isAbsolute && (showsRows || staysInPlace(manifest))) {
       return std::string();
     } else {
       why += fmt::format("; in the other model: {}", missing.why);

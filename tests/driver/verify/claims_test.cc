@@ -383,6 +383,17 @@ TEST_F(ClaimedModels, MasksThatWereDroppedAreProved) {
     }
 }
 
+/// Two models whose rotations only a third one shows: blocks are not moved.
+TEST_F(ClaimedModels, BlocksThatNothingMovesNeedNoProofOfRotations) {
+  const std::string path = exported(Source::Llama);
+  const PreparedModel one = written(path, "blocks:8");
+  const PreparedModel other = written(path, "blocks-plain:8");
+  ASSERT_TRUE(other.manifest.rotations.has_value());
+  const VerificationReport report = valueOrThrow(verifyPrepared(one, other, plan(), 1, toolkit));
+  EXPECT_TRUE(report.equal()) << verificationSummary(report);
+  EXPECT_TRUE(llvm::errorToBool(proveRotations({*other.model, other.manifest}, toolkit)));
+}
+
 /// The input of a reorder must be left to the program that drives the model.
 TEST_F(ClaimedModels, AReorderThatTheGraphDoesItselfIsRefused) {
   const std::string path = exported(Source::Beams);
