@@ -1,11 +1,13 @@
 // Shortest paths from states to outputs, and the pairs they make.
 #include "passes/analysis/cache/state_pairs.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringSwitch.h"
 
-#include <algorithm>
-#include <deque>
+#include <array>
+#include <vector>
 
 namespace kvopt::analysis {
 using namespace ir;
@@ -41,34 +43,33 @@ bool readsShapeOnly(const Node& node) {
 }
 
 /// How many operators there are on the shortest way from a value to each other one; those that
-/// merely repeat it are left out.
+/// merely repeat it are left out. Values are found in the order of their distances, as far as they
+/// are wanted.
 class Distances {
 public:
-  Distances(const Value& from, const Graph& searched) : graph(searched) {
-    reach(from, 0);
-    while (!queue.empty()) {
-      const Value* value = queue.front();
-      queue.pop_front();
-      visit(*value, found.lookup(value));
-    }
+  Distances(const Value& from, const Graph& searched) : graph(searched) { at(0).push_back(&from); }
+
+  bool isDone() const {
+    return llvm::all_of(pending, [](const auto& values) { return values.empty(); });
   }
 
-  std::optional<int64_t> to(const Value& value) const {
-    auto entry = found.find(&value);
-    return entry == found.end() || entry->second == 0 ? std::nullopt
-                                                      : std::optional<int64_t>(entry->second);
+  /// Calls `find` for every value at this distance, after those that are closer.
+  void settle(int64_t distance, llvm::function_ref<void(const Value&)> find) {
+    std::vector<const Value*>& values = at(distance);
+    for (size_t i = 0; i < values.size(); ++i) { // more come in
+      const Value& value = *values[i];
+      if (!found.insert(&value).second)
+        continue;
+      find(value);
+      visit(value, distance);
+    }
+    values.clear();
   }
 
 private:
-  void reach(const Value& value, int64_t distance, bool isNext = false) {
-    auto [entry, isNew] = found.try_emplace(&value, distance);
-    if (!isNew && entry->second <= distance)
-      return;
-    entry->second = distance;
-    if (isNext)
-      queue.push_front(&value);
-    else
-      queue.push_back(&value);
+  /// One operator is one or two steps.
+  std::vector<const Value*>& at(int64_t distance) {
+    return pending[static_cast<size_t>(distance) % pending.size()];
   }
 
   void visit(const Value& value, int64_t distance) {
@@ -80,21 +81,18 @@ private:
       const unsigned carried = isDirect ? carriedResult(reader, use.operandIndex()) : noResult;
       for (unsigned i = 0; i < reader.results().size(); ++i) {
         const Value& result = reader.result(i);
-        if (result.isAbsent())
+        if (result.isAbsent() || found.contains(&result))
           continue;
-        if (isDirect && reader.is("Identity"))
-          reach(result, distance, true);
-        else if (carried == i && distance > 0)
-          reach(result, distance, true);
-        else
-          reach(result, distance + (carried == i ? 1 : 2));
+        const bool isRepeated =
+            isDirect && (reader.is("Identity") || (carried == i && distance > 0));
+        at(distance + (isRepeated ? 0 : carried == i ? 1 : 2)).push_back(&result);
       }
     }
   }
 
   const Graph& graph;
-  llvm::DenseMap<const Value*, int64_t> found;
-  std::deque<const Value*> queue;
+  llvm::DenseSet<const Value*> found;
+  std::array<std::vector<const Value*>, 3> pending; ///< by distance, modulo their number
 };
 
 bool mayBeState(const Value& input) {
@@ -126,6 +124,64 @@ bool isHandedOver(llvm::StringRef name) {
       .Default(false);
 }
 
+/// A state, and the output that is its next value.
+struct Pairing {
+  const Value* input;
+  Distances distances;
+  /// Those that were reached, each with its distance, until one of them was its partner.
+  std::vector<std::pair<size_t, int64_t>> reached;
+  std::optional<size_t> output;
+  int64_t distance = 0; ///< of the output
+};
+
+/// Every state takes the nearest output that none takes which is nearer to it; of states that are
+/// as near, the first does. A search ends at the partner.
+std::vector<Pairing> pairingsOf(const Graph& graph, const llvm::DenseSet<const Value*>& knownInputs,
+                                const llvm::DenseSet<const Value*>& knownOutputs) {
+  llvm::ArrayRef<Value*> outputs = graph.outputs();
+  llvm::DenseMap<const Value*, llvm::SmallVector<size_t, 1>> slots;
+  for (size_t j = 0; j < outputs.size(); ++j)
+    if (!knownOutputs.count(outputs[j]))
+      slots[outputs[j]].push_back(j);
+  std::vector<Pairing> pairings;
+  for (const std::unique_ptr<Value>& input : graph.inputs()) {
+    if (knownInputs.count(input.get()) || !mayBeState(*input) || isHandedOver(input->name()))
+      continue;
+    if (llvm::any_of(slots, [&](const auto& slot) {
+          return isNextValue(input->type(), slot.first->type());
+        }))
+      pairings.push_back({input.get(), Distances(*input, graph), {}, std::nullopt});
+  }
+  std::vector<bool> taken(outputs.size(), false);
+  std::vector<Pairing*> searching;
+  for (Pairing& pairing : pairings)
+    searching.push_back(&pairing);
+  for (int64_t distance = 0; !searching.empty(); ++distance) {
+    for (Pairing* pairing : searching) {
+      llvm::SmallVector<size_t, 4> here;
+      pairing->distances.settle(distance, [&](const Value& value) {
+        auto found = slots.find(&value);
+        if (distance > 0 && found != slots.end() &&
+            isNextValue(pairing->input->type(), value.type()))
+          here.append(found->second.begin(), found->second.end());
+      });
+      llvm::sort(here);
+      for (size_t slot : here)
+        pairing->reached.emplace_back(slot, distance);
+      const auto* free = llvm::find_if(here, [&](size_t slot) { return !taken[slot]; });
+      if (free == here.end())
+        continue;
+      taken[*free] = true;
+      pairing->output = *free;
+      pairing->distance = distance;
+    }
+    llvm::erase_if(searching, [](const Pairing* pairing) {
+      return pairing->output || pairing->distances.isDone();
+    });
+  }
+  return pairings;
+}
+
 } // namespace
 
 std::vector<StatePair> statesByDataFlow(const Graph& graph,
@@ -136,47 +192,16 @@ std::vector<StatePair> statesByDataFlow(const Graph& graph,
   });
   if (!readsTokens)
     return {};
-  struct Candidate {
-    int64_t distance;
-    size_t input;
-    size_t output;
-  };
-  std::vector<Candidate> candidates;
-  llvm::ArrayRef<Value*> outputs = graph.outputs();
-  for (size_t i = 0; i < graph.inputs().size(); ++i) {
-    const Value& input = *graph.inputs()[i];
-    if (knownInputs.count(&input) || !mayBeState(input) || isHandedOver(input.name()))
-      continue;
-    const Distances distances(input, graph);
-    for (size_t j = 0; j < outputs.size(); ++j)
-      if (!knownOutputs.count(outputs[j]) && isNextValue(input.type(), outputs[j]->type()))
-        if (std::optional<int64_t> distance = distances.to(*outputs[j]))
-          candidates.push_back({*distance, i, j});
-  }
-  llvm::stable_sort(candidates,
-                    [](const Candidate& a, const Candidate& b) { return a.distance < b.distance; });
-  std::vector<const Value*> presents(graph.inputs().size(), nullptr);
-  std::vector<bool> taken(outputs.size(), false);
-  for (const Candidate& candidate : candidates) {
-    if (presents[candidate.input] || taken[candidate.output])
-      continue;
-    presents[candidate.input] = outputs[candidate.output];
-    taken[candidate.output] = true;
-  }
+  const std::vector<Pairing> pairings = pairingsOf(graph, knownInputs, knownOutputs);
   // An output that is as near to an input without a partner may be that one's.
-  std::vector<int64_t> distances(presents.size(), 0);
-  for (const Candidate& candidate : candidates)
-    if (presents[candidate.input] == outputs[candidate.output])
-      distances[candidate.input] = candidate.distance;
-  std::vector<bool> isAmbiguous(presents.size(), false);
-  for (const Candidate& candidate : candidates)
-    for (size_t i = 0; i < presents.size() && !presents[candidate.input]; ++i)
-      isAmbiguous[i] = isAmbiguous[i] || (presents[i] == outputs[candidate.output] &&
-                                          distances[i] == candidate.distance);
+  llvm::DenseSet<std::pair<size_t, int64_t>> near;
+  for (const Pairing& pairing : pairings)
+    if (!pairing.output)
+      near.insert(pairing.reached.begin(), pairing.reached.end());
   std::vector<StatePair> pairs;
-  for (size_t i = 0; i < presents.size(); ++i)
-    if (presents[i] && !isAmbiguous[i])
-      pairs.push_back({graph.inputs()[i].get(), presents[i]});
+  for (const Pairing& pairing : pairings)
+    if (pairing.output && !near.contains({*pairing.output, pairing.distance}))
+      pairs.push_back({pairing.input, graph.outputs()[*pairing.output]});
   return pairs;
 }
 
