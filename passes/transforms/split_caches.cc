@@ -136,6 +136,23 @@ Value* cacheBehind(Value& operand) {
   return value->isGraphInput() && !value->graph().parentNode() ? value : nullptr;
 }
 
+/// Whether the value is that part of a cache with new rows: made of the input that the part
+/// becomes, or of what one of the readers takes of the whole.
+bool continuesPart(Value& present, const Value& partInput, const Cell& cell,
+                   llvm::ArrayRef<PartReader> readers) {
+  Value* value = &present;
+  while (value && value != &partInput) {
+    for (const PartReader& reader : readers)
+      if (reader.result == value)
+        return reader.cell == cell;
+    Node* producer = value->producer();
+    if (!producer || (!movementKind(*producer) && !mayUpdateCache(*producer)))
+      return false;
+    value = producer->operand(0);
+  }
+  return value;
+}
+
 /// Cuts one graph input, and the output that continues it, along one axis.
 class CacheCut {
 public:
@@ -428,27 +445,11 @@ private:
     return start == 0 && end == rank ? all : build.slice(all, 0, start, std::max(start, end));
   }
 
-  /// Whether the value is that part of the input with new rows: made of the input that the part
-  /// becomes, or of what a reader takes of the input.
-  bool continues(Value& present, const Value& partInput, const Cell& cell) const {
-    Value* value = &present;
-    while (value && value != &partInput) {
-      for (const PartReader& reader : reads.parts)
-        if (reader.result == value)
-          return reader.cell == cell;
-      Node* producer = value->producer();
-      if (!producer || (!movementKind(*producer) && !mayUpdateCache(*producer)))
-        return false;
-      value = producer->operand(0);
-    }
-    return value;
-  }
-
   /// The output's parts, each of which has to continue the input at its place.
   bool findPresents(llvm::ArrayRef<Value*> inputs, llvm::SmallVectorImpl<Value*>& presents) {
     for (size_t i = 0; i < cells.size(); ++i) {
       Value* present = part(*continued, cells[i], axis);
-      if (!present || !continues(*present, *inputs[i], cells[i]))
+      if (!present || !continuesPart(*present, *inputs[i], cells[i], reads.parts))
         return false;
       presents.push_back(dropsAxis ? &withoutAxis(*present, axis) : present);
     }
