@@ -88,16 +88,18 @@ std::optional<HiddenAttentions> attentionsHidden(const ClaimedModel& read, const
   return HiddenAttentions{same ? attentionsHiddenBy(*same) : 0, attentionCount(*recovered->model)};
 }
 
-/// A mask hides keys from fewer attentions than where padding has a meaning: in the original, or,
-/// of a model alone, in all of its attentions.
+/// A mask hides keys from fewer attentions than where padding has a meaning: in the other model,
+/// or, where that one excludes padding as well or there is none, in all of the model's own.
 ClaimResult checkUnpadded(const ClaimContext& context) {
   for (const std::string& mask : context.manifest().unpadded) {
     const auto own = attentionsHidden(context.claimed, mask, context.toolkit);
     if (own && own->hidden == 0)
       continue;
+    const bool hasMeaning =
+        context.original && !llvm::is_contained(context.original->manifest.unpadded, mask);
     const auto before =
-        context.original ? attentionsHidden(*context.original, mask, context.toolkit) : own;
-    const size_t most = before ? (context.original ? before->hidden : before->all) : 0;
+        hasMeaning ? attentionsHidden(*context.original, mask, context.toolkit) : own;
+    const size_t most = before ? (hasMeaning ? before->hidden : before->all) : 0;
     if (!own || own->hidden >= most)
       return fmt::format("unpadded: padding is excluded by the manifest alone; attention of the "
                          "graph reads '{}'",

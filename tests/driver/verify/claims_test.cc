@@ -380,6 +380,7 @@ TEST_F(ClaimedModels, MasksThatWereDroppedAreProved) {
       const VerificationReport report =
           valueOrThrow(verifyPrepared(before, after, plan(), 1, toolkit));
       EXPECT_TRUE(report.equal()) << verificationSummary(report);
+      EXPECT_TRUE(valueOrThrow(verifyPrepared(after, after, plan(), 1, toolkit)).equal());
     }
 }
 
