@@ -73,6 +73,7 @@ private:
       plan.padding = Padding::None;
     plan.window = narrowest;
     plan.rowsAdvanceByMask = rowsAdvanceByMask;
+    plan.allowsNearTies = roundsStates(models.manifestA) || roundsStates(models.manifestB);
     plan.reordersRows = reordersRows(models.manifestA) || reordersRows(models.manifestB);
     if (plan.vocabulary == 0) {
       // Where the number of token ids is not known, the first two are taken.

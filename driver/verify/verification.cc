@@ -54,9 +54,13 @@ Tolerance toleranceFor(const Graph& graph, int roundings) {
                  : Tolerance{1e-4, 1e-4};
 }
 
+bool roundsStates(const Manifest& manifest) {
+  return manifest.tiles && manifest.tiles->state == ElementType::Float16;
+}
+
 Tolerance toleranceBetween(const Graph& original, const Manifest& second) {
   const Tolerance usual = toleranceFor(original, 2);
-  if (!second.tiles || second.tiles->state != ElementType::Float16)
+  if (!roundsStates(second))
     return usual;
   return {std::max(usual.absolute, 2 * halfTolerance.absolute),
           std::max(usual.relative, halfTolerance.relative)};

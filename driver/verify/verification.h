@@ -118,9 +118,11 @@ llvm::Expected<PreparedModel> prepareModel(const std::string& path, const Toolki
 /// is measured (`compareSessions`).
 runtime::Tolerance toleranceFor(const ir::Graph& graph, int roundings);
 
+/// Whether the state of attention is handed from tile to tile in float16 (ManifestTiles::state).
+bool roundsStates(const ir::Manifest& manifest);
+
 /// What the second of two models may be off the first one by: toleranceFor(original, 2), or that of
-/// float16 models where it hands the state of attention from tile to tile in float16
-/// (ManifestTiles::state), whichever is larger.
+/// float16 models where it rounds states (`roundsStates`), whichever is larger.
 runtime::Tolerance toleranceBetween(const ir::Graph& original, const ir::Manifest& second);
 
 /// A copy, as if it had been written and read.

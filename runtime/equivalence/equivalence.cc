@@ -209,9 +209,9 @@ private:
   /// in either way.
   bool isNearTie(const Tensor& logits, int64_t row, int64_t one, int64_t other,
                  const StepComparison& compared) const {
-    if (!exact)
+    if (!exact && !plan.allowsNearTies)
       return false;
-    auto wide = asFloats(logits.view, exact->session.allocator());
+    auto wide = asFloats(logits.view, a.allocator());
     double budget = 0;
     for (const TensorComparison& output : compared.outputs)
       budget = std::max(budget, output.allowed);

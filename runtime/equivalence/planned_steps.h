@@ -30,6 +30,9 @@ struct EquivalencePlan {
   bool rowsAdvanceByMask = false;
   /// An input picks batch rows of the caches: at random where nothing is hidden.
   bool reordersRows = false;
+  /// Scores that are closer than twice the tolerance may come in either order: one of the models
+  /// rounds what attention computes to 16 bits on the way.
+  bool allowsNearTies = false;
   /// What the user wants the inputs to be fed.
   std::vector<InputRecipe> recipes;
   uint64_t seed = 1;
