@@ -130,7 +130,45 @@ private:
     for (unsigned formal = 0; formal < body.inputs().size(); ++formal)
       if (body.inputs()[formal]->isGraphOutput() && !call.operand(formal))
         return false;
-    return true;
+    return fitsDefinitions(body, call, function);
+  }
+
+  /// Whether the nodes of the body have what their operators' definitions require, although the
+  /// call leaves something out.
+  static bool fitsDefinitions(const Graph& graph, const Node& call, const Function& function) {
+    return llvm::all_of(graph.nodes(), [&](const Node& node) {
+      const OpDef* definition = node.definition();
+      for (size_t i = 0; definition && !definition->operands.empty() && i < node.operands().size();
+           ++i) {
+        const Formal& formal = definition->operands[std::min(i, definition->operands.size() - 1)];
+        if (formal.arity != Formal::Arity::Optional &&
+            isLeftOut(node.operands()[i].value(), call, function))
+          return false;
+      }
+      for (size_t i = 0; definition && i < definition->attributes.size(); ++i) {
+        const FormalAttribute& formal = definition->attributes[i];
+        const Attribute* written = node.attribute(formal.name);
+        if (!written || !written->isReference())
+          continue;
+        const Attribute* value = valueAtCall(*written, call, function);
+        if (value ? formal.kind != AttributeKind::Undefined && value->kind() != formal.kind
+                  : formal.required)
+          return false;
+      }
+      return llvm::all_of(node.subgraphs(), [&](const Graph* nested) {
+        return fitsDefinitions(*nested, call, function);
+      });
+    });
+  }
+
+  /// Whether the value is an operand of the function that the call leaves out.
+  static bool isLeftOut(const Value* value, const Node& call, const Function& function) {
+    if (!value || !value->isGraphInput() || &value->graph() != &function.body)
+      return false;
+    for (unsigned formal = 0; formal < function.body.inputs().size(); ++formal)
+      if (function.body.inputs()[formal].get() == value)
+        return !call.operand(formal);
+    return false;
   }
 
   void expand(Node& call, unsigned depth) {

@@ -4,6 +4,7 @@
 #include "ir/op.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/verify/model_gate.h"
+#include "ir/verify/node_check.h"
 #include "runtime/exec/execution_plan.h"
 #include "runtime/exec/static_sequences.h"
 #include "support/diagnostic.h"
@@ -262,7 +263,9 @@ llvm::Error Inliner::copyNode(const Node& node, ValueMap& values, const Node* ca
       copy.result(i).setType(node.result(i).type());
     values[&node.result(i)] = &copy.result(i);
   }
-  return llvm::Error::success();
+  // What the call leaves out, the body's node may need.
+  return call ? withNode(checkDefinition(copy), copy.name(), copy.op().str())
+              : llvm::Error::success();
 }
 
 /// A body may be written for another version of a domain as long as its operators are defined

@@ -77,5 +77,21 @@ TEST(InlineFunctionsTest, AnAbsentOperandCannotBeAnOutput) {
       std::string::npos);
 }
 
+TEST(InlineFunctionsTest, ANodeOfABodyNeedsItsOperandsAndAttributes) {
+  EXPECT_NE(inlined(modelText("y = f.Sum (x)", function("Sum (a, b) => (c)", "c = Add (a, b)")))
+                .find("is missing"),
+            std::string::npos)
+      << inlined(modelText("y = f.Sum (x)", function("Sum (a, b) => (c)", "c = Add (a, b)")));
+  EXPECT_EQ(
+      inlined(modelText("y = f.Cut (x)", function("Cut (a, low) => (c)", "c = Clip (a, low)"))),
+      "Clip ");
+  const std::string join =
+      function("Join <axis> (a) => (c)", "c = Concat <axis : int = @axis> (a)");
+  EXPECT_NE(inlined(modelText("y = f.Join (x)", join)).find("attribute 'axis' is missing"),
+            std::string::npos);
+  EXPECT_NE(inlined(modelText("y = f.Join <axis = \"one\"> (x)", join)).find("is of kind"),
+            std::string::npos);
+}
+
 } // namespace
 } // namespace kvopt
