@@ -138,7 +138,7 @@ public:
     restoreReplaced(context.replacedCaches, *context.exported);
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
-      return manifest.takeError();
+      return asRefusal(manifest.takeError());
     llvm::StringSet<> rewritten;
     for (const ManifestCache& cache : manifest->caches)
       rewritten.insert(cache.past);
@@ -221,6 +221,14 @@ private:
       if (manifest.sharesBuffers() && rows && cache.update != CacheUpdate::ReadOnly)
         return model.setMetadata(pastExtentKey, *rows);
     }
+  }
+
+  /// Sites that a target takes one by one and not together are refused, too.
+  static llvm::Error asRefusal(llvm::Error error) {
+    Diagnostic diagnostic = takeDiagnostic(std::move(error));
+    if (diagnostic.kind != Diagnostic::Kind::Unsupported)
+      return makeError(std::move(diagnostic));
+    return llvm::make_error<RefusedError>(std::move(diagnostic));
   }
 
   llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {

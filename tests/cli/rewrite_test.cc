@@ -190,6 +190,11 @@ TEST(RewriteTest, OneBranchOfAMergedDecoderTakesAllSteps) {
     arguments.pop_back();
     EXPECT_EQ(runProgram(arguments).code, llvm::StringRef(target) == "kvopt" ? 0 : 1) << target;
   }
+  // Branches share their caches: one alone is refused.
+  const ProgramResult alone =
+      runProgram({"rewrite", merged, "-o", output, "--to", "kvopt", "--layers", "0"});
+  EXPECT_EQ(alone.code, 1) << alone.err;
+  EXPECT_NE(alone.err.find("in other branches"), std::string::npos) << alone.err;
   const auto codeOf = [&](const std::string& model, std::vector<std::string> options) {
     std::vector<std::string> arguments{"rewrite", model,  "-o",          output,
                                        "--to",    "int8", "--one-branch"};
