@@ -1,8 +1,10 @@
 // Landmarks from manifests and graphs.
 #include "driver/verify/landmarks.h"
 
+#include "driver/variants.h"
 #include "passes/analysis/mask/compared_lengths.h"
 #include "runtime/session/decoder_inputs.h"
+#include "runtime/session/pyramid.h"
 
 #include <algorithm>
 #include <utility>
@@ -108,6 +110,30 @@ std::vector<Landmark> landmarksOf(const Model& model, const Manifest& manifest) 
   for (ComparedLength& length : comparedLengths(model, tokens))
     compared.push_back({length.tokens, LandmarkKind::Compared, std::move(length.where)});
   return joinedLandmarks(FormLandmarks(manifest).take(), std::move(compared));
+}
+
+std::vector<Landmark> landmarksOfFiles(const Model& model, const Manifest& manifest,
+                                       const OpRegistry& operators) {
+  std::vector<Landmark> landmarks = landmarksOf(model, manifest);
+  // What is made of the model in memory compares with what the model compares with.
+  if (manifest.variants.empty() || variantsInMemory(model, manifest))
+    return landmarks;
+  const std::shared_ptr<VariantSource> files = variantFiles(model.folder, operators);
+  const auto add = [&](llvm::Expected<const Model*> opened) {
+    if (opened)
+      landmarks = joinedLandmarks(std::move(landmarks), landmarksOf(**opened, manifest));
+    else
+      llvm::consumeError(opened.takeError());
+  };
+  for (size_t i = 0; i + 1 < manifest.variants.size(); ++i)
+    add(files->open(manifest.variants[i]));
+  if (!manifest.tiles)
+    return landmarks;
+  for (size_t i = 0; i < manifest.tiles->parts.size(); ++i)
+    add(files->openPart(*manifest.tiles, i));
+  for (size_t i = 0; i < manifest.tiles->tiles.size(); ++i)
+    add(files->openTile(*manifest.tiles, i));
+  return landmarks;
 }
 
 } // namespace kvopt::driver

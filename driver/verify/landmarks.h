@@ -3,6 +3,7 @@
 
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
+#include "ir/op.h"
 
 #include <string>
 #include <vector>
@@ -38,6 +39,11 @@ struct Landmark {
 /// - the constants that the graph compares lengths with (`comparedLengths`).
 /// Where the manifest and the graph give the same number, the kind is the manifest's.
 std::vector<Landmark> landmarksOf(const ir::Model& model, const ir::Manifest& manifest);
+
+/// The same of a model and of the variants and pieces in files next to it: their graphs may compare
+/// with other numbers. Files that cannot be opened are left out; the session that needs them fails.
+std::vector<Landmark> landmarksOfFiles(const ir::Model& model, const ir::Manifest& manifest,
+                                       const ir::OpRegistry& operators);
 
 /// The landmarks of both, as `landmarksOf` orders them.
 std::vector<Landmark> joinedLandmarks(std::vector<Landmark> one, std::vector<Landmark> other);

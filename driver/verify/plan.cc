@@ -91,14 +91,22 @@ const char* paddingName(Padding padding) {
 bool limitsByMetadata(const Graph& graph, const Manifest& manifest) {
   if (!manifest.capacityValue)
     return false;
+  bool isOfGraph = false;
   for (const ManifestCache& cache : manifest.caches) {
+    if (!cache.blocks.empty() || cache.isPool) {
+      isOfGraph = true;
+      continue;
+    }
     const Value* input = cache.oneBuffer ? graph.findValue(cache.past) : nullptr;
     const auto axis = static_cast<unsigned>(cache.sequenceAxis);
-    if (input && input->type().hasRank() && axis < input->type().rank() &&
-        !input->type().dim(axis).value())
+    if (!input || !input->type().hasRank() || axis >= input->type().rank())
+      continue;
+    const std::optional<int64_t> rows = input->type().dim(axis).value();
+    if (!rows)
       return true;
+    isOfGraph |= *rows == *manifest.capacityValue;
   }
-  return false;
+  return !isOfGraph;
 }
 
 namespace {

@@ -75,7 +75,8 @@ void fitTokenInputs(const ir::Graph& graph, const ir::Manifest& manifest,
 void fitFixedPast(const ir::Manifest& manifest, runtime::EquivalencePlan& plan);
 
 /// Whether the capacity is the manifest's word alone: caches in one buffer whose extent the graph
-/// leaves open. A manifest may then keep steps from being compared that the model would take.
+/// leaves open, or no buffer or block of that capacity at all. A manifest may then keep steps from
+/// being compared that the model would take.
 bool limitsByMetadata(const ir::Graph& graph, const ir::Manifest& manifest);
 
 const char* paddingName(runtime::Padding padding);

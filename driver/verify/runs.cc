@@ -195,14 +195,18 @@ private:
   }
 
   void noteLandmarks() {
-    std::vector<Landmark> ofFirst = landmarksOf(models.a, models.manifestA);
+    const auto of = [&](const Model& model, const Manifest& manifest) {
+      return wanted.visitsLandmarks ? landmarksOfFiles(model, manifest, toolkit.ops)
+                                    : landmarksOf(model, manifest);
+    };
+    std::vector<Landmark> ofFirst = of(models.a, models.manifestA);
     for (const Landmark& landmark : ofFirst)
       if (landmark.kind == LandmarkKind::Window || landmark.kind == LandmarkKind::Ring ||
           landmark.kind == LandmarkKind::Compared) {
         narrowest = landmark.tokens;
         break;
       }
-    landmarks = joinedLandmarks(std::move(ofFirst), landmarksOf(models.b, models.manifestB));
+    landmarks = joinedLandmarks(std::move(ofFirst), of(models.b, models.manifestB));
     capacity = std::min(capacityOf(models.manifestA), capacityOf(models.manifestB));
   }
 
