@@ -36,6 +36,13 @@ bool reordersRows(const Manifest& manifest) {
   });
 }
 
+/// Landmarks that a plan comes to, or whose absence the report states.
+std::vector<Landmark> knownLandmarks(const VerificationPlan& plan, const Model& model,
+                                     const Manifest& manifest, const Toolkit& toolkit) {
+  return plan.visitsLandmarks ? landmarksOfFiles(model, manifest, toolkit.ops)
+                              : landmarksOf(model, manifest);
+}
+
 class Verification {
 public:
   Verification(const ComparedModels& comparedModels, const VerificationPlan& wantedPlan,
@@ -195,18 +202,15 @@ private:
   }
 
   void noteLandmarks() {
-    const auto of = [&](const Model& model, const Manifest& manifest) {
-      return wanted.visitsLandmarks ? landmarksOfFiles(model, manifest, toolkit.ops)
-                                    : landmarksOf(model, manifest);
-    };
-    std::vector<Landmark> ofFirst = of(models.a, models.manifestA);
+    std::vector<Landmark> ofFirst = knownLandmarks(wanted, models.a, models.manifestA, toolkit);
     for (const Landmark& landmark : ofFirst)
       if (landmark.kind == LandmarkKind::Window || landmark.kind == LandmarkKind::Ring ||
           landmark.kind == LandmarkKind::Compared) {
         narrowest = landmark.tokens;
         break;
       }
-    landmarks = joinedLandmarks(std::move(ofFirst), of(models.b, models.manifestB));
+    landmarks = joinedLandmarks(std::move(ofFirst),
+                                knownLandmarks(wanted, models.b, models.manifestB, toolkit));
     capacity = std::min(capacityOf(models.manifestA), capacityOf(models.manifestB));
   }
 
