@@ -93,6 +93,8 @@ private:
 
   llvm::Error runOnce(const EquivalencePlan& plan) {
     EquivalencePlan fit = fitted(plan);
+    if (fit.pastRows != plan.pastRows)
+      refusedFrom = std::min(refusedFrom, fit.pastRows + fit.prompt);
     if (fit.padding != Padding::None && !takesPadding(fit))
       fit.padding = Padding::None;
     auto compared = compareAsFarAsTaken(fit);
@@ -297,8 +299,9 @@ private:
   /// positions does not have, the others still count.
   llvm::Error visit(const EquivalencePlan& plan) {
     const EquivalencePlan fit = fitted(plan);
-    if (fit.pastRows != plan.pastRows || (plan.pastRows == 0 && fit.batch != plan.batch) ||
-        isKnown(fit))
+    // Models that take several tokens at a time do not come to every length.
+    if (fit.pastRows + fit.totalTokens() > capacity || fit.pastRows != plan.pastRows ||
+        (plan.pastRows == 0 && fit.batch != plan.batch) || isKnown(fit))
       return llvm::Error::success();
     auto compared = compare(fit);
     if (compared) {
