@@ -94,7 +94,7 @@ private:
   llvm::Error runOnce(const EquivalencePlan& plan) {
     EquivalencePlan fit = fitted(plan);
     if (fit.pastRows != plan.pastRows)
-      refusedFrom = std::min(refusedFrom, fit.pastRows + fit.prompt);
+      refusedFrom = 0; // It takes one length only.
     if (fit.padding != Padding::None && !takesPadding(fit))
       fit.padding = Padding::None;
     auto compared = compareAsFarAsTaken(fit);
@@ -129,8 +129,8 @@ private:
       } else if (report.runs.empty()) {
         return llvm::make_error<OriginalRefusal>(std::move(*refusal));
       } else {
-        noteGap(fmt::format("a prompt of {}, which the first model refuses: {}", wantedPrompt,
-                            refusal->message));
+        report.noteGap(fmt::format("a prompt of {}, which the first model refuses: {}",
+                                   wantedPrompt, refusal->message));
         break;
       }
     }
@@ -155,8 +155,6 @@ private:
       compared = std::move(*again);
     }
   }
-
-  void noteGap(std::string gap) { report.noteGap(std::move(gap)); }
 
   /// Whether an input of the first model says which positions are hidden.
   bool takesPadding(const EquivalencePlan& plan) {
@@ -198,7 +196,7 @@ private:
       return llvm::Error::success();
     const int64_t tokens = std::min(wanted.depth, capacity);
     if (tokens < wanted.depth)
-      noteGap(
+      report.noteGap(
           fmt::format("tokens {} to {}, which are beyond the capacity", tokens + 1, wanted.depth));
     return runOnce(deepRun(wanted.runs.front(), tokens));
   }
@@ -250,8 +248,8 @@ private:
     for (const EquivalencePlan& plan : plans) {
       const int64_t tokens = plan.batch * plan.totalTokens();
       if (tokens > products / weights) {
-        noteGap(fmt::format("steps of up to {} tokens, with which lengths are compared",
-                            plans.back().prompt));
+        report.noteGap(fmt::format("steps of up to {} tokens, with which lengths are compared",
+                                   plans.back().prompt));
         break;
       }
       products -= tokens * weights;
@@ -318,8 +316,8 @@ private:
       return compared.takeError();
     llvm::consumeError(compared.takeError());
     refusedFrom = std::min(refusedFrom, fit.pastRows + fit.prompt);
-    noteGap(fmt::format("a step of {} after {} tokens, which the first model refuses: {}",
-                        fit.prompt, fit.pastRows, refusal->message));
+    report.noteGap(fmt::format("a step of {} after {} tokens, which the first model refuses: {}",
+                               fit.prompt, fit.pastRows, refusal->message));
     return llvm::Error::success();
   }
 

@@ -831,15 +831,10 @@ llvm::Expected<Tensor> Session::presetRows(size_t index, int64_t tokens) const {
     return seededRows(index, made->view, tokens);
   const TensorView rows = inOwnOrder(made->view, cache);
   const unsigned axis = geometry.sequenceAxis();
-  if (geometry.update == CacheUpdate::Ring) {
-    // Where the rows of a full ring are in a tensor of fixed extents is known to the model alone.
-    const int64_t kept = geometry.initialRows != 0 ? 0 : geometry.window;
-    if (kept == 0)
-      return unsupported("rows of cache '{}' cannot be made up: their order is not known",
-                         cache.past);
-    return Tensor::copyOf(allocator(),
-                          sliceAxis(rows, axis, std::max<int64_t>(tokens - kept, 0), tokens));
-  }
+  // How many rows the model keeps, and in which order, it knows alone.
+  if (geometry.update == CacheUpdate::Ring)
+    return unsupported("rows of cache '{}' cannot be made up: their order is not known",
+                       cache.past);
   if (geometry.update != CacheUpdate::Static)
     return Tensor::copyOf(allocator(), rows);
   auto all = Tensor::zeros(allocator(), geometry.element, geometry.shape(geometry.initialRows));

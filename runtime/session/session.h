@@ -156,8 +156,8 @@ public:
   /// [-1, 1] that 16 bits hold exactly and that depend on the cache's name and the element's place
   /// in the exported order. Rings hold the last of these rows and static caches the first, as after
   /// as many steps. States are zeros. Fails for caches of other numbers than floating-point ones,
-  /// for caches of rows as attention reads them, for a ring whose number of rows is not known or
-  /// that the model itself writes, and where the tokens do not fit.
+  /// for caches of rows as attention reads them, for rings that the model itself writes, and where
+  /// the tokens do not fit.
   llvm::Error preset(int64_t tokens);
   /// Where rows that a session is seeded with come from.
   enum class RowOrigin {
