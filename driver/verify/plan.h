@@ -36,7 +36,7 @@ struct VerificationPlan {
   /// Runs are added that come to the landmarks of both models (`landmarksOf`), and with their sizes
   /// as sizes of steps and batches (driver/verify/visits.h).
   bool visitsLandmarks = false;
-  /// A run of so many real tokens is added; 0 adds none.
+  /// Tokens of an additional run with real tokens; 0 adds none.
   int64_t depth = 0;
   RequestedSizes requested;
 };
@@ -52,14 +52,14 @@ VerificationPlan fullVerification();
 /// a minute or so of an ordinary processor.
 int64_t affordableTokens(const ir::Graph& graph);
 
-/// Weights of a model, of which those in nested graphs are not counted; at least 1.
+/// Number of weights of a model without those in nested graphs; at least 1.
 int64_t weightCount(const ir::Graph& graph);
 
 /// A run of one batch row and `tokens` tokens, in chunks that keep scores and logits small, that
 /// ends with decode steps.
 runtime::EquivalencePlan deepRun(const runtime::EquivalencePlan& like, int64_t tokens);
 
-/// The most tokens that both caches of fixed capacity hold; INT64_MAX where there is no limit.
+/// The most tokens that the caches hold; INT64_MAX where nothing limits them.
 int64_t capacityOf(const ir::Manifest& manifest);
 
 /// The run in the batch size and step length that the model's token ids fix, without the tokens

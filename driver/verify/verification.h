@@ -47,7 +47,7 @@ struct VerificationReport {
   /// What the defaults or the user asked for and was not compared, and what no run reached, with
   /// the reason.
   std::vector<std::string> notCovered;
-  /// The landmarks on both sides of which decode steps were compared.
+  /// The landmarks that decode steps were compared on both sides of.
   std::vector<Landmark> visited;
   /// Variants of the second model that took a step.
   size_t variantsRun = 0;

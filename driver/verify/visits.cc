@@ -40,7 +40,7 @@ std::set<int64_t> decodePasts(llvm::ArrayRef<Landmark> landmarks, int64_t capaci
 
 namespace {
 
-/// Bytes of the rows of one batch row after so many tokens.
+/// Bytes that the cached rows of one batch row take after `tokens` tokens.
 int64_t rowBytes(llvm::ArrayRef<const Manifest*> manifests, int64_t tokens) {
   double bytes = 0;
   for (const Manifest* manifest : manifests)

@@ -33,8 +33,8 @@ std::vector<runtime::EquivalencePlan> sizesAround(llvm::ArrayRef<Landmark> landm
 bool fitRows(runtime::EquivalencePlan& plan, llvm::ArrayRef<const ir::Manifest*> manifests,
              int64_t weights);
 
-/// Tokens times weights that runs around landmarks may cost beside those of the plan: a third of
-/// what those cost, or what takes about a second.
+/// Tokens times weights that runs around landmarks may cost in addition to those of the plan: a
+/// third of what those cost, or what takes about a second.
 int64_t productsForVisits(llvm::ArrayRef<runtime::EquivalencePlan> runs, int64_t weights);
 
 /// The numbers of earlier tokens, between 1 and `capacity` - 1, after which decode steps are to be
