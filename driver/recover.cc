@@ -138,7 +138,8 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& tool
   auto recovered = recoverCopy(model, toolkit);
   if (!recovered)
     return recovered.takeError();
-  Manifest manifest = exportedManifest(recovered->model->graph(), recovered->context->sites);
+  Manifest manifest = exportedManifest(recovered->model->graph(), recovered->context->sites,
+                                       recovered->context->interface);
   addWindows(recovered->context->sites, manifest);
   addReaders(recovered->context->sites, manifest);
   joinParts(recovered->context->parts, manifest);

@@ -37,6 +37,7 @@ void PassContext::restart() {
   sites.clear();
   parts.clear();
   reorder.clear();
+  interface = {};
   newRowPresents.clear();
   attendedPasts.clear();
   replacedCaches.clear();

@@ -6,6 +6,7 @@
 #include "passes/analysis/cache/cache_parts.h"
 #include "passes/analysis/cache/site.h"
 #include "passes/analysis/interface/decoder_extents.h"
+#include "passes/analysis/interface/interface_facts.h"
 #include "passes/pattern/explain.h"
 #include "passes/pattern/rewriter.h"
 #include "passes/pattern/rule.h"
@@ -78,6 +79,8 @@ struct PassContext {
   /// Masks that must be ones: `assume-no-padding` took that for granted, or the model's manifest
   /// says so.
   std::set<std::string> unpaddedMasks;
+  /// Set by `read-interface`: what the inputs are for.
+  analysis::InterfaceFacts interface;
   /// The input that says which batch row each row of the caches continues, where `lift-reorders`
   /// took it out of the graph or the model's manifest says so; empty without one.
   std::string reorder;

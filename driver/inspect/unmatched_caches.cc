@@ -48,7 +48,7 @@ std::vector<UnmatchedCaches> unmatchedCaches(const Graph& graph,
       if (site.isMatched() && *cache)
         read.insert((*cache)->past->name());
   std::vector<UnmatchedCaches> groups;
-  for (const ManifestCache& cache : exportedManifest(graph, sites).caches) {
+  for (const ManifestCache& cache : exportedManifest(graph, sites, {}).caches) {
     if (cache.update == CacheUpdate::State || read.contains(cache.past))
       continue;
     const std::string extents = extentsOf(cache);

@@ -73,7 +73,8 @@ llvm::Error proveGrowing(const Model& model, const Manifest& manifest, const Too
   auto recovered = recoverCopy(model, toolkit);
   if (!recovered)
     return recovered.takeError();
-  const Manifest found = exportedManifest(recovered->model->graph(), recovered->context->sites);
+  const Manifest found = exportedManifest(recovered->model->graph(), recovered->context->sites,
+                                          recovered->context->interface);
   for (const ManifestCache& cache : manifest.caches)
     if (llvm::none_of(found.caches, [&](const ManifestCache& other) {
           return other.past == cache.past && other.present == cache.present &&

@@ -228,6 +228,8 @@ std::string Manifest::json() const {
     root["hidden_rows"] = "undefined";
   if (!unpadded.empty())
     root["unpadded"] = unpadded;
+  if (padsRight)
+    root["padding"] = "right";
   // Names that are no UTF-8 cannot stand in JSON; the default would be to throw.
   return root.dump(2, ' ', false, Json::error_handler_t::replace);
 }

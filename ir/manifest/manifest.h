@@ -37,14 +37,21 @@ enum class LengthFeed {
   TotalLengthPerBatch, ///< P + S of each batch row
   TotalLengthMinusOne, ///< P + S - 1
   TotalLengthPerBatchMinusOne,
-  HasPast,    ///< bool: P > 0
-  NoPast,     ///< bool: P == 0
+  NewLength,  ///< S
+  HasPast,    ///< 1 or true where P > 0
+  NoPast,     ///< 1 or true where P == 0
   BlockTable, ///< [B, blocks of a row]: the blocks of pools that hold the tokens of each batch row
 };
 
-/// Whether the input is a bool that says if there is a past, and no length.
+/// Whether the input says if there is a past, and is no length.
 inline bool isFlag(LengthFeed feed) {
   return feed == LengthFeed::HasPast || feed == LengthFeed::NoPast;
+}
+
+/// Whether each batch row has a number of its own.
+inline bool isPerBatchRow(LengthFeed feed) {
+  return feed == LengthFeed::PastLengthPerBatch || feed == LengthFeed::TotalLengthPerBatch ||
+         feed == LengthFeed::TotalLengthPerBatchMinusOne;
 }
 
 /// A fixed extent or the name of a symbolic one.
@@ -216,7 +223,7 @@ struct Manifest {
   /// its outputs are the cross-attention caches of the same names. Empty without one.
   std::string firstStep;
   /// In the largest batch whose steps may add several tokens to a past; larger ones add them one by
-  /// one. nullopt: in any.
+  /// one. 0: none may. nullopt: any may.
   std::optional<int64_t> chunkBatch;
   /// The most tokens that a step may add: rings have room for so many beside the rows that are
   /// still seen. nullopt: any number.
@@ -227,6 +234,9 @@ struct Manifest {
   /// Masks of integers that must be ones, or of bools that must be true: no batch row may be
   /// padded.
   std::vector<std::string> unpadded;
+  /// The model counts the tokens of a batch row by its mask and puts new ones behind those, so that
+  /// padding must come behind the tokens of a prompt. The prompt is then one step.
+  bool padsRight = false;
 
   /// Set where positions have a part in what the model computes by their differences only, so that
   /// rows may be moved to other positions: every rotation that cached rows hold, each once. Empty

@@ -357,8 +357,8 @@ llvm::Expected<ManifestLength> readLength(const Json& json, size_t index) {
   reader.read("feed", feedWords, length.feed);
   if (length.input.empty())
     reader.fail("has an empty 'input'");
-  if (isFlag(length.feed) && length.dtype != ElementType::Bool)
-    reader.fail("has a 'dtype' that is not bool");
+  if (isFlag(length.feed) && length.dtype != ElementType::Bool && !isInteger(length.dtype))
+    reader.fail("has a 'dtype' that is neither bool nor an integer type");
   if (!isFlag(length.feed) && !isInteger(length.dtype))
     reader.fail("has a 'dtype' that is no integer type");
   return reader.result(std::move(length));
@@ -527,8 +527,10 @@ llvm::Error readLimits(const Json& json, Manifest& manifest) {
       continue;
     int64_t most = 0;
     reader.read(key, most);
-    if (most < 1)
-      reader.fail(fmt::format("'{}' is no positive integer", key));
+    const bool mayBeNone = limit == &manifest.chunkBatch;
+    if (most < (mayBeNone ? 0 : 1))
+      reader.fail(
+          fmt::format("'{}' is no {} integer", key, mayBeNone ? "nonnegative" : "positive"));
     *limit = most;
   }
   if (reader.has("reorder"))
@@ -546,6 +548,13 @@ llvm::Error readLimits(const Json& json, Manifest& manifest) {
   }
   if (reader.has("unpadded"))
     reader.readNames("unpadded", manifest.unpadded);
+  if (reader.has("padding")) {
+    std::string word;
+    reader.read("padding", word);
+    if (word != "right")
+      reader.fail("'padding' is not 'right'");
+    manifest.padsRight = true;
+  }
   return reader.takeError();
 }
 

@@ -37,6 +37,7 @@ constexpr ManifestWord<LengthFeed> feedWords[] = {
     {LengthFeed::TotalLengthPerBatch, "total_length_per_batch"},
     {LengthFeed::TotalLengthMinusOne, "total_length_minus_one"},
     {LengthFeed::TotalLengthPerBatchMinusOne, "total_length_per_batch_minus_one"},
+    {LengthFeed::NewLength, "new_length"},
     {LengthFeed::HasPast, "has_past"},
     {LengthFeed::NoPast, "no_past"},
     {LengthFeed::BlockTable, "block_table"}};

@@ -142,7 +142,8 @@ ManifestCache describeCache(const SiteCache& cache, unsigned layer, CacheRole ro
   return entry;
 }
 
-Manifest exportedManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites) {
+Manifest exportedManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> sites,
+                          const InterfaceFacts& interface) {
   Manifest manifest;
   manifest.target = "none";
   manifest.contract = CacheUpdate::Grows;
@@ -169,7 +170,7 @@ Manifest exportedManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> site
     cache.layer = layers++;
     manifest.caches.push_back(std::move(cache));
   }
-  describeInputs(graph, manifest);
+  describeInputs(graph, interface, manifest);
   return manifest;
 }
 

@@ -4,6 +4,7 @@
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
 #include "passes/analysis/cache/site.h"
+#include "passes/analysis/interface/interface_facts.h"
 #include "passes/analysis/rotation/context_rotations.h"
 #include "passes/pattern/rewriter.h"
 
@@ -118,9 +119,10 @@ ir::ManifestCache describeCache(const analysis::SiteCache& cache, unsigned layer
 /// How to drive a model that keeps its caches as the exporter wrote them: the caches of `sites`,
 /// and whatever else goes through a model from an input to an output as a cache does, found by data
 /// flow alone (passes/analysis/cache/driven_caches.h); and what to feed its other inputs, as far as
-/// their names do not say (passes/analysis/interface/input_roles.h).
-ir::Manifest exportedManifest(const ir::Graph& graph,
-                              llvm::ArrayRef<analysis::AttentionSite> sites);
+/// their names do not say (passes/analysis/interface/input_roles.h), by what read them before
+/// operators were rewritten.
+ir::Manifest exportedManifest(const ir::Graph& graph, llvm::ArrayRef<analysis::AttentionSite> sites,
+                              const analysis::InterfaceFacts& interface);
 
 /// Says in the manifest which caches are seen through a window, and how wide it is: as wide as that
 /// of the reader that sees most.

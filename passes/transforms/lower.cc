@@ -121,7 +121,7 @@ public:
     for (const AttentionSite* site : chosen)
       context.lowered.push_back(site->layer);
     // Whoever drives the model must feed the caches that stay as they are too.
-    Manifest unrewritten = exportedManifest(model.graph(), context.sites);
+    Manifest unrewritten = exportedManifest(model.graph(), context.sites, context.interface);
     addReorder(model.graph(), context.reorder, unrewritten);
     if (context.unreadFlag) {
       llvm::erase_if(unrewritten.inputs, [&](const ManifestInput& input) {

@@ -132,8 +132,8 @@ private:
     if (feed == LengthFeed::PastLength || feed == LengthFeed::PastLengthPerBatch)
       return &rows;
     Value* fresh = newTokens(build);
-    if (!fresh)
-      return nullptr;
+    if (!fresh || feed == LengthFeed::NewLength)
+      return fresh;
     Value& total = build.node("Add", {rows, *fresh}, {}, "total_length");
     const bool isLast =
         feed == LengthFeed::TotalLengthMinusOne || feed == LengthFeed::TotalLengthPerBatchMinusOne;

@@ -51,6 +51,20 @@ template <class T> void fillWith(const TensorView& view, int64_t value) {
   std::fill_n(view.as<T>(), view.elementCount(), static_cast<T>(value));
 }
 
+/// Of integers of any width, or bools.
+void fillIntegers(const TensorView& view, int64_t value) {
+  switch (bitWidth(view.element).value_or(64)) {
+  case 8:
+    return fillWith<uint8_t>(view, value);
+  case 16:
+    return fillWith<uint16_t>(view, value);
+  case 32:
+    return fillWith<uint32_t>(view, value);
+  default:
+    return fillWith<uint64_t>(view, value);
+  }
+}
+
 /// A view whose axes are those of the model before it was rewritten, with the axes that the cache
 /// has now.
 TensorView inOwnOrder(const TensorView& exported, const ManifestCache& cache) {
@@ -408,6 +422,8 @@ llvm::Error Session::fillLengths(int64_t newTokens) {
       case LengthFeed::TotalLengthMinusOne:
       case LengthFeed::TotalLengthPerBatchMinusOne:
         return past + newTokens - 1;
+      case LengthFeed::NewLength:
+        return newTokens;
       case LengthFeed::HasPast:
         return past > 0 ? 1 : 0;
       case LengthFeed::NoPast:
@@ -420,12 +436,7 @@ llvm::Error Session::fillLengths(int64_t newTokens) {
     int64_t longest = valueOf(this->length());
     if (length.dtype == ElementType::Int32 && longest > INT32_MAX)
       return unsupported("length '{}' does not hold {}", length.input, longest);
-    if (length.dtype == ElementType::Bool)
-      fillWith<uint8_t>(view, longest);
-    else if (length.dtype == ElementType::Int32)
-      fillWith<int32_t>(view, longest);
-    else
-      fillWith<int64_t>(view, longest);
+    fillIntegers(view, longest);
     if (isFlag(length.feed) || length.feed == LengthFeed::TotalLength || !caches.isRagged())
       continue;
     for (size_t row = 0; row < rowLengths().size(); ++row)
@@ -437,9 +448,19 @@ llvm::Error Session::fillLengths(int64_t newTokens) {
   return llvm::Error::success();
 }
 
+bool Session::isLength(llvm::StringRef input) const {
+  return llvm::any_of(description.lengths,
+                      [&](const ManifestLength& length) { return length.input == input; });
+}
+
+int64_t Session::mostStepTokens() const {
+  const bool takesNoChunk = description.chunkBatch == 0 && length() > 0;
+  return takesNoChunk ? 1 : description.stepLimit.value_or(INT64_MAX);
+}
+
 llvm::Error Session::checkInputs(llvm::ArrayRef<NamedView> inputs, int64_t newTokens) const {
   for (const NamedView& input : inputs)
-    if (!takenInputs.contains(input.name))
+    if (!takenInputs.contains(input.name) && !isLength(input.name))
       return usageError("'{}' is no input that a session's caller gives", input.name);
   return checkUnpadded(description, inputs, length() + newTokens);
 }
@@ -567,8 +588,13 @@ TensorView Session::poolView(size_t index) const {
 /// Adds lengths and caches to what the caller gives.
 llvm::Error Session::feedCaches() {
   stepBindings.clear();
+  // What the caller gives comes before what the manifest says.
+  const size_t given = stepInputs.size();
   for (size_t i = 0; i < lengths.size(); ++i)
-    stepInputs.push_back({description.lengths[i].input, lengths[i].view});
+    if (llvm::none_of(
+            llvm::makeArrayRef(stepInputs).take_front(given),
+            [&](const NamedView& input) { return input.name == description.lengths[i].input; }))
+      stepInputs.push_back({description.lengths[i].input, lengths[i].view});
   for (size_t i = 0; i < caches.size(); ++i) {
     const ManifestCache& cache = description.caches[i];
     if (isOverwritten(i))

@@ -107,7 +107,8 @@ public:
   Session& operator=(const Session&) = delete;
 
   /// Runs the model on `newTokens` tokens a row after the earlier ones. `inputs` are all graph
-  /// inputs but caches and lengths. A CapacityError where the new tokens exceed a fixed capacity.
+  /// inputs but caches and lengths; lengths that are among them come before what the manifest says.
+  /// A CapacityError where the new tokens exceed a fixed capacity.
   /// Where the manifest names an input that reorders batch rows, that is done first, and stays done
   /// where the step then fails.
   llvm::Expected<StepResult> step(llvm::ArrayRef<NamedView> inputs, int64_t newTokens);
@@ -121,8 +122,9 @@ public:
   llvm::ArrayRef<int64_t> rowLengths() const { return caches.lengths(); }
   /// Tokens there is room for; INT64_MAX where caches grow with every step.
   int64_t capacity() const { return std::min(caches.room(), caches.staticRoom()); }
-  /// The most tokens that a step may have; INT64_MAX where there is no limit but the capacity.
-  int64_t mostStepTokens() const { return description.stepLimit.value_or(INT64_MAX); }
+  /// The most tokens that the next step may have; INT64_MAX where there is no limit but the
+  /// capacity.
+  int64_t mostStepTokens() const;
   /// A CapacityError where so many tokens more do not fit, and cannot be made to fit.
   llvm::Error checkRoom(int64_t newTokens) const;
   int64_t batch() const { return caches.batch(); }
@@ -275,6 +277,7 @@ private:
   /// Puts new rows that a model hands out behind those of the past.
   llvm::Error joinNewRows();
   void takeResult(StepResult& result);
+  bool isLength(llvm::StringRef input) const;
   llvm::Error checkInputs(llvm::ArrayRef<NamedView> inputs, int64_t newTokens) const;
   llvm::Error checkPresents(llvm::ArrayRef<Tensor> outputs, int64_t newTokens) const;
   llvm::Error checkRunning() const;

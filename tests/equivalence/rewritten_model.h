@@ -52,8 +52,8 @@ inline DrivenModel asExported(const std::string& path, const driver::Toolkit& to
 
 inline DrivenModel raised(const std::string& path, const driver::Toolkit& toolkit) {
   driver::RecoveredModel recovered = valueOrThrow(driver::recoverModel(path, toolkit));
-  ir::Manifest manifest =
-      targets::exportedManifest(recovered.model->graph(), recovered.context->sites);
+  ir::Manifest manifest = targets::exportedManifest(
+      recovered.model->graph(), recovered.context->sites, recovered.context->interface);
   targets::noteAttendedRows(recovered.context->attendedPasts, manifest);
   return {std::move(recovered.model), std::move(manifest)};
 }

@@ -103,7 +103,8 @@ llvm::Expected<Manifest> manifestFor(const Model& model, const Toolkit& toolkit)
   auto raised = raise(model, toolkit);
   if (!raised)
     return raised.takeError();
-  Manifest manifest = exportedManifest(raised->model->graph(), raised->context->sites);
+  Manifest manifest =
+      exportedManifest(raised->model->graph(), raised->context->sites, raised->context->interface);
   joinParts(raised->context->parts, manifest);
   addReorder(raised->model->graph(), raised->context->reorder, manifest);
   return manifest;

@@ -25,11 +25,10 @@ unsigned batchAxis(unsigned rank) { return rank > 4 ? rank - 4 : 0; }
 
 /// Whether lengths are fed to the input, one for all batch rows or one for each.
 std::optional<bool> isLengthPerRow(const Value& input) {
-  const std::optional<LengthFeed> fused = readersWithin(input).fused;
-  if (!fused)
+  const std::vector<InputReaders::Length> lengths = readersWithin(input).lengths;
+  if (lengths.empty())
     return std::nullopt;
-  return *fused == LengthFeed::PastLengthPerBatch || *fused == LengthFeed::TotalLengthPerBatch ||
-         *fused == LengthFeed::TotalLengthPerBatchMinusOne;
+  return isPerBatchRow(lengths.front().feed);
 }
 
 /// The input that tokens come in, ids [B, S] or embedded [B, S, D].

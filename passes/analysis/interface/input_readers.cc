@@ -2,6 +2,7 @@
 #include "passes/analysis/interface/input_readers.h"
 
 #include "ir/movement.h"
+#include "passes/analysis/mask/constant_table.h"
 #include "passes/analysis/movement/uniform_value.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -17,7 +18,16 @@ namespace {
 struct Path {
   bool isComplemented = false; ///< 1 became 0, true became false
   bool isTruth = false;        ///< compared or complemented: zeros and ones
+  bool isCounted = false;      ///< the numbers of a Range that the input ends
+  Dim offset = Dim::fixed(0);  ///< what was added; unknown where that is not told
 };
+
+Path truth(bool isComplemented) {
+  Path path;
+  path.isComplemented = isComplemented;
+  path.isTruth = true;
+  return path;
+}
 
 /// Whether the results hold elements of the operand and, perhaps, others.
 bool keepsElements(const Use& use) {
@@ -96,9 +106,47 @@ std::optional<LengthFeed> fusedLength(const Node& node, unsigned operand) {
   return std::nullopt;
 }
 
+/// Whether the rows of a cache are taken from the value: a floating-point input of a graph.
+bool isRowsOfInput(const Value& value) {
+  const Value* current = &value;
+  while (current->producer() && movementKind(*current->producer()))
+    current = movedOperand(*current->producer());
+  return current->isGraphInput() && !current->isInitializer() &&
+         isFloatingPoint(current->type().elementType());
+}
+
+/// The number that is added to a length, where the graph tells it.
+Dim knownNumber(const Value* value) {
+  const auto elements = value ? value->knownIntegers() : std::nullopt;
+  return elements && elements->size() == 1 ? elements->front() : Dim::unknown();
+}
+
+/// The input of one element that a value is, moved or converted; null for others.
+const Value* scalarInput(const Value* value) {
+  while (value && value->producer() && movementKind(*value->producer()))
+    value = movedOperand(*value->producer());
+  const bool isOne = value && value->type().hasRank() &&
+                     (value->type().rank() == 0 ||
+                      (value->type().rank() == 1 && value->type().dim(0).value() == 1));
+  return isOne && value->isGraphInput() && !value->isInitializer() ? value : nullptr;
+}
+
+/// Whether a value is cut out of a constant triangle or band that hides keys.
+bool isTriangle(const Value& value) {
+  constexpr double least = -100;
+  const Value* current = &value;
+  while (current->producer() && !current->constant() && movementKind(*current->producer()))
+    current = movedOperand(*current->producer());
+  const auto table =
+      current->constant() ? recognizeTable(*current->constant()) : std::optional<ConstantTable>();
+  auto hides = [](const ConstantTable::Band& band) { return band.value <= least; };
+  return table && table->form == ConstantTable::Form::Banded && llvm::any_of(table->bands, hides);
+}
+
 class Walk {
 public:
-  Walk(const Value& from, size_t& budget) : holdsIntegers(isInteger(from.type().elementType())) {
+  Walk(const Value& from, size_t& budget)
+      : origin(from), holdsIntegers(isInteger(from.type().elementType())) {
     push(from, {});
     while (!pending.empty()) {
       auto [value, path] = pending.pop_back_val();
@@ -135,10 +183,8 @@ private:
     const Node& node = use.user();
     const unsigned operand = use.operandIndex();
     llvm::StringRef type = node.op().type();
-    if (std::optional<LengthFeed> feed = fusedLength(node, operand)) {
-      found.fused = feed;
-      return;
-    }
+    if (std::optional<LengthFeed> feed = fusedLength(node, operand))
+      return note(found.lengths, *feed, path, node);
     if (isMaskOperand(node, operand)) {
       noteMask(path.isComplemented);
       found.isAdded |= !path.isTruth;
@@ -149,9 +195,9 @@ private:
     if (!node.op().isOnnx())
       return;
     if (type == "Not")
-      return pushResults(node, {!path.isComplemented, true});
+      return pushResults(node, truth(!path.isComplemented));
     if (type == "And" || type == "Or")
-      return pushResults(node, {path.isComplemented, true});
+      return pushResults(node, truth(path.isComplemented));
     if (isComparison(type))
       return visitComparison(node, operand, path);
     if (type == "Where")
@@ -165,7 +211,18 @@ private:
       return visitSum(node, operand, path);
     if (type == "Mul" || type == "Div")
       return visitProduct(node, operand, path);
-    visitIndex(node, operand);
+    visitIndex(node, operand, path);
+  }
+
+  void note(std::vector<InputReaders::Length>& list, LengthFeed feed, const Path& path,
+            const Node& node) {
+    // Layers repeat what the first one says.
+    constexpr size_t mostKept = 8;
+    auto isKnown = [&](const InputReaders::Length& known) {
+      return known.feed == feed && known.offset == path.offset;
+    };
+    if (list.size() < mostKept && llvm::none_of(list, isKnown))
+      list.push_back({feed, path.offset, node.describe()});
   }
 
   void visitComparison(const Node& node, unsigned operand, Path path) {
@@ -182,7 +239,7 @@ private:
     const bool meansZero = node.is("Equal") ? *number == 0
                            : operand == 0   ? node.is("Less") || node.is("LessOrEqual")
                                             : node.is("Greater") || node.is("GreaterOrEqual");
-    pushResults(node, {path.isComplemented != meansZero, true});
+    pushResults(node, truth(path.isComplemented != meansZero));
   }
 
   void visitWhere(const Node& node, unsigned operand, Path path) {
@@ -192,15 +249,31 @@ private:
       return noteMask(!path.isComplemented);
     if (isVeryNegative(node.operand(2)))
       return noteMask(path.isComplemented);
-    pushResults(node, {path.isComplemented, true});
+    pushResults(node, truth(path.isComplemented));
   }
 
   void visitSum(const Node& node, unsigned operand, Path path) {
     if (node.is("Sub") && operand == 1 && onlyNumber(node.operand(0)) == 1.0)
-      return pushResults(node, {!path.isComplemented, true});
-    if (holdsIntegers)
-      found.isSummed = true;
+      return pushResults(node, truth(!path.isComplemented));
+    if (holdsIntegers && node.operands().size() == 2)
+      visitLengthSum(node, operand, path);
     pushResults(node, path);
+  }
+
+  /// A number that the graph tells makes another length of a length; anything else is an index.
+  void visitLengthSum(const Node& node, unsigned operand, Path& path) {
+    const Value* other = node.operand(1 - operand);
+    const Dim number = knownNumber(other);
+    const bool isTaken = node.is("Sub") && operand == 1;
+    const Value* addend = scalarInput(other);
+    found.isCount |= path.isCounted;
+    if (node.is("Add") && addend && addend != &origin)
+      found.addends.push_back(addend);
+    else if (number.isUnknown() && !path.isCounted)
+      found.isSummed = true;
+    path.offset = isTaken          ? Dim::unknown()
+                  : node.is("Sub") ? path.offset - number
+                                   : path.offset + number;
   }
 
   void visitProduct(const Node& node, unsigned operand, Path path) {
@@ -211,10 +284,14 @@ private:
       return pushResults(node, path);
     if (path.isTruth || isProbability(*other))
       return noteMask(path.isComplemented);
+    if (isTriangle(*other)) {
+      found.isSwitch = true;
+      return;
+    }
     found.isAngle |= holdsIntegers;
   }
 
-  void visitIndex(const Node& node, unsigned operand) {
+  void visitIndex(const Node& node, unsigned operand, const Path& path) {
     llvm::StringRef type = node.op().type();
     if ((type == "Gather" || type == "GatherND") && operand == 1)
       return visitLookUp(*node.operand(0));
@@ -223,9 +300,9 @@ private:
     if (type == "OneHot" && operand == 0)
       found.tables.push_back({-1, 0});
     if (type == "Range")
-      (operand == 0 ? found.isSummed : found.isEnd) |= operand < 2;
+      return visitRange(node, operand, path);
     if (type == "Slice")
-      (operand == 1 ? found.isSummed : found.isEnd) |= operand < 3;
+      return visitSlice(node, operand, path);
     if ((type == "ScatterND" || type == "ScatterElements") && operand == 1)
       found.isSummed = true;
     if (type == "MatMul" || type == "Einsum" || type == "Cos" || type == "Sin")
@@ -233,6 +310,27 @@ private:
     // Positions and lengths that a mask is counted for.
     if ((type == "CumSum" || type == "ReduceSum") && operand == 0)
       noteMask(false);
+  }
+
+  void visitRange(const Node& node, unsigned operand, Path path) {
+    if (operand == 0)
+      return note(found.bounds, LengthFeed::PastLength, path, node);
+    if (operand != 1)
+      return;
+    note(found.bounds, LengthFeed::TotalLength, path, node);
+    path.isCounted = onlyNumber(node.operand(0)) == 0.0;
+    if (path.isCounted)
+      pushResults(node, path);
+  }
+
+  /// What a cache's rows begin with says nothing: a host may have rows dropped. They end with the
+  /// last of the earlier tokens.
+  void visitSlice(const Node& node, unsigned operand, const Path& path) {
+    const bool ofCache = isRowsOfInput(*node.operand(0));
+    if (operand == 1 && !ofCache)
+      note(found.bounds, LengthFeed::PastLength, path, node);
+    if (operand == 2)
+      note(found.bounds, ofCache ? LengthFeed::PastLength : LengthFeed::TotalLength, path, node);
   }
 
   void visitLookUp(const Value& data) {
@@ -256,6 +354,7 @@ private:
           {repeated.type().dim(axis).value().value_or(-1), table->constant()->elementCount()});
   }
 
+  const Value& origin;
   const bool holdsIntegers;
   llvm::SmallVector<std::pair<const Value*, Path>, 16> pending;
   llvm::DenseSet<const Value*> seen;

@@ -1,8 +1,6 @@
 // From the readers of inputs to what drivers feed them.
 #include "passes/analysis/interface/input_roles.h"
 
-#include "passes/analysis/interface/input_readers.h"
-
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -16,12 +14,22 @@ bool isTokenName(llvm::StringRef name) {
   return name == "input_ids" || name == "decoder_input_ids";
 }
 
+/// What hosts feed an input of that documented name.
+InputFeed documentedFeed(llvm::StringRef name) {
+  return llvm::StringSwitch<InputFeed>(name)
+      .Cases("input_ids", "decoder_input_ids", InputFeed::Tokens)
+      .Cases("position_ids", "cache_position", InputFeed::Positions)
+      .Cases("attention_mask", "encoder_attention_mask", InputFeed::VisibleKeys)
+      .Default(InputFeed::Any);
+}
+
 /// Tables of so few rows hold embeddings of kinds of tokens, not of tokens or positions.
 constexpr int64_t mostSegments = 4;
 
 class Roles {
 public:
-  Roles(const Graph& described, Manifest& target) : graph(described), manifest(target) {
+  Roles(const Graph& described, const InterfaceFacts& known, Manifest& target)
+      : graph(described), facts(known), manifest(target) {
     for (const ManifestCache& cache : manifest.caches) {
       known.insert(cache.past);
       const ManifestExtent& rows = cache.shape[static_cast<size_t>(cache.sequenceAxis)];
@@ -39,8 +47,7 @@ public:
   void describe() {
     findTokens();
     for (const Value* input : open)
-      if (!hasDocumentedName(*input))
-        describe(*input);
+      describe(*input);
   }
 
 private:
@@ -58,7 +65,7 @@ private:
         break;
       if (!isInteger(input->type().elementType()) || hasDocumentedName(*input))
         continue;
-      for (const InputReaders::Table& table : readersOf(*input, budget).tables) {
+      for (const InputReaders::Table& table : facts.of(*input).tables) {
         const bool isExact = scores.value() && scores.value() == table.rows;
         if (isExact < isLargestExact || (isExact == isLargestExact && table.elements <= largest))
           continue;
@@ -93,10 +100,14 @@ private:
     const TensorType& type = input.type();
     if (!type.hasRank())
       return;
-    const InputReaders readers = readersOf(input, budget);
-    if (isInteger(type.elementType()) && describeLength(input, readers))
+    const InputReaders readers = facts.of(input);
+    const bool isDocumented = hasDocumentedName(input);
+    if (!isDocumented && isInteger(type.elementType()) && describeLength(input, readers))
       return;
     const InputFeed feed = feedOf(input, readers);
+    // What reads an input outranks its name.
+    if (isDocumented && (feed == InputFeed::Any || feed == documentedFeed(input.name())))
+      return;
     // Drivers make up what an encoder hands over.
     if (feed == InputFeed::Any && isFloatingPoint(type.elementType()) && type.rank() >= 3)
       return;
@@ -114,34 +125,110 @@ private:
            (extent.isKnownEqual(batch) || (batch.isUnknown() && !extent.isKnownEqual(fresh)));
   }
 
-  /// A number of tokens, for all batch rows or for each.
+  /// A number of tokens, for all batch rows or for each, or whether there are earlier ones.
   bool describeLength(const Value& input, const InputReaders& readers) {
     const TensorType& type = input.type();
     if (type.rank() > 1)
       return false;
     const bool isOne = type.rank() == 0 || (type.rank() == 1 && type.dim(0).value() == 1);
     const bool isPerRow = type.rank() == 1 && !isOne && isBatchExtent(type.dim(0));
-    if ((!isOne && !isPerRow && !readers.fused) || readers.isBatchIndex || &input == tokens)
+    if (isOne && readers.isSwitch && !readers.isMask) {
+      // What the triangle hides is right for whole prompts, and one token needs none.
+      manifest.chunkBatch = 0;
+      addLength(input, LengthFeed::NoPast);
+      return true;
+    }
+    const bool isOperand = !readers.lengths.empty();
+    if ((!isOne && !isPerRow && !isOperand) || readers.isBatchIndex || &input == tokens)
       return false;
-    ElementType element = type.elementType();
+    const ElementType element = type.elementType();
     if (element != ElementType::Int64 && element != ElementType::Int32)
       return false;
     if (!readers.any() || (isOne && readers.isMask))
       return false;
+    const LengthFeed feed = lengthOf(input, readers);
+    const bool isTold = isOperand && isPerBatchRow(readers.lengths.front().feed);
+    addLength(input, isPerRow || isTold ? ofEachRow(feed) : feed);
+    return true;
+  }
+
+  void addLength(const Value& input, LengthFeed feed) {
     ManifestLength length;
     length.input = input.name().str();
-    length.dtype = element;
-    for (const Dim& extent : type.shape())
+    length.dtype = input.type().elementType();
+    for (const Dim& extent : input.type().shape())
       length.shape.push_back(extent.value() ? ManifestExtent(*extent.value())
                                             : ManifestExtent(std::string("batch")));
-    const bool isTotal = readers.isEnd && !readers.isSummed && !readers.fused;
-    length.feed = isTotal ? LengthFeed::TotalLength : LengthFeed::PastLength;
-    if (isPerRow)
-      length.feed = isTotal ? LengthFeed::TotalLengthPerBatch : LengthFeed::PastLengthPerBatch;
-    if (readers.fused && !(isPerRow && *readers.fused == LengthFeed::PastLength))
-      length.feed = *readers.fused;
+    length.feed = feed;
     manifest.lengths.push_back(std::move(length));
-    return true;
+  }
+
+  /// By operators that define what they read, and else by where ranges and slices begin and end.
+  LengthFeed lengthOf(const Value& input, const InputReaders& readers) const {
+    for (const InputReaders::Length& length : readers.lengths)
+      if (std::optional<LengthFeed> feed = lengthBehind(length))
+        return *feed;
+    if (readers.isCount)
+      return LengthFeed::NewLength;
+    auto isStart = [&](const InputReaders::Length& bound) {
+      return bound.feed == LengthFeed::PastLength && lengthBehind(bound);
+    };
+    const auto start = llvm::find_if(readers.bounds, isStart);
+    if (start != readers.bounds.end())
+      return *lengthBehind(*start);
+    // Behind the earlier tokens come the new ones: the sum of both is the total.
+    if (llvm::any_of(readers.addends, [&](const Value* addend) { return isPast(*addend); }))
+      return LengthFeed::NewLength;
+    if (readers.isSummed)
+      return LengthFeed::PastLength;
+    for (const InputReaders::Length& bound : readers.bounds)
+      if (std::optional<LengthFeed> feed = lengthBehind(bound))
+        return *feed;
+    return LengthFeed::PastLength;
+  }
+
+  /// Whether a range or slice begins with the input itself, or an operator takes it for the past.
+  bool isPast(const Value& input) const {
+    const InputReaders readers = facts.of(input);
+    auto isIt = [](const InputReaders::Length& use) {
+      return use.offset.value() == 0 &&
+             (use.feed == LengthFeed::PastLength || use.feed == LengthFeed::PastLengthPerBatch);
+    };
+    return llvm::any_of(readers.bounds, isIt) || llvm::any_of(readers.lengths, isIt);
+  }
+
+  /// What the input is where a number computed from it is a length.
+  std::optional<LengthFeed> lengthBehind(const InputReaders::Length& length) const {
+    const Dim earlier = past.isUnknown() ? Dim::symbol("earlier tokens") : past;
+    Dim number = earlier;
+    if (length.feed == LengthFeed::TotalLength || length.feed == LengthFeed::TotalLengthPerBatch)
+      number = earlier + fresh;
+    if (length.feed == LengthFeed::TotalLengthPerBatchMinusOne)
+      number = earlier + fresh - Dim::fixed(1);
+    // Where the new tokens' extent is not known, what nothing was added to still is what it is.
+    if (fresh.isUnknown() && length.offset.value() == 0)
+      return ofAllRows(length.feed);
+    number = number - length.offset;
+    return number.isKnownEqual(earlier)           ? std::optional(LengthFeed::PastLength)
+           : number.isKnownEqual(earlier + fresh) ? std::optional(LengthFeed::TotalLength)
+           : number.isKnownEqual(earlier + fresh - Dim::fixed(1))
+               ? std::optional(LengthFeed::TotalLengthMinusOne)
+           : number.isKnownEqual(fresh) ? std::optional(LengthFeed::NewLength)
+                                        : std::nullopt;
+  }
+
+  static LengthFeed ofAllRows(LengthFeed feed) {
+    return feed == LengthFeed::PastLengthPerBatch            ? LengthFeed::PastLength
+           : feed == LengthFeed::TotalLengthPerBatch         ? LengthFeed::TotalLength
+           : feed == LengthFeed::TotalLengthPerBatchMinusOne ? LengthFeed::TotalLengthMinusOne
+                                                             : feed;
+  }
+
+  static LengthFeed ofEachRow(LengthFeed feed) {
+    return feed == LengthFeed::PastLength            ? LengthFeed::PastLengthPerBatch
+           : feed == LengthFeed::TotalLength         ? LengthFeed::TotalLengthPerBatch
+           : feed == LengthFeed::TotalLengthMinusOne ? LengthFeed::TotalLengthPerBatchMinusOne
+                                                     : feed;
   }
 
   InputFeed feedOf(const Value& input, const InputReaders& readers) const {
@@ -208,9 +295,8 @@ private:
   }
 
   const Graph& graph;
+  const InterfaceFacts& facts;
   Manifest& manifest;
-  /// Keeps a graph with very many inputs from taking quadratic time.
-  size_t budget = size_t{1} << 24;
   llvm::StringSet<> known;
   std::vector<const Value*> open;
   const Value* tokens = nullptr;
@@ -232,6 +318,9 @@ bool hasDocumentedName(const Value& input) {
   return rank >= 0 && (!type.hasRank() || static_cast<int>(type.rank()) == rank);
 }
 
-void describeInputs(const Graph& graph, Manifest& manifest) { Roles(graph, manifest).describe(); }
+void describeInputs(const Graph& graph, const InterfaceFacts& facts, Manifest& manifest) {
+  Roles(graph, facts, manifest).describe();
+  manifest.padsRight |= facts.countsTokens;
+}
 
 } // namespace kvopt::analysis

@@ -22,7 +22,7 @@ State joined(State a, State b) {
 /// feed them, or by what reads them.
 llvm::DenseSet<const Value*> tokenInputsOf(const Graph& graph) {
   Manifest described;
-  describeInputs(graph, described);
+  describeInputs(graph, readInterface(graph), described);
   llvm::DenseSet<const Value*> tokens;
   for (const std::unique_ptr<Value>& input : graph.inputs()) {
     if (input->name() == "input_ids" || input->name() == "decoder_input_ids")

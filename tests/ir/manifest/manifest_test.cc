@@ -179,23 +179,35 @@ TEST(Manifest, WhatOnlySomeTargetsSaySurvives) {
     EXPECT_THAT(refusal("\"window\": 0", std::string("\"window\": 0, \"permutation\": ") + wrong),
                 HasSubstr("'permutation'"))
         << wrong;
-  EXPECT_THAT(refusal("\"target\"", "\"chunk_batch\": 0, \"target\""), HasSubstr("chunk_batch"));
+  EXPECT_THAT(refusal("\"target\"", "\"chunk_batch\": -1, \"target\""), HasSubstr("chunk_batch"));
 }
 
-TEST(Manifest, FlagsAreBool) {
-  for (auto feed : {LengthFeed::HasPast, LengthFeed::NoPast}) {
-    Manifest manifest = example();
-    manifest.lengths[0].feed = feed;
-    auto number = parseManifest(manifest.json());
-    ASSERT_FALSE(static_cast<bool>(number));
-    EXPECT_THAT(takeDiagnostic(number.takeError()).str(), HasSubstr("not bool"));
-    manifest.lengths[0].dtype = ElementType::Bool;
-    auto flag = parseManifest(manifest.json());
-    ASSERT_TRUE(static_cast<bool>(flag));
-    EXPECT_EQ(flag->lengths[0].feed, feed);
-    EXPECT_EQ(flag->json(), manifest.json());
-  }
+TEST(Manifest, FlagsAreBoolOrIntegers) {
+  for (auto feed : {LengthFeed::HasPast, LengthFeed::NoPast})
+    for (auto dtype : {ElementType::Bool, ElementType::Int8, ElementType::Int64}) {
+      Manifest manifest = example();
+      manifest.lengths[0].feed = feed;
+      manifest.lengths[0].dtype = dtype;
+      auto flag = parseManifest(manifest.json());
+      ASSERT_TRUE(static_cast<bool>(flag));
+      EXPECT_EQ(flag->lengths[0].feed, feed);
+      EXPECT_EQ(flag->json(), manifest.json());
+      manifest.lengths[0].dtype = ElementType::Float;
+      auto number = parseManifest(manifest.json());
+      ASSERT_FALSE(static_cast<bool>(number));
+      EXPECT_THAT(takeDiagnostic(number.takeError()).str(), HasSubstr("neither bool nor"));
+    }
   EXPECT_THAT(refusal("int64", "bool"), HasSubstr("integer type"));
+}
+
+TEST(Manifest, PaddingIsOnTheRightOrAnywhere) {
+  Manifest manifest = example();
+  EXPECT_EQ(manifest.json().find("padding"), std::string::npos);
+  manifest.padsRight = true;
+  auto read = parseManifest(manifest.json());
+  ASSERT_TRUE(static_cast<bool>(read));
+  EXPECT_TRUE(read->padsRight);
+  EXPECT_THAT(refusal("\"target\"", "\"padding\": \"left\", \"target\""), HasSubstr("'padding'"));
 }
 
 TEST(Manifest, RefusesWhatItDoesNotKnow) {

@@ -44,7 +44,7 @@ std::string rolesOf(const std::string& inputs, const std::string& body,
     return "unreadable";
   llvm::cantFail(inferShapes(model->graph()));
   Manifest manifest;
-  describeInputs(model->graph(), manifest);
+  describeInputs(model->graph(), readInterface(model->graph()), manifest);
   std::string text;
   auto add = [&](const std::string& name, const std::vector<ManifestExtent>& shape,
                  const std::string& feed) {

@@ -1,0 +1,36 @@
+// What reads each input, before anything is rewritten.
+#include "passes/analysis/interface/interface_facts.h"
+#include "passes/pass.h"
+
+namespace kvopt::transforms {
+using namespace analysis;
+using namespace ir;
+using namespace passes;
+
+namespace {
+
+class ReadInterface final : public Pass {
+public:
+  llvm::Error run(Model& model, PassContext& context) override {
+    // Operators of a model that was rewritten before say less than what its manifest keeps.
+    auto stored = manifestOf(model);
+    if (!stored)
+      return stored.takeError();
+    context.interface = readInterface(model.graph());
+    context.interface.countsTokens |= *stored && (*stored)->padsRight;
+    return checkLengths(context.interface);
+  }
+};
+
+} // namespace
+
+void register_read_interface(PassRegistry& registry) {
+  registry.add({"read-interface",
+                "Notes what reads each input, for the manifest.",
+                {},
+                [](const PassOptions&) {
+                  return llvm::Expected<std::unique_ptr<Pass>>(std::make_unique<ReadInterface>());
+                }});
+}
+
+} // namespace kvopt::transforms
