@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "support/confined_folder.h"
 
 namespace kvopt::onnx {
 class FunctionProto;
@@ -56,7 +57,7 @@ public:
 
   /// The file this was read from ("" if none) and the folder that external data is taken from.
   std::string path;
-  std::string folder;
+  ConfinedFolder folder;
 
   /// The value of a metadata entry; null when there is none.
   const std::string* findMetadata(llvm::StringRef key) const;

@@ -1,10 +1,24 @@
-// Ownership of one POSIX file descriptor.
+// Ownership of one POSIX file descriptor, and how files are opened.
 #pragma once
 
+#include <cerrno>
+#include <fcntl.h>
 #include <unistd.h>
 #include <utility>
 
 namespace kvopt {
+
+/// Flags to open a file for reading. O_NONBLOCK keeps the opening of a pipe without a writer from
+/// waiting forever.
+inline constexpr int readFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+
+/// Repeats a system call that a signal interrupted.
+template <class Call> auto retry(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR)
+    result = call();
+  return result;
+}
 
 /// Closes its descriptor on destruction; -1 means none.
 class FileDescriptor {

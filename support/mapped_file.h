@@ -1,7 +1,7 @@
-// Read-only, lazily paged views of files, and opening of files that a model names.
+// Read-only, lazily paged views of files.
 #pragma once
 
-#include "support/file_descriptor.h"
+#include "support/confined_folder.h"
 #include "support/mapped_ranges.h"
 
 #include "llvm/Support/Error.h"
@@ -37,18 +37,10 @@ public:
   /// a pipe.
   static Result open(const std::string& path);
 
-  /// Maps `folder`/`relativePath` for a name out of an untrusted file: an absolute path, a ".."
-  /// component, or a symbolic link that leads out of `folder` is an error. An empty `folder` is the
-  /// current one. Kernels without openat2 take `openBeneathByWalk`.
-  static Result openBeneath(const std::string& folder, const std::string& relativePath);
-
-  /// The same, opening one component after the other. Stricter: refuses every symbolic link below
-  /// `folder`.
-  static Result openBeneathByWalk(const std::string& folder, const std::string& relativePath);
-
-  /// What openBeneath maps, as a descriptor to read from.
-  static llvm::Expected<FileDescriptor> openDescriptorBeneath(const std::string& folder,
-                                                              const std::string& relativePath);
+  /// Maps a file that an untrusted file names: see ConfinedFolder::open.
+  static Result openBeneath(const ConfinedFolder& folder, const std::string& name);
+  /// The same: see ConfinedFolder::openByWalk.
+  static Result openBeneathByWalk(const ConfinedFolder& folder, const std::string& name);
 
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -67,6 +59,7 @@ private:
       : path_(std::move(path)), bytes_(bytes), identity_(identity),
         range_(std::in_place, bytes_, path_) {}
   static Result map(int descriptor, std::string path);
+  static Result map(llvm::Expected<ConfinedFolder::File> file);
 
   std::string path_;
   std::span<const std::byte> bytes_;

@@ -71,45 +71,57 @@ llvm::Error writeMessage(const google::protobuf::MessageLite& message, OutputFil
 
 std::string orCurrent(llvm::StringRef folder) { return folder.empty() ? "." : folder.str(); }
 
-/// `location` beneath `from` as a location beneath `to`, where both name one file; else nullopt.
-std::optional<std::string> locationBeneath(const fs::path& from, const std::string& location,
-                                           const fs::path& to) {
-  const std::string moved = (from / location).lexically_normal().lexically_relative(to).string();
-  auto there = MappedFile::openBeneath(to.string(), moved);
+/// Whether a model in `to` that refers to `location` would find that file.
+bool finds(const fs::path& to, const std::string& location, const std::string& file) {
+  auto there = MappedFile::openBeneath(to.string(), location);
   if (!there) {
     llvm::consumeError(there.takeError());
-    return std::nullopt;
+    return false;
   }
-  if (!sameFile((*there)->path(), (from / location).string()))
-    return std::nullopt;
-  return moved;
+  return sameFile((*there)->path(), file);
 }
 
-/// The locations that change where a model is written into another folder than it was read from.
+/// The file `location` of the folder `from` as a location beneath `to`; nullopt where it is not
+/// there.
+std::optional<std::string> locationBeneath(const ConfinedFolder& from, const std::string& location,
+                                           const fs::path& to) {
+  const std::string file = from.locate(location);
+  std::error_code error;
+  for (const fs::path& path :
+       {fs::canonical(orCurrent(from.path), error) / location, fs::canonical(file, error)}) {
+    std::string moved = path.lexically_normal().lexically_relative(to).string();
+    if (!error && finds(to, moved, file))
+      return moved;
+  }
+  return std::nullopt;
+}
+
+/// The locations that change where a model is written into another folder than it was read from,
+/// or out of the store that its own path is a link to.
 llvm::Expected<llvm::StringMap<std::string>>
 movedLocations(const Model& model, const std::string& path, llvm::ArrayRef<std::string> kept) {
   llvm::StringMap<std::string> moved;
-  const std::string from = orCurrent(model.folder);
+  const std::string from = orCurrent(model.folder.path);
   const std::string to = orCurrent(llvm::sys::path::parent_path(path));
-  if (kept.empty() || sameFile(from, to))
+  if (kept.empty() || (sameFile(from, to) && model.folder.store.empty()))
     return moved;
   std::error_code error;
-  const fs::path realFrom = fs::canonical(from, error);
-  if (error)
-    return ioError("cannot open the folder: {}", error.message()).file(from);
   const fs::path realTo = fs::canonical(to, error);
   if (error)
     return ioError("cannot open the folder '{}': {}", to, error.message()).file(path);
   for (const std::string& name : kept) {
-    std::optional<std::string> location = locationBeneath(realFrom, name, realTo);
+    std::optional<std::string> location = locationBeneath(model.folder, name, realTo);
     if (!location)
       return usageError("the model's external data '{}' in '{}' is not beneath the folder of "
                         "the output, and would not be found from there",
                         name, from)
           .file(path)
-          .hint("have it copied or inlined (--external-data copy, inline), or write the model into "
-                "that folder");
-    moved[name] = std::move(*location);
+          .hint(model.folder.store.empty()
+                    ? "have it copied or inlined (--external-data copy, inline), or write the "
+                      "model into that folder"
+                    : "have it copied or inlined (--external-data copy, inline)");
+    if (*location != name)
+      moved[name] = std::move(*location);
   }
   return moved;
 }

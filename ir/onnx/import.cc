@@ -5,7 +5,6 @@
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/Path.h"
 
 #include <google/protobuf/io/coded_stream.h>
 
@@ -102,8 +101,6 @@ llvm::Error readModel(Model& model, const ModelLimits& limits) {
   return llvm::Error::success();
 }
 
-std::string folderOf(const std::string& path) { return llvm::sys::path::parent_path(path).str(); }
-
 } // namespace
 
 llvm::Expected<std::unique_ptr<Model>>
@@ -113,7 +110,7 @@ importModel(const std::string& path, const OpRegistry& registry, const ModelLimi
     return withFile(file.takeError(), path);
   auto model = std::make_unique<Model>(registry);
   model->path = path;
-  model->folder = folderOf(path);
+  model->folder = ConfinedFolder::of(path);
   auto source = std::make_shared<Model::Source>();
   source->bytes = (*file)->bytes();
   source->file = std::move(*file);
@@ -125,7 +122,7 @@ importModel(const std::string& path, const OpRegistry& registry, const ModelLimi
 }
 
 llvm::Expected<std::unique_ptr<Model>> importModelBytes(std::span<const std::byte> bytes,
-                                                        const std::string& folder,
+                                                        const ConfinedFolder& folder,
                                                         const OpRegistry& registry,
                                                         const ModelLimits& limits) {
   if (llvm::Error error = checkSize(bytes))
@@ -153,7 +150,7 @@ llvm::Expected<std::pair<std::string, TensorRef>> importTensorFile(const std::st
   if (!parseMessage(bytes, *message) || !message->has_data_type())
     return invalid("not an ONNX tensor").file(path);
   llvm::Expected<TensorRef> tensor =
-      tensorOf(*message, message, std::make_shared<ExternalFiles>(folderOf(path)));
+      tensorOf(*message, message, std::make_shared<ExternalFiles>(ConfinedFolder::of(path)));
   if (!tensor)
     return withFile(tensor.takeError(), path);
   return std::make_pair(message->name(), std::move(*tensor));

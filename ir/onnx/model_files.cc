@@ -28,10 +28,9 @@ void addLocation(const onnx::TensorProto& tensor, std::set<std::string>& found) 
       found.insert(entry.value());
 }
 
-std::string folderOf(const Model& model) { return model.folder.empty() ? "." : model.folder; }
-
 /// The file's bytes as text; nullopt where there is no such file in the folder.
-std::shared_ptr<const MappedFile> openIfThere(const std::string& folder, const std::string& name) {
+std::shared_ptr<const MappedFile> openIfThere(const ConfinedFolder& folder,
+                                              const std::string& name) {
   auto file = MappedFile::openBeneath(folder, name);
   if (file)
     return *file;
@@ -97,7 +96,7 @@ std::string modelRole(const std::string& path) { return fmt::format("the model '
 /// Gathers the files of the model at a path, and of the models that manifests name.
 class FileCollector {
 public:
-  FileCollector(std::string modelPath, std::string modelFolder)
+  FileCollector(std::string modelPath, ConfinedFolder modelFolder)
       : root(modelRole(modelPath)), folder(std::move(modelFolder)) {
     add(modelPath, root);
     seen.insert(std::move(modelPath));
@@ -134,23 +133,23 @@ private:
   void addFilesOf(const std::string& path, const onnx::ModelProto& message,
                   llvm::ArrayRef<std::string> locations, const std::string& whose) {
     for (const std::string& location : locations)
-      add(pathBeside(path, location), fmt::format("external data of {}", whose));
-    const std::string manifestPath = manifestPathBeside(path);
-    if (const std::optional<Manifest> manifest = manifestFor(path, message, manifestPath)) {
-      add(manifestPath, fmt::format("the manifest of {}", whose));
-      addNamed(path, *manifest, whose);
+      add(located(location), fmt::format("external data of {}", whose));
+    const std::string manifestName = llvm::sys::path::filename(manifestPathBeside(path)).str();
+    if (const std::optional<Manifest> manifest = manifestFor(path, message, manifestName)) {
+      add(located(manifestName), fmt::format("the manifest of {}", whose));
+      addNamed(*manifest, whose);
     }
     const auto config = openIfThere(folder, genaiConfigName);
     if (config && configures(*config, llvm::sys::path::filename(path)))
-      add(pathBeside(path, genaiConfigName), fmt::format("the configuration of {}", whose));
+      add(located(genaiConfigName), fmt::format("the configuration of {}", whose));
   }
 
   /// The manifest that drives the model, wherever it is; nullopt where none is readable.
   std::optional<Manifest> manifestFor(const std::string& path, const onnx::ModelProto& message,
-                                      const std::string& manifestPath) {
+                                      const std::string& manifestName) {
     if (std::optional<Manifest> manifest = embeddedManifest(message))
       return manifest;
-    const auto file = openIfThere(folder, llvm::sys::path::filename(manifestPath).str());
+    const auto file = openIfThere(folder, manifestName);
     if (!file)
       return std::nullopt;
     llvm::Expected<Manifest> beside = parseManifest(textOf(*file));
@@ -166,28 +165,31 @@ private:
   }
 
   /// Adds the models that a manifest names: all are in the same folder.
-  void addNamed(const std::string& path, const Manifest& manifest, const std::string& whose) {
+  void addNamed(const Manifest& manifest, const std::string& whose) {
     for (const ManifestVariant& variant : manifest.variants)
-      addModel(path, variant.file, "a variant", whose);
+      addModel(variant.file, "a variant", whose);
     if (manifest.tiles)
       for (const auto* pieces : {&manifest.tiles->parts, &manifest.tiles->tiles})
         for (const std::string& file : *pieces)
-          addModel(path, file, "a piece", whose);
-    addModel(path, manifest.firstStep, "the first step", whose);
+          addModel(file, "a piece", whose);
+    addModel(manifest.firstStep, "the first step", whose);
   }
 
   /// Adds the file of a model, and the model to those whose files are still to be added.
-  void addModel(const std::string& path, const std::string& name, const char* what,
-                const std::string& whose) {
-    const std::string file = pathBeside(path, name);
+  void addModel(const std::string& name, const char* what, const std::string& whose) {
+    const std::string file = located(name);
     if (!isUsablePath(name) || !seen.insert(file).second)
       return;
     add(file, fmt::format("{} of {}", what, whose));
     named.push_back({file, fmt::format("'{}', {} of {}", file, what, root)});
   }
 
+  std::string located(const std::string& name) const {
+    return isUsablePath(name) ? folder.locate(name) : name;
+  }
+
   std::string root;
-  std::string folder;
+  ConfinedFolder folder;
   std::vector<InputFile> files;
   std::vector<InputFile> named; ///< models, and how roles name them
   std::set<std::string> seen;   ///< paths of models
@@ -217,12 +219,12 @@ std::vector<std::string> externalLocationsOf(const Model& model) {
 std::vector<std::string> externalFilesOf(const Model& model) {
   std::vector<std::string> paths;
   for (const std::string& location : externalLocationsOf(model))
-    paths.push_back(folderOf(model) + "/" + location);
+    paths.push_back(model.folder.locate(location));
   return paths;
 }
 
 std::vector<InputFile> filesOf(const Model& model) {
-  FileCollector collector(model.path, folderOf(model));
+  FileCollector collector(model.path, model.folder);
   const onnx::ModelProto none;
   if (!model.path.empty()) {
     collector.addFilesOf(model.path, model.source() ? *model.source()->message : none,
@@ -236,8 +238,7 @@ std::vector<InputFile> filesOf(const Model& model) {
 }
 
 std::vector<InputFile> filesOfModelAt(const std::string& path) {
-  const std::string folder = llvm::sys::path::parent_path(path).str();
-  FileCollector collector(path, folder.empty() ? "." : folder);
+  FileCollector collector(path, ConfinedFolder::of(path));
   auto file = MappedFile::open(path);
   if (!file)
     llvm::consumeError(file.takeError());

@@ -126,11 +126,12 @@ public:
     llvm::Expected<ExternalSlice> slice = externalSlice();
     if (!slice)
       return slice.takeError();
-    llvm::Expected<FileDescriptor> file = files->openDescriptor(externalRangeOf(proto)->location);
+    llvm::Expected<ConfinedFolder::File> file =
+        files->openDescriptor(externalRangeOf(proto)->location);
     if (!file)
       return located(file.takeError());
-    return out.copy(*file, static_cast<int64_t>(slice->offset), static_cast<int64_t>(slice->length),
-                    slice->file->path());
+    return out.copy(file->descriptor, static_cast<int64_t>(slice->offset),
+                    static_cast<int64_t>(slice->length), slice->file->path());
   }
 
   llvm::Expected<std::span<const std::byte>> bytes() const override {

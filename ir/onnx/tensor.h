@@ -17,14 +17,14 @@ namespace kvopt::ir {
 /// The external data files of one model, each opened once, when first asked for. Thread-safe.
 class ExternalFiles {
 public:
-  explicit ExternalFiles(std::string modelFolder) : folder(std::move(modelFolder)) {}
+  explicit ExternalFiles(ConfinedFolder modelFolder) : folder(std::move(modelFolder)) {}
   llvm::Expected<std::shared_ptr<const MappedFile>> open(const std::string& location);
-  llvm::Expected<FileDescriptor> openDescriptor(const std::string& location) const {
-    return MappedFile::openDescriptorBeneath(folder, location);
+  llvm::Expected<ConfinedFolder::File> openDescriptor(const std::string& location) const {
+    return folder.open(location);
   }
 
 private:
-  std::string folder;
+  ConfinedFolder folder;
   std::mutex mutex;
   llvm::StringMap<std::shared_ptr<const MappedFile>> files;
 };

@@ -49,7 +49,8 @@ namespace {
 
 class VariantFiles final : public VariantSource {
 public:
-  VariantFiles(std::string where, const OpRegistry& known) : folder(std::move(where)), ops(known) {}
+  VariantFiles(ConfinedFolder where, const OpRegistry& known)
+      : folder(std::move(where)), ops(known) {}
 
   llvm::Expected<const Model*> open(const ManifestVariant& variant) override {
     if (variant.file.empty())
@@ -91,7 +92,7 @@ private:
     return model.get();
   }
 
-  std::string folder;
+  ConfinedFolder folder;
   const OpRegistry& ops;
   std::mutex guard;
   llvm::StringMap<std::unique_ptr<Model>> models;
@@ -99,7 +100,7 @@ private:
 
 } // namespace
 
-std::shared_ptr<VariantSource> variantFiles(std::string folder, const OpRegistry& ops) {
+std::shared_ptr<VariantSource> variantFiles(ConfinedFolder folder, const OpRegistry& ops) {
   return std::make_shared<VariantFiles>(std::move(folder), ops);
 }
 

@@ -46,6 +46,6 @@ public:
 
 /// The files that variants and pieces are named after, in `folder`, which no name leads out of.
 /// `ops` must outlive it.
-std::shared_ptr<VariantSource> variantFiles(std::string folder, const ir::OpRegistry& ops);
+std::shared_ptr<VariantSource> variantFiles(ConfinedFolder folder, const ir::OpRegistry& ops);
 
 } // namespace kvopt::runtime

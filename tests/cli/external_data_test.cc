@@ -168,6 +168,76 @@ TEST_F(ExternalDataTest, PathsThatLeaveTheFolder) {
   expectRefusal(folder.write("in/h.onnx", hostile), output, "has a '..' component");
 }
 
+/// The model and its data in a download cache: links into a folder of blobs.
+class DownloadCacheTest : public ExternalDataTest {
+protected:
+  DownloadCacheTest() {
+    fs::create_directories(folder.path("hub/blobs"));
+    fs::create_directories(folder.path("hub/snapshots/1/onnx"));
+    fs::rename(model, folder.path("hub/blobs/a1"));
+    fs::rename(data, folder.path("hub/blobs/b2"));
+    fs::create_symlink("../../../blobs/a1", link);
+    fs::create_symlink("../../../blobs/b2", folder.path("hub/snapshots/1/onnx/m.onnx.data"));
+    model = link;
+    data = folder.path("hub/blobs/b2");
+  }
+
+  std::string link = folder.path("hub/snapshots/1/onnx/m.onnx");
+};
+
+TEST_F(DownloadCacheTest, IsReadThroughItsLinks) {
+  EXPECT_EQ(runProgram({"inspect", link}).code, 0);
+  EXPECT_EQ(runProgram({"explain", link}).code, 0);
+  EXPECT_EQ(runProgram({"run", link, "--tokens", "1,2", "--steps", "2"}).code, 0);
+  for (const char* placement : {"copy", "inline"}) {
+    const std::string output = folder.path("out/" + std::string(placement) + ".onnx");
+    ProgramResult written = rewrite(output, {"--external-data", placement});
+    EXPECT_EQ(written.code, 0) << written.err;
+    EXPECT_EQ(runProgram({"verify", link, output}).code, 0);
+  }
+}
+
+TEST_F(DownloadCacheTest, DataStaysWhereTheOutputFindsIt) {
+  for (const char* output : {"hub/n.onnx", "hub/blobs/n.onnx", "n.onnx"}) {
+    ProgramResult written = rewrite(folder.path(output));
+    EXPECT_EQ(written.code, 0) << output << written.err;
+    EXPECT_EQ(runProgram({"verify", link, folder.path(output)}).code, 0) << output;
+  }
+  // A file beside the links has no store.
+  ProgramResult beside = rewrite(folder.path("hub/snapshots/1/onnx/n.onnx"));
+  EXPECT_EQ(beside.code, 2);
+  EXPECT_THAT(beside.err, HasSubstr("--external-data copy"));
+  EXPECT_EQ(filesIn("hub/snapshots/1/onnx").size(), 2u);
+}
+
+TEST_F(DownloadCacheTest, DataMayBeBesideTheRealFile) {
+  fs::remove(folder.path("hub/snapshots/1/onnx/m.onnx.data"));
+  fs::rename(data, folder.path("hub/blobs/m.onnx.data"));
+  EXPECT_EQ(runProgram({"run", link, "--tokens", "1,2", "--steps", "2"}).code, 0);
+  const std::string output = folder.path("out/n.onnx");
+  EXPECT_EQ(rewrite(output, {"--external-data", "copy"}).code, 0);
+  EXPECT_EQ(runProgram({"verify", link, output}).code, 0);
+  // It is a file of the model, which no output replaces.
+  EXPECT_EQ(rewrite(folder.path("hub/blobs/m.onnx.data"), {"--external-data", "copy"}).code, 2);
+}
+
+TEST_F(DownloadCacheTest, NoBlobIsOverwritten) {
+  const std::string before = folder.read("hub/blobs/a1") + folder.read("hub/blobs/b2");
+  for (const char* output : {"hub/blobs/a1", "hub/blobs/b2"})
+    EXPECT_EQ(rewrite(folder.path(output), {"--external-data", "copy"}).code, 2) << output;
+  EXPECT_EQ(folder.read("hub/blobs/a1") + folder.read("hub/blobs/b2"), before);
+}
+
+TEST_F(DownloadCacheTest, LinksOutOfTheCacheStayRefused) {
+  const std::string name = folder.path("hub/snapshots/1/onnx/m.onnx.data");
+  fs::rename(data, folder.path("hub/secret"));
+  fs::create_symlink("../secret", data);
+  expectRefusal(link, folder.path("out/n.onnx"), "leads out of the folder");
+  fs::remove(name);
+  fs::create_symlink("../../../secret", name);
+  expectRefusal(link, folder.path("out/n.onnx"), "leads out of the folder");
+}
+
 TEST_F(ExternalDataTest, Overlaps) {
   // The second tensor starts where the first does.
   std::string bytes = folder.read("in/m.onnx");
