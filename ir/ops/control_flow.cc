@@ -82,15 +82,75 @@ TensorType carriedType(const TensorType& initial, const TensorType& before, cons
   return carried;
 }
 
-// One axis for the iterations before those of each of them. Only constants hold when there was no
-// iteration, too.
-TensorType stackedType(const TensorType& each) {
+// What extents in a body are outside of it. A symbol that the body declares for its parameters is
+// the extent that they get, if that is the same for all of them and in each iteration; a symbol of
+// a captured value is what it is outside. Others are unknown.
+class OuterExtents {
+public:
+  explicit OuterExtents(const Node& loop) {
+    for (const Value* captured : capturedValues(loop))
+      if (captured->type().hasRank())
+        for (const Dim& extent : captured->type().shape())
+          for (const std::string& symbol : extent.symbols())
+            extents.try_emplace(symbol, Dim::symbol(symbol));
+  }
+
+  /// A parameter that gets a value with such extents in each iteration.
+  void bind(const TensorType& parameter, const std::optional<Shape>& given) {
+    if (!given || !parameter.hasRank() || parameter.rank() != given->size())
+      return;
+    for (size_t axis = 0; axis < given->size(); ++axis)
+      bind(parameter.shape()[axis], (*given)[axis]);
+  }
+
+  /// A carried value: an extent that an iteration changes is not that of the first one.
+  void bindCarried(const TensorType& parameter, const TensorType& initial,
+                   const TensorType& after) {
+    if (!parameter.hasRank() || !initial.hasRank() || !after.hasRank() ||
+        parameter.rank() != initial.rank() || parameter.rank() != after.rank())
+      return;
+    for (unsigned axis = 0; axis < parameter.rank(); ++axis) {
+      const Dim& before = parameter.shape()[axis];
+      if (before.isKnownEqual(after.shape()[axis]))
+        bind(before, initial.shape()[axis]);
+      else if (!after.shape()[axis].isUnknown())
+        forget(before);
+    }
+  }
+
+  Dim outside(const Dim& extent) const {
+    return extent.substitute([&](llvm::StringRef symbol) {
+      const auto found = extents.find(symbol);
+      return std::optional(found == extents.end() ? Dim::unknown() : found->second);
+    });
+  }
+
+private:
+  void bind(const Dim& declared, const Dim& given) {
+    const auto symbols = declared.symbols();
+    if (given.isUnknown() || symbols.size() != 1 || declared != Dim::symbol(symbols.front()))
+      return;
+    const auto [entry, isNew] = extents.try_emplace(symbols.front(), given);
+    if (!isNew && !entry->second.isKnownEqual(given))
+      entry->second = Dim::unknown();
+  }
+  void forget(const Dim& declared) {
+    for (const std::string& symbol : declared.symbols())
+      extents[symbol] = Dim::unknown();
+  }
+
+  llvm::StringMap<Dim> extents;
+};
+
+// One axis for the iterations before those of each of them. If there was no iteration, the result
+// is empty, whatever its other extents are.
+TensorType stackedType(const TensorType& each, const OuterExtents& extents) {
   TensorType stacked(each.elementType());
   if (!each.hasRank())
     return stacked;
   Shape shape = unknownShape(1);
   for (const Dim& extent : each.shape())
-    shape.push_back(extent.value() ? extent : Dim::unknown());
+    shape.push_back(extents.outside(extent));
   stacked.setShape(std::move(shape));
   return stacked;
 }
@@ -106,11 +166,15 @@ llvm::Error inferLoop(ShapeContext& context) {
   size_t carried = operands > 2 ? operands - 2 : 0;
   if (body->inputs().size() < carried + 2)
     return context.error("the body has fewer inputs than the node has operands");
+  OuterExtents extents(context.node());
+  for (unsigned i = 0; i < carried && i + 1 < body->outputs().size(); ++i)
+    extents.bindCarried(body->inputs()[i + 2]->type(), context.type(i + 2),
+                        body->outputs()[i + 1]->type());
   for (unsigned i = 0; i < context.resultCount(); ++i) {
     const TensorType& after = body->outputs()[i + 1]->type();
     context.setResult(i, i < carried ? carriedType(context.type(i + 2),
                                                    body->inputs()[i + 2]->type(), after, *body)
-                                     : stackedType(after));
+                                     : stackedType(after, extents));
   }
   return llvm::Error::success();
 }
@@ -126,20 +190,27 @@ llvm::Error inferScan(ShapeContext& context) {
   if (scans < 1 || scans > operands)
     return context.error("the number of scanned operands is wrong");
   if (body->outputs().size() < context.resultCount() ||
-      static_cast<int64_t>(body->inputs().size()) < operands)
+      static_cast<int64_t>(body->inputs().size()) < operands ||
+      static_cast<int64_t>(body->outputs().size()) < operands - scans)
     return context.error("the body does not fit the node");
   const auto carried = static_cast<unsigned>(operands - scans);
   const auto inputAxes = context.node().intsAttr("scan_input_axes");
   const auto outputAxes = context.node().intsAttr("scan_output_axes");
   const int64_t firstAxis = inputAxes && !inputAxes->empty() ? inputAxes->front() : 0;
   const Dim length = context.type(carried).dim(firstAxis);
+  OuterExtents extents(context.node());
+  for (unsigned i = 0; i < carried; ++i)
+    extents.bindCarried(body->inputs()[i]->type(), context.type(i), body->outputs()[i]->type());
+  for (unsigned i = 0; i < scans; ++i)
+    extents.bind(body->inputs()[carried + i]->type(),
+                 scannedRow(context.node(), i, context.type(carried + i)));
   for (unsigned i = 0; i < context.resultCount(); ++i) {
     const TensorType& after = body->outputs()[i]->type();
     if (i < carried) {
       context.setResult(i, carriedType(context.type(i), body->inputs()[i]->type(), after, *body));
       continue;
     }
-    TensorType stacked = stackedType(after);
+    TensorType stacked = stackedType(after, extents);
     if (stacked.hasRank()) {
       Shape shape(stacked.shape().begin() + 1, stacked.shape().end());
       const size_t result = i - carried;

@@ -1,6 +1,7 @@
 // Runs the operators' shape rules over a graph and its subgraphs.
 #include "ir/shapes/shape_inference.h"
 
+#include "ir/shapes/shape_rules.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -44,14 +45,73 @@ void passLoopOperands(Node& node, Graph& body) {
   }
 }
 
+/// Gives parameters of a body that the file declares no shape for the extents of the operands, and
+/// returns those of them that an iteration could change.
+llvm::SmallVector<unsigned, 4> fillParameters(const Node& node, Graph& body) {
+  llvm::SmallVector<unsigned, 4> carried;
+  const auto operands = static_cast<unsigned>(node.operands().size());
+  const int64_t scans = node.is("Scan") ? node.intAttr("num_scan_inputs", 0) : 0;
+  const unsigned first = node.is("Scan") ? 0 : 2;
+  for (unsigned i = first; i < operands && i < body.inputs().size(); ++i) {
+    Value& parameter = *body.inputs()[i];
+    const Value* operand = node.operand(i);
+    if (parameter.type().hasRank() || !operand || !operand->type().hasRank())
+      continue;
+    const bool isScanned = i + scans >= operands && scans > 0;
+    const auto shape =
+        isScanned ? scannedRow(node, static_cast<size_t>(i + scans - operands), operand->type())
+                  : std::optional(shapeOf(operand->type()));
+    parameter.setType(typeOf(parameter.type().elementType(), shape));
+    if (!isScanned)
+      carried.push_back(i);
+  }
+  return carried;
+}
+
+/// Whether an iteration gives each of the carried parameters the extents that it started with.
+bool keepsParameters(const Node& node, const Graph& body, llvm::ArrayRef<unsigned> carried) {
+  return llvm::all_of(carried, [&](unsigned i) {
+    const unsigned output = node.is("Scan") ? i : i - 1;
+    if (output >= body.outputs().size())
+      return false;
+    const TensorType& before = body.inputs()[i]->type();
+    const TensorType& after = body.outputs()[output]->type();
+    return before.hasRank() && after.hasRank() && before.rank() == after.rank() &&
+           llvm::all_of(llvm::zip(before.shape(), after.shape()), [](const auto& extents) {
+             return std::get<0>(extents).isKnownEqual(std::get<1>(extents));
+           });
+  });
+}
+
+llvm::Error inferBody(Node& node, Graph& body, unsigned depth) {
+  passLoopOperands(node, body);
+  const llvm::SmallVector<unsigned, 4> carried = fillParameters(node, body);
+  std::vector<TensorType> declared;
+  if (!carried.empty())
+    for (const Node& inner : body.nodes())
+      for (const Value& result : inner.results())
+        declared.push_back(result.type());
+  if (llvm::Error error = inferNodes(body, depth))
+    return error;
+  if (keepsParameters(node, body, carried))
+    return llvm::Error::success();
+  for (unsigned i : carried)
+    body.inputs()[i]->setType(TensorType(body.inputs()[i]->type().elementType()));
+  size_t next = 0;
+  for (Node& inner : body.nodes())
+    for (Value& result : inner.results())
+      result.setType(declared[next++]);
+  return inferNodes(body, depth);
+}
+
 llvm::Error inferSubgraphs(Node& node, unsigned depth) {
   if (node.subgraphs().empty())
     return llvm::Error::success();
+  const bool isLoop = node.is("Loop") || node.is("Scan");
   for (const NamedAttribute& attribute : node.attributes())
     for (const std::unique_ptr<Graph>& subgraph : attribute.value.graphs()) {
-      if (node.is("Loop") || node.is("Scan"))
-        passLoopOperands(node, *subgraph);
-      llvm::Error error = inferNodes(*subgraph, depth + 1);
+      llvm::Error error =
+          isLoop ? inferBody(node, *subgraph, depth + 1) : inferNodes(*subgraph, depth + 1);
       if (!error)
         continue;
       Diagnostic diagnostic = takeDiagnostic(std::move(error));

@@ -121,6 +121,18 @@ Dim ceilDivide(const Dim& value, int64_t divisor) {
   return value.dividedBy(Dim::fixed(divisor)).value_or(Dim::unknown());
 }
 
+std::optional<Shape> scannedRow(const Node& scan, size_t index, const TensorType& type) {
+  if (!type.hasRank())
+    return std::nullopt;
+  const auto axes = scan.intsAttr("scan_input_axes");
+  const auto axis = normalizedAxis(axes && index < axes->size() ? (*axes)[index] : 0, type.rank());
+  if (!axis)
+    return std::nullopt;
+  Shape row = shapeOf(type);
+  row.erase(row.begin() + *axis);
+  return row;
+}
+
 Dim productOf(llvm::ArrayRef<Dim> extents) {
   Dim product = Dim::fixed(1);
   for (const Dim& extent : extents)

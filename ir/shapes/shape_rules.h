@@ -49,6 +49,10 @@ Dim mergedExtent(const Dim& a, const Dim& b);
 /// ⌈value / divisor⌉ where it can be had; requires divisor > 0.
 Dim ceilDivide(const Dim& value, int64_t divisor);
 
+/// The extents of the rows of an operand that a Scan takes apart: without the axis that is scanned.
+/// `index` counts scanned operands. nullopt where the rank is not known.
+std::optional<Shape> scannedRow(const Node& scan, size_t index, const TensorType& type);
+
 /// The product of extents; 1 for none.
 Dim productOf(llvm::ArrayRef<Dim> extents);
 

@@ -73,7 +73,7 @@ TEST(ControlFlowShapes, LoopKeepsWhatEveryIterationKeeps) {
        "y = Loop <body = b (int64 i, bool k, float[] v) => (bool m, float[] w) { m = Identity(k) w "
        "= "
        "Relu(v) }>(n, c, x)",
-       "float"},
+       "float[B]"},
   });
 }
 
@@ -82,7 +82,7 @@ TEST(ControlFlowShapes, LoopStacksWhatItScans) {
       {16, "int64 n, bool c, float[B, 4] x", "",
        "y = Loop <body = b (int64 i, bool k) => (bool m, float[] w) { m = Identity(k) w = Relu(x) "
        "}>(n, c)",
-       "float[?, ?, 4]"},
+       "float[?, B, 4]"},
       {16, "int64 n, bool c, float[] x", "",
        "y = Loop <body = b (int64 i, bool k) => (bool m, float[] w) { m = Identity(k) w = Relu(x) "
        "}>(n, c)",
@@ -110,7 +110,7 @@ TEST(ControlFlowShapes, ScanHasARowForEachIteration) {
       {16, "float[B] s, float[T, B] x", "",
        "y, z = Scan <num_scan_inputs = 1, body = b (float[B] v, float[B] r) => (float[] w, float[] "
        "u) { w = Relu(v) u = Add(v, r) }>(s, x)",
-       "float[B]; float[T, ?]"},
+       "float[B]; float[T, B]"},
       {16, "float[T] x", "",
        "y = Scan <num_scan_inputs = 2, body = b (float r) => (float w) { w = Relu(r) }>(x)",
        "error: the number of scanned operands is wrong"},
@@ -118,6 +118,57 @@ TEST(ControlFlowShapes, ScanHasARowForEachIteration) {
        "y = Scan <num_scan_inputs = 1, scan_output_axes = [3], body = b (float r) => (float[] w) { "
        "w = Relu(r) }>(x)",
        "error: an output's axis lies outside"},
+  });
+}
+
+TEST(ControlFlowShapes, SymbolsOfABodyAreWhatItsParametersGet) {
+  expectShapes({
+      {16, "float[N, 8] s, float[T, N, 4] x", "",
+       "y, z = Scan <num_scan_inputs = 1, body = b (float[b, 8] v, float[b, 4] r) => (float[] w, "
+       "float[] u) { w = Relu(v) u = Relu(r) }>(s, x)",
+       "float[N, 8]; float[T, N, 4]"},
+      {16, "float[N, T, 4] x", "",
+       "z = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [1], body = b "
+       "(float[b, c] r) => (float[] u) { u = Concat <axis = 0>(r, r) }>(x)",
+       "float[2*N, T, 4]"},
+      // Two parameters with one name get different extents.
+      {16, "float[T, N, 4] x, float[T, M, 2] q", "",
+       "z = Scan <num_scan_inputs = 2, body = b (float[b, 4] r, float[b, 2] p) => (float[] u) { u "
+       "= Relu(r) }>(x, q)",
+       "float[T, ?, 4]"},
+      // A captured value has that name, too.
+      {16, "float[T, N, 4] x, float[b, 4] captured", "",
+       "z = Scan <num_scan_inputs = 1, body = b (float[b, 4] r) => (float[] u) { u = "
+       "Add(r, captured) }>(x)",
+       "float[T, ?, 4]"},
+      // Each iteration makes the carried value longer.
+      {16, "float[N] s, float[T, 4] x", "",
+       "y, z = Scan <num_scan_inputs = 1, body = b (float[b] v, float[4] r) => (float[] w, float[] "
+       "u) { w = Concat <axis = 0>(v, v) u = Relu(v) }>(s, x)",
+       "float[?]; float[T, ?]"},
+      {16, "int64 n, bool c, float[N, 8] s", "",
+       "y, z = Loop <body = b (int64 i, bool k, float[b, 8] v) => (bool m, float[] w, float[] u) { "
+       "m = Identity(k) w = Relu(v) u = Tanh(v) }>(n, c, s)",
+       "float[N, 8]; float[?, N, 8]"},
+  });
+}
+
+TEST(ControlFlowShapes, ParametersWithoutAShapeHaveThatOfTheirOperands) {
+  expectShapes({
+      {16, "float[N, 8] s, float[T, N, 8] x", "",
+       "y, z = Scan <num_scan_inputs = 1, body = b (float[] v, float[] r) => (float[] w, float[] "
+       "u) "
+       "{ w = Add(v, r) u = Relu(r) }>(s, x)",
+       "float[N, 8]; float[T, N, 8]"},
+      {16, "int64 n, bool c, float[N, 8] s", "",
+       "y = Loop <body = b (int64 i, bool k, float[] v) => (bool m, float[] w) { m = Identity(k) w "
+       "= Relu(v) }>(n, c, s)",
+       "float[N, 8]"},
+      // The first iteration's extents are not those of the second.
+      {16, "int64 n, bool c, float[N, 8] s", "",
+       "y, z = Loop <body = b (int64 i, bool k, float[] v) => (bool m, float[] w, float[] u) { m = "
+       "Identity(k) w = Concat <axis = 0>(v, v) u = Relu(v) }>(n, c, s)",
+       "float; float"},
   });
 }
 
