@@ -78,16 +78,19 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
     printJson(rewriteJson(options.written(), options.request.target, rewritten, weights));
   else
     printOut(rewriteTable(rewritten, Style(context.common)));
+  if (!rewritten.notVerified.empty()) {
+    context.error(
+        formatText("kvopt: not verified: {}; nothing was written; --input NAME=VALUE says "
+                   "what to feed an input, --verify off writes without comparing",
+                   rewritten.notVerified));
+    return ExitCode::Different;
+  }
   if (!rewritten.mayBeWritten()) {
     context.error(rewritten.verification->isDifferent()
                       ? "kvopt: the rewritten model computes something else; nothing was written"
                       : "kvopt: the rewritten model could not be compared; nothing was written");
     return ExitCode::Different;
   }
-  if (!rewritten.notVerified.empty())
-    context.remark(
-        formatText("kvopt: not verified: {}; --input NAME=VALUE says what to feed an input",
-                   rewritten.notVerified));
   if (!options.dryRun && !context.common.json())
     printOut(formatText("{}wrote {}\n", drivingNotes(manifest, options.paths.manifestPath()),
                         writtenText(manifest, options.paths, weights)));

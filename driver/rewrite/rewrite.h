@@ -47,7 +47,9 @@ struct RewrittenModel {
 
   /// What does not compute the same must not be written, and neither what could not be compared. A
   /// form whose last blocks are too far for any run is written, with that verdict.
-  bool mayBeWritten() const { return !verification || verification->isEqualWhereRun(); }
+  bool mayBeWritten() const {
+    return notVerified.empty() && (!verification || verification->isEqualWhereRun());
+  }
 };
 
 /// A model that was written for the same target, with room for as many tokens, as is proved.

@@ -152,18 +152,24 @@ TEST_F(DrivenInputsTest, TheUnknownIsNamedAndCompared) {
   EXPECT_EQ(runJson({"verify", path, path})["guessed_inputs"][0], "flavor");
 }
 
-TEST_F(DrivenInputsTest, AModelThatTakesNoStepIsWrittenButNotVerified) {
+TEST_F(DrivenInputsTest, AModelThatTakesNoStepIsNotWritten) {
   // A tensor of eight numbers a token does not fit into none.
   const std::string path = decoder(", int64[1] wanted", unmasked,
                                    "  flat = Reshape <allowzero = 1> (embedded, wanted)\n",
                                    "int64[B, S] input_ids", "P", ", float[F] flat");
   ProgramResult result = rewrite(path);
-  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.code, 1) << result.err;
   EXPECT_THAT(result.out, HasSubstr("not verified: the model as it was read takes no step"));
   EXPECT_THAT(result.out, Not(HasSubstr("OK")));
+  EXPECT_THAT(result.err, HasSubstr("nothing was written"));
   EXPECT_THAT(result.err, HasSubstr("--input NAME=VALUE"));
-  EXPECT_TRUE(
-      runJson({"rewrite", path, "-o", written(), "--to", "kvopt"}).contains("not_verified"));
+  EXPECT_FALSE(std::filesystem::exists(written()));
+  result = runProgram({"rewrite", path, "-o", written(), "--to", "kvopt", "--format", "json"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(nlohmann::json::parse(result.out).contains("not_verified"));
+  EXPECT_FALSE(std::filesystem::exists(written()));
+  EXPECT_EQ(rewrite(path, {"--verify", "off"}).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(written()));
   EXPECT_EQ(runProgram({"verify", path, path}).code, 3);
 }
 
