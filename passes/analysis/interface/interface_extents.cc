@@ -50,6 +50,15 @@ public:
   }
 
 private:
+  /// Rows that are joined to an input.
+  struct Joined {
+    Dim past;
+    Dim added;
+    /// Whether all of them are handed out: the next step starts with as many.
+    bool isKept = false;
+    const Node* node = nullptr;
+  };
+
   void readPasts() {
     for (const Node& node : graph.nodes()) {
       const Value* past = node.is("Concat") ? node.operand(0) : nullptr;
@@ -58,16 +67,24 @@ private:
         continue;
       auto axis = normalizedAxis(node.intAttr("axis", 0), joined.rank());
       const Dim rows = axis ? past->type().dim(*axis) : Dim::unknown();
-      const std::string symbol = symbolOf(rows);
-      if (!occurrences.count(symbol))
-        continue;
-      if (pastRows.isUnknown()) {
-        pastRows = rows;
-        newRows = joined.dim(*axis) - rows;
-      } else if (own.contains(symbol) && !rows.isKnownEqual(pastRows)) {
-        equations.push_back({pastRows, rows, false, &node});
-      }
+      if (occurrences.count(symbolOf(rows)))
+        pasts.push_back({rows, joined.dim(*axis) - rows, node.result().isGraphOutput(), &node});
     }
+    // Caches that keep the last rows only are shorter than the others.
+    auto first = llvm::find_if(pasts, [](const Joined& past) { return past.isKept; });
+    if (first == pasts.end())
+      first = pasts.begin();
+    if (first == pasts.end())
+      return;
+    pastRows = first->past;
+    newRows = first->added;
+    for (const Joined& past : pasts)
+      if (!past.past.isKnownEqual(pastRows)) {
+        if (own.contains(symbolOf(past.past)))
+          equations.push_back({pastRows, past.past, false, past.node});
+        else if (past.isKept == first->isKept)
+          isOneLength = false;
+      }
   }
 
   void readMasks() {
@@ -79,7 +96,7 @@ private:
     for (const std::unique_ptr<Value>& input : graph.inputs()) {
       if (!isTable(*input) || isIndex(*input, 0))
         continue;
-      const bool isMask = isAlone(input->type().dim(1));
+      const bool isMask = isOneLength && isAlone(input->type().dim(1));
       if (isMask)
         equations.push_back({allRows, input->type().dim(1), false, nullptr});
       if (isAlone(input->type().dim(0)) && !batch.isUnknown() &&
@@ -111,8 +128,11 @@ private:
   const Graph& graph;
   const llvm::StringSet<>& own;
   llvm::StringMap<unsigned> occurrences;
+  std::vector<Joined> pasts;
   Dim pastRows;
   Dim newRows;
+  /// Whether one length of pasts could be that of a mask.
+  bool isOneLength = true;
   std::vector<ExtentEquation> equations;
 };
 

@@ -16,7 +16,9 @@ llvm::StringSet<> symbolsOfOneInput(const ir::Graph& graph);
 /// - Rows are joined to several pasts: they are equally long, where the lengths of the others are
 ///   `ofOneInput`.
 /// - A table of integers or booleans has as many columns as nothing else: it is a mask of keys, of
-///   past and new rows together, with a row for each sequence.
+///   past and new rows together, with a row for each sequence. Pasts that keep all rows count
+///   before those that keep the last ones only; if such pasts have several lengths, the table could
+///   belong to any.
 ///
 /// The types of values are those inferred.
 std::vector<ExtentEquation> interfaceEquations(const ir::Graph& graph,
