@@ -113,6 +113,8 @@ void printText(const std::string& path, const InspectOptions& options,
       formatText("{}  opset {} · {} attention sites\n", path, recovered.opset, sites.size());
   if (!recovered.writtenFor.empty())
     out += formatText("  written by kvopt for '{}'\n", recovered.writtenFor);
+  for (const std::string& sentence : recovered.context->unequalExtents)
+    out += formatText("  {}\n", sentence);
   for (const std::string& assumption : recovered.context->assumptions)
     out += formatText("  assumes {}\n", assumption);
   int64_t total = 0;
@@ -179,6 +181,8 @@ OrderedJson modelJson(const std::string& path, const RecoveredModel& recovered,
   json["written_for"] =
       recovered.writtenFor.empty() ? OrderedJson(nullptr) : OrderedJson(recovered.writtenFor);
   json["assumptions"] = recovered.context->assumptions;
+  if (!recovered.context->unequalExtents.empty())
+    json["unequal_extents"] = recovered.context->unequalExtents;
   json["sites"] = OrderedJson::array();
   for (const AttentionSite& site : recovered.context->sites)
     json["sites"].push_back(siteJson(site, recovered.context->parts));

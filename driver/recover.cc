@@ -5,6 +5,7 @@
 #include "ir/onnx/import.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/onnx/model_files.h"
+#include "passes/extents/unequal_extents.h"
 #include "support/diagnostic.h"
 
 namespace kvopt::driver {
@@ -32,6 +33,7 @@ llvm::Expected<std::unique_ptr<Model>> openModel(const std::string& path, const 
   // Refused by every command, whether it uses the manifest or not.
   if (auto manifest = manifestOf(**model); !manifest)
     return withFile(manifest.takeError(), path);
+  (*model)->unequalExtents = extents::separateUnequalExtents(**model);
   return model;
 }
 

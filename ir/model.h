@@ -59,6 +59,10 @@ public:
   std::string path;
   ConfinedFolder folder;
 
+  /// Sentences about names that the file gives to extents that are not equal, which were given
+  /// different names when the model was opened.
+  std::vector<std::string> unequalExtents;
+
   /// The value of a metadata entry; null when there is none.
   const std::string* findMetadata(llvm::StringRef key) const;
   void setMetadata(llvm::StringRef key, std::string value);

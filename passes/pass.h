@@ -73,6 +73,8 @@ struct PassContext {
   std::map<std::string, std::map<std::string, int64_t>> statistics;
   /// What has to hold of the inputs beyond what the graph itself demands: `total = past + tokens`.
   std::vector<std::string> assumptions;
+  /// Sentences about names that the file gives to extents that are not equal.
+  std::vector<std::string> unequalExtents;
   /// Set where a pass changed what attention computes for rows that see no key, which only padding
   /// can be.
   bool hiddenRowsUndefined = false;

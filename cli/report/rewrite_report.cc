@@ -175,6 +175,8 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
   OrderedJson json = heading(output, target);
   json["sites"] = {{"rewritten", passes.lowered.size()}, {"total", passes.sites.size()}};
   json["assumptions"] = passes.assumptions;
+  if (!passes.unequalExtents.empty())
+    json["unequal_extents"] = passes.unequalExtents;
   if (rewritten.calibrationTokens != 0)
     json["calibration_tokens"] = rewritten.calibrationTokens;
   if (!rewritten.freed.empty())
@@ -233,6 +235,8 @@ SafeText rewriteTable(const RewrittenModel& rewritten, const Style& style) {
       if (count != 0)
         out += formatText("{} {} · ", counter, count);
   out += formatText("{:.0f} ms\n", rewritten.milliseconds);
+  for (const std::string& sentence : rewritten.passes->unequalExtents)
+    out += formatText("  {}\n", sentence);
   if (!rewritten.freed.empty())
     out += formatText("  symbols {}\n", rewritten.freed);
   else if (const ManifestCache* cache = cacheOfFixedPast(rewritten.exported))

@@ -9,6 +9,7 @@
 // interface of a decoder says of inputs whose extents have names of their own.
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/interface/interface_extents.h"
+#include "passes/extents/unequal_extents.h"
 #include "passes/pass.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -25,6 +26,7 @@ class RelateExtents final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
     Graph& graph = model.graph();
+    context.unequalExtents = model.unequalExtents;
     bool changed = nameExtents(graph);
     if (changed)
       if (llvm::Error error = inferShapes(graph))
@@ -42,11 +44,7 @@ private:
 
   /// `input_ids_dim_1` for the second extent of input_ids.
   static bool nameExtents(Graph& graph) {
-    llvm::StringSet<> taken;
-    for (const std::unique_ptr<Value>& input : graph.inputs())
-      for (const Dim& extent : input->type().hasRank() ? input->type().shape() : llvm::None)
-        for (const std::string& symbol : extent.symbols())
-          taken.insert(symbol);
+    llvm::StringSet<> taken = extents::inputSymbols(graph);
     bool any = false;
     for (const std::unique_ptr<Value>& input : graph.inputs()) {
       if (!input->type().hasRank())
@@ -55,10 +53,7 @@ private:
       for (unsigned axis = 0; axis < shape.size(); ++axis) {
         if (!shape[axis].isUnknown())
           continue;
-        std::string name = fmt::format("{}_dim_{}", input->name().str(), axis);
-        while (!taken.insert(name).second)
-          name += '_';
-        shape[axis] = Dim::symbol(name);
+        shape[axis] = Dim::symbol(extents::extentName(*input, axis, taken));
         any = true;
       }
       input->setType(TensorType(input->type().elementType(), std::move(shape)));
@@ -104,7 +99,7 @@ private:
     if (!found)
       return;
     if (!equation.isStrict)
-      note(context, *found);
+      note(context, fmt::format("{} = {}", found->symbol, found->value.str()));
     llvm::StringMap<Dim> last;
     last[found->symbol] = found->value;
     for (auto& entry : solved)
@@ -113,8 +108,7 @@ private:
   }
 
   /// Once, however often the pass runs.
-  static void note(PassContext& context, const SolvedExtent& found) {
-    std::string text = fmt::format("{} = {}", found.symbol, found.value.str());
+  static void note(PassContext& context, std::string text) {
     if (!llvm::is_contained(context.assumptions, text))
       context.assumptions.push_back(std::move(text));
   }

@@ -173,6 +173,34 @@ TEST_F(DrivenInputsTest, AModelThatTakesNoStepIsNotWritten) {
   EXPECT_EQ(runProgram({"verify", path, path}).code, 3);
 }
 
+TEST_F(DrivenInputsTest, OneNameForEveryDynamicAxis) {
+  const std::string masked = R"(
+  seen = Cast <to = 9> (attention_mask)
+  apart = Unsqueeze (seen, unit)
+  columns = Unsqueeze (apart, unit)
+  m = Where (columns, s, lowest)
+)";
+  const auto answer = [&](const std::string& path) {
+    const ProgramResult result = runProgram({"run", path, "--tokens", "1,2,3", "--steps", "6"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out;
+  };
+  const std::string expected = answer(decoder(", int64[B, T] attention_mask", masked));
+  const std::string path =
+      decoder(", int64[B, S] attention_mask", masked, "", "int64[B, S] input_ids", "S");
+  EXPECT_EQ(answer(path), expected);
+  const char* sentence = "extents named 'S' are not all equal: axis 1 of 'input_ids' is S";
+  EXPECT_THAT(runProgram({"inspect", path}).out, HasSubstr(sentence));
+  const ProgramResult result = rewrite(path);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(sentence));
+  EXPECT_THAT(result.out, HasSubstr("OK"));
+  EXPECT_EQ(answer(written()), expected);
+  EXPECT_EQ(runProgram({"verify", path, written()}).code, 0);
+  EXPECT_EQ(runJson({"rewrite", path, "-o", written(), "--to", "kvopt"})["unequal_extents"].size(),
+            1u);
+}
+
 TEST_F(DrivenInputsTest, ACacheThatGrowsFromAFixedExtent) {
   const std::string path = decoder("", unmasked, "", "int64[1, 1] input_ids", "5");
   const ProgramResult verified = runProgram({"verify", path, path});

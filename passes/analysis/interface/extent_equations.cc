@@ -12,6 +12,8 @@ namespace {
 
 class Collector {
 public:
+  explicit Collector(std::vector<ExtentEquation>& found) : equations(found) {}
+
   void visit(const Node& node) {
     const llvm::StringRef type = node.op().type();
     if (isElementwise(node))
@@ -25,8 +27,6 @@ public:
     else if (type == "RotaryEmbedding")
       rotated(node, node.op().isOnnx() ? 3 : 1);
   }
-
-  std::vector<ExtentEquation> equations;
 
 private:
   static const TensorType* typeOf(const Node& node, unsigned operand) {
@@ -102,6 +102,8 @@ private:
           relate(a->dim(-fromEnd), b->dim(-fromEnd), false, node);
       }
   }
+
+  std::vector<ExtentEquation>& equations;
 };
 
 /// `dim` without the symbol, if it is `factor` * symbol plus that, for a factor of 1 or -1.
@@ -133,10 +135,14 @@ Dim withoutFactor(const Dim& difference) {
 } // namespace
 
 std::vector<ExtentEquation> extentEquations(const Graph& graph) {
-  Collector collector;
+  std::vector<ExtentEquation> equations;
   for (const Node& node : graph.nodes())
-    collector.visit(node);
-  return std::move(collector.equations);
+    addExtentEquations(node, equations);
+  return equations;
+}
+
+void addExtentEquations(const Node& node, std::vector<ExtentEquation>& equations) {
+  Collector(equations).visit(node);
 }
 
 std::optional<SolvedExtent>

@@ -20,6 +20,10 @@ struct ExtentEquation {
 /// on symbols. Axes that are joined or summed over are strict, axes that broadcast are not.
 std::vector<ExtentEquation> extentEquations(const ir::Graph& graph);
 
+/// Adds the equations of one node. A layer repeats what the one before says: most repetitions are
+/// left out.
+void addExtentEquations(const ir::Node& node, std::vector<ExtentEquation>& equations);
+
 /// One symbol in terms of others.
 struct SolvedExtent {
   std::string symbol;
