@@ -93,6 +93,11 @@ public:
   /// Whether this node stands before `other` in their common graph's node list. Amortised O(1).
   bool comesBefore(const Node& other) const;
 
+  /// Whether a slice that starts and ends at known places is taken to end within its operand. It is
+  /// not part of the file: a pass assumes it, and says so.
+  bool isWithinAssumed() const { return withinAssumed; }
+  void assumeWithin() { withinAssumed = true; }
+
   /// `node '/model/MatMul_3' (MatMul)`, for messages.
   std::string describe() const;
 
@@ -125,6 +130,7 @@ private:
   unsigned resultCount = 0;
   mutable uint64_t order = 0;
   bool edited = false;
+  bool withinAssumed = false;
   unsigned heldGraphs = 0; // counted by the graphs
   std::vector<NamedAttribute> attributeList;
   Metadata metadataList;

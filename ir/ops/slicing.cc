@@ -188,6 +188,15 @@ std::pair<int64_t, int64_t> constantSlice(int64_t start, int64_t end, int64_t st
   return {first, static_cast<int64_t>((span - 1) / stride + 1)};
 }
 
+/// The length between known places, if it ends within the extent; unknown where it could be
+/// negative.
+Dim lengthWithin(const SliceRange& range) {
+  const Dim length = range.end - range.start;
+  const bool isCount =
+      range.step == 1 && range.start.isKnownNonNegative() && length.isKnownNonNegative();
+  return isCount ? length : Dim::unknown();
+}
+
 Dim sliceLength(const SliceRange& range, const Dim& extent, ElementType type) {
   if (extent.value() && range.start.value() && range.end.value())
     return Dim::fixed(
@@ -295,6 +304,8 @@ llvm::Error inferSlice(ShapeContext& context) {
       elements.reset();
     }
     extent = step.value() ? sliceLength(range, extent, slice.type) : Dim::unknown();
+    if (extent.isUnknown() && context.node().isWithinAssumed())
+      extent = lengthWithin(range);
   }
   context.setResult(0, TensorType(context.element(0), std::move(shape)));
   context.setIntegers(0, std::move(elements));

@@ -7,8 +7,10 @@
 // An operator that joins or multiplies extents fails unless they are equal. One that broadcasts
 // would also take 1: that no caller relies on this is an assumption, which is noted. So is what the
 // interface of a decoder says of inputs whose extents have names of their own.
+#include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/interface/interface_extents.h"
+#include "passes/analysis/scores/score_region.h"
 #include "passes/extents/unequal_extents.h"
 #include "passes/pass.h"
 
@@ -33,9 +35,12 @@ public:
         return error;
     orderSymbols(graph);
     ofOneInput = symbolsOfOneInput(graph);
-    for (unsigned round = 0; round < mostRounds && relate(graph, context); ++round)
+    for (unsigned round = 0; round < mostRounds; ++round) {
+      if (!assumeWithin(graph, context) && !relate(graph, context))
+        break;
       if (llvm::Error error = inferShapes(graph))
         return error;
+    }
     return llvm::Error::success();
   }
 
@@ -59,6 +64,76 @@ private:
       input->setType(TensorType(input->type().elementType(), std::move(shape)));
     }
     return any;
+  }
+
+  /// Takes slices of constant tables to end within them, where what reads the rows has as many:
+  /// `table[past : past + tokens]` has a row for each token.
+  static bool assumeWithin(Graph& graph, PassContext& context) {
+    bool any = false;
+    for (Node& node : graph.nodes()) {
+      if (!node.is("Slice") || node.isWithinAssumed() || !isTableRows(node))
+        continue;
+      const std::optional<std::pair<Dim, Dim>> range = computedRange(node);
+      if (!range || !meetsRows(node.result(), range->second - range->first))
+        continue;
+      node.assumeWithin();
+      const Value& table = *node.operand(0);
+      const TensorType& read = node.result().type();
+      for (unsigned axis = 0; axis < read.rank(); ++axis)
+        if (read.shape()[axis].isUnknown())
+          note(context, fmt::format("{} <= {}", range->second.str(), table.type().shape()[axis]));
+      any = true;
+    }
+    return any;
+  }
+
+  /// The only start and end of a Slice that are not constants; nullopt where there is not one pair,
+  /// or they are not known to be in order.
+  static std::optional<std::pair<Dim, Dim>> computedRange(const Node& node) {
+    const auto starts = node.operand(1)->knownIntegers();
+    const auto ends = node.operand(2)->knownIntegers();
+    std::optional<std::pair<Dim, Dim>> range;
+    for (size_t i = 0; starts && ends && i < std::min(starts->size(), ends->size()); ++i) {
+      const Dim& start = (*starts)[i];
+      const Dim& end = (*ends)[i];
+      if (start.value() && end.value())
+        continue;
+      if (range || !start.isKnownNonNegative() || !(end - start).isKnownNonNegative())
+        return std::nullopt;
+      range = {start, end};
+    }
+    return range;
+  }
+
+  /// Whether a Slice reads some of the rows of a table of numbers.
+  static bool isTableRows(const Node& node) {
+    const Value* table = node.operand(0);
+    const TensorType& rows = node.result().type();
+    return table && node.operand(1) && node.operand(2) && table->type().hasRank() &&
+           isFloatingPoint(table->type().elementType()) &&
+           llvm::all_of(table->type().shape(),
+                        [](const Dim& extent) { return extent.value().has_value(); }) &&
+           rows.hasRank() &&
+           llvm::count_if(rows.shape(), [](const Dim& extent) { return extent.isUnknown(); }) == 1;
+  }
+
+  /// Whether an operator broadcasts the rows, moved or not, to as many.
+  static bool meetsRows(const Value& value, const Dim& rows, unsigned depth = 0) {
+    constexpr unsigned mostOperators = 8;
+    return depth < mostOperators && llvm::any_of(value.uses(), [&](const Use& use) {
+             const Node& node = use.user();
+             if (node.results().empty() || !node.result().type().hasRank())
+               return false;
+             const auto hasRows = [&](const Use& other) {
+               return other.value() && other.value()->type().hasRank() &&
+                      llvm::any_of(other.value()->type().shape(),
+                                   [&](const Dim& extent) { return extent.isKnownEqual(rows); });
+             };
+             if (isElementwise(node) && llvm::any_of(node.operands(), hasRows))
+               return true;
+             return (isElementwise(node) || movementKind(node)) &&
+                    meetsRows(node.result(), rows, depth + 1);
+           });
   }
 
   /// Symbols of earlier inputs are kept.
