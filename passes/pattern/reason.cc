@@ -92,6 +92,9 @@ constexpr ReasonInfo table[] = {
      "positions have a part in what the model computes other than by their differences"},
     {ReasonCode::RotationUnknown, "rotation-unknown",
      "keys or queries depend on positions in a way that is not a rotation by multiples of them"},
+    {ReasonCode::HiddenRowsCarried, "hidden-rows-carried",
+     "the target leaves the rows of hidden tokens undefined, and something other than attention "
+     "carries them to other tokens"},
 };
 
 } // namespace

@@ -56,6 +56,7 @@ enum class ReasonCode {
   QuantizedAttention,   ///< scores or probabilities are held in 8-bit codes
   PositionAbsolute,     ///< positions come in otherwise than by their differences
   RotationUnknown,      ///< keys or queries depend on positions in a way that is not a rotation
+  HiddenRowsCarried,    ///< something other than attention reads the rows of hidden tokens
 };
 
 struct ReasonInfo {

@@ -260,6 +260,12 @@ constexpr ReasonDoc docs[] = {
      "frequencies = Where (Greater (total_length, limit), long_frequencies, short_frequencies): "
      "cached keys cannot be rotated to where the others would apply.",
      "only rotations by a constant times the position can be moved"},
+    {ReasonCode::HiddenRowsCarried,
+     "If no batch is ever padded, `--padding none` says so. Otherwise choose a target that keeps "
+     "what the model computes for hidden tokens, such as kvopt.",
+     "A hybrid model: the state of a short convolution takes in the rows of padding, and "
+     "GroupQueryAttention computes other rows there.",
+     "--padding none, where no batch is padded, or --to kvopt"},
 };
 
 constexpr ReasonDoc undocumented = {ReasonCode::PatternMismatch, "", "", "see: kvopt list reasons"};

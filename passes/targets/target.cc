@@ -1,5 +1,6 @@
 // TargetRegistry, and the manifest of an unrewritten model.
 #include "passes/targets/target.h"
+#include "passes/analysis/tokens/row_carriers.h"
 
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/driven_caches.h"
@@ -101,6 +102,11 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
   const std::optional<MatchFailure> obstacle = target.supportsModel(model);
   std::vector<std::optional<MatchFailure>> failures;
   bool hasWork = false;
+  std::optional<MatchFailure> carried;
+  if (llvm::any_of(sites, [&](const AttentionSite& site) {
+        return site.isMatched() && site.node && target.changesPadding(site);
+      }))
+    carried = carriedHiddenRows(model.graph(), sites);
   for (const AttentionSite& site : sites) {
     failures.push_back(target.supports(site, model));
     if (!failures.back() && !target.takesCodes())
@@ -112,6 +118,8 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
           ReasonCode::CacheReordered, reorder,
           "what padding leaves in a cache to be as it was, as rows may change places",
           fmt::format("that '{}' leaves it undefined", target.name()), ""};
+    if (!failures.back() && carried && target.changesPadding(site))
+      failures.back() = carried;
     if (!failures.back())
       failures.back() = obstacle;
     hasWork |= !failures.back() && target.serves(site);
@@ -172,6 +180,25 @@ Manifest exportedManifest(const Graph& graph, llvm::ArrayRef<AttentionSite> site
   }
   describeInputs(graph, interface, manifest);
   return manifest;
+}
+
+std::optional<MatchFailure> carriedHiddenRows(const Graph& graph, const SiteList& sites) {
+  llvm::DenseSet<const Value*> ofSites;
+  for (const AttentionSite& site : sites)
+    for (const auto* cache : {&site.key, &site.value})
+      if (*cache)
+        ofSites.insert((*cache)->output);
+  llvm::DenseSet<const Value*> states;
+  for (const ManifestCache& cache : exportedManifest(graph, sites).caches)
+    if (const Value* present = graph.findValue(cache.present);
+        present && !ofSites.contains(present))
+      states.insert(present);
+  const auto carrier = findRowCarrier(graph, sites, states);
+  if (!carrier)
+    return std::nullopt;
+  return MatchFailure{ReasonCode::HiddenRowsCarried, carrier->name,
+                      "hidden rows that only attention could carry to other tokens", carrier->why,
+                      "--padding none, where no batch is padded"};
 }
 
 namespace {

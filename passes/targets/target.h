@@ -89,6 +89,11 @@ std::vector<std::optional<pattern::MatchFailure>> refusals(const Target& target,
                                                            const ir::Model& model,
                                                            const std::string& reorder = "");
 
+/// Why a form that leaves the rows of hidden tokens undefined is refused: something other than
+/// attention carries rows to other tokens. nullopt where nothing does.
+std::optional<pattern::MatchFailure> carriedHiddenRows(const ir::Graph& graph,
+                                                       const analysis::SiteList& sites);
+
 /// What stands after `--to`.
 struct TargetChoice {
   const Target* target;

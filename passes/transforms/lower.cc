@@ -136,6 +136,9 @@ public:
     noteNewRows(context.newRowPresents, *context.exported);
     restoreDtypes(context.exportedDtypes, *context.exported);
     restoreReplaced(context.replacedCaches, *context.exported);
+    if (context.hiddenRowsUndefined)
+      if (auto failure = carriedHiddenRows(model.graph(), context.sites))
+        return refuseAll(std::move(*failure), chosen);
     auto manifest = target->lower(model, chosen, options, context.journal);
     if (!manifest)
       return asRefusal(manifest.takeError());
@@ -184,11 +187,15 @@ private:
 
   /// What padding leaves in a cache is undefined, and another row may go on from there and see it.
   llvm::Error refuseReorder(const PassContext& context, llvm::ArrayRef<AttentionSite*> chosen) {
+    return refuseAll({ReasonCode::CacheReordered, context.reorder,
+                      "what padding leaves in a cache to be as it was, as rows may change places",
+                      fmt::format("that '{}' leaves it undefined", targetName), ""},
+                     chosen);
+  }
+
+  llvm::Error refuseAll(const MatchFailure& failure, llvm::ArrayRef<AttentionSite*> chosen) {
     for (AttentionSite* site : chosen)
-      site->failure =
-          MatchFailure{ReasonCode::CacheReordered, context.reorder,
-                       "what padding leaves in a cache to be as it was, as rows may change places",
-                       fmt::format("that '{}' leaves it undefined", targetName), ""};
+      site->failure = failure;
     return refusal(*chosen.front(), static_cast<unsigned>(chosen.size()), chosen.size());
   }
 
