@@ -193,6 +193,8 @@ public:
                                  path, path));
     if (codeBitsOf(request) != 0) {
       auto scales = scalesOfCodes();
+      if (!scales && scales.errorIsA<RefusedError>())
+        return refusal(fmt::format("{}: {}", path, takeDiagnostic(scales.takeError()).str()));
       if (!scales)
         return withFile(scales.takeError(), path);
       if (llvm::Error error = targets::keepCodes(*model, *passes->manifest, *scales))
@@ -260,6 +262,15 @@ private:
 
   /// Of the caches of the lowered model.
   llvm::Expected<targets::CodeScales> scalesOfCodes() {
+    runtime::EquivalencePlan fitted;
+    if (passes->exported)
+      fitFixedPast(*passes->exported, fitted);
+    if (fitted.pastRows > 0)
+      return unsupported("no text can be read for calibration: every step of the model follows {} "
+                         "earlier tokens",
+                         fitted.pastRows)
+          .hint("kvopt make-dynamic gives the past a symbol")
+          .as<RefusedError>();
     TextPlan plan;
     plan.tokens = request.calibration;
     plan.context = request.calibrationContext;

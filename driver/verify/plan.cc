@@ -169,6 +169,8 @@ void fitTokens(const Value& input, bool isEmbedded, EquivalencePlan& plan) {
   if (!tokens || *tokens < 1)
     return;
   plan.decodeSteps = std::max<int64_t>(1, plan.totalTokens() / *tokens) - 1;
+  if (plan.padded == 0 && *tokens < plan.prompt)
+    plan.padded = std::min(plan.prompt, *tokens * (plan.decodeSteps + 1));
   plan.prompt = plan.stepTokens = *tokens;
   plan.chunks.clear();
 }
@@ -211,7 +213,7 @@ void fitFixedPast(const Manifest& manifest, EquivalencePlan& plan) {
   plan.pastRows = rows;
   plan.chunks.clear();
   plan.decodeSteps = 0;
-  plan.padding = Padding::None;
+  plan.padded = 0;
 }
 
 void fitTokenInputs(const Graph& graph, const Manifest& manifest, EquivalencePlan& plan) {

@@ -6,6 +6,7 @@
 #include "runtime/equivalence/quantized_model.h"
 #include "runtime/equivalence/widened_model.h"
 #include "runtime/exec/input_binding.h"
+#include "runtime/session/quantized_rows.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -131,6 +132,12 @@ checkQuantization(const Model& original, const Manifest& originalManifest, const
   auto second = openForTokens(**defined, quantizedManifest, plan.batch, room, threads, toolkit);
   if (!second)
     return second.takeError();
+  if (plan.pastRows > 0) {
+    if (llvm::Error error = (*first)->preset(plan.pastRows))
+      return withFile(std::move(error), original.path);
+    if (llvm::Error error = seedQuantized(**second, **first))
+      return withFile(std::move(error), quantized.path);
+  }
   QuantizationReport report;
   report.siteAllowed = allowedDifference(original);
   for (const ManifestCache& cache : quantizedManifest.caches)

@@ -29,6 +29,10 @@ llvm::Expected<RoundingReport> checkRounding(const Model& plain, const Manifest&
   auto second = openForTokens(rounded, roundedManifest, plan.batch, tokens, threads, toolkit);
   if (!second)
     return second.takeError();
+  if (plan.pastRows > 0)
+    for (const auto& session : {std::ref(*first), std::ref(*second)})
+      if (llvm::Error error = session.get()->preset(plan.pastRows))
+        return error;
   RoundingReport report;
   for (const ManifestCache& cache : roundedManifest.caches) {
     if (cache.exportedDtype == ElementType::Undefined)

@@ -26,7 +26,13 @@ namespace {
 bool isSameRun(const EquivalencePlan& one, const EquivalencePlan& other) {
   return one.batch == other.batch && one.prompt == other.prompt && one.chunks == other.chunks &&
          one.decodeSteps == other.decodeSteps && one.padding == other.padding &&
-         one.pastRows == other.pastRows;
+         one.pastRows == other.pastRows && one.padded == other.padded;
+}
+
+/// All positions that padding concerns, as one step.
+DecoderStep wholePrompt(const EquivalencePlan& plan) {
+  const int64_t tokens = std::max(plan.prompt, plan.paddedPositions() - plan.pastRows);
+  return PlannedSteps(plan).next(tokens, plan.pastRows, /*startsAnew=*/true);
 }
 
 /// Whether an input picks the batch rows that are continued, by the graph or by the manifest.
@@ -165,7 +171,7 @@ private:
     EquivalencePlan shown = plan;
     shown.padding = Padding::None;
     auto inputsOf = [&](const EquivalencePlan& each) {
-      const DecoderStep step = PlannedSteps(each).next(each.prompt, 0, /*startsAnew=*/true);
+      const DecoderStep step = wholePrompt(each);
       return decoderInputs(sessionA->callerInputs(), step, sessionA->allocator(),
                            models.manifestA.inputs);
     };

@@ -10,6 +10,7 @@
 #include "ir/onnx/import.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/verify/model_gate.h"
+#include "passes/analysis/tokens/row_operators.h"
 #include "runtime/equivalence/narrowed_model.h"
 #include "runtime/equivalence/quantized_groups.h"
 #include "runtime/equivalence/quantized_model.h"
@@ -24,6 +25,7 @@
 #include <limits>
 
 namespace kvopt::driver {
+using namespace analysis;
 using namespace ir;
 using namespace pattern;
 using namespace runtime;
@@ -272,6 +274,11 @@ verifyQuantized(const Model& original, const Manifest& originalManifest, const M
       report->notCovered.push_back("codes and their definition: " + obstacle);
       forms.groupCodes = false;
     }
+  // Codes with constant scales are not made up.
+  if (forms.groupCodes && report->runs[0].plan.pastRows > 0) {
+    report->notCovered.push_back("codes and their definition: every step follows made-up rows");
+    forms.groupCodes = false;
+  }
   if (!forms.any())
     return report;
   // A model that is driven in another way takes other steps; without quantization it is the same.
@@ -301,10 +308,24 @@ bool isFedBy(const Model* firstStep, const Model& model) {
 
 } // namespace
 
-llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& manifestA,
-                                                const Model& b, const Manifest& manifestB,
-                                                const VerificationPlan& plan, unsigned threads,
-                                                const Toolkit& toolkit, const Model* firstOfB) {
+namespace {
+
+/// Says why models that quantize while they run differ: a scale changes with the last bit of a sum,
+/// and all codes with it.
+void noteDynamicQuantization(const Graph& graph, VerificationReport& report) {
+  const std::string why = "dynamic quantization has one scale over all tokens, so that padded rows "
+                          "and the order of sums "
+                          "change what visible tokens compute";
+  std::vector<std::string>& differences = report.comparison.differences;
+  if (report.isDifferent() && !llvm::is_contained(differences, why) &&
+      llvm::any_of(graph.nodes(), quantizesDynamically))
+    differences.push_back(why);
+}
+
+llvm::Expected<VerificationReport> verifyPair(const Model& a, const Manifest& manifestA,
+                                              const Model& b, const Manifest& manifestB,
+                                              const VerificationPlan& plan, unsigned threads,
+                                              const Toolkit& toolkit, const Model* firstOfB) {
   if (hasNarrowedCaches(manifestA) != hasNarrowedCaches(manifestB))
     return hasNarrowedCaches(manifestA)
                ? verifyRounded(b, manifestB, a, manifestA, plan, threads, toolkit, nullptr)
@@ -336,6 +357,18 @@ llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& 
       !llvm::any_of(manifestA.caches, holdsCodes) || !llvm::any_of(manifestB.caches, holdsCodes))
     return report;
   return verifyCodes(models, std::move(*report), plan, threads, toolkit);
+}
+
+} // namespace
+
+llvm::Expected<VerificationReport> verifyModels(const Model& a, const Manifest& manifestA,
+                                                const Model& b, const Manifest& manifestB,
+                                                const VerificationPlan& plan, unsigned threads,
+                                                const Toolkit& toolkit, const Model* firstOfB) {
+  auto report = verifyPair(a, manifestA, b, manifestB, plan, threads, toolkit, firstOfB);
+  if (report)
+    noteDynamicQuantization(a.graph(), *report);
+  return report;
 }
 
 void VerificationReport::noteGap(std::string gap) {

@@ -132,9 +132,10 @@ public:
     context.exported = unrewritten;
     addWindows(context.sites, *context.exported);
     addReaders(context.sites, *context.exported);
+    // By the names of parts, which those of whole caches replace.
+    restoreDtypes(context.exportedDtypes, *context.exported);
     joinParts(context.parts, *context.exported);
     noteNewRows(context.newRowPresents, *context.exported);
-    restoreDtypes(context.exportedDtypes, *context.exported);
     restoreReplaced(context.replacedCaches, *context.exported);
     if (context.hiddenRowsUndefined)
       if (auto failure = carriedHiddenRows(model.graph(), context.sites))

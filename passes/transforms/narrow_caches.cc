@@ -44,7 +44,10 @@ public:
     Graph& graph = model.graph();
     llvm::DenseSet<const Value*> done;
     for (const AttentionSite& site : findSites(graph)) {
-      if (site.failure || !site.grows())
+      // Keys and values of two types stay: without the rounding of one of them, which verification
+      // takes away, no operator takes both.
+      if (site.failure || !site.grows() ||
+          site.key->past->type().elementType() != site.value->past->type().elementType())
         continue;
       for (const auto* cache : {&site.key, &site.value})
         if (isNarrowable(**cache) && done.insert((*cache)->past).second)

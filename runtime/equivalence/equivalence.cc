@@ -8,6 +8,7 @@
 #include "runtime/session/cache_part.h"
 #include "runtime/session/generation.h"
 #include "runtime/session/ring_rows.h"
+#include "runtime/session/token_ids.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 #include "support/half.h"
@@ -168,6 +169,7 @@ private:
       whole.tokens[row].insert(whole.tokens[row].end(), step.tokens[row].begin(),
                                step.tokens[row].end());
     whole.visible = step.visible;
+    whole.isMadeUp = step.isMadeUp;
     whole.recipes = step.recipes;
     return whole;
   }
@@ -465,8 +467,6 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
   if (exact && exact->session.cacheCount() != a.cacheCount())
     return invalid("the exact twin has other caches");
   if (plan.pastRows > 0) {
-    if (plan.padding != Padding::None)
-      return invalid("a comparison that starts with made-up caches has no padding");
     if (llvm::Error error = presetAlike(a, b, plan.pastRows))
       return llvm::make_error<PresetError>(takeDiagnostic(std::move(error)));
     if (exact)
@@ -496,35 +496,12 @@ llvm::Expected<ComparisonReport> compareSessions(Session& a, Session& b,
   return report;
 }
 
-namespace {
-
-/// The rows of the table that the elements of an integer input index.
-std::optional<int64_t> indexedRows(const Value& input) {
-  constexpr size_t mostValues = 64;
-  llvm::SmallVector<const Value*, 8> pending = {&input};
-  for (size_t i = 0; i < pending.size() && i < mostValues; ++i)
-    for (const Use& use : pending[i]->uses()) {
-      const Node& reader = use.user();
-      if (reader.is("Gather") && use.operandIndex() == 1) {
-        if (std::optional<int64_t> rows = reader.operand(0)->type().dim(0).value())
-          return rows;
-        continue;
-      }
-      const std::optional<MovementKind> kind = movementKind(reader);
-      if (kind && keepsOrder(*kind) && isMoved(use))
-        pending.push_back(&reader.result());
-    }
-  return std::nullopt;
-}
-
-} // namespace
-
 llvm::Expected<int64_t> vocabularyOf(const Graph& graph, llvm::ArrayRef<ManifestInput> described) {
   const std::vector<const Value*> tokens = tokenInputs(graph, described);
   for (const Value* input : tokens)
     if (isInteger(input->type().elementType()))
-      if (std::optional<int64_t> rows = indexedRows(*input))
-        return *rows;
+      if (const int64_t most = tokenIdsOf(*input).most(); most > 0)
+        return most;
   for (const Value* output : graph.outputs())
     if (output->type().hasRank() && output->type().rank() == 3)
       if (std::optional<int64_t> scores = output->type().dim(2).value())

@@ -32,6 +32,41 @@ Node* castBehind(Value& operand, ElementType narrow) {
   return nullptr;
 }
 
+/// The operands that may be new rows where `use` reads the past: attention takes those of keys and
+/// of values apart.
+llvm::SmallVector<Value*, 2> rowsBeside(const Use& use, CacheRole role) {
+  llvm::SmallVector<Value*, 2> rows;
+  const bool isAttention = !use.user().op().isOnnx();
+  for (const Use& other : use.user().operands())
+    if (other.value() && other.value() != use.value() &&
+        (!isAttention || other.operandIndex() == (role == CacheRole::Value ? 2U : 1U)))
+      rows.push_back(other.value());
+  return rows;
+}
+
+/// Takes the rounding of new rows away that are joined to a past, or to a view of it; whether there
+/// was any.
+bool removeRounding(Value& past, const ManifestCache& cache) {
+  bool isFound = false;
+  llvm::SmallVector<Value*, 4> views = {&past};
+  for (size_t i = 0; i < views.size(); ++i) {
+    Value& view = *views[i]; // more come in
+    for (Use& use : view.uses()) {
+      const auto kind = movementKind(use.user());
+      if (kind && keepsOrder(*kind) && isMoved(use)) {
+        views.push_back(&use.user().result());
+        continue;
+      }
+      for (Value* rows : rowsBeside(use, cache.role))
+        if (Node* cast = castBehind(*rows, cache.dtype)) {
+          cast->setAttribute("to", Attribute::ofInt(static_cast<int64_t>(cache.exportedDtype)));
+          isFound = true;
+        }
+    }
+  }
+  return isFound;
+}
+
 } // namespace
 
 bool hasNarrowedCaches(const Manifest& manifest) {
@@ -53,13 +88,7 @@ llvm::Error keepExportedRows(Model& model, Manifest& manifest) {
       Value* past = graph.findValue(name);
       if (!past || !past->isGraphInput())
         return invalid("the model has no input '{}'", name);
-      for (Use& use : past->uses())
-        for (const Use& other : use.user().operands())
-          if (other.value() && other.value() != past)
-            if (Node* cast = castBehind(*other.value(), cache.dtype)) {
-              cast->setAttribute("to", Attribute::ofInt(static_cast<int64_t>(cache.exportedDtype)));
-              isFound = true;
-            }
+      isFound |= removeRounding(*past, cache);
       setElement(*past, cache.exportedDtype);
     }
     if (!isFound)

@@ -5,6 +5,10 @@
 
 namespace kvopt::runtime {
 
+int64_t EquivalencePlan::paddedPositions() const {
+  return padded > 0 ? padded : pastRows > 0 ? pastRows : prompt;
+}
+
 int64_t EquivalencePlan::totalTokens() const {
   int64_t total = prompt + decodeSteps * stepTokens;
   for (int64_t chunk : chunks)
@@ -18,10 +22,11 @@ PlannedSteps::PlannedSteps(const EquivalencePlan& steps) : plan(steps), random(s
 }
 
 bool PlannedSteps::isHidden(size_t row, int64_t position) const {
-  if (row % 3 == 1 || position >= plan.prompt)
+  const int64_t positions = plan.paddedPositions();
+  if (row % 3 == 1 || position >= positions)
     return false;
-  const int64_t hidden = row % 3 == 0 ? std::min<int64_t>(plan.prompt - 1, 2) : plan.prompt / 3;
-  return plan.padding == Padding::Left ? position < hidden : position >= plan.prompt - hidden;
+  const int64_t hidden = row % 3 == 0 ? std::min<int64_t>(positions - 1, 2) : positions / 3;
+  return plan.padding == Padding::Left ? position < hidden : position >= positions - hidden;
 }
 
 DecoderStep PlannedSteps::next(int64_t tokens, int64_t pastLength, bool startsAnew) {
@@ -42,10 +47,15 @@ DecoderStep PlannedSteps::next(int64_t tokens, int64_t pastLength, bool startsAn
     visible.assign(visible.size(), {});
   for (size_t row = 0; row < visible.size(); ++row) {
     visible[row].resize(std::min(visible[row].size(), static_cast<size_t>(pastLength)));
+    // Made-up rows come before the first step.
+    for (auto position = static_cast<int64_t>(visible[row].size()); position < pastLength;
+         ++position)
+      visible[row].push_back(isHidden(row, position) ? 0 : 1);
     for (int64_t i = 0; i < tokens; ++i)
       visible[row].push_back(isHidden(row, pastLength + i) ? 0 : 1);
   }
   step.visible = visible;
+  step.isMadeUp = true;
   step.recipes = plan.recipes;
   return step;
 }

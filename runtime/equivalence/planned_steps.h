@@ -20,8 +20,11 @@ struct EquivalencePlan {
   int64_t batch = 2;
   /// Which prompt positions of some batch rows are hidden (see PlannedSteps).
   Padding padding = Padding::None;
+  /// With padding, how many of the first positions are padded as a prompt is, for models that take
+  /// it in several steps; 0: the made-up rows or, without any, the prompt.
+  int64_t padded = 0;
   /// Rows that every cache has before the first step, made up (`Session::preset`): of models whose
-  /// caches have a fixed extent, which take no other number. No padding then.
+  /// caches have a fixed extent, which take no other number.
   int64_t pastRows = 0;
   /// Keys that the narrowest window of the first model shows a token, at least; 0 without windows.
   int64_t window = 0;
@@ -41,13 +44,15 @@ struct EquivalencePlan {
   Tolerance tolerance{1e-4, 1e-4};
 
   int64_t totalTokens() const;
+  /// The positions that padding concerns.
+  int64_t paddedPositions() const;
 };
 
 /// The tokens of a plan, step by step: the same for the same seed.
 ///
 /// With padding, batch row 0 has 2 hidden positions, row 1 none and row 2 a third of the prompt,
 /// and so on in turn; at least one position of a prompt is shown. They are the first positions of
-/// the prompt (Left) or its last ones (Right).
+/// the prompt (Left) or its last ones (Right). `paddedPositions` says how long the prompt is.
 class PlannedSteps {
 public:
   explicit PlannedSteps(const EquivalencePlan& steps);

@@ -4,6 +4,7 @@
 #include "runtime/cache/checksum.h"
 #include "runtime/exec/input_binding.h"
 #include "runtime/memory/buffer.h"
+#include "runtime/session/token_ids.h"
 #include "support/diagnostic.h"
 #include "support/half.h"
 
@@ -65,10 +66,12 @@ bool holds(ElementType element, double number) {
 
 class InputBuilder {
 public:
-  InputBuilder(const DecoderStep& decoderStep, const TensorType* typeOfTokens,
+  InputBuilder(const DecoderStep& decoderStep, const Value* tokenInput,
                llvm::ArrayRef<ManifestInput> describedInputs, std::shared_ptr<Allocator> memory)
-      : tokenType(typeOfTokens), step(decoderStep), described(describedInputs),
-        allocator(std::move(memory)), batch(static_cast<int64_t>(decoderStep.tokens.size())),
+      : tokenType(tokenInput ? &tokenInput->type() : nullptr),
+        rowsPerBatch(tokenInput ? tokenIdsOf(*tokenInput).rowsPerBatch : 1), step(decoderStep),
+        described(describedInputs), allocator(std::move(memory)),
+        batch(static_cast<int64_t>(decoderStep.tokens.size())),
         rows(static_cast<int64_t>(decoderStep.tokens.front().size())),
         total(decoderStep.pastLength + rows) {}
 
@@ -80,7 +83,7 @@ public:
     if (description && description->feed != InputFeed::Any)
       return byFeed(input, description->feed, description->shape);
     if (isTokenName(name))
-      return byFeed(input, InputFeed::Tokens, {"batch", "new"});
+      return byFeed(input, InputFeed::Tokens, tokenShape(input.type()));
     if (name == "attention_mask")
       return byFeed(input, InputFeed::VisibleKeys, {"batch", maskExtent(input)});
     if (name == "position_ids")
@@ -113,6 +116,17 @@ private:
     return "total";
   }
 
+  /// Batch rows, then tokens; an axis of fixed extent counts codebooks.
+  static std::vector<ManifestExtent> tokenShape(const TensorType& type) {
+    std::vector<ManifestExtent> shape = {"batch", "new"};
+    if (!type.hasRank() || type.rank() != 3 || type.dim(0).value())
+      return shape;
+    const unsigned axis = type.dim(1).value() ? 1 : 2;
+    if (const std::optional<int64_t> codebooks = type.dim(axis).value())
+      shape.insert(shape.begin() + axis, *codebooks);
+    return shape;
+  }
+
   Extents extents(llvm::ArrayRef<ManifestExtent> shape) const {
     Extents result;
     for (const ManifestExtent& extent : shape) {
@@ -135,7 +149,7 @@ private:
     if (tokenType)
       for (unsigned axis = 0; axis < std::min(2u, tokenType->rank()); ++axis)
         if (tokenType->shape()[axis] == Dim::symbol(symbol))
-          return axis == 0 ? batch : rows;
+          return axis == 0 ? batch * rowsPerBatch : rows;
     return encoderTokens;
   }
 
@@ -189,11 +203,7 @@ private:
     const Axes axes = axesOf(feed, shape, extent);
     switch (feed) {
     case InputFeed::Tokens:
-      return fill(input, extent, [&](Index index) {
-        const auto& row = step.tokens[static_cast<size_t>(std::min(axes.row(index), batch - 1))];
-        return static_cast<double>(
-            row[static_cast<size_t>(index.empty() ? 0 : index.back()) % row.size()]);
-      });
+      return tokens(input, shape, extent);
     case InputFeed::Positions:
       return fill(input, extent,
                   [&](Index index) { return static_cast<double>(positionAt(axes, index)); });
@@ -220,6 +230,34 @@ private:
       break;
     }
     return guessed(input, extent);
+  }
+
+  /// The step's tokens, the same for each codebook where ids are not made up.
+  llvm::Expected<Tensor> tokens(const Value& input, llvm::ArrayRef<ManifestExtent> shape,
+                                Extents extent) const {
+    const TokenIds ids = tokenIdsOf(input);
+    const auto isNew = [](const ManifestExtent& each) {
+      const auto* word = std::get_if<std::string>(&each);
+      return word && *word == "new";
+    };
+    const auto* along = llvm::find_if(shape, isNew);
+    const size_t axis = along == shape.end() ? extent.size() - 1 : along - shape.begin();
+    const bool hasBatch = extent.size() >= 2 && axis != 0 && extent.front() == batch;
+    if (hasBatch)
+      extent.front() *= ids.rowsPerBatch;
+    return fill(input, extent, [&](Index index) {
+      const int64_t place = hasBatch ? index.front() : 0;
+      const auto& row =
+          step.tokens[static_cast<size_t>(std::min(place / ids.rowsPerBatch, batch - 1))];
+      const int64_t id = row[static_cast<size_t>(index.empty() ? 0 : index[axis]) % row.size()];
+      if (!step.isMadeUp)
+        return static_cast<double>(id);
+      // Each codebook gets ids of its own.
+      int64_t codebook = place % ids.rowsPerBatch;
+      for (size_t other = 1; other < index.size(); ++other)
+        codebook += other == axis ? 0 : index[other];
+      return static_cast<double>((id + codebook) % ids.countAt(index));
+    });
   }
 
   bool sees(const Axes& axes, Index index) const {
@@ -345,6 +383,7 @@ private:
   }
 
   const TensorType* tokenType; ///< null where there is no such input
+  int64_t rowsPerBatch;        ///< of that input
   const DecoderStep& step;
   llvm::ArrayRef<ManifestInput> described;
   std::shared_ptr<Allocator> allocator;
@@ -372,7 +411,8 @@ llvm::Error checkStep(const DecoderStep& step) {
 
 bool isTokenInput(const Value& input, llvm::ArrayRef<ManifestInput> described) {
   const ManifestInput* description = findEntry(described, input.name());
-  return description ? description->feed == InputFeed::Tokens : isTokenName(input.name());
+  const bool isDescribed = description && description->feed != InputFeed::Any;
+  return isDescribed ? description->feed == InputFeed::Tokens : isTokenName(input.name());
 }
 
 } // namespace
@@ -387,11 +427,11 @@ llvm::Expected<std::vector<NamedTensor>> decoderInputs(llvm::ArrayRef<const Valu
     if (llvm::none_of(inputs, [&](const Value* input) { return input->name() == recipe.input; }))
       return usageError("--input {}: the model has no such input besides caches and lengths",
                         recipe.input);
-  const TensorType* tokenType = nullptr;
+  const Value* tokenInput = nullptr;
   for (const Value* input : inputs)
     if (isTokenInput(*input, described) && input->type().hasRank())
-      tokenType = &input->type();
-  InputBuilder builder(step, tokenType, described, allocator);
+      tokenInput = input;
+  InputBuilder builder(step, tokenInput, described, allocator);
   std::vector<NamedTensor> result;
   for (const Value* input : inputs) {
     auto tensor = builder.build(*input);

@@ -17,6 +17,9 @@ struct DecoderStep {
   int64_t pastLength = 0;
   /// [batch]: the row that each row continues, for inputs that reorder rows. Empty: its own.
   std::vector<int64_t> batchRows = {};
+  /// The tokens are not anyone's: where the graph has no entry for an id, another one is fed, and
+  /// codebooks get different ones.
+  bool isMadeUp = false;
   /// What the user says; comes before everything else.
   llvm::ArrayRef<InputRecipe> recipes = {};
 };
@@ -27,7 +30,9 @@ inline constexpr int64_t encoderTokens = 13;
 /// Values for graph inputs: by the step's recipes, by `described` (Manifest::inputs), and else by
 /// the documented interface names of exported decoders (recognition never looks at names):
 ///
-///   input_ids, decoder_input_ids   the tokens, [B,S]
+///   input_ids, decoder_input_ids   the tokens, [B,S]; with an axis of fixed extent among three for
+///                                  each codebook; with several rows for each batch row where the
+///                                  graph splits them (`tokenIdsOf`)
 ///   attention_mask                 1 where visible, else 0, [B,P+S]; behind that 0, where the
 ///                                  declared extent is fixed
 ///   position_ids                   visible positions counted from 0, hidden ones 0, [B,S]

@@ -241,7 +241,7 @@ private:
     if (node.op().type() == "RotaryEmbedding" || node.is("QuantizeLinear") ||
         node.is("DequantizeLinear"))
       return visitRowFunction(node);
-    if (node.is("DynamicQuantizeLinear"))
+    if (quantizesDynamically(node))
       return refuse(node, "dynamic quantization has one scale over all tokens");
     visitCombined(node);
   }

@@ -66,6 +66,10 @@ std::optional<llvm::SmallVector<int64_t, 4>> combinedAxes(const Node& node, int6
   return std::nullopt;
 }
 
+bool quantizesDynamically(const Node& node) {
+  return node.is("DynamicQuantizeLinear") || node.is("com.microsoft::DynamicQuantizeMatMul");
+}
+
 bool isRowProduct(const Node& node) {
   if (node.op().isOnnx())
     return node.is("MatMul");

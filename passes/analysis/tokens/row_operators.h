@@ -15,6 +15,9 @@ bool isPointwise(const ir::Node& node);
 /// nullopt for other operators, and where that is not known.
 std::optional<llvm::SmallVector<int64_t, 4>> combinedAxes(const ir::Node& node, int64_t rank);
 
+/// Whether the node rounds a tensor to codes with one scale that it computes from all elements.
+bool quantizesDynamically(const ir::Node& node);
+
 /// Whether the node multiplies rows of the first operand by a matrix.
 bool isRowProduct(const ir::Node& node);
 
