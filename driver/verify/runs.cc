@@ -1,6 +1,7 @@
 // Fits runs to two models, compares them, and keeps account of what was covered.
 #include "driver/verify/runs.h"
 
+#include "driver/verify/cold_start.h"
 #include "driver/verify/coverage.h"
 #include "driver/verify/visits.h"
 #include "passes/analysis/cache/row_lengths.h"
@@ -49,6 +50,31 @@ std::vector<Landmark> knownLandmarks(const VerificationPlan& plan, const Model& 
                               : landmarksOf(model, manifest);
 }
 
+/// Why the first model does not take the first step; nullopt where it does.
+std::optional<Diagnostic> refusalOfFirst(const ComparedModels& models, const EquivalencePlan& plan,
+                                         unsigned threads, const Toolkit& toolkit) {
+  auto alone = openForTokens(models.a, models.manifestA, plan.batch,
+                             plan.pastRows + plan.totalTokens(), threads, toolkit);
+  if (!alone) {
+    llvm::consumeError(alone.takeError());
+    return std::nullopt;
+  }
+  if (plan.pastRows > 0)
+    if (llvm::Error error = (*alone)->preset(plan.pastRows)) {
+      llvm::consumeError(std::move(error));
+      return std::nullopt;
+    }
+  DecoderStep prefill;
+  prefill.recipes = plan.recipes;
+  prefill.pastLength = plan.pastRows;
+  prefill.tokens.assign(static_cast<size_t>(plan.batch),
+                        std::vector<int64_t>(static_cast<size_t>(plan.prompt), 0));
+  auto result = stepDecoder(**alone, prefill);
+  if (result)
+    return std::nullopt;
+  return takeDiagnostic(result.takeError());
+}
+
 class Verification {
 public:
   Verification(const ComparedModels& comparedModels, const VerificationPlan& wantedPlan,
@@ -60,6 +86,8 @@ public:
     noteLandmarks();
     rowsAdvanceByMask = countsRowsByInput(models.a.graph());
     report.tolerance = wanted.runs.front().tolerance;
+    tokensAtStart = tokensBeforeStart(models.a, models.manifestA, fitted(wanted.runs.front()),
+                                      threads, toolkit);
     for (const EquivalencePlan& plan : wanted.runs)
       if (llvm::Error error = runOnce(plan))
         return error;
@@ -79,6 +107,8 @@ private:
     plan = fittedPlan(std::move(plan), models.b.graph(), models.manifestB, wanted.requested);
     fitTokenInputs(models.a.graph(), models.manifestA, plan);
     fitFixedPast(models.manifestA, plan);
+    if (plan.pastRows == 0)
+      plan.pastRows = tokensAtStart;
     plan.batch = std::min(plan.batch, mostBatch);
     if (plan.prompt > mostPrompt)
       plan.prompt = std::max(plan.stepTokens, mostPrompt);
@@ -99,7 +129,7 @@ private:
 
   llvm::Error runOnce(const EquivalencePlan& plan) {
     EquivalencePlan fit = fitted(plan);
-    if (fit.pastRows != plan.pastRows)
+    if (fit.pastRows != plan.pastRows && fit.pastRows != tokensAtStart)
       refusedFrom = 0; // It takes one length only.
     if (fit.padding != Padding::None && !takesPadding(fit))
       fit.padding = Padding::None;
@@ -122,7 +152,7 @@ private:
       auto compared = compare(fit);
       if (compared)
         return std::move(*compared);
-      auto refusal = refusalOfFirst(fit);
+      auto refusal = refusalOfFirst(models, fit, threads, toolkit);
       if (!refusal)
         return compared.takeError();
       llvm::consumeError(compared.takeError());
@@ -317,7 +347,7 @@ private:
       llvm::consumeError(compared.takeError());
       return llvm::Error::success(); // noteUnvisited says so
     }
-    auto refusal = refusalOfFirst(fit);
+    auto refusal = refusalOfFirst(models, fit, threads, toolkit);
     if (!refusal)
       return compared.takeError();
     llvm::consumeError(compared.takeError());
@@ -376,30 +406,6 @@ private:
     return compareSessions(*sessionA, *sessionB, plan, exact, sessionFirst.get());
   }
 
-  /// Why the first model does not take the first step; nullopt where it does.
-  std::optional<Diagnostic> refusalOfFirst(const EquivalencePlan& plan) {
-    auto alone = openForTokens(models.a, models.manifestA, plan.batch,
-                               plan.pastRows + plan.totalTokens(), threads, toolkit);
-    if (!alone) {
-      llvm::consumeError(alone.takeError());
-      return std::nullopt;
-    }
-    if (plan.pastRows > 0)
-      if (llvm::Error error = (*alone)->preset(plan.pastRows)) {
-        llvm::consumeError(std::move(error));
-        return std::nullopt;
-      }
-    DecoderStep prefill;
-    prefill.recipes = plan.recipes;
-    prefill.pastLength = plan.pastRows;
-    prefill.tokens.assign(static_cast<size_t>(plan.batch),
-                          std::vector<int64_t>(static_cast<size_t>(plan.prompt), 0));
-    auto result = stepDecoder(**alone, prefill);
-    if (result)
-      return std::nullopt;
-    return takeDiagnostic(result.takeError());
-  }
-
   void add(const EquivalencePlan& plan, ComparisonReport compared) {
     report.runs.push_back({plan, compared.steps.size()});
     ComparisonReport& all = report.comparison;
@@ -438,6 +444,7 @@ private:
   int64_t capacity = INT64_MAX;    ///< of both models
   int64_t narrowest = 0;           ///< keys that the first model shows a token; 0: all
   size_t visitsFromRows = 0;
+  int64_t tokensAtStart = 0; ///< without which the first model computes with rows of no token
   /// Tokens from which on the first model refuses steps.
   int64_t refusedFrom = INT64_MAX;
   bool rowsAdvanceByMask = false;

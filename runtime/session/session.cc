@@ -858,6 +858,8 @@ llvm::Expected<Tensor> Session::presetRows(size_t index, int64_t tokens) const {
   const TensorView rows = inOwnOrder(made->view, cache);
   const unsigned axis = geometry.sequenceAxis();
   // How many rows the model keeps, and in which order, it knows alone.
+  if (geometry.update == CacheUpdate::Ring && tokens == geometry.initialRows)
+    return Tensor::copyOf(allocator(), rows); // each order begins with that of the tokens
   if (geometry.update == CacheUpdate::Ring)
     return unsupported("rows of cache '{}' cannot be made up: their order is not known",
                        cache.past);

@@ -167,6 +167,56 @@ TEST_F(MadeUpSteps, SayThatDynamicQuantizationMixesTokens) {
   EXPECT_EQ(runProgram({"verify", first, first}).code, 0);
 }
 
+/// A window's caches that were full when the model was exported: `rows` are those that it keeps.
+std::string fullWindow(const std::string& rows) {
+  return R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+decoder (int64[B, S] input_ids, float[B, 2, 5, 8] past_k, float[B, 2, 5, 8] past_v)
+  => (float[] logits, float[B, 2, 5, 8] present_k, float[B, 2, 5, 8] present_v)
+<int64[4] heads = {0, 0, 2, 8}, int64[3] together = {0, 0, 16}, int64[1] five = {-5}, int64[1] end = {9223372036854775807},
+ int64[1] two = {2}, )" +
+         table(20) + R"(>
+{
+  h = Gather (table20, input_ids)
+  hr = Reshape (h, heads)
+  q = Transpose <perm = [0, 2, 1, 3]> (hr)
+  v = Tanh (q)
+  keys = Concat <axis = 2> (past_k, q)
+  values = Concat <axis = 2> (past_v, v)
+)" + rows +
+         R"(  o = ai.kvopt.Sdpa <scale = 0.35, causal = 1, window = 6> (q, keys, values)
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  logits = Reshape (ot, together)
+}
+)";
+}
+
+TEST_F(MadeUpSteps, FollowAFullWindowWhereTheModelReadsRowsOfNoToken) {
+  const std::string rows = fullWindow("  present_k = Slice (keys, five, end, two)\n"
+                                      "  present_v = Slice (values, five, end, two)\n");
+  std::ofstream(folder.path("window.onnxtxt")) << rows;
+  const std::string path = read(folder.path("window.onnxtxt"));
+  expectVerified(path, {"--to", "ring"}, "5 made-up earlier rows");
+  expectVerified(path, {"--to", "int8-ring"}, "5 made-up earlier rows");
+  // A difference is found all the same.
+  const std::string ring = folder.path("out.onnx");
+  ASSERT_EQ(rewritten(path, {"--to", "ring"}).code, 0);
+  std::string other = rows;
+  other.replace(other.find("scale = 0.35"), 12, "scale = 0.36");
+  std::ofstream(folder.path("window.onnxtxt")) << other;
+  EXPECT_EQ(runProgram({"verify", read(folder.path("window.onnxtxt")), ring}).code, 1);
+}
+
+TEST_F(MadeUpSteps, StartFromEmptyCachesWhereTheirRowsAreHidden) {
+  const std::string path = folder.path("model.onnx");
+  ASSERT_EQ(runProgram({"gen", "window", "--window", "8", "--cache", "last-rows", "--layers", "2",
+                        "--hidden", "16", "--heads", "2", "--vocab", "32", "-o", path})
+                .code,
+            0);
+  const ProgramResult written = rewritten(path, {"--to", "ring"});
+  EXPECT_EQ(written.code, 0);
+  EXPECT_THAT(written.out, Not(HasSubstr("made-up earlier rows")));
+}
+
 class RoundedParts : public MadeUpSteps {};
 
 /// Caches whose parts are split, or whose heads share an axis with their columns.
