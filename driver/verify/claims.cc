@@ -4,6 +4,7 @@
 #include "driver/verify/read_model.h"
 #include "driver/verify/rotation_claim.h"
 #include "driver/verify/step_claims.h"
+#include "passes/targets/target.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -147,7 +148,26 @@ bool mayHideExactly(const ClaimContext& context) {
   });
 }
 
+/// What carries rows of padding in the original to other tokens; empty where nothing does, where
+/// they may be anything, and where the original cannot be read.
+std::string carriedRows(const ClaimedModel& original, const Toolkit& toolkit) {
+  if (original.manifest.hiddenRowsUndefined)
+    return "";
+  auto recovered = readModel(original.model, original.manifest, toolkit);
+  if (!recovered) {
+    llvm::consumeError(recovered.takeError());
+    return "";
+  }
+  const auto failure = carriedHiddenRows(recovered->model->graph(), recovered->context->sites);
+  return failure ? fmt::format("'{}': {}", failure->node, failure->found) : "";
+}
+
 ClaimResult checkHiddenRows(const ClaimContext& context) {
+  if (context.original)
+    if (const std::string carried = carriedRows(*context.original, context.toolkit);
+        !carried.empty())
+      return fmt::format(
+          "hidden_rows: not only attention carries rows of padding to other tokens; {}", carried);
   if (hasBiasedGroupedAttention(context.claimed.model))
     return proved();
   const bool changes = changesHiddenRows(context.claimed.model) || mayHideExactly(context);

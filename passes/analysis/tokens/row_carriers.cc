@@ -185,7 +185,9 @@ public:
   RowFollower(llvm::ArrayRef<AttentionSite> sites, const llvm::DenseSet<const Value*>& stateOutputs)
       : states(stateOutputs) {
     for (const AttentionSite& site : sites) {
-      if (!site.node || site.node->results().empty())
+      // The root of what no rule raised is an ordinary operator.
+      if (!site.node || site.node->op().isOnnx() || site.node->results().empty() ||
+          shapeOf(site.node->result(0)).size() != 4)
         continue;
       attentions.insert(site.node);
       if (site.isCross)
