@@ -6,6 +6,7 @@
 //
 // Targets read such rows in the type of the query, without a copy. A cache that something else than
 // a join reads, or that comes out in another form, stays as it is.
+#include "ir/manifest/manifest.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
@@ -43,6 +44,9 @@ public:
   llvm::Error run(Model& model, PassContext& context) override {
     Graph& graph = model.graph();
     llvm::DenseSet<const Value*> done;
+    auto stored = manifestOf(model);
+    if (!stored)
+      return stored.takeError();
     for (const AttentionSite& site : findSites(graph)) {
       // Keys and values of two types stay: without the rounding of one of them, which verification
       // takes away, no operator takes both.
@@ -59,6 +63,9 @@ public:
     restoreOrder(graph);
     graph.eraseDeadNodes();
     model.markEdited();
+    // What an earlier rewrite wrote of caches that grow is no longer so, and is written anew.
+    if (*stored && !(*stored)->ownsCaches())
+      model.removeMetadata(manifestKey);
     return inferShapes(graph);
   }
 

@@ -231,5 +231,68 @@ TEST_F(RoundedParts, AreComparedWithoutRounding) {
   }
 }
 
+TEST_F(RoundedParts, MayBeOfAModelThatWasRewrittenBefore) {
+  const std::string path = model({.mask = "[B, \"P + S\"]"});
+  ASSERT_EQ(rewritten(path, {"--to", "primitive"}).code, 0);
+  const std::string before = folder.path("before.onnx");
+  std::filesystem::rename(folder.path("out.onnx"), before);
+  for (const char* target : {"kvopt", "primitive"}) {
+    const ProgramResult written = rewritten(before, {"--to", target, "--cache-dtype", "float16"});
+    EXPECT_EQ(written.code, 0) << written.err;
+    EXPECT_THAT(written.out, HasSubstr("OK"));
+  }
+}
+
+/// A decoder whose caches are laid out in its own way.
+std::string ownCaches(const std::string& inputs, const std::string& keys,
+                      const std::string& values) {
+  return R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
+decoder (int64[B, S] input_ids, )" +
+         inputs + R"() => (float[] logits, float[] present_k, float[] present_v)
+<int64[4] heads = {0, 0, 2, 8}, int64[3] together = {0, 0, 16}, )" +
+         table(20) + R"(>
+{
+  h = Gather (table20, input_ids)
+  hr = Reshape (h, heads)
+  q = Transpose <perm = [0, 2, 1, 3]> (hr)
+  v = Tanh (q)
+  vr = Tanh (h)
+)" + keys +
+         values +
+         R"(  o = ai.kvopt.Sdpa <scale = 0.35, causal = 1> (q, keys, values)
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  logits = Reshape (ot, together)
+}
+)";
+}
+
+TEST_F(RoundedParts, MayHaveHeadsAndColumnsOnOneAxis) {
+  std::ofstream(folder.path("folded.onnxtxt")) << ownCaches(
+      "float[B, P, 16] past_k, float[B, P, 16] past_v",
+      "  present_k = Concat <axis = 1> (past_k, h)\n  kr = Reshape (present_k, heads)\n"
+      "  keys = Transpose <perm = [0, 2, 1, 3]> (kr)\n",
+      "  present_v = Concat <axis = 1> (past_v, vr)\n  wr = Reshape (present_v, heads)\n"
+      "  values = Transpose <perm = [0, 2, 1, 3]> (wr)\n");
+  const ProgramResult written =
+      rewritten(read(folder.path("folded.onnxtxt")), {"--to", "kvopt", "--cache-dtype", "float16"});
+  EXPECT_EQ(written.code, 0) << written.err;
+  EXPECT_THAT(written.out, HasSubstr("OK"));
+}
+
+TEST_F(RoundedParts, AreRefusedWhereOnlyOneOfKeysAndValuesWouldBeRounded) {
+  std::string text = ownCaches("float16[B, 2, P, 8] past_k, float[B, 2, P, 8] past_v",
+                               "  half = Cast <to = 10> (q)\n"
+                               "  present_k = Concat <axis = 2> (past_k, half)\n"
+                               "  keys = Cast <to = 1> (present_k)\n",
+                               "  present_v = Concat <axis = 2> (past_v, v)\n"
+                               "  values = Identity (present_v)\n");
+  text.replace(text.find("float[] present_k"), 17, "float16[] present_k");
+  std::ofstream(folder.path("half.onnxtxt")) << text;
+  const ProgramResult refused =
+      rewritten(read(folder.path("half.onnxtxt")), {"--to", "kvopt", "--cache-dtype", "float16"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("dtype-mix"));
+}
+
 } // namespace
 } // namespace kvopt
