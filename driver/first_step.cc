@@ -109,8 +109,7 @@ llvm::Expected<std::vector<NamedTensor>> runFirstStep(const Model& firstStep, in
     return hasInput(firstStep.graph(), recipe.input);
   });
   step.recipes = own;
-  auto inputs = decoderInputs((*session)->callerInputs(), step, (*session)->allocator(),
-                              (*session)->manifest().inputs);
+  auto inputs = decoderInputs(**session, step);
   if (!inputs)
     return withFile(inputs.takeError(), firstStep.path);
   std::vector<NamedView> views;

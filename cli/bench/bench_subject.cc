@@ -111,8 +111,7 @@ llvm::Expected<double> BenchSubject::step(int64_t newTokens) {
     for (int64_t position = first; position < past + newTokens; ++position)
       input.tokens.back().push_back(tokenAt(row, position, vocabulary));
   }
-  auto tensors = decoderInputs(session->callerInputs(), input, session->allocator(),
-                               session->manifest().inputs);
+  auto tensors = decoderInputs(*session, input);
   if (!tensors)
     return tensors.takeError();
   std::vector<NamedView> views;

@@ -4,6 +4,8 @@
 #include "driver/verify/read_model.h"
 #include "driver/verify/rotation_claim.h"
 #include "driver/verify/step_claims.h"
+#include "passes/analysis/cache/row_lengths.h"
+#include "passes/analysis/interface/interface_facts.h"
 #include "passes/targets/target.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
@@ -14,6 +16,7 @@
 #include <fmt/ranges.h>
 
 namespace kvopt::driver {
+using namespace analysis;
 using namespace ir;
 using namespace targets;
 
@@ -349,6 +352,32 @@ ClaimResult checkParts(const ClaimContext& context) {
   return proved();
 }
 
+/// Operators that define what they read are fed it.
+ClaimResult checkLengthFeeds(const ClaimContext& context) {
+  size_t budget = size_t{1} << 20;
+  for (const ManifestLength& length : context.manifest().lengths) {
+    const Value* input = context.claimed.model.graph().findValue(length.input);
+    if (!input || isFlag(length.feed))
+      continue;
+    for (const InputReaders::Length& read : readersOf(*input, budget).lengths)
+      if (read.offset.value() == 0 && !isSameLength(read.feed, length.feed))
+        return context.contradiction("feed", length.input,
+                                     fmt::format("it is fed {}, and {} reads {}",
+                                                 wordOf(length.feed), read.node,
+                                                 wordOf(read.feed)));
+  }
+  return proved();
+}
+
+/// Rows of the graph, or of the original, are placed by tokens that an input counts.
+ClaimResult checkPadding(const ClaimContext& context) {
+  if (countsRowsByInput(context.claimed.model.graph()) ||
+      (context.original && context.original->manifest.padsRight))
+    return proved();
+  return std::string("padding: padding on the left is excluded by the manifest alone; no operator "
+                     "of the graph counts tokens by a mask");
+}
+
 /// What a manifest may claim.
 struct Claim {
   bool (*isMade)(const Manifest& manifest);
@@ -374,6 +403,10 @@ constexpr Claim claims[] = {
      [](Manifest& manifest) { manifest.hiddenRowsUndefined = false; }, false},
     {[](const Manifest& manifest) { return !manifest.reorder.empty(); }, checkReorder, nullptr,
      false},
+    {[](const Manifest& manifest) { return !manifest.lengths.empty(); }, checkLengthFeeds, nullptr,
+     false},
+    {[](const Manifest& manifest) { return manifest.padsRight; }, checkPadding,
+     [](Manifest& manifest) { manifest.padsRight = false; }, false},
     {[](const Manifest& manifest) {
        return hasCacheWith(manifest, [](const ManifestCache& cache) { return cache.part; });
      },

@@ -292,10 +292,7 @@ private:
   void replay(const PreparedModel& prepared, llvm::ArrayRef<ReferenceStep> steps, double tolerance,
               ReferenceResult& result) const {
     auto attempt = [&]() -> llvm::Error {
-      auto session = open(prepared, steps, result.form);
-      if (!session)
-        return session.takeError();
-      auto report = replayReference(**session, steps, {tolerance, 0});
+      auto report = comparison(prepared, steps, tolerance, result.form);
       if (!report)
         return report.takeError();
       const TensorComparison* worst = report->worst();
@@ -311,6 +308,18 @@ private:
     }
   }
 
+  llvm::Expected<ComparisonReport> comparison(const PreparedModel& prepared,
+                                              llvm::ArrayRef<ReferenceStep> steps, double tolerance,
+                                              ModelForm form) const {
+    if (form == ModelForm::Exported &&
+        isDrivenOtherwise(prepared.model->graph(), prepared.manifest, steps))
+      return runAsRecorded(prepared, steps, {tolerance, 0}, threads, toolkit);
+    auto session = open(prepared, steps, form);
+    if (!session)
+      return session.takeError();
+    return replayReference(**session, steps, {tolerance, 0});
+  }
+
   std::string path;
   std::string target;
   unsigned threads;
@@ -321,23 +330,49 @@ private:
 
 } // namespace
 
+namespace {
+
+/// By the caches, whose rows need not be those of the token ids, or else by these.
+std::optional<int64_t> recordedBatch(const Manifest& manifest,
+                                     llvm::ArrayRef<ReferenceStep> steps) {
+  for (const ManifestCache& cache : manifest.caches)
+    if (const auto layout = cache.layout(); layout && !layout->hasFoldedHeads() && !cache.part)
+      if (auto extent = referenceExtent(steps, cache.past, layout->batchAxis()))
+        return extent;
+  return referenceBatch(steps);
+}
+
+} // namespace
+
 llvm::Expected<SessionOptions>
 referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, unsigned threads) {
-  auto batch = referenceBatch(steps);
+  const std::optional<int64_t> batch = recordedBatch(manifest, steps);
   if (!batch)
-    return batch.takeError();
+    return invalid("the reference records neither caches nor token ids that tell the batch");
   SessionOptions settings;
   settings.batch = *batch;
   settings.threads = threads;
   settings.poison = true;
   if (!manifest.capacityValue)
-    settings.capacity = referenceLength(steps);
+    settings.capacity = recordedPast(manifest, steps) + referenceLength(steps);
   // Presents of a static capacity were extent whole.
   for (const ManifestCache& cache : manifest.caches)
     if (cache.update == CacheUpdate::Static)
       if (auto extent = referenceExtent(steps, cache.past, cache.sequenceAxis))
         settings.capacity = *extent;
   return settings;
+}
+
+llvm::Expected<ComparisonReport> runAsRecorded(const PreparedModel& prepared,
+                                               llvm::ArrayRef<ReferenceStep> steps,
+                                               Tolerance tolerance, unsigned threads,
+                                               const Toolkit& toolkit) {
+  ExecutorOptions options;
+  options.threads = threads;
+  auto executor = Executor::create(*prepared.model, toolkit.kernels, options);
+  if (!executor)
+    return executor.takeError();
+  return replayAsRecorded(prepared.model->graph(), **executor, steps, tolerance);
 }
 
 llvm::Expected<ReferenceTable> compareWithReferences(llvm::ArrayRef<std::string> models,

@@ -54,6 +54,11 @@ llvm::Expected<runtime::SessionOptions>
 referenceSession(const ir::Manifest& manifest, llvm::ArrayRef<runtime::ReferenceStep> steps,
                  unsigned threads);
 
+/// Runs the steps with everything that was recorded for them (runtime/equivalence/reference.h).
+llvm::Expected<runtime::ComparisonReport>
+runAsRecorded(const PreparedModel& prepared, llvm::ArrayRef<runtime::ReferenceStep> steps,
+              runtime::Tolerance tolerance, unsigned threads, const Toolkit& toolkit);
+
 /// Runs every case of every model (referenceCases()) in each form; rewritten forms are those of
 /// `target`.
 ///

@@ -84,7 +84,7 @@ public:
 
   llvm::Expected<VerificationReport> run() {
     noteLandmarks();
-    rowsAdvanceByMask = countsRowsByInput(models.a.graph());
+    rowsAdvanceByMask = models.manifestA.padsRight || countsRowsByInput(models.a.graph());
     report.tolerance = wanted.runs.front().tolerance;
     tokensAtStart = tokensBeforeStart(models.a, models.manifestA, fitted(wanted.runs.front()),
                                       threads, toolkit);
@@ -116,6 +116,8 @@ private:
       plan.padding = Padding::None;
     plan.window = narrowest;
     plan.rowsAdvanceByMask = rowsAdvanceByMask;
+    if (rowsAdvanceByMask && plan.padding == Padding::Left)
+      plan.padding = Padding::Right;
     plan.allowsNearTies |= roundsStates(models.manifestA) || roundsStates(models.manifestB);
     plan.reordersRows = reordersRows(models.manifestA) || reordersRows(models.manifestB);
     if (plan.vocabulary == 0) {
@@ -202,8 +204,7 @@ private:
     shown.padding = Padding::None;
     auto inputsOf = [&](const EquivalencePlan& each) {
       const DecoderStep step = wholePrompt(each);
-      return decoderInputs(sessionA->callerInputs(), step, sessionA->allocator(),
-                           models.manifestA.inputs);
+      return decoderInputs(*sessionA, step);
     };
     auto padded = inputsOf(plan);
     auto full = inputsOf(shown);

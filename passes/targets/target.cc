@@ -189,7 +189,7 @@ std::optional<MatchFailure> carriedHiddenRows(const Graph& graph, const SiteList
       if (*cache)
         ofSites.insert((*cache)->output);
   llvm::DenseSet<const Value*> states;
-  for (const ManifestCache& cache : exportedManifest(graph, sites).caches)
+  for (const ManifestCache& cache : exportedManifest(graph, sites, {}).caches)
     if (const Value* present = graph.findValue(cache.present);
         present && !ofSites.contains(present))
       states.insert(present);

@@ -70,14 +70,12 @@ public:
     const DecoderStep input =
         planned.next(tokens, runsWholeSequences() ? b.length() : a.length(), startsAnew);
     const DecoderStep& inputOfA = runsWholeSequences() ? wholeSequence(input) : input;
-    auto inputsOfA = decoderInputs(a.callerInputs(), inputOfA, a.allocator(), a.manifest().inputs);
+    auto inputsOfA = decoderInputs(a, inputOfA);
     if (!inputsOfA)
       return withFile(inputsOfA.takeError(), a.modelPath());
     if (llvm::Error error = firstStep.take(*inputsOfA, tokensOf(inputOfA)))
       return error;
-    auto inputsOfB = runsWholeSequences() ? decoderInputs(b.callerInputs(), input, b.allocator(),
-                                                          b.manifest().inputs)
-                                          : sameInputs(*inputsOfA, input);
+    auto inputsOfB = runsWholeSequences() ? decoderInputs(b, input) : sameInputs(*inputsOfA, input);
     if (!inputsOfB)
       return withFile(inputsOfB.takeError(), b.modelPath());
     firstStep.give(*inputsOfB);
@@ -195,7 +193,7 @@ private:
     step.tokens.assign(static_cast<size_t>(plan.batch),
                        std::vector<int64_t>(static_cast<size_t>(tokens), 0));
     step.recipes = plan.recipes;
-    auto inputs = decoderInputs(a.callerInputs(), step, a.allocator(), a.manifest().inputs);
+    auto inputs = decoderInputs(a, step);
     if (!inputs)
       return withFile(inputs.takeError(), a.modelPath());
     std::vector<Extents> extents;
@@ -242,12 +240,13 @@ private:
   /// about them, for a difference would not show between different inputs.
   llvm::Expected<std::vector<NamedTensor>> sameInputs(llvm::ArrayRef<NamedTensor> inputsOfA,
                                                       const DecoderStep& step) const {
-    auto inputs = decoderInputs(b.callerInputs(), step, b.allocator(), b.manifest().inputs);
+    auto inputs = decoderInputs(b, step);
     if (!inputs)
       return inputs;
+    const auto driven = drivenInputs(b, step.recipes);
     for (size_t i = 0; i < inputs->size(); ++i)
       for (const NamedTensor& input : inputsOfA)
-        if (input.name == (*inputs)[i].name && takes(*b.callerInputs()[i], input.tensor.view))
+        if (input.name == (*inputs)[i].name && takes(*driven[i], input.tensor.view))
           (*inputs)[i].tensor = input.tensor;
     return inputs;
   }
@@ -269,7 +268,8 @@ private:
   /// The step in the twin: its inputs are those of `a`, widened.
   llvm::Expected<StepResult> stepExact(const DecoderStep& step) {
     Session& twin = exact->session;
-    auto inputs = decoderInputs(a.callerInputs(), step, twin.allocator(), a.manifest().inputs);
+    auto inputs =
+        decoderInputs(drivenInputs(a, step.recipes), step, twin.allocator(), a.manifest().inputs);
     if (!inputs)
       return inputs.takeError();
     std::vector<NamedView> views;

@@ -40,6 +40,14 @@ const TensorComparison* ComparisonReport::worst() const {
   return worst;
 }
 
+int64_t recordedPast(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps) {
+  int64_t rows = 0;
+  for (const ManifestCache& cache : manifest.caches)
+    if (cache.update == CacheUpdate::Grows && !cache.part)
+      rows = std::max(rows, referenceExtent(steps, cache.past, cache.sequenceAxis).value_or(0));
+  return rows;
+}
+
 namespace {
 
 /// Which positions of each batch row are real tokens, by the recorded attention mask.
@@ -111,22 +119,98 @@ compareVisible(const std::string& name, const TensorView& ours, const TensorView
   return result;
 }
 
+const TensorRef* findRecorded(llvm::ArrayRef<std::pair<std::string, TensorRef>> tensors,
+                              llvm::StringRef name) {
+  const auto* found =
+      llvm::find_if(tensors, [&](const auto& entry) { return entry.first == name; });
+  return found == tensors.end() ? nullptr : &found->second;
+}
+
 /// What the session computes for the recorded inputs.
 llvm::Expected<StepResult> feed(Session& session, const ReferenceStep& step) {
   std::vector<Tensor> kept;
   std::vector<NamedView> views;
-  for (const Value* input : session.callerInputs()) {
-    auto recorded =
-        llvm::find_if(step.inputs, [&](const auto& entry) { return entry.first == input->name(); });
-    if (recorded == step.inputs.end())
-      return invalid("the reference has no tensor for input '{}'", input->name());
-    auto tensor = Tensor::of(session.allocator(), recorded->second);
+  auto give = [&](llvm::StringRef name, const TensorRef& data) -> llvm::Error {
+    auto tensor = Tensor::of(session.allocator(), data);
     if (!tensor)
       return tensor.takeError();
-    views.push_back({input->name(), tensor->view});
+    views.push_back({name, tensor->view});
+    kept.push_back(std::move(*tensor));
+    return llvm::Error::success();
+  };
+  for (const Value* input : session.callerInputs()) {
+    const TensorRef* recorded = findRecorded(step.inputs, input->name());
+    if (!recorded)
+      return invalid("the reference has no tensor for input '{}'", input->name());
+    if (llvm::Error error = give(input->name(), *recorded))
+      return error;
+  }
+  for (const ManifestLength& length : session.manifest().lengths)
+    if (const TensorRef* recorded = findRecorded(step.inputs, length.input))
+      if (llvm::Error error = give(length.input, *recorded))
+        return error;
+  return session.step(views, step.tokens);
+}
+
+/// Gives the session what was recorded before the first step.
+llvm::Error seedRecorded(Session& session, llvm::ArrayRef<ReferenceStep> steps) {
+  const int64_t rows = steps.empty() ? 0 : recordedPast(session.manifest(), steps);
+  if (rows == 0)
+    return llvm::Error::success();
+  std::vector<Tensor> kept;
+  std::vector<NamedView> views;
+  for (size_t i = 0; i < session.cacheCount(); ++i) {
+    const std::string& past = session.cacheInfo(i).past; // no part: recordedPast()
+    const TensorRef* recorded = findRecorded(steps.front().inputs, past);
+    if (!recorded)
+      return invalid("the reference has rows before the first step, but none of '{}'", past);
+    auto tensor = Tensor::of(session.allocator(), *recorded);
+    if (!tensor)
+      return tensor.takeError();
+    views.push_back({past, tensor->view});
     kept.push_back(std::move(*tensor));
   }
-  return session.step(views, step.tokens);
+  return session.seed(views, rows);
+}
+
+/// What the manifest feeds at a step after so many tokens; nullopt for what is no number.
+std::optional<int64_t> fedLength(LengthFeed feed, int64_t past, int64_t tokens) {
+  switch (feed) {
+  case LengthFeed::PastLength:
+  case LengthFeed::PastLengthPerBatch:
+    return past;
+  case LengthFeed::TotalLength:
+  case LengthFeed::TotalLengthPerBatch:
+    return past + tokens;
+  case LengthFeed::TotalLengthMinusOne:
+  case LengthFeed::TotalLengthPerBatchMinusOne:
+    return past + tokens - 1;
+  case LengthFeed::NewLength:
+    return tokens;
+  case LengthFeed::HasPast:
+    return past > 0 ? 1 : 0;
+  case LengthFeed::NoPast:
+    return past > 0 ? 0 : 1;
+  case LengthFeed::BlockTable:
+    break;
+  }
+  return std::nullopt;
+}
+
+/// Whether the recorded lengths are those that the manifest feeds.
+bool hasFedLengths(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps) {
+  int64_t past = 0;
+  for (const ReferenceStep& step : steps) {
+    for (const ManifestLength& length : manifest.lengths) {
+      const auto fed = fedLength(length.feed, past, step.tokens);
+      const TensorData* recorded = findTensor(step.inputs, length.input);
+      const auto numbers = recorded && fed ? integerValues(*recorded, INT64_MAX) : std::nullopt;
+      if (numbers && llvm::any_of(*numbers, [&](int64_t number) { return number != *fed; }))
+        return false;
+    }
+    past += step.tokens;
+  }
+  return true;
 }
 
 /// A constant with the elements of a view, strided or not.
@@ -286,10 +370,66 @@ recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string
   return own;
 }
 
+bool isDrivenOtherwise(const Graph& graph, const Manifest& manifest,
+                       llvm::ArrayRef<ReferenceStep> steps) {
+  for (const ReferenceStep& step : steps)
+    for (const std::unique_ptr<Value>& input : graph.inputs())
+      if (!input->isInitializer() && !findTensor(step.inputs, input->name()))
+        return false;
+  return !steps.empty() && (recordedPast(manifest, steps) != 0 || !hasFedLengths(manifest, steps) ||
+                            !referenceBatch(steps));
+}
+
+llvm::Expected<ComparisonReport> replayAsRecorded(const Graph& graph, Executor& executor,
+                                                  llvm::ArrayRef<ReferenceStep> steps,
+                                                  Tolerance tolerance) {
+  ComparisonReport report;
+  for (const ReferenceStep& step : steps) {
+    std::vector<Tensor> kept;
+    std::vector<NamedView> views;
+    for (const auto& [name, data] : step.inputs) {
+      const Value* input = graph.findValue(name);
+      if (!input || !input->isGraphInput())
+        return invalid("the model has no input '{}', which is recorded", name);
+      auto tensor = Tensor::of(executor.allocator(), data);
+      if (!tensor)
+        return tensor.takeError();
+      views.push_back({name, tensor->view});
+      kept.push_back(std::move(*tensor));
+    }
+    auto outputs = executor.run(views);
+    if (!outputs)
+      return withNode(outputs.takeError(), "step " + std::to_string(report.steps.size()));
+    StepComparison compared;
+    compared.tokens = step.tokens;
+    compared.phase = report.steps.empty() ? "prefill" : step.tokens == 1 ? "decode" : "chunk";
+    const VisiblePositions visible(step);
+    for (size_t i = 0; i < outputs->size(); ++i) {
+      const std::string name = graph.outputs()[i]->name().str();
+      const TensorRef* recorded = findRecorded(step.outputs, name);
+      if (!recorded)
+        continue;
+      auto expected = Tensor::of(executor.allocator(), *recorded);
+      if (!expected)
+        return expected.takeError();
+      const TensorView& ours = (*outputs)[i].view;
+      auto result = compareVisible(name, ours, expected->view, visible.positionAxis(ours.shape), 0,
+                                   visible, tolerance);
+      if (!result)
+        return result.takeError();
+      compared.outputs.push_back(std::move(*result));
+    }
+    report.steps.push_back(std::move(compared));
+  }
+  return report;
+}
+
 llvm::Expected<ComparisonReport>
 replayReference(Session& session, llvm::ArrayRef<ReferenceStep> steps, Tolerance tolerance) {
   ComparisonReport report;
   Replay replay(session, tolerance);
+  if (llvm::Error error = seedRecorded(session, steps))
+    return error;
   for (size_t i = 0; i < steps.size(); ++i) {
     auto compared = replay.run(steps[i]);
     if (!compared)

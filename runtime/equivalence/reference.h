@@ -3,6 +3,7 @@
 
 #include "runtime/equivalence/comparison.h"
 #include "runtime/equivalence/reference_steps.h"
+#include "runtime/exec/executor.h"
 #include "runtime/session/session.h"
 
 #include <string>
@@ -63,8 +64,24 @@ struct ComparisonReport {
 llvm::Expected<std::vector<ReferenceStep>>
 recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string& ended);
 
+/// Rows that caches which grow had before the first recorded step.
+int64_t recordedPast(const ir::Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps);
+
+/// Whether the recording can be run without a session, and was made of other steps than a session
+/// takes: it holds every input of the graph at every step, caches too, and earlier rows before the
+/// first step, other lengths than the manifest feeds, or no token ids that tell the batch.
+bool isDrivenOtherwise(const ir::Graph& graph, const ir::Manifest& manifest,
+                       llvm::ArrayRef<ReferenceStep> steps);
+
+/// Runs each step with everything that was recorded for it, caches too, and compares every output
+/// of the graph that was recorded, whole.
+llvm::Expected<ComparisonReport> replayAsRecorded(const ir::Graph& graph, Executor& executor,
+                                                  llvm::ArrayRef<ReferenceStep> steps,
+                                                  Tolerance tolerance);
+
 /// Replays the steps through a fresh session: recorded inputs that the model declares are fed,
-/// caches are the session's own. Every recorded output is compared, presents over their valid
+/// lengths too; caches are the session's own, which is seeded with rows that were recorded before
+/// the first step. Every recorded output is compared, presents over their valid
 /// region; positions that the recorded attention_mask hides are left out and counted.
 llvm::Expected<ComparisonReport>
 replayReference(Session& session, llvm::ArrayRef<ReferenceStep> steps, Tolerance tolerance);

@@ -179,12 +179,12 @@ const TensorData* findTensor(llvm::ArrayRef<std::pair<std::string, TensorRef>> t
   return nullptr;
 }
 
-llvm::Expected<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps) {
+std::optional<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps) {
   for (const char* name : {"input_ids", "decoder_input_ids", "inputs_embeds"})
     if (const TensorData* tokens = findTensor(steps.front().inputs, name))
       if (!tokens->shape().empty())
         return tokens->shape()[0];
-  return invalid("the reference records neither input_ids nor inputs_embeds");
+  return std::nullopt;
 }
 
 int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps) {

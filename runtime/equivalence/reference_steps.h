@@ -45,8 +45,9 @@ std::vector<ReferenceCase> referenceCases(const std::string& modelFolder);
 const ir::TensorData* findTensor(llvm::ArrayRef<std::pair<std::string, ir::TensorRef>> tensors,
                                  llvm::StringRef name);
 
-/// The batch size of the recorded token ids, or of embeddings in their place.
-llvm::Expected<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps);
+/// The batch size of the recorded token ids, or of embeddings in their place; nullopt where neither
+/// is recorded.
+std::optional<int64_t> referenceBatch(llvm::ArrayRef<ReferenceStep> steps);
 /// Tokens of all steps together.
 int64_t referenceLength(llvm::ArrayRef<ReferenceStep> steps);
 

@@ -1,6 +1,7 @@
 // Building the inputs of a step.
 #include "runtime/session/decoder_inputs.h"
 
+#include "ir/manifest/documented_inputs.h"
 #include "runtime/cache/checksum.h"
 #include "runtime/exec/input_binding.h"
 #include "runtime/memory/buffer.h"
@@ -23,8 +24,9 @@ constexpr int64_t mostMadeUpElements = int64_t{1} << 26;
 /// Tokens of a segment.
 constexpr int64_t segmentTokens = 8;
 
-bool isTokenName(llvm::StringRef name) {
-  return name == "input_ids" || name == "decoder_input_ids";
+bool isTokenName(const Value& input) {
+  const DocumentedInput* documented = documentedInput(input);
+  return documented && documented->feed == InputFeed::Tokens;
 }
 
 bool isEncoderOutput(const Value& input) {
@@ -82,16 +84,9 @@ public:
       return byRecipe(input, *recipe, description);
     if (description && description->feed != InputFeed::Any)
       return byFeed(input, description->feed, description->shape);
-    if (isTokenName(name))
-      return byFeed(input, InputFeed::Tokens, tokenShape(input.type()));
-    if (name == "attention_mask")
-      return byFeed(input, InputFeed::VisibleKeys, {"batch", maskExtent(input)});
-    if (name == "position_ids")
-      return byFeed(input, InputFeed::Positions, {"batch", "new"});
-    if (name == "cache_position")
-      return byFeed(input, InputFeed::Positions, {"new"});
-    if (name == "encoder_attention_mask")
-      return fill(input, {batch, encoderTokens}, [](auto) { return 1.0; });
+    if (const DocumentedInput* documented = documentedInput(input);
+        documented && documented->feed != InputFeed::Any)
+      return byName(input, *documented);
     if (isEncoderOutput(input))
       return madeUp(input, declaredShape(input));
     if (input.type().hasRank())
@@ -101,6 +96,18 @@ public:
   }
 
 private:
+  llvm::Expected<Tensor> byName(const Value& input, const DocumentedInput& documented) const {
+    if (documented.feed == InputFeed::Tokens)
+      return byFeed(input, documented.feed, tokenShape(input.type()));
+    if (input.name() == "encoder_attention_mask")
+      return fill(input, {batch, encoderTokens}, [](auto) { return 1.0; });
+    if (documented.feed == InputFeed::VisibleKeys)
+      return byFeed(input, documented.feed, {"batch", maskExtent(input)});
+    if (documented.rank == 1)
+      return byFeed(input, documented.feed, {"new"});
+    return byFeed(input, documented.feed, {"batch", "new"});
+  }
+
   using Index = llvm::ArrayRef<int64_t>;
 
   bool isVisible(int64_t row, int64_t position) const {
@@ -351,6 +358,14 @@ private:
     case ElementType::Bool:
       return fillAs<uint8_t>(input, shape, *count,
                              [&](Index index) { return numberAt(index) != 0 ? 1.0 : 0.0; });
+    case ElementType::Int8:
+      return fillAs<int8_t>(input, shape, *count, numberAt);
+    case ElementType::UInt8:
+      return fillAs<uint8_t>(input, shape, *count, numberAt);
+    case ElementType::Int16:
+      return fillAs<int16_t>(input, shape, *count, numberAt);
+    case ElementType::Double:
+      return fillAs<double>(input, shape, *count, numberAt);
     case ElementType::Float:
       return fillAs<float>(input, shape, *count, numberAt);
     case ElementType::Float16:
@@ -412,7 +427,7 @@ llvm::Error checkStep(const DecoderStep& step) {
 bool isTokenInput(const Value& input, llvm::ArrayRef<ManifestInput> described) {
   const ManifestInput* description = findEntry(described, input.name());
   const bool isDescribed = description && description->feed != InputFeed::Any;
-  return isDescribed ? description->feed == InputFeed::Tokens : isTokenName(input.name());
+  return isDescribed ? description->feed == InputFeed::Tokens : isTokenName(input);
 }
 
 } // namespace
@@ -425,8 +440,7 @@ llvm::Expected<std::vector<NamedTensor>> decoderInputs(llvm::ArrayRef<const Valu
     return error;
   for (const InputRecipe& recipe : step.recipes)
     if (llvm::none_of(inputs, [&](const Value* input) { return input->name() == recipe.input; }))
-      return usageError("--input {}: the model has no such input besides caches and lengths",
-                        recipe.input);
+      return usageError("--input {}: the model has no such input besides caches", recipe.input);
   const Value* tokenInput = nullptr;
   for (const Value* input : inputs)
     if (isTokenInput(*input, described) && input->type().hasRank())
@@ -450,8 +464,8 @@ std::vector<std::string> guessedInputs(llvm::ArrayRef<const Value*> inputs,
     llvm::StringRef name = input->name();
     const ManifestInput* description = findEntry(described, name);
     const bool isDescribed = description && description->feed != InputFeed::Any;
-    const bool isNamed = isTokenName(name) || name == "attention_mask" || name == "position_ids" ||
-                         name == "cache_position" || name == "encoder_attention_mask";
+    const DocumentedInput* documented = documentedInput(*input);
+    const bool isNamed = documented && documented->feed != InputFeed::Any;
     if (!findEntry(recipes, name) && !isDescribed && !isNamed && !isEncoderOutput(*input))
       names.push_back(name.str());
   }
@@ -466,9 +480,25 @@ std::vector<const Value*> tokenInputs(const Graph& graph, llvm::ArrayRef<Manifes
   return tokens;
 }
 
+llvm::SmallVector<const Value*, 8> drivenInputs(const Session& session,
+                                                llvm::ArrayRef<InputRecipe> recipes) {
+  llvm::SmallVector<const Value*, 8> driven(session.callerInputs().begin(),
+                                            session.callerInputs().end());
+  for (const ManifestLength& length : session.manifest().lengths)
+    if (findEntry(recipes, length.input))
+      if (const Value* input = session.graph().findValue(length.input))
+        driven.push_back(input);
+  return driven;
+}
+
+llvm::Expected<std::vector<NamedTensor>> decoderInputs(const Session& session,
+                                                       const DecoderStep& step) {
+  return decoderInputs(drivenInputs(session, step.recipes), step, session.allocator(),
+                       session.manifest().inputs);
+}
+
 llvm::Expected<StepResult> stepDecoder(Session& session, const DecoderStep& step) {
-  auto inputs =
-      decoderInputs(session.callerInputs(), step, session.allocator(), session.manifest().inputs);
+  auto inputs = decoderInputs(session, step);
   if (!inputs)
     return inputs.takeError();
   std::vector<NamedView> views;

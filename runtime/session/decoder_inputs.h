@@ -54,6 +54,15 @@ decoderInputs(llvm::ArrayRef<const ir::Value*> inputs, const DecoderStep& step,
               const std::shared_ptr<Allocator>& allocator,
               llvm::ArrayRef<ir::ManifestInput> described = {});
 
+/// The inputs that are made for a step of the session: those that its caller gives, and the lengths
+/// that a recipe is for.
+llvm::SmallVector<const ir::Value*, 8> drivenInputs(const Session& session,
+                                                    llvm::ArrayRef<InputRecipe> recipes);
+
+/// The same for the inputs of a session.
+llvm::Expected<std::vector<NamedTensor>> decoderInputs(const Session& session,
+                                                       const DecoderStep& step);
+
 /// Names of inputs for which nothing says what to feed: neither a recipe nor the description nor
 /// the name.
 std::vector<std::string> guessedInputs(llvm::ArrayRef<const ir::Value*> inputs,

@@ -96,7 +96,7 @@ public:
     auto outputs = prefill(prompts);
     if (!outputs)
       return outputs.takeError();
-    if (llvm::Error error = takeTokens(*outputs))
+    if (llvm::Error error = takeTokens(*outputs, session.manifest().padsRight))
       return error;
     result.prefillSeconds = secondsSince(start);
 
@@ -133,11 +133,28 @@ private:
     if (llvm::none_of(session.callerInputs(), hides))
       return usageError("the prompts differ in length, and the model has no attention_mask that "
                         "could hide padding");
-    for (const Node& node : session.graph().nodes())
-      if (node.is("com.microsoft::GroupQueryAttention"))
-        return usageError("the prompts differ in length, and the model takes no padding on the "
-                          "left: it counts tokens by its attention_mask");
+    if (!session.manifest().padsRight)
+      return llvm::Error::success();
+    // Behind padding there would be no place for more of a prompt.
+    if (session.length() != 0 || promptChunk(longestOf(prompts)) < longestOf(prompts))
+      return usageError("the prompts differ in length, and the model takes padding on the right "
+                        "only: it counts tokens by its mask")
+          .hint("prompts are then one step from empty caches: --chunk at least as long as the "
+                "longest of them, or prompts of one length");
     return llvm::Error::success();
+  }
+
+  static size_t longestOf(llvm::ArrayRef<std::vector<int64_t>> prompts) {
+    size_t longest = 0;
+    for (const std::vector<int64_t>& prompt : prompts)
+      longest = std::max(longest, prompt.size());
+    return longest;
+  }
+
+  /// Tokens of a prompt's steps.
+  size_t promptChunk(size_t longest) const {
+    const auto most = static_cast<size_t>(mostTokensOfAStep());
+    return std::min(most, options.chunk > 0 ? static_cast<size_t>(options.chunk) : longest);
   }
 
   /// Of a model that was exported for a number of tokens, that number.
@@ -150,24 +167,21 @@ private:
     return most;
   }
 
-  /// Runs all prompts, padded on the left; the last step's outputs.
+  /// Runs all prompts, padded on the side that the model takes; the last step's outputs.
   llvm::Expected<StepResult> prefill(llvm::ArrayRef<std::vector<int64_t>> prompts) {
-    size_t longest = 0;
-    for (const std::vector<int64_t>& prompt : prompts) {
-      longest = std::max(longest, prompt.size());
-      result.promptTokens += static_cast<int64_t>(prompt.size());
-    }
+    const bool padsRight = session.manifest().padsRight;
+    const size_t longest = longestOf(prompts);
     std::vector<std::vector<int64_t>> padded;
     for (const std::vector<int64_t>& prompt : prompts) {
+      result.promptTokens += static_cast<int64_t>(prompt.size());
       const size_t padding = longest - prompt.size();
-      padded.emplace_back(padding, 0);
+      padded.emplace_back(padsRight ? 0 : padding, 0);
       padded.back().insert(padded.back().end(), prompt.begin(), prompt.end());
-      feed.hidePadding(padding);
+      padded.back().resize(longest, 0);
+      feed.hidePadding(padding, padsRight ? prompt.size() : 0);
       paddings.push_back(static_cast<int64_t>(padding));
     }
-    const auto most = static_cast<size_t>(mostTokensOfAStep());
-    const size_t chunk =
-        std::min(most, options.chunk > 0 ? static_cast<size_t>(options.chunk) : longest);
+    const size_t chunk = promptChunk(longest);
     for (size_t begin = 0;; begin += chunk) {
       const size_t end = std::min(longest, begin + chunk);
       std::vector<std::vector<int64_t>> tokens;
@@ -266,23 +280,31 @@ private:
     return llvm::Error::success();
   }
 
-  llvm::Error takeTokens(const StepResult& outputs) {
+  /// Draws a token for each batch row, by the scores of its last one: padding may be behind it.
+  llvm::Error takeTokens(const StepResult& outputs, bool isPaddedBehind = false) {
     auto logits = findLogits(outputs);
     if (!logits)
       return logits.takeError();
+    const int64_t most = *std::max_element(paddings.begin(), paddings.end());
+    isPaddedBehind &= most != 0;
+    if (isPaddedBehind && (*logits)->view.shape[1] <= most)
+      return usageError("the model gives scores of {} tokens of a step: none for the last token of "
+                        "a shorter prompt, which it takes padding behind",
+                        (*logits)->view.shape[1]);
     vocabulary = (*logits)->view.shape[2];
     for (size_t row = 0; row < result.sequences.size(); ++row)
       if (!hasEnded[row])
-        if (llvm::Error error = takeToken(**logits, static_cast<int64_t>(row)))
+        if (llvm::Error error =
+                takeToken(**logits, static_cast<int64_t>(row), isPaddedBehind ? paddings[row] : 0))
           return error;
     return llvm::Error::success();
   }
 
-  llvm::Error takeToken(const Tensor& logits, int64_t row) {
+  llvm::Error takeToken(const Tensor& logits, int64_t row, int64_t behind) {
     // The same position never draws twice.
     const int64_t position =
         feed.length() + result.droppedTokens - paddings[static_cast<size_t>(row)];
-    auto token = drawToken(logits, options.sampling, {position, row});
+    auto token = drawToken(logits, options.sampling, {position, row}, behind);
     if (!token)
       return token.takeError();
     add(*token, row);

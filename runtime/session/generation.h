@@ -78,7 +78,8 @@ llvm::Expected<int64_t> greedyToken(const Tensor& logits, int64_t batch);
 
 /// Appends the prompts, one a batch row, to what the session holds, and generates. Shorter prompts
 /// are padded on the left, which the model's attention_mask hides: an error for a model without
-/// one, or that counts tokens by it (GroupQueryAttention). The session's length grows by the
+/// one. For a model that counts tokens by its mask (Manifest::padsRight) they are padded on the
+/// right; such prompts are one step, from empty caches. The session's length grows by the
 /// longest prompt and by all steps but the last, whose tokens are not in the caches yet. A sequence
 /// that has ended is fed its last token until the others end, too.
 ///

@@ -6,8 +6,8 @@
 namespace kvopt::runtime {
 using namespace ir;
 
-void TokenFeed::hidePadding(size_t padding) {
-  visible.emplace_back(static_cast<size_t>(session.length()), 1);
+void TokenFeed::hidePadding(size_t padding, size_t tokensBefore) {
+  visible.emplace_back(static_cast<size_t>(session.length()) + tokensBefore, 1);
   visible.back().insert(visible.back().end(), padding, 0);
   hidesAny |= padding != 0;
 }
@@ -46,7 +46,7 @@ llvm::Expected<StepResult> TokenFeed::runInputs(DecoderStep& step) {
     }
   step.recipes = options.recipes;
   std::vector<const Value*> made;
-  llvm::copy_if(session.callerInputs(), std::back_inserter(made),
+  llvm::copy_if(drivenInputs(session, step.recipes), std::back_inserter(made),
                 [&](const Value* input) { return !isComputed(*input); });
   auto inputs = decoderInputs(made, step, session.allocator(), session.manifest().inputs);
   if (!inputs)

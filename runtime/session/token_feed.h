@@ -28,8 +28,9 @@ public:
   TokenFeed(Session& drivenSession, const FeedOptions& settings)
       : session(drivenSession), options(settings) {}
 
-  /// Row `row` of the prompt that comes next begins with so much padding. For every row, in order.
-  void hidePadding(size_t padding);
+  /// The next batch row of the prompt that comes next has so much padding, behind so many of its
+  /// tokens. For every row, in order.
+  void hidePadding(size_t padding, size_t tokensBefore = 0);
   /// Runs as many tokens in each batch row. A model without caches is given the whole sequence
   /// every time.
   llvm::Expected<StepResult> run(const std::vector<std::vector<int64_t>>& tokens);

@@ -1,26 +1,18 @@
 // From the readers of inputs to what drivers feed them.
 #include "passes/analysis/interface/input_roles.h"
 
+#include "ir/manifest/documented_inputs.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/ADT/StringSwitch.h"
 
 namespace kvopt::analysis {
 using namespace ir;
 
 namespace {
 
-bool isTokenName(llvm::StringRef name) {
-  return name == "input_ids" || name == "decoder_input_ids";
-}
-
-/// What hosts feed an input of that documented name.
-InputFeed documentedFeed(llvm::StringRef name) {
-  return llvm::StringSwitch<InputFeed>(name)
-      .Cases("input_ids", "decoder_input_ids", InputFeed::Tokens)
-      .Cases("position_ids", "cache_position", InputFeed::Positions)
-      .Cases("attention_mask", "encoder_attention_mask", InputFeed::VisibleKeys)
-      .Default(InputFeed::Any);
+bool isTokenName(const Value& input) {
+  const DocumentedInput* documented = documentedInput(input);
+  return documented && documented->feed == InputFeed::Tokens;
 }
 
 /// Tables of so few rows hold embeddings of kinds of tokens, not of tokens or positions.
@@ -28,8 +20,8 @@ constexpr int64_t mostSegments = 4;
 
 class Roles {
 public:
-  Roles(const Graph& described, const InterfaceFacts& known, Manifest& target)
-      : graph(described), facts(known), manifest(target) {
+  Roles(const Graph& described, const InterfaceFacts& read, Manifest& target)
+      : graph(described), facts(read), manifest(target) {
     for (const ManifestCache& cache : manifest.caches) {
       known.insert(cache.past);
       const ManifestExtent& rows = cache.shape[static_cast<size_t>(cache.sequenceAxis)];
@@ -55,15 +47,15 @@ private:
   /// called.
   void findTokens() {
     for (const Value* input : open)
-      if (isTokenName(input->name()) && hasDocumentedName(*input))
+      if (isTokenName(*input))
         tokens = input;
     const Dim scores = scoresExtent();
     int64_t largest = -1;
     bool isLargestExact = false;
     for (const Value* input : open) {
-      if (tokens && isTokenName(tokens->name()))
+      if (tokens && isTokenName(*tokens))
         break;
-      if (!isInteger(input->type().elementType()) || hasDocumentedName(*input))
+      if (!isInteger(input->type().elementType()) || documentedInput(*input))
         continue;
       for (const InputReaders::Table& table : facts.of(*input).tables) {
         const bool isExact = scores.value() && scores.value() == table.rows;
@@ -101,12 +93,12 @@ private:
     if (!type.hasRank())
       return;
     const InputReaders readers = facts.of(input);
-    const bool isDocumented = hasDocumentedName(input);
-    if (!isDocumented && isInteger(type.elementType()) && describeLength(input, readers))
+    const DocumentedInput* documented = documentedInput(input);
+    if (!documented && isInteger(type.elementType()) && describeLength(input, readers))
       return;
     const InputFeed feed = feedOf(input, readers);
     // What reads an input outranks its name.
-    if (isDocumented && (feed == InputFeed::Any || feed == documentedFeed(input.name())))
+    if (documented && (feed == InputFeed::Any || feed == documented->feed))
       return;
     // Drivers make up what an encoder hands over.
     if (feed == InputFeed::Any && isFloatingPoint(type.elementType()) && type.rank() >= 3)
@@ -146,7 +138,7 @@ private:
       return false;
     if (!readers.any() || (isOne && readers.isMask))
       return false;
-    const LengthFeed feed = lengthOf(input, readers);
+    const LengthFeed feed = lengthOf(readers);
     const bool isTold = isOperand && isPerBatchRow(readers.lengths.front().feed);
     addLength(input, isPerRow || isTold ? ofEachRow(feed) : feed);
     return true;
@@ -164,7 +156,7 @@ private:
   }
 
   /// By operators that define what they read, and else by where ranges and slices begin and end.
-  LengthFeed lengthOf(const Value& input, const InputReaders& readers) const {
+  LengthFeed lengthOf(const InputReaders& readers) const {
     for (const InputReaders::Length& length : readers.lengths)
       if (std::optional<LengthFeed> feed = lengthBehind(length))
         return *feed;
@@ -306,17 +298,6 @@ private:
 };
 
 } // namespace
-
-bool hasDocumentedName(const Value& input) {
-  const TensorType& type = input.type();
-  const int rank = llvm::StringSwitch<int>(input.name())
-                       .Cases("input_ids", "decoder_input_ids", "position_ids", 2)
-                       .Cases("attention_mask", "encoder_attention_mask", 2)
-                       .Case("cache_position", 1)
-                       .Case("inputs_embeds", 3)
-                       .Default(-1);
-  return rank >= 0 && (!type.hasRank() || static_cast<int>(type.rank()) == rank);
-}
 
 void describeInputs(const Graph& graph, const InterfaceFacts& facts, Manifest& manifest) {
   Roles(graph, facts, manifest).describe();

@@ -7,15 +7,10 @@
 
 namespace kvopt::analysis {
 
-/// Whether exporters document what an input of this name and rank is fed: `input_ids`,
-/// `decoder_input_ids`, `attention_mask`, `encoder_attention_mask`, `position_ids` and
-/// `cache_position` of their usual ranks. Drivers know those by name.
-bool hasDocumentedName(const ir::Value& input);
-
 /// Adds to `lengths` and `inputs` of the manifest what to feed the inputs of the graph that it does
-/// not mention and that have no default. Inputs with a documented name are left out, which drivers
-/// know, unless what reads them is at odds with it. By data flow from each input, through operators
-/// that keep its elements (casts, reshapes, slices, …):
+/// not mention and that have no default. Documented inputs (ir/manifest/documented_inputs.h) are
+/// left out, which drivers know, unless what reads them is at odds with it. By data flow from each
+/// input, through operators that keep its elements (casts, reshapes, slices, …):
 ///
 ///   integers   that index the constant table with a row for each score, or the largest one: token
 ///              ids; another table, or an angle's factor: positions; a cache's batch axis: batch

@@ -19,8 +19,6 @@ InterfaceFacts readInterface(const Graph& graph) {
   return facts;
 }
 
-namespace {
-
 const char* wordOf(LengthFeed feed) {
   for (const ManifestWord<LengthFeed>& word : feedWords)
     if (word.value == feed)
@@ -28,7 +26,6 @@ const char* wordOf(LengthFeed feed) {
   return "";
 }
 
-/// What is read of the same number: all rows together or each alone makes no difference.
 bool isSameLength(LengthFeed one, LengthFeed other) {
   auto isPast = [](LengthFeed feed) {
     return feed == LengthFeed::PastLength || feed == LengthFeed::PastLengthPerBatch;
@@ -36,10 +33,13 @@ bool isSameLength(LengthFeed one, LengthFeed other) {
   auto isTotal = [](LengthFeed feed) {
     return feed == LengthFeed::TotalLength || feed == LengthFeed::TotalLengthPerBatch;
   };
-  return one == other || (isPast(one) && isPast(other)) || (isTotal(one) && isTotal(other));
+  auto isLast = [](LengthFeed feed) {
+    return feed == LengthFeed::TotalLengthMinusOne ||
+           feed == LengthFeed::TotalLengthPerBatchMinusOne;
+  };
+  return one == other || (isPast(one) && isPast(other)) || (isTotal(one) && isTotal(other)) ||
+         (isLast(one) && isLast(other));
 }
-
-} // namespace
 
 llvm::Error checkLengths(const InterfaceFacts& facts) {
   for (const auto& entry : facts.readers) {

@@ -22,6 +22,12 @@ struct InterfaceFacts {
 /// Reads a graph as it was exported.
 InterfaceFacts readInterface(const ir::Graph& graph);
 
+/// The word of manifests for it.
+const char* wordOf(ir::LengthFeed feed);
+
+/// Whether both are the same number; all rows together or each alone makes no difference.
+bool isSameLength(ir::LengthFeed one, ir::LengthFeed other);
+
 /// An error that names both operators where they take one input for different lengths.
 llvm::Error checkLengths(const InterfaceFacts& facts);
 

@@ -17,7 +17,7 @@ TEST_P(ReferenceTest, EveryRecordedCaseAgrees) {
     auto steps = valueOrThrow(readReference(recorded));
     ASSERT_GE(steps.size(), 6u) << recorded;
     SessionOptions shared;
-    shared.batch = valueOrThrow(referenceBatch(steps));
+    shared.batch = referenceBatch(steps).value();
     shared.capacity = referenceLength(steps);
     SessionOptions roomy = shared;
     roomy.capacity += 11;

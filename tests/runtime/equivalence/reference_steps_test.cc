@@ -77,7 +77,7 @@ TEST_F(ReferenceStepsTest, StepsComeInTheOrderOfTheirNumbers) {
   EXPECT_EQ(steps.front().tokens, 7);
   EXPECT_EQ(steps.back().tokens, 3);
   EXPECT_EQ(referenceLength(steps), 15);
-  EXPECT_EQ(llvm::cantFail(referenceBatch(steps)), 1);
+  EXPECT_EQ(referenceBatch(steps), 1);
   EXPECT_EQ(referenceExtent(steps, "input_ids", 1), 7);
   EXPECT_EQ(referenceExtent(steps, "input_ids", 2), std::nullopt);
   EXPECT_EQ(referenceExtent(steps, "absent", 0), std::nullopt);
@@ -208,11 +208,9 @@ TEST_F(ReferenceStepsTest, TheBatchIsThatOfTokensOrEmbeddings) {
         name = to;
   };
   rename("input_ids", "inputs_embeds");
-  EXPECT_EQ(llvm::cantFail(referenceBatch(steps)), 1);
+  EXPECT_EQ(referenceBatch(steps), 1);
   rename("inputs_embeds", "anything");
-  auto batch = referenceBatch(steps);
-  ASSERT_FALSE(batch);
-  EXPECT_THAT(takeDiagnostic(batch.takeError()).str(), HasSubstr("inputs_embeds"));
+  EXPECT_EQ(referenceBatch(steps), std::nullopt);
 }
 
 } // namespace

@@ -1,0 +1,34 @@
+// Inputs that exporters document: hosts know by their names what to feed them.
+#pragma once
+
+#include "ir/manifest/manifest.h"
+#include "ir/value.h"
+
+namespace kvopt::ir {
+
+struct DocumentedInput {
+  const char* name;
+  unsigned rank;
+  InputFeed feed; ///< Any: what an encoder or an embedding hands over
+};
+
+constexpr DocumentedInput documentedInputs[] = {
+    {"input_ids", 2, InputFeed::Tokens},
+    {"decoder_input_ids", 2, InputFeed::Tokens},
+    {"inputs_embeds", 3, InputFeed::Any},
+    {"attention_mask", 2, InputFeed::VisibleKeys},
+    {"encoder_attention_mask", 2, InputFeed::VisibleKeys},
+    {"position_ids", 2, InputFeed::Positions},
+    {"cache_position", 1, InputFeed::Positions},
+};
+
+/// The entry of an input's name; null where there is none, or where the input is of another rank.
+inline const DocumentedInput* documentedInput(const Value& input) {
+  const TensorType& type = input.type();
+  for (const DocumentedInput& documented : documentedInputs)
+    if (input.name() == documented.name)
+      return !type.hasRank() || type.rank() == documented.rank ? &documented : nullptr;
+  return nullptr;
+}
+
+} // namespace kvopt::ir
