@@ -130,6 +130,7 @@ llvm::Error inferNonZero(ShapeContext& context) {
   Shape shape = unknownShape(2);
   if (context.type(0).hasRank() && context.type(0).rank() != 0)
     shape[0] = Dim::fixed(context.type(0).rank());
+  shape[1] = ownExtent(context.node().result(), 1);
   context.setResult(0, TensorType(ElementType::Int64, std::move(shape)));
   return llvm::Error::success();
 }

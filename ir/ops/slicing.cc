@@ -306,6 +306,8 @@ llvm::Error inferSlice(ShapeContext& context) {
     extent = step.value() ? sliceLength(range, extent, slice.type) : Dim::unknown();
     if (extent.isUnknown() && context.node().isWithinAssumed())
       extent = lengthWithin(range);
+    if (extent.isUnknown() && (range.start.isUnknown() || range.end.isUnknown()))
+      extent = ownExtent(context.node().result(), (*axes)[i]);
   }
   context.setResult(0, TensorType(context.element(0), std::move(shape)));
   context.setIntegers(0, std::move(elements));

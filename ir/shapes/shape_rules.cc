@@ -4,6 +4,8 @@
 #include "ir/late_element_types.h"
 #include "support/diagnostic.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 
 namespace kvopt::ir {
@@ -131,6 +133,17 @@ std::optional<Shape> scannedRow(const Node& scan, size_t index, const TensorType
   Shape row = shapeOf(type);
   row.erase(row.begin() + *axis);
   return row;
+}
+
+Dim ownExtent(const Value& result, unsigned axis) {
+  return result.graph().parentNode() ? Dim::unknown()
+                                     : Dim::symbol(fmt::format("{}[{}]", result.name(), axis));
+}
+
+bool isOpenExtent(const Dim& extent) {
+  return extent.isUnknown() || llvm::any_of(extent.symbols(), [](llvm::StringRef symbol) {
+           return symbol.endswith("]"); // see ownExtent; input extents with such names are as open
+         });
 }
 
 Dim productOf(llvm::ArrayRef<Dim> extents) {

@@ -53,6 +53,12 @@ Dim ceilDivide(const Dim& value, int64_t divisor);
 /// `index` counts scanned operands. nullopt where the rank is not known.
 std::optional<Shape> scannedRow(const Node& scan, size_t index, const TensorType& type);
 
+/// A name for an extent of a result that depends on values: what has it is as long as the result.
+/// Unknown in graphs of attributes, where branches and iterations have a name more than once.
+Dim ownExtent(const Value& result, unsigned axis);
+/// Whether nothing is known of an extent, or only such a name.
+bool isOpenExtent(const Dim& extent);
+
 /// The product of extents; 1 for none.
 Dim productOf(llvm::ArrayRef<Dim> extents);
 

@@ -1,6 +1,7 @@
 // Pairs of inputs and outputs that are one cache.
 #include "passes/analysis/cache/driven_caches.h"
 
+#include "ir/shapes/shape_rules.h"
 #include "passes/analysis/cache/cache_origins.h"
 #include "passes/analysis/cache/state_pairs.h"
 #include "passes/analysis/movement/uniform_value.h"
@@ -37,7 +38,7 @@ std::optional<ManifestCache> describePair(const Value& past, const Value& presen
     }
     // A width that only one of the two declares is not growth, and neither is an extent that shape
     // inference lost track of.
-    if (from.isKnownEqual(to) || (from.value() ? to.isUnknown() : to.value().has_value()))
+    if (from.isKnownEqual(to) || (from.value() ? isOpenExtent(to) : to.value().has_value()))
       continue;
     longer.push_back(axis);
   }

@@ -1,6 +1,8 @@
 // Shortest paths from states to outputs, and the pairs they make.
 #include "passes/analysis/cache/state_pairs.h"
 
+#include "ir/shapes/shape_rules.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -110,7 +112,7 @@ bool isNextValue(const TensorType& past, const TensorType& present) {
   for (unsigned axis = 0; axis < past.rank(); ++axis) {
     const Dim& before = past.shape()[axis];
     const Dim& after = present.shape()[axis];
-    const bool isSame = before.isKnownEqual(after) || (before.value() && after.isUnknown());
+    const bool isSame = before.isKnownEqual(after) || (before.value() && isOpenExtent(after));
     if (!isSame && (axis != 0 || before.value()))
       return false;
   }

@@ -46,8 +46,8 @@ TEST(GatherShapes, TopKAndMore) {
       {11, "float[] x, int64[1] k", "", "v, i = TopK(x, k)", "float; int64"},
       {13, "float[B, S, V] x", "", "y = ArgMax <axis = -1, keepdims = 0>(x)", "int64[B, S]"},
       {13, "float[B, S, V] x", "", "y = ArgMax(x)", "int64[1, S, V]"},
-      {13, "float[B, S] x", "", "y = NonZero(x)", "int64[2, ?]"},
-      {13, "float[] x", "", "y = NonZero(x)", "int64[?, ?]"},
+      {13, "float[B, S] x", "", "y = NonZero(x)", "int64[2, y[1]]"},
+      {13, "float[] x", "", "y = NonZero(x)", "int64[?, y[1]]"},
       {13, "int64[B] i, float[2] v", "int64 d = {10}", "y = OneHot(i, d, v)", "float[B, 10]"},
       {13, "int64[B] i, int64 d, float[2] v", "", "y = OneHot <axis = 0>(i, d, v)", "float[?, B]"},
   });

@@ -95,7 +95,15 @@ TEST(SlicingShapes, Slice) {
       {13, "float[10] x, int64[1] t", "int64[1] s = {1}, int64[1] e = {9}, int64[1] a = {0}",
        "y = Slice(x, s, e, a, t)", "float[?]"},
       {13, "float[B, 10] x, int64[1] s, int64[1] e", "int64[1] a = {1}", "y = Slice(x, s, e, a)",
-       "float[B, ?]"},
+       "float[B, y[1]]"},
+      // Such an extent is that of everything that is computed of the slice.
+      {13, "float[B, 10] x, int64[1] s, int64[1] e", "int64[1] a = {1}",
+       "rows = Slice(x, s, e, a) shape = Shape(rows) y = Expand(rows, shape)", "float[B, rows[1]]"},
+      // Branches may use one name.
+      {13, "bool c, float[10] x, int64[1] s, int64[1] e", "int64[1] a = {0}",
+       "y = If <then_branch = t () => (r) { r = Slice(x, s, e, a) }, else_branch = o () => (r) { r "
+       "= Slice(x, e, s, a) }>(c)",
+       "float[?]"},
       {13, "float[B, 10] x, int64[1] s, int64[1] e, int64[1] a", "", "y = Slice(x, s, e, a)",
        "float[?, ?]"},
       {13, "float[10] x", "int64[1] s = {1}, int64[1] e = {9}, int64[1] a = {0}, int64[1] t = {0}",
