@@ -105,6 +105,24 @@ function readManifest(model) {
  *  of their own extents and read whole, whether past and present are one buffer or not. */
 const hasSpareRows = (cache) => cache.one_buffer && !['static', 'ring'].includes(cache.policy);
 
+/** What a manifest says that a model does not take. */
+class Refusal extends Error {}
+
+/** Whether padding of a mask [batch, columns] is where a manifest's `padding` has it. `count` columns end at `end` and
+ *  are new: tokens on the right come after padding, and those on the left before that of the same step. */
+function isPaddedOn(side, {dims: [batch, columns], data}, end, count) {
+  const isVisible = (row, column) => Number(data[row * columns + column]) !== 0;
+  const ordered = {left: (before, after) => before <= after, right: (before, after) => before >= after}[side];
+  for (let row = 0; row < batch; ++row) {
+    const first = side === 'right' ? end - count : 0;
+    for (let column = first; column < end; ++column) {
+      if (!ordered ? !isVisible(row, column)
+        : column > first && !ordered(isVisible(row, column - 1), isVisible(row, column))) return false;
+    }
+  }
+  return true;
+}
+
 class Decoder {
   /** Opens a model. `options` are those of an inference session. */
   static async open(model, options = {}, manifest = readManifest(model)) {
@@ -233,6 +251,22 @@ class Decoder {
     }
   }
 
+  /** Throws a Refusal if the manifest says that the model does not take a step of `count` tokens with these inputs. */
+  checkStep(inputs, count) {
+    const {chunk_batch: rows = Infinity, step_limit: most = Infinity, padding, unpadded = []} = this.manifest;
+    if (count > 1 && this.length > 0 && this.batch > rows)
+      throw new Refusal(`a batch of more than ${rows} takes one token a step after a past`);
+    if (count > most) throw new Refusal(`a step takes at most ${most} tokens, not ${count}`);
+    const total = this.length + count;
+    for (const {name, shape} of this.ordinaryInputs) {
+      const isMask = shape.length === 2 && inputs[name] && (unpadded.includes(name) || name === 'attention_mask');
+      const side = unpadded.includes(name) ? 'none' : padding;
+      if (isMask && ['left', 'right', 'none'].includes(side) && !isPaddedOn(side, inputs[name], total, count))
+        throw new Refusal(side === 'none' ? `no row may be padded, as '${name}' says that one is`
+          : `rows may be padded on the ${side} only, and '${name}' has padding elsewhere`);
+    }
+  }
+
   /** Gives each batch row of all caches what another one has: `order` holds the numbers of those. */
   rearrange({data: order}) {
     const rows = Array.from(order, (row) => Number(row) < 0 ? Number(row) + this.batch : Number(row));
@@ -256,6 +290,7 @@ class Decoder {
    *  Returns the outputs that are not caches. */
   async run(inputs, count) {
     this.checkRoom(count);
+    this.checkStep(inputs, count);
     if (this.manifest.reorder) this.rearrange(inputs[this.manifest.reorder]);
     const variant = this.variants.find(({rows}) => rows >= this.length);
     if (variant) this.chosen.add(variant.blocks);
@@ -347,4 +382,4 @@ class Decoder {
   }
 }
 
-module.exports = {Decoder, arrays, appended, bestToken, fromHalfBits, hasSpareRows, readManifest, sizeOf};
+module.exports = {Decoder, Refusal, arrays, appended, bestToken, fromHalfBits, hasSpareRows, readManifest, sizeOf, tensorOf};

@@ -16,8 +16,8 @@
 const fs = require('fs');
 const os = require('os');
 const path = require('path');
-const {spawn} = require('child_process');
-const {tokensOfSteps} = require('./tensor_file');
+const {Engine, jsonOf, run} = require('./engine');
+const {casesOf, isRounding, rewrite, sourcesIn, targetNames, targetOptions, tolerancesOf} = require('./models');
 
 function parse(given) {
   const options = {targets: null, models: '', positional: []};
@@ -27,124 +27,6 @@ function parse(given) {
     else options.positional.push(given[i]);
   }
   return options;
-}
-
-const jsonOf = (text) => {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
-};
-
-/** What is known of a model apart from its file. */
-function factsOf(folder) {
-  const file = path.join(folder, 'model.json');
-  return (fs.existsSync(file) && jsonOf(fs.readFileSync(file))) || {};
-}
-
-/** 1e-4, and 2e-2 for each side of the comparison that rounds to 16 bits, or what the model says. */
-function tolerancesOf(facts) {
-  const half = 2e-2 * (facts.roundings ?? 1);
-  return {float32: facts.tolerance ?? (/16/.test(facts.dtype ?? '') ? half : 1e-4), float16: half};
-}
-
-/** Recorded outputs are another computation's where the status says so. */
-function isComparable(facts) {
-  return !/structure only|in kind/.test(facts.status ?? '');
-}
-
-function casesOf(folder) {
-  const cases = path.join(folder, 'ref');
-  return fs.existsSync(cases) ? fs.readdirSync(cases).sort().map((name) => path.join(cases, name)) : [];
-}
-
-/** How many tokens there are before each step of a case, and in the end. */
-function lengthsOf(place) {
-  return tokensOfSteps(place).reduce((lengths, tokens) => [...lengths, lengths.at(-1) + tokens], [0]);
-}
-
-/** How many tokens the longest case has. */
-const tokensOf = (cases) => Math.max(...cases.map((place) => lengthsOf(place).at(-1)));
-
-/** The smallest blocks of which every number that `capacity` needs holds the tokens before a step. */
-function blocksForEveryStep(cases, capacity) {
-  const pasts = cases.flatMap((place) => lengthsOf(place).slice(0, -1));
-  for (let size = 1; size < capacity; ++size)
-    if (new Set(pasts.map((past) => Math.ceil(past / size))).size === Math.ceil(capacity / size) + 1) return size;
-  return capacity;
-}
-
-/** What stands after --to: blocks need a capacity, and small ones to need several. */
-function targetOptions(target, cases) {
-  const tokens = tokensOf(cases);
-  if (target === 'pyramid')
-    return [`${target}:${blocksForEveryStep(cases, tokens)}`, '--capacity', String(tokens)];
-  return target.startsWith('blocks') || target === 'tiles' ? [`${target}:5`, '--capacity', String(tokens + 3)] : [target];
-}
-
-/** A command's exit code, signal and output. */
-function run(command, args) {
-  return new Promise((resolve) => {
-    const child = spawn(command, args, {stdio: ['ignore', 'pipe', 'pipe']});
-    const output = {stdout: '', stderr: ''};
-    for (const name of ['stdout', 'stderr']) child[name].on('data', (data) => (output[name] += data));
-    child.on('error', (error) => resolve({...output, status: null, stderr: error.message}));
-    child.on('close', (status, signal) => resolve({...output, status, signal}));
-  });
-}
-
-/** Writes `output`; null, or the verdict of what could not be written. */
-async function rewrite(kvopt, model, target, cases, output) {
-  const {status, stdout, stderr} = await run(kvopt, ['rewrite', model, '-o', output, '--verify', 'off', '--format', 'json',
-                                                     '--to', ...targetOptions(target, cases)]);
-  const report = jsonOf(stdout);
-  if (status === 1 && report && report.output === null)
-    return {verdict: 'refused', reason: report.refused?.[0]?.code ?? 'nothing-to-rewrite'};
-  if (status !== 0) return {verdict: 'FAILED', reason: `rewrite exits with ${status}: ${stderr.trim()}`};
-  return null;
-}
-
-/** ONNX Runtime in a process of its own, for one model after the other. */
-class Engine {
-  start() {
-    this.child = spawn(process.execPath, [path.join(__dirname, 'worker.js')], {stdio: ['pipe', 'pipe', 'pipe']});
-    this.output = {stdout: '', stderr: ''};
-    for (const name of ['stdout', 'stderr'])
-      this.child[name].on('data', (data) => { this.output[name] += data; this.look(); });
-    // A process that ended is told of by `close`.
-    this.child.stdin.on('error', () => {});
-    this.child.on('close', (status, signal) => this.end({error: `ONNX Runtime ends with ${status ?? signal}`}));
-  }
-
-  look() {
-    const log = this.output.stderr.split('\nend\n');
-    const line = this.output.stdout.indexOf('\n');
-    if (log.length > 1 && line >= 0) this.end({...jsonOf(this.output.stdout.slice(0, line)), log: log[0]});
-  }
-
-  end(results) {
-    const {resolve} = this;
-    if (results.log === undefined) {
-      results.log = this.output.stderr;
-      this.child = null;
-    }
-    this.output = {stdout: '', stderr: ''};
-    this.resolve = null;
-    resolve?.(results);
-  }
-
-  replay(job) {
-    if (!this.child) this.start();
-    return new Promise((resolve) => {
-      this.resolve = resolve;
-      this.child.stdin.write(`${JSON.stringify(job)}\n`);
-    });
-  }
-
-  stop() {
-    this.child?.stdin.end();
-  }
 }
 
 /** ONNX Runtime's warnings that a cache was copied, in what it logged. */
@@ -201,13 +83,6 @@ async function replayInKvopt(kvopt, folders) {
   return wrong;
 }
 
-/** The targets that keep every number: others round what they cache. Recorded steps come round in rings with little to spare. */
-async function targetsOf(kvopt) {
-  const listed = jsonOf((await run(kvopt, ['list', 'targets', '--format', 'json'])).stdout);
-  return (listed?.targets ?? []).map(({name}) => name === 'onnx24-ring' ? `${name}:8` : name)
-    .filter((name) => !['int8', 'int4', 'int8-ring', 'int4-ring', 'int8-blocks'].includes(name));
-}
-
 function print(rows, targets) {
   const text = (cell) => cell.verdict === 'equal' ? `equal ${cell.cases} (${cell.maxAbs.toExponential(0)})`
     : cell.verdict === 'FAILED' ? cell.verdict : `${cell.verdict} (${cell.reason})`;
@@ -233,7 +108,7 @@ async function rowOf(kvopt, engine, source, facts, targets, work) {
   const folders = targets.map((target) => folderFor(work, source, target));
   const cells = [];
   for (const [i, target] of targets.entries())
-    cells.push(await rewrite(kvopt, path.join(source, 'model.onnx'), target, cases, path.join(folders[i], 'model.onnx')));
+    cells.push(await rewrite(kvopt, path.join(source, 'model.onnx'), targetOptions(target, cases), path.join(folders[i], 'model.onnx')));
   const written = folders.filter((_, i) => !cells[i]);
   const wrong = written.length ? await replayInKvopt(kvopt, written) : {};
   // What the export does in kvopt's runtime explains what a rewritten model does.
@@ -259,16 +134,8 @@ async function main() {
   // The same program for all cells, whatever is built in the meantime.
   const kvopt = path.join(work, 'kvopt');
   fs.copyFileSync(built, kvopt);
-  const targets = options.targets ?? await targetsOf(kvopt);
-  const names = new Set();
-  const sources = [];
-  for (const source of folders.flatMap((folder) => fs.readdirSync(folder).sort().map((name) => path.join(folder, name)))) {
-    const facts = factsOf(source);
-    const name = path.basename(source);
-    if (names.has(name) || !name.includes(options.models) || !isComparable(facts) || !casesOf(source).length) continue;
-    names.add(name);
-    sources.push({source, facts});
-  }
+  const targets = options.targets ?? (await targetNames(kvopt)).filter((name) => !isRounding(name));
+  const sources = sourcesIn(folders, options.models);
   const rows = [];
   let next = 0;
   // One lane per CPU: a model is rewritten and run while another one is.

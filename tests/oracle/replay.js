@@ -6,27 +6,9 @@
 'use strict';
 const path = require('path');
 const ort = require('onnxruntime-node');
-const {Decoder, appended, bestToken, fromHalfBits, hasSpareRows} = require('../../examples/onnx_decoder');
+const {Decoder, appended, bestToken, hasSpareRows} = require('../../examples/onnx_decoder');
 const {readSteps, arrayOf} = require('./tensor_file');
-
-// What rows that nobody wrote hold. Finite: engines multiply rows that are hidden by 0.
-const poison = {float32: 333, float16: 0x5d35, int8: 77, uint8: 77};
-
-const strides = (dims) => dims.map((_, axis) =>
-  dims.slice(axis + 1).reduce((product, extent) => product * extent, 1));
-
-const reader = ({type, data}) => type === 'float16' ? (i) => fromHalfBits(data[i])
-  : data instanceof BigInt64Array ? (i) => Number(data[i]) : (i) => data[i];
-
-/** Calls `visit` with every index within `dims`. */
-function forEachIndex(dims, visit) {
-  const count = dims.reduce((product, extent) => product * extent, 1);
-  const index = dims.map(() => 0);
-  for (let i = 0; i < count; ++i) {
-    visit(index);
-    for (let axis = dims.length - 1; axis >= 0 && ++index[axis] === dims[axis]; --axis) index[axis] = 0;
-  }
-}
+const {forEachIndex, poison, reader, slice, strides, toleranceOf} = require('./tensors');
 
 /** Which positions are real tokens, by the recorded attention mask. */
 function visiblePositions(step) {
@@ -101,19 +83,6 @@ function isUntouched(cache, length, axis) {
   return untouched;
 }
 
-/** The part of `tensor` with indices [first, first + count) on an axis. */
-function slice(tensor, axis, first, count) {
-  const dims = tensor.dims.slice();
-  dims[axis] = count;
-  const steps = strides(tensor.dims);
-  const data = new arrayOf[tensor.type](dims.reduce((product, extent) => product * extent, 1));
-  let next = 0;
-  forEachIndex(dims, (index) => {
-    data[next++] = tensor.data[index.reduce((sum, at, a) => sum + (a === axis ? at + first : at) * steps[a], 0)];
-  });
-  return {type: tensor.type, dims, data};
-}
-
 /** The last `count` rows of a ring in which the row of position p is in slot p mod C, in the order of positions. */
 function lastRows(ring, axis, length, count) {
   const slots = ring.dims[axis];
@@ -178,9 +147,6 @@ function batchOf([{inputs}]) {
   if (!tokens) throw new Error('neither token ids nor embeddings are recorded');
   return tokens.dims[0];
 }
-
-const toleranceOf = (tolerances, {type}) =>
-  type === 'float16' ? Math.max(tolerances.float16, tolerances.float32) : tolerances.float32;
 
 function check(decoder, step, before, outputs, tolerances) {
   let worst = {maxAbs: 0, compared: 0};
