@@ -64,8 +64,12 @@ private:
       });
     if (goal.plan.requested.steps)
       noteMissing("steps", [](const EquivalencePlan& plan) { return plan.decodeSteps; });
-    noteMissing("padding",
-                [](const EquivalencePlan& plan) { return std::string(paddingName(plan.padding)); });
+    // A model that counts tokens by its mask has no meaning for padding on the left.
+    const bool isCounted = goal.models.manifestA.padsRight;
+    noteMissing("padding", [&](const EquivalencePlan& plan) {
+      const bool isMoved = isCounted && plan.padding == Padding::Left;
+      return std::string(paddingName(isMoved ? Padding::Right : plan.padding));
+    });
     noteUnvisited();
     if (report.comparison.refusedSteps != 0)
       report.noteGap(fmt::format("{} steps that the first model refuses: {}",

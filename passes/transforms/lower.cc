@@ -151,6 +151,7 @@ public:
         manifest->caches.push_back(std::move(cache));
     addInputs(unrewritten, *manifest);
     manifest->hiddenRowsUndefined |= context.hiddenRowsUndefined;
+    manifest->padsRight = context.exported->padsRight;
     manifest->unpadded.assign(context.unpaddedMasks.begin(), context.unpaddedMasks.end());
     if (manifest->hiddenRowsUndefined && !context.reorder.empty())
       return refuseReorder(context, chosen);

@@ -169,9 +169,10 @@ llvm::Error Session::checkInterface() const {
       return invalid("the manifest's length '{}' is no input of the model", length.input);
     if (!names.insert(length.input).second)
       return invalid("the manifest lists input '{}' twice", length.input);
-    bool isFitting = isFlag(length.feed)
-                         ? length.dtype == ElementType::Bool
-                         : length.dtype == ElementType::Int64 || length.dtype == ElementType::Int32;
+    const bool isFitting =
+        isFlag(length.feed)
+            ? length.dtype == ElementType::Bool || isInteger(length.dtype)
+            : length.dtype == ElementType::Int64 || length.dtype == ElementType::Int32;
     if (!isFitting)
       return unsupported("length '{}' is {}", length.input, onnxName(length.dtype));
   }

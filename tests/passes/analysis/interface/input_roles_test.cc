@@ -103,7 +103,7 @@ TEST(InputRoles, RotaryPositionsAndLengths) {
   scores = Gather (tokens, input_ids)
 )",
                     ", int64[1] axis = {1}"),
-            "before[1] past_length; behind[1] total_length; each[batch] past_length_per_batch; "
+            "before[1] past_length; behind[1] new_length; each[batch] past_length_per_batch; "
             "at[new] position_ids");
 }
 
@@ -185,6 +185,113 @@ TEST(InputRoles, SegmentsBeamsAndTheUnknown) {
                     ", int64[1] first = {1}, int64[1] second = {2}"),
             "s[batch,total] segment_ids; beam[batch] batch_rows; idle[batch,new] any; "
             "heat[batch] any; flag[] any");
+}
+
+/// What inputs of one element each are fed, where only these operators read them.
+std::string lengthsOf(const std::string& inputs, const std::string& body) {
+  return rolesOf("int64[B, S] input_ids, " + inputs +
+                     ", float[B, 2, C, 4] rows, float[B, 2, S, 4] fresh, float[64, 2] angles",
+                 "  size = Shape <start = 1, end = 2> (input_ids)\n" + body +
+                     "\n  scores = Gather (tokens, input_ids)",
+                 ", int64[1] axes = {0}, int64 number = {1}");
+}
+
+TEST(InputRoles, LengthsByTheOperandsThatTheyReach) {
+  // As they are.
+  EXPECT_EQ(lengthsOf("int64[B] at, int64[B] valid", R"(
+  written = TensorScatter (rows, fresh, at)
+  y = Attention (fresh, written, written, , , , valid)
+)"),
+            "at[batch] past_length_per_batch; valid[batch] total_length_per_batch");
+  // With what the graph adds on the way.
+  EXPECT_EQ(lengthsOf("int64[B] all", R"(
+  at = Sub (all, size)
+  written = TensorScatter (rows, fresh, at)
+)"),
+            "all[batch] total_length_per_batch");
+  EXPECT_EQ(lengthsOf("int64[B] at", R"(
+  valid = Add (at, size)
+  y = Attention (fresh, rows, rows, , , , valid)
+)"),
+            "at[batch] past_length_per_batch");
+  EXPECT_EQ(lengthsOf("int64[1] all", R"(
+  one = Constant <value_ints = [1]> ()
+  last = Sub (all, one)
+  last_32 = Cast <to = 6> (last)
+  y = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 2> (fresh, fresh, fresh, rows, rows, last_32, last_32)
+)"),
+            "all[1] total_length");
+}
+
+TEST(InputRoles, LengthsByTheEndsOfSlices) {
+  EXPECT_EQ(lengthsOf("int64[1] before", R"(
+  until = Add (before, size)
+  here = Slice (angles, before, until, axes)
+)"),
+            "before[1] past_length");
+  EXPECT_EQ(lengthsOf("int64[1] all", R"(
+  from = Sub (all, size)
+  here = Slice (angles, from, all, axes)
+)"),
+            "all[1] total_length");
+  // What is added to the past is what is new.
+  EXPECT_EQ(lengthsOf("int64[1] history, int64[1] added", R"(
+  until = Add (history, added)
+  here = Slice (angles, history, until, axes)
+)"),
+            "history[1] past_length; added[1] new_length");
+  EXPECT_EQ(lengthsOf("int64[1] added, int64[1] history", R"(
+  until = Add (added, history)
+  here = Slice (angles, history, until, axes)
+)"),
+            "added[1] new_length; history[1] past_length");
+}
+
+TEST(InputRoles, RowsThatAreDroppedAreNoLength) {
+  EXPECT_EQ(lengthsOf("int64[1] dropped", R"(
+  until = Constant <value_ints = [1000]> ()
+  axis = Constant <value_ints = [2]> ()
+  kept = Slice (rows, dropped, until, axis)
+)"),
+            "dropped[1] any");
+}
+
+TEST(InputRoles, ATriangleIsSwitchedOnInTheFirstStep) {
+  EXPECT_EQ(rolesOf("int64[B, S] input_ids, int8[1] attention_mask, float[2, 4, 4] s", R"(
+  on = Cast <to = 1> (attention_mask)
+  mask = Mul (on, triangle)
+  masked = Add (s, mask)
+  p = Softmax (masked)
+  scores = Gather (tokens, input_ids)
+)",
+                    ", float[4, 4] triangle = {0, -128, -128, -128, 0, 0, -128, -128, 0, 0, 0, -128, "
+                    "0, 0, 0, 0}"),
+            "attention_mask[1] no_past");
+}
+
+TEST(InputRoles, WhatReadsAnInputOutranksItsName) {
+  EXPECT_EQ(rolesOf("int64[B, S] input_ids, int64[B, S] attention_mask", R"(
+  x = Gather (tokens, input_ids)
+  y = Gather (places, attention_mask)
+  scores = Add (x, y)
+)"),
+            "attention_mask[batch,new] position_ids");
+}
+
+TEST(InputRoles, AnInputForTwoLengthsIsAnError) {
+  auto model = readOrFail("<ir_version: 10, opset_import: [\"\" : 24]>\ng (float[B, 2, S, 4] fresh, "
+                          "float[B, 2, 9, 4] rows, int64[B] length) => (float[B, 2, S, 4] y) {\n"
+                          "  written = TensorScatter (rows, fresh, length)\n"
+                          "  y = Attention (fresh, written, written, , , , length)\n}");
+  ASSERT_TRUE(model);
+  llvm::cantFail(inferShapes(model->graph()));
+  llvm::Error error = checkLengths(readInterface(model->graph()));
+  ASSERT_TRUE(bool(error));
+  const std::string text = takeDiagnostic(std::move(error)).str();
+  EXPECT_THAT(text, testing::AllOf(testing::HasSubstr("TensorScatter"),
+                                   testing::HasSubstr("Attention"),
+                                   testing::HasSubstr("past_length_per_batch"),
+                                   testing::HasSubstr("total_length_per_batch")));
 }
 
 } // namespace
