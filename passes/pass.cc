@@ -1,6 +1,7 @@
 // PassRegistry and the body that rule-applying passes share.
 #include "passes/pass.h"
 
+#include "passes/analysis/cache/site_hints.h"
 #include "passes/pattern/rule_driver.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -39,6 +40,7 @@ void PassContext::restart() {
   reorder.clear();
   interface = {};
   newRowPresents.clear();
+  outputsMadeCaches.clear();
   attendedPasts.clear();
   replacedCaches.clear();
   exportedDtypes.clear();
@@ -69,6 +71,7 @@ SiteList explainedSites(Model& model, const PassContext& context) {
       const RuleRegistry::Entry* entry = context.rules.find(rule);
       return entry && entry->rule->group() == RuleGroup::Raise;
     });
+  addShapeHints(model.graph(), sites);
   return sites;
 }
 

@@ -88,6 +88,8 @@ struct PassContext {
   std::string reorder;
   /// Outputs that `join-presents` made whole caches: the model as it came gives the new rows only.
   llvm::StringSet<> newRowPresents;
+  /// Outputs that handed out rows of new tokens and that `add-caches` made the caches of them.
+  std::vector<std::string> outputsMadeCaches;
   /// Inputs of caches that hold rows as attention reads them, where the exported model has rows
   /// that those are computed of: `cache-attended-rows` did that, or the model's manifest says so.
   llvm::StringSet<> attendedPasts;

@@ -72,9 +72,12 @@ std::vector<SiteGroup> groupSites(const RecoveredModel& recovered, const Target*
   std::vector<SiteGroup> groups;
   llvm::StringMap<size_t> byKey;
   std::vector<std::optional<MatchFailure>> failures;
-  if (target)
+  if (target) {
     failures =
         refusals(*target, recovered.context->sites, *recovered.model, recovered.context->reorder);
+    keepApplicableHints(failures, recovered.context->sites, *recovered.model,
+                        recovered.context->targets, recovered.context->reorder);
+  }
   for (const AttentionSite& site : recovered.context->sites) {
     if (layer && site.layer != *layer)
       continue;

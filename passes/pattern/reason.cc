@@ -41,7 +41,8 @@ constexpr ReasonInfo table[] = {
      "the cache's layout has no form in the target"},
     {ReasonCode::SoftcapUnsupported, "softcap-unsupported", "the target has no soft cap on scores"},
     {ReasonCode::SinkUnsupported, "sink-unsupported", "the target has no attention sinks"},
-    {ReasonCode::BiasUnsupported, "bias-unsupported", "the target has no additive bias"},
+    {ReasonCode::BiasUnsupported, "bias-unsupported",
+     "the mask adds more to the scores than the target, or added caches, can take"},
     {ReasonCode::InSubgraph, "in-subgraph",
      "the attention is in a loop, or in a branch whose siblings do not update the same caches"},
     {ReasonCode::DynamicRank, "dynamic-rank", "a tensor's rank is not known"},
@@ -95,6 +96,10 @@ constexpr ReasonInfo table[] = {
     {ReasonCode::HiddenRowsCarried, "hidden-rows-carried",
      "the target leaves the rows of hidden tokens undefined, and something other than attention "
      "carries them to other tokens"},
+    {ReasonCode::NameTaken, "name-taken",
+     "an input or output of the model has a name by which programs would look for a cache"},
+    {ReasonCode::KeysInParts, "keys-in-parts",
+     "one softmax joins the scores of several sets of keys, and each set has values of its own"},
 };
 
 } // namespace

@@ -57,6 +57,8 @@ enum class ReasonCode {
   PositionAbsolute,     ///< positions come in otherwise than by their differences
   RotationUnknown,      ///< keys or queries depend on positions in a way that is not a rotation
   HiddenRowsCarried,    ///< something other than attention reads the rows of hidden tokens
+  NameTaken,            ///< a name by which programs find caches belongs to something else
+  KeysInParts,          ///< one softmax joins the scores of several sets of keys
 };
 
 struct ReasonInfo {

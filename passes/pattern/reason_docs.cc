@@ -165,7 +165,7 @@ constexpr ReasonDoc docs[] = {
      "computes "
      "the whole sequence at every step has no cache to update in place.",
      "A plain export: input_ids and attention_mask are the only inputs, logits the only output.",
-     "kvopt add-cache gives the model caches"},
+     "kvopt add-cache gives the model caches, or says why not"},
     {ReasonCode::NotLowRank,
      "Nothing: keys and values have no shorter form. `--to kvopt` keeps them in one buffer as they "
      "are.",
@@ -266,6 +266,21 @@ constexpr ReasonDoc docs[] = {
      "A hybrid model: the state of a short convolution takes in the rows of padding, and "
      "GroupQueryAttention computes other rows there.",
      "--padding none, where no batch is padded, or --to kvopt"},
+    {ReasonCode::NameTaken,
+     "Rename the input or output that the line names. Programs pair `past_key_values.N.key` with "
+     "`present.N.key` by name, so neither may hold anything but the cache. An output that hands "
+     "out "
+     "the keys or values [batch, heads, tokens, width] that attention reads becomes the cache and "
+     "needs no other name.",
+     "present.0.key is an output [batch, tokens, heads, width]: the keys before they are "
+     "transposed.",
+     "rename that input or output"},
+    {ReasonCode::KeysInParts,
+     "Export with one Concat of the past and the new keys, and one of the values, before the "
+     "products of attention.",
+     "p = Softmax (Concat (MatMul (q, past_keys), MatMul (q, new_keys))); o = Add (MatMul (Slice "
+     "(p, …), past_values), MatMul (Slice (p, …), new_values)).",
+     "join past and new keys, and past and new values, before the products of attention"},
 };
 
 constexpr ReasonDoc undocumented = {ReasonCode::PatternMismatch, "", "", "see: kvopt list reasons"};

@@ -6,7 +6,12 @@
 #include "passes/analysis/cache/driven_caches.h"
 #include "passes/analysis/interface/input_roles.h"
 #include "passes/opset/opset_conversion.h"
+#include "passes/pattern/reason_docs.h"
 #include "support/diagnostic.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace kvopt::targets {
 using namespace analysis;
@@ -94,7 +99,7 @@ bool Target::serves(const AttentionSite& site) const {
 MatchFailure Target::nothingToDo(const AttentionSite& site) const {
   return {ReasonCode::NoCache, site.node->name().str(), "attention that appends to a cache",
           site.isCross ? "keys that are only read" : "attention without a cache",
-          site.isCross ? "" : "kvopt add-cache gives the model caches"};
+          site.isCross ? "" : "kvopt add-cache gives the model caches, or says why not"};
 }
 
 std::vector<std::optional<MatchFailure>> refusals(const Target& target, const SiteList& sites,
@@ -131,6 +136,83 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
     if (!failures[i])
       failures[i] = target.nothingToDo(sites[i]);
   return failures;
+}
+
+namespace {
+
+/// Finds out which targets take which sites, each once.
+class TakenSites {
+public:
+  TakenSites(const SiteList& allSites, const Model& readModel, const TargetRegistry& known,
+             const std::string& reorderInput)
+      : sites(allSites), model(readModel), registry(known), reorder(reorderInput) {}
+
+  /// The refusal of a target; nullopt where it takes the site.
+  const std::optional<MatchFailure>& refusal(const Target& target, size_t site) {
+    auto [entry, isNew] = failures.try_emplace(&target);
+    if (isNew)
+      entry->second = refusals(target, sites, model, reorder);
+    return entry->second[site];
+  }
+
+  /// Whether a part of a hint, such as `--to ring keeps the last rows`, applies to the site.
+  bool applies(llvm::StringRef part, size_t site) {
+    if (part.startswith("choose a"))
+      return llvm::any_of(registry.all(), [&](const std::unique_ptr<Target>& target) {
+        return target->isForCaches() && !refusal(*target, site);
+      });
+    return llvm::none_of(named(part),
+                         [&](const Target* target) { return refusal(*target, site).has_value(); });
+  }
+
+  /// What to do where no part of a hint applies as a whole.
+  std::string otherwise(llvm::StringRef hint, size_t site) {
+    for (const Target* target : named(hint))
+      if (!refusal(*target, site))
+        return fmt::format("--to {} can take it", target->name());
+    for (bool isForCaches : {true, false})
+      for (const std::unique_ptr<Target>& target : registry.all())
+        if (target->isForCaches() == isForCaches && !refusal(*target, site))
+          return fmt::format("--to {} can take it", target->name());
+    return "nothing to do: no target takes it";
+  }
+
+private:
+  llvm::SmallVector<const Target*, 2> named(llvm::StringRef text) const {
+    llvm::SmallVector<const Target*, 2> targets;
+    while (text.contains("--to ")) {
+      text = text.split("--to ").second;
+      const llvm::StringRef name =
+          text.take_while([](char c) { return llvm::isAlnum(c) || c == '-'; });
+      if (const Target* target = registry.find(name))
+        targets.push_back(target);
+    }
+    return targets;
+  }
+
+  const SiteList& sites;
+  const Model& model;
+  const TargetRegistry& registry;
+  const std::string& reorder;
+  std::map<const Target*, std::vector<std::optional<MatchFailure>>> failures;
+};
+
+} // namespace
+
+void keepApplicableHints(llvm::MutableArrayRef<std::optional<MatchFailure>> failures,
+                         const SiteList& sites, const Model& model, const TargetRegistry& registry,
+                         const std::string& reorder) {
+  TakenSites taken(sites, model, registry, reorder);
+  for (size_t i = 0; i < failures.size(); ++i) {
+    // What is not recovered is refused by every target alike.
+    if (!failures[i] || !sites[i].isMatched())
+      continue;
+    llvm::SmallVector<llvm::StringRef, 4> parts;
+    const std::string hint = hintFor(*failures[i]);
+    llvm::StringRef(hint).split(parts, "; ");
+    llvm::erase_if(parts, [&](llvm::StringRef part) { return !taken.applies(part, i); });
+    failures[i]->hint = parts.empty() ? taken.otherwise(hint, i) : llvm::join(parts, "; ");
+  }
 }
 
 ManifestCache describeCache(const SiteCache& cache, unsigned layer, CacheRole role) {

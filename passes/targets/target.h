@@ -94,6 +94,15 @@ std::vector<std::optional<pattern::MatchFailure>> refusals(const Target& target,
 std::optional<pattern::MatchFailure> carriedHiddenRows(const ir::Graph& graph,
                                                        const analysis::SiteList& sites);
 
+class TargetRegistry;
+
+/// Leaves in the hints what applies: a target that a part of a hint names takes the site, and where
+/// a hint says to choose a target, one that serves to update caches takes it. `failures` are those
+/// of `refusals` for one target.
+void keepApplicableHints(llvm::MutableArrayRef<std::optional<pattern::MatchFailure>> failures,
+                         const analysis::SiteList& sites, const ir::Model& model,
+                         const TargetRegistry& registry, const std::string& reorder = "");
+
 /// What stands after `--to`.
 struct TargetChoice {
   const Target* target;

@@ -10,6 +10,7 @@
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/driven_caches.h"
 #include "passes/analysis/tokens/token_functions.h"
+#include "passes/builders/added_cache_names.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/builders/cross_projections.h"
 #include "passes/builders/places_after.h"
@@ -27,13 +28,18 @@ namespace {
 
 constexpr const char* passName = "add-caches";
 
+constexpr const char* onlyPadding =
+    "a causal mask that else hides keys by one input [batch, tokens]";
+constexpr const char* otherExport =
+    "export with past and present keys and values as inputs and outputs";
+
 class CacheAdder {
 public:
   CacheAdder(Model& changed, PassContext& passContext)
-      : graph(changed.graph()), context(passContext) {}
+      : model(changed), graph(changed.graph()), context(passContext) {}
 
   llvm::Error run() {
-    context.sites = findSites(graph);
+    context.sites = explainedSites(model, context);
     if (context.sites.empty())
       return refused("the model has no attention to give caches to");
     const std::vector<CrossProjection> projections = projectionsOf(context.sites);
@@ -41,7 +47,7 @@ public:
       makeInputs(graph, projections, context.journal);
       context.count(passName, "cross_caches", static_cast<int64_t>(projections.size()));
       context.hasFirstStep = true;
-      context.sites = findSites(graph);
+      context.sites = explainedSites(model, context);
       if (llvm::none_of(context.sites, computesWholeSequences))
         return inferShapes(graph);
     }
@@ -144,9 +150,22 @@ private:
       return failure(ReasonCode::ShapeMismatch, site, "a key for each token",
                      site.node->operand(1)->type().dim(2).str());
     if (site.node->intAttr("causal", 0) == 0)
-      return failure(ReasonCode::MaskUnprovenCausal, site, "a mask that is proved to be causal",
-                     site.mask ? site.mask->text : "no mask");
+      return causalObstacle(site);
     return site.node->operand(3) ? maskObstacle(site) : std::nullopt;
+  }
+
+  /// Why attention is not causal by an attribute: what its mask is, or what it does besides.
+  static MatchFailure causalObstacle(const AttentionSite& site) {
+    const char* const expected = "a mask that is proved to be causal";
+    if (!site.mask)
+      return failure(ReasonCode::MaskNoncausal, site, expected, "no mask", otherExport);
+    const MaskFacts& mask = *site.mask;
+    if (mask.causal == Proof::Proved || mask.hidesLaterKeys)
+      return failure(ReasonCode::BiasUnsupported, site, onlyPadding, mask.text, otherExport);
+    const bool isRefuted = mask.causal == Proof::Refuted;
+    return failure(
+        isRefuted ? ReasonCode::MaskNoncausal : ReasonCode::MaskUnprovenCausal, site, expected,
+        isRefuted && !mask.counterExample.empty() ? mask.counterExample : mask.text, otherExport);
   }
 
   /// A mask that is left may hide keys by one input only.
@@ -156,9 +175,8 @@ private:
     const Value* input = isPadding ? site.mask->padding.front().shownBy : nullptr;
     if (!input || input->graph().parentNode() || input->type().rank() != 2 ||
         !input->type().dim(1).isKnownEqual(tokens) || (padding && padding != input))
-      return failure(ReasonCode::MaskUnprovenCausal, site,
-                     "a mask that is causal and hides keys by one input [batch, tokens]",
-                     site.mask ? site.mask->text : "a mask that is not understood");
+      return failure(ReasonCode::BiasUnsupported, site, onlyPadding,
+                     site.mask ? site.mask->text : "a mask that is not understood", otherExport);
     padding = const_cast<Value*>(input);
     return std::nullopt;
   }
@@ -215,27 +233,27 @@ private:
     for (AttentionSite& site : context.sites)
       if (!readsOtherSequence(site))
         own.push_back(&site);
-    std::vector<std::pair<Value*, Value*>> pasts;
-    for (size_t layer = 0; layer < own.size(); ++layer) {
-      auto add = [&](unsigned operand, const char* role) {
-        const TensorType& type = own[layer]->node->operand(operand)->type();
-        const Shape shape{type.dim(0), type.dim(1), past, type.dim(3)};
-        return &graph.addInput(
-            graph.freshName(fmt::format("past_key_values.{}.{}", nameOf(layer), role)),
-            TensorType(type.elementType(), shape));
-      };
-      Value* key = add(1, "key");
-      pasts.emplace_back(key, add(2, "value"));
+    auto named = namesOf(own);
+    if (auto* clash = std::get_if<MatchFailure>(&named))
+      return refused("caches cannot be added: " + clash->str());
+    const auto& names = std::get<std::vector<AddedCacheNames>>(named);
+    std::vector<Value*> pasts;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const TensorType& type = own[i / 2]->node->operand(1 + i % 2)->type();
+      freeName(graph, names[i].past);
+      pasts.push_back(&graph.addInput(
+          names[i].past,
+          TensorType(type.elementType(), Shape{type.dim(0), type.dim(1), past, type.dim(3)})));
     }
     if (padding) {
       padding->setType(
           TensorType(padding->type().elementType(), Shape{padding->type().dim(0), past + tokens}));
     }
-    for (size_t i = 0; i < pasts.size(); ++i)
-      if (llvm::Error error = addCaches(*own[i], nameOf(i), *pasts[i].first, *pasts[i].second))
-        return error;
-    context.count(passName, "caches", 2 * static_cast<int64_t>(pasts.size()));
-    startAtPast(*pasts.front().first);
+    for (size_t i = 0; i < own.size(); ++i)
+      addCaches(*own[i], llvm::ArrayRef(names).slice(2 * i, 2),
+                llvm::ArrayRef(pasts).slice(2 * i, 2));
+    context.count(passName, "caches", static_cast<int64_t>(pasts.size()));
+    startAtPast(*pasts.front());
     restoreOrder(graph);
     graph.eraseDeadNodes();
     forgetUnreadExtents();
@@ -247,17 +265,26 @@ private:
     return fmt::format("{}{}", layer, context.hasFirstStep ? ".decoder" : "");
   }
 
-  llvm::Error addCaches(AttentionSite& site, const std::string& name, Value& pastKey,
-                        Value& pastValue) {
+  /// Names of the caches of keys, then of values, of each site.
+  std::variant<std::vector<AddedCacheNames>, MatchFailure>
+  namesOf(llvm::ArrayRef<AttentionSite*> own) const {
+    std::vector<RowsToCache> rows;
+    for (size_t layer = 0; layer < own.size(); ++layer)
+      for (unsigned operand : {1u, 2u})
+        rows.push_back({own[layer]->node, own[layer]->node->operand(operand), nameOf(layer),
+                        operand == 1 ? "key" : "value"});
+    return namesOfAddedCaches(graph, rows);
+  }
+
+  /// Joins keys and values with their pasts.
+  void addCaches(AttentionSite& site, llvm::ArrayRef<AddedCacheNames> names,
+                 llvm::ArrayRef<Value*> pasts) {
     Rewriter rewriter(graph, passName, context.journal, site.node->name());
     AttentionBuilder build(rewriter);
-    const std::pair<unsigned, Value*> sides[] = {{1, &pastKey}, {2, &pastValue}};
-    for (const auto& [operand, past] : sides) {
-      Value& present = build.concat(*past, *site.node->operand(operand), 2);
-      site.node->setOperand(operand, &present);
-      graph.rename(present, graph.freshName(fmt::format("present.{}.{}", name,
-                                                        operand == 1 ? "key" : "value")));
-      graph.addOutput(present);
+    for (unsigned i = 0; i < 2; ++i) {
+      Value& present = build.concat(*pasts[i], *site.node->operand(i + 1), 2);
+      site.node->setOperand(i + 1, &present);
+      handOut(present, names[i]);
     }
     if (site.node->operand(3)) {
       Value& visible = build.node(
@@ -265,7 +292,18 @@ private:
       Value& mask = build.node("Unsqueeze", {visible, ints({1, 2})}, {}, "padding");
       site.node->setOperand(3, &mask);
     }
-    return llvm::Error::success();
+  }
+
+  /// Makes a cache an output, a new one or in the place of the one that handed out its rows.
+  void handOut(Value& present, const AddedCacheNames& names) {
+    freeName(graph, names.present);
+    graph.rename(present, names.present);
+    if (!names.output) {
+      graph.addOutput(present);
+      return;
+    }
+    graph.setOutput(*names.output, present);
+    context.outputsMadeCaches.push_back(names.present);
   }
 
   /// An input without readers may have a place for each new token or for each key: that is not
@@ -305,6 +343,7 @@ private:
       move(*table, places.ofTable(operandsOf(*table)));
   }
 
+  Model& model;
   Graph& graph;
   PassContext& context;
   Dim tokens;

@@ -101,6 +101,7 @@ public:
                           context.sites.size());
     std::vector<std::optional<MatchFailure>> failures =
         refusals(*target, context.sites, model, context.reorder);
+    keepApplicableHints(failures, context.sites, model, context.targets, context.reorder);
     for (AttentionSite& site : context.sites) {
       if (!options.layers.empty() && !llvm::is_contained(options.layers, site.layer))
         continue;
@@ -181,8 +182,11 @@ private:
       return stored.takeError();
     if (!*stored || !(*stored)->ownsCaches())
       return llvm::Error::success();
-    return unsupported("the model was rewritten before, for '{}': the manifest drives its caches",
-                       (*stored)->target)
+    const bool isInBlocks = llvm::any_of((*stored)->caches, [](const ManifestCache& cache) {
+      return cache.update == CacheUpdate::Blocks;
+    });
+    return unsupported("the model was rewritten before, for '{}': {}", (*stored)->target,
+                       isInBlocks ? "its caches are in blocks" : "the manifest drives its caches")
         .hint("rewrite the model as it was exported")
         .as<RefusedError>();
   }
@@ -241,9 +245,10 @@ private:
   }
 
   llvm::Error refusal(const AttentionSite& first, size_t refused, size_t wanted) const {
+    // An empty hint is none.
     return unsupported("{} of {} sites cannot be lowered to '{}': {} {}", refused, wanted,
                        targetName, first.id(), first.failure->str())
-        .hint("--require any rewrites the others")
+        .hint(refused < wanted ? "--require any rewrites the others" : "")
         .as<RefusedError>();
   }
 

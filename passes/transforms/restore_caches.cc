@@ -48,6 +48,9 @@ public:
 
   llvm::Error run() {
     constexpr const char* ofRings = "its caches hold the last rows only";
+    if (llvm::any_of(manifest.caches,
+                     [](const ManifestCache& cache) { return isScale(cache.role); }))
+      return refused("its caches hold codes of rounded rows");
     if (manifest.stepLimit)
       return refused(ofRings);
     if (llvm::Error error = findLength())

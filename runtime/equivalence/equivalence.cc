@@ -57,6 +57,39 @@ double largestMagnitude(const TensorView& view) {
   return largest;
 }
 
+/// Leaves of what the first model gives for all tokens that for the new ones.
+void keepLastTokens(StepResult& ofAll, const StepResult& ofNew) {
+  for (NamedTensor& output : ofAll.outputs) {
+    const Tensor* theirs = ofNew.find(output.name);
+    TensorView& view = output.tensor.view;
+    if (!theirs || theirs->view.rank() != view.rank())
+      continue;
+    for (unsigned axis = 0; axis < view.rank(); ++axis)
+      if (view.shape[axis] > theirs->view.shape[axis])
+        view = sliceAxis(view, axis, view.shape[axis] - theirs->view.shape[axis], view.shape[axis]);
+  }
+}
+
+/// Whether a tensor is what the input is declared to take.
+bool takes(const Value& input, const TensorView& tensor) {
+  const TensorType& type = input.type();
+  if (type.elementType() != tensor.element || !type.hasRank() || type.rank() != tensor.rank())
+    return type.elementType() == tensor.element && !type.hasRank();
+  for (unsigned axis = 0; axis < type.rank(); ++axis)
+    if (type.dim(axis).value().value_or(tensor.shape[axis]) != tensor.shape[axis])
+      return false;
+  return true;
+}
+
+int64_t tokensOf(const DecoderStep& step) {
+  return static_cast<int64_t>(step.tokens.front().size());
+}
+
+/// The rows that a ring holds; nullopt for any other cache.
+std::optional<int64_t> rowsOfRing(const Session& session, size_t index) {
+  return isRing(session, index) ? std::optional<int64_t>(heldRows(session, index)) : std::nullopt;
+}
+
 class SideBySide {
 public:
   SideBySide(Session& first, Session& second, const EquivalencePlan& comparedPlan,
@@ -115,8 +148,11 @@ public:
     compared.phase = phase;
     compared.tokens = tokens;
     compared.pastTokens = startsAnew ? 0 : (runsWholeSequences() ? b : a).length() - tokens;
-    if (runsWholeSequences())
+    if (runsWholeSequences()) {
       keepLastTokens(*fromA, *fromB);
+      if (llvm::Error error = compareWithCaches(*fromA, compared))
+        return error;
+    }
     if (llvm::Error error = compareOutputs(*fromA, *fromB, fromExact, compared, report))
       return error;
     if (llvm::Error error = compareCaches(compared))
@@ -156,10 +192,6 @@ public:
   }
 
 private:
-  static int64_t tokensOf(const DecoderStep& step) {
-    return static_cast<int64_t>(step.tokens.front().size());
-  }
-
   /// The step's tokens behind those of all earlier steps.
   const DecoderStep& wholeSequence(const DecoderStep& step) {
     whole.tokens.resize(step.tokens.size());
@@ -170,20 +202,6 @@ private:
     whole.isMadeUp = step.isMadeUp;
     whole.recipes = step.recipes;
     return whole;
-  }
-
-  /// Leaves of what the first model gives for all tokens that for the new ones.
-  static void keepLastTokens(StepResult& ofAll, const StepResult& ofNew) {
-    for (NamedTensor& output : ofAll.outputs) {
-      const Tensor* theirs = ofNew.find(output.name);
-      TensorView& view = output.tensor.view;
-      if (!theirs || theirs->view.rank() != view.rank())
-        continue;
-      for (unsigned axis = 0; axis < view.rank(); ++axis)
-        if (view.shape[axis] > theirs->view.shape[axis])
-          view =
-              sliceAxis(view, axis, view.shape[axis] - theirs->view.shape[axis], view.shape[axis]);
-    }
   }
 
   /// Whether no input of `a` tells a run of so many tokens from an earlier one; else it is one from
@@ -223,17 +241,6 @@ private:
     const float* scores =
         wide->view.as<float>() + ((row + 1) * shape[1] - 1) * shape[2]; // of the last token
     return std::fabs(double{scores[one]} - double{scores[other]}) <= 2 * budget;
-  }
-
-  /// Whether a tensor is what the input is declared to take.
-  static bool takes(const Value& input, const TensorView& tensor) {
-    const TensorType& type = input.type();
-    if (type.elementType() != tensor.element || !type.hasRank() || type.rank() != tensor.rank())
-      return type.elementType() == tensor.element && !type.hasRank();
-    for (unsigned axis = 0; axis < type.rank(); ++axis)
-      if (type.dim(axis).value().value_or(tensor.shape[axis]) != tensor.shape[axis])
-        return false;
-    return true;
   }
 
   /// The inputs of `b`: those of `a` where names and types agree, whatever the manifest of `b` says
@@ -394,6 +401,37 @@ private:
       }
     llvm::consumeError(logitsA.takeError());
     llvm::consumeError(logitsB.takeError());
+    return llvm::Error::success();
+  }
+
+  /// Compares outputs of the first model, which computes whole sequences, with the caches of the
+  /// second model that have their names.
+  llvm::Error compareWithCaches(const StepResult& fromA, StepComparison& compared) {
+    for (size_t i = 0; i < b.cacheCount(); ++i) {
+      const ManifestCache& cache = b.cacheInfo(i);
+      const Tensor* whole = fromA.find(cache.present);
+      if (!whole)
+        continue;
+      Tensor storage;
+      auto theirs = comparedRows(b, i, rowsOfRing(b, i), cache, storage);
+      if (!theirs)
+        return theirs.takeError();
+      TensorView ours = whole->view;
+      const unsigned sequence = b.exportedSequenceAxis(i);
+      // Rounded rows are compared by what is computed from them.
+      if (ours.element != theirs->element || ours.rank() != theirs->rank())
+        continue;
+      const int64_t rows = ours.shape[sequence];
+      if (rows > theirs->shape[sequence])
+        ours = sliceAxis(ours, sequence, rows - theirs->shape[sequence], rows);
+      std::optional<TokenAxes> axes;
+      if (const std::optional<unsigned> batch = b.exportedBatchAxis(i))
+        axes = TokenAxes{*batch, sequence, b.length() - theirs->shape[sequence]};
+      auto comparison = compare(cache.present, ours, *theirs, nullptr, axes);
+      if (!comparison)
+        return comparison.takeError();
+      compared.caches.push_back(std::move(*comparison));
+    }
     return llvm::Error::success();
   }
 

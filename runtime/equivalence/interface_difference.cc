@@ -30,11 +30,12 @@ bool isCacheOutput(const Session& session, llvm::StringRef name) {
   return false;
 }
 
-/// The graph outputs that are not caches.
-Names outputNames(const Session& session) {
+/// The graph outputs that are not caches, of the session itself or of `other`.
+Names outputNames(const Session& session, const Session* other = nullptr) {
   Names names;
   for (const Value* output : session.graph().outputs())
-    if (!isCacheOutput(session, output->name()))
+    if (!isCacheOutput(session, output->name()) &&
+        !(other && isCacheOutput(*other, output->name())))
       names.push_back(output->name().str());
   return names;
 }
@@ -166,9 +167,11 @@ void compareInputs(const Session& a, const Session& b, const Session* firstOfB,
 std::vector<std::string> interfaceDifferences(const Session& a, const Session& b,
                                               const Session* firstOfB) {
   Differences differences;
-  differences.compare("output", outputNames(a), outputNames(b));
-  // A model that computes whole sequences may be compared with one that got caches.
-  if (a.cacheCount() != 0 || b.cacheCount() == 0) {
+  // A model that computes whole sequences may be compared with one that got caches, some of which
+  // may be outputs of the first.
+  const bool gotCaches = a.cacheCount() == 0 && b.cacheCount() != 0;
+  differences.compare("output", outputNames(a, gotCaches ? &b : nullptr), outputNames(b));
+  if (!gotCaches) {
     differences.compare("cache output", cacheOutputNames(a, b), cacheOutputNames(b, a));
     // Nothing prescribes an order of a manifest's caches.
     Names first = cacheNames(a, b);

@@ -7,6 +7,7 @@
 #include "passes/analysis/movement/head_map.h"
 #include "passes/analysis/scores/attention_like.h"
 #include "passes/analysis/scores/attention_weights.h"
+#include "passes/analysis/scores/keys_in_parts.h"
 #include "passes/pattern/rewriter.h"
 #include "support/format.h"
 
@@ -125,7 +126,9 @@ private:
     for (const SiteCache* cache : {&ofKeys, &ofValues}) {
       const Dim rows = rowsOf(*cache);
       if (!rows.isKnownEqual(tokens) && !isFixed)
-        return failureAt(ReasonCode::ShapeMismatch, *cache->fresh,
+        return failureAt(rows.isUnknown() || tokens.isUnknown() ? ReasonCode::ShapeUnknown
+                                                                : ReasonCode::ShapeMismatch,
+                         *cache->fresh,
                          fmt::format("one new row for each of {} query rows", tokens.str()),
                          fmt::format("{} rows", rows.str()));
     }
@@ -147,8 +150,10 @@ AttentionSite missedSite(Node& node) {
   if (inside || !isSoftmax(node))
     return site;
   // What no spelling makes up for comes before what a rule did not expect.
-  if (auto failure = combinedProbabilities(node))
+  if (auto failure = keysInParts(node))
     site.failure = std::move(failure);
+  else if (auto combinedBy = combinedProbabilities(node))
+    site.failure = std::move(combinedBy);
   else if (auto mixed = mixedScores(node))
     site.failure = std::move(mixed);
   else if (const Value* keys = keysOfScores(node))

@@ -16,10 +16,41 @@ using namespace pattern;
 
 namespace {
 
+/// The input that a number comes from through operators of one operand that is not constant; null
+/// if several decide it.
+const Value* directingInput(const Value& number) {
+  constexpr unsigned mostSteps = 8;
+  const Value* value = &number;
+  for (unsigned step = 0; step < mostSteps && value->producer(); ++step) {
+    const Value* next = nullptr;
+    for (const Use& use : value->producer()->operands()) {
+      if (!use.value() || use.value()->constant())
+        continue;
+      if (next)
+        return nullptr;
+      next = use.value();
+    }
+    if (!next)
+      return nullptr;
+    value = next;
+  }
+  return value->isGraphInput() ? value : nullptr;
+}
+
 std::string describeProducer(const Value& value) {
   if (const Node* producer = value.producer())
     return producer->op().str();
   return value.isGraphInput() ? "a graph input" : "an initializer";
+}
+
+/// `Slice of 'past', from 'start'`: what moves data, with the inputs that direct it.
+std::string movedBy(const Node& node) {
+  std::string text = node.op().str() + " of '" + movedOperand(node)->name().str() + "'";
+  for (const Use& use : node.operands())
+    if (use.value() && !isMoved(use) && !use.value()->constant())
+      if (const Value* input = directingInput(*use.value()))
+        return text + " by '" + input->name().str() + "'";
+  return text;
 }
 
 CacheTrace refused(MatchFailure failure) {
@@ -95,9 +126,13 @@ std::optional<MatchFailure> CacheTracer::checkPast(const Root& past, const Node&
       if (reader.op() == "Shape" || reader.isUnused() || isExclusive(reader, update))
         continue;
       bool otherConcat = reader.op() == "Concat" && &reader != next && use.operandIndex() == 0;
-      return failureAt(otherConcat ? ReasonCode::SharedReader : ReasonCode::CacheEscapes,
-                       *past.value, expected, reader.describe() + " reads it as data",
-                       "in place it would see later tokens");
+      if (otherConcat)
+        return failureAt(ReasonCode::SharedReader, *past.value,
+                         "one Concat of the past with new rows",
+                         reader.describe() + " joins it with other rows, too",
+                         "hand out the keys or values that attention reads as the present");
+      return failureAt(ReasonCode::CacheEscapes, *past.value, expected,
+                       reader.describe() + " reads it as data", "remove that reader of the past");
     }
     next = value->producer();
   }
@@ -124,7 +159,8 @@ std::optional<MatchFailure> CacheTracer::findPresent(SiteCache& cache, const Axi
     return elsewhere
                ? failureAt(ReasonCode::LayoutUnsupported, *elsewhere->value,
                            "a present laid out as the past, " + cache.layout.text(),
-                           elsewhere->map ? elsewhere->map->layout().text() : "another layout")
+                           elsewhere->map ? elsewhere->map->layout().text() : "another layout",
+                           "hand out the present in the layout of the past")
                : failureAt(ReasonCode::PresentNotOutput, updated, "a graph output",
                            "a value inside the graph");
   cache.present = present->value;
@@ -202,6 +238,10 @@ CacheTrace CacheTracer::traceUpdate(Node& node, const Root& root) {
   const TensorType& pastType = past.value->type();
   if (past.map && stackedAxes(*past.map) > 1)
     return refused(stackedCache(*past.value));
+  if (!past.map && pastType.hasRank())
+    return refused(failureAt(ReasonCode::PastNotInput, *past.unproved,
+                             fmt::format("the rows of '{}' as they came in", past.value->name()),
+                             movedBy(*past.unproved->producer())));
   if (!past.map || !pastType.hasRank() || !past.map->sequenceAxis())
     return refused(failureAt(ReasonCode::DynamicRank, *past.value,
                              "a past whose layout is provably that of the keys or values",

@@ -24,6 +24,14 @@ bool isProduct(const Node& node) {
   return node.op().isOnnx() && (node.is("MatMul") || node.is("Einsum"));
 }
 
+/// Whether the node picks rows of a table, as an embedding does.
+bool picksRows(const Node& node) {
+  if (movementKind(node) != MovementKind::Gather)
+    return false;
+  const Value* table = movedOperand(node);
+  return table && table->type().hasRank() && table->type().rank() == 2;
+}
+
 /// Whether the value depends on what the model is fed, unlike a weight, stored or dequantized.
 bool isComputed(const Value& value) {
   llvm::SmallVector<const Value*, 16> pending{&value};
@@ -34,8 +42,8 @@ bool isComputed(const Value& value) {
     const Node* node = pending[i]->producer();
     if (!node || pending[i]->constant() || node->op() == "Shape")
       continue;
-    // Experts' weights are picked by computed indices.
-    bool isPicked = movementKind(*node).has_value();
+    // Experts' weights are picked by computed indices; so are rows of a table, which are computed.
+    const bool isPicked = movementKind(*node).has_value() && !picksRows(*node);
     for (const Use& use : node->operands())
       if (use.value() && (!isPicked || isMoved(use)) && seen.insert(use.value()).second)
         pending.push_back(use.value());

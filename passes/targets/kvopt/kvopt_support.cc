@@ -47,13 +47,13 @@ std::optional<MatchFailure> dependsOnPresent(const AttentionSite& site) {
     for (const Value* value : path)
       text += (text.empty() ? "" : " <- ") + value->name().str();
     return MatchFailure{ReasonCode::WouldCreateCycle, site.node->name().str(),
-                        "operands that do not depend on the present", text, "run normalize first"};
+                        "operands that do not depend on the present", text, ""};
   }
   if (const Node* reader = site.shapeReader)
     return MatchFailure{ReasonCode::CacheEscapes, reader->operand(0)->name().str(),
                         "shapes computed from the past and the new rows",
                         reader->describe() + " reads the shape of the present",
-                        "run normalize first"};
+                        "compute it from the shapes of the past and of the new rows"};
   return std::nullopt;
 }
 

@@ -131,7 +131,7 @@ TEST_F(AddedCaches, AreRefusedWhereAttentionIsNotCausal) {
       added(writtenModel(text, toolkit, folder), "primitive", VerificationExtent::Off);
   const auto* refused = std::get_if<RefusedModel>(&result);
   ASSERT_TRUE(refused);
-  EXPECT_NE(refused->message.find("mask-unproven-causal"), std::string::npos) << refused->message;
+  EXPECT_NE(refused->message.find("mask-noncausal"), std::string::npos) << refused->message;
 }
 
 TEST_F(AddedCaches, AreNotAddedToModelsThatHaveThem) {
