@@ -55,9 +55,17 @@ llvm::Expected<ExitCode> write(UnchangedModel unchanged, const RewriteOptions& o
     printJson(unchangedJson(options.written(), target, unchanged, weights));
     return ExitCode::Done;
   }
-  printOut(formatText("{} is in the form of '{}' already\n", options.model, target));
+  if (unchanged.updatedBy.empty())
+    printOut(formatText("{} is in the form of '{}' already\n", options.model, target));
+  else
+    printOut(formatText("{}: nothing to do: {} updates its caches in place where past and present "
+                        "are one buffer\n",
+                        options.model, unchanged.updatedBy));
   if (!options.dryRun)
-    printOut(formatText("wrote it again: {}\n",
+    printOut(formatText("{}wrote it again: {}\n",
+                        unchanged.updatedBy.empty()
+                            ? SafeText()
+                            : drivingNotes(unchanged.manifest, options.paths.manifestPath()),
                         writtenText(unchanged.manifest, options.paths, weights)));
   return ExitCode::Done;
 }
@@ -92,7 +100,8 @@ llvm::Expected<ExitCode> write(RewrittenModel& rewritten, const RewriteOptions& 
     return ExitCode::Different;
   }
   if (!options.dryRun && !context.common.json())
-    printOut(formatText("{}wrote {}\n", drivingNotes(manifest, options.paths.manifestPath()),
+    printOut(formatText("{}{}wrote {}\n", engineNote(rewritten.model->graph()),
+                        drivingNotes(manifest, options.paths.manifestPath()),
                         writtenText(manifest, options.paths, weights)));
   return context.finish(ExitCode::Done);
 }

@@ -4,15 +4,19 @@
 #include "cli/report/byte_text.h"
 #include "cli/report/op_table.h"
 #include "driver/inspect/site_facts.h"
+#include "driver/rewrite/cache_bytes.h"
 #include "driver/variants.h"
 #include "driver/verify/report.h"
+#include "ir/op.h"
 #include "passes/pass.h"
 #include "support/format.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Path.h"
 
 #include <filesystem>
+#include <set>
 
 namespace kvopt::cli {
 using namespace driver;
@@ -22,52 +26,20 @@ using namespace pattern;
 
 namespace {
 
-/// Bytes that one more token of one sequence costs with `context` rows in the caches: all rows of
-/// caches that grow, that are joined from blocks, or that are of fixed extents; one row of those in
-/// one buffer and, unless they are `joined`, in blocks. nullopt when an extent is not fixed.
-std::optional<int64_t> bytesPerToken(llvm::ArrayRef<ManifestCache> caches, int64_t context,
-                                     bool joined = true) {
-  int64_t total = 0;
-  for (const ManifestCache& cache : caches) {
-    if (cache.update == CacheUpdate::ReadOnly)
-      continue; // only read
-    std::optional<unsigned> width = byteWidth(cache.dtype);
-    if (!width)
-      return std::nullopt;
-    const bool isInBlocks = cache.update == CacheUpdate::Blocks && !joined;
-    int64_t rows = cache.oneBuffer || isInBlocks ? 1 : context;
-    int64_t bytes = *width;
-    for (size_t axis = 1; axis < cache.shape.size(); ++axis) {
-      const int64_t* fixed = std::get_if<int64_t>(&cache.shape[axis]);
-      bool isSequence = static_cast<int64_t>(axis) == cache.sequenceAxis;
-      if (!isSequence && !fixed)
-        return std::nullopt;
-      const int64_t copied = fixed && !cache.oneBuffer ? *fixed : rows;
-      if (__builtin_mul_overflow(bytes, isSequence ? copied : *fixed, &bytes))
-        return std::nullopt;
-    }
-    if (__builtin_add_overflow(total, bytes, &total))
-      return std::nullopt;
-  }
-  return total;
-}
-
-/// Whether some node joins blocks: not all are read where they lie.
-bool joinsBlocks(const Manifest& manifest, const OpCounts& after) {
-  auto nodes = [&](const char* op) {
-    const auto found = after.find(op);
-    return found == after.end() ? int64_t{0} : found->second;
-  };
-  const auto inBlocks = llvm::count_if(manifest.caches, [](const ManifestCache& cache) {
-    return cache.update == CacheUpdate::Blocks;
-  });
-  // Each tile reads one block.
-  if (manifest.tiles)
-    return false;
-  return 2 * nodes("ai.kvopt::BlockKvSdpa") + nodes("ai.kvopt::BlockLatentKvSdpa") != inBlocks;
-}
-
 constexpr int64_t reportedContext = 4096;
+
+/// Bytes written to caches at a step of one token.
+struct CopiedBytes {
+  explicit CopiedBytes(const RewrittenModel& rewritten)
+      : after(cacheBytesPerToken(rewritten.manifest, rewritten.model->graph(), reportedContext)) {
+    // A model without caches copies none, but computes all tokens again.
+    if (!rewritten.exported.caches.empty())
+      before = cacheBytesPerToken(rewritten.exported, rewritten.model->graph(), reportedContext);
+  }
+
+  std::optional<int64_t> before;
+  std::optional<int64_t> after;
+};
 
 OrderedJson heading(const std::string& output, const std::string& target) {
   OrderedJson json;
@@ -99,14 +71,16 @@ OrderedJson weightsJson(const WeightFiles& weights) {
 std::vector<SafeText> besides(const RewrittenModel& rewritten) {
   std::vector<SafeText> lines;
   const Manifest& manifest = rewritten.manifest;
-  auto before = bytesPerToken(rewritten.exported.caches, reportedContext);
-  auto after =
-      bytesPerToken(manifest.caches, reportedContext, joinsBlocks(manifest, rewritten.after.ops));
+  const CopiedBytes bytes(rewritten);
   if (rewritten.exported.caches.empty() && manifest.caches.empty()) {
     lines.push_back("no caches");
-  } else if (before && after) {
+  } else if (rewritten.exported.caches.empty()) {
+    lines.push_back(formatText("tokens computed per step @{}", reportedContext));
+    lines.push_back(formatText("  before {}   after 1", reportedContext));
+  } else if (bytes.before && bytes.after) {
     lines.push_back(formatText("cache bytes copied per token @{}", reportedContext));
-    lines.push_back(formatText("  before {}   after {}", byteText(*before), byteText(*after)));
+    lines.push_back(
+        formatText("  before {}   after {}", byteText(*bytes.before), byteText(*bytes.after)));
   }
   if (manifest.ownsCaches() && manifest.capacityValue)
     lines.push_back(formatText("capacity {}", *manifest.capacityValue));
@@ -177,6 +151,8 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
   json["assumptions"] = passes.assumptions;
   if (!passes.unequalExtents.empty())
     json["unequal_extents"] = passes.unequalExtents;
+  if (!passes.outputsMadeCaches.empty())
+    json["outputs_made_caches"] = passes.outputsMadeCaches;
   if (rewritten.calibrationTokens != 0)
     json["calibration_tokens"] = rewritten.calibrationTokens;
   if (!rewritten.freed.empty())
@@ -185,11 +161,13 @@ OrderedJson rewriteJson(const std::string& output, const std::string& target,
                                              ? OrderedJson(nullptr)
                                              : OrderedJson(rewritten.fixedBecause)}};
   json["ops"] = {{"before", before.ops}, {"after", after.ops}};
-  json["cache_bytes_copied_per_token"] = {
-      {"context", reportedContext},
-      {"before", bytes(bytesPerToken(rewritten.exported.caches, reportedContext))},
-      {"after", bytes(bytesPerToken(rewritten.manifest.caches, reportedContext,
-                                    joinsBlocks(rewritten.manifest, after.ops)))}};
+  const CopiedBytes copied(rewritten);
+  json["cache_bytes_copied_per_token"] = {{"context", reportedContext},
+                                          {"before", bytes(copied.before)},
+                                          {"after", bytes(copied.after)}};
+  if (rewritten.exported.caches.empty() && !rewritten.manifest.caches.empty())
+    json["tokens_computed_per_step"] = {
+        {"context", reportedContext}, {"before", reportedContext}, {"after", 1}};
   json["opset"] = {{"before", before.opset}, {"after", after.opset}};
   json["ir_version"] = {{"before", before.irVersion}, {"after", after.irVersion}};
   json["external_data"] = weightsJson(weights);
@@ -206,6 +184,8 @@ OrderedJson unchangedJson(const std::string& output, const std::string& target,
   const ModelSize& size = unchanged.size;
   OrderedJson json = heading(output, target);
   json["already"] = true;
+  if (!unchanged.updatedBy.empty())
+    json["updated_in_place_by"] = unchanged.updatedBy;
   json["sites"] = {{"rewritten", 0}, {"total", 0}};
   json["ops"] = {{"before", size.ops}, {"after", size.ops}};
   json["opset"] = {{"before", size.opset}, {"after", size.opset}};
@@ -237,6 +217,10 @@ SafeText rewriteTable(const RewrittenModel& rewritten, const Style& style) {
   out += formatText("{:.0f} ms\n", rewritten.milliseconds);
   for (const std::string& sentence : rewritten.passes->unequalExtents)
     out += formatText("  {}\n", sentence);
+  if (const auto& outputs = rewritten.passes->outputsMadeCaches; !outputs.empty())
+    out += formatText("  outputs '{}' handed out the new rows of {} cache{} and now {} the whole\n",
+                      llvm::join(outputs, "', '"), outputs.size(), outputs.size() == 1 ? "" : "s",
+                      outputs.size() == 1 ? "holds" : "hold");
   if (!rewritten.freed.empty())
     out += formatText("  symbols {}\n", rewritten.freed);
   else if (const ManifestCache* cache = cacheOfFixedPast(rewritten.exported))
@@ -251,6 +235,19 @@ SafeText rewriteTable(const RewrittenModel& rewritten, const Style& style) {
   if (!rewritten.notVerified.empty())
     out += formatText("  not verified: {}\n", rewritten.notVerified);
   return out;
+}
+
+SafeText engineNote(const Graph& graph) {
+  std::set<std::string> operators;
+  for (const Node& node : graph.nodes())
+    if (node.definition() && node.definition()->checkBody)
+      operators.insert(node.op().str());
+  if (operators.empty())
+    return "";
+  return formatText("  engines other than kvopt's runtime run the function bod{} of {}, which {} "
+                    "slower\n",
+                    operators.size() == 1 ? "y" : "ies", llvm::join(operators, ", "),
+                    operators.size() == 1 ? "is" : "are");
 }
 
 SafeText drivingNotes(const Manifest& manifest, const std::string& manifestPath) {

@@ -21,6 +21,8 @@ OrderedJson refusedJson(const std::string& target, const driver::RefusedModel& r
 
 /// A table of what changed, and what verification found.
 SafeText rewriteTable(const driver::RewrittenModel& rewritten, const Style& style);
+/// Which operators of the model only kvopt's runtime has kernels for; empty where it has none.
+SafeText engineNote(const ir::Graph& graph);
 /// What a program that drives the model has to do and must not do; empty where it may do all.
 SafeText drivingNotes(const ir::Manifest& manifest, const std::string& manifestPath);
 

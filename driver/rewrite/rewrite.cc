@@ -3,10 +3,13 @@
 
 #include "driver/first_step.h"
 #include "driver/recover.h"
+#include "driver/rewrite/cache_bytes.h"
 #include "driver/rewrite/calibration.h"
 #include "driver/rewrite/proof.h"
 #include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
+#include "passes/analysis/cache/cache_origins.h"
+#include "passes/analysis/scores/attention_like.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -157,20 +160,19 @@ public:
         return error;
       if (auto first = openFirstStep(path, **written, toolkit); !first)
         return first.takeError();
-      return UnchangedModel{std::move(model), std::move(**written), before};
+      return UnchangedModel{std::move(model), std::move(**written), before, ""};
     }
     if (*written)
       if (llvm::Error error = proveCarried(*model, **written, toolkit))
         return error;
     const bool isRestored = *written && (*written)->ownsCaches();
-    if (isRestored && request.freeExtents)
-      return refusal(fmt::format("{} was rewritten before, for '{}': make-dynamic is for models as "
-                                 "they were exported",
-                                 path, (*written)->target));
-    if (isRestored && !request.layers.empty())
-      return refusal(fmt::format("{} was rewritten before, for '{}': --layers is for models as "
-                                 "they were exported",
-                                 path, (*written)->target));
+    if (isRestored && (request.freeExtents || !request.layers.empty()))
+      return refusal(fmt::format("{} was rewritten before, for '{}': {} is for models as they were "
+                                 "exported",
+                                 path, (*written)->target,
+                                 request.freeExtents ? "make-dynamic" : "--layers"));
+    const InPlaceUpdates updates = inPlaceUpdates(model->graph());
+    const auto fused = fusedAttention();
     if (request.verification != VerificationExtent::Off) {
       auto copy = copySharingConstants(*model);
       if (!copy)
@@ -202,6 +204,8 @@ public:
     } else if (!request.cacheDtype.empty() && passes->statistics["narrow-caches"]["caches"] == 0) {
       return refusal(fmt::format("{}: no cache grows and holds float32 rows", path));
     }
+    if (!*written && fused && makesNothingBetter(*target->target, updates, *fused))
+      return unchanged(updates, before);
     RewrittenModel result;
     result.before = before;
     result.after = sizeOf(*model);
@@ -239,6 +243,49 @@ public:
   }
 
 private:
+  /// How many attention operators of each name the main graph has; nullopt where it spells some
+  /// attention in several operators.
+  std::optional<std::map<std::string, int64_t>> fusedAttention() const {
+    std::map<std::string, int64_t> operators;
+    for (const Node& node : model->graph().nodes()) {
+      if (isSoftmax(node) && isAttentionLike(node))
+        return std::nullopt;
+      if (isAttentionOperator(node))
+        ++operators[node.op().str()];
+    }
+    return operators;
+  }
+
+  /// Whether the model's own operators update all of its caches in place, and the rewritten model
+  /// has the same ones. `fused` is its attention, of which some targets change the operators.
+  bool makesNothingBetter(const Target& target, const InPlaceUpdates& updates,
+                          const std::map<std::string, int64_t>& fused) const {
+    if (updates.operators.empty() || request.addCaches || request.freeExtents ||
+        request.compressCaches || !request.cacheDtype.empty() || request.oneBranch ||
+        request.padding != "any")
+      return false;
+    const bool areAllUpdated =
+        llvm::all_of(passes->exported->caches, [&](const ManifestCache& cache) {
+          return cache.update == CacheUpdate::ReadOnly || updates.byPast.count(cache.past) != 0;
+        });
+    return areAllUpdated && inPlaceUpdates(model->graph()).operators == updates.operators &&
+           (target.isForCaches() || fusedAttention() == fused);
+  }
+
+  /// The model as it was read, and how to drive it in place.
+  llvm::Expected<RewriteResult> unchanged(const InPlaceUpdates& updates, const ModelSize& size) {
+    auto again = openModel(path, toolkit);
+    if (!again)
+      return again.takeError();
+    UnchangedModel result{std::move(*again), *passes->exported, size, ""};
+    result.manifest.contract = CacheUpdate::InPlace;
+    for (ManifestCache& cache : result.manifest.caches)
+      cache.oneBuffer |= updates.byPast.count(cache.past) != 0;
+    for (const auto& [op, count] : updates.operators)
+      result.updatedBy += (result.updatedBy.empty() ? "" : ", ") + op;
+    return result;
+  }
+
   /// Fails where codes are requested of a target that does not write them, or nothing tells their
   /// scales.
   llvm::Error checkCodes(const Target& target) const {

@@ -52,11 +52,15 @@ struct RewrittenModel {
   }
 };
 
-/// A model that was written for the same target, with room for as many tokens, as is proved.
+/// A model that stays as it is, because a rewrite would make nothing better: it was written for the
+/// same target, with room for as many tokens, as is proved, or its caches are updated in place by
+/// the operators that the target would write.
 struct UnchangedModel {
   std::unique_ptr<ir::Model> model;
   ir::Manifest manifest;
   ModelSize size;
+  /// The operators that update the caches of a model that kvopt did not write; empty for others.
+  std::string updatedBy;
 };
 
 /// A site that the target does not take, and why.
