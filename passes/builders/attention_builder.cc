@@ -1,6 +1,9 @@
 // The nodes around a raised attention.
 #include "passes/builders/attention_builder.h"
 
+#include "ir/movement.h"
+#include "passes/analysis/movement/equal_values.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
@@ -63,6 +66,14 @@ bool sameAttributes(const Node& node, llvm::ArrayRef<NamedAttribute> wanted) {
            const Attribute* written = node.attribute(attribute.name);
            return written && sameAttribute(*written, attribute.value);
          });
+}
+
+/// Whether the node joins something and `second` along `axis`.
+bool isConcatOf(const Node& node, const Value& second, int64_t axis) {
+  if (movementKind(node) != MovementKind::Concat || node.operands().size() != 2 || !node.operand(1))
+    return false;
+  const std::optional<unsigned> joined = movementOf(node.result())->axis();
+  return joined && int64_t{*joined} == axis && analysis::areEqual(*node.operand(1), second);
 }
 
 } // namespace
@@ -168,6 +179,16 @@ Value& AttentionBuilder::mergeHeads(Value& heads) {
 }
 
 Value& AttentionBuilder::concat(Value& first, Value& second, int64_t axis) {
+  // The model may join the same rows itself, with an axis that counts from the end.
+  unsigned seen = 0;
+  for (const Use& use : first.uses()) {
+    if (++seen > reuseBudget)
+      break;
+    Node& reader = use.user();
+    if (&reader.graph() == &rewriter.graph() && use.operandIndex() == 0 &&
+        isConcatOf(reader, second, axis))
+      return reader.result();
+  }
   return node("Concat", {first, second}, attrs({{"axis", axis}}));
 }
 
