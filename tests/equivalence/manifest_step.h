@@ -124,6 +124,8 @@ private:
     case ir::LengthFeed::TotalLengthMinusOne:
     case ir::LengthFeed::TotalLengthPerBatchMinusOne:
       return total - 1;
+    case ir::LengthFeed::NewLength:
+      return total - past;
     case ir::LengthFeed::HasPast:
     case ir::LengthFeed::NoPast:
     case ir::LengthFeed::BlockTable:

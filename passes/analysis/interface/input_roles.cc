@@ -138,9 +138,11 @@ private:
       return false;
     if (!readers.any() || (isOne && readers.isMask))
       return false;
-    const LengthFeed feed = lengthOf(readers);
+    const std::optional<LengthFeed> feed = lengthOf(readers);
+    if (!feed)
+      return false;
     const bool isTold = isOperand && isPerBatchRow(readers.lengths.front().feed);
-    addLength(input, isPerRow || isTold ? ofEachRow(feed) : feed);
+    addLength(input, isPerRow || isTold ? ofEachRow(*feed) : *feed);
     return true;
   }
 
@@ -156,7 +158,8 @@ private:
   }
 
   /// By operators that define what they read, and else by where ranges and slices begin and end.
-  LengthFeed lengthOf(const InputReaders& readers) const {
+  /// nullopt for one of two lengths whose sum is read where nothing tells them apart.
+  std::optional<LengthFeed> lengthOf(const InputReaders& readers) const {
     for (const InputReaders::Length& length : readers.lengths)
       if (std::optional<LengthFeed> feed = lengthBehind(length))
         return *feed;
@@ -171,6 +174,8 @@ private:
     // Behind the earlier tokens come the new ones: the sum of both is the total.
     if (llvm::any_of(readers.addends, [&](const Value* addend) { return isPast(*addend); }))
       return LengthFeed::NewLength;
+    if (!readers.addends.empty())
+      return std::nullopt;
     if (readers.isSummed)
       return LengthFeed::PastLength;
     for (const InputReaders::Length& bound : readers.bounds)

@@ -3,7 +3,10 @@
 
 #include "ir/manifest/manifest_words.h"
 #include "ir/shapes/shape_inference.h"
+#include "support/diagnostic.h"
 #include "tests/ir/text/text_fixture.h"
+
+#include <gmock/gmock.h>
 
 namespace kvopt {
 using namespace analysis;
@@ -190,10 +193,10 @@ TEST(InputRoles, SegmentsBeamsAndTheUnknown) {
 /// What inputs of one element each are fed, where only these operators read them.
 std::string lengthsOf(const std::string& inputs, const std::string& body) {
   return rolesOf("int64[B, S] input_ids, " + inputs +
-                     ", float[B, 2, C, 4] rows, float[B, 2, S, 4] fresh, float[64, 2] angles",
+                     ", float[B, 2, C, 4] rows, float[B, 2, S, 4] fresh",
                  "  size = Shape <start = 1, end = 2> (input_ids)\n" + body +
                      "\n  scores = Gather (tokens, input_ids)",
-                 ", int64[1] axes = {0}, int64 number = {1}");
+                 ", int64[1] axes = {0}, float[4, 2] angles = {0, 1, 2, 3, 4, 5, 6, 7}");
 }
 
 TEST(InputRoles, LengthsByTheOperandsThatTheyReach) {
@@ -215,8 +218,8 @@ TEST(InputRoles, LengthsByTheOperandsThatTheyReach) {
 )"),
             "at[batch] past_length_per_batch");
   EXPECT_EQ(lengthsOf("int64[1] all", R"(
-  one = Constant <value_ints = [1]> ()
-  last = Sub (all, one)
+  single = Constant <value_ints = [1]> ()
+  last = Sub (all, single)
   last_32 = Cast <to = 6> (last)
   y = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 2> (fresh, fresh, fresh, rows, rows, last_32, last_32)
 )"),
@@ -247,6 +250,15 @@ TEST(InputRoles, LengthsByTheEndsOfSlices) {
             "added[1] new_length; history[1] past_length");
 }
 
+TEST(InputRoles, LengthsThatNothingTellsApartAreNotGuessed) {
+  EXPECT_EQ(lengthsOf("int64[1] one_length, int64[1] other_length", R"(
+  until = Add (one_length, other_length)
+  from = Constant <value_ints = [0]> ()
+  here = Slice (angles, from, until, axes)
+)"),
+            "one_length[1] any; other_length[1] any");
+}
+
 TEST(InputRoles, RowsThatAreDroppedAreNoLength) {
   EXPECT_EQ(lengthsOf("int64[1] dropped", R"(
   until = Constant <value_ints = [1000]> ()
@@ -257,16 +269,20 @@ TEST(InputRoles, RowsThatAreDroppedAreNoLength) {
 }
 
 TEST(InputRoles, ATriangleIsSwitchedOnInTheFirstStep) {
-  EXPECT_EQ(rolesOf("int64[B, S] input_ids, int8[1] attention_mask, float[2, 4, 4] s", R"(
+  EXPECT_EQ(
+      rolesOf("int64[B, S] input_ids, int8[1] attention_mask, float[2, 4, 8] l, "
+              "float[2, 8, 4] r",
+              R"(
+  s = MatMul (l, r)
   on = Cast <to = 1> (attention_mask)
   mask = Mul (on, triangle)
   masked = Add (s, mask)
   p = Softmax (masked)
   scores = Gather (tokens, input_ids)
 )",
-                    ", float[4, 4] triangle = {0, -128, -128, -128, 0, 0, -128, -128, 0, 0, 0, -128, "
-                    "0, 0, 0, 0}"),
-            "attention_mask[1] no_past");
+              ", float[4, 4] triangle = {0, -128, -128, -128, 0, 0, -128, -128, 0, 0, 0, -128, "
+              "0, 0, 0, 0}"),
+      "attention_mask[1] no_past");
 }
 
 TEST(InputRoles, WhatReadsAnInputOutranksItsName) {
@@ -279,19 +295,20 @@ TEST(InputRoles, WhatReadsAnInputOutranksItsName) {
 }
 
 TEST(InputRoles, AnInputForTwoLengthsIsAnError) {
-  auto model = readOrFail("<ir_version: 10, opset_import: [\"\" : 24]>\ng (float[B, 2, S, 4] fresh, "
-                          "float[B, 2, 9, 4] rows, int64[B] length) => (float[B, 2, S, 4] y) {\n"
-                          "  written = TensorScatter (rows, fresh, length)\n"
-                          "  y = Attention (fresh, written, written, , , , length)\n}");
+  auto model =
+      readOrFail("<ir_version: 10, opset_import: [\"\" : 24]>\ng (float[B, 2, S, 4] fresh, "
+                 "float[B, 2, 9, 4] rows, int64[B] length) => (float[B, 2, S, 4] y) {\n"
+                 "  written = TensorScatter (rows, fresh, length)\n"
+                 "  y = Attention (fresh, written, written, , , , length)\n}");
   ASSERT_TRUE(model);
   llvm::cantFail(inferShapes(model->graph()));
   llvm::Error error = checkLengths(readInterface(model->graph()));
   ASSERT_TRUE(bool(error));
   const std::string text = takeDiagnostic(std::move(error)).str();
-  EXPECT_THAT(text, testing::AllOf(testing::HasSubstr("TensorScatter"),
-                                   testing::HasSubstr("Attention"),
-                                   testing::HasSubstr("past_length_per_batch"),
-                                   testing::HasSubstr("total_length_per_batch")));
+  EXPECT_THAT(text,
+              testing::AllOf(testing::HasSubstr("TensorScatter"), testing::HasSubstr("Attention"),
+                             testing::HasSubstr("past_length_per_batch"),
+                             testing::HasSubstr("total_length_per_batch")));
 }
 
 } // namespace
