@@ -195,10 +195,8 @@ public:
                                  path, path));
     if (codeBitsOf(request) != 0) {
       auto scales = scalesOfCodes();
-      if (!scales && scales.errorIsA<RefusedError>())
-        return refusal(fmt::format("{}: {}", path, takeDiagnostic(scales.takeError()).str()));
       if (!scales)
-        return withFile(scales.takeError(), path);
+        return refusalOr(scales.takeError());
       if (llvm::Error error = targets::keepCodes(*model, *passes->manifest, *scales))
         return refusal(fmt::format("{}: {}", path, takeDiagnostic(std::move(error)).str()));
     } else if (!request.cacheDtype.empty() && passes->statistics["narrow-caches"]["caches"] == 0) {
@@ -243,6 +241,13 @@ public:
   }
 
 private:
+  /// What is said of a model that is refused, or another error.
+  llvm::Expected<RewriteResult> refusalOr(llvm::Error error) const {
+    if (!error.isA<RefusedError>())
+      return withFile(std::move(error), path);
+    return refusal(fmt::format("{}: {}", path, takeDiagnostic(std::move(error)).str()));
+  }
+
   /// How many attention operators of each name the main graph has; nullopt where it spells some
   /// attention in several operators.
   std::optional<std::map<std::string, int64_t>> fusedAttention() const {

@@ -112,8 +112,18 @@ ClaimResult checkUnpadded(const ClaimContext& context) {
   return proved();
 }
 
+/// Whether an input takes a triangle away that hides later keys, after the first step.
+bool hasSwitchedTriangle(const Graph& graph) {
+  size_t budget = size_t{1} << 20;
+  return llvm::any_of(graph.inputs(), [&](const std::unique_ptr<Value>& input) {
+    return isInteger(input->type().elementType()) && readersOf(*input, budget).isSwitch;
+  });
+}
+
 ClaimResult checkChunkBatch(const ClaimContext& context) {
   const int64_t claimed = context.manifest().chunkBatch.value_or(0);
+  if (claimed == 0 && hasSwitchedTriangle(context.graph()))
+    return proved();
   if (claimed == 1 && hasGroupedAttention(context.claimed.model))
     return proved();
   return fmt::format("chunk_batch: batches of more than {} rows are excluded from steps of several "
@@ -369,10 +379,11 @@ ClaimResult checkLengthFeeds(const ClaimContext& context) {
   return proved();
 }
 
-/// Rows of the graph, or of the original, are placed by tokens that an input counts.
+/// Rows of the graph, or of the original, are placed by tokens that an input counts. Without the
+/// original it is what hosts are held to, and nothing that is changed on its account.
 ClaimResult checkPadding(const ClaimContext& context) {
-  if (countsRowsByInput(context.claimed.model.graph()) ||
-      (context.original && context.original->manifest.padsRight))
+  if (!context.original || context.original->manifest.padsRight ||
+      countsRowsByInput(context.graph()))
     return proved();
   return std::string("padding: padding on the left is excluded by the manifest alone; no operator "
                      "of the graph counts tokens by a mask");

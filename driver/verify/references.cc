@@ -330,20 +330,6 @@ private:
 
 } // namespace
 
-namespace {
-
-/// By the caches, whose rows need not be those of the token ids, or else by these.
-std::optional<int64_t> recordedBatch(const Manifest& manifest,
-                                     llvm::ArrayRef<ReferenceStep> steps) {
-  for (const ManifestCache& cache : manifest.caches)
-    if (const auto layout = cache.layout(); layout && !layout->hasFoldedHeads() && !cache.part)
-      if (auto extent = referenceExtent(steps, cache.past, layout->batchAxis()))
-        return extent;
-  return referenceBatch(steps);
-}
-
-} // namespace
-
 llvm::Expected<SessionOptions>
 referenceSession(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps, unsigned threads) {
   const std::optional<int64_t> batch = recordedBatch(manifest, steps);

@@ -14,7 +14,9 @@ struct DocumentedInput {
 
 constexpr DocumentedInput documentedInputs[] = {
     {"input_ids", 2, InputFeed::Tokens},
+    {"input_ids", 3, InputFeed::Tokens}, // of several codebooks
     {"decoder_input_ids", 2, InputFeed::Tokens},
+    {"decoder_input_ids", 3, InputFeed::Tokens},
     {"inputs_embeds", 3, InputFeed::Any},
     {"attention_mask", 2, InputFeed::VisibleKeys},
     {"encoder_attention_mask", 2, InputFeed::VisibleKeys},
@@ -22,12 +24,12 @@ constexpr DocumentedInput documentedInputs[] = {
     {"cache_position", 1, InputFeed::Positions},
 };
 
-/// The entry of an input's name; null where there is none, or where the input is of another rank.
+/// The entry of an input's name and rank; null without one.
 inline const DocumentedInput* documentedInput(const Value& input) {
   const TensorType& type = input.type();
   for (const DocumentedInput& documented : documentedInputs)
-    if (input.name() == documented.name)
-      return !type.hasRank() || type.rank() == documented.rank ? &documented : nullptr;
+    if (input.name() == documented.name && (!type.hasRank() || type.rank() == documented.rank))
+      return &documented;
   return nullptr;
 }
 

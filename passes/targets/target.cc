@@ -123,12 +123,13 @@ std::vector<std::optional<MatchFailure>> refusals(const Target& target, const Si
           ReasonCode::CacheReordered, reorder,
           "what padding leaves in a cache to be as it was, as rows may change places",
           fmt::format("that '{}' leaves it undefined", target.name()), ""};
-    if (!failures.back() && carried && target.changesPadding(site))
-      failures.back() = carried;
     if (!failures.back())
       failures.back() = obstacle;
     hasWork |= !failures.back() && target.serves(site);
   }
+  for (size_t i = 0; i < sites.size() && hasWork; ++i)
+    if (!failures[i] && carried && target.changesPadding(sites[i]))
+      failures[i] = carried;
   refuseReadersTogether(sites, failures);
   if (hasWork || !target.isForCaches())
     return failures;

@@ -152,7 +152,10 @@ public:
         manifest->caches.push_back(std::move(cache));
     addInputs(unrewritten, *manifest);
     manifest->hiddenRowsUndefined |= context.hiddenRowsUndefined;
-    manifest->padsRight = context.exported->padsRight;
+    // Where no row is padded, nothing is counted.
+    manifest->padsRight = context.exported->padsRight && context.unpaddedMasks.empty();
+    if (context.exported->chunkBatch)
+      manifest->chunkBatch = context.exported->chunkBatch;
     manifest->unpadded.assign(context.unpaddedMasks.begin(), context.unpaddedMasks.end());
     if (manifest->hiddenRowsUndefined && !context.reorder.empty())
       return refuseReorder(context, chosen);

@@ -16,8 +16,9 @@ public:
     auto stored = manifestOf(model);
     if (!stored)
       return stored.takeError();
-    context.interface = readInterface(model.graph());
-    context.interface.countsTokens |= *stored && (*stored)->padsRight;
+    InterfaceFacts facts = readInterface(model.graph());
+    facts.countsTokens |= context.interface.countsTokens || (*stored && (*stored)->padsRight);
+    context.interface = std::move(facts);
     return checkLengths(context.interface);
   }
 };

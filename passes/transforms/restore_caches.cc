@@ -331,6 +331,7 @@ public:
         original.present = replaced.present;
       }
     context.reorder = (*stored)->reorder;
+    context.interface.countsTokens = (*stored)->padsRight;
     context.unpaddedMasks.insert((*stored)->unpadded.begin(), (*stored)->unpadded.end());
     if (!(*stored)->sharesBuffers())
       return llvm::Error::success();

@@ -40,12 +40,34 @@ const TensorComparison* ComparisonReport::worst() const {
   return worst;
 }
 
+namespace {
+
+/// The extent of a cache as the exported model had it, before the first step.
+std::optional<int64_t> recordedExtent(const ManifestCache& cache, size_t axis,
+                                      llvm::ArrayRef<ReferenceStep> steps) {
+  const auto exported =
+      cache.permutation.empty() ? static_cast<int64_t>(axis) : cache.permutation[axis];
+  return referenceExtent(steps, cache.past, exported);
+}
+
+} // namespace
+
 int64_t recordedPast(const Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps) {
   int64_t rows = 0;
   for (const ManifestCache& cache : manifest.caches)
     if (cache.update == CacheUpdate::Grows && !cache.part)
-      rows = std::max(rows, referenceExtent(steps, cache.past, cache.sequenceAxis).value_or(0));
+      rows = std::max(
+          rows, recordedExtent(cache, static_cast<size_t>(cache.sequenceAxis), steps).value_or(0));
   return rows;
+}
+
+std::optional<int64_t> recordedBatch(const Manifest& manifest,
+                                     llvm::ArrayRef<ReferenceStep> steps) {
+  for (const ManifestCache& cache : manifest.caches)
+    if (const auto layout = cache.layout(); layout && !layout->hasFoldedHeads() && !cache.part)
+      if (auto extent = recordedExtent(cache, layout->batchAxis(), steps))
+        return extent;
+  return referenceBatch(steps);
 }
 
 namespace {
@@ -377,7 +399,7 @@ bool isDrivenOtherwise(const Graph& graph, const Manifest& manifest,
       if (!input->isInitializer() && !findTensor(step.inputs, input->name()))
         return false;
   return !steps.empty() && (recordedPast(manifest, steps) != 0 || !hasFedLengths(manifest, steps) ||
-                            !referenceBatch(steps));
+                            !recordedBatch(manifest, steps));
 }
 
 llvm::Expected<ComparisonReport> replayAsRecorded(const Graph& graph, Executor& executor,

@@ -67,6 +67,11 @@ recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string
 /// Rows that caches which grow had before the first recorded step.
 int64_t recordedPast(const ir::Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps);
 
+/// The batch of a recording: by the caches, whose rows need not be those of the token ids, or else
+/// by these; nullopt where neither is recorded.
+std::optional<int64_t> recordedBatch(const ir::Manifest& manifest,
+                                     llvm::ArrayRef<ReferenceStep> steps);
+
 /// Whether the recording can be run without a session, and was made of other steps than a session
 /// takes: it holds every input of the graph at every step, caches too, and earlier rows before the
 /// first step, other lengths than the manifest feeds, or no token ids that tell the batch.

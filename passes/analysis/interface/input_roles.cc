@@ -98,7 +98,8 @@ private:
       return;
     const InputFeed feed = feedOf(input, readers);
     // What reads an input outranks its name.
-    if (documented && (feed == InputFeed::Any || feed == documented->feed))
+    if (documented &&
+        (feed == InputFeed::Any || feed == documented->feed || agrees(documented->feed, readers)))
       return;
     // Drivers make up what an encoder hands over.
     if (feed == InputFeed::Any && isFloatingPoint(type.elementType()) && type.rank() >= 3)
@@ -226,6 +227,15 @@ private:
            : feed == LengthFeed::TotalLength         ? LengthFeed::TotalLengthPerBatch
            : feed == LengthFeed::TotalLengthMinusOne ? LengthFeed::TotalLengthPerBatchMinusOne
                                                      : feed;
+  }
+
+  /// Whether what reads an input may read what its name says.
+  static bool agrees(InputFeed named, const InputReaders& readers) {
+    const bool isPlace = !readers.tables.empty() || readers.isAngle || readers.isSummed ||
+                         readers.isCompared || readers.isSelfCompared;
+    if (named == InputFeed::VisibleKeys)
+      return readers.isMask ? !readers.hidesByOne && !readers.isAdded : readers.tables.empty();
+    return isPlace || !readers.isMask;
   }
 
   InputFeed feedOf(const Value& input, const InputReaders& readers) const {

@@ -82,7 +82,7 @@ TEST_F(DecoderInputsTest, NothingHidden) {
 TEST_F(DecoderInputsTest, Refuses) {
   EXPECT_THAT(built("pixel_values", ElementType::Float, twoRows()),
               testing::HasSubstr("'pixel_values' is not one"));
-  EXPECT_THAT(built("input_ids", ElementType::Double, twoRows()), testing::HasSubstr("double"));
+  EXPECT_THAT(built("input_ids", ElementType::String, twoRows()), testing::HasSubstr("string"));
   DecoderStep step = twoRows();
   step.tokens[1].pop_back();
   EXPECT_THAT(built("attention_mask", ElementType::Int64, step), testing::HasSubstr("differ"));

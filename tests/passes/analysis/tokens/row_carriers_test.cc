@@ -69,8 +69,8 @@ TEST(RowCarriers, PlainDecodersKeepRowsApart) {
       "  f = Reshape (x, flat)\n  best, expert = TopK (f, k1)\n  e = Gather (experts_flat, "
       "expert)\n"
       "  y = Mul (e, best)",
-      "  f = Reshape (x, flat)\n  best, expert = TopK (f, k1)\n  e = GatherND (experts, expert)\n"
-      "  c = Unsqueeze (f, minus)\n  y = MatMul (e, c)",
+      ("  f = Reshape (x, flat)\n  best, expert = TopK (f, k1)\n  e = GatherND (experts, expert)\n"
+       "  c = Unsqueeze (f, minus)\n  y = MatMul (e, c)"),
       // What is combined along the tokens is not a result of attention.
       "  c = CumSum (h, one)\n  y = Add (x, c)",
       "  c = ReduceMean <keepdims = 1> (h, second)\n  y = Add (x, c)",
