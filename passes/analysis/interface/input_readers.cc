@@ -50,11 +50,13 @@ std::optional<double> onlyNumber(const Value* value) {
   return value ? uniformValue(*value) : std::nullopt;
 }
 
+/// A score that is less than others by so much has no probability.
+constexpr double leastHiding = 1e3;
+
 /// What hides a key when it is added to its score.
 bool isVeryNegative(const Value* value) {
-  constexpr double least = -1e3;
   std::optional<double> number = onlyNumber(value);
-  return number && *number <= least;
+  return number && *number <= -leastHiding;
 }
 
 /// Whether a value is what a softmax gives.
@@ -257,6 +259,9 @@ private:
       return pushResults(node, truth(!path.isComplemented));
     if (holdsIntegers && node.operands().size() == 2)
       visitLengthSum(node, operand, path);
+    // What is taken from scores hides where it is one.
+    if (node.is("Sub") && operand == 1)
+      path.isComplemented = !path.isComplemented;
     pushResults(node, path);
   }
 
@@ -280,8 +285,11 @@ private:
     const Value* other = node.operand(1 - operand);
     if (isVeryNegative(other))
       return noteMask(!path.isComplemented);
-    if (onlyNumber(other))
+    if (const std::optional<double> number = onlyNumber(other)) {
+      // What hides a key when it is taken from its score.
+      path.isTruth |= *number >= leastHiding;
       return pushResults(node, path);
+    }
     if (path.isTruth || isProbability(*other))
       return noteMask(path.isComplemented);
     if (isTriangle(*other)) {

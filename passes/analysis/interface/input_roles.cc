@@ -234,7 +234,7 @@ private:
     const bool isPlace = !readers.tables.empty() || readers.isAngle || readers.isSummed ||
                          readers.isCompared || readers.isSelfCompared;
     if (named == InputFeed::VisibleKeys)
-      return readers.isMask ? !readers.hidesByOne && !readers.isAdded : readers.tables.empty();
+      return readers.isMask ? !readers.isAdded : readers.tables.empty();
     return isPlace || !readers.isMask;
   }
 

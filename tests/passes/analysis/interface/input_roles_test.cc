@@ -285,6 +285,24 @@ TEST(InputRoles, ATriangleIsSwitchedOnInTheFirstStep) {
       "attention_mask[1] no_past");
 }
 
+TEST(InputRoles, WhatIsTakenFromScoresHides) {
+  const std::string masks = "int64[B, S] input_ids, float[B, 1, 1, T] shown, float[B, 1, 1, T] "
+                            "hidden, float[B, H, S, D] l, float[B, H, D, T] r";
+  EXPECT_EQ(rolesOf(masks, R"(
+  s = MatMul (l, r)
+  kept = Mul (s, shown)
+  missing = Sub (one, shown)
+  far = Mul (missing, large)
+  low = Sub (kept, far)
+  away = Mul (hidden, large)
+  lower = Sub (low, away)
+  p = Softmax (lower)
+  scores = Gather (tokens, input_ids)
+)",
+                    ", float large = {1e10}"),
+            "shown[batch,1,1,total] visible_keys; hidden[batch,1,1,total] hidden_keys");
+}
+
 TEST(InputRoles, WhatReadsAnInputOutranksItsName) {
   EXPECT_EQ(rolesOf("int64[B, S] input_ids, int64[B, S] attention_mask", R"(
   x = Gather (tokens, input_ids)
