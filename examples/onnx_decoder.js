@@ -186,7 +186,7 @@ class Decoder {
       past_length: past, past_length_per_batch: past,
       total_length: past + tokens, total_length_per_batch: past + tokens,
       total_length_minus_one: past + tokens - 1, total_length_per_batch_minus_one: past + tokens - 1,
-      has_past: Number(past > 0), no_past: Number(past === 0),
+      new_length: tokens, has_past: Number(past > 0), no_past: Number(past === 0),
     }[feed];
     if (value === undefined) throw new Error(`the manifest feeds '${feed}' to '${input}', which is not known here`);
     return tensorOf({name: input, type: dtype}, this.extents(shape), () => value);
