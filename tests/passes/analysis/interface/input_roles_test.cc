@@ -221,7 +221,9 @@ TEST(InputRoles, LengthsByTheOperandsThatTheyReach) {
   single = Constant <value_ints = [1]> ()
   last = Sub (all, single)
   last_32 = Cast <to = 6> (last)
-  y = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 2> (fresh, fresh, fresh, rows, rows, last_32, last_32)
+  row = Gather (tokens, input_ids)
+  wide = Concat <axis = 2> (row, row, row, row)
+  y = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 2> (wide, wide, wide, rows, rows, last_32, last_32)
 )"),
             "all[1] total_length");
 }
