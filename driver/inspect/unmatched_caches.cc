@@ -1,6 +1,7 @@
 // Grouping of the caches that sites do not tell of.
 #include "driver/inspect/unmatched_caches.h"
 
+#include "driver/row_bytes.h"
 #include "passes/targets/target.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -21,21 +22,6 @@ std::string extentsOf(const ManifestCache& cache) {
             (fixed ? std::to_string(*fixed) : std::get<std::string>(extent));
   }
   return text + "]";
-}
-
-std::optional<int64_t> rowBytes(const ManifestCache& cache) {
-  const std::optional<unsigned> width = byteWidth(cache.dtype);
-  if (!width)
-    return std::nullopt;
-  int64_t bytes = *width;
-  for (size_t axis = 1; axis < cache.shape.size(); ++axis) {
-    if (static_cast<int64_t>(axis) == cache.sequenceAxis)
-      continue;
-    const auto* fixed = std::get_if<int64_t>(&cache.shape[axis]);
-    if (!fixed || __builtin_mul_overflow(bytes, *fixed, &bytes))
-      return std::nullopt;
-  }
-  return bytes;
 }
 
 } // namespace

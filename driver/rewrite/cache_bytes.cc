@@ -1,6 +1,7 @@
 // Bytes written to caches, from the manifest and what reads blocks.
 #include "driver/rewrite/cache_bytes.h"
 
+#include "driver/row_bytes.h"
 #include "ir/movement.h"
 #include "ir/op.h"
 
@@ -31,22 +32,6 @@ int64_t copiedRows(const ManifestCache& cache, const Manifest& manifest, const G
     return !manifest.tiles && copiesBlocks(cache, graph) ? earlier : 0;
   // A static cache has room for all rows at least.
   return cache.fixedRows().value_or(cache.update == CacheUpdate::Static ? earlier + 1 : earlier);
-}
-
-/// Bytes of one row of one sequence.
-std::optional<int64_t> rowBytes(const ManifestCache& cache) {
-  std::optional<unsigned> width = byteWidth(cache.dtype);
-  if (!width)
-    return std::nullopt;
-  int64_t bytes = *width;
-  for (size_t axis = 1; axis < cache.shape.size(); ++axis) {
-    if (static_cast<int64_t>(axis) == cache.sequenceAxis)
-      continue;
-    const auto* extent = std::get_if<int64_t>(&cache.shape[axis]);
-    if (!extent || __builtin_mul_overflow(bytes, *extent, &bytes))
-      return std::nullopt;
-  }
-  return bytes;
 }
 
 /// Whether an input has the extents of an output.

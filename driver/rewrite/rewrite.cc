@@ -262,7 +262,8 @@ private:
   }
 
   /// Whether the model's own operators update all of its caches in place, and the rewritten model
-  /// has the same ones. `fused` is its attention, of which some targets change the operators.
+  /// has the same ones. Some targets replace operators of attention: `fused` counts those of the
+  /// model as it was read.
   bool makesNothingBetter(const Target& target, const InPlaceUpdates& updates,
                           const std::map<std::string, int64_t>& fused) const {
     if (updates.operators.empty() || request.addCaches || request.freeExtents ||

@@ -16,9 +16,9 @@ llvm::StringSet<> inputSymbols(const ir::Graph& graph);
 /// A name for an extent of an input: `input_ids_dim_1`. `taken` gets it.
 std::string extentName(const ir::Value& input, unsigned axis, llvm::StringSet<>& taken);
 
-/// Gives extents of inputs that share a name different names where the graph contradicts that they
-/// are equal: rows that are appended to a cache are not as many as the cache has, and an equation
-/// of extents must not make one 0. Extents of a name that may be equal stay so.
+/// Gives extents of inputs that share a name different names where they cannot be equal in the
+/// graph: the rows that a cache has and those that are appended to it are counted apart, and no
+/// equation of extents may make one 0. Extents that may be equal keep their name.
 ///
 /// Returns a sentence for each such name. Most models have none; then a few nodes were inferred,
 /// and the model is as before.

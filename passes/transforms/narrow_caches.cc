@@ -63,7 +63,7 @@ public:
     restoreOrder(graph);
     graph.eraseDeadNodes();
     model.markEdited();
-    // What an earlier rewrite wrote of caches that grow is no longer so, and is written anew.
+    // The manifest of an earlier rewrite has other element types; a new one will be written.
     if (*stored && !(*stored)->ownsCaches())
       model.removeMetadata(manifestKey);
     return inferShapes(graph);

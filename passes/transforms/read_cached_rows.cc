@@ -15,6 +15,7 @@
 // PagedAttention becomes the same as GroupQueryAttention, over rows of one batch row each instead
 // of packed ones. The manifest says which inputs are caches and which count tokens.
 #include "ir/cache_layout.h"
+#include "ir/manifest/documented_inputs.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
@@ -105,9 +106,10 @@ private:
   }
 
   bool holdsTokens(const Value& input) const {
-    return input.name() == "input_ids" || input.name() == "decoder_input_ids" ||
-           input.name() == "inputs_embeds" ||
-           llvm::any_of(manifest.inputs, [&](const ManifestInput& each) {
+    const DocumentedInput* documented = documentedInput(input);
+    const bool isDocumented =
+        documented && (documented->feed == InputFeed::Tokens || documented->feed == InputFeed::Any);
+    return isDocumented || llvm::any_of(manifest.inputs, [&](const ManifestInput& each) {
              return each.input == input.name() && each.feed == InputFeed::Tokens;
            });
   }

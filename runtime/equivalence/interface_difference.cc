@@ -167,8 +167,8 @@ void compareInputs(const Session& a, const Session& b, const Session* firstOfB,
 std::vector<std::string> interfaceDifferences(const Session& a, const Session& b,
                                               const Session* firstOfB) {
   Differences differences;
-  // A model that computes whole sequences may be compared with one that got caches, some of which
-  // may be outputs of the first.
+  // A model that computes whole sequences may be compared with one that got caches. The first may
+  // have some of them as outputs.
   const bool gotCaches = a.cacheCount() == 0 && b.cacheCount() != 0;
   differences.compare("output", outputNames(a, gotCaches ? &b : nullptr), outputNames(b));
   if (!gotCaches) {

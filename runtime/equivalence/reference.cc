@@ -3,6 +3,7 @@
 
 #include "runtime/session/cache_part.h"
 #include "runtime/session/dequantized_cache.h"
+#include "runtime/session/fed_length.h"
 #include "runtime/session/ring_rows.h"
 #include "support/diagnostic.h"
 
@@ -193,30 +194,6 @@ llvm::Error seedRecorded(Session& session, llvm::ArrayRef<ReferenceStep> steps) 
     kept.push_back(std::move(*tensor));
   }
   return session.seed(views, rows);
-}
-
-/// What the manifest feeds at a step after so many tokens; nullopt for what is no number.
-std::optional<int64_t> fedLength(LengthFeed feed, int64_t past, int64_t tokens) {
-  switch (feed) {
-  case LengthFeed::PastLength:
-  case LengthFeed::PastLengthPerBatch:
-    return past;
-  case LengthFeed::TotalLength:
-  case LengthFeed::TotalLengthPerBatch:
-    return past + tokens;
-  case LengthFeed::TotalLengthMinusOne:
-  case LengthFeed::TotalLengthPerBatchMinusOne:
-    return past + tokens - 1;
-  case LengthFeed::NewLength:
-    return tokens;
-  case LengthFeed::HasPast:
-    return past > 0 ? 1 : 0;
-  case LengthFeed::NoPast:
-    return past > 0 ? 0 : 1;
-  case LengthFeed::BlockTable:
-    break;
-  }
-  return std::nullopt;
 }
 
 /// Whether the recorded lengths are those that the manifest feeds.

@@ -8,6 +8,7 @@
 #include "runtime/exec/input_binding.h"
 #include "runtime/session/cache_part.h"
 #include "runtime/session/dequantized_cache.h"
+#include "runtime/session/fed_length.h"
 #include "runtime/session/ring_rows.h"
 #include "runtime/session/unpadded_masks.h"
 #include "support/diagnostic.h"
@@ -412,27 +413,8 @@ llvm::Error Session::fillLengths(int64_t newTokens) {
       continue;
     }
     const TensorView& view = lengths[i].view;
-    auto valueOf = [&](int64_t past) -> int64_t {
-      switch (length.feed) {
-      case LengthFeed::PastLength:
-      case LengthFeed::PastLengthPerBatch:
-        return past;
-      case LengthFeed::TotalLength:
-      case LengthFeed::TotalLengthPerBatch:
-        return past + newTokens;
-      case LengthFeed::TotalLengthMinusOne:
-      case LengthFeed::TotalLengthPerBatchMinusOne:
-        return past + newTokens - 1;
-      case LengthFeed::NewLength:
-        return newTokens;
-      case LengthFeed::HasPast:
-        return past > 0 ? 1 : 0;
-      case LengthFeed::NoPast:
-        return past > 0 ? 0 : 1;
-      case LengthFeed::BlockTable:
-        break;
-      }
-      return 0;
+    auto valueOf = [&](int64_t past) {
+      return fedLength(length.feed, past, newTokens).value_or(0);
     };
     int64_t longest = valueOf(this->length());
     if (length.dtype == ElementType::Int32 && longest > INT32_MAX)

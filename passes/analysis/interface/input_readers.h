@@ -34,7 +34,7 @@ struct InputReaders {
   bool isSelfCompared = false;
   bool isCompared = false;
   bool isSummed = false; ///< added to an index
-  /// Ends a Range from 0 whose numbers are added to something: it counts, and is no place.
+  /// Ends a Range from 0 whose numbers are added to something: a number of tokens, not a place.
   bool isCount = false;
   /// Other inputs of one element that it is added to.
   llvm::SmallVector<const ir::Value*, 2> addends;

@@ -6,7 +6,7 @@
 namespace kvopt::analysis {
 
 /// Whether both values provably have the same shape and elements: they are one value, or come from
-/// one value through the same movements, of which Transposes count by what they do together.
+/// one value through the same movements. Consecutive Transposes count as one.
 bool areEqual(const ir::Value& first, const ir::Value& second);
 
 } // namespace kvopt::analysis

@@ -1,7 +1,7 @@
 // Following positions through a graph.
 #include "passes/analysis/rotation/position_flow.h"
 
-#include "ir/manifest/manifest.h"
+#include "ir/manifest/documented_inputs.h"
 #include "ir/movement.h"
 #include "passes/analysis/interface/input_roles.h"
 
@@ -25,7 +25,8 @@ llvm::DenseSet<const Value*> tokenInputsOf(const Graph& graph) {
   describeInputs(graph, readInterface(graph), described);
   llvm::DenseSet<const Value*> tokens;
   for (const std::unique_ptr<Value>& input : graph.inputs()) {
-    if (input->name() == "input_ids" || input->name() == "decoder_input_ids")
+    if (const DocumentedInput* documented = documentedInput(*input);
+        documented && documented->feed == InputFeed::Tokens)
       tokens.insert(input.get());
     for (const ManifestInput& each : described.inputs)
       if (each.input == input->name() &&

@@ -27,7 +27,7 @@ public:
   using Axis = llvm::SmallVector<Factor, 2>;
 
   RowAxes() = default;
-  /// The axes of a shape, of which `rowAxes` count rows.
+  /// The axes of a shape; `rowAxes` are those that count rows.
   RowAxes(llvm::ArrayRef<ir::Dim> shape, llvm::ArrayRef<unsigned> rowAxes);
 
   unsigned rank() const { return static_cast<unsigned>(axes.size()); }

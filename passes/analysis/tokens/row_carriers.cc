@@ -25,7 +25,7 @@ struct Rows {
   /// Rows of earlier tokens are joined to those of the step, as in a cache: only attention and
   /// outputs may read these.
   bool isJoined = false;
-  /// The node's result that picked some tokens, which are no longer where they were; null for all.
+  /// The result that picked some tokens and so moved them; null where all tokens are in place.
   const Value* pick = nullptr;
 };
 
