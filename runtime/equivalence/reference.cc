@@ -68,6 +68,10 @@ std::optional<int64_t> recordedBatch(const Manifest& manifest,
     if (const auto layout = cache.layout(); layout && !layout->hasFoldedHeads() && !cache.part)
       if (auto extent = recordedExtent(cache, layout->batchAxis(), steps))
         return extent;
+  for (const ManifestInput& input : manifest.inputs)
+    if (input.shape.size() >= 2 && input.shape[1] == ManifestExtent("new"))
+      if (auto extent = referenceExtent(steps, input.input, 0))
+        return extent;
   return referenceBatch(steps);
 }
 

@@ -68,7 +68,7 @@ recordOutputs(Session& session, llvm::ArrayRef<ReferenceStep> steps, std::string
 int64_t recordedPast(const ir::Manifest& manifest, llvm::ArrayRef<ReferenceStep> steps);
 
 /// The batch of a recording: by the caches, whose rows need not be those of the token ids, or else
-/// by these; nullopt where neither is recorded.
+/// by inputs of the new tokens; nullopt where neither is recorded.
 std::optional<int64_t> recordedBatch(const ir::Manifest& manifest,
                                      llvm::ArrayRef<ReferenceStep> steps);
 

@@ -26,8 +26,10 @@ public:
       known.insert(cache.past);
       const ManifestExtent& rows = cache.shape[static_cast<size_t>(cache.sequenceAxis)];
       if (const auto* symbol = std::get_if<std::string>(&rows);
-          symbol && cache.update == CacheUpdate::Grows)
+          symbol && cache.update == CacheUpdate::Grows) {
         past = Dim::parse(*symbol).value_or(Dim::symbol(*symbol));
+        noteAppended(cache);
+      }
     }
     for (const ManifestLength& length : manifest.lengths)
       known.insert(length.input);
@@ -43,6 +45,21 @@ public:
   }
 
 private:
+  /// How many rows a step puts behind those of a cache that grows.
+  void noteAppended(const ManifestCache& cache) {
+    for (const Value* output : graph.outputs())
+      if (output->name() == cache.present && output->type().hasRank() &&
+          cache.sequenceAxis < static_cast<int64_t>(output->type().rank()))
+        appended = output->type().dim(cache.sequenceAxis) - past;
+  }
+
+  /// Whether an input holds embedded tokens [B,S,W]: as many as rows are appended to caches.
+  bool isEmbedded(const Value& input) const {
+    const TensorType& type = input.type();
+    return isFloatingPoint(type.elementType()) && type.hasRank() && type.rank() == 3 &&
+           !type.dim(1).value() && type.dim(1).isKnownEqual(appended);
+  }
+
   /// Token ids by their name or else by the table that they index, and what their extents are
   /// called.
   void findTokens() {
@@ -68,8 +85,8 @@ private:
     }
     const Value* sized = tokens;
     for (const Value* input : open)
-      if (!sized && input->name() == "inputs_embeds")
-        sized = input;
+      if (!sized && (input->name() == "inputs_embeds" || isEmbedded(*input)))
+        sized = embeddings = input;
     if (!sized || !sized->type().hasRank() || sized->type().rank() < 2)
       return;
     batch = sized->type().shape()[0];
@@ -102,7 +119,8 @@ private:
         (feed == InputFeed::Any || feed == documented->feed || agrees(documented->feed, readers)))
       return;
     // Drivers make up what an encoder hands over.
-    if (feed == InputFeed::Any && isFloatingPoint(type.elementType()) && type.rank() >= 3)
+    if (feed == InputFeed::Any && isFloatingPoint(type.elementType()) && type.rank() >= 3 &&
+        &input != embeddings)
       return;
     ManifestInput described;
     described.input = input.name().str();
@@ -310,6 +328,8 @@ private:
   Dim batch;
   Dim fresh;
   Dim past;
+  Dim appended;
+  const Value* embeddings = nullptr; ///< where no token ids are fed
 };
 
 } // namespace

@@ -26,8 +26,9 @@ namespace kvopt::analysis {
 ///   any type   whose complement or comparison selects scores: a mask, of visible or of hidden keys
 ///              by what it is complemented and selected with
 ///
-/// Floating-point inputs of three or more axes that are nothing of this are left out: they are what
-/// an encoder hands over. All others are InputFeed::Any. Extents are told by the symbols of token
+/// Where no token ids are fed, floats [B,S,W] with as many rows as caches get are embedded tokens:
+/// InputFeed::Any, with the extents of a step. Other floating-point inputs of three or more axes
+/// that are nothing of this are left out: they are what an encoder hands over. All others are InputFeed::Any. Extents are told by the symbols of token
 /// ids and caches, and otherwise by their place.
 void describeInputs(const ir::Graph& graph, const InterfaceFacts& facts, ir::Manifest& manifest);
 
