@@ -88,7 +88,7 @@ public:
         documented && documented->feed != InputFeed::Any)
       return byName(input, *documented);
     if (isEncoderOutput(input))
-      return madeUp(input, declaredShape(input));
+      return madeUp(input, description ? extents(description->shape) : declaredShape(input));
     if (input.type().hasRank())
       return guessed(input, description ? extents(description->shape) : declaredShape(input));
     return unsupported("input '{}' is not one a decoder is usually fed", name)
@@ -470,6 +470,15 @@ std::vector<std::string> guessedInputs(llvm::ArrayRef<const Value*> inputs,
       names.push_back(name.str());
   }
   return names;
+}
+
+bool hidesPositions(const Value& input, llvm::ArrayRef<ManifestInput> described) {
+  const ManifestInput* description = findEntry(described, input.name());
+  if (!description || description->feed == InputFeed::Any)
+    return input.name() != "encoder_attention_mask" && documentedInput(input) &&
+           documentedInput(input)->feed == InputFeed::VisibleKeys;
+  return isMaskFeed(description->feed) && description->shape.size() >= 2 &&
+         description->shape.front() == ManifestExtent("batch");
 }
 
 std::vector<const Value*> tokenInputs(const Graph& graph, llvm::ArrayRef<ManifestInput> described) {

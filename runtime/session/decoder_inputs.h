@@ -73,6 +73,10 @@ std::vector<std::string> guessedInputs(llvm::ArrayRef<const ir::Value*> inputs,
 std::vector<const ir::Value*> tokenInputs(const ir::Graph& graph,
                                           llvm::ArrayRef<ir::ManifestInput> described = {});
 
+/// Whether an input is a mask in which each batch row can hide positions of its own, by name or
+/// description.
+bool hidesPositions(const ir::Value& input, llvm::ArrayRef<ir::ManifestInput> described);
+
 /// Feeds a session one step; DecoderStep::pastLength is the session's length.
 llvm::Expected<StepResult> stepDecoder(Session& session, const DecoderStep& step);
 

@@ -129,10 +129,12 @@ private:
     };
     if (llvm::all_of(prompts, isAsLong))
       return llvm::Error::success();
-    auto hides = [](const Value* input) { return input->name() == "attention_mask"; };
+    auto hides = [&](const Value* input) {
+      return hidesPositions(*input, session.manifest().inputs);
+    };
     if (llvm::none_of(session.callerInputs(), hides))
-      return usageError("the prompts differ in length, and the model has no attention_mask that "
-                        "could hide padding");
+      return usageError("the prompts differ in length, and the model has no mask of each batch row "
+                        "that could hide padding");
     if (!session.manifest().padsRight)
       return llvm::Error::success();
     // Behind padding there would be no place for more of a prompt.

@@ -90,6 +90,22 @@ TEST_F(DrivenInputsTest, AnAdditiveMaskUnderAnyName) {
             runProgram({"run", path, "--tokens", "1,2,3", "--steps", "4"}).out);
 }
 
+TEST_F(DrivenInputsTest, PromptsOfUnequalLengthNeedAMaskOfEachRow) {
+  const std::vector<std::string> shorter = {"--tokens", "1,2", "--steps", "3"};
+  const std::vector<std::string> longer = {"--tokens", "3,4,5,6", "--steps", "3"};
+  const auto run = [](const std::string& path, std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", path});
+    return runProgram(more);
+  };
+  const std::vector<std::string> both = {"--tokens", "1,2", "--tokens", "3,4,5,6", "--steps", "3"};
+  const std::string path = decoder(", float[B, 1, S, T] fence", "  m = Add (s, fence)");
+  EXPECT_EQ(run(path, both).out, run(path, shorter).out + run(path, longer).out);
+  const ProgramResult refused =
+      run(decoder(", float[1, 1, S, T] fence", "  m = Add (s, fence)"), both);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("no mask of each batch row"));
+}
+
 TEST_F(DrivenInputsTest, RenamedTokensAndABooleanMask) {
   const std::string path = decoder(", bool[B, 1, S, T] seen", "  m = Where (seen, s, lowest)", "",
                                    "int64[B, S] first_input");

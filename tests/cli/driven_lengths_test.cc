@@ -119,7 +119,10 @@ TEST_F(DrivenLengthsTest, WhereToWriteAndHowManyRowsAreValid) {
   o = Attention (x, next_k, next_v, mask, , , valid)
 )"));
   EXPECT_EQ(tokensOf(masked), expected);
-  EXPECT_EQ(tokensOf(masked), expected);
+  ASSERT_EQ(
+      runProgram({"rewrite", masked, "-o", folder.path("plain.onnx"), "--to", "primitive"}).code,
+      0);
+  EXPECT_EQ(tokensOf(folder.path("plain.onnx")), expected);
 }
 
 TEST_F(DrivenLengthsTest, OneLengthFromWhichTheOtherFollows) {
@@ -223,6 +226,36 @@ TEST_F(DrivenLengthsTest, ATriangleThatTheFirstStepSwitchesOn) {
     // Nothing of the triangle is right for several tokens after others.
     EXPECT_EQ(tokensOf(path, {"--chunk", "2"}), expected) << type;
     EXPECT_NE(tokensOf(path, {"--input", "attention_mask=1@1"}), expected) << type;
+  }
+}
+
+TEST_F(DrivenLengthsTest, EmbeddedTokensUnderAnyName) {
+  const auto embedded = [](std::string text) {
+    for (const auto& [from, to] :
+         {std::pair("int64[B, S] input_ids", "float[B, S, 8] xs"),
+          std::pair("Gather (table, input_ids)", "Tanh (xs)"), std::pair("(input_ids)", "(xs)")})
+      text.replace(text.find(from), std::string(from).size(), to);
+    return text;
+  };
+  const char* const outputs = ", float[B, 2, T, 4] next_k, float[B, 2, T, 4] next_v";
+  const std::string masked = decoder(
+      ", bool[B, 1, S, T] seen, float[B, E, 8] other, float[B, 2, P, 4] k, float[B, 2, P, 4] v",
+      outputs, R"(
+  attended, next_k, next_v = Attention (x, x, x, seen, k, v)
+  mean = ReduceMean <keepdims = 1> (other)
+  o = Add (attended, mean)
+)");
+  for (const std::string& text : {embedded(growing()), embedded(masked)}) {
+    const std::string path = write(text);
+    const std::string written = folder.path("out.onnx");
+    const ProgramResult result =
+        runProgram({"rewrite", path, "-o", written, "--to", "kvopt", "--verify", "full"});
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_THAT(result.out, HasSubstr("prompt 1, 5, 33"));
+    std::ifstream file(folder.path("out.kv.json"));
+    const nlohmann::json manifest = nlohmann::json::parse(file);
+    EXPECT_EQ(manifest["inputs"][0]["input"], "xs");
+    EXPECT_EQ(manifest["inputs"][0]["shape"], nlohmann::json::parse(R"(["batch", "new", 8])"));
   }
 }
 
