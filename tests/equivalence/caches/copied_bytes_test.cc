@@ -1,6 +1,7 @@
 // The bytes that a report says a step writes to caches are those that the runtime counts.
 #include "driver/rewrite/cache_bytes.h"
 #include "driver/rewrite/rewrite.h"
+#include "tests/equivalence/caches/short_session.h"
 #include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -25,26 +26,18 @@ struct Measured {
 /// nullopt for a model that keeps nothing.
 std::optional<Measured> measure(const Model& model, const Manifest& manifest,
                                 const Toolkit& toolkit) {
-  EquivalencePlan plan;
-  plan.prompt = 4;
-  plan.chunks = {};
-  plan.decodeSteps = 1;
-  plan.batch = 1;
-  plan.vocabulary = valueOrThrow(vocabularyOf(model.graph()));
-  plan = fittedPlan(plan, model.graph(), manifest);
-  SessionOptions options;
-  options.batch = plan.batch;
-  options.capacity = bufferRows;
-  auto session = valueOrThrow(Session::create(model, toolkit.kernels, manifest, options));
+  ShortSession made(model, manifest, bufferRows, toolkit);
+  const EquivalencePlan& plan = made.plan;
+  Session* const session = made.session.get();
   if (session->cacheCount() == 0 || plan.stepTokens != 1 || plan.pastRows != 0)
     return std::nullopt;
   PlannedSteps steps(plan);
   valueOrThrow(stepDecoder(*session, steps.next(plan.prompt, 0, false)));
-  const SessionStatistics before = session->statistics();
+  const int64_t writtenBefore = session->statistics().cacheBytesWritten;
+  const int64_t copiedBefore = made.copied();
   valueOrThrow(stepDecoder(*session, steps.next(1, session->length(), false)));
-  const SessionStatistics& after = session->statistics();
-  const int64_t copied = after.pastBytesCopied - before.pastBytesCopied + after.inPlaceBytesCopied -
-                         before.inPlaceBytesCopied + after.cacheBytesMoved - before.cacheBytesMoved;
+  const int64_t written = session->statistics().cacheBytesWritten - writtenBefore;
+  const int64_t copied = made.copied() - copiedBefore;
   // What a Concat makes of new rows is part of a new tensor, and not counted.
   Manifest inPlace = manifest;
   for (ManifestCache& cache : inPlace.caches)
@@ -55,7 +48,7 @@ std::optional<Measured> measure(const Model& model, const Manifest& manifest,
            cache.update == CacheUpdate::ReadOnly;
   });
   if (isAllCounted) {
-    EXPECT_EQ((after.cacheBytesWritten - before.cacheBytesWritten) / plan.batch, newRows);
+    EXPECT_EQ(written / plan.batch, newRows);
   }
   Measured measured{copied / plan.batch + newRows, session->length()};
   for (size_t i = 0; i < session->cacheCount(); ++i)

@@ -3,6 +3,7 @@
 #include "driver/rewrite/files.h"
 #include "driver/rewrite/rewrite.h"
 #include "driver/verify/plan.h"
+#include "tests/equivalence/caches/short_session.h"
 #include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/rewritten_model.h"
 
@@ -29,33 +30,21 @@ constexpr const char* inPlaceTargets[] = {"kvopt",     "latent",       "ring",  
 /// model's fixed extents allow. nullopt where the model has no caches.
 std::optional<int64_t> bytesCopied(const Model& model, const Manifest& manifest,
                                    const Toolkit& toolkit) {
-  EquivalencePlan plan;
-  plan.prompt = 4;
-  plan.chunks = {};
-  plan.decodeSteps = 1;
-  plan.batch = 1;
-  plan.vocabulary = valueOrThrow(vocabularyOf(model.graph()));
-  plan = fittedPlan(plan, model.graph(), manifest);
-  SessionOptions options;
-  options.batch = plan.batch;
-  options.capacity = rowsOfBuffers;
-  auto session = valueOrThrow(Session::create(model, toolkit.kernels, manifest, options));
+  ShortSession made(model, manifest, rowsOfBuffers, toolkit);
+  const EquivalencePlan& plan = made.plan;
+  Session* const session = made.session.get();
   if (session->cacheCount() == 0)
     return std::nullopt;
   if (plan.pastRows != 0)
     successOrThrow(session->preset(plan.pastRows));
   PlannedSteps steps(plan);
-  auto copied = [&] {
-    const SessionStatistics& counters = session->statistics();
-    return counters.pastBytesCopied + counters.inPlaceBytesCopied + counters.cacheBytesMoved;
-  };
   int64_t before = 0;
   for (int64_t step = 0; step <= plan.decodeSteps; ++step) {
-    before = copied();
+    before = made.copied();
     const int64_t tokens = step == 0 ? plan.prompt : plan.stepTokens;
     valueOrThrow(stepDecoder(*session, steps.next(tokens, session->length(), false)));
   }
-  return copied() - before;
+  return made.copied() - before;
 }
 
 /// Bytes, `no caches`, or `not run`.
