@@ -28,8 +28,9 @@ namespace kvopt::analysis {
 ///
 /// Where no token ids are fed, floats [B,S,W] with as many rows as caches get are embedded tokens:
 /// InputFeed::Any, with the extents of a step. Other floating-point inputs of three or more axes
-/// that are nothing of this are left out: they are what an encoder hands over. All others are InputFeed::Any. Extents are told by the symbols of token
-/// ids and caches, and otherwise by their place.
+/// that are nothing of this are left out: they are what an encoder hands over. All others are
+/// InputFeed::Any. Extents are told by the symbols of token ids and caches, and otherwise by their
+/// place.
 void describeInputs(const ir::Graph& graph, const InterfaceFacts& facts, ir::Manifest& manifest);
 
 } // namespace kvopt::analysis
