@@ -18,7 +18,7 @@ inline constexpr const char* readingPipeline =
 /// The passes that bring any spelling to ai.kvopt::Sdpa and find the caches.
 inline constexpr const char* recoveryPipeline =
     "inline-functions,fix-input-defaults,raise-old-opset,infer-shapes,read-interface,"
-    "relate-extents,normalize,raise-attention,infer-shapes,normalize,infer-shapes,"
+    "relate-extents,normalize,raise-attention,infer-shapes,normalize,infer-shapes,respell-caches,"
     "strip-gqa-broadcast,split-caches,lift-reorders,join-presents,cache-attended-rows,"
     "widen-cached-rows,prove-masks,detect-sites";
 

@@ -87,6 +87,7 @@ const std::vector<std::vector<std::string_view>>& rooms() {
        "passes/analysis/cache",
        "passes/analysis/tokens",
        "passes/analysis/interface",
+       "passes/analysis/evaluation",
        "passes/analysis/rotation",
        "passes/rows",
        "passes/extents",

@@ -1,0 +1,214 @@
+// Rows of caches, told by their elements.
+#include "passes/analysis/evaluation/cached_rows.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <unordered_map>
+
+namespace kvopt::analysis {
+using namespace ir;
+
+namespace {
+
+struct FormHash {
+  size_t operator()(const LinearForm& form) const { return hash_value(form); }
+};
+using FormIndex = std::unordered_map<LinearForm, int64_t, FormHash>;
+
+/// The input that the element is of; null for anything else.
+const Value* inputOf(const LinearForm& form) {
+  const ElementTerm* element = form.asElement();
+  return element && element->block->isGraphInput() && !element->block->graph().parentNode() &&
+                 element->block->type().hasRank() && element->block->type().rank() >= 3
+             ? element->block
+             : nullptr;
+}
+
+/// Each element once; nullopt where two are the same.
+std::optional<FormIndex> indexForms(const std::vector<LinearForm>& forms) {
+  FormIndex index;
+  for (size_t i = 0; i < forms.size(); ++i)
+    if (forms[i].isNumber() || !index.try_emplace(forms[i], static_cast<int64_t>(i)).second)
+      return std::nullopt;
+  return index;
+}
+
+/// A tensor's elements whose index on `axis` is in [first, first + count).
+std::vector<size_t> sectionOf(llvm::ArrayRef<int64_t> extents, unsigned axis, int64_t first,
+                              int64_t count) {
+  std::vector<size_t> elements;
+  const auto total = countOf(extents).value_or(0);
+  const int64_t stride = rowMajorStrides(extents)[axis];
+  for (int64_t i = 0; i < total; ++i) {
+    const int64_t index = i / stride % extents[axis];
+    if (index >= first && index < first + count)
+      elements.push_back(static_cast<size_t>(i));
+  }
+  return elements;
+}
+
+/// The axis along which new rows and rows of the past alternate, and which are new.
+struct Split {
+  unsigned axis;
+  int64_t first;
+  int64_t count;
+};
+
+std::optional<Split> splitAlongAxis(llvm::ArrayRef<int64_t> extents,
+                                    const std::vector<bool>& isFresh) {
+  for (unsigned axis = 0; axis < extents.size(); ++axis) {
+    std::vector<bool> along;
+    const int64_t stride = rowMajorStrides(extents)[axis];
+    for (int64_t i = 0; i < extents[axis]; ++i)
+      along.push_back(isFresh[static_cast<size_t>(i * stride)]);
+    bool fits = true;
+    for (size_t e = 0; e < isFresh.size() && fits; ++e)
+      fits = isFresh[e] == along[e / static_cast<size_t>(stride) % along.size()];
+    if (!fits)
+      continue;
+    const auto begin = llvm::find(along, true);
+    const auto end = std::find(begin, along.end(), false);
+    if (std::find(end, along.end(), true) != along.end())
+      return std::nullopt;
+    return Split{axis, begin - along.begin(), end - begin};
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+std::vector<const Value*> freshCandidates(const Value& value, Evaluation& evaluation) {
+  std::vector<const Value*> visited;
+  std::vector<LinearForm> forms;
+  evaluation.noteVisited(&visited);
+  const bool isTraced = evaluation.traceAll(value, forms);
+  evaluation.noteVisited(nullptr);
+  if (!isTraced)
+    return {};
+  FormIndex fresh;
+  for (const LinearForm& form : forms)
+    if (!inputOf(form) && !form.isNumber())
+      fresh.try_emplace(form, 0);
+  std::vector<const Value*> candidates;
+  for (const Value* candidate : llvm::reverse(visited)) {
+    const Extents* extents = evaluation.extents(*candidate);
+    if (candidate == &value || !extents || candidate->isGraphInput() ||
+        candidate->graph().parentNode() || llvm::is_contained(candidates, candidate) ||
+        candidate->type().elementType() != value.type().elementType() ||
+        countOf(*extents) != static_cast<int64_t>(fresh.size()))
+      continue;
+    std::vector<LinearForm> own;
+    const bool holdsAll =
+        evaluation.traceAll(*candidate, own) &&
+        llvm::all_of(own, [&](const LinearForm& form) { return fresh.count(form); });
+    if (holdsAll && indexForms(own))
+      candidates.push_back(candidate);
+  }
+  return candidates;
+}
+
+std::optional<CachedRows> cachedRows(const Value& value, const Value* fresh,
+                                     Evaluation& evaluation) {
+  std::vector<LinearForm> forms, freshForms;
+  const Extents* extents = evaluation.extents(value);
+  if (!extents || !evaluation.traceAll(value, forms) || forms.empty() || extents->empty())
+    return std::nullopt;
+  CachedRows rows;
+  rows.extents = *extents;
+  FormIndex index;
+  if (fresh) {
+    const Extents* freshExtents = evaluation.extents(*fresh);
+    if (!freshExtents || !evaluation.traceAll(*fresh, freshForms))
+      return std::nullopt;
+    auto indexed = indexForms(freshForms);
+    if (!indexed)
+      return std::nullopt;
+    index = std::move(*indexed);
+    rows.freshExtents = *freshExtents;
+  }
+  std::vector<int64_t> sources;
+  std::vector<bool> isFresh;
+  for (const LinearForm& form : forms) {
+    if (const Value* past = inputOf(form); past && !index.count(form)) {
+      if (rows.past && rows.past != past)
+        return std::nullopt;
+      rows.past = past;
+      sources.push_back(form.terms.front().element);
+      isFresh.push_back(false);
+      continue;
+    }
+    const auto found = index.find(form);
+    if (found == index.end())
+      return std::nullopt;
+    rows.fresh = fresh;
+    sources.push_back(found->second);
+    isFresh.push_back(true);
+  }
+  if (rows.past) {
+    const Extents* pastExtents = evaluation.extents(*rows.past);
+    if (!pastExtents)
+      return std::nullopt;
+    rows.pastExtents = *pastExtents;
+  }
+  if (!rows.past || !rows.fresh) {
+    auto fit = fitMovement(rows.extents, sources);
+    if (!fit)
+      return std::nullopt;
+    rows.count = rows.past ? 0 : rows.extents[0];
+    (rows.past ? rows.ofPast : rows.ofFresh) = std::move(*fit);
+    return rows;
+  }
+  const auto split = splitAlongAxis(rows.extents, isFresh);
+  if (!split)
+    return std::nullopt;
+  rows.axis = split->axis;
+  rows.first = split->first;
+  rows.count = split->count;
+  // New rows that took the place of others: those on both sides of them are of one tensor.
+  const int64_t behind = rows.extents[rows.axis] - rows.first - rows.count;
+  auto fitSection = [&](int64_t first, int64_t count) {
+    Extents section = rows.extents;
+    section[rows.axis] = count;
+    std::vector<int64_t> picked;
+    for (size_t element : sectionOf(rows.extents, rows.axis, first, count))
+      picked.push_back(sources[element]);
+    return fitMovement(section, picked);
+  };
+  auto ofFresh = fitSection(rows.first, rows.count);
+  if (!ofFresh)
+    return std::nullopt;
+  rows.ofFresh = std::move(*ofFresh);
+  if (rows.first == 0) {
+    // What would be at index 0 lies before the first that there is.
+    auto ofPast = fitSection(rows.count, behind);
+    if (!ofPast || ofPast->axes[rows.axis].size() > 1)
+      return std::nullopt;
+    rows.ofPast = std::move(*ofPast);
+    if (rows.ofPast.axes[rows.axis].empty())
+      return std::nullopt;
+    rows.ofPast.offset -= rows.ofPast.axes[rows.axis].front().stride * rows.count;
+    return rows;
+  }
+  auto ofPast = fitSection(0, rows.first);
+  if (!ofPast || ofPast->axes[rows.axis].size() > 1)
+    return std::nullopt;
+  rows.ofPast = std::move(*ofPast);
+  if (behind == 0)
+    return rows;
+  auto rest = fitSection(rows.first + rows.count, behind);
+  if (!rest || rest->axes[rows.axis].size() > 1)
+    return std::nullopt;
+  int64_t stride = 0;
+  for (const MovementFit* fit : {&rows.ofPast, &*rest})
+    if (!fit->axes[rows.axis].empty())
+      stride = fit->axes[rows.axis].front().stride;
+  if (stride == 0 || rest->offset != rows.ofPast.offset + stride * (rows.first + rows.count))
+    return std::nullopt;
+  rows.ofPast.axes[rows.axis] = {AxisFactor{rows.first, stride}};
+  for (unsigned axis = 0; axis < rows.extents.size(); ++axis)
+    if (axis != rows.axis && rest->axes[axis] != rows.ofPast.axes[axis])
+      return std::nullopt;
+  return rows;
+}
+
+} // namespace kvopt::analysis

@@ -1,0 +1,358 @@
+// Evaluation on demand.
+#include "passes/analysis/evaluation/evaluation.h"
+
+#include "ir/movement.h"
+#include "passes/analysis/evaluation/number_operators.h"
+#include "passes/analysis/evaluation/selection.h"
+#include "passes/analysis/evaluation/traced_operators.h"
+#include "support/half.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cstring>
+#include <span>
+
+namespace kvopt::analysis {
+using namespace ir;
+
+namespace {
+
+/// Constants of more elements are weights or tables: single elements of them are read.
+constexpr int64_t mostConstantNumbers = int64_t{1} << 14;
+/// Nodes on one another, evaluated or traced.
+constexpr unsigned mostDepth = 1500;
+/// Elements traced in all.
+constexpr int64_t mostWork = int64_t{1} << 25;
+
+template <typename T> T load(std::span<const std::byte> bytes, int64_t element) {
+  T value;
+  std::memcpy(&value, bytes.data() + static_cast<size_t>(element) * sizeof(T), sizeof(T));
+  return value;
+}
+
+std::optional<double> elementOf(const TensorData& tensor, int64_t element) {
+  if (element < 0 || element >= tensor.elementCount())
+    return std::nullopt;
+  auto bytes = tensor.bytes();
+  if (!bytes) {
+    llvm::consumeError(bytes.takeError());
+    return std::nullopt;
+  }
+  switch (tensor.elementType()) {
+  case ElementType::Float:
+    return load<float>(*bytes, element);
+  case ElementType::Double:
+    return load<double>(*bytes, element);
+  case ElementType::Float16:
+    return f16ToFloat(load<uint16_t>(*bytes, element));
+  case ElementType::BFloat16:
+    return bf16ToFloat(load<uint16_t>(*bytes, element));
+  case ElementType::Int64:
+    return static_cast<double>(load<int64_t>(*bytes, element));
+  case ElementType::Int32:
+    return load<int32_t>(*bytes, element);
+  case ElementType::Int16:
+    return load<int16_t>(*bytes, element);
+  case ElementType::Int8:
+    return load<int8_t>(*bytes, element);
+  case ElementType::UInt8:
+  case ElementType::Bool:
+    return load<uint8_t>(*bytes, element);
+  default:
+    return std::nullopt;
+  }
+}
+
+std::unique_ptr<NumberTensor> constantNumbers(const TensorData& tensor) {
+  if (tensor.elementCount() > mostConstantNumbers)
+    return nullptr;
+  auto result = std::make_unique<NumberTensor>();
+  result->extents.assign(tensor.shape().begin(), tensor.shape().end());
+  for (int64_t i = 0; i < tensor.elementCount(); ++i) {
+    const std::optional<double> number = elementOf(tensor, i);
+    if (!number)
+      return nullptr;
+    result->numbers.push_back(*number);
+  }
+  return result;
+}
+
+/// Whether a conversion keeps every number that the first type holds.
+bool keepsNumbers(ElementType from, ElementType to) {
+  const bool isHalf = from == ElementType::Float16 || from == ElementType::BFloat16;
+  return from == to || (isHalf && (to == ElementType::Float || to == ElementType::Double)) ||
+         (from == ElementType::Float && to == ElementType::Double);
+}
+
+/// Counts how deep calls are nested.
+class Deeper {
+public:
+  explicit Deeper(unsigned& calls) : depth(calls) { ++depth; }
+  ~Deeper() { --depth; }
+  Deeper(const Deeper&) = delete;
+  Deeper& operator=(const Deeper&) = delete;
+
+private:
+  unsigned& depth;
+};
+
+/// Whether the operator multiplies with one of its constants, which is too large to be a table of
+/// where elements go.
+bool multipliesWeights(const Node& node) {
+  if (movementKind(node) || isSelecting(node) || isElementwiseOnNumbers(node))
+    return false;
+  return llvm::any_of(node.operands(), [](const Use& use) {
+    const TensorData* constant = use.value() ? use.value()->constant() : nullptr;
+    return constant && constant->elementCount() > mostConstantNumbers;
+  });
+}
+
+} // namespace
+
+Evaluation::Evaluation(const Graph& graph, EvaluationPoint at)
+    : evaluated(graph), chosen(std::move(at)) {
+  for (const auto& input : graph.inputs())
+    if (!chosen.inputs.count(input.get()) && !input->constant())
+      data.insert(input.get());
+  markData(graph);
+}
+
+void Evaluation::markData(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    for (const Graph* branch : node.subgraphs())
+      markData(*branch);
+    const bool readsExtents = node.is("Shape") || node.is("Size") || node.is("EyeLike");
+    const bool dependsOnData = !readsExtents && (multipliesWeights(node) ||
+                                                 llvm::any_of(node.operands(), [&](const Use& use) {
+                                                   return use.value() && data.contains(use.value());
+                                                 }));
+    const bool isBranched = !node.subgraphs().empty();
+    if (dependsOnData || isBranched)
+      for (const Value& result : node.results())
+        data.insert(&result);
+  }
+}
+
+const Graph* Evaluation::takenBranch(const Node& node) {
+  if (!node.is("If") || !node.operand(0))
+    return nullptr;
+  const NumberTensor* condition = numbers(*node.operand(0));
+  if (!condition || !condition->isSingle())
+    return nullptr;
+  const Attribute* branch =
+      node.attribute(condition->numbers.front() != 0 ? "then_branch" : "else_branch");
+  return branch && !branch->graphs().empty() ? branch->graphs().front().get() : nullptr;
+}
+
+const Extents* Evaluation::extents(const Value& value) {
+  const auto found = extentsOf.find(&value);
+  if (found != extentsOf.end())
+    return found->second.get();
+  if (depth > mostDepth)
+    return nullptr;
+  const Deeper deeper(depth);
+  std::optional<Extents> computed = computeExtents(value);
+  auto& stored = extentsOf[&value];
+  stored = computed ? std::make_unique<Extents>(std::move(*computed)) : nullptr;
+  return stored.get();
+}
+
+std::optional<Extents> Evaluation::computeExtents(const Value& value) {
+  if (const TensorData* constant = value.constant())
+    return Extents(constant->shape().begin(), constant->shape().end());
+  const auto given = chosen.inputs.find(&value);
+  if (given != chosen.inputs.end())
+    return given->second.extents;
+  if (value.type().hasRank()) {
+    Extents known;
+    for (const Dim& dim : value.type().shape()) {
+      const auto extent = dim.evaluate([&](llvm::StringRef symbol) -> std::optional<int64_t> {
+        const auto found = chosen.extents.find(symbol);
+        return found == chosen.extents.end() ? std::nullopt : std::optional(found->second);
+      });
+      if (!extent || *extent < 0)
+        break;
+      known.push_back(*extent);
+    }
+    if (known.size() == value.type().rank())
+      return known;
+  }
+  const Node* node = value.producer();
+  if (!node)
+    return std::nullopt;
+  if (const Graph* branch = takenBranch(*node)) {
+    const Extents* taken = extents(*branch->outputs()[value.resultIndex()]);
+    return taken ? std::optional(*taken) : std::nullopt;
+  }
+  if (movementKind(*node))
+    return movedExtents(value, *this);
+  if (value.resultIndex() != 0)
+    return std::nullopt;
+  if (auto computed = computedExtents(*node, *this))
+    return computed;
+  const NumberTensor* tensor = numbers(value);
+  return tensor ? std::optional(tensor->extents) : std::nullopt;
+}
+
+const NumberTensor* Evaluation::numbers(const Value& value) {
+  const auto given = chosen.inputs.find(&value);
+  if (given != chosen.inputs.end())
+    return &given->second;
+  const auto found = numbersOf.find(&value);
+  if (found != numbersOf.end())
+    return found->second.get();
+  if (depth > mostDepth)
+    return nullptr;
+  const Deeper deeper(depth);
+  std::unique_ptr<NumberTensor> computed = computeNumbers(value);
+  auto& stored = numbersOf[&value];
+  stored = std::move(computed);
+  return stored.get();
+}
+
+std::unique_ptr<NumberTensor> Evaluation::computeNumbers(const Value& value) {
+  if (const TensorData* constant = value.constant())
+    return constantNumbers(*constant);
+  const Node* node = value.producer();
+  if (!node)
+    return nullptr;
+  if (const Graph* branch = takenBranch(*node)) {
+    const NumberTensor* taken = numbers(*branch->outputs()[value.resultIndex()]);
+    return taken ? std::make_unique<NumberTensor>(*taken) : nullptr;
+  }
+  if (isData(value))
+    return nullptr;
+  const bool converts = movementKind(*node) == MovementKind::Convert;
+  if (isSelecting(*node) && !converts)
+    return selectNumbers(value);
+  return value.resultIndex() == 0 ? numbersFrom(*node, *this) : nullptr;
+}
+
+std::unique_ptr<NumberTensor> Evaluation::selectNumbers(const Value& value) {
+  const Extents* shape = extents(value);
+  const auto count = shape ? countOf(*shape, mostNumbers) : std::nullopt;
+  ElementSelection select = count ? selectionOf(value, *this) : nullptr;
+  if (!select)
+    return nullptr;
+  auto result = std::make_unique<NumberTensor>();
+  result->extents = *shape;
+  for (int64_t i = 0; i < *count; ++i) {
+    const SelectedElement from = select(i);
+    if (from.operand == SelectedElement::filled) {
+      result->numbers.push_back(from.fill);
+      continue;
+    }
+    const auto number = numberAt(*value.producer()->operand(from.operand), from.element);
+    if (!number)
+      return nullptr;
+    result->numbers.push_back(*number);
+  }
+  return result;
+}
+
+std::optional<double> Evaluation::numberAt(const Value& value, int64_t element) {
+  if (const TensorData* constant = value.constant();
+      constant && constant->elementCount() > mostConstantNumbers)
+    return elementOf(*constant, element);
+  const NumberTensor* tensor = numbers(value);
+  if (!tensor || element < 0 || element >= static_cast<int64_t>(tensor->numbers.size()))
+    return std::nullopt;
+  return tensor->numbers[static_cast<size_t>(element)];
+}
+
+bool Evaluation::traceAll(const Value& value, std::vector<LinearForm>& forms) {
+  const Extents* shape = extents(value);
+  const auto count = shape ? countOf(*shape, mostWork) : std::nullopt;
+  if (!count)
+    return false;
+  std::vector<int64_t> all(static_cast<size_t>(*count));
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i] = static_cast<int64_t>(i);
+  return trace(value, all, forms);
+}
+
+bool Evaluation::trace(const Value& value, llvm::ArrayRef<int64_t> indices,
+                       std::vector<LinearForm>& forms) {
+  work += static_cast<int64_t>(indices.size());
+  if (depth > mostDepth || work > mostWork)
+    return false;
+  const Deeper deeper(depth);
+  forms.assign(indices.size(), LinearForm());
+  if (indices.empty())
+    return true;
+  if (!isData(value)) {
+    bool isKnown = true;
+    for (size_t i = 0; i < indices.size() && isKnown; ++i) {
+      const auto number = numberAt(value, indices[i]);
+      isKnown = number.has_value();
+      if (isKnown)
+        forms[i] = LinearForm::number(*number);
+    }
+    if (isKnown)
+      return true;
+  }
+  if (visited)
+    visited->push_back(&value);
+  return traceNode(value, indices, forms);
+}
+
+bool Evaluation::traceNode(const Value& value, llvm::ArrayRef<int64_t> indices,
+                           std::vector<LinearForm>& forms) {
+  if (const Node* node = value.producer()) {
+    if (const Graph* branch = takenBranch(*node))
+      return trace(*branch->outputs()[value.resultIndex()], indices, forms);
+    bool followed = false;
+    if (isSelecting(*node) && !traceSelected(value, indices, forms, followed))
+      return false;
+    if (followed)
+      return true;
+    if (value.resultIndex() == 0) {
+      switch (traceThrough(*node, indices, *this, forms)) {
+      case TraceResult::Followed:
+        return true;
+      case TraceResult::TooMuch:
+        return false;
+      case TraceResult::Block:
+        break;
+      }
+    }
+  }
+  forms.assign(indices.size(), LinearForm());
+  for (size_t i = 0; i < indices.size(); ++i)
+    forms[i] = LinearForm::element(value, indices[i]);
+  return true;
+}
+
+bool Evaluation::traceSelected(const Value& value, llvm::ArrayRef<int64_t> indices,
+                               std::vector<LinearForm>& forms, bool& followed) {
+  const Node& node = *value.producer();
+  if (movementKind(node) == MovementKind::Convert &&
+      !keepsNumbers(movedOperand(node)->type().elementType(), value.type().elementType()))
+    return true;
+  ElementSelection select = selectionOf(value, *this);
+  if (!select)
+    return true;
+  std::vector<std::vector<int64_t>> elements(node.operands().size()), places(elements.size());
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const SelectedElement from = select(indices[i]);
+    if (from.operand == SelectedElement::filled) {
+      forms[i] = LinearForm::number(from.fill);
+      continue;
+    }
+    elements[from.operand].push_back(from.element);
+    places[from.operand].push_back(static_cast<int64_t>(i));
+  }
+  std::vector<LinearForm> part;
+  for (size_t operand = 0; operand < elements.size(); ++operand) {
+    if (elements[operand].empty())
+      continue;
+    if (!trace(*node.operand(static_cast<unsigned>(operand)), elements[operand], part))
+      return false;
+    for (size_t i = 0; i < part.size(); ++i)
+      forms[static_cast<size_t>(places[operand][i])] = std::move(part[i]);
+  }
+  followed = true;
+  return true;
+}
+
+} // namespace kvopt::analysis

@@ -1,0 +1,39 @@
+// Extents of tensors at one point of evaluation, and the row-major order of their elements.
+#pragma once
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace kvopt::analysis {
+
+using Extents = llvm::SmallVector<int64_t, 6>;
+
+/// The product of extents; nullopt where one is negative or the product exceeds `most`.
+std::optional<int64_t> countOf(llvm::ArrayRef<int64_t> extents, int64_t most = int64_t{1} << 40);
+
+/// How far apart neighbors along each axis are in row-major order.
+Extents rowMajorStrides(llvm::ArrayRef<int64_t> extents);
+
+/// The index of an element along each axis. Requires extents of at least 1.
+Extents indexOf(int64_t element, llvm::ArrayRef<int64_t> extents);
+int64_t elementAt(llvm::ArrayRef<int64_t> index, llvm::ArrayRef<int64_t> extents);
+
+/// The broadcast shape of two; nullopt where they do not broadcast.
+std::optional<Extents> broadcastOf(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
+
+/// For an operand of extents `operand` that is broadcast to `result`: which of its elements is read
+/// for an element of the result.
+class BroadcastElements {
+public:
+  BroadcastElements(llvm::ArrayRef<int64_t> result, llvm::ArrayRef<int64_t> operand);
+  int64_t operator()(int64_t element) const;
+
+private:
+  Extents extents;
+  Extents strides; ///< 0 along axes that are repeated
+};
+
+} // namespace kvopt::analysis

@@ -1,0 +1,190 @@
+// Sizes of steps, and what inputs are fed at them.
+#include "passes/analysis/evaluation/step_points.h"
+
+#include "ir/manifest/documented_inputs.h"
+#include "passes/analysis/interface/decoder_extents.h"
+#include "passes/analysis/interface/input_roles.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+
+namespace kvopt::analysis {
+using namespace ir;
+
+namespace {
+
+bool isIntegerOrBool(const Value& value) {
+  const ElementType element = value.type().elementType();
+  return isInteger(element) || element == ElementType::Bool;
+}
+
+/// 8-bit integers of three axes and more are codes of numbers.
+bool isFed(const Value& input) {
+  const TensorType& type = input.type();
+  const bool isCodes =
+      type.hasRank() && type.rank() >= 3 &&
+      (type.elementType() == ElementType::Int8 || type.elementType() == ElementType::UInt8);
+  return type.hasRank() && isIntegerOrBool(input) && !isCodes;
+}
+
+std::optional<int64_t> lengthAt(LengthFeed feed, const StepSize& size) {
+  switch (feed) {
+  case LengthFeed::PastLength:
+  case LengthFeed::PastLengthPerBatch:
+    return size.past;
+  case LengthFeed::TotalLength:
+  case LengthFeed::TotalLengthPerBatch:
+    return size.past + size.tokens;
+  case LengthFeed::TotalLengthMinusOne:
+  case LengthFeed::TotalLengthPerBatchMinusOne:
+    return size.past + size.tokens - 1;
+  case LengthFeed::NewLength:
+    return size.tokens;
+  case LengthFeed::HasPast:
+    return size.past > 0 ? 1 : 0;
+  case LengthFeed::NoPast:
+    return size.past > 0 ? 0 : 1;
+  case LengthFeed::BlockTable:
+    break;
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+StepPoints::StepPoints(const Graph& graph, const InterfaceFacts& facts) : evaluated(graph) {
+  Manifest described;
+  describeInputs(graph, facts, described);
+  for (const auto& input : graph.inputs()) {
+    if (!isFed(*input) || input->constant())
+      continue;
+    FedInput fed;
+    fed.input = input.get();
+    if (const DocumentedInput* documented = documentedInput(*input))
+      fed.feed = documented->feed;
+    for (const ManifestInput& entry : described.inputs)
+      if (entry.input == input->name())
+        fed.feed = entry.feed;
+    for (const ManifestLength& entry : described.lengths)
+      if (entry.input == input->name())
+        fed.length = entry.feed;
+    fedInputs.push_back(fed);
+  }
+  findSymbols();
+}
+
+void StepPoints::findSymbols() {
+  auto note = [](const Dim& dim, llvm::SmallVector<std::string, 4>& symbols,
+                 std::optional<int64_t>& fixed) {
+    if (dim.value())
+      fixed = dim.value();
+    for (const std::string& symbol : dim.symbols())
+      if (!llvm::is_contained(symbols, symbol))
+        symbols.push_back(symbol);
+  };
+  auto extents = findDecoderExtents(evaluated);
+  if (const auto* found = std::get_if<DecoderExtents>(&extents)) {
+    note(found->batch, batchSymbols, fixedBatch);
+    note(found->tokens, tokenSymbols, fixedTokens);
+    if (found->hasPast())
+      note(found->past, pastSymbols, fixedPast);
+    grows = found->hasPast();
+  } else {
+    for (const FedInput& fed : fedInputs) {
+      if (fed.feed != InputFeed::Tokens || fed.input->type().rank() < 2)
+        continue;
+      note(fed.input->type().dim(0), batchSymbols, fixedBatch);
+      note(fed.input->type().dim(1), tokenSymbols, fixedTokens);
+    }
+  }
+  for (const auto& input : evaluated.inputs()) {
+    if (!input->type().hasRank())
+      continue;
+    for (const Dim& dim : input->type().shape())
+      for (const std::string& symbol : dim.symbols())
+        if (!llvm::is_contained(batchSymbols, symbol) &&
+            !llvm::is_contained(tokenSymbols, symbol) && !llvm::is_contained(pastSymbols, symbol) &&
+            !llvm::is_contained(otherSymbols, symbol))
+          otherSymbols.push_back(symbol);
+    if (!isFed(*input) && input->type().rank() >= 3)
+      for (const Dim& dim : input->type().shape())
+        capacity = std::max(capacity, dim.value().value_or(0));
+  }
+}
+
+EvaluationPoint StepPoints::at(const StepSize& size) const {
+  EvaluationPoint point;
+  StepSize chosen = size;
+  chosen.batch = fixedBatch.value_or(size.batch);
+  chosen.tokens = fixedTokens.value_or(size.tokens);
+  chosen.past = fixedPast.value_or(size.past);
+  for (const std::string& symbol : batchSymbols)
+    point.extents[symbol] = chosen.batch;
+  for (const std::string& symbol : tokenSymbols)
+    point.extents[symbol] = chosen.tokens;
+  for (const std::string& symbol : pastSymbols)
+    point.extents[symbol] = chosen.past;
+  int64_t next = chosen.others;
+  for (const std::string& symbol : otherSymbols) {
+    point.extents[symbol] = next;
+    next += 2;
+  }
+  for (const FedInput& fed : fedInputs) {
+    Extents extents;
+    for (const Dim& dim : fed.input->type().shape()) {
+      const auto extent = dim.evaluate([&](llvm::StringRef symbol) -> std::optional<int64_t> {
+        const auto found = point.extents.find(symbol);
+        return found == point.extents.end() ? std::nullopt : std::optional(found->second);
+      });
+      if (!extent || *extent < 0)
+        break;
+      extents.push_back(*extent);
+    }
+    if (extents.size() == fed.input->type().rank())
+      point.inputs[fed.input] = numbersFor(fed, chosen, point, std::move(extents));
+  }
+  return point;
+}
+
+NumberTensor StepPoints::numbersFor(const FedInput& fed, const StepSize& size,
+                                    const EvaluationPoint&, Extents extents) const {
+  NumberTensor tensor;
+  const int64_t last = extents.empty() ? 1 : extents.back();
+  const auto count = countOf(extents, int64_t{1} << 18).value_or(0);
+  tensor.extents = std::move(extents);
+  const std::optional<int64_t> length = fed.length ? lengthAt(*fed.length, size) : std::nullopt;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t column = i % last;
+    double number = 1;
+    if (length)
+      number = static_cast<double>(*length);
+    else if (fed.feed == InputFeed::Tokens)
+      number = static_cast<double>(i % 3);
+    else if (fed.feed == InputFeed::HiddenKeys)
+      number = 0;
+    else if (fed.feed == InputFeed::BatchRows)
+      number = static_cast<double>(column);
+    else if (fed.feed == InputFeed::Positions ||
+             (fed.feed == InputFeed::Any && last == size.tokens))
+      number = static_cast<double>(size.past + column);
+    tensor.numbers.push_back(number);
+  }
+  return tensor;
+}
+
+std::vector<StepSize> StepPoints::sizes() const {
+  std::vector<StepSize> sizes;
+  if (grows || capacity == 0) {
+    sizes = {{2, 5, 11, 17}, {3, 7, 4, 23}, {2, 3, 13, 29},
+             {3, 13, 0, 19}, {1, 1, 1, 31}, {2, 1, 6, 37}};
+    return sizes;
+  }
+  for (const StepSize& size : {StepSize{2, 3, 4, 17}, StepSize{3, 2, 5, 23}, StepSize{2, 4, 2, 29},
+                               StepSize{3, 3, 0, 19}, StepSize{1, 1, 1, 31}, StepSize{2, 1, 6, 37}})
+    if (fixedTokens.value_or(size.tokens) + size.past <= capacity)
+      sizes.push_back(size);
+  return sizes;
+}
+
+} // namespace kvopt::analysis

@@ -1,0 +1,61 @@
+// Points of evaluation: steps of a decoder of different sizes.
+#pragma once
+
+#include "passes/analysis/evaluation/evaluation.h"
+#include "passes/analysis/interface/interface_facts.h"
+
+#include <vector>
+
+namespace kvopt::analysis {
+
+/// The size of a step: so many tokens after so many earlier ones, in so many batch rows. Extents
+/// that a model fixes are not chosen.
+struct StepSize {
+  int64_t batch = 2;
+  int64_t tokens = 5;
+  int64_t past = 11;
+  /// What other symbolic extents are, the first one; each next one is larger by two.
+  int64_t others = 17;
+};
+
+/// Makes points of one graph.
+class StepPoints {
+public:
+  StepPoints(const ir::Graph& graph, const InterfaceFacts& facts);
+
+  /// Whether the caches grow with each step; otherwise `StepSize::past` is where the new rows of
+  /// static caches begin, and both must fit into them.
+  bool hasGrowingPast() const { return grows; }
+  /// The most rows that static caches can have, by the extents of inputs; 0 without such inputs.
+  int64_t mostRows() const { return capacity; }
+
+  /// A step with every integer input fed as its role says: ids of small numbers, positions that
+  /// count on from the past, masks that hide nothing, lengths. Inputs of floating-point numbers
+  /// stay unknown.
+  EvaluationPoint at(const StepSize& size) const;
+
+  /// Sizes that tell extents apart: of each kind of step (many tokens, one, none before) where the
+  /// model's fixed extents leave a choice. The first `fitted` are for finding facts, all others for
+  /// checking them.
+  std::vector<StepSize> sizes() const;
+  static constexpr size_t fitted = 3;
+
+private:
+  struct FedInput {
+    const ir::Value* input = nullptr;
+    ir::InputFeed feed = ir::InputFeed::Any;
+    std::optional<ir::LengthFeed> length;
+  };
+  void findSymbols();
+  NumberTensor numbersFor(const FedInput& fed, const StepSize& size, const EvaluationPoint& point,
+                          Extents extents) const;
+
+  const ir::Graph& evaluated;
+  std::vector<FedInput> fedInputs;
+  llvm::SmallVector<std::string, 4> batchSymbols, tokenSymbols, pastSymbols, otherSymbols;
+  std::optional<int64_t> fixedBatch, fixedTokens, fixedPast;
+  bool grows = false;
+  int64_t capacity = 0;
+};
+
+} // namespace kvopt::analysis

@@ -1,0 +1,406 @@
+// From evaluated elements to Concat, Transpose, Expand and Reshape.
+#include "passes/rows/respelled_rows.h"
+
+#include "passes/builders/attention_builder.h"
+#include "passes/pattern/shape_builder.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <numeric>
+
+namespace kvopt::rows {
+using namespace analysis;
+using namespace builders;
+using namespace ir;
+using namespace pattern;
+
+StepEvaluations::StepEvaluations(const Graph& graph, const InterfaceFacts& facts)
+    : evaluated(graph), steps(graph, facts), sizes(steps.sizes()), made(sizes.size()) {}
+
+Evaluation& StepEvaluations::at(size_t index) {
+  if (!made[index])
+    made[index] = std::make_unique<Evaluation>(evaluated, steps.at(sizes[index]));
+  return *made[index];
+}
+
+namespace {
+
+/// One factor at one point.
+struct FactorAtPoint {
+  unsigned axis = 0;
+  bool isPosition = false;
+  int64_t pastExtent = 1, freshExtent = 1;
+  int64_t pastStride = 0, freshStride = 0;
+};
+
+/// All factors at one point, and in which order the sources have them.
+struct FactorsAtPoint {
+  std::vector<FactorAtPoint> list;
+  std::vector<unsigned> orderOfPast, orderOfFresh;
+  unsigned sequenceAxis = 0;
+};
+
+/// Factors that are not repeats by falling strides, if they cover a tensor of `count` elements
+/// from its first to its last.
+std::optional<std::vector<unsigned>> coveringOrder(const std::vector<FactorAtPoint>& factors,
+                                                   bool ofPast, int64_t offset, int64_t count) {
+  auto stride = [&](unsigned i) { return ofPast ? factors[i].pastStride : factors[i].freshStride; };
+  auto extent = [&](unsigned i) { return ofPast ? factors[i].pastExtent : factors[i].freshExtent; };
+  std::vector<unsigned> order;
+  for (unsigned i = 0; i < factors.size(); ++i)
+    if (factors[i].isPosition || stride(i) != 0)
+      order.push_back(i);
+  llvm::stable_sort(order, [&](unsigned a, unsigned b) { return stride(a) > stride(b); });
+  int64_t next = 1;
+  for (unsigned i : llvm::reverse(order)) {
+    if (extent(i) == 1)
+      continue;
+    if (stride(i) != next)
+      return std::nullopt;
+    next *= extent(i);
+  }
+  return offset == 0 && next == count ? std::optional(order) : std::nullopt;
+}
+
+std::optional<FactorsAtPoint> factorsOf(CachedRows rows) {
+  FactorsAtPoint result;
+  const bool isJoined = rows.past && rows.fresh;
+  const bool isOverwritten = isJoined && !rows.isAppended();
+  for (unsigned axis = 0; axis < rows.extents.size(); ++axis) {
+    if (isJoined && axis == rows.axis) {
+      auto& past = rows.ofPast.axes[axis];
+      auto& fresh = rows.ofFresh.axes[axis];
+      if (past.size() > 1 || fresh.size() > 1)
+        return std::nullopt;
+      FactorAtPoint position{axis, true};
+      position.pastExtent = isOverwritten ? rows.extents[axis] : rows.first;
+      position.pastStride = past.empty() ? 0 : past.front().stride;
+      position.freshExtent = rows.count;
+      position.freshStride = fresh.empty() ? 0 : fresh.front().stride;
+      result.list.push_back(position);
+      continue;
+    }
+    auto past = rows.past ? rows.ofPast.axes[axis] : rows.ofFresh.axes[axis];
+    auto fresh = rows.fresh ? rows.ofFresh.axes[axis] : past;
+    if (!cutAlike(past, fresh))
+      return std::nullopt;
+    for (auto [ofPast, ofFresh] : llvm::zip(past, fresh)) {
+      if ((ofPast.stride == 0) != (ofFresh.stride == 0))
+        return std::nullopt;
+      result.list.push_back(
+          {axis, false, ofPast.extent, ofFresh.extent, ofPast.stride, ofFresh.stride});
+    }
+  }
+  if (rows.past) {
+    auto order =
+        coveringOrder(result.list, true, rows.ofPast.offset, countOf(rows.pastExtents).value_or(0));
+    if (!order)
+      return std::nullopt;
+    result.orderOfPast = std::move(*order);
+  }
+  if (rows.fresh) {
+    auto order = coveringOrder(result.list, false, rows.ofFresh.offset,
+                               countOf(rows.freshExtents).value_or(0));
+    if (!order)
+      return std::nullopt;
+    result.orderOfFresh = std::move(*order);
+  }
+  if (isJoined) {
+    const auto position =
+        llvm::find_if(result.list, [](const FactorAtPoint& factor) { return factor.isPosition; });
+    const Extents strides = rowMajorStrides(rows.pastExtents);
+    std::optional<unsigned> found;
+    for (unsigned axis = 0; axis < strides.size(); ++axis)
+      if (rows.pastExtents[axis] == position->pastExtent &&
+          (position->pastStride == 0 || strides[axis] == position->pastStride) && !found)
+        found = axis;
+    if (!found)
+      return std::nullopt;
+    result.sequenceAxis = *found;
+  }
+  return result;
+}
+
+/// The extent that is values[i] at step i: a number, a multiple of one symbol, or a sum.
+Dim extentBehind(llvm::ArrayRef<int64_t> values, StepEvaluations& evaluations) {
+  if (llvm::all_of(values, [&](int64_t value) { return value == values.front(); }))
+    return Dim::fixed(values.front());
+  std::vector<llvm::StringRef> symbols;
+  for (const auto& entry : evaluations.at(0).point().extents)
+    symbols.push_back(entry.first());
+  llvm::sort(symbols);
+  auto isAlways = [&](const Dim& dim) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto& extents = evaluations.at(i).point().extents;
+      const auto value = dim.evaluate([&](llvm::StringRef symbol) -> std::optional<int64_t> {
+        const auto found = extents.find(symbol);
+        return found == extents.end() ? std::nullopt : std::optional(found->second);
+      });
+      if (value != values[i])
+        return false;
+    }
+    return true;
+  };
+  const auto& first = evaluations.at(0).point().extents;
+  for (llvm::StringRef symbol : symbols) {
+    const int64_t extent = first.find(symbol)->second;
+    const Dim one = Dim::symbol(symbol);
+    if (extent != 0 && values.front() % extent == 0 &&
+        isAlways(Dim::fixed(values.front() / extent) * one))
+      return Dim::fixed(values.front() / extent) * one;
+    if (isAlways(one + Dim::fixed(values.front() - extent)))
+      return one + Dim::fixed(values.front() - extent);
+    if (isAlways(Dim::fixed(values.front() + extent) - one))
+      return Dim::fixed(values.front() + extent) - one;
+    for (llvm::StringRef second : symbols)
+      if (isAlways(one + Dim::symbol(second)))
+        return one + Dim::symbol(second);
+  }
+  return Dim::unknown();
+}
+
+/// The input that says where new rows are written, and how.
+std::optional<WritePlace> placeOf(const Value& value, const Value& fresh,
+                                  llvm::ArrayRef<CachedRows> rows, StepEvaluations& evaluations) {
+  const Graph& graph = value.graph();
+  auto firstWith = [&](const Value* input, bool onlyLast) -> std::optional<CachedRows> {
+    EvaluationPoint point = evaluations.at(0).point();
+    NumberTensor& numbers = point.inputs[input];
+    for (size_t i = 0; i < numbers.numbers.size(); ++i)
+      if (!onlyLast || i + 1 == numbers.numbers.size())
+        numbers.numbers[i] += 1;
+    Evaluation moved(graph, std::move(point));
+    return cachedRows(value, &fresh, moved);
+  };
+  std::optional<WritePlace> place;
+  for (const auto& [input, numbers] : evaluations.at(0).point().inputs) {
+    if (input->type().elementType() == ElementType::Bool || numbers.numbers.empty())
+      continue;
+    const auto moved = firstWith(input, false);
+    if (!moved || moved->first != rows[0].first + 1)
+      continue;
+    if (place)
+      return std::nullopt;
+    place.emplace();
+    place->input = input;
+    const auto last = static_cast<int64_t>(numbers.numbers.size());
+    if (last > 1) {
+      if (last != rows[0].count)
+        return std::nullopt;
+      const auto torn = firstWith(input, true);
+      place->isList = !torn || torn->first != rows[0].first || torn->count != rows[0].count;
+    }
+  }
+  if (!place)
+    return std::nullopt;
+  llvm::SmallVector<int64_t, 4> offsets;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto& numbers = evaluations.at(i).point().inputs.find(place->input)->second.numbers;
+    offsets.push_back(rows[i].first - static_cast<int64_t>(numbers.front()));
+  }
+  place->offset = extentBehind(offsets, evaluations);
+  if (place->offset.isUnknown() || (place->isList && place->offset.value() != 0))
+    return std::nullopt;
+  return place;
+}
+
+/// What the points agree on.
+std::optional<RespelledRows> agreed(const Value& value, const Value* fresh,
+                                    StepEvaluations& evaluations) {
+  std::vector<CachedRows> rows;
+  std::vector<FactorsAtPoint> factors;
+  const size_t count = std::min(evaluations.count(), StepPoints::fitted);
+  for (size_t i = 0; i < count; ++i) {
+    auto found = cachedRows(value, fresh, evaluations.at(i));
+    auto cut = found ? factorsOf(*found) : std::nullopt;
+    if (!cut)
+      return std::nullopt;
+    rows.push_back(std::move(*found));
+    factors.push_back(std::move(*cut));
+  }
+  if (rows.empty())
+    return std::nullopt;
+  RespelledRows result;
+  result.past = rows[0].past;
+  result.fresh = rows[0].fresh;
+  result.orderOfPast = factors[0].orderOfPast;
+  result.orderOfFresh = factors[0].orderOfFresh;
+  result.sequenceAxis = factors[0].sequenceAxis;
+  const bool isJoined = result.past && result.fresh;
+  for (size_t i = 1; i < count; ++i)
+    if (rows[i].past != result.past || rows[i].fresh != result.fresh ||
+        rows[i].extents.size() != rows[0].extents.size() ||
+        factors[i].list.size() != factors[0].list.size() ||
+        factors[i].orderOfPast != result.orderOfPast ||
+        factors[i].orderOfFresh != result.orderOfFresh ||
+        factors[i].sequenceAxis != result.sequenceAxis ||
+        (isJoined && rows[i].isAppended() != rows[0].isAppended()))
+      return std::nullopt;
+  auto extentOf = [&](auto number) {
+    llvm::SmallVector<int64_t, 4> values;
+    for (size_t i = 0; i < count; ++i)
+      values.push_back(number(i));
+    return extentBehind(values, evaluations);
+  };
+  Shape shape;
+  for (unsigned axis = 0; axis < rows[0].extents.size(); ++axis)
+    shape.push_back(Dim::fixed(1));
+  for (unsigned f = 0; f < factors[0].list.size(); ++f) {
+    const FactorAtPoint& first = factors[0].list[f];
+    for (size_t i = 1; i < count; ++i)
+      if (factors[i].list[f].axis != first.axis ||
+          factors[i].list[f].isPosition != first.isPosition ||
+          (factors[i].list[f].pastStride == 0) != (first.pastStride == 0))
+        return std::nullopt;
+    RowFactor factor{first.axis, !first.isPosition && first.pastStride == 0, first.isPosition, {}};
+    factor.extent = extentOf([&](size_t i) {
+      const FactorAtPoint& at = factors[i].list[f];
+      return at.isPosition ? rows[i].extents[at.axis] : at.pastExtent;
+    });
+    if (factor.extent.isUnknown())
+      return std::nullopt;
+    shape[first.axis] = shape[first.axis] * factor.extent;
+    result.factors.push_back(std::move(factor));
+  }
+  result.type = TensorType(value.type().elementType(), std::move(shape));
+  if (isJoined) {
+    result.freshRows = extentOf([&](size_t i) { return rows[i].count; });
+    result.pastRows = result.past->type().dim(result.sequenceAxis);
+    if (result.freshRows.isUnknown() || result.pastRows.isUnknown())
+      return std::nullopt;
+    if (!rows[0].isAppended()) {
+      result.place = placeOf(value, *result.fresh, rows, evaluations);
+      if (!result.place)
+        return std::nullopt;
+    }
+  }
+  return result;
+}
+
+/// Writes the operators.
+class RowWriter {
+public:
+  RowWriter(const RespelledRows& respelled, Rewriter& rewriter)
+      : rows(respelled), build(rewriter), shapes(rewriter) {}
+
+  Value* write() {
+    Value* source = rows.past && rows.fresh ? joined()
+                    : rows.past             ? const_cast<Value*>(rows.past)
+                                            : const_cast<Value*>(rows.fresh);
+    return source ? arranged(*source) : nullptr;
+  }
+
+private:
+  Dim freshExtent(unsigned factor) const {
+    return rows.factors[factor].isPosition ? rows.freshRows : rows.factors[factor].extent;
+  }
+
+  /// [order] → [wanted]; both list the same factors.
+  Value* transposed(Value& value, llvm::ArrayRef<unsigned> order, llvm::ArrayRef<unsigned> wanted) {
+    std::vector<int64_t> permutation;
+    for (unsigned factor : wanted)
+      permutation.push_back(llvm::find(order, factor) - order.begin());
+    if (llvm::is_sorted(permutation))
+      return &value;
+    return &build.transpose(value, std::move(permutation));
+  }
+
+  /// The new rows in the layout of the cache.
+  Value* freshRows() {
+    llvm::SmallVector<Dim, 6> extents;
+    for (unsigned factor : rows.orderOfFresh)
+      extents.push_back(freshExtent(factor));
+    Value* cut = shapes.reshape(*const_cast<Value*>(rows.fresh), extents, "rows");
+    if (!cut)
+      return nullptr;
+    Value* ordered = transposed(*cut, rows.orderOfFresh, rows.orderOfPast);
+    Shape shape(rows.past->type().shape().begin(), rows.past->type().shape().end());
+    shape[rows.sequenceAxis] = rows.freshRows;
+    return shapes.reshape(*ordered, shape, "rows");
+  }
+
+  Value* joined() {
+    Value* fresh = freshRows();
+    if (!fresh)
+      return nullptr;
+    auto& past = *const_cast<Value*>(rows.past);
+    const auto axis = static_cast<int64_t>(rows.sequenceAxis);
+    return rows.place ? &written(past, *fresh, axis) : &build.concat(past, *fresh, axis);
+  }
+
+  Value& written(Value& past, Value& fresh, int64_t axis) {
+    Value& given = build.castTo(*const_cast<Value*>(rows.place->input), ElementType::Int64);
+    Value* slots = &build.node("Reshape", {given, ints({-1})}, {}, "positions");
+    if (!rows.place->isList) {
+      if (rows.place->input->type().rank() > 0 &&
+          rows.place->input->type().elementCount().value() != 1)
+        slots = &build.slice(*slots, 0, 0, 1);
+      if (rows.place->offset.value() != 0)
+        if (Value* offset = shapes.vector({rows.place->offset}))
+          slots = &build.node("Add", {*slots, *offset}, {}, "first");
+      Value& first = build.checkedSlot(*slots, past, axis);
+      slots = &build.node("Add", {build.range(build.extent(fresh, axis, /*scalar=*/true)), first},
+                          {}, "positions");
+    } else {
+      slots = &build.checkedSlot(*slots, past, axis);
+    }
+    std::vector<int64_t> column(past.type().rank(), 1);
+    column[static_cast<size_t>(axis)] = -1;
+    Value& positions = build.node("Reshape", {*slots, ints(column)}, {}, "positions");
+    Value& extents = build.node("Shape", {fresh}, {}, "extents");
+    Value& index = build.node("Expand", {positions, extents}, {}, "positions");
+    return build.node("ScatterElements", {past, index, fresh}, attrs({{"axis", axis}}), "written");
+  }
+
+  /// From the layout of the cache, or of the new rows alone, to that of the value.
+  Value* arranged(Value& source) {
+    const std::vector<unsigned>& order = rows.past ? rows.orderOfPast : rows.orderOfFresh;
+    if (isKnownSameShape(source.type().hasRank() ? source.type().shape() : llvm::ArrayRef<Dim>(),
+                         rows.type.shape()) &&
+        llvm::is_sorted(order) && order.size() == rows.factors.size())
+      return &source;
+    llvm::SmallVector<Dim, 6> extents, unrepeated, whole;
+    for (unsigned factor : order)
+      extents.push_back(rows.factors[factor].extent);
+    Value* value = shapes.reshape(source, extents, "rows");
+    if (!value)
+      return nullptr;
+    std::vector<unsigned> wanted;
+    for (unsigned factor = 0; factor < rows.factors.size(); ++factor) {
+      const bool isRepeat = rows.factors[factor].isRepeat;
+      if (!isRepeat)
+        wanted.push_back(factor);
+      unrepeated.push_back(isRepeat ? Dim::fixed(1) : rows.factors[factor].extent);
+      whole.push_back(rows.factors[factor].extent);
+    }
+    value = transposed(*value, order, wanted);
+    if (wanted.size() != rows.factors.size()) {
+      value = shapes.reshape(*value, unrepeated, "rows");
+      value = value ? shapes.expand(*value, whole, "rows") : nullptr;
+    }
+    return value ? shapes.reshape(*value, rows.type.shape(), "rows") : nullptr;
+  }
+
+  const RespelledRows& rows;
+  AttentionBuilder build;
+  ShapeBuilder shapes;
+};
+
+} // namespace
+
+std::optional<RespelledRows> respelledRows(const Value& value, StepEvaluations& evaluations) {
+  if (evaluations.count() == 0)
+    return std::nullopt;
+  if (auto rows = agreed(value, nullptr, evaluations))
+    return rows;
+  for (const Value* fresh : freshCandidates(value, evaluations.at(0)))
+    if (auto rows = agreed(value, fresh, evaluations))
+      return rows;
+  return std::nullopt;
+}
+
+Value* writeRows(const RespelledRows& rows, Rewriter& rewriter) {
+  return RowWriter(rows, rewriter).write();
+}
+
+} // namespace kvopt::rows

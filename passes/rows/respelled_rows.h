@@ -1,0 +1,71 @@
+// Keys, values and presents that are written anew from what was evaluated: rows of a cache joined
+// with new ones, and moved.
+#pragma once
+
+#include "passes/analysis/evaluation/cached_rows.h"
+#include "passes/analysis/evaluation/step_points.h"
+#include "passes/pattern/rewriter.h"
+
+#include <memory>
+#include <vector>
+
+namespace kvopt::rows {
+
+/// Evaluations of one graph at its step sizes. An edit of the graph makes them stale.
+class StepEvaluations {
+public:
+  StepEvaluations(const ir::Graph& graph, const analysis::InterfaceFacts& facts);
+
+  const analysis::StepPoints& points() const { return steps; }
+  size_t count() const { return sizes.size(); }
+  const analysis::StepSize& size(size_t index) const { return sizes[index]; }
+  /// Made when it is first asked for.
+  analysis::Evaluation& at(size_t index);
+
+private:
+  const ir::Graph& evaluated;
+  analysis::StepPoints steps;
+  std::vector<analysis::StepSize> sizes;
+  std::vector<std::unique_ptr<analysis::Evaluation>> made;
+};
+
+/// One part of an axis of a value.
+struct RowFactor {
+  unsigned axis = 0;
+  bool isRepeat = false;   ///< read from the same elements
+  bool isPosition = false; ///< of the axis that rows are counted along
+  ir::Dim extent;          ///< of a position: in the whole value
+};
+
+/// Where new rows take the place of others, by an integer input.
+struct WritePlace {
+  const ir::Value* input = nullptr;
+  /// Every new row has an element of the input; otherwise the first row's place is its first
+  /// element plus `offset`.
+  bool isList = false;
+  ir::Dim offset;
+};
+
+/// How a value is made of a cache and new rows, at all sizes that were tried.
+struct RespelledRows {
+  const ir::Value* past = nullptr;
+  const ir::Value* fresh = nullptr;
+  ir::TensorType type;               ///< of the value
+  std::vector<RowFactor> factors;    ///< of its axes in order, outermost first
+  std::vector<unsigned> orderOfPast; ///< factors that are not repeats, as the cache has them
+  std::vector<unsigned> orderOfFresh;
+  unsigned sequenceAxis = 0; ///< of the cache
+  ir::Dim pastRows, freshRows;
+  std::optional<WritePlace> place; ///< without: new rows are appended
+};
+
+/// How `value` is made. nullopt where it is not just moved rows, where sizes disagree, and where an
+/// extent is no simple function of the step's.
+std::optional<RespelledRows> respelledRows(const ir::Value& value, StepEvaluations& evaluations);
+
+/// Writes it: Concat<axis>(past, new) or ScatterElements<axis>(past, places, new), where `new` has
+/// the cache's layout, and then Transpose, Expand and Reshape. Null where an extent cannot be
+/// computed from those of inputs.
+ir::Value* writeRows(const RespelledRows& rows, pattern::Rewriter& rewriter);
+
+} // namespace kvopt::rows
