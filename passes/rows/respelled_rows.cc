@@ -6,7 +6,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <numeric>
+#include <limits>
 
 namespace kvopt::rows {
 using namespace analysis;
@@ -38,6 +38,7 @@ struct FactorsAtPoint {
   std::vector<FactorAtPoint> list;
   std::vector<unsigned> orderOfPast, orderOfFresh;
   unsigned sequenceAxis = 0;
+  int64_t skipped = 0; ///< rows of the past that are not read, the first ones
 };
 
 /// Factors that are not repeats by falling strides, if they cover a tensor of `count` elements
@@ -75,6 +76,12 @@ std::optional<FactorsAtPoint> factorsOf(CachedRows rows) {
       FactorAtPoint position{axis, true};
       position.pastExtent = isOverwritten ? rows.extents[axis] : rows.first;
       position.pastStride = past.empty() ? 0 : past.front().stride;
+      if (position.pastStride > 0 && rows.ofPast.offset % position.pastStride == 0 &&
+          rows.isAppended()) {
+        result.skipped = rows.ofPast.offset / position.pastStride;
+        position.pastExtent += result.skipped;
+        rows.ofPast.offset = 0;
+      }
       position.freshExtent = rows.count;
       position.freshStride = fresh.empty() ? 0 : fresh.front().stride;
       result.list.push_back(position);
@@ -183,13 +190,19 @@ std::optional<WritePlace> placeOf(const Value& value, const Value& fresh,
       return std::nullopt;
     place.emplace();
     place->input = input;
-    const auto last = static_cast<int64_t>(numbers.numbers.size());
-    if (last > 1) {
-      if (last != rows[0].count)
-        return std::nullopt;
-      const auto torn = firstWith(input, true);
-      place->isList = !torn || torn->first != rows[0].first || torn->count != rows[0].count;
-    }
+    if (numbers.numbers.size() == 1)
+      continue;
+    const auto torn = firstWith(input, true);
+    const Extents& extents = numbers.extents;
+    if (torn && torn->first == rows[0].first && torn->count == rows[0].count)
+      continue;
+    if (static_cast<int64_t>(numbers.numbers.size()) == rows[0].count)
+      place->kind = WritePlace::Kind::EachRow;
+    else if (extents.front() == rows[0].pastExtents.front() &&
+             static_cast<int64_t>(numbers.numbers.size()) == extents.front() * rows[0].count)
+      place->kind = WritePlace::Kind::EachBatch;
+    else
+      return std::nullopt;
   }
   if (!place)
     return std::nullopt;
@@ -199,7 +212,8 @@ std::optional<WritePlace> placeOf(const Value& value, const Value& fresh,
     offsets.push_back(rows[i].first - static_cast<int64_t>(numbers.front()));
   }
   place->offset = extentBehind(offsets, evaluations);
-  if (place->offset.isUnknown() || (place->isList && place->offset.value() != 0))
+  if (place->offset.isUnknown() ||
+      (place->kind != WritePlace::Kind::First && place->offset.value() != 0))
     return std::nullopt;
   return place;
 }
@@ -266,7 +280,9 @@ std::optional<RespelledRows> agreed(const Value& value, const Value* fresh,
   if (isJoined) {
     result.freshRows = extentOf([&](size_t i) { return rows[i].count; });
     result.pastRows = result.past->type().dim(result.sequenceAxis);
-    if (result.freshRows.isUnknown() || result.pastRows.isUnknown())
+    result.skippedRows = extentOf([&](size_t i) { return factors[i].skipped; });
+    if (result.freshRows.isUnknown() || result.pastRows.isUnknown() ||
+        result.skippedRows.isUnknown())
       return std::nullopt;
     if (!rows[0].isAppended()) {
       result.place = placeOf(value, *result.fresh, rows, evaluations);
@@ -278,16 +294,51 @@ std::optional<RespelledRows> agreed(const Value& value, const Value* fresh,
 }
 
 /// Writes the operators.
-class RowWriter {
+class Spelling {
 public:
-  RowWriter(const RespelledRows& respelled, Rewriter& rewriter)
+  Spelling(const RespelledRows& respelled, Rewriter& rewriter)
       : rows(respelled), build(rewriter), shapes(rewriter) {}
 
-  Value* write() {
-    Value* source = rows.past && rows.fresh ? joined()
-                    : rows.past             ? const_cast<Value*>(rows.past)
-                                            : const_cast<Value*>(rows.fresh);
-    return source ? arranged(*source) : nullptr;
+  Value* joined() {
+    Value* fresh = freshRows();
+    if (!fresh)
+      return nullptr;
+    auto& past = *const_cast<Value*>(rows.past);
+    const auto axis = static_cast<int64_t>(rows.sequenceAxis);
+    return rows.place ? &written(past, *fresh, axis) : &build.concat(past, *fresh, axis);
+  }
+
+  /// From the layout of the cache, or of the new rows alone, to that of the value.
+  Value* arranged(Value& joined) {
+    const std::vector<unsigned>& order = rows.past ? rows.orderOfPast : rows.orderOfFresh;
+    Value* read = withoutSkipped(joined);
+    if (!read)
+      return nullptr;
+    Value& source = *read;
+    if (isKnownSameShape(source.type().hasRank() ? source.type().shape() : llvm::ArrayRef<Dim>(),
+                         rows.type.shape()) &&
+        llvm::is_sorted(order) && order.size() == rows.factors.size())
+      return &source;
+    llvm::SmallVector<Dim, 6> extents, unrepeated, whole;
+    for (unsigned factor : order)
+      extents.push_back(rows.factors[factor].extent);
+    Value* value = shapes.reshape(source, extents, "rows");
+    if (!value)
+      return nullptr;
+    std::vector<unsigned> wanted;
+    for (unsigned factor = 0; factor < rows.factors.size(); ++factor) {
+      const bool isRepeat = rows.factors[factor].isRepeat;
+      if (!isRepeat)
+        wanted.push_back(factor);
+      unrepeated.push_back(isRepeat ? Dim::fixed(1) : rows.factors[factor].extent);
+      whole.push_back(rows.factors[factor].extent);
+    }
+    value = transposed(*value, order, wanted);
+    if (wanted.size() != rows.factors.size()) {
+      value = shapes.reshape(*value, unrepeated, "rows");
+      value = value ? shapes.expand(*value, whole, "rows") : nullptr;
+    }
+    return value ? shapes.reshape(*value, rows.type.shape(), "rows") : nullptr;
   }
 
 private:
@@ -319,24 +370,41 @@ private:
     return shapes.reshape(*ordered, shape, "rows");
   }
 
-  Value* joined() {
-    Value* fresh = freshRows();
-    if (!fresh)
+  /// The rows from the first one on that is read.
+  Value* withoutSkipped(Value& joined) {
+    if (rows.skippedRows.value() == 0)
+      return &joined;
+    const auto position =
+        llvm::find_if(rows.factors, [](const RowFactor& factor) { return factor.isPosition; });
+    Value* start = shapes.vector(
+        {position->extent.value() ? Dim::fixed(-*position->extent.value()) : rows.skippedRows});
+    if (!start)
       return nullptr;
-    auto& past = *const_cast<Value*>(rows.past);
     const auto axis = static_cast<int64_t>(rows.sequenceAxis);
-    return rows.place ? &written(past, *fresh, axis) : &build.concat(past, *fresh, axis);
+    return &build.node("Slice",
+                       {joined, *start, ints({std::numeric_limits<int64_t>::max()}), ints({axis})},
+                       {}, "rows");
   }
 
   Value& written(Value& past, Value& fresh, int64_t axis) {
-    Value& given = build.castTo(*const_cast<Value*>(rows.place->input), ElementType::Int64);
-    Value* slots = &build.node("Reshape", {given, ints({-1})}, {}, "positions");
-    if (!rows.place->isList) {
-      if (rows.place->input->type().rank() > 0 &&
-          rows.place->input->type().elementCount().value() != 1)
+    const WritePlace& place = *rows.place;
+    Value& given = build.castTo(*const_cast<Value*>(place.input), ElementType::Int64);
+    std::vector<int64_t> column(past.type().rank(), 1);
+    column[static_cast<size_t>(axis)] = -1;
+    Value* slots = &given;
+    if (place.kind != WritePlace::Kind::EachBatch) {
+      slots = &build.node("Reshape", {given, ints({-1})}, {}, "positions");
+    } else if (const std::optional<int64_t> count = rows.freshRows.value()) {
+      column[0] = -1;
+      column[static_cast<size_t>(axis)] = *count;
+    } else {
+      column[0] = 0; // as the input has it
+    }
+    if (place.kind == WritePlace::Kind::First) {
+      if (place.input->type().rank() > 0 && place.input->type().elementCount().value() != 1)
         slots = &build.slice(*slots, 0, 0, 1);
-      if (rows.place->offset.value() != 0)
-        if (Value* offset = shapes.vector({rows.place->offset}))
+      if (place.offset.value() != 0)
+        if (Value* offset = shapes.vector({place.offset}))
           slots = &build.node("Add", {*slots, *offset}, {}, "first");
       Value& first = build.checkedSlot(*slots, past, axis);
       slots = &build.node("Add", {build.range(build.extent(fresh, axis, /*scalar=*/true)), first},
@@ -344,41 +412,10 @@ private:
     } else {
       slots = &build.checkedSlot(*slots, past, axis);
     }
-    std::vector<int64_t> column(past.type().rank(), 1);
-    column[static_cast<size_t>(axis)] = -1;
     Value& positions = build.node("Reshape", {*slots, ints(column)}, {}, "positions");
     Value& extents = build.node("Shape", {fresh}, {}, "extents");
     Value& index = build.node("Expand", {positions, extents}, {}, "positions");
     return build.node("ScatterElements", {past, index, fresh}, attrs({{"axis", axis}}), "written");
-  }
-
-  /// From the layout of the cache, or of the new rows alone, to that of the value.
-  Value* arranged(Value& source) {
-    const std::vector<unsigned>& order = rows.past ? rows.orderOfPast : rows.orderOfFresh;
-    if (isKnownSameShape(source.type().hasRank() ? source.type().shape() : llvm::ArrayRef<Dim>(),
-                         rows.type.shape()) &&
-        llvm::is_sorted(order) && order.size() == rows.factors.size())
-      return &source;
-    llvm::SmallVector<Dim, 6> extents, unrepeated, whole;
-    for (unsigned factor : order)
-      extents.push_back(rows.factors[factor].extent);
-    Value* value = shapes.reshape(source, extents, "rows");
-    if (!value)
-      return nullptr;
-    std::vector<unsigned> wanted;
-    for (unsigned factor = 0; factor < rows.factors.size(); ++factor) {
-      const bool isRepeat = rows.factors[factor].isRepeat;
-      if (!isRepeat)
-        wanted.push_back(factor);
-      unrepeated.push_back(isRepeat ? Dim::fixed(1) : rows.factors[factor].extent);
-      whole.push_back(rows.factors[factor].extent);
-    }
-    value = transposed(*value, order, wanted);
-    if (wanted.size() != rows.factors.size()) {
-      value = shapes.reshape(*value, unrepeated, "rows");
-      value = value ? shapes.expand(*value, whole, "rows") : nullptr;
-    }
-    return value ? shapes.reshape(*value, rows.type.shape(), "rows") : nullptr;
   }
 
   const RespelledRows& rows;
@@ -388,19 +425,60 @@ private:
 
 } // namespace
 
-std::optional<RespelledRows> respelledRows(const Value& value, StepEvaluations& evaluations) {
+std::optional<Shape> extentsBehind(const Value& value, StepEvaluations& evaluations) {
+  const size_t count = std::min(evaluations.count(), StepPoints::fitted);
+  std::vector<Extents> found;
+  for (size_t i = 0; i < count; ++i) {
+    const Extents* extents = evaluations.at(i).extents(value);
+    if (!extents || (i > 0 && extents->size() != found[0].size()))
+      return std::nullopt;
+    found.push_back(*extents);
+  }
+  Shape shape;
+  for (size_t axis = 0; count > 0 && axis < found[0].size(); ++axis) {
+    llvm::SmallVector<int64_t, 4> values;
+    for (const Extents& extents : found)
+      values.push_back(extents[axis]);
+    shape.push_back(extentBehind(values, evaluations));
+    if (shape.back().isUnknown())
+      return std::nullopt;
+  }
+  return count > 0 ? std::optional(shape) : std::nullopt;
+}
+
+std::optional<RespelledRows> respelledRows(const Value& value, StepEvaluations& evaluations,
+                                           llvm::ArrayRef<const Value*> preferred) {
   if (evaluations.count() == 0)
     return std::nullopt;
   if (auto rows = agreed(value, nullptr, evaluations))
     return rows;
-  for (const Value* fresh : freshCandidates(value, evaluations.at(0)))
+  const std::vector<const Value*> candidates = freshCandidates(value, evaluations.at(0));
+  for (const Value* fresh : preferred)
+    if (llvm::is_contained(candidates, fresh))
+      if (auto rows = agreed(value, fresh, evaluations))
+        return rows;
+  for (const Value* fresh : candidates)
     if (auto rows = agreed(value, fresh, evaluations))
       return rows;
   return std::nullopt;
 }
 
-Value* writeRows(const RespelledRows& rows, Rewriter& rewriter) {
-  return RowWriter(rows, rewriter).write();
+Value* RowWriter::join(const RespelledRows& rows) {
+  const Value* place = rows.place ? rows.place->input : nullptr;
+  for (const Joined& each : made)
+    if (each.past == rows.past && each.fresh == rows.fresh && each.place == place)
+      return each.value;
+  Value* value = Spelling(rows, rewriter).joined();
+  if (value)
+    made.push_back({rows.past, rows.fresh, place, value});
+  return value;
+}
+
+Value* RowWriter::write(const RespelledRows& rows) {
+  Value* source = rows.past && rows.fresh ? join(rows)
+                  : rows.past             ? const_cast<Value*>(rows.past)
+                                          : const_cast<Value*>(rows.fresh);
+  return source ? Spelling(rows, rewriter).arranged(*source) : nullptr;
 }
 
 } // namespace kvopt::rows

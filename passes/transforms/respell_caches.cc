@@ -7,14 +7,17 @@
 // Rules then recognize it. Evaluations at steps of several sizes agree on the form, and so do those
 // at other sizes with what is written; where they do not, the graph stays as it is.
 #include "ir/shapes/shape_inference.h"
+#include "ir/shapes/shape_rules.h"
 #include "passes/analysis/cache/site.h"
 #include "passes/analysis/evaluation/attention_operands.h"
 #include "passes/pass.h"
+#include "passes/pattern/shape_builder.h"
 #include "passes/rows/respelled_rows.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 
+#include <map>
 namespace kvopt::transforms {
 using namespace analysis;
 using namespace ir;
@@ -26,22 +29,34 @@ namespace {
 
 constexpr const char* respellCachesName = "respell-caches";
 
-/// The values that a site's attention reads.
-void addOperands(AttentionSite& site, StepEvaluations& evaluations,
-                 llvm::SetVector<Value*>& operands) {
+/// An operand of a missed site's attention.
+struct ReadOperand {
+  Node* node;
+  unsigned index;
+
+  Value* value() const { return node->operand(index); }
+};
+
+void addOperands(const AttentionSite& site, StepEvaluations& evaluations,
+                 std::vector<ReadOperand>& operands) {
   Node& node = *site.node;
   if (node.graph().parentNode())
     return;
   if (node.op() == OpName("ai.kvopt::Sdpa")) {
-    operands.insert(node.operand(1));
-    operands.insert(node.operand(2));
-    return;
+    operands.push_back({&node, 1});
+    operands.push_back({&node, 2});
+  } else if (node.is("Softmax")) {
+    if (const auto found = attentionOperands(node, evaluations.at(0))) {
+      operands.push_back({found->scores, 0});
+      operands.push_back({found->scores, 1});
+      operands.push_back({found->output, found->valueOperand});
+    }
   }
-  if (!node.is("Softmax"))
-    return;
-  if (const auto found = attentionOperands(node, evaluations.at(0)))
-    for (Value* operand : {found->scoresLeft, found->scoresRight, found->values})
-      operands.insert(operand);
+}
+
+bool isFullyKnown(const TensorType& type) {
+  return type.hasRank() &&
+         llvm::none_of(type.shape(), [](const Dim& dim) { return isOpenExtent(dim); });
 }
 
 class RespellCaches final : public Pass {
@@ -52,46 +67,166 @@ public:
     if (llvm::all_of(sites, [](const AttentionSite& site) { return site.isMatched(); }))
       return llvm::Error::success();
     StepEvaluations evaluations(graph, context.interface);
-    llvm::SetVector<Value*> values;
-    for (AttentionSite& site : sites)
+    std::vector<ReadOperand> operands;
+    for (const AttentionSite& site : sites)
       if (!site.isMatched())
-        addOperands(site, evaluations, values);
-    if (values.empty())
+        addOperands(site, evaluations, operands);
+    if (operands.empty())
       return llvm::Error::success();
+    // Outputs first: what they are made of is what attention should read.
+    llvm::SetVector<Value*> values;
     for (Value* output : graph.outputs())
-      if (output->producer() && !output->producer()->results().empty() &&
-          output->type().hasRank() && output->type().rank() >= 3)
+      if (output->producer() && output->type().hasRank() && output->type().rank() >= 3)
         values.insert(output);
+    for (const ReadOperand& operand : operands)
+      values.insert(operand.value());
     llvm::SmallVector<std::pair<Value*, RespelledRows>, 8> found;
+    if (getenv("KVDBG")) {
+      for (size_t i = 0; i < evaluations.count(); ++i) {
+        auto& e = evaluations.at(i);
+        fprintf(stderr, "== point %zu:", i);
+        for (auto& x : e.point().extents)
+          fprintf(stderr, " %s=%ld", x.first().str().c_str(), x.second);
+        for (auto& x : e.point().inputs) {
+          fprintf(stderr, " %s=[", x.first->name().str().c_str());
+          for (size_t k = 0; k < x.second.numbers.size() && k < 8; ++k)
+            fprintf(stderr, "%g ", x.second.numbers[k]);
+          fprintf(stderr, "]");
+        }
+        fprintf(stderr, "\n");
+        if (i > 1)
+          continue;
+        for (Value* v : values) {
+          fprintf(stderr, "%s %s:", v->name().str().c_str(), v->type().str().c_str());
+          const Extents* x = e.extents(*v);
+          if (!x) {
+            fprintf(stderr, " no extents\n");
+            continue;
+          }
+          for (auto d : *x)
+            fprintf(stderr, " %ld", d);
+          std::vector<LinearForm> f;
+          bool ok = e.traceAll(*v, f);
+          fprintf(stderr, " traced %d ", ok);
+          std::map<const Value*, int> blocks;
+          for (auto& form : f)
+            for (auto& t : form.terms)
+              blocks[t.block]++;
+          for (auto& b : blocks)
+            fprintf(stderr, " %s(%s %s):%d", b.first->name().str().c_str(),
+                    b.first->producer() ? b.first->producer()->op().str().c_str() : "input",
+                    b.first->type().str().c_str(), b.second);
+          size_t nn = 0;
+          for (auto& form : f)
+            nn += form.terms.empty();
+          fprintf(stderr, " numbers %zu\n", nn);
+          if (ok)
+            for (const Value* c : freshCandidates(*v, e)) {
+              auto r = cachedRows(*v, c, e);
+              fprintf(stderr, "   cand %s %s rows %d", c->name().str().c_str(),
+                      c->type().str().c_str(), !!r);
+              if (r) {
+                fprintf(stderr, " axis %u first %ld count %ld;", r->axis, r->first, r->count);
+                for (auto* fit : {&r->ofPast, &r->ofFresh}) {
+                  fprintf(stderr, " off %ld", fit->offset);
+                  for (auto& a : fit->axes) {
+                    fprintf(stderr, " [");
+                    for (auto& ff : a)
+                      fprintf(stderr, "%ldx%ld ", ff.extent, ff.stride);
+                    fprintf(stderr, "]");
+                  }
+                }
+              }
+              fprintf(stderr, "\n");
+            }
+        }
+      }
+    }
+    llvm::SmallVector<const Value*, 8> fresh;
     for (Value* value : values)
-      if (auto rows = respelledRows(*value, evaluations))
+      if (auto rows = respelledRows(*value, evaluations, fresh); rows && rows->past) {
+        fresh.push_back(rows->fresh);
         found.emplace_back(value, std::move(*rows));
-    if (found.empty())
+      }
+    std::vector<std::pair<ReadOperand, Shape>> stated;
+    for (const ReadOperand& operand : operands)
+      if (!isFullyKnown(operand.value()->type()) &&
+          llvm::none_of(found, [&](const auto& each) { return each.first == operand.value(); }))
+        if (auto shape = extentsBehind(*operand.value(), evaluations))
+          stated.emplace_back(operand, std::move(*shape));
+    if (found.empty() && stated.empty())
       return llvm::Error::success();
-    return write(model, context, found);
+    return write(model, context, found, stated);
   }
 
 private:
   using Found = llvm::ArrayRef<std::pair<Value*, RespelledRows>>;
+  using Stated = llvm::ArrayRef<std::pair<ReadOperand, Shape>>;
 
-  llvm::Error write(Model& model, PassContext& context, Found found) {
+  llvm::Error write(Model& model, PassContext& context, Found found, Stated stated) {
     Graph& graph = model.graph();
     Rewriter rewriter(graph, respellCachesName, context.journal, respellCachesName);
     llvm::SmallVector<Rewriter::Replacement, 8> written;
+    RowWriter writer(rewriter);
     for (const auto& [before, rows] : found)
-      if (Value* after = writeRows(rows, rewriter); after && after != before)
+      if (Value* after = writer.write(rows); after && after != before)
         written.push_back({before, after});
     StepEvaluations evaluations(graph, context.interface);
+    addJoinedElsewhere(writer.joined(), evaluations, written);
+    if (getenv("KVDBG")) {
+      fprintf(stderr, "found %zu written %zu\n", found.size(), written.size());
+      for (auto& w : written)
+        fprintf(stderr, "  %s -> %s same %d\n", w.before->name().str().c_str(),
+                w.after->type().str().c_str(), isSame(*w.before, *w.after, evaluations));
+    }
     llvm::erase_if(written, [&](const Rewriter::Replacement& each) {
       return !isSame(*each.before, *each.after, evaluations);
     });
     unsigned replaced = 0;
     for (const Rewriter::Replacement& each : written)
       replaced += rewriter.replace(*each.before, *each.after) ? 0 : 1;
+    ShapeBuilder shapes(rewriter);
+    for (const auto& [operand, shape] : stated)
+      if (Value* reshaped = shapes.reshape(*operand.value(), shape, "stated");
+          reshaped && reshaped != operand.value()) {
+        operand.node->setOperand(operand.index, reshaped);
+        ++replaced;
+      }
     context.count(respellCachesName, "respelled", replaced);
     graph.eraseDeadNodes();
     model.markEdited();
     return replaced == 0 ? llvm::Error::success() : recognize(model, context);
+  }
+
+  /// Values on the way to outputs that hold the same rows as one of the caches that were written.
+  static void addJoinedElsewhere(llvm::ArrayRef<RowWriter::Joined> joined,
+                                 StepEvaluations& evaluations,
+                                 llvm::SmallVector<Rewriter::Replacement, 8>& written) {
+    if (joined.empty() || evaluations.count() == 0)
+      return;
+    Evaluation& evaluation = evaluations.at(0);
+    for (Value* output : joined.front().value->graph().outputs()) {
+      if (llvm::any_of(written, [&](const auto& each) { return each.before == output; }))
+        continue;
+      std::vector<const Value*> visited;
+      std::vector<LinearForm> forms;
+      evaluation.noteVisited(&visited);
+      const bool isTraced = evaluation.traceAll(*output, forms);
+      evaluation.noteVisited(nullptr);
+      if (!isTraced)
+        continue;
+      for (const Value* value : visited)
+        for (const RowWriter::Joined& each : joined) {
+          const Extents* extents = evaluation.extents(*value);
+          auto* before = const_cast<Value*>(value);
+          if (value == each.value || !value->producer() || value->graph().parentNode() ||
+              !extents || *extents != *evaluation.extents(*each.value) ||
+              llvm::any_of(written, [&](const auto& other) { return other.before == before; }) ||
+              !isSame(*value, *each.value, evaluations))
+            continue;
+          written.push_back({before, each.value});
+        }
+    }
   }
 
   /// The same elements at every size.

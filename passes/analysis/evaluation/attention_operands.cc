@@ -71,8 +71,7 @@ std::optional<AttentionOperands> attentionOperands(Node& softmax, Evaluation& ev
   Node* after = productAfter(softmax, evaluation, weights);
   if (!before || !after)
     return std::nullopt;
-  return AttentionOperands{before->operand(0), before->operand(1),
-                           after->operand(after->operand(0) == weights ? 1 : 0)};
+  return AttentionOperands{before, after, after->operand(0) == weights ? 1U : 0U};
 }
 
 } // namespace kvopt::analysis

@@ -5,12 +5,11 @@
 
 namespace kvopt::analysis {
 
-/// The operands of the products before and after a softmax. Which of the first product is of
-/// queries is not told.
+/// The products before and after a softmax. Which operand of the first is of queries is not told.
 struct AttentionOperands {
-  ir::Value* scoresLeft = nullptr;
-  ir::Value* scoresRight = nullptr;
-  ir::Value* values = nullptr;
+  ir::Node* scores = nullptr;
+  ir::Node* output = nullptr;
+  unsigned valueOperand = 1; ///< of `output`; the other one are the probabilities
 };
 
 /// Follows the softmax's operand back, and its result forward, through operators that move elements

@@ -96,14 +96,41 @@ private:
   unsigned& depth;
 };
 
-/// Whether the operator multiplies with one of its constants, which is too large to be a table of
-/// where elements go.
+/// The constant that a value is moved or converted from; null for anything else.
+const TensorData* constantBehind(const Value* value) {
+  for (unsigned i = 0; value && i < 8; ++i) {
+    if (const TensorData* constant = value->constant())
+      return constant;
+    const Node* node = value->producer();
+    if (!node)
+      return nullptr;
+    value = node->is("DequantizeLinear") ? node->operand(0) : movedOperand(*node);
+  }
+  return nullptr;
+}
+
+/// Whether a constant factor of a product is a matrix of weights. Tables that say where elements go
+/// are small, and nearly all of their elements are 0.
+bool isWeight(const TensorData& constant) {
+  if (constant.elementCount() > mostConstantNumbers)
+    return true;
+  if (constant.shape().size() < 2)
+    return false;
+  int64_t nonZero = 0;
+  for (int64_t i = 0; i < constant.elementCount(); ++i)
+    nonZero += elementOf(constant, i).value_or(1) != 0 ? 1 : 0;
+  const int64_t rows = constant.shape()[constant.shape().size() - 2];
+  const int64_t columns = constant.shape().back();
+  return rows > 4 && columns > 4 && nonZero > constant.elementCount() / 2;
+}
+
+/// Whether the operator sums products with weights, so that its result depends on no element alone.
 bool multipliesWeights(const Node& node) {
-  if (movementKind(node) || isSelecting(node) || isElementwiseOnNumbers(node))
+  if (isSelecting(node) || isElementwiseOnNumbers(node) || isReduction(node))
     return false;
   return llvm::any_of(node.operands(), [](const Use& use) {
-    const TensorData* constant = use.value() ? use.value()->constant() : nullptr;
-    return constant && constant->elementCount() > mostConstantNumbers;
+    const TensorData* constant = constantBehind(use.value());
+    return constant && isFloatingPoint(constant->elementType()) && isWeight(*constant);
   });
 }
 
