@@ -14,15 +14,6 @@ using namespace builders;
 using namespace ir;
 using namespace pattern;
 
-StepEvaluations::StepEvaluations(const Graph& graph, const InterfaceFacts& facts)
-    : evaluated(graph), steps(graph, facts), sizes(steps.sizes()), made(sizes.size()) {}
-
-Evaluation& StepEvaluations::at(size_t index) {
-  if (!made[index])
-    made[index] = std::make_unique<Evaluation>(evaluated, steps.at(sizes[index]));
-  return *made[index];
-}
-
 namespace {
 
 /// One factor at one point.

@@ -3,31 +3,12 @@
 #pragma once
 
 #include "passes/analysis/evaluation/cached_rows.h"
-#include "passes/analysis/evaluation/step_points.h"
+#include "passes/analysis/evaluation/step_evaluations.h"
 #include "passes/pattern/rewriter.h"
 
-#include <memory>
 #include <vector>
 
 namespace kvopt::rows {
-
-/// Evaluations of one graph at its step sizes. An edit of the graph makes them stale.
-class StepEvaluations {
-public:
-  StepEvaluations(const ir::Graph& graph, const analysis::InterfaceFacts& facts);
-
-  const analysis::StepPoints& points() const { return steps; }
-  size_t count() const { return sizes.size(); }
-  const analysis::StepSize& size(size_t index) const { return sizes[index]; }
-  /// Made when it is first asked for.
-  analysis::Evaluation& at(size_t index);
-
-private:
-  const ir::Graph& evaluated;
-  analysis::StepPoints steps;
-  std::vector<analysis::StepSize> sizes;
-  std::vector<std::unique_ptr<analysis::Evaluation>> made;
-};
 
 /// One part of an axis of a value.
 struct RowFactor {
@@ -64,12 +45,14 @@ struct RespelledRows {
 };
 
 /// The extents of `value` as functions of the step's; nullopt where one is none.
-std::optional<ir::Shape> extentsBehind(const ir::Value& value, StepEvaluations& evaluations);
+std::optional<ir::Shape> extentsBehind(const ir::Value& value,
+                                       analysis::StepEvaluations& evaluations);
 
 /// How `value` is made. nullopt where it is not just moved rows, where sizes disagree, and where an
 /// extent is no simple function of the step's. Of several values that hold the new rows, one that
 /// `preferred` lists is taken, if there is one.
-std::optional<RespelledRows> respelledRows(const ir::Value& value, StepEvaluations& evaluations,
+std::optional<RespelledRows> respelledRows(const ir::Value& value,
+                                           analysis::StepEvaluations& evaluations,
                                            llvm::ArrayRef<const ir::Value*> preferred = {});
 
 /// Writes values anew. One object serves one edit: what it joins once is read by all that need it.

@@ -6,6 +6,7 @@
 //
 // Rules then recognize it. Evaluations at steps of several sizes agree on the form, and so do those
 // at other sizes with what is written; where they do not, the graph stays as it is.
+#include "ir/onnx/model_copy.h"
 #include "ir/shapes/shape_inference.h"
 #include "ir/shapes/shape_rules.h"
 #include "passes/analysis/cache/site.h"
@@ -17,7 +18,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 
-#include <map>
 namespace kvopt::transforms {
 using namespace analysis;
 using namespace ir;
@@ -59,20 +59,48 @@ bool isFullyKnown(const TensorType& type) {
          llvm::none_of(type.shape(), [](const Dim& dim) { return isOpenExtent(dim); });
 }
 
+size_t countMatched(const SiteList& sites) {
+  return static_cast<size_t>(
+      llvm::count_if(sites, [](const AttentionSite& site) { return site.isMatched(); }));
+}
+
 class RespellCaches final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
-    Graph& graph = model.graph();
-    SiteList sites = findSites(graph);
-    if (llvm::all_of(sites, [](const AttentionSite& site) { return site.isMatched(); }))
+    const SiteList sites = findSites(model.graph());
+    if (countMatched(sites) == sites.size())
       return llvm::Error::success();
+    // What does not help is not written: it is tried on a copy.
+    auto copy = copySharingConstants(model);
+    if (!copy)
+      return copy.takeError();
+    PassContext trial(context.rules, context.targets);
+    trial.interface = context.interface;
+    trial.disabledRules = context.disabledRules;
+    trial.matcher = context.matcher;
+    if (llvm::Error error = inferShapes((*copy)->graph()))
+      return error;
+    auto changes = respell(**copy, trial);
+    if (!changes)
+      return changes.takeError();
+    if (!*changes || countMatched(findSites((*copy)->graph())) <= countMatched(sites))
+      return llvm::Error::success();
+    changes = respell(model, context);
+    return changes ? llvm::Error::success() : changes.takeError();
+  }
+
+private:
+  /// Whether anything was written.
+  llvm::Expected<bool> respell(Model& model, PassContext& context) {
+    Graph& graph = model.graph();
+    const SiteList sites = findSites(graph);
     StepEvaluations evaluations(graph, context.interface);
     std::vector<ReadOperand> operands;
     for (const AttentionSite& site : sites)
       if (!site.isMatched())
         addOperands(site, evaluations, operands);
     if (operands.empty())
-      return llvm::Error::success();
+      return false;
     // Outputs first: what they are made of is what attention should read.
     llvm::SetVector<Value*> values;
     for (Value* output : graph.outputs())
@@ -81,67 +109,6 @@ public:
     for (const ReadOperand& operand : operands)
       values.insert(operand.value());
     llvm::SmallVector<std::pair<Value*, RespelledRows>, 8> found;
-    if (getenv("KVDBG")) {
-      for (size_t i = 0; i < evaluations.count(); ++i) {
-        auto& e = evaluations.at(i);
-        fprintf(stderr, "== point %zu:", i);
-        for (auto& x : e.point().extents)
-          fprintf(stderr, " %s=%ld", x.first().str().c_str(), x.second);
-        for (auto& x : e.point().inputs) {
-          fprintf(stderr, " %s=[", x.first->name().str().c_str());
-          for (size_t k = 0; k < x.second.numbers.size() && k < 8; ++k)
-            fprintf(stderr, "%g ", x.second.numbers[k]);
-          fprintf(stderr, "]");
-        }
-        fprintf(stderr, "\n");
-        if (i > 1)
-          continue;
-        for (Value* v : values) {
-          fprintf(stderr, "%s %s:", v->name().str().c_str(), v->type().str().c_str());
-          const Extents* x = e.extents(*v);
-          if (!x) {
-            fprintf(stderr, " no extents\n");
-            continue;
-          }
-          for (auto d : *x)
-            fprintf(stderr, " %ld", d);
-          std::vector<LinearForm> f;
-          bool ok = e.traceAll(*v, f);
-          fprintf(stderr, " traced %d ", ok);
-          std::map<const Value*, int> blocks;
-          for (auto& form : f)
-            for (auto& t : form.terms)
-              blocks[t.block]++;
-          for (auto& b : blocks)
-            fprintf(stderr, " %s(%s %s):%d", b.first->name().str().c_str(),
-                    b.first->producer() ? b.first->producer()->op().str().c_str() : "input",
-                    b.first->type().str().c_str(), b.second);
-          size_t nn = 0;
-          for (auto& form : f)
-            nn += form.terms.empty();
-          fprintf(stderr, " numbers %zu\n", nn);
-          if (ok)
-            for (const Value* c : freshCandidates(*v, e)) {
-              auto r = cachedRows(*v, c, e);
-              fprintf(stderr, "   cand %s %s rows %d", c->name().str().c_str(),
-                      c->type().str().c_str(), !!r);
-              if (r) {
-                fprintf(stderr, " axis %u first %ld count %ld;", r->axis, r->first, r->count);
-                for (auto* fit : {&r->ofPast, &r->ofFresh}) {
-                  fprintf(stderr, " off %ld", fit->offset);
-                  for (auto& a : fit->axes) {
-                    fprintf(stderr, " [");
-                    for (auto& ff : a)
-                      fprintf(stderr, "%ldx%ld ", ff.extent, ff.stride);
-                    fprintf(stderr, "]");
-                  }
-                }
-              }
-              fprintf(stderr, "\n");
-            }
-        }
-      }
-    }
     llvm::SmallVector<const Value*, 8> fresh;
     for (Value* value : values)
       if (auto rows = respelledRows(*value, evaluations, fresh); rows && rows->past) {
@@ -155,15 +122,14 @@ public:
         if (auto shape = extentsBehind(*operand.value(), evaluations))
           stated.emplace_back(operand, std::move(*shape));
     if (found.empty() && stated.empty())
-      return llvm::Error::success();
+      return false;
     return write(model, context, found, stated);
   }
 
-private:
   using Found = llvm::ArrayRef<std::pair<Value*, RespelledRows>>;
   using Stated = llvm::ArrayRef<std::pair<ReadOperand, Shape>>;
 
-  llvm::Error write(Model& model, PassContext& context, Found found, Stated stated) {
+  llvm::Expected<bool> write(Model& model, PassContext& context, Found found, Stated stated) {
     Graph& graph = model.graph();
     Rewriter rewriter(graph, respellCachesName, context.journal, respellCachesName);
     llvm::SmallVector<Rewriter::Replacement, 8> written;
@@ -173,14 +139,8 @@ private:
         written.push_back({before, after});
     StepEvaluations evaluations(graph, context.interface);
     addJoinedElsewhere(writer.joined(), evaluations, written);
-    if (getenv("KVDBG")) {
-      fprintf(stderr, "found %zu written %zu\n", found.size(), written.size());
-      for (auto& w : written)
-        fprintf(stderr, "  %s -> %s same %d\n", w.before->name().str().c_str(),
-                w.after->type().str().c_str(), isSame(*w.before, *w.after, evaluations));
-    }
     llvm::erase_if(written, [&](const Rewriter::Replacement& each) {
-      return !isSame(*each.before, *each.after, evaluations);
+      return !areAlwaysEqual(*each.before, *each.after, evaluations);
     });
     unsigned replaced = 0;
     for (const Rewriter::Replacement& each : written)
@@ -195,7 +155,9 @@ private:
     context.count(respellCachesName, "respelled", replaced);
     graph.eraseDeadNodes();
     model.markEdited();
-    return replaced == 0 ? llvm::Error::success() : recognize(model, context);
+    if (llvm::Error error = recognize(model, context))
+      return error;
+    return replaced != 0;
   }
 
   /// Values on the way to outputs that hold the same rows as one of the caches that were written.
@@ -222,23 +184,11 @@ private:
           if (value == each.value || !value->producer() || value->graph().parentNode() ||
               !extents || *extents != *evaluation.extents(*each.value) ||
               llvm::any_of(written, [&](const auto& other) { return other.before == before; }) ||
-              !isSame(*value, *each.value, evaluations))
+              !areAlwaysEqual(*value, *each.value, evaluations))
             continue;
           written.push_back({before, each.value});
         }
     }
-  }
-
-  /// The same elements at every size.
-  static bool isSame(const Value& before, const Value& after, StepEvaluations& evaluations) {
-    for (size_t i = 0; i < evaluations.count(); ++i) {
-      std::vector<LinearForm> one, other;
-      Evaluation& evaluation = evaluations.at(i);
-      if (!evaluation.traceAll(before, one) || !evaluation.traceAll(after, other) || one != other ||
-          *evaluation.extents(before) != *evaluation.extents(after))
-        return false;
-    }
-    return true;
   }
 
   static llvm::Error recognize(Model& model, PassContext& context) {

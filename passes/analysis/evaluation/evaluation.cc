@@ -134,31 +134,35 @@ bool multipliesWeights(const Node& node) {
   });
 }
 
-} // namespace
-
-Evaluation::Evaluation(const Graph& graph, EvaluationPoint at)
-    : evaluated(graph), chosen(std::move(at)) {
-  for (const auto& input : graph.inputs())
-    if (!chosen.inputs.count(input.get()) && !input->constant())
-      data.insert(input.get());
-  markData(graph);
-}
-
-void Evaluation::markData(const Graph& graph) {
+void markData(const Graph& graph, Evaluation::DataValues& data) {
   for (const Node& node : graph.nodes()) {
     for (const Graph* branch : node.subgraphs())
-      markData(*branch);
+      markData(*branch, data);
     const bool readsExtents = node.is("Shape") || node.is("Size") || node.is("EyeLike");
-    const bool dependsOnData = !readsExtents && (multipliesWeights(node) ||
-                                                 llvm::any_of(node.operands(), [&](const Use& use) {
-                                                   return use.value() && data.contains(use.value());
-                                                 }));
-    const bool isBranched = !node.subgraphs().empty();
-    if (dependsOnData || isBranched)
+    const bool isData =
+        !node.subgraphs().empty() || llvm::any_of(node.operands(), [&](const Use& use) {
+          return use.value() && data.contains(use.value());
+        });
+    if (!readsExtents && (isData || multipliesWeights(node)))
       for (const Value& result : node.results())
         data.insert(&result);
   }
 }
+
+} // namespace
+
+Evaluation::Evaluation(const Graph& graph, EvaluationPoint at)
+    : evaluated(graph), chosen(std::move(at)) {
+  auto found = std::make_shared<DataValues>();
+  for (const auto& input : graph.inputs())
+    if (!chosen.inputs.count(input.get()) && !input->constant())
+      found->insert(input.get());
+  markData(graph, *found);
+  data = std::move(found);
+}
+
+Evaluation::Evaluation(const Evaluation& other, EvaluationPoint at)
+    : evaluated(other.evaluated), chosen(std::move(at)), data(other.data) {}
 
 const Graph* Evaluation::takenBranch(const Node& node) {
   if (!node.is("If") || !node.operand(0))
@@ -238,8 +242,13 @@ const NumberTensor* Evaluation::numbers(const Value& value) {
 }
 
 std::unique_ptr<NumberTensor> Evaluation::computeNumbers(const Value& value) {
-  if (const TensorData* constant = value.constant())
-    return constantNumbers(*constant);
+  if (const TensorData* constant = value.constant()) {
+    auto tensor = constantNumbers(*constant);
+    constexpr size_t longest = 8;
+    if (tensor && tensor->numbers.size() <= longest)
+      integersRead.insert(integersRead.end(), tensor->numbers.begin(), tensor->numbers.end());
+    return tensor;
+  }
   const Node* node = value.producer();
   if (!node)
     return nullptr;

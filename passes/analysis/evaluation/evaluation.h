@@ -46,7 +46,13 @@ struct EvaluationPoint {
 /// arithmetic on floating-point numbers is exact.
 class Evaluation {
 public:
+  /// The values of a graph that depend on the elements of inputs that a point leaves unknown, other
+  /// than by their extents, and on weights.
+  using DataValues = llvm::DenseSet<const ir::Value*>;
+
   Evaluation(const ir::Graph& graph, EvaluationPoint at);
+  /// At another point of the same inputs.
+  Evaluation(const Evaluation& other, EvaluationPoint at);
   Evaluation(const Evaluation&) = delete;
   Evaluation& operator=(const Evaluation&) = delete;
 
@@ -67,18 +73,18 @@ public:
   /// Of all elements.
   [[nodiscard]] bool traceAll(const ir::Value& value, std::vector<LinearForm>& forms);
 
-  /// Whether the value depends on the elements of inputs that the point leaves unknown, other than
-  /// by their extents.
-  bool isData(const ir::Value& value) const { return data.contains(&value); }
+  bool isData(const ir::Value& value) const { return data->contains(&value); }
 
   /// Which values are traced through from here on, nearest the asked one first; null: not noted.
   void noteVisited(std::vector<const ir::Value*>* list) { visited = list; }
+
+  /// Integer constants that numbers were computed from so far; those of long lists are left out.
+  const std::vector<double>& constantsRead() const { return integersRead; }
 
   /// The branch of an If that is taken; null where that is not known.
   const ir::Graph* takenBranch(const ir::Node& node);
 
 private:
-  void markData(const ir::Graph& graph);
   std::optional<Extents> computeExtents(const ir::Value& value);
   std::unique_ptr<NumberTensor> computeNumbers(const ir::Value& value);
   std::unique_ptr<NumberTensor> selectNumbers(const ir::Value& value);
@@ -89,10 +95,11 @@ private:
 
   const ir::Graph& evaluated;
   EvaluationPoint chosen;
-  llvm::DenseSet<const ir::Value*> data;
+  std::shared_ptr<const DataValues> data;
   llvm::DenseMap<const ir::Value*, std::unique_ptr<Extents>> extentsOf;
   llvm::DenseMap<const ir::Value*, std::unique_ptr<NumberTensor>> numbersOf;
   std::vector<const ir::Value*>* visited = nullptr;
+  std::vector<double> integersRead;
   unsigned depth = 0;
   int64_t work = 0;
 };

@@ -1,0 +1,135 @@
+// Comparing values at many points.
+#include "passes/analysis/evaluation/step_evaluations.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <set>
+
+namespace kvopt::analysis {
+using namespace ir;
+
+StepEvaluations::StepEvaluations(const Graph& graph, const InterfaceFacts& facts)
+    : evaluated(graph), steps(graph, facts), sizes(steps.sizes()), made(sizes.size()) {}
+
+Evaluation& StepEvaluations::at(size_t index) {
+  if (!made[index])
+    made[index] = index == 0 ? std::make_unique<Evaluation>(evaluated, steps.at(sizes[0]))
+                             : std::make_unique<Evaluation>(at(0), steps.at(sizes[index]));
+  return *made[index];
+}
+
+namespace {
+
+/// Elements compared at sizes where a tensor may be large.
+constexpr int64_t mostSampled = 2048;
+/// Integer constants that sizes are chosen by.
+constexpr size_t mostConstants = 16;
+/// Rows of a cache at such a size.
+constexpr int64_t mostRowsTried = int64_t{1} << 17;
+
+bool areEqualAt(const Value& one, const Value& other, Evaluation& evaluation, bool sampled) {
+  const Extents* extents = evaluation.extents(one);
+  const Extents* others = evaluation.extents(other);
+  const auto count = extents ? countOf(*extents) : std::nullopt;
+  if (!count || !others || *extents != *others)
+    return false;
+  std::vector<int64_t> indices;
+  const int64_t step = sampled && *count > mostSampled ? *count / mostSampled : 1;
+  // Rows in the middle may be the ones that differ: no power of two keeps pace with the elements.
+  for (int64_t i = 0; i < *count; i += step == 1 ? 1 : step | 1)
+    indices.push_back(i);
+  if (*count > 0 && indices.back() != *count - 1)
+    indices.push_back(*count - 1);
+  std::vector<LinearForm> first, second;
+  return evaluation.trace(one, indices, first) && evaluation.trace(other, indices, second) &&
+         first == second;
+}
+
+/// How an integer input differs from what its role says.
+enum class Variation { Alternating, AllMore, LastMore };
+
+EvaluationPoint variedPoint(const EvaluationPoint& point, const Value* input, Variation variation) {
+  EvaluationPoint result = point;
+  std::vector<double>& numbers = result.inputs[input].numbers;
+  const bool isBool = input->type().elementType() == ElementType::Bool;
+  for (size_t i = 0; i < numbers.size(); ++i)
+    switch (variation) {
+    case Variation::Alternating:
+      if (i % 3 == 1)
+        numbers[i] = numbers[i] == 0 ? 1 : 0;
+      break;
+    case Variation::AllMore:
+      numbers[i] = isBool ? 1 - numbers[i] : numbers[i] + 1;
+      break;
+    case Variation::LastMore:
+      if (i + 1 == numbers.size())
+        numbers[i] = isBool ? 1 - numbers[i] : numbers[i] + 1;
+      break;
+    }
+  return result;
+}
+
+/// The integers that the evaluation computed with and that sizes can be.
+std::vector<int64_t> comparedSizes(const Evaluation& evaluation) {
+  std::set<int64_t> found;
+  for (double number : evaluation.constantsRead())
+    if (number >= 3 && number <= static_cast<double>(mostRowsTried) &&
+        number == static_cast<double>(static_cast<int64_t>(number)))
+      found.insert(static_cast<int64_t>(number));
+  std::vector<int64_t> sizes(found.begin(), found.end());
+  if (sizes.size() > mostConstants)
+    sizes.resize(mostConstants);
+  return sizes;
+}
+
+} // namespace
+
+llvm::ArrayRef<std::unique_ptr<Evaluation>> StepEvaluations::varied() {
+  if (!variations.empty() || count() == 0)
+    return variations;
+  for (size_t i : {size_t{0}, count() - 1}) {
+    const EvaluationPoint& point = at(i).point();
+    for (const auto& [input, numbers] : point.inputs)
+      for (Variation variation :
+           {Variation::Alternating, Variation::AllMore, Variation::LastMore}) {
+        // Positions of no order are none that rows could be written to.
+        const bool isMask =
+            llvm::all_of(numbers.numbers, [](double number) { return number == 0 || number == 1; });
+        if (isMask || variation != Variation::Alternating)
+          variations.push_back(
+              std::make_unique<Evaluation>(at(0), variedPoint(point, input, variation)));
+      }
+  }
+  return variations;
+}
+
+Evaluation& StepEvaluations::ofRows(int64_t past, int64_t tokens) {
+  auto& evaluation = large[{past, tokens}];
+  if (!evaluation)
+    evaluation = std::make_unique<Evaluation>(at(0), steps.at({1, tokens, past, 17}));
+  return *evaluation;
+}
+
+bool areAlwaysEqual(const Value& one, const Value& other, StepEvaluations& evaluations) {
+  for (size_t i = 0; i < evaluations.count(); ++i)
+    if (!areEqualAt(one, other, evaluations.at(i), false))
+      return false;
+  if (evaluations.count() == 0)
+    return false;
+  for (const std::unique_ptr<Evaluation>& evaluation : evaluations.varied())
+    if (!areEqualAt(one, other, *evaluation, false))
+      return false;
+  if (!evaluations.points().hasGrowingPast())
+    return true;
+  for (int64_t rows : comparedSizes(evaluations.at(0)))
+    for (int64_t past : {rows - 1, rows, rows + 1})
+      for (int64_t tokens : {int64_t{1}, int64_t{3}})
+        if (!areEqualAt(one, other,
+                        evaluations.ofRows(std::max<int64_t>(past - (tokens - 1), 0), tokens),
+                        true))
+          return false;
+  return true;
+}
+
+} // namespace kvopt::analysis

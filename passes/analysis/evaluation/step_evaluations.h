@@ -1,0 +1,45 @@
+// StepEvaluations: one graph at steps of several sizes.
+#pragma once
+
+#include "passes/analysis/evaluation/step_points.h"
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace kvopt::analysis {
+
+/// Evaluations of one graph at its step sizes. An edit of the graph makes them stale.
+class StepEvaluations {
+public:
+  StepEvaluations(const ir::Graph& graph, const InterfaceFacts& facts);
+
+  const ir::Graph& graph() const { return evaluated; }
+  const StepPoints& points() const { return steps; }
+  size_t count() const { return sizes.size(); }
+  const StepSize& size(size_t index) const { return sizes[index]; }
+  /// Made when it is first asked for.
+  Evaluation& at(size_t index);
+  /// Points that differ from the first or last size's in one integer input: masks hide, ids are
+  /// others, positions and lengths are one more, for all elements or for one.
+  llvm::ArrayRef<std::unique_ptr<Evaluation>> varied();
+  /// Another point, with all but a few rows of a tensor left out of comparisons: of many rows.
+  Evaluation& ofRows(int64_t past, int64_t tokens);
+
+private:
+  const ir::Graph& evaluated;
+  StepPoints steps;
+  std::vector<StepSize> sizes;
+  std::vector<std::unique_ptr<Evaluation>> made, variations;
+  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<Evaluation>> large;
+};
+
+/// Whether two values of the graph have the same extents and elements at all sizes, whatever the
+/// integer inputs hold: also with masks that hide, other ids, and positions and lengths that are
+/// one more, for all elements of an input or for one. Where integer constants are compared or
+/// computed with on the way to either value, also at as many rows as each of them says, and at one
+/// less and one more, for a sample of the elements.
+bool areAlwaysEqual(const ir::Value& one, const ir::Value& other, StepEvaluations& evaluations);
+
+} // namespace kvopt::analysis
