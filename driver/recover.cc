@@ -115,8 +115,10 @@ llvm::Error disable(llvm::ArrayRef<std::string> names, const Toolkit& toolkit, P
     if (!isPass && !isRule)
       return usageError("--disable: there is no rule and no pass '{}'", name)
           .hint("see: kvopt list rules, kvopt list passes");
-    if (isPass)
+    if (isPass) {
       settings.disabledPasses.push_back(name);
+      context.disabledPasses.push_back(name);
+    }
     if (isRule)
       context.disabledRules.push_back(name);
   }

@@ -18,9 +18,9 @@ inline constexpr const char* readingPipeline =
 /// The passes that bring any spelling to ai.kvopt::Sdpa and find the caches.
 inline constexpr const char* recoveryPipeline =
     "inline-functions,fix-input-defaults,raise-old-opset,infer-shapes,read-interface,"
-    "relate-extents,normalize,raise-attention,infer-shapes,normalize,infer-shapes,respell-caches,"
-    "strip-gqa-broadcast,split-caches,lift-reorders,join-presents,cache-attended-rows,"
-    "widen-cached-rows,prove-masks,detect-sites";
+    "relate-extents,read-attention,normalize,raise-attention,infer-shapes,normalize,infer-shapes,"
+    "respell-caches,strip-gqa-broadcast,check-attention,split-caches,lift-reorders,join-presents,"
+    "cache-attended-rows,widen-cached-rows,prove-masks,detect-sites";
 
 /// A model in which attention has been raised, with its sites.
 struct RecoveredModel {

@@ -39,6 +39,7 @@ void PassContext::restart() {
   parts.clear();
   reorder.clear();
   interface = {};
+  exportedAttention.reset();
   newRowPresents.clear();
   outputsMadeCaches.clear();
   attendedPasts.clear();

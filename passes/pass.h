@@ -18,7 +18,12 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
+
+namespace kvopt::analysis {
+struct ExportedAttention;
+} // namespace kvopt::analysis
 
 namespace kvopt::targets {
 class TargetRegistry;
@@ -58,8 +63,9 @@ struct PassContext {
 
   const pattern::RuleRegistry& rules;
   const targets::TargetRegistry& targets;
-  /// Rules by name that no pass may apply.
+  /// Rules by name that no pass may apply, and passes that no other one may do the work of.
   std::vector<std::string> disabledRules;
+  std::vector<std::string> disabledPasses;
   /// How long the matcher searches at one root.
   pattern::MatcherOptions matcher;
   /// Where near misses go; null when nobody listens.
@@ -83,6 +89,9 @@ struct PassContext {
   std::set<std::string> unpaddedMasks;
   /// Set by `read-interface`: what the inputs are for.
   analysis::InterfaceFacts interface;
+  /// Set by `read-attention`: what the exported graph's attention reads and hides, evaluated at
+  /// small sizes, for `check-attention`.
+  std::shared_ptr<const analysis::ExportedAttention> exportedAttention;
   /// The input that says which batch row each row of the caches continues, where `lift-reorders`
   /// took it out of the graph or the model's manifest says so; empty without one.
   std::string reorder;

@@ -41,6 +41,13 @@ table2() {
   find . -mindepth 2 -maxdepth 2 -name model.onnx | sort | section 'harder decoders'
 }
 
+# Decoders without caches, with fixed extents, and with caches that are written in odd ways.
+table3() {
+  export LC_ALL=C
+  cd "$corpus/../corpus3"
+  find . -mindepth 2 -maxdepth 2 -name model.onnx | sort | section 'newest decoders'
+}
+
 if [ "${1:-}" = --check ]; then
   kvopt=$(realpath "$2")
   check() {
@@ -52,6 +59,7 @@ if [ "${1:-}" = --check ]; then
   }
   check table corpus_sites.txt
   [ ! -d "$corpus/../corpus2" ] || check table2 corpus2_sites.txt
+  [ ! -d "$corpus/../corpus3" ] || check table3 corpus3_sites.txt
   exit 0
 fi
 
@@ -68,6 +76,10 @@ cp "$work/corpus_sites.txt" "$golden/corpus_sites.txt"
 if [ -d "$corpus/../corpus2" ]; then
   (table2) > "$work/corpus2_sites.txt"
   cp "$work/corpus2_sites.txt" "$golden/corpus2_sites.txt"
+fi
+if [ -d "$corpus/../corpus3" ]; then
+  (table3) > "$work/corpus3_sites.txt"
+  cp "$work/corpus3_sites.txt" "$golden/corpus3_sites.txt"
 fi
 
 # The test writes the list of what still deviates from the models' descriptions.

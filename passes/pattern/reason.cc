@@ -100,6 +100,9 @@ constexpr ReasonInfo table[] = {
      "an input or output of the model has a name by which programs would look for a cache"},
     {ReasonCode::KeysInParts, "keys-in-parts",
      "one softmax joins the scores of several sets of keys, and each set has values of its own"},
+    {ReasonCode::EvaluatedOtherwise, "evaluated-otherwise",
+     "what the exported graph computes, evaluated at small sizes, contradicts what it was "
+     "recognized as"},
 };
 
 } // namespace

@@ -59,6 +59,7 @@ enum class ReasonCode {
   HiddenRowsCarried,    ///< something other than attention reads the rows of hidden tokens
   NameTaken,            ///< a name by which programs find caches belongs to something else
   KeysInParts,          ///< one softmax joins the scores of several sets of keys
+  EvaluatedOtherwise,   ///< evaluation contradicts what rules made of the attention
 };
 
 struct ReasonInfo {

@@ -281,6 +281,11 @@ constexpr ReasonDoc docs[] = {
      "p = Softmax (Concat (MatMul (q, past_keys), MatMul (q, new_keys))); o = Add (MatMul (Slice "
      "(p, …), past_values), MatMul (Slice (p, …), new_values)).",
      "join past and new keys, and past and new values, before the products of attention"},
+    {ReasonCode::EvaluatedOtherwise,
+     "This is a bug of kvopt, which was found before it did harm: please report the model's graph. "
+     "The attention stays as it is.",
+     "A rule takes head h to read key head h mod 2, and in the exported graph it reads head h / 2.",
+     "report this: recognition contradicts the graph"},
 };
 
 constexpr ReasonDoc undocumented = {ReasonCode::PatternMismatch, "", "", "see: kvopt list reasons"};

@@ -33,6 +33,8 @@ llvm::StringMap<std::string> raisedRoots(const Journal& journal,
 /// Metadata keys of nodes that rules create.
 inline constexpr const char* ruleMetadataKey = "kvopt.rule";
 inline constexpr const char* sourceMetadataKey = "kvopt.from";
+/// Of an ai.kvopt::Sdpa: how evaluation contradicts it.
+inline constexpr const char* contradictionMetadataKey = "kvopt.contradiction";
 
 /// Edits the graph for one match of one rule (or one site of one target).
 class Rewriter {

@@ -225,6 +225,10 @@ std::optional<RespelledRows> agreed(const Value& value, const Value* fresh,
   }
   if (rows.empty())
     return std::nullopt;
+  // Casts that keep every number are traced through.
+  for (const Value* source : {rows[0].past, rows[0].fresh})
+    if (source && source->type().elementType() != value.type().elementType())
+      return std::nullopt;
   RespelledRows result;
   result.past = rows[0].past;
   result.fresh = rows[0].fresh;

@@ -68,7 +68,10 @@ class RespellCaches final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
     const SiteList sites = findSites(model.graph());
-    if (countMatched(sites) == sites.size())
+    const bool mayRecognize = llvm::none_of(context.disabledPasses, [](llvm::StringRef name) {
+      return name == "raise-attention" || name == "normalize";
+    });
+    if (countMatched(sites) == sites.size() || !mayRecognize)
       return llvm::Error::success();
     // What does not help is not written: it is tried on a copy.
     auto copy = copySharingConstants(model);
@@ -78,6 +81,8 @@ public:
     trial.interface = context.interface;
     trial.disabledRules = context.disabledRules;
     trial.matcher = context.matcher;
+    for (const auto& name : context.leftAlone)
+      trial.leftAlone.insert(name.first());
     if (llvm::Error error = inferShapes((*copy)->graph()))
       return error;
     auto changes = respell(**copy, trial);

@@ -36,6 +36,11 @@ public:
     for (const auto& [metadataKey, text] : node.metadata())
       if (metadataKey == ruleMetadataKey)
         site.rule = text;
+      else if (metadataKey == contradictionMetadataKey)
+        site.failure = failureAt(ReasonCode::EvaluatedOtherwise, node.result(),
+                                 "what evaluation of the exported graph finds", text);
+    if (site.failure)
+      return std::move(site);
 
     CacheTrace keyTrace = tracer.trace(key, node);
     CacheTrace valueTrace = tracer.trace(value, node);

@@ -134,35 +134,62 @@ bool multipliesWeights(const Node& node) {
   });
 }
 
-void markData(const Graph& graph, Evaluation::DataValues& data) {
-  for (const Node& node : graph.nodes()) {
-    for (const Graph* branch : node.subgraphs())
-      markData(*branch, data);
-    const bool readsExtents = node.is("Shape") || node.is("Size") || node.is("EyeLike");
-    const bool isData =
-        !node.subgraphs().empty() || llvm::any_of(node.operands(), [&](const Use& use) {
-          return use.value() && data.contains(use.value());
-        });
-    if (!readsExtents && (isData || multipliesWeights(node)))
-      for (const Value& result : node.results())
-        data.insert(&result);
-  }
-}
-
 } // namespace
 
+/// Whether values are data, found out once for all points of one graph. A product with weights is,
+/// whatever it is a product of: nothing behind it is looked at.
+class Evaluation::DataValues {
+public:
+  explicit DataValues(const EvaluationPoint& point) {
+    for (const auto& [input, numbers] : point.inputs)
+      known[input] = false;
+  }
+
+  bool contains(const Value& value) {
+    if (value.constant())
+      return false;
+    const auto found = known.find(&value);
+    if (found != known.end())
+      return found->second;
+    const Node* node = value.producer();
+    if (!node)
+      return known[&value] = true;
+    if (depth > mostDepth)
+      return true;
+    const Deeper deeper(depth);
+    const bool isData = isDataNode(*node);
+    return known[&value] = isData;
+  }
+
+  /// Whether the node multiplies with weights.
+  bool isWeighted(const Node& node) {
+    const auto [found, isNew] = weighted.try_emplace(&node, false);
+    if (isNew)
+      found->second = multipliesWeights(node);
+    return found->second;
+  }
+
+private:
+  bool isDataNode(const Node& node) {
+    if (node.is("Shape") || node.is("Size") || node.is("EyeLike"))
+      return false;
+    return !node.subgraphs().empty() || isWeighted(node) ||
+           llvm::any_of(node.operands(),
+                        [&](const Use& use) { return use.value() && contains(*use.value()); });
+  }
+
+  llvm::DenseMap<const Value*, bool> known;
+  llvm::DenseMap<const Node*, bool> weighted;
+  unsigned depth = 0;
+};
+
 Evaluation::Evaluation(const Graph& graph, EvaluationPoint at)
-    : evaluated(graph), chosen(std::move(at)) {
-  auto found = std::make_shared<DataValues>();
-  for (const auto& input : graph.inputs())
-    if (!chosen.inputs.count(input.get()) && !input->constant())
-      found->insert(input.get());
-  markData(graph, *found);
-  data = std::move(found);
-}
+    : evaluated(graph), chosen(std::move(at)), data(std::make_shared<DataValues>(chosen)) {}
 
 Evaluation::Evaluation(const Evaluation& other, EvaluationPoint at)
     : evaluated(other.evaluated), chosen(std::move(at)), data(other.data) {}
+
+bool Evaluation::isData(const Value& value) const { return data->contains(value); }
 
 const Graph* Evaluation::takenBranch(const Node& node) {
   if (!node.is("If") || !node.operand(0))
@@ -342,7 +369,7 @@ bool Evaluation::traceNode(const Value& value, llvm::ArrayRef<int64_t> indices,
       return false;
     if (followed)
       return true;
-    if (value.resultIndex() == 0) {
+    if (value.resultIndex() == 0 && !data->isWeighted(*node)) {
       switch (traceThrough(*node, indices, *this, forms)) {
       case TraceResult::Followed:
         return true;

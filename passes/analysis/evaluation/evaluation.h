@@ -46,10 +46,6 @@ struct EvaluationPoint {
 /// arithmetic on floating-point numbers is exact.
 class Evaluation {
 public:
-  /// The values of a graph that depend on the elements of inputs that a point leaves unknown, other
-  /// than by their extents, and on weights.
-  using DataValues = llvm::DenseSet<const ir::Value*>;
-
   Evaluation(const ir::Graph& graph, EvaluationPoint at);
   /// At another point of the same inputs.
   Evaluation(const Evaluation& other, EvaluationPoint at);
@@ -73,7 +69,7 @@ public:
   /// Of all elements.
   [[nodiscard]] bool traceAll(const ir::Value& value, std::vector<LinearForm>& forms);
 
-  bool isData(const ir::Value& value) const { return data->contains(&value); }
+  bool isData(const ir::Value& value) const;
 
   /// Which values are traced through from here on, nearest the asked one first; null: not noted.
   void noteVisited(std::vector<const ir::Value*>* list) { visited = list; }
@@ -85,6 +81,7 @@ public:
   const ir::Graph* takenBranch(const ir::Node& node);
 
 private:
+  class DataValues;
   std::optional<Extents> computeExtents(const ir::Value& value);
   std::unique_ptr<NumberTensor> computeNumbers(const ir::Value& value);
   std::unique_ptr<NumberTensor> selectNumbers(const ir::Value& value);
@@ -95,7 +92,7 @@ private:
 
   const ir::Graph& evaluated;
   EvaluationPoint chosen;
-  std::shared_ptr<const DataValues> data;
+  std::shared_ptr<DataValues> data;
   llvm::DenseMap<const ir::Value*, std::unique_ptr<Extents>> extentsOf;
   llvm::DenseMap<const ir::Value*, std::unique_ptr<NumberTensor>> numbersOf;
   std::vector<const ir::Value*>* visited = nullptr;

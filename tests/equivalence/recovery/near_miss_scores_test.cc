@@ -79,8 +79,12 @@ std::vector<Mutation> scoreMutations() {
         [](MutatedDecoder& d, SpelledAttention& a) { replaceOperator(d, *a.masking, "Mul"); },
         "scale-not-constant");
     add(
-        "MaskSubtracted",
-        [](MutatedDecoder& d, SpelledAttention& a) { replaceOperator(d, *a.masking, "Sub"); },
+        "MaskedScoresSubtracted",
+        [](MutatedDecoder& d, SpelledAttention& a) {
+          d.wrapOperand(*a.softmax, 0, [&](Value& masked) -> Value& {
+            return d.add("Sub", {&d.number(0), &masked});
+          });
+        },
         "pattern-mismatch");
     add(
         "TanhAfterMask",

@@ -67,7 +67,7 @@ TEST(ReasonTable, EveryCodeHasItsOwnNameAndAMeaning) {
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
     EXPECT_STRNE(info.meaning, "") << info.name;
   }
-  EXPECT_EQ(static_cast<size_t>(ReasonCode::KeysInParts) + 1, reasonTable().size());
+  EXPECT_EQ(static_cast<size_t>(ReasonCode::EvaluatedOtherwise) + 1, reasonTable().size());
 }
 
 TEST(MatchFailure, LeavesOutWhatIsEmpty) {
