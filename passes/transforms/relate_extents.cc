@@ -4,6 +4,8 @@
 //            masked = Add(scores[batch, 4, tokens, past + tokens], mask[batch, 1, tokens, total])
 //   after    (int64[batch, past + tokens] attention_mask, …)
 //
+// A symbol that a Reshape divides by a number is a multiple of it.
+//
 // An operator that joins or multiplies extents fails unless they are equal. One that broadcasts
 // would also take 1: that no caller relies on this is an assumption, which is noted. So is what the
 // interface of a decoder says of inputs whose extents have names of their own.
@@ -35,6 +37,9 @@ public:
         return error;
     orderSymbols(graph);
     ofOneInput = symbolsOfOneInput(graph);
+    if (divide(graph))
+      if (llvm::Error error = inferShapes(graph))
+        return error;
     for (unsigned round = 0; round < mostRounds; ++round) {
       if (!assumeWithin(graph, context) && !relate(graph, context))
         break;
@@ -64,6 +69,43 @@ private:
       input->setType(TensorType(input->type().elementType(), std::move(shape)));
     }
     return any;
+  }
+
+  /// Symbols that a Reshape fails for unless they are multiples of a number become the multiple of
+  /// a new symbol: ids [4*t, tokens] of four codebooks, which are reshaped to [-1, 4, tokens].
+  bool divide(Graph& graph) {
+    solved.clear();
+    for (const Node& node : graph.nodes()) {
+      if (!node.is("Reshape") || !node.operand(0)->type().hasRank() ||
+          !node.result().type().hasRank())
+        continue;
+      Dim known = Dim::fixed(1);
+      int64_t number = 1;
+      unsigned open = 0;
+      for (const Dim& extent : node.result().type().shape()) {
+        open += extent.isUnknown() ? 1 : 0;
+        known = extent.isUnknown() ? known : known * extent;
+        number *= extent.value().value_or(1);
+      }
+      const Dim count = node.operand(0)->type().elementCount();
+      if (open != 1 || number < 2 || count.isUnknown() || count.dividedBy(known))
+        continue;
+      for (const std::string& symbol : count.symbols()) {
+        if (!order.count(symbol) || solved.count(symbol))
+          continue;
+        const std::string name = fmt::format("{}_by_{}", symbol, number);
+        llvm::StringMap<Dim> multiple;
+        multiple[symbol] = Dim::fixed(number) * Dim::symbol(name);
+        if (!substituted(count, multiple).dividedBy(known))
+          continue;
+        order.try_emplace(name, order.size());
+        solved[symbol] = multiple[symbol];
+        break;
+      }
+    }
+    if (!solved.empty())
+      substituteIn(graph);
+    return !solved.empty();
   }
 
   /// Takes slices of constant tables to end within them, where what reads the rows has as many:
