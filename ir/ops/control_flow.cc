@@ -1,4 +1,5 @@
-// If, Loop and Scan: results are what all ways of getting there agree on.
+// If, Loop and Scan: results are what all ways of getting there agree on. A branch that a known
+// condition rules out is not one of them.
 #include "ir/shapes/shape_rules.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -40,6 +41,8 @@ llvm::Error inferIf(ShapeContext& context) {
   if (thenGraph->outputs().size() < context.resultCount() ||
       elseGraph->outputs().size() < context.resultCount())
     return context.error("a branch has fewer outputs than the node has results");
+  if (const auto condition = context.constantIntegers(0); condition && condition->size() == 1)
+    thenGraph = elseGraph = condition->front() != 0 ? thenGraph : elseGraph;
   for (unsigned i = 0; i < context.resultCount(); ++i) {
     const Value& thenValue = *thenGraph->outputs()[i];
     const Value& elseValue = *elseGraph->outputs()[i];

@@ -43,6 +43,27 @@ TEST(ControlFlowShapes, IfGivesWhatBothBranchesAgreeOn) {
   });
 }
 
+TEST(ControlFlowShapes, IfWithAKnownConditionGivesWhatOneBranchGives) {
+  expectShapes({
+      {16, "float[B, 4] x, float[B] z", "bool c = {1}",
+       "y = If <then_branch = t () => (a) { a = Relu(x) }, else_branch = e () => (b) { b = Relu(z) "
+       "}>(c)",
+       "float[B, 4]"},
+      {16, "float[B, 4] x, float[B] z", "bool[1] c = {0}",
+       "y = If <then_branch = t () => (a) { a = Relu(x) }, else_branch = e () => (b) { b = Relu(z) "
+       "}>(c)",
+       "float[B]"},
+      {16, "float[B, 4] x, float[B] z", "int64[1] i = {1}, int64[1] n = {4}",
+       "s = Shape(x) e = Gather(s, i) c = Equal(e, n) y = If <then_branch = t () => (a) { a = "
+       "Relu(x) }, else_branch = e () => (b) { b = Relu(z) }>(c)",
+       "float[B, 4]"},
+      {16, "float[B, 4] x, float[B] z", "int64[1] i = {0}, int64[1] n = {4}",
+       "s = Shape(x) e = Gather(s, i) c = Equal(e, n) y = If <then_branch = t () => (a) { a = "
+       "Relu(x) }, else_branch = e () => (b) { b = Relu(z) }>(c)",
+       "float"},
+  });
+}
+
 TEST(ControlFlowShapes, LoopKeepsWhatEveryIterationKeeps) {
   expectShapes({
       {16, "int64 n, bool c, float[B, 4] x", "",
