@@ -146,6 +146,7 @@ llvm::Expected<Manifest> drivingManifest(const Model& model, const Toolkit& tool
                                        recovered->context->interface);
   addWindows(recovered->context->sites, manifest);
   addReaders(recovered->context->sites, manifest);
+  restoreReplaced(recovered->context->replacedCaches, manifest);
   joinParts(recovered->context->parts, manifest);
   addReorder(recovered->model->graph(), recovered->context->reorder, manifest);
   noteNewRows(recovered->context->newRowPresents, manifest);

@@ -269,7 +269,8 @@ ClaimResult checkReplaces(const ClaimContext& context) {
         return context.contradiction(
             "replaces", cache.past,
             fmt::format("the model still has the cache '{}'", replaced.past));
-      if (!names.insert(replaced.past).second)
+      // Each function that attention read a cache through has a cache of its own.
+      if (!names.insert(replaced.past).second && !cache.holdsAttendedRows)
         return context.contradiction("replaces", cache.past,
                                      fmt::format("'{}' is replaced twice", replaced.past));
       if (context.original && !hasCacheOf(*context.original, replaced.past, replaced.present))

@@ -205,9 +205,9 @@ constexpr ReasonDoc docs[] = {
      "export with one input and one output for each cache"},
     {ReasonCode::CacheTransformed,
      "Apply to new rows, before they are joined with the past, what depends on earlier rows only. "
-     "Functions of single rows, as rotations by their own index and normalizations, are moved "
-     "there "
-     "by `cache-attended-rows`. What depends on later tokens, or on how many there are, has to be "
+     "Functions of single rows, such as rotations by their own index, normalizations and products "
+     "with constant weights, are moved there by `cache-attended-rows`. What depends on later "
+     "tokens, or on how many there are, has to be "
      "computed anew at every step.",
      "present = Concat<axis = 2> (past, k); keys = Div (present, number_of_rows): all keys are "
      "divided again at every step, each time by another number.",

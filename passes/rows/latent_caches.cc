@@ -3,7 +3,7 @@
 
 #include "ir/attribute_list.h"
 #include "passes/builders/attention_builder.h"
-#include "passes/pattern/shape_builder.h"
+#include "passes/rows/removed_caches.h"
 #include "passes/rows/row_function_writer.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -20,52 +20,6 @@ constexpr const char* compressCachesName = "compress-caches";
 
 /// The name of a cache in the place of one with this name.
 std::string latentName(llvm::StringRef name) { return (name + "_latent").str(); }
-
-bool readExtentsOfInputs(llvm::ArrayRef<const SiteCache*> caches, Rewriter& rewriter) {
-  ShapeBuilder shapes(rewriter);
-  llvm::SmallVector<Rewriter::Replacement, 4> replacements;
-  for (const SiteCache* cache : caches)
-    for (const Value* value : {cache->past, &cache->writer->result()})
-      for (Use& use : value->uses()) {
-        if (!use.user().is("Shape") || use.user().result().isUnused())
-          continue;
-        const auto extents = use.user().result().knownIntegers();
-        Value* list = extents ? shapes.vector(*extents) : nullptr;
-        if (!list)
-          return false;
-        replacements.push_back({&use.user().result(), list});
-      }
-  return replacements.empty() || !rewriter.replace(replacements);
-}
-
-/// Makes what reads the extents of the caches read those of inputs that stay. False, and nothing
-/// changed, where there are none with the same.
-bool moveShapeReaders(llvm::ArrayRef<const SiteCache*> caches, Rewriter& rewriter) {
-  llvm::SmallVector<TensorType, 2> types;
-  for (const SiteCache* cache : caches) {
-    types.push_back(cache->past->type());
-    cache->past->setType(TensorType(types.back().elementType()));
-  }
-  const bool isDone = readExtentsOfInputs(caches, rewriter);
-  for (size_t i = 0; i < caches.size(); ++i)
-    caches[i]->past->setType(types[i]);
-  return isDone;
-}
-
-/// Removes inputs whose readers are dead: what was replaced, and what gave outputs that are gone.
-void removeCaches(llvm::ArrayRef<Value*> pasts, llvm::ArrayRef<Node*> outputs, Rewriter& rewriter) {
-  llvm::SmallVector<Node*, 16> dead(rewriter.outdated().begin(), rewriter.outdated().end());
-  for (Node* output : outputs)
-    if (output)
-      dead.push_back(output);
-  eraseDeadChains(std::move(dead), [](Node&) {});
-  Graph& graph = rewriter.graph();
-  // The model may have had readers that nothing reads.
-  if (llvm::any_of(pasts, [](const Value* past) { return past->hasUses(); }))
-    graph.eraseDeadNodes();
-  for (Value* past : pasts)
-    graph.removeInput(*past);
-}
 
 void removeOutput(Graph& graph, const Value& value) {
   for (unsigned slot = static_cast<unsigned>(graph.outputs().size()); slot-- > 0;)
@@ -86,7 +40,9 @@ public:
         graph.addInput(graph.freshName(latentName(site.key->past->name())),
                        TensorType(key.elementType(), Shape{key.dim(0), Dim::fixed(1), key.dim(2),
                                                            Dim::fixed(rows.width())}));
-    if (!moveShapeReaders({&*site.key, &*site.value}, rewriter)) {
+    if (!moveShapeReaders({site.key->past, &site.key->writer->result(), site.value->past,
+                           &site.value->writer->result()},
+                          rewriter)) {
       rewriter.discard();
       graph.removeInput(past);
       return nullptr;
@@ -178,7 +134,7 @@ bool readValuesFromKeys(const AttentionSite& site, const ValueColumns& columns, 
   Graph& graph = site.node->graph();
   Rewriter rewriter(graph, compressCachesName, journal, site.node->name());
   AttentionBuilder build(rewriter);
-  if (!moveShapeReaders({&*site.value}, rewriter)) {
+  if (!moveShapeReaders({site.value->past, &site.value->writer->result()}, rewriter)) {
     rewriter.discard();
     return false;
   }

@@ -12,6 +12,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace kvopt::targets {
 using namespace analysis;
@@ -355,24 +356,56 @@ void restoreDtypes(const ExportedDtypes& dtypes, Manifest& manifest) {
       cache.dtype = found->second;
 }
 
-void noteReplaced(const ReplacedCaches& replaced, Manifest& manifest) {
-  for (ManifestCache& cache : manifest.caches)
-    if (const auto found = replaced.find(cache.past); found != replaced.end())
-      for (const ManifestCache& original : found->second)
-        cache.replaces.push_back({original.past, original.present});
+void noteReplaced(const ReplacedCaches& replaced, const CacheParts& parts, Manifest& manifest) {
+  for (ManifestCache& cache : manifest.caches) {
+    const auto found = replaced.find(cache.past);
+    if (found == replaced.end())
+      continue;
+    for (const ManifestCache& original : found->second) {
+      const auto part = parts.find(original.past);
+      const ManifestReplacement whole =
+          part == parts.end()
+              ? ManifestReplacement{original.past, original.present}
+              : ManifestReplacement{part->second.part.past, part->second.part.present};
+      if (!llvm::is_contained(cache.replaces, whole))
+        cache.replaces.push_back(whole);
+    }
+  }
 }
 
 void restoreReplaced(const ReplacedCaches& replaced, Manifest& manifest) {
   std::vector<ManifestCache> caches;
+  llvm::StringSet<> known;
   for (ManifestCache& cache : manifest.caches) {
     const auto found = replaced.find(cache.past);
     // A manifest tells the names only.
-    if (found == replaced.end() || found->second.front().shape.empty())
+    if (found == replaced.end() || found->second.front().shape.empty()) {
       caches.push_back(std::move(cache));
-    else
-      caches.insert(caches.end(), found->second.begin(), found->second.end());
+      continue;
+    }
+    for (const ManifestCache& original : found->second)
+      if (known.insert(original.past).second) {
+        caches.push_back(original);
+        caches.back().layer = cache.layer;
+      }
   }
   manifest.caches = std::move(caches);
+}
+
+void replaceCaches(const std::string& past, llvm::ArrayRef<ManifestCache> originals,
+                   ReplacedCaches& replaced) {
+  std::vector<ManifestCache> exported;
+  for (const ManifestCache& original : originals) {
+    const auto earlier = replaced.find(original.past);
+    const llvm::ArrayRef<ManifestCache> all =
+        earlier == replaced.end() ? llvm::ArrayRef<ManifestCache>(original)
+                                  : llvm::ArrayRef<ManifestCache>(earlier->second);
+    for (const ManifestCache& each : all)
+      if (llvm::none_of(exported,
+                        [&](const ManifestCache& other) { return other.past == each.past; }))
+        exported.push_back(each);
+  }
+  replaced[past] = std::move(exported);
 }
 
 void noteRotations(const std::optional<ContextRotations>& rotations,

@@ -3,6 +3,7 @@
 
 #include "ir/manifest/manifest.h"
 #include "ir/model.h"
+#include "passes/analysis/cache/cache_parts.h"
 #include "passes/analysis/cache/site.h"
 #include "passes/analysis/interface/interface_facts.h"
 #include "passes/analysis/rotation/context_rotations.h"
@@ -152,7 +153,8 @@ void noteNewRows(const llvm::StringSet<>& presents, ir::Manifest& manifest);
 /// Says in the manifest that the caches with these inputs hold rows as attention reads them.
 void noteAttendedRows(const llvm::StringSet<>& pasts, ir::Manifest& manifest);
 
-/// By the input of a cache, the caches of the exported model that it is kept instead of.
+/// By the input of a cache, the caches of the exported model that it is kept instead of, alone or
+/// with others.
 using ReplacedCaches = std::map<std::string, std::vector<ir::ManifestCache>>;
 /// By the input of a cache, its element type in the exported model, which is a wider one.
 using ExportedDtypes = std::map<std::string, ir::ElementType>;
@@ -161,8 +163,13 @@ void noteExportedDtypes(const ExportedDtypes& dtypes, ir::Manifest& manifest);
 /// The manifest of the exported model, from that of the model in which rows are rounded.
 void restoreDtypes(const ExportedDtypes& dtypes, ir::Manifest& manifest);
 
-/// Says in the manifest what its caches are kept instead of.
-void noteReplaced(const ReplacedCaches& replaced, ir::Manifest& manifest);
+/// Notes that the cache with the input `past` is kept instead of `originals`, or of what those are
+/// kept instead of.
+void replaceCaches(const std::string& past, llvm::ArrayRef<ir::ManifestCache> originals,
+                   ReplacedCaches& replaced);
+/// Says in the manifest what its caches are kept instead of: whole caches of the exported model.
+void noteReplaced(const ReplacedCaches& replaced, const analysis::CacheParts& parts,
+                  ir::Manifest& manifest);
 /// The manifest of the exported model, from that of the model in which caches were replaced.
 void restoreReplaced(const ReplacedCaches& replaced, ir::Manifest& manifest);
 

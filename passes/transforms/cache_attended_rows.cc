@@ -1,18 +1,25 @@
 // Caches rows as attention reads them, not as they are before a function that each step computes
-// anew for all of them: a rotation by their positions, a normalization, a scale of each head.
+// anew for all of them: a rotation by their positions, a normalization, a product with weights.
 //
 //   before   present_key = Concat<2>(past_key, k)      o = ai.kvopt.Sdpa(q, f(present_key), …)
 //   after    present_key = Concat<2>(past_key, f(k))   o = ai.kvopt.Sdpa(q, present_key, …)
 //
-// f must treat rows apart (passes/analysis/tokens/row_function.h); where it counts them, it counts
-// the new ones from the number of those before them. What the cache holds is then not what it held
-// before: the manifest says `"rows": "attended"`.
-#include "ir/attribute_list.h"
-#include "ir/movement.h"
-#include "ir/op_name.h"
+// Where attention reads a cache through several functions, or f gives rows of another form, the
+// cache is replaced by one for each function:
+//
+//   before   present = Concat<1>(past, x)              o = ai.kvopt.Sdpa(q, f(present), g(present))
+//   after    present_key = Concat<2>(past_key, f(x))   present_value = Concat<2>(past_value, g(x))
+//            o = ai.kvopt.Sdpa(q, present_key, present_value)
+//
+// Functions must treat rows apart (passes/analysis/tokens/row_function.h); where they count rows,
+// they count the new ones from the number of those before them. What a cache holds is then not what
+// it held before: the manifest says `"rows": "attended"`, and which cache it replaces.
 #include "ir/shapes/shape_inference.h"
+#include "passes/analysis/cache/driven_caches.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pass.h"
+#include "passes/rows/attended_rows.h"
+#include "passes/rows/removed_caches.h"
 #include "passes/rows/row_function_writer.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -29,134 +36,122 @@ namespace {
 
 constexpr const char* cacheAttendedRowsName = "cache-attended-rows";
 
-/// A cache, and what attention reads of it.
-struct AttendedCache {
-  Node* join = nullptr; ///< Concat(past, new rows), whose result is the present
-  unsigned axis = 0;
-  Value* attended = nullptr;
-  RowFunction function; ///< that makes `attended` of the present
-  /// Axis i of the cache is axis order[i] of what is read; empty where they are the same.
-  std::vector<int64_t> order;
-};
-
-/// The input whose rows these are, converted or not; null if they are no input's.
-Value* inputBehind(Value& rows) {
-  Node* cast = rows.producer();
-  Value* input = cast && cast->is("Cast") ? cast->operand(0) : &rows;
-  return input && input->isGraphInput() && !input->constant() && !input->graph().parentNode()
-             ? input
-             : nullptr;
-}
-
-/// Whether the use converts a value to an output.
-bool isConvertedOutput(const Use& use) {
-  return use.user().is("Cast") && use.user().result().isGraphOutput() &&
-         !use.user().result().hasUses();
-}
-
-/// The axis along which the node joins new rows to a past that nothing else reads, with a result
-/// that comes out of the model; nullopt for other nodes. Converters to float16 that keep the types
-/// of inputs and outputs convert both.
-std::optional<unsigned> cacheAxis(const Node& node) {
-  if (!node.is("Concat") || node.operands().size() != 2 || !node.operand(0) || !node.operand(1))
-    return std::nullopt;
-  Value& past = *node.operand(0);
-  const Value* input = inputBehind(past);
-  const Value& present = node.result();
-  const TensorType& type = present.type();
-  const auto axis =
-      type.hasRank() ? normalizedAxis(node.intAttr("axis", 0), type.rank()) : std::nullopt;
-  if (!axis || !input || !isFloatingPoint(type.elementType()) || past.type().dim(*axis).value() ||
-      !(present.isGraphOutput() || llvm::any_of(present.uses(), isConvertedOutput)))
-    return std::nullopt;
-  const auto isOnlyRead = [](const Value& value, const Node* reader) {
-    return llvm::all_of(value.uses(), [&](const Use& use) {
-      return &use.user() == reader || use.user().is("Shape");
-    });
-  };
-  const auto open = llvm::count_if(type.shape(), [](const Dim& extent) { return !extent.value(); });
-  const bool isOpen = open <= 2; // the rows, and the batch
-  return isOpen && isOnlyRead(past, &node) &&
-                 (input == &past || isOnlyRead(*input, past.producer()))
-             ? axis
-             : std::nullopt;
-}
-
-/// The one cache that a value is computed from; null where there is none, or where a search among
-/// the nearest nodes does not tell.
-Node* joinBehind(Value& value) {
-  constexpr size_t mostNodes = 512;
-  Node* cache = nullptr;
-  llvm::SmallVector<Node*, 16> pending;
-  llvm::DenseSet<Node*> seen;
-  const auto visit = [&](Value* operand) {
-    if (operand && operand->producer() && seen.insert(operand->producer()).second)
-      pending.push_back(operand->producer());
-  };
-  visit(&value);
-  while (!pending.empty() && seen.size() < mostNodes) {
-    Node* node = pending.pop_back_val();
-    if (cacheAxis(*node)) {
-      if (cache)
-        return nullptr;
-      cache = node;
-      continue;
-    }
-    if (!node->is("Shape"))
-      for (const Use& use : node->operands())
-        visit(use.value());
+/// Puts the function in front of the join. False, and nothing changed, where that is not possible.
+bool keepCache(Graph& graph, const AttendedCache& cache, PassContext& context) {
+  Rewriter rewriter(graph, cacheAttendedRowsName, context.journal, cache.join->name());
+  AttentionBuilder build(rewriter);
+  const AttendedRows& attended = cache.reads.front();
+  Value& past = cache.past();
+  Value& fresh =
+      RowFunctionWriter(attended.function, cache.fresh(), rewriter).after(past, cache.axis).write();
+  Value& joined = build.concat(past, fresh, cache.axis);
+  Value* read = &joined;
+  if (!cache.order->empty()) {
+    std::vector<int64_t> back(cache.order->size());
+    for (size_t axis = 0; axis < back.size(); ++axis)
+      back[static_cast<size_t>((*cache.order)[axis])] = static_cast<int64_t>(axis);
+    read = &build.transpose(joined, std::move(back));
   }
-  return pending.empty() ? cache : nullptr;
-}
-
-/// What attention reads through this operand, if that is computed of a cache.
-std::optional<AttendedCache> attendedCache(Value& operand) {
-  llvm::SmallVector<Value*, 4> moved(1, &operand);
-  while (Node* producer = moved.back()->producer()) {
-    const std::optional<MovementKind> kind = movementKind(*producer);
-    const bool isMoved = kind && *kind != MovementKind::Concat &&
-                         (picksElements(*kind) || *kind == MovementKind::Convert);
-    if (!isMoved)
-      break;
-    moved.push_back(movedOperand(*producer));
-  }
-  Node* computed = moved.back()->producer();
-  if (!computed || cacheAxis(*computed))
-    return std::nullopt;
-  Node* join = joinBehind(*moved.back());
-  if (!join)
-    return std::nullopt;
-  const unsigned axis = *cacheAxis(*join);
-  for (Value* value : llvm::reverse(moved)) {
-    auto found = findRowFunction(join->result(), axis, *value);
-    auto* function = std::get_if<RowFunction>(&found);
-    if (auto order = function ? orderLikeRows(*function) : std::nullopt)
-      return AttendedCache{join, axis, value, std::move(*function), std::move(*order)};
-  }
-  return std::nullopt;
-}
-
-/// Whether what is computed of a cache goes nowhere but to what attention reads of it.
-bool isReadOnlyThrough(const AttendedCache& cache) {
-  llvm::SmallVector<const Value*, 16> pending(1, &cache.join->result());
-  llvm::DenseSet<const Value*> seen;
-  while (!pending.empty()) {
-    const Value* value = pending.pop_back_val();
-    if (value == cache.attended || !seen.insert(value).second)
-      continue;
-    if (value->isGraphOutput() && value->producer() != cache.join)
-      return false;
-    for (const Use& use : value->uses()) {
-      if (use.user().is("Shape") || (value->producer() == cache.join && isConvertedOutput(use)))
-        continue;
-      if (!cache.function.region.contains(&use.user()))
-        return false;
-      for (const Value& result : use.user().results())
-        pending.push_back(&result);
-    }
-  }
+  if (rewriter.replace({{attended.value, read}, {&cache.join->result(), &joined}}))
+    return false;
+  eraseDeadChains({rewriter.outdated().begin(), rewriter.outdated().end()}, [](Node&) {});
+  context.attendedPasts.insert(cache.input->name());
   return true;
 }
+
+/// Replaces a cache by one for each function that attention reads it through.
+class CacheReplacer {
+public:
+  CacheReplacer(Graph& replacedGraph, const AttendedCache& replaced, PassContext& passContext)
+      : graph(replacedGraph), cache(replaced), context(passContext),
+        rewriter(graph, cacheAttendedRowsName, context.journal, cache.join->name()),
+        build(rewriter) {}
+
+  /// False, and nothing changed but for unread nodes, where the model reads extents of the cache
+  /// that no other input has.
+  bool run() {
+    describeOriginal();
+    for (const AttendedRows& rows : cache.reads)
+      addInput(rows);
+    if (!moveShapeReaders(holders(), rewriter)) {
+      rewriter.discard();
+      for (Value* past : pasts)
+        graph.removeInput(*past);
+      return false;
+    }
+    llvm::SmallVector<Rewriter::Replacement, 2> replacements;
+    llvm::SmallVector<Value*, 2> joined;
+    for (size_t i = 0; i < cache.reads.size(); ++i) {
+      joined.push_back(&joinedRows(cache.reads[i], *pasts[i]));
+      replacements.push_back({cache.reads[i].value, joined.back()});
+    }
+    Node* output = graph.outputs()[cache.output]->producer();
+    if (rewriter.replace(replacements))
+      llvm_unreachable("new rows do not depend on what is computed of all of them");
+    replaceOutput(joined);
+    removeCaches({cache.input}, {output, cache.join}, rewriter);
+    for (const Value* past : pasts) {
+      context.attendedPasts.insert(past->name());
+      targets::replaceCaches(past->name().str(), original, context.replacedCaches);
+    }
+    return true;
+  }
+
+private:
+  void describeOriginal() {
+    const Value& present = *graph.outputs()[cache.output];
+    original.past = cache.input->name().str();
+    original.present = present.name().str();
+    original.sequenceAxis = cache.axis;
+    original.dtype = cache.input->type().elementType();
+    original.shape = manifestShape(cache.input->type(), &present, cache.axis);
+  }
+
+  static std::string nameOf(llvm::StringRef cacheName, const AttendedRows& rows) {
+    return (cacheName + (rows.areKeys ? "_key" : "_value")).str();
+  }
+
+  void addInput(const AttendedRows& rows) {
+    const TensorType& type = rows.value->type();
+    Shape shape(type.shape().begin(), type.shape().end());
+    shape[rows.axis] = cache.past().type().dim(cache.axis);
+    pasts.push_back(&graph.addInput(graph.freshName(nameOf(original.past, rows)),
+                                    TensorType(type.elementType(), std::move(shape))));
+  }
+
+  /// What is the cache: its input, and the joined rows, converted or not.
+  llvm::SmallVector<Value*, 4> holders() const {
+    llvm::SmallVector<Value*, 4> values{cache.input, &cache.join->result()};
+    if (&cache.past() != cache.input)
+      values.push_back(&cache.past());
+    return values;
+  }
+
+  Value& joinedRows(const AttendedRows& rows, Value& past) {
+    Value& fresh =
+        RowFunctionWriter(rows.function, cache.fresh(), rewriter).after(past, rows.axis).write();
+    return build.concat(past, fresh, rows.axis);
+  }
+
+  /// The first cache takes the output's place, so that outputs of several layers keep their order.
+  void replaceOutput(llvm::ArrayRef<Value*> joined) {
+    for (size_t i = 0; i < joined.size(); ++i) {
+      if (i == 0)
+        graph.setOutput(cache.output, *joined[i]);
+      else
+        graph.addOutput(*joined[i]);
+      graph.rename(*joined[i], graph.freshName(nameOf(original.present, cache.reads[i])));
+    }
+  }
+
+  Graph& graph;
+  const AttendedCache& cache;
+  PassContext& context;
+  Rewriter rewriter;
+  AttentionBuilder build;
+  ManifestCache original;
+  llvm::SmallVector<Value*, 2> pasts;
+};
 
 class CacheAttendedRows final : public Pass {
 public:
@@ -164,14 +159,13 @@ public:
     if (context.freed) // the model keeps the caches that it has
       return llvm::Error::success();
     Graph& graph = model.graph();
-    llvm::SmallVector<Node*, 64> attentions;
-    for (Node& node : graph.nodes())
-      if (node.op() == OpName(kvoptDomain, "Sdpa"))
-        attentions.push_back(&node);
     int64_t count = 0;
-    for (Node* attention : attentions)
-      for (unsigned operand : {1U, 2U})
-        count += rewrite(graph, *attention->operand(operand), context) ? 1 : 0;
+    for (const auto& [join, operands] : attentionOperandsByJoin(graph))
+      if (const auto cache = findAttendedCache(*join, operands)) {
+        const bool isDone = cache->order ? keepCache(graph, *cache, context)
+                                         : CacheReplacer(graph, *cache, context).run();
+        count += isDone ? 1 : 0;
+      }
     if (count == 0)
       return llvm::Error::success();
     context.count(cacheAttendedRowsName, "caches", count);
@@ -179,34 +173,6 @@ public:
     restoreOrder(graph);
     model.markEdited();
     return inferShapes(graph);
-  }
-
-private:
-  static bool rewrite(Graph& graph, Value& operand, PassContext& context) {
-    const std::optional<AttendedCache> cache = attendedCache(operand);
-    if (!cache || !isReadOnlyThrough(*cache))
-      return false;
-    Value& rows = cache->join->result();
-    Rewriter rewriter(graph, cacheAttendedRowsName, context.journal, cache->join->name());
-    AttentionBuilder build(rewriter);
-    Value& past = *cache->join->operand(0);
-    Value& fresh = RowFunctionWriter(cache->function, *cache->join->operand(1), rewriter)
-                       .after(past, cache->axis)
-                       .write();
-    Value& joined = build.concat(past, fresh, cache->axis);
-    Value* read = &joined;
-    const std::vector<int64_t>& order = cache->order;
-    if (!order.empty()) {
-      std::vector<int64_t> back(order.size());
-      for (size_t axis = 0; axis < back.size(); ++axis)
-        back[static_cast<size_t>(order[axis])] = static_cast<int64_t>(axis);
-      read = &build.transpose(joined, std::move(back));
-    }
-    if (rewriter.replace({{cache->attended, read}, {&rows, &joined}}))
-      return false;
-    eraseDeadChains({rewriter.outdated().begin(), rewriter.outdated().end()}, [](Node&) {});
-    context.attendedPasts.insert(inputBehind(past)->name());
-    return true;
   }
 };
 

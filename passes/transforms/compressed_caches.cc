@@ -39,7 +39,7 @@ llvm::Error compressCaches(Model& model, PassContext& context) {
     const Value* past = compressed(site, context.journal);
     if (!past)
       continue;
-    context.replacedCaches[past->name().str()] = std::move(originals);
+    targets::replaceCaches(past->name().str(), originals, context.replacedCaches);
     ++count;
   }
   if (count == 0)

@@ -135,9 +135,9 @@ public:
     addReaders(context.sites, *context.exported);
     // By the names of parts, which those of whole caches replace.
     restoreDtypes(context.exportedDtypes, *context.exported);
+    restoreReplaced(context.replacedCaches, *context.exported);
     joinParts(context.parts, *context.exported);
     noteNewRows(context.newRowPresents, *context.exported);
-    restoreReplaced(context.replacedCaches, *context.exported);
     if (context.hiddenRowsUndefined)
       if (auto failure = carriedHiddenRows(model.graph(), context.sites))
         return refuseAll(std::move(*failure), chosen);
@@ -163,7 +163,7 @@ public:
     addReaders(context.sites, *manifest);
     noteParts(context.parts, *manifest);
     noteAttendedRows(context.attendedPasts, *manifest);
-    noteReplaced(context.replacedCaches, *manifest);
+    noteReplaced(context.replacedCaches, context.parts, *manifest);
     noteExportedDtypes(context.exportedDtypes, *manifest);
     noteRotations(rotations, {}, *manifest);
     manifest->reorder = context.reorder;

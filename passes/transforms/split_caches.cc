@@ -34,6 +34,12 @@ namespace {
 
 constexpr const char* splitCachesName = "split-caches";
 
+/// Values that are searched between a cache and attention, at most.
+constexpr size_t mostSearched = 512;
+
+/// Nodes between a cache and its parts, at most.
+constexpr unsigned mostSteps = 64;
+
 /// Indices [start, start + count) of an axis.
 struct Cell {
   int64_t start = 0;
@@ -136,6 +142,55 @@ Value* cacheBehind(Value& operand) {
   return value->isGraphInput() && !value->graph().parentNode() ? value : nullptr;
 }
 
+/// The graph inputs of whose rows an operand of attention is computed. Other attention is not
+/// searched.
+void addComputedFrom(Value& operand, const CacheOrigins& origins,
+                     llvm::SetVector<const Value*>& inputs) {
+  llvm::SmallVector<const Value*, 16> pending(1, &operand);
+  llvm::DenseSet<const Value*> seen;
+  while (!pending.empty() && seen.size() < mostSearched) {
+    const Value* value = pending.pop_back_val();
+    if (!seen.insert(value).second)
+      continue;
+    const CacheOrigin* origin = origins.find(*value);
+    if (origin && origin->input) {
+      inputs.insert(origin->input);
+      continue;
+    }
+    const Node* node = value->producer();
+    if (!node || node->is("Shape") || node->op() == OpName("ai.kvopt::Sdpa"))
+      continue;
+    for (const Use& use : node->operands())
+      if (use.value())
+        pending.push_back(use.value());
+  }
+}
+
+/// Notes the operands of attention that are made of one part; false where another part has a share
+/// in one of them, or where a search does not end.
+bool noteReaders(const PartReader& part, llvm::DenseMap<const Use*, Cell>& readers) {
+  llvm::SmallVector<const Value*, 16> pending(1, part.result);
+  llvm::DenseSet<const Value*> seen;
+  while (!pending.empty()) {
+    const Value* value = pending.pop_back_val();
+    if (!seen.insert(value).second)
+      continue;
+    if (seen.size() == mostSearched)
+      return false;
+    for (const Use& use : value->uses()) {
+      if (use.user().op() == OpName("ai.kvopt::Sdpa")) {
+        const bool isKeysOrValues = use.operandIndex() == 1 || use.operandIndex() == 2;
+        if (isKeysOrValues && !(readers.try_emplace(&use, part.cell).first->second == part.cell))
+          return false;
+      } else if (!use.user().is("Shape")) {
+        for (const Value& result : use.user().results())
+          pending.push_back(&result);
+      }
+    }
+  }
+  return true;
+}
+
 /// Whether the value is that part of a cache with new rows: made of the input that the part
 /// becomes, or of what one of the readers takes of the whole.
 bool continuesPart(Value& present, const Value& partInput, const Cell& cell,
@@ -151,6 +206,12 @@ bool continuesPart(Value& present, const Value& partInput, const Cell& cell,
     value = producer->operand(0);
   }
   return value;
+}
+
+/// Whether no operand of attention is made of several parts.
+bool keepOperands(llvm::ArrayRef<PartReader> parts) {
+  llvm::DenseMap<const Use*, Cell> readers;
+  return llvm::all_of(parts, [&](const PartReader& part) { return noteReaders(part, readers); });
 }
 
 /// Cuts one graph input, and the output that continues it, along one axis.
@@ -217,6 +278,7 @@ public:
 
   /// Of a cut that is planned.
   const Value& output() const { return *continued; }
+  llvm::ArrayRef<PartReader> readers() const { return reads.parts; }
   unsigned cutAxis() const { return axis; }
   bool hasDroppedAxis() const { return dropsAxis; }
   const Cell& cell(size_t index) const { return cells[index]; }
@@ -537,9 +599,6 @@ private:
     return {&value, cell.start, cell.count, along};
   }
 
-  /// Nodes between a cache and its parts, at most.
-  static constexpr unsigned mostSteps = 64;
-
   Graph& graph;
   Value& input;
   CacheOrigins& origins;
@@ -559,19 +618,26 @@ class SplitCaches final : public Pass {
 public:
   llvm::Error run(Model& model, PassContext& context) override {
     Graph& graph = model.graph();
-    llvm::SetVector<Value*> inputs;
-    for (Node& node : graph.nodes())
-      if (node.op() == OpName("ai.kvopt::Sdpa"))
-        for (unsigned operand : {1U, 2U})
-          if (Value* input = cacheBehind(*node.operand(operand));
-              input && !context.parts.count(input->name().str()))
-            inputs.insert(input);
-    if (inputs.empty())
-      return llvm::Error::success();
     CacheOrigins origins(graph);
+    llvm::SetVector<const Value*> moved;
+    llvm::SetVector<const Value*> computed;
+    for (Node& node : graph.nodes()) {
+      if (node.op() != OpName("ai.kvopt::Sdpa"))
+        continue;
+      for (unsigned operand : {1U, 2U}) {
+        if (const Value* input = cacheBehind(*node.operand(operand)))
+          moved.insert(input);
+        else
+          addComputedFrom(*node.operand(operand), origins, computed);
+      }
+    }
+    computed.set_subtract(moved);
     bool isChanged = false;
-    for (Value* input : inputs)
-      isChanged |= split(graph, *input, origins, context);
+    for (const auto* inputs : {&moved, &computed})
+      for (const Value* input : *inputs)
+        if (!context.parts.count(input->name().str()))
+          isChanged |= split(graph, *graph.findValue(input->name()), origins, context,
+                             /*keepsOperands=*/inputs == &computed);
     if (!isChanged)
       return llvm::Error::success();
     graph.eraseDeadNodes();
@@ -592,8 +658,10 @@ private:
     return whole;
   }
 
-  /// Cuts the input, and its parts in turn, as far as they are read in parts.
-  static bool split(Graph& graph, Value& whole, CacheOrigins& origins, PassContext& context) {
+  /// Cuts the input, and its parts in turn, as far as they are read in parts. `keepsOperands`: no
+  /// operand of attention may be computed of several parts.
+  static bool split(Graph& graph, Value& whole, CacheOrigins& origins, PassContext& context,
+                    bool keepsOperands) {
     llvm::SmallVector<std::pair<Value*, PartOfWhole>, 8> pending;
     pending.emplace_back(&whole, PartOfWhole());
     bool isChanged = false;
@@ -601,7 +669,7 @@ private:
       auto [input, place] = pending.pop_back_val();
       CacheCut cut(graph, *input, origins, context);
       const std::string name = input->name().str();
-      if (!cut.plan())
+      if (!cut.plan() || (keepsOperands && !keepOperands(cut.readers())))
         continue;
       if (place.axes.empty())
         place = wholeOf(*input, cut.output());

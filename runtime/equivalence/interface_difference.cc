@@ -66,7 +66,8 @@ Names cacheNames(const Session& session, const Session& other) {
   for (size_t i = 0; i < session.cacheCount(); ++i) {
     const auto replaced = replacedIn(session.cacheInfo(i), other);
     for (const ManifestReplacement& each : replaced)
-      names.push_back(each.past);
+      if (!llvm::is_contained(names, each.past))
+        names.push_back(each.past);
     if (!replaced.empty())
       continue;
     const ManifestPart* part = partIn(session.cacheInfo(i), other);
@@ -86,7 +87,8 @@ Names cacheOutputNames(const Session& session, const Session& other) {
         continue;
       const auto replaced = replacedIn(session.cacheInfo(i), other);
       for (const ManifestReplacement& each : replaced)
-        names.push_back(each.present);
+        if (!llvm::is_contained(names, each.present))
+          names.push_back(each.present);
       if (!replaced.empty())
         continue;
       const ManifestPart* part = partIn(session.cacheInfo(i), other);

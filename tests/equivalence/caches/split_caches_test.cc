@@ -257,14 +257,6 @@ TEST_F(SplitCaches, AreLeftWholeWhereAPartIsNotItsOwn) {
   keys = Slice (present, zero, four, three)
   six = Constant <value_ints = [6]> ()
   values = Slice (present, last, six, three))"},
-      {"more is joined along the parts' axis", "[2, B, 2, P, 4]", R"(
-  k5 = Unsqueeze (k, zero)
-  v5 = Unsqueeze (v, zero)
-  kv = Concat <axis = 0> (k5, v5)
-  present = Concat <axis = 3> (past, kv)
-  twice = Concat <axis = 0> (present, present)
-  keys = Gather <axis = 0> (twice, first)
-  values = Gather <axis = 0> (twice, second))"},
       {"rows are of both", "[2, B, 2, P, 4]", R"(
   past_k = Gather <axis = 0> (past, first)
   past_v = Gather <axis = 0> (past, second)
