@@ -277,9 +277,11 @@ constexpr ReasonDoc docs[] = {
      "rename that input or output"},
     {ReasonCode::KeysInParts,
      "Export with one Concat of the past and the new keys, and one of the values, before the "
-     "products of attention.",
-     "p = Softmax (Concat (MatMul (q, past_keys), MatMul (q, new_keys))); o = Add (MatMul (Slice "
-     "(p, …), past_values), MatMul (Slice (p, …), new_values)).",
+     "products of attention. Products of one query that are scaled alike are joined by "
+     "`join-score-parts` and `join-partial-products`.",
+     "p = Softmax (Concat (MatMul (q, past_keys), MatMul (other_q, new_keys))): each set of keys "
+     "has "
+     "a query of its own.",
      "join past and new keys, and past and new values, before the products of attention"},
     {ReasonCode::EvaluatedOtherwise,
      "This is a bug of kvopt, which was found before it did harm: please report the model's graph. "

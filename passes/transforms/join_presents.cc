@@ -9,6 +9,7 @@
 #include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/cache_origins.h"
+#include "passes/analysis/movement/equal_values.h"
 #include "passes/pass.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -46,7 +47,8 @@ llvm::SmallVector<unsigned, 2> slotsOf(const Graph& graph, const Value& rows) {
   for (unsigned slot = 0; slot < graph.outputs().size(); ++slot) {
     const Value* output = graph.outputs()[slot];
     const Node* copy = output->producer();
-    if (output == &rows || (copy && copy->is("Identity") && copy->operand(0) == &rows))
+    if (areEqual(*output, rows) ||
+        (copy && copy->is("Identity") && areEqual(*copy->operand(0), rows)))
       slots.push_back(slot);
   }
   return slots;

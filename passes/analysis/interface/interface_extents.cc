@@ -1,6 +1,8 @@
 // Finds pasts and tables among the inputs by the extents that they have.
 #include "passes/analysis/interface/interface_extents.h"
 
+#include "passes/analysis/movement/data_movement.h"
+
 #include "ir/movement.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -63,7 +65,7 @@ private:
     for (const Node& node : graph.nodes()) {
       const Value* past = node.is("Concat") ? node.operand(0) : nullptr;
       const TensorType& joined = node.result().type();
-      if (!past || !past->type().hasRank() || !joined.hasRank())
+      if (!past || !past->type().hasRank() || !joined.hasRank() || !isMovedFromInput(*past))
         continue;
       auto axis = normalizedAxis(node.intAttr("axis", 0), joined.rank());
       const Dim rows = axis ? past->type().dim(*axis) : Dim::unknown();

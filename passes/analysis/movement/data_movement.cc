@@ -128,6 +128,17 @@ std::optional<SlicedRange> slicedRange(const Value& result) {
   return range;
 }
 
+bool isMovedFromInput(const Value& value) {
+  const Value* source = &value;
+  while (const Node* node = source->producer()) {
+    const std::optional<MovementKind> kind = movementKind(*node);
+    if (!kind || *kind == MovementKind::Concat)
+      return false;
+    source = movedOperand(*node);
+  }
+  return source->isGraphInput() && !source->constant();
+}
+
 std::optional<AxisMap> mapBefore(const Value& result, AxisMap map) {
   const Node& node = *result.producer();
   if (!onlyMovesData(node))

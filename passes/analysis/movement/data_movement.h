@@ -10,6 +10,9 @@ namespace kvopt::analysis {
 /// loss, repeated or left out, and nothing else.
 bool onlyMovesData(const ir::Node& node);
 
+/// Whether all elements come from one input of the model, only moved.
+bool isMovedFromInput(const ir::Value& value);
+
 /// The map of the node's moved operand, where `map` is that of `result`. nullopt where the node
 /// moves data in a way that extents do not prove, or that a map cannot tell.
 std::optional<AxisMap> mapBefore(const ir::Value& result, AxisMap map);

@@ -254,12 +254,15 @@ decoder (int64[B, S] ids, float[50, 4] table, float[B, P, 4] past_k, float[B, P,
   shape = Shape <start = 1, end = 2> (past_k)
   past_p = Slice (p, zero, shape, two)
   new_p = Slice (p, shape, most, two))";
-  for (const char* scale : {whole, parts})
-    for (const char* cut : {split, sliced}) {
-      const MatchFailure failure = failureOf(text(cut, scale));
-      EXPECT_EQ(failure.code, ReasonCode::KeysInParts) << failure.str();
-      EXPECT_EQ(failure.found, "scores of 2 sets of keys, joined before one softmax");
-    }
+  for (const char* scale : {whole, parts}) {
+    // An input says where the probabilities are cut.
+    const MatchFailure failure = failureOf(text(split, scale));
+    EXPECT_EQ(failure.code, ReasonCode::KeysInParts) << failure.str();
+    EXPECT_EQ(failure.found, "scores of 2 sets of keys, joined before one softmax");
+    // Attention is found, but the new values are not handed out.
+    const MatchFailure joined = failureOf(text(sliced, scale));
+    EXPECT_EQ(joined.code, ReasonCode::PresentNotOutput) << joined.str();
+  }
 }
 
 TEST_F(HintsTest, OfTheCorpora) {
