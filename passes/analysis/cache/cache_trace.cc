@@ -126,6 +126,11 @@ std::optional<MatchFailure> CacheTracer::checkPast(const Root& past, const Node&
       if (reader.op() == "Shape" || reader.isUnused() || isExclusive(reader, update))
         continue;
       bool otherConcat = reader.op() == "Concat" && &reader != next && use.operandIndex() == 0;
+      if (otherConcat && update.op() == OpName(kvoptDomain, "AppendRows"))
+        return failureAt(ReasonCode::SharedReader, *past.value,
+                         "new rows after as many of the past as attention counts",
+                         reader.describe() + " joins rows after all of the past",
+                         "hand out the operator's own present");
       if (otherConcat)
         return failureAt(ReasonCode::SharedReader, *past.value,
                          "one Concat of the past with new rows",

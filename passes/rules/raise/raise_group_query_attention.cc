@@ -17,6 +17,7 @@
 // longest batch row's, that is, to grow; where past and present are declared as one buffer of fixed
 // capacity the rule does not apply.
 #include "ir/attribute.h"
+#include "passes/analysis/cache/unpadded_length.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/pattern/rule.h"
 #include "support/format.h"
@@ -139,6 +140,10 @@ public:
     if (isShared(match)) {
       key = &match[pastKey];
       value = &match[pastValue];
+    } else if (length && followsAllRows(*length, match[pastKey], *key)) {
+      key = &build.concat(match[pastKey], *key, 2);
+      value = &build.concat(match[pastValue], *value, 2);
+      length = nullptr;
     } else if (length) {
       key = &build.node("ai.kvopt::AppendRows", {match[pastKey], *key, *length}, {}, "present_key");
       value = &build.node("ai.kvopt::AppendRows", {match[pastValue], *value, *length}, {},
@@ -181,6 +186,13 @@ private:
   bool isShared(const Match& match) const {
     const Value* key = match.find(k);
     return key && match.find(pastKey) && key->type().dim(1).value() == 0;
+  }
+
+  /// Whether the rows of every batch row come after all rows of the past, by extents alone.
+  static bool followsAllRows(const Value& length, const Value& past, const Value& rows) {
+    const Dim earlier = past.type().dim(2);
+    const auto counted = unpaddedLength(length, earlier, rows.type().dim(2));
+    return counted && counted->masks.empty() && counted->length.isKnownEqual(earlier);
   }
 
   std::optional<int64_t> widthOf(const Match& match) const {

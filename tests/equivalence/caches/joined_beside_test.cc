@@ -62,6 +62,89 @@ TEST(JoinedBesideTest, TheModelsConcatsAreThePresents) {
     }
 }
 
+/// An operator of com.microsoft; `lengths` makes seqlens and total of the mask [B,P + S].
+std::string contribText(const char* lengths, const char* attention) {
+  return fmt::format(R"(<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+decoder (int64[B, S] input_ids, int64[B, N] attention_mask, float[B, 2, P, 4] past_key, float[B, 2, P, 4] past_value,
+         float[50, 8] table) =>
+        (float[] logits, float[B, 2, T, 4] present_key, float[B, 2, T, 4] present_value)
+<int64[4] heads = {{0, 0, 2, 4}}, int64[1] first = {{0}}, int64[1] second = {{1}}, int64 one = {{1}}>
+{{
+  h = Gather (table, input_ids)
+  v = Neg (h)
+  kr = Reshape (h, heads)
+  kt = Transpose <perm = [0, 2, 1, 3]> (kr)
+  vr = Reshape (v, heads)
+  vt = Transpose <perm = [0, 2, 1, 3]> (vr)
+  extents = Shape (attention_mask)
+  keys = Gather <axis = 0> (extents, one)
+  total = Cast <to = 6> (keys)
+  batch = Gather <axis = 0> (extents, first)
+{}
+  o = com.microsoft.{}
+  present_key = Concat <axis = 2> (past_key, kt)
+  present_value = Concat <axis = -2> (past_value, vt)
+  logits = Tanh (o)
+}})",
+                     lengths, attention);
+}
+
+const char* groupedAttention = "GroupQueryAttention <num_heads = 2, kv_num_heads = 2> (h, h, v, "
+                               "past_key, past_value, seqlens, total)";
+
+TEST(JoinedBesideTest, OperatorsThatAppendAfterAllRowsHaveThePresentsToo) {
+  const std::string texts[] = {
+      contribText(R"(
+  last = Sub (keys, one)
+  every = Expand (last, batch)
+  seqlens = Cast <to = 6> (every))",
+                  groupedAttention),
+      contribText(R"(
+  last = Sub (total, one_int)
+  seqlens = Expand (last, batch))",
+                  groupedAttention),
+      contribText("", "MultiHeadAttention <num_heads = 2, unidirectional = 1> (h, h, v, , , , "
+                      "past_key, past_value)"),
+  };
+  Toolkit toolkit;
+  TemporaryFolder folder;
+  for (std::string text : texts) {
+    text.replace(text.find("int64 one"), 0, "int32 one_int = {1}, ");
+    const std::string path = writtenModel(text, toolkit, folder);
+    for (const char* target : {"kvopt", "onnx24", "primitive"}) {
+      SCOPED_TRACE(text + " --to " + target);
+      RewriteRequest request;
+      request.target = target;
+      const RewriteResult result =
+          valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
+      const auto* model = std::get_if<RewrittenModel>(&result);
+      ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
+      ASSERT_TRUE(model->verification);
+      EXPECT_TRUE(model->verification->equal()) << verificationSummary(*model->verification);
+      EXPECT_EQ(model->manifest.caches.size(), 2U);
+    }
+  }
+}
+
+TEST(JoinedBesideTest, RowsAtCountedPlacesAreNotThePresent) {
+  Toolkit toolkit;
+  TemporaryFolder folder;
+  const std::string path = writtenModel(contribText(R"(
+  counts = ReduceSum <keepdims = 0> (attention_mask, second)
+  last = Sub (counts, one)
+  seqlens = Cast <to = 6> (last))",
+                                                    groupedAttention),
+                                        toolkit, folder);
+  RewriteRequest request;
+  request.target = "kvopt";
+  const RewriteResult result =
+      valueOrThrow(rewrite(valueOrThrow(openModel(path, toolkit)), request, toolkit));
+  const auto* refused = std::get_if<RefusedModel>(&result);
+  ASSERT_TRUE(refused);
+  EXPECT_NE(refused->message.find("joins rows after all of the past"), std::string::npos)
+      << refused->message;
+}
+
 TEST(JoinedBesideTest, OtherRowsAreNotThePresent) {
   const char* joins = "  other = Tanh (kt)\n  present_key = Concat <axis = 2> (past_key, other)\n"
                       "  present_value = Concat <axis = 2> (past_value, vt)\n";
