@@ -102,8 +102,8 @@ struct PassContext {
   /// Inputs of caches that hold rows as attention reads them, where the exported model has rows
   /// that those are computed of: `cache-attended-rows` did that, or the model's manifest says so.
   llvm::StringSet<> attendedPasts;
-  /// By the input of a cache of compressed rows, the caches of the exported model that it is kept
-  /// instead of: `compress-caches` wrote it, or the model's manifest says so.
+  /// By the input of a cache, the caches of the exported model that it is kept instead of:
+  /// `compress-caches` or `cache-attended-rows` wrote it, or the model's manifest says so.
   targets::ReplacedCaches replacedCaches;
   /// Of caches whose rows `narrow-caches` rounded, or the model's manifest says are rounded.
   targets::ExportedDtypes exportedDtypes;

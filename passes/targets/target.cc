@@ -397,9 +397,9 @@ void replaceCaches(const std::string& past, llvm::ArrayRef<ManifestCache> origin
   std::vector<ManifestCache> exported;
   for (const ManifestCache& original : originals) {
     const auto earlier = replaced.find(original.past);
-    const llvm::ArrayRef<ManifestCache> all =
-        earlier == replaced.end() ? llvm::ArrayRef<ManifestCache>(original)
-                                  : llvm::ArrayRef<ManifestCache>(earlier->second);
+    const llvm::ArrayRef<ManifestCache> all = earlier == replaced.end()
+                                                  ? llvm::ArrayRef<ManifestCache>(original)
+                                                  : llvm::ArrayRef<ManifestCache>(earlier->second);
     for (const ManifestCache& each : all)
       if (llvm::none_of(exported,
                         [&](const ManifestCache& other) { return other.past == each.past; }))

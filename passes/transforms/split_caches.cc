@@ -6,8 +6,9 @@
 //   after    past.0, past.1 [B,H,P,D]   present.0 = Concat<2>(past.0, k)   present.1 likewise
 //
 // The cache may be read in parts before or after its rows are appended, along any axis of a fixed
-// extent; all its readers must read along the same one. Parts are split again in the same way. What
-// they were is kept for the manifest.
+// extent; all its readers must read along the same one. Attention may read what is computed of a
+// part, but no operand of it may be computed of several. Parts are split again in the same way.
+// What they were is kept for the manifest.
 #include "ir/movement.h"
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/cache_origins.h"

@@ -1,9 +1,8 @@
 // Finds pasts and tables among the inputs by the extents that they have.
 #include "passes/analysis/interface/interface_extents.h"
 
-#include "passes/analysis/movement/data_movement.h"
-
 #include "ir/movement.h"
+#include "passes/analysis/movement/data_movement.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
