@@ -239,6 +239,19 @@ private:
     return guessed(input, extent);
   }
 
+  /// A made-up row for each token id, [batch, new, width]: the same wherever the token is.
+  llvm::Expected<Tensor> embeddings(const Value& input, const Extents& extent) const {
+    const uint64_t seed = Checksum::of(std::as_bytes(std::span(input.name())));
+    std::uniform_real_distribution<float> any(-1.0f, 1.0f);
+    std::mt19937_64 random;
+    return fill(input, extent, [&](Index index) {
+      const auto& row = step.tokens[static_cast<size_t>(index[0])];
+      if (index[2] == 0)
+        random.seed(seed + static_cast<uint64_t>(row[static_cast<size_t>(index[1]) % row.size()]));
+      return double{any(random)};
+    });
+  }
+
   /// The step's tokens, the same for each codebook where ids are not made up.
   llvm::Expected<Tensor> tokens(const Value& input, llvm::ArrayRef<ManifestExtent> shape,
                                 Extents extent) const {
@@ -337,6 +350,9 @@ private:
   }
 
   llvm::Expected<Tensor> madeUp(const Value& input, const Extents& shape) const {
+    if (input.name() == "inputs_embeds" && shape.size() == 3 && shape[0] == batch &&
+        shape[1] == rows)
+      return embeddings(input, shape);
     std::mt19937_64 random(Checksum::of(std::as_bytes(std::span(input.name()))));
     std::uniform_real_distribution<float> any(-1.0f, 1.0f);
     return fill(input, shape, [&](Index) { return double{any(random)}; });
