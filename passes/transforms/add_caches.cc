@@ -5,17 +5,26 @@
 //            present_key = Concat<2>(past_key, k)   …value likewise   position = Range(P, P + S, 1)
 //
 // P is the extent of the first past. Everything outside of attention must be a function of single
-// tokens (passes/analysis/tokens/token_functions.h), attention must be causal, and a mask
-// may otherwise hide keys only by the elements of one input [B, S], which becomes [B, P + S].
+// tokens (passes/analysis/tokens/token_functions.h), and attention must be causal. What else a mask
+// says is written again for rows P to P + S (passes/builders/mask_writer.h): it may depend on the
+// places of row and key, on the head, and on inputs [B, S]. Those whose elements it reads for keys
+// become [B, P + S].
 #include "ir/shapes/shape_inference.h"
 #include "passes/analysis/cache/driven_caches.h"
+#include "passes/analysis/mask/mask_meaning.h"
+#include "passes/analysis/mask/mask_reader.h"
 #include "passes/analysis/tokens/token_functions.h"
 #include "passes/builders/added_cache_names.h"
 #include "passes/builders/attention_builder.h"
 #include "passes/builders/cross_projections.h"
+#include "passes/builders/mask_writer.h"
 #include "passes/builders/places_after.h"
 #include "passes/pass.h"
 #include "support/format.h"
+
+#include "llvm/ADT/SetVector.h"
+
+#include <limits>
 
 namespace kvopt::transforms {
 using namespace analysis;
@@ -28,8 +37,8 @@ namespace {
 
 constexpr const char* passName = "add-caches";
 
-constexpr const char* onlyPadding =
-    "a causal mask that else hides keys by one input [batch, tokens]";
+constexpr const char* writableMask =
+    "a causal mask that else depends on places, heads and inputs [batch, tokens]";
 constexpr const char* otherExport =
     "export with past and present keys and values as inputs and outputs";
 
@@ -60,12 +69,14 @@ public:
             fmt::format("caches cannot be added: {} {}", site.id(), site.failure->str()));
     if (tokens.isUnknown())
       return refused("the model has no attention among its own tokens to give caches to");
-    auto followed = findTokenFunctions(graph, context.sites, tokens.symbols().front());
+    sequences = findPrefixSequences(graph, lengthened.getArrayRef(), tokens);
+    for (AttentionSite& site : context.sites)
+      if (auto why = elementObstacle(site))
+        return refused(fmt::format("caches cannot be added: {} {}", site.id(), why->str()));
+    auto followed = findTokenFunctions(graph, context.sites, tokens.symbols().front(), sequences);
     if (const auto* mixing = std::get_if<TokenMixing>(&followed))
       return refuseMixing(*mixing);
     functions = std::move(std::get<TokenFunctions>(followed));
-    if (llvm::Error error = checkPadding())
-      return error;
     return rewrite();
   }
 
@@ -149,69 +160,87 @@ private:
     if (!site.node->operand(1)->type().dim(2).isKnownEqual(tokens))
       return failure(ReasonCode::ShapeMismatch, site, "a key for each token",
                      site.node->operand(1)->type().dim(2).str());
-    if (site.node->intAttr("causal", 0) == 0)
+    if (!isCausal(site))
       return causalObstacle(site);
     return site.node->operand(3) ? maskObstacle(site) : std::nullopt;
   }
 
-  /// Why attention is not causal by an attribute: what its mask is, or what it does besides.
+  /// Whether no row sees the key of a later token, at least as long as positions count tokens.
+  static bool isCausal(const AttentionSite& site) {
+    return site.node->intAttr("causal", 0) != 0 ||
+           (site.mask && (site.mask->causal == Proof::Proved || site.mask->hidesLaterKeys ||
+                          site.mask->causalIf));
+  }
+
+  /// Why attention is not causal: what its mask is, or that it has none.
   static MatchFailure causalObstacle(const AttentionSite& site) {
     const char* const expected = "a mask that is proved to be causal";
     if (!site.mask)
       return failure(ReasonCode::MaskNoncausal, site, expected, "no mask", otherExport);
     const MaskFacts& mask = *site.mask;
-    if (mask.causal == Proof::Proved || mask.hidesLaterKeys)
-      return failure(ReasonCode::BiasUnsupported, site, onlyPadding, mask.text, otherExport);
     const bool isRefuted = mask.causal == Proof::Refuted;
     return failure(
         isRefuted ? ReasonCode::MaskNoncausal : ReasonCode::MaskUnprovenCausal, site, expected,
         isRefuted && !mask.counterExample.empty() ? mask.counterExample : mask.text, otherExport);
   }
 
-  /// A mask that is left may hide keys by one input only.
+  /// Whether every row whose result matters sees a key. Other rows take the mean of all keys where
+  /// a finite number hides them, later ones too, which a cache does not have yet.
+  static bool seesKeys(const MaskFacts& mask) {
+    return mask.isExact || mask.everyRowSeesAKey || mask.seesOwnKey ||
+           (mask.causalIf && mask.padding.empty());
+  }
+
+  /// A mask that is left is written again, from what its elements are.
   std::optional<MatchFailure> maskObstacle(const AttentionSite& site) {
-    const bool isPadding = site.mask && site.mask->remaining == MaskFacts::Remaining::Padding &&
-                           site.mask->isExact && site.mask->padding.size() == 1;
-    const Value* input = isPadding ? site.mask->padding.front().shownBy : nullptr;
-    if (!input || input->graph().parentNode() || input->type().rank() != 2 ||
-        !input->type().dim(1).isKnownEqual(tokens) || (padding && padding != input))
-      return failure(ReasonCode::BiasUnsupported, site, onlyPadding,
-                     site.mask ? site.mask->text : "a mask that is not understood", otherExport);
-    padding = const_cast<Value*>(input);
+    const auto refusedMask = [&](const std::string& found) {
+      return failure(ReasonCode::BiasUnsupported, site, writableMask, found, otherExport);
+    };
+    if (!site.mask || !seesKeys(*site.mask))
+      return refusedMask(site.mask ? site.mask->text : "a mask that is not understood");
+    const Value* mask = site.node->operand(3);
+    MaskElements& plan = masks[mask];
+    if (!plan.reader) {
+      plan.reader = std::make_unique<MaskReader>(maskQuestion(*site.node).space);
+      plan.element = plan.reader->readMask(*mask);
+    }
+    const auto mayRead = [&](const Value& value, IndexVariable place) {
+      const auto inputs = prefixInputs(value);
+      if (!inputs || inputs->empty())
+        return false;
+      if (place == IndexVariable::Key)
+        lengthened.insert(inputs->begin(), inputs->end());
+      return true;
+    };
+    if (auto part = maskObstacle(plan, mayRead))
+      return refusedMask(fmt::format("{}, with {}", site.mask->text, *part));
     return std::nullopt;
   }
 
-  /// Of the longer input nothing but masks may be made.
-  llvm::Error checkPadding() {
-    if (!padding)
-      return llvm::Error::success();
-    llvm::DenseSet<const Node*> attentions;
-    for (const AttentionSite& site : context.sites)
-      if (!readsOtherSequence(site))
-        attentions.insert(site.node);
-    llvm::SmallVector<const Value*, 16> pending(1, padding);
-    llvm::DenseSet<const Value*> seen{padding};
-    while (!pending.empty()) {
-      const Value* value = pending.pop_back_val();
-      if (value->isGraphOutput())
-        return refuseMixing(
-            {value->producer(), fmt::format("'{}' is an output, and made of '{}', which is as long "
-                                            "as all keys",
-                                            value->name(), padding->name())});
-      for (const Use& use : value->uses()) {
-        const Node& reader = use.user();
-        if (attentions.contains(&reader) && use.operandIndex() == 3)
-          continue;
-        if (attentions.contains(&reader) || reader.graph().parentNode())
-          return refuseMixing({&reader, fmt::format("it reads '{}', which is as long as all keys",
-                                                    padding->name())});
-        if (!reader.is("Shape"))
-          for (const Value& result : reader.results())
-            if (seen.insert(&result).second)
-              pending.push_back(&result);
-      }
-    }
-    return llvm::Error::success();
+  struct MaskElements {
+    std::unique_ptr<MaskReader> reader;
+    ExprRef element = nullptr;
+  };
+
+  static std::optional<std::string>
+  maskObstacle(const MaskElements& plan,
+               llvm::function_ref<bool(const Value&, IndexVariable)> isAvailable) {
+    return builders::maskObstacle(plan.element, plan.reader->space(), isAvailable);
+  }
+
+  /// Now that it is known which inputs have elements for earlier tokens, too: why those that a mask
+  /// reads are not there.
+  std::optional<MatchFailure> elementObstacle(const AttentionSite& site) const {
+    const auto plan = masks.find(site.node->operand(3));
+    if (plan == masks.end())
+      return std::nullopt;
+    const auto isThere = [&](const Value& value, IndexVariable place) {
+      return sequences.count(&value) != 0 ||
+             (place == IndexVariable::Row && value.isGraphInput() && !lengthened.count(&value));
+    };
+    if (auto part = maskObstacle(plan->second, isThere))
+      return failure(ReasonCode::BiasUnsupported, site, writableMask, *part, otherExport);
+    return std::nullopt;
   }
 
   std::string freshSymbol(const std::string& base) const {
@@ -245,19 +274,25 @@ private:
           names[i].past,
           TensorType(type.elementType(), Shape{type.dim(0), type.dim(1), past, type.dim(3)})));
     }
-    if (padding) {
-      padding->setType(
-          TensorType(padding->type().elementType(), Shape{padding->type().dim(0), past + tokens}));
-    }
+    for (const Value* input : lengthened)
+      lengthen(*const_cast<Value*>(input), past);
     for (size_t i = 0; i < own.size(); ++i)
       addCaches(*own[i], llvm::ArrayRef(names).slice(2 * i, 2),
                 llvm::ArrayRef(pasts).slice(2 * i, 2));
     context.count(passName, "caches", static_cast<int64_t>(pasts.size()));
+    writeMasks(own, *pasts.front());
     startAtPast(*pasts.front());
     restoreOrder(graph);
     graph.eraseDeadNodes();
     forgetUnreadExtents();
     return inferShapes(graph);
+  }
+
+  /// Gives an input elements for earlier tokens.
+  void lengthen(Value& input, const Dim& past) const {
+    Shape shape(input.type().shape().begin(), input.type().shape().end());
+    shape[sequences.find(&input)->second.axis] = past + tokens;
+    input.setType(TensorType(input.type().elementType(), std::move(shape)));
   }
 
   /// What its caches are called: `0`, or `0.decoder` if the model has caches of an encoder, too.
@@ -286,12 +321,51 @@ private:
       site.node->setOperand(i + 1, &present);
       handOut(present, names[i]);
     }
-    if (site.node->operand(3)) {
-      Value& visible = build.node(
-          "Cast", {*padding}, attrs({{"to", static_cast<int64_t>(ElementType::Bool)}}), "visible");
-      Value& mask = build.node("Unsqueeze", {visible, ints({1, 2})}, {}, "padding");
-      site.node->setOperand(3, &mask);
+  }
+
+  /// Writes each mask for the new rows and all keys.
+  void writeMasks(llvm::ArrayRef<AttentionSite*> own, Value& past) {
+    Rewriter rewriter(graph, passName, context.journal);
+    AttentionBuilder build(rewriter);
+    MaskWriter::Places places;
+    llvm::DenseMap<const Value*, Value*> written;
+    for (AttentionSite* site : own) {
+      const auto plan = masks.find(site->node->operand(3));
+      if (plan == masks.end())
+        continue;
+      context.hiddenRowsUndefined |= !site->mask->isExact && !site->mask->everyRowSeesAKey;
+      Value*& mask = written[plan->first];
+      if (!mask) {
+        if (!places.keys)
+          places = placesOf(build, past, *site->node);
+        const auto elements = [&](const Value& value, IndexVariable place) -> Value& {
+          const auto sequence = sequences.find(&value);
+          return place == IndexVariable::Row && sequence != sequences.end()
+                     ? lastRows(build, const_cast<Value&>(value), sequence->second.axis, past)
+                     : const_cast<Value&>(value);
+        };
+        MaskWriter writer(build, plan->second.reader->space(), places, elements);
+        mask = &writer.write(plan->second.element, plan->first->type().elementType());
+      }
+      site->node->setOperand(3, mask);
     }
+  }
+
+  /// The places of the new rows, and of all keys. Nothing of it reads the joined keys: targets that
+  /// join them in the attention make masks first.
+  static MaskWriter::Places placesOf(AttentionBuilder& build, Value& past, const Node& sdpa) {
+    Value& first = build.value(build.extent(past, 2, /*scalar=*/true));
+    Value& rows = build.value(build.extent(*sdpa.operand(0), 2, /*scalar=*/true));
+    Value& end = build.node("Add", {first, rows}, {}, "end");
+    return {&build.node("Range", {first, end, int64Scalar(1)}, {}, "rows"), &build.range(end)};
+  }
+
+  /// The elements of a sequence of all tokens that are those of the new ones.
+  static Value& lastRows(AttentionBuilder& build, Value& sequence, unsigned axis, Value& past) {
+    return build.node("Slice",
+                      {sequence, build.extent(past, 2), ints({std::numeric_limits<int64_t>::max()}),
+                       ints({axis})},
+                      {}, "new_rows");
   }
 
   /// Makes a cache an output, a new one or in the place of the one that handed out its rows.
@@ -307,7 +381,7 @@ private:
   }
 
   /// An input without readers may have a place for each new token or for each key: that is not
-  /// known.
+  /// known, and its declaration must not say that it is the first.
   void forgetUnreadExtents() {
     for (const std::unique_ptr<Value>& input : graph.inputs()) {
       if (input->hasUses() || !input->type().hasRank())
@@ -315,14 +389,14 @@ private:
       Shape shape(input->type().shape().begin(), input->type().shape().end());
       for (Dim& extent : shape)
         if (extent == tokens)
-          extent = Dim::unknown();
+          extent = Dim::symbol(freshSymbol("unread_length"));
       input->setType(TensorType(input->type().elementType(), std::move(shape)));
     }
   }
 
   /// Positions and tables of positions begin at the number of earlier tokens.
   void startAtPast(Value& past) {
-    if (functions.positions.empty() && functions.tables.empty())
+    if (functions.positions.empty() && functions.tables.empty() && functions.lastRows.empty())
       return;
     Rewriter rewriter(graph, passName, context.journal);
     AttentionBuilder build(rewriter);
@@ -341,13 +415,19 @@ private:
       move(*range, places.ofRange(operandsOf(*range)));
     for (Node* table : functions.tables)
       move(*table, places.ofTable(operandsOf(*table)));
+    for (const TokenFunctions::LastRows& rows : functions.lastRows)
+      rows.node->setOperand(rows.operand,
+                            &lastRows(build, *rows.node->operand(rows.operand), rows.axis, past));
   }
 
   Model& model;
   Graph& graph;
   PassContext& context;
   Dim tokens;
-  Value* padding = nullptr;
+  /// Inputs that get an element for each key, and what is computed from them for all tokens.
+  llvm::SetVector<const Value*> lengthened;
+  PrefixSequences sequences;
+  llvm::DenseMap<const Value*, MaskElements> masks;
   TokenFunctions functions;
 };
 

@@ -111,17 +111,58 @@ Parts partition(MaskExpressions& made, ExprRef seen, const Dim& frontier) {
   return parts;
 }
 
+/// An expression at the key `own`; null where it reads elements that depend on the key.
+ExprRef atKey(MaskExpressions& made, ExprRef expression, const Dim& own) {
+  if ((expression->variables & indexBit(IndexVariable::Key)) == 0 && expression->operands.empty() &&
+      expression->dim.isUnknown())
+    return expression;
+  const std::optional<std::string> key = symbolOf(IndexSpace::variable(IndexVariable::Key));
+  const Dim dim = expression->dim.substitute(
+      [&](llvm::StringRef name) { return name == *key ? std::optional<Dim>(own) : std::nullopt; });
+  ExprVector operands;
+  for (ExprRef operand : expression->operands)
+    if (ExprRef there = atKey(made, operand, own))
+      operands.push_back(there);
+    else
+      return nullptr;
+  const llvm::StringRef name = expression->name;
+  switch (expression->kind) {
+  case Kind::Integer:
+    return made.integer(dim);
+  case Kind::AtLeastZero:
+    return made.atLeastZero(dim);
+  case Kind::IsZero:
+    return made.isZero(dim);
+  case Kind::IsNotZero:
+    return made.negate(made.isZero(dim));
+  case Kind::Not:
+    return made.negate(operands[0]);
+  case Kind::And:
+    return made.conjunction(operands);
+  case Kind::Or:
+    return made.disjunction(operands);
+  case Kind::Apply:
+    if (name == "NonZero")
+      return made.cast(operands[0], ElementType::Int64, ElementType::Bool);
+    if (name == "IntMod")
+      return made.remainder(operands[0], operands[1], ElementType::Int64);
+    // Integers are equal to themselves; other numbers may not be numbers.
+    if (name == "Equal" && operands[0] == operands[1] && operands[0]->is(Kind::Apply) &&
+        (operands[0]->name == "Cast" || operands[0]->name.startswith("Int")))
+      return made.boolean(true);
+    return made.apply(name, operands, expression->isBoolean);
+  default:
+    return expression->operands.empty() && expression->kind != Kind::Opaque ? expression : nullptr;
+  }
+}
+
 /// Whether the part shows every row its own key, by arithmetic alone.
 bool showsOwnKey(MaskExpressions& made, ExprRef part, const Dim& own) {
   if (part->is(Kind::Or))
     return llvm::any_of(part->operands,
                         [&](ExprRef alternative) { return showsOwnKey(made, alternative, own); });
-  const std::optional<std::string> key = symbolOf(IndexSpace::variable(IndexVariable::Key));
-  return part->is(Kind::AtLeastZero) &&
-         made.atLeastZero(part->dim.substitute([&](llvm::StringRef name) {
-               return name == *key ? std::optional<Dim>(own) : std::nullopt;
-             }))
-             ->is(Kind::True);
+  const ExprRef there = atKey(made, part, own);
+  return there && there->is(Kind::True);
 }
 
 /// Causal, and no more than that and padding.

@@ -33,8 +33,6 @@ llvm::ArrayRef<Dim> shapeOf(const Value& value) {
   return value.type().hasRank() ? llvm::ArrayRef<Dim>(value.type().shape()) : llvm::ArrayRef<Dim>();
 }
 
-bool isGemm(const Node& node) { return node.is("Gemm") || node.is("com.microsoft::FusedGemm"); }
-
 /// Whether a product reads its first operand as it is, or transposed.
 bool transposesFirst(const Node& node) {
   return node.intAttr("transA", 0) != 0 || node.intAttr("transBatchA", 0) != 0 ||

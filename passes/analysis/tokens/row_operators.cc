@@ -4,7 +4,10 @@
 #include "ir/movement.h"
 #include "ir/verify/node_check.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
+
+#include <array>
 
 namespace kvopt::analysis {
 using namespace ir;
@@ -75,6 +78,14 @@ bool isRowProduct(const Node& node) {
     return node.is("MatMul");
   return node.op().domain() == "com.microsoft" && node.op().type() == "MatMulNBits" &&
          !hasUnknownOperands(node);
+}
+
+bool isGemm(const Node& node) { return node.is("Gemm") || node.is("com.microsoft::FusedGemm"); }
+
+bool isScaledProduct(const Node& node) {
+  return node.is("com.microsoft::FusedMatMul") &&
+         llvm::none_of(std::array{"transA", "transBatchA", "transBatchB"},
+                       [&](const char* name) { return node.intAttr(name, 0) != 0; });
 }
 
 } // namespace kvopt::analysis

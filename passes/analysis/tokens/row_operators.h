@@ -21,4 +21,10 @@ bool quantizesDynamically(const ir::Node& node);
 /// Whether the node multiplies rows of the first operand by a matrix.
 bool isRowProduct(const ir::Node& node);
 
+/// Gemm, also with an activation.
+bool isGemm(const ir::Node& node);
+
+/// A scaled MatMul that does not exchange axes of its first operand, nor batch axes.
+bool isScaledProduct(const ir::Node& node);
+
 } // namespace kvopt::analysis

@@ -213,12 +213,234 @@ protected:
   llvm::DenseMap<const Value*, State> states;
 };
 
-class TokenFollower : private TokenStates {
+/// What operators make of tokens' rows, one of each for every token.
+class TokenRows : protected TokenStates {
+protected:
+  TokenRows(llvm::StringRef followedSymbol, Followed kindOfRows)
+      : TokenStates(followedSymbol), followed(kindOfRows) {}
+
+  void refuse(const Node* node, std::string why) {
+    if (!mixing)
+      mixing = TokenMixing{node, std::move(why)};
+  }
+
+  void set(const Value& value, State state, const Node* node) {
+    if (state.kind == Kind::PerToken && !(state.axis && !axisByExtents(value))) {
+      state.axis.reset();
+      const std::optional<unsigned> axis = axisByExtents(value);
+      if (!axis)
+        return refuse(node, fmt::format("its result {} has no single axis of {}",
+                                        value.type().str(), symbol.str()));
+      if (state.outer.value() == 1 && !extentsOf(value)[*axis].isKnownEqual(tokens) &&
+          !extentsOf(value)[*axis].dividedBy(tokens))
+        return refuse(node, fmt::format("its result {} has an axis of more than the tokens",
+                                        value.type().str()));
+    }
+    states[&value] = std::move(state);
+  }
+
+  void setAll(const Node& node, const State& state) {
+    for (const Value& result : node.results())
+      if (!result.isUnused())
+        set(result, state, &node);
+  }
+  /// For operators that may move the axis: only extents tell where it is then.
+  static State withoutAxis(State state) {
+    state.axis.reset();
+    return state;
+  }
+
+  /// Each result row is computed from the same row of each operand that has the tokens.
+  void visitRows(const Node& node) {
+    if (stateOf(node.operand(0)).kind != Kind::PerToken)
+      return refuse(&node, "its parameters depend on the tokens");
+    const bool takesTokens = node.op().type() == "RotaryEmbedding";
+    for (const Use& use : node.operands())
+      if (use.operandIndex() > 0 && use.value() && stateOf(use.value()).kind == Kind::PerToken &&
+          (!takesTokens || stateOf(use.value()).outer.value() != 1))
+        return refuse(&node, "its parameters depend on the tokens");
+    setAll(node, stateOf(node.operand(0)));
+  }
+
+  void visitElementwise(const Node& node) {
+    std::optional<size_t> fromEnd;
+    std::optional<State> state;
+    for (const Use& use : node.operands()) {
+      if (!use.value() || stateOf(use.value()).kind == Kind::Constant)
+        continue;
+      const std::optional<unsigned> axis = tokenAxis(*use.value());
+      const State own = stateOf(use.value());
+      if (own.kind != Kind::PerToken || !axis)
+        return refuse(&node, "it computes with the number of tokens");
+      const size_t place = extentsOf(*use.value()).size() - *axis;
+      if (fromEnd && (*fromEnd != place || !state->outer.isKnownEqual(own.outer)))
+        return refuse(&node, "it combines tokens with each other");
+      fromEnd = place;
+      state = own;
+    }
+    if (const TensorType& type = node.result().type(); type.hasRank())
+      state->axis = static_cast<unsigned>(type.rank() - *fromEnd);
+    setAll(node, *state);
+  }
+
+  void visitProduct(const Node& node) {
+    const State state = stateOf(node.operand(0));
+    if ((node.is("MatMul") || isScaledProduct(node)) && state.kind == Kind::Constant)
+      return visitColumns(node);
+    if (state.kind != Kind::PerToken)
+      return refuse(&node, "its matrix depends on the tokens");
+    if (!isGemm(node) && stateOf(node.operand(1)).kind == Kind::PerToken)
+      return visitProducts(node);
+    for (const Use& use : node.operands())
+      if (use.operandIndex() > 0 && use.value() && stateOf(use.value()).kind != Kind::Constant)
+        return refuse(&node, "it multiplies tokens with each other");
+    const std::optional<unsigned> axis = tokenAxis(*node.operand(0));
+    const bool isTransposed = isGemm(node) && node.intAttr("transA", 0) != 0;
+    if (!axis || isTransposed || *axis + 1 == extentsOf(*node.operand(0)).size())
+      return refuse(&node, "it sums over the tokens");
+    setAll(node, state);
+  }
+
+  /// A product of two matrices for each token, as rows with those of the expert that they go to.
+  void visitProducts(const Node& node) {
+    std::optional<int64_t> fromEnd[2];
+    for (unsigned i : {0U, 1U})
+      if (const auto axis = tokenAxis(*node.operand(i)))
+        fromEnd[i] = static_cast<int64_t>(extentsOf(*node.operand(i)).size()) - int64_t{*axis};
+    if (!fromEnd[0] || fromEnd[0] != fromEnd[1] || *fromEnd[0] < 3 ||
+        !stateOf(node.operand(0)).outer.isKnownEqual(stateOf(node.operand(1)).outer))
+      return refuse(&node, "it multiplies tokens with each other");
+    setAll(node, withoutAxis(stateOf(node.operand(0))));
+  }
+
+  /// A constant matrix times columns, or times matrices, of which each is a token's: as angles are
+  /// made of positions.
+  void visitColumns(const Node& node) {
+    const State state = stateOf(node.operand(1));
+    const std::optional<unsigned> axis = tokenAxis(*node.operand(1));
+    if (state.kind != Kind::PerToken || !axis || extentsOf(*node.operand(1)).size() < 2 ||
+        *axis + 2 == extentsOf(*node.operand(1)).size())
+      return refuse(&node, "it sums over the tokens");
+    setAll(node, state);
+  }
+
+  void visitGather(const Node& node) {
+    constexpr int64_t unknown = -1;
+    const State data = stateOf(node.operand(0));
+    const State indices = stateOf(node.operand(1));
+    const std::optional<Movement> movement = movementOf(node.result());
+    const int64_t axis = movement && movement->axis() ? int64_t{*movement->axis()} : unknown;
+    const auto tokensOf = [&](unsigned operand) {
+      const std::optional<unsigned> place = tokenAxis(*node.operand(operand));
+      return place ? int64_t{*place} : unknown;
+    };
+    if (data.kind == Kind::Constant && indices.kind == Kind::PerToken) {
+      State state = withoutAxis(indices);
+      if (axis != unknown && tokensOf(1) != unknown)
+        state.axis = static_cast<unsigned>(axis + tokensOf(1));
+      return setAll(node, state);
+    }
+    if (data.kind != Kind::PerToken || axis == unknown || tokensOf(0) == unknown)
+      return refuse(&node, "it picks by token and from tokens");
+    if (axis != tokensOf(0) && indices.kind == Kind::Constant)
+      return setAll(node, withoutAxis(data));
+    auto known = node.operand(1)->knownIntegers();
+    const bool isLast =
+        followed == Followed::Tokens && axis == tokensOf(0) && known && known->size() == 1 &&
+        isPure(data) &&
+        (known->front().value() == -1 || known->front().isKnownEqual(tokens - Dim::fixed(1)));
+    if (!isLast)
+      return refuse(&node, "it picks tokens by their place");
+    setAll(node, {Kind::LastToken, Dim::fixed(1)});
+  }
+
+  /// Entries of a constant for each token, as the weights of its expert, or the same entries of
+  /// each token's row.
+  void visitPointGather(const Node& node) {
+    const State data = stateOf(node.operand(0));
+    const State indices = stateOf(node.operand(1));
+    const auto axis = tokenAxis(*node.operand(data.kind == Kind::PerToken ? 0 : 1));
+    const llvm::ArrayRef<Dim> places = extentsOf(*node.operand(1));
+    if (!axis || places.empty() || node.intAttr("batch_dims", 0) != 0)
+      return refuse(&node, "nothing says that it treats tokens apart");
+    if (data.kind == Kind::Constant && *axis + 1 < places.size()) {
+      State state = indices;
+      state.axis = axis;
+      return setAll(node, state);
+    }
+    const auto pointed = places.back().value();
+    if (indices.kind != Kind::Constant || !pointed || *axis < *pointed)
+      return refuse(&node, "it picks tokens by their place");
+    setAll(node, withoutAxis(data));
+  }
+
+  /// Whether indices into rows are laid out along the tokens as the rows are, and pick along
+  /// another axis.
+  bool picksWithinTokens(const Node& node) const {
+    const TensorType& type = node.operand(1)->type();
+    const auto along =
+        type.hasRank() ? normalizedAxis(node.intAttr("axis", 0), type.rank()) : std::nullopt;
+    const auto axis = tokenAxis(*node.operand(1));
+    return along && axis && along != axis;
+  }
+
+  /// Numbers written over others of the same token.
+  void visitScatterElements(const Node& node) {
+    const auto axis = tokenAxis(*node.operand(1));
+    if (!picksWithinTokens(node))
+      return refuse(&node, "it writes by the place of tokens");
+    for (const Use& use : node.operands())
+      if (stateOf(use.value()).kind != Kind::PerToken || tokenAxis(*use.value()) != axis ||
+          !stateOf(use.value()).outer.isKnownEqual(stateOf(node.operand(1)).outer))
+        return refuse(&node, "its operands are not laid out along the tokens alike");
+    setAll(node, stateOf(node.operand(0)));
+  }
+
+  /// Tables by position: each index picks an entry of the axis that it lies on. Where data are
+  /// tokens' rows, each index picks from its own token's.
+  void visitGatherElements(const Node& node) {
+    const TensorType& type = node.operand(1)->type();
+    const std::optional<unsigned> along =
+        type.hasRank() ? normalizedAxis(node.intAttr("axis", 0), type.rank()) : std::nullopt;
+    const State indices = stateOf(node.operand(1));
+    const State data = stateOf(node.operand(0));
+    if (data.kind == Kind::PerToken && indices.kind == Kind::PerToken && picksWithinTokens(node) &&
+        tokenAxis(*node.operand(0)) == tokenAxis(*node.operand(1)) &&
+        data.outer.isKnownEqual(indices.outer))
+      return setAll(node, indices);
+    if (stateOf(node.operand(0)).kind != Kind::Constant || indices.kind != Kind::PerToken ||
+        !along || tokenAxis(*node.operand(1)) != along)
+      return refuse(&node, "it picks tokens by their place");
+    setAll(node, indices);
+  }
+
+  void visitConcat(const Node& node) {
+    const std::optional<Movement> movement = movementOf(node.result());
+    const std::optional<unsigned> joined = movement ? movement->axis() : std::nullopt;
+    std::optional<State> state;
+    for (const Use& use : node.operands()) {
+      const State own = stateOf(use.value());
+      const std::optional<unsigned> axis = tokenAxis(*use.value());
+      if (!joined || own.kind != Kind::PerToken || !axis || axis == joined)
+        return refuse(&node, "it joins tokens with something else");
+      if (state && !state->outer.isKnownEqual(own.outer))
+        return refuse(&node, "it joins tokens in different orders");
+      state = own;
+    }
+    setAll(node, *state);
+  }
+
+  const Followed followed;
+  std::optional<TokenMixing> mixing;
+};
+
+class TokenFollower : private TokenRows {
 public:
   TokenFollower(const Graph& followedGraph, llvm::ArrayRef<AttentionSite> sites,
-                llvm::StringRef followedSymbol, Followed kindOfRows)
-      : TokenStates(followedSymbol), graph(followedGraph), attentions(sites), followed(kindOfRows) {
-  }
+                llvm::StringRef followedSymbol, Followed kindOfRows,
+                const PrefixSequences& knownSequences)
+      : TokenRows(followedSymbol, kindOfRows), graph(followedGraph), attentions(sites),
+        sequences(knownSequences) {}
 
   std::variant<TokenFunctions, TokenMixing> run() {
     live = liveValues(graph, attentions, followed);
@@ -253,38 +475,32 @@ private:
     });
   }
 
-  void refuse(const Node* node, std::string why) {
-    if (!mixing)
-      mixing = TokenMixing{node, std::move(why)};
-  }
-
-  void set(const Value& value, State state, const Node* node) {
-    if (state.kind == Kind::PerToken && !(state.axis && !axisByExtents(value))) {
-      state.axis.reset();
-      const std::optional<unsigned> axis = axisByExtents(value);
-      if (!axis)
-        return refuse(node, fmt::format("its result {} has no single axis of {}",
-                                        value.type().str(), symbol.str()));
-      if (state.outer.value() == 1 && !extentsOf(value)[*axis].isKnownEqual(tokens) &&
-          !extentsOf(value)[*axis].dividedBy(tokens))
-        return refuse(node, fmt::format("its result {} has an axis of more than the tokens",
-                                        value.type().str()));
+  /// What a node takes of sequences of all tokens. True where its result is one of them.
+  bool visitSequences(const Node& node) {
+    if (sequences.count(&node.result())) {
+      const PrefixSequence& sequence = sequences.find(&node.result())->second;
+      if (node.result().isGraphOutput())
+        refuse(&node, "an output has an element for every key");
+      set(node.result(), {Kind::PerToken, Dim::fixed(1), sequence.axis}, &node);
+      return true;
     }
-    states[&value] = std::move(state);
-  }
-
-  void setAll(const Node& node, const State& state) {
-    for (const Value& result : node.results())
-      if (!result.isUnused())
-        set(result, state, &node);
-  }
-  /// For operators that may move the axis: only extents tell where it is then.
-  static State withoutAxis(State state) {
-    state.axis.reset();
-    return state;
+    for (const Use& use : node.operands()) {
+      const auto sequence = use.value() ? sequences.find(use.value()) : sequences.end();
+      if (sequence == sequences.end() ||
+          (attentions.all.contains(&node) && use.operandIndex() == 3))
+        continue;
+      if (node.is("Gather") && !sequence->second.isCounted)
+        refuse(&node,
+               fmt::format("it picks by '{}', which is as long as all keys", use.value()->name()));
+      found.lastRows.push_back(
+          {const_cast<Node*>(&node), use.operandIndex(), sequence->second.axis});
+    }
+    return false;
   }
 
   void visit(const Node& node) {
+    if (!sequences.empty() && visitSequences(node))
+      return;
     if (attentions.all.contains(&node))
       return visitAttention(node);
     bool any[5] = {};
@@ -389,13 +605,17 @@ private:
       return visitGather(node);
     if (node.is("GatherElements"))
       return visitGatherElements(node);
+    if (node.is("GatherND"))
+      return visitPointGather(node);
+    if (node.is("ScatterElements"))
+      return visitScatterElements(node);
     if (node.is("Concat"))
       return visitConcat(node);
     if (std::optional<MovementKind> kind = movementKind(node))
       return visitMovement(node, *kind);
     if (isPointwise(node))
       return visitElementwise(node);
-    if (isRowProduct(node) || node.is("Gemm"))
+    if (isRowProduct(node) || isGemm(node) || isScaledProduct(node))
       return visitProduct(node);
     if (node.op().type() == "RotaryEmbedding" || node.is("QuantizeLinear") ||
         node.is("DequantizeLinear"))
@@ -414,124 +634,6 @@ private:
         }))
       return refuse(&node, "its weights depend on the tokens");
     setAll(node, state);
-  }
-
-  /// Each result row is computed from the same row of each operand that has the tokens.
-  void visitRows(const Node& node) {
-    if (stateOf(node.operand(0)).kind != Kind::PerToken)
-      return refuse(&node, "its parameters depend on the tokens");
-    const bool takesTokens = node.op().type() == "RotaryEmbedding";
-    for (const Use& use : node.operands())
-      if (use.operandIndex() > 0 && use.value() && stateOf(use.value()).kind == Kind::PerToken &&
-          (!takesTokens || stateOf(use.value()).outer.value() != 1))
-        return refuse(&node, "its parameters depend on the tokens");
-    setAll(node, stateOf(node.operand(0)));
-  }
-
-  void visitElementwise(const Node& node) {
-    std::optional<size_t> fromEnd;
-    std::optional<State> state;
-    for (const Use& use : node.operands()) {
-      if (!use.value() || stateOf(use.value()).kind == Kind::Constant)
-        continue;
-      const std::optional<unsigned> axis = tokenAxis(*use.value());
-      const State own = stateOf(use.value());
-      if (own.kind != Kind::PerToken || !axis)
-        return refuse(&node, "it computes with the number of tokens");
-      const size_t place = extentsOf(*use.value()).size() - *axis;
-      if (fromEnd && (*fromEnd != place || !state->outer.isKnownEqual(own.outer)))
-        return refuse(&node, "it combines tokens with each other");
-      fromEnd = place;
-      state = own;
-    }
-    if (const TensorType& type = node.result().type(); type.hasRank())
-      state->axis = static_cast<unsigned>(type.rank() - *fromEnd);
-    setAll(node, *state);
-  }
-
-  void visitProduct(const Node& node) {
-    const State state = stateOf(node.operand(0));
-    if (node.is("MatMul") && state.kind == Kind::Constant)
-      return visitColumns(node);
-    if (state.kind != Kind::PerToken)
-      return refuse(&node, "its matrix depends on the tokens");
-    for (const Use& use : node.operands())
-      if (use.operandIndex() > 0 && use.value() && stateOf(use.value()).kind != Kind::Constant)
-        return refuse(&node, "it multiplies tokens with each other");
-    const std::optional<unsigned> axis = tokenAxis(*node.operand(0));
-    const bool isTransposed = node.is("Gemm") && node.intAttr("transA", 0) != 0;
-    if (!axis || isTransposed || *axis + 1 == extentsOf(*node.operand(0)).size())
-      return refuse(&node, "it sums over the tokens");
-    setAll(node, state);
-  }
-
-  /// A constant matrix times columns, or times matrices, of which each is a token's: as angles are
-  /// made of positions.
-  void visitColumns(const Node& node) {
-    const State state = stateOf(node.operand(1));
-    const std::optional<unsigned> axis = tokenAxis(*node.operand(1));
-    if (state.kind != Kind::PerToken || !axis || extentsOf(*node.operand(1)).size() < 2 ||
-        *axis + 2 == extentsOf(*node.operand(1)).size())
-      return refuse(&node, "it sums over the tokens");
-    setAll(node, state);
-  }
-
-  void visitGather(const Node& node) {
-    constexpr int64_t unknown = -1;
-    const State data = stateOf(node.operand(0));
-    const State indices = stateOf(node.operand(1));
-    const std::optional<Movement> movement = movementOf(node.result());
-    const int64_t axis = movement && movement->axis() ? int64_t{*movement->axis()} : unknown;
-    const auto tokensOf = [&](unsigned operand) {
-      const std::optional<unsigned> place = tokenAxis(*node.operand(operand));
-      return place ? int64_t{*place} : unknown;
-    };
-    if (data.kind == Kind::Constant && indices.kind == Kind::PerToken) {
-      State state = withoutAxis(indices);
-      if (axis != unknown && tokensOf(1) != unknown)
-        state.axis = static_cast<unsigned>(axis + tokensOf(1));
-      return setAll(node, state);
-    }
-    if (data.kind != Kind::PerToken || axis == unknown || tokensOf(0) == unknown)
-      return refuse(&node, "it picks by token and from tokens");
-    if (axis != tokensOf(0) && indices.kind == Kind::Constant)
-      return setAll(node, withoutAxis(data));
-    auto known = node.operand(1)->knownIntegers();
-    const bool isLast =
-        followed == Followed::Tokens && axis == tokensOf(0) && known && known->size() == 1 &&
-        isPure(data) &&
-        (known->front().value() == -1 || known->front().isKnownEqual(tokens - Dim::fixed(1)));
-    if (!isLast)
-      return refuse(&node, "it picks tokens by their place");
-    setAll(node, {Kind::LastToken, Dim::fixed(1)});
-  }
-
-  /// Tables by position: each index picks an entry of the axis that it lies on.
-  void visitGatherElements(const Node& node) {
-    const TensorType& type = node.operand(1)->type();
-    const std::optional<unsigned> along =
-        type.hasRank() ? normalizedAxis(node.intAttr("axis", 0), type.rank()) : std::nullopt;
-    const State indices = stateOf(node.operand(1));
-    if (stateOf(node.operand(0)).kind != Kind::Constant || indices.kind != Kind::PerToken ||
-        !along || tokenAxis(*node.operand(1)) != along)
-      return refuse(&node, "it picks tokens by their place");
-    setAll(node, indices);
-  }
-
-  void visitConcat(const Node& node) {
-    const std::optional<Movement> movement = movementOf(node.result());
-    const std::optional<unsigned> joined = movement ? movement->axis() : std::nullopt;
-    std::optional<State> state;
-    for (const Use& use : node.operands()) {
-      const State own = stateOf(use.value());
-      const std::optional<unsigned> axis = tokenAxis(*use.value());
-      if (!joined || own.kind != Kind::PerToken || !axis || axis == joined)
-        return refuse(&node, "it joins tokens with something else");
-      if (state && !state->outer.isKnownEqual(own.outer))
-        return refuse(&node, "it joins tokens in different orders");
-      state = own;
-    }
-    setAll(node, *state);
   }
 
   void visitMovement(const Node& node, MovementKind kind) {
@@ -608,23 +710,24 @@ private:
 
   const Graph& graph;
   const Attentions attentions;
-  const Followed followed;
+  const PrefixSequences& sequences;
   llvm::DenseSet<const Value*> live;
   TokenFunctions found;
-  std::optional<TokenMixing> mixing;
 };
 
 } // namespace
 
 std::variant<TokenFunctions, TokenMixing> findTokenFunctions(const Graph& graph,
                                                              llvm::ArrayRef<AttentionSite> sites,
-                                                             llvm::StringRef tokens) {
-  return TokenFollower(graph, sites, tokens, Followed::Tokens).run();
+                                                             llvm::StringRef tokens,
+                                                             const PrefixSequences& sequences) {
+  return TokenFollower(graph, sites, tokens, Followed::Tokens, sequences).run();
 }
 
 std::optional<TokenMixing> findBatchMixing(const Graph& graph, llvm::ArrayRef<AttentionSite> sites,
                                            llvm::StringRef batch) {
-  auto followed = TokenFollower(graph, sites, batch, Followed::BatchRows).run();
+  const PrefixSequences none;
+  auto followed = TokenFollower(graph, sites, batch, Followed::BatchRows, none).run();
   if (auto* mixing = std::get_if<TokenMixing>(&followed))
     return std::move(*mixing);
   return std::nullopt;

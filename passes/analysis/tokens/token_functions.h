@@ -3,6 +3,7 @@
 
 #include "ir/graph.h"
 #include "passes/analysis/cache/site.h"
+#include "passes/analysis/tokens/prefix_sequences.h"
 
 #include <optional>
 #include <string>
@@ -20,6 +21,13 @@ struct TokenFunctions {
   std::vector<ir::Node*> positions;
   /// Slice(table, P, P + S) along one axis of a constant: its entries by position.
   std::vector<ir::Node*> tables;
+  /// Operands that are sequences of all tokens, of which the node takes the S last ones.
+  struct LastRows {
+    ir::Node* node;
+    unsigned operand;
+    unsigned axis;
+  };
+  std::vector<LastRows> lastRows;
 };
 
 /// What makes a token's result depend on other tokens, or on how many there are, outside of the
@@ -32,10 +40,10 @@ struct TokenMixing {
 /// Follows the tokens from the inputs to the outputs. `tokens` is the symbol of their number, the
 /// extent of every axis that they lie along. Masks of attention among the tokens are not followed,
 /// and of caches only that their rows go nowhere but to attention. What is not known to treat
-/// tokens apart mixes them.
-std::variant<TokenFunctions, TokenMixing> findTokenFunctions(const ir::Graph& graph,
-                                                             llvm::ArrayRef<AttentionSite> sites,
-                                                             llvm::StringRef tokens);
+/// tokens apart mixes them. `sequences` are known for all tokens, also for earlier ones.
+std::variant<TokenFunctions, TokenMixing>
+findTokenFunctions(const ir::Graph& graph, llvm::ArrayRef<AttentionSite> sites,
+                   llvm::StringRef tokens, const PrefixSequences& sequences = PrefixSequences());
 
 /// The same of the rows of a batch, masks included: what makes a row's result depend on other rows,
 /// or on how many there are; nullopt if nothing does. `batch` is the symbol of their number.
