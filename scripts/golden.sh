@@ -116,6 +116,13 @@ if [ -d "$corpus/../corpus2" ]; then
   cp "$work/freed_extents.txt" "$golden/freed_extents.txt"
 fi
 
+# Decoders that lose their caches and get others.
+if [ -d "$corpus/../corpus2" ]; then
+  KVOPT_CORPUS=$(realpath "$corpus") KVOPT_GOLDEN_ADDED=$work/added_caches.txt \
+    "$build/tests/equivalence_tests" --gtest_filter='AddedCorpus.*' --gtest_brief=1
+  cp "$work/added_caches.txt" "$golden/added_caches.txt"
+fi
+
 # ONNX's node cases, rewritten for every target, where they are next to the corpus.
 if [ -d "$corpus/../onnx-nodes" ]; then
   KVOPT_CORPUS=$(realpath "$corpus") KVOPT_GOLDEN_NODES=$work/onnx_nodes.txt \
