@@ -1,6 +1,8 @@
 // Tells extents by the shapes of inputs.
 #include "passes/extents/extent_symbols.h"
 
+#include "support/format.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -67,6 +69,11 @@ std::optional<Shape> ExtentSymbols::freedList(llvm::ArrayRef<Dim> list) const {
   if (rank > 2 && before.batch.value() != 1 && list[0].isKnownEqual(before.batch))
     shape[0] = after.batch;
   return shape;
+}
+
+void ExtentSymbols::assumeNoWiderWindow(const TensorType& mask) {
+  assumed.insert(
+      fmt::format("the stored mask {} hides no earlier keys where there are more", mask.str()));
 }
 
 Value* ExtentSymbols::value(const Dim& extent) {

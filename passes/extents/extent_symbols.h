@@ -5,6 +5,8 @@
 #include "passes/builders/attention_builder.h"
 
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace kvopt::extents {
@@ -44,6 +46,12 @@ public:
 
   builders::AttentionBuilder& builder() { return build; }
 
+  /// A mask with a number for each key of the export is taken to hide no key that is too early for
+  /// it to have: a window that is wider than the exported keys would not be in it.
+  void assumeNoWiderWindow(const ir::TensorType& mask);
+  /// What is taken for granted, a sentence each.
+  const std::set<std::string>& assumptions() const { return assumed; }
+
 private:
   ir::Value* combined(const char* op, const ir::Dim& first, const ir::Dim& second);
 
@@ -55,6 +63,7 @@ private:
   analysis::DecoderExtents before;
   analysis::DecoderExtents after;
   std::vector<Source> sources;
+  std::set<std::string> assumed;
   builders::AttentionBuilder build;
 };
 

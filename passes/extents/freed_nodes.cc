@@ -8,6 +8,7 @@
 #include "passes/analysis/movement/uniform_value.h"
 #include "passes/analysis/tokens/row_operators.h"
 #include "passes/extents/freed_numbers.h"
+#include "passes/extents/freed_tables.h"
 #include "support/diagnostic.h"
 #include "support/format.h"
 
@@ -25,7 +26,8 @@ namespace {
 class FreedNodes {
 public:
   FreedNodes(Graph& freedGraph, ExtentSymbols& extentSymbols)
-      : graph(freedGraph), symbols(extentSymbols), numbers(freedGraph, extentSymbols) {}
+      : graph(freedGraph), symbols(extentSymbols), numbers(freedGraph, extentSymbols),
+        tables(freedGraph, extentSymbols) {}
 
   std::optional<Obstacle> run() {
     llvm::SmallVector<Node*, 32> nodes;
@@ -36,10 +38,10 @@ public:
       if (constant->constant())
         constants.push_back(constant.get());
     for (Value* constant : constants)
-      numbers.count(*constant);
+      count(*constant);
     for (Node* node : nodes) {
       if (node->is("Constant") && node->results().size() == 1 && node->result().constant())
-        numbers.count(node->result());
+        count(node->result());
       visit(*node);
       if (obstacle)
         return obstacle;
@@ -48,6 +50,11 @@ public:
   }
 
 private:
+  void count(Value& constant) {
+    numbers.count(constant);
+    tables.free(constant);
+  }
+
   void refuse(const Node& node, std::string why) {
     if (!obstacle)
       obstacle = Obstacle{&node, std::move(why)};
@@ -77,6 +84,8 @@ private:
 
   /// Frees what the node itself says of extents.
   void adapt(Node& node) {
+    if (node.is("Range"))
+      numbers.freesConstants(node);
     if (isPointwise(node) || node.is("MatMul"))
       return adaptBroadcast(node);
     const std::optional<MovementKind> kind = movementKind(node);
@@ -409,6 +418,7 @@ private:
   Graph& graph;
   ExtentSymbols& symbols;
   FreedNumbers numbers;
+  FreedTables tables;
   std::optional<Obstacle> obstacle;
 };
 

@@ -3,6 +3,7 @@
 
 #include "ir/movement.h"
 #include "passes/analysis/tokens/row_operators.h"
+#include "passes/extents/freed_tables.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -76,18 +77,6 @@ bool isCompared(const Use& use) {
          reader.is("GreaterOrEqual");
 }
 
-/// Whether integers are places in an input, as of batch rows and keys in a mask.
-bool picksOfInput(const Use& use) {
-  const Node& reader = use.user();
-  if ((!reader.is("Gather") && !reader.is("GatherND")) || use.operandIndex() != 1)
-    return false;
-  const Value* data = reader.operand(0);
-  while (data->producer() && !data->constant() && movementKind(*data->producer()) &&
-         keepsOrder(*movementKind(*data->producer())))
-    data = movedOperand(*data->producer());
-  return data->isGraphInput();
-}
-
 } // namespace
 
 void FreedNumbers::count(Value& constant) {
@@ -110,7 +99,7 @@ void FreedNumbers::countOne(Value& constant, int64_t number) {
   const auto rank = static_cast<unsigned>(constant.constant()->shape().size());
   const auto range = symbols.counted(Dim::fixed(number), Dim::fixed(number + 1));
   if (range)
-    countFor(constant, *range, rank - 1,
+    countFor(constant, *range, rank > 1 ? rank - 2 : 0,
              [](const Use& use) { return leadsOnlyTo(use, isCompared); });
   if (number == 0 && symbols.exported().batch.value() == 1 &&
       symbols.isFreed(symbols.freed().batch))
@@ -185,7 +174,7 @@ bool FreedNumbers::freeRange(Node& node) {
     const auto number = node.operand(operand)->knownIntegers();
     if (!number || number->size() != 1)
       return false;
-    numbers.push_back(number->front());
+    numbers.push_back(symbols.was(number->front()));
   }
   const auto range =
       numbers[2].value() == 1 ? symbols.counted(numbers[0], numbers[1]) : std::nullopt;

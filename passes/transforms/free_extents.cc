@@ -54,6 +54,7 @@ public:
       ExtentSymbols symbols(freed.exported, freed.symbols, inputs, rewriter);
       if (const auto obstacle = freeNodes(graph, symbols))
         return refused(context, fmt::format("{}: {}", obstacle->node->describe(), obstacle->why));
+      llvm::append_range(context.assumptions, symbols.assumptions());
     }
     graph.eraseDeadNodes();
     context.freed = std::move(freed);

@@ -1,6 +1,7 @@
 // Every decoder of the corpora, exported for one step only and made dynamic again, computes what it
 // did before: the table of tests/golden/freed_extents.txt.
 #include "driver/rewrite/rewrite.h"
+#include "driver/verify/references.h"
 #include "tests/equivalence/corpus/corpus.h"
 #include "tests/equivalence/extents/fixed_export.h"
 
@@ -82,6 +83,42 @@ TEST(FreedCorpus, EveryModelIsAsTheTableSays) {
   const std::string golden{std::istreambuf_iterator<char>(stored),
                            std::istreambuf_iterator<char>()};
   EXPECT_EQ(table, golden) << "if that is right: bash scripts/golden.sh";
+}
+
+/// Exports for one kind of step compute what was recorded for other extents.
+TEST(FreedCorpus, FixedExportsComputeWhatWasRecorded) {
+  const fs::path folder = corpusFolder() / ".." / "corpus3";
+  Toolkit toolkit;
+  const TemporaryFolder temporary;
+  size_t cases = 0;
+  for (const std::string& name : foldersWith(folder, "ref_dynamic")) {
+    SCOPED_TRACE(name);
+    RewriteRequest request;
+    request.freeExtents = true;
+    request.target = "primitive";
+    RewriteResult result = valueOrThrow(
+        rewrite(valueOrThrow(openModel((folder / name / "model.onnx").string(), toolkit)), request,
+                toolkit));
+    auto* dynamic = std::get_if<RewrittenModel>(&result);
+    ASSERT_TRUE(dynamic) << std::get<RefusedModel>(result).message;
+    EXPECT_EQ(dynamic->freed, "batch, sequence and past") << dynamic->fixedBecause;
+    const std::string path = temporary.path("model.onnx");
+    successOrThrow(exportModel(*dynamic->model, path));
+    const PreparedModel prepared = valueOrThrow(prepareModel(path, toolkit));
+    for (const char* kind : {"ref_dynamic", "ref_from_past"})
+      for (const std::string& recorded : foldersWith(folder / name / kind)) {
+        SCOPED_TRACE(recorded);
+        const auto steps = valueOrThrow(readReference((folder / name / kind / recorded).string()));
+        const double tolerance = toleranceFor(prepared.model->graph(), 1).absolute;
+        const ComparisonReport report =
+            valueOrThrow(runAsRecorded(prepared, steps, {tolerance, 0}, 1, toolkit));
+        EXPECT_FALSE(report.isDifferent());
+        EXPECT_NE(report.worst(), nullptr);
+        ++cases;
+      }
+  }
+  if (cases == 0)
+    GTEST_SKIP() << "set KVOPT_CORPUS to a folder of models";
 }
 
 } // namespace

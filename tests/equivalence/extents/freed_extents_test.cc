@@ -204,14 +204,19 @@ protected:
   void expectFreed(const Spelling& spelling, const Written& step, const std::string& target,
                    VerificationPlan plan = fullVerification()) {
     SCOPED_TRACE(step.keys + " keys, --to " + target);
-    RewriteResult result = freed(fixedText(spelling, step), target);
+    expectFreed(fixedText(spelling, step), dynamicText(spelling), target, plan);
+  }
+
+  /// The same of two texts.
+  void expectFreed(const std::string& fixed, const std::string& dynamic, const std::string& target,
+                   const VerificationPlan& plan) {
+    RewriteResult result = freed(fixed, target);
     auto* model = std::get_if<RewrittenModel>(&result);
     ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
     EXPECT_EQ(model->freed, "batch, sequence and past") << model->fixedBecause;
     ASSERT_TRUE(model->verification) << model->notVerified;
     EXPECT_TRUE(model->verification->equal()) << verificationSummary(*model->verification);
-    const DrivenModel before =
-        asExported(writtenModel(dynamicText(spelling), toolkit, folder), toolkit);
+    const DrivenModel before = asExported(writtenModel(dynamic, toolkit, folder), toolkit);
     successOrThrow(inferShapes(model->model->graph()));
     const VerificationReport report = valueOrThrow(verifyModels(
         *before.model, before.manifest, *model->model, model->manifest, plan, 1, toolkit));
@@ -252,6 +257,154 @@ TEST_F(FreedExtentsTest, OneTokenSeesTheKeysBeforeIt) {
   for (EquivalencePlan& run : plan.runs)
     run.padding = Padding::None;
   expectFreed({angles, splitHeads, padding, mergedHeads}, oneToken, "primitive", plan);
+}
+
+/// A table with a number for each token and key; `number` says which.
+std::string tableOf(const std::string& type, const std::string& leading, const Written& step,
+                    llvm::function_ref<const char*(int, int)> number) {
+  std::string numbers;
+  for (int token = 0; token < std::stoi(step.tokens); ++token)
+    for (int key = 0; key < std::stoi(step.keys); ++key)
+      numbers += fmt::format("{}{}", numbers.empty() ? "" : ", ",
+                             number(token + std::stoi(step.past), key));
+  return fmt::format("  stored = Constant <value = {}[{}{}, {}] {{{}}}> ()\n", type, leading,
+                     step.tokens, step.keys, numbers);
+}
+
+/// Places [B, 1, 1, keys, 2] of a mask's elements, and what they pick.
+std::string gridOf(const Written& step) {
+  std::string numbers;
+  for (int row = 0; row < std::stoi(step.batch); ++row)
+    for (int key = 0; key < std::stoi(step.keys); ++key)
+      numbers += fmt::format("{}{}, {}", numbers.empty() ? "" : ", ", row, key);
+  return fmt::format("  places_of_mask = Constant <value = int64[{}, 1, 1, {}, 2] {{{}}}> ()\n",
+                     step.batch, step.keys, numbers) +
+         "  shown = Cast <to = 9> (attention_mask)\n"
+         "  shown_row = GatherND (shown, places_of_mask)\n";
+}
+
+const std::string paddedRow = R"(
+  shown = Cast <to = 9> (attention_mask)
+  shown_row = Unsqueeze (shown, heads_and_queries)
+)";
+
+TEST_F(FreedExtentsTest, TablesOfKeysAreComputedAgain) {
+  const auto isSeen = [](int token, int key) { return key <= token ? "1" : "0"; };
+  const auto isHidden = [](int token, int key) { return key <= token ? "0" : "1"; };
+  const auto bias = [](int token, int key) { return key <= token ? "0" : "-3.4e38"; };
+  const std::string seen = R"(
+  seen = And (stored, shown_row)
+  mask = Where (seen, visible_fill, hidden_fill)
+)";
+  for (const Written& step : {oneToken, fourTokens}) {
+    std::vector<std::string> masks = {
+        tableOf("bool", "1, 1, ", step, isSeen) + paddedRow + seen,
+        tableOf("bool", "", step, isSeen) + gridOf(step) + seen,
+    };
+    if (step.tokens != "1") {
+      masks.push_back(tableOf("bool", "1, ", step, isHidden) + paddedRow + R"(
+  unseen = Not (shown_row)
+  hidden_keys = Or (unseen, stored)
+  mask = Where (hidden_keys, hidden_fill, visible_fill)
+)");
+      masks.push_back(tableOf("float", "", step, bias) + paddedRow + R"(
+  of_padding = Where (shown_row, visible_fill, hidden_fill)
+  mask = Min (of_padding, stored)
+)");
+    }
+    for (const std::string& mask : masks) {
+      SCOPED_TRACE(mask);
+      expectFreed(fixedText({angles, splitHeads, mask, mergedHeads}, step),
+                  dynamicText({angles, splitHeads, causal, mergedHeads}), "primitive",
+                  fullVerification());
+    }
+  }
+}
+
+TEST_F(FreedExtentsTest, TablesOfAWindowAreComputedAgain) {
+  const auto isNear = [](int token, int key) {
+    return key <= token && key > token - 3 ? "1" : "0";
+  };
+  const std::string stored = tableOf("bool", "1, 1, ", fourTokens, isNear) + paddedRow + R"(
+  seen = And (stored, shown_row)
+  mask = Where (seen, visible_fill, hidden_fill)
+)";
+  const std::string spelled = R"(
+  LIMITS
+  three = Constant <value_int = 3> ()
+  key_places = Range (none, key_count, one)
+  query_places = Range (past_count, key_count, one)
+  query_column = Unsqueeze (query_places, second)
+  is_earlier = LessOrEqual (key_places, query_column)
+  distance = Sub (query_column, key_places)
+  is_near = Less (distance, three)
+)" + paddedRow + R"(
+  in_window = And (is_earlier, is_near)
+  seen = And (in_window, shown_row)
+  mask = Where (seen, visible_fill, hidden_fill)
+)";
+  expectFreed(fixedText({angles, splitHeads, stored, mergedHeads}, fourTokens),
+              dynamicText({angles, splitHeads, spelled, mergedHeads}), "primitive",
+              fullVerification());
+}
+
+TEST_F(FreedExtentsTest, PlacesOfOneTokenMayHaveEveryAxis) {
+  const std::string places = R"(
+  key_places = Constant <value = int64[1, 1, 1, 6] {0, 1, 2, 3, 4, 5}> ()
+  query_place = Constant <value = int64[1, 1, 1, 1] {5}> ()
+  is_earlier = LessOrEqual (key_places, query_place)
+)" + paddedRow + R"(
+  seen = And (is_earlier, shown_row)
+  mask = Where (seen, visible_fill, hidden_fill)
+)";
+  expectFreed(fixedText({angles, splitHeads, places, mergedHeads}, oneToken),
+              dynamicText({angles, splitHeads, causal, mergedHeads}), "primitive",
+              fullVerification());
+}
+
+TEST_F(FreedExtentsTest, PlacesMayBeCountedFromTheLastKey) {
+  const std::string counted = R"(
+  mask_shape = Shape (attention_mask)
+  key_list = Gather (mask_shape, second)
+  key_count = Squeeze (key_list, first)
+  four = Constant <value_int = 4> ()
+  first_query = Sub (key_count, four)
+  key_places = Range (none, key_count, one)
+  query_places = Range (first_query, key_count, one)
+  query_column = Unsqueeze (query_places, second)
+  is_earlier = LessOrEqual (key_places, query_column)
+)" + paddedRow + R"(
+  seen = And (is_earlier, shown_row)
+  mask = Where (seen, visible_fill, hidden_fill)
+)";
+  const RewriteResult result = freed(
+      fixedText({angles, splitHeads, counted, mergedHeads}, {"1", "4", "past", "\"past + 4\""}));
+  const auto* model = std::get_if<RewrittenModel>(&result);
+  ASSERT_TRUE(model) << std::get<RefusedModel>(result).message;
+  EXPECT_EQ(model->freed, "batch and sequence") << model->fixedBecause;
+  ASSERT_TRUE(model->verification) << model->notVerified;
+  EXPECT_TRUE(model->verification->equal()) << verificationSummary(*model->verification);
+}
+
+TEST_F(FreedExtentsTest, StayWhereATableIsNotThatOfEarlierKeys) {
+  const auto inChunks = [](int token, int key) {
+    return key <= token && key / 4 == token / 4 ? "1" : "0";
+  };
+  const auto ahead = [](int token, int key) { return key <= token + 1 ? "1" : "0"; };
+  const auto all = [](int, int) { return "1"; };
+  const auto few = [](int, int key) { return key > 2 ? "1" : "0"; };
+  const std::string seen = paddedRow + R"(
+  seen = And (stored, shown_row)
+  mask = Where (seen, visible_fill, hidden_fill)
+)";
+  const auto text = [&](const Written& step, llvm::function_ref<const char*(int, int)> number) {
+    return fixedText(
+        {angles, splitHeads, tableOf("bool", "1, 1, ", step, number) + seen, mergedHeads}, step);
+  };
+  expectFixed(text(fourTokens, inChunks), "has numbers for 9 rows");
+  expectFixed(text(fourTokens, ahead), "has numbers for 9 rows");
+  expectFixed(text(fourTokens, all), "has numbers for 9 rows");
+  expectFixed(text(oneToken, few), "has numbers for 6 rows");
 }
 
 TEST_F(FreedExtentsTest, StayWhereThePositionIsANumber) {

@@ -1,0 +1,34 @@
+// Tables that an export computed from its extents.
+#pragma once
+
+#include "passes/extents/extent_symbols.h"
+
+namespace kvopt::extents {
+
+/// Computes constants with a number for each key, or for each token and key, as functions of the
+/// extents: which keys tokens see, and where elements of an input are that a mask reads.
+class FreedTables {
+public:
+  FreedTables(ir::Graph& freedGraph, ExtentSymbols& extentSymbols)
+      : graph(freedGraph), symbols(extentSymbols) {}
+
+  /// Nothing happens to a constant that is another one.
+  void free(ir::Value& constant);
+
+private:
+  bool freeSeenKeys(ir::Value& constant);
+  bool freePlaces(ir::Value& constant);
+  ir::Value* placesAlong(const ir::TensorData& places, int64_t component);
+  ir::Value* rowOfKeys();
+  ir::Value* columnOfTokens();
+  void replace(ir::Value& constant, ir::Value& computed,
+               llvm::function_ref<bool(const ir::Use&)> isMeant);
+
+  ir::Graph& graph;
+  ExtentSymbols& symbols;
+};
+
+/// Whether integers are places in an input, as of batch rows and keys in a mask.
+bool picksOfInput(const ir::Use& use);
+
+} // namespace kvopt::extents
