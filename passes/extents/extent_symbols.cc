@@ -71,9 +71,9 @@ std::optional<Shape> ExtentSymbols::freedList(llvm::ArrayRef<Dim> list) const {
   return shape;
 }
 
-void ExtentSymbols::assumeNoWiderWindow(const TensorType& mask) {
+void ExtentSymbols::assumeCausal(const TensorType& mask) {
   assumed.insert(
-      fmt::format("the stored mask {} hides no earlier keys where there are more", mask.str()));
+      fmt::format("the stored mask {} shows other tokens no fewer and no later keys", mask.str()));
 }
 
 Value* ExtentSymbols::value(const Dim& extent) {

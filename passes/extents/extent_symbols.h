@@ -46,9 +46,9 @@ public:
 
   builders::AttentionBuilder& builder() { return build; }
 
-  /// A mask with a number for each key of the export is taken to hide no key that is too early for
-  /// it to have: a window that is wider than the exported keys would not be in it.
-  void assumeNoWiderWindow(const ir::TensorType& mask);
+  /// A mask with a number for each token and key of the export is taken for what it is there:
+  /// causal, or a window. Wider windows, and keys that other tokens see, would not be in it.
+  void assumeCausal(const ir::TensorType& mask);
   /// What is taken for granted, a sentence each.
   const std::set<std::string>& assumptions() const { return assumed; }
 

@@ -51,8 +51,8 @@ public:
 
 private:
   void count(Value& constant) {
-    numbers.count(constant);
     tables.free(constant);
+    numbers.count(constant);
   }
 
   void refuse(const Node& node, std::string why) {

@@ -77,6 +77,9 @@ bool isCompared(const Use& use) {
          reader.is("GreaterOrEqual");
 }
 
+/// Whether integers are places in an input.
+bool isPlaceInInput(const Use& use) { return pickedInput(use) != nullptr; }
+
 } // namespace
 
 void FreedNumbers::count(Value& constant) {
@@ -104,11 +107,11 @@ void FreedNumbers::countOne(Value& constant, int64_t number) {
   if (number == 0 && symbols.exported().batch.value() == 1 &&
       symbols.isFreed(symbols.freed().batch))
     countFor(constant, {Dim::fixed(0), symbols.freed().batch}, 0,
-             [](const Use& use) { return leadsOnlyTo(use, picksOfInput); });
+             [](const Use& use) { return leadsOnlyTo(use, isPlaceInInput); });
   // In a mask that is read as one list, batch row b begins at b times the number of keys.
   if (number > 1 && Dim::fixed(number) == symbols.exported().keys())
     for (Use* use : usesOf(constant, [](const Use& reader) {
-           return reader.user().is("Mul") && leadsOnlyTo(reader, picksOfInput);
+           return reader.user().is("Mul") && leadsOnlyTo(reader, isPlaceInInput);
          }))
       if (Value* keys = symbols.scalar(symbols.freed().keys(), constant.type().elementType()))
         use->user().setOperand(use->operandIndex(), keys);

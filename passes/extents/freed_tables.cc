@@ -51,16 +51,16 @@ bool isMaskReader(const Use& use) {
 
 } // namespace
 
-bool picksOfInput(const Use& use) {
+const Value* pickedInput(const Use& use) {
   const Node& reader = use.user();
   if ((!reader.is("Gather") && !reader.is("GatherND")) || use.operandIndex() != 1)
-    return false;
+    return nullptr;
   const Value* data = reader.operand(0);
   while (data->producer() && !data->constant() && movementKind(*data->producer()) &&
          (keepsOrder(*movementKind(*data->producer())) ||
           movementKind(*data->producer()) == MovementKind::Convert))
     data = movedOperand(*data->producer());
-  return data->isGraphInput();
+  return data->isGraphInput() ? data : nullptr;
 }
 
 void FreedTables::free(Value& constant) {
@@ -68,7 +68,7 @@ void FreedTables::free(Value& constant) {
   const auto keys = symbols.exported().keys().value();
   if (!keys || *keys < 2 || !symbols.exported().hasPast() || !type.hasRank() || type.rank() < 2)
     return;
-  if (!freeSeenKeys(constant))
+  if (!freeSeenKeys(constant) && !freeListedPlaces(constant))
     freePlaces(constant);
 }
 
@@ -85,9 +85,7 @@ bool FreedTables::freeSeenKeys(Value& constant) {
   const auto past = symbols.exported().past.value();
   const auto table = recognizeTable(*constant.constant());
   auto seen = table ? seenKeys(*table, static_cast<unsigned>(rank)) : std::nullopt;
-  // The one token of an export, the last one, sees all keys.
-  if (past && symbols.exported().tokens.value() == 1 && type.elementType() == ElementType::Bool &&
-      uniformValue(constant) == 1.0)
+  if (past && showsAllKeys(constant) && isOnlyMask(constant))
     seen = SeenKeys{std::nullopt, *past + 1};
   if (!seen || !past || seen->end != *past + 1)
     return false;
@@ -112,10 +110,30 @@ bool FreedTables::freeSeenKeys(Value& constant) {
         "Where", {*shown, floatScalar(element, seen->shown), floatScalar(element, seen->hidden)});
   for (int64_t axis = rank - 2; axis > 0; --axis)
     shown = &build.unsqueeze(*shown, 0);
-  if (!seen->begin)
-    symbols.assumeNoWiderWindow(type);
+  symbols.assumeCausal(type);
   replace(constant, *shown, isMaskReader);
   return true;
+}
+
+/// The one token of an export, the last one, sees all keys.
+bool FreedTables::showsAllKeys(const Value& table) const {
+  const TensorType& type = table.type();
+  return symbols.exported().tokens.value() == 1 && type.elementType() == ElementType::Bool &&
+         type.hasRank() && type.rank() > 1 &&
+         type.dim(-1).isKnownEqual(symbols.exported().keys()) && uniformValue(table) == 1.0;
+}
+
+/// Whether no other table shows all keys. Two that show the same to one token were stored because
+/// they differ for others, as where some layers have a window.
+bool FreedTables::isOnlyMask(const Value& table) const {
+  const auto isOther = [&](const Value& value) {
+    return &value != &table && value.constant() && value.hasUses() && showsAllKeys(value);
+  };
+  return llvm::none_of(graph.initializers(),
+                       [&](const std::unique_ptr<Value>& value) { return isOther(*value); }) &&
+         llvm::none_of(graph.nodes(), [&](const Node& node) {
+           return node.is("Constant") && isOther(node.result());
+         });
 }
 
 /// int64 [keys]: the place of each key.
@@ -137,12 +155,49 @@ Value* FreedTables::columnOfTokens() {
   return &symbols.builder().unsqueeze(places, 1);
 }
 
+/// Places [1, ..., keys] in an input [1, keys] that is read as one list: batch row b begins at b
+/// times the number of keys.
+bool FreedTables::freeListedPlaces(Value& constant) {
+  const auto rank = constant.type().rank();
+  const Dim& keys = symbols.exported().keys();
+  const auto readsList = [&](const Use& use) {
+    const Value* input = pickedInput(use);
+    return input && use.user().is("Gather") && use.user().intAttr("axis", 0) == 0 &&
+           use.user().operand(0)->type().dim(0).isKnownEqual(keys) && input->type().rank() == 2 &&
+           input->type().dim(0).isKnownEqual(symbols.freed().batch);
+  };
+  const auto numbers = integerValues(*constant.constant());
+  if (!numbers || symbols.exported().batch.value() != 1 || symbols.freed().batch.value() ||
+      constant.type().dim(rank - 1) != keys ||
+      constant.constant()->elementCount() != keys.value() ||
+      constant.type().elementType() != ElementType::Int64 || constant.uses().empty() ||
+      !llvm::all_of(constant.uses(), readsList))
+    return false;
+  for (size_t key = 0; key < numbers->size(); ++key)
+    if ((*numbers)[key] != static_cast<int64_t>(key))
+      return false;
+  AttentionBuilder& build = symbols.builder();
+  Value* batch = symbols.scalar(symbols.freed().batch, ElementType::Int64);
+  Value* count = symbols.value(symbols.freed().keys());
+  Value* row = rowOfKeys();
+  if (!batch || !count || !row)
+    return false;
+  llvm::SmallVector<int64_t, 4> others;
+  for (unsigned axis = 1; axis < rank; ++axis)
+    others.push_back(axis);
+  Value& rows = build.node("Range", {int64Scalar(0), *batch, int64Scalar(1)}, {}, "freed_range");
+  Value& first =
+      build.node("Mul", {build.node("Unsqueeze", {rows, ints(others)}), *count}, {}, "freed_first");
+  replace(constant, build.node("Add", {first, *row}, {}, "freed_places"), readsList);
+  return true;
+}
+
 /// Tables [..., keys, n] of places of elements in an input: batch rows and keys.
 bool FreedTables::freePlaces(Value& constant) {
   const TensorData& places = *constant.constant();
   const llvm::ArrayRef<int64_t> extents = places.shape();
   const auto readsAll = [](const Use& use) {
-    return use.user().is("GatherND") && picksOfInput(use) &&
+    return use.user().is("GatherND") && pickedInput(use) &&
            use.user().intAttr("batch_dims", 0) == 0;
   };
   if (extents.size() < 2 || extents.back() > 4 || constant.uses().empty() ||

@@ -17,6 +17,9 @@ public:
 
 private:
   bool freeSeenKeys(ir::Value& constant);
+  bool showsAllKeys(const ir::Value& table) const;
+  bool isOnlyMask(const ir::Value& table) const;
+  bool freeListedPlaces(ir::Value& constant);
   bool freePlaces(ir::Value& constant);
   ir::Value* placesAlong(const ir::TensorData& places, int64_t component);
   ir::Value* rowOfKeys();
@@ -28,7 +31,7 @@ private:
   ExtentSymbols& symbols;
 };
 
-/// Whether integers are places in an input, as of batch rows and keys in a mask.
-bool picksOfInput(const ir::Use& use);
+/// The input in which integers are places, as of batch rows and keys in a mask; null for others.
+const ir::Value* pickedInput(const ir::Use& use);
 
 } // namespace kvopt::extents

@@ -3,9 +3,10 @@
 #include "driver/rewrite/rewrite.h"
 #include "driver/verify/references.h"
 #include "tests/equivalence/corpus/corpus.h"
-#include "tests/equivalence/extents/fixed_export.h"
+#include "tests/equivalence/extents/folded_export.h"
 
 #include <fstream>
+#include <map>
 
 namespace kvopt {
 using namespace driver;
@@ -16,14 +17,38 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Exports that store a table from which nothing tells what other tokens see, and what that is.
+/// What is assumed of them, and said, does not hold.
+const std::map<std::string, std::string>& misleadingTables() {
+  const char* const wide = "a window as wide as the exported keys";
+  const char* const later = "later keys, which the last token does not have";
+  const char* const prefix = "keys of a prefix, which lie before the tokens of the export";
+  static const std::map<std::string, std::string> tables = {
+      {"m_ahead-ts17-own", later},
+      {"m_evenq-dynamo20-own", later},
+      {"m_maxwin-dynamo20-own", later},
+      {"m_prefix-ts17-own", prefix},
+      {"m_prefix2-dynamo20-own", prefix},
+      {"m_win_incl-ts17-own", wide},
+      {"m_win_sym-dynamo20-own", wide},
+      {"m_win_triu-ts17-own", wide},
+      {"mistral_sw-dynamo18-sdpa", wide},
+      {"mistral_sw-dynamo18-sdpa+ortall", wide},
+      {"mistral_sw-dynamo18-sdpa+ortextended", wide},
+  };
+  return tables;
+}
+
 /// The symbols that came back, or `none`; what then computes something else is a failure.
-std::string freedCell(const std::string& path, const StepExtents& step, const Toolkit& toolkit,
-                      const TemporaryFolder& folder) {
+std::string freedCell(const std::string& path, const StepExtents& step, bool folds,
+                      const Toolkit& toolkit, const TemporaryFolder& folder) {
   const DrivenModel original = asExported(path, toolkit);
   std::unique_ptr<Model> fixed = valueOrThrow(openModel(path, toolkit));
   try {
     if (!fixExtents(*fixed, step, toolkit))
       return "not fixed";
+    if (folds)
+      ConstantFolder(*fixed, toolkit).run();
   } catch (const std::exception&) {
     return "not fixed"; // its extents cannot be these
   }
@@ -41,24 +66,38 @@ std::string freedCell(const std::string& path, const StepExtents& step, const To
   auto& dynamic = std::get<RewrittenModel>(result);
   if (!dynamic.verification)
     return "not run"; // the fixed export takes no step
+  if (folds && !dynamic.verification->equal())
+    return "not written"; // the comparison found the difference
   EXPECT_TRUE(dynamic.verification->equal()) << verificationSummary(*dynamic.verification);
   successOrThrow(inferShapes(dynamic.model->graph()));
   VerificationPlan plan = quickVerification();
   plan.setTolerance(toleranceFor(original.model->graph(), 2));
   const VerificationReport report = valueOrThrow(verifyModels(
       *dynamic.model, dynamic.manifest, *original.model, original.manifest, plan, 1, toolkit));
-  EXPECT_TRUE(report.equal()) << verificationSummary(report);
-  return dynamic.freed;
+  const std::string name = fs::path(path).parent_path().filename().string();
+  const bool mayDiffer = folds && misleadingTables().count(name) != 0;
+  EXPECT_TRUE(report.equal() || mayDiffer) << verificationSummary(report);
+  if (report.equal())
+    return dynamic.freed;
+  EXPECT_FALSE(dynamic.passes->assumptions.empty());
+  return dynamic.freed + " as assumed";
 }
 
 TEST(FreedCorpus, EveryModelIsAsTheTableSays) {
-  const std::pair<const char*, StepExtents> exports[] = {{"1 x 1 token", {1, 1, 5}},
-                                                         {"2 x 4 tokens", {2, 4, 5}}};
+  struct Export {
+    const char* name;
+    StepExtents step;
+    bool folds;
+  };
+  const Export exports[] = {{"1 x 1 token", {1, 1, 5}, false},
+                            {"2 x 4 tokens", {2, 4, 5}, false},
+                            {"1 x 1 token, constants folded", {1, 1, 5}, true},
+                            {"1 x 4 tokens, constants folded", {1, 4, 5}, true}};
   std::string table =
       "# Extents of decoders that were fixed for one step after 5 tokens and became symbols again: "
       "scripts/golden.sh\n#";
-  for (const auto& [name, step] : exports)
-    table += fmt::format(" | {}", name);
+  for (const Export& each : exports)
+    table += fmt::format(" | {}", each.name);
   table += "\n";
   Toolkit toolkit;
   const TemporaryFolder temporary;
@@ -67,9 +106,10 @@ TEST(FreedCorpus, EveryModelIsAsTheTableSays) {
     for (const std::string& name : foldersWith(folder, "model.onnx")) {
       ++models;
       std::string row = name;
-      for (const auto& [label, step] : exports) {
-        SCOPED_TRACE(fmt::format("{}, {}", name, label));
-        row += " | " + freedCell((folder / name / "model.onnx").string(), step, toolkit, temporary);
+      for (const Export& each : exports) {
+        SCOPED_TRACE(fmt::format("{}, {}", name, each.name));
+        row += " | " + freedCell((folder / name / "model.onnx").string(), each.step, each.folds,
+                                 toolkit, temporary);
       }
       table += row + "\n";
     }

@@ -301,6 +301,14 @@ TEST_F(FreedExtentsTest, TablesOfKeysAreComputedAgain) {
         tableOf("bool", "1, 1, ", step, isSeen) + paddedRow + seen,
         tableOf("bool", "", step, isSeen) + gridOf(step) + seen,
     };
+    if (step.tokens == "1")
+      masks.push_back(tableOf("bool", "1, 1, ", step, isSeen) + R"(
+  any_number = Constant <value_ints = [-1]> ()
+  listed_places = Constant <value = int64[1, 1, 1, 6] {0, 1, 2, 3, 4, 5}> ()
+  shown = Cast <to = 9> (attention_mask)
+  list = Reshape (shown, any_number)
+  shown_row = Gather (list, listed_places)
+)" + seen);
     if (step.tokens != "1") {
       masks.push_back(tableOf("bool", "1, ", step, isHidden) + paddedRow + R"(
   unseen = Not (shown_row)
@@ -405,6 +413,15 @@ TEST_F(FreedExtentsTest, StayWhereATableIsNotThatOfEarlierKeys) {
   expectFixed(text(fourTokens, ahead), "has numbers for 9 rows");
   expectFixed(text(fourTokens, all), "has numbers for 9 rows");
   expectFixed(text(oneToken, few), "has numbers for 6 rows");
+  // Of two tables that say the same of one token, some other token sees less in one.
+  const std::string two = with(tableOf("bool", "", oneToken, all), "stored", "of_window") +
+                          tableOf("bool", "", oneToken, all) + paddedRow + R"(
+  near = And (of_window, shown_row)
+  seen = And (stored, near)
+  mask = Where (seen, visible_fill, hidden_fill)
+)";
+  expectFixed(fixedText({angles, splitHeads, two, mergedHeads}, oneToken),
+              "has numbers for 6 rows");
 }
 
 TEST_F(FreedExtentsTest, StayWhereThePositionIsANumber) {
