@@ -146,10 +146,6 @@ ExprRef atKey(MaskExpressions& made, ExprRef expression, const Dim& own) {
       return made.cast(operands[0], ElementType::Int64, ElementType::Bool);
     if (name == "IntMod")
       return made.remainder(operands[0], operands[1], ElementType::Int64);
-    // Integers are equal to themselves; other numbers may not be numbers.
-    if (name == "Equal" && operands[0] == operands[1] && operands[0]->is(Kind::Apply) &&
-        (operands[0]->name == "Cast" || operands[0]->name.startswith("Int")))
-      return made.boolean(true);
     return made.apply(name, operands, expression->isBoolean);
   default:
     return expression->operands.empty() && expression->kind != Kind::Opaque ? expression : nullptr;

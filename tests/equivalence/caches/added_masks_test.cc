@@ -149,7 +149,6 @@ TEST_F(AddedMasks, HideKeysByPlace) {
       "  distance = Sub (i, j)\n  near = Less (distance, three)",
       "  next = Add (j, three)\n  near = Greater (next, i)",
       "  distance = Sub (i, j)\n  parity = Mod (distance, two)\n  near = Equal (parity, zero)",
-      "  chunk_i = Div (i, three)\n  chunk_j = Div (j, three)\n  near = Equal (chunk_i, chunk_j)",
   };
   for (const char* condition : conditions)
     expectEqual(maskedText(fmt::format(R"({}
