@@ -26,16 +26,41 @@ void collectGraphs(const Graph& graph, llvm::SmallVectorImpl<const Graph*>& grap
       collectGraphs(*nested, graphs);
 }
 
+/// Whether a copy shares the contents with the original.
+bool isLarge(const TensorData& tensor) { return tensor.byteSize().value_or(0) >= leastSharedBytes; }
+
 /// The contents of `from` that were left out of what `copy` is a copy of; null where none were.
 TensorRef leftOutOf(const Value& copy, const Graph& from) {
   const Value* original = from.findValue(copy.name());
-  const bool isLarge = copy.initializer() && original && original->initializer() &&
-                       original->initializer()->byteSize().value_or(0) >= leastSharedBytes;
-  return isLarge ? original->initializer() : nullptr;
+  const bool isLeftOut = copy.initializer() && original && original->initializer() &&
+                         isLarge(*original->initializer());
+  return isLeftOut ? original->initializer() : nullptr;
+}
+
+bool holdsLarge(const Attribute& attribute) {
+  return attribute.kind() == AttributeKind::Tensor && !attribute.isReference() &&
+         isLarge(*attribute.tensorValue());
+}
+
+/// Replaces the tensors that were left out of `copy` with those of the same node in `from`.
+void shareAttributes(const Graph& from, Node& copy) {
+  if (llvm::none_of(copy.attributes(),
+                    [](const NamedAttribute& attribute) { return holdsLarge(attribute.value); }))
+    return;
+  const Value* original = nullptr;
+  for (const Value& result : copy.results())
+    if (!result.isAbsent())
+      original = from.findValue(result.name());
+  assert(original && original->producer());
+  for (const NamedAttribute& attribute : original->producer()->attributes())
+    if (holdsLarge(attribute.value))
+      copy.setAttribute(attribute.name, attribute.value.clone());
 }
 
 /// Puts the contents of `from` in the place of those that were left out.
 void shareConstants(const Graph& from, Graph& to) {
+  for (Node& node : to.nodes())
+    shareAttributes(from, node);
   for (const std::unique_ptr<Value>& input : to.inputs())
     if (TensorRef data = leftOutOf(*input, from))
       to.setInputDefault(*input, std::move(data));

@@ -56,6 +56,33 @@ TEST(ModelCopy, LargeConstantsAreTheOriginals) {
             4096u);
 }
 
+/// Constant nodes with large tensors, in the main graph and in a branch.
+TEST(ModelCopy, LargeAttributesAreTheOriginals) {
+  std::string list = "0";
+  for (int i = 1; i < 256; ++i)
+    list += ", " + std::to_string(i);
+  auto model = readOrFail(R"(<ir_version: 8, opset_import: ["" : 17]>
+g (int64[256] x, bool b) => (int64[256] y)
+{
+  table = Constant <value = int64[256] {)" +
+                          list + R"(}> ()
+  sum = Add (x, table)
+  y = If (b) <
+    then_branch = taken () => (int64[256] t) {
+      inner = Constant <value = int64[256] {)" +
+                          list + R"(}> ()
+      t = Add (sum, inner)
+    },
+    else_branch = left () => (int64[256] e) { e = Identity (sum) }>
+})");
+  ASSERT_TRUE(model);
+  const std::string text = printText(*model);
+  std::unique_ptr<Model> copy = llvm::cantFail(copySharingConstants(*model));
+  EXPECT_EQ(printText(*copy), text);
+  model.reset();
+  EXPECT_EQ(printText(*copy), text);
+}
+
 /// Three products in a row, a branch, and a result that is only looked at.
 std::unique_ptr<Model> chain() {
   return readOrFail(
