@@ -32,6 +32,17 @@ bool isTable(const Value& input) {
          (isInteger(element) || element == ElementType::Bool);
 }
 
+/// Whether the value only moves the elements of a graph input. Dequantized codes count as such.
+bool movesAnInput(const Value& value) {
+  const Value* source = &value;
+  while (const Node* node = source->producer()) {
+    source = node->is("DequantizeLinear") ? node->operand(0) : movedOperand(*node);
+    if (!source)
+      return false;
+  }
+  return source->isGraphInput();
+}
+
 class InterfaceReader {
 public:
   InterfaceReader(const Graph& readGraph, const llvm::StringSet<>& ofOneInput)
@@ -68,7 +79,7 @@ private:
         continue;
       auto axis = normalizedAxis(node.intAttr("axis", 0), joined.rank());
       const Dim rows = axis ? past->type().dim(*axis) : Dim::unknown();
-      if (occurrences.count(symbolOf(rows)))
+      if (occurrences.count(symbolOf(rows)) && movesAnInput(*past))
         pasts.push_back({rows, joined.dim(*axis) - rows, node.result().isGraphOutput(), &node});
     }
     // Caches that keep the last rows only are shorter than the others.
