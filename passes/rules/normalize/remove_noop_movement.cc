@@ -1,7 +1,7 @@
 // Data movement that ends where it began → its beginning.
 //
 //   before   y = Reshape(Unsqueeze(x), shape(x))    y = Expand(x, shape(x))
-//            y = Transpose<0,2,1,3>(Transpose<0,2,1,3>(x))
+//            y = Transpose<0,2,1,3>(Transpose<0,2,1,3>(x))    y = Slice(x, 0, extent of x)
 //   after    y = x
 //
 // Decided by the composed index map and the shapes: how a shape operand is computed is no matter.
@@ -66,6 +66,8 @@ public:
                       {"squeeze", op("Squeeze", {any(), any()})},
                       {"squeeze-11", op("Squeeze", {any()})},
                       {"flatten", op("Flatten", {any()})},
+                      {"slice", op("Slice", {any(), any(), any(), any()})},
+                      {"slice-step", op("Slice", {any(), any(), any(), any(), any()})},
                       {"tile", op("Tile", {any(), any()})}});
   }
 
