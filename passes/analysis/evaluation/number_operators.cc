@@ -146,7 +146,8 @@ Numbers binary(const Operands& operands, BinaryFunction apply) {
   if (!first)
     return nullptr;
   Numbers sum = std::make_unique<NumberTensor>(*first);
-  const bool isIntegral = isInteger(operands.elementOf(0));
+  // Mod of integers may be asked for the sign of the dividend, as floats have it.
+  const bool isIntegral = isInteger(operands.elementOf(0)) && operands.node.intAttr("fmod", 0) == 0;
   bool ok = true;
   for (unsigned i = 1; i < operands.node.operands().size(); ++i) {
     const NumberTensor* next = operands.at(i);
@@ -272,17 +273,19 @@ Numbers cumulativeSum(const Operands& operands) {
   const bool reversed = operands.node.intAttr("reverse", 0) != 0;
   const int64_t stride = rowMajorStrides(data->extents)[*axis];
   const int64_t extent = data->extents[*axis];
+  bool ok = true;
   for (int64_t e = 0; e < static_cast<int64_t>(data->numbers.size()); ++e) {
     if (e / stride % extent != 0)
       continue;
     double sum = 0;
     for (int64_t i = 0; i < extent; ++i) {
       const auto at = static_cast<size_t>(e + (reversed ? extent - 1 - i : i) * stride);
-      result->numbers[at] = excludes ? sum : sum + data->numbers[at];
-      sum += data->numbers[at];
+      const double next = heldBy(operands.element(), sum + data->numbers[at], ok);
+      result->numbers[at] = excludes ? sum : next;
+      sum = next;
     }
   }
-  return result;
+  return ok ? std::move(result) : nullptr;
 }
 
 Numbers oneHot(const Operands& operands) {
