@@ -1,5 +1,6 @@
 // PassRegistry and the body that rule-applying passes share.
 #include "passes/pass.h"
+#include "passes/analysis/evaluation/unseen_caches.h"
 
 #include "passes/analysis/cache/site_hints.h"
 #include "passes/pattern/rule_driver.h"
@@ -67,6 +68,7 @@ const PassInfo* PassRegistry::find(llvm::StringRef name) const {
 
 SiteList explainedSites(Model& model, const PassContext& context) {
   SiteList sites = findSites(model.graph());
+  refuseUnseenCaches(model.graph(), context.interface, sites);
   if (context.nearMisses)
     attributeNearMisses(sites, *context.nearMisses, [&](llvm::StringRef rule) {
       const RuleRegistry::Entry* entry = context.rules.find(rule);

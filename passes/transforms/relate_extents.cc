@@ -18,6 +18,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <algorithm>
+
 namespace kvopt::transforms {
 using namespace analysis;
 using namespace ir;
@@ -90,22 +92,37 @@ private:
       const Dim count = node.operand(0)->type().elementCount();
       if (open != 1 || number < 2 || count.isUnknown() || count.dividedBy(known))
         continue;
-      for (const std::string& symbol : count.symbols()) {
-        if (!order.count(symbol) || solved.count(symbol))
-          continue;
-        const std::string name = fmt::format("{}_by_{}", symbol, number);
-        llvm::StringMap<Dim> multiple;
-        multiple[symbol] = Dim::fixed(number) * Dim::symbol(name);
-        if (!substituted(count, multiple).dividedBy(known))
-          continue;
-        order.try_emplace(name, order.size());
-        solved[symbol] = multiple[symbol];
-        break;
-      }
+      for (const std::string& symbol : count.symbols())
+        if (order.count(symbol) && !solved.count(symbol) &&
+            divideBySmallest(symbol, number, count, known))
+          break;
     }
     if (!solved.empty())
       substituteIn(graph);
     return !solved.empty();
+  }
+
+  /// Makes the symbol the smallest multiple with which `count` is one of `known`, by a divisor of
+  /// `number`; false where none is.
+  bool divideBySmallest(const std::string& symbol, int64_t number, const Dim& count,
+                        const Dim& known) {
+    constexpr int64_t mostParts = 4096;
+    for (int64_t parts = 2; parts <= std::min(number, mostParts); ++parts) {
+      if (number % parts != 0)
+        continue;
+      const std::string name = fmt::format("{}_by_{}", symbol, parts);
+      llvm::StringMap<Dim> multiple;
+      multiple[symbol] = Dim::fixed(parts) * Dim::symbol(name);
+      // Where another symbol is left in the quotient, that one may be the multiple.
+      const auto quotient = substituted(count, multiple).dividedBy(known);
+      const auto rest = quotient ? quotient->dividedBy(Dim::symbol(name)) : std::nullopt;
+      if (!rest || !rest->value())
+        continue;
+      order.try_emplace(name, order.size());
+      solved[symbol] = multiple[symbol];
+      return true;
+    }
+    return false;
   }
 
   /// Takes slices of constant tables to end within them, where what reads the rows has as many:

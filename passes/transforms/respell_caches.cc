@@ -59,9 +59,21 @@ bool isFullyKnown(const TensorType& type) {
          llvm::none_of(type.shape(), [](const Dim& dim) { return isOpenExtent(dim); });
 }
 
-size_t countMatched(const SiteList& sites) {
+/// Whether the site is missed, or reads rows of a cache that was not found.
+bool isOpen(const AttentionSite& site, StepEvaluations& evaluations) {
+  if (!site.isMatched())
+    return true;
+  if (site.hasCache() || site.node->graph().parentNode() || evaluations.count() == 0)
+    return false;
+  return llvm::any_of(llvm::ArrayRef<unsigned>{1, 2}, [&](unsigned operand) {
+    return joinedPast(*site.node->operand(operand), evaluations.at(0)) != nullptr;
+  });
+}
+
+size_t countOpen(const Graph& graph, const SiteList& sites, const InterfaceFacts& facts) {
+  StepEvaluations evaluations(graph, facts);
   return static_cast<size_t>(
-      llvm::count_if(sites, [](const AttentionSite& site) { return site.isMatched(); }));
+      llvm::count_if(sites, [&](const AttentionSite& site) { return isOpen(site, evaluations); }));
 }
 
 class RespellCaches final : public Pass {
@@ -71,7 +83,8 @@ public:
     const bool mayRecognize = llvm::none_of(context.disabledPasses, [](llvm::StringRef name) {
       return name == "raise-attention" || name == "normalize";
     });
-    if (countMatched(sites) == sites.size() || !mayRecognize)
+    const size_t open = mayRecognize ? countOpen(model.graph(), sites, context.interface) : 0;
+    if (open == 0)
       return llvm::Error::success();
     // What does not help is not written: it is tried on a copy.
     auto copy = copySharingConstants(model);
@@ -88,7 +101,8 @@ public:
     auto changes = respell(**copy, trial);
     if (!changes)
       return changes.takeError();
-    if (!*changes || countMatched(findSites((*copy)->graph())) <= countMatched(sites))
+    const SiteList then = findSites((*copy)->graph());
+    if (!*changes || countOpen((*copy)->graph(), then, trial.interface) >= open)
       return llvm::Error::success();
     changes = respell(model, context);
     return changes ? llvm::Error::success() : changes.takeError();
@@ -102,7 +116,7 @@ private:
     StepEvaluations evaluations(graph, context.interface);
     std::vector<ReadOperand> operands;
     for (const AttentionSite& site : sites)
-      if (!site.isMatched())
+      if (isOpen(site, evaluations))
         addOperands(site, evaluations, operands);
     if (operands.empty())
       return false;

@@ -15,13 +15,23 @@
 #include <cstdlib>
 #include <map>
 
+#ifdef __has_feature
+#define KVOPT_HAS_FEATURE(feature) __has_feature(feature)
+#else
+#define KVOPT_HAS_FEATURE(feature) 0
+#endif
+
 namespace kvopt::generated {
 using namespace driver;
 
 namespace {
 
 constexpr uint64_t shards = 20;
+#if defined(__SANITIZE_ADDRESS__) || KVOPT_HAS_FEATURE(address_sanitizer)
+constexpr uint64_t decodersOfShard = 25; // each takes ten times as long
+#else
 constexpr uint64_t decodersOfShard = 250;
+#endif
 /// One decoder in 5 has a near miss, and one in 4 of those recognized is rewritten and run.
 constexpr uint64_t nearMissOneIn = 5;
 constexpr uint64_t runOneIn = 4;
@@ -42,6 +52,8 @@ GeneratedDecoder decoderOfSeed(uint64_t seed, const Toolkit& toolkit) {
 std::string shortcomingOf(const Recognition& recognition) {
   if (!recognition.isWhole())
     return fmt::format("{}", fmt::join(recognition.reasons, " "));
+  if (recognition.cachesRepeats)
+    return "repeats-cached";
   return recognition.provesMasks ? "" : "mask-unproven";
 }
 

@@ -15,6 +15,8 @@ struct Recognition {
   std::vector<std::string> wrongFacts;
   /// All sites are matched, and every mask is proved.
   bool provesMasks = true;
+  /// A cache is taken to have all query heads, where the decoder repeats fewer.
+  bool cachesRepeats = false;
 
   bool isWhole() const { return matched != 0 && matched == sites; }
 };

@@ -77,6 +77,26 @@ std::optional<Split> splitAlongAxis(llvm::ArrayRef<int64_t> extents,
 
 } // namespace
 
+const Value* joinedPast(const Value& rows, Evaluation& evaluation) {
+  const Extents* extents = evaluation.extents(rows);
+  if (!extents || extents->size() != 4 || countOf(*extents).value_or(0) == 0)
+    return nullptr;
+  std::vector<int64_t> indices;
+  for (int64_t row = 0; row < (*extents)[2]; ++row)
+    indices.push_back(row * (*extents)[3]);
+  std::vector<LinearForm> forms;
+  if (!evaluation.trace(rows, indices, forms))
+    return nullptr;
+  const Value* past = nullptr;
+  bool hasOthers = false;
+  for (const LinearForm& form : forms) {
+    const Value* input = inputOf(form);
+    past = input ? input : past;
+    hasOthers |= !input && !form.isNumber();
+  }
+  return hasOthers ? past : nullptr;
+}
+
 std::vector<const Value*> freshCandidates(const Value& value, Evaluation& evaluation) {
   std::vector<const Value*> visited;
   std::vector<LinearForm> forms;

@@ -26,6 +26,10 @@ struct CachedRows {
   bool isAppended() const { return past && fresh && first + count == extents[axis]; }
 };
 
+/// The cache of which `rows`, [B,H,T,D] as attention reads them, has elements beside others, by one
+/// column of the first head; null where all are of inputs, or none is.
+const ir::Value* joinedPast(const ir::Value& rows, Evaluation& evaluation);
+
 /// Values that could be `CachedRows::fresh`: those with as many elements as there are new ones in
 /// `value`, all of them, nearest the blocks first.
 std::vector<const ir::Value*> freshCandidates(const ir::Value& value, Evaluation& evaluation);
