@@ -263,6 +263,8 @@ const NumberTensor* Evaluation::numbers(const Value& value) {
     return nullptr;
   const Deeper deeper(depth);
   std::unique_ptr<NumberTensor> computed = computeNumbers(value);
+  if (computed && computed->isSingle() && !value.constant())
+    integersRead.push_back(computed->numbers.front());
   auto& stored = numbersOf[&value];
   stored = std::move(computed);
   return stored.get();

@@ -74,7 +74,8 @@ public:
   /// Which values are traced through from here on, nearest the asked one first; null: not noted.
   void noteVisited(std::vector<const ir::Value*>* list) { visited = list; }
 
-  /// Integer constants that numbers were computed from so far; those of long lists are left out.
+  /// Constants that numbers were computed from so far, and single numbers that were computed; those
+  /// of long lists are left out.
   const std::vector<double>& constantsRead() const { return integersRead; }
 
   /// The branch of an If that is taken; null where that is not known.

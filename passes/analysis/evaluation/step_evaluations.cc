@@ -4,6 +4,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 namespace kvopt::analysis {
@@ -71,15 +72,25 @@ EvaluationPoint variedPoint(const EvaluationPoint& point, const Value* input, Va
 }
 
 /// The integers that the evaluation computed with and that sizes can be.
-std::vector<int64_t> comparedSizes(const Evaluation& evaluation) {
+std::set<int64_t> integersOf(const Evaluation& evaluation) {
   std::set<int64_t> found;
   for (double number : evaluation.constantsRead())
     if (number >= 3 && number <= static_cast<double>(mostRowsTried) &&
         number == static_cast<double>(static_cast<int64_t>(number)))
       found.insert(static_cast<int64_t>(number));
-  std::vector<int64_t> sizes(found.begin(), found.end());
+  return found;
+}
+
+/// Integers that evaluations at two sizes computed with: constants, also those that the graph
+/// computes from others, but not extents.
+std::vector<int64_t> comparedSizes(const Evaluation& one, const Evaluation& other) {
+  const std::set<int64_t> first = integersOf(one), second = integersOf(other);
+  std::vector<int64_t> sizes;
+  std::set_intersection(first.begin(), first.end(), second.begin(), second.end(),
+                        std::back_inserter(sizes));
+  // The largest are the ones that no other size comes near.
   if (sizes.size() > mostConstants)
-    sizes.resize(mostConstants);
+    sizes.erase(sizes.begin(), sizes.end() - mostConstants);
   return sizes;
 }
 
@@ -104,12 +115,54 @@ llvm::ArrayRef<std::unique_ptr<Evaluation>> StepEvaluations::varied() {
   return variations;
 }
 
-Evaluation& StepEvaluations::ofRows(int64_t past, int64_t tokens) {
-  auto& evaluation = large[{past, tokens}];
+Evaluation& StepEvaluations::of(const StepSize& size) {
+  auto& evaluation = large[{size.batch, size.tokens, size.past}];
   if (!evaluation)
-    evaluation = std::make_unique<Evaluation>(at(0), steps.at({1, tokens, past, 17}));
+    evaluation = std::make_unique<Evaluation>(at(0), steps.at(size));
   return *evaluation;
 }
+
+std::vector<Evaluation*> StepEvaluations::fedWith(int64_t number) {
+  auto [entry, isNew] = fed.try_emplace(number);
+  if (isNew) {
+    const EvaluationPoint& point = at(0).point();
+    for (const auto& [input, numbers] : point.inputs) {
+      if (input->type().elementType() == ElementType::Bool || numbers.numbers.size() < 2)
+        continue;
+      for (int64_t next : {number, number + 1}) {
+        EvaluationPoint changed = point;
+        std::vector<double>& all = changed.inputs[input].numbers;
+        // Of one element alone: positions and masks stay what they are elsewhere.
+        all.back() = static_cast<double>(next);
+        entry->second.push_back(std::make_unique<Evaluation>(at(0), std::move(changed)));
+      }
+    }
+  }
+  std::vector<Evaluation*> list;
+  for (const std::unique_ptr<Evaluation>& evaluation : entry->second)
+    list.push_back(evaluation.get());
+  return list;
+}
+
+namespace {
+
+/// Steps with about as many rows, tokens and batch rows, as far as those are tried.
+std::vector<StepSize> sizesNear(int64_t rows) {
+  constexpr int64_t mostTokens = 256, mostBatch = 64;
+  std::vector<StepSize> sizes;
+  for (int64_t past : {rows - 1, rows, rows + 1})
+    for (int64_t tokens : {int64_t{1}, int64_t{3}})
+      sizes.push_back({1, tokens, std::max<int64_t>(past - (tokens - 1), 0), 17});
+  if (rows <= mostTokens)
+    for (int64_t tokens : {rows, rows + 1})
+      sizes.push_back({1, tokens, 2, 17});
+  if (rows <= mostBatch)
+    for (int64_t batch : {rows, rows + 1})
+      sizes.push_back({batch, 2, 3, 17});
+  return sizes;
+}
+
+} // namespace
 
 bool areAlwaysEqual(const Value& one, const Value& other, StepEvaluations& evaluations) {
   for (size_t i = 0; i < evaluations.count(); ++i)
@@ -120,15 +173,18 @@ bool areAlwaysEqual(const Value& one, const Value& other, StepEvaluations& evalu
   for (const std::unique_ptr<Evaluation>& evaluation : evaluations.varied())
     if (!areEqualAt(one, other, *evaluation, false))
       return false;
+  const std::vector<int64_t> compared =
+      comparedSizes(evaluations.at(0), evaluations.at(evaluations.count() > 1 ? 1 : 0));
+  for (int64_t number : compared)
+    for (Evaluation* evaluation : evaluations.fedWith(number))
+      if (!areEqualAt(one, other, *evaluation, true))
+        return false;
   if (!evaluations.points().hasGrowingPast())
     return true;
-  for (int64_t rows : comparedSizes(evaluations.at(0)))
-    for (int64_t past : {rows - 1, rows, rows + 1})
-      for (int64_t tokens : {int64_t{1}, int64_t{3}})
-        if (!areEqualAt(one, other,
-                        evaluations.ofRows(std::max<int64_t>(past - (tokens - 1), 0), tokens),
-                        true))
-          return false;
+  for (int64_t rows : compared)
+    for (const StepSize& size : sizesNear(rows))
+      if (!areEqualAt(one, other, evaluations.of(size), true))
+        return false;
   return true;
 }
 

@@ -5,7 +5,7 @@
 
 #include <map>
 #include <memory>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 namespace kvopt::analysis {
@@ -24,22 +24,27 @@ public:
   /// Points that differ from the first or last size's in one integer input: masks hide, ids are
   /// others, positions and lengths are one more, for all elements or for one.
   llvm::ArrayRef<std::unique_ptr<Evaluation>> varied();
-  /// Another point, with all but a few rows of a tensor left out of comparisons: of many rows.
-  Evaluation& ofRows(int64_t past, int64_t tokens);
+  /// At any other size.
+  Evaluation& of(const StepSize& size);
+  /// Points that differ from the first size's in the last element of one integer input, which is
+  /// `number` or one more.
+  std::vector<Evaluation*> fedWith(int64_t number);
 
 private:
   const ir::Graph& evaluated;
   StepPoints steps;
   std::vector<StepSize> sizes;
   std::vector<std::unique_ptr<Evaluation>> made, variations;
-  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<Evaluation>> large;
+  std::map<std::tuple<int64_t, int64_t, int64_t>, std::unique_ptr<Evaluation>> large;
+  std::map<int64_t, std::vector<std::unique_ptr<Evaluation>>> fed;
 };
 
 /// Whether two values of the graph have the same extents and elements at all sizes, whatever the
 /// integer inputs hold: also with masks that hide, other ids, and positions and lengths that are
 /// one more, for all elements of an input or for one. Where integer constants are compared or
 /// computed with on the way to either value, also at as many rows as each of them says, and at one
-/// less and one more, for a sample of the elements.
+/// less and one more, with as many tokens and batch rows, and with ids that are the constant, for a
+/// sample of the elements. Constants that the graph computes from others count as well.
 bool areAlwaysEqual(const ir::Value& one, const ir::Value& other, StepEvaluations& evaluations);
 
 } // namespace kvopt::analysis

@@ -176,8 +176,8 @@ NumberTensor StepPoints::numbersFor(const FedInput& fed, const StepSize& size,
 std::vector<StepSize> StepPoints::sizes() const {
   std::vector<StepSize> sizes;
   if (grows || capacity == 0) {
-    sizes = {{2, 5, 11, 17}, {3, 7, 4, 23}, {2, 3, 13, 29},
-             {3, 13, 0, 19}, {1, 1, 1, 31}, {2, 1, 6, 37}};
+    sizes = {{2, 5, 11, 17}, {3, 7, 4, 23}, {2, 3, 13, 29}, {3, 13, 0, 19}, {1, 1, 1, 31},
+             {2, 1, 6, 37},  {1, 2, 8, 41}, {4, 6, 3, 43},  {5, 4, 10, 47}};
     return sizes;
   }
   for (const StepSize& size : {StepSize{2, 3, 4, 17}, StepSize{3, 2, 5, 23}, StepSize{2, 4, 2, 29},
