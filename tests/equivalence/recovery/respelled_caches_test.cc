@@ -25,7 +25,7 @@ constexpr const char* joined = R"(
   j_@ = Concat <axis = 2> (past_@, f_@)
   r_@ = Slice (j_@, l_last, l_least, l2, l_last)
 )";
-constexpr const char* plain = R"(
+constexpr const char* plainDecoder = R"(
   c_@ = Identity (j_@)
   a_@ = Identity (j_@)
 )";
@@ -184,7 +184,7 @@ std::string caseName(const testing::TestParamInfo<RespelledCase>& parameter) {
 class RespelledJoins : public RespelledCaches {};
 
 TEST_P(RespelledJoins, AreRecovered) {
-  const std::string text = std::string(GetParam().text) + plain;
+  const std::string text = std::string(GetParam().text) + plainDecoder;
   expectRecovered(modelText(ofSide(text, 'k'), ofSide(text, 'v')));
 }
 
@@ -354,13 +354,13 @@ protected:
 
 TEST_P(RespelledTraps, AreRefusedOrKeptInKeys) {
   const std::string trap = std::string(joined) + GetParam().text,
-                    other = std::string(joined) + plain;
+                    other = std::string(joined) + plainDecoder;
   expectNothingWrong(modelText(ofSide(trap, 'k'), ofSide(other, 'v')));
 }
 
 TEST_P(RespelledTraps, AreRefusedOrKeptInValues) {
   const std::string trap = std::string(joined) + GetParam().text,
-                    other = std::string(joined) + plain;
+                    other = std::string(joined) + plainDecoder;
   if (llvm::StringRef(GetParam().name) != "values_of_the_other")
     expectNothingWrong(modelText(ofSide(other, 'k'), ofSide(trap, 'v')));
 }
