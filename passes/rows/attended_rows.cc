@@ -179,7 +179,9 @@ bool findSmallestRows(AttendedCache& cache, const OperandRead& read) {
       candidates.emplace_back(*size, value);
   llvm::stable_sort(candidates, [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [size, value] : candidates) {
-    if (llvm::any_of(cache.reads, [&](const AttendedRows& rows) { return rows.value == value; }))
+    if (llvm::any_of(cache.reads, [candidate = value](const AttendedRows& rows) {
+          return rows.value == candidate;
+        }))
       return true;
     if (auto rows = rowsFrom(cache, *value, read.areKeys)) {
       cache.reads.push_back(std::move(*rows));
@@ -195,7 +197,9 @@ bool isReadOnlyThrough(const AttendedCache& cache) {
   llvm::DenseSet<const Value*> seen;
   while (!pending.empty()) {
     const Value* value = pending.pop_back_val();
-    if (llvm::any_of(cache.reads, [&](const AttendedRows& rows) { return rows.value == value; }) ||
+    if (llvm::any_of(
+            cache.reads,
+            [candidate = value](const AttendedRows& rows) { return rows.value == candidate; }) ||
         !seen.insert(value).second)
       continue;
     if (value->isGraphOutput() && value->producer() != cache.join)

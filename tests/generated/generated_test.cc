@@ -29,8 +29,10 @@ namespace {
 constexpr uint64_t shards = 20;
 #if defined(__SANITIZE_ADDRESS__) || KVOPT_HAS_FEATURE(address_sanitizer)
 constexpr uint64_t decodersOfShard = 25; // each takes ten times as long
+constexpr size_t pairsOneIn = 10;
 #else
 constexpr uint64_t decodersOfShard = 250;
+constexpr size_t pairsOneIn = 1;
 #endif
 /// One decoder in 5 has a near miss, and one in 4 of those recognized is rewritten and run.
 constexpr uint64_t nearMissOneIn = 5;
@@ -176,9 +178,10 @@ TEST(GeneratedSpellings, AreRecognizedUnlessListed) {
 TEST(GeneratedSpellings, AreRecognizedInPairsUnlessListed) {
   const Toolkit toolkit;
   const std::set<std::string> names = allSpellings(toolkit);
+  size_t pairs = 0;
   for (const std::string& name : names)
     for (const std::string& other : names)
-      if (name < other && !isListed({name, other})) {
+      if (name < other && !isListed({name, other}) && pairs++ % pairsOneIn == 0) {
         EXPECT_EQ(shortcomingWith({name, other}, toolkit).value_or(""), "") << name << " " << other;
       }
 }

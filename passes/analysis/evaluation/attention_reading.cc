@@ -284,13 +284,13 @@ std::vector<std::unique_ptr<Evaluation>> readingPoints(const Graph& graph,
     return points;
   EvaluationPoint hiding = points.front()->point();
   bool hidesAny = false;
-  for (auto& [input, tensor] : hiding.inputs) {
-    const bool isMask =
-        tensor.numbers.size() > 2 && llvm::all_of(tensor.numbers, [&](double number) {
-          return number == tensor.numbers.front() && (number == 0 || number == 1);
-        });
-    for (size_t i = 0; isMask && i < tensor.numbers.size(); i += 3)
-      tensor.numbers[i] = 1 - tensor.numbers[i];
+  for (auto& entry : hiding.inputs) {
+    std::vector<double>& numbers = entry.second.numbers;
+    const bool isMask = numbers.size() > 2 && llvm::all_of(numbers, [&](double number) {
+                          return number == numbers.front() && (number == 0 || number == 1);
+                        });
+    for (size_t i = 0; isMask && i < numbers.size(); i += 3)
+      numbers[i] = 1 - numbers[i];
     hidesAny |= isMask;
   }
   if (hidesAny)

@@ -191,7 +191,7 @@ private:
   /// Whether the rows of every batch row come after all rows of the past, by extents alone.
   static bool followsAllRows(const Value& length, const Value& past, const Value& rows) {
     const Dim earlier = past.type().dim(2);
-    const auto counted = unpaddedLength(length, earlier, rows.type().dim(2));
+    const auto counted = analysis::unpaddedLength(length, earlier, rows.type().dim(2));
     return counted && counted->masks.empty() && counted->length.isKnownEqual(earlier);
   }
 
