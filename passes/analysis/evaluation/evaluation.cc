@@ -210,6 +210,8 @@ const Extents* Evaluation::extents(const Value& value) {
     return nullptr;
   const Deeper deeper(depth);
   std::optional<Extents> computed = computeExtents(value);
+  if (computed && !countOf(*computed))
+    computed.reset();
   auto& stored = extentsOf[&value];
   stored = computed ? std::make_unique<Extents>(std::move(*computed)) : nullptr;
   return stored.get();

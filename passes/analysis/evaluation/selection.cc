@@ -36,6 +36,13 @@ std::optional<int64_t> numberOf(const MovementNumber& number, Evaluation& evalua
   return number.list ? integerAt(number.list, number.entry, evaluation) : std::nullopt;
 }
 
+/// A number as an extent, or as -1; nullopt for what no tensor has.
+std::optional<int64_t> extentFrom(double number) {
+  constexpr double most = 1e12;
+  return number >= -1 && number <= most ? std::optional(static_cast<int64_t>(number))
+                                        : std::nullopt;
+}
+
 /// A range of an axis: `count` indices from `start` on, `step` apart.
 struct PlacedRange {
   int64_t start = 0;
@@ -477,9 +484,11 @@ std::optional<Extents> reshaped(const Selected& selected, const Movement& moveme
   const auto count = countOf(*before);
   Extents after;
   std::optional<size_t> open;
-  int64_t known = 1;
   for (size_t axis = 0; axis < target->numbers.size(); ++axis) {
-    auto extent = static_cast<int64_t>(target->numbers[axis]);
+    const std::optional<int64_t> given = extentFrom(target->numbers[axis]);
+    if (!given)
+      return std::nullopt;
+    int64_t extent = *given;
     if (extent == 0 && selected.node.intAttr("allowzero", 0) == 0) {
       if (axis >= before->size())
         return std::nullopt;
@@ -487,14 +496,15 @@ std::optional<Extents> reshaped(const Selected& selected, const Movement& moveme
     }
     if (extent == -1)
       open = axis;
-    else
-      known *= extent;
-    after.push_back(extent);
+    after.push_back(extent == -1 ? 1 : extent);
   }
+  const std::optional<int64_t> known = countOf(after);
+  if (!known)
+    return std::nullopt;
   if (open) {
-    if (known == 0 || !count || *count % known != 0)
+    if (*known == 0 || !count || *count % *known != 0)
       return std::nullopt;
-    after[*open] = *count / known;
+    after[*open] = *count / *known;
   }
   return countOf(after) == count ? std::optional(after) : std::nullopt;
 }
@@ -589,16 +599,25 @@ std::optional<Extents> movedExtents(const Value& result, Evaluation& evaluation)
     if (!target)
       return std::nullopt;
     Extents wanted;
-    for (double number : target->numbers)
-      wanted.push_back(static_cast<int64_t>(number));
+    for (double number : target->numbers) {
+      const std::optional<int64_t> extent = extentFrom(number);
+      if (!extent)
+        return std::nullopt;
+      wanted.push_back(*extent);
+    }
     return broadcastOf(*data, wanted);
   }
   case MovementKind::Repeat: {
     const NumberTensor* counts = selected.numbersOf(1);
     if (!counts || counts->numbers.size() != after.size())
       return std::nullopt;
-    for (size_t i = 0; i < after.size(); ++i)
-      after[i] *= static_cast<int64_t>(counts->numbers[i]);
+    for (size_t i = 0; i < after.size(); ++i) {
+      const std::optional<int64_t> times = extentFrom(counts->numbers[i]);
+      const auto extent = times ? countOf({after[i], *times}) : std::nullopt;
+      if (!extent)
+        return std::nullopt;
+      after[i] = *extent;
+    }
     return after;
   }
   case MovementKind::Slice:

@@ -23,11 +23,11 @@ Evaluation& StepEvaluations::at(size_t index) {
 namespace {
 
 /// Elements compared at sizes where a tensor may be large.
-constexpr int64_t mostSampled = 2048;
+constexpr int64_t mostSampled = 128;
 /// Integer constants that sizes are chosen by.
-constexpr size_t mostConstants = 16;
+constexpr size_t mostConstants = 3;
 /// Rows of a cache at such a size.
-constexpr int64_t mostRowsTried = int64_t{1} << 17;
+constexpr int64_t mostRowsTried = 8200;
 
 bool areEqualAt(const Value& one, const Value& other, Evaluation& evaluation, bool sampled) {
   const Extents* extents = evaluation.extents(one);
@@ -166,12 +166,12 @@ std::vector<StepSize> sizesNear(int64_t rows) {
 
 bool areAlwaysEqual(const Value& one, const Value& other, StepEvaluations& evaluations) {
   for (size_t i = 0; i < evaluations.count(); ++i)
-    if (!areEqualAt(one, other, evaluations.at(i), false))
+    if (!areEqualAt(one, other, evaluations.at(i), i >= StepPoints::fitted))
       return false;
   if (evaluations.count() == 0)
     return false;
   for (const std::unique_ptr<Evaluation>& evaluation : evaluations.varied())
-    if (!areEqualAt(one, other, *evaluation, false))
+    if (!areEqualAt(one, other, *evaluation, true))
       return false;
   const std::vector<int64_t> compared =
       comparedSizes(evaluations.at(0), evaluations.at(evaluations.count() > 1 ? 1 : 0));

@@ -14,6 +14,9 @@ using namespace ir;
 
 namespace {
 
+/// Elements of an input that are fed.
+constexpr int64_t mostFed = int64_t{1} << 18;
+
 bool isIntegerOrBool(const Value& value) {
   const ElementType element = value.type().elementType();
   return isInteger(element) || element == ElementType::Bool;
@@ -141,7 +144,8 @@ EvaluationPoint StepPoints::at(const StepSize& size) const {
         break;
       extents.push_back(*extent);
     }
-    if (extents.size() == fed.input->type().rank())
+    // Too many elements to feed are unknown ones.
+    if (extents.size() == fed.input->type().rank() && countOf(extents, mostFed))
       point.inputs[fed.input] = numbersFor(fed, chosen, point, std::move(extents));
   }
   return point;
@@ -151,7 +155,7 @@ NumberTensor StepPoints::numbersFor(const FedInput& fed, const StepSize& size,
                                     const EvaluationPoint&, Extents extents) const {
   NumberTensor tensor;
   const int64_t last = extents.empty() ? 1 : extents.back();
-  const auto count = countOf(extents, int64_t{1} << 18).value_or(0);
+  const auto count = countOf(extents, mostFed).value_or(0);
   tensor.extents = std::move(extents);
   const std::optional<int64_t> length = fed.length ? lengthAt(*fed.length, size) : std::nullopt;
   for (int64_t i = 0; i < count; ++i) {
