@@ -28,7 +28,7 @@ namespace {
 
 constexpr uint64_t shards = 20;
 #if defined(__SANITIZE_ADDRESS__) || KVOPT_HAS_FEATURE(address_sanitizer)
-constexpr uint64_t decodersOfShard = 25; // each takes ten times as long
+constexpr uint64_t decodersOfShard = 10; // each takes ten times as long
 constexpr size_t pairsOneIn = 10;
 #else
 constexpr uint64_t decodersOfShard = 250;
