@@ -36,7 +36,27 @@ std::string ofSide(llvm::StringRef text, char side) {
   return result;
 }
 
-std::string modelText(const std::string& keys, const std::string& values) {
+/// Keys and values of the query's heads, of a_@ with as many or with two.
+constexpr const char* repeatedHeads = R"(
+  keys = Identity (a_k)
+  values = Identity (a_v)
+)";
+constexpr const char* groupedHeads = R"(
+  k_parted = Unsqueeze (a_k, l2)
+  k_twice = Expand (k_parted, twice)
+  keys = Reshape (k_twice, all_heads)
+  v_parted = Unsqueeze (a_v, l2)
+  v_twice = Expand (v_parted, twice)
+  values = Reshape (v_twice, all_heads)
+)";
+
+/// What comes after `o`, which is attention's result.
+std::string behindAttention() {
+  const size_t attention = decoderResults.find("o = ");
+  return decoderResults.substr(decoderResults.find('\n', attention));
+}
+
+std::string modelText(const std::string& keys, const std::string& values, bool isRepeated = false) {
   return fmt::format(R"(<ir_version: 8, opset_import: ["" : 17, "ai.kvopt" : 1]>
 decoder (int64[B, S] input_ids, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past_v, float[1, 1, 16] table,
          float[1, 16, 16] wq, float[1, 16, 8] wk, float[1, 16, 8] wv, float[1, 16, 10] wo)
@@ -49,7 +69,7 @@ decoder (int64[B, S] input_ids, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past
    int64[4] all_heads = {{0, 4, -1, 4}}, int64[3] rows_of_heads = {{0, 2, -1}},
    int64[5] twice = {{1, 1, 2, 1, 1}}, int64[4] cache_shape = {{0, 2, -1, 4}},
    int64[4] of_rows = {{1, 1, -1, 1}}, int64[3] merged = {{0, -1, 8}}, int64[4] parted = {{0, -1, 2, 4}},
-   float factor = {{2.0}}>
+   float factor = {{2.0}}, float half = {{0.5}}, float lowest = {{-inf}}>
 {{
 {projections}
   ids_shape = Shape (input_ids)
@@ -72,12 +92,21 @@ decoder (int64[B, S] input_ids, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past
   after_old = Concat <axis = 0> (none, none, none, s_list, l0)
 {0}
 {1}
-  keys = Identity (a_k)
-  values = Identity (a_v)
+{heads}
+  keys_turned = Transpose <perm = [0, 1, 3, 2]> (keys)
+  products = MatMul (q, keys_turned)
+  scores = Mul (products, half)
+  at = Range (p, t, one)
+  at_column = Unsqueeze (at, l_last)
+  is_seen = LessOrEqual (rows, at_column)
+  masked = Where (is_seen, scores, lowest)
+  weights = Softmax <axis = -1> (masked)
+  o = MatMul (weights, values)
 {results}
 }})",
                      keys, values, fmt::arg("projections", decoderProjections),
-                     fmt::arg("results", decoderResults));
+                     fmt::arg("heads", isRepeated ? repeatedHeads : groupedHeads),
+                     fmt::arg("results", behindAttention()));
 }
 
 /// j_@ in spellings of the joining; the attention reads it as it is.
@@ -128,6 +157,26 @@ const RespelledCase joinings[] = {
   j_@ = Reshape (w_@, cache_shape))"},
 };
 
+/// Joinings that are not recognized yet.
+const RespelledCase missedJoinings[] = {
+    {"padded_and_added", R"(
+  o_@ = Pad (past_@, after_old)
+  n_@ = Pad (f_@, before_new)
+  j_@ = Add (o_@, n_@))"},
+    {"padded_and_masked", R"(
+  o_@ = Pad (past_@, after_old)
+  n_@ = Pad (f_@, before_new)
+  old_@ = Cast <to = 1> (is_old)
+  new_@ = Cast <to = 1> (is_new)
+  oo_@ = Mul (o_@, old_@)
+  nn_@ = Mul (n_@, new_@)
+  j_@ = Add (oo_@, nn_@))"},
+    {"by_a_table", R"(
+  k_@ = Concat <axis = 2> (past_@, f_@)
+  table_@ = OneHot (rows, t, off_on)
+  j_@ = MatMul (table_@, k_@))"},
+};
+
 /// a_@ [B,4,T,4] in spellings of repeated heads, of j_@.
 const RespelledCase repeats[] = {
     {"tiled", R"(
@@ -143,6 +192,14 @@ const RespelledCase repeats[] = {
     {"copied", R"(
   j0_@, j1_@ = Split <axis = 1> (j_@, l_each)
   a_@ = Concat <axis = 1> (j0_@, j0_@, j1_@, j1_@))"},
+    {"by_a_table", R"(
+  table_@ = OneHot (of_heads, two, off_on)
+  m_@ = Reshape (j_@, rows_of_heads)
+  w_@ = MatMul (table_@, m_@)
+  a_@ = Reshape (w_@, all_heads))"},
+    {"by_an_equation", R"(
+  table_@ = OneHot (of_heads, two, off_on)
+  a_@ = Einsum <equation = "gh,bhtd->bgtd"> (table_@, j_@))"},
 };
 
 class RespelledCaches : public testing::TestWithParam<RespelledCase> {
@@ -169,7 +226,10 @@ protected:
     const std::string path = writtenModel(text, toolkit, folder);
     const RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
     ASSERT_EQ(recovered.context->sites.size(), 1U);
-    ASSERT_TRUE(recovered.context->sites[0].isMatched());
+    const analysis::AttentionSite& site = recovered.context->sites[0];
+    ASSERT_TRUE(site.isMatched()) << site.failure->str();
+    EXPECT_TRUE(site.grows());
+    EXPECT_EQ(site.keyHeads.value(), 2);
     expectEqual(path);
   }
 
@@ -191,16 +251,30 @@ TEST_P(RespelledJoins, AreRecovered) {
 TEST_P(RespelledJoins, AreRecoveredWithRepeats) {
   const std::string text =
       std::string(GetParam().text) + "\n  c_@ = Identity (j_@)\n" + repeats[2].text;
-  expectRecovered(modelText(ofSide(text, 'k'), ofSide(text, 'v')));
+  expectRecovered(modelText(ofSide(text, 'k'), ofSide(text, 'v'), /*isRepeated=*/true));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RespelledJoins, testing::ValuesIn(joinings), caseName);
+
+class MissedJoins : public RespelledCaches {};
+
+/// What is recognized by now must leave the list.
+TEST_P(MissedJoins, AreRefused) {
+  const std::string text = std::string(GetParam().text) + plainDecoder;
+  const std::string path =
+      writtenModel(modelText(ofSide(text, 'k'), ofSide(text, 'v')), toolkit, folder);
+  const RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
+  ASSERT_EQ(recovered.context->sites.size(), 1U);
+  EXPECT_FALSE(recovered.context->sites[0].isMatched());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MissedJoins, testing::ValuesIn(missedJoinings), caseName);
 
 class RespelledRepeats : public RespelledCaches {};
 
 TEST_P(RespelledRepeats, AreRecovered) {
   const std::string text = std::string(joined) + "  c_@ = Identity (j_@)\n" + GetParam().text;
-  expectRecovered(modelText(ofSide(text, 'k'), ofSide(text, 'v')));
+  expectRecovered(modelText(ofSide(text, 'k'), ofSide(text, 'v'), /*isRepeated=*/true));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RespelledRepeats, testing::ValuesIn(repeats), caseName);
@@ -240,9 +314,6 @@ const RespelledCase traps[] = {
     {"past_scaled_in_keys", R"(
   n_@ = Mul (past_@, factor)
   a_@ = Concat <axis = 2> (n_@, f_@)
-  c_@ = Identity (j_@))"},
-    {"new_rows_twice", R"(
-  a_@ = Concat <axis = 2> (j_@, f_@)
   c_@ = Identity (j_@))"},
     {"old_rows_masked", R"(
   new_@ = Cast <to = 1> (is_new)
