@@ -1,9 +1,9 @@
 // Replaying recorded steps.
 #include "runtime/equivalence/reference.h"
 
+#include "ir/manifest/fed_length.h"
 #include "runtime/session/cache_part.h"
 #include "runtime/session/dequantized_cache.h"
-#include "runtime/session/fed_length.h"
 #include "runtime/session/ring_rows.h"
 #include "support/diagnostic.h"
 

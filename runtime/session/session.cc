@@ -1,6 +1,7 @@
 // Steps of a session, its state between them, and models in variants.
 #include "runtime/session/session.h"
 
+#include "ir/manifest/fed_length.h"
 #include "ir/onnx/model_files.h"
 #include "runtime/cache/checksum.h"
 #include "runtime/cache/model_fingerprint.h"
@@ -8,7 +9,6 @@
 #include "runtime/exec/input_binding.h"
 #include "runtime/session/cache_part.h"
 #include "runtime/session/dequantized_cache.h"
-#include "runtime/session/fed_length.h"
 #include "runtime/session/ring_rows.h"
 #include "runtime/session/unpadded_masks.h"
 #include "support/diagnostic.h"

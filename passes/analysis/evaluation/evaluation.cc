@@ -5,6 +5,7 @@
 #include "passes/analysis/evaluation/number_operators.h"
 #include "passes/analysis/evaluation/selection.h"
 #include "passes/analysis/evaluation/traced_operators.h"
+#include "passes/analysis/movement/data_movement.h"
 #include "support/half.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -75,13 +76,6 @@ std::unique_ptr<NumberTensor> constantNumbers(const TensorData& tensor) {
     result->numbers.push_back(*number);
   }
   return result;
-}
-
-/// Whether a conversion keeps every number that the first type holds.
-bool keepsNumbers(ElementType from, ElementType to) {
-  const bool isHalf = from == ElementType::Float16 || from == ElementType::BFloat16;
-  return from == to || (isHalf && (to == ElementType::Float || to == ElementType::Double)) ||
-         (from == ElementType::Float && to == ElementType::Double);
 }
 
 /// Counts how deep calls are nested.

@@ -2,6 +2,7 @@
 #include "passes/analysis/evaluation/step_points.h"
 
 #include "ir/manifest/documented_inputs.h"
+#include "ir/manifest/fed_length.h"
 #include "passes/analysis/interface/decoder_extents.h"
 #include "passes/analysis/interface/input_roles.h"
 
@@ -29,29 +30,6 @@ bool isFed(const Value& input) {
       type.hasRank() && type.rank() >= 3 &&
       (type.elementType() == ElementType::Int8 || type.elementType() == ElementType::UInt8);
   return type.hasRank() && isIntegerOrBool(input) && !isCodes;
-}
-
-std::optional<int64_t> lengthAt(LengthFeed feed, const StepSize& size) {
-  switch (feed) {
-  case LengthFeed::PastLength:
-  case LengthFeed::PastLengthPerBatch:
-    return size.past;
-  case LengthFeed::TotalLength:
-  case LengthFeed::TotalLengthPerBatch:
-    return size.past + size.tokens;
-  case LengthFeed::TotalLengthMinusOne:
-  case LengthFeed::TotalLengthPerBatchMinusOne:
-    return size.past + size.tokens - 1;
-  case LengthFeed::NewLength:
-    return size.tokens;
-  case LengthFeed::HasPast:
-    return size.past > 0 ? 1 : 0;
-  case LengthFeed::NoPast:
-    return size.past > 0 ? 0 : 1;
-  case LengthFeed::BlockTable:
-    break;
-  }
-  return std::nullopt;
 }
 
 } // namespace
@@ -157,7 +135,8 @@ NumberTensor StepPoints::numbersFor(const FedInput& fed, const StepSize& size,
   const int64_t last = extents.empty() ? 1 : extents.back();
   const auto count = countOf(extents, mostFed).value_or(0);
   tensor.extents = std::move(extents);
-  const std::optional<int64_t> length = fed.length ? lengthAt(*fed.length, size) : std::nullopt;
+  const std::optional<int64_t> length =
+      fed.length ? fedLength(*fed.length, size.past, size.tokens) : std::nullopt;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t column = i % last;
     double number = 1;

@@ -8,15 +8,14 @@
 namespace kvopt::analysis {
 using namespace ir;
 
-namespace {
-
-/// Whether each number comes out as it goes in.
 bool keepsNumbers(ElementType from, ElementType to) {
   bool isHalf = from == ElementType::Float16 || from == ElementType::BFloat16;
   return from == to || (from == ElementType::Int8 && to == ElementType::Float) ||
          (isHalf && (to == ElementType::Float || to == ElementType::Double)) ||
          (from == ElementType::Float && to == ElementType::Double);
 }
+
+namespace {
 
 bool isOrderOf(const Movement& permutation, const AxisMap& map) {
   return permutation.axes && permutation.axes->size() == map.rank();

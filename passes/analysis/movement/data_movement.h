@@ -6,6 +6,9 @@
 
 namespace kvopt::analysis {
 
+/// Whether a conversion keeps every number that the first type holds, codes of eight bits included.
+bool keepsNumbers(ir::ElementType from, ir::ElementType to);
+
 /// Whether the node's results hold elements of its moved operand, rearranged, converted without
 /// loss, repeated or left out, and nothing else.
 bool onlyMovesData(const ir::Node& node);

@@ -1,9 +1,7 @@
 // From feeds to numbers.
-#include "runtime/session/fed_length.h"
+#include "ir/manifest/fed_length.h"
 
-namespace kvopt::runtime {
-using namespace ir;
-
+namespace kvopt::ir {
 std::optional<int64_t> fedLength(LengthFeed feed, int64_t past, int64_t tokens) {
   switch (feed) {
   case LengthFeed::PastLength:
@@ -27,4 +25,4 @@ std::optional<int64_t> fedLength(LengthFeed feed, int64_t past, int64_t tokens) 
   return std::nullopt;
 }
 
-} // namespace kvopt::runtime
+} // namespace kvopt::ir
