@@ -139,20 +139,27 @@ Dim extentBehind(llvm::ArrayRef<int64_t> values, StepEvaluations& evaluations) {
     }
     return true;
   };
+  // Simple ones first: multiples, sums, and then what is a number more or less.
   const auto& first = evaluations.at(0).point().extents;
   for (llvm::StringRef symbol : symbols) {
     const int64_t extent = first.find(symbol)->second;
+    if (extent == 0 || values.front() % extent != 0)
+      continue;
+    const Dim multiple = Dim::fixed(values.front() / extent) * Dim::symbol(symbol);
+    if (isAlways(multiple))
+      return multiple;
+  }
+  for (llvm::StringRef one : symbols)
+    for (llvm::StringRef other : symbols)
+      if (const Dim sum = Dim::symbol(one) + Dim::symbol(other); isAlways(sum))
+        return sum;
+  for (llvm::StringRef symbol : symbols) {
+    const int64_t extent = first.find(symbol)->second;
     const Dim one = Dim::symbol(symbol);
-    if (extent != 0 && values.front() % extent == 0 &&
-        isAlways(Dim::fixed(values.front() / extent) * one))
-      return Dim::fixed(values.front() / extent) * one;
-    if (isAlways(one + Dim::fixed(values.front() - extent)))
-      return one + Dim::fixed(values.front() - extent);
-    if (isAlways(Dim::fixed(values.front() + extent) - one))
-      return Dim::fixed(values.front() + extent) - one;
-    for (llvm::StringRef second : symbols)
-      if (isAlways(one + Dim::symbol(second)))
-        return one + Dim::symbol(second);
+    for (const Dim& moved :
+         {one + Dim::fixed(values.front() - extent), Dim::fixed(values.front() + extent) - one})
+      if (isAlways(moved))
+        return moved;
   }
   return Dim::unknown();
 }

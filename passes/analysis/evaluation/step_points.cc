@@ -32,6 +32,28 @@ bool isFed(const Value& input) {
   return type.hasRank() && isIntegerOrBool(input) && !isCodes;
 }
 
+/// Rows of a cache that comes in and those that its output has more, on the one axis on which their
+/// extents differ; nullopt where these are no such types.
+std::optional<std::pair<Dim, Dim>> grownRows(const TensorType& past, const TensorType& present) {
+  if (!past.hasRank() || !present.hasRank() || past.rank() < 3 || past.rank() != present.rank() ||
+      past.elementType() != present.elementType())
+    return std::nullopt;
+  std::optional<std::pair<Dim, Dim>> rows;
+  for (unsigned axis = 0; axis < past.rank(); ++axis) {
+    const Dim& before = past.shape()[axis];
+    const Dim& after = present.shape()[axis];
+    if (before.isKnownEqual(after))
+      continue;
+    const Dim added = after - before;
+    const bool isGrown =
+        before.symbols().size() == 1 && added.symbols().size() == 1 && added.isKnownNonNegative();
+    if (rows || !isGrown)
+      return std::nullopt;
+    rows.emplace(before, added);
+  }
+  return rows;
+}
+
 } // namespace
 
 StepPoints::StepPoints(const Graph& graph, const InterfaceFacts& facts) : evaluated(graph) {
@@ -58,8 +80,7 @@ StepPoints::StepPoints(const Graph& graph, const InterfaceFacts& facts) : evalua
 void StepPoints::findSymbols() {
   auto note = [](const Dim& dim, llvm::SmallVector<std::string, 4>& symbols,
                  std::optional<int64_t>& fixed) {
-    if (dim.value())
-      fixed = dim.value();
+    fixed = dim.value();
     for (const std::string& symbol : dim.symbols())
       if (!llvm::is_contained(symbols, symbol))
         symbols.push_back(symbol);
@@ -79,6 +100,15 @@ void StepPoints::findSymbols() {
       note(fed.input->type().dim(1), tokenSymbols, fixedTokens);
     }
   }
+  // Where data flow does not show how a cache grows, types may: an output with more rows.
+  for (const auto& input : evaluated.inputs())
+    for (const Value* output : evaluated.outputs())
+      if (const auto rows = grownRows(input->type(), output->type()); rows && !grows) {
+        note(rows->first, pastSymbols, fixedPast);
+        note(rows->second, tokenSymbols, fixedTokens);
+        note(input->type().dim(0), batchSymbols, fixedBatch);
+        grows = true;
+      }
   for (const auto& input : evaluated.inputs()) {
     if (!input->type().hasRank())
       continue;
@@ -109,7 +139,8 @@ EvaluationPoint StepPoints::at(const StepSize& size) const {
   int64_t next = chosen.others;
   for (const std::string& symbol : otherSymbols) {
     point.extents[symbol] = next;
-    next += 2;
+    // Steps that differ from size to size: no symbol is another one and a number.
+    next += 2 + chosen.others % 7;
   }
   for (const FedInput& fed : fedInputs) {
     Extents extents;

@@ -14,7 +14,7 @@ struct StepSize {
   int64_t batch = 2;
   int64_t tokens = 5;
   int64_t past = 11;
-  /// What other symbolic extents are, the first one; each next one is larger by two.
+  /// What other symbolic extents are, the first one; each next one is larger.
   int64_t others = 17;
 };
 

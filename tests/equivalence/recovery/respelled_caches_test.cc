@@ -155,10 +155,6 @@ const RespelledCase joinings[] = {
   n_@ = Reshape (f_@, rows_of_heads)
   w_@ = Concat <axis = 2> (p_@, n_@)
   j_@ = Reshape (w_@, cache_shape))"},
-};
-
-/// Joinings that are not recognized yet.
-const RespelledCase missedJoinings[] = {
     {"padded_and_added", R"(
   o_@ = Pad (past_@, after_old)
   n_@ = Pad (f_@, before_new)
@@ -255,20 +251,6 @@ TEST_P(RespelledJoins, AreRecoveredWithRepeats) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RespelledJoins, testing::ValuesIn(joinings), caseName);
-
-class MissedJoins : public RespelledCaches {};
-
-/// What is recognized by now must leave the list.
-TEST_P(MissedJoins, AreRefused) {
-  const std::string text = std::string(GetParam().text) + plainDecoder;
-  const std::string path =
-      writtenModel(modelText(ofSide(text, 'k'), ofSide(text, 'v')), toolkit, folder);
-  const RecoveredModel recovered = valueOrThrow(recoverModel(path, toolkit));
-  ASSERT_EQ(recovered.context->sites.size(), 1U);
-  EXPECT_FALSE(recovered.context->sites[0].isMatched());
-}
-
-INSTANTIATE_TEST_SUITE_P(All, MissedJoins, testing::ValuesIn(missedJoinings), caseName);
 
 class RespelledRepeats : public RespelledCaches {};
 
