@@ -17,6 +17,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace kvopt::transforms {
 using namespace analysis;
@@ -98,7 +99,9 @@ public:
       trial.leftAlone.insert(name.first());
     if (llvm::Error error = inferShapes((*copy)->graph()))
       return error;
+    isTrial = true;
     auto changes = respell(**copy, trial);
+    isTrial = false;
     if (!changes)
       return changes.takeError();
     const SiteList then = findSites((*copy)->graph());
@@ -109,6 +112,16 @@ public:
   }
 
 private:
+  /// Whether a value is what was written for it. What was found on the copy holds for the model,
+  /// whose values have the same names.
+  bool isEqual(const Value& before, const Value& after, StepEvaluations& evaluations) {
+    const bool isSame = (!isTrial && equalValues.contains(before.name())) ||
+                        areAlwaysEqual(before, after, evaluations);
+    if (isSame)
+      equalValues.insert(before.name());
+    return isSame;
+  }
+
   /// Whether anything was written.
   llvm::Expected<bool> respell(Model& model, PassContext& context) {
     Graph& graph = model.graph();
@@ -159,7 +172,7 @@ private:
     StepEvaluations evaluations(graph, context.interface);
     addJoinedElsewhere(writer.joined(), evaluations, written);
     llvm::erase_if(written, [&](const Rewriter::Replacement& each) {
-      return !areAlwaysEqual(*each.before, *each.after, evaluations);
+      return !isEqual(*each.before, *each.after, evaluations);
     });
     unsigned replaced = 0;
     for (const Rewriter::Replacement& each : written)
@@ -223,6 +236,9 @@ private:
     }
     return inferShapes(model.graph());
   }
+
+  bool isTrial = false;
+  llvm::StringSet<> equalValues;
 };
 
 } // namespace
