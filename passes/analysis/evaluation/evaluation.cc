@@ -22,6 +22,8 @@ namespace {
 constexpr int64_t mostConstantNumbers = int64_t{1} << 14;
 /// Nodes on one another, evaluated or traced.
 constexpr unsigned mostDepth = 1500;
+/// Forms that are kept for values that were traced as a whole.
+constexpr int64_t mostKeptForms = int64_t{1} << 18;
 /// Elements traced in all.
 constexpr int64_t mostWork = int64_t{1} << 25;
 
@@ -329,7 +331,11 @@ bool Evaluation::traceAll(const Value& value, std::vector<LinearForm>& forms) {
   std::vector<int64_t> all(static_cast<size_t>(*count));
   for (size_t i = 0; i < all.size(); ++i)
     all[i] = static_cast<int64_t>(i);
-  return trace(value, all, forms);
+  if (!trace(value, all, forms))
+    return false;
+  if (keptForms + *count <= mostKeptForms && wholeForms.try_emplace(&value, forms).second)
+    keptForms += *count;
+  return true;
 }
 
 bool Evaluation::trace(const Value& value, llvm::ArrayRef<int64_t> indices,
@@ -341,6 +347,13 @@ bool Evaluation::trace(const Value& value, llvm::ArrayRef<int64_t> indices,
   forms.assign(indices.size(), LinearForm());
   if (indices.empty())
     return true;
+  // What lies behind is not visited then.
+  const auto whole = visited ? wholeForms.end() : wholeForms.find(&value);
+  if (whole != wholeForms.end()) {
+    for (size_t i = 0; i < indices.size(); ++i)
+      forms[i] = whole->second[static_cast<size_t>(indices[i])];
+    return true;
+  }
   if (!isData(value)) {
     bool isKnown = true;
     for (size_t i = 0; i < indices.size() && isKnown; ++i) {

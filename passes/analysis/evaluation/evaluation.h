@@ -96,6 +96,9 @@ private:
   std::shared_ptr<DataValues> data;
   llvm::DenseMap<const ir::Value*, std::unique_ptr<Extents>> extentsOf;
   llvm::DenseMap<const ir::Value*, std::unique_ptr<NumberTensor>> numbersOf;
+  /// Of values that were traced as a whole, up to a number of elements in all.
+  llvm::DenseMap<const ir::Value*, std::vector<LinearForm>> wholeForms;
+  int64_t keptForms = 0;
   std::vector<const ir::Value*>* visited = nullptr;
   std::vector<double> integersRead;
   unsigned depth = 0;
