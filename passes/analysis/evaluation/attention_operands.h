@@ -5,16 +5,17 @@
 
 namespace kvopt::analysis {
 
-/// The products before and after a softmax. Which operand of the first is of queries is not told.
+/// The products before and after a softmax. Which operand of the first one holds the queries is not
+/// known.
 struct AttentionOperands {
   ir::Node* scores = nullptr;
   ir::Node* output = nullptr;
-  unsigned valueOperand = 1; ///< of `output`; the other one are the probabilities
+  unsigned valueOperand = 1; ///< of `output`; the other one is the probabilities
 };
 
 /// Follows the softmax's operand back, and its result forward, through operators that move elements
-/// or compute each from those at its place, up to products of two values that are no numbers.
-/// nullopt where there is not one such product on either side.
+/// or compute each element from those at its place. The search ends at a product of two values that
+/// both depend on unknown elements. nullopt where there is not one such product on either side.
 std::optional<AttentionOperands> attentionOperands(ir::Node& softmax, Evaluation& evaluation);
 
 } // namespace kvopt::analysis

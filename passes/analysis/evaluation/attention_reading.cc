@@ -106,7 +106,7 @@ private:
       int64_t element = -1;
       for (const ElementTerm& term : forms[i].terms) {
         if (term.block != product || element != -1)
-          return false; // of a function of the scores, or of a mask that is no number
+          return false; // The score is a function of the product, or its mask is not known.
         element = term.element;
       }
       pair.isHidden = pair.bias <= hidingBias;

@@ -38,7 +38,7 @@ struct AttentionReading {
   std::vector<std::string> queries;         ///< by row: what its query's first column is made of
   std::vector<std::vector<ReadPair>> pairs; ///< by sampled row, then by key
 
-  /// The rows that are sampled of so many.
+  /// The rows that are sampled of a softmax with `rows` rows: all of a few, and a spread of many.
   static std::vector<int64_t> sampledRows(int64_t rows);
 };
 

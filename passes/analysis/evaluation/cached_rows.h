@@ -26,8 +26,9 @@ struct CachedRows {
   bool isAppended() const { return past && fresh && first + count == extents[axis]; }
 };
 
-/// The cache of which `rows`, [B,H,T,D] as attention reads them, has elements beside others, by one
-/// column of the first head; null where all are of inputs, or none is.
+/// The cache whose elements `rows`, [B,H,T,D] as attention reads them, holds together with other
+/// elements. Null where all elements are of inputs, or none is. One column of the first head is
+/// read.
 const ir::Value* joinedPast(const ir::Value& rows, Evaluation& evaluation);
 
 /// Values that could be `CachedRows::fresh`: those with as many elements as there are new ones in

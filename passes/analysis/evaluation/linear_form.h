@@ -23,8 +23,8 @@ struct ElementTerm {
   bool operator==(const ElementTerm&) const = default;
 };
 
-/// constant + the sum of terms, of which there are few and no two of one element. Without terms it
-/// is a number.
+/// `constant` plus the sum of the terms. There are few terms, each of another element. A form
+/// without terms is a number.
 struct LinearForm {
   /// More terms are not followed: the sum becomes a block of its own.
   static constexpr size_t maxTerms = 4;

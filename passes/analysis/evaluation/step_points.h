@@ -8,8 +8,8 @@
 
 namespace kvopt::analysis {
 
-/// The size of a step: so many tokens after so many earlier ones, in so many batch rows. Extents
-/// that a model fixes are not chosen.
+/// The size of a step: `tokens` new tokens after `past` earlier ones, in each of `batch` rows. A
+/// model's fixed extents outrank it.
 struct StepSize {
   int64_t batch = 2;
   int64_t tokens = 5;

@@ -24,9 +24,9 @@ void refuseUnseenCaches(const Graph& graph, const InterfaceFacts& facts, SiteLis
       const Value* past =
           evaluations->count() != 0 ? joinedPast(rows, evaluations->at(0)) : nullptr;
       if (past && !site.failure)
-        site.failure =
-            failureAt(ReasonCode::CacheTransformed, rows, "keys and values as the cache holds them",
-                      fmt::format("rows of '{}' beside new ones, computed", past->name().str()));
+        site.failure = failureAt(
+            ReasonCode::CacheTransformed, rows, "keys and values as the cache holds them",
+            fmt::format("values computed from rows of '{}' and from new rows", past->name().str()));
     }
   }
 }

@@ -6,8 +6,8 @@
 
 namespace kvopt::analysis {
 
-/// Makes attention a missed site whose keys or values are found, by evaluation, to be rows of a
-/// cache beside new ones, where no cache of it was found.
+/// Makes a site a missed one where no cache of it was found, although evaluation finds its keys or
+/// values to hold rows of an input and new rows.
 void refuseUnseenCaches(const ir::Graph& graph, const InterfaceFacts& facts, SiteList& sites);
 
 } // namespace kvopt::analysis
