@@ -467,9 +467,27 @@ const llvm::StringSet<>& ModelWriter::declaredSymbols() {
   return *symbols;
 }
 
+bool ModelWriter::freesExtents() {
+  if (!frees)
+    frees = llvm::any_of(model.graph().inputs(), [](const std::unique_ptr<Value>& input) {
+      if (!input->source())
+        return false;
+      const TensorType declared = declaredType(*input->source());
+      const TensorType& type = input->type();
+      if (!declared.hasRank() || !type.hasRank() || declared.rank() != type.rank())
+        return false;
+      return llvm::any_of(llvm::zip(declared.shape(), type.shape()), [](const auto& extents) {
+        return std::get<0>(extents).value() && !std::get<1>(extents).value();
+      });
+    });
+  return *frees;
+}
+
 bool ModelWriter::dimHolds(const Dim& declared, const Dim& current, Agreement agreement) {
-  if (current.isUnknown() || declared == current)
+  if (declared == current)
     return true;
+  if (current.isUnknown())
+    return !declared.value() || !freesExtents();
   if (agreement == Agreement::Equal)
     return false;
   if (declared.isUnknown())
@@ -495,7 +513,9 @@ bool ModelWriter::declarationHolds(const onnx::ValueInfoProto& declaration, cons
   if (!elementHolds)
     return false;
   if (!type.hasRank())
-    return true;
+    return !declared.hasRank() || llvm::all_of(declared.shape(), [&](const Dim& extent) {
+      return dimHolds(extent, Dim::unknown(), agreement);
+    });
   if (!declared.hasRank())
     return agreement != Agreement::Equal;
   if (declared.rank() != type.rank())

@@ -15,7 +15,9 @@ namespace kvopt::ir {
 /// parts, so that unknown fields and doc strings stay.
 ///
 /// A declared type is kept as long as the value's type is as import left it or does not contradict
-/// it: by element type, by rank, by an extent, or by a symbol that the file does not know.
+/// it: by element type, by rank, by an extent, or by a symbol that the file does not know. Once an
+/// extent of an input is no longer the number that the file has for it, declared numbers are kept
+/// only where they are known to hold.
 /// Declarations of intermediate values that are contradicted are left out, those of inputs and
 /// outputs are brought up to date. Changed types of inputs, and types of outputs that a new node
 /// produces, are written as they are.
@@ -67,6 +69,8 @@ private:
   bool declarationHolds(const onnx::ValueInfoProto& declaration, const TensorType& type,
                         Agreement agreement);
   bool dimHolds(const Dim& declared, const Dim& current, Agreement agreement);
+  /// Whether an input has an open extent where the file declares a number.
+  bool freesExtents();
   const llvm::StringSet<>& declaredSymbols();
 
   google::protobuf::Arena* sourceArena() const { return source ? &source->arena : nullptr; }
@@ -77,6 +81,7 @@ private:
   ExternalData& external;
   uint64_t copiedBytes = 0;
   std::optional<llvm::StringSet<>> symbols;
+  std::optional<bool> frees;
 };
 
 /// Whether the model's own fields, opsets, metadata and input types are those of its source. Edits

@@ -300,6 +300,37 @@ TEST(OnnxExport, KeepsDeclarationsThatInferenceDoesNotContradict) {
   EXPECT_EQ(written.graph().output(0).unknown_fields(), unknownField());
 }
 
+TEST(OnnxExport, DropsDeclaredNumbersThatMayBeOfAnExtentThatIsOpenNow) {
+  OpRegistry registry;
+  onnx::ModelProto message = smallModel();
+  const auto fix = [](onnx::ValueInfoProto& info) {
+    auto& shape = *info.mutable_type()->mutable_tensor_type()->mutable_shape();
+    shape.mutable_dim(0)->set_dim_value(3);
+  };
+  fix(*message.mutable_graph()->mutable_input(0));
+  ASSERT_EQ(message.graph().value_info(0).name(), "sum");
+  fix(*message.mutable_graph()->mutable_value_info(0));
+  auto model = imported(message.SerializeAsString(), registry);
+  ASSERT_TRUE(model);
+  Value& input = *model->graph().inputs()[0];
+  Value& sum = *model->graph().findValue("sum");
+  const auto isDeclared = [&](const TensorType& type) {
+    sum.setType(type);
+    model->markEdited();
+    return parsed(exported(*model)).graph().value_info_size() == 1;
+  };
+  const TensorType rows(ElementType::Float, {Dim::unknown(), Dim::fixed(4)});
+  const TensorType other(ElementType::Float, {Dim::fixed(3), Dim::unknown()});
+  const TensorType nothing(ElementType::Float);
+  EXPECT_TRUE(isDeclared(rows));
+  EXPECT_TRUE(isDeclared(nothing));
+  input.setType(TensorType(ElementType::Float, {Dim::symbol("rows"), input.type().dim(1)}));
+  EXPECT_FALSE(isDeclared(rows));
+  EXPECT_FALSE(isDeclared(other));
+  EXPECT_FALSE(isDeclared(nothing));
+  EXPECT_TRUE(isDeclared(TensorType(ElementType::Float, {Dim::fixed(3), Dim::fixed(4)})));
+}
+
 TEST(OnnxExport, WritesNewNodesConstantsAndRemovals) {
   OpRegistry registry;
   auto model = imported(richModel().SerializeAsString(), registry);
