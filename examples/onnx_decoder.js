@@ -382,4 +382,4 @@ class Decoder {
   }
 }
 
-module.exports = {Decoder, Refusal, arrays, appended, bestToken, fromHalfBits, hasSpareRows, readManifest, sizeOf, tensorOf};
+module.exports = {Decoder, Refusal, arrays, appended, bestToken, fromHalfBits, hasSpareRows, overwrite, readManifest, sizeOf, tensorOf};

@@ -22,9 +22,10 @@ function isComparable(facts) {
   return !/structure only|in kind/.test(facts.status ?? '');
 }
 
-function casesOf(folder) {
-  const cases = path.join(folder, 'ref');
-  return fs.existsSync(cases) ? fs.readdirSync(cases).sort().map((name) => path.join(cases, name)) : [];
+/** The recorded cases of a model, in the order of the folders that hold them. */
+function casesOf(folder, recordings = ['ref']) {
+  return recordings.map((name) => path.join(folder, name)).filter((cases) => fs.existsSync(cases))
+    .flatMap((cases) => fs.readdirSync(cases).sort().map((name) => path.join(cases, name)));
 }
 
 /** How many tokens there are before each step of a case, and in the end. */
@@ -51,16 +52,19 @@ function targetOptions(target, cases) {
   return target.startsWith('blocks') || target === 'tiles' ? [`${target}:5`, '--capacity', String(tokens + 3)] : [target];
 }
 
-/** Writes `output` in the form that `options`, what follows --to, ask for; null, or the verdict of what could not be written. */
-async function rewrite(kvopt, model, options, output) {
-  const {status, stdout, stderr} = await run(kvopt, ['rewrite', model, '-o', output, '--verify', 'off', '--format', 'json',
+/** Writes `output` by a command in the form that `options`, what follows --to, ask for; null, or the verdict of what could
+ *  not be written. */
+async function write(kvopt, command, model, options, output) {
+  const {status, stdout, stderr} = await run(kvopt, [command, model, '-o', output, '--verify', 'off', '--format', 'json',
                                                      '--to', ...options]);
   const report = jsonOf(stdout);
   if (status === 1 && report && report.output === null)
     return {verdict: 'refused', reason: report.refused?.[0]?.code ?? 'nothing-to-rewrite'};
-  if (status !== 0) return {verdict: 'FAILED', reason: `rewrite exits with ${status}: ${stderr.trim()}`};
+  if (status !== 0) return {verdict: 'FAILED', reason: `${command} exits with ${status}: ${stderr.trim()}`};
   return null;
 }
+
+const rewrite = (kvopt, model, options, output) => write(kvopt, 'rewrite', model, options, output);
 
 /** The names of all targets. Recorded steps come round in rings with little to spare. */
 async function targetNames(kvopt) {
@@ -72,18 +76,18 @@ async function targetNames(kvopt) {
 const isRounding = (target) => ['int8', 'int4', 'int8-ring', 'int4-ring', 'int8-blocks'].includes(target);
 
 /** The models in folders, each name once, with what is known of them: those with recorded steps whose names contain
- *  `part`. */
-function sourcesIn(folders, part) {
+ *  `part`. `recordings` are the folders of recorded cases. */
+function sourcesIn(folders, part, recordings) {
   const names = new Set();
   const sources = [];
   for (const source of folders.flatMap((folder) => fs.readdirSync(folder).sort().map((name) => path.join(folder, name)))) {
     const facts = factsOf(source);
     const name = path.basename(source);
-    if (names.has(name) || !name.includes(part) || !isComparable(facts) || !casesOf(source).length) continue;
+    if (names.has(name) || !name.includes(part) || !isComparable(facts) || !casesOf(source, recordings).length) continue;
     names.add(name);
     sources.push({source, facts});
   }
   return sources;
 }
 
-module.exports = {casesOf, isRounding, rewrite, sourcesIn, targetNames, targetOptions, tokensOf, tolerancesOf};
+module.exports = {casesOf, isRounding, rewrite, sourcesIn, targetNames, targetOptions, tokensOf, tolerancesOf, write};

@@ -101,4 +101,4 @@ function differentRows(rows) {
   return ordered.filter((row) => !seen.has(idsOf(row)) && seen.add(idsOf(row))).slice(0, 3);
 }
 
-module.exports = {areEqual, batchOf, differentRows, rowsOfCase};
+module.exports = {areEqual, batchOf, differentRows, isOfTokens, perToken, rowsOfCase};

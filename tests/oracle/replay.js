@@ -6,7 +6,8 @@
 'use strict';
 const path = require('path');
 const ort = require('onnxruntime-node');
-const {Decoder, appended, bestToken, hasSpareRows} = require('../../examples/onnx_decoder');
+const {Decoder, appended, bestToken, hasSpareRows, overwrite} = require('../../examples/onnx_decoder');
+const {continuedSteps} = require('./continued_steps');
 const {readSteps, arrayOf} = require('./tensor_file');
 const {forEachIndex, poison, reader, slice, strides, toleranceOf} = require('./tensors');
 
@@ -199,16 +200,44 @@ function check(decoder, step, before, outputs, tolerances) {
   return worst;
 }
 
+/** The steps of a case. Those that were recorded of a model without caches become steps of a decoder that has some. */
+function stepsFor(decoder, {place, areWhole}) {
+  const steps = readSteps(place);
+  return areWhole && decoder.caches.length > 0 ? continuedSteps(steps) : steps;
+}
+
+/** The number of rows that are recorded before the first step, in a cache of as many rows as there are tokens. */
+function recordedPast(decoder, [{inputs}]) {
+  const cache = decoder.caches.find(({policy, past}) => !['static', 'ring', 'state'].includes(policy) && inputs[past]);
+  return cache ? inputs[cache.past].dims[exported(inputs[cache.past], cache).axis] : 0;
+}
+
+/** Gives the caches the rows that are recorded before the first step. */
+function startFrom(decoder, steps) {
+  const count = recordedPast(decoder, steps);
+  if (count === 0) return;
+  for (const cache of decoder.caches) {
+    const recorded = steps[0].inputs[cache.past];
+    if (!recorded || cache.permutation || cache.blocks)
+      throw new Error(`'${cache.past}' cannot get the ${count} recorded rows before the first step`);
+    const rows = new ort.Tensor(recorded.type, recorded.data, recorded.dims);
+    if (hasSpareRows(cache)) overwrite(decoder.tensors.get(cache.past), rows, cache.sequence_axis, 0, count, 0);
+    else decoder.tensors.set(cache.past, rows);
+  }
+  decoder.length = count;
+}
+
 /** One recorded case in a decoder that is open. `tolerances` are those of float32 and of float16. */
-async function replayCase(decoder, tolerances, place) {
-  const result = {case: path.basename(place, '.onnx'), equal: false, steps: 0, maxAbs: 0, compared: 0};
+async function replayCase(decoder, tolerances, recorded) {
+  const result = {case: path.basename(recorded.place, '.onnx'), equal: false, steps: 0, maxAbs: 0, compared: 0};
   try {
-    const steps = readSteps(place);
-    const total = steps.reduce((sum, step) => sum + step.tokens, 0);
+    const steps = stepsFor(decoder, recorded);
+    const total = recordedPast(decoder, steps) + steps.reduce((sum, step) => sum + step.tokens, 0);
     // A cache of static capacity has as many rows as the recorded one; others get some to spare.
     const kept = decoder.caches.find((cache) => cache.policy === 'static');
     const room = steps[0].inputs[kept?.past]?.dims[kept.sequence_axis] ?? total + 3;
     decoder.begin({batch: batchOf(steps), room, fillFor: (type) => poison[type] ?? 0});
+    startFrom(decoder, steps);
     for (const step of steps) {
       // Without caches every step is a whole sequence.
       if (decoder.caches.length === 0) decoder.length = 0;
@@ -231,11 +260,11 @@ async function replayCase(decoder, tolerances, place) {
 /** The recorded sequence of a case with one batch row, made anew as a program makes it: from its
  *  tokens, and from what is recorded for inputs that are not made from tokens. After each step the
  *  best token must be PyTorch's, or have a score as good as that within the tolerance. */
-async function decodeCase(decoder, tolerances, place) {
-  const result = {case: path.basename(place, '.onnx'), equal: false, steps: 0};
+async function decodeCase(decoder, tolerances, recorded) {
+  const result = {case: path.basename(recorded.place, '.onnx'), equal: false, steps: 0};
   try {
-    const steps = readSteps(place);
-    if (batchOf(steps) !== 1) return null;
+    const steps = stepsFor(decoder, recorded);
+    if (batchOf(steps) !== 1 || recordedPast(decoder, steps) > 0) return null;
     decoder.begin({room: steps.reduce((sum, step) => sum + step.tokens, 0)});
     let taken = 0;
     for (const step of steps) {
@@ -250,10 +279,10 @@ async function decodeCase(decoder, tolerances, place) {
           input.name === name && !decoder.made(input, [tokens], {}))));
       const best = bestToken(await decoder.feed([tokens], given));
       const [logits] = Object.values(step.outputs).filter(({type, dims}) => /^float/.test(type) && dims.length === 3);
-      const recorded = step.outputs.logits ?? logits;
-      const expected = bestToken(recorded);
-      const scoreOf = (token) => reader(recorded)(recorded.data.length - recorded.dims[2] + token);
-      if (!(scoreOf(expected) - scoreOf(best) <= 2 * toleranceOf(tolerances, recorded)))
+      const scores = step.outputs.logits ?? logits;
+      const expected = bestToken(scores);
+      const scoreOf = (token) => reader(scores)(scores.data.length - scores.dims[2] + token);
+      if (!(scoreOf(expected) - scoreOf(best) <= 2 * toleranceOf(tolerances, scores)))
         throw new Error(`the example takes token ${best}, PyTorch ${expected}`);
       ++result.steps;
     }
@@ -264,14 +293,15 @@ async function decodeCase(decoder, tolerances, place) {
   return result;
 }
 
-/** A model's recorded cases, and its first one again as a program decodes. */
-async function replay(model, manifest, tolerances, places) {
+/** A model's recorded cases, and its first one again as a program decodes. `areWhole`: each recorded step is a whole
+ *  sequence, of which a decoder with caches gets the new tokens. */
+async function replay(model, manifest, tolerances, places, areWhole = false) {
   // One thread: sessions are many and small. Warnings say that a cache was copied.
   const options = {logSeverityLevel: 2, intraOpNumThreads: 1, interOpNumThreads: 1};
   const decoder = await Decoder.open(model, options, manifest);
   const cases = [];
-  for (const place of places) cases.push(await replayCase(decoder, tolerances, place));
-  const decoded = await decodeCase(decoder, tolerances, places[0]);
+  for (const place of places) cases.push(await replayCase(decoder, tolerances, {place, areWhole}));
+  const decoded = await decodeCase(decoder, tolerances, {place: places[0], areWhole});
   await decoder.close();
   return {cases, decoded};
 }

@@ -1,8 +1,8 @@
 // Replays models in ONNX Runtime, one after the other, for a process that may end if a model makes
 // the engine crash.
 //
-//   node worker.js      a job a line of stdin, as JSON: {model, manifest, tolerances, cases}, {model} to
-//                       load a model only, or {arranged} (arranged_job.js); its results a line of stdout
+//   node worker.js      a job a line of stdin, as JSON: {model, manifest, tolerances, cases, areWhole},
+//                       {model} to load a model only, or {arranged} (arranged_job.js); its results a line of stdout
 //
 // A line `end` goes to stderr behind what the engine logged of a job.
 'use strict';
@@ -14,10 +14,12 @@ const {replay} = require('./replay');
 
 async function main() {
   for await (const line of readline.createInterface({input: process.stdin})) {
-    const {model, manifest, tolerances, cases, arranged} = JSON.parse(line);
+    const {model, manifest, tolerances, cases, areWhole, arranged} = JSON.parse(line);
     let results;
     try {
-      results = arranged ? await arrangedJob(arranged) : manifest ? await replay(model, JSON.parse(fs.readFileSync(manifest)), tolerances, cases) : {};
+      if (arranged) results = await arrangedJob(arranged);
+      else if (manifest) results = await replay(model, JSON.parse(fs.readFileSync(manifest)), tolerances, cases, areWhole);
+      else results = {};
       if (!manifest && !arranged) await (await ort.InferenceSession.create(model, {logSeverityLevel: 4})).release();
     } catch (error) {
       results = {error: error.message};
