@@ -20,7 +20,11 @@ findings=$work/findings
 rm -rf "$work/seeds"
 mapfile -t models < <(find models ${KVOPT_CORPUS:+"$KVOPT_CORPUS"} ${KVOPT_ATTACK:+"$KVOPT_ATTACK"} \
   -name '*.onnx' -size -2000k | sort)
-"$targets/make_seeds" "$work/seeds" "${models[@]}"
+# All seeds run before the time limit applies: with fewer seconds, structural changes are made at fewer places.
+places=$((seconds / 30))
+[ "$places" -ge 1 ] || places=1
+[ "$places" -le 12 ] || places=12
+"$targets/make_seeds" "$work/seeds" "$places" "${models[@]}"
 
 run() {
   mkdir -p "$corpus/$1" "$findings" "$work/seeds/$1"

@@ -1,6 +1,7 @@
 // Seeds for the fuzz targets: models whose weights have become inputs, as ONNX files and as text;
 // saved caches; manifests, caches, command lines and pairs of generated decoders.
-//   make_seeds FOLDER MODEL…     writes FOLDER/<target>/<n>
+//   make_seeds FOLDER PLACES MODEL…     writes FOLDER/<target>/<n>
+// Every kind of structural change is made at PLACES places, from 1 to 12.
 #include "runtime/cache/cache_file.h"
 #include "support/file_access.h"
 #include "support/output_file.h"
@@ -8,6 +9,7 @@
 #include "tests/fuzz/exercise.h"
 #include "tests/fuzz/structural_change.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -21,6 +23,7 @@ namespace {
 
 /// Larger tensors are weights; smaller ones are shapes, axes and scalars, which passes look into.
 constexpr int64_t mostElements = 32;
+constexpr int mostPlaces = 12;
 
 void replaceWeights(Graph& graph) {
   std::vector<Value*> weights;
@@ -172,28 +175,35 @@ llvm::Error makePairSeeds(const std::string& folder) {
   return llvm::Error::success();
 }
 
-/// Of each decoder every kind of structural change, at several places.
-llvm::Error makeStructureSeeds(const std::string& folder) {
-  constexpr int places = 12;
+/// Every kind of structural change to every decoder, at `places` places that differ from kind to
+/// kind.
+llvm::Error makeStructureSeeds(const std::string& folder, int places) {
   for (size_t i = 0; i < fuzz::decoders().size(); ++i)
     for (size_t kind = 0; kind < fuzz::StructuralChange::kinds; ++kind)
-      for (int place = 0; place < places; ++place) {
+      for (int n = 0; n < places; ++n) {
+        const int place = (n + static_cast<int>(i + kind) + 1) % mostPlaces;
         const std::string choices{static_cast<char>(i), static_cast<char>(kind), 0,
                                   static_cast<char>(place), static_cast<char>(place / 2)};
         const std::string path =
-            fmt::format("{}/structure/{}_{}_{}", folder, fuzz::decoders()[i].name, kind, place);
+            fmt::format("{}/structure/{}_{}_{}", folder, fuzz::decoders()[i].name, kind, n);
         if (llvm::Error error = writeFile(path, choices))
           return error;
       }
   return llvm::Error::success();
 }
 
+int failed(llvm::Error error) {
+  std::fprintf(stderr, "%s\n", takeDiagnostic(std::move(error)).str().c_str());
+  return 1;
+}
+
 } // namespace
 } // namespace kvopt
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
-    std::fputs("usage: make_seeds FOLDER MODEL…\n", stderr);
+  const int places = argc > 2 ? std::atoi(argv[2]) : 0;
+  if (argc < 4 || places < 1 || places > kvopt::mostPlaces) {
+    std::fputs("usage: make_seeds FOLDER PLACES MODEL…\n", stderr);
     return 2;
   }
   const std::string folder = argv[1];
@@ -201,18 +211,18 @@ int main(int argc, char** argv) {
        {"importer", "text", "cache", "manifest", "session_cache", "command", "verify", "structure"})
     std::filesystem::create_directories(folder + "/" + target);
   for (auto* make : {kvopt::makeCacheSeeds, kvopt::makeDecoderSeeds, kvopt::makeCommandSeeds,
-                     kvopt::makePairSeeds, kvopt::makeStructureSeeds})
-    if (llvm::Error error = make(folder)) {
-      std::fprintf(stderr, "%s\n", kvopt::takeDiagnostic(std::move(error)).str().c_str());
-      return 1;
-    }
+                     kvopt::makePairSeeds})
+    if (llvm::Error error = make(folder))
+      return kvopt::failed(std::move(error));
+  if (llvm::Error error = kvopt::makeStructureSeeds(folder, places))
+    return kvopt::failed(std::move(error));
   int written = 0;
-  for (int i = 2; i < argc; ++i) {
+  for (int i = 3; i < argc; ++i) {
     if (llvm::Error error = kvopt::makeSeed(argv[i], folder, i))
       std::fprintf(stderr, "%s\n", kvopt::takeDiagnostic(std::move(error)).str().c_str());
     else
       ++written;
   }
-  std::printf("%d seeds of %d models\n", written, argc - 2);
+  std::printf("%d seeds of %d models\n", written, argc - 3);
   return written == 0;
 }

@@ -2,9 +2,14 @@
 // project.
 #pragma once
 
+#include "tests/sanitized.h"
+
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <gtest/gtest.h>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -26,5 +31,27 @@ inline std::vector<std::string> corpusModels() {
   std::sort(models.begin(), models.end());
   return models;
 }
+
+/// Under sanitizers, tests over a corpus take one model in this many.
+constexpr size_t sampledOneIn = isSanitized ? 8 : 1;
+
+/// All of `models`; under sanitizers an evenly spread sample, another one for each test.
+inline std::vector<std::string> sampleOf(const std::vector<std::string>& models) {
+  if (sampledOneIn == 1)
+    return models;
+  const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+  uint32_t hash = 0x811C9DC5u; // FNV-1a: the same everywhere
+  for (char letter : std::string(test.test_suite_name()) + test.name())
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x01000193u;
+  std::vector<std::string> sample;
+  for (size_t i = hash % sampledOneIn; i < models.size(); i += sampledOneIn)
+    sample.push_back(models[i]);
+  std::cout << "under sanitizers: a sample of " << sample.size() << " of " << models.size()
+            << " models\n";
+  return sample;
+}
+
+/// The least number of cases that a test must find, which in the whole corpus is `ofAll`.
+constexpr size_t leastInSample(size_t ofAll) { return sampledOneIn == 1 ? ofAll : 1; }
 
 } // namespace kvopt

@@ -202,7 +202,7 @@ unsigned handOutNewRows(Model& model) {
 }
 
 TEST(NewRowCorpus, DecodersComputeTheSame) {
-  const auto models = corpusModels();
+  const auto models = sampleOf(corpusModels());
   if (models.empty())
     GTEST_SKIP() << "needs KVOPT_CORPUS";
   Toolkit toolkit;
@@ -232,7 +232,7 @@ TEST(NewRowCorpus, DecodersComputeTheSame) {
     EXPECT_TRUE(report.equal()) << verificationSummary(report);
     EXPECT_GT(report.comparison.steps.size(), 0U);
   }
-  EXPECT_GE(changed, 25U);
+  EXPECT_GE(changed, leastInSample(25));
 }
 
 } // namespace

@@ -95,7 +95,7 @@ using RestoredCorpusTest = CorpusTest;
 TEST_F(RestoredCorpusTest, EveryModelGivesTheSameFormAgain) {
   Toolkit toolkit;
   unsigned compared = 0;
-  for (const std::string& name : foldersWith(corpusFolder(), "model.onnx")) {
+  for (const std::string& name : sampleOf(foldersWith(corpusFolder(), "model.onnx"))) {
     if (refusedInPlace().count(name) != 0)
       continue; // there is no form in place
     if (name == "llama_gqa-merged17-eager") {
@@ -113,7 +113,7 @@ TEST_F(RestoredCorpusTest, EveryModelGivesTheSameFormAgain) {
     model.expectTheSameForm();
     ++compared;
   }
-  EXPECT_GE(compared, 50u);
+  EXPECT_GE(compared, leastInSample(50));
 }
 
 } // namespace

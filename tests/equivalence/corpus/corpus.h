@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,21 @@ inline std::vector<std::string> foldersWith(const std::filesystem::path& folder,
         names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+/// Expects a table of a corpus to be that of tests/golden/`file`; of a sample, every row to be one
+/// of it.
+inline void expectGolden(const std::string& table, const std::string& file) {
+  std::ifstream stored(std::string(KVOPT_SOURCE_DIR) + "/tests/golden/" + file);
+  const std::string golden{std::istreambuf_iterator<char>(stored),
+                           std::istreambuf_iterator<char>()};
+  if (sampledOneIn == 1) {
+    EXPECT_EQ(table, golden) << "if that is right: bash scripts/golden.sh";
+    return;
+  }
+  std::istringstream rows(table);
+  for (std::string row; std::getline(rows, row);)
+    EXPECT_NE(("\n" + golden).find("\n" + row + "\n"), std::string::npos) << row;
 }
 
 /// Models of the corpus that targets which update caches in place refuse, with the reason.

@@ -134,10 +134,7 @@ TEST(OnnxNodeTargets, EveryCaseIsRewrittenOrRefusedAsTheTableSays) {
     std::ofstream(output) << table;
     return;
   }
-  std::ifstream stored(std::string(KVOPT_SOURCE_DIR) + "/tests/golden/onnx_nodes.txt");
-  const std::string golden{std::istreambuf_iterator<char>(stored),
-                           std::istreambuf_iterator<char>()};
-  EXPECT_EQ(table, golden) << "if that is right: bash scripts/golden.sh";
+  expectGolden(table, "onnx_nodes.txt");
 }
 
 } // namespace

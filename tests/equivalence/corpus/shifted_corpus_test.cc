@@ -78,7 +78,7 @@ TEST_F(ShiftedCorpus, FirstLayersAreThoseOfAPrefill) {
   const Toolkit toolkit;
   size_t seen = 0;
   for (const fs::path& folder : {corpusFolder(), corpusFolder().parent_path() / "corpus2"})
-    for (const std::string& name : foldersWith(folder, "model.onnx"))
+    for (const std::string& name : sampleOf(foldersWith(folder, "model.onnx")))
       for (const char* target : {"", "kvopt"}) {
         SCOPED_TRACE(fmt::format("{} {}", name, target));
         std::optional<std::string> differences;
@@ -93,7 +93,7 @@ TEST_F(ShiftedCorpus, FirstLayersAreThoseOfAPrefill) {
         EXPECT_EQ(*differences, "");
         ++seen;
       }
-  EXPECT_GT(seen, 70U);
+  EXPECT_GE(seen, leastInSample(71));
 }
 
 } // namespace

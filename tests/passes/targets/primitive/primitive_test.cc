@@ -83,7 +83,7 @@ using PrimitiveCorpusTest = CorpusTest;
 TEST_F(PrimitiveCorpusTest, EveryModelIsRecoveredAsWhatItWas) {
   Toolkit toolkit;
   unsigned compared = 0;
-  for (const std::string& name : foldersWith(corpusFolder(), "model.onnx")) {
+  for (const std::string& name : sampleOf(foldersWith(corpusFolder(), "model.onnx"))) {
     if (refusedInPlace().count(name) != 0)
       continue; // there is no form in place
     SCOPED_TRACE(name);
@@ -92,7 +92,7 @@ TEST_F(PrimitiveCorpusTest, EveryModelIsRecoveredAsWhatItWas) {
     expectTheSameForm((corpusFolder() / name / "model.onnx").string(), toolkit, masks);
     ++compared;
   }
-  EXPECT_GE(compared, 54u);
+  EXPECT_GE(compared, leastInSample(54));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shipped, PrimitiveTest, shippedModels(), shippedModelName);

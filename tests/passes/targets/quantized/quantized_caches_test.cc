@@ -297,7 +297,7 @@ INSTANTIATE_TEST_SUITE_P(Models, QuantizedCaches, shippedModels(), shippedModelN
 TEST_F(CorpusTest, QuantizedCachesEqualTheExportedModelsButForRounding) {
   Toolkit toolkit;
   unsigned verifiedModels = 0, inBlocks = 0, inRings = 0;
-  for (const std::string& name : foldersWith(corpusFolder(), "model.onnx")) {
+  for (const std::string& name : sampleOf(foldersWith(corpusFolder(), "model.onnx"))) {
     SCOPED_TRACE(name);
     const std::string path = (corpusFolder() / name / "model.onnx").string();
     DrivenModel int8;
@@ -335,9 +335,11 @@ TEST_F(CorpusTest, QuantizedCachesEqualTheExportedModelsButForRounding) {
       std::cout << name << ": " << error.what() << '\n';
     }
   }
-  EXPECT_GE(verifiedModels, 53u);
-  EXPECT_GE(inBlocks, 40u);
-  EXPECT_GE(inRings, 4u);
+  EXPECT_GE(verifiedModels, leastInSample(53));
+  EXPECT_GE(inBlocks, leastInSample(40));
+  if (!isSanitized) {
+    EXPECT_GE(inRings, 4u);
+  }
 }
 
 } // namespace
