@@ -3,18 +3,45 @@
 #include "ir/shapes/shape_rules.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace kvopt::ir {
 namespace {
 
-// A cast between integer types keeps what the new type holds; any other one loses the contents.
+/// What a cast to `to` makes of the numbers of a small float constant: it rounds toward zero. A
+/// number that `to` does not hold is unknown.
+std::optional<Integers> castFloats(const Value* value, ElementType to) {
+  const TensorData* data = value ? value->constant() : nullptr;
+  if (!data || data->shape().size() > 1)
+    return std::nullopt;
+  const auto numbers = floatValues(*data, maxTrackedIntegers);
+  if (!numbers)
+    return std::nullopt;
+  Integers elements;
+  for (double number : *numbers) {
+    if (to == ElementType::Bool) {
+      elements.push_back(Dim::fixed(number == 0 ? 0 : 1));
+      continue;
+    }
+    constexpr double limit = 0x1p31;
+    const Dim whole =
+        std::abs(number) < limit ? Dim::fixed(static_cast<int64_t>(number)) : Dim::unknown();
+    elements.push_back(heldBy(to, whole) == whole ? whole : Dim::unknown());
+  }
+  return elements;
+}
+
+// A cast to an integer type keeps what the new type holds of integers and of float constants; any
+// other one loses the contents.
 void setCast(ShapeContext& context, ElementType to) {
   TensorType type = context.type(0);
   type.setElementType(to);
   context.setResult(0, std::move(type));
-  std::optional<Integers> elements = context.integers(0);
-  if (!elements || !(isInteger(to) || to == ElementType::Bool))
+  if (!isInteger(to) && to != ElementType::Bool)
     return;
+  std::optional<Integers> elements = context.integers(0);
+  if (!elements)
+    return context.setIntegers(0, castFloats(context.node().operand(0), to));
   for (Dim& element : *elements) {
     if (to != ElementType::Bool)
       element = heldBy(to, element);

@@ -65,6 +65,31 @@ llvm::Expected<ReshapePlan> planReshape(ShapeContext& context, const Integers& t
   return plan;
 }
 
+/// The elements of a OneHot along its last axis, row after row: exporters of
+/// torch.repeat_interleave make the counts of a Tile of them.
+std::optional<Integers> oneHotElements(const Value* value) {
+  const Node* node = value ? value->producer() : nullptr;
+  if (!node || !node->is("OneHot") || node->intAttr("axis", -1) != -1 || !node->operand(0) ||
+      !node->operand(1) || !node->operand(2))
+    return std::nullopt;
+  const auto indices = node->operand(0)->knownIntegers();
+  const auto depth = node->operand(1)->knownIntegers();
+  const auto values = node->operand(2)->knownIntegers();
+  const int64_t width = depth && depth->size() == 1 ? depth->front().value().value_or(0) : 0;
+  if (!indices || !values || values->size() != 2 || width < 1 || width > maxTrackedIntegers ||
+      static_cast<int64_t>(indices->size()) > maxTrackedIntegers / width)
+    return std::nullopt;
+  Integers elements;
+  for (const Dim& index : *indices) {
+    if (!index.value())
+      return std::nullopt;
+    const int64_t hot = *index.value() < 0 ? *index.value() + width : *index.value();
+    for (int64_t place = 0; place < width; ++place)
+      elements.push_back((*values)[place == hot ? 1 : 0]);
+  }
+  return elements;
+}
+
 // A symbolic extent stands for itself. (At size 0 a Reshape without `allowzero` would copy an axis
 // instead; the element counts then agree only if the whole tensor is empty.)
 llvm::Error inferReshape(ShapeContext& context) {
@@ -94,7 +119,9 @@ llvm::Error inferReshape(ShapeContext& context) {
     }
   }
   context.setResult(0, TensorType(context.element(0), std::move(plan->shape)));
-  context.setIntegers(0, context.integers(0));
+  std::optional<Integers> elements = context.integers(0);
+  context.setIntegers(0,
+                      elements ? std::move(elements) : oneHotElements(context.node().operand(0)));
   return llvm::Error::success();
 }
 

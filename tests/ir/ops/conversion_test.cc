@@ -16,6 +16,13 @@ TEST(ConversionShapes, Casts) {
       {13, "float[\"B + 1\", S] x", "", "s = Shape(x) y = Cast <to = 9>(s)", "bool[2] {1, ?}"},
       {13, "float[B] x", "", "y = Cast <to = 5000000000>(x)", "undefined"},
       {15, "float[B] x, float16 t", "", "y = CastLike(x, t)", "float16[B]"},
+      {13, "", "float[4] c = {2, -1.5, 0.5, 3e9}", "y = Cast <to = 7>(c)",
+       "int64[4] {2, -1, 0, ?}"},
+      {13, "", "float[3] c = {255, 256, -1}", "y = Cast <to = 2>(c)", "uint8[3] {255, ?, ?}"},
+      {13, "", "float[2] c = {0, 0.5}", "y = Cast <to = 9>(c)", "bool[2] {0, 1}"},
+      {15, "int64[N] t", "", "c = Constant <value = float {3}>() y = CastLike(c, t)",
+       "int64[] {3}"},
+      {13, "", "float[2, 1] c = {1, 2}", "y = Cast <to = 7>(c)", "int64[2, 1]"},
   });
 }
 

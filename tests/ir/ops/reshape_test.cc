@@ -27,6 +27,14 @@ TEST(ReshapeShapes, Reshape) {
       {13, "float[B] x, int64[3] t", "", "y = Reshape(x, t)", "float[?, ?, ?]"},
       {13, "float[B] x, int64[N] t", "", "y = Reshape(x, t)", "float"},
       {13, "float[B, S] x", "int64[1] t = {-1}", "s = Size(x) y = Reshape(s, t)", "int64[1] {B*S}"},
+      {13, "", "int64[1] t = {-1}, int64[1] i = {2}, int64 d = {4}, int64[2] v = {1, 3}",
+       "h = OneHot(i, d, v) y = Reshape(h, t)", "int64[4] {1, 1, 3, 1}"},
+      {13, "", "int64[1] t = {-1}, int64[2] i = {-1, 5}, int64 d = {2}, int64[2] v = {0, 7}",
+       "h = OneHot(i, d, v) y = Reshape(h, t)", "int64[4] {0, 7, 0, 0}"},
+      {13, "", "int64[1] t = {-1}, int64[2] i = {0, 1}, int64 d = {2}, int64[2] v = {0, 7}",
+       "h = OneHot <axis = 0>(i, d, v) y = Reshape(h, t)", "int64[4]"},
+      {13, "int64[1] i", "int64[1] t = {-1}, int64 d = {4}, int64[2] v = {1, 3}",
+       "h = OneHot(i, d, v) y = Reshape(h, t)", "int64[4]"},
   });
 }
 
