@@ -228,8 +228,8 @@ private:
       return visitGather(node);
     if (node.is("GatherND"))
       return visitPoints(node);
-    if (node.is("GatherElements"))
-      return visitGatherElements(node);
+    if (node.is("GatherElements") || node.is("ScatterElements"))
+      return visitElements(node);
     if (node.is("Concat"))
       return visitConcat(node);
     if (const std::optional<MovementKind> kind = movementKind(node))
@@ -456,15 +456,18 @@ private:
     setAll(node, result);
   }
 
-  void visitGatherElements(const Node& node) {
+  /// Elements that are picked or written by their index on one axis: on all others, an operand's
+  /// index is the result's.
+  void visitElements(const Node& node) {
     const llvm::ArrayRef<Dim> shape = shapeOf(node.result(0));
     const std::optional<unsigned> along =
         normalizedAxis(node.intAttr("axis", 0), static_cast<unsigned>(shape.size()));
-    const auto joined = joinedRows(node, shape);
+    auto joined = joinedRows(node, shape);
     if (!joined)
       return;
     if (!along || joined->axes.hasRows(*along))
       return refuse(node, "it picks tokens by their place");
+    joined->axes.replace(*along, shape[*along]);
     setAll(node, *joined);
   }
 

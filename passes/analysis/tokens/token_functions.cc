@@ -3,6 +3,7 @@
 
 #include "ir/movement.h"
 #include "ir/verify/node_check.h"
+#include "passes/analysis/movement/uniform_value.h"
 #include "passes/analysis/tokens/row_operators.h"
 #include "support/format.h"
 
@@ -265,6 +266,7 @@ protected:
   void visitElementwise(const Node& node) {
     std::optional<size_t> fromEnd;
     std::optional<State> state;
+    bool isUniform = false; // rows that are all the same are in any order
     for (const Use& use : node.operands()) {
       if (!use.value() || stateOf(use.value()).kind == Kind::Constant)
         continue;
@@ -273,10 +275,15 @@ protected:
       if (own.kind != Kind::PerToken || !axis)
         return refuse(&node, "it computes with the number of tokens");
       const size_t place = extentsOf(*use.value()).size() - *axis;
-      if (fromEnd && (*fromEnd != place || !state->outer.isKnownEqual(own.outer)))
+      const bool isLikeAny = uniformValue(*use.value()).has_value();
+      if (fromEnd &&
+          (*fromEnd != place || !(isUniform || isLikeAny || state->outer.isKnownEqual(own.outer))))
         return refuse(&node, "it combines tokens with each other");
       fromEnd = place;
-      state = own;
+      if (!state || isUniform) {
+        state = own;
+        isUniform = isLikeAny;
+      }
     }
     if (const TensorType& type = node.result().type(); type.hasRank())
       state->axis = static_cast<unsigned>(type.rank() - *fromEnd);
@@ -384,16 +391,25 @@ protected:
     return along && axis && along != axis;
   }
 
-  /// Numbers written over others of the same token.
+  /// Numbers written over others of the same token. Rows that are all the same are in any order.
   void visitScatterElements(const Node& node) {
     const auto axis = tokenAxis(*node.operand(1));
     if (!picksWithinTokens(node))
       return refuse(&node, "it writes by the place of tokens");
+    const State indices = stateOf(node.operand(1));
+    const auto isAlike = [&](const Value& value) {
+      const State own = stateOf(&value);
+      if (own.kind != Kind::PerToken || tokenAxis(value) != axis)
+        return false;
+      const bool areEqualRows =
+          extentsOf(value)[*axis].isKnownEqual(extentsOf(*node.operand(1))[*axis]) &&
+          uniformValue(value);
+      return areEqualRows || own.outer.isKnownEqual(indices.outer);
+    };
     for (const Use& use : node.operands())
-      if (stateOf(use.value()).kind != Kind::PerToken || tokenAxis(*use.value()) != axis ||
-          !stateOf(use.value()).outer.isKnownEqual(stateOf(node.operand(1)).outer))
+      if (!isAlike(*use.value()))
         return refuse(&node, "its operands are not laid out along the tokens alike");
-    setAll(node, stateOf(node.operand(0)));
+    setAll(node, {Kind::PerToken, indices.outer, stateOf(node.operand(0)).axis});
   }
 
   /// Tables by position: each index picks an entry of the axis that it lies on. Where data are

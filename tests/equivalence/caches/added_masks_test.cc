@@ -231,10 +231,39 @@ TEST_F(AddedMasks, LeaveExpertsThatTokensPick) {
   result = Mul (flat, weight)
   whole = Reshape (result, joined_batch)
   last = Add (sum, whole))",
+      // Numbers that are all the same, of every token of every batch row.
+      R"(
+  scored_extents = Shape (scored)
+  no_weight = Expand (nothing_written, scored_extents)
+  expert_extents = Shape (expert)
+  ones = ConstantOfShape <value = float[1] {1}> (expert_extents)
+  chosen = ScatterElements <axis = 1> (no_weight, expert, ones)
+  weights = Mul (scored, chosen)
+  weight = ReduceSum (weights, last_axis)
+  result = Mul (flat, weight)
+  whole = Reshape (result, joined_batch)
+  last = Add (sum, whole))",
+      R"(
+  scored_extents = Shape (scored)
+  no_weight = ConstantOfShape (scored_extents)
+  expert_extents = Shape (expert)
+  one_half = Constant <value = float {0.5}> ()
+  halves = Expand (one_half, expert_extents)
+  chosen = ScatterElements <axis = 1> (no_weight, expert, halves)
+  doubled = Add (chosen, no_weight)
+  hidden_experts = Cast <to = 9> (doubled)
+  rest = Where (hidden_experts, no_weight, scored)
+  weight = ReduceSum (rest, last_axis)
+  result = Mul (flat, weight)
+  whole = Reshape (result, joined_batch)
+  last = Add (sum, whole))",
   };
   for (const char* spelling : spellings)
-    expectEqual(maskedText(causal, "  place = Gather (places, j)",
-                           routed + "\n  joined_batch = Shape (sum)" + spelling));
+    expectEqual(maskedText(
+        causal, "  place = Gather (places, j)",
+        routed +
+            "\n  joined_batch = Shape (sum)\n  nothing_written = Constant <value = float {0}> ()" +
+            spelling));
   // Written over along the tokens.
   expectRefused(maskedText(causal, "  place = Gather (places, j)", routed + R"(
   chosen = ScatterElements <axis = 0> (scored, expert, best)

@@ -71,6 +71,12 @@ TEST(RowCarriers, PlainDecodersKeepRowsApart) {
       "  y = Mul (e, best)",
       ("  f = Reshape (x, flat)\n  best, expert = TopK (f, k1)\n  e = GatherND (experts, expert)\n"
        "  c = Unsqueeze (f, minus)\n  y = MatMul (e, c)"),
+      // Numbers of each token's own row over others of it.
+      "  best, expert = TopK (x, k1)\n  none = Sub (h, h)\n  y = ScatterElements <axis = 2> (none, "
+      "expert, best)",
+      "  f = Reshape (x, flat)\n  best, expert = TopK (f, k1)\n  n = Shape (expert)\n  c = "
+      "ConstantOfShape (n)\n"
+      "  s = ScatterElements <axis = -1> (f, expert, c)\n  y = MatMul (s, w)",
       // What is combined along the tokens is not a result of attention.
       "  c = CumSum (h, one)\n  y = Add (x, c)",
       "  c = ReduceMean <keepdims = 1> (h, second)\n  y = Add (x, c)",
@@ -109,6 +115,8 @@ TEST(RowCarriers, WhatReadsSeveralTokensCarriesRows) {
        "s)",
        "it joins the rows of tokens with other rows"},
       {"  s = Pad (x, pads)\n  y = Sub (x, s)", "Pad"},
+      {"  best, expert = TopK (x, k1)\n  y = ScatterElements <axis = 1> (x, expert, best)",
+       "it picks tokens by their place"},
       {"  e = Slice (x, first, minus, second)\n  f = Slice (x, second, end, second)\n  y = Sub (f, "
        "e)",
        "it combines the rows of several tokens"},
