@@ -4,6 +4,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <set>
 
@@ -74,10 +75,13 @@ EvaluationPoint variedPoint(const EvaluationPoint& point, const Value* input, Va
 /// The integers that the evaluation computed with and that sizes can be.
 std::set<int64_t> integersOf(const Evaluation& evaluation) {
   std::set<int64_t> found;
-  for (double number : evaluation.constantsRead())
-    if (number >= 3 && number <= static_cast<double>(mostRowsTried) &&
-        number == static_cast<double>(static_cast<int64_t>(number)))
-      found.insert(static_cast<int64_t>(number));
+  for (double number : evaluation.constantsRead()) {
+    // Rows that are counted from the end are counted, too.
+    const double size = std::abs(number);
+    if (size >= 3 && size <= static_cast<double>(mostRowsTried) &&
+        size == static_cast<double>(static_cast<int64_t>(size)))
+      found.insert(static_cast<int64_t>(size));
+  }
   return found;
 }
 
@@ -164,28 +168,39 @@ std::vector<StepSize> sizesNear(int64_t rows) {
 
 } // namespace
 
+std::vector<Evaluation*> StepEvaluations::checkingPoints() {
+  std::vector<Evaluation*> points;
+  if (count() == 0)
+    return points;
+  for (const std::unique_ptr<Evaluation>& evaluation : varied())
+    points.push_back(evaluation.get());
+  std::vector<int64_t> compared = comparedSizes(at(0), at(count() > 1 ? 1 : 0));
+  for (int64_t rows : alsoTried)
+    if (!llvm::is_contained(compared, rows))
+      compared.push_back(rows);
+  for (int64_t number : compared)
+    llvm::append_range(points, fedWith(number));
+  if (steps.hasGrowingPast())
+    for (int64_t rows : compared)
+      for (const StepSize& size : sizesNear(rows))
+        points.push_back(&of(size));
+  return points;
+}
+
+void StepEvaluations::tryNear(int64_t rows) {
+  if (rows >= 3 && rows <= mostRowsTried && alsoTried.size() < mostConstants)
+    alsoTried.insert(rows);
+}
+
 bool areAlwaysEqual(const Value& one, const Value& other, StepEvaluations& evaluations) {
   for (size_t i = 0; i < evaluations.count(); ++i)
     if (!areEqualAt(one, other, evaluations.at(i), i >= StepPoints::fitted))
       return false;
   if (evaluations.count() == 0)
     return false;
-  for (const std::unique_ptr<Evaluation>& evaluation : evaluations.varied())
-    if (!areEqualAt(one, other, *evaluation, true))
-      return false;
-  const std::vector<int64_t> compared =
-      comparedSizes(evaluations.at(0), evaluations.at(evaluations.count() > 1 ? 1 : 0));
-  for (int64_t number : compared)
-    for (Evaluation* evaluation : evaluations.fedWith(number))
-      if (!areEqualAt(one, other, *evaluation, true))
-        return false;
-  if (!evaluations.points().hasGrowingPast())
-    return true;
-  for (int64_t rows : compared)
-    for (const StepSize& size : sizesNear(rows))
-      if (!areEqualAt(one, other, evaluations.of(size), true))
-        return false;
-  return true;
+  return llvm::all_of(evaluations.checkingPoints(), [&](Evaluation* evaluation) {
+    return areEqualAt(one, other, *evaluation, true);
+  });
 }
 
 } // namespace kvopt::analysis

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -29,6 +30,11 @@ public:
   /// Points that differ from the first size's in the last element of one integer input, which is
   /// `number` or one more.
   std::vector<Evaluation*> fedWith(int64_t number);
+  /// The points other than the sizes at which facts are checked: the varied ones, and those near
+  /// integer constants that both of the first two sizes computed with so far (see areAlwaysEqual).
+  std::vector<Evaluation*> checkingPoints();
+  /// Adds sizes of about so many rows to the checking points, if they are not too many.
+  void tryNear(int64_t rows);
 
 private:
   const ir::Graph& evaluated;
@@ -37,6 +43,7 @@ private:
   std::vector<std::unique_ptr<Evaluation>> made, variations;
   std::map<std::tuple<int64_t, int64_t, int64_t>, std::unique_ptr<Evaluation>> large;
   std::map<int64_t, std::vector<std::unique_ptr<Evaluation>>> fed;
+  std::set<int64_t> alsoTried;
 };
 
 /// Whether two values of the graph have the same extents and elements at all sizes, whatever the

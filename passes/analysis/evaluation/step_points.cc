@@ -109,14 +109,14 @@ void StepPoints::findSymbols() {
         note(input->type().dim(0), batchSymbols, fixedBatch);
         grows = true;
       }
+  if (grows)
+    findKeySymbols();
   for (const auto& input : evaluated.inputs()) {
     if (!input->type().hasRank())
       continue;
     for (const Dim& dim : input->type().shape())
       for (const std::string& symbol : dim.symbols())
-        if (!llvm::is_contained(batchSymbols, symbol) &&
-            !llvm::is_contained(tokenSymbols, symbol) && !llvm::is_contained(pastSymbols, symbol) &&
-            !llvm::is_contained(otherSymbols, symbol))
+        if (!isKnownSymbol(symbol))
           otherSymbols.push_back(symbol);
     if (!isFed(*input) && input->type().rank() >= 3)
       for (const Dim& dim : input->type().shape())
@@ -124,18 +124,42 @@ void StepPoints::findSymbols() {
   }
 }
 
+StepSize StepPoints::chosen(const StepSize& size) const {
+  return {fixedBatch.value_or(size.batch), fixedTokens.value_or(size.tokens),
+          fixedPast.value_or(size.past), size.others};
+}
+
+/// A mask has a column for each key, also where its extent has a name of its own.
+void StepPoints::findKeySymbols() {
+  for (const FedInput& fed : fedInputs) {
+    const TensorType& type = fed.input->type();
+    if ((fed.feed != InputFeed::VisibleKeys && fed.feed != InputFeed::HiddenKeys) ||
+        type.rank() < 2)
+      continue;
+    const Dim& columns = type.shape().back();
+    for (const std::string& symbol : columns.symbols())
+      if (columns == Dim::symbol(symbol) && !isKnownSymbol(symbol))
+        keySymbols.push_back(symbol);
+  }
+}
+
+bool StepPoints::isKnownSymbol(llvm::StringRef symbol) const {
+  return llvm::any_of(
+      llvm::ArrayRef{&batchSymbols, &tokenSymbols, &pastSymbols, &keySymbols, &otherSymbols},
+      [&](const auto* symbols) { return llvm::is_contained(*symbols, symbol); });
+}
+
 EvaluationPoint StepPoints::at(const StepSize& size) const {
   EvaluationPoint point;
-  StepSize chosen = size;
-  chosen.batch = fixedBatch.value_or(size.batch);
-  chosen.tokens = fixedTokens.value_or(size.tokens);
-  chosen.past = fixedPast.value_or(size.past);
+  const StepSize chosen = this->chosen(size);
   for (const std::string& symbol : batchSymbols)
     point.extents[symbol] = chosen.batch;
   for (const std::string& symbol : tokenSymbols)
     point.extents[symbol] = chosen.tokens;
   for (const std::string& symbol : pastSymbols)
     point.extents[symbol] = chosen.past;
+  for (const std::string& symbol : keySymbols)
+    point.extents[symbol] = chosen.past + chosen.tokens;
   int64_t next = chosen.others;
   for (const std::string& symbol : otherSymbols) {
     point.extents[symbol] = next;

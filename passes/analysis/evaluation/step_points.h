@@ -34,6 +34,9 @@ public:
   /// stay unknown.
   EvaluationPoint at(const StepSize& size) const;
 
+  /// The size of such a step, with the extents that the model fixes.
+  StepSize chosen(const StepSize& size) const;
+
   /// Sizes that tell extents apart: of each kind of step (many tokens, one, none before) where the
   /// model's fixed extents leave a choice. The first `fitted` are for finding facts, all others for
   /// checking them.
@@ -47,12 +50,15 @@ private:
     std::optional<ir::LengthFeed> length;
   };
   void findSymbols();
+  void findKeySymbols();
+  bool isKnownSymbol(llvm::StringRef symbol) const;
   NumberTensor numbersFor(const FedInput& fed, const StepSize& size, const EvaluationPoint& point,
                           Extents extents) const;
 
   const ir::Graph& evaluated;
   std::vector<FedInput> fedInputs;
-  llvm::SmallVector<std::string, 4> batchSymbols, tokenSymbols, pastSymbols, otherSymbols;
+  llvm::SmallVector<std::string, 4> batchSymbols, tokenSymbols, pastSymbols, keySymbols,
+      otherSymbols;
   std::optional<int64_t> fixedBatch, fixedTokens, fixedPast;
   bool grows = false;
   int64_t capacity = 0;
