@@ -1,0 +1,135 @@
+// From a value back to the elements that it holds.
+#include "passes/analysis/evaluation/affine_argument.h"
+
+#include "ir/movement.h"
+#include "passes/analysis/evaluation/affine_movements.h"
+#include "passes/analysis/evaluation/selection.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::analysis {
+using namespace ir;
+
+namespace {
+
+constexpr size_t mostWalked = 4096;
+
+/// Walks the operators whose elements are followed, up to the sources.
+class DataWalk {
+public:
+  DataWalk(llvm::ArrayRef<const Value*> sources, StepEvaluations& at)
+      : evaluations(at), numbers(at.at(0)) {
+    for (const Value* source : sources)
+      if (source) {
+        walked.insert(source);
+        numbers.endAt(*source);
+      }
+  }
+
+  void walk(const Value& value) {
+    pending.push_back(&value);
+    while (!pending.empty() && !numbers.ended()) {
+      const Value& next = *pending.back();
+      pending.pop_back();
+      if (!walked.insert(&next).second)
+        continue;
+      if (walked.size() > mostWalked)
+        numbers.breakAt(next.producer(), "too many operators");
+      else if (!evaluations.at(0).isData(next))
+        numbers.walk(next);
+      else if (next.producer() && !isBlock(next))
+        step(next);
+    }
+  }
+
+  AffineNumbers& numbersWalk() { return numbers; }
+
+private:
+  /// Whether the elements are not made of elements of other values.
+  bool isBlock(const Value& value) {
+    std::vector<LinearForm> forms;
+    return evaluations.at(0).traceAll(value, forms) &&
+           llvm::all_of(forms, [&](const LinearForm& form) {
+             return form.asElement() && form.asElement()->block == &value;
+           });
+  }
+
+  void step(const Value& value) {
+    const Node& node = *value.producer();
+    if (value.graph().parentNode() || !node.subgraphs().empty()) {
+      numbers.breakAt(&node, "what a branch or a loop computes is not followed");
+      return;
+    }
+    if (movementKind(node)) {
+      walkMovement(value, numbers);
+      if (movementKind(node) == MovementKind::Concat)
+        addOperands(node);
+      else
+        pending.push_back(movedOperand(node));
+      return;
+    }
+    if (isSelecting(node)) {
+      select(node);
+      return;
+    }
+    // Sums and products with numbers: each element is a weighted one, by weights that are walked.
+    if (node.is("Div") && !numbers.walk(*node.operand(1)).isFixed)
+      numbers.breakAt(&node, "it divides by a number that depends on lengths or inputs");
+    addOperands(node);
+  }
+
+  void select(const Node& node) {
+    if (node.is("Where"))
+      numbers.chooseBy(node, *node.operand(0));
+    if (node.is("ScatterElements") || node.is("ScatterND") || node.is("GatherElements"))
+      numbers.indexBy(node, *node.operand(1));
+    if (node.is("Pad") && node.operand(1) && numbers.walk(*node.operand(1)).low < 0)
+      numbers.breakAt(&node, "it may cut off elements");
+    addOperands(node);
+  }
+
+  void addOperands(const Node& node) {
+    for (const Use& use : node.operands())
+      if (use.value())
+        pending.push_back(use.value());
+  }
+
+  StepEvaluations& evaluations;
+  AffineNumbers numbers;
+  llvm::DenseSet<const Value*> walked;
+  std::vector<const Value*> pending;
+};
+
+} // namespace
+
+AffineArgument affineArgument(const Value& value, llvm::ArrayRef<const Value*> sources,
+                              StepEvaluations& evaluations) {
+  AffineArgument argument;
+  if (evaluations.count() == 0) {
+    argument.broken = ArgumentBreak{value.producer(), "the graph has no step to be evaluated at"};
+    return argument;
+  }
+  DataWalk walk(sources, evaluations);
+  // The constants that this reads choose the checking points.
+  for (size_t i = 0; i < std::min<size_t>(evaluations.count(), 2); ++i) {
+    std::vector<LinearForm> forms;
+    if (!evaluations.at(i).traceAll(value, forms)) {
+      argument.broken = ArgumentBreak{value.producer(), "its elements are too many"};
+      return argument;
+    }
+  }
+  walk.walk(value);
+  for (int64_t rows : walk.numbersWalk().namedRows())
+    evaluations.tryNear(rows);
+  argument.broken = walk.numbersWalk().ended();
+  if (argument.broken)
+    return argument;
+  std::vector<Evaluation*> points;
+  for (size_t i = 0; i < evaluations.count(); ++i)
+    points.push_back(&evaluations.at(i));
+  llvm::append_range(points, evaluations.checkingPoints());
+  argument.broken = uncoveredSide(walk.numbersWalk().breakpoints(), points);
+  return argument;
+}
+
+} // namespace kvopt::analysis

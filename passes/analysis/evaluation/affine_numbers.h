@@ -1,0 +1,82 @@
+// AffineNumbers: which numbers of a graph are piecewise affine in the step's extents.
+#pragma once
+
+#include "passes/analysis/evaluation/breakpoints.h"
+
+#include <set>
+
+namespace kvopt::analysis {
+
+/// What is known of the elements of a tensor of numbers at all sizes.
+struct NumberBounds {
+  static constexpr double largest = 2147483646; ///< of an extent or an integer input
+
+  double low = -largest;
+  double high = largest;
+  /// Sums of lengths that no element is below and above; unknown where there are none.
+  ir::Dim least, most;
+  /// Neither the extents nor the elements depend on the step.
+  bool isFixed = false;
+  bool isIntegral = false;
+
+  bool isUniform() const { return low == high; }
+  bool isIndicator() const { return isIntegral && low >= 0 && high <= 1; }
+};
+
+/// The bounds of elements of any of these.
+NumberBounds unionOf(llvm::ArrayRef<NumberBounds> operands);
+
+/// Walks the operators that compute numbers. Each is affine, affine between breakpoints, which are
+/// collected, or ends the argument.
+class AffineNumbers {
+public:
+  explicit AffineNumbers(Evaluation& at) : evaluation(at) {}
+
+  /// Leaves out what `value` is computed from: its numbers are taken for any.
+  void endAt(const ir::Value& value) { walked[&value] = NumberBounds(); }
+  /// The numbers of a value that is not data.
+  NumberBounds walk(const ir::Value& value);
+  /// Numbers that an operator chooses by, zero or not.
+  void chooseBy(const ir::Node& node, const ir::Value& condition);
+  /// Indices, perhaps counted from the end.
+  void indexBy(const ir::Node& node, const ir::Value& indices);
+
+  void breakAt(const ir::Node* node, std::string reason) {
+    if (!broken)
+      broken = ArgumentBreak{node, std::move(reason)};
+  }
+  const std::optional<ArgumentBreak>& ended() const { return broken; }
+  llvm::ArrayRef<Breakpoint> breakpoints() const { return found; }
+  void add(Breakpoint breakpoint) { found.push_back(std::move(breakpoint)); }
+  Evaluation& at() { return evaluation; }
+  /// Numbers of rows that slices name without computing them.
+  const std::set<int64_t>& namedRows() const { return rowsNamed; }
+  void nameRows(int64_t rows) { rowsNamed.insert(rows); }
+
+private:
+  using Operands = llvm::ArrayRef<NumberBounds>;
+  NumberBounds compute(const ir::Value& value);
+  std::optional<NumberBounds> known(const ir::Value& value);
+  NumberBounds boundsOf(const ir::Value& value);
+  NumberBounds apply(const ir::Value& value, Operands operands);
+  NumberBounds multiply(const ir::Node& node, Operands operands);
+  NumberBounds divide(const ir::Node& node, Operands operands);
+  NumberBounds choose(const ir::Node& node, Operands operands);
+  NumberBounds clip(const ir::Node& node, Operands operands);
+  NumberBounds compare(const ir::Node& node, Operands operands);
+  NumberBounds combine(const ir::Node& node, Operands operands);
+  NumberBounds range(const ir::Node& node, Operands operands);
+  NumberBounds convert(const ir::Value& value, const NumberBounds& data);
+  /// Breakpoints of a result of truth values.
+  void addOutcomes(const ir::Node& node, const ir::Value& truth, bool mayBeFalse, bool mayBeTrue);
+
+  Evaluation& evaluation;
+  llvm::DenseMap<const ir::Value*, NumberBounds> walked;
+  std::vector<Breakpoint> found;
+  std::set<int64_t> rowsNamed;
+  llvm::DenseSet<const ir::Value*> decided; ///< truth values with breakpoints
+  std::optional<ArgumentBreak> broken;
+  unsigned depth = 0;
+};
+
+} // namespace kvopt::analysis

@@ -1,0 +1,32 @@
+// Which of two numbers can be the greater one, at all sizes.
+#pragma once
+
+#include "passes/analysis/evaluation/affine_numbers.h"
+
+namespace kvopt::analysis {
+
+/// Whether a polynomial is a number plus multiples of symbols.
+bool isAffine(const ir::Dim& dim);
+
+/// A polynomial that is at least as large as both at all sizes, and one that is at most as large;
+/// unknown where one of the two is not affine.
+ir::Dim greatestOf(const ir::Dim& one, const ir::Dim& other);
+ir::Dim leastOf(const ir::Dim& one, const ir::Dim& other);
+
+/// How elements of two operands may compare.
+struct Ordering {
+  bool less = true;
+  bool equal = true;
+  bool greater = true;
+  std::optional<ir::Dim> difference; ///< first - second, of single numbers that are known
+
+  /// The breakpoint where the first of the two becomes greater than the second, of an operator that
+  /// computes the same on both sides where they meet.
+  Breakpoint breakpoint(const ir::Node& node, const ir::Value& first, const ir::Value& second,
+                        const char* whenLess, const char* whenGreater) const;
+};
+
+Ordering orderingOf(const ir::Value& first, const NumberBounds& ofFirst, const ir::Value& second,
+                    const NumberBounds& ofSecond);
+
+} // namespace kvopt::analysis

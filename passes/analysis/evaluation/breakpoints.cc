@@ -1,0 +1,84 @@
+// Whether points lie on all sides of breakpoints.
+#include "passes/analysis/evaluation/breakpoints.h"
+
+#include "passes/pattern/explain.h"
+#include "support/format.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace kvopt::analysis {
+using namespace ir;
+
+namespace {
+
+/// More operators that choose by size are not compared with each other.
+constexpr size_t mostChoices = 64;
+
+/// The sides of one breakpoint at each point.
+struct SeenSides {
+  const Breakpoint* breakpoint = nullptr;
+  std::vector<unsigned> at;
+  unsigned all = 0;
+
+  bool isChoiceBySize() const {
+    return (all & (all - 1)) != 0 &&
+           llvm::all_of(at, [](unsigned sides) { return (sides & (sides - 1)) == 0; });
+  }
+};
+
+bool excludeEachOther(const BreakpointSide& one, const BreakpointSide& other) {
+  return llvm::any_of(one.atLeastZero, [&](const Dim& first) {
+    return llvm::any_of(other.atLeastZero,
+                        [&](const Dim& second) { return (-(first + second)).isKnownPositive(); });
+  });
+}
+
+std::optional<ArgumentBreak> uncoveredPair(const SeenSides& one, const SeenSides& other) {
+  for (size_t i = 0; i < one.breakpoint->sides.size(); ++i)
+    for (size_t j = 0; j < other.breakpoint->sides.size(); ++j) {
+      const unsigned first = 1U << i, second = 1U << j;
+      const BreakpointSide& side = one.breakpoint->sides[i];
+      const BreakpointSide& otherSide = other.breakpoint->sides[j];
+      if ((one.all & first) == 0 || (other.all & second) == 0 || excludeEachOther(side, otherSide))
+        continue;
+      bool isSeen = false;
+      for (size_t point = 0; point < one.at.size() && !isSeen; ++point)
+        isSeen = (one.at[point] & first) != 0 && (other.at[point] & second) != 0;
+      if (!isSeen)
+        return ArgumentBreak{one.breakpoint->node,
+                             fmt::format("at no tried size it is {} while '{}' is {}", side.name,
+                                         pattern::labelOf(*other.breakpoint->node),
+                                         otherSide.name)};
+    }
+  return std::nullopt;
+}
+
+} // namespace
+
+std::optional<ArgumentBreak> uncoveredSide(llvm::ArrayRef<Breakpoint> breakpoints,
+                                           llvm::ArrayRef<Evaluation*> points) {
+  std::vector<SeenSides> choices;
+  for (const Breakpoint& breakpoint : breakpoints) {
+    SeenSides seen;
+    seen.breakpoint = &breakpoint;
+    for (Evaluation* point : points) {
+      seen.at.push_back(breakpoint.seen(*point));
+      seen.all |= seen.at.back();
+    }
+    for (size_t i = 0; i < breakpoint.sides.size(); ++i)
+      if (breakpoint.sides[i].isPossible && (seen.all >> i & 1U) == 0)
+        return ArgumentBreak{breakpoint.node,
+                             fmt::format("at no tried size it is {}", breakpoint.sides[i].name)};
+    if (seen.isChoiceBySize())
+      choices.push_back(std::move(seen));
+  }
+  if (choices.size() > mostChoices)
+    return ArgumentBreak{choices.front().breakpoint->node, "too many operators choose by size"};
+  for (size_t i = 0; i < choices.size(); ++i)
+    for (size_t j = i + 1; j < choices.size(); ++j)
+      if (auto uncovered = uncoveredPair(choices[i], choices[j]))
+        return uncovered;
+  return std::nullopt;
+}
+
+} // namespace kvopt::analysis
