@@ -21,7 +21,8 @@ llvm::Expected<ExitCode> runExplain(const ExplainOptions& options, const Command
   if (context.common.json())
     printJson(explanationJson(options.model, *explanation));
   else
-    printOut(explanationText(options.model, *explanation, Style(context.common)));
+    printOut(explanationText(options.model, *explanation, Style(context.common),
+                             context.common.verbose));
   return ExitCode::Done;
 }
 

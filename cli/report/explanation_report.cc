@@ -1,6 +1,7 @@
 // Sites, reasons and near misses as JSON and as text.
 #include "cli/report/explanation_report.h"
 
+#include "driver/explain/cache_words.h"
 #include "driver/inspect/site_facts.h"
 #include "passes/analysis/cache/site_words.h"
 #include "passes/pattern/reason_docs.h"
@@ -29,7 +30,17 @@ OrderedJson missJson(const NearMiss& miss) {
   return json;
 }
 
-OrderedJson groupJson(const SiteGroup& group, const Explanation& explanation) {
+OrderedJson evaluatedJson(const rows::AttentionFacts& facts) {
+  const bool isEvaluated = facts.missing.empty();
+  OrderedJson json;
+  json["keys"] = isEvaluated ? cacheFactJson(facts.key) : OrderedJson(nullptr);
+  json["values"] = isEvaluated ? cacheFactJson(facts.value) : OrderedJson(nullptr);
+  json["missing"] = isEvaluated ? OrderedJson(nullptr) : OrderedJson(facts.missing);
+  return json;
+}
+
+OrderedJson groupJson(const SiteGroup& group, const rows::AttentionFacts& facts,
+                      const Explanation& explanation) {
   const AttentionSite& site = *group.first;
   OrderedJson json;
   json["id"] = layerRanges(group.layers);
@@ -39,6 +50,7 @@ OrderedJson groupJson(const SiteGroup& group, const Explanation& explanation) {
   json["rule"] = site.rule.empty() ? OrderedJson(nullptr) : OrderedJson(site.rule);
   json.update(factsJson(site));
   json["nodes"] = group.nodes;
+  json["evaluated"] = evaluatedJson(facts);
   json["reason"] = site.failure ? reasonJson(*site.failure) : OrderedJson(nullptr);
   json["nearest"] = site.nearMiss ? missJson(*site.nearMiss) : OrderedJson(nullptr);
   if (explanation.target)
@@ -145,17 +157,34 @@ private:
   size_t layout = 0;
 };
 
-SafeText groupText(const SiteGroup& group, const Columns& columns, const Explanation& explanation,
-                   const Style& style) {
+/// `keys`, `values`: what evaluation finds, a line each.
+SafeText factLines(const rows::AttentionFacts& facts) {
+  if (!facts.missing.empty())
+    return formatText("{}keys, values not known: {}\n", indent, facts.missing);
+  return formatText("{}keys      {}\n{}values    {}\n", indent, cacheFactText(facts.key), indent,
+                    cacheFactText(facts.value));
+}
+
+struct ExplanationStyle {
+  Style style;
+  bool detailed = false;
+};
+
+SafeText groupText(const SiteGroup& group, const rows::AttentionFacts& facts,
+                   const Columns& columns, const Explanation& explanation,
+                   const ExplanationStyle& shown) {
+  const Style& style = shown.style;
   const AttentionSite& site = *group.first;
   const SafeText subject = columns.subject(group);
   SafeText out;
   if (site.isMatched()) {
     out = formatText("{}  {}  {}\n{}{}\n{}mask      {}\n", subject, style.good("matched"),
                      site.rule, indent, attentionText(site), indent, shortened(maskText(site)));
+    out += factLines(facts);
   } else {
     out = formatText("{}  {}   {}\n", subject, style.bad("MISSED"), headline(*site.failure));
-    if (site.nearMiss)
+    out += factLines(facts);
+    if (site.nearMiss && shown.detailed)
       out += formatText("{}nearest   {}\n", indent, nearnessText(*site.nearMiss));
     out += failureLines(*site.failure);
   }
@@ -195,8 +224,8 @@ OrderedJson explanationJson(const std::string& path, const Explanation& explanat
   json["schema"] = "kvopt/explain/1";
   json["model"] = path;
   json["sites"] = OrderedJson::array();
-  for (const SiteGroup& group : explanation.groups)
-    json["sites"].push_back(groupJson(group, explanation));
+  for (const auto& pair : llvm::zip(explanation.groups, explanation.facts))
+    json["sites"].push_back(groupJson(std::get<0>(pair), std::get<1>(pair), explanation));
   json["near_misses"] = OrderedJson::array();
   for (const NearMiss& miss : explanation.attentionMisses())
     json["near_misses"].push_back(missJson(miss));
@@ -207,7 +236,7 @@ OrderedJson explanationJson(const std::string& path, const Explanation& explanat
 }
 
 SafeText explanationText(const std::string& path, const Explanation& explanation,
-                         const Style& style) {
+                         const Style& style, bool detailed) {
   const PassContext& context = *explanation.recovered.context;
   llvm::SmallVector<unsigned, 32> taken;
   for (const SiteGroup& group : explanation.groups)
@@ -223,15 +252,17 @@ SafeText explanationText(const std::string& path, const Explanation& explanation
     out += "  nothing here weighs rows by a softmax over scores, and no operator is attention\n";
   size_t shown = 0;
   Columns columns(explanation.groups);
-  for (const SiteGroup& group : explanation.groups) {
-    out += groupText(group, columns, explanation, style);
+  for (const auto& pair : llvm::zip(explanation.groups, explanation.facts)) {
+    const SiteGroup& group = std::get<0>(pair);
+    out += groupText(group, std::get<1>(pair), columns, explanation, {style, detailed});
     shown += group.layers.size();
   }
   if (!taken.empty() && taken.size() < shown) {
     out +=
         formatText("  {} can be rewritten without the others: --require any\n", layerRanges(taken));
   }
-  out += strayMisses(explanation);
+  if (detailed)
+    out += strayMisses(explanation);
   for (const auto& [pass, count] : explanation.givenUp())
     out += formatText("  {} in {}: the matcher gave up {} times; allow more with --step-budget\n",
                       style.bad("step-budget"), pass, count);

@@ -68,6 +68,44 @@ std::map<std::string, int64_t> Explanation::givenUp() const {
   return counts;
 }
 
+namespace {
+
+/// Evaluates the first site of each group. What was written anew from evaluation would only show
+/// what evaluation found already: then the model is recovered without that once more.
+llvm::Error addFacts(const std::string& path, RecoveryOptions recovery, const Toolkit& toolkit,
+                     Explanation& explanation) {
+  const PassContext& context = *explanation.recovered.context;
+  const auto counters = context.statistics.find("respell-caches");
+  const bool isRespelled = counters != context.statistics.end() &&
+                           llvm::any_of(counters->second, [](const auto& counter) {
+                             return counter.first == "respelled" && counter.second != 0;
+                           });
+  if (isRespelled) {
+    recovery.nearMisses = nullptr;
+    recovery.disabled.emplace_back("respell-caches");
+    auto spelled = recoverModel(path, toolkit, recovery);
+    if (!spelled)
+      return spelled.takeError();
+    explanation.spelled = std::make_unique<RecoveredModel>(std::move(*spelled));
+  }
+  const RecoveredModel& evaluated =
+      explanation.spelled ? *explanation.spelled : explanation.recovered;
+  const SiteList& sites = evaluated.context->sites;
+  rows::CacheFacts facts(evaluated.model->graph(), evaluated.context->interface);
+  for (const SiteGroup& group : explanation.groups) {
+    if (sites.size() == context.sites.size()) {
+      explanation.facts.push_back(facts.of(sites[group.first->layer]));
+      continue;
+    }
+    rows::AttentionFacts unknown;
+    unknown.missing = "the exported attention is not found";
+    explanation.facts.push_back(std::move(unknown));
+  }
+  return llvm::Error::success();
+}
+
+} // namespace
+
 llvm::Expected<Explanation> explain(const std::string& path, const ExplainRequest& request,
                                     const Toolkit& toolkit) {
   Explanation explanation;
@@ -99,6 +137,8 @@ llvm::Expected<Explanation> explain(const std::string& path, const ExplainReques
     return usageError("there is no layer {}: the model has {} attention sites", *request.layer,
                       sites);
   explanation.groups = groupSites(explanation.recovered, explanation.target, request.layer);
+  if (llvm::Error error = addFacts(path, recovery, toolkit, explanation))
+    return error;
   return explanation;
 }
 

@@ -3,6 +3,7 @@
 
 #include "driver/inspect/site_groups.h"
 #include "driver/recover.h"
+#include "passes/rows/cache_facts.h"
 
 #include <map>
 #include <optional>
@@ -31,6 +32,11 @@ public:
   const targets::Target* target = nullptr;
   const pattern::RuleRegistry::Entry* rule = nullptr;
   std::vector<SiteGroup> groups;
+  /// The model as it is without keys, values and presents that were written anew from evaluation:
+  /// the facts are of that one, where there are such. Null otherwise.
+  std::unique_ptr<RecoveredModel> spelled;
+  /// What evaluation finds the keys and values of each group's first site to be.
+  std::vector<rows::AttentionFacts> facts;
 
   /// The near misses of the requested rule whose roots are still in the graph, best first.
   std::vector<pattern::NearMiss> ruleMisses() const;

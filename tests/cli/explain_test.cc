@@ -211,9 +211,134 @@ g (float[B, 4, S, 16] q, float[B, 4, 16, T] kt, float[B, 4, T, 16] v, float[16, 
   EXPECT_EQ(json["sites"][0]["status"], "missed");
   ASSERT_EQ(json["near_misses"].size(), 1u) << json["near_misses"];
   EXPECT_EQ(json["near_misses"][0]["root"], "o");
-  ProgramResult result = runProgram({"explain", folder.path("m.onnx")});
+  ProgramResult result = runProgram({"explain", folder.path("m.onnx"), "-v"});
   EXPECT_NE(result.out.find("nearest   raise-spelled-attention at 'o'"), std::string::npos)
       << result.out;
+  // How near rules came is for those who write them.
+  result = runProgram({"explain", folder.path("m.onnx")});
+  EXPECT_EQ(result.out.find("nearest"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("MISSED"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("hint: "), std::string::npos) << result.out;
+}
+
+/// Attention over `keys` and `values`, which `body` computes from caches and new rows k and v.
+std::string stepText(const std::string& constants, const std::string& body,
+                     const std::string& presents) {
+  return R"(<ir_version: 8, opset_import: ["" : 18]>
+g (float[B, S, 8] x, float[B, 2, P, 4] past_k, float[B, 2, P, 4] past_v)
+  => (float[B, 2, S, 4] y, )" +
+         presents + R"()
+<int64[4] cut = {0, 0, 2, 4})" +
+         constants + R"(>
+{
+  tanh = Tanh (x)
+  sigmoid = Sigmoid (x)
+  sine = Sin (x)
+  cutK = Reshape (tanh, cut)
+  cutV = Reshape (sigmoid, cut)
+  cutQ = Reshape (sine, cut)
+  k = Transpose <perm = [0, 2, 1, 3]> (cutK)
+  v = Transpose <perm = [0, 2, 1, 3]> (cutV)
+  q = Transpose <perm = [0, 2, 1, 3]> (cutQ)
+)" + body +
+         R"(  kt = Transpose <perm = [0, 1, 3, 2]> (keys)
+  s = MatMul (q, kt)
+  p = Softmax (s)
+  y = MatMul (p, values)
+}
+)";
+}
+
+constexpr const char* grownPresents =
+    "float[B, 2, \"P + S\", 4] present_k, float[B, 2, \"P + S\", 4] present_v";
+
+std::string writeStep(const TemporaryFolder& folder, const std::string& constants,
+                      const std::string& body) {
+  const std::string text = folder.write("m.onnxtxt", stepText(constants, body, grownPresents));
+  EXPECT_EQ(runProgram({"opt", text, "--pipeline", "", "-o", folder.path("m.onnx")}).code, 0);
+  return folder.path("m.onnx");
+}
+
+TEST(ExplainTest, EvaluationSaysWhereRowsComeFrom) {
+  nlohmann::json json = runJson({"explain", shippedModel("gpt2-dynamo18-eager")});
+  const nlohmann::json& keys = json["sites"][0]["evaluated"]["keys"];
+  EXPECT_EQ(keys["rows"], "append");
+  EXPECT_EQ(keys["past"], "past_key_values.0.key");
+  EXPECT_EQ(keys["present"], "present.0.key");
+  EXPECT_EQ(keys["proof"], "proved");
+  EXPECT_TRUE(keys["proof_ends_at"].is_null());
+  ASSERT_GE(keys["seen"].size(), 4U);
+  EXPECT_EQ(keys["seen"][0]["tokens"], 5);
+  EXPECT_GT(keys["points"], keys["seen"].size());
+  EXPECT_TRUE(json["sites"][0]["evaluated"]["missing"].is_null());
+  ProgramResult text = runProgram({"explain", shippedModel("gpt2-dynamo18-eager")});
+  for (const char* part :
+       {"keys      row j of head h is row j of 'past_key_values.0.key', then new rows of '",
+        "; 'present.0.key' is the same rows: append (seen at S=5 P=11, S=7 P=4, S=13 P=0 and ",
+        "; proved)", "values    row j of head h is row j of 'past_key_values.0.value'"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << " in\n" << text.out;
+}
+
+TEST(ExplainTest, WhatIsTriedAndNotProvedSaysWhy) {
+  TemporaryFolder folder;
+  // Another order at 37 rows, which only a product of two lengths says.
+  const std::string model = writeStep(folder, ", int64 two = {2}, int64 square = {1369}",
+                                      R"(  both = Concat <axis = 2> (past_k, k)
+  pastShape = Shape (past_k)
+  rows = Gather (pastShape, two)
+  squared = Mul (rows, rows)
+  is = Equal (squared, square)
+  other = Concat <axis = 2> (k, past_k)
+  present_k = Where (is, other, both)
+  present_v = Concat <axis = 2> (past_v, v)
+  keys = Identity (present_k)
+  values = Identity (present_v)
+)");
+  const nlohmann::json evaluated = runJson({"explain", model})["sites"][0]["evaluated"];
+  EXPECT_EQ(evaluated["keys"]["rows"], "append");
+  EXPECT_EQ(evaluated["keys"]["proof"], "observed");
+  EXPECT_EQ(evaluated["keys"]["proof_ends_at"], "squared");
+  EXPECT_EQ(evaluated["values"]["proof"], "proved");
+  ProgramResult text = runProgram({"explain", model});
+  EXPECT_NE(text.out.find("observed: 'squared' (Mul): P*P is a product of lengths"),
+            std::string::npos)
+      << text.out;
+}
+
+TEST(ExplainTest, WhatIsNoRowOfACacheIsSaid) {
+  TemporaryFolder folder;
+  const std::string model = writeStep(folder, "", R"(  present_k = Concat <axis = 2> (past_k, k)
+  present_v = Concat <axis = 2> (past_v, v)
+  keys = Tanh (present_k)
+  values = Add (present_v, present_k)
+)");
+  ProgramResult text = runProgram({"explain", model});
+  for (const char* part : {"keys      computed from rows of all tokens by 'keys' (Tanh)",
+                           "values    sums of 2 elements, of 'past_k' and 'past_v'"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << " in\n" << text.out;
+  const nlohmann::json evaluated = runJson({"explain", model})["sites"][0]["evaluated"];
+  EXPECT_EQ(evaluated["values"]["rows"], "computed");
+  EXPECT_TRUE(evaluated["values"]["proof"].is_null());
+}
+
+TEST(ExplainTest, WindowsAreTriedOnBothSides) {
+  TemporaryFolder folder;
+  const std::string model = writeStep(
+      folder, ", int64[1] last = {-300}, int64[1] axis = {2}, int64[1] end = {9223372036854775807}",
+      R"(  present_k = Concat <axis = 2> (past_k, k)
+  present_v = Concat <axis = 2> (past_v, v)
+  keys = Slice (present_k, last, end, axis)
+  values = Slice (present_v, last, end, axis)
+)");
+  ProgramResult text = runProgram({"explain", model});
+  EXPECT_NE(text.out.find("keys      last 300 rows of 'past_k' and new rows of 'tanh'"),
+            std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find(": window of 300 (seen at "), std::string::npos) << text.out;
+  const nlohmann::json keys = runJson({"explain", model})["sites"][0]["evaluated"]["keys"];
+  EXPECT_EQ(keys["rows"], "last-rows");
+  EXPECT_EQ(keys["window"], 300);
+  EXPECT_EQ(keys["proof"], "proved");
 }
 
 TEST(ExplainTest, ColourIsForTerminals) {
