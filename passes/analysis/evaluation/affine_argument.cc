@@ -119,7 +119,8 @@ AffineArgument affineArgument(const Value& value, llvm::ArrayRef<const Value*> s
     }
   }
   walk.walk(value);
-  for (int64_t rows : walk.numbersWalk().namedRows())
+  // The largest are the ones that no other size comes near.
+  for (int64_t rows : llvm::reverse(walk.numbersWalk().namedRows()))
     evaluations.tryNear(rows);
   argument.broken = walk.numbersWalk().ended();
   if (argument.broken)

@@ -30,7 +30,7 @@ struct AffineArgument {
 /// Mod and Div by a constant, two quotients have to be among them. Any other operator breaks the
 /// argument, and so do products of two lengths and table look-ups by a length.
 ///
-/// Constants that slices name are added to the checking points: facts are checked afterwards.
+/// Constants that lengths are compared with add checking points: facts are checked afterwards.
 AffineArgument affineArgument(const ir::Value& value, llvm::ArrayRef<const ir::Value*> sources,
                               StepEvaluations& evaluations);
 

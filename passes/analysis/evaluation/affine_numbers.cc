@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace kvopt::analysis {
 using namespace ir;
@@ -62,6 +63,27 @@ Breakpoint outcomesOf(const Node& node, const Value& truth, bool mayBeFalse, boo
     return sides;
   };
   return breakpoint;
+}
+
+/// The whole numbers that a type holds, as far as lengths need them. Float is taken to hold all:
+/// its numbers are exact up to 2^24.
+std::pair<double, double> wholeNumbersOf(ElementType type) {
+  switch (type) {
+  case ElementType::Int8:
+    return {-128, 127};
+  case ElementType::UInt8:
+    return {0, 255};
+  case ElementType::Int16:
+    return {-32768, 32767};
+  case ElementType::UInt16:
+    return {0, 65535};
+  case ElementType::Float16:
+    return {-2048, 2048};
+  case ElementType::BFloat16:
+    return {-256, 256};
+  default:
+    return {-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+  }
 }
 
 /// What a condition says as it is or negated, at other places.
@@ -270,13 +292,20 @@ NumberBounds AffineNumbers::divide(const Node& node, Operands operands) {
                   : between(std::floor(data.low / divisor), std::floor(data.high / divisor), true);
 }
 
+void AffineNumbers::nameConstants(Operands operands) {
+  for (const NumberBounds& bounds : operands)
+    if (bounds.isFixed && bounds.isUniform() && std::abs(bounds.low) < NumberBounds::largest)
+      nameRows(static_cast<int64_t>(std::abs(bounds.low)));
+}
+
 NumberBounds AffineNumbers::choose(const Node& node, Operands operands) {
   if (operands.size() == 1)
     return operands[0];
-  if (operands.size() > 2) {
+  if (operands.size() > 2 || !node.operand(1)) {
     breakAt(&node, "it chooses between more than two numbers");
     return {};
   }
+  nameConstants(operands);
   const bool isLeast = node.is("Min");
   const Ordering order = orderingOf(*node.operand(0), operands[0], *node.operand(1), operands[1]);
   found.push_back(order.breakpoint(node, *node.operand(0), *node.operand(1),
@@ -295,6 +324,7 @@ NumberBounds AffineNumbers::choose(const Node& node, Operands operands) {
 }
 
 NumberBounds AffineNumbers::clip(const Node& node, Operands operands) {
+  nameConstants(operands);
   NumberBounds bounds = operands[0];
   bounds.isFixed = false;
   for (unsigned i : {1U, 2U}) {
@@ -326,6 +356,7 @@ NumberBounds AffineNumbers::clip(const Node& node, Operands operands) {
 }
 
 NumberBounds AffineNumbers::compare(const Node& node, Operands operands) {
+  nameConstants(operands);
   const Ordering order = orderingOf(*node.operand(0), operands[0], *node.operand(1), operands[1]);
   const bool onLess = node.is("Less") || node.is("LessOrEqual");
   const bool onGreater = node.is("Greater") || node.is("GreaterOrEqual");
@@ -421,6 +452,7 @@ enum class NumberKind {
 struct NumberOperator {
   const char* name;
   NumberKind kind;
+  unsigned operands = 1; ///< that it needs
 };
 
 NumberBounds sumOf(const NumberBounds& one, const NumberBounds& other) {
@@ -439,43 +471,49 @@ NumberBounds negativeOf(const NumberBounds& one) {
 /// The operators of which the argument knows how they depend on their operands, next to those that
 /// move numbers.
 constexpr NumberOperator numberOperators[] = {
-    {"Add", NumberKind::Add},
-    {"Sub", NumberKind::Subtract},
+    {"Add", NumberKind::Add, 2},
+    {"Sub", NumberKind::Subtract, 2},
     {"Neg", NumberKind::Negate},
-    {"Mul", NumberKind::Multiply},
-    {"Div", NumberKind::Divide},
-    {"Mod", NumberKind::Divide},
+    {"Mul", NumberKind::Multiply, 2},
+    {"Div", NumberKind::Divide, 2},
+    {"Mod", NumberKind::Divide, 2},
     {"Min", NumberKind::Choose},
     {"Max", NumberKind::Choose},
     {"Clip", NumberKind::Clip},
     {"Relu", NumberKind::Rectify},
     {"Abs", NumberKind::Rectify},
-    {"Equal", NumberKind::Compare},
-    {"Less", NumberKind::Compare},
-    {"LessOrEqual", NumberKind::Compare},
-    {"Greater", NumberKind::Compare},
-    {"GreaterOrEqual", NumberKind::Compare},
-    {"And", NumberKind::Combine},
-    {"Or", NumberKind::Combine},
-    {"Xor", NumberKind::Combine},
+    {"Equal", NumberKind::Compare, 2},
+    {"Less", NumberKind::Compare, 2},
+    {"LessOrEqual", NumberKind::Compare, 2},
+    {"Greater", NumberKind::Compare, 2},
+    {"GreaterOrEqual", NumberKind::Compare, 2},
+    {"And", NumberKind::Combine, 2},
+    {"Or", NumberKind::Combine, 2},
+    {"Xor", NumberKind::Combine, 2},
     {"Not", NumberKind::Complement},
-    {"Where", NumberKind::Select},
+    {"Where", NumberKind::Select, 3},
     {"Floor", NumberKind::Round},
     {"Ceil", NumberKind::Round},
     {"Round", NumberKind::Round},
-    {"Range", NumberKind::Range},
+    {"Range", NumberKind::Range, 3},
     {"CumSum", NumberKind::RunningSum},
     {"ConstantOfShape", NumberKind::Fill},
-    {"ScatterElements", NumberKind::Scatter},
-    {"ScatterND", NumberKind::Scatter},
-    {"GatherElements", NumberKind::GatherAlong},
+    {"ScatterElements", NumberKind::Scatter, 3},
+    {"ScatterND", NumberKind::Scatter, 3},
+    {"GatherElements", NumberKind::GatherAlong, 2},
     {"Trilu", NumberKind::Triangle},
 };
 
+/// nullopt also where an operand is missing.
 std::optional<NumberKind> kindOf(const Node& node) {
   const auto* entry = llvm::find_if(
       numberOperators, [&](const NumberOperator& each) { return node.op() == OpName(each.name); });
-  return entry == std::end(numberOperators) ? std::nullopt : std::optional(entry->kind);
+  if (entry == std::end(numberOperators))
+    return std::nullopt;
+  for (unsigned i = 0; i < entry->operands; ++i)
+    if (!node.operand(i))
+      return std::nullopt;
+  return entry->kind;
 }
 
 } // namespace
@@ -576,6 +614,9 @@ NumberBounds AffineNumbers::convert(const Value& value, const NumberBounds& data
   }
   if (isInteger(to) && !data.isIntegral)
     breakAt(&node, "it rounds numbers that are not whole");
+  const auto range = wholeNumbersOf(to);
+  if (data.low < range.first || data.high > range.second)
+    breakAt(&node, "it converts lengths to a type that does not hold all of them");
   return data;
 }
 

@@ -49,7 +49,8 @@ public:
   llvm::ArrayRef<Breakpoint> breakpoints() const { return found; }
   void add(Breakpoint breakpoint) { found.push_back(std::move(breakpoint)); }
   Evaluation& at() { return evaluation; }
-  /// Numbers of rows that slices name without computing them.
+  /// Numbers of rows at which operators may change what they compute, also on sides that evaluation
+  /// did not come to.
   const std::set<int64_t>& namedRows() const { return rowsNamed; }
   void nameRows(int64_t rows) { rowsNamed.insert(rows); }
 
@@ -61,6 +62,8 @@ private:
   NumberBounds apply(const ir::Value& value, Operands operands);
   NumberBounds multiply(const ir::Node& node, Operands operands);
   NumberBounds divide(const ir::Node& node, Operands operands);
+  /// Constants that lengths are compared with.
+  void nameConstants(Operands operands);
   NumberBounds choose(const ir::Node& node, Operands operands);
   NumberBounds clip(const ir::Node& node, Operands operands);
   NumberBounds compare(const ir::Node& node, Operands operands);

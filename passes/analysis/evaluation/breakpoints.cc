@@ -57,7 +57,7 @@ std::optional<ArgumentBreak> uncoveredPair(const SeenSides& one, const SeenSides
 
 std::optional<ArgumentBreak> uncoveredSide(llvm::ArrayRef<Breakpoint> breakpoints,
                                            llvm::ArrayRef<Evaluation*> points) {
-  std::vector<SeenSides> choices;
+  std::vector<SeenSides> choices, others;
   for (const Breakpoint& breakpoint : breakpoints) {
     SeenSides seen;
     seen.breakpoint = &breakpoint;
@@ -69,14 +69,17 @@ std::optional<ArgumentBreak> uncoveredSide(llvm::ArrayRef<Breakpoint> breakpoint
       if (breakpoint.sides[i].isPossible && (seen.all >> i & 1U) == 0)
         return ArgumentBreak{breakpoint.node,
                              fmt::format("at no tried size it is {}", breakpoint.sides[i].name)};
-    if (seen.isChoiceBySize())
-      choices.push_back(std::move(seen));
+    (seen.isChoiceBySize() ? choices : others).push_back(std::move(seen));
   }
   if (choices.size() > mostChoices)
     return ArgumentBreak{choices.front().breakpoint->node, "too many operators choose by size"};
   for (size_t i = 0; i < choices.size(); ++i)
-    for (size_t j = i + 1; j < choices.size(); ++j)
-      if (auto uncovered = uncoveredPair(choices[i], choices[j]))
+    for (const SeenSides& other : llvm::ArrayRef(choices).drop_front(i + 1))
+      if (auto uncovered = uncoveredPair(choices[i], other))
+        return uncovered;
+  for (const SeenSides& choice : choices)
+    for (const SeenSides& other : others)
+      if (auto uncovered = uncoveredPair(choice, other))
         return uncovered;
   return std::nullopt;
 }

@@ -35,8 +35,8 @@ struct ArgumentBreak {
 };
 
 /// The first side that may exist and that no point is on. Where an operator is on one side at each
-/// point, which is a choice by size, also the first combination of two such operators' sides that
-/// may exist and that no point has. nullopt where everything is covered.
+/// point, which is a choice by size, also the first of its sides that no point has together with
+/// one of another operator, although both may exist. nullopt where everything is covered.
 std::optional<ArgumentBreak> uncoveredSide(llvm::ArrayRef<Breakpoint> breakpoints,
                                            llvm::ArrayRef<Evaluation*> points);
 

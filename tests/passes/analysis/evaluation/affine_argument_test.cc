@@ -165,6 +165,36 @@ TEST_F(AffineArguments, CombineSizesThatOperatorsChooseBy) {
   EXPECT_THAT(why, HasSubstr("while"));
 }
 
+TEST_F(AffineArguments, CombineSizesWithPlaces) {
+  // Rows from 300 on, where a step has more than 40 tokens: such steps are tried after few rows.
+  argue(", int64 length = {40}, int64 place = {300}", R"(  longStep = Greater (S1, length)
+  rows = Range (zero, T1, one)
+  late = GreaterOrEqual (rows, place)
+  lateRows = Unsqueeze (late, axes)
+  negated = Neg (both)
+  inner = Where (longStep, negated, both)
+  keys = Where (lateRows, inner, both)
+)");
+  EXPECT_NE(where, "");
+  EXPECT_THAT(why, HasSubstr("while"));
+}
+
+TEST_F(AffineArguments, EndAtTypesThatDoNotHoldLengths) {
+  argue(", int8 length = {20}", R"(  narrow = Cast <to = 3> (P1)
+  is = Greater (narrow, length)
+  other = Concat <axis = 2> (k, past)
+  keys = Where (is, other, both)
+)");
+  EXPECT_EQ(where, "narrow") << "129 rows become a negative number";
+  EXPECT_THAT(why, HasSubstr("does not hold"));
+  argue(", int32 length = {20}", R"(  narrow = Cast <to = 6> (P1)
+  is = Greater (narrow, length)
+  other = Concat <axis = 2> (k, past)
+  keys = Where (is, other, both)
+)");
+  EXPECT_EQ(where, "") << why;
+}
+
 TEST_F(AffineArguments, HoldForReshapesAtWholeAxes) {
   argue(", int64[3] flat = {0, -1, 4}, int64[4] heads = {0, 2, -1, 4}",
         R"(  joined = Reshape (past, flat)
