@@ -1,6 +1,7 @@
 // Facts about rows, and the points that they were tried at.
 #include "passes/rows/cache_facts.h"
 
+#include "ir/movement.h"
 #include "passes/analysis/evaluation/attention_operands.h"
 #include "passes/pattern/explain.h"
 #include "passes/rows/predicted_rows.h"
@@ -40,6 +41,21 @@ namespace {
 
 /// Values that may hold the joined rows of a window.
 constexpr size_t mostJoinedTried = 8;
+
+/// The value before its last two axes are exchanged, as those of keys are for a product.
+const Value& columnsLast(const Value& value) {
+  const std::optional<Movement> movement =
+      value.producer() ? movementOf(value) : std::optional<Movement>();
+  if (!movement || !movement->is(MovementKind::Permutation) || !movement->axes)
+    return value;
+  const size_t rank = movement->axes->size();
+  for (size_t axis = 0; axis < rank; ++axis) {
+    const size_t from = axis + 2 < rank ? axis : 2 * rank - 3 - axis;
+    if ((*movement->axes)[axis] != from)
+      return value;
+  }
+  return *movedOperand(*value.producer());
+}
 
 /// Finds what one value is.
 class RowReader {
@@ -178,7 +194,9 @@ private:
     fact.hasHeads = rows.type.hasRank() && rows.type.rank() == 4;
     bool hasHead = false;
     for (const RowFactor& factor : rows.factors)
-      if (factor.axis == 1 && !factor.isRepeat)
+      if (factor.axis == 1 && factor.isPosition)
+        fact.hasHeads = false;
+      else if (factor.axis == 1 && !factor.isRepeat)
         hasHead = true;
       else if (factor.axis == 1 && factor.isRepeat && hasHead)
         fact.headRepeats = factor.extent;
@@ -372,7 +390,7 @@ AttentionFacts CacheFacts::of(const AttentionSite& site) {
     found.value = factOf(*node.operand(2), valuePresent);
     return found;
   }
-  if (!node.is("Softmax")) {
+  if (!node.is("Softmax") && !node.is("LogSoftmax")) {
     found.missing = fmt::format("{} is not evaluated", node.op().str());
     return found;
   }
@@ -383,10 +401,11 @@ AttentionFacts CacheFacts::of(const AttentionSite& site) {
     found.missing = "the products before and after the softmax are not found";
     return found;
   }
-  found.key = factOf(*operands->scores->operand(1), keyPresent);
-  // The queries are never rows of a cache.
-  if (!found.key.rows.past && of(*operands->scores->operand(0)).past)
-    found.key = factOf(*operands->scores->operand(0), keyPresent);
+  const Value& left = columnsLast(*operands->scores->operand(0));
+  found.key = factOf(columnsLast(*operands->scores->operand(1)), keyPresent);
+  // Queries are not joined with a cache.
+  if (!found.key.rows.past && of(left).past && of(left).fresh)
+    found.key = factOf(left, keyPresent);
   found.value = factOf(*operands->output->operand(operands->valueOperand), valuePresent);
   return found;
 }
