@@ -2,6 +2,7 @@
 #include "ir/onnx/import.h"
 
 #include "ir/onnx/reader.h"
+#include "ir/onnx/sequences.h"
 #include "support/diagnostic.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -97,6 +98,7 @@ llvm::Error readModel(Model& model, const ModelLimits& limits) {
     return error;
   if (llvm::Error error = admit(model, limits))
     return error;
+  joinSequences(model.graph());
   model.resetEdited();
   return llvm::Error::success();
 }
