@@ -109,8 +109,8 @@ private:
     return optional(inner(op(name, {operand})), inner(op(name, {operand, any()})));
   }
 
-  /// A softmax of `operand`, which is `same`, also shifted by its maximum or spelled out, and the
-  /// one whose denominator is larger by one than the sum: it has a sink of 0.
+  /// A softmax of `operand`, which is `same`, also shifted by its maximum, and the one whose
+  /// denominator is larger by one than the sum: it has a sink of 0.
   P softmaxOf(const P& operand, const Var& same) const {
     P peak = reduced("ReduceMax", same);
     P bound = oneOf("shift", {{"peak", peak},
@@ -125,8 +125,6 @@ private:
         "softmax",
         {{"operator", inner(op("Softmax", {operand}, attrs({{"axis", -1}})))},
          {"shifted", inner(op("Softmax", {shifted}, attrs({{"axis", -1}})))},
-         {"spelled", inner(op("Div", {weights, total}))},
-         {"unshifted", inner(op("Div", {unshifted, total}))},
          {"off-by-one-shifted",
           inner(op("Div", {weights, inner(commutative("Add", {total, shiftedOne}))}))},
          {"off-by-one",
