@@ -362,6 +362,27 @@ ExprRef MaskExpressions::larger(ExprRef a, ExprRef b, ElementType type) {
   return a == b ? a : apply("Max", {a->id < b->id ? a : b, a->id < b->id ? b : a}, false);
 }
 
+ExprRef MaskExpressions::sign(ExprRef a, ElementType type) {
+  if (ExprRef known = ofEnds(a, [&](ExprRef end) -> ExprRef {
+        if (auto x = end->constant())
+          return number(*x > 0 ? 1 : *x < 0 ? -1 : 0);
+        if (!end->is(Kind::Integer))
+          return nullptr;
+        return select(atLeastZero(end->dim - Dim::fixed(1)), number(1),
+                      select(isZero(end->dim), number(0), number(-1)));
+      }))
+    return known;
+  return apply("Sign", {a, number(static_cast<double>(type))}, false);
+}
+
+ExprRef MaskExpressions::ofEnds(ExprRef a, llvm::function_ref<ExprRef(ExprRef)> f) {
+  if (!a->is(Kind::Select))
+    return f(a);
+  ExprRef yes = ofEnds(a->operands[1], f);
+  ExprRef no = yes ? ofEnds(a->operands[2], f) : nullptr;
+  return no ? select(a->operands[0], yes, no) : nullptr;
+}
+
 ExprRef MaskExpressions::expanded(ExprRef sum, ElementType type) {
   if (!sum->is(Kind::Sum))
     return sum;
@@ -751,8 +772,17 @@ ExprRef MaskExpressions::compare(llvm::StringRef name, ExprRef a, ExprRef b) {
   bool isMinimum = isExtreme(a, "Min") || isExtreme(b, "Min");
   bool isLeft = isExtreme(a, "Max") || isExtreme(a, "Min");
   ExprRef rest = isLeft ? b : a;
-  if (name != "Equal" && isMaximum != isMinimum && rest->is(Kind::Integer)) {
+  if (isMaximum != isMinimum && rest->is(Kind::Integer)) {
     ExprRef extreme = isLeft ? a : b;
+    if (name == "Equal") {
+      // It is the one of the two that the other one does not exceed.
+      auto isPart = [&](ExprRef part, ExprRef other) {
+        ExprRef isExtremeOne = isMaximum ? lessOrEqual(other, part) : lessOrEqual(part, other);
+        return both(compare(name, part, rest), isExtremeOne);
+      };
+      return either(isPart(extreme->operands[0], extreme->operands[1]),
+                    isPart(extreme->operands[1], extreme->operands[0]));
+    }
     auto compareWith = [&](ExprRef part) {
       return isLeft ? compare(name, part, rest) : compare(name, rest, part);
     };

@@ -103,6 +103,11 @@ public:
   ExprRef smaller(ExprRef a, ExprRef b, ir::ElementType type);
   ExprRef larger(ExprRef a, ExprRef b, ir::ElementType type);
 
+  /// -1, 0 or 1.
+  ExprRef sign(ExprRef a, ir::ElementType type);
+  /// The function of each end of the tree of selects `a`; null where f gives null for one.
+  ExprRef ofEnds(ExprRef a, llvm::function_ref<ExprRef(ExprRef)> f);
+
   ExprRef less(ExprRef a, ExprRef b);
   ExprRef lessOrEqual(ExprRef a, ExprRef b);
   ExprRef equal(ExprRef a, ExprRef b);

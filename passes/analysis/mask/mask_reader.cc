@@ -4,6 +4,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
+#include <limits>
+
 namespace kvopt::analysis {
 using namespace ir;
 
@@ -21,6 +23,19 @@ llvm::StringRef opaqueFunction(llvm::StringRef op) {
     if (op == name)
       return name;
   return {};
+}
+
+/// The function of numbers whose results no element type rounds.
+std::optional<double> exactly(llvm::StringRef op, double x) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (op == "Log" && (x == 0 || x == 1))
+    return x == 0 ? -infinity : 0.0;
+  if (op == "Exp" && (x == 0 || x == -infinity))
+    return x == 0 ? 1.0 : 0.0;
+  if ((op == "Sqrt" && (x == 0 || x == 1)) || (op == "Reciprocal" && x == 1) ||
+      ((op == "Tanh" || op == "Sin" || op == "Erf") && x == 0))
+    return x;
+  return std::nullopt;
 }
 
 } // namespace
@@ -232,6 +247,13 @@ ExprRef MaskReader::unary(const Place& place, llvm::StringRef op) {
     return made.multiply(element, made.number(-1), type);
   if (op == "Abs" && holdsIndices(type))
     return made.larger(element, made.multiply(element, made.number(-1), type), type);
+  if (op == "Sign" && (holdsIndices(type) || isFloatingPoint(type)))
+    return made.sign(element, type);
+  if (ExprRef exact = made.ofEnds(element, [&](ExprRef end) -> ExprRef {
+        const auto result = end->constant() ? exactly(op, *end->constant()) : std::nullopt;
+        return result ? made.number(*result) : nullptr;
+      }))
+    return exact;
   ExprRef kind = made.number(static_cast<double>(from));
   return made.apply(function, {element, kind}, type == ElementType::Bool);
 }
@@ -958,7 +980,7 @@ Dim MaskReader::extentOf(const Value& value, unsigned axis, unsigned depth) {
                            .Cases("Equal", "Less", "LessOrEqual", "Greater", true)
                            .Cases("GreaterOrEqual", "Clip", "Pow", true)
                            .Default(false);
-  if (!isElementwise)
+  if (!isElementwise && opaqueFunction(op).empty())
     return declared;
   Dim extent = Dim::fixed(1);
   bool isCommon = true;
