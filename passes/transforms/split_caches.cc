@@ -76,7 +76,7 @@ struct PartOfWhole {
 bool appendsRows(const Use& use) {
   const Node& node = use.user();
   return use.operandIndex() == 0 && node.results().size() == 1 &&
-         (node.is("Concat") || node.is("TensorScatter"));
+         (node.is("Concat") || node.is("TensorScatter") || node.is("ScatterElements"));
 }
 
 /// Whether the node gives each element of the operand as it is, or converted.
@@ -412,9 +412,12 @@ private:
   }
 
   Value* partOfUpdate(Node& node, const Cell& cell, unsigned along) {
-    int64_t rows = node.intAttr("axis", -2);
+    const bool isByElement = node.is("ScatterElements");
+    int64_t rows = node.intAttr("axis", isByElement ? 0 : -2);
     if (rows < 0)
       rows += static_cast<int64_t>(node.result().type().rank());
+    if (isByElement && rows != static_cast<int64_t>(along))
+      return partOfScatter(node, static_cast<unsigned>(rows), cell, along);
     // A TensorScatter has a place to write at for each entry of the first axis.
     if (along == 0 && node.operands().size() > 2 && node.operand(2))
       return nullptr;
@@ -427,6 +430,26 @@ private:
     for (const Use& use : node.operands().drop_front(2))
       operands.push_back(use.value());
     return &createOfParts(node, static_cast<unsigned>(rows), operands, 2, along);
+  }
+
+  /// New rows that are put at places which are given element by element.
+  Value* partOfScatter(Node& node, unsigned rows, const Cell& cell, unsigned along) {
+    Value* past = part(*node.operand(0), cell, along);
+    Value* fresh = past ? part(*node.operand(2), cell, along) : nullptr;
+    if (!fresh)
+      return nullptr;
+    // The same places along the axis are those of a part as well.
+    Value* index = node.operand(1);
+    Node* expand = index->producer();
+    if (expand && expand->is("Expand") && expand->operand(0)->type().hasRank() &&
+        expand->operand(0)->type().rank() == index->type().rank() &&
+        expand->operand(0)->type().dim(along).value() == 1)
+      index =
+          &build.node("Expand", {*expand->operand(0), build.node("Shape", {*fresh})}, {}, "places");
+    else
+      index = part(*index, cell, along);
+    llvm::SmallVector<Value*, 3> operands = {past, index, fresh};
+    return index ? &createOfParts(node, rows, operands, 3, along) : nullptr;
   }
 
   /// Of nodes after which the axis is still an axis.
